@@ -8,6 +8,7 @@
 #ifndef LONGHAUL_ENGINE_H
 #define LONGHAUL_ENGINE_H
 
+#include <longhaul/events.h>
 #include <longhaul/job.h>
 #include <longhaul/model.h>
 #include <longhaul/pipeline.h>
@@ -190,6 +191,12 @@ typedef struct lh_train_options {
     /* On rank 0, at the boundary; strings are borrowed for the call. May be
      * NULL. */
     void (*switched)(void *context, const lh_switch *what);
+    /* Links and devices become slow while the run goes on; NULL: they do not.
+     * What is run is the pipeline that the course has in state 0. Messages
+     * under way keep what they left with. LH_EUNSUPPORTED: slow links where
+     * none are emulated, slow devices where passes are computed. Borrowed until
+     * the run has ended. */
+    const lh_course *course;
 } lh_train_options;
 
 typedef struct lh_train_result {
@@ -201,7 +208,8 @@ typedef struct lh_train_result {
     uint32_t n_grown; /* message buffers beyond those that were predicted */
     /* Of one iteration: what the simulator predicts, and what was measured; 0
      * where there was none. Where schedules were switched, of the iterations
-     * since the last time. */
+     * since the last time. The prediction is without the events of a course:
+     * with them it is lh_course_play()'s. */
     int64_t predicted_ns, median_ns, least_ns, most_ns;
     double error;   /* median_ns / predicted_ns - 1; 0: nothing was predicted */
     uint64_t slips; /* of all iterations together */

@@ -136,6 +136,13 @@ lhi_timed_slips lhi_timed_take_slips(lhi_device *device)
     return slips;
 }
 
+void lhi_timed_take_times(lhi_device *device, const lh_pipeline *pipeline)
+{
+    timed *t = (timed *)device;
+    for (uint32_t c = 0; c < t->n_chunks; c++)
+        t->chunks[c] = *lh_pipeline_chunk(pipeline, c);
+}
+
 lh_status lhi_device_timed(const lh_pipeline *pipeline, uint32_t device,
                            size_t message_bytes, int64_t slip_ns,
                            lhi_device **out, lh_error *err)
@@ -153,13 +160,12 @@ lh_status lhi_device_timed(const lh_pipeline *pipeline, uint32_t device,
         free(chunks);
         return lhi_fail_nomem(err);
     }
-    for (uint32_t c = 0; c < n; c++)
-        chunks[c] = *lh_pipeline_chunk(pipeline, c);
     *t = (timed){.device = {&timed_ops},
                  .n_chunks = n,
                  .chunks = chunks,
                  .message_bytes = message_bytes,
                  .slip_ns = slip_ns};
+    lhi_timed_take_times(&t->device, pipeline);
     *out = &t->device;
     return LH_OK;
 }

@@ -344,6 +344,22 @@ static void predict(const lhi_job *job, const lh_exec *exec, lh_train_result *r)
         r->predicted_ns = (int64_t)passes_ns;
 }
 
+/* As it was in the last of the iterations: *at, with *made in it. */
+static lh_status last_conditions(const lhi_job *job, const owned_result *to,
+                                 uint64_t n, lhi_job *at, lh_pipeline **made,
+                                 lh_error *err)
+{
+    const lh_course *course = n > 0 ? job->o.course : NULL;
+    *at = *job;
+    *made = NULL;
+    if (!course)
+        return LH_OK;
+    uint32_t state = lh_course_state(course, to->iterations[n - 1].step);
+    LHI_TRY(lh_course_pipeline(course, state, made, err));
+    at->pipeline = *made;
+    return LH_OK;
+}
+
 /* What the iterations say together. */
 static lh_status summarise(const lhi_job *job, const lh_exec *exec,
                            owned_result *to, lh_error *err)
@@ -428,6 +444,24 @@ static lh_status read_schedule(const lhi_job *job, reader *r,
                              head->n_links, out, err);
 }
 
+/* What ranks recorded of the last iteration. */
+static lh_status read_last(const lhi_job *job, const lh_exec *exec, reader *r,
+                           owned_result *to, uint64_t n, lh_error *err)
+{
+    lhi_job at;
+    lh_pipeline *made;
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = last_conditions(job, to, n, &at, &made, err);
+    if (status == LH_OK) {
+        status = read_records(&at, exec, r, mem, &to->trace, err);
+        lh_pipeline_free(made);
+    }
+    lhi_arena_free(mem);
+    return status;
+}
+
 static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
                           lh_error *err)
 {
@@ -450,12 +484,8 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
     if (status == LH_OK)
         status = read_schedule(job, r, &head, &followed, err);
     const lh_exec *exec = followed ? followed->exec : job->exec;
-    if (status == LH_OK && head.n_recorded) {
-        lhi_arena *mem = lhi_arena_make(0);
-        status = mem ? read_records(job, exec, r, mem, &to->trace, err)
-                     : lhi_fail_nomem(err);
-        lhi_arena_free(mem);
-    }
+    if (status == LH_OK && head.n_recorded)
+        status = read_last(job, exec, r, to, head.n_iterations, err);
     if (status == LH_OK && job->model && job->o.profiles &&
         head.n_iterations > 0 && head.n_recorded > 0)
         status = read_observed(job, r, to, head.n_iterations, err);

@@ -114,7 +114,8 @@ static lh_status run_job(lhi_job *job, lh_train_result **out, lh_error *err)
 {
     lhi_net_link *links = calloc(lhi_job_n_links(job) + 1, sizeof *links);
     lhi_rank_result first = {0};
-    lh_status status = links ? LH_OK : lhi_fail_nomem(err);
+    lh_status status =
+        links ? lhi_job_check_course(job, err) : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = lhi_proposals_make(job->pipeline, &job->exec->options,
                                     &job->proposals, err);

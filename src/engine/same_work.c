@@ -133,6 +133,7 @@ lh_status lhi_job_digest_of(const lhi_job *job, unsigned char out[32],
         add_model(sum, job->model, job->exec->n_chunks);
     if (job->data)
         LHI_TRY(add_data(sum, job, err));
+    LHI_TRY(lhi_job_digest_course(job, sum, err));
     memcpy(out, sum, sizeof sum);
     return LH_OK;
 }

@@ -40,6 +40,7 @@ typedef struct worker {
     uint64_t n_grown;
     uint64_t n_grown_before; /* this rank's, under schedules before */
     uint64_t turn;           /* numbers the rounds of orders */
+    uint32_t state;          /* of the course of events; 0 without one */
     lhi_net_stop stop_now;
     const lhi_net_stop *stop; /* rank 0: &stop_now; NULL: nothing stops it */
     atomic_bool told;         /* that it stops */
@@ -351,6 +352,8 @@ static lh_status lead_step(worker *w, uint64_t step, lh_error *err)
     lhi_command command = {.what = LHI_COMMAND_STEP, .step = step};
     LHI_TRY(decide(w, &command, err));
     LHI_TRY(propose(w, step + 1, &command, err));
+    LHI_TRY(
+        lhi_job_enter_step(w->job, step, w->net, w->device, &w->state, err));
     command.t0_ns = lhi_now_ns();
     if (!w->training)
         command.t0_ns += AHEAD_NS + (int64_t)w->n * AHEAD_PER_RANK_NS;
@@ -601,8 +604,11 @@ static lh_status follow(worker *w, lh_error *err)
         LHI_TRY(heed(w, &command, err));
         if (command.what == LHI_COMMAND_END)
             break;
-        if (command.what == LHI_COMMAND_STEP)
+        if (command.what == LHI_COMMAND_STEP) {
             note_unheard(w);
+            LHI_TRY(lhi_job_enter_step(w->job, command.step, w->net, w->device,
+                                       &w->state, err));
+        }
         lhi_train_report report;
         LHI_TRY(obey(w, &command, &mine, &report, err));
         LHI_TRY(tell_done(w, &mine, err));

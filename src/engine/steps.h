@@ -12,6 +12,7 @@
  *   run.c, launched.c   calls that start a run, with the launchers of src/net
  *   same_work.c         what ranks that start apart have to have alike
  *   steps.c             what a rank does from the first step to the last
+ *   conditions.c        ... while links and devices become slow
  *   messages.c          what ranks tell each other then, as bytes
  *   shift.c             what a rank has of one execution plan
  *   reschedule.c        another one in its place, while the run goes on;
@@ -104,6 +105,20 @@ lh_status lhi_job_launched(lhi_job *job, uint32_t n_links,
  * host. In same_work.c. */
 lh_status lhi_job_digest_of(const lhi_job *job, unsigned char out[32],
                             lh_error *err);
+
+/* --- what is slow in a step (conditions.c) --- */
+
+/* Whether the course of events, if there is one, is one of this run. */
+lh_status lhi_job_check_course(const lhi_job *job, lh_error *err);
+/* Between two steps, on each rank before it begins with `step`, and on rank 0
+ * before it tells the others to: if that is in another state of the course than
+ * *state, links and device are set to it. */
+lh_status lhi_job_enter_step(const lhi_job *job, uint64_t step, lhi_net *net,
+                             lhi_device *device, uint32_t *state,
+                             lh_error *err);
+/* Of lhi_job_digest_of(): adds the course. */
+lh_status lhi_job_digest_course(const lhi_job *job, unsigned char sum[32],
+                                lh_error *err);
 
 /* The emulated links, lhi_job_n_links() of them: one per resource of each
  * replica, the first replica's first. */

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is slow in a step of a run: rank 0 sets the emulated links for all,
+ * every timed device the times of its passes. Between two steps nothing is
+ * under way, so all of a step is under the same conditions. */
+#include "engine/steps.h"
+
+#include "course/course.h"
+#include "dev/timed.h"
+#include "net/hello.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static lh_status set_links(const lhi_job *job, const lh_pipeline *now,
+                           lhi_net *net, lh_error *err)
+{
+    lhi_job then = *job;
+    then.pipeline = now;
+    uint32_t n = (uint32_t)lhi_job_n_links(&then);
+    lhi_net_link *links = calloc(n + (size_t)1, sizeof *links);
+    lh_status status =
+        links ? lhi_job_links(&then, links, err) : lhi_fail_nomem(err);
+    for (uint32_t i = 0; status == LH_OK && i < n; i++)
+        status = lhi_net_set_link(net, i, &links[i], err);
+    free(links);
+    return status;
+}
+
+lh_status lhi_job_enter_step(const lhi_job *job, uint64_t step, lhi_net *net,
+                             lhi_device *device, uint32_t *state, lh_error *err)
+{
+    const lh_course *course = job->o.course;
+    uint32_t next = course ? lh_course_state(course, step) : 0;
+    if (next == *state)
+        return LH_OK;
+    lh_pipeline *now;
+    lh_status status = lh_course_pipeline(course, next, &now, err);
+    if (status != LH_OK)
+        return status;
+    if (job->emulates && lhi_net_rank(net) == 0)
+        status = set_links(job, now, net, err);
+    if (!job->model)
+        lhi_timed_take_times(device, now);
+    lh_pipeline_free(now);
+    if (status == LH_OK)
+        *state = next;
+    return status;
+}
+
+lh_status lhi_job_check_course(const lhi_job *job, lh_error *err)
+{
+    const lh_course *course = job->o.course;
+    const lh_pipeline *p = job->pipeline;
+    if (!course)
+        return LH_OK;
+    if (course->base->n_devices != p->n_devices ||
+        course->base->n_chunks != p->n_chunks ||
+        course->base->n_links != p->n_links ||
+        course->base->n_resources != p->n_resources)
+        return lhi_fail(err, LH_EINVAL,
+                        "the course of events is of another pipeline; run the "
+                        "one that it has in state 0");
+    bool links = false, devices = false;
+    for (uint32_t i = 0; i < course->n_effects; i++) {
+        links = links || course->effects[i].event->n_links > 0;
+        devices = devices || course->effects[i].event->n_links == 0;
+    }
+    if (links && !job->emulates)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "events make links slow, which only emulated links "
+                        "can be");
+    if (devices && job->model)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "events make a device slow, which only the timed "
+                        "device can be: on the cpu device passes take what "
+                        "they take");
+    return LH_OK;
+}
+
+static void add_text(unsigned char sum[32], const char *text, size_t len)
+{
+    unsigned char both[64];
+    memcpy(both, sum, 32);
+    lhi_digest(text, len, both + 32);
+    lhi_digest(both, sizeof both, sum);
+}
+
+static lh_status add_state(const lh_course *course, uint32_t state,
+                           unsigned char sum[32], lh_error *err)
+{
+    lh_pipeline *p;
+    char *text = NULL;
+    size_t len = 0;
+    LHI_TRY(lh_course_pipeline(course, state, &p, err));
+    lh_status status = lh_pipeline_format(p, &text, &len, err);
+    lh_pipeline_free(p);
+    LHI_TRY(status);
+    add_text(sum, text, len);
+    lh_text_free(text);
+    return LH_OK;
+}
+
+lh_status lhi_job_digest_course(const lhi_job *job, unsigned char sum[32],
+                                lh_error *err)
+{
+    const lh_course *course = job->o.course;
+    char span[64];
+    for (uint32_t i = 0; course && i < course->n_spans; i++) {
+        int n = snprintf(span, sizeof span, "%" PRId64 " %" PRIu32,
+                         course->starts[i], course->states[i]);
+        add_text(sum, span, (size_t)n);
+    }
+    for (uint32_t s = 0; course && s < course->n_states; s++)
+        LHI_TRY(add_state(course, s, sum, err));
+    return LH_OK;
+}
