@@ -20,6 +20,7 @@
 #include <longhaul/export.h>
 #include <longhaul/import.h>
 #include <longhaul/jitter.h>
+#include <longhaul/monitor.h>
 #include <longhaul/optical.h>
 #include <longhaul/plan.h>
 #include <longhaul/tradeoff.h>
@@ -79,6 +80,34 @@ static lh_status simulated(const void *given, lh_error *err)
     lh_status status = lh_simulate(p, s, given, &t, err);
     say(status, "%" PRId64, t ? lh_timeline_makespan(t) : 0);
     lh_timeline_free(t);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+    return status;
+}
+
+static lh_status watched(const void *given, lh_error *err)
+{
+    lh_pipeline *p = pipeline();
+    lh_schedule *s = schedule(p);
+    lh_monitor *m = NULL;
+    lh_status status = lh_monitor_make(p, s, given, &m, err);
+    say(status, "%g", m ? lh_monitor_link(m, 0).delay_ns : 0.);
+    lh_monitor_free(m);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+    return status;
+}
+
+static lh_status watches(const void *given, lh_error *err)
+{
+    lh_pipeline *p = pipeline();
+    lh_schedule *s = schedule(p);
+    lh_monitor *m = NULL;
+    lh_status status = lh_monitor_make(p, s, NULL, &m, err);
+    if (status == LH_OK)
+        status = lh_monitor_add(m, given, err);
+    say(status, "%g", m ? lh_monitor_pass(m, 0, LH_F).ns : 0.);
+    lh_monitor_free(m);
     lh_schedule_free(s);
     lh_pipeline_free(p);
     return status;
@@ -595,6 +624,11 @@ static const lh_sim_options sim = {.size = sizeof sim,
                                    .receives = LH_RECEIVES_LATE,
                                    .coupled_queue = 1,
                                    .fifo = true};
+static const lh_monitor_options monitor = {
+    .size = sizeof monitor, .sim = &sim, .warm_up = 5};
+static const lh_seen_pass seen_pass = {{.n_parts = 1}, 77};
+static const lh_seen seen = {
+    .size = sizeof seen, .step = 3, .n_passes = 1, .passes = &seen_pass};
 static const lh_jitter jitter = {
     .size = sizeof jitter, .latency = 0.5, .samples = 20, .seed = 3};
 static const lh_course_options course_options = {.size = sizeof course_options,
@@ -673,6 +707,8 @@ static const lh_traffic traffic = {.size = sizeof traffic,
 static const taker takers[] = {
     TAKER(lh_sim_options, simulated, &sim, coupled_queue),
     TAKER(lh_sim_options, evaluated, &sim, fifo),
+    TAKER(lh_monitor_options, watched, &monitor, warm_up),
+    TAKER(lh_seen, watches, &seen, collectives),
     TAKER(lh_jitter, shaken, &jitter, seed),
     TAKER(lh_jitter, hardened, &jitter, seed),
     TAKER(lh_jitter, spread, &jitter, seed),

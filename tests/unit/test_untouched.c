@@ -18,6 +18,7 @@
 #include <longhaul/events.h>
 #include <longhaul/jitter.h>
 #include <longhaul/kernels.h>
+#include <longhaul/monitor.h>
 #include <longhaul/optical.h>
 #include <longhaul/plan.h>
 #include <longhaul/tradeoff.h>
@@ -338,6 +339,30 @@ static lh_status plays(bool bad)
     }
     lh_course_free(course);
     return status;
+}
+
+static lh_status monitors(bool bad)
+{
+    POISONED(lh_monitor *, out);
+    lh_status status = CALL(
+        lh_monitor_make(bad ? other : pipeline, schedule, NULL, &out, &err),
+        out);
+    if (status == LH_OK)
+        lh_monitor_free(out);
+    return status;
+}
+
+static lh_status estimates(bool bad)
+{
+    lh_monitor *m = NULL;
+    POISONED(lh_pipeline *, out);
+    lh_status status = lh_monitor_make(pipeline, schedule, NULL, &m, &err);
+    if (status == LH_OK)
+        status = CALL(lh_monitor_pipeline(m, &out, &err), out);
+    if (status == LH_OK)
+        lh_pipeline_free(out);
+    lh_monitor_free(m);
+    return bad ? LH_EINVAL : status;
 }
 
 static lh_status judges(bool bad)
@@ -682,6 +707,8 @@ WRITER(writes_terminal, lh_report_terminal(trace, NULL, &out, &len, &err))
     X(shakes)                                                                  \
     X(follows)                                                                 \
     X(plays)                                                                   \
+    X(monitors)                                                                \
+    X(estimates)                                                               \
     X(judges)                                                                  \
     X(judges_certificate)                                                      \
     X(makes_trace)                                                             \

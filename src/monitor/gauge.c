@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "monitor/gauge.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A level is the mean of so many iterations, so that it follows drifts; scatter
+ * is learned from more. */
+static const double level_of = 20, scatter_of = 64;
+/* Standard errors: of a move, of each iteration that belongs to it, and between
+ * these. */
+static const double move_errors = 6, each_errors = 2.5, agree_errors = 4;
+/* Clocks and times are not better than this, relative and in ns. */
+static const double finest = 1e-3, finest_ns = 200;
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+lhi_gauge_reading lhi_gauge_read(double *samples, size_t n)
+{
+    lhi_gauge_reading r = {.n = n};
+    if (n == 0)
+        return r;
+    qsort(samples, n, sizeof *samples, by_size);
+    size_t cut = n / 10, left = n - 2 * cut;
+    for (size_t i = cut; i < n - cut; i++)
+        r.mean += samples[i] / (double)left;
+    if (n < 2)
+        return r;
+    /* Winsorized: what is cut counts as its next neighbour. */
+    double mean = 0, squares = 0;
+    for (size_t pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < n; i++) {
+            size_t j = i < cut ? cut : i >= n - cut ? n - cut - 1 : i;
+            if (pass == 0)
+                mean += samples[j] / (double)n;
+            else
+                squares += (samples[j] - mean) * (samples[j] - mean);
+        }
+    double kept = (double)left / (double)n;
+    r.variance = squares / (double)(n - 1) / (kept * kept) / (double)n;
+    return r;
+}
+
+static double square(double x)
+{
+    return x * x;
+}
+
+/* Of the mean of `w` iterations with `n` samples each. */
+static double variance_of(const lhi_gauge *g, double n, double w)
+{
+    /* What few samples say of scatter can be far off; what they seem to have in
+     * common can be chance. */
+    double sample = g->samples / n * square(1 + 4 / (g->freedom + 1));
+    double chance = 3 * sqrt(2 / g->seen) * g->samples / n;
+    double common = fmax(g->together - chance, 0) * square(1 + 8 / g->seen);
+    return ((sample + common + square(finest)) * square(g->level) +
+            square(finest_ns)) /
+           w;
+}
+
+double lhi_gauge_error(const lhi_gauge *g)
+{
+    double n = g->n_last ? (double)g->last[0].n : 1;
+    return g->weight > 0 ? sqrt(variance_of(g, n, g->weight)) : 0;
+}
+
+static void learn_scatter(lhi_gauge *g, lhi_gauge_reading r, double off)
+{
+    double n = (double)r.n;
+    g->seen = fmin(g->seen + 1, scatter_of);
+    if (r.n > 1) {
+        double degrees = n - 1;
+        g->freedom = fmin(g->freedom + degrees, scatter_of * degrees);
+        g->samples += (r.variance * n / square(g->level) - g->samples) *
+                      degrees / g->freedom;
+    }
+    /* Of a mean around the mean of those before, beyond what samples explain.
+     */
+    double mean = square(off / g->level) * (g->weight - 1) / g->weight;
+    g->together += (mean - g->samples / n - g->together) / g->seen;
+    if (!g->has_left)
+        g->quiet_samples = g->samples;
+}
+
+/* The level takes in a reading that belongs to it. */
+static void absorb(lhi_gauge *g, lhi_gauge_reading r)
+{
+    double off = r.mean - g->level;
+    g->weight = fmin(g->weight + 1, level_of);
+    g->level += off / g->weight;
+    if (!g->has_left)
+        g->quiet = g->level;
+    if (g->level > 0)
+        learn_scatter(g, r, off);
+}
+
+static void remember(lhi_gauge *g, lhi_gauge_reading r)
+{
+    if (g->n_last == LHI_GAUGE_WINDOW)
+        absorb(g, g->last[LHI_GAUGE_WINDOW - 1]);
+    else
+        g->n_last++;
+    for (uint32_t i = LHI_GAUGE_WINDOW - 1; i > 0; i--)
+        g->last[i] = g->last[i - 1];
+    g->last[0] = r;
+}
+
+/* Whether the newest `w` readings are not the level's any more, and of one
+ * side; `mean` is theirs. */
+static bool is_off(const lhi_gauge *g, uint32_t w, double least, double *mean)
+{
+    double samples = 0, sum = 0;
+    bool above = g->last[0].mean > g->level;
+    for (uint32_t i = 0; i < w; i++) {
+        double off = g->last[i].mean - g->level, n = (double)g->last[i].n;
+        if ((off > 0) != above ||
+            square(off) < square(each_errors) * variance_of(g, n, 1))
+            return false;
+        sum += g->last[i].mean;
+        samples += n;
+    }
+    *mean = sum / w;
+    double n = samples / w, off = *mean - g->level;
+    return fabs(off) >= least &&
+           square(off) >= square(move_errors) * (variance_of(g, n, w) +
+                                                 variance_of(g, n, g->weight));
+}
+
+/* Whether they are of one level: the oldest may be of another, or of both. */
+static bool agree(const lhi_gauge *g, uint32_t w, double mean)
+{
+    double scale = g->level > 0 ? fmax(mean / g->level, 1) : 1;
+    for (uint32_t i = 0; i < w; i++) {
+        const lhi_gauge_reading *r = &g->last[i];
+        double noise =
+            fmax(variance_of(g, (double)r->n, 1) * square(scale), r->variance);
+        if (square(r->mean - mean) > square(agree_errors) * noise)
+            return false;
+    }
+    return true;
+}
+
+/* How many of the newest readings have left the level; 0: it holds. Where no
+ * two of three agree, all three have. */
+static uint32_t find_move(const lhi_gauge *g, double least, double *mean)
+{
+    for (uint32_t w = g->n_last; w > 1; w--)
+        if (is_off(g, w, least, mean) && agree(g, w, *mean))
+            return w;
+    bool wild = g->n_last == LHI_GAUGE_WINDOW &&
+                is_off(g, LHI_GAUGE_WINDOW, least, mean);
+    return wild ? LHI_GAUGE_WINDOW : 0;
+}
+
+/* Goes to `mean`, that of the newest `w` readings. */
+static void go_to(lhi_gauge *g, uint32_t w, double mean)
+{
+    double scatter = 0;
+    for (uint32_t i = 0; i < w; i++)
+        scatter += g->last[i].variance * (double)g->last[i].n / w;
+    if (mean > 0)
+        g->samples = fmax(g->quiet_samples, scatter / square(mean));
+    g->level = mean;
+    g->weight = w;
+    g->n_last = 0;
+}
+
+static lhi_gauge_move settle(lhi_gauge *g)
+{
+    g->level = g->quiet;
+    g->samples = g->quiet_samples;
+    g->weight = level_of / 2;
+    g->has_left = false;
+    return LHI_GAUGE_RETURNS;
+}
+
+/* Whether the level is again what it was. */
+static bool is_back(const lhi_gauge *g, double least)
+{
+    double error = lhi_gauge_error(g), off = fabs(g->level - g->quiet);
+    return g->has_left && (off < least / 2 || off < 3 * error);
+}
+
+lhi_gauge_move lhi_gauge_add(lhi_gauge *g, lhi_gauge_reading r, bool learns,
+                             double least, uint32_t *ago)
+{
+    *ago = 0;
+    g->n_samples += r.n;
+    if (learns || g->weight < 2) {
+        absorb(g, r);
+        return LHI_GAUGE_STAYS;
+    }
+    remember(g, r);
+    double mean;
+    uint32_t w = find_move(g, least, &mean);
+    if (w == 0) {
+        g->settling -= g->settling > 0;
+        bool fades = g->weight >= level_of / 2 && is_back(g, least);
+        return fades ? settle(g) : LHI_GAUGE_STAYS;
+    }
+    *ago = w - 1;
+    go_to(g, w, mean);
+    bool tells = g->settling == 0;
+    g->settling = LHI_GAUGE_WINDOW;
+    if (!g->has_left) {
+        g->has_left = true;
+        return LHI_GAUGE_LEAVES;
+    }
+    if (is_back(g, least))
+        return settle(g);
+    return tells ? LHI_GAUGE_MOVES : LHI_GAUGE_STAYS;
+}

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "monitor/monitor_own.h"
+
+#include "base/fail.h"
+#include "base/sort.h"
+#include "base/take_options.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { USUAL_WARM_UP = 8, LEAST_WARM_UP = 4 };
+
+/* --- names ---------------------------------------------------------------- */
+
+const char *lh_monitor_what_name(lh_monitor_what what)
+{
+    static const char *const names[] = {"link", "device", "data"};
+    return names[what];
+}
+
+const char *lh_monitor_change_name(lh_monitor_change change)
+{
+    static const char *const names[] = {"begins", "changes", "ends"};
+    return names[change];
+}
+
+/* --- making --------------------------------------------------------------- */
+
+static lh_status copy_pipeline(const lh_pipeline *from, lh_pipeline **out,
+                               lh_error *err)
+{
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    LHI_TRY(lh_pipeline_describe(from, &desc, err));
+    return lh_pipeline_make(&desc, out, err);
+}
+
+static lh_status copy_schedule(const lh_schedule *from, lh_schedule **out,
+                               lh_error *err)
+{
+    uint32_t devices = lh_schedule_n_devices(from);
+    uint32_t links = lh_schedule_n_link_orders(from);
+    const lh_pass **orders = calloc(devices, sizeof *orders);
+    uint32_t *n_passes = calloc(devices, sizeof *n_passes);
+    lh_status status = orders && n_passes ? LH_OK : lhi_fail_nomem(err);
+    for (uint32_t d = 0; status == LH_OK && d < devices; d++)
+        orders[d] = lh_schedule_order(from, d, &n_passes[d]);
+    if (status == LH_OK)
+        status = lh_schedule_make(
+            devices, orders, n_passes, links,
+            links ? lh_schedule_link_order(from, 0) : NULL, out, err);
+    free(orders);
+    free(n_passes);
+    return status;
+}
+
+static int by_clocks(const void *a, const void *b)
+{
+    const lhi_clock_pair *x = a, *y = b;
+    int first = (x->a > y->a) - (x->a < y->a);
+    return first ? first : (x->b > y->b) - (x->b < y->b);
+}
+
+static lhi_clock_pair pair_of(const lh_link *link, const uint32_t *clocks)
+{
+    uint32_t a = clocks[link->from], b = clocks[link->to];
+    return (lhi_clock_pair){.a = a < b ? a : b, .b = a < b ? b : a};
+}
+
+/* Every two clocks that a link's ends read, once. */
+static lh_status pair_clocks(lh_monitor *m, const uint32_t *clocks,
+                             lh_error *err)
+{
+    const lh_pipeline *p = m->pipeline;
+    uint32_t n = 0;
+    m->pairs = calloc((size_t)p->n_links + 1, sizeof *m->pairs);
+    if (!m->pairs)
+        return lhi_fail_nomem(err);
+    for (uint32_t l = 0; l < p->n_links; l++) {
+        m->links[l].pair = LH_NONE;
+        if (clocks && clocks[p->links[l].from] != clocks[p->links[l].to])
+            m->pairs[n++] = pair_of(&p->links[l], clocks);
+    }
+    lhi_sort(m->pairs, n, sizeof *m->pairs, by_clocks);
+    for (uint32_t i = 0; i < n; i++)
+        if (i == 0 || by_clocks(&m->pairs[i - 1], &m->pairs[i]) != 0)
+            m->pairs[m->n_pairs++] = m->pairs[i];
+    for (uint32_t l = 0; l < p->n_links; l++) {
+        if (!clocks || clocks[p->links[l].from] == clocks[p->links[l].to])
+            continue;
+        lhi_clock_pair key = pair_of(&p->links[l], clocks);
+        const lhi_clock_pair *found =
+            bsearch(&key, m->pairs, m->n_pairs, sizeof *m->pairs, by_clocks);
+        m->links[l].pair = (uint32_t)(found - m->pairs);
+        m->links[l].reversed = clocks[p->links[l].from] == key.b;
+    }
+    return LH_OK;
+}
+
+static void note_nominal(lh_monitor *m)
+{
+    const lh_pipeline *p = m->pipeline;
+    for (uint32_t l = 0; l < p->n_links; l++)
+        m->links[l].nominal_ns =
+            (double)p->links[l].latency_ns + (double)p->links[l].transfer_ns;
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        const lh_chunk *chunk = &p->chunks[c];
+        const double ns[LHI_N_SERIES] = {
+            [LH_F] = (double)chunk->f_ns,
+            [LH_D] = (double)chunk->d_ns,
+            [LH_W] = (double)chunk->w_ns,
+            [LH_B] = (double)(chunk->d_ns + chunk->w_ns),
+            [LHI_GATHERS] =
+                (double)(chunk->all_gather_ns + chunk->dp_latency_ns),
+            [LHI_SCATTERS] =
+                (double)(chunk->reduce_scatter_ns + chunk->dp_latency_ns),
+        };
+        for (uint32_t k = 0; k < LHI_N_SERIES; k++)
+            lhi_series_of(m, c, k)->nominal_ns = ns[k];
+    }
+}
+
+static lh_status make_room(lh_monitor *m, lh_error *err)
+{
+    const lh_pipeline *p = m->pipeline;
+    size_t things = (size_t)p->n_links + 2 * (size_t)p->n_devices;
+    m->links = calloc((size_t)p->n_links + 1, sizeof *m->links);
+    m->work = calloc(p->n_devices, sizeof *m->work);
+    m->data = calloc(p->n_devices, sizeof *m->data);
+    m->busy = calloc(p->n_devices, sizeof *m->busy);
+    m->series = calloc((size_t)p->n_chunks * LHI_N_SERIES, sizeof *m->series);
+    m->news = calloc(things, sizeof *m->news);
+    m->open = calloc(things, sizeof *m->open);
+    bool ok = m->links && m->work && m->data && m->busy && m->series &&
+              m->news && m->open;
+    return ok ? LH_OK : lhi_fail_nomem(err);
+}
+
+/* How long an iteration takes while all is quiet. */
+static lh_status time_quiet(lh_monitor *m, lh_error *err)
+{
+    int64_t ns;
+    LHI_TRY(lhi_monitor_simulate(m, NULL, true, &ns, err));
+    m->iteration_ns = (double)ns;
+    return LH_OK;
+}
+
+static lh_status set_up(lh_monitor *m, const lh_pipeline *pipeline,
+                        const lh_schedule *schedule,
+                        const lh_monitor_options *o, lh_error *err)
+{
+    if (o->warm_up > 0 && o->warm_up < LEAST_WARM_UP)
+        return lhi_fail(err, LH_EINVAL,
+                        "a monitor learns from %d iterations or more, not %u",
+                        LEAST_WARM_UP, o->warm_up);
+    m->warm_up = o->warm_up ? o->warm_up : USUAL_WARM_UP;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_sim_options, &m->sim, o->sim, err));
+    LHI_TRY(copy_pipeline(pipeline, &m->pipeline, err));
+    LHI_TRY(copy_schedule(schedule, &m->schedule, err));
+    LHI_TRY(make_room(m, err));
+    note_nominal(m);
+    LHI_TRY(pair_clocks(m, o->clocks, err));
+    return time_quiet(m, err);
+}
+
+lh_status lh_monitor_make(const lh_pipeline *pipeline,
+                          const lh_schedule *schedule,
+                          const lh_monitor_options *options, lh_monitor **out,
+                          lh_error *err)
+{
+    lh_monitor_options o;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_monitor_options, &o, options, err));
+    lh_monitor *m = calloc(1, sizeof *m);
+    if (!m)
+        return lhi_fail_nomem(err);
+    lh_status status = set_up(m, pipeline, schedule, &o, err);
+    if (status != LH_OK)
+        lh_monitor_free(m);
+    else
+        *out = m;
+    return status;
+}
+
+void lh_monitor_free(lh_monitor *m)
+{
+    if (!m)
+        return;
+    lh_pipeline_free(m->pipeline);
+    lh_schedule_free(m->schedule);
+    free(m->links);
+    free(m->work);
+    free(m->data);
+    free(m->busy);
+    free(m->series);
+    free(m->pairs);
+    free(m->news);
+    free(m->open);
+    free(m->samples);
+    free(m->messages);
+    free(m->values);
+    free(m);
+}
+
+lh_status lh_monitor_follow(lh_monitor *m, const lh_schedule *schedule,
+                            lh_error *err)
+{
+    lh_schedule *copy = NULL, *old = m->schedule;
+    LHI_TRY(copy_schedule(schedule, &copy, err));
+    m->schedule = copy;
+    lh_status status = time_quiet(m, err);
+    if (status != LH_OK)
+        m->schedule = old;
+    lh_schedule_free(status == LH_OK ? old : copy);
+    return status;
+}
+
+/* --- adding --------------------------------------------------------------- */
+
+static lh_status check_message(const lh_monitor *m, size_t i,
+                               const lh_seen_message *x, lh_error *err)
+{
+    if (x->link >= m->pipeline->n_links)
+        return lhi_fail(err, LH_EINVAL,
+                        "message %zu: there is no link %" PRIu32, i, x->link);
+    bool one_clock = m->links[x->link].pair == LH_NONE;
+    if (x->entered_ns < x->produced_ns || x->entered_ns < x->posted_ns)
+        return lhi_fail(err, LH_EINVAL,
+                        "message %zu: it entered the link before it was made, "
+                        "or before its receive was posted",
+                        i);
+    if (one_clock && x->arrived_ns < x->entered_ns)
+        return lhi_fail(err, LH_EINVAL,
+                        "message %zu: it arrived before it entered the link",
+                        i);
+    return LH_OK;
+}
+
+static lh_status check_seen(const lh_monitor *m, const lh_seen *seen,
+                            lh_error *err)
+{
+    if (m->n_seen > 0 && seen->step <= m->step)
+        return lhi_fail(err, LH_EINVAL,
+                        "step %" PRIu64 " comes behind step %" PRIu64,
+                        seen->step, m->step);
+    for (size_t i = 0; i < seen->n_messages; i++)
+        LHI_TRY(check_message(m, i, &seen->messages[i], err));
+    for (size_t i = 0; i < seen->n_passes; i++) {
+        const lh_seen_pass *x = &seen->passes[i];
+        if (x->pass.chunk >= m->pipeline->n_chunks || x->pass.kind > LH_B ||
+            x->pass.n_parts < 1 || x->pass.part >= x->pass.n_parts || x->ns < 0)
+            return lhi_fail(err, LH_EINVAL,
+                            "pass %zu: there is no such pass, or its time is "
+                            "negative",
+                            i);
+    }
+    for (size_t i = 0; i < seen->n_collectives; i++) {
+        const lh_seen_collective *x = &seen->collectives[i];
+        if (x->chunk >= m->pipeline->n_chunks || x->ns < 0)
+            return lhi_fail(err, LH_EINVAL,
+                            "communication %zu: there is no chunk %" PRIu32
+                            ", or its time is negative",
+                            i, x->chunk);
+    }
+    return LH_OK;
+}
+
+static lh_status grow(lh_monitor *m, const lh_seen *seen, lh_error *err)
+{
+    size_t n = seen->n_passes + seen->n_collectives;
+    n = n > seen->n_messages ? n : seen->n_messages;
+    if (n <= m->room)
+        return LH_OK;
+    lhi_sample *samples = calloc(n, sizeof *samples);
+    lh_seen_message *messages = calloc(n, sizeof *messages);
+    double *values = calloc(n, sizeof *values);
+    if (!samples || !messages || !values) {
+        free(samples);
+        free(messages);
+        free(values);
+        return lhi_fail_nomem(err);
+    }
+    free(m->samples);
+    free(m->messages);
+    free(m->values);
+    m->samples = samples;
+    m->messages = messages;
+    m->values = values;
+    m->room = n;
+    return LH_OK;
+}
+
+static lhi_watched *thing_of(const lh_monitor *m, const lh_monitor_event *e)
+{
+    return e->what == LH_MONITOR_LINK     ? &m->links[e->index].is
+           : e->what == LH_MONITOR_DEVICE ? &m->work[e->index]
+                                          : &m->data[e->index];
+}
+
+/* What each change costs, all others as they are now. */
+static lh_status cost_news(lh_monitor *m, lh_error *err)
+{
+    int64_t now = 0;
+    if (m->n_news > 0)
+        LHI_TRY(lhi_monitor_simulate(m, NULL, false, &now, err));
+    for (uint32_t i = 0; i < m->n_news; i++) {
+        lhi_watched *thing = thing_of(m, &m->news[i]);
+        int64_t without = now;
+        if (thing->is_open)
+            LHI_TRY(lhi_monitor_simulate(m, thing, false, &without, err));
+        m->news[i].cost_ns = now - without;
+        thing->event = m->news[i];
+    }
+    return LH_OK;
+}
+
+static void list_open_of(lh_monitor *m, lhi_watched *thing)
+{
+    if (!thing->is_open)
+        return;
+    thing->event.now_ns = thing->gauge.level;
+    thing->event.error_ns = lhi_gauge_error(&thing->gauge);
+    m->open[m->n_open++] = thing->event;
+}
+
+static void list_open(lh_monitor *m)
+{
+    m->n_open = 0;
+    for (uint32_t l = 0; l < m->pipeline->n_links; l++)
+        list_open_of(m, &m->links[l].is);
+    for (uint32_t d = 0; d < m->pipeline->n_devices; d++)
+        list_open_of(m, &m->work[d]);
+    for (uint32_t d = 0; d < m->pipeline->n_devices; d++)
+        list_open_of(m, &m->data[d]);
+}
+
+lh_status lh_monitor_add(lh_monitor *m, const lh_seen *seen, lh_error *err)
+{
+    lh_seen s;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_seen, &s, seen, err));
+    LHI_TRY(check_seen(m, &s, err));
+    LHI_TRY(grow(m, &s, err));
+    lhi_watch(m, &s);
+    if (m->n_seen == m->warm_up)
+        LHI_TRY(time_quiet(m, err));
+    LHI_TRY(cost_news(m, err));
+    list_open(m);
+    return LH_OK;
+}
+
+const lh_monitor_event *lh_monitor_events(const lh_monitor *m, uint32_t *n)
+{
+    *n = m->n_news;
+    return m->news;
+}
+
+const lh_monitor_event *lh_monitor_going_on(const lh_monitor *m, uint32_t *n)
+{
+    *n = m->n_open;
+    return m->open;
+}

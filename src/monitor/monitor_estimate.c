@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Estimates, the pipeline that they make, and what iterations take on it. */
+#include "monitor/monitor_own.h"
+
+#include "base/fail.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- estimates ------------------------------------------------------------ */
+
+/* Of a link whose messages take `delay`. */
+static void split_delay(const lh_monitor *m, uint32_t l, double delay,
+                        double *latency, double *transfer)
+{
+    const lhi_watched_link *link = &m->links[l];
+    double seen = link->n_transfers > 0
+                      ? link->transfer_ns
+                      : (double)m->pipeline->links[l].transfer_ns;
+    *transfer = fmin(seen, delay);
+    *latency = delay - *transfer;
+}
+
+lh_link_estimate lh_monitor_link(const lh_monitor *m, uint32_t l)
+{
+    const lhi_watched_link *link = &m->links[l];
+    const lhi_gauge *gauge = &link->is.gauge;
+    lh_link_estimate e = {.delay_ns = link->nominal_ns};
+    if (gauge->n_samples > 0) {
+        e.delay_ns = gauge->level;
+        e.error_ns = lhi_gauge_error(gauge);
+    }
+    e.n_messages = gauge->n_samples;
+    e.apart = link->n_transfers > 0;
+    e.both_ways_only = link->pair != LH_NONE;
+    split_delay(m, l, e.delay_ns, &e.latency_ns, &e.transfer_ns);
+    if (e.apart && link->bytes > 0 && e.transfer_ns > 0)
+        e.gbps = 8 * link->bytes / e.transfer_ns;
+    return e;
+}
+
+/* How much longer than nominal a device's passes (or communication) take. */
+static double slowness(const lh_monitor *m, uint32_t device, bool data)
+{
+    uint32_t from = data ? LHI_GATHERS : LH_F,
+             to = data ? LHI_N_SERIES : LHI_GATHERS;
+    double now = 0, nominal = 0;
+    for (uint32_t c = 0; c < m->pipeline->n_chunks; c++)
+        for (uint32_t k = from; k < to; k++) {
+            const lhi_series *s = lhi_series_of(m, c, k);
+            if (m->pipeline->chunks[c].device != device || s->n == 0 ||
+                s->nominal_ns <= 0)
+                continue;
+            now += s->mean;
+            nominal += s->nominal_ns;
+        }
+    return nominal > 0 ? now / nominal : 1;
+}
+
+lh_pass_estimate lh_monitor_pass(const lh_monitor *m, uint32_t chunk,
+                                 lh_pass_kind kind)
+{
+    const lhi_series *s = lhi_series_of(m, chunk, kind);
+    if (s->n > 0)
+        return (lh_pass_estimate){s->mean, sqrt(s->variance / s->weight), s->n};
+    uint32_t device = m->pipeline->chunks[chunk].device;
+    return (lh_pass_estimate){s->nominal_ns * slowness(m, device, false), 0, 0};
+}
+
+lh_clock_estimate lh_monitor_clock(const lh_monitor *m, uint32_t a, uint32_t b)
+{
+    for (uint32_t i = 0; i < m->n_pairs; i++) {
+        const lhi_clock_pair *p = &m->pairs[i];
+        double sign = p->a == a && p->b == b ? 1 : -1;
+        if ((p->a == a && p->b == b) || (p->a == b && p->b == a))
+            return (lh_clock_estimate){sign * p->clocks.offset,
+                                       lhi_clocks_error(&p->clocks),
+                                       sign * p->clocks.drift, p->clocks.seen};
+    }
+    return (lh_clock_estimate){0};
+}
+
+/* --- a pipeline ----------------------------------------------------------- */
+
+static int64_t whole_ns(double ns)
+{
+    return ns > 0 ? llround(ns) : 0;
+}
+
+/* What `thing` took while it was quiet, over what it takes. */
+static double to_quiet(const lhi_watched *thing, const lhi_watched *quiet,
+                       bool all_quiet)
+{
+    bool counts = (all_quiet || thing == quiet) && thing->gauge.has_left &&
+                  thing->gauge.level > 0;
+    return counts ? thing->gauge.quiet / thing->gauge.level : 1;
+}
+
+static void estimate_chunk(const lh_monitor *m, uint32_t c, double work,
+                           double data, lh_chunk *out)
+{
+    const lh_chunk *from = &m->pipeline->chunks[c];
+    const lhi_series *b = lhi_series_of(m, c, LH_B);
+    const lhi_series *d = lhi_series_of(m, c, LH_D);
+    double both = (double)from->d_ns + (double)from->w_ns;
+    out->f_ns = whole_ns(work * lh_monitor_pass(m, c, LH_F).ns);
+    if (b->n > 0 && (d->n == 0 || d->last_step < b->last_step) && both > 0) {
+        /* Together: as the file divides them. */
+        int64_t sum = whole_ns(work * b->mean);
+        out->d_ns = whole_ns((double)sum * (double)from->d_ns / both);
+        out->w_ns = sum - out->d_ns;
+    } else {
+        out->d_ns = whole_ns(work * lh_monitor_pass(m, c, LH_D).ns);
+        out->w_ns = whole_ns(work * lh_monitor_pass(m, c, LH_W).ns);
+    }
+    double far = data * slowness(m, from->device, true);
+    out->all_gather_ns = whole_ns((double)from->all_gather_ns * far);
+    out->reduce_scatter_ns = whole_ns((double)from->reduce_scatter_ns * far);
+    out->dp_latency_ns = whole_ns((double)from->dp_latency_ns * far);
+}
+
+lh_status lhi_monitor_estimate(const lh_monitor *m, const lhi_watched *quiet,
+                               bool all_quiet, lh_pipeline **out, lh_error *err)
+{
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    LHI_TRY(lh_pipeline_describe(m->pipeline, &desc, err));
+    lh_chunk *chunks = calloc(desc.n_chunks, sizeof *chunks);
+    lh_link *links = calloc(desc.n_links + 1, sizeof *links);
+    lh_dp_op *ops = calloc(desc.n_dp_ops + 1, sizeof *ops);
+    lh_status status = chunks && links && ops ? LH_OK : lhi_fail_nomem(err);
+    for (uint32_t c = 0; status == LH_OK && c < desc.n_chunks; c++) {
+        uint32_t d = desc.chunks[c].device;
+        chunks[c] = desc.chunks[c];
+        estimate_chunk(m, c, to_quiet(&m->work[d], quiet, all_quiet),
+                       to_quiet(&m->data[d], quiet, all_quiet), &chunks[c]);
+    }
+    for (uint32_t l = 0; status == LH_OK && l < desc.n_links; l++) {
+        double latency, transfer;
+        double delay = lh_monitor_link(m, l).delay_ns *
+                       to_quiet(&m->links[l].is, quiet, all_quiet);
+        split_delay(m, l, delay, &latency, &transfer);
+        links[l] = desc.links[l];
+        links[l].latency_ns = whole_ns(latency);
+        links[l].transfer_ns = whole_ns(transfer);
+    }
+    for (uint32_t i = 0; status == LH_OK && i < desc.n_dp_ops; i++) {
+        uint32_t d = desc.chunks[desc.dp_ops[i].chunk].device;
+        ops[i] = desc.dp_ops[i];
+        ops[i].transfer_ns =
+            whole_ns((double)ops[i].transfer_ns * slowness(m, d, true) *
+                     to_quiet(&m->data[d], quiet, all_quiet));
+    }
+    desc.chunks = chunks;
+    desc.links = links;
+    desc.dp_ops = ops;
+    if (status == LH_OK)
+        status = lh_pipeline_make(&desc, out, err);
+    free(chunks);
+    free(links);
+    free(ops);
+    return status;
+}
+
+lh_status lhi_monitor_simulate(const lh_monitor *m, const lhi_watched *quiet,
+                               bool all_quiet, int64_t *makespan_ns,
+                               lh_error *err)
+{
+    lh_pipeline *pipeline = NULL;
+    lh_evaluator *evaluator = NULL;
+    lh_status status =
+        lhi_monitor_estimate(m, quiet, all_quiet, &pipeline, err);
+    if (status == LH_OK)
+        status = lh_evaluator_make(pipeline, &m->sim, &evaluator, err);
+    if (status == LH_OK)
+        status = lh_evaluator_run(evaluator, m->schedule, makespan_ns, err);
+    lh_evaluator_free(evaluator);
+    lh_pipeline_free(pipeline);
+    return status;
+}
+
+lh_status lh_monitor_pipeline(const lh_monitor *m, lh_pipeline **out,
+                              lh_error *err)
+{
+    return lhi_monitor_estimate(m, NULL, false, out, err);
+}

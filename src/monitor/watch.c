@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One iteration, from times to readings, and from readings to moves. */
+#include "monitor/monitor_own.h"
+
+#include "base/sort.h"
+
+#include <math.h>
+
+/* A change of less than this share of an iteration is followed without a word:
+ * it cannot cost twice as much. */
+static const double least_share = 0.025;
+/* Nor is one of less than this of the thing's own time. */
+static const double least_change = 0.02;
+static const double level_of = 20; /* iterations, as in gauge.c */
+
+static bool is_learning(const lh_monitor *m)
+{
+    return m->n_seen < m->warm_up;
+}
+
+/* --- moves ---------------------------------------------------------------- */
+
+static void tell(lh_monitor *m, lhi_watched *w, lh_monitor_what what,
+                 uint32_t index, lhi_gauge_move move, uint32_t ago)
+{
+    static const lh_monitor_change changes[] = {
+        [LHI_GAUGE_LEAVES] = LH_MONITOR_BEGINS,
+        [LHI_GAUGE_MOVES] = LH_MONITOR_CHANGES,
+        [LHI_GAUGE_RETURNS] = LH_MONITOR_ENDS,
+    };
+    if (move == LHI_GAUGE_STAYS)
+        return;
+    w->is_open = move != LHI_GAUGE_RETURNS;
+    w->event = (lh_monitor_event){
+        .what = what,
+        .index = index,
+        .change = changes[move],
+        .from = m->step - ago,
+        .before_ns = w->gauge.quiet,
+        .now_ns = w->gauge.level,
+        .error_ns = lhi_gauge_error(&w->gauge),
+    };
+    m->news[m->n_news++] = w->event;
+}
+
+/* `times`: how often in an iteration. */
+static double least_move(const lh_monitor *m, const lhi_watched *w,
+                         double times)
+{
+    return fmax(least_share * m->iteration_ns / times,
+                least_change * w->gauge.level);
+}
+
+/* --- samples of one thing next to each other ------------------------------ */
+
+static int by_thing(const void *a, const void *b)
+{
+    const lhi_sample *x = a, *y = b;
+    return (x->of > y->of) - (x->of < y->of);
+}
+
+/* Those of the thing of sample *i, which goes on to the next thing's. */
+static lhi_gauge_reading next_reading(lh_monitor *m, size_t n, size_t *i)
+{
+    uint32_t of = m->samples[*i].of;
+    size_t k = 0;
+    for (; *i < n && m->samples[*i].of == of; (*i)++)
+        m->values[k++] = m->samples[*i].value;
+    return lhi_gauge_read(m->values, k);
+}
+
+/* --- clocks --------------------------------------------------------------- */
+
+static void compare_clocks(lh_monitor *m, const lh_seen *seen)
+{
+    for (uint32_t i = 0; i < m->n_pairs; i++)
+        m->pairs[i].there = m->pairs[i].back = HUGE_VAL;
+    for (size_t i = 0; i < seen->n_messages; i++) {
+        const lh_seen_message *message = &seen->messages[i];
+        const lhi_watched_link *link = &m->links[message->link];
+        if (link->pair == LH_NONE)
+            continue;
+        lhi_clock_pair *pair = &m->pairs[link->pair];
+        double *least = link->reversed ? &pair->back : &pair->there;
+        double took = (double)(message->arrived_ns - message->entered_ns);
+        *least = fmin(*least, took - link->nominal_ns);
+    }
+    for (uint32_t i = 0; i < m->n_pairs; i++) {
+        lhi_clock_pair *p = &m->pairs[i];
+        bool there = p->there < HUGE_VAL, back = p->back < HUGE_VAL;
+        if (there && back)
+            p->offset = lhi_clocks_add(&p->clocks, m->step, p->there, p->back);
+        else if ((there || back) && p->offset == 0)
+            p->offset = there ? p->there : -p->back;
+    }
+}
+
+/* --- links ---------------------------------------------------------------- */
+
+static int by_entry(const void *a, const void *b)
+{
+    const lh_seen_message *x = a, *y = b;
+    return (x->entered_ns > y->entered_ns) - (x->entered_ns < y->entered_ns);
+}
+
+/* A message that waited for the link alone entered when the one before had
+ * left: between them lies that one's transfer. */
+static size_t find_transfers(lh_monitor *m, const lh_seen *seen)
+{
+    const uint32_t *resources = m->pipeline->link_resources;
+    size_t n = 0;
+    for (size_t i = 0; i < seen->n_messages; i++)
+        m->messages[i] = seen->messages[i];
+    lhi_sort(m->messages, seen->n_messages, sizeof *m->messages, by_entry);
+    /* The newest message on each link's resource, by number from 1 on. */
+    for (uint32_t l = 0; l < m->pipeline->n_links; l++)
+        m->links[l].newest = 0;
+    for (size_t i = 0; i < seen->n_messages; i++) {
+        const lh_seen_message *now = &m->messages[i];
+        size_t *newest = &m->links[resources[now->link]].newest;
+        int64_t could = now->produced_ns > now->posted_ns ? now->produced_ns
+                                                          : now->posted_ns;
+        if (*newest > 0 && now->entered_ns > could) {
+            const lh_seen_message *before = &m->messages[*newest - 1];
+            int64_t gap = now->entered_ns - before->entered_ns;
+            m->samples[n++] = (lhi_sample){before->link, (double)gap};
+        }
+        *newest = i + 1;
+    }
+    return n;
+}
+
+static void note_transfers(lh_monitor *m, const lh_seen *seen)
+{
+    size_t n = find_transfers(m, seen);
+    lhi_sort(m->samples, n, sizeof *m->samples, by_thing);
+    for (size_t i = 0; i < n;) {
+        lhi_watched_link *link = &m->links[m->samples[i].of];
+        double mean = next_reading(m, n, &i).mean;
+        link->n_transfers = fmin(link->n_transfers + 1, level_of);
+        link->transfer_ns += (mean - link->transfer_ns) / link->n_transfers;
+    }
+}
+
+static double offset_of(const lh_monitor *m, const lhi_watched_link *link)
+{
+    if (link->pair == LH_NONE)
+        return 0;
+    double offset = m->pairs[link->pair].offset;
+    return link->reversed ? -offset : offset;
+}
+
+static void watch_links(lh_monitor *m, const lh_seen *seen)
+{
+    for (size_t i = 0; i < seen->n_messages; i++) {
+        const lh_seen_message *message = &seen->messages[i];
+        lhi_watched_link *link = &m->links[message->link];
+        double took = (double)(message->arrived_ns - message->entered_ns);
+        m->samples[i] =
+            (lhi_sample){message->link, fmax(took - offset_of(m, link), 0)};
+        if (message->bytes > 0)
+            link->bytes = (double)message->bytes;
+    }
+    lhi_sort(m->samples, seen->n_messages, sizeof *m->samples, by_thing);
+    for (size_t i = 0; i < seen->n_messages;) {
+        uint32_t l = m->samples[i].of, ago;
+        lhi_watched *w = &m->links[l].is;
+        lhi_gauge_reading reading = next_reading(m, seen->n_messages, &i);
+        lhi_gauge_move move =
+            lhi_gauge_add(&w->gauge, reading, is_learning(m),
+                          least_move(m, w, (double)reading.n), &ago);
+        tell(m, w, LH_MONITOR_LINK, l, move, ago);
+        if (move != LHI_GAUGE_STAYS)
+            m->links[l].n_transfers = fmin(m->links[l].n_transfers, 1);
+    }
+}
+
+/* --- devices -------------------------------------------------------------- */
+
+static void read_series(lh_monitor *m, const lh_seen *seen)
+{
+    size_t n = 0;
+    for (uint32_t c = 0; c < m->pipeline->n_chunks; c++)
+        for (uint32_t k = 0; k < LHI_N_SERIES; k++)
+            lhi_series_of(m, c, k)->reading = (lhi_gauge_reading){0};
+    for (size_t i = 0; i < seen->n_passes; i++) {
+        const lh_pass *pass = &seen->passes[i].pass;
+        const lh_chunk *chunk = &m->pipeline->chunks[pass->chunk];
+        int64_t part = lhi_pass_time(chunk, pass);
+        double whole = pass->n_parts > 1 && part > 0
+                           ? (double)chunk->w_ns / (double)part
+                           : 1;
+        m->samples[n++] = (lhi_sample){pass->chunk * LHI_N_SERIES + pass->kind,
+                                       whole * (double)seen->passes[i].ns};
+    }
+    for (size_t i = 0; i < seen->n_collectives; i++) {
+        const lh_seen_collective *c = &seen->collectives[i];
+        uint32_t kind = c->is_reduce_scatter ? LHI_SCATTERS : LHI_GATHERS;
+        m->samples[n++] =
+            (lhi_sample){c->chunk * LHI_N_SERIES + kind, (double)c->ns};
+    }
+    lhi_sort(m->samples, n, sizeof *m->samples, by_thing);
+    for (size_t i = 0; i < n;) {
+        lhi_series *s = &m->series[m->samples[i].of];
+        s->reading = next_reading(m, n, &i);
+    }
+}
+
+/* Its mean of now; anew if the device moved. */
+static void follow_series(lh_monitor *m, lhi_series *s, bool anew)
+{
+    if (s->reading.n == 0)
+        return;
+    s->weight = anew ? 1 : fmin(s->weight + 1, level_of);
+    s->mean += (s->reading.mean - s->mean) / s->weight;
+    s->variance += (s->reading.variance - s->variance) / s->weight;
+    s->n += s->reading.n;
+    s->last_step = m->step;
+}
+
+/* What devices did, against what they would have taken for it at first:
+ * schedules may have other passes. */
+static void add_busy(lh_monitor *m, uint32_t from, uint32_t to)
+{
+    for (uint32_t d = 0; d < m->pipeline->n_devices; d++)
+        m->busy[d] = (lhi_busy){0};
+    for (uint32_t c = 0; c < m->pipeline->n_chunks; c++) {
+        lhi_busy *busy = &m->busy[m->pipeline->chunks[c].device];
+        for (uint32_t k = from; k < to; k++) {
+            const lhi_series *s = lhi_series_of(m, c, k);
+            double times = (double)s->reading.n;
+            if (s->n_first < m->warm_up / 2)
+                continue;
+            busy->now += times * s->reading.mean;
+            busy->first += times * s->first;
+            busy->variance += times * times * s->reading.variance;
+            busy->n += s->reading.n;
+        }
+    }
+}
+
+static void learn_first(lh_monitor *m)
+{
+    for (uint32_t i = 0; i < m->pipeline->n_chunks * LHI_N_SERIES; i++) {
+        lhi_series *s = &m->series[i];
+        if (s->reading.n > 0 && s->n_first < m->warm_up / 2)
+            s->first += (s->reading.mean - s->first) / ++s->n_first;
+    }
+}
+
+static lhi_gauge_move watch_device(lh_monitor *m, lhi_watched *w,
+                                   const lhi_busy *busy, uint32_t *ago)
+{
+    if (busy->first <= 0)
+        return LHI_GAUGE_STAYS;
+    if (w->usual_ns == 0)
+        w->usual_ns = busy->first;
+    double scale = w->usual_ns / busy->first;
+    lhi_gauge_reading reading = {busy->now * scale,
+                                 busy->variance * scale * scale, busy->n};
+    return lhi_gauge_add(&w->gauge, reading, is_learning(m),
+                         least_move(m, w, 1), ago);
+}
+
+static void watch_devices(lh_monitor *m, lhi_watched *things,
+                          lh_monitor_what what, uint32_t from, uint32_t to)
+{
+    add_busy(m, from, to);
+    for (uint32_t d = 0; d < m->pipeline->n_devices; d++) {
+        uint32_t ago;
+        lhi_gauge_move move = watch_device(m, &things[d], &m->busy[d], &ago);
+        tell(m, &things[d], what, d, move, ago);
+        m->busy[d].n = move != LHI_GAUGE_STAYS;
+    }
+    for (uint32_t c = 0; c < m->pipeline->n_chunks; c++)
+        for (uint32_t k = from; k < to; k++)
+            follow_series(m, lhi_series_of(m, c, k),
+                          m->busy[m->pipeline->chunks[c].device].n > 0);
+}
+
+/* --- all ------------------------------------------------------------------ */
+
+void lhi_watch(lh_monitor *m, const lh_seen *seen)
+{
+    m->step = seen->step;
+    m->n_news = 0;
+    compare_clocks(m, seen);
+    watch_links(m, seen);
+    note_transfers(m, seen);
+    read_series(m, seen);
+    watch_devices(m, m->work, LH_MONITOR_DEVICE, LH_F, LHI_GATHERS);
+    watch_devices(m, m->data, LH_MONITOR_DATA, LHI_GATHERS, LHI_N_SERIES);
+    learn_first(m);
+    m->n_seen++;
+}

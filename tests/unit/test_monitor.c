@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A monitor on measurements of which all is known. */
+#include "monitor/gauge.h"
+#include "noisy_run.h"
+#include "test.h"
+#include "uniform.h"
+
+#include <longhaul/methods.h>
+
+enum { MS = 1000000 };
+
+/* Four devices, 20 ms of latency and 2 ms of transfer. */
+static const uniform four = {.placement = "ud",
+                             .devices = 4,
+                             .microbatches = 8,
+                             .f = 10,
+                             .d = 10,
+                             .w = 10,
+                             .datacenters = 4,
+                             .latency = 20,
+                             .transfer = 2};
+
+typedef struct setting {
+    lh_pipeline *p;
+    lh_schedule *s;
+    noisy_run n;
+    lh_monitor *m;
+    uint64_t step;
+    double latency[64], transfer[64], slower[64], clock[64], drift[64];
+} setting;
+
+static void set_up(setting *t, uniform u, const char *method, double cv,
+                   const lh_monitor_options *o)
+{
+    lh_error err = {0};
+    memset(t, 0, sizeof *t);
+    t->p = uniform_make(u);
+    CHECK_OK(lh_method_run(method, t->p, NULL, &t->s, NULL, &err), err);
+    t->n = noisy_make(t->p, t->s, cv, 7);
+    for (uint32_t i = 0; i < 64; i++)
+        t->latency[i] = t->transfer[i] = t->slower[i] = 1;
+    t->n.latency = t->latency;
+    t->n.transfer = t->transfer;
+    t->n.slower = t->slower;
+    t->n.clock = t->clock;
+    t->n.drift = t->drift;
+    CHECK_OK(lh_monitor_make(t->p, t->s, o, &t->m, &err), err);
+}
+
+static void tear_down(setting *t)
+{
+    lh_monitor_free(t->m);
+    noisy_free(&t->n);
+    lh_schedule_free(t->s);
+    lh_pipeline_free(t->p);
+}
+
+/* So many iterations; how many events they bring, the last one as it is. */
+static uint32_t go_on(setting *t, uint32_t steps, lh_monitor_event *last)
+{
+    uint32_t told = 0;
+    for (uint32_t i = 0; i < steps; i++) {
+        lh_error err = {0};
+        uint32_t n;
+        noisy_iterate(&t->n, t->step++);
+        CHECK_OK(lh_monitor_add(t->m, &t->n.seen, &err), err);
+        const lh_monitor_event *e = lh_monitor_events(t->m, &n);
+        if (n > 0)
+            *last = e[n - 1];
+        told += n;
+    }
+    return told;
+}
+
+static uint32_t link_between(const lh_pipeline *p, uint32_t from, uint32_t to)
+{
+    for (uint32_t l = 0; l < p->n_links; l++)
+        if (p->links[l].from == from && p->links[l].to == to)
+            return l;
+    return LH_NONE;
+}
+
+static int64_t makespan(const lh_pipeline *p, const lh_schedule *s)
+{
+    lh_timeline *timeline = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_simulate(p, s, NULL, &timeline, &err), err);
+    int64_t ns = lh_timeline_makespan(timeline);
+    lh_timeline_free(timeline);
+    return ns;
+}
+
+/* Without noise the estimates are the truth, to the nanosecond, and a cost is
+ * what the iteration takes more. */
+static void without_noise_all_is_exact(void)
+{
+    setting t;
+    lh_monitor_event e;
+    set_up(&t, four, "1f1b", 0, NULL);
+    CHECK_INT(go_on(&t, 20, &e), 0);
+    int64_t quiet = t.n.makespan_ns;
+    CHECK_INT(quiet, makespan(t.p, t.s));
+    uint32_t l = link_between(t.p, 1, 2);
+    t.latency[l] = 2.5;
+    CHECK_INT(go_on(&t, 20, &e), 1);
+    CHECK(e.what == LH_MONITOR_LINK && e.index == l);
+    CHECK(e.change == LH_MONITOR_BEGINS && e.from == 20);
+    CHECK_NEAR(e.before_ns, 22 * MS, 1);
+    CHECK_NEAR(e.now_ns, 52 * MS, 1);
+    CHECK_INT(e.cost_ns, t.n.makespan_ns - quiet);
+    CHECK(e.cost_ns > 0);
+    lh_pipeline *now = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_monitor_pipeline(t.m, &now, &err), err);
+    CHECK_INT(now->links[l].latency_ns, 50 * MS);
+    CHECK_INT(now->links[l].transfer_ns, 2 * MS);
+    CHECK_INT(makespan(now, t.s), t.n.makespan_ns);
+    lh_pipeline_free(now);
+    uint32_t n;
+    CHECK_INT(lh_monitor_going_on(t.m, &n)->index, l);
+    CHECK_INT(n, 1);
+    t.latency[l] = 1;
+    CHECK_INT(go_on(&t, 20, &e), 1);
+    CHECK(e.change == LH_MONITOR_ENDS && e.from == 40);
+    CHECK_INT(e.cost_ns, 0);
+    lh_monitor_going_on(t.m, &n);
+    CHECK_INT(n, 0);
+    tear_down(&t);
+}
+
+/* Transfers of 25 ms behind passes of 10: messages queue, and the queue is
+ * neither latency nor transfer. */
+static void a_queue_is_not_latency(void)
+{
+    setting t;
+    lh_monitor_event e;
+    uniform u = four;
+    u.transfer = 25;
+    set_up(&t, u, "1f1b", 0.05, NULL);
+    CHECK_INT(go_on(&t, 60, &e), 0);
+    uint32_t l = link_between(t.p, 0, 1);
+    lh_link_estimate is = lh_monitor_link(t.m, l);
+    CHECK(is.apart && is.n_messages == 60 * u.microbatches);
+    CHECK_NEAR(is.delay_ns, 45 * MS, 3 * is.error_ns);
+    CHECK_NEAR(is.transfer_ns, 25 * MS, 0.5 * MS);
+    CHECK_NEAR(is.latency_ns, 20 * MS, 0.8 * MS);
+    CHECK_NEAR(is.gbps, 8e6 / 25e6, 0.01);
+    tear_down(&t);
+    /* Nobody queues: the transfer is as the pipeline says. */
+    u.transfer = 1;
+    set_up(&t, u, "1f1b", 0.05, NULL);
+    go_on(&t, 20, &e);
+    is = lh_monitor_link(t.m, l);
+    CHECK(!is.apart && is.gbps == 0);
+    CHECK_NEAR(is.transfer_ns, MS, 0);
+    tear_down(&t);
+}
+
+/* The devices are at times longer busy, and so receives are posted later. */
+static void a_late_receive_is_not_latency(void)
+{
+    setting t;
+    lh_monitor_event e;
+    set_up(&t, four, "zb-h1", 0.05, NULL);
+    CHECK_INT(go_on(&t, 30, &e), 0);
+    t.n.late = true;
+    CHECK_INT(go_on(&t, 30, &e), 0);
+    tear_down(&t);
+}
+
+static void a_slow_device_is_not_a_slow_link(void)
+{
+    setting t;
+    lh_monitor_event e;
+    set_up(&t, four, "1f1b", 0.05, NULL);
+    CHECK_INT(go_on(&t, 30, &e), 0);
+    t.slower[2] = 1.3;
+    CHECK_INT(go_on(&t, 30, &e), 1);
+    CHECK(e.what == LH_MONITOR_DEVICE && e.index == 2 && e.from == 30);
+    CHECK_NEAR(e.now_ns / e.before_ns, 1.3, 0.03);
+    CHECK_NEAR(lh_monitor_pass(t.m, 2, LH_F).ns, 13 * MS, 0.5 * MS);
+    CHECK_NEAR(lh_monitor_pass(t.m, 1, LH_F).ns, 10 * MS, 0.5 * MS);
+    /* Never run here: as much slower as what ran. */
+    lh_pass_estimate w = lh_monitor_pass(t.m, 2, LH_W);
+    CHECK_INT(w.n_passes, 0);
+    CHECK_NEAR(w.ns, 13 * MS, 0.5 * MS);
+    tear_down(&t);
+}
+
+/* Another schedule has other passes; that is no event. */
+static void a_switch_is_no_event(void)
+{
+    setting t;
+    lh_monitor_event e;
+    lh_error err = {0};
+    lh_schedule *split = NULL;
+    set_up(&t, four, "1f1b", 0.05, NULL);
+    CHECK_INT(go_on(&t, 30, &e), 0);
+    CHECK_OK(lh_method_run("zb-h1", t.p, NULL, &split, NULL, &err), err);
+    CHECK_OK(lh_monitor_follow(t.m, split, &err), err);
+    t.n.s = split;
+    CHECK_INT(go_on(&t, 30, &e), 0);
+    CHECK_NEAR(lh_monitor_pass(t.m, 2, LH_W).ns, 10 * MS, 0.5 * MS);
+    t.slower[1] = 1.3;
+    CHECK_INT(go_on(&t, 30, &e), 1);
+    CHECK(e.what == LH_MONITOR_DEVICE && e.index == 1);
+    lh_schedule_free(split);
+    tear_down(&t);
+}
+
+/* A microbatch alone waits for every message; of many with enough warm-up
+ * passes a little latency is hidden. */
+static void what_is_hidden_costs_nothing(void)
+{
+    setting t;
+    lh_monitor_event e;
+    uniform u = four;
+    u.latency = 2;
+    u.transfer = 0.1;
+    u.microbatches = 32;
+    set_up(&t, u, "zb-h2", 0.05, NULL);
+    CHECK_INT(go_on(&t, 30, &e), 0);
+    uint32_t l = link_between(t.p, 2, 3);
+    t.latency[l] = 3;
+    CHECK_INT(go_on(&t, 5, &e), 1);
+    CHECK(e.what == LH_MONITOR_LINK && e.index == l);
+    CHECK_NEAR(e.now_ns, 6.1 * MS, 0.3 * MS);
+    lh_pipeline *slow = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_monitor_pipeline(t.m, &slow, &err), err);
+    CHECK_MSG(e.cost_ns < makespan(slow, t.s) / 100, "costs %" PRId64,
+              e.cost_ns);
+    lh_pipeline_free(slow);
+    tear_down(&t);
+}
+
+/* Devices 0 and 1 are on one host, 2 and 3 on another, whose clock is 5 s
+ * ahead and gains 50 us in every step. */
+static void clocks_of_hosts(void)
+{
+    static const uint32_t hosts[] = {0, 0, 1, 1};
+    lh_monitor_options o = {.size = sizeof o, .clocks = hosts};
+    setting t;
+    lh_monitor_event e = {0};
+    set_up(&t, four, "1f1b", 0.05, &o);
+    for (uint32_t d = 2; d < 4; d++) {
+        t.clock[d] = 5e9;
+        t.drift[d] = 5e4;
+    }
+    CHECK_INT(go_on(&t, 60, &e), 0);
+    lh_clock_estimate c = lh_monitor_clock(t.m, 0, 1);
+    CHECK_NEAR(c.offset_ns, 5e9 + 59 * 5e4, 1e6);
+    CHECK_NEAR(c.drift, 5e4, 1e4);
+    CHECK_NEAR(lh_monitor_clock(t.m, 1, 0).offset_ns, -c.offset_ns, 0);
+    CHECK_INT(lh_monitor_clock(t.m, 0, 2).n_iterations, 0);
+    uint32_t there = link_between(t.p, 1, 2), back = link_between(t.p, 2, 1);
+    CHECK(lh_monitor_link(t.m, there).both_ways_only);
+    CHECK(!lh_monitor_link(t.m, link_between(t.p, 0, 1)).both_ways_only);
+    double both = lh_monitor_link(t.m, there).delay_ns +
+                  lh_monitor_link(t.m, back).delay_ns;
+    CHECK_NEAR(both, 44 * MS, 1 * MS);
+    /* The clock is set: no event, and the offset follows. */
+    t.clock[2] = t.clock[3] = 2e9;
+    CHECK_INT(go_on(&t, 20, &e), 0);
+    CHECK_NEAR(lh_monitor_clock(t.m, 0, 1).offset_ns, 2e9 + 79 * 5e4, 1.5e6);
+    /* One direction becomes slower: that one, and by what it is. */
+    t.latency[back] = 2;
+    CHECK_INT(go_on(&t, 20, &e), 1);
+    CHECK(e.what == LH_MONITOR_LINK && e.index == back);
+    CHECK_NEAR(e.now_ns - e.before_ns, 20 * MS, 1.5 * MS);
+    CHECK_NEAR(lh_monitor_clock(t.m, 0, 1).offset_ns, 2e9 + 99 * 5e4, 2e6);
+    t.latency[back] = 1;
+    CHECK_INT(go_on(&t, 20, &e), 1);
+    CHECK(e.index == back && e.change == LH_MONITOR_ENDS);
+    tear_down(&t);
+}
+
+/* A single iteration that hiccups is no event, nor one message in each. */
+static void hiccups_are_no_events(void)
+{
+    setting t;
+    lh_monitor_event e;
+    uniform u = four;
+    u.microbatches = 16;
+    set_up(&t, u, "1f1b", 0.05, NULL);
+    CHECK_INT(go_on(&t, 30, &e), 0);
+    t.latency[0] = 3;
+    CHECK_INT(go_on(&t, 1, &e), 0);
+    t.latency[0] = 1;
+    CHECK_INT(go_on(&t, 30, &e), 0);
+    for (uint32_t i = 0; i < 30; i++) {
+        lh_error err = {0};
+        uint32_t n;
+        noisy_iterate(&t.n, t.step++);
+        t.n.messages[i % t.n.seen.n_messages].arrived_ns += 200 * MS;
+        CHECK_OK(lh_monitor_add(t.m, &t.n.seen, &err), err);
+        lh_monitor_events(t.m, &n);
+        CHECK_INT(n, 0);
+    }
+    tear_down(&t);
+}
+
+static void drifts_are_followed(void)
+{
+    setting t;
+    lh_monitor_event e;
+    set_up(&t, four, "1f1b", 0.05, NULL);
+    uint32_t told = 0;
+    for (uint32_t i = 0; i < 400; i++) {
+        told += go_on(&t, 1, &e);
+        t.latency[0] *= 1.0005; /* 22 % in all */
+    }
+    CHECK_INT(told, 0);
+    CHECK_NEAR(lh_monitor_link(t.m, 0).delay_ns, (2 + 20 * t.latency[0]) * MS,
+               1 * MS);
+    tear_down(&t);
+}
+
+/* What cannot be is refused, and nothing of it counts. */
+static void nonsense_is_refused(void)
+{
+    setting t;
+    lh_monitor_event e;
+    lh_error err = {0};
+    set_up(&t, four, "1f1b", 0.05, NULL);
+    go_on(&t, 10, &e);
+    const lh_seen_message good = {
+        .link = 0, .produced_ns = 5, .entered_ns = 5, .arrived_ns = 9};
+    struct {
+        lh_seen_message message;
+        const char *says;
+    } bad[] = {{good, "link 6"}, {good, "was made"}, {good, "arrived before"}};
+    bad[0].message.link = t.p->n_links;
+    bad[1].message.produced_ns = 6;
+    bad[2].message.arrived_ns = 4;
+    uint64_t before = lh_monitor_link(t.m, 0).n_messages;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        lh_seen_message both[] = {good, bad[i].message};
+        lh_seen s = {
+            .size = sizeof s, .step = 10, .n_messages = 2, .messages = both};
+        CHECK_INT(lh_monitor_add(t.m, &s, &err), LH_EINVAL);
+        CHECK_HAS(err.text, "message 1");
+        CHECK_HAS(err.text, bad[i].says);
+    }
+    lh_seen_pass pass = {{.chunk = 4, .n_parts = 1}, 1};
+    lh_seen s = {.size = sizeof s, .step = 10, .n_passes = 1, .passes = &pass};
+    CHECK_INT(lh_monitor_add(t.m, &s, &err), LH_EINVAL);
+    pass = (lh_seen_pass){{.chunk = 0, .n_parts = 1}, -1};
+    CHECK_INT(lh_monitor_add(t.m, &s, &err), LH_EINVAL);
+    lh_seen_collective gather = {.chunk = 4, .ns = 1};
+    s = (lh_seen){.size = sizeof s,
+                  .step = 10,
+                  .n_collectives = 1,
+                  .collectives = &gather};
+    CHECK_INT(lh_monitor_add(t.m, &s, &err), LH_EINVAL);
+    s = (lh_seen){.size = sizeof s, .step = 9};
+    CHECK_INT(lh_monitor_add(t.m, &s, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "step 9");
+    CHECK_INT(lh_monitor_link(t.m, 0).n_messages, before);
+    lh_monitor_options o = {.size = sizeof o, .warm_up = 3};
+    lh_monitor *m = NULL;
+    CHECK_INT(lh_monitor_make(t.p, t.s, &o, &m, &err), LH_EINVAL);
+    CHECK(m == NULL);
+    tear_down(&t);
+}
+
+/* Data-parallel communication that becomes slower. */
+static void slow_data_parallel_links(void)
+{
+    setting t;
+    lh_error err = {0};
+    set_up(&t, four, "1f1b", 0, NULL);
+    uint32_t told = 0;
+    lh_monitor_event e = {0};
+    for (uint64_t step = 0; step < 40; step++) {
+        lh_seen_collective c[4];
+        for (uint32_t i = 0; i < 4; i++)
+            c[i] = (lh_seen_collective){
+                i, true, (int64_t)(50 + (int)((step + i) % 3)) * MS};
+        if (step >= 20)
+            c[3].ns *= 2;
+        lh_seen s = {.size = sizeof s,
+                     .step = step,
+                     .n_collectives = 4,
+                     .collectives = c};
+        uint32_t n;
+        CHECK_OK(lh_monitor_add(t.m, &s, &err), err);
+        const lh_monitor_event *news = lh_monitor_events(t.m, &n);
+        if (n > 0)
+            e = news[0];
+        told += n;
+    }
+    CHECK_INT(told, 1);
+    CHECK(e.what == LH_MONITOR_DATA && e.index == 3 && e.from == 20);
+    tear_down(&t);
+}
+
+/* A tenth at either end does not count. */
+static void readings_are_trimmed(void)
+{
+    double x[] = {9, 1, 1e9, 3, 5, 7, -1e9, 5, 5, 5};
+    lhi_gauge_reading r = lhi_gauge_read(x, 10);
+    CHECK_NEAR(r.mean, 5, 1e-9);
+    CHECK_INT(r.n, 10);
+    /* Winsorized: 1 1 3 5 5 5 5 7 9 9; 72 over 9, 0.8 squared, 10. */
+    CHECK_NEAR(r.variance, 72 / 9.0 / 0.64 / 10, 1e-9);
+    double one = 4;
+    r = lhi_gauge_read(&one, 1);
+    CHECK(r.mean == 4 && r.variance == 0);
+}
+
+int main(void)
+{
+    RUN(readings_are_trimmed);
+    RUN(without_noise_all_is_exact);
+    RUN(a_queue_is_not_latency);
+    RUN(a_late_receive_is_not_latency);
+    RUN(a_slow_device_is_not_a_slow_link);
+    RUN(a_switch_is_no_event);
+    RUN(what_is_hidden_costs_nothing);
+    RUN(clocks_of_hosts);
+    RUN(hiccups_are_no_events);
+    RUN(drifts_are_followed);
+    RUN(slow_data_parallel_links);
+    RUN(nonsense_is_refused);
+    return test_summary();
+}
