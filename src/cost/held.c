@@ -227,11 +227,12 @@ void lhi_params_slice(const lhi_shape *shape, const lh_cost_slice *slice,
     double experts = (double)sum.experts;
     double split = (double)sum.attention + (double)sum.mlp;
     double whole = (double)sum.norms + (double)sum.router;
+    double added = shape->added_words * m->hidden;
 
     if (slice->embedding)
-        split += (double)lh_model_embedding_params(m);
+        split += (double)lh_model_embedding_params(m) + added;
     if (slice->head) {
-        split += (double)lh_model_head_params(m);
+        split += (double)lh_model_head_params(m) + added;
         split += (double)lh_model_mtp_params(m);
         /* Their layers are like the model's last. */
         if (m->mtp_layers) {
@@ -243,7 +244,7 @@ void lhi_params_slice(const lhi_shape *shape, const lh_cost_slice *slice,
     }
     /* A tied matrix that is here as embedding is not here again. */
     if (slice->embedding && slice->head && m->tied_embeddings)
-        split -= (double)m->vocab * m->hidden;
+        split -= (double)m->vocab * m->hidden + added;
     out->experts = ceil(experts / shape->expert_divisor);
     out->total = ceil(split / t) + whole + out->experts;
 }

@@ -220,6 +220,7 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
 
     LHI_TRY(check_layout(job, layout, err));
     t = layout->tensor;
+    const double words = lhi_job_words(job, layout->tensor);
     *out = (lhi_shape){
         .model = m,
         .tensor = layout->tensor,
@@ -240,7 +241,8 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
         .kv_heads = fmax(1, ceil(m->kv_heads / t)),
         .qk_dim = m->head_dim,
         .v_dim = m->kv_lora_rank ? m->v_head_dim : m->head_dim,
-        .vocab = ceil(m->vocab / t),
+        .vocab = ceil(words / t),
+        .added_words = words - m->vocab,
         .expert_divisor =
             options->expert_divisor ? options->expert_divisor : (double)block,
         .unfused = options->unfused_attention,

@@ -52,6 +52,7 @@ typedef struct lhi_shape {
     double heads, kv_heads; /* per GPU */
     double qk_dim, v_dim;   /* of one head */
     double vocab;           /* per GPU */
+    double added_words;     /* by the framework, of all GPUs */
     double expert_divisor;  /* GPUs over which a layer's experts are divided */
     bool unfused, dropout;
     lh_recompute recompute;

@@ -140,8 +140,8 @@ static void put_vocabulary(lhi_text *out, const lh_job *job, uint32_t tensor)
     if (words != vocab)
         lhi_text_printf(out,
                         "# Megatron-LM pads the vocabulary to %" PRIu32
-                        " words, of which %" PRIu32 " were costed\n",
-                        words, vocab);
+                        " words, which were costed\n",
+                        words);
     lhi_export_option(out, "vocab-size", vocab);
     if (multiple < 128)
         lhi_export_option(out, "make-vocab-size-divisible-by", multiple);

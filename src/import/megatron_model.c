@@ -253,11 +253,12 @@ static lh_status read_vocabulary(const lhi_megatron *m, lhi_imported *in,
                               &given, err));
         padded = given;
     }
-    if (padded != model->vocab)
+    const uint32_t costed = lhi_megatron_words(model->vocab, tensor, &by);
+    if (padded != costed)
         lhi_import_note(in,
                         "--vocab-size: Megatron-LM pads the vocabulary to "
                         "%llu words, of which %u are costed",
-                        (unsigned long long)padded, model->vocab);
+                        (unsigned long long)padded, costed);
     return LH_OK;
 }
 

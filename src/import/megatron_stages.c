@@ -5,8 +5,6 @@
  */
 #include "import/megatron_own.h"
 
-#include "spec/spec.h"
-
 #include <string.h>
 
 /* --- the layout string

@@ -44,3 +44,12 @@ uint32_t lhi_megatron_words(uint32_t vocab, uint32_t tensor, uint32_t *multiple)
     *multiple = by;
     return (uint32_t)((vocab + each - 1) / each * each);
 }
+
+uint32_t lhi_job_words(const lh_job *job, uint32_t tensor)
+{
+    uint32_t multiple;
+    if (job->target != LH_TARGET_MEGATRON &&
+        job->framework.preset != LH_FRAMEWORK_MEGATRON)
+        return job->model->vocab;
+    return lhi_megatron_words(job->model->vocab, tensor, &multiple);
+}

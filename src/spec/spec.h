@@ -162,6 +162,10 @@ double lhi_layout_all_params(const lh_model *model, const lh_layout *layout);
 uint32_t lhi_megatron_words(uint32_t vocab, uint32_t tensor,
                             uint32_t *multiple);
 
+/* Words that there are where `tensor` GPUs share them: Megatron-LM's own, in a
+ * job for it. */
+uint32_t lhi_job_words(const lh_job *job, uint32_t tensor);
+
 /* Whether layers drop activations and keep the masks. */
 bool lhi_job_drops(const lh_job *job);
 /* `framework` of a job whose model, training and layout are read already. */

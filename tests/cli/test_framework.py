@@ -4,7 +4,8 @@
 what the plan has seen."""
 import json
 
-from harness import ANY, ROOT, case, check, finish, read, test, write
+from harness import (ANY, ROOT, case, check, finish, json_case, read, test,
+                     write)
 
 JOB = """
     longhaul: job/1
@@ -158,6 +159,28 @@ MOE = """
     layout: {{tensor: 2, context: 1, expert: 4, pipeline: 1, data: 4, micro_batch: 1,
              chunks_per_device: 1, schedule: 1f1b}}
 """
+
+
+@test
+def words_that_megatron_adds_are_costed():
+    """50257 words among 2 GPUs are 50432 there, 128 x 2 x 197; 50264 are 8 x 6283
+    and among 1 GPU stay what they are."""
+    def costs(words, how, tensor=2, tied="false"):
+        text = MOE.format(framework=how, zero=1).replace("vocab: 32000", (
+            f"tied_embeddings: {tied}, vocab: {words}"))
+        if tensor == 1:
+            text = text.replace("tensor: 2", "tensor: 1").replace(
+                "data: 4", "data: 8")
+        write("job.yaml", text)
+        plan = json_case(f"{words} words", ["plan", "job.yaml"])
+        return plan["iteration_s"], plan["peak_memory_bytes"]
+    for tied in "false", "true":
+        given = costs(50257, "preset: megatron", 2, tied)
+        check(given == costs(50432, "preset: megatron", 2, tied), "padded")
+        check(given == costs(50432, "preset: none", 2, tied), "what there is")
+        check(given > costs(50257, "preset: none", 2, tied), "not all do")
+    check(costs(50264, "preset: megatron", 1) == costs(
+        50264, "preset: none", 1), "words that divide")
 
 
 @test
