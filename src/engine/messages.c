@@ -232,6 +232,7 @@ void lhi_rows_write(const lhi_counts *c, const lhi_record *records,
     for (uint32_t i = 0; i < c->n_passes; i++) {
         put64(&out, (uint64_t)records[i].start_ns);
         put64(&out, (uint64_t)records[i].end_ns);
+        put64(&out, (uint64_t)records[i].issued_ns);
         put64(&out, (uint64_t)records[i].entered_ns);
         put64(&out, (uint64_t)records[i].arrived_ns);
     }
@@ -257,6 +258,7 @@ lh_status lhi_rows_read(const unsigned char *in, size_t size,
     for (uint32_t i = 0; i < c->n_passes; i++) {
         records[i].start_ns = get_time(&in);
         records[i].end_ns = get_time(&in);
+        records[i].issued_ns = get_time(&in);
         records[i].entered_ns = get_time(&in);
         records[i].arrived_ns = get_time(&in);
         records[i].peak_bytes = 0;

@@ -18,7 +18,7 @@ enum {
     LHI_DONE_BYTES = 48,
     LHI_NOTICE_BYTES = 16,
     LHI_COUNTS_BYTES = 16,
-    LHI_RECORD_BYTES = 32,
+    LHI_RECORD_BYTES = 40,
     LHI_PLAYED_BYTES = 48,
     LHI_OUTCOME_BYTES = 48,
     LHI_ITERATION_BYTES = 72,
@@ -70,6 +70,8 @@ typedef struct lhi_done {
  * transport's. */
 typedef struct lhi_record {
     int64_t start_ns, end_ns;
+    int64_t
+        issued_ns; /* the rank went on: later only where sends are coupled */
     int64_t entered_ns, arrived_ns; /* of its input, where it is a message */
     size_t peak_bytes; /* that its device has held so far; not sent */
 } lhi_record;

@@ -111,7 +111,7 @@ void lhi_observe_step(lhi_observer *o, uint64_t iteration, const lhi_shift *s)
         const lhi_exec_pass *pass = &program->passes[i];
         const lhi_record *r = &s->records[i];
         double *chunk = row + (size_t)COLUMNS * pass->pass.chunk;
-        int64_t from = i ? s->records[i - 1].end_ns : 0;
+        int64_t from = i ? s->records[i - 1].issued_ns : 0;
         bool waits = pass->input != LH_NONE && !pass->local_input;
         if (waits) {
             from = later(from, r->arrived_ns);

@@ -68,12 +68,12 @@ static void add_runs(measuring *m)
             const lhi_exec_pass *pass = &x->ranks[r].passes[i];
             const lhi_record *record = &m->records[r][i];
             lh_timeline_run *run = &t->runs[t->offsets[r] + i];
-            int64_t least = i > 0 ? run[-1].end_ns : 0;
+            int64_t least = i > 0 ? run[-1].issued_ns : 0;
             run->pass = pass->pass;
             run->device = r;
             run->start_ns = clamp(record->start_ns, least);
             run->end_ns = clamp(record->end_ns, run->start_ns);
-            run->issued_ns = run->end_ns;
+            run->issued_ns = clamp(record->issued_ns, run->end_ns);
             run->message = LH_NONE;
             if (pass->output != LH_NONE)
                 m->makers[pass->output] = (uint32_t)(t->offsets[r] + i);

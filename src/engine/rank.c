@@ -169,8 +169,12 @@ static lh_status give_output(lhi_rank *rank, uint32_t i, lhi_buffer *buffer,
         rank->local[pass->output] = buffer;
         return LH_OK;
     }
-    lh_status status =
-        rank->coupled ? lhi_coupled_issue(rank->coupled, free_ns, err) : LH_OK;
+    int64_t ended_ns = *free_ns;
+    lh_status status = LH_OK;
+    if (rank->coupled)
+        status = lhi_coupled_issue(rank->coupled, free_ns, err);
+    if (*free_ns > ended_ns)
+        rank->records[i].issued_ns = lhi_now_ns();
     if (status == LH_OK && rank->late) {
         lhi_late_made(rank->late, i, buffer, *free_ns);
         return LH_OK;
@@ -235,7 +239,7 @@ static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
     lh_status status =
         device->ops->run(device, &pass->pass, in, buffer ? buffer->data : NULL,
                          ready_ns, &span, err);
-    record->end_ns = lhi_now_ns();
+    record->end_ns = record->issued_ns = lhi_now_ns();
     record->peak_bytes = device->ops->peak_bytes(device);
     if (status != LH_OK) {
         char text[LH_PASS_TEXT];

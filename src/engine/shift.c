@@ -48,6 +48,7 @@ void lhi_shift_keep(lhi_shift *s, int64_t t0_ns, const lhi_played *played,
         lhi_record r = rank->records[i];
         r.start_ns -= t0_ns;
         r.end_ns -= t0_ns;
+        r.issued_ns -= t0_ns;
         if (pass->input != LH_NONE && !pass->local_input) {
             r.entered_ns -= t0_ns;
             r.arrived_ns -= t0_ns;

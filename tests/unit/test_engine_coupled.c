@@ -195,6 +195,15 @@ static const char eight[] =
     "links: [{from: 6, to: 7, latency: 60, transfer: 0}, "
     "{from: 7, to: 6, latency: 60, transfer: 0}]\n";
 
+/* Passes behind which their device was held. */
+static uint32_t count_held(const lh_trace *t)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->n_runs; i++)
+        n += t->runs[i].issued_ns > t->runs[i].end_ns;
+    return n;
+}
+
 static void eight_stages(void)
 {
     static const struct {
@@ -214,6 +223,7 @@ static void eight_stages(void)
         lh_trace *trace = run(p, x, all[i].transport);
         if (trace && t)
             CHECK_INT(count_other_dates(t, trace), 0);
+        CHECK(!trace || count_held(trace) > 0);
         lh_trace_free(trace);
         lh_timeline_free(t);
         lh_exec_free(x);

@@ -22,7 +22,7 @@ static lh_pipeline *make_pipeline(bool joint)
         "  - {device: 2, F: 105, D: 125, W: 85, memory: {F: 1, W: -1}}\n"
         "  - {device: 3, F: 140, D: 150, W: 70, memory: {F: 1, W: -1}}\n"
         "links:\n"
-        "  - {from: 0, to: 1, latency: 40, transfer: 3}\n"
+        "  - {from: 0, to: 1, latency: 240, transfer: 3}\n"
         "  - {from: 1, to: 0, latency: 41, transfer: 3}\n"
         "  - {from: 1, to: 2, latency: 50, transfer: 2}\n"
         "  - {from: 2, to: 1, latency: 51, transfer: 2}\n"
@@ -57,6 +57,7 @@ static void keep(world *w, uint32_t r, int64_t scale)
         lhi_record *to = &s->records[i];
         to->start_ns = scale * runs[i].start_ns;
         to->end_ns = scale * runs[i].end_ns;
+        to->issued_ns = scale * runs[i].issued_ns;
         if (program->passes[i].input == LH_NONE)
             continue;
         for (uint32_t k = 0; k < n_messages; k++)
@@ -172,6 +173,10 @@ static void times_come_out_again(void)
     static const uint32_t steps[] = {5, 10, 64, 150};
     for (uint32_t i = 0; i < 4; i++) {
         bool joint = i < 2;
+        /* Time for which a rank is held is no pass's. */
+        const lh_exec_options how = {.size = sizeof how,
+                                     .coupled_queue = i % 2};
+        const lh_sim_options sim = {.size = sizeof sim, .coupled_queue = i % 2};
         lh_error err;
         lh_pipeline *p = make_pipeline(joint);
         lh_schedule *s = NULL;
@@ -179,11 +184,11 @@ static void times_come_out_again(void)
         if (p)
             CHECK_OK(lh_method_run(methods[i], p, NULL, &s, NULL, &err), err);
         if (s)
-            CHECK_OK(lh_exec_make(p, s, NULL, &x, &err), err);
+            CHECK_OK(lh_exec_make(p, s, &how, &x, &err), err);
         if (x) {
             world w;
             make_world(&w, p, x);
-            CHECK_OK(lh_simulate(p, s, NULL, &w.timeline, &err), err);
+            CHECK_OK(lh_simulate(p, s, &sim, &w.timeline, &err), err);
             lhi_observed *o = observe(&w, steps[i]);
             if (o)
                 check_observed(p, joint, o, &w);

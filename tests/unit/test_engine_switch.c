@@ -196,7 +196,11 @@ static lh_status train(const lh_pipeline *p, uint32_t replicas,
     uint32_t first_layers[LAYERS + 1], n = lh_pipeline_n_chunks(p);
     const lh_model model = tiny_model(LAYERS);
     lh_schedule *begin = schedule_by(p, "steady");
-    const lh_exec_options how = {.size = sizeof how, .receives = receives};
+    /* Late ones coupled, too, by a queue in which none of them stops. */
+    const lh_exec_options how = {.size = sizeof how,
+                                 .receives = receives,
+                                 .coupled_queue =
+                                     receives == LH_RECEIVES_LATE ? 16 : 0};
     lh_exec *x = NULL;
     for (uint32_t c = 0; c <= n; c++)
         first_layers[c] = LAYERS * c / n;

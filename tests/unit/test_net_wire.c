@@ -188,8 +188,8 @@ static void notices(void)
 static void records(void)
 {
     const lhi_counts n = {2, 1};
-    const lhi_record passes[2] = {{1, 2, 3, 4, 0},
-                                  {-1, 1 << 20, 0, INT64_MAX, 0}};
+    const lhi_record passes[2] = {{1, 2, 5, 3, 4, 0},
+                                  {-1, 1 << 20, 1 << 21, 0, INT64_MAX, 0}};
     const lhi_played played[1] = {{7, true, LH_NONE, 5, 6, 7, 8}};
     unsigned char head[LHI_COUNTS_BYTES];
     unsigned char rows[2 * LHI_RECORD_BYTES + LHI_PLAYED_BYTES];
@@ -205,7 +205,8 @@ static void records(void)
     not_with(read_counts, head, sizeof head, 12, 1, "whose end is 1");
     CHECK_INT(lhi_rows_bytes(&n), sizeof rows);
     lhi_rows_write(&n, passes, played, rows);
-    CHECK(lhi_get_bytes(rows + 24, 8) == 4 && rows[64] == 7 && rows[68] == 1);
+    CHECK(lhi_get_bytes(rows + 16, 8) == 5 && lhi_get_bytes(rows + 32, 8) == 4);
+    CHECK(rows[80] == 7 && rows[84] == 1);
     CHECK_OK(
         lhi_rows_read(rows, sizeof rows, &n, passes_back, played_back, &err),
         err);
@@ -217,7 +218,7 @@ static void records(void)
     for (size_t k = 0; k < sizeof rows; k++)
         CHECK_INT(lhi_rows_read(rows, k, &n, passes_back, played_back, &err),
                   LH_EIO);
-    rows[68] = 2;
+    rows[84] = 2;
     CHECK_INT(
         lhi_rows_read(rows, sizeof rows, &n, passes_back, played_back, &err),
         LH_EIO);
