@@ -27,6 +27,11 @@ static const cli_example examples[] = {
     {"longhaul import --from megatron args.txt --sites 2 --nodes 16 "
      "--latency-ms 5",
      "The same in two datacenters of 16 nodes, 5 ms apart."},
+    {"longhaul import --from torchtitan today.toml --nodes 8 -o job.yaml",
+     "What torchtitan runs with this configuration on 64 H100s."},
+    {"longhaul import --from torchtitan '--module qwen3 --config qwen3_32b' "
+     "-n 4",
+     "The same of torchtitan 0.3, which takes options."},
 };
 
 static lh_status print_json(cli *c, const lh_import *in)
@@ -74,7 +79,8 @@ static lh_status run_import(cli *c)
     char path[MOST_PATH];
     lh_import *in = NULL;
     if (!cli_given(c, "from"))
-        return cli_usage(c, "say whose arguments they are: --from megatron");
+        return cli_usage(c, "say whose arguments they are: --from megatron or "
+                            "torchtitan");
     CLI_TRY(cli_check_absent(c, s->force));
     CLI_TRY(cli_import(c, c->operands[0], &s->source, &s->machines,
                        cli_output_folder(c, path, sizeof path), &in));
@@ -89,10 +95,11 @@ const cli_command cmd_import = {
     .least_operands = 1,
     .most_operands = 1,
     .operand_words = CLI_WORDS_FILES,
-    .about = "Make a job of what Megatron-LM runs today",
+    .about = "Make a job of what Megatron-LM or torchtitan runs today",
     .description =
-        "Reads arguments of Megatron-LM (core 0.16) and prints a job with the "
-        "same model, training and layout, on machines that the options name. "
+        "Reads arguments of Megatron-LM (core 0.16), options of torchtitan "
+        "(0.3) or its TOML file (0.2), and prints a job with the same model, "
+        "training and layout, on machines that the options name. "
         "'longhaul plan' of it "
         "costs what runs today; without the keys under 'layout' it searches "
         "what would be faster.\n\n"
@@ -101,6 +108,8 @@ const cli_command cmd_import = {
         "shell would fill in ($NAME) is refused. Of a line that begins with "
         "torchrun, --nnodes and --nproc-per-node say how many GPUs there "
         "are.\n\n"
+        "torchtitan has models by name, whose sizes longhaul knows for Llama "
+        "3, DeepSeek-V3, Qwen3 and gpt-oss; --model names another.\n\n"
         "Arguments that say nothing of time and memory are listed in the job; "
         "what is costed otherwise than asked for is said on standard error "
         "and in the job; unknown ones are refused.",

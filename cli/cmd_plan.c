@@ -239,6 +239,8 @@ static const cli_example examples[] = {
      "The fastest of what Megatron-LM can run, as `longhaul export` tells it."},
     {"longhaul plan --from megatron args.txt --sites 2 --nodes 16",
      "What longhaul would change of what runs today, in two datacenters."},
+    {"longhaul plan --from torchtitan today.toml --nodes 2",
+     "The same of a configuration of torchtitan, on 16 GPUs."},
     {"longhaul plan job.yaml --json | jq .iteration_s",
      "The plan on standard output, and no file."},
     {"longhaul plan job.yaml --jitter latency=0.5,straggler=0.01x1.5 --by p95",
@@ -309,14 +311,15 @@ typedef struct made {
     char why[512];
 } made;
 
-/* The job of what is told to another program. */
-static lh_status import_job(cli *c, lh_job **out)
+/* The job of what is told to another program, and what a plan of it is for. */
+static lh_status import_job(cli *c, lh_job **out, lh_target *plan_for)
 {
     const settings *s = c->settings;
     lh_import *in = NULL;
     CLI_TRY(cli_import(c, c->operands[0], &s->source, &s->machines, ".", &in));
     lh_status status =
         lh_job_parse(in->job, in->job_len, "imported", ".", out, &c->err);
+    *plan_for = in->plan_for;
     lh_import_free(in);
     return status;
 }
@@ -339,10 +342,13 @@ static lh_status plan_today(cli *c, const lh_job *job,
     return LH_OK;
 }
 
-/* The same job with all open that a plan decides. */
+/* The same job with all open that a plan decides; when torchtitan posts its
+ * receives goes with the schedule. */
 static lh_job open_job(const lh_job *today)
 {
     lh_job job = *today;
+    if (job.framework.preset == LH_FRAMEWORK_TORCHTITAN)
+        job.framework.receives_given = false;
     job.layout = (lh_layout){0};
     job.training.zero_given = job.training.recompute_given = false;
     job.training.zero = 1;
@@ -432,11 +438,11 @@ static lh_status check_options(cli *c)
     return LH_OK;
 }
 
-static lh_status read_job(cli *c, lh_job **out)
+static lh_status read_job(cli *c, lh_job **out, lh_target *plan_for)
 {
     cli_input input;
     if (cli_given(c, "from"))
-        return import_job(c, out);
+        return import_job(c, out, plan_for);
     lh_status status = cli_input_open(c, c->operands[0], &input);
     if (status == LH_OK && cli_input_is_other(&input, "job"))
         status = cli_input_refuse(c, &input, "a job");
@@ -478,12 +484,15 @@ static lh_status make_plan(cli *c, made *m)
                            "from 1 to 1000000, with commas",
                            s->draws);
     lh_job *job = NULL;
+    lh_target plan_for = how.target;
     if (status == LH_OK)
-        status = read_job(c, &job);
+        status = read_job(c, &job, &plan_for);
     if (status == LH_OK && cli_given(c, "from"))
         status = plan_today(c, job, &how, &m->today, m->why);
     if (status == LH_OK) {
         const lh_job open = open_job(job);
+        if (!cli_given(c, "for"))
+            how.target = plan_for;
         status = plan_it(c, cli_given(c, "from") ? &open : job, &how, &m->plan);
     }
     lh_job_free(job);
@@ -559,7 +568,8 @@ const cli_command cmd_plan = {
         "holds the layout, the pipeline, the schedule, what was predicted and "
         "compared, and the job itself: 'longhaul simulate' and 'longhaul "
         "export' take it from there.\n\n"
-        "With --from the job is what Megatron-LM is told today, costed as it "
+        "With --from the job is what Megatron-LM or torchtitan is told today, "
+        "costed as it "
         "is; the plan is of the same job with its layout, ZeRO stage and "
         "recomputation open, for that program unless --for names another. What "
         "differs is listed, with what the plan would take if it kept today's "

@@ -9,7 +9,7 @@
 
 typedef struct cli_source {
     uint32_t from; /* lh_import_source */
-    const char *cluster;
+    const char *cluster, *model, *schedule;
 } cli_source;
 
 /* Rows of an option table; `settings` has a cli_source called `source`, and a
@@ -30,6 +30,24 @@ typedef struct cli_source {
          .help = "--from: the machines are those of this job, in place of "    \
                  "--gpu, --sites, --nodes and links.",                         \
          .words = CLI_WORDS_FILES},                                            \
+        {.name = "model",                                                      \
+         .letter = 'm',                                                        \
+         .type = CLI_TEXT,                                                     \
+         .at = offsetof(settings, source.model),                               \
+         .arg = "NAME|FILE",                                                   \
+         .like = "llama3-8b",                                                  \
+         .help = "--from torchtitan: the model, in place of the one that it "  \
+                 "has by name: a preset, a config.json of Hugging Face, or a " \
+                 "job, whose model it is.",                                    \
+         .words = CLI_WORDS_MODELS},                                           \
+        {.name = "schedule",                                                   \
+         .type = CLI_TEXT,                                                     \
+         .at = offsetof(settings, source.schedule),                            \
+         .arg = "METHOD",                                                      \
+         .like = "zb-h1",                                                      \
+         .help = "--from torchtitan: what made the order of passes that a "    \
+                 "pipeline_parallel_schedule_csv holds; auto: the fastest.",   \
+         .words = CLI_WORDS_METHODS},                                          \
         CLI_MACHINE_ROWS(settings)
 
 const char *cli_source_name(uint32_t i);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is run by Megatron-LM today, as a job of longhaul: the model, the
- * training and the layout that its arguments give, on machines that the caller
- * names. docs/import.md has how each argument is read. */
+/* What is run by Megatron-LM or torchtitan today, as a job of longhaul: the
+ * model, the training and the layout that its arguments or configuration give,
+ * on machines that the caller names. docs/import.md has how each of them is
+ * read. */
 #ifndef LONGHAUL_IMPORT_H
 #define LONGHAUL_IMPORT_H
 
@@ -13,7 +14,8 @@ extern "C" {
 
 /* The programs there are, in the order that help shows. */
 typedef enum lh_import_source {
-    LH_IMPORT_MEGATRON, /* arguments of Megatron-LM, core 0.16 */
+    LH_IMPORT_MEGATRON,   /* arguments of Megatron-LM, core 0.16 */
+    LH_IMPORT_TORCHTITAN, /* options of torchtitan 0.3, or TOML of 0.2 */
 } lh_import_source;
 
 LH_API uint32_t lh_n_import_sources(void);
@@ -29,6 +31,12 @@ typedef struct lh_import_options {
     /* The job whose cluster the new one gets, in place of `machines`' sites;
      * may be NULL. */
     const lh_job *cluster;
+    /* torchtitan: the model in place of one that it has by name; NULL: that
+     * one. */
+    const lh_model *model;
+    /* torchtitan: the method that made the order of passes, where that is in a
+     * file of its own; may be NULL. */
+    const char *schedule;
 } lh_import_options;
 
 /* Owns what it points to. Release with lh_import_free(). */
@@ -41,6 +49,10 @@ typedef struct lh_import {
     /* What the job cannot say, or is costed otherwise: sentences. */
     uint32_t n_noted;
     const char *const *noted;
+    /* What a plan of the same job is for, as far as it can be:
+     * `layout.framework` says it only where longhaul knows that program to run
+     * what runs today. */
+    lh_target plan_for;
 } lh_import;
 
 /* `name` is what messages call the text. LH_EINPUT: `err` says file, line,

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "import/argument_words.h"
 
+#include <longhaul/job.h>
+
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct cutter {
@@ -138,12 +141,50 @@ static bool ends_in(const char *text, const char *end)
     return a >= b && strcmp(text + a - b, end) == 0;
 }
 
+/* A whole number behind "--nnodes", in either spelling; 0: it is not there, or
+ * a range. */
+static uint32_t launched(const lhi_argument_words *words, uint32_t n,
+                         const char *name)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const char *at = words->all[i].text, *with = name;
+        while (*with && (*at == '_' ? '-' : *at) == *with) {
+            with++;
+            at++;
+        }
+        if (*with || (*at && *at != '='))
+            continue;
+        const char *value = *at         ? at + 1
+                            : i + 1 < n ? words->all[i + 1].text
+                                        : "";
+        char *end;
+        long number = strtol(value, &end, 10);
+        found = *value && !*end && number > 0 && number <= (1 << 20)
+                    ? (uint32_t)number
+                    : 0;
+    }
+    return found;
+}
+
+uint32_t lhi_argument_words_gpus(const lhi_argument_words *words, uint32_t n)
+{
+    const uint64_t gpus = (uint64_t)launched(words, n, "--nnodes") *
+                          launched(words, n, "--nproc-per-node");
+    return gpus <= LH_MAX_GPUS ? (uint32_t)gpus : 0;
+}
+
 uint32_t lhi_argument_words_start(const lhi_argument_words *words)
 {
     if (words->n == 0 || strncmp(words->all[0].text, "--", 2) == 0)
         return 0;
-    for (uint32_t i = 0; i < words->n; i++)
-        if (ends_in(words->all[i].text, ".py"))
+    for (uint32_t i = 0; i < words->n; i++) {
+        if (ends_in(words->all[i].text, ".py") ||
+            ends_in(words->all[i].text, ".sh"))
             return i + 1;
+        if (strcmp(words->all[i].text, "-m") == 0 && i + 1 < words->n &&
+            strncmp(words->all[i + 1].text, "torch.distributed.", 18) != 0)
+            return i + 2;
+    }
     return 0;
 }

@@ -29,7 +29,11 @@ lh_status lhi_argument_words_read(const char *text, size_t len,
                                   lhi_argument_words *out, lh_error *err);
 
 /* The first word behind a launcher and the program that it starts, as "torchrun
- * --nnodes 4 pretrain_gpt.py"; 0: arguments come first. */
+ * --nnodes 4 pretrain_gpt.py" or "torchrun -m torchtitan.train"; 0: arguments
+ * come first. */
 uint32_t lhi_argument_words_start(const lhi_argument_words *words);
+/* --nnodes x --nproc-per-node, in either spelling, of the first `n` words; 0:
+ * they are not there, or a range. */
+uint32_t lhi_argument_words_gpus(const lhi_argument_words *words, uint32_t n);
 
 #endif

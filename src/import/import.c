@@ -8,7 +8,8 @@
 static const struct {
     const char *name;
     lhi_import_fn *read;
-} sources[] = {{"megatron", lhi_import_megatron_text}};
+} sources[] = {{"megatron", lhi_import_megatron_text},
+               {"torchtitan", lhi_import_torchtitan_text}};
 
 uint32_t lh_n_import_sources(void)
 {
@@ -62,6 +63,7 @@ static lh_status hold(const lhi_imported *in, const char *job, size_t len,
         import->ignored = list_of(mem, &in->ignored, in->n_ignored);
         import->n_noted = in->n_noted;
         import->noted = list_of(mem, &in->noted, in->n_noted);
+        import->plan_for = in->plan_for;
     }
     if (!import || !import->job || !import->ignored || !import->noted) {
         lhi_arena_free(mem);
@@ -104,6 +106,10 @@ lh_status lh_import_parse(lh_import_source source, const char *text, size_t len,
         return lhi_fail(err, LH_EINVAL, "there is no such source of jobs");
     LHI_TRY(LHI_OPTIONS_TAKE(lh_import_options, &o, options, err));
     LHI_TRY(LHI_OPTIONS_TAKE(lh_draft_options, &machines, o.machines, err));
+    if (source == LH_IMPORT_MEGATRON && (o.model || o.schedule))
+        return lhi_fail(err, LH_EINVAL,
+                        "Megatron-LM's arguments say model and schedule "
+                        "themselves");
     LHI_TRY(lhi_input_check(len, name, LHI_INPUT_ARGUMENTS, err));
     if (machines.n_sites == 0) {
         machines.n_sites = 1;

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What other programs are told, as jobs. In: the arguments of Megatron-LM. Out:
- * the text of a job whose model, training and layout are those, and what of the
- * input is not in it.
+/* What other programs are told, as jobs. In: the arguments of Megatron-LM, the
+ * options or the TOML of torchtitan. Out: the text of a job whose model,
+ * training and layout are those, and what of the input is not in it.
  *
  *     argument_words.c    a command line as words
+ *     given_value.c       values, and what is said of wrong ones
  *     megatron_read.c     Megatron-LM's arguments, by their table
  *     megatron_unread.c   those that are not read, and why
  *     megatron_model.c, megatron_stages.c, megatron_job.c   what they say
+ *     torchtitan_read.c   torchtitan's keys, by their table
+ *     torchtitan_unread.c   those that are not read, and why
+ *     torchtitan_model.c, torchtitan_stages.c, torchtitan_job.c   what they say
  *     layer_pattern.c     which layers are of one kind
  *     import_notes.c      what of the input is not in the job
  *     write_job.c         the text of the job
@@ -32,11 +36,13 @@ typedef struct lhi_imported {
     lh_training training;
     lh_framework framework; /* `preset` and what differs from it */
     lh_layout layout;       /* sites are not there yet */
-    lh_target target;
+    lh_target target;       /* as what runs today says it; LH_TARGET_ANY */
+    lh_target plan_for;     /* what else may run the same job */
     uint32_t instances; /* groups of replicas that share state; 0: not said */
-    uint32_t gpus;      /* that run it; 0: not known yet */
-    lhi_text ignored;   /* names, each ended by a NUL */
-    lhi_text noted;     /* sentences, likewise */
+    const char *instances_key; /* that says so */
+    uint32_t gpus;             /* that run it; 0: not known yet */
+    lhi_text ignored;          /* names, each ended by a NUL */
+    lhi_text noted;            /* sentences, likewise */
     uint32_t n_ignored, n_noted;
 } lhi_imported;
 
@@ -52,11 +58,18 @@ typedef lh_status lhi_import_fn(const char *text, size_t len, const char *name,
                                 lhi_imported *in, lh_error *err);
 /* Whether they are of one shape; names say nothing. */
 bool lhi_same_model(const lh_model *a, const lh_model *b);
+/* Where the model is of a preset's shape: takes its name. */
+void lhi_import_name_model(lhi_imported *in);
 
-lhi_import_fn lhi_import_megatron_text;
+lhi_import_fn lhi_import_megatron_text, lhi_import_torchtitan_text;
 
 /* GPUs of the options' machines; 0: they do not say how many nodes. */
 uint64_t lhi_import_gpus(const lh_import_options *options);
+/* The same, or as many as a launcher starts; 0: neither is said. LH_EINPUT:
+ * they are not as many. */
+lh_status lhi_import_find_gpus(const char *file, uint32_t launched,
+                               const lh_import_options *options, uint64_t *gpus,
+                               lh_error *err);
 
 /* The job, which also notes what it cannot say of where ranks lie. LH_EINPUT
  * where no such job can be. */

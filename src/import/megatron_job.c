@@ -162,6 +162,7 @@ static lh_status read_state(const lhi_megatron *m, lhi_imported *in,
     }
     note_overlap(m, in);
     in->instances = 1;
+    in->instances_key = "--num-distributed-optimizer-instances";
     return lhi_arg_count(m, LHI_ARG_NUM_DISTRIBUTED_OPTIMIZER_INSTANCES, 1,
                          LHI_MAX_DEGREE, &in->instances, err);
 }
@@ -293,14 +294,9 @@ static lh_status find_replicas(const lhi_megatron *m, lhi_imported *in,
                                const lh_import_options *options, lh_error *err)
 {
     lh_layout *l = &in->layout;
-    uint64_t gpus = lhi_import_gpus(options);
+    uint64_t gpus = 0;
     const uint64_t replica = (uint64_t)l->tensor * l->context * l->pipeline;
-    if (gpus && m->gpus && gpus != m->gpus)
-        return lhi_fail(err, LH_EINPUT,
-                        "%s: starts %u processes, but there are %llu GPUs; "
-                        "name the machines that run it",
-                        m->file, m->gpus, (unsigned long long)gpus);
-    gpus = gpus ? gpus : m->gpus;
+    LHI_TRY(lhi_import_find_gpus(m->file, m->gpus, options, &gpus, err));
     if (!gpus)
         return lhi_fail(err, LH_EINPUT,
                         "%s: does not say how many GPUs run it; say how many "
@@ -377,7 +373,7 @@ lh_status lhi_import_megatron_text(const char *text, size_t len,
     if (!m)
         return lhi_fail_nomem(err);
     in->from = "arguments of Megatron-LM (core 0.16)";
-    in->target = LH_TARGET_MEGATRON;
+    in->target = in->plan_for = LH_TARGET_MEGATRON;
     LHI_TRY(lhi_argument_words_read(text, len, name, in->mem, &words, err));
     LHI_TRY(lhi_megatron_read(&words, in, m, err));
     LHI_TRY(lhi_megatron_model(m, in, err));

@@ -324,7 +324,7 @@ bool lhi_same_model(const lh_model *a, const lh_model *b)
     return same_shape(a, b) && same_experts(a, b) && same_layers(a, b);
 }
 
-static void find_preset(lhi_imported *in)
+void lhi_import_name_model(lhi_imported *in)
 {
     for (const char *const *name = lh_model_presets(); *name; name++) {
         const lh_model *preset = lh_model_preset(*name);
@@ -353,6 +353,6 @@ lh_status lhi_megatron_model(const lhi_megatron *m, lhi_imported *in,
     model->norm = (lh_norm)norm;
     model->tied_embeddings =
         !lhi_arg_given(m, LHI_ARG_UNTIE_EMBEDDINGS_AND_OUTPUT_WEIGHTS);
-    find_preset(in);
+    lhi_import_name_model(in);
     return LH_OK;
 }

@@ -3,7 +3,7 @@
 #ifndef LHI_MEGATRON_OWN_H
 #define LHI_MEGATRON_OWN_H
 
-#include "import/argument_words.h"
+#include "import/given_value.h"
 #include "import/import_own.h"
 
 /* How many words follow the name. */
@@ -145,13 +145,6 @@ typedef enum lhi_megatron_key {
 #undef LHI_MEGATRON_ROW
         LHI_N_ARGS
 } lhi_megatron_key;
-
-/* As it was given last, as Megatron-LM takes it. */
-typedef struct lhi_given {
-    bool is; /* given */
-    uint32_t line, n;
-    const lhi_argument_word *values;
-} lhi_given;
 
 typedef struct lhi_megatron {
     const char *file;

@@ -4,17 +4,17 @@
 #include "import/megatron_own.h"
 
 #include <ctype.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+enum { DASHES = 2 };
+
 static const struct {
-    const char *name;
+    const char *shown; /* with its dashes */
     lhi_arity arity;
 } rows[] = {
-#define LHI_MEGATRON_ROW(key, name, arity) {name, LHI_ARITY_##arity},
+#define LHI_MEGATRON_ROW(key, name, arity) {"--" name, LHI_ARITY_##arity},
     LHI_MEGATRON_LIST(LHI_MEGATRON_ROW)
 #undef LHI_MEGATRON_ROW
 };
@@ -108,34 +108,16 @@ static lh_status read_values(reader *r, const lhi_argument_word *word,
 /* --- which it is -----------------------------------------------------------
  */
 
-static bool differs(char a, char b)
-{
-    return (a == '_' ? '-' : a) != (b == '_' ? '-' : b);
-}
-
-/* Whether two names are one letter apart. */
-static bool is_near(const char *a, const char *b)
-{
-    while (*a && *b && !differs(*a, *b)) {
-        a++;
-        b++;
-    }
-    if (!*a && !*b)
-        return true;
-    return strcmp(a + (*a != 0), b + (*b != 0)) == 0 ||
-           strcmp(a, b + (*b != 0)) == 0 || strcmp(a + (*a != 0), b) == 0;
-}
-
 static lh_status refuse_unknown(const reader *r, const option *o, lh_error *err)
 {
     const char *near = NULL;
     for (uint32_t i = 0; i < LHI_N_ARGS && !near; i++)
-        if (is_near(rows[i].name, o->name))
-            near = rows[i].name;
+        if (lhi_given_is_near(rows[i].shown + DASHES, o->name))
+            near = rows[i].shown;
     if (near)
         return lhi_fail(err, LH_EINPUT,
                         "%s:%u: Megatron-LM (core 0.16) has no argument --%s; "
-                        "did you mean --%s?",
+                        "did you mean %s?",
                         r->words->file, o->line, o->name, near);
     return lhi_fail(err, LH_EINPUT,
                     "%s:%u: Megatron-LM (core 0.16) has no argument --%s, so "
@@ -167,7 +149,7 @@ static lh_status read_option(reader *r, lh_error *err)
     option o;
     LHI_TRY(read_name(r, word, &o, err));
     for (uint32_t i = 0; i < LHI_N_ARGS; i++)
-        if (strcmp(rows[i].name, o.name) == 0) {
+        if (strcmp(rows[i].shown + DASHES, o.name) == 0) {
             LHI_TRY(read_values(r, word, rows[i].arity, &o, err));
             r->out->args[i] = o.given;
             return LH_OK;
@@ -178,39 +160,11 @@ static lh_status read_option(reader *r, lh_error *err)
 /* --- the launcher ------------------------------------------------------------
  */
 
-/* A whole number behind "--nnodes", in either spelling; 0: it is not there, or
- * a range. */
-static uint32_t launched(const lhi_argument_words *words, uint32_t n,
-                         const char *name)
-{
-    uint32_t found = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const char *at = words->all[i].text, *with = name;
-        while (*with && *at && !differs(*with, *at)) {
-            with++;
-            at++;
-        }
-        if (*with || (*at && *at != '='))
-            continue;
-        const char *value = *at         ? at + 1
-                            : i + 1 < n ? words->all[i + 1].text
-                                        : "";
-        char *end;
-        long number = strtol(value, &end, 10);
-        found = *value && !*end && number > 0 && number <= (1 << 20)
-                    ? (uint32_t)number
-                    : 0;
-    }
-    return found;
-}
-
 static void read_launcher(reader *r)
 {
     const uint32_t n = lhi_argument_words_start(r->words);
-    const uint64_t gpus = (uint64_t)launched(r->words, n, "--nnodes") *
-                          launched(r->words, n, "--nproc-per-node");
     r->i = n;
-    r->out->gpus = gpus <= LH_MAX_GPUS ? (uint32_t)gpus : 0;
+    r->out->gpus = lhi_argument_words_gpus(r->words, n);
     if (n > 0)
         lhi_import_ignore(r->in, r->words->all[n - 1].text);
 }
@@ -236,6 +190,11 @@ bool lhi_arg_given(const lhi_megatron *m, lhi_megatron_key key)
     return m->args[key].is;
 }
 
+static lhi_given_key key_of(const lhi_megatron *m, lhi_megatron_key key)
+{
+    return (lhi_given_key){m->file, rows[key].shown, &m->args[key]};
+}
+
 lh_status lhi_arg_fail(const lhi_megatron *m, lhi_megatron_key key,
                        lh_status code, lh_error *err, const char *format, ...)
 {
@@ -244,26 +203,15 @@ lh_status lhi_arg_fail(const lhi_megatron *m, lhi_megatron_key key,
     va_start(list, format);
     vsnprintf(why, sizeof why, format, list);
     va_end(list);
-    if (!lhi_arg_given(m, key))
-        return lhi_fail(err, code, "%s: --%s: %s", m->file, rows[key].name,
-                        why);
-    return lhi_fail(err, code, "%s:%u: --%s: %s", m->file, m->args[key].line,
-                    rows[key].name, why);
+    return lhi_given_fail(key_of(m, key), code, err, "%s", why);
 }
 
 lh_status lhi_arg_count(const lhi_megatron *m, lhi_megatron_key key,
                         uint32_t least, uint32_t most, uint32_t *out,
                         lh_error *err)
 {
-    if (!lhi_arg_given(m, key))
-        return LH_OK;
-    const char *text = m->args[key].values[0].text;
-    char *end;
-    const long number = strtol(text, &end, 10);
-    if (end == text || *end || number < (long)least || number > (long)most)
-        return lhi_arg_fail(m, key, LH_EINPUT, err,
-                            "'%.40s' is not a whole number from %u to %u", text,
-                            least, most);
+    int64_t number = *out;
+    LHI_TRY(lhi_given_count(key_of(m, key), least, most, &number, err));
     *out = (uint32_t)number;
     return LH_OK;
 }
@@ -280,33 +228,11 @@ lh_status lhi_arg_need(const lhi_megatron *m, lhi_megatron_key key,
 lh_status lhi_arg_real(const lhi_megatron *m, lhi_megatron_key key, double *out,
                        lh_error *err)
 {
-    if (!lhi_arg_given(m, key))
-        return LH_OK;
-    const char *text = m->args[key].values[0].text;
-    char *end;
-    const double number = strtod(text, &end);
-    if (end == text || *end || !isfinite(number))
-        return lhi_arg_fail(m, key, LH_EINPUT, err, "'%.40s' is not a number",
-                            text);
-    *out = number;
-    return LH_OK;
+    return lhi_given_real(key_of(m, key), out, err);
 }
 
 lh_status lhi_arg_choice(const lhi_megatron *m, lhi_megatron_key key,
                          const char *const *names, uint32_t *out, lh_error *err)
 {
-    if (!lhi_arg_given(m, key))
-        return LH_OK;
-    const char *text = m->args[key].values[0].text;
-    char all[200] = "";
-    for (uint32_t i = 0; names[i]; i++) {
-        const size_t len = strlen(all);
-        if (strcmp(names[i], text) == 0) {
-            *out = i;
-            return LH_OK;
-        }
-        snprintf(all + len, sizeof all - len, "%s%s", i ? ", " : "", names[i]);
-    }
-    return lhi_arg_fail(m, key, LH_EINPUT, err, "'%.40s' is none of %s", text,
-                        all);
+    return lhi_given_choice(key_of(m, key), names, out, err);
 }

@@ -119,10 +119,11 @@ static bool is_hybrid(const writer *w)
 static void note_instances(writer *w)
 {
     if (w->in->training.zero > 0 && w->in->instances > 1 && !is_hybrid(w))
-        lhi_import_note(w->in, "--num-distributed-optimizer-instances: the "
-                               "optimizer's state is costed as divided over "
-                               "all replicas; instances are known where they "
-                               "are the replicas of each datacenter");
+        lhi_import_note(w->in,
+                        "%s: the optimizer's state is costed as divided over "
+                        "all replicas; groups of them are known where they "
+                        "are the replicas of each datacenter",
+                        w->in->instances_key);
 }
 
 static lh_status check_whole(const writer *w, const char *name, lh_error *err)
@@ -334,8 +335,9 @@ static lh_status add_layout(writer *w, const char *name, lh_error *err)
                      "What runs today; each line that goes is searched: "
                      "docs/formats/job.md#layout");
     lhi_text_puts(text, "layout:\n");
-    lhi_draft_value(text, "what is to run the plan", "  framework: %s",
-                    lh_target_name(w->in->target));
+    if (w->in->target != LH_TARGET_ANY)
+        lhi_draft_value(text, "what is to run the plan", "  framework: %s",
+                        lh_target_name(w->in->target));
     for (size_t i = 0; i < sizeof degrees / sizeof *degrees; i++)
         if (degrees[i].value)
             lhi_draft_value(text, "", "  %s: %" PRIu32, degrees[i].key,

@@ -45,6 +45,23 @@ def plan():
                     r"report +plan\.html\n\Z").stdout
     write("told", told)
 
+# A small configuration of torchtitan 0.2.
+TORCHTITAN = """\
+[model]
+name = "llama3"
+flavor = "debugmodel"
+
+[training]
+local_batch_size = 8
+seq_len = 2048
+
+[parallelism]
+data_parallel_shard_degree = -1
+
+[activation_checkpoint]
+mode = "full"
+"""
+
 # What Megatron-LM needs to be told of a small model.
 MEGATRON = """\
 --num-layers 8 --hidden-size 1024 --num-attention-heads 16

@@ -8,7 +8,7 @@ import shlex
 
 from harness import (ROOT, WORK, case, check, finish, makes, read, run, test,
                      uniform, write)
-from made import MEGATRON
+from made import MEGATRON, TORCHTITAN
 
 COMMANDS = re.findall(r"^  (\w+) ", re.search(
     r"Commands:\n(.*?)\n\n", run("--help").stdout, re.S)[1], re.M)
@@ -30,7 +30,7 @@ JOB = """
     """
 FILES = ["job.yaml", "plan.json", "mega.json", "titan.json", "pipeline.yaml", "p.yaml", "ud.yaml",
          "wave.yaml", "s.csv", "a.json", "b.json", "proof.json", "book.txt",
-         "args.txt", "events.yaml"]
+         "args.txt", "events.yaml", "today.toml", "csv.txt"]
 
 
 @makes(*FILES)
@@ -57,6 +57,11 @@ def inputs():
         events:
           - {from: 15, to: 85, links: [0-1], latency: 30}
         """)
+    write("today.toml", TORCHTITAN)
+    write("csv.txt", "--module llama3 --config llama3_debugmodel "
+          "--parallelism.pipeline_parallel_degree 2 "
+          "--parallelism.pipeline_parallel_schedule 1F1B "
+          "--parallelism.pipeline_parallel_schedule_csv s.csv")
     write("book.txt", "It is a truth universally acknowledged. " * 200)
 
 
@@ -114,18 +119,24 @@ def the_first_lines_of_all_help_work():
 
 
 IMPORTED = ["args.txt", "--from", "megatron", "-s", "2"]
+TITAN = ["--from", "torchtitan", "-n", "1"]
 # What an option needs beside it to have an effect.
 BESIDE = {
     "init": {"link-gbps": ["-s", "2"], "latency-ms": ["-s", "2"]},
     "import": {"": IMPORTED,
                "gpu": ["-n", "2"], "gpus-per-node": ["-n", "2"],
                "link-gbps": ["-n", "2"], "latency-ms": ["-n", "2"],
-               "cluster": ["args.txt", "--from", "megatron"]},
+               "cluster": ["args.txt", "--from", "megatron"],
+               "model": ["today.toml", *TITAN],
+               "schedule": ["csv.txt", *TITAN]},
     "plan": {"": ["job.yaml"], "gpu": IMPORTED + ["-n", "1"],
              "nodes": IMPORTED, "gpus-per-node": IMPORTED + ["-n", "1"],
              "link-gbps": IMPORTED + ["-n", "1"],
              "latency-ms": IMPORTED + ["-n", "1"],
-             "cluster": ["args.txt", "--from", "megatron"], "draws": ["--search", "monte-carlo"],
+             "cluster": ["args.txt", "--from", "megatron"],
+             "model": ["today.toml", *TITAN, "--no-optimal"],
+             "schedule": ["csv.txt", *TITAN],
+             "draws": ["--search", "monte-carlo"],
              "per-gb": ["--gpu-hour", "2"], "by": ["--jitter", "latency=1"]},
     "compare": {"": ["pipeline.yaml"]},
     "simulate": {"": ["pipeline.yaml"]},

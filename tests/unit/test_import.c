@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Imports: the list of sources, what is handed out whole or not at all when
  * memory runs out, machines of options and of another job. What the arguments
- * come to, tests/cli/test_import.py asks. */
+ * come to, tests/cli/test_import.py and test_import_torchtitan.py ask. */
 #include "fail_alloc.h"
 #include "test.h"
 
@@ -24,6 +24,31 @@ static const char arguments[] =
     "--use-distributed-optimizer --recompute-granularity selective \\\n"
     "--recompute-modules moe_act layernorm --bf16 --seed 7 --qk-clip \\\n"
     "--no-overlap-p2p-communication --hidden-dropout 0\n";
+
+static const char toml[] =
+    "[model]\nname = 'deepseek_v3'\nflavor = '16B'\n"
+    "converters = ['quantize.linear.float8']\n[training]\n"
+    "local_batch_size = 8\nseq_len = 4096\n[parallelism]\n"
+    "data_parallel_replicate_degree = 2\ndata_parallel_shard_degree = 4\n"
+    "pipeline_parallel_degree = 2\nexpert_parallel_degree = 2\n"
+    "module_fqns_per_model_part = [['tok_embeddings', 'layers.0'], [\n"
+    "'layers.1', 'layers.2', 'layers.3', 'layers.4', 'layers.5', 'layers.6',\n"
+    "'layers.7', 'layers.8', 'layers.9', 'layers.10', 'layers.11',\n"
+    "'layers.12', 'layers.13', 'layers.14', 'layers.15', 'layers.16',\n"
+    "'layers.17', 'layers.18', 'layers.19', 'layers.20', 'layers.21',\n"
+    "'layers.22', 'layers.23', 'layers.24', 'layers.25', 'layers.26',\n"
+    "'norm', 'output']]\n[quantize.linear.float8]\nfilter_fqns = ['output']\n"
+    "[debug]\nseed = 7\n";
+static const char options[] =
+    "torchrun --nnodes 2 --nproc_per_node=8 -m torchtitan.train --module "
+    "llama3 --config llama3_405b --parallelism.pipeline_parallel_degree 2 "
+    "--training.steps 7 activation-checkpoint:selective\n";
+
+static lh_status import_titan(const char *text, lh_import **out, lh_error *err)
+{
+    return lh_import_parse(LH_IMPORT_TORCHTITAN, text, strlen(text), "conf",
+                           NULL, out, err);
+}
 
 static lh_status import_on(const lh_job *cluster, uint32_t n_sites,
                            lh_import **out, lh_error *err)
@@ -48,6 +73,7 @@ static lh_job *job_of(const lh_import *in)
 static void names(void)
 {
     CHECK_STR(lh_import_source_name(LH_IMPORT_MEGATRON), "megatron");
+    CHECK_STR(lh_import_source_name(LH_IMPORT_TORCHTITAN), "torchtitan");
     CHECK(!lh_import_source_name((lh_import_source)lh_n_import_sources()));
     lh_import *in = NULL;
     lh_error err = {0};
@@ -121,11 +147,63 @@ static void memory_runs_out(void)
     });
 }
 
+static void torchtitan_in_both_forms(void)
+{
+    lh_import *in = NULL;
+    lh_error err = {0};
+    CHECK_OK(import_titan(toml, &in, &err), err);
+    lh_job *job = job_of(in);
+    CHECK_INT(job->n_gpus, 16);
+    CHECK_INT(job->layout.data, 8);
+    CHECK_INT(job->layout.chunk_layers[0], 1);
+    CHECK_INT(job->layout.chunk_layers[1], 26);
+    CHECK_INT(job->model->experts, 64);
+    CHECK_INT(in->plan_for, LH_TARGET_ANY);
+    CHECK_INT(in->n_ignored, 1);
+    lh_job_free(job);
+    lh_import_free(in);
+    CHECK_OK(import_titan(options, &in, &err), err);
+    job = job_of(in);
+    CHECK_INT(job->n_gpus, 16);
+    CHECK_INT(job->layout.tensor, 8);
+    CHECK_INT(job->framework.fp8, LH_FP8_MATMUL);
+    lh_job_free(job);
+    lh_import_free(in);
+}
+
+/* Megatron-LM's arguments have both. */
+static void model_and_schedule_are_for_torchtitan(void)
+{
+    const lh_import_options how = {.size = sizeof how, .schedule = "1f1b"};
+    lh_import *in = NULL;
+    lh_error err = {0};
+    CHECK_INT(lh_import_parse(LH_IMPORT_MEGATRON, arguments, strlen(arguments),
+                              "args", &how, &in, &err),
+              LH_EINVAL);
+    CHECK(!in);
+}
+
+static void memory_runs_out_for_torchtitan(void)
+{
+    const char *const texts[] = {toml, options};
+    lh_error err = {0};
+    for (int i = 0; i < 2; i++)
+        FAIL_EACH_ALLOC({
+            lh_import *in = NULL;
+            status = import_titan(texts[i], &in, &err);
+            CHECK((status == LH_OK) == (in != NULL));
+            lh_import_free(in);
+        });
+}
+
 int main(void)
 {
     RUN(names);
     RUN(all_is_there);
     RUN(clusters_are_taken_over);
     RUN(memory_runs_out);
+    RUN(torchtitan_in_both_forms);
+    RUN(model_and_schedule_are_for_torchtitan);
+    RUN(memory_runs_out_for_torchtitan);
     return test_summary();
 }

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* torchtitan's configuration as it was given: the options of 0.3
+ * (torchtitan/config/manager.py: --module, --config, then --section.key value),
+ * or the TOML file of 0.2 (job_config.py). */
+#ifndef LHI_TORCHTITAN_OWN_H
+#define LHI_TORCHTITAN_OWN_H
+
+#include "import/given_value.h"
+#include "import/import_own.h"
+
+typedef enum lhi_titan_form {
+    LHI_TITAN_OPTIONS = 1, /* of 0.3 */
+    LHI_TITAN_TOML = 2,    /* of 0.2 */
+    LHI_TITAN_BOTH = 3,
+} lhi_titan_form;
+
+/* What a value is. */
+typedef enum lhi_titan_type {
+    LHI_TITAN_WORD,
+    LHI_TITAN_NUMBER, /* whole or not */
+    LHI_TITAN_TRUTH,
+    LHI_TITAN_WORDS, /* a list; as options "a,b,c" */
+    LHI_TITAN_LISTS, /* a list of lists; as options "a,b c" */
+    LHI_TITAN_ANY,
+} lhi_titan_type;
+
+/* What is made of a key that is not read. */
+typedef enum lhi_titan_kind {
+    LHI_TITAN_FREE,    /* nothing depends on it */
+    LHI_TITAN_NOTED,   /* `why` says how it is costed all the same */
+    LHI_TITAN_QUANTUM, /* the same, where products are in 8 bits */
+    LHI_TITAN_REFUSED, /* `why` says what is in the way */
+} lhi_titan_kind;
+
+typedef struct lhi_titan_unread {
+    const char *name; /* '*' stands for anything up to the next '.' */
+    lhi_titan_form form;
+    lhi_titan_type type;
+    lhi_titan_kind kind;
+    const char *unless; /* with this value nothing depends on it; may be NULL */
+    const char *why;
+} lhi_titan_unread;
+
+/* Whether a name is one that a row stands for. */
+bool lhi_titan_matches(const char *pattern, const char *name);
+/* NULL: torchtitan has no such key in this form. */
+const lhi_titan_unread *lhi_titan_find_unread(const char *name,
+                                              lhi_titan_form form);
+
+/* Those that are read: name, key, type, form. */
+#define LHI_TITAN_LIST(X)                                                      \
+    X(AC_MODE, "activation_checkpoint.mode", WORD, BOTH)                       \
+    X(AC_OPTION, "activation_checkpoint.selective_ac_option", WORD, TOML)      \
+    X(ASYNC_TENSOR, "compile.enable_async_tensor_parallel", TRUTH, OPTIONS)    \
+    X(ASYNC_TENSOR_TOML, "parallelism.enable_async_tensor_parallel", TRUTH,    \
+      TOML)                                                                    \
+    X(COMPILE, "compile.enable", TRUTH, BOTH)                                  \
+    X(COMPONENTS, "compile.components", WORDS, BOTH)                           \
+    X(CONFIG, "config", WORD, OPTIONS)                                         \
+    X(CONTEXT, "parallelism.context_parallel_degree", NUMBER, BOTH)            \
+    X(CONVERTERS, "model.converters", WORDS, TOML)                             \
+    X(EXPERT, "parallelism.expert_parallel_degree", NUMBER, BOTH)              \
+    X(EXPERT_BACKEND, "parallelism.expert_parallel_comm_backend", WORD, TOML)  \
+    X(EXPERT_TENSOR, "parallelism.expert_tensor_parallel_degree", NUMBER,      \
+      TOML)                                                                    \
+    X(FIRST_LESS, "parallelism.pipeline_parallel_first_stage_less_layers",     \
+      NUMBER, BOTH)                                                            \
+    X(FLAVOR, "model.flavor", WORD, TOML)                                      \
+    X(GLOBAL_BATCH, "training.global_batch_size", NUMBER, BOTH)                \
+    X(LAST_LESS, "parallelism.pipeline_parallel_last_stage_less_layers",       \
+      NUMBER, BOTH)                                                            \
+    X(LAYERS_PER_STAGE, "parallelism.pipeline_parallel_layers_per_stage",      \
+      NUMBER, BOTH)                                                            \
+    X(LOCAL_BATCH, "training.local_batch_size", NUMBER, BOTH)                  \
+    X(MICROBATCH, "parallelism.pipeline_parallel_microbatch_size", NUMBER,     \
+      BOTH)                                                                    \
+    X(MODEL, "model.name", WORD, TOML)                                         \
+    X(MODULE, "module", WORD, OPTIONS)                                         \
+    X(OPTIMIZER, "optimizer.name", WORD, TOML)                                 \
+    X(OPTIMIZER_GROUP, "optimizer.param_groups.*.optimizer_name", WORD,        \
+      OPTIONS)                                                                 \
+    X(PIPELINE, "parallelism.pipeline_parallel_degree", NUMBER, BOTH)          \
+    X(PRECISION, "training.mixed_precision_param", WORD, BOTH)                 \
+    X(REPLICATE, "parallelism.data_parallel_replicate_degree", NUMBER, BOTH)   \
+    X(RESHARD, "parallelism.fsdp_reshard_after_forward", WORD, BOTH)           \
+    X(SCHEDULE, "parallelism.pipeline_parallel_schedule", WORD, BOTH)          \
+    X(SCHEDULE_CSV, "parallelism.pipeline_parallel_schedule_csv", WORD, BOTH)  \
+    X(SEQUENCE, "training.seq_len", NUMBER, BOTH)                              \
+    X(SEQUENCE_PARALLEL, "parallelism.enable_sequence_parallel", TRUTH,        \
+      OPTIONS)                                                                 \
+    X(SHARD, "parallelism.data_parallel_shard_degree", NUMBER, BOTH)           \
+    X(STAGES, "parallelism.module_fqns_per_model_part", LISTS, BOTH)           \
+    X(TENSOR, "parallelism.tensor_parallel_degree", NUMBER, BOTH)
+
+typedef enum lhi_titan_key {
+#define LHI_TITAN_ROW(key, name, type, form) LHI_TITAN_##key,
+    LHI_TITAN_LIST(LHI_TITAN_ROW)
+#undef LHI_TITAN_ROW
+        LHI_N_TITAN_KEYS
+} lhi_titan_key;
+
+typedef struct lhi_titan {
+    const char *file;
+    lhi_titan_form form;
+    uint32_t gpus; /* that a launcher starts; 0: unknown */
+    lhi_given keys[LHI_N_TITAN_KEYS];
+    const lhi_titan_unread *quantum[16]; /* that are given, of its kind */
+    uint32_t n_quantum;
+    bool in_8_bits, deepep; /* said by the config or the keys */
+} lhi_titan;
+
+/* Fills in form, keys and launcher; names what is not read. */
+lh_status lhi_titan_read(const char *text, size_t len, const char *name,
+                         lhi_imported *in, lhi_titan *out, lh_error *err);
+/* Options that stand for others, as those of a config: values of keys that the
+ * text does not give. */
+lh_status lhi_titan_read_config(const char *options, lhi_imported *in,
+                                lhi_titan *t, lh_error *err);
+
+bool lhi_titan_given(const lhi_titan *t, lhi_titan_key key);
+/* The word that is given; NULL: none is. */
+const char *lhi_titan_word(const lhi_titan *t, lhi_titan_key key);
+lh_status lhi_titan_fail(const lhi_titan *t, lhi_titan_key key, lh_status code,
+                         lh_error *err, const char *format, ...)
+    LHI_PRINTF(5, 6);
+/* *out stays where it is not given. */
+lh_status lhi_titan_count(const lhi_titan *t, lhi_titan_key key, uint32_t least,
+                          uint32_t most, uint32_t *out, lh_error *err);
+/* The same of what may be -1, which is 0 here: as the rest says. */
+lh_status lhi_titan_open_count(const lhi_titan *t, lhi_titan_key key,
+                               uint32_t *out, lh_error *err);
+lh_status lhi_titan_choice(const lhi_titan *t, lhi_titan_key key,
+                           const char *const *names, uint32_t *out,
+                           lh_error *err);
+/* `usual` where it is not given. */
+bool lhi_titan_truth(const lhi_titan *t, lhi_titan_key key, bool usual);
+
+/* What the keys say, once they are all read. */
+lh_status lhi_titan_model(lhi_titan *t, lhi_imported *in,
+                          const lh_import_options *options, lh_error *err);
+lh_status lhi_titan_stages(const lhi_titan *t, lhi_imported *in,
+                           const lh_import_options *options, lh_error *err);
+
+#endif

@@ -1,0 +1,586 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* torchtitan's keys as they are given. Options are read as tyro takes them:
+ * "--section.key value" or "--section.key=value", with - or _ in names,
+ * "--section.no-key" for false, "activation-checkpoint:full" for one of several
+ * kinds; the last one counts. TOML as tomllib takes it, with values of the type
+ * that the key has. */
+#include "import/torchtitan_own.h"
+
+#include "doc/toml.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DASHES = 2, MOST_NAME = 160 };
+
+static const struct {
+    const char *shown; /* with dashes, as options have them */
+    lhi_titan_type type;
+    lhi_titan_form form;
+} rows[] = {
+#define LHI_TITAN_ROW(key, name, type, form)                                   \
+    {"--" name, LHI_TITAN_##type, LHI_TITAN_##form},
+    LHI_TITAN_LIST(LHI_TITAN_ROW)
+#undef LHI_TITAN_ROW
+};
+
+typedef struct reader {
+    lhi_imported *in;
+    lhi_titan *t;
+    bool usual; /* what is read holds only where nothing else is given */
+    const lhi_argument_words *words;
+    uint32_t i; /* of the next word */
+} reader;
+
+static const char *program_of(lhi_titan_form form)
+{
+    return form == LHI_TITAN_TOML ? "torchtitan 0.2" : "torchtitan 0.3";
+}
+
+/* As messages call a key. */
+static const char *dashes_of(lhi_titan_form form)
+{
+    return form == LHI_TITAN_TOML ? "" : "--";
+}
+
+/* --- which it is -----------------------------------------------------------
+ */
+
+/* A key that is there in this form: a row, or of those that are not read. */
+typedef struct found_key {
+    uint32_t row; /* LHI_N_TITAN_KEYS: none */
+    const lhi_titan_unread *unread;
+    lhi_titan_type type;
+} found_key;
+
+static bool find_key(const char *name, lhi_titan_form form, found_key *out)
+{
+    *out = (found_key){.row = LHI_N_TITAN_KEYS};
+    for (uint32_t i = 0; i < LHI_N_TITAN_KEYS; i++)
+        if ((rows[i].form & form) &&
+            lhi_titan_matches(rows[i].shown + DASHES, name)) {
+            out->row = i;
+            out->type = rows[i].type;
+            return true;
+        }
+    out->unread = lhi_titan_find_unread(name, form);
+    if (out->unread)
+        out->type = out->unread->type;
+    return out->unread != NULL;
+}
+
+static lh_status refuse_unknown(const reader *r, const char *name,
+                                uint32_t line, lh_error *err)
+{
+    const lhi_titan_form form = r->t->form;
+    const lhi_titan_form other =
+        form == LHI_TITAN_TOML ? LHI_TITAN_OPTIONS : LHI_TITAN_TOML;
+    const char *const dashes = dashes_of(form);
+    found_key there;
+    char shown[MOST_NAME];
+    lhi_doc_show(name, shown, sizeof shown);
+    for (uint32_t i = 0; i < LHI_N_TITAN_KEYS; i++)
+        if ((rows[i].form & form) &&
+            lhi_given_is_near(rows[i].shown + DASHES, name))
+            return lhi_fail(err, LH_EINPUT,
+                            "%s:%u: %s has no key %s%s; did you mean %s%s?",
+                            r->t->file, line, program_of(form), dashes, shown,
+                            dashes, rows[i].shown + DASHES);
+    if (find_key(name, other, &there))
+        return lhi_fail(err, LH_EINPUT,
+                        "%s:%u: %s has no key %s%s, only %s has; leave it out "
+                        "to plan without it",
+                        r->t->file, line, program_of(form), dashes, shown,
+                        other == LHI_TITAN_TOML ? "the TOML of torchtitan 0.2"
+                                                : program_of(other));
+    return lhi_fail(err, LH_EINPUT,
+                    "%s:%u: %s has no key %s%s, so what it does to time and "
+                    "memory is not known; leave it out to plan without it",
+                    r->t->file, line, program_of(form), dashes, shown);
+}
+
+/* --- what becomes of it ----------------------------------------------------
+ */
+
+static bool is_unless(const lhi_titan_unread *u, const lhi_given *given)
+{
+    return u->unless &&
+           (given->n == 0 ? !*u->unless
+                          : given->n == 1 &&
+                                strcmp(given->values[0].text, u->unless) == 0);
+}
+
+static lh_status take_unread(reader *r, const lhi_titan_unread *u,
+                             const char *name, const lhi_given *given,
+                             lh_error *err)
+{
+    lhi_titan *t = r->t;
+    const bool usual = is_unless(u, given);
+    const size_t most = sizeof t->quantum / sizeof *t->quantum;
+    if (u->kind == LHI_TITAN_REFUSED && !usual)
+        return lhi_fail(err, LH_EUNSUPPORTED, "%s:%u: %s%s %s", t->file,
+                        given->line, dashes_of(t->form), name, u->why);
+    if (u->kind == LHI_TITAN_QUANTUM && t->n_quantum < most)
+        t->quantum[t->n_quantum++] = u;
+    else if (u->kind == LHI_TITAN_NOTED && !usual)
+        lhi_import_note(r->in, "%s%s: %s", dashes_of(t->form), name, u->why);
+    else
+        lhi_import_ignore(r->in, name);
+    return LH_OK;
+}
+
+/* Every group of parameters has an optimizer of its own. */
+static lh_status check_group(const reader *r, const lhi_given *given,
+                             lh_error *err)
+{
+    const lhi_given_key key = {r->t->file, "--optimizer.param-groups", given};
+    static const char *const names[] = {"AdamW", "Adam", NULL};
+    uint32_t which;
+    return lhi_given_choice(key, names, &which, err);
+}
+
+static lh_status take_key(reader *r, const found_key *k, const char *name,
+                          const lhi_given *given, lh_error *err)
+{
+    if (k->row == LHI_N_TITAN_KEYS)
+        return take_unread(r, k->unread, name, given, err);
+    if (k->row == LHI_TITAN_OPTIMIZER_GROUP)
+        return check_group(r, given, err);
+    if (!r->usual || !r->t->keys[k->row].is)
+        r->t->keys[k->row] = *given;
+    return LH_OK;
+}
+
+/* One value of `n`, whose texts the caller fills in. */
+static lhi_argument_word *new_values(reader *r, lhi_given *given, uint32_t n)
+{
+    lhi_argument_word *values =
+        LHI_NEW(r->in->mem, lhi_argument_word, n + (size_t)1);
+    given->is = true;
+    given->n = n;
+    given->values = values;
+    return values;
+}
+
+/* --- options ---------------------------------------------------------------
+ */
+
+/* A negative number is a value. */
+static bool is_name(const char *word)
+{
+    return word[0] == '-' && word[1] && !isdigit((unsigned char)word[1]) &&
+           word[1] != '.';
+}
+
+static bool is_kind(const char *word)
+{
+    return strncmp(word, "activation", 10) == 0 && strchr(word, ':');
+}
+
+/* Takes "no_" off the last part of a name; false: it is not there. */
+static bool cut_no(char *name)
+{
+    char *last = strrchr(name, '.');
+    last = last ? last + 1 : name;
+    if (strncmp(last, "no_", 3) != 0)
+        return false;
+    memmove(last, last + 3, strlen(last + 3) + 1);
+    return true;
+}
+
+/* "--a.b-c=1" as "a.b_c"; what is behind the '=' in *value. */
+static lh_status read_name(const reader *r, const lhi_argument_word *word,
+                           char name[MOST_NAME], const char **value,
+                           lh_error *err)
+{
+    const char *text = word->text;
+    if (strncmp(text, "--", DASHES) != 0 || !text[DASHES])
+        return lhi_fail(err, LH_EINPUT,
+                        "%s:%u: '%.60s' is no option, nor a value of one; "
+                        "options begin with --",
+                        r->t->file, word->line, text);
+    const size_t len = strcspn(text + DASHES, "=");
+    *value = text[DASHES + len] ? text + DASHES + len + 1 : NULL;
+    snprintf(name, MOST_NAME, "%.*s",
+             (int)(len < MOST_NAME ? len : MOST_NAME - 1), text + DASHES);
+    for (char *at = name; *at; at++)
+        *at = *at == '-' ? '_' : *at;
+    return LH_OK;
+}
+
+static lh_status read_values(reader *r, const found_key *k, const char *name,
+                             const char *behind, lhi_given *given,
+                             lh_error *err)
+{
+    const bool one = k->type != LHI_TITAN_LISTS && k->type != LHI_TITAN_ANY;
+    uint32_t n = behind ? 1 : 0;
+    if (behind) {
+        lhi_argument_word *value = new_values(r, given, 1);
+        if (!value)
+            return lhi_fail_nomem(err);
+        *value = (lhi_argument_word){behind, given->line};
+    } else {
+        given->values = r->words->all + r->i;
+        while (r->i < r->words->n && (!one || n < 1) &&
+               !is_name(r->words->all[r->i].text) &&
+               !is_kind(r->words->all[r->i].text)) {
+            r->i++;
+            n++;
+        }
+        given->n = n;
+    }
+    if (one && n != 1)
+        return lhi_fail(err, LH_EINPUT, "%s:%u: --%s needs a value", r->t->file,
+                        given->line, name);
+    return LH_OK;
+}
+
+static lh_status read_truth(reader *r, const char *name, const char *behind,
+                            bool is, lhi_given *given, lh_error *err)
+{
+    lhi_argument_word *value = new_values(r, given, 1);
+    if (!value)
+        return lhi_fail_nomem(err);
+    if (behind)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s:%u: --%s takes no value; for false there is "
+                        "no- before its last part",
+                        r->t->file, given->line, name);
+    *value = (lhi_argument_word){is ? "true" : "false", given->line};
+    return LH_OK;
+}
+
+static lh_status read_option(reader *r, lh_error *err)
+{
+    const lhi_argument_word *word = &r->words->all[r->i++];
+    char name[MOST_NAME];
+    const char *behind;
+    found_key k;
+    lhi_given given = {.is = true, .line = r->usual ? 0 : word->line};
+    if (is_kind(word->text)) {
+        lhi_argument_word *value = new_values(r, &given, 1);
+        if (!value)
+            return lhi_fail_nomem(err);
+        *value = (lhi_argument_word){strchr(word->text, ':') + 1, word->line};
+        if (!r->usual || !r->t->keys[LHI_TITAN_AC_MODE].is)
+            r->t->keys[LHI_TITAN_AC_MODE] = given;
+        return LH_OK;
+    }
+    LHI_TRY(read_name(r, word, name, &behind, err));
+    char plain[MOST_NAME];
+    memcpy(plain, name, sizeof plain);
+    bool found = find_key(name, LHI_TITAN_OPTIONS, &k), no = false;
+    if (!found && cut_no(plain) && find_key(plain, LHI_TITAN_OPTIONS, &k) &&
+        k.type == LHI_TITAN_TRUTH)
+        found = no = true;
+    /* A kind, which a word of its own says. */
+    if (!found || k.row == LHI_TITAN_AC_MODE)
+        return refuse_unknown(r, name, word->line, err);
+    if (k.type == LHI_TITAN_TRUTH)
+        LHI_TRY(read_truth(r, name, behind, !no, &given, err));
+    else
+        LHI_TRY(read_values(r, &k, name, behind, &given, err));
+    return take_key(r, &k, no ? plain : name, &given, err);
+}
+
+static lh_status read_gpus(reader *r, const lhi_argument_word *word,
+                           const char *text, lh_error *err)
+{
+    char *end;
+    const long gpus = strtol(text, &end, 10);
+    if (end == text || *end || gpus < 1 || gpus > (long)LH_MAX_GPUS)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s:%u: NGPU: '%.40s' is no number of GPUs", r->t->file,
+                        word->line, text);
+    r->t->gpus = (uint32_t)gpus;
+    return LH_OK;
+}
+
+/* Variables before run_train.sh, which it hands on: the value behind `name`;
+ * NULL: the word is another. */
+static const char *variable_of(const lhi_argument_word *word, const char *name)
+{
+    const size_t len = strlen(name);
+    return strncmp(word->text, name, len) == 0 ? word->text + len : NULL;
+}
+
+/* "NGPU=8 MODULE=llama3 CONFIG=llama3_8b ./run_train.sh", or torchrun. */
+static lh_status read_launcher(reader *r, lh_error *err)
+{
+    const uint32_t n = lhi_argument_words_start(r->words);
+    r->t->gpus = lhi_argument_words_gpus(r->words, n);
+    for (uint32_t i = 0; i < n; i++) {
+        const lhi_argument_word *word = &r->words->all[i];
+        const char *module = variable_of(word, "MODULE=");
+        const char *config = variable_of(word, "CONFIG=");
+        const char *gpus = variable_of(word, "NGPU=");
+        lhi_given given = {.line = word->line};
+        lhi_argument_word *value = new_values(r, &given, 1);
+        if (!value)
+            return lhi_fail_nomem(err);
+        if (gpus)
+            LHI_TRY(read_gpus(r, word, gpus, err));
+        if (!module && !config)
+            continue;
+        *value = (lhi_argument_word){module ? module : config, word->line};
+        r->t->keys[module ? LHI_TITAN_MODULE : LHI_TITAN_CONFIG] = given;
+    }
+    r->i = n;
+    if (n > 0)
+        lhi_import_ignore(r->in, r->words->all[n - 1].text);
+    return LH_OK;
+}
+
+static lh_status read_options(reader *r, const char *text, size_t len,
+                              lh_error *err)
+{
+    lhi_argument_words words;
+    LHI_TRY(lhi_argument_words_read(text, len, r->t->file, r->in->mem, &words,
+                                    err));
+    r->words = &words;
+    r->i = 0;
+    if (!r->usual)
+        LHI_TRY(read_launcher(r, err));
+    if (words.n == 0)
+        return lhi_fail(err, LH_EINPUT, "%s: has no options", r->t->file);
+    while (r->i < words.n)
+        LHI_TRY(read_option(r, err));
+    return LH_OK;
+}
+
+lh_status lhi_titan_read_config(const char *options, lhi_imported *in,
+                                lhi_titan *t, lh_error *err)
+{
+    reader r = {.in = in, .t = t, .usual = true};
+    return read_options(&r, options, strlen(options), err);
+}
+
+/* --- TOML ------------------------------------------------------------------
+ */
+
+static bool is_truth(const lhi_node *node)
+{
+    return strcmp(node->text, "true") == 0 || strcmp(node->text, "false") == 0;
+}
+
+static const char *wrong_scalar(const lhi_node *node, lhi_titan_type type)
+{
+    if (node->kind != LHI_SCALAR)
+        return type == LHI_TITAN_WORD     ? "must be a string"
+               : type == LHI_TITAN_NUMBER ? "must be a number"
+                                          : "must be true or false";
+    switch (type) {
+    case LHI_TITAN_WORD:
+        return node->quoted ? NULL : "must be a string, in quotes";
+    case LHI_TITAN_NUMBER:
+        return !node->quoted && !is_truth(node)
+                   ? NULL
+                   : "must be a number, without quotes";
+    case LHI_TITAN_TRUTH:
+        return !node->quoted && is_truth(node)
+                   ? NULL
+                   : "must be true or false, without quotes";
+    default:
+        return NULL;
+    }
+}
+
+static const char *wrong_list(const lhi_node *node, bool nested)
+{
+    if (node->kind != LHI_LIST)
+        return nested ? "must be a list of lists of strings"
+                      : "must be a list of strings";
+    for (const lhi_node *n = node->first; n; n = n->next) {
+        const char *wrong =
+            nested ? wrong_list(n, false) : wrong_scalar(n, LHI_TITAN_WORD);
+        if (wrong)
+            return nested ? "must be a list of lists of strings"
+                          : "must be a list of strings";
+    }
+    return NULL;
+}
+
+/* The strings of a list, with commas. */
+static const char *joined(lhi_arena *mem, const lhi_node *list)
+{
+    lhi_text text = {0};
+    for (const lhi_node *n = list->first; n; n = n->next)
+        lhi_text_printf(&text, "%s%s", n->index ? "," : "", n->text);
+    const char *copy =
+        text.failed ? NULL : lhi_arena_strdup(mem, text.len ? text.data : "");
+    lhi_text_fini(&text);
+    return copy;
+}
+
+/* A list of strings is a value for each, one of lists a value for each list. */
+static lh_status read_node(reader *r, const lhi_node *node, lhi_titan_type type,
+                           lhi_given *given, lh_error *err)
+{
+    const bool list = node->kind == LHI_LIST;
+    lhi_argument_word *values = new_values(r, given, list ? node->n_items : 1);
+    const lhi_node *n = list ? node->first : node;
+    if (!values)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < given->n; i++, n = n->next) {
+        const char *text =
+            type == LHI_TITAN_LISTS
+                ? joined(r->in->mem, n)
+                : lhi_arena_strdup(r->in->mem,
+                                   n->kind == LHI_SCALAR ? n->text : "");
+        if (!text)
+            return lhi_fail_nomem(err);
+        values[i] = (lhi_argument_word){text, n->line};
+    }
+    return LH_OK;
+}
+
+static lh_status read_leaf(reader *r, const lhi_doc *doc, const lhi_node *node,
+                           const char *name, lh_error *err)
+{
+    found_key k;
+    lhi_given given = {.line = node->line};
+    if (!find_key(name, LHI_TITAN_TOML, &k))
+        return refuse_unknown(r, name, node->line, err);
+    const bool list = k.type == LHI_TITAN_WORDS || k.type == LHI_TITAN_LISTS;
+    const char *wrong = k.type == LHI_TITAN_ANY ? NULL
+                        : list ? wrong_list(node, k.type == LHI_TITAN_LISTS)
+                               : wrong_scalar(node, k.type);
+    if (wrong)
+        return lhi_doc_fail(doc, node, err, LH_EINPUT, "%s", wrong);
+    LHI_TRY(read_node(r, node, k.type, &given, err));
+    return take_key(r, &k, name, &given, err);
+}
+
+static lh_status read_table(reader *r, const lhi_doc *doc, const lhi_node *map,
+                            const char *before, lh_error *err)
+{
+    char name[MOST_NAME];
+    for (const lhi_node *n = map->first; n; n = n->next) {
+        snprintf(name, sizeof name, "%s%s%s", before, *before ? "." : "",
+                 n->key);
+        if (n->kind == LHI_MAP)
+            LHI_TRY(read_table(r, doc, n, name, err));
+        else
+            LHI_TRY(read_leaf(r, doc, n, name, err));
+    }
+    return LH_OK;
+}
+
+static lh_status read_toml(reader *r, const char *text, size_t len,
+                           lh_error *err)
+{
+    lhi_doc *doc = NULL;
+    LHI_TRY(
+        lhi_toml_parse(text, len, r->t->file, LHI_INPUT_ARGUMENTS, &doc, err));
+    lh_status status = read_table(r, doc, doc->root, "", err);
+    lhi_doc_free(doc);
+    return status;
+}
+
+/* --- all ---------------------------------------------------------------------
+ */
+
+/* Whether the first line that says something is "[table]", "a.b = c" or
+ * "a = b"; "NAME=value" is before a launcher. */
+static bool is_toml(const char *text, size_t len)
+{
+    const char *at = text, *end = text + len;
+    while (at < end && (isspace((unsigned char)*at) || *at == '#')) {
+        const char *line =
+            *at == '#' ? memchr(at, '\n', (size_t)(end - at)) : at;
+        at = line ? line + 1 : end;
+    }
+    const char *key = at;
+    bool dots = false;
+    if (at == end || *at == '-')
+        return false;
+    if (*at == '[')
+        return true;
+    while (at < end &&
+           (isalnum((unsigned char)*at) || (*at && strchr("_-.\"'", *at))))
+        dots = *at++ == '.' || dots;
+    const char *behind = at;
+    while (at < end && (*at == ' ' || *at == '\t'))
+        at++;
+    return at > key && at < end && *at == '=' && (dots || at > behind);
+}
+
+lh_status lhi_titan_read(const char *text, size_t len, const char *name,
+                         lhi_imported *in, lhi_titan *out, lh_error *err)
+{
+    reader r = {.in = in, .t = out};
+    const bool toml = is_toml(text, len);
+    *out = (lhi_titan){.file = name,
+                       .form = toml ? LHI_TITAN_TOML : LHI_TITAN_OPTIONS};
+    return toml ? read_toml(&r, text, len, err)
+                : read_options(&r, text, len, err);
+}
+
+/* --- their values ------------------------------------------------------------
+ */
+
+static lhi_given_key key_of(const lhi_titan *t, lhi_titan_key key)
+{
+    return (lhi_given_key){
+        t->file, rows[key].shown + (t->form == LHI_TITAN_TOML ? DASHES : 0),
+        &t->keys[key]};
+}
+
+bool lhi_titan_given(const lhi_titan *t, lhi_titan_key key)
+{
+    return t->keys[key].is;
+}
+
+const char *lhi_titan_word(const lhi_titan *t, lhi_titan_key key)
+{
+    return t->keys[key].is && t->keys[key].n ? t->keys[key].values[0].text
+                                             : NULL;
+}
+
+lh_status lhi_titan_fail(const lhi_titan *t, lhi_titan_key key, lh_status code,
+                         lh_error *err, const char *format, ...)
+{
+    char why[400];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(why, sizeof why, format, list);
+    va_end(list);
+    return lhi_given_fail(key_of(t, key), code, err, "%s", why);
+}
+
+lh_status lhi_titan_count(const lhi_titan *t, lhi_titan_key key, uint32_t least,
+                          uint32_t most, uint32_t *out, lh_error *err)
+{
+    int64_t number = *out;
+    LHI_TRY(lhi_given_count(key_of(t, key), least, most, &number, err));
+    *out = (uint32_t)number;
+    return LH_OK;
+}
+
+lh_status lhi_titan_open_count(const lhi_titan *t, lhi_titan_key key,
+                               uint32_t *out, lh_error *err)
+{
+    int64_t number = *out;
+    LHI_TRY(lhi_given_count(key_of(t, key), -1, 1 << 30, &number, err));
+    if (number == 0 && t->keys[key].is)
+        return lhi_titan_fail(t, key, LH_EINPUT, err,
+                              "is 0; use -1 for what the rest leaves");
+    *out = number < 0 ? 0 : (uint32_t)number;
+    return LH_OK;
+}
+
+lh_status lhi_titan_choice(const lhi_titan *t, lhi_titan_key key,
+                           const char *const *names, uint32_t *out,
+                           lh_error *err)
+{
+    return lhi_given_choice(key_of(t, key), names, out, err);
+}
+
+bool lhi_titan_truth(const lhi_titan *t, lhi_titan_key key, bool usual)
+{
+    const char *word = lhi_titan_word(t, key);
+    return word ? strcmp(word, "true") == 0 : usual;
+}
