@@ -252,13 +252,13 @@ void cli_catch_signals(void);
 /* Until cli_interrupts_end() an interrupt asks the work to stop; that and the
  * next are what cli_interrupts() counts, which the work looks at. */
 typedef enum cli_interrupt {
-    CLI_INTERRUPT_ONCE,  /* SIGINT, which is said on a terminal; another ends
-                            the program */
+    CLI_INTERRUPT_ONCE,  /* SIGINT and SIGTERM, which is said on a terminal;
+                            another ends the program */
     CLI_INTERRUPT_AGAIN, /* SIGINT, SIGTERM and SIGHUP, twice; a third ends the
-                            program. SIGTERMs and SIGHUPs within 0.2 s of the
-                            signal before count once: a job's manager and its
-                            launcher may both send one */
+                            program */
 } cli_interrupt;
+/* SIGTERMs and SIGHUPs within 0.2 s of the signal before count once: a job's
+ * manager and its launcher may both send one. */
 void cli_interrupts_begin(const cli *c, cli_interrupt how);
 uint32_t cli_interrupts(void);
 /* How many came; cli_interrupts() is 0 again. */

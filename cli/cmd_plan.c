@@ -575,8 +575,8 @@ const cli_command cmd_plan = {
         "differs is listed, with what the plan would take if it kept today's "
         "value of one dimension, where the search knows. With --json that is "
         "{today, changes, plan}.\n\n"
-        "Ctrl-C ends the search: the plan is then the best of what was "
-        "searched so far, and is written as usual. A second one ends the "
+        "Ctrl-C or SIGTERM ends the search: the plan is then the best of what "
+        "was searched so far, and is written as usual. A second one ends the "
         "program.",
     .output_help = "Write the plan to FILE (default: plan.json; with --json "
                    "none).",

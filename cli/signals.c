@@ -17,6 +17,8 @@ _Static_assert(ATOMIC_BOOL_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2 &&
 
 enum { N_ENDING = 3 };
 static const int ending_signals[N_ENDING] = {SIGINT, SIGTERM, SIGHUP};
+/* The first of them ask a search to stop; that a terminal is gone ends it. */
+enum { N_STOPPING = 2 };
 
 static atomic_bool is_held;
 static atomic_int held_signal; /* 0: none came */
@@ -129,7 +131,7 @@ void cli_interrupts_begin(const cli *c, cli_interrupt how)
     atomic_store(&signalled_ns, 0);
     atomic_store(&most_interrupts, once ? 1 : 2);
     atomic_store(&is_said, once && !c->common.quiet && isatty(STDERR_FILENO));
-    n_interrupting = once ? 1 : N_ENDING;
+    n_interrupting = once ? N_STOPPING : N_ENDING;
     for (int i = 0; i < n_interrupting; i++) {
         struct sigaction new = {.sa_handler = on_interrupt};
         new.sa_flags = (int)SA_RESTART; /* no file fails with EINTR */

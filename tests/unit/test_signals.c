@@ -225,10 +225,21 @@ static void is_interrupted_twice(int steps)
     }
 }
 
-static void is_terminated(int steps)
+/* The first asks a search to stop; closer ones are the same. */
+static void is_terminated_twice(int steps)
 {
     cli_interrupts_begin(&quiet, CLI_INTERRUPT_ONCE);
-    raise(SIGTERM);
+    for (int i = 0; i < 2; i++) {
+        raise(SIGTERM);
+        mark(steps);
+        sleep_ms(300);
+    }
+}
+
+static void is_hung_up_at_once(int steps)
+{
+    cli_interrupts_begin(&quiet, CLI_INTERRUPT_ONCE);
+    raise(SIGHUP);
     mark(steps);
 }
 
@@ -239,7 +250,9 @@ static void more_end_the_program(void)
     CHECK_INT(n_steps, 2);
     CHECK_INT(ends_by(is_interrupted_twice, &n_steps), SIGINT);
     CHECK_INT(n_steps, 1);
-    CHECK_INT(ends_by(is_terminated, &n_steps), SIGTERM);
+    CHECK_INT(ends_by(is_terminated_twice, &n_steps), SIGTERM);
+    CHECK_INT(n_steps, 1);
+    CHECK_INT(ends_by(is_hung_up_at_once, &n_steps), SIGHUP);
     CHECK_INT(n_steps, 0);
 }
 
