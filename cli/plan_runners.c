@@ -40,32 +40,33 @@ static void list_dimensions(const lh_plan *p, dimension *all)
     memcpy(all, list, sizeof list);
 }
 
-/* Of a dimension that is a number, the number. */
-static uint32_t degree_of(const lh_plan_runner *r)
+/* Of a dimension that is a number, the number; NULL: it is none. */
+static const uint32_t *degree_of(const lh_plan_runner *r)
 {
     const lh_layout *l = &r->choice.layout;
     const struct {
         const char *name;
-        uint32_t value;
-    } all[] = {{"tensor", l->tensor},
-               {"context", l->context},
-               {"expert", l->expert},
-               {"pipeline", l->pipeline},
-               {"data", l->data},
-               {"zero", r->choice.zero},
-               {"micro_batch", l->micro_batch},
-               {"chunks_per_device", l->chunks_per_device}};
+        const uint32_t *value;
+    } all[] = {{"tensor", &l->tensor},
+               {"context", &l->context},
+               {"expert", &l->expert},
+               {"pipeline", &l->pipeline},
+               {"data", &l->data},
+               {"zero", &r->choice.zero},
+               {"micro_batch", &l->micro_batch},
+               {"chunks_per_device", &l->chunks_per_device}};
     for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strcmp(r->dimension, all[i].name) == 0)
             return all[i].value;
-    return 0;
+    return NULL;
 }
 
 /* "tensor 8" */
 static void name_runner(const lh_plan_runner *r, char *name, size_t room)
 {
-    if (degree_of(r))
-        snprintf(name, room, "%s %" PRIu32, r->dimension, degree_of(r));
+    const uint32_t *degree = degree_of(r);
+    if (degree)
+        snprintf(name, room, "%s %" PRIu32, r->dimension, *degree);
     else
         snprintf(name, room, "%s", r->dimension);
 }

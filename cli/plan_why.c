@@ -237,7 +237,7 @@ static void curve_text(const lh_plan_curve *curve, char *text, size_t room)
     uint32_t n = curve->n_points, last = n ? n - 1 : 0;
     if (curve->n_series < 2 || n == 0 || ns[0] < 0 || ns[n] < 0 ||
         ns[last] < 0 || ns[n + last] < 0) {
-        snprintf(text, room, "not everywhere do both fit");
+        snprintf(text, room, "not everywhere is there a plan of both");
         return;
     }
     uint32_t best = ns[0] <= ns[n] ? 0 : 1;

@@ -182,20 +182,13 @@ static lh_status line_up(contest *x, lh_error *err)
  * else counts. */
 static void share_bounds(const contest *x, uint32_t base, lh_outcome *outcomes)
 {
-    int64_t bound_ns = 0, best_ns = INT64_MAX;
-    for (uint32_t i = 0; i < x->shown.n_contenders; i++) {
-        const lh_outcome *o = &outcomes[i];
-        if (x->contenders[i].base != base)
-            continue;
-        if (o->bound_ns > bound_ns)
-            bound_ns = o->bound_ns;
-        if (o->status == LH_OK && o->fits)
-            best_ns =
-                lhi_least(best_ns, o->makespan_ns + x->bases[base].after_ns);
-    }
+    int64_t bound_ns = 0;
+    for (uint32_t i = 0; i < x->shown.n_contenders; i++)
+        if (x->contenders[i].base == base && outcomes[i].bound_ns > bound_ns)
+            bound_ns = outcomes[i].bound_ns;
     for (uint32_t i = 0; i < x->shown.n_contenders; i++)
         if (x->contenders[i].base == base && outcomes[i].bound_ns > 0)
-            outcomes[i].bound_ns = bound_ns < best_ns ? bound_ns : best_ns;
+            outcomes[i].bound_ns = bound_ns;
 }
 
 /* All contenders at one point. */

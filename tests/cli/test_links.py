@@ -240,6 +240,35 @@ def curves_end_in_time():
 
 
 @test
+def what_a_job_fixes_is_not_laid_to_memory():
+    """One stage is in one datacenter, however much memory there is."""
+    write("job.yaml", JOB + "layout: {pipeline: 1, tensor: 2, context: 1}\n")
+    said = run("plan", "job.yaml", *SHORT, "--effort", "2000",
+               "--curves").stdout
+    check(re.search(r"^  PP-out( +-)+$", said, re.M) and
+          "oversubscription: not everywhere is there a plan of both\n" in said,
+          said)
+
+
+@test
+def zero_0_has_its_number():
+    """In a report as on the screen; here a plan is told that its best with
+    another stage has none."""
+    one = re.sub(r"   - \{name: [bc].*\n|  links:\n|   - \{between.*\n", "", JOB)
+    write("job.yaml", one + "layout: {tensor: 1, context: 1, pipeline: 2, "
+          "schedule: 1f1b, chunks_per_device: 1}\n")
+    run("plan", "job.yaml", *SHORT, "--effort", "2000", "-o", "plan.json")
+    plan = json.loads(read("plan.json"))
+    found = [runner["choice"] for runner in plan["runners_up"]
+             if runner["dimension"] == "zero"]
+    check(len(found) == 1, plan["runners_up"])
+    found[0]["zero"] = 0
+    write("none.json", json.dumps(plan))
+    done = run("report", "none.json", "-o", "none.html")
+    check('["zero 0",' in read("none.html"), done)
+
+
+@test
 def hybrid_sharding_needs_replicas_in_datacenters():
     one = re.sub(r"   - \{name: [bc].*\n|  links:\n|   - \{between.*\n", "", JOB)
     write("job.yaml", one + "layout: {sharding: hybrid}\n")
