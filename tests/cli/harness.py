@@ -105,8 +105,11 @@ def read(name):
     return (WORK / name).read_text()
 
 
-# Of plans that do not say how much they may search: a twentieth of the default.
-EFFORT = ["--effort", "20000"]
+@functools.cache
+def effort():
+    """Of plans that do not say how much they may search: a twentieth of the
+    default, or a fifth of that where sanitizers look at each step."""
+    return ["--effort", "4000" if is_sanitized() else "20000"]
 
 
 def with_effort(args):
@@ -114,7 +117,7 @@ def with_effort(args):
     given = {"--effort", "--time", "--help", "--draws"} & set(args)
     if args[:1] != ["plan"] or given:
         return args
-    return args[:1] + EFFORT + args[1:]
+    return args[:1] + effort() + args[1:]
 
 
 def run(*args, stdin="", env=None, **more):

@@ -216,7 +216,7 @@ TWO_WAYS = {
 
 @test
 def compare_does_not_beat_a_plan_by_another_placement():
-    plan = planned(TWO_WAYS, "plan")
+    plan = planned(TWO_WAYS, "plan", "--effort", "20000")
     rows = json_case("compare", ["compare", "plan.json"], err=ANY)["rows"]
     check({row["pipeline"] for row in rows} == {"loop", "wave"}, rows)
     check(min(ns(row["iteration_s"]) for row in rows

@@ -4,6 +4,8 @@
 #ifndef CASES_H
 #define CASES_H
 
+#include "sanitized.h" /* OF_CASES() */
+
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -13,7 +13,7 @@
 #include <longhaul/check.h>
 #include <stdlib.h>
 
-static uint32_t n_cases = 20000, first_case;
+static uint32_t n_cases = OF_CASES(20000), first_case;
 
 static bool same_pass(const lh_pass *a, const lh_pass *b)
 {

@@ -21,7 +21,7 @@
 
 enum { MOST_LAYERS = 6, MOST_STAGES = 3, MOST_CHUNKS = 6, UNIT = 1000 };
 
-static uint32_t n_cases = 4000, first_case;
+static uint32_t n_cases = OF_CASES(4000), first_case;
 static bool may_be_empty; /* the first chunk and the last: no layer */
 static const double ratio = 3;
 

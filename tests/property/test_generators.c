@@ -16,7 +16,7 @@
 #include <longhaul/methods.h>
 #include <stdlib.h>
 
-static uint32_t n_cases = 3000, first_case;
+static uint32_t n_cases = OF_CASES(3000), first_case;
 
 static int64_t makespan(const lh_pipeline *p, const lh_schedule *s)
 {

@@ -15,7 +15,7 @@
 #include <longhaul/methods.h>
 #include <stdlib.h>
 
-static uint32_t n_cases = 1500, first_case;
+static uint32_t n_cases = OF_CASES(1500), first_case;
 
 enum { MAX_METHODS = 32 };
 

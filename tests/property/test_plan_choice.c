@@ -12,15 +12,11 @@
 #include "choice_jobs.h"
 
 #include "plan/layout/alike.h"
+#include "sanitized.h"
 
 #include <time.h>
 
-/* Sanitizers take most of the time. */
-#if defined(__SANITIZE_ADDRESS__)
-enum { JOBS = 2 };
-#else
-enum { JOBS = 3 };
-#endif
+enum { JOBS = SANITIZED ? 2 : 3 };
 enum { SEED = 31, WORK = 1000000, ASK = 8 }; /* one of so many */
 
 static const double BEHIND = 1.005;

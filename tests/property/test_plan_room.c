@@ -7,6 +7,7 @@
 #include "jobs.h"
 
 #include "base/random.h"
+#include "sanitized.h"
 
 #include <longhaul/plan.h>
 
@@ -89,7 +90,7 @@ static int64_t plan_in(const char *changes, double gib, const char *reserve,
     return ns;
 }
 
-enum { JOBS = 40 };
+enum { JOBS = OF_CASES(40) };
 
 /* Whether times with more memory are as they have to be. */
 static bool no_slower(const char *changes, int64_t with_less, int64_t with_more)

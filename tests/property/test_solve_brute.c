@@ -15,7 +15,7 @@
 #include <longhaul/solve.h>
 #include <stdlib.h>
 
-static uint32_t n_cases = 3000, first_case;
+static uint32_t n_cases = OF_CASES(3000), first_case;
 
 typedef struct tally {
     uint32_t compared, too_many, infeasible, shared, parts, fifo, first_device;

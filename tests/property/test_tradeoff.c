@@ -15,7 +15,7 @@
 
 enum { MOST_LIMIT = 40 };
 
-static uint32_t n_cases = 250, first_case, compared, points, skipped;
+static uint32_t n_cases = OF_CASES(250), first_case, compared, points, skipped;
 
 static lh_pipeline *within(const lh_pipeline *p, int64_t limit)
 {

@@ -6,6 +6,7 @@
  *   quiet: 2 slots, none; loaded: 4 slots, 250 Erlang; overloaded: 8 slots, 250
  *
  * An argument restricts the test to one table. */
+#include "sanitized.h"
 #include "test.h"
 
 #include <longhaul/optical.h>
@@ -160,14 +161,18 @@ static const char *only;
 
 static void tables(void)
 {
-    int n = read_rows(rows);
+    int n = read_rows(rows), n_cases = 0;
     CHECK_INT(n, 240);
     for (int i = 0; i < n; i++) {
         bool seen = false;
         for (int k = 0; k < i; k++)
             seen |= same_case(&rows[k], &rows[i]);
-        if (!seen && (!only || strcmp(only, rows[i].table) == 0))
+        if (seen || (only && strcmp(only, rows[i].table) != 0))
+            continue;
+        /* Some of each table. */
+        if (only || !SANITIZED || n_cases % 5 == 0)
             check_case(rows, n, i);
+        n_cases++;
     }
 }
 
