@@ -4,10 +4,12 @@
 #include "jobs.h"
 #include "plans.h"
 
+#include "plan/layout/alike.h"
 #include "plan/layout/space.h"
 #include "plan/search/front.h"
 #include "plan/search/money.h"
 
+#include <longhaul/check.h>
 #include <longhaul/methods.h>
 #include <longhaul/plan.h>
 #include <longhaul/simulate.h>
@@ -417,6 +419,69 @@ static void the_front_shares_work(void)
     lh_job_free(job);
 }
 
+/* A short search for the fastest may miss what those for the front find, which
+ * then is the plan: its schedule is there, and takes as long as it says. */
+static void check_is_on_its_front(const lh_job *job, uint64_t effort,
+                                  lh_plan_goal goal)
+{
+    lh_plan_options o = {
+        .size = sizeof o, .front = true, .effort = effort, .goal = goal};
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    lh_verdict *verdict = NULL;
+    CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+    const lh_choice *best = &plan->best;
+    for (uint32_t i = 0; i < plan->n_front; i++) {
+        const lh_choice *row = &plan->front[i];
+        bool better = goal == LH_PLAN_FASTEST
+                          ? row->iteration_ns < best->iteration_ns
+                          : row->cost->usd < best->cost->usd;
+        CHECK_MSG(!better, "effort %d: row %u of the front has %.6f s",
+                  (int)effort, i, (double)row->iteration_ns / 1e9);
+    }
+    CHECK(plan->search_bound_ns <= best->iteration_ns);
+    for (uint32_t i = 0; i < plan->n_alternatives; i++)
+        CHECK(plan->alternatives[i].status != LH_CHOICE_OK ||
+              !lhi_choice_same_pipeline(&plan->alternatives[i], best));
+    CHECK_OK(lh_check(plan->pipeline, plan->schedule, &verdict, &err), err);
+    CHECK(lh_verdict_valid(verdict));
+    CHECK_INT(lh_verdict_makespan(verdict), best->makespan_ns);
+    lh_verdict_free(verdict);
+    lh_plan_free(plan_again(plan, NULL));
+    lh_plan_free(plan);
+}
+
+static void no_row_of_the_front_beats_the_plan(void)
+{
+    static const struct {
+        int layers, hidden, batch, memory_gib, gpus, west, east, ms, gbps;
+    } cases[] = {{8, 1024, 8, 10, 4, 4, 2, 20, 50},
+                 {7, 2048, 8, 4, 4, 2, 3, 20, 10}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lh_job *job = job_with(
+            JOB_SMALL,
+            "  gpu: {tflops: 312, memory_gib: %d, memory_gbps: 2039}\n"
+            "  gpus_per_node: %d\n"
+            "  node_link: {gbps: 2400, latency_us: 3}\n"
+            "  fabric: {gbps: 100, latency_us: 5}\n"
+            "  usd_per_gpu_hour: 2\n"
+            "  usd_per_gb: 0.01\n"
+            "  datacenters: [{name: west, nodes: %d}, {name: east, "
+            "nodes: %d}]\n"
+            "  links: [{between: [west, east], latency_ms: %d, gbps: %d}]\n"
+            "model: {layers: %d, hidden: %d, ffn: %d, heads: 16, "
+            "vocab: 32000}\n"
+            "training: {global_batch: %d, sequence: 2048}\n",
+            cases[i].memory_gib, cases[i].gpus, cases[i].west, cases[i].east,
+            cases[i].ms, cases[i].gbps, cases[i].layers, cases[i].hidden,
+            4 * cases[i].hidden, cases[i].batch);
+        check_is_on_its_front(job, 50, LH_PLAN_FASTEST);
+        if (i == 0)
+            check_is_on_its_front(job, 50, LH_PLAN_CHEAPEST);
+        lh_job_free(job);
+    }
+}
+
 int main(void)
 {
     RUN(the_front_shares_work);
@@ -426,5 +491,6 @@ int main(void)
     RUN(the_cheapest_is_no_dearer);
     RUN(fronts_round_trip);
     RUN(fronts_own_their_layers);
+    RUN(no_row_of_the_front_beats_the_plan);
     return test_summary();
 }

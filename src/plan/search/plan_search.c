@@ -4,6 +4,9 @@
  */
 #include "plan/search/plan_search.h"
 
+#include "base/whole.h"
+#include "plan/layout/alike.h"
+#include "plan/layout/choice.h"
 #include "plan/search/dives.h"
 #include "plan/search/each.h"
 #include "plan/search/elastic_search.h"
@@ -13,6 +16,7 @@
 #include "plan/search/search_limits.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum {
@@ -232,6 +236,111 @@ static lh_status search_rest(const lhi_layout_search *like, lh_plan *plan,
     return status;
 }
 
+/* --- the best of the front --------------------------------------------------
+ */
+
+/* What is on the front and better than the plan; NULL: nothing. */
+static const lh_choice *better_on_front(const lhi_layout_search *s,
+                                        const lh_plan *plan)
+{
+    const lh_choice *best = &plan->best;
+    for (uint32_t i = 0; i < s->front->n; i++) {
+        const lh_choice *c = &s->front->all[i];
+        if (lhi_value_of(&s->options, c) < lhi_value_of(&s->options, best))
+            best = c;
+    }
+    return best == &plan->best ? NULL : best;
+}
+
+/* A search that knows its layout alone. */
+static lh_status find_again(const lhi_layout_search *like, const lh_choice *row,
+                            lh_plan *found, lh_error *err)
+{
+    lhi_layout_search s = *like;
+    lhi_candidate only = {.config = lhi_config_of(row)};
+    s.front = NULL;
+    s.unseen = NULL;
+    s.complete = true;
+    s.best_ns = s.best_value = s.proven_ns = INT64_MAX;
+    LHI_TRY(lhi_candidate_bound(&s, &only, err));
+    if (only.bound_ns < INT64_MAX)
+        LHI_TRY(lhi_candidate_simulate(&s, &only, err));
+    LHI_TRY(add_candidate(&s, &only, err));
+    lh_status status = row->elastic ? search_elastic(&s, true, err) : LH_OK;
+    if (status == LH_OK)
+        status = lhi_layout_search_finish(&s, found, err);
+    lhi_elastic_choices_fini(&s.elastic);
+    free(s.candidates);
+    return status;
+}
+
+/* It is the plan now, which becomes the first of the others. */
+static lh_status take_over(const lhi_layout_search *s, const lh_plan *found,
+                           lh_plan *plan, lh_error *err)
+{
+    lh_choice before = plan->best,
+              *list =
+                  LHI_NEW(s->mem, lh_choice, plan->n_alternatives + (size_t)1);
+    char standing[LHI_STANDING_TEXT], why[2 * LHI_STANDING_TEXT];
+    char schedule[LHI_SCHEDULE_TEXT];
+    if (!list)
+        return lhi_fail_nomem(err);
+    plan->best = found->best;
+    plan->methods = found->methods;
+    plan->n_methods = found->n_methods;
+    plan->cost_source = found->cost_source;
+    plan->search_bound_ns =
+        lhi_least(plan->search_bound_ns, found->best.iteration_ns);
+    if (found->best.cost)
+        plan->search_bound_usd =
+            fmin(plan->search_bound_usd, found->best.cost->usd);
+    lhi_plan_standing(plan, &s->options, standing, sizeof standing);
+    lhi_schedule_standing(
+        (double)plan->best.iteration_ns / (double)plan->best.lower_bound_ns - 1,
+        schedule, sizeof schedule);
+    snprintf(why, sizeof why, "%s; %s", standing, schedule);
+    plan->best.why = lhi_arena_strdup(s->mem, why);
+    before.why = lhi_why_behind(&s->options, &before, &plan->best, s->mem);
+    if (!plan->best.why || !before.why)
+        return lhi_fail_nomem(err);
+    list[0] = before;
+    uint32_t n = 1;
+    for (uint32_t i = 0; i < plan->n_alternatives; i++)
+        if (!lhi_choice_same_pipeline(&plan->alternatives[i], &plan->best))
+            list[n++] = plan->alternatives[i];
+    lhi_sort_choices(&s->options, list, n);
+    plan->alternatives = list;
+    plan->n_alternatives = n;
+    return LH_OK;
+}
+
+/* Searches for the front alone may find what the first, which was short, has
+ * not. */
+static lh_status take_best_of_front(const lhi_layout_search *like,
+                                    lh_plan *plan, lh_error *err)
+{
+    const lh_choice *row = better_on_front(like, plan);
+    lh_plan found = {0};
+    if (!row)
+        return LH_OK;
+    lh_status status = find_again(like, row, &found, err);
+    bool better =
+        status == LH_OK && lhi_value_of(&like->options, &found.best) <
+                               lhi_value_of(&like->options, &plan->best);
+    if (better)
+        status = take_over(like, &found, plan, err);
+    better = better && status == LH_OK;
+    const lh_pipeline *pipeline = better ? plan->pipeline : found.pipeline;
+    const lh_schedule *schedule = better ? plan->schedule : found.schedule;
+    if (better) {
+        plan->pipeline = found.pipeline;
+        plan->schedule = found.schedule;
+    }
+    lh_pipeline_free((lh_pipeline *)pipeline);
+    lh_schedule_free((lh_schedule *)schedule);
+    return status;
+}
+
 lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lhi_unseen *unseen, lh_plan *plan,
                           lh_error *err)
@@ -248,6 +357,8 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
         status = search_other(&s, err);
     if (status == LH_OK && s.front)
         status = search_rest(&s, plan, err);
+    if (status == LH_OK && s.front)
+        status = take_best_of_front(&s, plan, err);
     lhi_workers_free(s.workers);
     plan->front = front.all;
     plan->n_front = front.n;
