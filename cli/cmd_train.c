@@ -48,6 +48,11 @@ static const cli_option options[] = {
              "0: a CSV file, or a method that makes one. All ranks prepare it "
              "while the iteration before runs. Given again, or after ';': more "
              "of them."},
+    CLI_EVENTS_ROW(train_settings, events,
+                   "Links and devices become slow, and well again, while the "
+                   "run goes on, as FILE says: on emulated links, which the "
+                   "cpu device then has, and on the timed device. The schedule "
+                   "is made without that, the prediction has it."),
     {.name = "steps",
      .letter = 'n',
      .type = CLI_COUNT,
@@ -252,6 +257,9 @@ static const cli_example examples[] = {
      "The same passes over a slower link."},
     {"longhaul train pipeline.yaml -s 1f1b --steps 4 --schedule-at 2=zb-h1",
      "The last two iterations by another schedule."},
+    {"longhaul train pipeline.yaml -s zb-h2 --events events.yaml --steps 20 "
+     "--speed 10",
+     "Twenty iterations, in some of which links are slow."},
     {"longhaul train plan.json --device cpu --data book.txt --checkpoint run",
      "Train the plan's model on this machine's processors."},
 };

@@ -58,7 +58,8 @@ lh_status train_changes_read(cli *c, const cli_view *v, train_changes *out)
     uint32_t n = 1;
     for (const char *at = s->schedule_at; at && (at = strchr(at, ';')); at++)
         n++;
-    *out = (train_changes){.current = v->method};
+    *out =
+        (train_changes){.current = v->method, .path = cli_path_of(&s->model)};
     if (!s->schedule_at)
         return LH_OK;
     out->all = calloc(n, sizeof *out->all);
@@ -118,17 +119,23 @@ const lh_reschedule *train_changes_at(train_changes *changes, uint64_t step)
     return &changes->given;
 }
 
+uint32_t train_changes_followed(const train_changes *changes,
+                                const lh_train_result *r, uint64_t step)
+{
+    uint32_t n, followed = 0;
+    const lh_switch *rows = lh_train_switches(r, &n);
+    for (uint32_t i = 0; i < n && rows[i].step <= step; i++)
+        for (uint32_t k = 0; k < changes->n && !rows[i].refused; k++)
+            if (changes->all[k].step <= rows[i].step)
+                followed = k + 1;
+    return followed;
+}
+
 const train_change *train_changes_last(const train_changes *changes,
                                        const lh_train_result *r)
 {
-    uint32_t n;
-    const lh_switch *rows = lh_train_switches(r, &n);
-    const train_change *last = NULL;
-    for (uint32_t i = 0; i < n; i++)
-        for (uint32_t k = 0; k < changes->n && !rows[i].refused; k++)
-            if (changes->all[k].step <= rows[i].step)
-                last = &changes->all[k];
-    return last;
+    uint32_t n = train_changes_followed(changes, r, UINT64_MAX);
+    return n ? &changes->all[n - 1] : NULL;
 }
 
 void train_changes_fini(train_changes *changes)
@@ -138,4 +145,5 @@ void train_changes_fini(train_changes *changes)
     free(changes->all);
     free(changes->text);
     json_decref(changes->told);
+    lh_course_free(changes->course);
 }

@@ -77,7 +77,9 @@ void train_log_add(train_log *log, const lh_iteration *it,
 {
     if (!log->failed || *log->failed)
         return;
-    const train_moment at = {.schedule = changes->current};
+    const train_moment at = {.schedule = changes->current,
+                             .path = changes->path,
+                             .course = changes->course};
     json_t *json = train_iteration_json(it, &at);
     if (json && changes->told) {
         json_object_set_new(json, "switch", changes->told);

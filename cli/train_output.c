@@ -23,9 +23,13 @@ double train_tokens_per_s(const lh_iteration *it)
 
 json_t *train_iteration_json(const lh_iteration *it, const train_moment *at)
 {
-    json_t *j = json_pack("{s:I, s:f, s:o, s:s}", "step", (json_int_t)it->step,
-                          "seconds", (double)it->ns / 1e9, "loss",
-                          number_or_null(it->loss), "schedule", at->schedule);
+    json_t *j =
+        json_pack("{s:I, s:f, s:o, s:s, s:s, s:o}", "step",
+                  (json_int_t)it->step, "seconds", (double)it->ns / 1e9, "loss",
+                  number_or_null(it->loss), "schedule", at->schedule, "path",
+                  at->path, "slow", cli_slow_json(at->course, it->step));
+    if (j && at->predicted_ns > 0)
+        json_object_set_new(j, "predicted_s", cli_seconds(at->predicted_ns));
     if (j && isfinite(it->loss)) {
         json_object_set_new(j, "gradient_norm", number_or_null(it->norm));
         json_object_set_new(j, "rate", number_or_null(it->rate));
@@ -106,13 +110,18 @@ static bool print_switches(cli *c, const lh_train_result *r)
 
 /* --- the run -------------------------------------------------------------- */
 
-static json_t *iterations_json(const cli_view *v, const lh_train_result *r)
+static json_t *iterations_json(const cli_view *v, const train_changes *changes,
+                               const int64_t *predicted_ns,
+                               const lh_train_result *r)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < r->n_iterations; i++) {
         const lh_iteration *it = &r->iterations[i];
-        const train_moment at = {.schedule =
-                                     schedule_of(v, r, it->step, false)};
+        const train_moment at = {.schedule = schedule_of(v, r, it->step, false),
+                                 .path = changes->path,
+                                 .course = changes->course,
+                                 .predicted_ns =
+                                     predicted_ns ? predicted_ns[i] : 0};
         json_t *one = train_iteration_json(it, &at);
         if (!one || json_array_append_new(list, one)) {
             json_decref(list);
@@ -122,12 +131,23 @@ static json_t *iterations_json(const cli_view *v, const lh_train_result *r)
     return list;
 }
 
-static lh_status print_json(cli *c, const cli_view *v, const lh_train_result *r)
+static int64_t total_ns(const lh_train_result *r)
+{
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < r->n_iterations; i++)
+        sum += r->iterations[i].ns;
+    return sum;
+}
+
+static lh_status print_json(cli *c, const cli_view *v,
+                            const train_changes *changes,
+                            const int64_t *predicted_ns,
+                            const lh_train_result *r)
 {
     const train_settings *s = c->settings;
     json_t *j = json_pack(
         "{s:s, s:s, s:s, s:I, s:I, s:s, s:s, s:I, s:o, s:o, s:f, s:b, s:o, "
-        "s:o}",
+        "s:o, s:o}",
         "device", train_devices[s->device], "transport",
         train_transports[s->transport], "schedule", v->method, "ranks",
         (json_int_t)r->n_ranks, "replicas", (json_int_t)r->n_replicas, "clock",
@@ -136,7 +156,8 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_train_result *r)
         (json_int_t)s->model.coupled, "predicted_s",
         cli_seconds(r->predicted_ns), "median_s", cli_seconds(r->median_ns),
         "error", r->error, "interrupted", (int)r->interrupted, "iterations",
-        iterations_json(v, r), "switches", switches_json(v, r));
+        iterations_json(v, changes, predicted_ns, r), "switches",
+        switches_json(v, r), "total_s", cli_seconds(total_ns(r)));
     if (j && s->device == LH_TRAIN_CPU) {
         json_object_set_new(j, "mfu", json_real(r->utilisation));
         json_object_set_new(j, "unshared_s", cli_seconds(r->unshared_ns));
@@ -247,8 +268,26 @@ static void print_ranks(cli *c, const cli_view *v, const lh_plan *plan,
         cli_print(c, "%" PRIu32 " ranks", stages);
 }
 
+/* How long the iterations with events, and all, took beside the simulator's. */
+static void print_events(cli *c, const lh_course *course,
+                         const int64_t *predicted_ns, const lh_train_result *r)
+{
+    char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
+    uint32_t n = 0;
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < r->n_iterations; i++) {
+        n += lh_course_state(course, r->iterations[i].step) != 0;
+        sum += predicted_ns[i];
+    }
+    cli_wrap(c, "events", 0,
+             "in %" PRIu32 " iterations; all together %s predicted, %s "
+             "measured",
+             n, cli_time_text(sum, a), cli_time_text(total_ns(r), b));
+}
+
 static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
-                       const lh_train_result *r)
+                       const train_changes *changes,
+                       const int64_t *predicted_ns, const lh_train_result *r)
 {
     const train_settings *s = c->settings;
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
@@ -276,20 +315,38 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
         cli_print(c, ": the checkpoint has as many steps as --steps says, "
                      "which counts from the first run's beginning");
     cli_print(c, "\n");
+    if (predicted_ns)
+        print_events(c, changes->course, predicted_ns, r);
     if (r->n_iterations && s->device == LH_TRAIN_CPU)
         print_trained(c, plan, r);
     else if (r->n_iterations)
         print_timed(c, r);
 }
 
-static lh_status write_html(cli *c, const cli_view *v, const lh_trace *trace)
+/* Of the last iteration, which is the one that is shown. */
+static lh_status add_slow_fact(cli *c, const lh_course *course,
+                               const lh_train_result *r, lh_report *report)
 {
+    char text[CLI_SLOW_TEXT];
+    uint64_t step = r->iterations[r->n_iterations - 1].step;
+    if (!course)
+        return LH_OK;
+    cli_slow_text(course, lh_course_state(course, step), text);
+    return lh_report_add_fact(report, "slow in this iteration", text, &c->err);
+}
+
+static lh_status write_html(cli *c, const cli_view *v, const lh_course *course,
+                            const lh_train_result *r)
+{
+    const lh_trace *trace = r->trace;
     const train_settings *s = c->settings;
     lh_report *report = NULL;
     lh_trace_difference d;
     CLI_TRY(lh_trace_compare(v->trace, trace, &d, &c->err));
     CLI_TRY(lh_report_make(cli_name(c, c->operands[0]), &report, &c->err));
     lh_status status = cli_difference_facts(c, &d, trace->title, NULL, report);
+    if (status == LH_OK)
+        status = add_slow_fact(c, course, r, report);
     if (status == LH_OK)
         status = lh_report_add_trace(report, v->trace, "predicted", v->shown,
                                      &c->err);
@@ -311,7 +368,9 @@ static lh_status write_profile(cli *c, const lh_profile *profile)
 }
 
 lh_status train_put_results(cli *c, const cli_view *v, const cli_view *last,
-                            const lh_plan *plan, const lh_train_result *r)
+                            const lh_plan *plan, const train_changes *changes,
+                            const int64_t *predicted_ns,
+                            const lh_train_result *r)
 {
     const train_settings *s = c->settings;
     if (r->elsewhere)
@@ -319,11 +378,11 @@ lh_status train_put_results(cli *c, const cli_view *v, const cli_view *last,
     if (s->trace && r->trace)
         CLI_TRY(cli_write_trace(c, r->trace, s->trace));
     if (s->html && r->trace)
-        CLI_TRY(write_html(c, last, r->trace));
+        CLI_TRY(write_html(c, last, changes->course, r));
     if (s->profile_out && r->profile)
         CLI_TRY(write_profile(c, r->profile));
     if (c->common.json)
-        return print_json(c, v, r);
-    print_text(c, v, plan, r);
+        return print_json(c, v, changes, predicted_ns, r);
+    print_text(c, v, plan, changes, predicted_ns, r);
     return LH_OK;
 }

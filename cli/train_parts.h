@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The train command's parts: cmd_train.c has what can be asked for, train_run.c
  * runs it, train_changes.c has the schedules that it goes on with,
- * train_output.c says what came out. */
+ * train_events.c what is slow meanwhile, train_output.c says what came out. */
 #ifndef CLI_TRAIN_PARTS_H
 #define CLI_TRAIN_PARTS_H
 
+#include "course_view.h"
 #include "view.h"
 
 #include <longhaul/engine.h>
@@ -15,7 +16,7 @@ enum { TRAIN_RANKS_ANY, TRAIN_RANKS_LOCAL };   /* --ranks */
 extern const char *const train_devices[], *const train_transports[];
 
 typedef struct train_settings {
-    const char *schedule, *schedule_at, *inject, *trace, *html, *log,
+    const char *schedule, *schedule_at, *events, *inject, *trace, *html, *log,
         *profile_out;
     uint32_t device, transport, ranks, steps, sub_blocks, buffers,
         message_bytes, speed;
@@ -44,6 +45,8 @@ typedef struct train_changes {
     lh_reschedule given;
     const char *current; /* name of what iterations follow */
     json_t *told;        /* what is still to be said in the log, or NULL */
+    lh_course *course;   /* --events; NULL: nothing becomes slow */
+    const char *path;    /* of messages: cli_path_of() */
 } train_changes;
 
 /* Zero-initialised; train_changes_fini() at any stage. Made for the view's
@@ -59,9 +62,27 @@ const train_change *train_changes_last(const train_changes *changes,
                                        const lh_train_result *r);
 void train_changes_fini(train_changes *changes);
 
+/* How far in `changes` the run had come with iteration `step`: so many of its
+ * schedules, of which the last one counts. */
+uint32_t train_changes_followed(const train_changes *changes,
+                                const lh_train_result *r, uint64_t step);
+
+/* --events: reads the file, for the pipeline that is run; *own is it then. */
+lh_status train_events_read(cli *c, cli_view *v, train_changes *changes,
+                            lh_pipeline **own);
+/* What the simulator says of each iteration under its events, in *out, to be
+ * released with free(); the result's predictions become medians of that. NULL
+ * where there are no events. */
+lh_status train_events_predict(cli *c, const cli_view *v,
+                               const train_changes *changes, lh_train_result *r,
+                               int64_t **out);
+
 /* Of one iteration, as --log and --json have it. */
 typedef struct train_moment {
     const char *schedule; /* that it followed */
+    const char *path;
+    const lh_course *course;
+    int64_t predicted_ns; /* under its events; 0: not said */
 } train_moment;
 
 double train_tokens_per_s(const lh_iteration *it);
@@ -86,9 +107,12 @@ void train_log_add(train_log *log, const lh_iteration *it,
 bool train_log_close(train_log *log);
 
 /* Writes and prints what was asked for; nothing where another process does.
- * `plan`: NULL of a pipeline. `last`: simulated, of the schedule that the run
- * ended with. */
+ * `plan`: NULL of a pipeline. `last`: simulated, of the schedule and the events
+ * that the run ended with. `predicted_ns`: per iteration, NULL without events.
+ */
 lh_status train_put_results(cli *c, const cli_view *v, const cli_view *last,
-                            const lh_plan *plan, const lh_train_result *r);
+                            const lh_plan *plan, const train_changes *changes,
+                            const int64_t *predicted_ns,
+                            const lh_train_result *r);
 
 #endif

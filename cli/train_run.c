@@ -95,7 +95,7 @@ static lh_status take_model(cli *c, lh_train_model *m)
     m->keep = s->keep;
     m->resume = s->resume;
     m->weights = s->weights;
-    m->emulate_links = s->emulate_links || s->inject;
+    m->emulate_links = s->emulate_links || s->inject || s->events;
     m->rate = s->rate;
     if (cli_given(c, "min-rate"))
         m->min_rate = s->min_rate;
@@ -177,6 +177,7 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
                                   .reschedule =
                                       changes->n ? next_schedule : NULL,
                                   .switched = show_switch,
+                                  .course = changes->course,
                                   .remark = show_remark};
     cli_set_receives(&s->model, &exec.receives, &exec.own_receives);
     CLI_TRY(train_changes_check(c, v, &exec, changes));
@@ -197,21 +198,39 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
  * ------------------------------------------------------------------ */
 
 /* What the run ended with, simulated. */
-static lh_status put_results(cli *c, const cli_view *v, const lh_plan *plan,
-                             const train_changes *changes,
-                             const lh_train_result *r)
+static lh_status put_last(cli *c, const cli_view *v, const lh_plan *plan,
+                          const train_changes *changes,
+                          const int64_t *predicted_ns, const lh_train_result *r)
 {
     const train_settings *s = c->settings;
+    const lh_course *course = r->n_iterations ? changes->course : NULL;
     const train_change *change = train_changes_last(changes, r);
-    if (!change)
-        return train_put_results(c, v, v, plan, r);
-    cli_view last = {.pipeline = v->pipeline,
-                     .method = change->view.method,
-                     .schedule = change->view.schedule};
+    lh_pipeline *then = NULL;
+    if (!change && !course)
+        return train_put_results(c, v, v, plan, changes, predicted_ns, r);
+    if (course)
+        CLI_TRY(lh_course_pipeline(
+            course,
+            lh_course_state(course, r->iterations[r->n_iterations - 1].step),
+            &then, &c->err));
+    cli_view last = {.pipeline = then ? then : v->pipeline,
+                     .method = change ? change->view.method : v->method,
+                     .schedule = change ? change->view.schedule : v->schedule};
     lh_status status = cli_view_simulate(c, &last, &s->model, c->operands[0]);
     if (status == LH_OK)
-        status = train_put_results(c, v, &last, plan, r);
+        status = train_put_results(c, v, &last, plan, changes, predicted_ns, r);
     cli_view_fini(&last);
+    lh_pipeline_free(then);
+    return status;
+}
+
+static lh_status put_results(cli *c, const cli_view *v, const lh_plan *plan,
+                             const train_changes *changes, lh_train_result *r)
+{
+    int64_t *predicted_ns = NULL;
+    CLI_TRY(train_events_predict(c, v, changes, r, &predicted_ns));
+    lh_status status = put_last(c, v, plan, changes, predicted_ns, r);
+    free(predicted_ns);
     return status;
 }
 
@@ -239,7 +258,7 @@ static uint64_t message_bytes_of(cli *c, const lh_plan *plan)
 /* The pipeline as it is played: with other delays, faster. Each copy replaces
  * the one before in *own. */
 static lh_status change_pipeline(cli *c, cli_view *v, const lh_plan *plan,
-                                 lh_pipeline **own)
+                                 train_changes *changes, lh_pipeline **own)
 {
     const train_settings *s = c->settings;
     lh_pipeline *changed;
@@ -253,7 +272,7 @@ static lh_status change_pipeline(cli *c, cli_view *v, const lh_plan *plan,
         lh_pipeline_free(*own);
         v->pipeline = *own = changed;
     }
-    return LH_OK;
+    return s->events ? train_events_read(c, v, changes, own) : LH_OK;
 }
 
 /* Options that would be of no effect are refused. */
@@ -293,6 +312,9 @@ static lh_status check_options(cli *c)
     if (s->schedule_at && s->profile_out)
         return cli_usage(c, "--profile-out measures one schedule: no "
                             "--schedule-at");
+    if (s->events && s->profile_out)
+        return cli_usage(c, "--profile-out measures what is there without "
+                            "events: no --events");
     if (s->checkpoint_every && !s->checkpoint)
         return cli_usage(c, "--checkpoint-every needs a folder: --checkpoint");
     if (cli_given(c, "keep") && !s->checkpoint)
@@ -329,7 +351,7 @@ static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
     CLI_TRY(cli_view_find_schedule(c, v, problem, s->schedule, &s->model,
                                    s->sub_blocks));
     CLI_TRY(train_changes_read(c, v, changes));
-    CLI_TRY(change_pipeline(c, v, problem->plan, own));
+    CLI_TRY(change_pipeline(c, v, problem->plan, changes, own));
     return run_view(c, v, problem->plan, changes);
 }
 

@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """--events: iterations while links and devices become slow, played and run."""
 import json
+import pathlib
 import re
+import shutil
+import subprocess
 
-from harness import (ROOT, case, check, finish, json_case, read, run, test,
-                     uniform, write)
+from harness import (ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, case, check,
+                     finish, json_case, read, run, test, uniform, write)
 
 TRACE = ROOT / "examples/adaptra-trace.yaml"
 STAGES = ROOT / "examples/adaptra-8-stages.yaml"
@@ -93,6 +96,153 @@ def what_would_have_no_effect_is_refused():
     write("no.yaml", EVENTS.replace("0-1", "0-9"))
     case("no such link", [*base, "--events", "no.yaml", "-n", "3"], code=1,
          err=r"no\.yaml:4: links: '0-9' is no link of the pipeline")
+
+
+@test
+def a_run_is_held_against_the_same_events():
+    uniform("p.yaml", microbatches=6)
+    write("e.yaml", EVENTS)
+    base = ["p.yaml", "-s", "zb-h1", "--events", "e.yaml", "--steps", "6"]
+    played = json_case("played", ["simulate", *base])["iterations"]
+    for more, n_slow in ((["--transport", "inproc"], 3),
+                         (["--transport", "local", *DIRECT], 3)):
+        direct = DIRECT if more[-1] == "late" else []
+        if direct:
+            played = json_case("played", ["simulate", *base, *direct])[
+                "iterations"]
+        found = json_case("run", ["train", *base, "--speed", "5", *more,
+                                  "--log", f"log{len(more)}"])
+        steps = found["iterations"]
+        check([i["slow"] for i in steps] == [i["slow"] for i in played] and
+              sum(i["slow"] != [] for i in steps) == n_slow, steps)
+        for ran, was in zip(steps, played):
+            check(abs(ran["predicted_s"] * 5 - was["seconds"]) < 1e-8 and
+                  ran["seconds"] >= ran["predicted_s"] and
+                  ran["path"] == was["path"] and
+                  ran["schedule"] == was["schedule"], f"{ran}, played {was}")
+        check(abs(found["total_s"] - sum(i["seconds"] for i in steps)) < 1e-8,
+              found["total_s"])
+        half = sorted(i["predicted_s"] for i in steps)[2:4]
+        check(abs(found["predicted_s"] - sum(half) / 2) < 1e-8, found)
+        log = [json.loads(line) for line in read(f"log{len(more)}"
+                                                 ).splitlines()]
+        check([i["slow"] for i in log] == [i["slow"] for i in steps], log)
+    run("train", *base[:-1], "4", "--speed", "5", "--html", "r.html")
+    check("slow in this iteration" in read("r.html") and
+          "0-1, device 1" in read("r.html"), "the report says what is slow")
+    case("for people", ["train", *base, "--speed", "5"],
+         out=r"\nevents +in 3 iterations; all together [\d.]+ ms predicted")
+
+
+@test
+def another_schedule_under_events_is_predicted():
+    uniform("p.yaml", microbatches=6)
+    write("e.yaml", EVENTS)
+    base = ["p.yaml", "--events", "e.yaml", "--steps", "6"]
+    by = {name: json_case(name, ["simulate", *base, "-s", name])["iterations"]
+          for name in ("zb-h1", "gpipe")}
+    found = json_case("switched", ["train", *base, "-s", "zb-h1", "--speed",
+                                   "5", "--schedule-at", "3=gpipe"])
+    for i in found["iterations"]:
+        name = "gpipe" if i["step"] >= 3 else "zb-h1"
+        check(i["schedule"] == name and
+              abs(i["predicted_s"] * 5 - by[name][i["step"]]["seconds"]) < 1e-8,
+              i)
+
+
+JOB = """
+    longhaul: job/1
+    model: {layers: 4, hidden: 32, ffn: 48, heads: 2, vocab: 256}
+    training: {global_batch: 8, sequence: 16, precision: fp32, zero: 1,
+               recompute: none}
+    cluster:
+      gpu: {tflops: 0.1, memory_gib: 4, memory_gbps: 20}
+      gpus_per_node: 2
+      node_link: {gbps: 80, latency_us: 10}
+      fabric: {gbps: 10, latency_us: 50}
+      datacenters: [{name: west, nodes: 1}, {name: east, nodes: 1}]
+      links: [{between: [west, east], latency_ms: 1, gbps: 1}]
+    layout: {tensor: 1, context: 1, expert: 1, pipeline: 2, data: 2,
+             micro_batch: 1, chunks_per_device: 1, schedule: 1f1b,
+             outermost: pipeline}
+    """
+# Open MPI leaves memory to the end of the process.
+UNDER_MPI = {**ENVIRONMENT, "ASAN_OPTIONS": ":".join(
+    [*filter(None, [ENVIRONMENT.get("ASAN_OPTIONS")]), "detect_leaks=0"])}
+
+
+def weights(name):
+    return pathlib.Path(WORK, name, "step-00000004",
+                        "model.safetensors").read_bytes()
+
+
+@test
+def weights_do_not_notice_events():
+    write("job.yaml", JOB)
+    done = run("plan", "job.yaml", "-o", "plan.json")
+    check(done.returncode == 0, done.stderr)
+    write("text", "It was the best of times, it was the worst of times.\n" * 99)
+    write("e.yaml", """
+        longhaul: events/1
+        time_unit: ms
+        events:
+          - {from: 1, to: 3, links: [west-east], latency: 30, transfer: x3}
+        """)
+    write("device.yaml", EVENTS)
+    train = ["train", "plan.json", "--device", "cpu", "--data", "text",
+             "--steps", "4", "--json"]
+    done = run(*train, "--checkpoint", "without")
+    if "OpenBLAS" in done.stderr:
+        print("SKIPPED training: OpenBLAS is not installed")
+        return
+    check(done.returncode == 0, done.stderr)
+    ways = [("inproc", [PROGRAM]), ("local", [PROGRAM])]
+    if shutil.which("mpirun"):
+        ways.append(("tcp", ["mpirun", "--allow-run-as-root",
+                             "--oversubscribe", "-np", "4", PROGRAM]))
+    else:
+        print("SKIPPED mpirun: it is not installed")
+    for transport, way in ways:
+        done = subprocess.run(
+            [*way, *train, "--transport", transport, "--checkpoint", transport,
+             "--events", "e.yaml"], cwd=WORK, env=UNDER_MPI,
+            capture_output=True, text=True, timeout=HANGS, check=False)
+        if not check(done.returncode == 0, f"{transport}: {done.stderr}"):
+            continue
+        steps = json.loads(done.stdout)["iterations"]
+        check([i["slow"] for i in steps] ==
+              [[], ["west-east"], ["west-east"], []], steps)
+        # There and back again, 31 ms each, is the least of an iteration.
+        check(all(i["seconds"] > 0.062 for i in steps[1:3]), steps)
+        check(weights(transport) == weights("without"), f"{transport}: weights")
+    case("a device", [*train, "--events", "device.yaml"], code=1,
+         err=r"device\.yaml:4: links: |only the timed device can be")
+    write("device.yaml", """
+        longhaul: events/1
+        events:
+          - {from: 1, to: 3, device: 1, slower: x2}
+        """)
+    case("a device", [*train, "--events", "device.yaml"], code=1,
+         err="only the timed device can be")
+    case("a profile", [*train, "--events", "e.yaml", "--profile-out", "f"],
+         code=2, err="no --events")
+
+
+@test
+def real_links_are_what_they_are():
+    uniform("p.yaml")
+    write("e.yaml", EVENTS)
+    case("links", ["train", "p.yaml", "-s", "1f1b", "--events", "e.yaml",
+                   "--real-links", "--speed", "9"], code=1,
+         err="which only emulated links can be")
+    write("device.yaml", """
+        longhaul: events/1
+        events:
+          - {from: 1, to: 3, device: 1, slower: x2}
+        """)
+    case("a device", ["train", "p.yaml", "-s", "1f1b", "--events",
+                      "device.yaml", "--real-links", "--speed", "9"],
+         out=r"\nevents +in 2 iterations")
 
 
 finish()
