@@ -59,6 +59,77 @@ static void runs(void)
     }
 }
 
+/* Another schedule for each step. */
+typedef struct switching {
+    lh_schedule *others[2];
+    lh_reschedule given;
+    int64_t fails_after; /* from the second proposal to what becomes of it */
+    uint32_t n_followed;
+} switching;
+
+static const lh_reschedule *next_schedule(void *of, uint64_t step)
+{
+    static const char *const names[] = {"greedy", "zb-v"};
+    switching *s = of;
+    s->given = (lh_reschedule){.size = sizeof s->given,
+                               .schedule = s->others[step % 2],
+                               .name = names[step % 2],
+                               .why = "test"};
+    if (step == 1 && s->fails_after >= 0)
+        fail_alloc_after = s->fails_after;
+    return &s->given;
+}
+
+static void note_switch(void *of, const lh_switch *what)
+{
+    switching *s = of;
+    s->n_followed += !what->refused;
+    if (s->fails_after >= 0 && what->step == 1)
+        fail_alloc_after = -1;
+}
+
+/* A run ends with an error, or votes against what it has no memory for. First
+ * all that follows fails, then what one proposal needs alone. */
+static void switches(void)
+{
+    lh_exec *x = NULL;
+    lh_error err = {0};
+    switching s = {.others = {NULL, schedule}};
+    CHECK_OK(lh_exec_make(pipeline, schedule, NULL, &x, &err), err);
+    CHECK_OK(lh_method_run("greedy", pipeline, NULL, &s.others[0], NULL, &err),
+             err);
+    for (int alone = 0; alone < 2; alone++) {
+        int64_t n = 0;
+        s.n_followed = 0;
+        do {
+            const lh_train_options with = {.size = sizeof with,
+                                           .steps = 3,
+                                           .context = &s,
+                                           .reschedule = next_schedule,
+                                           .switched = note_switch};
+            lh_train_result *r = NULL;
+            fail_alloc_hit = false;
+            fail_alloc_after = alone ? -1 : n;
+            s.fails_after = alone ? n : -1;
+            n++;
+            lh_status status = lh_train_timed(pipeline, x, &with, &r, &err);
+            fail_alloc_after = -1;
+            CHECK((status == LH_OK) == (r != NULL));
+            CHECK(fail_alloc_hit || status == LH_OK);
+            CHECK(status == LH_OK || err.text[0]);
+            uint32_t n_switches = 0;
+            if (r)
+                lh_train_switches(r, &n_switches);
+            CHECK_INT(n_switches, r ? 3 : 0);
+            lh_train_result_free(r);
+        } while (fail_alloc_hit && n < 5000);
+        CHECK(n > 20 && n < 5000);
+        CHECK(s.n_followed >= 3);
+    }
+    lh_schedule_free(s.others[0]);
+    lh_exec_free(x);
+}
+
 static const char small[] =
     "  gpus_per_node: 2\n"
     "training: {global_batch: 4, sequence: 8, zero: 1}\n"
@@ -119,6 +190,7 @@ int main(void)
         return 1;
     RUN(plans);
     RUN(runs);
+    RUN(switches);
     RUN(profiles);
     lh_schedule_free(schedule);
     lh_pipeline_free(pipeline);
