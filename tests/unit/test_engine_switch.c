@@ -117,6 +117,7 @@ typedef struct script {
     uint32_t n_asked, n_told, stop_after;
     uint64_t last;
     bool kills;
+    const lh_exec_options *exec; /* NULL: defaults */
     lh_reschedule given;
 } script;
 
@@ -354,7 +355,7 @@ static lh_status play(const lh_pipeline *p, const char *transport, script *s,
                                 .stop = stop_in_time,
                                 .reschedule = next_schedule,
                                 .switched = told};
-    lh_status status = lh_exec_make(p, begin, NULL, &x, err);
+    lh_status status = lh_exec_make(p, begin, s->exec, &x, err);
     if (status == LH_OK)
         status = lh_train_timed(p, x, &o, out, err);
     lh_exec_free(x);
@@ -393,6 +394,43 @@ static void all_stay_with_what_is(void)
     lh_schedule_free(bad[0]);
     lh_schedule_free(bad[1]);
     lh_pipeline_free(other);
+    lh_pipeline_free(p);
+}
+
+/* Ranks that have threads of their own for late receives, and stop behind
+ * their sends. */
+static void coupled_ranks(void)
+{
+    lh_pipeline *p = two_devices(4);
+    const lh_exec_options how = {.size = sizeof how,
+                                 .receives = LH_RECEIVES_LATE,
+                                 .own_receives = true,
+                                 .coupled_queue = 1};
+    schedules all = all_schedules(p, LH_RECEIVES_LATE);
+    script s = {.every = 1, .exec = &how};
+    for (uint32_t i = 0; i < all.n; i++) {
+        lh_exec *x = NULL;
+        if (lh_exec_make(p, all.all[i], &how, &x, NULL) == LH_OK) {
+            s.own.names[s.own.n] = all.names[i];
+            s.own.all[s.own.n++] = all.all[i];
+        }
+        lh_exec_free(x);
+    }
+    CHECK(s.own.n >= 3);
+    static const char *const transports[] = {"inproc", "local"};
+    for (int i = 0; i < 2; i++) {
+        lh_error err;
+        lh_train_result *r = NULL;
+        uint32_t n = 0;
+        s.n_asked = 0;
+        CHECK_OK(play(p, transports[i], &s, 12, &r, &err), err);
+        const lh_switch *rows = r ? lh_train_switches(r, &n) : NULL;
+        CHECK_INT(n, 12);
+        for (uint32_t k = 0; k < n; k++)
+            CHECK(!rows[k].refused);
+        lh_train_result_free(r);
+    }
+    free_schedules(&all);
     lh_pipeline_free(p);
 }
 
@@ -802,6 +840,7 @@ int main(void)
     write_data();
     RUN(weights_do_not_notice);
     RUN(all_stay_with_what_is);
+    RUN(coupled_ranks);
     RUN(stopped_and_killed);
     RUN(wrong_calls);
     RUN(one_vote_against);
