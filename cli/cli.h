@@ -43,6 +43,7 @@ typedef enum cli_type {
 typedef enum cli_words {
     CLI_WORDS_NONE,
     CLI_WORDS_FILES,
+    CLI_WORDS_FOLDERS,
     CLI_WORDS_METHODS,
     CLI_WORDS_METHODS_OR_FILES,
     CLI_WORDS_COMMANDS,

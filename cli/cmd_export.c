@@ -64,7 +64,7 @@ static const cli_option options[] = {
      .help = "Make the folder DIR with everything that starts the job: "
              "arguments, schedule, scripts for torchrun and Slurm, each site's "
              "hosts in the order of ranks, and a README.md.",
-     .words = CLI_WORDS_FILES},
+     .words = CLI_WORDS_FOLDERS},
     CLI_SUB_BLOCKS_ROW(settings, CLI_SUB_BLOCKS),
 };
 

@@ -214,7 +214,7 @@ static const cli_option options[] = {
      .arg = "DIR",
      .help = "cpu: write checkpoints into folders in DIR, one at the end of "
              "the run. One run at a time: another one is refused.",
-     .words = CLI_WORDS_FILES},
+     .words = CLI_WORDS_FOLDERS},
     {.name = "checkpoint-every",
      .type = CLI_COUNT,
      .at = offsetof(train_settings, checkpoint_every),
@@ -237,7 +237,7 @@ static const cli_option options[] = {
      .help = "cpu: go on from a checkpoint: its folder, or the folder of "
              "several, of which the newest that is whole is taken. --steps "
              "counts from the beginning of the first run.",
-     .words = CLI_WORDS_FILES},
+     .words = CLI_WORDS_FOLDERS},
     {.name = "weights",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, weights),

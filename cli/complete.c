@@ -29,6 +29,8 @@ static void put_bash_words(FILE *out, const cli_option *o)
         fprintf(out, "\"%s -- \"$cur\"))", takes_files(o) ? " -f" : "");
     } else if (o->words == CLI_WORDS_FILES) {
         fputs("COMPREPLY=($(compgen -f -- \"$cur\"))", out);
+    } else if (o->words == CLI_WORDS_FOLDERS) {
+        fputs("COMPREPLY=($(compgen -d -- \"$cur\"))", out);
     } else {
         fputs("COMPREPLY=()", out);
     }
@@ -129,6 +131,8 @@ static void put_zsh_option(FILE *out, const cli_option *o)
         fputs("_longhaul_methods_or_files", out);
     } else if (o->words == CLI_WORDS_FILES) {
         fputs("_files", out);
+    } else if (o->words == CLI_WORDS_FOLDERS) {
+        fputs("_files -/", out);
     }
     fputc('\'', out);
 }
@@ -191,6 +195,8 @@ static void put_fish_option(FILE *out, const char *command, const cli_option *o)
         fputs(" -a '", out);
         put_words(out, o->words);
         fputc('\'', out);
+    } else if (o->words == CLI_WORDS_FOLDERS) {
+        fputs(" -a '(__fish_complete_directories)'", out);
     }
     fputs(" -d '", out);
     put_short_help(out, o->help);

@@ -114,6 +114,7 @@ const char *cli_word(cli_words words, uint32_t i)
         return name_of(lh_gpu_presets(), i);
     case CLI_WORDS_NONE:
     case CLI_WORDS_FILES:
+    case CLI_WORDS_FOLDERS:
     case CLI_WORDS_COMMANDS:
     case CLI_N_WORDS:
         break;
@@ -155,6 +156,7 @@ const char *cli_words_title(cli_words words)
         return "GPUs";
     case CLI_WORDS_NONE:
     case CLI_WORDS_FILES:
+    case CLI_WORDS_FOLDERS:
     case CLI_WORDS_METHODS_OR_FILES:
     case CLI_WORDS_COMMANDS:
     case CLI_N_WORDS:

@@ -84,8 +84,9 @@ static uint32_t name_options(const cli_option *options, uint32_t n,
             o->type == CLI_OUTPUT || o->type == CLI_APPENDED;
         const char *path;
         if (!is_written &&
-            (o->type != CLI_TEXT || (o->words != CLI_WORDS_FILES &&
-                                     o->words != CLI_WORDS_METHODS_OR_FILES)))
+            (o->type != CLI_TEXT ||
+             (o->words != CLI_WORDS_FILES && o->words != CLI_WORDS_FOLDERS &&
+              o->words != CLI_WORDS_METHODS_OR_FILES)))
             continue;
         memcpy(&path, (const char *)settings + o->at, sizeof path);
         if (!path ||

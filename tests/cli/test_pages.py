@@ -74,6 +74,23 @@ check(bash("simulate", "--receives", "l") == {"late", "late-fd"},
 check("pipe.yaml" in bash("simulate", "pi"), "bash: files")
 check("pipe.yaml" in bash("simulate", "-s", "pi"), "bash: schedule files")
 check(bash("simulate", "--coupled", "") == set(), "bash: numbers")
+(WORK / "jobs").mkdir()
+(WORK / "jobs.txt").write_text("")
+check(bash("export", "--to", "mega") == {"megatron", "megatron-bridge"},
+      "bash: programs")
+for command, option in (("export", "--bundle"), ("train", "--checkpoint"),
+                        ("train", "--resume")):
+    check(bash(command, option, "jo") == {"jobs"}, f"bash: folders of {option}")
+
+
+def fish(line):
+    """What fish offers at the end of a line."""
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", f"source fish; complete -C '{line}'"],
+        cwd=WORK, capture_output=True, text=True, env=ENVIRONMENT)
+    check(done.stderr == "", f"fish: {line}: {done.stderr}")
+    return {row.split("\t")[0] for row in done.stdout.splitlines()}
+
 
 # --- the other shells --------------------------------------------------------
 for shell, flag in (("zsh", "-n"), ("fish", "--no-execute")):
@@ -90,4 +107,10 @@ for shell, flag in (("zsh", "-n"), ("fish", "--no-execute")):
     done = subprocess.run([shell, flag, shell], cwd=WORK, capture_output=True,
                           text=True)
     check(done.returncode == 0 and not done.stderr, f"{shell}: {done.stderr}")
+    if shell == "fish":
+        check(fish("longhaul export --bundle jo") == {"jobs/"}, "fish: folders")
+        check(fish("longhaul export --to megatron-") == {"megatron-bridge"},
+              "fish: programs")
+check(re.search(r"--bundle=?[^']*:DIR:_files -/'", run("__generate", "zsh").stdout),
+      "zsh: folders")
 finish()
