@@ -9,6 +9,7 @@
 #include "spec/spec.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 /* --- the model ---------------------------------------------------------------
  */
@@ -235,6 +236,56 @@ static void put_recompute(lhi_text *out, const lh_plan *plan)
     }
 }
 
+/* Parameters of each chunk, which the head ends: the fewest and the most. */
+static void find_chunks(const lh_plan *plan, double *least, double *most)
+{
+    const lh_model *m = plan->job->model;
+    const lh_layout *l = &plan->best.layout;
+    const uint32_t n = lh_pipeline_n_chunks(plan->pipeline);
+    double left = lhi_layout_all_params(m, l);
+    *least = left;
+    *most = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t first, count;
+        lh_plan_layers(plan, i, &first, &count);
+        double own = lhi_layout_params(m, l, first, count);
+        if (i == 0)
+            own += (double)lh_model_embedding_params(m) / l->tensor;
+        if (i == n - 1)
+            own = left;
+        left -= own;
+        *least = fmin(*least, own);
+        *most = fmax(*most, own);
+    }
+}
+
+/* What passes overlap with where there is one stage. megatron/training/
+ * training.py divides a GPU's parameters by the number; DDP's
+ * param_and_grad_buffer.py and FSDP's begin a bucket as soon as one has so
+ * many, FSDP's only outside of its units, which with ZeRO 3 are the layers. */
+static void put_buckets(lhi_text *out, const lh_plan *plan)
+{
+    const uint32_t n = plan->best.layout.chunks_per_device;
+    const lh_model *m = plan->job->model;
+    double least, most;
+    lhi_export_option(out, "ddp-num-buckets", n);
+    if (n == 1)
+        return;
+    if (plan->best.zero == 3) {
+        lhi_text_puts(out, "# Its FSDP gathers and reduces each layer by "
+                           "itself; buckets part what is outside of layers\n");
+        return;
+    }
+    find_chunks(plan, &least, &most);
+    lhi_text_printf(out,
+                    "# Megatron-LM parts gradients%s into %" PRIu32
+                    " buckets of %.1f million parameters each; the plan's "
+                    "chunks of layers have %.1f to %.1f million\n",
+                    m->experts ? ", those of experts apart," : "", n,
+                    lhi_layout_all_params(m, &plan->best.layout) / n / 1e6,
+                    least / 1e6, most / 1e6);
+}
+
 static void put_memory(lhi_text *out, const lh_plan *plan)
 {
     uint32_t groups =
@@ -261,11 +312,10 @@ static void put_memory(lhi_text *out, const lh_plan *plan)
     }
     if (groups > 1)
         lhi_export_option(out, "num-distributed-optimizer-instances", groups);
-    /* What passes overlap with; in a pipeline it is the stages. */
+    /* In a pipeline it is the stages that passes overlap with. */
     if (plan->best.layout.pipeline == 1 &&
         (plan->best.zero || plan->best.layout.chunks_per_device > 1))
-        lhi_export_option(out, "ddp-num-buckets",
-                          plan->best.layout.chunks_per_device);
+        put_buckets(out, plan);
     put_recompute(out, plan);
 }
 
