@@ -35,6 +35,7 @@ typedef struct model {
     uint32_t parts; /* of a W */
 } model;
 
+static uint32_t n_split, n_split_tight; /* above others; near the best */
 static uint32_t n_solved, n_tight, n_by_memory, n_refused, n_kinds_seen;
 
 static int64_t some(rng *r, uint32_t least, uint32_t most)
@@ -235,6 +236,14 @@ static int64_t largest_without_memory(const model *m)
     return ns > path ? ns : path;
 }
 
+static int64_t split_of(const model *m, int64_t low, int64_t high)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    int64_t ns = lhi_floor_split(&m->c, mem, low, high);
+    lhi_arena_free(mem);
+    return ns;
+}
+
 static void check_solution(const model *m, uint32_t number, int64_t best)
 {
     int64_t stay = lhi_floor_stay(&m->c), ramp = lhi_floor_ramp(&m->c);
@@ -249,6 +258,15 @@ static void check_solution(const model *m, uint32_t number, int64_t best)
                   number, (long)best, names[i], (long)floors[i]);
         most = floors[i] > most ? floors[i] : most;
     }
+    int64_t split = split_of(m, 0, 2 * best);
+    CHECK_MSG(split <= best,
+              "case %u: the best of all takes %ld, by all splits it is %ld",
+              number, (long)best, (long)split);
+    n_split += split > most;
+    n_split_tight += (double)split * 1.02 >= (double)best;
+    /* Just above the best nothing is refuted, and what is known stays. */
+    CHECK(split_of(m, most, best) >= most && split_of(m, 0, best) <= best);
+    CHECK(split_of(m, best, best + 100) <= best);
     /* Halving stops a little below. */
     bool tight = (double)most * 1.005 >= (double)best;
     n_solved++;
@@ -331,6 +349,10 @@ static void nothing_is_below_a_bound(void)
                    n_by_memory > 2 && n_refused > 20 && n_kinds_seen > 100),
               "%u solved (%u of two kinds), %u tight, %u by memory, %u refused",
               n_solved, n_kinds_seen, n_tight, n_by_memory, n_refused);
+    CHECK_MSG(first_case > 0 || n_cases < 3000 ||
+                  (n_split > n_cases / 10 && n_split_tight > n_cases / 20),
+              "%u bounds are higher by all splits, %u near the best", n_split,
+              n_split_tight);
 }
 
 static void nor_where_ends_have_no_layer(void)

@@ -192,9 +192,11 @@ static lh_status choose(void *context, const lhi_config *config, lh_error *err)
     return LH_OK;
 }
 
+static uint64_t n_split, n_ruled_out; /* by what their layers take each */
+
 typedef struct way {
     lhi_config config;
-    lhi_floor floors[LHI_LEVEL_WHOLE + 1];
+    lhi_floor floors[LHI_LEVEL_WHOLE + 2]; /* the last: of all splits */
     uint64_t n_tried, n_fit;
     int64_t least_ns; /* of those that fit; INT64_MAX: none */
 } way;
@@ -220,6 +222,16 @@ static bool go_down(lhi_random *r, const lhi_space *space, lhi_floors *floors,
             return false;
         CHECK_OK(status, err);
     }
+    const lhi_floor *leaf = &w->floors[LHI_LEVEL_WHOLE];
+    lhi_floor *closer = &w->floors[LHI_LEVEL_WHOLE + 1];
+    *closer = *leaf;
+    if (leaf->ns < INT64_MAX / 2)
+        CHECK_OK(lhi_floors_find_closer(floors, &w->config,
+                                        leaf->ns + leaf->ns / 2, closer, &err),
+                 err);
+    CHECK(closer->ns >= leaf->ns);
+    n_split += closer->ns > leaf->ns;
+    n_ruled_out += closer->ns >= leaf->ns + leaf->ns / 2;
     return true;
 }
 
@@ -227,7 +239,7 @@ static bool go_down(lhi_random *r, const lhi_space *space, lhi_floors *floors,
 
 static void check_time(way *w, int64_t ns, const char *method)
 {
-    for (int level = 1; level <= LHI_LEVEL_WHOLE; level++) {
+    for (int level = 1; level <= LHI_LEVEL_WHOLE + 1; level++) {
         const lhi_floor *f = &w->floors[level];
         CHECK_MSG(f->ns <= ns,
                   "%s takes %.6f ms; bound '%s' of level %d is %.6f ms", method,
@@ -392,6 +404,9 @@ static void nothing_is_below_its_bounds(void)
               "of %lu layouts %lu fit, %lu are refused, %lu of them tried",
               (unsigned long)n_layouts, (unsigned long)n_fit,
               (unsigned long)n_refused, (unsigned long)n_tight);
+    CHECK_MSG(n_split > JOBS / 4 && n_ruled_out > JOBS / 100,
+              "%lu bounds are higher with all splits tried, %lu by a half",
+              (unsigned long)n_split, (unsigned long)n_ruled_out);
     CHECK_MSG(n_dispatched > JOBS / 10 && n_across > JOBS / 50,
               "%lu layouts send tokens, %lu between datacenters",
               (unsigned long)n_dispatched, (unsigned long)n_across);

@@ -29,6 +29,7 @@ enum {
     MOST_AT_ONCE = 256,
     TOGETHER = 16,    /* children whose bounds are one part of a batch */
     MOST_CLOSER = 16, /* looked at under every method at once */
+    MOST_SPLIT = 200, /* whose layers are split in every way */
     NO_NODE = -1
 };
 
@@ -620,11 +621,46 @@ static void note_left(const lhi_layout_search *s, lhi_level level,
         o->left(o->context, level, config, &least);
 }
 
+/* From the least on, as long as it is not looked at closely yet: only the least
+ * says what is proven. */
+static lh_status raise_floors(branch *b, lh_error *err)
+{
+    lhi_layout_search *s = b->s;
+    lhi_heap line = {0};
+    lhi_event e;
+    lh_status status = LH_OK;
+    if (!b->floors[0])
+        LHI_TRY(lhi_floors_make(s->job, b->ratio, &b->floors[0], err));
+    for (uint32_t i = 0; i < s->n && status == LH_OK; i++) {
+        lhi_event first = {.time_ns = s->candidates[i].floor.ns, .what = i};
+        if (first.time_ns < s->best_ns && !lhi_heap_push(&line, first))
+            status = lhi_fail_nomem(err);
+    }
+    for (int n = 0; n < MOST_SPLIT && status == LH_OK; n++) {
+        lhi_floor closer;
+        if (!lhi_heap_pop(&line, &e) || e.rank > 0)
+            break;
+        lhi_candidate *c = &s->candidates[e.what];
+        status = lhi_floors_find_closer(b->floors[0], &c->config, s->best_ns,
+                                        &closer, err);
+        if (status != LH_OK)
+            break;
+        c->floor.ns = e.time_ns = lhi_most(c->floor.ns, closer.ns);
+        e.rank = 1;
+        if (!lhi_heap_push(&line, e))
+            status = lhi_fail_nomem(err);
+    }
+    lhi_heap_fini(&line);
+    return status;
+}
+
 /* Nothing that is left undone is faster than this. */
 static lh_status prove(branch *b, lh_error *err)
 {
     lhi_layout_search *s = b->s;
     lhi_event e;
+    if (s->complete && !s->objective && !s->options.quick)
+        LHI_TRY(raise_floors(b, err));
     while (lhi_heap_pop(&b->open, &e)) {
         const node *n = &b->nodes[e.what];
         if (n->done ||

@@ -86,6 +86,11 @@ int64_t lhi_floor_ramp(const lhi_floor_case *c);
  * each microbatch. */
 int64_t lhi_floor_link(const lhi_floor_case *c, uint32_t per_microbatch,
                        int64_t transfer_ns, int64_t latency_ns);
+/* The same with each layer's own times and memory, by trying all splits of the
+ * layers: at least `low`, which is known, and at most `high`. With one chunk
+ * per device, and with two in a wave; `low` for others. */
+int64_t lhi_floor_split(const lhi_floor_case *c, lhi_arena *mem, int64_t low,
+                        int64_t high);
 /* What activations wait in memory for is a time that no schedule shortens, and
  * the memory of all devices together holds so many at once. */
 int64_t lhi_floor_stay(const lhi_floor_case *c);
@@ -107,5 +112,11 @@ void lhi_floors_forget_memory(lhi_floors *floors);
 lh_status lhi_floors_find(lhi_floors *floors, lhi_level level,
                           const lhi_config *config, lhi_floor *out,
                           lh_error *err);
+
+/* The same of a whole configuration, with lhi_floor_split(): that takes longer,
+ * and says no more than that nothing is below `below_ns`. */
+lh_status lhi_floors_find_closer(lhi_floors *floors, const lhi_config *config,
+                                 int64_t below_ns, lhi_floor *out,
+                                 lh_error *err);
 
 #endif

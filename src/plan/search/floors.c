@@ -606,7 +606,8 @@ static void take_memory(const lhi_floors *f, const lhi_floor_case *c,
     out->kind = LHI_FLOOR_MEMORY;
 }
 
-static void take_all(const lhi_floors *f, lhi_level level,
+/* Splits are tried for what is below `below_ns`; 0: none are. */
+static void take_all(const lhi_floors *f, lhi_level level, int64_t below_ns,
                      const lhi_floor_case *c, lhi_floor *out)
 {
     raise_floor(out, lhi_floor_work(c), LHI_FLOOR_WORK);
@@ -620,15 +621,19 @@ static void take_all(const lhi_floors *f, lhi_level level,
     int64_t optimizer = INT64_MAX;
     for (uint32_t k = 0; c->at && k < c->stages; k++)
         optimizer = lhi_least(optimizer, f->sites[c->at[k]].optimizer);
-    out->ns += lhi_iteration_ns(f->job);
+    int64_t after = lhi_iteration_ns(f->job);
     if (level >= LHI_LEVEL_STATE)
-        out->ns += optimizer / c->stages;
+        after += optimizer / c->stages;
+    if (below_ns > 0)
+        raise_floor(out, lhi_floor_split(c, f->mem, out->ns, below_ns - after),
+                    LHI_FLOOR_RAMP);
+    out->ns += after;
     take_memory(f, c, out);
 }
 
-lh_status lhi_floors_find(lhi_floors *f, lhi_level level,
-                          const lhi_config *config, lhi_floor *out,
-                          lh_error *err)
+static lh_status find_floor(lhi_floors *f, lhi_level level,
+                            const lhi_config *config, int64_t below_ns,
+                            lhi_floor *out, lh_error *err)
 {
     lh_job job;
     lh_layout layout;
@@ -664,7 +669,7 @@ lh_status lhi_floors_find(lhi_floors *f, lhi_level level,
         c.least_layers =
             lhi_floor_least_layers(c.layers, c.stages * v, f->ratio);
     if (level < LHI_LEVEL_PLACED) {
-        take_all(f, level, &c, out);
+        take_all(f, level, below_ns, &c, out);
         return LH_OK;
     }
     lhi_places places;
@@ -679,9 +684,23 @@ lh_status lhi_floors_find(lhi_floors *f, lhi_level level,
         status = find_hops(f, l, &places, &c, err);
     c.at = f->at;
     if (status == LH_OK)
-        take_all(f, level, &c, out);
+        take_all(f, level, below_ns, &c, out);
     lhi_arena_rewind(f->mem, mark);
     return status;
+}
+
+lh_status lhi_floors_find(lhi_floors *f, lhi_level level,
+                          const lhi_config *config, lhi_floor *out,
+                          lh_error *err)
+{
+    return find_floor(f, level, config, 0, out, err);
+}
+
+lh_status lhi_floors_find_closer(lhi_floors *f, const lhi_config *config,
+                                 int64_t below_ns, lhi_floor *out,
+                                 lh_error *err)
+{
+    return find_floor(f, LHI_LEVEL_WHOLE, config, below_ns, out, err);
 }
 
 static void look_at_profile(lhi_floors *f)
