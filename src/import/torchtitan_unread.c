@@ -73,6 +73,7 @@ static const lhi_titan_unread unread[] = {
     FREE("dataloader.dataset", OPTIONS, WORD),
     FREE("dataloader.dataset_path", OPTIONS, WORD),
     FREE("dataloader.infinite", OPTIONS, TRUTH),
+    FREE("dataloader.load_dataset_kwargs", OPTIONS, ANY),
     FREE("dataloader.num_workers", OPTIONS, NUMBER),
     FREE("dataloader.persistent_workers", OPTIONS, TRUTH),
     FREE("dataloader.pin_memory", OPTIONS, TRUTH),
@@ -119,10 +120,12 @@ static const lhi_titan_unread unread[] = {
     FREE("job.print_config", TOML, TRUTH),
     FREE("job.save_config_file", TOML, WORD),
     /* loss */
+    FREE("loss.global_vocab_size", OPTIONS, NUMBER),
     FREE("loss.loss_fn.global_vocab_size", OPTIONS, NUMBER),
     NOTED("loss.num_chunks", OPTIONS, NUMBER, NULL,
           "what the head makes is costed for all tokens at once"),
     /* lr_scheduler */
+    FREE("loss.mtp_scale", OPTIONS, NUMBER),
     FREE("lr_scheduler.decay_ratio", BOTH, NUMBER),
     FREE("lr_scheduler.decay_type", BOTH, WORD),
     FREE("lr_scheduler.min_lr_factor", BOTH, NUMBER),
