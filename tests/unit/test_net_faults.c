@@ -70,6 +70,7 @@ typedef struct training {
     const char *name, *placement, *method;
     uint32_t devices, replicas;
     lh_receives receives;
+    uint32_t queue; /* coupled */
     lh_pipeline *pipeline;
     lh_exec *exec;
     char *weights; /* undisturbed */
@@ -94,12 +95,13 @@ static training trainings[] = {
      .method = "1f1b",
      .devices = 2,
      .replicas = 2},
-    {.name = "late receives",
+    {.name = "late receives, coupled",
      .placement = "wave",
      .method = "zb-v",
      .devices = 2,
      .replicas = 1,
-     .receives = LH_RECEIVES_LATE},
+     .receives = LH_RECEIVES_LATE,
+     .queue = 2},
 };
 enum { N_TRAININGS = sizeof trainings / sizeof *trainings };
 static char folder[64];
@@ -118,7 +120,8 @@ static void make_training(training *t)
              (unsigned)MICROBATCHES / t->replicas, t->devices, t->placement,
              strcmp(t->placement, "ud") == 0 ? 1 : 2);
     lh_method_options o = {.size = sizeof o};
-    lh_exec_options how = {.size = sizeof how, .receives = t->receives};
+    lh_exec_options how = {
+        .size = sizeof how, .receives = t->receives, .coupled_queue = t->queue};
     CHECK_OK(lh_pipeline_parse(text, strlen(text), "test", &t->pipeline, &err),
              err);
     CHECK_OK(lh_method_run(t->method, t->pipeline, &o, &schedule, NULL, &err),
