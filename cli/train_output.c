@@ -335,7 +335,52 @@ static lh_status add_slow_fact(cli *c, const lh_course *course,
     return lh_report_add_fact(report, "slow in this iteration", text, &c->err);
 }
 
-static lh_status write_html(cli *c, const cli_view *v, const lh_course *course,
+/* The iterations from `first` on that have the same events and the same
+ * schedule: where they end, and what they took on an average. */
+static uint32_t end_of_alike(const cli_view *began, const lh_course *course,
+                             const lh_train_result *r, uint32_t first,
+                             int64_t *mean_ns)
+{
+    const lh_iteration *all = r->iterations;
+    const char *name = schedule_of(began, r, all[first].step, false);
+    uint32_t state = lh_course_state(course, all[first].step), end = first;
+    int64_t sum = 0;
+    while (end < r->n_iterations &&
+           lh_course_state(course, all[end].step) == state &&
+           strcmp(schedule_of(began, r, all[end].step, false), name) == 0)
+        sum += all[end++].ns;
+    *mean_ns = sum / (end - first);
+    return end;
+}
+
+static lh_status add_iterations(cli *c, const cli_view *began,
+                                const lh_course *course,
+                                const int64_t *predicted_ns,
+                                const lh_train_result *r, lh_report *report)
+{
+    static const char *const head[] = {"iterations", "slow", "schedule",
+                                       "#predicted", "#measured"};
+    char steps[48], slow[CLI_SLOW_TEXT], was[CLI_TIME_TEXT], is[CLI_TIME_TEXT];
+    const lh_iteration *all = r->iterations;
+    int64_t mean_ns;
+    cli_table t = {0};
+    cli_table_row(&t, 5, head);
+    for (uint32_t i = 0, end; i < r->n_iterations; i = end) {
+        end = end_of_alike(began, course, r, i, &mean_ns);
+        snprintf(steps, sizeof steps, "%" PRIu64 " to %" PRIu64, all[i].step,
+                 all[end - 1].step);
+        cli_slow_text(course, lh_course_state(course, all[i].step), slow);
+        const char *cells[] = {
+            steps, slow, schedule_of(began, r, all[i].step, false),
+            cli_time_text(predicted_ns[i], was), cli_time_text(mean_ns, is)};
+        cli_table_row(&t, 5, cells);
+    }
+    return cli_table_report(c, "Iterations and their events", &t, report);
+}
+
+static lh_status write_html(cli *c, const cli_view *began, const cli_view *v,
+                            const lh_course *course,
+                            const int64_t *predicted_ns,
                             const lh_train_result *r)
 {
     const lh_trace *trace = r->trace;
@@ -347,6 +392,8 @@ static lh_status write_html(cli *c, const cli_view *v, const lh_course *course,
     lh_status status = cli_difference_facts(c, &d, trace->title, NULL, report);
     if (status == LH_OK)
         status = add_slow_fact(c, course, r, report);
+    if (status == LH_OK && course)
+        status = add_iterations(c, began, course, predicted_ns, r, report);
     if (status == LH_OK)
         status = lh_report_add_trace(report, v->trace, "predicted", v->shown,
                                      &c->err);
@@ -378,7 +425,7 @@ lh_status train_put_results(cli *c, const cli_view *v, const cli_view *last,
     if (s->trace && r->trace)
         CLI_TRY(cli_write_trace(c, r->trace, s->trace));
     if (s->html && r->trace)
-        CLI_TRY(write_html(c, last, changes->course, r));
+        CLI_TRY(write_html(c, v, last, changes->course, predicted_ns, r));
     if (s->profile_out && r->profile)
         CLI_TRY(write_profile(c, r->profile));
     if (c->common.json)

@@ -130,6 +130,8 @@ def a_run_is_held_against_the_same_events():
     run("train", *base[:-1], "4", "--speed", "5", "--html", "r.html")
     check("slow in this iteration" in read("r.html") and
           "0-1, device 1" in read("r.html"), "the report says what is slow")
+    check("Iterations and their events" in read("r.html") and
+          "2 to 2" in read("r.html"), "the report lists the iterations")
     case("for people", ["train", *base, "--speed", "5"],
          out=r"\nevents +in 3 iterations; all together [\d.]+ ms predicted")
 
