@@ -102,9 +102,23 @@ static void print_jitter(cli *c, const lh_plan *p)
                              "there are too many");
 }
 
+/* Whether the job's profile is of whole chunks, as runs of plans leave it:
+ * formulas that promise less for another layout were not held against them. */
+static bool has_run(const lh_job *job)
+{
+    for (uint32_t i = 0; job->profile && i < job->profile->n_entries; i++)
+        if (job->profile->entries[i].kind == LH_PROFILE_CHUNK)
+            return true;
+    return false;
+}
+
 /* How sure the time is: the formulas' or the clock's. */
 static const char *source_text(const lh_plan *p)
 {
+    const bool is_measured = strcmp(p->cost_source, "profile") == 0 ||
+                             strcmp(p->cost_source, "mixed") == 0;
+    if (!is_measured && has_run(p->job))
+        return "modelled; the profile measured another layout";
     return strcmp(p->cost_source, "profile") == 0 ? "from measured passes"
            : strcmp(p->cost_source, "mixed") == 0
                ? "from measured and modelled passes"

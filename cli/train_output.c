@@ -428,6 +428,9 @@ lh_status train_put_results(cli *c, const cli_view *v, const cli_view *last,
         CLI_TRY(write_html(c, v, last, changes->course, predicted_ns, r));
     if (s->profile_out && r->profile)
         CLI_TRY(write_profile(c, r->profile));
+    else if (s->profile_out)
+        cli_note(c, "%s: not written: no iteration was measured",
+                 s->profile_out);
     if (c->common.json)
         return print_json(c, v, changes, predicted_ns, r);
     print_text(c, v, plan, changes, predicted_ns, r);

@@ -8,8 +8,8 @@ import re
 import shutil
 import subprocess
 
-from harness import (ENVIRONMENT, HANGS, PROGRAM, WORK, case, check, finish,
-                     json_case, makes, read, run, test, uniform, write)
+from harness import (ANY, ENVIRONMENT, HANGS, PROGRAM, WORK, case, check,
+                     finish, json_case, makes, read, run, test, uniform, write)
 
 JOB = """
     longhaul: job/1
@@ -186,6 +186,37 @@ def the_profile_of_a_run_predicts_that_run():
         check(late or next_plan["optimizer_ns"] == 0 and abs(
             next_plan["overhead_ns"] / 1e3 - profile["iteration_us"]) < 0.01,
               f"{what}: {next_plan['overhead_ns']}")
+
+
+@test
+def another_layout_than_the_measured_one_is_said_to_be_modelled():
+    """A run measures one layout; formulas may promise less for all others."""
+    a_plan()
+    if not has_blas():
+        return
+    case("train", ["train", "one.json", *CPU, "--profile-out", "profile.json"],
+         out=ANY, err=None)
+    said = r"\(modelled; the profile measured another\s+layout\)"
+    job = read("one.yaml") + "profile: profile.json\n"
+    write("job.yaml", job)
+    case("as it ran", ["plan", "job.yaml"], out=r"\(from measured passes\)")
+    write("job.yaml", job.replace("pipeline: 2", "pipeline: 1"))
+    case("another", ["plan", "job.yaml"], out=said)
+    write("job.yaml", read("one.yaml").replace("pipeline: 2", "pipeline: 1"))
+    case("without a profile", ["plan", "job.yaml"], out=r"\(modelled\)")
+
+
+@test
+def a_run_without_iterations_leaves_no_profile():
+    """It ran to its end before."""
+    a_plan()
+    if not has_blas():
+        return
+    case("train", ["train", "one.json", *CPU, "--checkpoint", "run"], out=ANY)
+    case("nothing is left", ["train", "one.json", *CPU, "--resume", "run",
+                             "--profile-out", "profile.json"], out=ANY,
+         err=r"profile\.json: not written: no iteration was measured")
+    check(not (WORK / "profile.json").exists(), "no profile")
 
 
 @test
