@@ -46,11 +46,12 @@ json_t *train_iteration_json(const lh_iteration *it, const train_moment *at)
 
 /* --- schedules that it went on with --------------------------------------- */
 
-json_t *train_switch_json(const lh_switch *what, const char *from)
+json_t *train_switch_json(const lh_switch *what, const char *from,
+                          const char *path)
 {
     return json_pack(
-        "{s:I, s:s, s:s, s:n, s:o, s:s, s:o}", "step", (json_int_t)what->step,
-        "from", from, "to", what->to, "path", "predicted_s",
+        "{s:I, s:s, s:s, s:s, s:o, s:s, s:o}", "step", (json_int_t)what->step,
+        "from", from, "to", what->to, "path", path, "predicted_s",
         what->predicted_ns > 0 ? cli_seconds(what->predicted_ns) : json_null(),
         "why", what->why, "refused",
         what->refused ? json_string(what->refused) : json_null());
@@ -70,14 +71,15 @@ static const char *schedule_of(const cli_view *v, const lh_train_result *r,
     return name;
 }
 
-static json_t *switches_json(const cli_view *v, const lh_train_result *r)
+static json_t *switches_json(const cli_view *v, const lh_train_result *r,
+                             const char *path)
 {
     uint32_t n;
     const lh_switch *rows = lh_train_switches(r, &n);
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < n; i++) {
-        json_t *one =
-            train_switch_json(&rows[i], schedule_of(v, r, rows[i].step, true));
+        json_t *one = train_switch_json(
+            &rows[i], schedule_of(v, r, rows[i].step, true), path);
         if (!one || json_array_append_new(list, one)) {
             json_decref(list);
             return NULL;
@@ -157,7 +159,8 @@ static lh_status print_json(cli *c, const cli_view *v,
         cli_seconds(r->predicted_ns), "median_s", cli_seconds(r->median_ns),
         "error", r->error, "interrupted", (int)r->interrupted, "iterations",
         iterations_json(v, changes, predicted_ns, r), "switches",
-        switches_json(v, r), "total_s", cli_seconds(total_ns(r)));
+        switches_json(v, r, cli_path_of(&s->model)), "total_s",
+        cli_seconds(total_ns(r)));
     if (j && s->device == LH_TRAIN_CPU) {
         json_object_set_new(j, "mfu", json_real(r->utilisation));
         json_object_set_new(j, "unshared_s", cli_seconds(r->unshared_ns));

@@ -87,8 +87,9 @@ typedef struct train_moment {
 
 double train_tokens_per_s(const lh_iteration *it);
 json_t *train_iteration_json(const lh_iteration *it, const train_moment *at);
-/* `from`: the schedule before. */
-json_t *train_switch_json(const lh_switch *what, const char *from);
+/* `from`: the schedule before; `path`: of messages, cli_path_of(). */
+json_t *train_switch_json(const lh_switch *what, const char *from,
+                          const char *path);
 
 /* --log, open for the length of a run. */
 typedef struct train_log {

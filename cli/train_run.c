@@ -57,7 +57,7 @@ static void show_switch(void *of, const lh_switch *what)
     watch *w = of;
     train_changes *changes = w->changes;
     json_decref(changes->told);
-    changes->told = train_switch_json(what, changes->current);
+    changes->told = train_switch_json(what, changes->current, changes->path);
     if (what->refused)
         cli_note(w->c, "iteration %" PRIu64 " goes on with %s: %s: %s",
                  what->step, changes->current, what->to, what->refused);

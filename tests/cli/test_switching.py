@@ -94,7 +94,7 @@ def what_was_followed_is_said():
                 switches, [(2, "1f1b", "gpipe"), (4, "gpipe", "s.csv")]):
             check(change["step"] == step and change["from"] == before and
                   change["to"] == to and change["refused"] is None and
-                  change["path"] is None and
+                  change["path"] == "delegated" and
                   change["why"] == "--schedule-at" and
                   abs(change["predicted_s"] * 50 -
                       alone[to]["makespan_s"]) < 1e-6, change)
