@@ -143,6 +143,23 @@ static void note_overlap(const lhi_megatron *m, lhi_imported *in)
                             "gathers are costed as with it");
 }
 
+/* As validate_args() of arguments.py. */
+static lh_status check_gathers(const lhi_megatron *m, lh_error *err)
+{
+    const bool shards = lhi_arg_given(m, LHI_ARG_USE_DISTRIBUTED_OPTIMIZER) ||
+                        lhi_arg_given(m, LHI_ARG_USE_MEGATRON_FSDP);
+    if (!lhi_arg_given(m, LHI_ARG_OVERLAP_PARAM_GATHER))
+        return LH_OK;
+    if (!shards)
+        return lhi_arg_fail(m, LHI_ARG_OVERLAP_PARAM_GATHER, LH_EINPUT, err,
+                            "needs --use-distributed-optimizer or "
+                            "--use-megatron-fsdp");
+    if (!lhi_arg_given(m, LHI_ARG_OVERLAP_GRAD_REDUCE))
+        return lhi_arg_fail(m, LHI_ARG_OVERLAP_PARAM_GATHER, LH_EINPUT, err,
+                            "needs --overlap-grad-reduce");
+    return LH_OK;
+}
+
 static lh_status read_state(const lhi_megatron *m, lhi_imported *in,
                             lh_error *err)
 {
@@ -160,6 +177,7 @@ static lh_status read_state(const lhi_megatron *m, lhi_imported *in,
                       ? 2
                       : 3;
     }
+    LHI_TRY(check_gathers(m, err));
     note_overlap(m, in);
     in->instances = 1;
     in->instances_key = "--num-distributed-optimizer-instances";
@@ -241,7 +259,8 @@ static lh_status read_attention(const lhi_megatron *m, lhi_imported *in,
     return LH_OK;
 }
 
-static void read_overlaps(const lhi_megatron *m, lhi_imported *in)
+static lh_status read_overlaps(const lhi_megatron *m, lhi_imported *in,
+                               lh_error *err)
 {
     lh_framework *f = &in->framework;
     const lh_layout *l = &in->layout;
@@ -262,9 +281,15 @@ static void read_overlaps(const lhi_megatron *m, lhi_imported *in)
                             "framework.overlap.expert where less is");
     if (l->pipeline > 1 && l->chunks_per_device > 1 &&
         lhi_arg_given(m, LHI_ARG_NO_OVERLAP_P2P_COMMUNICATION)) {
+        if (l->pipeline == 2)
+            return lhi_arg_fail(m, LHI_ARG_NO_OVERLAP_P2P_COMMUNICATION,
+                                LH_EINPUT, err,
+                                "with several stages on a rank needs "
+                                "--pipeline-model-parallel-size above 2");
         f->receives_given = true;
         f->receives = LH_RECEIVES_LATE;
     }
+    return LH_OK;
 }
 
 static lh_status read_framework(const lhi_megatron *m, lhi_imported *in,
@@ -276,7 +301,7 @@ static lh_status read_framework(const lhi_megatron *m, lhi_imported *in,
     in->framework.preset = LH_FRAMEWORK_MEGATRON;
     LHI_TRY(read_gradients(m, in, err));
     LHI_TRY(read_attention(m, in, err));
-    read_overlaps(m, in);
+    LHI_TRY(read_overlaps(m, in, err));
     LHI_TRY(lhi_arg_choice(m, LHI_ARG_FP8_FORMAT, formats, &format, err));
     if (!lhi_arg_given(m, LHI_ARG_FP8_FORMAT))
         return LH_OK;

@@ -200,6 +200,13 @@ def nothing_is_left_out_in_silence():
                           ("--recompute-granularity all", "none of full, sel"),
                           ("--recompute-granularity full", "method: is missing"),
                           ("--fp16", "does not go with --bf16"),
+                          ("--overlap-grad-reduce --overlap-param-gather",
+                           "gather: needs --use-distributed-optimizer"),
+                          ("--use-distributed-optimizer --overlap-param-gather",
+                           "--overlap-param-gather: needs --overlap-grad-red"),
+                          ("--pipeline-model-parallel-size 2 --num-virtual-"
+                           "stages-per-pipeline-rank 2 --no-overlap-p2p-commun"
+                           "ication", "ication: with several stages on a rank"),
                           ("--num-layers 0", "not a whole number from 1"),
                           ("--hidden-dropout x", "'x' is not a number"),
                           ("--expert-model-parallel-size 2", "--num-experts"),
