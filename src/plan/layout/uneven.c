@@ -19,6 +19,18 @@ double lhi_uneven_ratio(const lh_plan_options *options)
     return options->max_chunk_ratio > 0 ? options->max_chunk_ratio : 3;
 }
 
+double lhi_uneven_most(const lh_job *job, const lh_plan_options *options)
+{
+    const lh_layout *l = &job->layout;
+    double ratio = lhi_uneven_ratio(options);
+    for (uint32_t i = 0; i < l->n_chunk_layers; i++)
+        for (uint32_t k = 0; k < l->n_chunk_layers; k++)
+            if (l->chunk_layers[k] &&
+                l->chunk_layers[i] > ratio * l->chunk_layers[k])
+                ratio = (double)l->chunk_layers[i] / l->chunk_layers[k];
+    return ratio;
+}
+
 static uint32_t count_chunks(const lhi_config *config)
 {
     return config->layout.pipeline * config->layout.chunks_per_device;

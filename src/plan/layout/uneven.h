@@ -9,6 +9,10 @@
 /* Layers of the largest chunk over those of the smallest, at most. */
 double lhi_uneven_ratio(const lh_plan_options *options);
 
+/* The same of any partition that a plan of the job may have: as layers may be
+ * moved, or as the job gives them. */
+double lhi_uneven_most(const lh_job *job, const lh_plan_options *options);
+
 /* Whether there is another partition than the even one: several chunks, layers
  * to move, and a ratio that allows it. */
 bool lhi_uneven_possible(const lh_job *job, const lhi_config *config,

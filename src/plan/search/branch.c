@@ -702,19 +702,6 @@ static lh_status decide_exact(lhi_layout_search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Largest to smallest chunk: as layers may be moved, or as the job has them. */
-static double ratio_of(const lhi_layout_search *s)
-{
-    const lh_layout *l = &s->job->layout;
-    double ratio = lhi_uneven_ratio(&s->options);
-    for (uint32_t i = 0; i < l->n_chunk_layers; i++)
-        for (uint32_t k = 0; k < l->n_chunk_layers; k++)
-            if (l->chunk_layers[k] &&
-                l->chunk_layers[i] > ratio * l->chunk_layers[k])
-                ratio = (double)l->chunk_layers[i] / l->chunk_layers[k];
-    return ratio;
-}
-
 static void close_branch(branch *b)
 {
     lhi_heap_fini(&b->open);
@@ -732,7 +719,7 @@ lh_status lhi_layout_search_branch(lhi_layout_search *s, lh_error *err)
 {
     branch b = {.s = s,
                 .limits = lhi_search_limits_of(&s->options, s->sharing),
-                .ratio = ratio_of(s),
+                .ratio = lhi_uneven_most(s->job, &s->options),
                 .least_floor = INT64_MAX};
     lhi_config none = {0};
     lhi_space_refusal refused = {0};

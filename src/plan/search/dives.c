@@ -199,6 +199,17 @@ static void note(diver *d, uint32_t at)
         note_row(d, at, &c->choice);
 }
 
+/* With room for one more of `each` bytes; NULL: no memory, and it stays. */
+static void *grown(void *list, uint32_t n, uint32_t *room, size_t each)
+{
+    if (n < *room)
+        return list;
+    uint32_t more = *room ? 2 * *room : 64;
+    void *all = realloc(list, more * each);
+    *room = all ? more : *room;
+    return all;
+}
+
 static lh_status add_target(diver *d, lhi_dimension dimension, uint64_t value,
                             lh_error *err)
 {
@@ -206,14 +217,10 @@ static lh_status add_target(diver *d, lhi_dimension dimension, uint64_t value,
         if (d->targets[i].dimension == dimension &&
             d->targets[i].value == value)
             return LH_OK;
-    if (d->n_targets == d->room) {
-        uint32_t room = d->room ? 2 * d->room : 64;
-        target *more = realloc(d->targets, room * sizeof *more);
-        if (!more)
-            return lhi_fail_nomem(err);
-        d->targets = more;
-        d->room = room;
-    }
+    target *all = grown(d->targets, d->n_targets, &d->room, sizeof *all);
+    if (!all)
+        return lhi_fail_nomem(err);
+    d->targets = all;
     d->targets[d->n_targets++] = (target){.dimension = dimension,
                                           .value = value,
                                           .best = INT64_MAX,
@@ -287,14 +294,10 @@ static lh_status collect(void *context, const lhi_config *config,
     diver *d = context;
     if (d->n_near == MOST_NEAR)
         return LH_OK;
-    if (d->n_near == d->near_room) {
-        uint32_t room = d->near_room ? 2 * d->near_room : 256;
-        near *more = realloc(d->near, room * sizeof *more);
-        if (!more)
-            return lhi_fail_nomem(err);
-        d->near = more;
-        d->near_room = room;
-    }
+    near *all = grown(d->near, d->n_near, &d->near_room, sizeof *all);
+    if (!all)
+        return lhi_fail_nomem(err);
+    d->near = all;
     d->near[d->n_near++] = (near){*config, *floor, NO_CANDIDATE, floor->ns};
     return LH_OK;
 }
@@ -426,8 +429,10 @@ static lh_status try_method(diver *d, const target *t, uint32_t at,
     lhi_built built;
     lh_schedule *schedule = NULL;
     lh_error why = {0};
-    if (layers)
+    if (layers) {
         c.config.layers = layers;
+        c.thorough = false; /* with these */
+    }
     lh_status status = lhi_layout_build(s->job, &c.config, &built, &why);
     if (status != LH_OK && lhi_layout_refused(status))
         return LH_OK;
@@ -764,7 +769,7 @@ lh_status lhi_layout_search_dive(lhi_layout_search *s, lh_error *err)
     count_first(&d, -1, &simulated, &too_large);
     lh_status status = lhi_space_init(s->job, s->mem, &d.space, err);
     if (status == LH_OK)
-        status = lhi_floors_make(s->job, lhi_uneven_ratio(&s->options),
+        status = lhi_floors_make(s->job, lhi_uneven_most(s->job, &s->options),
                                  &d.floors, err);
     if (status == LH_OK)
         status = dive_with(&d, err);
