@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is planned, in words: the model, the GPUs, the layout, where it lies,
  * what comes after it. */
+#include "plan_links.h"
 #include "plan_screen.h"
 #include "view.h"
 #include "wrap.h"
@@ -340,7 +341,7 @@ static double value_of(const lh_plan *p, const lh_choice *x)
 static void add_other(cli_table *t, const lh_plan *p, const lh_choice *x,
                       const char *more)
 {
-    char value[40], what[400], layout[240];
+    char value[40], what[400], layout[240], own[240];
     if (p->goal == LH_PLAN_CHEAPEST)
         snprintf(value, sizeof value, "USD %.4g", x->cost->usd);
     else
@@ -350,6 +351,9 @@ static void add_other(cli_table *t, const lh_plan *p, const lh_choice *x,
              cli_layout_text(x, layout, sizeof layout));
     const char *cells[] = {more, value, what};
     cli_table_row(t, 3, cells);
+    /* What differs is not in the name. */
+    if (strcmp(layout, cli_layout_text(&p->best, own, sizeof own)) == 0)
+        cli_note_sites(t, p, x, &p->best);
 }
 
 static const char *value_name(const lh_plan *p)

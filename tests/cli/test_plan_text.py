@@ -126,4 +126,37 @@ layout: {schedule: interleaved-1f1b, tensor: 4, pipeline: 8, context: 1}
           said.stderr)
 
 
+# All that is open is in which order the pipeline goes through the datacenters.
+@test
+def layouts_on_other_sites_are_told_apart():
+    write("job.yaml", """longhaul: job/1
+model: llama3-8b
+training: {global_batch: 32, sequence: 4096, zero: 1, recompute: none}
+cluster:
+  gpu: h100-sxm
+  gpus_per_node: 4
+  node_link: {gbps: 3600, latency_us: 3}
+  fabric: {gbps: 400, latency_us: 8}
+  datacenters:
+    - {name: west, nodes: 1}
+    - {name: mid, nodes: 1}
+    - {name: east, nodes: 2, gpu: a100-40g}
+  links:
+    - {between: [west, east], latency_ms: 20, gbps: 400}
+    - {between: [west, mid], latency_ms: 2, gbps: 400}
+    - {between: [mid, east], latency_ms: 2, gbps: 400}
+layout: {tensor: 4, pipeline: 4, data: 1, micro_batch: 1, context: 1,
+         chunks_per_device: 1, outermost: pipeline, schedule: 1f1b}
+""")
+    said = run("plan", "job.yaml", "-o", "plan.json")
+    check(said.returncode == 0, said.stderr)
+    rows = re.search(r"^alternatives .*\n((?: .*\n)+)", said.stdout, re.M)
+    lines = [line.strip() for line in rows.group(1).splitlines()]
+    check(len(lines) >= 4, said.stdout)
+    check(all("PP-out" in line for line in lines[0::2]), said.stdout)
+    check(all(">" in line and line.startswith("pipeline ")
+              for line in lines[1::2]), said.stdout)
+    check(len(set(lines[1::2])) == len(lines) // 2, said.stdout)
+
+
 finish()
