@@ -36,8 +36,10 @@ static void plans(void)
 static void runs(void)
 {
     for (int receives = 0; receives < 2; receives++) {
+        /* Late ones coupled, by a queue in which none of them stops. */
         lh_exec_options o = {.size = sizeof o,
-                             .receives = (lh_receives)receives};
+                             .receives = (lh_receives)receives,
+                             .coupled_queue = receives ? 16 : 0};
         lh_exec *x = NULL;
         lh_error err = {0};
         CHECK_OK(lh_exec_make(pipeline, schedule, &o, &x, &err), err);
