@@ -298,8 +298,87 @@ static void sharding_and_memory_count_together(void)
         n.plans, n.shared, n.both, n.better);
 }
 
+/* What sharding takes off a stage decides alone whether a plan fits where
+ * nothing is made again: with hardly more memory than a plan needs the bound
+ * lets it be, and with little less it says that nothing fits. */
+static lh_job *full_job(double gib, uint32_t data)
+{
+    return job_with(
+        JOB_SMALL,
+        "  gpus_per_node: 2\n"
+        "  datacenters:\n"
+        "   - {name: a, nodes: %u, gpu: {tflops: 100, memory_gib: %.6f, "
+        "memory_gbps: 2000}}\n"
+        "  links: []\n"
+        "model: {layers: 32, hidden: 4096, ffn: 16384, heads: 32, vocab: "
+        "1000}\n"
+        "training: {global_batch: %u, sequence: 256}\n",
+        data, gib, 4 * data);
+}
+
+/* Whether the bound lets a plan be; *fits: whether there is one. */
+static bool may_fit(double gib, uint32_t data, uint32_t M,
+                    lh_elastic_sharding sharding, bool *fits)
+{
+    lh_job *job = full_job(gib, data);
+    lhi_config config = {.layout = {.tensor = 1,
+                                    .context = 1,
+                                    .expert = 1,
+                                    .micro_batch = 1,
+                                    .sharding = LH_SHARDING_FULL,
+                                    .data = data,
+                                    .pipeline = 2,
+                                    .chunks_per_device = M},
+                         .placement = LH_PLACEMENT_LOOP,
+                         .recompute = LH_RECOMPUTE_NONE,
+                         .microbatches = 4};
+    lhi_elastic_freedom f = {.shardings = 1u << sharding, .queue = 2};
+    lhi_elastic_floor floor;
+    lhi_elastic_result r = {0};
+    lhi_arena *mem = lhi_arena_make(0);
+    lh_error err = {0};
+    lh_job plain = *job;
+    plain.training.zero = 1;
+    plain.training.recompute = LH_RECOMPUTE_NONE;
+    *fits = lhi_elastic_shape(&plain, &config, &f, mem, &r, NULL) == LH_OK;
+    CHECK_OK(lhi_elastic_floor_of(&plain, &config, &f, &floor, &err), err);
+    CHECK_MSG(!*fits || floor.makespan_ns <= r.makespan_ns,
+              "sharding %u with %.6f GiB: %.0f ns, bound %.0f", sharding, gib,
+              (double)r.makespan_ns, (double)floor.makespan_ns);
+    if (*fits) {
+        lh_pipeline_free(r.built.pipeline);
+        lh_schedule_free(r.schedule);
+    }
+    lhi_arena_free(mem);
+    lh_job_free(job);
+    return floor.makespan_ns < INT64_MAX;
+}
+
+static void what_sharding_saves_is_what_it_is(void)
+{
+    for (uint32_t i = 0; i < 12 && !test_state.bad; i++) {
+        uint32_t data = 2u << i % 3, M = i < 6 ? 8 : 16;
+        lh_elastic_sharding sharding =
+            i / 3 % 2 ? LH_ELASTIC_ZERO3 : LH_ELASTIC_ZERO2;
+        double none = 1, enough = 200;
+        bool fits;
+        CHECK(!may_fit(none, data, M, sharding, &fits) && !fits);
+        CHECK(may_fit(enough, data, M, sharding, &fits) && fits);
+        while (enough - none > 1e-4 * enough) {
+            double middle = (none + enough) / 2;
+            may_fit(middle, data, M, sharding, &fits);
+            *(fits ? &enough : &none) = middle;
+        }
+        CHECK_MSG(!may_fit(0.99 * enough, data, M, sharding, &fits),
+                  "%u replicas, %u chunks, sharding %u: plans fit %.3f GiB, "
+                  "and %.3f by the bound",
+                  data, M, sharding, enough, 0.99 * enough);
+    }
+}
+
 int main(void)
 {
+    RUN(what_sharding_saves_is_what_it_is);
     RUN(sharding_and_memory_count_together);
     RUN(one_group_makes_again_what_it_must);
     RUN(no_elastic_plan_is_below_its_bound);

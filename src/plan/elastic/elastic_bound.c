@@ -87,7 +87,8 @@ static uint32_t all_regions(const bounder *b, region *out)
 }
 
 /* The most that sharding takes from device `d`. It is linear in the shares, so
- * it is most at a corner of the region. */
+ * it is most at a corner of the region, of which what has more parameters than
+ * gradients is cut off. */
 static double most_saved(const bounder *b, uint32_t d, const region *r)
 {
     const lh_layout *l = &b->config->layout;
@@ -100,9 +101,11 @@ static double most_saved(const bounder *b, uint32_t d, const region *r)
         most_w = fmax(most_w, (double)b->state.weights[c]);
     }
     double of_g = g * rest - 2 * most_g, of_w = w * rest - 4 * most_w;
-    for (int i = 0; i < 4; i++) {
-        double share = fmin(r->p[i / 2], r->g[i % 2]);
-        saved = fmax(saved, r->g[i % 2] * of_g + share * of_w);
+    const double most_p = fmin(r->p[1], r->g[1]);
+    const double p[] = {r->p[0], most_p, fmax(r->p[0], fmin(most_p, r->g[0]))};
+    for (int i = 0; i < 3; i++) {
+        saved = fmax(saved, fmax(r->g[0], p[i]) * of_g + p[i] * of_w);
+        saved = fmax(saved, r->g[1] * of_g + p[i] * of_w);
     }
     return saved;
 }
