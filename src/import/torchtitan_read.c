@@ -317,6 +317,11 @@ static lh_status read_launcher(reader *r, lh_error *err)
         const char *module = variable_of(word, "MODULE=");
         const char *config = variable_of(word, "CONFIG=");
         const char *gpus = variable_of(word, "NGPU=");
+        if (variable_of(word, "CONFIG_FILE="))
+            return lhi_fail(err, LH_EINPUT,
+                            "%s:%u: CONFIG_FILE names a file with the "
+                            "configuration of torchtitan 0.2; give that file",
+                            r->t->file, word->line);
         lhi_given given = {.line = word->line};
         lhi_argument_word *value = new_values(r, &given, 1);
         if (!value)

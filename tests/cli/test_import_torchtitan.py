@@ -364,6 +364,7 @@ def nothing_is_left_out_in_silence():
             (OPTIONS + "--activation_checkpoint.mode full", "has no key"),
             (OPTIONS + "activation-checkpoint:some", "'some' is none of none"),
             (OPTIONS + "--job.config_file x.toml", "give that file"),
+            ("CONFIG_FILE=x.toml NGPU=8 ./run_train.sh", "give that file"),
             (OPTIONS + "--optimizer.param-groups.0.optimizer-name Muon",
              "'Muon' is none of AdamW"),
             ("--module llama3", "--config: is missing beside --module"),
