@@ -139,6 +139,16 @@ static lh_status inject_between(cli *c, const injection *what, lh_link *links,
     return LH_OK;
 }
 
+static bool has_messages(const lh_pipeline_desc *desc, uint32_t a, uint32_t b)
+{
+    for (uint32_t i = 0; i + 1 < desc->n_chunks; i++) {
+        uint32_t x = desc->chunks[i].device, y = desc->chunks[i + 1].device;
+        if ((x == a && y == b) || (x == b && y == a))
+            return true;
+    }
+    return false;
+}
+
 /* The link between two devices, which is added where there is none. */
 static lh_status inject_device(cli *c, const injection *what, uint32_t from,
                                uint32_t to, lh_link *links, uint32_t *n_links)
@@ -177,9 +187,11 @@ static void list_links(const lh_link *links, uint32_t n, char *text,
     }
 }
 
-static lh_status inject_one(cli *c, const injection *what, uint32_t n_devices,
-                            lh_link *links, uint32_t *n_links)
+static lh_status inject_one(cli *c, const injection *what,
+                            lh_pipeline_desc *desc, lh_link *links)
 {
+    const uint32_t n_devices = desc->n_devices;
+    uint32_t *n_links = &desc->n_links;
     bool found = false;
     char names[240];
     cli_link ends;
@@ -203,6 +215,11 @@ static lh_status inject_one(cli *c, const injection *what, uint32_t n_devices,
                          "ways) or 0>1",
                          what->name, *names ? ": " : "", names, n_devices);
     }
+    if (!has_messages(desc, ends.from, ends.to))
+        return cli_error(c, LH_EINPUT,
+                         "--inject: '%.60s' changes nothing: no messages go "
+                         "between devices %" PRIu32 " and %" PRIu32,
+                         what->name, ends.from, ends.to);
     CLI_TRY(inject_device(c, what, ends.from, ends.to, links, n_links));
     return ends.one_way
                ? LH_OK
@@ -226,7 +243,7 @@ static lh_status inject_all(cli *c, char *text, uint64_t message_bytes,
          one = strtok_r(NULL, ";", &more)) {
         injection what;
         CLI_TRY(take_one(c, one, message_bytes, &what));
-        CLI_TRY(inject_one(c, &what, desc->n_devices, links, &desc->n_links));
+        CLI_TRY(inject_one(c, &what, desc, links));
     }
     for (uint32_t i = 0; i < desc->n_links; i++)
         if (!*links[i].name)

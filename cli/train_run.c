@@ -309,6 +309,9 @@ static lh_status check_options(cli *c)
         if (some[i].is_given && some[i].is_for_cpu != cpu)
             return cli_usage(c, "--%s is for the %s device", some[i].name,
                              cpu ? "timed" : "cpu");
+    if (s->inject && s->real_links)
+        return cli_usage(c, "--inject gives emulated links other delays; "
+                            "not with --real-links");
     if (s->schedule_at && s->profile_out)
         return cli_usage(c, "--profile-out measures one schedule: no "
                             "--schedule-at");

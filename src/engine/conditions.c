@@ -70,7 +70,8 @@ lh_status lhi_job_check_course(const lhi_job *job, lh_error *err)
     if (links && !job->emulates)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "events make links slow, which only emulated links "
-                        "can be");
+                        "can be; do without real links, or without these "
+                        "events");
     if (devices && job->model)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "events make a device slow, which only the timed "

@@ -128,11 +128,13 @@ check(fast["predicted_s"] == 0.0916 and fast["speed"] == 5,
 # --- refusals ----------------------------------------------------------------------
 for text, why in [("x=latency:1ms", "'x' is no link of the pipeline: dc0>dc1, "
                    "dc1>dc0, nor two of its 4 devices"),
+                  ("0-2=latency:1ms", "'0-2' changes nothing: no messages go "
+                   "between devices 0 and 2"),
                   ("dc0-dc1", "LINK=latency"),
                   ("dc0-dc1=speed:3", "must be latency:TIME"),
                   ("dc0-dc1=gbps:0", "must be latency:TIME"),
                   ("dc0-dc1=", "nothing is said")]:
-    code = 1 if text.startswith("x") else 2
+    code = 1 if text[0] in "0x" else 2
     case(f"--inject {text}", [*QUIET, "--inject", text], code, err=why)
 case("cpu wants a plan", ["train", "p.yaml", "--device", "cpu", "--data", "x"],
      2, err="trains the model of a plan")
@@ -143,6 +145,8 @@ for options, why in [(["--ranks", "local", "--transport", "tcp"], "--ranks"),
                      (["--emulate-links"], "cpu device"),
                      (["--device", "cpu", "--speed", "3"], "timed device"),
                      (["--device", "cpu", "--real-links"], "timed device"),
+                     (["--inject", "0-1=latency:1ms", "--real-links"],
+                      "not with --real-links"),
                      (["--device", "cpu", "--checkpoint-every", "2"],
                       "needs a folder")]:
     case(" ".join(options), [*QUIET, *options], 2, err=why)
