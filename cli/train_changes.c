@@ -119,6 +119,12 @@ const lh_reschedule *train_changes_at(train_changes *changes, uint64_t step)
     return &changes->given;
 }
 
+uint64_t train_last_step(const lh_train_result *r)
+{
+    return r->n_iterations ? r->iterations[r->n_iterations - 1].step
+                           : UINT64_MAX;
+}
+
 uint32_t train_changes_followed(const train_changes *changes,
                                 const lh_train_result *r, uint64_t step)
 {
@@ -131,10 +137,16 @@ uint32_t train_changes_followed(const train_changes *changes,
     return followed;
 }
 
+uint32_t train_changes_at_end(const train_changes *changes,
+                              const lh_train_result *r)
+{
+    return train_changes_followed(changes, r, train_last_step(r));
+}
+
 const train_change *train_changes_last(const train_changes *changes,
                                        const lh_train_result *r)
 {
-    uint32_t n = train_changes_followed(changes, r, UINT64_MAX);
+    uint32_t n = train_changes_at_end(changes, r);
     return n ? &changes->all[n - 1] : NULL;
 }
 

@@ -96,7 +96,7 @@ static bool print_switches(cli *c, const lh_train_result *r)
     char a[CLI_TIME_TEXT];
     const lh_switch *rows = lh_train_switches(r, &n);
     for (uint32_t i = 0; i < n; i++) {
-        any = any || !rows[i].refused;
+        any = any || (!rows[i].refused && rows[i].step <= train_last_step(r));
         if (rows[i].refused)
             cli_wrap(c, "refused", 0, "%s from iteration %" PRIu64 " on: %s",
                      rows[i].to, rows[i].step, rows[i].refused);
@@ -327,15 +327,23 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
 }
 
 /* Of the last iteration, which is the one that is shown. */
-static lh_status add_slow_fact(cli *c, const lh_course *course,
-                               const lh_train_result *r, lh_report *report)
+static lh_status add_last_facts(cli *c, const cli_view *began,
+                                const lh_course *course,
+                                const lh_train_result *r, lh_report *report)
 {
     char text[CLI_SLOW_TEXT];
-    uint64_t step = r->iterations[r->n_iterations - 1].step;
+    uint64_t step = train_last_step(r);
+    CLI_TRY(lh_report_add_fact(report, "schedule",
+                               schedule_of(began, r, step, false), &c->err));
     if (!course)
         return LH_OK;
     cli_slow_text(course, lh_course_state(course, step), text);
     return lh_report_add_fact(report, "slow in this iteration", text, &c->err);
+}
+
+static uint32_t state_at(const lh_course *course, uint64_t step)
+{
+    return course ? lh_course_state(course, step) : 0;
 }
 
 /* The iterations from `first` on that have the same events and the same
@@ -346,39 +354,49 @@ static uint32_t end_of_alike(const cli_view *began, const lh_course *course,
 {
     const lh_iteration *all = r->iterations;
     const char *name = schedule_of(began, r, all[first].step, false);
-    uint32_t state = lh_course_state(course, all[first].step), end = first;
+    uint32_t state = state_at(course, all[first].step), end = first;
     int64_t sum = 0;
-    while (end < r->n_iterations &&
-           lh_course_state(course, all[end].step) == state &&
+    while (end < r->n_iterations && state_at(course, all[end].step) == state &&
            strcmp(schedule_of(began, r, all[end].step, false), name) == 0)
         sum += all[end++].ns;
     *mean_ns = sum / (end - first);
     return end;
 }
 
+/* Where events or schedules made a difference. */
 static lh_status add_iterations(cli *c, const cli_view *began,
                                 const lh_course *course,
                                 const int64_t *predicted_ns,
                                 const lh_train_result *r, lh_report *report)
 {
-    static const char *const head[] = {"iterations", "slow", "schedule",
+    static const char *const with[] = {"iterations", "slow", "schedule",
                                        "#predicted", "#measured"};
+    static const char *const without[] = {"iterations", "schedule",
+                                          "#measured"};
     char steps[48], slow[CLI_SLOW_TEXT], was[CLI_TIME_TEXT], is[CLI_TIME_TEXT];
     const lh_iteration *all = r->iterations;
     int64_t mean_ns;
     cli_table t = {0};
-    cli_table_row(&t, 5, head);
+    cli_table_row(&t, course ? 5 : 3, course ? with : without);
     for (uint32_t i = 0, end; i < r->n_iterations; i = end) {
         end = end_of_alike(began, course, r, i, &mean_ns);
         snprintf(steps, sizeof steps, "%" PRIu64 " to %" PRIu64, all[i].step,
                  all[end - 1].step);
+        const char *name = schedule_of(began, r, all[i].step, false);
+        const char *plain[] = {steps, name, cli_time_text(mean_ns, is)};
+        if (!course) {
+            cli_table_row(&t, 3, plain);
+            continue;
+        }
         cli_slow_text(course, lh_course_state(course, all[i].step), slow);
-        const char *cells[] = {
-            steps, slow, schedule_of(began, r, all[i].step, false),
-            cli_time_text(predicted_ns[i], was), cli_time_text(mean_ns, is)};
+        const char *cells[] = {steps, slow, name,
+                               cli_time_text(predicted_ns[i], was), is};
         cli_table_row(&t, 5, cells);
     }
-    return cli_table_report(c, "Iterations and their events", &t, report);
+    return cli_table_report(c,
+                            course ? "Iterations and their events"
+                                   : "Iterations and their schedules",
+                            &t, report);
 }
 
 static lh_status write_html(cli *c, const cli_view *began, const cli_view *v,
@@ -390,12 +408,14 @@ static lh_status write_html(cli *c, const cli_view *began, const cli_view *v,
     const train_settings *s = c->settings;
     lh_report *report = NULL;
     lh_trace_difference d;
+    uint32_t n_switches;
+    lh_train_switches(r, &n_switches);
     CLI_TRY(lh_trace_compare(v->trace, trace, &d, &c->err));
     CLI_TRY(lh_report_make(cli_name(c, c->operands[0]), &report, &c->err));
     lh_status status = cli_difference_facts(c, &d, trace->title, NULL, report);
     if (status == LH_OK)
-        status = add_slow_fact(c, course, r, report);
-    if (status == LH_OK && course)
+        status = add_last_facts(c, began, course, r, report);
+    if (status == LH_OK && (course || n_switches))
         status = add_iterations(c, began, course, predicted_ns, r, report);
     if (status == LH_OK)
         status = lh_report_add_trace(report, v->trace, "predicted", v->shown,
@@ -422,13 +442,19 @@ lh_status train_put_results(cli *c, const cli_view *v, const cli_view *last,
                             const int64_t *predicted_ns,
                             const lh_train_result *r)
 {
+    static const char not_written[] =
+        "%s: not written: the run ended before its iteration was recorded";
     const train_settings *s = c->settings;
     if (r->elsewhere)
         return LH_OK;
     if (s->trace && r->trace)
         CLI_TRY(cli_write_trace(c, r->trace, s->trace));
+    else if (s->trace)
+        cli_note(c, not_written, s->trace);
     if (s->html && r->trace)
         CLI_TRY(write_html(c, v, last, changes->course, predicted_ns, r));
+    else if (s->html)
+        cli_note(c, not_written, s->html);
     if (s->profile_out && r->profile)
         CLI_TRY(write_profile(c, r->profile));
     else if (s->profile_out)

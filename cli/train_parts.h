@@ -57,7 +57,7 @@ lh_status train_changes_check(cli *c, const cli_view *v,
                               const train_changes *changes);
 /* What is new from `step` on; NULL: nothing. */
 const lh_reschedule *train_changes_at(train_changes *changes, uint64_t step);
-/* That the run ended with; NULL: the one that it began with. */
+/* That the last iteration followed; NULL: the one that the run began with. */
 const train_change *train_changes_last(const train_changes *changes,
                                        const lh_train_result *r);
 void train_changes_fini(train_changes *changes);
@@ -66,6 +66,11 @@ void train_changes_fini(train_changes *changes);
  * schedules, of which the last one counts. */
 uint32_t train_changes_followed(const train_changes *changes,
                                 const lh_train_result *r, uint64_t step);
+/* The same of the last iteration: a run may end within the first one of the
+ * next schedule, of which it then says nothing. */
+uint32_t train_changes_at_end(const train_changes *changes,
+                              const lh_train_result *r);
+uint64_t train_last_step(const lh_train_result *r); /* none: UINT64_MAX */
 
 /* --events: reads the file, for the pipeline that is run; *own is it then. */
 lh_status train_events_read(cli *c, cli_view *v, train_changes *changes,

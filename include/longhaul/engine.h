@@ -207,8 +207,8 @@ typedef struct lh_train_result {
     const lh_trace *trace; /* of the last iteration; NULL: there was none */
     uint32_t n_grown; /* message buffers beyond those that were predicted */
     /* Of one iteration: what the simulator predicts, and what was measured; 0
-     * where there was none. Where schedules were switched, of the iterations
-     * since the last time. The prediction is without the events of a course:
+     * where there was none. Where schedules were switched, of the one that the
+     * last iteration followed. The prediction is without the events of a course:
      * with them it is lh_course_play()'s. */
     int64_t predicted_ns, median_ns, least_ns, most_ns;
     double error;   /* median_ns / predicted_ns - 1; 0: nothing was predicted */

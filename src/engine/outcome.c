@@ -327,11 +327,11 @@ static lh_status read_records(const lhi_job *job, const lh_exec *exec,
 
 /* The prediction: each rank of the pipeline has a processor. Where they have
  * not, all passes together take what the processors can do at least. */
-static void predict(const lhi_job *job, const lh_exec *exec, lh_train_result *r)
+static void predict(const lhi_job *job, int64_t alone_ns, lh_train_result *r)
 {
     const lh_pipeline *p = job->pipeline;
     double passes_ns = 0;
-    r->unshared_ns = r->predicted_ns = lh_exec_predicted_ns(exec);
+    r->unshared_ns = r->predicted_ns = alone_ns;
     uint32_t n = job->model && !job->launched ? lhi_processors() : 0;
     if (n == 0 || n >= r->n_ranks)
         return;
@@ -360,15 +360,32 @@ static lh_status last_conditions(const lhi_job *job, const owned_result *to,
     return LH_OK;
 }
 
+/* The schedule that the last iteration followed: the step from which it counts,
+ * and its prediction. A run may end within the first one of the next. */
+static uint64_t find_last(const lhi_job *job, const owned_result *to,
+                          int64_t *predicted_ns)
+{
+    const lh_train_result *r = &to->result;
+    uint64_t from = 0, last = r->n_iterations
+                                  ? r->iterations[r->n_iterations - 1].step
+                                  : UINT64_MAX;
+    *predicted_ns = lh_exec_predicted_ns(job->exec);
+    for (uint32_t i = 0; i < to->n_switches; i++) {
+        const lh_switch *row = &to->switches[i];
+        if (row->refused || row->step > last)
+            continue;
+        from = row->step;
+        *predicted_ns = row->predicted_ns;
+    }
+    return from;
+}
+
 /* What the iterations say together. */
-static lh_status summarise(const lhi_job *job, const lh_exec *exec,
-                           owned_result *to, lh_error *err)
+static lh_status summarise(const lhi_job *job, owned_result *to, lh_error *err)
 {
     lh_train_result *r = &to->result;
-    uint64_t from = 0; /* the step from which the schedule counts */
-    for (uint32_t i = 0; i < to->n_switches; i++)
-        if (!to->switches[i].refused)
-            from = to->switches[i].step;
+    int64_t predicted_ns;
+    uint64_t from = find_last(job, to, &predicted_ns);
     uint32_t n = 0;
     int64_t *ns = calloc((size_t)r->n_iterations + 1, sizeof *ns);
     if (!ns)
@@ -381,7 +398,7 @@ static lh_status summarise(const lhi_job *job, const lh_exec *exec,
         if (it->worst_late_ns > r->worst_late_ns)
             r->worst_late_ns = it->worst_late_ns;
     }
-    predict(job, exec, r);
+    predict(job, predicted_ns, r);
     if (n) {
         r->median_ns = lhi_median_ns(ns, n);
         r->least_ns = ns[0];
@@ -502,7 +519,7 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
         .n_replicas = job->n_replicas,
     };
     if (status == LH_OK)
-        status = summarise(job, exec, to, err);
+        status = summarise(job, to, err);
     lhi_proposed_release(followed);
     return status;
 }

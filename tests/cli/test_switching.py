@@ -3,6 +3,7 @@
 """train --schedule-at: runs that go on with another schedule."""
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -110,7 +111,9 @@ def what_was_followed_is_said():
                  json.loads(read(name))["traceEvents"])
              for name in ("t.json", "s.json")]
         check(n[0] == n[1] > 0, n)
-        check("s.csv" in read("t.html") or "measured" in read("t.html"), "html")
+        check(re.search(r"Iterations and their schedules.*2 to 3.*gpipe.*"
+                        r"4 to 5.*s\.csv", read("t.html"), re.S),
+              "the report has them all")
     case("for people", [*args, "-q"],
          out=r"\nswitched +to gpipe from iteration 2 on; .*\nswitched +to "
              r"s.csv from iteration 4 on.*\niterations +6; under the last "

@@ -116,7 +116,7 @@ typedef struct script {
     uint64_t bad_step;
     uint32_t n_asked, n_told, stop_after;
     uint64_t last;
-    bool kills;
+    bool kills, stops_now;
     const lh_exec_options *exec; /* NULL: defaults */
     lh_reschedule given;
 } script;
@@ -167,8 +167,9 @@ static void told(void *of, const lh_switch *what)
 static int stop_in_time(void *of)
 {
     const script *s = of;
-    return s->stop_after && s->n_told >= s->stop_after ? LH_STOP_AFTER
-                                                       : LH_STOP_NO;
+    if (!s->stop_after || s->n_told < s->stop_after)
+        return LH_STOP_NO;
+    return s->stops_now ? LH_STOP_NOW : LH_STOP_AFTER;
 }
 
 /* --- training ----------------------------------------------------------------
@@ -452,6 +453,30 @@ static void stopped_and_killed(void)
     CHECK_INT(play(p, "local", &s, 1000, &r, &err), LH_EIO);
     CHECK_HAS(err.text, "rank 1");
     CHECK(!r);
+    free_schedules(&s.own);
+    lh_pipeline_free(p);
+}
+
+/* Within the first iteration of a schedule, of which nothing is known then. */
+static void stopped_as_it_begins(void)
+{
+    lh_pipeline *p = two_devices(2);
+    lh_error err;
+    lh_train_result *r = NULL;
+    uint32_t n = 0;
+    script s = {.every = 1, .stop_after = 3, .stops_now = true};
+    s.own = all_schedules(p, LH_RECEIVES_EARLY);
+    CHECK_OK(play(p, "inproc", &s, 1000, &r, &err), err);
+    CHECK(r && r->interrupted && r->n_iterations == 2 && !r->trace);
+    const lh_switch *rows = r ? lh_train_switches(r, &n) : NULL;
+    CHECK_INT(n, 3);
+    if (r && n == 3) {
+        CHECK(!rows[2].refused);
+        CHECK_INT(r->predicted_ns, rows[1].predicted_ns);
+        CHECK_INT(r->median_ns, r->iterations[1].ns);
+        CHECK(r->error > -0.5);
+    }
+    lh_train_result_free(r);
     free_schedules(&s.own);
     lh_pipeline_free(p);
 }
@@ -842,6 +867,7 @@ int main(void)
     RUN(all_stay_with_what_is);
     RUN(coupled_ranks);
     RUN(stopped_and_killed);
+    RUN(stopped_as_it_begins);
     RUN(wrong_calls);
     RUN(one_vote_against);
     RUN(rank_1_breaks_off);
