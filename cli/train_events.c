@@ -59,46 +59,42 @@ static int by_time(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Of the iterations that the result's median is of. */
-static lh_status take_median(cli *c, const train_changes *changes,
-                             const int64_t *ns, lh_train_result *r)
+/* Of the iterations that the result's median is of; `some`: room for all. */
+static int64_t median_at_end(const train_changes *changes, const int64_t *ns,
+                             const lh_train_result *r, int64_t *some)
 {
-    uint32_t last = train_changes_followed(changes, r, UINT64_MAX), n = 0;
-    int64_t *some = calloc(r->n_iterations + (size_t)1, sizeof *some);
-    if (!some)
-        return cli_no_memory(c);
+    uint32_t last = train_changes_at_end(changes, r), n = 0;
     for (uint32_t i = 0; i < r->n_iterations; i++)
         if (train_changes_followed(changes, r, r->iterations[i].step) == last)
             some[n++] = ns[i];
-    if (n > 0) {
-        qsort(some, n, sizeof *some, by_time);
-        int64_t lower = some[(n - 1) / 2], upper = some[n / 2];
-        int64_t more = lower + (upper - lower) / 2 - r->predicted_ns;
-        r->predicted_ns += more;
-        r->unshared_ns += r->n_processors ? 0 : more;
-        if (r->predicted_ns > 0)
-            r->error = (double)r->median_ns / (double)r->predicted_ns - 1;
-    }
-    free(some);
-    return LH_OK;
+    qsort(some, n, sizeof *some, by_time);
+    int64_t lower = some[(n - 1) / 2], upper = some[n / 2];
+    return lower + (upper - lower) / 2;
 }
 
-/* What follows the pipeline in an iteration is in the result's prediction. */
-static lh_status predict_all(makespans *m, lh_train_result *r, int64_t *ns)
+/* What follows the pipeline in an iteration is in the result's prediction.
+ * `alone`: if each rank had a processor; `some`: room. */
+static lh_status predict_all(makespans *m, lh_train_result *r, int64_t *ns,
+                             int64_t *alone, int64_t *some)
 {
-    const lh_course *course = m->changes->course;
-    uint32_t last = train_changes_followed(m->changes, r, UINT64_MAX);
+    const train_changes *changes = m->changes;
     int64_t quiet;
-    CLI_TRY(find_makespan(m, last, 0, &quiet));
+    /* What all passes take on the processors that there are. */
+    int64_t least = r->predicted_ns > r->unshared_ns ? r->predicted_ns : 0;
+    CLI_TRY(find_makespan(m, train_changes_at_end(changes, r), 0, &quiet));
     for (uint32_t i = 0; i < r->n_iterations; i++) {
         uint64_t step = r->iterations[i].step;
-        CLI_TRY(find_makespan(m, train_changes_followed(m->changes, r, step),
-                              lh_course_state(course, step), &ns[i]));
-        ns[i] += r->unshared_ns - quiet;
-        if (r->n_processors && ns[i] < r->predicted_ns)
-            ns[i] = r->predicted_ns;
+        CLI_TRY(find_makespan(m, train_changes_followed(changes, r, step),
+                              lh_course_state(changes->course, step),
+                              &alone[i]));
+        alone[i] += r->unshared_ns - quiet;
+        ns[i] = alone[i] > least ? alone[i] : least;
     }
-    return take_median(m->c, m->changes, ns, r);
+    r->unshared_ns = median_at_end(changes, alone, r, some);
+    r->predicted_ns = median_at_end(changes, ns, r, some);
+    if (r->predicted_ns > 0)
+        r->error = (double)r->median_ns / (double)r->predicted_ns - 1;
+    return LH_OK;
 }
 
 lh_status train_events_predict(cli *c, const cli_view *v,
@@ -111,12 +107,14 @@ lh_status train_events_predict(cli *c, const cli_view *v,
     m.n_states = lh_course_n_states(changes->course);
     size_t n = (size_t)m.n_states * (changes->n + 1);
     int64_t *ns = calloc(r->n_iterations, sizeof *ns);
+    int64_t *rest = calloc(2 * (size_t)r->n_iterations, sizeof *rest);
     m.ns = malloc(n * sizeof *m.ns);
-    lh_status status = ns && m.ns ? LH_OK : cli_no_memory(c);
+    lh_status status = ns && rest && m.ns ? LH_OK : cli_no_memory(c);
     for (size_t i = 0; m.ns && i < n; i++)
         m.ns[i] = -1;
     if (status == LH_OK)
-        status = predict_all(&m, r, ns);
+        status = predict_all(&m, r, ns, rest, rest + r->n_iterations);
+    free(rest);
     free(m.ns);
     if (status != LH_OK)
         free(ns);

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """--events: iterations while links and devices become slow, played and run."""
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -228,6 +229,31 @@ def weights_do_not_notice_events():
          err="only the timed device can be")
     case("a profile", [*train, "--events", "e.yaml", "--profile-out", "f"],
          code=2, err="no --events")
+
+
+@test
+def both_predictions_know_of_events():
+    """That of ranks that share a processor, and that of each with its own."""
+    write("job.yaml", JOB)
+    run("plan", "job.yaml", "-o", "plan.json")
+    write("text", "It was the best of times, it was the worst of times.\n" * 99)
+    write("e.yaml", """
+        longhaul: events/1
+        time_unit: ms
+        events: [{from: 0, to: 9, links: [west-east], latency: 300}]
+        """)
+    own = min(os.sched_getaffinity(0))
+    done = subprocess.run(
+        [PROGRAM, "train", "plan.json", "--device", "cpu", "--data", "text",
+         "--events", "e.yaml", "--json"], cwd=WORK, env=ENVIRONMENT,
+        capture_output=True, text=True, timeout=HANGS, check=False,
+        preexec_fn=lambda: os.sched_setaffinity(0, {own}))
+    if "OpenBLAS" in done.stderr:
+        print("SKIPPED training: OpenBLAS is not installed")
+        return
+    if check(done.returncode == 0, done.stderr):
+        found = json.loads(done.stdout)
+        check(found["unshared_s"] == found["predicted_s"] > 0.6, found)
 
 
 @test
