@@ -495,6 +495,57 @@ static void memory_fills_no_sooner_than_they_get_there(void)
     lh_pipeline_free(p);
 }
 
+/* Where memory has place for hardly more than one microbatch, and one chunk of
+ * a wave leaves most of it, how long that stays says how long all takes. */
+static void make_full_wave(rng *r, model *m)
+{
+    lhi_floor_case *c = &m->c;
+    const uint32_t large = rng_below(r, 4);
+    *m = (model){.v = 2, .n_chunks = 4};
+    *c = (lhi_floor_case){.stages = 2,
+                          .layers = 4,
+                          .chunks_per_device = 2,
+                          .microbatches = 2 + rng_below(r, 3),
+                          .placement = LH_PLACEMENT_WAVE,
+                          .least_layers = 1,
+                          .n_kinds = 2,
+                          .n_of_part = {3, 1, 1, 1},
+                          .kind_of = m->kind_of,
+                          .sites = m->site,
+                          .at = m->at,
+                          .forth = m->forth,
+                          .back = m->back};
+    m->kind_of[large] = 1;
+    for (uint32_t i = 0; i < 4; i++) {
+        const bool end = i >= c->n_kinds;
+        int64_t activation = i == 1 ? 100 * UNIT : 1;
+        m->site[0].parts[i] =
+            (lhi_floor_pass){some(r, !end, 4), some(r, !end, 4), !end};
+        m->site[0].held[i] = (lhi_floor_held){activation, 1, 0, 0};
+    }
+    m->site[0].room = 101 * UNIT;
+    sum_up(m, &m->site[0], &m->site[0]);
+    c->first_ns = m->site[0].f + m->site[0].d + m->site[0].w;
+    m->forth[0] = some(r, 0, 8);
+    m->back[0] = some(r, 0, 8);
+}
+
+static void chunks_of_a_wave_stay_as_long_as_they_have_to(void)
+{
+    const uint32_t n = OF_CASES(400);
+    uint32_t tight = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        rng r = {i};
+        model m;
+        uint32_t layers[MOST_CHUNKS];
+        make_full_wave(&r, &m);
+        int64_t best = try_partitions(&m, layers, 0, m.c.layers, INT64_MAX);
+        check_solution(&m, i, best);
+        tight += (double)split_of(&m, 0, 2 * best) * 1.02 >= (double)best;
+    }
+    CHECK_MSG(2 * tight > n, "%u of %u bounds are near the best", tight, n);
+}
+
 int main(int argc, char **argv)
 {
     cases_from(argc, argv, &n_cases, &first_case);
@@ -502,5 +553,6 @@ int main(int argc, char **argv)
     RUN(nor_where_ends_have_no_layer);
     RUN(far_ones_stay_as_long_as_they_have_to);
     RUN(memory_fills_no_sooner_than_they_get_there);
+    RUN(chunks_of_a_wave_stay_as_long_as_they_have_to);
     return test_summary();
 }
