@@ -39,8 +39,9 @@ typedef struct lh_event {
     uint32_t n_links;         /* 0: of no links */
     const char *const *links; /* "2-3", both ways; "2>3"; or their names */
     int64_t latency_ns, transfer_ns; /* more than the links' own; 0: none */
-    double latency_times, transfer_times; /* of the links' own; 1: as it is */
-    double slower;   /* latency and transfer, or all passes; 1: as they are */
+    /* Factors are at least 1, which is as it is. Of the links' own: */
+    double latency_times, transfer_times;
+    double slower;   /* latency and transfer, or all passes */
     uint32_t device; /* LH_NONE: of no device */
     uint32_t rank;   /* whose rail; LH_NONE */
     lh_rail rail;
@@ -77,9 +78,9 @@ typedef struct lh_course_options {
 
 /* The pipeline in each step. Links that events name between devices, and that
  * it has not, are added to it, without delay. LH_EINPUT: the pipeline has not
- * what an event names, or the event would change nothing; LH_EUNSUPPORTED: a
- * rail. `options` may be NULL. The events need not outlive the call. Release
- * with lh_course_free(). */
+ * what an event names, the event would change nothing, or a number of it is not
+ * as above; LH_EUNSUPPORTED: a rail. `options` may be NULL. The events need not
+ * outlive the call. Release with lh_course_free(). */
 LH_API lh_status lh_course_make(const lh_pipeline *pipeline,
                                 const lh_events *events,
                                 const lh_course_options *options,

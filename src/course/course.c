@@ -99,6 +99,29 @@ static lh_status find_device(const lh_pipeline *p, const lh_event *e,
                     e->device);
 }
 
+/* What the reader of files has seen to, and a program may have not. */
+static lh_status check_numbers(const lh_event *e, lh_error *err)
+{
+    bool more = e->latency_ns > 0 || e->transfer_ns > 0 ||
+                e->latency_times > 1 || e->transfer_times > 1;
+    if (e->from < 0 || e->to <= e->from)
+        return lhi_fail(err, LH_EINPUT,
+                        "from %" PRId64 ", to %" PRId64
+                        ": both are steps, the second one later",
+                        e->from, e->to);
+    if (e->latency_ns < 0 || e->transfer_ns < 0 || !(e->latency_times >= 1) ||
+        !(e->transfer_times >= 1) || !(e->slower >= 1))
+        return lhi_fail(err, LH_EINPUT,
+                        "times have to be at least 0, factors at least 1, "
+                        "which changes nothing");
+    if (more && e->n_links == 0)
+        return lhi_fail(err, LH_EINPUT,
+                        "a device has no latency and no transfer time");
+    if (!more && e->slower <= 1)
+        return lhi_fail(err, LH_EINPUT, "it changes nothing");
+    return LH_OK;
+}
+
 static lh_status find_one(lhi_link_list *list, lhi_effect *effect, bool *hit,
                           lhi_arena *mem, lh_error *err)
 {
@@ -107,6 +130,7 @@ static lh_status find_one(lhi_link_list *list, lhi_effect *effect, bool *hit,
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "rail: ranks have one way to each other here, and "
                         "without it no run goes on; leave the event out");
+    LHI_TRY(check_numbers(e, err));
     if (e->n_links == 0)
         return find_device(list->pipeline, e, err);
     return find_event_links(list, effect, hit, mem, err);

@@ -2,7 +2,9 @@
 /* Events: what their file may say, which links and devices they name, what
  * several of them come to together, and iterations played under them. */
 #include "test.h"
+
 #include "uniform.h"
+#include <math.h>
 
 #include <longhaul/events.h>
 #include <longhaul/methods.h>
@@ -232,6 +234,60 @@ static void what_a_pipeline_has_not_is_refused(void)
     lh_pipeline_free(p);
 }
 
+/* Events that no file can have. */
+static void what_a_program_says_is_looked_at(void)
+{
+    static const char *const ends[] = {"0-1"};
+#define OF_LINKS .n_links = 1, .links = ends, .device = LH_NONE
+#define FACTORS .latency_times = 1, .transfer_times = 1, .slower = 1
+    static const struct {
+        lh_event event;
+        const char *says;
+    } rows[] = {
+        {{.from = 1, .to = 2, OF_LINKS, .latency_ns = 1, FACTORS}, NULL},
+        {{.from = 0,
+          .to = 1,
+          .slower = 2,
+          .latency_times = 1,
+          .transfer_times = 1},
+         NULL},
+        {{.from = -3, .to = -1, OF_LINKS, .latency_ns = 1, FACTORS}, "from -3"},
+        {{.from = 2, .to = 2, OF_LINKS, .latency_ns = 1, FACTORS}, "to 2"},
+        {{.from = 1, .to = 2, OF_LINKS, .latency_ns = 1}, "factors at least 1"},
+        {{.from = 1,
+          .to = 2,
+          OF_LINKS,
+          .latency_ns = 1,
+          .latency_times = 1,
+          .transfer_times = 1,
+          .slower = NAN},
+         "factors at least 1"},
+        {{.from = 1,
+          .to = 2,
+          OF_LINKS,
+          .latency_ns = 5,
+          .transfer_ns = -1,
+          FACTORS},
+         "times have to be at least 0"},
+        {{.from = 1, .to = 2, OF_LINKS, FACTORS}, "it changes nothing"},
+        {{.from = 1, .to = 2, .device = 1, .latency_ns = 9, FACTORS},
+         "a device has no latency"},
+    };
+    lh_pipeline *p = pipeline_of("  - {from: 0, to: 1, latency: 10}\n");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const lh_events one = {.n_events = 1, .events = &rows[i].event};
+        lh_course *c = NULL;
+        lh_error err = {0};
+        CHECK_INT(lh_course_make(p, &one, NULL, &c, &err),
+                  rows[i].says ? LH_EINPUT : LH_OK);
+        CHECK_MSG(!rows[i].says || strstr(err.text, rows[i].says), "%s",
+                  err.text);
+        CHECK(!rows[i].says || strncmp(err.text, "event 0: ", 9) == 0);
+        lh_course_free(c);
+    }
+    lh_pipeline_free(p);
+}
+
 /* --- together --------------------------------------------------------------
  */
 
@@ -367,6 +423,7 @@ int main(void)
     RUN(what_makes_no_sense_is_refused);
     RUN(links_are_found_by_ends_and_by_name);
     RUN(what_a_pipeline_has_not_is_refused);
+    RUN(what_a_program_says_is_looked_at);
     RUN(events_at_once_multiply_and_add);
     RUN(devices_are_slower_in_all_their_passes);
     RUN(speed_is_of_the_events_too);
