@@ -136,7 +136,12 @@ static lh_status take_best(chooser *k, lh_error *err)
     LHI_TRY(status);
     if (s.bound_ns > k->out->bound_ns)
         take_bound(k, &s);
-    status = s.schedule ? time_of(k, s.schedule, &by_search, err) : LH_OK;
+    lh_error stop = {0};
+    status = s.schedule ? time_of(k, s.schedule, &by_search, &stop) : LH_OK;
+    if (status == LH_EDEADLOCK && k->out->schedule)
+        status = LH_OK; /* coupled queues are unknown to the search */
+    else if (status != LH_OK && err)
+        *err = stop;
     if (status == LH_OK && by_search < by_method) {
         lh_schedule_free(k->out->schedule);
         k->out->schedule = s.schedule;

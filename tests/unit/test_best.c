@@ -113,6 +113,45 @@ static void judged_as_asked(void)
     lh_pipeline_free(p);
 }
 
+/* One send at a time, and receives as late as can be: methods' orders stop, and
+ * so does the one that searching finds, which knows of no queues. What goes on
+ * is taken all the same. */
+static void what_stops_is_not_the_best(void)
+{
+    static const char text[] =
+        "longhaul: pipeline/1\n"
+        "microbatches: 4\n"
+        "devices: 2\n"
+        "backward: split\n"
+        "uniform: {placement: loop, chunks_per_device: 2, F: 1, D: 1, W: 1}\n";
+    lh_sim_options sim = {.size = sizeof sim,
+                          .receives = LH_RECEIVES_LATE,
+                          .own_receives = true,
+                          .coupled_queue = 1};
+    lh_method_options how = {.size = sizeof how, .sim = &sim};
+    lh_best_options o = {.size = sizeof o, .method = &how};
+    lh_pipeline *p = NULL;
+    lh_evaluator *judge = NULL;
+    lh_best best = {0}, searched = {0};
+    lh_error err = {0};
+    int64_t ns = 0;
+    CHECK_OK(lh_pipeline_parse(text, strlen(text), "p", &p, &err), err);
+    CHECK_OK(lh_evaluator_make(p, &sim, &judge, &err), err);
+    CHECK_OK(lh_best_schedule("optimal", p, &o, &searched, &err), err);
+    CHECK_INT(lh_evaluator_run(judge, searched.schedule, &ns, NULL),
+              LH_EDEADLOCK);
+    CHECK_OK(lh_best_schedule("auto", p, &o, &best, &err), err);
+    if (!test_state.bad) {
+        CHECK(strcmp(best.method, "optimal") != 0);
+        CHECK_OK(lh_evaluator_run(judge, best.schedule, &ns, &err), err);
+        CHECK(ns >= best.bound_ns);
+    }
+    lh_best_fini(&best);
+    lh_best_fini(&searched);
+    lh_evaluator_free(judge);
+    lh_pipeline_free(p);
+}
+
 static void refuses(void)
 {
     lh_pipeline *p = wave("memory_limit: 1\n", 8);
@@ -160,6 +199,7 @@ int main(void)
     RUN(names);
     RUN(searching_wins);
     RUN(judged_as_asked);
+    RUN(what_stops_is_not_the_best);
     RUN(refuses);
     RUN(operations_leave_it_to_the_methods);
     return test_summary();
