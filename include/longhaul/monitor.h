@@ -111,7 +111,8 @@ typedef struct lh_monitor_event {
     lh_monitor_what what;
     uint32_t index;
     lh_monitor_change change;
-    uint64_t from;    /* step from which it is so, at most two ago */
+    uint64_t from;    /* step from which it is so: one of the last three that
+                         had something of it */
     double before_ns; /* while it was quiet */
     double now_ns;    /* at its end: as before, within what can be told */
     double error_ns;  /* standard error of now_ns */

@@ -57,8 +57,9 @@ static double variance_of(const lhi_gauge *g, double n, double w)
     /* What few samples say of scatter can be far off; what they seem to have in
      * common can be chance. */
     double sample = g->samples / n * square(1 + 4 / (g->freedom + 1));
-    double chance = 3 * sqrt(2 / g->seen) * g->samples / n;
-    double common = fmax(g->together - chance, 0) * square(1 + 8 / g->seen);
+    double seen = fmax(g->seen, 1); /* none of a level of 0 */
+    double chance = 3 * sqrt(2 / seen) * g->samples / n;
+    double common = fmax(g->together - chance, 0) * square(1 + 8 / seen);
     return ((sample + common + square(finest)) * square(g->level) +
             square(finest_ns)) /
            w;

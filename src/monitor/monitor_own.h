@@ -22,6 +22,7 @@ enum { LHI_GATHERS = LH_B + 1, LHI_SCATTERS, LHI_N_SERIES };
 typedef struct lhi_watched {
     lhi_gauge gauge;
     double usual_ns; /* work, data: of an iteration, at first */
+    uint64_t steps[LHI_GAUGE_WINDOW]; /* of the last readings, newest first */
     bool is_open;
     lh_monitor_event event; /* the last one, if open */
 } lhi_watched;

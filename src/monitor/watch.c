@@ -35,12 +35,23 @@ static void tell(lh_monitor *m, lhi_watched *w, lh_monitor_what what,
         .what = what,
         .index = index,
         .change = changes[move],
-        .from = m->step - ago,
+        .from = w->steps[ago],
         .before_ns = w->gauge.quiet,
         .now_ns = w->gauge.level,
         .error_ns = lhi_gauge_error(&w->gauge),
     };
     m->news[m->n_news++] = w->event;
+}
+
+/* A reading of the present step. */
+static lhi_gauge_move add_reading(const lh_monitor *m, lhi_watched *w,
+                                  lhi_gauge_reading reading, double least,
+                                  uint32_t *ago)
+{
+    for (uint32_t i = LHI_GAUGE_WINDOW - 1; i > 0; i--)
+        w->steps[i] = w->steps[i - 1];
+    w->steps[0] = m->step;
+    return lhi_gauge_add(&w->gauge, reading, is_learning(m), least, ago);
 }
 
 /* `times`: how often in an iteration. */
@@ -166,9 +177,8 @@ static void watch_links(lh_monitor *m, const lh_seen *seen)
         uint32_t l = m->samples[i].of, ago;
         lhi_watched *w = &m->links[l].is;
         lhi_gauge_reading reading = next_reading(m, seen->n_messages, &i);
-        lhi_gauge_move move =
-            lhi_gauge_add(&w->gauge, reading, is_learning(m),
-                          least_move(m, w, (double)reading.n), &ago);
+        lhi_gauge_move move = add_reading(
+            m, w, reading, least_move(m, w, (double)reading.n), &ago);
         tell(m, w, LH_MONITOR_LINK, l, move, ago);
         if (move != LHI_GAUGE_STAYS)
             m->links[l].n_transfers = fmin(m->links[l].n_transfers, 1);
@@ -258,8 +268,7 @@ static lhi_gauge_move watch_device(lh_monitor *m, lhi_watched *w,
     double scale = w->usual_ns / busy->first;
     lhi_gauge_reading reading = {busy->now * scale,
                                  busy->variance * scale * scale, busy->n};
-    return lhi_gauge_add(&w->gauge, reading, is_learning(m),
-                         least_move(m, w, 1), ago);
+    return add_reading(m, w, reading, least_move(m, w, 1), ago);
 }
 
 static void watch_devices(lh_monitor *m, lhi_watched *things,

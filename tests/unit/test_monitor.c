@@ -409,6 +409,47 @@ static void readings_are_trimmed(void)
     CHECK(r.mean == 4 && r.variance == 0);
 }
 
+/* A level of nothing has no scatter that is a share of it. */
+static void what_takes_nothing_can_become_slow(void)
+{
+    lhi_gauge g = {0};
+    uint32_t ago, left = 0;
+    for (uint32_t i = 0; i < 20; i++) {
+        lhi_gauge_reading nothing = {.n = 4};
+        CHECK_INT(lhi_gauge_add(&g, nothing, i < 8, MS, &ago), LHI_GAUGE_STAYS);
+    }
+    CHECK(lhi_gauge_error(&g) < 1000);
+    for (uint32_t i = 0; i < 3; i++) {
+        lhi_gauge_reading slow = {10 * MS, 0, 4};
+        left += lhi_gauge_add(&g, slow, false, MS, &ago) == LHI_GAUGE_LEAVES;
+    }
+    CHECK_INT(left, 1);
+    CHECK_NEAR(g.level, 10 * MS, 1);
+}
+
+/* Not each iteration has to be seen. */
+static void steps_may_be_left_out(void)
+{
+    setting t;
+    lh_monitor_event last = {0};
+    uint32_t told = 0;
+    set_up(&t, four, "1f1b", 0, NULL);
+    for (uint32_t i = 0; i < 30; i++) {
+        lh_error err = {0};
+        uint32_t n;
+        if (i == 20)
+            t.latency[link_between(t.p, 1, 2)] = 2.5;
+        noisy_iterate(&t.n, 7 + 10 * (uint64_t)i);
+        CHECK_OK(lh_monitor_add(t.m, &t.n.seen, &err), err);
+        const lh_monitor_event *e = lh_monitor_events(t.m, &n);
+        last = n > 0 ? e[n - 1] : last;
+        told += n;
+    }
+    CHECK_INT(told, 1);
+    CHECK_INT(last.from, 207);
+    tear_down(&t);
+}
+
 int main(void)
 {
     RUN(readings_are_trimmed);
@@ -422,6 +463,8 @@ int main(void)
     RUN(hiccups_are_no_events);
     RUN(drifts_are_followed);
     RUN(slow_data_parallel_links);
+    RUN(what_takes_nothing_can_become_slow);
+    RUN(steps_may_be_left_out);
     RUN(nonsense_is_refused);
     return test_summary();
 }
