@@ -220,6 +220,8 @@ def contradictions_are_told_before_the_search():
              "runs no schedule 'elastic'"),
             ("sequence: 4096", "sequence: 4096, zero: 1", "torchtitan",
              "use training.zero: 0, 2 or 3"),
+            ("sequence: 4096", "dropout: true, sequence: 4096", "torchtitan",
+             "use training.dropout: false"),
             ("sequence: 4096", "precision: fp16, sequence: 4096", "torchtitan",
              "does not train in fp16"),
             ("cluster:", "framework: {fp8: matmul}\ncluster:", "torchtitan",
@@ -232,6 +234,18 @@ def contradictions_are_told_before_the_search():
               .replace(old, new, 1))
         case(f"{new} for {target}", ["plan", "c.yaml", "--for", target], 1,
              err=why)
+
+
+@test
+def torchtitan_shards_over_contexts():
+    text = (job(random.Random(1)).replace("context: 1", "context: 2")
+            .replace("sequence: 4096", "zero: 0, sequence: 4096"))
+    write("cp.yaml", re.sub(r", recompute: [^}]*\}", "}", text))
+    case("in ZeRO 0 no context", ["plan", "cp.yaml", "--for", "torchtitan"], 1,
+         err="use training.zero: 2 or 3, or layout.context: 1")
+    run("plan", "cp.yaml", "-o", "cp.json", "--no-optimal")
+    case("nor is it exported", ["export", "cp.json", "--to", "torchtitan"], 1,
+         err="shards parameters over the GPUs of layout.context")
 
 
 finish()

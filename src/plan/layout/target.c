@@ -7,6 +7,7 @@
 #include "plan/layout/target.h"
 
 #include "plan/layout/choice.h"
+#include "spec/spec.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -391,6 +392,18 @@ static lh_status megatron_whole(const lh_job *job, const lhi_config *c,
 /* --- torchtitan ------------------------------------------------------------
  */
 
+/* Over GPUs that cut sequences parameters are sharded, whatever the replicas
+ * do: parallel_dims.py has fsdp = dp_shard * cp. */
+static lh_status torchtitan_context(uint32_t context, uint32_t zero,
+                                    lh_error *err)
+{
+    if (context <= 1 || zero > 0)
+        return LH_OK;
+    return refuse(LH_TARGET_TORCHTITAN, err,
+                  "shards parameters over the GPUs of layout.context; use "
+                  "training.zero: 2 or 3, or layout.context: 1");
+}
+
 static lh_status torchtitan_job(const lh_job *job, lh_error *err)
 {
     const lh_framework *f = &job->framework;
@@ -418,7 +431,14 @@ static lh_status torchtitan_job(const lh_job *job, lh_error *err)
         return refuse(LH_TARGET_TORCHTITAN, err,
                       "has no multi-token prediction; use a model with "
                       "mtp_layers: 0");
-    return LH_OK;
+    if (lhi_job_drops(job))
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "has no dropout in its models; use training.dropout: "
+                      "false");
+    return job->training.zero_given
+               ? torchtitan_context(job->layout.context, job->training.zero,
+                                    err)
+               : LH_OK;
 }
 
 static lh_status torchtitan_group(const lh_job *job, const lh_layout *l,
@@ -448,6 +468,7 @@ static lh_status torchtitan_state(const lh_job *job, const lhi_config *c,
                                   lh_error *err)
 {
     const lh_layout *l = &c->layout;
+    LHI_TRY(torchtitan_context(l->context, c->zero, err));
     uint32_t groups = lhi_state_groups(job, l, c->zero);
     if (!groups)
         return refuse(LH_TARGET_TORCHTITAN, err,
