@@ -35,6 +35,8 @@ static lh_status read_change(cli *c, const cli_view *v, char *text,
                          out->step, name, s->steps - 1);
     if (!cli_is_method(name) && !strpbrk(name, "./"))
         return cli_check_method(c, "--schedule-at", name);
+    if (!cli_is_method(name))
+        CLI_TRY(cli_check_named_file(c, name));
     const bool cut = cli_is_among(CLI_CUTTERS, name);
     out->view.pipeline = v->pipeline;
     lh_status status = cli_view_schedule(c, &out->view, name, &s->model,

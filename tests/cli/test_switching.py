@@ -72,6 +72,10 @@ def wrong_ones_are_found_before_the_run():
         case(given, [*PLAYED, "--schedule-at", given, "--log", "log"], code,
              err=says)
     check(not (WORK / "log").exists(), "nothing was run")
+    for output in ("--trace", "--log", "--html"):
+        case(output, [*PLAYED, "--schedule-at", "1=gpipe;2=./s.csv", output,
+                      "s.csv"], 2, err=rf"{output} would overwrite .*: s\.csv")
+    check(read("s.csv").startswith("0F0,"), "the schedule is still there")
     case("profiles", ["train", "p.yaml", "--device", "cpu", "--profile-out",
                       "f", "--schedule-at", "1=gpipe"], 2,
          err="--profile-out measures one schedule")
@@ -175,6 +179,10 @@ def a_run_goes_on_under_the_schedule_that_it_had():
           ["gpipe", "gpipe", "slack"], found["iterations"])
     check([(one["step"], one["from"], one["to"]) for one in found["switches"]]
           == [(5, "1f1b", "gpipe"), (7, "gpipe", "slack")], found["switches"])
+    case("nothing is left to do", [*train, "--steps", "8", "--resume", "run",
+                                   "--trace", "none", "--html", "none.html"],
+         out=r"iterations +0", err=r"none: not written: .*\n.*none\.html: not "
+                                   r"written: ")
 
 
 finish()
