@@ -7,6 +7,7 @@
 #include "values.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,6 +47,19 @@ static lh_status read_change(cli *c, const cli_view *v, char *text,
     lh_error why = c->err;
     return cli_error(c, status, "--schedule-at %" PRIu64 ": %.440s", out->step,
                      why.text);
+}
+
+uint32_t train_first_sub_blocks(const train_settings *s)
+{
+    char name[32];
+    const char *at = s->schedule_at;
+    if (s->schedule && cli_is_among(CLI_CUTTERS, s->schedule))
+        return s->sub_blocks;
+    for (; at && (at = strchr(at, '=')); at++)
+        if (sscanf(at + 1, "%31[^;]", name) == 1 &&
+            cli_is_among(CLI_CUTTERS, name))
+            return 1;
+    return s->sub_blocks;
 }
 
 static int by_step(const void *a, const void *b)

@@ -55,6 +55,9 @@ lh_status train_changes_read(cli *c, const cli_view *v, train_changes *out);
 lh_status train_changes_check(cli *c, const cli_view *v,
                               const lh_exec_options *exec,
                               const train_changes *changes);
+/* Of --sub-blocks, what the run's first schedule takes: all of it, unless that
+ * is cut by none and a later one is. */
+uint32_t train_first_sub_blocks(const train_settings *s);
 /* What is new from `step` on; NULL: nothing. */
 const lh_reschedule *train_changes_at(train_changes *changes, uint64_t step);
 /* That the last iteration followed; NULL: the one that the run began with. */

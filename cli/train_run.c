@@ -352,7 +352,7 @@ static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
         CLI_TRY(check_cpu(c, problem->plan));
     v->pipeline = cli_problem_pipeline(problem);
     CLI_TRY(cli_view_find_schedule(c, v, problem, s->schedule, &s->model,
-                                   s->sub_blocks));
+                                   train_first_sub_blocks(s)));
     CLI_TRY(train_changes_read(c, v, changes));
     CLI_TRY(change_pipeline(c, v, problem->plan, changes, own));
     return run_view(c, v, problem->plan, changes);

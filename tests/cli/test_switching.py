@@ -124,6 +124,20 @@ def what_was_followed_is_said():
              r"schedule, ")
 
 
+@test
+def later_ones_may_be_cut():
+    uniform("p.yaml", microbatches=4, times=(10, 10, 9), latency=8, transfer=1)
+    cut = ["--sub-blocks", "4"]
+    want = json_case("simulate", ["simulate", "p.yaml", "-s", "greedy", *cut])
+    whole = json_case("whole", ["simulate", "p.yaml", "-s", "greedy"])
+    found = json_case("cut", [*PLAYED, "--steps", "2", "--schedule-at",
+                              "1=greedy", *cut])
+    check(abs(found["switches"][0]["predicted_s"] * 50 - want["makespan_s"])
+          < 1e-6 and want["makespan_s"] != whole["makespan_s"], found)
+    case("none is", [*PLAYED, "--schedule-at", "1=gpipe", *cut], 2,
+         err="--sub-blocks does nothing")
+
+
 def weights(name):
     return pathlib.Path(WORK, name, "step-00000021",
                         "model.safetensors").read_bytes()
