@@ -327,12 +327,14 @@ static lh_status put_container(recipe *r, lhi_text *out, lh_error *err)
                      err));
     LHI_TRY(put_part(r, out, LHI_BRIDGE_CHECKPOINT,
                      "checkpoint=CheckpointConfig", "", err));
+    /* It adds a word, the end of a document; with more words than the model
+     * has, training/setup.py does not start. */
     lhi_text_printf(out,
                     "        tokenizer=TokenizerConfig(\n"
                     "            tokenizer_type=\"NullTokenizer\",\n"
-                    "            vocab_size=%" PRIu32 ",\n"
+                    "            vocab_size=%" PRIu32 ",  # and one more\n"
                     "        ),\n",
-                    r->plan->job->model->vocab);
+                    r->plan->job->model->vocab - 1);
     lhi_text_puts(out, unknown);
     return LH_OK;
 }
