@@ -22,6 +22,7 @@ typedef struct rounds {
     uint64_t turn;
     uint64_t *steps; /* rank 0 */
     size_t n_left;
+    uint64_t newest; /* of the steps that were found */
     bool is_first_whole;
     char newest_why[sizeof((lh_error *)0)->text]; /* rank 0 */
 } rounds;
@@ -37,10 +38,31 @@ static void remark(const rounds *r, const char *text)
         r->o->remarks.say(r->o->remarks.context, text);
 }
 
+/* A run that goes on writing removes its older checkpoints: what was found may
+ * be gone and newer ones there. */
+static void find_newer(rounds *r)
+{
+    uint64_t *steps = NULL;
+    size_t n = 0;
+    lh_error ignored;
+    if (lhi_train_find(r->o->path, &steps, &n, &ignored) != LH_OK)
+        return;
+    if (!steps || n == 0 || steps[n - 1] <= r->newest) {
+        free(steps);
+        return;
+    }
+    free(r->steps);
+    r->steps = steps;
+    r->n_left = n;
+    r->newest = steps[n - 1];
+}
+
 /* The next one to be tried, on all ranks. */
 static lh_status choose(rounds *r, double *which, lh_error *err)
 {
     *which = 0;
+    if (leads(r) && r->steps && r->n_left == 0)
+        find_newer(r);
     if (leads(r) && r->steps && r->n_left == 0)
         return lhi_fail(err, LH_EINPUT,
                         "%.150s: none of its checkpoints is whole; the newest: "
@@ -115,6 +137,8 @@ lh_status lhi_resume(const lhi_resume_options *options, lh_error *err)
     bool all = false;
     if (leads(&r))
         LHI_TRY(lhi_train_find(options->path, &r.steps, &r.n_left, err));
+    if (r.steps && r.n_left > 0)
+        r.newest = r.steps[r.n_left - 1];
     while (status == LH_OK && !all) {
         status = choose(&r, &which, err);
         if (status == LH_OK)

@@ -140,7 +140,10 @@ static lh_status check_header(const char *path, const lh_model *model,
     lh_status status = LH_OK;
     if (!header)
         status = lhi_fail_nomem(err);
-    else if (!file || fstat(fileno(file), &info) != 0 ||
+    else if (!file)
+        status = lhi_fail(err, LH_EINPUT,
+                          "%s: is gone; resume from another checkpoint", path);
+    else if (fstat(fileno(file), &info) != 0 ||
              fread(header, 1, layout.len, file) != layout.len ||
              memcmp(header, layout.header, layout.len) != 0)
         status = lhi_fail(err, LH_EINPUT,

@@ -4,6 +4,8 @@
 #define _GNU_SOURCE /* mkdtemp */
 #include "train_team.h"
 
+#include "engine/resume.h"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -195,6 +197,45 @@ static void a_byte_of_the_config(void)
     free(c.bytes);
 }
 
+/* Another run writes a checkpoint while the only one is looked at in vain. */
+static void write_newer(void *context, const char *text)
+{
+    char hidden[128], newer[128];
+    (void)context;
+    snprintf(hidden, sizeof hidden, "%s/hidden", folder);
+    snprintf(newer, sizeof newer, "%s/step-00000001", folder);
+    if (strstr(text, "step 0 is passed over"))
+        CHECK_INT(rename(hidden, newer), 0);
+    keep_remark(NULL, text);
+}
+
+static void what_comes_meanwhile_is_found(void)
+{
+    char hidden[128], newer[128], gone[128], state[160];
+    lh_error err = {0};
+    lhi_net *net = NULL;
+    snprintf(hidden, sizeof hidden, "%s/hidden", folder);
+    snprintf(newer, sizeof newer, "%s/step-00000001", folder);
+    snprintf(gone, sizeof gone, "%s/step-00000000", folder);
+    snprintf(state, sizeof state, "%s/state.json", gone);
+    CHECK_INT(rename(newer, hidden), 0);
+    CHECK_INT(mkdir(gone, 0700), 0);
+    int fd = open(state, O_WRONLY | O_CREAT, 0600);
+    CHECK_INT(write(fd, "{", 1), 1);
+    close(fd);
+    CHECK_OK(lhi_net_inproc(1, 0, NULL, &net, &err), err);
+    lhi_resume_options o = {.train = writer.t[0][0],
+                            .net = net,
+                            .path = folder,
+                            .checkpoint = &options,
+                            .remarks = {.say = write_newer}};
+    CHECK_OK(lhi_resume(&o, &err), err);
+    CHECK_HAS(remarked, "resuming from step 1");
+    lhi_net_close(net);
+    unlink(state);
+    rmdir(gone);
+}
+
 static void what_is_whole_loads(void)
 {
     bool is_damaged;
@@ -219,6 +260,7 @@ int main(void)
     RUN(a_file_that_is_longer_or_shorter);
     RUN(a_byte_of_the_config);
     RUN(what_is_whole_loads);
+    RUN(what_comes_meanwhile_is_found);
     remove_all(folder);
     close_team(&writer);
     return test_summary();
