@@ -141,12 +141,11 @@ static bool ends_in(const char *text, const char *end)
     return a >= b && strcmp(text + a - b, end) == 0;
 }
 
-/* A whole number behind "--nnodes", in either spelling; 0: it is not there, or
- * a range. */
+/* A whole number behind "--nnodes", in either spelling; 0: it is a range. */
 static uint32_t launched(const lhi_argument_words *words, uint32_t n,
-                         const char *name)
+                         const char *name, uint32_t usual)
 {
-    uint32_t found = 0;
+    uint32_t found = usual;
     for (uint32_t i = 0; i < n; i++) {
         const char *at = words->all[i].text, *with = name;
         while (*with && (*at == '_' ? '-' : *at) == *with) {
@@ -169,8 +168,8 @@ static uint32_t launched(const lhi_argument_words *words, uint32_t n,
 
 uint32_t lhi_argument_words_gpus(const lhi_argument_words *words, uint32_t n)
 {
-    const uint64_t gpus = (uint64_t)launched(words, n, "--nnodes") *
-                          launched(words, n, "--nproc-per-node");
+    const uint64_t gpus = (uint64_t)launched(words, n, "--nnodes", 1) *
+                          launched(words, n, "--nproc-per-node", 0);
     return gpus <= LH_MAX_GPUS ? (uint32_t)gpus : 0;
 }
 

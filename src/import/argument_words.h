@@ -32,8 +32,9 @@ lh_status lhi_argument_words_read(const char *text, size_t len,
  * --nnodes 4 pretrain_gpt.py" or "torchrun -m torchtitan.train"; 0: arguments
  * come first. */
 uint32_t lhi_argument_words_start(const lhi_argument_words *words);
-/* --nnodes x --nproc-per-node, in either spelling, of the first `n` words; 0:
- * they are not there, or a range. */
+/* --nnodes (1 where it is not given, as torchrun has it) x --nproc-per-node, in
+ * either spelling, of the first `n` words; 0: that one is not there, or nodes
+ * are a range. */
 uint32_t lhi_argument_words_gpus(const lhi_argument_words *words, uint32_t n);
 
 #endif

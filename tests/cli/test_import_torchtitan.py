@@ -241,6 +241,12 @@ def replicas_are_what_the_gpus_leave():
     has(imported("torchrun --nnodes 2 --nproc_per_node=8 -m torchtitan.train " +
                  OPTIONS, "--gpu", "h100"), "data: 2",
         "- {name: west, nodes: 2}")
+    has(imported("torchrun --nproc-per-node 8 -m torchtitan.train " +
+                 "--module llama3 --config llama3_8b", "--gpu", "h100"),
+        "data: 8")
+    refused("torchrun --nnodes 1:4 --nproc-per-node 8 -m torchtitan.train " +
+            "--module llama3 --config llama3_8b", "does not say how many GPUs",
+            "--gpu", "h100")
     has(imported("NGPU=8 MODULE=llama3 CONFIG=\"llama3_8b\" ./run_train.sh",
                  "--gpu", "h100"), "model: llama3-8b", "data: 8")
     has(imported(TOML.replace("= -1", "= 4"), "--gpu", "h100"), "data: 4")
