@@ -81,10 +81,12 @@ static const char *source_of(const lh_plan *plan)
 
 static void put_memory(lhi_text *out, const lh_plan *plan)
 {
-    lhi_text_puts(out, "\nMemory of a GPU, GiB:\n\n| pipeline rank | all | "
-                       "parameters | gradients | optimizer | activations | "
-                       "buffers | passing |\n"
-                       "| --- | --- | --- | --- | --- | --- | --- | --- |\n");
+    lhi_text_puts(
+        out, "\nMemory of a GPU, GiB:\n\n| pipeline rank | may use "
+             "| holds | parameters | gradients | optimizer | activations | "
+             "buffers | passing |\n"
+             "| --- | --- | --- | --- | --- | --- | --- | --- | --- "
+             "|\n");
     for (uint32_t i = 0; i < plan->n_ranks; i++) {
         const lh_plan_memory *m = &plan->rank_memory[i];
         const int64_t parts[] = {m->parameters_bytes, m->gradients_bytes,
@@ -93,8 +95,10 @@ static void put_memory(lhi_text *out, const lh_plan *plan)
         int64_t all = 0;
         for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
             all += parts[k];
-        lhi_text_printf(out, "| %" PRIu32 " | %.1f |", m->rank,
-                        (double)all / gib);
+        lhi_text_printf(
+            out, "| %" PRIu32 " | %.1f | %.1f |", m->rank,
+            (double)lh_pipeline_memory_limit(plan->pipeline, m->rank) / gib,
+            (double)all / gib);
         for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
             lhi_text_printf(out, " %.1f |", (double)parts[k] / gib);
         lhi_text_puts(out, "\n");
@@ -121,7 +125,7 @@ static void put_prediction(lhi_text *out, const lhi_bundle *b)
                         100 * gap);
     lhi_text_printf(out,
                     "The fullest GPU holds %.1f GiB of the %.1f that a plan "
-                    "may use.\n",
+                    "may use there.\n",
                     (double)best->peak_memory_bytes / gib,
                     (double)best->memory_limit_bytes / gib);
     if (plan->n_ranks)
@@ -139,14 +143,13 @@ static void put_checks(lhi_text *out, const lhi_bundle *b)
         "another site sends what the\n   plan keeps inside one over the "
         "network between sites.\n"
         "2. Memory: `torch.cuda.max_memory_allocated()` of a rank of each "
-        "stage, beside what\n   is predicted above. More than %.1f GiB is more "
-        "than was planned with.\n"
+        "stage, beside what\n   is predicted above. More than a plan may use "
+        "there was not planned with.\n"
         "3. Time: the third iteration or a later one, beside %.3f s. The first "
         "ones\n   build connections and kernels. Where it differs, `longhaul "
         "report --predicted\n   --measured` says which passes do, and a "
         "profile "
         "of the job takes them in.\n",
-        (double)best->memory_limit_bytes / gib,
         (double)(best->iteration_ns + b->cost_ns) / 1e9);
 }
 

@@ -227,6 +227,11 @@ def check_scripts(what, folder, plan):
                  f"{plan['peak_memory'] / 2**30:.1f} GiB" if "peak_memory" in
                  plan else "GiB"):
         check(text in readme, f"{what}: README.md without {text}")
+    stages = [[float(x) for x in row] for row in
+              re.findall(r"^\| (\d+) \| ([\d.]+) \| ([\d.]+) \|", readme, re.M)]
+    check(len(stages) == plan["layout"]["pipeline"] and
+          all(holds <= may_use for _, may_use, holds in stages),
+          f"{what}: memory of each stage: {stages}")
 
 
 def check_bucket(what, recipe, given):
