@@ -160,8 +160,8 @@ static lh_status check_gathers(const lhi_megatron *m, lh_error *err)
     return LH_OK;
 }
 
-static lh_status read_state(const lhi_megatron *m, lhi_imported *in,
-                            lh_error *err)
+static lh_status read_zero(const lhi_megatron *m, lhi_imported *in,
+                           lh_error *err)
 {
     static const char *const kinds[] = {"no_shard", "optim", "optim_grads",
                                         "optim_grads_params", NULL};
@@ -177,6 +177,12 @@ static lh_status read_state(const lhi_megatron *m, lhi_imported *in,
                       ? 2
                       : 3;
     }
+    return LH_OK;
+}
+
+static lh_status read_state(const lhi_megatron *m, lhi_imported *in,
+                            lh_error *err)
+{
     LHI_TRY(check_gathers(m, err));
     note_overlap(m, in);
     in->instances = 1;
@@ -403,6 +409,7 @@ lh_status lhi_import_megatron_text(const char *text, size_t len,
     LHI_TRY(lhi_megatron_read(&words, in, m, err));
     LHI_TRY(lhi_megatron_model(m, in, err));
     LHI_TRY(read_degrees(m, in, options, err));
+    LHI_TRY(read_zero(m, in, err));
     LHI_TRY(lhi_megatron_stages(m, in, err));
     LHI_TRY(read_training(m, in, err));
     LHI_TRY(read_batch(m, in, err));

@@ -268,6 +268,18 @@ static lh_status check_one_rank(const lhi_megatron *m, lh_error *err)
     return LH_OK;
 }
 
+/* `costed`: in place of the buckets that are asked for. */
+static void note_buckets(const lhi_megatron *m, lhi_imported *in,
+                         const char *costed)
+{
+    static const lhi_megatron_key keys[] = {LHI_ARG_DDP_NUM_BUCKETS,
+                                            LHI_ARG_DDP_BUCKET_SIZE};
+    static const char *const names[] = {"num-buckets", "bucket-size"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (lhi_arg_given(m, keys[i]))
+            lhi_import_note(in, "--ddp-%s: %s", names[i], costed);
+}
+
 /* As many buckets as have their size: by default 40 million parameters, or a
  * million for each replica, those of context parallelism too. */
 static lh_status estimate_buckets(const lhi_megatron *m, lhi_imported *in,
@@ -300,6 +312,11 @@ static lh_status read_buckets(const lhi_megatron *m, lhi_imported *in,
     l->chunks_per_device = 1;
     if (!lhi_arg_given(m, LHI_ARG_OVERLAP_GRAD_REDUCE))
         return LH_OK;
+    if (in->training.zero == 3 && !lhi_arg_given(m, LHI_ARG_DDP_NUM_BUCKETS)) {
+        note_buckets(m, in,
+                     "parameters and gradients are costed layer by layer");
+        return LH_OK;
+    }
     if (!lhi_arg_given(m, LHI_ARG_DDP_NUM_BUCKETS))
         return estimate_buckets(m, in, err);
     if (lhi_arg_given(m, LHI_ARG_DDP_BUCKET_SIZE))
@@ -313,19 +330,6 @@ static lh_status read_buckets(const lhi_megatron *m, lhi_imported *in,
                             "buckets of whole layers, one for each");
     }
     return LH_OK;
-}
-
-static void note_buckets(const lhi_megatron *m, lhi_imported *in)
-{
-    static const lhi_megatron_key keys[] = {LHI_ARG_DDP_NUM_BUCKETS,
-                                            LHI_ARG_DDP_BUCKET_SIZE};
-    static const char *const names[] = {"num-buckets", "bucket-size"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (lhi_arg_given(m, keys[i]))
-            lhi_import_note(in,
-                            "--ddp-%s: in a pipeline each stage's gradients "
-                            "are costed in one bucket",
-                            names[i]);
 }
 
 /* --- all
@@ -371,7 +375,9 @@ lh_status lhi_megatron_stages(const lhi_megatron *m, lhi_imported *in,
         LHI_TRY(read_buckets(m, in, err));
     } else {
         LHI_TRY(read_pipeline(m, in, err));
-        note_buckets(m, in);
+        note_buckets(m, in,
+                     "in a pipeline each stage's gradients are costed in one "
+                     "bucket");
     }
     LHI_TRY(lhi_arg_count(
         m, LHI_ARG_MICROBATCH_GROUP_SIZE_PER_VIRTUAL_PIPELINE_STAGE, 1,

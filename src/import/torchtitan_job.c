@@ -126,6 +126,11 @@ static lh_status read_state(const lhi_titan *t, lhi_imported *in,
     const bool reshards = policy == 1 || (policy == 0 && l->pipeline == 1);
     in->training.zero_given = true;
     in->training.zero = d->shard == 1 && l->context == 1 ? 0 : reshards ? 3 : 2;
+    /* What ZeRO 3 does it does layer by layer, in one chunk as in several. */
+    if (l->pipeline == 1 && in->training.zero == 3) {
+        in->layout.chunks_per_device = 1;
+        in->layout.schedule = "1f1b";
+    }
     in->instances = d->replicate;
     in->instances_key = t->form == LHI_TITAN_TOML
                             ? "parallelism.data_parallel_replicate_degree"

@@ -309,6 +309,11 @@ def buckets_count_replicas_of_context_parallelism_and_own_experts():
     has(imported(reduces, "--nodes", "8"), "chunks_per_device: 2")
     has(imported(reduces + "--context-parallel-size 2", "--nodes", "8"),
         "chunks_per_device: 2")
+    # ZeRO 3 does what it does layer by layer, in one chunk as in several.
+    has(imported(reduces + "--use-megatron-fsdp --data-parallel-sharding-"
+                 "strategy optim_grads_params --ckpt-format fsdp_dtensor "
+                 "--init-model-with-meta-device"),
+        "zero: 3", "chunks_per_device: 1")
     sparse = reduces + "--num-experts 16 --moe-grouped-gemm "
     has(imported(sparse), "chunks_per_device: 8")
     has(imported(sparse + "--expert-model-parallel-size 16"),
