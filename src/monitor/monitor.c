@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 enum { USUAL_WARM_UP = 8, LEAST_WARM_UP = 4 };
+#define MOST_NS (INT64_C(1) << 61)
 
 /* --- names ---------------------------------------------------------------- */
 
@@ -215,12 +216,22 @@ lh_status lh_monitor_follow(lh_monitor *m, const lh_schedule *schedule,
 
 /* --- adding --------------------------------------------------------------- */
 
+/* Of any clock, and so that differences are numbers. */
+static bool is_moment(int64_t ns)
+{
+    return ns >= -MOST_NS && ns <= MOST_NS;
+}
+
 static lh_status check_message(const lh_monitor *m, size_t i,
                                const lh_seen_message *x, lh_error *err)
 {
     if (x->link >= m->pipeline->n_links)
         return lhi_fail(err, LH_EINVAL,
                         "message %zu: there is no link %" PRIu32, i, x->link);
+    if (!is_moment(x->produced_ns) || !is_moment(x->posted_ns) ||
+        !is_moment(x->entered_ns) || !is_moment(x->arrived_ns))
+        return lhi_fail(err, LH_EINVAL,
+                        "message %zu: a time is beyond 73 years", i);
     bool one_clock = m->links[x->link].pair == LH_NONE;
     if (x->entered_ns < x->produced_ns || x->entered_ns < x->posted_ns)
         return lhi_fail(err, LH_EINVAL,

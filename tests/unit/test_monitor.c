@@ -329,10 +329,14 @@ static void nonsense_is_refused(void)
     struct {
         lh_seen_message message;
         const char *says;
-    } bad[] = {{good, "link 6"}, {good, "was made"}, {good, "arrived before"}};
+    } bad[] = {{good, "link 6"},
+               {good, "was made"},
+               {good, "arrived before"},
+               {good, "73 years"}};
     bad[0].message.link = t.p->n_links;
     bad[1].message.produced_ns = 6;
     bad[2].message.arrived_ns = 4;
+    bad[3].message.produced_ns = INT64_MIN;
     uint64_t before = lh_monitor_link(t.m, 0).n_messages;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         lh_seen_message both[] = {good, bad[i].message};
