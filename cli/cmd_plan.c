@@ -422,12 +422,13 @@ static lh_status check_options(cli *c)
     const char *beside = cli_source_given(c);
     if (beside && !cli_given(c, "from"))
         return cli_usage(c,
-                         "--%s needs --from; a job says what machines "
-                         "there are",
+                         "--%s needs --from; a job says itself what it has",
                          beside);
     CLI_TRY(cli_check_jitter(c, &s->jitter));
     if (!s->jitter.spec && cli_given(c, "by"))
         return cli_usage(c, "--by %s needs --jitter", numbers[s->by]);
+    if (cli_given(c, "pareto-times") && !s->pareto)
+        return cli_usage(c, "--pareto-times needs --pareto");
     if (s->show && c->common.json)
         return cli_usage(c, "--show does nothing with --json, which has all");
     CLI_TRY(check_drawn(c));

@@ -34,7 +34,9 @@ static const lhi_export_form export_forms[] = {
                             .program = "# Megatron-LM's own folder has it.\n"
                                        "PROGRAM=${PROGRAM:-pretrain_gpt.py}\n",
                             .given = "data, tokenizer, learning rate,\n"
-                                     "checkpoints.\n"},
+                                     "checkpoints, and what of a model takes "
+                                     "no time: --rotary-base, --norm-epsilon "
+                                     "and\nthe like.\n"},
     [LH_EXPORT_MEGATRON_BRIDGE] =
         {.name = "megatron-bridge",
          .tell = lh_export_megatron_bridge,
@@ -44,7 +46,8 @@ static const lhi_export_form export_forms[] = {
          .program = "# Or another that has pretrain_config() from it.\n"
                     "PROGRAM=${PROGRAM:--m longhaul_recipe}\n"
                     "export PYTHONPATH=\"$here${PYTHONPATH:+:$PYTHONPATH}\"\n",
-         .given = "data, tokenizer, learning rate,\ncheckpoints, as "
+         .given = "data, tokenizer, learning rate,\ncheckpoints, and what "
+                  "of a model takes no time (model.rotary_base), as\n"
                   "train.train_iters=1000.\n"},
     [LH_EXPORT_CHROME] = {.name = "chrome"},
 };

@@ -242,6 +242,8 @@ def options_of_plans_go_together():
             (["--by", "p95"], "--by p95 needs --jitter"),
             (["--by", "mean"], "--by mean needs --jitter"),
             (["--samples", "50"], "--samples needs --jitter"),
+            (["--pareto-times", "2"], "--pareto-times needs --pareto"),
+            (["--schedule", "1f1b"], "--schedule needs --from"),
             (["--jitter", "latency"],
              "--jitter: 'latency' is not latency=A"),
             ([*draws, "--jitter", "latency=1"],
