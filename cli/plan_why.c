@@ -285,6 +285,12 @@ void cli_plan_curves(cli *c, const lh_plan *p)
 {
     for (uint32_t i = 0; i < p->n_curves; i++)
         print_curve(c, p, &p->curves[i]);
+    char text[40];
+    if (p->n_curves)
+        cli_print(c,
+                  "Curves have chunks as even as they go, and schedules by "
+                  "methods; the plan takes %s.\n",
+                  cli_plan_time(p, (double)p->best.iteration_ns, text));
 }
 
 /* --- in a report -----------------------------------------------------------
