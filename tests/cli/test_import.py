@@ -365,6 +365,12 @@ def plans_say_why_today_cannot_be_costed():
 @test
 def ranks_lie_in_the_sites_in_order():
     four = SMALL + "--pipeline-model-parallel-size 4 "
+    check(not any("# Ranks" in note for note in imported(
+        "# Ranks 0 to 31: b\n" + four, "--nodes", "4")["noted"]),
+          "one site has all ranks")
+    check(any("# Ranks: remarks are not read" in note for note in imported(
+        "# Ranks 0 to 31: b\n" + four, "--sites", "2", "--nodes", "1,3")
+        ["noted"]), "sites in another order are noted")
     text = imported(four, "--sites", "2", "--nodes", "1,3")
     has(text, re.escape("- {replicas: 8, pipeline: [{datacenter: west, "
                         "stages: 1}, {datacenter: east, stages: 3}]}"))
