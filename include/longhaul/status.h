@@ -67,6 +67,14 @@ LH_API size_t lh_text_show(const char *text, size_t len, char *buffer,
 LH_API size_t lh_json_show(const char *text, size_t len, char *buffer,
                            size_t room);
 
+/* What a file's text says it is in its key `longhaul`: "pipeline", "job",
+ * "plan", ...; "trace" for Chrome trace events; "" for anything else. Only the
+ * word after that key, at the beginning of a line or in a JSON map, is looked
+ * for, so that the head of a file is enough; the reader proper checks. Written
+ * to `kind` of at least LH_KIND_TEXT bytes, and returned. */
+#define LH_KIND_TEXT 24
+LH_API char *lh_text_kind(const char *text, char *kind);
+
 /* Releases text that a longhaul call handed out. NULL is fine. */
 LH_API void lh_text_free(char *text);
 

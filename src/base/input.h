@@ -25,6 +25,7 @@
     X(PLAN, "a plan", 256)                                                     \
     X(CERTIFICATE, "a certificate", 256)                                       \
     X(TRACE, "a trace", 256)                                                   \
+    X(RECORDING, "a recording", 16384)                                         \
     X(LOG, "a log", 64)                                                        \
     X(TOKENIZER, "a tokenizer", 128)                                           \
     X(TEXT, "a text to train on", 1024)                                        \

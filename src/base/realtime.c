@@ -5,7 +5,6 @@
 #include "base/fail.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -60,4 +59,30 @@ lh_status lhi_wake_sharply(bool realtime, lh_error *err)
                         "the capability CAP_SYS_NICE",
                         strerror(error));
     return LH_OK;
+}
+
+lh_status lhi_thread_ordinary(pthread_t *out, void *(*thread_main)(void *of),
+                              void *of, lh_error *err)
+{
+    pthread_attr_t how;
+    const struct sched_param ordinary = {0};
+    int error = pthread_attr_init(&how);
+    if (error)
+        return lhi_fail_nomem(err);
+    pthread_attr_setinheritsched(&how, PTHREAD_EXPLICIT_SCHED);
+    pthread_attr_setschedpolicy(&how, SCHED_OTHER);
+    pthread_attr_setschedparam(&how, &ordinary);
+    error = pthread_create(out, &how, thread_main, of);
+    pthread_attr_destroy(&how);
+    if (error)
+        return lhi_fail(err, LH_EIO, "cannot start a thread: %s",
+                        strerror(error));
+    return LH_OK;
+}
+
+int64_t lhi_thread_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * BILLION + t.tv_nsec;
 }

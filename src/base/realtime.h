@@ -7,6 +7,7 @@
 
 #include <longhaul/status.h>
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
@@ -24,5 +25,12 @@ void lhi_sleep_for(int64_t ns);
  * up to 50 us later. `realtime`: also before all ordinary threads, under
  * SCHED_FIFO; LH_EUNSUPPORTED without the right to. */
 lh_status lhi_wake_sharply(bool realtime, lh_error *err);
+
+/* Starts a thread of ordinary priority, whatever that of the caller is: its
+ * passes go first. */
+lh_status lhi_thread_ordinary(pthread_t *out, void *(*thread_main)(void *of),
+                              void *of, lh_error *err);
+/* Processor time of the calling thread. */
+int64_t lhi_thread_ns(void);
 
 #endif

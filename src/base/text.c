@@ -381,3 +381,13 @@ lh_status lh_file_writable(const char *path, lh_error *err)
     free(target);
     return status;
 }
+
+void lhi_text_copy(char *to, size_t room, const char *from)
+{
+    size_t len = strlen(from);
+    if (len >= room)
+        for (len = room - 1; len > 0 && (from[len] & 0xc0) == 0x80;)
+            len--;
+    memcpy(to, from, len);
+    to[len] = 0;
+}

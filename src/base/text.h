@@ -25,6 +25,10 @@ void lhi_text_printf(lhi_text *text, const char *format, ...) LHI_PRINTF(2, 3);
  * buffer; `len` may be NULL. LH_ENOMEM: the buffer is empty, *out untouched. */
 lh_status lhi_text_take(lhi_text *text, char **out, size_t *len, lh_error *err);
 
+/* As much of `from` as `room` bytes have room for, in whole characters of
+ * UTF-8, ended by 0. */
+void lhi_text_copy(char *to, size_t room, const char *from);
+
 /* Reads a whole regular file of at most `max_bytes` (then NUL-terminated);
  * release with lh_text_free. */
 lh_status lhi_file_read(const char *path, size_t max_bytes, char **out,

@@ -26,4 +26,13 @@ static inline int64_t lhi_gcd(int64_t a, int64_t b)
     return a < 0 ? -a : a;
 }
 
+/* The least number from `least` on that divides `n`; n where it is smaller. */
+static inline uint32_t lhi_least_divisor(uint32_t n, uint32_t least)
+{
+    uint32_t d = least ? least : 1;
+    while (d < n && n % d)
+        d++;
+    return d < n ? d : n;
+}
+
 #endif
