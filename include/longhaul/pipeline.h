@@ -139,6 +139,19 @@ LH_API void lh_pipeline_free(lh_pipeline *pipeline); /* NULL is fine */
 LH_API lh_status lh_pipeline_describe(const lh_pipeline *pipeline,
                                       lh_pipeline_desc *out, lh_error *err);
 
+/* The same pipeline on devices that leave activations in host memory until they
+ * need them: each memory limit is higher by `host_memory`, in the pipeline's
+ * unit; LH_NO_LIMIT: there is none any more. What a device then holds beyond
+ * its own limit rests in the host. What copies between the two take is a matter
+ * of lh_sim_options.host_copy_ns. The description and the text of such a
+ * pipeline have the raised limits alone.
+ * LH_EINVAL: host_memory is 0 or less, or the pipeline has no limits.
+ * LH_EINFEASIBLE: a device has no room for what its chunks hold throughout and
+ * for what one pass takes, which have to be on the device. */
+LH_API lh_status lh_pipeline_with_host(const lh_pipeline *pipeline,
+                                       int64_t host_memory, lh_pipeline **out,
+                                       lh_error *err);
+
 /* The pipeline in its canonical text form (JSON, nanoseconds, shorthands
  * written out), which reads back to the same pipeline and the same text.
  * Release *text with lh_text_free(); `len` may be NULL. */
@@ -169,6 +182,10 @@ LH_API const char *lh_pipeline_dp_link(const lh_pipeline *pipeline,
 /* LH_NO_LIMIT where there is none. */
 LH_API int64_t lh_pipeline_memory_limit(const lh_pipeline *pipeline,
                                         uint32_t device);
+/* What of that is on the device itself: less with host memory only. */
+LH_API int64_t lh_pipeline_device_limit(const lh_pipeline *pipeline,
+                                        uint32_t device);
+LH_API bool lh_pipeline_has_host(const lh_pipeline *pipeline);
 /* "" where the file names none. */
 LH_API const char *lh_pipeline_memory_unit(const lh_pipeline *pipeline);
 LH_API uint32_t lh_pipeline_n_sites(const lh_pipeline *pipeline);

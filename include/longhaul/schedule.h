@@ -49,6 +49,11 @@ LH_API lh_status lh_schedule_make(uint32_t n_devices,
                                   lh_schedule **out, lh_error *err);
 LH_API void lh_schedule_free(lh_schedule *schedule); /* NULL is fine */
 
+/* The same schedule again, with its orders of links or without. Cells of a
+ * file and what was skipped there stay behind. */
+LH_API lh_status lh_schedule_copy(const lh_schedule *schedule, bool links,
+                                  lh_schedule **out, lh_error *err);
+
 /* Reads a schedule CSV, PyTorch's included: cells of its communication
  * actions (SEND_F, RECV_B, UNSHARD, ...) are skipped and counted, overlapped
  * pairs are taken apart. */

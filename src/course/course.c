@@ -2,6 +2,7 @@
 /* From events to states. */
 #include "course/course.h"
 #include "base/take_options.h"
+#include "pipe/pipeline_own.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -300,7 +301,7 @@ static lh_status take_events(lh_course *c, const lh_events *events,
     desc.links = list.links;
     desc.n_links = list.n_links;
     if (status == LH_OK)
-        status = lh_pipeline_make(&desc, &c->base, err);
+        status = lhi_pipeline_remake(pipeline, &desc, &c->base, err);
     free(list.links);
     LHI_TRY(status);
     LHI_TRY(make_states(c, err));
@@ -470,7 +471,7 @@ lh_status lh_course_pipeline(const lh_course *course, uint32_t state,
         slow_links(course, set, links);
         desc.links = links;
         desc.chunks = chunks;
-        status = lh_pipeline_make(&desc, out, err);
+        status = lhi_pipeline_remake(course->base, &desc, out, err);
     }
     free(links);
     free(chunks);

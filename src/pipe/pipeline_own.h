@@ -6,7 +6,8 @@
  * way that each chunk's messages take, links named alike as one resource, the
  * kind of placement, operations by the pass that launches them.
  * pipeline.c: from a description to a pipeline and back. dp.c: its
- * data-parallel operations, groups and prefetch depth. schedule.c: schedules
+ * data-parallel operations, groups and prefetch depth. fingerprint.c: which
+ * pipelines are alike. schedule.c: schedules
  * (schedule_own.h), and passes as texts. file/: their files
  * (file/pipe_file.h). */
 #ifndef LHI_PIPELINE_OWN_H
@@ -35,6 +36,7 @@ struct lh_pipeline {
     lh_link *links;
     int64_t *memory_limits; /* per device; LH_NO_LIMIT */
     bool has_limits;
+    int64_t *device_limits;  /* those without host memory; NULL: the same */
     const char *memory_unit; /* "" if none */
     lh_site *sites;
     uint32_t *device_sites;
@@ -99,6 +101,26 @@ uint32_t lhi_resource_find(const lh_pipeline *pipeline, const char *name);
 lh_status lhi_pipeline_make(const lh_pipeline_desc *desc,
                             const lhi_pipeline_origin *origin,
                             lh_pipeline **out, lh_error *err);
+
+/* A pipeline as `from` was described, with changes. Devices keep the limits of
+ * their own, which a description has not got, where `from` has host memory. */
+lh_status lhi_pipeline_remake(const lh_pipeline *from,
+                              const lh_pipeline_desc *desc, lh_pipeline **out,
+                              lh_error *err);
+lh_status lhi_pipeline_copy(const lh_pipeline *pipeline, lh_pipeline **out,
+                            lh_error *err);
+
+/* The same for pipelines that are alike in all that schedules and their times
+ * depend on: the numbers of their chunks, ways, operations and limits. Others
+ * have another, but by a chance of about one in 2^100. */
+typedef struct lhi_fingerprint {
+    uint64_t a, b;
+} lhi_fingerprint;
+lhi_fingerprint lhi_pipeline_fingerprint(const lh_pipeline *pipeline);
+
+/* LH_EINFEASIBLE with the one message for it. */
+lh_status lhi_fail_memory(const lh_pipeline *pipeline, uint32_t device,
+                          int64_t need, lh_error *err);
 
 /* How long a device takes for one microbatch before it answers the device
  * before it (t in Adaptra's equation 1): F and the input gradient, which a

@@ -200,6 +200,20 @@ lh_status lh_schedule_make(uint32_t n_devices, const lh_pass *const *orders,
     return LH_OK;
 }
 
+lh_status lh_schedule_copy(const lh_schedule *schedule, bool links,
+                           lh_schedule **out, lh_error *err)
+{
+    return lh_schedule_make(
+        schedule->n_devices, schedule->orders, schedule->counts,
+        links ? schedule->n_link_orders : 0, schedule->link_orders, out, err);
+}
+
+lh_status lhi_schedule_copy(const lh_schedule *s, lh_schedule **out,
+                            lh_error *err)
+{
+    return lh_schedule_copy(s, true, out, err);
+}
+
 void lh_schedule_free(lh_schedule *schedule)
 {
     if (schedule)

@@ -19,6 +19,10 @@ struct lh_schedule {
     const lh_link_order *link_orders;
 };
 
+/* The same again, but for the name of its file and the cells there. */
+lh_status lhi_schedule_copy(const lh_schedule *schedule, lh_schedule **out,
+                            lh_error *err);
+
 /* Reading at..end-1: both give what follows, or NULL. A number below `below`:
  */
 const char *lhi_number_scan(const char *at, const char *end, uint32_t below,

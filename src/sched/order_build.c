@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/amount.h"
 #include "sched/sched.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 static lh_status give_room(lhi_orders *orders, const lh_pipeline *p,
                            uint32_t passes_per_microbatch, lh_error *err)
@@ -88,21 +86,4 @@ lh_status lhi_orders_fit(const lhi_orders *orders, const lh_pipeline *pipeline,
     }
     free(held);
     return status;
-}
-
-lh_status lhi_fail_memory(const lh_pipeline *pipeline, uint32_t device,
-                          int64_t need, lh_error *err)
-{
-    const char *unit = lh_pipeline_memory_unit(pipeline);
-    const int64_t limit = lh_pipeline_memory_limit(pipeline, device);
-    char needed[LHI_AMOUNT_TEXT], there[LHI_AMOUNT_TEXT];
-    if (strcmp(unit, "bytes") == 0)
-        return lhi_fail(err, LH_EINFEASIBLE,
-                        "device %" PRIu32 " needs memory %s, its limit is %s",
-                        device, lhi_amount_text(need, needed),
-                        lhi_amount_text(limit, there));
-    return lhi_fail(err, LH_EINFEASIBLE,
-                    "device %" PRIu32 " needs memory %" PRId64 "%s%s, its "
-                    "limit is %" PRId64,
-                    device, need, *unit ? " " : "", unit, limit);
 }

@@ -153,8 +153,4 @@ static inline void lhi_put(lhi_order *order, lh_pass_kind kind, uint32_t chunk,
                                               .kind = (uint8_t)kind};
 }
 
-/* LH_EINFEASIBLE with the one message for it. */
-lh_status lhi_fail_memory(const lh_pipeline *pipeline, uint32_t device,
-                          int64_t need, lh_error *err);
-
 #endif

@@ -3,6 +3,7 @@
  * closed form, by windows, or by what a search learns. */
 #include "base/take_options.h"
 #include "pipe/pipeline_own.h"
+#include "pipe/schedule_own.h"
 #include "proof/proof.h"
 #include "solve/bound/lattice.h"
 #include "solve/bound/windows.h"
@@ -279,31 +280,13 @@ static lh_status refute(prover *r, lh_error *err)
     return by_search(r, err);
 }
 
-static lh_status copy_schedule(prover *r, const lh_schedule *s, lh_error *err)
-{
-    uint32_t n = lh_schedule_n_devices(s);
-    uint32_t n_links = lh_schedule_n_link_orders(s);
-    const lh_pass **orders = LHI_NEW(r->mem, const lh_pass *, n);
-    uint32_t *counts = LHI_NEW(r->mem, uint32_t, n);
-    lh_link_order *links = LHI_NEW(r->mem, lh_link_order, n_links);
-    if (!orders || !counts || !links)
-        return lhi_fail_nomem(err);
-    for (uint32_t d = 0; d < n; d++)
-        orders[d] = lh_schedule_order(s, d, &counts[d]);
-    for (uint32_t i = 0; i < n_links; i++)
-        links[i] = *lh_schedule_link_order(s, i);
-    LHI_TRY(lh_schedule_make(n, orders, counts, n_links, links,
-                             &r->out->schedule, err));
-    r->out->c.schedule = r->out->schedule;
-    return LH_OK;
-}
-
 static lh_status put_claims(prover *r, const lh_solution *solution,
                             lh_error *err)
 {
     lh_certificate *c = &r->out->c;
     char hash[LHI_HASH_TEXT];
-    LHI_TRY(copy_schedule(r, solution->schedule, err));
+    LHI_TRY(lhi_schedule_copy(solution->schedule, &r->out->schedule, err));
+    c->schedule = r->out->schedule;
     LHI_TRY(lhi_pipeline_hash(r->p, hash, err));
     c->pipeline_hash = lhi_arena_strdup(r->out->mem, hash);
     c->version = lhi_arena_strdup(r->out->mem, lh_version());

@@ -360,6 +360,42 @@ static void link_orders_stand_beside(void)
     rmdir(folder);
 }
 
+static void check_hosted(const char *limits, int64_t host_memory,
+                         const int64_t *want, lh_status status,
+                         const char *part)
+{
+    char text[512];
+    lh_pipeline *p = NULL, *hosted = NULL;
+    lh_error err = {0};
+    snprintf(text, sizeof text,
+             "longhaul: pipeline/1\nmicrobatches: 4\ndevices: 2\n"
+             "uniform: {placement: wave, F: 1, D: 1, W: 1, memory: {F: 2, D: "
+             "1, W: -3, static: 1}}\n%s",
+             limits);
+    CHECK_OK(lh_pipeline_parse(text, strlen(text), "p", &p, &err), err);
+    CHECK_INT(lh_pipeline_with_host(p, host_memory, &hosted, &err), status);
+    if (status != LH_OK)
+        CHECK_HAS(err.text, part);
+    for (uint32_t d = 0; hosted && d < 2; d++)
+        CHECK_INT(lh_pipeline_memory_limit(hosted, d), want[d]);
+    lh_pipeline_free(hosted);
+    lh_pipeline_free(p);
+}
+
+/* Two chunks on each device hold 1 throughout, and a forward takes 2. */
+static void host_memory_raises_limits(void)
+{
+    static const int64_t raised[] = {7, 14},
+                         none[] = {LH_NO_LIMIT, LH_NO_LIMIT};
+    check_hosted("memory_limit: [4, 11]", 3, raised, LH_OK, "");
+    check_hosted("memory_limit: [4, 11]", LH_NO_LIMIT, none, LH_OK, "");
+    check_hosted("memory_limit: [4, 11]", LH_NO_LIMIT - 1, none, LH_OK, "");
+    check_hosted("memory_limit: [4, 3]", 100, NULL, LH_EINFEASIBLE,
+                 "device 1 needs memory 4, its limit is 3");
+    check_hosted("memory_limit: 4", 0, NULL, LH_EINVAL, "more than 0");
+    check_hosted("", 1, NULL, LH_EINVAL, "has no memory_limit");
+}
+
 static void put(const char *path, const char *text)
 {
     lh_error err;
@@ -472,6 +508,7 @@ int main(void)
     RUN(pytorch_cells_are_taken);
     RUN(bad_cells_are_named);
     RUN(link_orders_stand_beside);
+    RUN(host_memory_raises_limits);
     RUN(links_stay_links);
     RUN(weight_gradients_become_whole);
     return test_summary();

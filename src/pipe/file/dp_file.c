@@ -63,10 +63,11 @@ static lh_status take_link(const lhi_reading *r, const lhi_node *item,
                            lh_error *err)
 {
     const lhi_dp_chunk *from = &text->dp_chunks[item->index];
-    const char **link = &links[text->desc.chunks[from->chunk].device];
+    const uint32_t device = text->desc.chunks[from->chunk].device;
     const lhi_node *node = lhi_find(item, "link");
-    if (!from->link)
-        return LH_OK;
+    if (!from->link || device >= text->desc.n_devices)
+        return LH_OK; /* such a device is refused with the chunks */
+    const char **link = &links[device];
     if (!lhi_link_name_ok(from->link, strlen(from->link)))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "must not hold commas, quotes or control "
@@ -81,7 +82,7 @@ static lh_status take_link(const lhi_reading *r, const lhi_node *item,
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "another chunk of device %" PRIu32
                             " says '%s'; a device has one such link",
-                            text->desc.chunks[from->chunk].device, *link);
+                            device, *link);
     *link = from->link;
     return LH_OK;
 }
