@@ -51,6 +51,8 @@
       "groups enqueued and dequeued, as in PipeMesh")                          \
     X("slack", lhi_slack, UD, SPLIT, QUICK,                                    \
       "warm-up that absorbs link delays")                                      \
+    X("steady-slack", lhi_steady_slack, UD, SPLIT, QUICK,                      \
+      "the same, and keeps it: one D, one F in turn")                          \
     X("steady", lhi_steady, ANY, ANY, QUICK,                                   \
       "every microbatch alike, as far apart as the fullest device needs")      \
     X("greedy", lhi_greedy, ANY, ANY, GLANCE,                                  \

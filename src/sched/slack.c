@@ -4,6 +4,7 @@
  * events where the paper steps a clock. */
 #include "sched/slack.h"
 
+#include "base/whole.h"
 #include "sched/planner.h"
 
 #include <inttypes.h>
@@ -24,9 +25,9 @@ static void warm_by_memory(const lh_pipeline *p, uint32_t *x)
 }
 
 /* Algorithm 2: just enough slackness to absorb each link's delay there and
- * back, at least 2. The paper's upper clip N - 2S is negative for short
- * batches; it is at least 2 here. */
-static void warm_by_delay(const lh_pipeline *p, uint32_t *x)
+ * back, at least `least`, which is 2 in the paper. The paper's upper clip N -
+ * 2S is negative for short batches; it is at least 2 here. */
+static void warm_by_delay(const lh_pipeline *p, int64_t least, uint32_t *x)
 {
     int64_t n = p->n_microbatches, highest = n - 2 * (int64_t)p->n_devices;
     if (highest < 2)
@@ -37,26 +38,66 @@ static void warm_by_delay(const lh_pipeline *p, uint32_t *x)
         int64_t turn = lhi_turn_ns(p, i + 1), slack = highest;
         if (turn > 0)
             slack = round / turn + (round % turn != 0);
-        slack = slack < 2 ? 2 : slack > highest ? highest : slack;
+        slack = lhi_least(lhi_most(slack, least), highest);
         x[i] = x[i + 1] + slack < n ? x[i + 1] + (uint32_t)slack : (uint32_t)n;
     }
 }
 
-/* As many forwards as each device holds, and none more than the one before it
- * (the paper's lemma in §4.1: else the later device waits for ever). */
-static void clip(const lh_pipeline *p, uint32_t *x)
+/* How many forwards a device holds with no W among them; 0 or less: not one. */
+static int64_t most_forwards(const lh_pipeline *p, uint32_t device)
 {
+    const lh_chunk *c = &p->chunks[device];
+    int64_t limit = lh_pipeline_memory_limit(p, device);
+    int64_t over = c->mem_d > 0 ? c->mem_d : 0;
+    if (limit == LH_NO_LIMIT || c->mem_f <= 0)
+        return INT64_MAX;
+    return (limit - c->mem_static - over) / c->mem_f;
+}
+
+/* As many forwards as each device holds, and none more than the one before it
+ * (the paper's lemma in §4.1: else the later device waits for ever). Whether
+ * anything had to be cut. */
+static bool clip(const lh_pipeline *p, uint32_t *x)
+{
+    bool cut = false;
     for (uint32_t i = 0; i < p->n_devices; i++) {
-        const lh_chunk *c = &p->chunks[i];
-        int64_t limit = lh_pipeline_memory_limit(p, i), most = x[i];
-        int64_t over = c->mem_d > 0 ? c->mem_d : 0;
-        if (limit != LH_NO_LIMIT && c->mem_f > 0)
-            most = (limit - c->mem_static - over) / c->mem_f;
-        if (i > 0 && most > x[i - 1])
-            most = x[i - 1];
-        if (most < x[i])
-            x[i] = most < 1 ? 1 : (uint32_t)most;
+        int64_t most = lhi_least(x[i], most_forwards(p, i));
+        if (i > 0)
+            most = lhi_least(most, x[i - 1]);
+        cut = cut || most < x[i];
+        x[i] = most < 1 ? 1 : (uint32_t)most;
     }
+    return cut;
+}
+
+/* Algorithm 2's slackness, each boundary's cut in proportion: what the first
+ * device holds beyond one forward goes, one by one, to the boundary that has
+ * the least of what its delay asks for. */
+void lhi_slack_share(const lh_pipeline *p, uint32_t least, uint32_t *x)
+{
+    uint32_t last = p->n_devices - 1;
+    warm_by_delay(p, least, x);
+    int64_t left = lhi_least(most_forwards(p, 0), x[0]) - 1;
+    for (uint32_t i = 0; i < last; i++) /* from here on: wanted */
+        x[i] -= x[i + 1];
+    uint32_t *given = x + p->n_devices;
+    for (uint32_t i = 0; i < last; i++)
+        given[i] = 0;
+    for (; left > 0; left--) {
+        uint32_t poorest = last;
+        for (uint32_t i = 0; i < last; i++)
+            if (given[i] < x[i] &&
+                (poorest == last || (uint64_t)given[i] * x[poorest] <
+                                        (uint64_t)given[poorest] * x[i]))
+                poorest = i;
+        if (poorest == last)
+            break;
+        given[poorest]++;
+    }
+    x[last] = 1;
+    for (uint32_t i = last; i-- > 0;)
+        x[i] = x[i + 1] + given[i];
+    clip(p, x);
 }
 
 static lh_status take_given(const lh_pipeline *p,
@@ -84,27 +125,29 @@ static lh_status take_given(const lh_pipeline *p,
         if (x[i] > p->n_microbatches)
             x[i] = p->n_microbatches;
         const lh_chunk *c = &p->chunks[i];
-        int64_t over = c->mem_d > 0 ? c->mem_d : 0;
-        int64_t limit = lh_pipeline_memory_limit(p, i);
-        if (c->mem_f > 0 && limit != LH_NO_LIMIT &&
-            c->mem_f > (limit - c->mem_static - over) / x[i])
-            return lhi_fail_memory(
-                p, i, c->mem_static + over + c->mem_f * (int64_t)x[i], err);
+        if (x[i] > most_forwards(p, i))
+            return lhi_fail_memory(p, i,
+                                   c->mem_static + lhi_most(c->mem_d, 0) +
+                                       c->mem_f * (int64_t)x[i],
+                                   err);
     }
     return LH_OK;
 }
 
 lh_status lhi_slack_warmups(const lh_pipeline *pipeline,
                             const lh_method_options *options, uint32_t *x,
-                            lh_error *err)
+                            bool *cut, lh_error *err)
 {
-    if (options->warmup)
-        return take_given(pipeline, options, x, err);
+    if (options->warmup) {
+        LHI_TRY(take_given(pipeline, options, x, err));
+        *cut = false;
+        return LH_OK;
+    }
     if (options->slack_initial)
         warm_by_memory(pipeline, x);
     else
-        warm_by_delay(pipeline, x);
-    clip(pipeline, x);
+        warm_by_delay(pipeline, 2, x);
+    *cut = clip(pipeline, x);
     return LH_OK;
 }
 
@@ -143,8 +186,9 @@ lh_status lhi_slack(const lh_pipeline *pipeline,
 {
     lhi_arena *mem = lhi_arena_make(0);
     uint32_t *x = mem ? LHI_NEW(mem, uint32_t, pipeline->n_devices) : NULL;
-    lh_status status =
-        x ? lhi_slack_warmups(pipeline, options, x, err) : lhi_fail_nomem(err);
+    bool cut;
+    lh_status status = x ? lhi_slack_warmups(pipeline, options, x, &cut, err)
+                         : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = lhi_planner_run(pipeline, 1, 0, choose, x, out, err);
     lhi_arena_free(mem);

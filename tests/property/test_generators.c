@@ -40,7 +40,7 @@ static int64_t makespan(const lh_pipeline *p, const lh_schedule *s)
 /* These make an order wherever one microbatch at a time fits. */
 static bool adapts(const char *method, const lh_pipeline *p)
 {
-    if (strcmp(method, "slack") == 0)
+    if (strcmp(method, "slack") == 0 || strcmp(method, "steady-slack") == 0)
         return lh_pipeline_placement(p) == LH_PLACEMENT_UD &&
                !lh_pipeline_is_joint(p);
     return strcmp(method, "greedy") == 0 || strcmp(method, "look-ahead") == 0 ||

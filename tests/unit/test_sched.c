@@ -167,6 +167,10 @@ static void interleaved_as_megatron(void)
               "1F0,1F1,3F0,3B0,3F1,3B1,1F2,1B0,1F3,1B1,3F2,3B2,3F3,3B3,1B2,"
               "1B3\n");
     check_ms(sized(u, 4, 8), "interleaved-1f1b", 0, 57);
+    /* Of 3 on 2 devices one group: warm-ups of (2 - 1) 3 + 2 and + 0. */
+    check_csv(sized(u, 2, 3), "interleaved-1f1b",
+              "0F0,0F1,0F2,2F0,2F1,2F2,2B0,2B1,2B2,0B0,0B1,0B2\n"
+              "1F0,1F1,1F2,3F0,3B0,3F1,3B1,3F2,3B2,1B0,1B1,1B2\n");
 }
 
 /* --- zb-v ----------------------------------------------------------------- */
@@ -335,9 +339,6 @@ static void placement_that_does_not_suit(void)
     check_refused(loop, "zb-v", LH_EUNSUPPORTED, "placement wave");
     check_refused(loop, "slack", LH_EUNSUPPORTED, "placement ud");
     check_refused(ud, "interleaved-1f1b", LH_EUNSUPPORTED, "placement loop");
-    loop.microbatches = 3;
-    check_refused(loop, "interleaved-1f1b", LH_EUNSUPPORTED,
-                  "multiple of the 2 devices, not 3");
 }
 
 static void joint_backward_that_does_not_suit(void)

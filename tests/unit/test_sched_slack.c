@@ -82,7 +82,8 @@ static void check_warmup(const lh_pipeline *p, bool initial,
                                  .slack_initial = initial};
     uint32_t x[16] = {0};
     lh_error err = {0};
-    CHECK_OK(lhi_slack_warmups(p, &options, x, &err), err);
+    bool cut;
+    CHECK_OK(lhi_slack_warmups(p, &options, x, &cut, &err), err);
     for (uint32_t d = 0; d < lh_pipeline_n_devices(p); d++)
         CHECK_MSG(x[d] == want[d], "device %u warms up with %u, not %u",
                   (unsigned)d, (unsigned)x[d], (unsigned)want[d]);
@@ -176,6 +177,121 @@ static void memory_holds_forwards_back(void)
     }
     lh_schedule_free(s);
     lh_pipeline_free(p);
+}
+
+/* --- the order that keeps its slackness ---------------------------------- */
+
+/* What the order made for no delay takes with `delay_ms` each way on one link.
+ */
+static int64_t replayed(const lh_schedule *s, uint32_t n, int64_t t_ms,
+                        uint32_t link, int64_t delay_ms)
+{
+    int64_t delays[16] = {0};
+    delays[link] = delay_ms;
+    lh_pipeline *p = slow_links(lh_schedule_n_devices(s), n, t_ms, delays, 0);
+    int64_t ms = run_ms(p, s);
+    lh_pipeline_free(p);
+    return ms;
+}
+
+/* Theorem 1, the paper's figure 8: n = 30, t = 10 ms. Up to (slackness - 1) t
+ * a delay is paid once; beyond, every further ms is paid again and again. */
+static void theorem_1(void)
+{
+    static const uint32_t warmups[][4] = {
+        {7, 5, 3, 1}, {10, 7, 4, 1}, {13, 9, 5, 1}, {16, 11, 6, 1}};
+    enum { N = 30, T = 10 };
+    lh_pipeline *calm = slow_links(4, N, T, no_delay, 0);
+    for (uint32_t k = 0; k < 4; k++) {
+        const uint32_t *x = warmups[k];
+        int64_t slackness = x[0] - x[1], limit = (slackness - 1) * T;
+        lh_schedule *s = make(calm, "steady-slack", x, false);
+        CHECK_INT(run_ms(calm, s), 3 * N * T + 3 * T);
+        for (uint32_t link = 0; s && link < 3; link++) {
+            int64_t at = replayed(s, N, T, link, limit);
+            for (int64_t c = 0; c <= limit; c += 5)
+                CHECK(replayed(s, N, T, link, c) <= 3 * N * T + 3 * T + c);
+            CHECK(replayed(s, N, T, link, limit + 5) >= at + 4 * 5);
+        }
+        if (x[0] == 13) {
+            CHECK_INT(replayed(s, N, T, 2, 20), 950);
+            CHECK_INT(replayed(s, N, T, 2, 30), 960);
+            CHECK_INT(replayed(s, N, T, 2, 40), 1080);
+        }
+        lh_schedule_free(s);
+    }
+    /* Algorithm 3's order of the same warm-ups has used its slackness up. */
+    lh_schedule *drained = make(calm, "slack", warmups[2], false);
+    CHECK_INT(replayed(drained, N, T, 2, 20), 1140);
+    lh_schedule_free(drained);
+    lh_pipeline_free(calm);
+}
+
+static bool same_orders(const lh_schedule *a, const lh_schedule *b)
+{
+    for (uint32_t d = 0; d < lh_schedule_n_devices(a); d++) {
+        uint32_t n, m;
+        const lh_pass *x = lh_schedule_order(a, d, &n);
+        const lh_pass *y = lh_schedule_order(b, d, &m);
+        for (uint32_t i = 0; i < n && n == m; i++)
+            if (x[i].kind != y[i].kind || x[i].microbatch != y[i].microbatch)
+                return false;
+        if (n != m)
+            return false;
+    }
+    return true;
+}
+
+/* With the warm-ups and the memory of the zero-bubble orders it is them: W as
+ * late as memory lets it. */
+static void memory_makes_it_zero_bubble(void)
+{
+    for (uint32_t P = 1; P <= 8; P++)
+        for (uint32_t n = 2 * P; n <= 3 * P + 2; n++)
+            for (uint32_t k = 1; k <= 2; k++) {
+                uint32_t x[8];
+                for (uint32_t d = 0; d < P; d++)
+                    x[d] = k * (P - d) - (k - 1);
+                lh_pipeline *p = slow_links(P, n, 10, no_delay, x[0]);
+                lh_schedule *s = make(p, "steady-slack", x, false);
+                lh_schedule *zb = make(p, k == 1 ? "zb-h1" : "zb-h2", x, false);
+                CHECK_MSG(same_orders(s, zb), "P %u n %u zb-h%u", (unsigned)P,
+                          (unsigned)n, (unsigned)k);
+                lh_schedule_free(s);
+                lh_schedule_free(zb);
+                lh_pipeline_free(p);
+            }
+}
+
+/* Memory for fewer forwards than algorithm 2 asks for: what there is goes where
+ * it does most good, not to the first boundaries at the cost of the last. */
+static void scarce_slackness_is_shared(void)
+{
+    static const int64_t slow_first[] = {20, 0, 0};
+    lh_pipeline *p = slow_links(4, 12, 10, no_delay, 4);
+    lh_schedule *s = make(p, "steady-slack", NULL, false);
+    lh_schedule *zb = make(p, "zb-h1", NULL, false);
+    CHECK_INT(run_ms(p, s), run_ms(p, zb));
+    lh_schedule_free(s);
+    lh_schedule_free(zb);
+    lh_pipeline_free(p);
+    for (int64_t memory = 4; memory <= 8; memory++) {
+        p = slow_links(4, 12, 10, slow_first, memory);
+        s = make(p, "steady-slack", NULL, false);
+        int64_t ms = run_ms(p, s);
+        for (uint32_t a = 1; a <= 8; a++)
+            for (uint32_t i = 0; i < 36; i++) {
+                uint32_t x[4] = {a, i / 6 + 1, i % 6 + 1, 1};
+                if (a > memory || x[1] > a || x[2] > x[1] || x[2] == 6)
+                    continue;
+                lh_schedule *other = make(p, "steady-slack", x, false);
+                CHECK_MSG(run_ms(p, other) >= ms, "memory %d: %u %u %u",
+                          (int)memory, x[0], x[1], x[2]);
+                lh_schedule_free(other);
+            }
+        lh_schedule_free(s);
+        lh_pipeline_free(p);
+    }
 }
 
 static void check_given(uint32_t n, const uint32_t *x, lh_status status,
@@ -383,6 +499,9 @@ int main(void)
     RUN(algorithm_2_with_few_microbatches);
     RUN(slow_first_link);
     RUN(memory_holds_forwards_back);
+    RUN(theorem_1);
+    RUN(memory_makes_it_zero_bubble);
+    RUN(scarce_slackness_is_shared);
     RUN(given_warmups_that_cannot_be);
     RUN(crosspipe_static_rows);
     RUN(crosspipe_single_cells);

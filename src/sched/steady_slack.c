@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The order that keeps its slackness: the warm-up, then one D and one F in turn
+ * on every device, so that the lead of each over the next stays what it was
+ * (Adaptra, theorem 1). W waits until memory needs it or no F is left. */
+#include "sched/slack.h"
+
+#include "pipe/schedule_own.h"
+
+#include <longhaul/simulate.h>
+
+/* One device's order while it is made. */
+typedef struct row {
+    const lh_chunk *chunk;
+    lhi_order *order;
+    uint32_t device, f, d, w; /* passes of each kind so far */
+    int64_t held, limit;
+} row;
+
+static void put_next(row *r, lh_pass_kind kind)
+{
+    uint32_t *next = kind == LH_F ? &r->f : kind == LH_D ? &r->d : &r->w;
+    lhi_put(r->order, kind, r->device, (*next)++);
+    r->held += kind == LH_F   ? r->chunk->mem_f
+               : kind == LH_D ? r->chunk->mem_d
+                              : r->chunk->mem_w;
+}
+
+/* Runs Ws, the oldest first, until `more` fits or none is left. */
+static void make_way(row *r, int64_t more)
+{
+    while (r->w < r->d && r->held > r->limit - more)
+        put_next(r, LH_W);
+}
+
+/* x forwards; D and F in turn; D and W in turn; W. The Ws that memory demands
+ * come before the F that needs the room. */
+static void put_row(row *r, uint32_t n, uint32_t x)
+{
+    int64_t d_takes = r->chunk->mem_d > 0 ? r->chunk->mem_d : 0;
+    r->order->count = 0;
+    while (r->f < x && r->f < n)
+        put_next(r, LH_F);
+    while (r->d < n) {
+        make_way(r, d_takes);
+        put_next(r, LH_D);
+        if (r->f == n) {
+            put_next(r, LH_W);
+            continue;
+        }
+        make_way(r, r->chunk->mem_f + d_takes);
+        put_next(r, LH_F);
+    }
+    while (r->w < n)
+        put_next(r, LH_W);
+}
+
+static void put_rows(const lh_pipeline *p, const uint32_t *x, lhi_orders *out)
+{
+    for (uint32_t i = 0; i < p->n_devices; i++) {
+        row r = {.chunk = &p->chunks[i],
+                 .order = &out->devices[i],
+                 .device = i,
+                 .held = p->chunks[i].mem_static,
+                 .limit = lh_pipeline_memory_limit(p, i)};
+        put_row(&r, p->n_microbatches, x[i]);
+    }
+}
+
+/* --- which warm-ups ------------------------------------------------------ */
+
+typedef struct contest {
+    const lh_pipeline *p;
+    lh_evaluator *judge;
+    lh_schedule view; /* of `trial` */
+    lhi_orders trial, *best;
+    int64_t best_ns;
+} contest;
+
+/* Keeps the orders of these warm-ups if they are the fastest so far. */
+static lh_status try_warmups(contest *c, const uint32_t *x, lh_error *err)
+{
+    int64_t ns = INT64_MAX;
+    put_rows(c->p, x, &c->trial);
+    for (uint32_t d = 0; d < c->p->n_devices; d++) {
+        c->view.orders[d] = c->trial.devices[d].passes;
+        c->view.counts[d] = c->trial.devices[d].count;
+    }
+    lh_status status = lhi_orders_fit(&c->trial, c->p, err);
+    if (status == LH_OK)
+        status = lh_evaluator_run(c->judge, &c->view, &ns, err);
+    if (status != LH_OK && !lhi_method_refused(status))
+        return status;
+    if (ns < c->best_ns) {
+        lhi_orders before = *c->best;
+        *c->best = c->trial;
+        c->trial = before;
+        c->best_ns = ns;
+    }
+    return LH_OK;
+}
+
+/* Where memory does not hold what the delays ask for, there is no telling
+ * which boundary can do with less: the fastest of four ways to cut. */
+static lh_status choose_warmups(const lh_pipeline *p,
+                                const lh_method_options *options,
+                                lhi_arena *mem, uint32_t *x, lhi_orders *out,
+                                lh_error *err)
+{
+    contest c = {.p = p, .best = out, .best_ns = INT64_MAX};
+    lh_method_options initial = *options;
+    bool cut;
+    initial.slack_initial = true;
+    put_rows(p, x, out); /* if none can run, these are the ones to say so of */
+    c.view.n_devices = p->n_devices;
+    c.view.orders = LHI_NEW(mem, const lh_pass *, p->n_devices);
+    c.view.counts = LHI_NEW(mem, uint32_t, p->n_devices);
+    if (!c.view.orders || !c.view.counts)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_orders_init(&c.trial, p, 3, err));
+    lh_status status = lh_evaluator_make(p, options->sim, &c.judge, err);
+    for (uint32_t i = 0; i < 4 && status == LH_OK; i++) {
+        if (i == 1 || i == 2)
+            lhi_slack_share(p, 3 - i, x);
+        if (i == 3)
+            status = lhi_slack_warmups(p, &initial, x, &cut, err);
+        if (status == LH_OK)
+            status = try_warmups(&c, x, err);
+    }
+    lh_evaluator_free(c.judge);
+    lhi_orders_fini(&c.trial);
+    return status;
+}
+
+lh_status lhi_steady_slack(const lh_pipeline *pipeline,
+                           const lh_method_options *options, lhi_orders *out,
+                           lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    uint32_t *x =
+        mem ? LHI_NEW(mem, uint32_t, 2 * (size_t)pipeline->n_devices) : NULL;
+    bool cut = false;
+    lh_status status = x ? lhi_slack_warmups(pipeline, options, x, &cut, err)
+                         : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = lhi_orders_init(out, pipeline, 3, err);
+    if (status == LH_OK && cut && !options->slack_initial) {
+        status = choose_warmups(pipeline, options, mem, x, out, err);
+        if (status != LH_OK)
+            lhi_orders_fini(out);
+    } else if (status == LH_OK) {
+        put_rows(pipeline, x, out);
+    }
+    lhi_arena_free(mem);
+    return status;
+}
