@@ -66,6 +66,11 @@ LH_API void lh_events_free(lh_events *events); /* NULL is fine */
 LH_API lh_status lh_events_format(const lh_events *events, char **text,
                                   size_t *len, lh_error *err);
 
+/* Marks in `hit`, per lh_pipeline_link(), the links that a name in an event
+ * stands for; others are left as they are. LH_EINPUT: there is none. */
+LH_API lh_status lh_event_links(const lh_pipeline *pipeline, const char *name,
+                                bool *hit, lh_error *err);
+
 /* --- of one pipeline -------------------------------------------------------
  */
 

@@ -19,6 +19,15 @@ typedef struct lh_sim_options {
                                messages per device; 0: uncoupled */
     bool fifo;              /* ignore the schedule's link orders */
     bool own_receives;      /* `receives` counts, even where it is early */
+    /* Per lh_pipeline_link(): its messages take the delegated path, and wait
+     * for neither `coupled_queue` nor `receives`. NULL: none does. Borrowed as
+     * long as what the options were given to. */
+    const bool *delegated;
+    /* Where the pipeline has host memory (lh_pipeline_with_host()): what a copy
+     * of all that a forward leaves takes, to the host or back. What a device
+     * has no room of its own for when its forward ends rests in the host until
+     * its D or B; both passes take a copy longer. 0: copies take no time. */
+    int64_t host_copy_ns;
 } lh_sim_options;
 
 /* One pass, as it ran. Times from the start of the iteration. */

@@ -329,7 +329,8 @@ lh_status lh_evaluator_run(lh_evaluator *evaluator, const lh_schedule *schedule,
     const lh_pipeline *p = e->p;
     bool ordered = schedule->n_link_orders > 0 && !e->options.fifo;
     if (!e->private_links || ordered || e->options.coupled_queue ||
-        e->options.receives != LH_RECEIVES_EARLY)
+        e->options.receives != LH_RECEIVES_EARLY ||
+        (e->options.host_copy_ns > 0 && lh_pipeline_has_host(p)))
         return run_events(e, schedule, makespan_ns, err);
     reset(e);
     LHI_TRY(lhi_orders_check(p, schedule, &e->seen, err));

@@ -64,6 +64,7 @@ typedef struct engine {
     device_state *devices;
     link_state *links; /* by resource */
     lhi_dp_clock data;
+    int64_t *copies; /* per run: what it takes longer; NULL: none does */
     bool no_memory;
 } engine;
 
@@ -93,6 +94,19 @@ static uint64_t output_of(const engine *e, const lh_pass *pass,
     }
     *route = &p->backward[pass->chunk];
     return pass->kind != LH_W && pass->chunk > 0 ? e->n_half + i - n : NO_INPUT;
+}
+
+/* Whether a message takes the sender's queue and waits for its receive. */
+static bool is_direct(const engine *e, const lhi_route *route)
+{
+    return !e->options.delegated || route->link == LH_NONE ||
+           !e->options.delegated[route->link];
+}
+
+static const lhi_route *route_of(const engine *e, uint64_t in)
+{
+    uint32_t c = (uint32_t)(in % e->n_half / e->p->n_microbatches);
+    return in < e->n_half ? &e->p->forward[c - 1] : &e->p->backward[c + 1];
 }
 
 static void push(engine *e, int64_t time_ns, enum event_kind kind,
@@ -133,6 +147,8 @@ static void try_start(engine *e, uint32_t d)
     run->device = d;
     run->start_ns = start;
     run->end_ns = start + lhi_pass_time(&e->p->chunks[pass->chunk], pass);
+    if (e->copies)
+        run->end_ns += e->copies[run - e->t->runs];
     dev->running = true;
     push(e, run->end_ns, END, d, 0);
 }
@@ -149,7 +165,8 @@ static void post(engine *e, const device_state *dev, uint32_t pos, int64_t now)
     if (pos >= dev->count)
         return;
     uint64_t needs = input_of(e, &dev->order[pos]);
-    if (needs == NO_INPUT || e->inputs[needs].posted)
+    if (needs == NO_INPUT || e->inputs[needs].posted ||
+        !is_direct(e, route_of(e, needs)))
         return;
     e->inputs[needs].posted = true;
     if (e->inputs[needs].issued)
@@ -186,10 +203,11 @@ static void release(engine *e, uint32_t d, int64_t now)
 static void issue(engine *e, uint32_t d, uint64_t out, int64_t now)
 {
     input *in = &e->inputs[out];
+    bool direct = is_direct(e, route_of(e, out));
     in->issued = true;
     in->nth = e->n_issued++;
-    e->devices[d].in_flight++;
-    if (e->options.receives == LH_RECEIVES_EARLY || in->posted)
+    e->devices[d].in_flight += direct;
+    if (e->options.receives == LH_RECEIVES_EARLY || in->posted || !direct)
         push(e, now, ENTER, d, out);
 }
 
@@ -206,7 +224,7 @@ static void on_end(engine *e, uint32_t d, int64_t now)
     if (out != NO_INPUT && route->message) {
         uint32_t queue = e->options.coupled_queue;
         e->inputs[out].produced_ns = now;
-        if (queue && dev->in_flight == queue) {
+        if (queue && dev->in_flight == queue && is_direct(e, route)) {
             dev->stalled_on = out;
             return;
         }
@@ -259,17 +277,11 @@ static void depart(engine *e, uint64_t i, const lhi_route *route)
     uint8_t kind = is_f ? LH_F : LH_D;
     msg->consumer = (lh_pass){c, m, 0, 1, kind};
     msg->producer = (lh_pass){from_chunk, m, 0, 1, kind};
-    if (e->options.coupled_queue)
+    if (e->options.coupled_queue && is_direct(e, route))
         push(e, msg->arrive_ns, FREE, msg->from, 0);
     if (to->pos < to->count && !to->running &&
         input_of(e, &to->order[to->pos]) == i)
         try_start(e, msg->to);
-}
-
-static const lhi_route *route_of(const engine *e, uint64_t in)
-{
-    uint32_t c = (uint32_t)(in % e->n_half / e->p->n_microbatches);
-    return in < e->n_half ? &e->p->forward[c - 1] : &e->p->backward[c + 1];
 }
 
 static void on_enter(engine *e, uint64_t in, int64_t now)
@@ -507,6 +519,48 @@ static lh_status take_link_orders(engine *e, lh_error *err)
     return LH_OK;
 }
 
+/* What of a device's activations rests in the host, and what copies that takes:
+ * its order alone says so. */
+static void count_copies(engine *e, uint32_t d, bool *rests)
+{
+    const lh_pipeline *p = e->p;
+    int64_t held = 0, limit = lh_pipeline_device_limit(p, d);
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        held += p->chunks[c].device == d ? p->chunks[c].mem_static : 0;
+    for (uint32_t i = 0; i < e->s->counts[d]; i++) {
+        const lh_pass *pass = &e->s->orders[d][i];
+        const lh_chunk *c = &p->chunks[pass->chunk];
+        bool *is =
+            &rests[(size_t)pass->chunk * p->n_microbatches + pass->microbatch];
+        int64_t *copy = &e->copies[e->t->offsets[d] + i];
+        if (pass->kind != LH_F && pass->kind != LH_W && *is) {
+            *copy = e->options.host_copy_ns;
+            held += c->mem_f;
+            *is = false;
+        }
+        held += lhi_pass_memory(c, pass);
+        if (pass->kind == LH_F && c->mem_f > 0 && held > limit) {
+            *copy = e->options.host_copy_ns;
+            held -= c->mem_f;
+            *is = true;
+        }
+    }
+}
+
+static lh_status make_copies(engine *e, lh_error *err)
+{
+    const lh_timeline *t = e->t;
+    if (e->options.host_copy_ns == 0 || !lh_pipeline_has_host(e->p))
+        return LH_OK;
+    e->copies = LHI_NEW(e->mem, int64_t, t->offsets[t->n_devices]);
+    bool *rests = LHI_NEW(e->mem, bool, e->n_half);
+    if (!e->copies || !rests)
+        return lhi_fail_nomem(err);
+    for (uint32_t d = 0; d < t->n_devices; d++)
+        count_copies(e, d, rests);
+    return LH_OK;
+}
+
 static lh_status make_engine(engine *e, lh_error *err)
 {
     const lh_pipeline *p = e->p;
@@ -532,7 +586,7 @@ static lh_status make_engine(engine *e, lh_error *err)
     }
     if (!e->options.fifo && e->s->n_link_orders)
         LHI_TRY(take_link_orders(e, err));
-    return LH_OK;
+    return make_copies(e, err);
 }
 
 /* The ends of messages are D or B as the orders have them. */
@@ -603,6 +657,14 @@ lh_status lhi_engine_run(const lh_pipeline *pipeline,
     if (!e.t)
         return lhi_fail_nomem(err);
     e.t->mem = mem;
+    e.t->options = *options;
+    if (options->delegated && pipeline->n_links) {
+        bool *own = LHI_NEW(mem, bool, pipeline->n_links);
+        if (!own)
+            return lhi_fail_nomem(err);
+        memcpy(own, options->delegated, pipeline->n_links * sizeof *own);
+        e.t->options.delegated = own;
+    }
     lh_status status = run_all(&e, err);
     lhi_heap_fini(&e.heap);
     if (status == LH_OK)

@@ -12,6 +12,10 @@ lh_status lhi_sim_options(const lh_pipeline *pipeline,
     if (out->receives > LH_RECEIVES_LATE_FD)
         return lhi_fail(err, LH_EINVAL, "lh_sim_options.receives is %d",
                         (int)out->receives);
+    if (out->host_copy_ns < 0 || out->host_copy_ns > INT64_C(1) << 52)
+        return lhi_fail(err, LH_EINVAL,
+                        "lh_sim_options.host_copy_ns is negative or above 2^52 "
+                        "ns (52 days)");
     if (!out->own_receives && out->receives == LH_RECEIVES_EARLY)
         out->receives = pipeline->receives;
     out->own_receives = true;

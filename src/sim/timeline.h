@@ -12,6 +12,7 @@
  *   simulate.c      lh_simulate() by that engine, and looking into a timeline
  *   evaluator.c     makespans alone, without a clock where none is needed
  *   analysis.c      idle time by cause, critical path, links, slack
+ *   tolerance.c     what delay each boundary absorbs, by many makespans
  *   draws.h         the same under delays that vary: jitter.c
  *   kernels.c       the longest path of kernels that someone recorded */
 #ifndef LHI_TIMELINE_H
@@ -25,6 +26,7 @@
 
 struct lh_timeline {
     lhi_arena *mem;
+    lh_sim_options options; /* that it was made under; `delegated` is its own */
     uint32_t n_devices, n_resources;
     const char **resource_names;
     int64_t makespan_ns, first_device_end_ns;
@@ -57,6 +59,19 @@ enum { LHI_SEEN_F = 1, LHI_SEEN_D = 2, LHI_SEEN_W = 4 };
 lh_status lhi_orders_check(const lh_pipeline *pipeline,
                            const lh_schedule *schedule, lhi_seen *seen,
                            lh_error *err);
+
+/* Passes of all devices times boundaries up to which tolerances are worked
+ * out; a sixteenth of that where the event engine has to run. */
+#define LHI_TOLERANCE_WORK (UINT64_C(1) << 20)
+
+/* Into tolerances[i], for each boundary between devices i and i + 1 of a UD
+ * pipeline, the largest delay, the mean of both ways, of which no ns is paid
+ * more than twice, once there and once back; LH_NO_LIMIT: any; -1: there is
+ * too much to simulate. `options` are complete. */
+lh_status lhi_find_tolerances(const lh_pipeline *pipeline,
+                              const lh_schedule *schedule,
+                              const lh_sim_options *options, lhi_arena *scratch,
+                              int64_t *tolerances, lh_error *err);
 
 /* Runs the events. Everything in *out is allocated from `mem`. */
 lh_status lhi_engine_run(const lh_pipeline *pipeline,

@@ -128,11 +128,19 @@ static void check_analysis(const lh_pipeline *p, const lh_schedule *s,
     lh_analysis_free(a);
 }
 
-static lh_sim_options some_options(rng *r)
+enum { MOST_LINKS = 256 };
+
+/* Into `delegated`, of at least MOST_LINKS: which links are. */
+static lh_sim_options some_options(rng *r, bool *delegated)
 {
     lh_sim_options o = {.size = sizeof o};
     if (rng_chance(r, 50))
         return o;
+    if (rng_chance(r, 40)) {
+        for (uint32_t i = 0; i < MOST_LINKS; i++)
+            delegated[i] = rng_chance(r, 50);
+        o.delegated = delegated;
+    }
     o.receives = (lh_receives)rng_below(r, 3);
     if (rng_chance(r, 50))
         o.coupled_queue = 1 + rng_below(r, 3);
@@ -191,7 +199,7 @@ static void compare_own(const lh_pipeline *p, const lh_schedule *s,
     if (t)
         CHECK_INT(lh_timeline_makespan(t), want);
     compare_evaluator(own, s, &with, want_status, want);
-    if (t && !o->coupled_queue &&
+    if (t && !o->coupled_queue && !o->delegated &&
         (!o->fifo || lh_schedule_n_link_orders(s) == 0))
         compare_judge(own, s, t);
     with.own_receives = true; /* early after all */
@@ -225,12 +233,14 @@ static void compare(const lh_pipeline *p, const lh_schedule *s,
         compare_messages(t, n);
         compare_collectives(t, n);
         check_analysis(p, s, t);
-        bool early = o->receives == LH_RECEIVES_EARLY && !o->coupled_queue;
+        bool early = o->receives == LH_RECEIVES_EARLY && !o->coupled_queue &&
+                     !o->host_copy_ns;
         if (early && (!o->fifo || lh_schedule_n_link_orders(s) == 0))
             compare_judge(p, s, t);
     }
     compare_evaluator(p, s, o, status, n->makespan_ns);
-    compare_own(p, s, o, status, n->makespan_ns);
+    if (!lh_pipeline_has_host(p)) /* which a description has not */
+        compare_own(p, s, o, status, n->makespan_ns);
     lh_timeline_free(t);
     naive_free(n);
 }
@@ -243,11 +253,22 @@ static void all_agree(void)
         lh_pipeline *p = random_pipeline(&r, NULL);
         lh_schedule *s =
             random_schedule(&r, p, rng_chance(&r, 50), rng_chance(&r, 30));
-        lh_sim_options o = some_options(&r);
+        bool delegated[MOST_LINKS];
+        lh_sim_options o = some_options(&r, delegated);
+        CHECK(lh_pipeline_n_links(p) <= MOST_LINKS);
         if (rng_chance(&r, 30)) {
             lh_pipeline *plain = p;
             p = communicating_pipeline(&r, plain, s);
             lh_pipeline_free(plain);
+        }
+        lh_pipeline *hosted = NULL;
+        lh_error err = {0};
+        if (rng_chance(&r, 30) &&
+            lh_pipeline_with_host(p, 1 + rng_below(&r, 9), &hosted, &err) ==
+                LH_OK) {
+            lh_pipeline_free(p);
+            p = hosted;
+            o.host_copy_ns = rng_below(&r, 200);
         }
         bool before = test_state.bad;
         test_state.bad = false;

@@ -12,12 +12,14 @@ typedef struct item {
     lh_pass pass;
     uint32_t device, position;
     int64_t time_ns, memory;
+    bool rests;                   /* an F's output, in the host */
+    uint32_t back;                /* the position of the pass that needs it */
     bool started, ended, gone_on; /* gone on: the device may run its next */
     int64_t start_ns, end_ns, issued_ns;
     struct item *source;   /* whose output it needs, or NULL */
     struct item *consumer; /* who needs its output, or NULL */
     /* The message of its output, where that goes to another device. */
-    bool travels, issued, posted, ready, departed;
+    bool travels, delegated, issued, posted, ready, departed;
     const lh_link *link; /* NULL: there is none */
     uint64_t nth;        /* messages issued before it */
     int64_t ready_ns, depart_ns, sent_ns, arrive_ns;
@@ -107,8 +109,10 @@ static void connect(world *w)
             a->travels = a->device != b->device;
             for (uint32_t l = 0; l < lh_pipeline_n_links(w->p); l++) {
                 const lh_link *link = lh_pipeline_link(w->p, l);
-                if (link->from == a->device && link->to == b->device)
-                    a->link = link;
+                if (link->from != a->device || link->to != b->device)
+                    continue;
+                a->link = link;
+                a->delegated = w->options.delegated && w->options.delegated[l];
             }
         }
 }
@@ -164,6 +168,43 @@ static void take_schedule(world *w)
             w->orders[d][i] = it;
         }
     }
+}
+
+/* What a device has no room of its own for goes to the host and comes back: a
+ * copy at the end of its F, another in its backward. */
+static void rest_in_host(world *w)
+{
+    if (!w->options.host_copy_ns || !lh_pipeline_has_host(w->p))
+        return;
+    for (uint32_t d = 0; d < w->out->n_devices; d++)
+        for (uint32_t i = 0; i < w->out->counts[d]; i++) {
+            item *it = w->orders[d][i];
+            int64_t own = 0;
+            if (it->pass.kind != LH_F || it->memory <= 0)
+                continue;
+            for (uint32_t c = 0; c < lh_pipeline_n_chunks(w->p); c++)
+                if (lh_pipeline_chunk(w->p, c)->device == d)
+                    own += lh_pipeline_chunk(w->p, c)->mem_static;
+            /* All that came before and is not away, and itself. */
+            for (uint32_t k = 0; k <= i; k++)
+                own += w->orders[d][k]->memory;
+            for (uint32_t k = 0; k < i; k++)
+                if (w->orders[d][k]->rests && w->orders[d][k]->back > i)
+                    own -= w->orders[d][k]->memory;
+            if (own <= lh_pipeline_device_limit(w->p, d))
+                continue;
+            it->rests = true;
+            it->time_ns += w->options.host_copy_ns;
+            for (uint32_t k = i + 1; k < w->out->counts[d]; k++) {
+                item *later = w->orders[d][k];
+                if (later->pass.chunk != it->pass.chunk ||
+                    later->pass.microbatch != it->pass.microbatch ||
+                    later->pass.kind == LH_W || it->back > 0)
+                    continue;
+                it->back = k;
+                later->time_ns += w->options.host_copy_ns;
+            }
+        }
 }
 
 /* --- data parallelism ----------------------------------------------------- */
@@ -301,7 +342,7 @@ static uint32_t in_queue(const world *w, uint32_t device)
     uint32_t n = 0;
     for (uint32_t i = 0; i < w->n_items; i++) {
         const item *it = &w->items[i];
-        if (it->device == device && it->issued &&
+        if (it->device == device && it->issued && !it->delegated &&
             !(it->departed && it->arrive_ns <= w->now))
             n++;
     }
@@ -316,7 +357,8 @@ static bool go_on(world *w)
         if (!it->ended || it->gone_on)
             continue;
         uint32_t queue = w->options.coupled_queue;
-        if (it->travels && queue && in_queue(w, it->device) >= queue)
+        if (it->travels && !it->delegated && queue &&
+            in_queue(w, it->device) >= queue)
             continue;
         it->gone_on = any = true;
         it->issued_ns = w->now;
@@ -332,7 +374,7 @@ static bool go_on(world *w)
 static bool is_posted(const world *w, const item *message)
 {
     const item *to = message->consumer;
-    if (w->options.receives == LH_RECEIVES_EARLY)
+    if (w->options.receives == LH_RECEIVES_EARLY || message->delegated)
         return true;
     for (uint32_t i = to->position; i-- > 0;) {
         const item *before = w->orders[to->device][i];
@@ -542,6 +584,7 @@ naive_result *naive_simulate(const lh_pipeline *p, const lh_schedule *s,
     if (options)
         w.options = *options;
     take_schedule(&w);
+    rest_in_host(&w);
     connect(&w);
     make_wires(&w);
     gather_all(&w);
