@@ -69,13 +69,17 @@ typedef struct lh_link_use {
 
 /* Adaptra §3: what delay the boundary between devices i and i + 1 absorbs. */
 typedef struct lh_slack {
-    uint32_t warmup;      /* forwards of device i before its first backward */
-    int64_t slackness;    /* warm-up of i minus that of i + 1 */
-    int64_t tolerance_ns; /* largest one-way delay without a cascading bubble:
-                             tF_i + tB_i + 2c <= slackness (tF + tB of i + 1)
-                             (Adaptra eq. 1; tB is D, with a joint backward
-                             D + W); at least 0 */
-    int64_t delay_ns;     /* the delay there is: mean of both directions */
+    uint32_t warmup;   /* forwards of device i before its first backward */
+    int64_t slackness; /* warm-up of i minus that of i + 1 */
+    /* The largest delay of the boundary, as `delay_ns`, of which the schedule
+     * pays no ns more than twice an iteration, once there and once back: beyond
+     * it bubbles cascade. By simulating, under the timeline's options.
+     * LH_NO_LIMIT: any delay; -1: not worked out, as passes times boundaries
+     * are more than 2^20 (2^16 where receives are late, queues are coupled,
+     * messages are delegated, copies to the host take time or the schedule
+     * orders messages). */
+    int64_t tolerance_ns;
+    int64_t delay_ns; /* the delay there is: mean of both directions */
 } lh_slack;
 
 typedef struct lh_analysis lh_analysis;

@@ -601,23 +601,24 @@ static uint32_t count_warmup(const lh_schedule *s, uint32_t d)
 }
 
 static lh_status find_slack(lh_analysis *a, const finder *f,
-                            const lh_schedule *s, lh_error *err)
+                            const lh_schedule *s, lhi_arena *scratch,
+                            lh_error *err)
 {
     const lh_pipeline *p = f->p;
     if (p->placement != LH_PLACEMENT_UD || p->n_devices < 2)
         return LH_OK;
     a->n_slacks = p->n_devices - 1;
     a->slacks = LHI_NEW(a->mem, lh_slack, a->n_slacks);
-    if (!a->slacks)
+    int64_t *tolerances = LHI_NEW(scratch, int64_t, a->n_slacks);
+    if (!a->slacks || !tolerances)
         return lhi_fail_nomem(err);
+    LHI_TRY(
+        lhi_find_tolerances(p, s, &f->t->options, scratch, tolerances, err));
     for (uint32_t i = 0; i < a->n_slacks; i++) {
         lh_slack *k = &a->slacks[i];
         k->warmup = count_warmup(s, i);
         k->slackness = (int64_t)k->warmup - count_warmup(s, i + 1);
-        k->tolerance_ns =
-            (k->slackness * lhi_turn_ns(p, i + 1) - lhi_turn_ns(p, i)) / 2;
-        if (k->tolerance_ns < 0)
-            k->tolerance_ns = 0;
+        k->tolerance_ns = tolerances[i];
         k->delay_ns = lhi_round_trip_ns(p, i) / 2;
     }
     return LH_OK;
@@ -630,7 +631,7 @@ static lh_status analyse(lh_analysis *a, finder *f, const lh_schedule *s,
     LHI_TRY(explain_idle(a, f, scratch, err));
     LHI_TRY(walk_critical_path(a, f, err));
     LHI_TRY(use_links(a, f, scratch, err));
-    return find_slack(a, f, s, err);
+    return find_slack(a, f, s, scratch, err);
 }
 
 lh_status lh_analysis_make(const lh_pipeline *pipeline,

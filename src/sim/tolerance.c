@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What delay each boundary between devices absorbs, found by simulating.
+ *
+ * With the orders of all devices given, an iteration is a longest path, and
+ * makespan(c), c being added to both ways of a boundary, is the most of lines
+ * whose slopes say how often a path crosses it: convex. A delay has to be paid
+ * once there and once back; bubbles cascade where it is paid more often. So
+ * what is looked for is the last ns that costs 2 ns or less: the right end of
+ * the bottom of makespan(c) - 2c, found by lines drawn from both sides (Kelley
+ * 1960).
+ *
+ * Where several devices share a link, or a coupled queue has two places or
+ * more, of which the message that arrives first frees one, a longer delay may
+ * be cheaper again. There are several such ends then, and one is found.
+ */
+#include "sim/timeline.h"
+
+#include "base/whole.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Of one boundary; `extra` is added to the latency of both its ways. */
+typedef struct search {
+    lh_pipeline *now; /* with routes of its own */
+    const lh_pipeline *p;
+    const lh_schedule *schedule;
+    lh_evaluator *evaluator;
+    uint32_t boundary;
+    lh_status status;
+    lh_error *err;
+} search;
+
+/* What stops counts as endless. */
+#define ENDLESS (INT64_MAX / 8)
+
+static int64_t makespan(search *s, int64_t extra)
+{
+    lh_error why;
+    int64_t ns = ENDLESS;
+    uint32_t i = s->boundary;
+    s->now->forward[i].latency_ns = s->p->forward[i].latency_ns + extra;
+    s->now->backward[i + 1].latency_ns =
+        s->p->backward[i + 1].latency_ns + extra;
+    lh_status status = lh_evaluator_run(s->evaluator, s->schedule, &ns, &why);
+    if (status != LH_OK && status != LH_EDEADLOCK && s->status == LH_OK) {
+        s->status = status;
+        if (s->err)
+            *s->err = why;
+    }
+    return ns;
+}
+
+/* What one more ns costs, beyond 2; *ns: the makespan before it. */
+static int64_t steepness(search *s, int64_t extra, int64_t *ns)
+{
+    *ns = makespan(s, extra);
+    return *ns == ENDLESS ? ENDLESS : makespan(s, extra + 1) - *ns - 2;
+}
+
+/* Where the lines through the two points meet, strictly between them. */
+static int64_t meeting(int64_t low, double low_at, double low_slope,
+                       int64_t high, double high_at, double high_slope)
+{
+    double width = (double)(high - low);
+    double at =
+        (high_at - low_at - high_slope * width) / (low_slope - high_slope);
+    int64_t ns = low + (int64_t)lhi_most((int64_t)at, 1);
+    return lhi_least(ns, high - 1);
+}
+
+/* The most extra, from `least` on, whose last ns costs 2 ns or less; `least`:
+ * there is none; LH_NO_LIMIT: any. */
+static int64_t find_extra(search *s, int64_t least)
+{
+    int64_t low = least, high, low_ns, high_ns;
+    int64_t low_steep = steepness(s, low, &low_ns);
+    if (low_steep > 0)
+        return least;
+    /* Where it is paid more than twice, it is from here on. */
+    high = makespan(s, 0) + 1;
+    int64_t high_steep = steepness(s, high, &high_ns);
+    if (high_steep <= 0)
+        return LH_NO_LIMIT;
+    /* The ns after `low` costs 2 or less, that after `high` more. */
+    for (uint32_t turn = 1; high - low > 1 && s->status == LH_OK; turn++) {
+        int64_t at = low + (high - low) / 2, ns;
+        if (turn % 3 != 0)
+            at = meeting(
+                low, (double)low_ns - 2 * (double)low, (double)low_steep, high,
+                (double)high_ns - 2 * (double)high, (double)high_steep);
+        int64_t steep = steepness(s, at, &ns);
+        if (steep <= 0) {
+            low = at;
+            low_ns = ns;
+            low_steep = steep;
+        } else {
+            high = at;
+            high_ns = ns;
+            high_steep = steep;
+        }
+    }
+    return low + 1;
+}
+
+static void find_all(search *s, uint32_t n, int64_t *tolerances)
+{
+    for (uint32_t i = 0; i < n && s->status == LH_OK; i++) {
+        s->boundary = i;
+        const lhi_route *there = &s->p->forward[i];
+        const lhi_route *back = &s->p->backward[i + 1];
+        int64_t least = -lhi_least(there->latency_ns, back->latency_ns);
+        int64_t extra = find_extra(s, least);
+        tolerances[i] = extra == LH_NO_LIMIT ? LH_NO_LIMIT
+                        : extra == least
+                            ? 0
+                            : lhi_round_trip_ns(s->p, i) / 2 + extra;
+        s->now->forward[i] = *there;
+        s->now->backward[i + 1] = *back;
+    }
+}
+
+/* The pipeline with a link both ways between all neighbours: what is not there
+ * takes no time, and has no place for a delay. Links keep their numbers. */
+static lh_status make_linked(const lh_pipeline *p, lhi_arena *mem,
+                             lh_pipeline **out, lh_error *err)
+{
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    LHI_TRY(lh_pipeline_describe(p, &desc, err));
+    lh_link *links = LHI_NEW(mem, lh_link, p->n_links + 2 * p->n_devices);
+    if (!links)
+        return lhi_fail_nomem(err);
+    if (p->n_links)
+        memcpy(links, p->links, p->n_links * sizeof *links);
+    for (uint32_t i = 0; i + 1 < p->n_devices; i++) {
+        if (p->forward[i].link == LH_NONE)
+            links[desc.n_links++] = (lh_link){.from = i, .to = i + 1};
+        if (p->backward[i + 1].link == LH_NONE)
+            links[desc.n_links++] = (lh_link){.from = i + 1, .to = i};
+    }
+    desc.links = links;
+    return lhi_pipeline_remake(p, &desc, out, err);
+}
+
+/* `options` with a word for each link of `linked`. */
+static lh_status fit_options(const lh_pipeline *p, const lh_pipeline *linked,
+                             const lh_sim_options *options, lhi_arena *mem,
+                             lh_sim_options *out, lh_error *err)
+{
+    *out = *options;
+    if (!options->delegated)
+        return LH_OK;
+    bool *delegated = LHI_NEW(mem, bool, linked->n_links + 1);
+    if (!delegated)
+        return lhi_fail_nomem(err);
+    if (p->n_links)
+        memcpy(delegated, options->delegated, p->n_links * sizeof *delegated);
+    out->delegated = delegated;
+    return LH_OK;
+}
+
+static lh_status find_on(const lh_pipeline *p, const lh_pipeline *linked,
+                         const lh_schedule *schedule,
+                         const lh_sim_options *options, lhi_arena *mem,
+                         int64_t *tolerances, lh_error *err)
+{
+    lh_pipeline now = *linked;
+    lh_sim_options fitting;
+    size_t routes = linked->n_chunks * sizeof *now.forward;
+    now.forward = LHI_NEW(mem, lhi_route, linked->n_chunks);
+    now.backward = LHI_NEW(mem, lhi_route, linked->n_chunks);
+    if (!now.forward || !now.backward)
+        return lhi_fail_nomem(err);
+    memcpy(now.forward, linked->forward, routes);
+    memcpy(now.backward, linked->backward, routes);
+    LHI_TRY(fit_options(p, linked, options, mem, &fitting, err));
+    search s = {.now = &now, .p = linked, .schedule = schedule, .err = err};
+    LHI_TRY(lh_evaluator_make(&now, &fitting, &s.evaluator, err));
+    find_all(&s, p->n_devices - 1, tolerances);
+    lh_evaluator_free(s.evaluator);
+    return s.status;
+}
+
+/* Whether so many simulations are worth it: a tenth of a second or two. */
+static bool is_small(const lh_pipeline *p, const lh_schedule *schedule,
+                     const lh_sim_options *options)
+{
+    bool slow = options->coupled_queue || schedule->n_link_orders ||
+                options->receives != LH_RECEIVES_EARLY || options->delegated ||
+                (options->host_copy_ns && lh_pipeline_has_host(p));
+    uint64_t passes = 0;
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        passes += schedule->counts[d];
+    return passes * (p->n_devices - 1) <=
+           (slow ? LHI_TOLERANCE_WORK / 16 : LHI_TOLERANCE_WORK);
+}
+
+lh_status lhi_find_tolerances(const lh_pipeline *pipeline,
+                              const lh_schedule *schedule,
+                              const lh_sim_options *options, lhi_arena *scratch,
+                              int64_t *tolerances, lh_error *err)
+{
+    lh_pipeline *linked = NULL;
+    if (!is_small(pipeline, schedule, options)) {
+        for (uint32_t i = 0; i + 1 < pipeline->n_devices; i++)
+            tolerances[i] = -1;
+        return LH_OK;
+    }
+    LHI_TRY(make_linked(pipeline, scratch, &linked, err));
+    lh_status status =
+        find_on(pipeline, linked, schedule, options, scratch, tolerances, err);
+    lh_pipeline_free(linked);
+    return status;
+}
