@@ -157,7 +157,8 @@ static lh_status fill_optimizer(const lhi_prices *p, lh_cost *out,
 static lh_status cost_chunk(const lh_job *job, const lh_layout *layout,
                             const lh_cost_slice *slice,
                             const lh_cost_options *options, bool least,
-                            lhi_busiest *known, lh_cost *out, lh_error *err)
+                            bool among, lhi_busiest *known, lh_cost *out,
+                            lh_error *err)
 {
     lhi_prices p;
     lhi_sums s = {0};
@@ -166,6 +167,7 @@ static lh_status cost_chunk(const lh_job *job, const lh_layout *layout,
 
     LHI_TRY(
         lhi_prices_make(job, layout, slice, options, least, known, &p, err));
+    p.among = among;
     LHI_TRY(lhi_sums_make(&p, &s, err));
     lhi_params_slice(&p.shape, slice, &params);
     LHI_TRY(lhi_time_data_parallel(&p, &params, &s, &cost, err));
@@ -188,7 +190,17 @@ lh_status lhi_chunk_cost(const lh_job *job, const lh_layout *layout,
                          const lh_cost_options *options, lhi_busiest *known,
                          lh_cost *out, lh_error *err)
 {
-    return cost_chunk(job, layout, slice, options, false, known, out, err);
+    return cost_chunk(job, layout, slice, options, false, false, known, out,
+                      err);
+}
+
+lh_status lhi_chunk_cost_among(const lh_job *job, const lh_layout *layout,
+                               const lh_cost_slice *slice,
+                               const lh_cost_options *options,
+                               lhi_busiest *known, lh_cost *out, lh_error *err)
+{
+    return cost_chunk(job, layout, slice, options, false, true, known, out,
+                      err);
 }
 
 lh_status lhi_chunk_cost_least(const lh_job *job, const lh_layout *layout,
@@ -196,7 +208,8 @@ lh_status lhi_chunk_cost_least(const lh_job *job, const lh_layout *layout,
                                const lh_cost_options *options,
                                lhi_busiest *known, lh_cost *out, lh_error *err)
 {
-    return cost_chunk(job, layout, slice, options, true, known, out, err);
+    return cost_chunk(job, layout, slice, options, true, false, known, out,
+                      err);
 }
 
 lh_status lh_cost_chunk(const lh_job *job, const lh_layout *layout,

@@ -58,6 +58,13 @@ lh_status lhi_chunk_cost(const lh_job *job, const lh_layout *layout,
                          const lh_cost_slice *slice,
                          const lh_cost_options *options, lhi_busiest *known,
                          lh_cost *out, lh_error *err);
+/* As lhi_chunk_cost(), of one of the slices that the model is cut into: with one
+ * pipeline rank they follow each other in every pass, and with ZeRO 2 and 3
+ * each takes what it adds to that pass. */
+lh_status lhi_chunk_cost_among(const lh_job *job, const lh_layout *layout,
+                               const lh_cost_slice *slice,
+                               const lh_cost_options *options,
+                               lhi_busiest *known, lh_cost *out, lh_error *err);
 /* As lhi_chunk_cost(), but what experts of different GPUs send each other takes
  * no longer than it does wherever the replicas are. */
 lh_status lhi_chunk_cost_least(const lh_job *job, const lh_layout *layout,

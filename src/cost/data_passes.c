@@ -25,10 +25,15 @@ static const lhi_slice_part *find_part(const lhi_prices *p, const lhi_sums *s,
                      [lh_model_layer_window(model, layer) != 0];
 }
 
-/* What a pass waits for counts as communication, and as data parallelism's. */
-static void wait_for(lhi_spent *pass, const lhi_relay *relay)
+static bool has_part(const lh_cost_slice *slice, uint32_t i)
 {
-    double waits = fmax(0, lhi_relay_ns(relay) - pass->total);
+    return i == 0 ? slice->embedding : i > slice->n_layers ? slice->head : true;
+}
+
+/* What a pass waits for counts as communication, and as data parallelism's. */
+static void wait_for(lhi_spent *pass, double ns)
+{
+    double waits = fmax(0, ns - pass->total);
 
     pass->communication += waits;
     pass->data += waits;
@@ -55,11 +60,79 @@ static double meets(double gather, double used, bool shared)
     return gather > 0 && shared ? gather + used : gather;
 }
 
+/* --- beside a slice --------------------------------------------------------
+ */
+
+/* A part of the model beside a slice, on the same GPU: what it computes, for
+ * how long that uses the network between nodes, and what it reduces. */
+typedef struct part_beside {
+    double f, f_wire, d, d_wire, reduce;
+    bool is; /* there is one */
+} part_beside;
+
+static lh_status look_at(const lhi_prices *p, lh_cost_slice one,
+                         part_beside *out, lh_error *err)
+{
+    lhi_prices there = *p;
+    lhi_sums sums = {0};
+    const lhi_slice_part *part;
+    lhi_part_times times;
+    double gather, reduce;
+
+    one.datacenter = p->slice->datacenter;
+    one.data_datacenters = p->slice->data_datacenters;
+    one.n_sites = p->slice->n_sites;
+    one.sites = p->slice->sites;
+    one.sharing = p->slice->sharing;
+    there.slice = &one;
+    LHI_TRY(lhi_sums_make(&there, &sums, err));
+    LHI_TRY(lhi_data_time_parts(p->job, p->layout, &one, &p->options, &p->shape,
+                                p->known, &times, err));
+    part = find_part(&there, &sums, one.embedding ? 0 : 1, &times, &gather,
+                     &reduce);
+    *out = (part_beside){part->used.f.total,
+                         part->used.f.wire,
+                         part->used.d.total,
+                         part->used.d.wire,
+                         reduce,
+                         true};
+    return LH_OK;
+}
+
+/* With one pipeline rank all slices of the model are on one GPU, and a pass
+ * goes from each to the next: FSDP looks one layer ahead over their ends. In a
+ * pipeline passes of other microbatches are between. */
+static lh_status look_beside(const lhi_prices *p, part_beside *before,
+                             part_beside *behind, lh_error *err)
+{
+    const lh_cost_slice *s = p->slice;
+    const uint32_t end = s->first_layer + s->n_layers;
+
+    *before = *behind = (part_beside){0};
+    if (!p->among || p->layout->pipeline != 1)
+        return LH_OK;
+    if (!s->embedding)
+        LHI_TRY(look_at(p,
+                        s->first_layer == 0
+                            ? (lh_cost_slice){.embedding = true}
+                            : (lh_cost_slice){.first_layer = s->first_layer - 1,
+                                              .n_layers = 1},
+                        before, err));
+    if (s->head)
+        return LH_OK;
+    return look_at(p,
+                   end == p->job->model->layers
+                       ? (lh_cost_slice){.first_layer = end, .head = true}
+                       : (lh_cost_slice){.first_layer = end, .n_layers = 1},
+                   behind, err);
+}
+
 /* Layer by layer, as FSDP does by default: a layer's parameters are gathered
  * while the one before it computes, and its gradients reduced while the one
- * after it does. The backward begins with the head. */
+ * after it does. The backward begins with the head. *on_the_way: by how much a
+ * forward pass that gathers is longer than one that does not. */
 static lh_status share_by_layer(const lhi_prices *p, bool gathers, lhi_sums *s,
-                                lh_error *err)
+                                double *on_the_way, lh_error *err)
 {
     uint32_t n = p->slice->n_layers + 2;
     double used_f = 0, used_d = 0; /* the network, by the layer before */
@@ -68,35 +141,48 @@ static lh_status share_by_layer(const lhi_prices *p, bool gathers, lhi_sums *s,
     bool shared;
     lhi_part_times times;
     lhi_relay f = {0}, d = {0}, w = {0};
+    part_beside before, behind;
 
     LHI_TRY(meet_in_fabric(p, &shared, err));
     LHI_TRY(lhi_data_time_parts(p->job, p->layout, p->slice, &p->options,
                                 &p->shape, p->known, &times, err));
+    LHI_TRY(look_beside(p, &before, &behind, err));
+    f.second = before.f;
+    used_f = before.f_wire;
+    d.second = behind.d;
+    used_d = behind.d_wire;
+    w.second = behind.reduce;
     for (int i = 0; i < 3; i++) /* 1, but where it was measured in one piece */
         scale[i] = s->part_ns[i] > 0 ? whole[i]->total / s->part_ns[i] : 1;
     for (uint32_t i = 0; i < n; i++) {
         double gather, reduce;
-        const lhi_slice_part *one =
-            find_part(p, s, i, &times, &gather, &reduce);
+        const lhi_slice_part *one;
 
-        if (gathers && s->time.f.end <= 0)
-            s->time.f.end = gather;
-        if (s->time.w.end <= 0)
-            s->time.w.end = reduce; /* the backward ends with it */
-        lhi_relay_add(&f, meets(gather, used_f, shared),
-                      scale[0] * one->used.f.total);
-        used_f = scale[0] * one->used.f.wire;
+        if (has_part(p->slice, i)) {
+            one = find_part(p, s, i, &times, &gather, &reduce);
+            if (gathers && s->time.f.end <= 0)
+                s->time.f.end = gather;
+            if (s->time.w.end <= 0)
+                s->time.w.end = reduce; /* the backward ends with it */
+            lhi_relay_add(&f, meets(gather, used_f, shared),
+                          scale[0] * one->used.f.total);
+            used_f = scale[0] * one->used.f.wire;
+        }
+        if (!has_part(p->slice, n - 1 - i))
+            continue;
         one = find_part(p, s, n - 1 - i, &times, &gather, &reduce);
         lhi_relay_add(&d, meets(gather, used_d, shared),
                       scale[1] * one->used.d.total);
         used_d = scale[1] * one->used.d.wire;
         lhi_relay_add(&w, scale[2] * one->used.w.total, reduce);
     }
+    *on_the_way = fmax(0, lhi_relay_ns(&f) - before.f - s->time.f.total);
     if (gathers) {
-        wait_for(&s->time.f, &f);
-        wait_for(&s->time.d, &d);
+        wait_for(&s->time.f, lhi_relay_ns(&f) - before.f);
+        wait_for(&s->time.d, lhi_relay_ns(&d) - behind.d);
     }
-    wait_for(&s->time.w, &w);
+    /* A reduction is waited for by the next layer of the backward. */
+    wait_for(&s->time.w, before.is ? w.ns : lhi_relay_ns(&w));
     return LH_OK;
 }
 
@@ -127,7 +213,10 @@ lh_status lhi_time_data_parallel(const lhi_prices *p, const lhi_params *params,
                           &out->gather_bytes, err));
     t.gather.transfer *= gathers;
     if (zero >= 2) {
-        LHI_TRY(share_by_layer(p, zero >= 3, s, err));
+        double on_the_way;
+        LHI_TRY(share_by_layer(p, zero >= 3, s, &on_the_way, err));
+        if (lhi_gathers_on_the_way(p->job, p->layout))
+            t.gather = (lhi_collective){.transfer = gathers * on_the_way};
         t.reduce = (lhi_collective){0};
         if (t.between.transfer > 0)
             s->time.f.end = s->time.w.end = 0;

@@ -17,6 +17,7 @@ typedef struct lhi_prices {
     double flops_per_ns, fp8_flops_per_ns, bytes_per_ns; /* as reached */
     double grouped; /* share of these rates that experts' products reach */
     bool by_efficiency;
+    bool among; /* the slice is one of those that the model is cut into */
     bool least; /* what experts send takes no longer than anywhere */
     lh_cost_group tensor_group, context_group;
     lh_cost_path tensor, context;

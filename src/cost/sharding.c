@@ -372,6 +372,12 @@ double lhi_relay_ns(const lhi_relay *relay)
     return relay->ns + relay->second;
 }
 
+bool lhi_gathers_on_the_way(const lh_job *job, const lh_layout *layout)
+{
+    return job->framework.preset == LH_FRAMEWORK_TORCHTITAN &&
+           job->training.zero == 2 && layout->pipeline == 1;
+}
+
 /* Members of a group in the slice's datacenter. */
 static double count_here(const sharer *s, const lh_cost_group *group)
 {

@@ -71,6 +71,11 @@ typedef struct lhi_relay {
 void lhi_relay_add(lhi_relay *relay, double first, double second);
 double lhi_relay_ns(const lhi_relay *relay);
 
+/* Whether what ZeRO 2 gathers once in an iteration goes layer by layer through
+ * the first microbatch, as torchtitan's FSDP does where there is no pipeline.
+ */
+bool lhi_gathers_on_the_way(const lh_job *job, const lh_layout *layout);
+
 /* Over how many GPUs the state of what they all hold, and of experts, is
  * divided, seen from the slice's datacenter. */
 lh_status lhi_state_ranks(const lh_job *job, const lh_layout *layout,

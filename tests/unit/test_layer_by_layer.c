@@ -5,6 +5,7 @@
 #include "test_cost.h"
 
 #include "base/random.h"
+#include "cost/cost_links.h"
 #include "cost/sharding.h"
 
 #include <longhaul/methods.h>
@@ -163,6 +164,15 @@ static void check_slice(fixture *f)
     COST(f);
     CHECK_NEAR((double)f->cost.w.total_ns, weights, 3.0 * n);
     CHECK(f->cost.all_gather_ns > 0);
+    /* torchtitan's on the way through the first microbatch: only what is not
+     * hidden there is longer. */
+    f->job.framework.preset = LH_FRAMEWORK_TORCHTITAN;
+    COST(f);
+    double plain = 0;
+    for (uint32_t i = 0; i < n; i++)
+        plain += t[0][i];
+    CHECK_NEAR((double)f->cost.all_gather_ns, forward - plain, 4.0 * n);
+    f->job.framework.preset = LH_FRAMEWORK_NONE;
     f->job.training.zero = 1;
     int64_t w_ns = f->cost.w.total_ns, f_ns = f->cost.f.total_ns;
     COST(f);
@@ -253,6 +263,99 @@ static void more_is_never_faster(void)
         f.slice.n_layers++;
         COST(&f);
         CHECK(pass_sum(&f.cost) > pass_sum(&before));
+    }
+}
+
+/* Slices that the model is cut into and that follow each other on one GPU: of
+ * three layers with gathers 5, 7, 4 and passes 6, 3, 8, cut behind the second,
+ * the first slice takes 5 + 7 + 3 = 15, as alone. The second's gather, 4, hides
+ * behind these 3: 1 + 8 = 9, in place of 4 + 8, and both take the 24 of all.
+ * Reductions of 4, 7, 5 behind 8, 3, 6: the last layer by itself takes 8 and
+ * leaves its reduction to the others, which take max(4, 3) + max(7, 6) + 5. */
+static void cut_on_one_gpu(void)
+{
+    lhi_relay f = {.second = 3}, w = {.second = 4};
+    lhi_relay_add(&f, 4, 8);
+    CHECK_NEAR(lhi_relay_ns(&f) - 3, 9, 0);
+    lhi_relay_add(&w, 3, 7);
+    lhi_relay_add(&w, 6, 5);
+    CHECK_NEAR(lhi_relay_ns(&w), 4 + 7 + 5, 0);
+    CHECK_NEAR(relay(3, (double[]){8, 3, 6}, (double[]){4, 7, 5}), 8 + 16, 0);
+}
+
+static lh_cost cost_among(fixture *f, lh_cost_slice slice)
+{
+    lh_cost out = {0};
+    lh_error err;
+    lhi_busiest known = {0};
+    slice.datacenter = f->slice.datacenter;
+    slice.data_datacenters = f->slice.data_datacenters;
+    CHECK_MSG(lhi_chunk_cost_among(&f->job, &f->layout, &slice, NULL, &known,
+                                   &out, &err) == LH_OK,
+              "%s", err.text);
+    return out;
+}
+
+/* From the start of a model on; the rest where it is the last slice. */
+static lh_cost_slice cut_next(const lh_model *m, uint32_t first, lhi_random *r)
+{
+    const uint32_t left = m->layers - first;
+    const uint32_t most = lhi_random_below(r, 2) ? 1 : left;
+    lh_cost_slice s = {.first_layer = first, .embedding = first == 0};
+    s.n_layers = left ? 1 + lhi_random_below(r, most) : 0;
+    s.head = s.n_layers == left && (left == 0 || lhi_random_below(r, 2));
+    return s;
+}
+
+/* However the model is cut, all slices of one GPU together take what it takes
+ * in one; in a pipeline each is gathered by itself. Rounded to ns. */
+static void cuts_cost_nothing_on_one_gpu(void)
+{
+    static const char *const models[] = {"llama3-8b", "deepseek-v3",
+                                         "gpt-oss-120b"};
+    lhi_random r = {11};
+    for (int i = 0; i < 90; i++) {
+        fixture f;
+        lh_cost_slice s;
+        double sum[4] = {0}, n = 0;
+        init_far(&f, models[i % 3]);
+        const lh_model *m = f.job.model;
+        if (i % 4 == 1) { /* gathers meet what layers send */
+            fixture_init(&f, models[i % 3]);
+            f.sites[0].fabric.bytes_per_s = 5e9;
+            f.layout.tensor = 16;
+            f.layout.data = 4;
+        }
+        f.job.training.zero = 2 + lhi_random_below(&r, 2);
+        f.layout.pipeline = 1 + (i % 10 == 9);
+        const bool one_by_one = f.layout.pipeline == 1 && i % 2;
+        if (one_by_one)
+            f.job.framework.preset = LH_FRAMEWORK_TORCHTITAN;
+        f.wans[1].latency_ns = f.wans[2].latency_ns =
+            (int64_t)lhi_random_below(&r, 40000) * 1000;
+        f.wans[1].bytes_per_s = f.wans[2].bytes_per_s =
+            4e9 * (1 + lhi_random_below(&r, 100));
+        const lh_cost whole = cost_among(
+            &f, (lh_cost_slice){
+                    .n_layers = m->layers, .embedding = true, .head = true});
+        for (uint32_t first = 0; n == 0 || !s.head; first += s.n_layers, n++) {
+            s = cut_next(m, first, &r);
+            const lh_cost one = cost_among(&f, s);
+            sum[0] += (double)one.f.total_ns;
+            sum[1] += (double)one.d.total_ns;
+            sum[2] += (double)one.w.total_ns;
+            sum[3] += (double)one.all_gather_ns;
+        }
+        const double all[] = {
+            (double)whole.f.total_ns, (double)whole.d.total_ns,
+            (double)whole.w.total_ns, (double)whole.all_gather_ns};
+        for (int k = 0; k < 3 + one_by_one; k++)
+            if (f.layout.pipeline == 1)
+                CHECK_NEAR(sum[k], all[k], n + 1);
+            else
+                CHECK(sum[k] >= all[k] - n - 1);
+        if (f.layout.pipeline > 1 && f.job.training.zero == 3 && n > 1)
+            CHECK(sum[0] > all[0] + 1000);
     }
 }
 
@@ -508,6 +611,8 @@ int main(void)
     RUN(slices_of_models);
     RUN(waiting_is_communication);
     RUN(more_is_never_faster);
+    RUN(cut_on_one_gpu);
+    RUN(cuts_cost_nothing_on_one_gpu);
     RUN(measured_in_one_piece);
     RUN(an_interface_is_shared);
     RUN(far_sites_cost_a_latency_per_layer);
