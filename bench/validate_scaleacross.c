@@ -8,7 +8,7 @@
  * ratio of iteration times of job files that the planner or the simulator
  * reads; --job prints the one of a topology of table 3, A1 to B4, with data
  * parallelism between the buildings or, with --pipeline-out, pipelines. --quick
- * leaves out the figures that search for layouts, half a minute. --write puts
+ * leaves out the figures that search for layouts, minutes. --write puts
  * all of it into PAGE (docs/papers/scaleacross-figures.md), between lines that
  * begin with "<!-- validate-scaleacross"; --check fails where PAGE has other
  * numbers. */

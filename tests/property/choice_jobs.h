@@ -273,8 +273,9 @@ static inline lh_job *job_make(const job_parts *p)
     job_write(p, text);
     lh_status status =
         lh_job_parse(text, strlen(text), "job.yaml", NULL, &job, &err);
-    CHECK_MSG(status == LH_OK || strstr(err.text, "layout: "), "%s of\n%s",
-              err.text, text);
+    CHECK_MSG(status == LH_OK || strstr(err.text, "layout: ") ||
+                  strstr(err.text, "layout."),
+              "%s of\n%s", err.text, text);
     return job;
 }
 

@@ -5,10 +5,11 @@
  * Nothing is found below what a plan says is the least, and what it says of
  * other links is what plans for these come to.
  *
- *     test_plan_choice [JOBS [SEED [SIZE [WORK]]]]
+ *     test_plan_choice [JOBS [SEED [SIZE [WORK [every]]]]]
  *
  * SIZE: quick, small, large, or real, jobs that are no random ones. WORK: what
- * each search may do, in units of about a microsecond. */
+ * each search may do, in units of about a microsecond. every: every value of
+ * every dimension is fixed, not three of them, and nothing else is compared. */
 #include "choice_jobs.h"
 
 #include "plan/layout/alike.h"
@@ -24,6 +25,7 @@ static const double BEHIND = 1.005;
 static uint32_t n_jobs = JOBS;
 static uint64_t first_seed = SEED, work = WORK;
 static const char *size_name = "quick";
+static bool every; /* value of every dimension */
 
 /* --- what was compared -----------------------------------------------------
  */
@@ -211,13 +213,26 @@ static int64_t said_least(const lh_plan *plan, const lh_plan_runner *r)
                      (double)plan->best.iteration_ns);
 }
 
+/* Tensor parallelism over nodes, and contexts of few tokens, are there where a
+ * job asks for them alone. */
+static bool is_only_given(const job_parts *p, const char *name,
+                          const char *value)
+{
+    enum { LEAST_TOKENS = 2048 }; /* of a context's GPU */
+    const unsigned long n = strtoul(value, NULL, 10);
+    return (strcmp(name, "tensor") == 0 && n > p->gpus_per_node) ||
+           (strcmp(name, "context") == 0 && n > 1 &&
+            n * LEAST_TOKENS > p->sequence);
+}
+
 /* The job with a dimension fixed, against what the free plan says. */
 static void fix(uint64_t seed, const job_parts *p, const lh_plan *plan,
                 const dimension *d, const char *value)
 {
     job_parts fixed = *p;
     char own[40], what[120];
-    if (!job_give(&fixed, d->where, d->key, value))
+    if (!job_give(&fixed, d->where, d->key, value) ||
+        is_only_given(p, d->name, value))
         return;
     lh_plan *less = plan_with(&fixed, work);
     snprintf(what, sizeof what, "all open, not %s: %s", d->key, value);
@@ -230,7 +245,8 @@ static void fix(uint64_t seed, const job_parts *p, const lh_plan *plan,
                 what);
     }
     const lh_plan_runner *r = runner_of(plan, d->name);
-    if (r && !less->best.elastic &&
+    /* Where the value makes no difference, it is the plan itself. */
+    if (r && !less->best.elastic && ns_of(less) != ns_of(plan) &&
         value_in(&plan->best, d->name, own, sizeof own) &&
         strcmp(own, value) != 0) {
         snprintf(what, sizeof what, "'%s', not %s: %s", r->choice.why, d->key,
@@ -260,6 +276,30 @@ static void fix_some(lhi_random *r, uint64_t seed, const job_parts *p,
     const char *any = d->values[draw(r, 0, n - 1)];
     if (p->experts || strcmp(d->name, "expert") != 0)
         fix(seed, p, plan, d, any);
+}
+
+/* To all that jobs may give, and to what the plan has and says. */
+static void fix_all(uint64_t seed, const job_parts *p, const lh_plan *plan)
+{
+    for (uint32_t i = 0; i < N_DIMENSIONS; i++) {
+        const dimension *d = &dimensions[i];
+        const lh_plan_runner *next = runner_of(plan, d->name);
+        char own[2][40] = {"", ""};
+        if (!p->experts && strcmp(d->name, "expert") == 0)
+            continue;
+        value_in(&plan->best, d->name, own[0], sizeof own[0]);
+        if (next && next->choice.layout.schedule)
+            value_in(&next->choice, d->name, own[1], sizeof own[1]);
+        for (uint32_t k = 0; k < VALUES && d->values[k]; k++) {
+            fix(seed, p, plan, d, d->values[k]);
+            for (int o = 0; o < 2; o++)
+                if (strcmp(own[o], d->values[k]) == 0)
+                    own[o][0] = '\0';
+        }
+        for (int o = 0; o < 2; o++)
+            if (own[o][0])
+                fix(seed, p, plan, d, own[o]);
+    }
 }
 
 static void have_more(lhi_random *r, uint64_t seed, const job_parts *p,
@@ -344,6 +384,11 @@ static void look_at(uint64_t seed, const job_size *size)
     lh_plan *plan = plan_with(&p, work);
     if (!plan)
         return;
+    if (every) {
+        fix_all(seed, &p, plan);
+        lh_plan_free(plan);
+        return;
+    }
     fix_some(&r, seed, &p, plan);
     have_more(&r, seed, &p, plan, (job_more)draw(&r, 0, N_MORE - 1));
     have_more(&r, seed, &p, plan, MORE_MEMORY);
@@ -403,6 +448,35 @@ static void bounds_count_what_fits_unevenly(void)
     lh_plan_free(plan);
 }
 
+static const dimension *dimension_named(const char *name)
+{
+    const dimension *d = dimensions;
+    while (strcmp(d->name, name) != 0)
+        d++;
+    return d;
+}
+
+/* What a search left out: a slow method on few passes, and elastic plans whose
+ * layers their chunks do not divide. */
+static void what_was_left_out_once_is_looked_at(void)
+{
+    static const struct {
+        uint64_t seed;
+        const char *dimension, *value;
+    } all[] = {{7008, "schedule", "look-ahead"},
+               {7015, "chunks_per_device", "3"}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        lhi_random r = {all[i].seed};
+        job_parts p = draw_job(&r, size_named("quick"));
+        lh_plan *plan = plan_with(&p, WORK);
+        CHECK(plan);
+        if (plan)
+            fix(all[i].seed, &p, plan, dimension_named(all[i].dimension),
+                all[i].value);
+        lh_plan_free(plan);
+    }
+}
+
 static void more_is_never_worse(void)
 {
     const job_size *size = size_named(size_name);
@@ -415,7 +489,7 @@ static void more_is_never_worse(void)
         printf("%-20s %5u compared, %3u behind, %+.2f %% at most\n",
                kind_name((kind)k), tallies[k].n, tallies[k].behind,
                100 * tallies[k].worst);
-    CHECK(tallies[FIXED].n > 0 && tallies[MORE].n > 0);
+    CHECK(tallies[FIXED].n > 0 && (every || tallies[MORE].n > 0));
 }
 
 int main(int argc, char **argv)
@@ -428,7 +502,10 @@ int main(int argc, char **argv)
         size_name = argv[3];
     if (argc > 4)
         work = strtoull(argv[4], NULL, 10);
+    every = argc > 5 && strcmp(argv[5], "every") == 0;
     RUN(bounds_count_what_fits_unevenly);
+    if (!SANITIZED)
+        RUN(what_was_left_out_once_is_looked_at);
     RUN(more_is_never_worse);
     printf("%.1f s of processor time\n", (double)clock() / CLOCKS_PER_SEC);
     return test_summary();

@@ -477,9 +477,9 @@ static void refusals_say_by_how_much(void)
     refuses(job_two_sites("", 32, 4), "no layout fits in memory; the closest");
     refuses(job_two_sites("{context: 5}", 30, 80), "no layout divides 16 GPUs");
     refuses(job_two_sites("{tensor: 4, pipeline: 4, data: 1, "
-                          "micro_batch: 2, schedule: interleaved-1f1b, "
-                          "chunks_per_device: 2}",
-                          30, 80),
+                          "micro_batch: 2, schedule: gpipe, "
+                          "chunks_per_device: 1}",
+                          30000, 80),
             "no schedule works with the layouts that fit");
     refuses(job_two_sites("{tensor: 4, pipeline: 4, data: 1}", 8192 * 8, 80),
             "give layout.micro_batch");

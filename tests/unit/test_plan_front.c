@@ -6,6 +6,7 @@
 
 #include "plan/layout/alike.h"
 #include "plan/layout/space.h"
+#include "plan/search/candidate.h"
 #include "plan/search/front.h"
 #include "plan/search/money.h"
 
@@ -419,6 +420,38 @@ static void the_front_shares_work(void)
     lh_job_free(job);
 }
 
+static bool differs(const char *dimension, const lh_choice *a,
+                    const lh_choice *b)
+{
+    lhi_config x = lhi_config_of(a), y = lhi_config_of(b);
+    for (int d = 0; d < LHI_N_DIMENSIONS; d++)
+        if (strcmp(lhi_dimension_name((lhi_dimension)d), dimension) == 0)
+            return d == LHI_DIMENSION_SCHEDULE
+                       ? strcmp(a->layout.schedule, b->layout.schedule) != 0
+                       : lhi_dimension_value((lhi_dimension)d, &x) !=
+                             lhi_dimension_value((lhi_dimension)d, &y);
+    return false;
+}
+
+/* What the table of dimensions calls the best with another value is no worse
+ * than what the table of the front has with one. */
+static void check_runners(const lh_plan *plan, lh_plan_goal goal)
+{
+    for (uint32_t i = 0; i < plan->n_runners; i++)
+        for (uint32_t k = 0; k < plan->n_front; k++) {
+            const lh_choice *x = &plan->runners[i].choice, *y = &plan->front[k];
+            bool better = x->status != LH_CHOICE_OK ||
+                          (goal == LH_PLAN_FASTEST
+                               ? y->iteration_ns < x->iteration_ns
+                               : y->cost->usd < x->cost->usd * (1 - 1e-9));
+            CHECK_MSG(!better ||
+                          !differs(plan->runners[i].dimension, y, &plan->best),
+                      "another %s: %.6f s, but row %u has %.6f s",
+                      plan->runners[i].dimension, (double)x->iteration_ns / 1e9,
+                      k, (double)y->iteration_ns / 1e9);
+        }
+}
+
 /* A short search for the fastest may miss what those for the front find, which
  * then is the plan: its schedule is there, and takes as long as it says. */
 static void check_is_on_its_front(const lh_job *job, uint64_t effort,
@@ -440,6 +473,7 @@ static void check_is_on_its_front(const lh_job *job, uint64_t effort,
                   (int)effort, i, (double)row->iteration_ns / 1e9);
     }
     CHECK(plan->search_bound_ns <= best->iteration_ns);
+    check_runners(plan, goal);
     for (uint32_t i = 0; i < plan->n_alternatives; i++)
         CHECK(plan->alternatives[i].status != LH_CHOICE_OK ||
               !lhi_choice_same_pipeline(&plan->alternatives[i], best));

@@ -113,8 +113,12 @@ static void head_gets_less(void)
     lh_job_free(job);
 }
 
-/* How long it takes with layers moved, if three partitions may be scheduled. */
-static int64_t moved_a_little(const lh_job *job, const lh_plan *even)
+/* How long it takes with layers moved from `given` on (NULL: even chunks), if
+ * so many partitions may be scheduled; those that are best to *best, where that
+ * is not NULL. They live in `mem`. */
+static int64_t moved_from(const lh_job *job, const lh_plan *even,
+                          const uint32_t *given, uint32_t partitions,
+                          bool climbed, lhi_arena *mem, const uint32_t **best)
 {
     const lh_choice *b = &even->best;
     lh_plan_options o = {.size = sizeof o};
@@ -122,16 +126,17 @@ static int64_t moved_a_little(const lh_job *job, const lh_plan *even)
                          .placement = b->placement,
                          .recompute = b->recompute,
                          .zero = b->zero,
-                         .microbatches = b->microbatches};
+                         .microbatches = b->microbatches,
+                         .layers = given};
     uint64_t passes = (uint64_t)lh_pipeline_n_chunks(even->pipeline) *
-                      b->microbatches * 3 * 3;
+                      b->microbatches * 3 * partitions;
     int64_t ns = b->iteration_ns;
     lh_error err = {0};
-    lhi_arena *mem = lhi_arena_make(0);
-    CHECK_OK(lhi_uneven_search(job, &o, "greedy", false, NULL, &passes, mem,
-                               &config, &ns, &err),
+    CHECK_OK(lhi_uneven_search(job, &o, NULL, "greedy", false, climbed, NULL,
+                               &passes, mem, &config, &ns, &err),
              err);
-    lhi_arena_free(mem);
+    if (best)
+        *best = config.layers;
     return ns;
 }
 
@@ -141,11 +146,36 @@ static void work_is_made_even(void)
     lh_job *job = job_on(600, ", schedule: greedy, chunks_per_device: 3");
     lh_plan *even = plan_of(job, LH_PARTITION_EVEN, 0);
     if (even) {
-        int64_t ns = moved_a_little(job, even);
+        lhi_arena *mem = lhi_arena_make(0);
+        int64_t ns = moved_from(job, even, NULL, 3, false, mem, NULL);
         CHECK((double)ns < 0.95 * (double)even->best.iteration_ns);
+        lhi_arena_free(mem);
     }
     lh_plan_free(even);
     lh_job_free(job);
+}
+
+/* Where a climb has ended all moves were tried: what passes are left go to
+ * other starts first. */
+static void summits_are_climbed_from_last(void)
+{
+    for (int tflops = 250; tflops <= 500; tflops += 250) {
+        lh_job *job =
+            job_on(tflops, ", schedule: greedy, chunks_per_device: 4");
+        lh_plan *even = plan_of(job, LH_PARTITION_EVEN, 0);
+        lhi_arena *mem = lhi_arena_make(0);
+        const uint32_t *summit = NULL, *moved = NULL;
+        if (even) {
+            int64_t ns = moved_from(job, even, NULL, 60, false, mem, &summit);
+            CHECK(ns < even->best.iteration_ns);
+            moved_from(job, even, summit, 80, false, mem, &moved);
+            CHECK(moved == summit);
+            CHECK(moved_from(job, even, summit, 80, true, mem, NULL) < ns);
+        }
+        lhi_arena_free(mem);
+        lh_plan_free(even);
+        lh_job_free(job);
+    }
 }
 
 /* The slow site's ranks all have the most to do: one move alone leaves that as
@@ -306,6 +336,7 @@ int main(void)
     RUN(never_slower);
     RUN(head_gets_less);
     RUN(work_is_made_even);
+    RUN(summits_are_climbed_from_last);
     RUN(work_is_made_even_where_several_have_the_most);
     RUN(slow_site_gets_less);
     RUN(other_starts);

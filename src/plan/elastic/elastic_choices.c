@@ -64,7 +64,7 @@ static lh_status fill_choice(const lhi_elastic_result *found,
     choice->iteration_ns = choice->makespan_ns + after;
     choice->lower_bound_ns = bound.ns + after;
     choice->bubble_ratio = lh_timeline_bubble_ratio(t);
-    lhi_choice_memory(choice, p, t);
+    lhi_choice_memory(choice, p, found->schedule);
     lh_timeline_free(t);
     return LH_OK;
 }

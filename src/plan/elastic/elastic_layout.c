@@ -14,6 +14,7 @@
 #include <string.h>
 
 enum {
+    FEW = 4,          /* chunks per device, however they share the layers */
     MOST_CHUNKS = 16, /* per device */
     MOST_MICROBATCHES = 512,
     MOST_PASSES = 100000, /* of all devices: event runs take ms beyond */
@@ -223,8 +224,9 @@ static uint32_t chunks_wanted(const trial *t)
                               : t->job->layout.chunks_per_device;
 }
 
-/* Every number of chunks, as even as the layers go; else the longest chunk
- * says it all. */
+/* Every number of chunks, as even as the layers go. Where they do not, the
+ * longest chunk says almost all, but for few, of which the first or the last is
+ * a short one: nothing hides its gather, or its scatter. */
 static lh_status each_even(trial *t, shape_visit *visit, lh_error *err)
 {
     uint32_t P = t->like->layout.pipeline, layers = t->job->model->layers;
@@ -232,7 +234,7 @@ static lh_status each_even(trial *t, shape_visit *visit, lh_error *err)
     uint32_t most =
         P == 1 ? (layers < MOST_CHUNKS ? layers : MOST_CHUNKS) : layers / P;
     for (uint32_t M = 1; M <= most && M <= MOST_CHUNKS; M++) {
-        if (want ? M != want : M > 2 && layers % (P * M) != 0)
+        if (want ? M != want : M > FEW && layers % (P * M) != 0)
             continue;
         lh_status status = visit(t, M, t->freedom->layers, err);
         if (!can_go_on(status))

@@ -95,6 +95,20 @@ static const lh_choice *best_head(const runner *r, lhi_dimension d)
     return best;
 }
 
+/* What searches for other goals have found counts as well: one table does not
+ * say that there is nothing better than what another has. */
+static const lh_choice *best_on_front(const runner *r, lhi_dimension d)
+{
+    const lh_choice *best = NULL;
+    for (uint32_t i = 0; i < r->plan->n_front; i++) {
+        const lh_choice *c = &r->plan->front[i];
+        if (c->status == LH_CHOICE_OK && differs(d, c, &r->plan->best) &&
+            is_better(r, c, best))
+            best = c;
+    }
+    return best;
+}
+
 /* Of a choice that works, if it took so long. */
 static double percent_at(const runner *r, const lh_choice *c, int64_t ns)
 {
@@ -201,9 +215,10 @@ static lh_status add_runner(runner *r, lhi_dimension d, lh_plan_runner *runners,
     if (!least || !lhi_dimension_matters(r->job, d, &own))
         return LH_OK;
     best = find_least(r, d, true);
-    const lh_choice *head = best_head(r, d);
-    if (head && is_better(r, head, best))
-        best = (lh_choice *)head;
+    const lh_choice *others[] = {best_head(r, d), best_on_front(r, d)};
+    for (int i = 0; i < 2; i++)
+        if (others[i] && is_better(r, others[i], best))
+            best = (lh_choice *)others[i];
     if (best && is_better(r, best, least))
         least = best;
     lh_plan_runner *out = &runners[r->plan->n_runners++];

@@ -97,8 +97,8 @@ static lh_status cost_slice(builder *b, const lhi_spread *spread,
         if (lhi_spread_repeats(b->job, &b->config->layout, spread, i))
             continue;
         slice.datacenter = spread->sites[i].datacenter;
-        LHI_TRY(lhi_chunk_cost(b->job, &b->config->layout, &slice, &options,
-                               &b->busiest, &here, err));
+        LHI_TRY(lhi_chunk_cost_among(b->job, &b->config->layout, &slice,
+                                     &options, &b->busiest, &here, err));
         if (i == 0)
             *cost = here;
         else
@@ -134,6 +134,22 @@ static bool has_chunk_times(const lh_profile *profile)
     return false;
 }
 
+/* Whether the layers before and behind two slices are alike, on which it
+ * depends with one pipeline rank what ZeRO 2 and 3 take (cost/data_passes.c).
+ */
+static bool same_beside(const builder *b, const lh_cost_slice *x,
+                        const lh_cost_slice *y)
+{
+    const lh_model *m = b->job->model;
+    const uint32_t end_x = x->first_layer + x->n_layers;
+    const uint32_t end_y = y->first_layer + y->n_layers;
+    return b->job->training.zero < 2 ||
+           (x->first_layer > 0 && y->first_layer > 0 && end_x < m->layers &&
+            end_y < m->layers &&
+            lhi_layers_alike(m, x->first_layer - 1, y->first_layer - 1) &&
+            lhi_layers_alike(m, end_x, end_y));
+}
+
 /* Whether the slice of chunk `c` costs what that of b->last_chunk does: neither
  * has an end of the model, layer by layer they are alike, and so are the
  * datacenters. Chunks that were measured as such have times of their own. */
@@ -153,6 +169,8 @@ static bool costs_as_last(const builder *b, uint32_t c,
         if (last.sites[i].datacenter != slice->sites[i].datacenter ||
             last.sites[i].replicas != slice->sites[i].replicas)
             return false;
+    if (b->config->layout.pipeline == 1 && !same_beside(b, &last, slice))
+        return false;
     for (uint32_t i = 0; i < last.n_layers; i++)
         if (!lhi_layers_alike(b->job->model, last.first_layer + i,
                               slice->first_layer + i))

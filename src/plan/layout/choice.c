@@ -110,13 +110,29 @@ void lhi_choice_clear(lh_choice *choice)
     choice->peak_memory_bytes = choice->memory_limit_bytes = 0;
 }
 
+static int64_t peak_of(const lh_pipeline *p, const lh_schedule *schedule,
+                       uint32_t device)
+{
+    uint32_t n;
+    const lh_pass *order = lh_schedule_order(schedule, device, &n);
+    int64_t now = 0, peak;
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        now += p->chunks[c].device == device ? p->chunks[c].mem_static : 0;
+    peak = now;
+    for (uint32_t i = 0; i < n; i++) {
+        now += lhi_pass_memory(&p->chunks[order[i].chunk], &order[i]);
+        peak = now > peak ? now : peak;
+    }
+    return peak;
+}
+
 void lhi_choice_memory(lh_choice *choice, const lh_pipeline *pipeline,
-                       const lh_timeline *timeline)
+                       const lh_schedule *schedule)
 {
     int64_t least_room = INT64_MAX;
     for (uint32_t d = 0; d < lh_pipeline_n_devices(pipeline); d++) {
         int64_t limit = lh_pipeline_memory_limit(pipeline, d);
-        int64_t peak = lh_timeline_peak_memory(timeline, d);
+        int64_t peak = peak_of(pipeline, schedule, d);
         if (limit - peak < least_room) {
             least_room = limit - peak;
             choice->peak_memory_bytes = peak;

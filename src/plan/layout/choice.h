@@ -35,9 +35,10 @@ lhi_config lhi_config_of(const lh_choice *choice);
 /* No schedule, so far: neither times nor memory. */
 void lhi_choice_clear(lh_choice *choice);
 
-/* The memory of the device with the least room left, the first of such. */
+/* The memory of the device with the least room left, the first of such. When
+ * passes run does not change what a device holds: they do so in its order. */
 void lhi_choice_memory(lh_choice *choice, const lh_pipeline *pipeline,
-                       const lh_timeline *timeline);
+                       const lh_schedule *schedule);
 
 /* Whether building a layout answers that it cannot be had as it is; another
  * may. Any other failure is one of the whole. */

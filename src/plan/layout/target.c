@@ -381,10 +381,11 @@ static lh_status megatron_whole(const lh_job *job, const lhi_config *c,
         return refuse(LH_TARGET_MEGATRON, err,
                       "posts receives of interleaved chunks late only with "
                       "more than two stages");
-    if (c->microbatches % l->pipeline != 0)
+    if (c->microbatches < l->pipeline)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "Megatron-LM interleaves groups of pipeline %" PRIu32
-                        " microbatches; %" PRIu32 " are no such groups",
+                        "Megatron-LM interleaves groups of at least pipeline "
+                        "%" PRIu32 " microbatches; there are %" PRIu32
+                        ", so use chunks_per_device: 1 or a larger batch",
                         l->pipeline, c->microbatches);
     return LH_OK;
 }

@@ -8,8 +8,6 @@
 #include "spec/spec.h"
 
 #include <inttypes.h>
-#include <longhaul/methods.h>
-#include <longhaul/simulate.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,41 +49,27 @@ typedef struct trial {
     const char *method;
     lhi_config config;
     lhi_known *known;
+    lhi_tried *tried;
+    lhi_arena *mem; /* for what is said of what does not work */
 } trial;
-
-static lh_status time_built(const trial *t, const lhi_built *built, int64_t *ns,
-                            lh_error *err)
-{
-    lh_method_options how = {.size = sizeof how,
-                             .sub_blocks = t->options->sub_blocks};
-    lh_schedule *schedule = NULL;
-    lh_evaluator *evaluator = NULL;
-    int64_t makespan_ns;
-    lh_status status =
-        lh_method_run(t->method, built->pipeline, &how, &schedule, NULL, err);
-    if (status == LH_OK)
-        status = lh_evaluator_make(built->pipeline, NULL, &evaluator, err);
-    if (status == LH_OK)
-        status = lh_evaluator_run(evaluator, schedule, &makespan_ns, err);
-    if (status == LH_OK)
-        *ns = makespan_ns + built->optimizer_ns + built->overhead_ns;
-    lh_evaluator_free(evaluator);
-    lh_schedule_free(schedule);
-    return status;
-}
 
 static lh_status time_of(void *context, const uint32_t *layers, int64_t *ns,
                          lh_error *err)
 {
     trial *t = context;
     lhi_built built;
+    lhi_method_outcome outcome;
     lh_error why = {0};
     *ns = INT64_MAX;
     t->config.layers = layers;
     lh_status status =
         lhi_layout_build_again(t->job, &t->config, t->known, &built, &why);
     if (status == LH_OK) {
-        status = time_built(t, &built, ns, &why);
+        status = lhi_tried_find(t->tried, built.pipeline, t->method,
+                                t->options->sub_blocks, t->mem, &outcome, NULL,
+                                &why);
+        if (status == LH_OK && outcome.status == LH_CHOICE_OK)
+            *ns = outcome.makespan_ns + built.optimizer_ns + built.overhead_ns;
         lh_pipeline_free(built.pipeline);
     }
     /* Another partition may work. */
@@ -350,16 +334,21 @@ static lh_status find_starts(trial *t, lhi_partition *p, const uint32_t *like,
     return works || p->steepest ? LH_OK : find_move(t, p, most, starts, err);
 }
 
-/* Climbs from the fastest start first. */
-static lh_status climb(lhi_partition *p, uint64_t most, start *starts,
-                       uint32_t *best, int64_t *best_ns, lh_error *err)
+/* Climbs from the fastest start first; from what is given last, where that was
+ * `climbed` before: it is mostly a summit. */
+static lh_status climb(lhi_partition *p, uint64_t most, bool climbed,
+                       start *starts, uint32_t *best, int64_t *best_ns,
+                       lh_error *err)
 {
     for (;;) {
         start *next = NULL;
         for (int i = 0; i < N_STARTS; i++)
             if (!starts[i].done && starts[i].ns < INT64_MAX &&
+                !(climbed && i == AS_GIVEN) &&
                 (!next || starts[i].ns < next->ns))
                 next = &starts[i];
+        if (!next && !starts[AS_GIVEN].done && starts[AS_GIVEN].ns < INT64_MAX)
+            next = &starts[AS_GIVEN];
         if (!next)
             return LH_OK;
         next->done = true;
@@ -382,15 +371,16 @@ static void given_layers(const trial *t, uint32_t n, uint32_t *layers)
 }
 
 lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
-                            const char *method, bool steepest,
-                            const uint32_t *like, uint64_t *passes,
-                            lhi_arena *mem, lhi_config *config,
-                            int64_t *iteration_ns, lh_error *err)
+                            lhi_tried *tried, const char *method, bool steepest,
+                            bool climbed, const uint32_t *like,
+                            uint64_t *passes, lhi_arena *mem,
+                            lhi_config *config, int64_t *iteration_ns,
+                            lh_error *err)
 {
     uint32_t n = count_chunks(config);
     uint64_t each = (uint64_t)n * config->microbatches * 3;
     uint64_t most = *passes / each;
-    trial t = {job, options, method, *config, NULL};
+    trial t = {job, options, method, *config, NULL, tried, lhi_arena_make(0)};
     lhi_partition p = {.n_layers = job->model->layers,
                        .n_chunks = n,
                        .most_ratio = lhi_uneven_ratio(options),
@@ -401,7 +391,8 @@ lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
     uint32_t *best = LHI_NEW(mem, uint32_t, n);
     uint32_t *room = calloc((size_t)N_STARTS * n, sizeof *room);
     double *speed = calloc(n, sizeof *speed);
-    lh_status status = best && room && speed ? LH_OK : lhi_fail_nomem(err);
+    lh_status status =
+        t.mem && best && room && speed ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = lhi_known_make(&t.known, err);
     if (status == LH_OK) {
@@ -414,13 +405,14 @@ lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
         status = find_starts(&t, &p, like, most, speed, room, starts, err);
     int64_t ns = starts[AS_GIVEN].ns;
     if (status == LH_OK)
-        status = climb(&p, most, starts, best, &ns, err);
+        status = climb(&p, most, climbed, starts, best, &ns, err);
     if (status == LH_OK && ns < INT64_MAX && best[0] > 0) {
         *iteration_ns = ns;
         config->layers = best;
     }
     *passes -= p.n_timed < most ? p.n_timed * each : *passes;
     lhi_known_free(t.known);
+    lhi_arena_free(t.mem);
     free(room);
     free(speed);
     return status;
@@ -431,7 +423,7 @@ lh_status lhi_uneven_even_work(const lh_job *job,
                                lhi_config *config, lh_error *err)
 {
     uint32_t n = count_chunks(config);
-    trial t = {job, options, NULL, *config, NULL};
+    trial t = {job, options, NULL, *config, NULL, NULL, NULL};
     lhi_partition p = {.n_layers = job->model->layers,
                        .n_chunks = n,
                        .most_ratio = lhi_uneven_ratio(options)};

@@ -5,6 +5,7 @@
 #define LHI_UNEVEN_H
 
 #include "plan/layout/layout.h"
+#include "plan/layout/tried.h"
 
 /* Layers of the largest chunk over those of the smallest, at most. */
 double lhi_uneven_ratio(const lh_plan_options *options);
@@ -27,12 +28,14 @@ bool lhi_uneven_possible(const lh_job *job, const lhi_config *config,
  * *passes says, which is left with what remains. A faster partition than that
  * of `config`, or where its own does not fit any that does, goes to
  * config->layers, which live in `mem`, its time to *iteration_ns; else both
- * stay. */
+ * stay. `climbed`: layers of `config` were moved before, so that others are
+ * gone on from first. */
 lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
-                            const char *method, bool steepest,
-                            const uint32_t *like, uint64_t *passes,
-                            lhi_arena *mem, lhi_config *config,
-                            int64_t *iteration_ns, lh_error *err);
+                            lhi_tried *tried, const char *method, bool steepest,
+                            bool climbed, const uint32_t *like,
+                            uint64_t *passes, lhi_arena *mem,
+                            lhi_config *config, int64_t *iteration_ns,
+                            lh_error *err);
 
 /* From those of `config` on, layers moved as long as the device with the most
  * to do then has less, whatever the schedule: to config->layers, in `mem`. It

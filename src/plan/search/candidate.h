@@ -25,6 +25,7 @@
 
 #include "plan/elastic/elastic_choices.h"
 #include "plan/layout/choice.h"
+#include "plan/layout/tried.h"
 #include "plan/search/floor.h"
 #include "plan/search/unseen.h"
 
@@ -80,6 +81,7 @@ typedef struct lhi_layout_search {
     lhi_candidate *candidates;
     uint32_t n, room;
     struct lhi_front *front; /* NULL: the best alone is wanted */
+    lhi_tried *tried;        /* what methods made of pipelines, or NULL */
     lhi_unseen *unseen; /* takes bounds of what is not simulated, or NULL */
     uint32_t sharing;   /* so many searches share its work; 0: one */
     int64_t best_ns;    /* the fastest iteration so far; INT64_MAX: none */
@@ -171,14 +173,16 @@ void lhi_choice_rates(const lh_job *job, lh_choice *choice);
 bool lhi_method_considered(const lh_job *job, const lh_plan_options *options,
                            uint32_t pipeline, const lhi_method *method);
 /* What the method that choice->layout names makes of the layout: status, times,
- * memory, rates, and in `mem` why it does not work. *schedule is NULL then. */
+ * memory, rates, and in `mem` why it does not work. *schedule is NULL then;
+ * `tried` and `schedule` are as in lhi_tried_find(). */
 lh_status lhi_method_try(const lh_job *job, const lh_plan_options *options,
-                         const lhi_built *built, lhi_arena *mem,
-                         lh_choice *choice, lh_schedule **schedule,
-                         lh_error *err);
+                         const lhi_built *built, lhi_tried *tried,
+                         lhi_arena *mem, lh_choice *choice,
+                         lh_schedule **schedule, lh_error *err);
 
 /* Tries every method; the best is left in c->choice, its schedule in *best
- * (NULL: none works). `all`, if not NULL, takes every method's result. */
+ * (NULL: none works; `best` may be NULL). `all`, if not NULL, takes every
+ * method's result. */
 lh_status lhi_candidate_methods(lhi_layout_search *s, lhi_candidate *c,
                                 const lhi_built *built, lh_schedule **best,
                                 lh_choice *all, uint32_t *n_all, lh_error *err);

@@ -58,6 +58,7 @@ typedef struct diver {
     lhi_layout_search *s;
     lhi_space space;
     lhi_floors *floors;
+    lhi_bounded *bounded; /* of what is near */
     lhi_search_limits limits;
     uint64_t work;
     target *targets; /* the first: the best of all */
@@ -427,7 +428,6 @@ static lh_status try_method(diver *d, const target *t, uint32_t at,
     lhi_layout_search *s = d->s;
     lhi_candidate c = s->candidates[at]; /* to become that, if better */
     lhi_built built;
-    lh_schedule *schedule = NULL;
     lh_error why = {0};
     if (layers) {
         c.config.layers = layers;
@@ -444,11 +444,10 @@ static lh_status try_method(diver *d, const target *t, uint32_t at,
     status = lhi_candidate_bound_built(&c, &built, err);
     lh_choice row = lhi_candidate_choice(&c, lhi_methods[t->value].name);
     if (status == LH_OK)
-        status = lhi_method_try(s->job, &s->options, &built, s->mem, &row,
-                                &schedule, err);
+        status = lhi_method_try(s->job, &s->options, &built, s->tried, s->mem,
+                                &row, NULL, err);
     d->work +=
         lhi_work_of_schedules(&c.config, false) * (is_slow(t) ? SLOW : 1);
-    lh_schedule_free(schedule);
     lh_pipeline_free(built.pipeline);
     LHI_TRY(status);
     lhi_candidate *own = &s->candidates[at];
@@ -494,6 +493,7 @@ static lh_status explore(diver *d, uint32_t which, uint32_t from,
     lhi_config anchor = d->s->candidates[from].config;
     lhi_nearby around = {.space = &d->space,
                          .floors = d->floors,
+                         .bounded = d->bounded,
                          .from = anchor,
                          .most_changes = changes,
                          .dimension = t->dimension,
@@ -530,9 +530,9 @@ static lh_status move_by_method(diver *d, const target *t, lh_error *err)
         return LH_OK;
     for (int k = 0; k < 2; k++) {
         uint64_t left = PASSES;
-        LHI_TRY(lhi_uneven_search(s->job, &s->options, method, k == 0,
-                                  config.layers, &left, s->mem, &config, &ns,
-                                  err));
+        LHI_TRY(lhi_uneven_search(s->job, &s->options, s->tried, method, k == 0,
+                                  false, config.layers, &left, s->mem, &config,
+                                  &ns, err));
         d->work += (PASSES - left) / PASSES_PER_WORK;
     }
     return config.layers == given ? LH_OK
@@ -772,6 +772,8 @@ lh_status lhi_layout_search_dive(lhi_layout_search *s, lh_error *err)
         status = lhi_floors_make(s->job, lhi_uneven_most(s->job, &s->options),
                                  &d.floors, err);
     if (status == LH_OK)
+        status = lhi_bounded_make(&d.bounded, err);
+    if (status == LH_OK)
         status = dive_with(&d, err);
     drop_others(&d);
     count_first(&d, 1, &simulated, &too_large);
@@ -779,6 +781,7 @@ lh_status lhi_layout_search_dive(lhi_layout_search *s, lh_error *err)
     s->n_simulated = before.n_simulated + (uint64_t)simulated;
     s->n_memory = before.n_memory + (uint64_t)too_large;
     s->n_unsupported = before.n_unsupported;
+    lhi_bounded_free(d.bounded);
     lhi_floors_free(d.floors);
     lhi_space_fini(&d.space);
     free(d.targets);

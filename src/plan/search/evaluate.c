@@ -36,61 +36,6 @@ static double peak_flops(const lh_job *job, const lh_layout *l)
     return all * used / job->n_gpus;
 }
 
-/* `why` says what is in the way, where something is. */
-static lh_status run_method(const lh_plan_options *options,
-                            const lhi_built *built, const char *method,
-                            lh_choice *choice, lh_schedule **schedule,
-                            lh_error *why, lh_error *err)
-{
-    lh_method_options how = {.size = sizeof how,
-                             .sub_blocks = options->sub_blocks};
-    lh_timeline *timeline;
-    const lh_pipeline *p = built->pipeline;
-    *schedule = NULL;
-    lh_status status = lh_method_run(method, p, &how, schedule, NULL, why);
-    if (lhi_method_refused(status)) {
-        choice->status =
-            status == LH_EINFEASIBLE ? LH_CHOICE_MEMORY : LH_CHOICE_FAILED;
-        return LH_OK;
-    }
-    if (status != LH_OK) {
-        if (err)
-            *err = *why;
-        return status;
-    }
-    status = lh_simulate(p, *schedule, NULL, &timeline, err);
-    if (status != LH_OK) {
-        lh_schedule_free(*schedule);
-        *schedule = NULL;
-        lhi_wrap(err, "method %s", method);
-        return status;
-    }
-    char missing[LHI_AMOUNT_TEXT];
-    uint32_t device;
-    lhi_choice_memory(choice, p, timeline);
-    if (!lh_timeline_fits(timeline, &device)) {
-        choice->status = LH_CHOICE_MEMORY;
-        lhi_fail(why, LH_EINFEASIBLE,
-                 "needs %s more than device %" PRIu32 " has",
-                 lhi_amount_text(lh_timeline_peak_memory(timeline, device) -
-                                     lh_pipeline_memory_limit(p, device),
-                                 missing),
-                 device);
-        lh_schedule_free(*schedule);
-        *schedule = NULL;
-    } else {
-        choice->status = LH_CHOICE_OK;
-        choice->makespan_ns = lh_timeline_makespan(timeline);
-        choice->optimizer_ns = built->optimizer_ns;
-        choice->overhead_ns = built->overhead_ns;
-        choice->iteration_ns =
-            choice->makespan_ns + built->optimizer_ns + built->overhead_ns;
-        choice->bubble_ratio = lh_timeline_bubble_ratio(timeline);
-    }
-    lh_timeline_free(timeline);
-    return LH_OK;
-}
-
 void lhi_choice_rates(const lh_job *job, lh_choice *choice)
 {
     if (choice->status != LH_CHOICE_OK || choice->iteration_ns == 0)
@@ -103,23 +48,38 @@ void lhi_choice_rates(const lh_job *job, lh_choice *choice)
                   (seconds * peak_flops(job, &choice->layout));
 }
 
-lh_status lhi_method_try(const lh_job *job, const lh_plan_options *options,
-                         const lhi_built *built, lhi_arena *mem,
-                         lh_choice *choice, lh_schedule **schedule,
-                         lh_error *err)
+static void set_outcome(const lhi_built *built, const lhi_method_outcome *o,
+                        lh_choice *choice)
 {
-    lh_error why = {0};
-    choice->status = LH_CHOICE_FAILED;
     lhi_choice_clear(choice);
-    LHI_TRY(run_method(options, built, choice->layout.schedule, choice,
-                       schedule, &why, err));
+    choice->status = o->status;
+    choice->why = o->why;
+    if (o->status != LH_CHOICE_OK)
+        return;
+    choice->makespan_ns = o->makespan_ns;
+    choice->optimizer_ns = built->optimizer_ns;
+    choice->overhead_ns = built->overhead_ns;
+    choice->iteration_ns =
+        o->makespan_ns + built->optimizer_ns + built->overhead_ns;
+    choice->bubble_ratio = o->bubble_ratio;
+    choice->peak_memory_bytes = o->peak_memory_bytes;
+    choice->memory_limit_bytes = o->memory_limit_bytes;
+}
+
+lh_status lhi_method_try(const lh_job *job, const lh_plan_options *options,
+                         const lhi_built *built, lhi_tried *tried,
+                         lhi_arena *mem, lh_choice *choice,
+                         lh_schedule **schedule, lh_error *err)
+{
+    lhi_method_outcome outcome;
+    if (schedule)
+        *schedule = NULL;
+    choice->status = LH_CHOICE_FAILED;
+    LHI_TRY(lhi_tried_find(tried, built->pipeline, choice->layout.schedule,
+                           options->sub_blocks, mem, &outcome, schedule, err));
+    set_outcome(built, &outcome, choice);
     lhi_choice_rates(job, choice);
-    choice->why = lhi_arena_strdup(mem, why.text);
-    if (choice->why)
-        return LH_OK;
-    lh_schedule_free(*schedule);
-    *schedule = NULL;
-    return lhi_fail_nomem(err);
+    return LH_OK;
 }
 
 bool lhi_method_considered(const lh_job *job, const lh_plan_options *options,
@@ -135,10 +95,17 @@ bool lhi_method_considered(const lh_job *job, const lh_plan_options *options,
 }
 
 /* A slow method seldom makes up for more than a few percent of what the others
- * come to, and the less so the more chunks there are. */
+ * come to, and the less so the more chunks there are; on a few passes it is not
+ * slow. */
 static bool is_worth_it(const lhi_layout_search *s, const lhi_candidate *c)
 {
+    enum { FEW = 1000 };
     const lh_choice *o = &c->choice;
+    const uint64_t passes = 3 * (uint64_t)c->config.layout.pipeline *
+                            c->config.layout.chunks_per_device *
+                            c->config.microbatches;
+    if (passes <= FEW && !s->options.quick)
+        return o->status != LH_CHOICE_OK || o->iteration_ns > c->bound_ns;
     int64_t share = 20 * (int64_t)c->config.layout.chunks_per_device;
     return o->status != LH_CHOICE_OK ||
            (o->iteration_ns > c->bound_ns &&
@@ -151,10 +118,10 @@ static lh_status run_one(lhi_layout_search *s, lhi_candidate *c,
                          const lhi_built *built, const char *name,
                          lh_schedule **best, lh_choice *row, lh_error *err)
 {
-    lh_schedule *schedule;
+    lh_schedule *schedule = NULL;
     lh_choice choice = lhi_candidate_choice(c, name);
-    LHI_TRY(lhi_method_try(s->job, &s->options, built, s->mem, &choice,
-                           &schedule, err));
+    LHI_TRY(lhi_method_try(s->job, &s->options, built, s->tried, s->mem,
+                           &choice, best ? &schedule : NULL, err));
     if (c->choice.status == LH_CHOICE_OK)
         choice.cost = c->choice.cost; /* the layout's */
     lh_status status = lhi_money_set(s->job, s->mem, &choice, err);
@@ -168,10 +135,11 @@ static lh_status run_one(lhi_layout_search *s, lhi_candidate *c,
     bool better = choice.status == LH_CHOICE_OK &&
                   (c->choice.status != LH_CHOICE_OK ||
                    choice.iteration_ns < c->choice.iteration_ns);
-    if (better) {
+    if (better)
+        c->choice = choice;
+    if (better && best) {
         lh_schedule_free(*best);
         *best = schedule;
-        c->choice = choice;
         return LH_OK;
     }
     lh_schedule_free(schedule);
@@ -198,7 +166,8 @@ lh_status lhi_candidate_methods(lhi_layout_search *s, lhi_candidate *c,
                                 lh_choice *all, uint32_t *n_all, lh_error *err)
 {
     lh_choice row;
-    *best = NULL;
+    if (best)
+        *best = NULL;
     c->choice = lhi_candidate_choice(c, NULL);
     c->simulated = true;
     for (int slow = 0; slow < 2; slow++)
@@ -208,8 +177,7 @@ lh_status lhi_candidate_methods(lhi_layout_search *s, lhi_candidate *c,
                                        c->config.layout.pipeline, method) ||
                 is_elastic_plan(s, c, method) ||
                 (method->kind == LHI_METHOD_SLOW) != (slow == 1) ||
-                (slow && !all && s->options.partition != LH_PARTITION_EXACT &&
-                 !is_worth_it(s, c)))
+                (slow && !all && !s->exact && !is_worth_it(s, c)))
                 continue;
             LHI_TRY(run_one(s, c, built, method->name, best, &row, err));
             if (all)
@@ -219,14 +187,12 @@ lh_status lhi_candidate_methods(lhi_layout_search *s, lhi_candidate *c,
 }
 
 static lh_status glance(lhi_layout_search *s, lhi_candidate *c,
-                        const lhi_built *built, lh_schedule **best,
-                        lh_error *err)
+                        const lhi_built *built, lh_error *err)
 {
     lh_choice row;
-    *best = NULL;
     c->choice = lhi_candidate_choice(c, NULL);
     c->simulated = true;
-    return run_one(s, c, built, lhi_method_at_a_glance()->name, best, &row,
+    return run_one(s, c, built, lhi_method_at_a_glance()->name, NULL, &row,
                    err);
 }
 
@@ -234,14 +200,12 @@ static lh_status simulate(lhi_layout_search *s, lhi_candidate *c, bool all,
                           lh_error *err)
 {
     lhi_built built;
-    lh_schedule *best;
     bool before = c->simulated;
     LHI_TRY(lhi_layout_build(s->job, &c->config, &built, err));
     lh_status status =
-        all ? lhi_candidate_methods(s, c, &built, &best, NULL, NULL, err)
-            : glance(s, c, &built, &best, err);
+        all ? lhi_candidate_methods(s, c, &built, NULL, NULL, NULL, err)
+            : glance(s, c, &built, err);
     c->thorough = all;
-    lh_schedule_free(best);
     lh_pipeline_free(built.pipeline);
     s->n_simulated += !before;
     return status;

@@ -29,7 +29,6 @@ static lh_status try_built(trial *t, lhi_candidate *one, const lhi_built *built,
                            lh_error *err)
 {
     lhi_layout_search *s = t->s;
-    lh_schedule *best = NULL;
     lh_bound bound;
     LHI_TRY(lh_lower_bound(built->pipeline, &bound, err));
     one->bound_ns = bound.ns + built->optimizer_ns + built->overhead_ns;
@@ -38,10 +37,7 @@ static lh_status try_built(trial *t, lhi_candidate *one, const lhi_built *built,
         t->least_ns = one->bound_ns;
     if (one->bound_ns >= s->best_ns)
         return LH_OK;
-    lh_status status =
-        lhi_candidate_methods(s, one, built, &best, NULL, NULL, err);
-    lh_schedule_free(best);
-    return status;
+    return lhi_candidate_methods(s, one, built, NULL, NULL, NULL, err);
 }
 
 static lh_status try_partition(void *context, const uint32_t *layers,

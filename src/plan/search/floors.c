@@ -376,7 +376,10 @@ static lh_status add_sending(lhi_floors *f, const lh_job *job,
     slice.n_layers = 1;
     slice.embedding = slice.head = false;
     LHI_TRY(cost_of(f, job, layout, &slice, &layer, err));
-    s->gather = lhi_floor_rounded_down(layer.all_gather_ns);
+    /* On the way most of it is hidden, and of which layers is not known. */
+    s->gather = lhi_gathers_on_the_way(job, layout)
+                    ? 0
+                    : lhi_floor_rounded_down(layer.all_gather_ns);
     s->reduce = lhi_floor_rounded_down(layer.reduce_scatter_ns);
     return LH_OK;
 }
@@ -421,7 +424,9 @@ static lh_status add_state(lhi_floors *f, const lh_job *job,
                            .sharing = spread->sharing};
     LHI_TRY(cost_of(f, job, layout, &slice, &whole, err));
     LHI_TRY(take_ends(f, job, layout, &slice, &whole, err));
-    if (job->training.zero > 1) {
+    /* With one pipeline rank a chunk may wait for less than it sends: some of
+     * it hides behind the chunk before. All of the model does not. */
+    if (job->training.zero > 1 && layout->pipeline > 1) {
         LHI_TRY(
             lhi_floors_take_sent(f, job, layout, microbatches, &slice, s, err));
         add_parts(f, s);

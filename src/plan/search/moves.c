@@ -27,7 +27,8 @@ typedef struct effort {
     const uint32_t *given; /* layers to begin with */
     uint64_t most;         /* passes */
     bool steepest;
-    bool any; /* under every method, however close */
+    bool climbed; /* from `given`, before */
+    bool any;     /* under every method, however close */
 } effort;
 
 typedef struct kind {
@@ -115,9 +116,9 @@ static lh_status move_layers(mover *m, lhi_candidate *c, const effort *how,
         return LH_OK;
     if (like == given)
         like = sibling(m, c);
-    LHI_TRY(lhi_uneven_search(s->job, &s->options, quick_method(m, c),
-                              how->steepest, like, &left, s->mem, &moved.config,
-                              &ns, err));
+    LHI_TRY(lhi_uneven_search(s->job, &s->options, s->tried, quick_method(m, c),
+                              how->steepest, how->climbed, like, &left, s->mem,
+                              &moved.config, &ns, err));
     m->passes -= passes - left;
     if (moved.config.layers == given)
         return LH_OK;
@@ -224,7 +225,8 @@ static lh_status move_fastest(mover *m, lh_error *err)
         m->done[c - m->s->candidates] = true;
         if (is_hopeless(m, c))
             continue;
-        how[n] = (effort){c->config.layers, PASSES_OF_FASTEST, true, true};
+        how[n] =
+            (effort){c->config.layers, PASSES_OF_FASTEST, true, false, true};
         LHI_TRY(move_layers(m, c, &how[n], err));
         fastest[n++] = c;
         note_kind(m, c);
@@ -246,7 +248,7 @@ static lh_status move_other(mover *m, lhi_candidate *c, lh_error *err)
 {
     uint64_t each = 3 * (uint64_t)c->config.layout.pipeline *
                     c->config.layout.chunks_per_device * c->config.microbatches;
-    effort how = {c->config.layers, PASSES_OF_OTHERS, false, false};
+    effort how = {c->config.layers, PASSES_OF_OTHERS, false, false, false};
     if (how.most < TIMED_OF_OTHERS * each)
         how.most = TIMED_OF_OTHERS * each;
     m->done[c - m->s->candidates] = true;
@@ -313,7 +315,8 @@ static lh_status move_near(mover *m, lh_error *err)
         lhi_candidate *c = best ? next_near(m, best) : NULL;
         if (!c || is_over(m))
             break;
-        effort how = {c->config.layers, PASSES_OF_FASTEST, false, true};
+        effort how = {c->config.layers, PASSES_OF_FASTEST, false,
+                      m->done[c - m->s->candidates], true};
         m->tried[c - m->s->candidates] = true;
         LHI_TRY(move_layers(m, c, &how, err));
         note_best(m, c);
@@ -326,7 +329,7 @@ lh_status lhi_layout_search_move_one(lhi_layout_search *s, uint32_t candidate,
 {
     mover m = {.s = s, .passes = *passes};
     lhi_candidate *c = &s->candidates[candidate];
-    effort how = {c->config.layers, *passes / 2, true, true};
+    effort how = {c->config.layers, *passes / 2, true, false, true};
     lh_status status = LH_OK;
     for (int i = 0; i < 2 && status == LH_OK; i++) {
         status = move_layers(&m, c, &how, err);

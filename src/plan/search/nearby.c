@@ -5,6 +5,121 @@
 #include "plan/layout/choice.h"
 #include "plan/search/search_limits.h"
 
+#include <stdlib.h>
+
+/* --- bounds that are known ------------------------------------------------ */
+
+enum { FIRST_ROOM = 1 << 10, MOST_ROOM = 1 << 17 };
+
+typedef struct bound {
+    lhi_config config;
+    lhi_level level; /* LHI_LEVEL_NONE: no entry */
+    bool refused;    /* there is no such layout */
+    lhi_floor floor;
+} bound;
+
+struct lhi_bounded {
+    bound *all;
+    uint32_t n, room;
+};
+
+lh_status lhi_bounded_make(lhi_bounded **out, lh_error *err)
+{
+    lhi_bounded *b = calloc(1, sizeof *b);
+    if (!b)
+        return lhi_fail_nomem(err);
+    b->all = calloc(FIRST_ROOM, sizeof *b->all);
+    if (!b->all) {
+        free(b);
+        return lhi_fail_nomem(err);
+    }
+    b->room = FIRST_ROOM;
+    *out = b;
+    return LH_OK;
+}
+
+void lhi_bounded_free(lhi_bounded *bounded)
+{
+    if (!bounded)
+        return;
+    free(bounded->all);
+    free(bounded);
+}
+
+static bound *bound_of(const lhi_bounded *b, lhi_level level,
+                       const lhi_config *config)
+{
+    const lh_layout *l = &config->layout;
+    const uint64_t all[] = {level,
+                            l->tensor,
+                            l->context,
+                            l->expert,
+                            lh_layout_expert_tensor(l),
+                            l->pipeline,
+                            l->data,
+                            l->micro_batch,
+                            l->chunks_per_device,
+                            config->zero,
+                            (uint64_t)l->outermost,
+                            (uint64_t)l->sharding,
+                            (uint64_t)config->placement,
+                            (uint64_t)config->recompute};
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        hash = (hash ^ all[i]) * UINT64_C(1099511628211);
+    uint32_t at = (uint32_t)(hash >> 32) & (b->room - 1);
+    while (b->all[at].level != LHI_LEVEL_NONE &&
+           (b->all[at].level != level ||
+            !lhi_config_same(&b->all[at].config, config)))
+        at = (at + 1) & (b->room - 1);
+    return &b->all[at];
+}
+
+/* Without memory, and beyond the most, nothing more is remembered. */
+static bool make_room(lhi_bounded *b)
+{
+    if (2 * b->n < b->room)
+        return true;
+    lhi_bounded more = {NULL, b->n, 2 * b->room};
+    if (b->room < MOST_ROOM)
+        more.all = calloc(more.room, sizeof *more.all);
+    if (!more.all)
+        return false;
+    for (uint32_t i = 0; i < b->room; i++)
+        if (b->all[i].level != LHI_LEVEL_NONE)
+            *bound_of(&more, b->all[i].level, &b->all[i].config) = b->all[i];
+    free(b->all);
+    *b = more;
+    return true;
+}
+
+static lh_status find_bound(lhi_nearby *n, lhi_level level,
+                            const lhi_config *config, bound *out, lh_error *err)
+{
+    lh_error why = {0};
+    const bound *known = bound_of(n->bounded, level, config);
+    if (known->level != LHI_LEVEL_NONE) {
+        *out = *known;
+        return LH_OK;
+    }
+    *out = (bound){.config = *config, .level = level};
+    lh_status status =
+        lhi_floors_find(n->floors, level, config, &out->floor, &why);
+    out->refused = status != LH_OK && lhi_layout_refused(status);
+    if (status != LH_OK && !out->refused) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    if (make_room(n->bounded)) {
+        *bound_of(n->bounded, level, config) = *out;
+        n->bounded->n++;
+    }
+    return LH_OK;
+}
+
+/* --- the way there -------------------------------------------------------- */
+
 /* One node of the space on the way to layouts nearby. */
 typedef struct step {
     lhi_nearby *nearby;
@@ -98,27 +213,19 @@ static lh_status go_on(void *context, const lhi_config *config, lh_error *err)
 {
     const step *s = context;
     lhi_nearby *n = s->nearby;
-    lhi_floor floor;
-    lh_error why = {0};
+    bound found;
     uint32_t changes = s->changes + changes_at(s->level, &n->from, config);
     uint32_t free = changes_for_value(n, s->level, config);
     changes -= free < changes ? free : changes;
     if (changes > n->most_changes || !has_value(n, s->level, config))
         return LH_OK;
-    lh_status status =
-        lhi_floors_find(n->floors, s->level, config, &floor, &why);
+    LHI_TRY(find_bound(n, s->level, config, &found, err));
     n->work += lhi_work_of_bound(s->level, n->space->job->n_datacenters);
-    if (status != LH_OK && lhi_layout_refused(status))
-        return LH_OK;
-    if (status != LH_OK) {
-        if (err)
-            *err = why;
-        return status;
-    }
-    if (floor.kind == LHI_FLOOR_MEMORY || floor.ns >= n->below_ns)
+    if (found.refused || found.floor.kind == LHI_FLOOR_MEMORY ||
+        found.floor.ns >= n->below_ns)
         return LH_OK;
     if (s->level == LHI_LEVEL_WHOLE)
-        return n->visit(n->context, config, &floor, err);
+        return n->visit(n->context, config, &found.floor, err);
     step next = {n, (lhi_level)(s->level + 1), changes};
     return lhi_space_children(n->space, s->level, config, NULL, go_on, &next,
                               err);

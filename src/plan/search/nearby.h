@@ -11,9 +11,16 @@
 typedef lh_status lhi_nearby_visit(void *context, const lhi_config *config,
                                    const lhi_floor *floor, lh_error *err);
 
+/* The bounds of what was come by, so that they are found once, however often
+ * it is near to something; of one space with its floors, which outlive it. */
+typedef struct lhi_bounded lhi_bounded;
+lh_status lhi_bounded_make(lhi_bounded **out, lh_error *err);
+void lhi_bounded_free(lhi_bounded *bounded); /* NULL is fine */
+
 typedef struct lhi_nearby {
     const lhi_space *space;
     lhi_floors *floors;
+    lhi_bounded *bounded;
     lhi_config from;
     uint32_t most_changes;
     /* What all of them have; LHI_N_DIMENSIONS: whatever it is. */

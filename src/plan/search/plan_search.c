@@ -59,6 +59,7 @@ static lh_status find_first(const lhi_layout_search *like, lhi_candidate *first,
                            .front = like->front,
                            .workers = like->workers,
                            .asked = like->asked,
+                           .tried = like->tried,
                            .sharing = like->sharing};
     s.options.goal = LH_PLAN_FASTEST;
     lh_status status = lhi_layout_search_branch(&s, err);
@@ -352,7 +353,9 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
                            .unseen = unseen,
                            .front = options->front ? &front : NULL};
     LHI_TRY(lhi_workers_make(options->threads, mem, &s.workers, err));
-    lh_status status = search_for(&s, plan, err);
+    lh_status status = lhi_tried_make(&s.tried, err);
+    if (status == LH_OK)
+        status = search_for(&s, plan, err);
     if (status == LH_OK && s.front && lhi_money_is_priced(job))
         status = search_other(&s, err);
     if (status == LH_OK && s.front)
@@ -360,6 +363,7 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
     if (status == LH_OK && s.front)
         status = take_best_of_front(&s, plan, err);
     lhi_workers_free(s.workers);
+    lhi_tried_free(s.tried);
     plan->front = front.all;
     plan->n_front = front.n;
     return status;

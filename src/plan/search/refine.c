@@ -96,7 +96,7 @@ static lh_status measure(const lh_pipeline *p, const lh_schedule *schedule,
     lh_timeline *t = NULL;
     lh_sim_options fifo = {.size = sizeof fifo, .fifo = true};
     LHI_TRY(lh_simulate(p, schedule, &fifo, &t, err));
-    lhi_choice_memory(c, p, t);
+    lhi_choice_memory(c, p, schedule);
     int64_t before_ns = c->iteration_ns;
     c->makespan_ns = lh_timeline_makespan(t);
     c->bubble_ratio = lh_timeline_bubble_ratio(t);

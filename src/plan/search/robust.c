@@ -189,8 +189,8 @@ static void close_layout(drawn *d)
 static lh_status try_method(const robust *r, const drawn *d, lh_choice *row,
                             lh_schedule **schedule, lh_error *err)
 {
-    return lhi_method_try(r->job, r->options, &d->built, r->mem, row, schedule,
-                          err);
+    return lhi_method_try(r->job, r->options, &d->built, NULL, r->mem, row,
+                          schedule, err);
 }
 
 /* Keeps the schedule if it is the best of all so far. */

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layouts near to one are the same, with the same bounds, whether or not their
+ * bounds were found before, near to others. */
+#include "jobs.h"
+
+#include "plan/layout/alike.h"
+#include "plan/layout/choice.h"
+#include "plan/search/nearby.h"
+
+#include <longhaul/plan.h>
+
+enum { MOST = 4000 };
+
+typedef struct list {
+    lhi_config configs[MOST];
+    int64_t ns[MOST];
+    uint32_t n;
+} list;
+
+static lh_status add(void *context, const lhi_config *config,
+                     const lhi_floor *floor, lh_error *err)
+{
+    list *l = context;
+    (void)err;
+    if (l->n < MOST) {
+        l->configs[l->n] = *config;
+        l->ns[l->n++] = floor->ns;
+    }
+    return LH_OK;
+}
+
+/* Two steps away at most, of any value. */
+static void collect(const lhi_space *space, lhi_floors *floors,
+                    lhi_bounded *bounded, const lhi_config *from, list *out)
+{
+    lhi_nearby around = {.space = space,
+                         .floors = floors,
+                         .bounded = bounded,
+                         .from = *from,
+                         .most_changes = 2,
+                         .dimension = LHI_N_DIMENSIONS,
+                         .below_ns = INT64_MAX,
+                         .visit = add,
+                         .context = out};
+    lh_error err = {0};
+    out->n = 0;
+    CHECK_OK(lhi_nearby_find(&around, &err), err);
+}
+
+/* The bounds found once, and found again for each. */
+static void compare(const lh_job *job, const lhi_space *space,
+                    const lhi_config *first)
+{
+    static list all, known, fresh;
+    lhi_floors *floors = NULL;
+    lhi_bounded *bounded = NULL;
+    lh_error err = {0};
+    CHECK_OK(lhi_floors_make(job, 3, &floors, &err), err);
+    CHECK_OK(lhi_bounded_make(&bounded, &err), err);
+    collect(space, floors, bounded, first, &all);
+    CHECK(all.n > 100);
+    for (uint32_t i = 0; i < all.n; i += all.n / 8 + 1) {
+        lhi_bounded *none = NULL;
+        CHECK_OK(lhi_bounded_make(&none, &err), err);
+        collect(space, floors, bounded, &all.configs[i], &known);
+        collect(space, floors, none, &all.configs[i], &fresh);
+        CHECK_INT(known.n, fresh.n);
+        for (uint32_t k = 0; k < known.n && k < fresh.n; k++)
+            CHECK(known.ns[k] == fresh.ns[k] &&
+                  lhi_config_same(&known.configs[k], &fresh.configs[k]));
+        lhi_bounded_free(none);
+    }
+    lhi_bounded_free(bounded);
+    lhi_floors_free(floors);
+}
+
+static void bounds_are_the_same_the_second_time(void)
+{
+    static const char *const models[] = {
+        "", "model: {layers: 16, hidden: 2048, ffn: 5504, heads: 16, vocab: "
+            "32000, experts: 8, experts_per_token: 2, expert_ffn: 1024}\n"};
+    for (int i = 0; i < 2; i++) {
+        lh_job *job = job_with(JOB_TWO_SITES, "%s", models[i]);
+        lhi_arena *mem = lhi_arena_make(0);
+        lh_plan_options o = {.size = sizeof o,
+                             .no_optimal = true,
+                             .partition = LH_PARTITION_EVEN,
+                             .layout_effort = 20000};
+        lh_plan *plan = NULL;
+        lhi_space space;
+        lh_error err = {0};
+        CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+        CHECK_OK(lhi_space_init(job, mem, &space, &err), err);
+        if (plan) {
+            lhi_config first = lhi_config_of(&plan->best);
+            compare(job, &space, &first);
+        }
+        lhi_space_fini(&space);
+        lh_plan_free(plan);
+        lhi_arena_free(mem);
+        lh_job_free(job);
+    }
+}
+
+int main(void)
+{
+    RUN(bounds_are_the_same_the_second_time);
+    return test_summary();
+}
