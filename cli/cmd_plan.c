@@ -421,8 +421,7 @@ static lh_status check_options(cli *c)
     const settings *s = c->settings;
     const char *beside = cli_source_given(c);
     if (beside && !cli_given(c, "from"))
-        return cli_usage(c,
-                         "--%s needs --from; a job says itself what it has",
+        return cli_usage(c, "--%s needs --from; a job says itself what it has",
                          beside);
     CLI_TRY(cli_check_jitter(c, &s->jitter));
     if (!s->jitter.spec && cli_given(c, "by"))
@@ -521,7 +520,8 @@ static lh_status deliver(cli *c, const made *m, uint32_t parts)
     else if (status == LH_OK && beside)
         cli_today_text(c, &today, plan);
     if (status == LH_OK && !c->common.json)
-        cli_plan_screen(c, plan, &(cli_plan_shown){parts, path, s->html});
+        cli_plan_screen(
+            c, plan, &(cli_plan_shown){parts, path, s->html, s->sensitivity});
     lh_text_free(text);
     return status;
 }

@@ -66,18 +66,7 @@ void cli_print_cheaper(cli *c, const lh_plan *plan)
                  "looks for less");
 }
 
-/* Which of them the plan is. */
-static uint32_t own_row(const lh_plan *plan)
-{
-    uint32_t i = 0;
-    while (i < plan->n_front &&
-           (plan->front[i].iteration_ns != plan->best.iteration_ns ||
-            plan->front[i].peak_memory_bytes != plan->best.peak_memory_bytes))
-        i++;
-    return i;
-}
-
-static void fill_front(const lh_plan *plan, uint32_t rows, cli_table *t)
+static void fill_front(const lh_plan *plan, cli_table *t)
 {
     const bool priced = plan->best.cost != NULL;
     static const char *const head[] = {"#iteration", "#memory", "#cost",
@@ -86,8 +75,6 @@ static void fill_front(const lh_plan *plan, uint32_t rows, cli_table *t)
     cli_table_row(t, priced ? 4 : 3, priced ? head : free_head);
     for (uint32_t i = 0; i < plan->n_front; i++) {
         const lh_choice *x = &plan->front[i];
-        if (!cli_row_is_shown(i, plan->n_front, rows, own_row(plan)))
-            continue;
         char time[CLI_TIME_TEXT], memory[CLI_MEMORY_TEXT], what[400],
             layout[240];
         char usd[AMOUNT] = "-", cost[AMOUNT + 4];
@@ -102,24 +89,22 @@ static void fill_front(const lh_plan *plan, uint32_t rows, cli_table *t)
         const char *cells[] = {time, memory, cost, what};
         const char *free_cells[] = {time, memory, what};
         cli_table_row(t, priced ? 4 : 3, priced ? cells : free_cells);
-        if (rows >= plan->n_front)
-            cli_note_sites(t, plan, x, &plan->best);
+        cli_note_sites(t, plan, x, &plan->best);
     }
 }
 
-void cli_print_front(cli *c, const lh_plan *plan, uint32_t rows)
+void cli_print_front(cli *c, const lh_plan *plan)
 {
     const bool priced = plan->best.cost != NULL;
-    cli_table t = {.most = rows < plan->n_front ? 1 : 0};
+    cli_table t = {0};
     if (!plan->n_front)
         return;
     cli_print(c, "\nNothing%s is as good in time%s memory%s as one of these\n",
               plan->front_whole ? "" : " that was tried", priced ? "," : " and",
               priced ? " and cost" : "");
-    fill_front(plan, rows, &t);
+    fill_front(plan, &t);
     cli_table_print(c, "", &t);
-    cli_say_rows(c, plan->n_front, rows);
-    if (plan->n_front_slow && rows >= plan->n_front)
+    if (plan->n_front_slow)
         cli_wrap(c, "", 2,
                  "%" PRIu32 " more take far longer than the fastest; "
                  "--pareto-times 1000 has them, too",
@@ -129,7 +114,7 @@ void cli_print_front(cli *c, const lh_plan *plan, uint32_t rows)
 lh_status cli_report_front(cli *c, const lh_plan *plan, lh_report *report)
 {
     cli_table t = {0};
-    fill_front(plan, UINT32_MAX, &t);
+    fill_front(plan, &t);
     return cli_table_report(c,
                             plan->front_whole
                                 ? "Nothing is as good in all respects"

@@ -12,9 +12,9 @@
 void cli_print_cost(cli *c, const lh_choice *choice);
 /* A line where the fastest was wanted and far cheaper plans exist. */
 void cli_print_cheaper(cli *c, const lh_plan *plan);
-/* What is best in time, memory or cost, so many rows of it; nothing where it
+/* What is best in time, memory or cost; nothing where it
  * was not asked for. */
-void cli_print_front(cli *c, const lh_plan *plan, uint32_t rows);
+void cli_print_front(cli *c, const lh_plan *plan);
 lh_status cli_report_front(cli *c, const lh_plan *plan, lh_report *report);
 
 #endif

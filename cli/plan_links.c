@@ -80,32 +80,23 @@ static void add_answer(cli_table *t, const lh_plan *p, const lh_plan_answer *a)
     cli_table_row(t, 5, cells);
 }
 
-static void fill_answers(const lh_plan *plan, uint32_t rows, cli_table *t)
+static void fill_answers(const lh_plan *plan, cli_table *t)
 {
     static const char *const head[] = {"links", "#this plan", "#change",
                                        "#best found", "with"};
     cli_table_row(t, 5, head);
     for (uint32_t i = 0; i < plan->n_answers; i++)
-        if (cli_row_is_shown(i, plan->n_answers, rows, plan->n_answers))
-            add_answer(t, plan, &plan->answers[i]);
+        add_answer(t, plan, &plan->answers[i]);
 }
 
-void cli_say_rows(cli *c, uint32_t n, uint32_t rows)
+void cli_print_answers(cli *c, const lh_plan *plan)
 {
-    if (rows < n)
-        cli_print(c, "  Some of %" PRIu32 " rows; all of them: --show all\n",
-                  n);
-}
-
-void cli_print_answers(cli *c, const lh_plan *plan, uint32_t rows)
-{
-    cli_table t = {.most = rows < plan->n_answers ? 1 : 0};
+    cli_table t = {0};
     if (!plan->n_answers)
         return;
     cli_print(c, "\nIf the links were others\n");
-    fill_answers(plan, rows, &t);
+    fill_answers(plan, &t);
     cli_table_print(c, "", &t);
-    cli_say_rows(c, plan->n_answers, rows);
 }
 
 /* --- sensitivity ------------------------------------------------------------
@@ -227,7 +218,7 @@ lh_status cli_report_links(cli *c, const lh_plan *plan, lh_report *report)
 {
     cli_table answers = {0}, ranges = {0};
     if (plan->n_answers) {
-        fill_answers(plan, UINT32_MAX, &answers);
+        fill_answers(plan, &answers);
         CLI_TRY(
             cli_table_report(c, "If the links were others", &answers, report));
     }

@@ -20,8 +20,8 @@ typedef struct cli_questions {
 } cli_questions;
 
 /* `latency=10,20,40,west-east.bandwidth=x2`: a question for every combination
- * of the values given; with ';' between them, those of several such lists. Release with cli_questions_fini(), after a failure
- * too. */
+ * of the values given; with ';' between them, those of several such lists.
+ * Release with cli_questions_fini(), after a failure too. */
 lh_status cli_questions_parse(cli *c, const char *text, const lh_job *job,
                               cli_questions *out);
 void cli_questions_fini(cli_questions *questions);
@@ -31,11 +31,8 @@ void cli_questions_fini(cli_questions *questions);
 void cli_note_sites(cli_table *table, const lh_plan *plan,
                     const lh_choice *choice, const lh_choice *than);
 
-/* The plan's answers, so many rows of them, and where its layout stops being
- * the best. */
-void cli_print_answers(cli *c, const lh_plan *plan, uint32_t rows);
-/* How many rows of a table are not shown, if any. */
-void cli_say_rows(cli *c, uint32_t n, uint32_t rows);
+/* The plan's answers, and where its layout stops being the best. */
+void cli_print_answers(cli *c, const lh_plan *plan);
 void cli_print_sensitivity(cli *c, const lh_plan *plan);
 /* Both in a report. */
 lh_status cli_report_links(cli *c, const lh_plan *plan, lh_report *report);

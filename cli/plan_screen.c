@@ -180,12 +180,10 @@ static bool is_on_request(uint32_t part)
 
 /* --- the screen ----------------------------------------------------------- */
 
-/* A piece of the screen, which may leave out rows. */
-typedef void print_piece(cli *c, const lh_plan *plan, uint32_t rows);
+typedef void print_piece(cli *c, const lh_plan *plan);
 
 /* What a piece prints, as text; NULL: no memory. */
-static char *captured(cli *c, print_piece *print, const lh_plan *p,
-                      uint32_t rows)
+static char *captured(cli *c, print_piece *print, const lh_plan *p)
 {
     char *text = NULL;
     size_t len = 0;
@@ -193,7 +191,7 @@ static char *captured(cli *c, print_piece *print, const lh_plan *p,
     if (!memory)
         return NULL;
     c->out = memory;
-    print(c, p, rows);
+    print(c, p);
     c->out = kept;
     if (fclose(memory) == 0)
         return text;
@@ -224,10 +222,9 @@ static void print_first(cli *c, const char *text, uint32_t most)
 }
 
 /* What every plan has. */
-static void print_plan(cli *c, const lh_plan *p, uint32_t rows)
+static void print_plan(cli *c, const lh_plan *p)
 {
     char name[400];
-    (void)rows;
     cli_print(c, "%s\n\n",
               cli_shorten(p->name, cli_width(), name, sizeof name));
     print_result(c, p);
@@ -238,101 +235,37 @@ static void print_plan(cli *c, const lh_plan *p, uint32_t rows)
     cli_plan_memory(c, p);
 }
 
-static void print_others(cli *c, const lh_plan *p, uint32_t rows)
+static void print_others(cli *c, const lh_plan *p)
 {
-    (void)rows;
     cli_plan_others(c, p);
     cli_plan_gain(c, p);
 }
 
-static void print_curves(cli *c, const lh_plan *p, uint32_t rows)
+/* A piece of the screen, in so many lines; and how many it took. */
+static uint32_t print_piece_in(cli *c, const lh_plan *p, print_piece *print,
+                               uint32_t most)
 {
-    (void)rows;
+    char *text = captured(c, print, p);
+    const uint32_t lines = count_lines(text),
+                   room = lines < most ? lines : most;
+    if (!text)
+        cli_print(c, "(out of memory)\n");
+    else if (room > 0)
+        print_first(c, text, room);
+    free(text);
+    return room;
+}
+
+/* What options ask for is shown whole, below the screen. */
+static void print_asked(cli *c, const lh_plan *p, const cli_plan_shown *shown)
+{
     cli_plan_curves(c, p);
-}
-
-static void print_sensitivity(cli *c, const lh_plan *p, uint32_t rows)
-{
-    (void)rows;
+    cli_print_front(c, p);
+    cli_print_answers(c, p);
     cli_print_sensitivity(c, p);
-}
-
-/* Other plans, and what options ask for. */
-static const struct {
-    const char *name;
-    print_piece *print;
-} pieces[] = {{"alternatives", print_others},
-              {"curves", print_curves},
-              {"pareto", cli_print_front},
-              {"what if", cli_print_answers},
-              {"sensitivity", print_sensitivity}};
-enum { PIECES = sizeof pieces / sizeof *pieces };
-
-/* As many rows as have room in so many lines. */
-static char *captured_rows(cli *c, uint32_t piece, const lh_plan *p,
-                           uint32_t most, char *whole)
-{
-    for (uint32_t rows = most; rows >= 2 && count_lines(whole) > most; rows--) {
-        char *text = captured(c, pieces[piece].print, p, rows);
-        if (!text)
-            return whole;
-        free(whole);
-        whole = text;
-    }
-    return whole;
-}
-
-/* The first is left out where the others have no room beside it. */
-static void leave_room(char *const *text, uint32_t *lines, uint32_t room)
-{
-    enum { EACH = 6 };
-    uint32_t wanted = 0, n = 0;
-    for (uint32_t i = 0; i < PIECES; i++)
-        lines[i] = count_lines(text[i]);
-    for (uint32_t i = 1; i < PIECES; i++) {
-        wanted += lines[i];
-        n += lines[i] > 0;
-    }
-    if (lines[0] + (wanted < EACH * n ? wanted : EACH * n) > room)
-        lines[0] = 0;
-}
-
-/* A table that has no room for its heading and two rows is only named. */
-static uint32_t print_piece_in(cli *c, const lh_plan *p, uint32_t piece,
-                               char **text, uint32_t most)
-{
-    enum { LEAST = 6 };
-    const uint32_t lines = count_lines(*text);
-    if (most < lines && most < LEAST && most > 0) {
-        cli_wrap(c, pieces[piece].name, 1, "%" PRIu32 " lines: --show all",
-                 lines);
-        return 1;
-    }
-    if (most < lines)
-        *text = captured_rows(c, piece, p, most, *text);
-    if (most > 0)
-        print_first(c, *text, most);
-    return most;
-}
-
-/* In so many lines, which they share. */
-static void print_pieces(cli *c, const lh_plan *p, uint32_t room, bool whole)
-{
-    char *text[PIECES];
-    uint32_t lines[PIECES], waiting = 0;
-    for (uint32_t i = 0; i < PIECES; i++)
-        text[i] = captured(c, pieces[i].print, p, UINT32_MAX);
-    leave_room(text, lines, whole ? UINT32_MAX : room);
-    for (uint32_t i = 1; i < PIECES; i++)
-        waiting += lines[i] > 0;
-    for (uint32_t i = 0; i < PIECES; i++) {
-        const uint32_t share = i && waiting ? room / waiting : room;
-        const uint32_t most = whole || lines[i] < share ? lines[i] : share;
-        const uint32_t used = print_piece_in(c, p, i, &text[i], most);
-        waiting -= i && lines[i] > 0;
-        room -= used < room ? used : room;
-        free(text[i]);
-    }
+    if (shown->sensitivity && !p->sensitivity)
+        cli_wrap(c, "sensitivity", 0,
+                 "not reached: the search was asked to end before");
 }
 
 static void print_files(cli *c, const cli_plan_shown *shown)
@@ -347,15 +280,10 @@ void cli_plan_screen(cli *c, const lh_plan *p, const cli_plan_shown *shown)
 {
     const bool all = shown->parts & CLI_SHOW_ALL;
     const uint32_t end = 1u + (shown->plan ? 1u : 0u) + (shown->html ? 1u : 0u);
-    char *text = captured(c, print_plan, p, UINT32_MAX);
-    const uint32_t used = count_lines(text) + end;
-    if (text)
-        print_first(c, text, CLI_SCREEN_LINES - end);
-    else
-        cli_print(c, "(out of memory)\n");
-    free(text);
-    print_pieces(c, p, used < CLI_SCREEN_LINES ? CLI_SCREEN_LINES - used : 0,
-                 all);
+    const uint32_t room = CLI_SCREEN_LINES - end;
+    const uint32_t used = print_piece_in(c, p, print_plan, room);
+    print_piece_in(c, p, print_others, all ? UINT32_MAX : room - used);
+    print_asked(c, p, shown);
     for (uint32_t i = 0; i < CLI_COUNT_OF(parts); i++)
         if ((all && !is_on_request(i)) || shown->parts >> i & 1)
             parts[i].print(c, p);

@@ -257,39 +257,6 @@ static void release_table(cli_table *t)
     *t = (cli_table){0};
 }
 
-/* Number k of `rows` that are spread over n. */
-static uint32_t spread(uint32_t k, uint32_t n, uint32_t rows)
-{
-    return rows < 2 ? 0
-                    : (uint32_t)(((uint64_t)k * (n - 1) + (rows - 1) / 2) /
-                                 (rows - 1));
-}
-
-/* The number of the one that is nearest to row i. */
-static uint32_t nearest(uint32_t i, uint32_t n, uint32_t rows)
-{
-    uint32_t best = 0;
-    for (uint32_t k = 1; k < rows; k++) {
-        const uint32_t was = spread(best, n, rows), is = spread(k, n, rows);
-        if ((is > i ? is - i : i - is) < (was > i ? was - i : i - was))
-            best = k;
-    }
-    return best;
-}
-
-bool cli_row_is_shown(uint32_t i, uint32_t n, uint32_t rows, uint32_t own)
-{
-    if (rows >= n || i == 0 || i == n - 1)
-        return true;
-    if (rows < 3)
-        return false;
-    if (i == own)
-        return true;
-    const uint32_t k = nearest(i, n, rows);
-    return spread(k, n, rows) == i &&
-           !(own < n && nearest(own, n, rows) == k); /* stands in its place */
-}
-
 void cli_table_print(cli *c, const char *label, cli_table *t)
 {
     size_t widths[CLI_MOST_COLUMNS] = {0};

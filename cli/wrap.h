@@ -39,9 +39,6 @@ typedef struct cli_table {
 void cli_table_row(cli_table *t, uint32_t n_columns, const char *const *cells);
 /* Adds a line, or several, of text below the last row. */
 void cli_table_note(cli_table *t, const char *text);
-/* Whether row i of n is among so many that are spread over all of them: the
- * first and the last always are, of three or more `own` (n: none), too. */
-bool cli_row_is_shown(uint32_t i, uint32_t n, uint32_t rows, uint32_t own);
 /* Prints it behind a label, or moved in a little where that is "", and releases
  * it. A last cell without room goes on below. */
 void cli_table_print(cli *c, const char *label, cli_table *t);

@@ -6,6 +6,7 @@ process 1 of a container, which has no actions by default."""
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -274,6 +275,20 @@ def seconds_of(pid):
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text()
     return sum(map(int, fields.rpartition(")")[2].split()[11:13])) / (
         os.sysconf("SC_CLK_TCK"))
+
+
+@test
+def what_a_signal_left_undone_is_said():
+    """The plan is there, and how far links may change is not: that is no
+    silence."""
+    job = ROOT / "examples/llama3-70b-two-sites.yaml"
+    process = start("plan", job, "--sensitivity", "-o", "best.json")
+    check(until(lambda: worked(process) >= 0.5, process), "it works")
+    process.send_signal(signal.SIGTERM)
+    code, out, err = ended(process)
+    check(json.loads(read("best.json")).get("sensitivity") is None, out)
+    check(re.search(r"\nsensitivity +not reached: the search was asked to end "
+                    r"before\n", out), (code, out, err))
 
 
 @test
