@@ -81,6 +81,8 @@ const lhi_bridge_field lhi_bridge_fields[] = {
     TEXT("moe-flex-dispatcher-backend", MODEL),
     SAME("pipeline-model-parallel-size", MODEL),
     TEXT("pipeline-model-parallel-layout", MODEL),
+    AS("microbatch-group-size-per-virtual-pipeline-stage", MODEL, SAME,
+       "microbatch_group_size_per_vp_stage", 0),
     NONE("no-overlap-p2p-communication"), /* overlap_p2p_comm, batch_p2p_comm */
     TRUE("use-tp-pp-dp-mapping", DIST),
     SAME("micro-batch-size", TRAIN),

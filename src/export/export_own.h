@@ -35,7 +35,8 @@ void lhi_export_option(lhi_text *out, const char *name, uint64_t value);
 void lhi_export_origin(lhi_text *out, const lh_plan *plan);
 
 /* As comments, where the plan says it: which ranks are where, with replicas
- * outermost if the plan has data parallelism there, else stages. */
+ * outermost if the plan has data parallelism there, else stages; of one
+ * datacenter only where it has GPUs that the plan leaves out. */
 void lhi_export_ranks(lhi_text *out, const lh_plan *plan);
 
 /* The lines of `text` that begin with '#'. */

@@ -5,6 +5,7 @@
  */
 #include "export/export_own.h"
 
+#include "base/whole.h"
 #include "plan/layout/target.h"
 #include "spec/spec.h"
 
@@ -194,6 +195,12 @@ static void put_stages(lhi_text *out, const lh_plan *plan)
     if (plan->job->model->mtp_layers)
         lhi_text_printf(out, "m*%" PRIu32, plan->job->model->mtp_layers);
     lhi_text_puts(out, "L\n");
+    const lh_layout *l = &plan->best.layout;
+    const uint32_t group =
+        lhi_least_divisor(plan->best.microbatches, l->pipeline);
+    if (l->chunks_per_device > 1 && group != l->pipeline)
+        lhi_export_option(
+            out, "microbatch-group-size-per-virtual-pipeline-stage", group);
 }
 
 static void put_module_names(lhi_text *out, uint32_t named)

@@ -86,8 +86,16 @@ void lhi_export_ranks(lhi_text *out, const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
     uint64_t gpus = (uint64_t)l->tensor * l->context;
+    const uint64_t all = gpus * l->pipeline * l->data;
     rank_run r = {.out = out, .job = plan->job};
-    if (!l->sites || plan->job->n_datacenters == 1)
+    if (plan->job->n_datacenters == 1) {
+        if (all < plan->job->n_gpus) {
+            add_ranks(&r, 0, all);
+            end_run(&r);
+        }
+        return;
+    }
+    if (!l->sites)
         return;
     if (l->outermost == LH_OUTERMOST_DATA) {
         for (uint32_t g = 0; g < l->sites->n_groups; g++)

@@ -79,23 +79,6 @@ void lh_import_free(lh_import *import)
         lhi_arena_free(((held_import *)import)->mem);
 }
 
-/* Exports say in remarks in which datacenter ranks lie. */
-static void note_places(const char *text, size_t len,
-                        const lh_import_options *options, lhi_imported *in)
-{
-    static const char remark[] = "# Ranks ";
-    const size_t size = sizeof remark - 1;
-    const uint32_t sites = options->cluster ? options->cluster->n_datacenters
-                                            : options->machines->n_sites;
-    for (size_t i = 0; sites > 1 && i + size <= len; i++)
-        if (memcmp(text + i, remark, size) == 0) {
-            lhi_import_note(in, "# Ranks: remarks are not read; datacenters "
-                                "take ranks in the order in which the cluster "
-                                "names them");
-            return;
-        }
-}
-
 static lh_status import_text(lh_import_source source, const char *text,
                              size_t len, const char *name,
                              const lh_import_options *options, lhi_imported *in,
@@ -103,8 +86,8 @@ static lh_status import_text(lh_import_source source, const char *text,
 {
     char *job = NULL;
     size_t job_len;
+    LHI_TRY(lhi_import_places(text, len, options, in, err));
     LHI_TRY(sources[source].read(text, len, name, options, in, err));
-    note_places(text, len, options, in);
     if (in->ignored.failed || in->noted.failed)
         return lhi_fail_nomem(err);
     LHI_TRY(lhi_import_write(in, name, options, &job, &job_len, err));

@@ -35,17 +35,3 @@ uint64_t lhi_import_gpus(const lh_import_options *options)
     }
     return gpus;
 }
-
-lh_status lhi_import_find_gpus(const char *file, uint32_t launched,
-                               const lh_import_options *options, uint64_t *gpus,
-                               lh_error *err)
-{
-    const uint64_t there = lhi_import_gpus(options);
-    if (there && launched && there != launched)
-        return lhi_fail(err, LH_EINPUT,
-                        "%s: starts %u processes, but there are %llu GPUs; "
-                        "name the machines that run it",
-                        file, launched, (unsigned long long)there);
-    *gpus = there ? there : launched;
-    return LH_OK;
-}

@@ -12,6 +12,7 @@
  *     torchtitan_unread.c   those that are not read, and why
  *     torchtitan_model.c, torchtitan_stages.c, torchtitan_job.c   what they say
  *     layer_pattern.c     which layers are of one kind
+ *     rank_places.c       which ranks lie where, and how many there are
  *     import_notes.c      what of the input is not in the job
  *     write_job.c         the text of the job
  *     import.c            what is handed out
@@ -27,6 +28,12 @@
 
 #include <longhaul/import.h>
 
+/* Ranks from the end of the run before (of the first: 0) to before `end`. */
+typedef struct lhi_rank_stretch {
+    uint64_t end;
+    uint32_t datacenter;
+} lhi_rank_stretch;
+
 /* What was read: a job but for its cluster. Strings and lists are in `mem`. */
 typedef struct lhi_imported {
     lhi_arena *mem;
@@ -41,8 +48,11 @@ typedef struct lhi_imported {
     uint32_t instances; /* groups of replicas that share state; 0: not said */
     const char *instances_key; /* that says so */
     uint32_t gpus;             /* that run it; 0: not known yet */
-    lhi_text ignored;          /* names, each ended by a NUL */
-    lhi_text noted;            /* sentences, likewise */
+    /* Where these lie; none: ranks are counted through the datacenters. */
+    lhi_rank_stretch *rank_stretches;
+    uint32_t n_rank_stretches;
+    lhi_text ignored; /* names, each ended by a NUL */
+    lhi_text noted;   /* sentences, likewise */
     uint32_t n_ignored, n_noted;
 } lhi_imported;
 
@@ -65,10 +75,16 @@ lhi_import_fn lhi_import_megatron_text, lhi_import_torchtitan_text;
 
 /* GPUs of the options' machines; 0: they do not say how many nodes. */
 uint64_t lhi_import_gpus(const lh_import_options *options);
-/* The same, or as many as a launcher starts; 0: neither is said. LH_EINPUT:
- * they are not as many. */
+/* Reads the remarks of an export that say where ranks lie. Those that do not go
+ * with the machines are noted and left. */
+lh_status lhi_import_places(const char *text, size_t len,
+                            const lh_import_options *options, lhi_imported *in,
+                            lh_error *err);
+/* Ranks that are placed, else GPUs of the machines, else as many as a launcher
+ * starts; 0: none is said. LH_EINPUT: they are not as many. */
 lh_status lhi_import_find_gpus(const char *file, uint32_t launched,
-                               const lh_import_options *options, uint64_t *gpus,
+                               const lh_import_options *options,
+                               const lhi_imported *in, uint64_t *gpus,
                                lh_error *err);
 
 /* The job, which also notes what it cannot say of where ranks lie. LH_EINPUT

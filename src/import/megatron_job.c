@@ -3,6 +3,8 @@
  * transformer_config.py and training.py (core 0.16.1). */
 #include "import/megatron_own.h"
 
+#include "base/whole.h"
+
 #include <string.h>
 
 /* --- training ---------------------------------------------------------------
@@ -71,6 +73,39 @@ static lh_status read_batch(const lhi_megatron *m, lhi_imported *in,
                             "%u is no multiple of --micro-batch-size %u x data "
                             "parallelism %u",
                             in->training.global_batch, l->micro_batch, l->data);
+    return LH_OK;
+}
+
+/* Of microbatches that go through a rank's stages together: schedules.py wants
+ * at least as many as ranks, and of the last one 0 or as many. */
+static lh_status check_groups(const lhi_megatron *m, lhi_imported *in,
+                              lh_error *err)
+{
+    const lhi_megatron_key key =
+        LHI_ARG_MICROBATCH_GROUP_SIZE_PER_VIRTUAL_PIPELINE_STAGE;
+    const lh_layout *l = &in->layout;
+    const uint32_t ranks = l->pipeline;
+    const uint32_t n = in->training.global_batch / (l->micro_batch * l->data);
+    const uint32_t costed = lhi_least_divisor(n, ranks);
+    uint32_t group = ranks;
+    LHI_TRY(lhi_arg_count(m, key, 1, 1u << 30, &group, err));
+    if (ranks == 1 || l->chunks_per_device == 1)
+        return LH_OK;
+    if (n < ranks)
+        return lhi_arg_fail(m, LHI_ARG_GLOBAL_BATCH_SIZE, LH_EINPUT, err,
+                            "is %u microbatches for each replica; with several "
+                            "stages on a rank Megatron-LM wants %u at least",
+                            n, ranks);
+    if (group < ranks || group > n || (n % group && n % group < ranks))
+        return lhi_arg_fail(m, key, LH_EINPUT, err,
+                            "Megatron-LM does not run %u microbatches on %u "
+                            "ranks in groups of %u; in groups of %u it does",
+                            n, ranks, group, costed);
+    if (group != costed)
+        lhi_import_note(in,
+                        "--microbatch-group-size-per-virtual-pipeline-stage: "
+                        "groups of %u microbatches are costed",
+                        costed);
     return LH_OK;
 }
 
@@ -327,7 +362,7 @@ static lh_status find_replicas(const lhi_megatron *m, lhi_imported *in,
     lh_layout *l = &in->layout;
     uint64_t gpus = 0;
     const uint64_t replica = (uint64_t)l->tensor * l->context * l->pipeline;
-    LHI_TRY(lhi_import_find_gpus(m->file, m->gpus, options, &gpus, err));
+    LHI_TRY(lhi_import_find_gpus(m->file, m->gpus, options, in, &gpus, err));
     if (!gpus)
         return lhi_fail(err, LH_EINPUT,
                         "%s: does not say how many GPUs run it; say how many "
@@ -413,5 +448,6 @@ lh_status lhi_import_megatron_text(const char *text, size_t len,
     LHI_TRY(lhi_megatron_stages(m, in, err));
     LHI_TRY(read_training(m, in, err));
     LHI_TRY(read_batch(m, in, err));
+    LHI_TRY(check_groups(m, in, err));
     return read_framework(m, in, err);
 }

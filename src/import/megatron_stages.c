@@ -15,6 +15,7 @@
 typedef struct stages {
     uint32_t *layers; /* of each stage */
     uint32_t n, most, mtp;
+    uint32_t mtp_stage; /* of the first m, counted from 1 */
     uint32_t decoders;
     bool embedding, loss;
     const char *wrong; /* NULL: nothing */
@@ -43,7 +44,8 @@ static void add_layer(stages *s, char kind)
     case 'm':
         if (s->loss)
             s->wrong = "has m behind L";
-        s->mtp++;
+        if (s->mtp++ == 0)
+            s->mtp_stage = s->n;
         break;
     case 'L':
         if (s->loss)
@@ -128,6 +130,12 @@ static lh_status stages_of_string(const lhi_megatron *m, lhi_imported *in,
                             "has %u stages, no multiple of "
                             "--pipeline-model-parallel-size %u",
                             s->n, in->layout.pipeline);
+    if (s->mtp && s->mtp_stage != s->n)
+        return lhi_arg_fail(m, key, LH_EUNSUPPORTED, err,
+                            "stage %u of %u has m, and the last one L: "
+                            "longhaul costs multi-token prediction where the "
+                            "head is; put m and L on one stage, as in ...t|mL",
+                            s->mtp_stage - 1, s->n);
     in->layout.chunks_per_device = s->n / in->layout.pipeline;
     return LH_OK;
 }
@@ -237,12 +245,16 @@ static uint32_t ways_given(const lhi_megatron *m)
 static lh_status check_empty(const lhi_megatron *m, const uint32_t *layers,
                              uint32_t n, lh_error *err)
 {
+    const lhi_megatron_key key =
+        lhi_arg_given(m, LHI_ARG_PIPELINE_MODEL_PARALLEL_LAYOUT)
+            ? LHI_ARG_PIPELINE_MODEL_PARALLEL_LAYOUT
+            : LHI_ARG_PIPELINE_MODEL_PARALLEL_SIZE;
     for (uint32_t i = 1; i + 1 < n; i++)
         if (layers[i] == 0)
-            return lhi_arg_fail(m, LHI_ARG_PIPELINE_MODEL_PARALLEL_SIZE,
-                                LH_EUNSUPPORTED, err,
-                                "stage %u of %u has no layer; longhaul has "
-                                "such stages at the ends alone",
+            return lhi_arg_fail(m, key, LH_EUNSUPPORTED, err,
+                                "stage %u of %u has no layer, which longhaul "
+                                "costs at the ends alone, with embedding or "
+                                "head; give it a layer of a stage beside it",
                                 i, n);
     return LH_OK;
 }
@@ -363,7 +375,6 @@ lh_status lhi_megatron_stages(const lhi_megatron *m, lhi_imported *in,
                               lh_error *err)
 {
     lh_layout *l = &in->layout;
-    uint32_t group = l->pipeline;
     if (ways_given(m) > 1)
         return lhi_fail(err, LH_EINPUT,
                         "%s: --num-layers-per-virtual-pipeline-stage, "
@@ -379,15 +390,6 @@ lh_status lhi_megatron_stages(const lhi_megatron *m, lhi_imported *in,
                      "in a pipeline each stage's gradients are costed in one "
                      "bucket");
     }
-    LHI_TRY(lhi_arg_count(
-        m, LHI_ARG_MICROBATCH_GROUP_SIZE_PER_VIRTUAL_PIPELINE_STAGE, 1,
-        1u << 30, &group, err));
-    if (l->pipeline > 1 && l->chunks_per_device > 1 && group != l->pipeline)
-        lhi_import_note(in,
-                        "--microbatch-group-size-per-virtual-pipeline-stage: "
-                        "groups of %u microbatches are costed, one for each "
-                        "rank",
-                        l->pipeline);
     l->schedule = l->chunks_per_device > 1 ? "interleaved-1f1b" : "1f1b";
     return LH_OK;
 }

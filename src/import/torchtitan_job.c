@@ -28,7 +28,7 @@ static lh_status find_replicas(const lhi_titan *t, lhi_imported *in,
     const uint64_t replica = (uint64_t)l->tensor * l->context * l->pipeline;
     const uint64_t given = replica * d->replicate * d->shard;
     uint64_t gpus = 0;
-    LHI_TRY(lhi_import_find_gpus(t->file, t->gpus, options, &gpus, err));
+    LHI_TRY(lhi_import_find_gpus(t->file, t->gpus, options, in, &gpus, err));
     if (!gpus && !d->shard)
         return lhi_fail(err, LH_EINPUT,
                         "%s: does not say how many GPUs run it; say how many "
@@ -126,8 +126,8 @@ static lh_status read_state(const lhi_titan *t, lhi_imported *in,
     const bool reshards = policy == 1 || (policy == 0 && l->pipeline == 1);
     in->training.zero_given = true;
     in->training.zero = d->shard == 1 && l->context == 1 ? 0 : reshards ? 3 : 2;
-    /* What ZeRO 3 does it does layer by layer, in one chunk as in several. */
-    if (l->pipeline == 1 && in->training.zero == 3) {
+    /* ZeRO 2 and 3 go layer by layer, in one chunk as in several. */
+    if (l->pipeline == 1 && in->training.zero >= 2) {
         in->layout.chunks_per_device = 1;
         in->layout.schedule = "1f1b";
     }
@@ -180,6 +180,34 @@ static lh_status read_recompute(const lhi_titan *t, lhi_imported *in,
     return LH_OK;
 }
 
+static bool has_rounds(uint32_t n, uint32_t ranks)
+{
+    return n % (n < ranks ? 1 : n / ranks) == 0;
+}
+
+/* PyTorch's interleaved schedules by name want rounds of one size
+ * (ScheduleInterleaved1F1B). */
+static lh_status check_rounds(const lhi_titan *t, const lhi_imported *in,
+                              uint32_t n, lh_error *err)
+{
+    const lh_layout *l = &in->layout;
+    const char *csv = lhi_titan_word(t, LHI_TITAN_SCHEDULE_CSV);
+    uint32_t less = n, more = n;
+    if (l->pipeline == 1 || (csv && *csv) ||
+        strcmp(l->schedule, "interleaved-1f1b") != 0 ||
+        has_rounds(n, l->pipeline))
+        return LH_OK;
+    while (!has_rounds(less, l->pipeline))
+        less--;
+    while (!has_rounds(more, l->pipeline))
+        more++;
+    return lhi_titan_fail(t, LHI_TITAN_LOCAL_BATCH, LH_EINPUT, err,
+                          "is %u microbatches, which PyTorch's interleaved "
+                          "schedules do not take on %u ranks: they go in %u "
+                          "rounds of one size; %u or %u do",
+                          n, l->pipeline, n / l->pipeline, less, more);
+}
+
 /* A pipeline takes local_batch_size at a time, each step of accumulation by
  * itself. */
 static lh_status read_batch(const lhi_titan *t, lhi_imported *in, lh_error *err)
@@ -206,6 +234,7 @@ static lh_status read_batch(const lhi_titan *t, lhi_imported *in, lh_error *err)
         return lhi_titan_fail(t, LHI_TITAN_MICROBATCH, LH_EINPUT, err,
                               "%u does not divide local_batch_size %u",
                               at_a_time, local);
+    LHI_TRY(check_rounds(t, in, local / at_a_time, err));
     l->micro_batch = l->pipeline > 1 ? at_a_time : local;
     if (l->micro_batch > LHI_MAX_DEGREE)
         return lhi_titan_fail(t, LHI_TITAN_LOCAL_BATCH, LH_EUNSUPPORTED, err,

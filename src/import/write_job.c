@@ -36,7 +36,24 @@ static void add_name(lhi_text *text, const writer *w, uint32_t i)
         lhi_text_puts(text, lhi_draft_site_name(i, own));
 }
 
-/* The GPUs that run it, divided evenly where no nodes are given. */
+/* As many nodes as the ranks that are placed there need, at least one. */
+static void count_nodes(writer *w)
+{
+    uint64_t ranks[LH_MAX_DATACENTERS] = {0}, first = 0;
+    for (uint32_t i = 0; i < w->in->n_rank_stretches; i++) {
+        const lhi_rank_stretch *run = &w->in->rank_stretches[i];
+        ranks[run->datacenter] += run->end - first;
+        first = run->end;
+    }
+    for (uint32_t i = 0; i < w->n_sites; i++) {
+        const uint32_t per_node = lhi_draft_node_gpus(&w->sites[i]);
+        const uint64_t nodes = (ranks[i] + per_node - 1) / per_node;
+        w->sites[i].nodes = nodes ? (uint32_t)nodes : 1;
+    }
+}
+
+/* The GPUs that run it, divided evenly where no nodes are given and nothing is
+ * said of where they are. */
 static lh_status find_nodes(writer *w, const char *name, lh_error *err)
 {
     const lh_draft_options *m = w->o->machines;
@@ -47,6 +64,10 @@ static lh_status find_nodes(writer *w, const char *name, lh_error *err)
     memcpy(w->sites, m->sites, m->n_sites * sizeof *m->sites);
     if (lhi_import_gpus(w->o))
         return LH_OK;
+    if (w->in->n_rank_stretches) {
+        count_nodes(w);
+        return LH_OK;
+    }
     for (uint32_t i = 0; i < m->n_sites; i++)
         per_node += lhi_draft_node_gpus(&m->sites[i]);
     if (w->in->gpus % per_node != 0)
@@ -62,7 +83,14 @@ static lh_status find_nodes(writer *w, const char *name, lh_error *err)
 
 static uint32_t site_of_rank(const writer *w, uint64_t rank)
 {
+    const lhi_imported *in = w->in;
     uint32_t i = 0;
+    if (in->n_rank_stretches) {
+        while (i + 1 < in->n_rank_stretches &&
+               rank >= in->rank_stretches[i].end)
+            i++;
+        return in->rank_stretches[i].datacenter;
+    }
     for (; i + 1 < w->n_sites && rank >= gpus_of(w, i); i++)
         rank -= gpus_of(w, i);
     return i;
@@ -85,6 +113,16 @@ static bool same_sites(const writer *w, uint32_t a, uint32_t b)
             site_of_rank(w, rank_of(l, b, s)))
             return false;
     return true;
+}
+
+static bool crosses(const writer *w, uint32_t replica)
+{
+    const lh_layout *l = &w->in->layout;
+    const uint32_t first = site_of_rank(w, rank_of(l, replica, 0));
+    for (uint32_t s = 1; s < l->pipeline; s++)
+        if (site_of_rank(w, rank_of(l, replica, s)) != first)
+            return true;
+    return false;
 }
 
 static void add_group(writer *w, uint32_t first, uint32_t replicas)
@@ -130,9 +168,12 @@ static lh_status check_whole(const writer *w, const char *name, lh_error *err)
 {
     const lh_layout *l = &w->in->layout;
     const uint64_t block = (uint64_t)l->tensor * l->context;
+    const uint32_t n =
+        w->in->n_rank_stretches ? w->in->n_rank_stretches : w->n_sites;
     uint64_t end = 0;
-    for (uint32_t i = 0; i + 1 < w->n_sites; i++) {
-        end += gpus_of(w, i);
+    for (uint32_t i = 0; i + 1 < n; i++) {
+        end = w->in->n_rank_stretches ? w->in->rank_stretches[i].end
+                                      : end + gpus_of(w, i);
         if (end % block != 0)
             return lhi_fail(err, LH_EUNSUPPORTED,
                             "%s: ranks %" PRIu64 " to %" PRIu64
@@ -150,8 +191,10 @@ static lh_status add_placement(writer *w, const char *name, lh_error *err)
     uint32_t groups = 0;
     LHI_TRY(check_whole(w, name, err));
     lhi_draft_line(&w->behind, "  sites:",
-                   "which ranks lie where: they are counted through the "
-                   "datacenters in the order of the job");
+                   w->in->n_rank_stretches
+                       ? "which ranks lie where, as the export says"
+                       : "which ranks lie where: they are counted through the "
+                         "datacenters in the order of the job");
     for (uint32_t first = 0, end = 0; first < l->data; first = end) {
         while (end < l->data && same_sites(w, first, end))
             end++;
@@ -162,6 +205,9 @@ static lh_status add_placement(writer *w, const char *name, lh_error *err)
                             name);
         add_group(w, first, end - first);
     }
+    if (groups == 1 && l->outermost == LH_OUTERMOST_DATA && !crosses(w, 0))
+        lhi_draft_value(&w->behind, "a replica's ranks follow each other",
+                        "  outermost: %s", lh_outermost_name(l->outermost));
     if (w->in->training.zero > 0 && groups > 1)
         lhi_draft_value(&w->behind,
                         "over which replicas the optimizer's state is divided",

@@ -9,7 +9,7 @@ from harness import (ANY, case, check, finish, is_sanitized, json_case, read,
                      run, test, write)
 from made import MEGATRON as SMALL
 from random_jobs import job
-from round_trips import model_of, same_cluster
+from round_trips import model_of, shuffled_cluster
 
 TWO_NODES = ["--nodes", "2"]
 
@@ -48,10 +48,8 @@ def what_was_exported_comes_back_and_costs_the_same():
         case("export", ["export", "plan.json", "--to", "megatron", "-o",
                         "args.txt"], out=ANY)
         plan = json.loads(read("plan.json"))
-        cluster = same_cluster(plan, read("args.txt"))
-        if not cluster:
-            continue
-        write("cluster.yaml", json.dumps(cluster))
+        write("cluster.yaml", json.dumps(
+            shuffled_cluster(plan, random.Random(seed))))
         case(f"seed {seed}: import", ["import", "--from", "megatron",
                                       "args.txt", "--cluster", "cluster.yaml",
                                       "-o", "again.yaml", "--force", "-q"],
@@ -87,6 +85,32 @@ def published_models_are_known_by_their_shape():
         args = case("export", ["export", "b.json", "--to", "megatron"],
                     out=ANY).stdout
         has(imported(args, "--nodes", "64"), f"model: {model}")
+
+
+@test
+def deepseeks_stages_are_read_but_for_a_module_apart_from_the_head():
+    """61 layers in 32 stages; its own layout has m on a stage of its own."""
+    write("big.yaml", run("init", "-m", "deepseek-v3", "-n", "128").stdout +
+          "layout: {framework: megatron, pipeline: 16, tensor: 1, context: 1, "
+          "micro_batch: 1, expert: 64, chunks_per_device: 2, "
+          f"layers: {[*[2] * 30, 1, 0]}}}\n")
+    case("plan", ["plan", "big.yaml", "--no-optimal", "-q", "-o", "b.json"],
+         out=ANY)
+    args = case("export", ["export", "b.json", "--to", "megatron"],
+                out=ANY).stdout
+    own, count = re.subn("(pipeline-model-parallel-layout ).*", "\\g<1>%s", args)
+    check(count == 1, args)
+    for split, layers in (("Et*2|(tt|)*29t|mL", [*[2] * 30, 1, 0]),
+                          ("Ett|(tt|)*28t|tt|mL", [*[2] * 29, 1, 2, 0])):
+        text = imported(own % split, "--nodes", "128")
+        check(" ".join(str(layers).split()) in " ".join(text["job"].split()),
+              f"{split}: {text['job']}")
+    for split, why in (
+            ("Et*3|(tt|)*29m|L", "stage 30 of 32 has m, and the last one L: .*"
+             "put m and L on one stage"),
+            ("Et*3|(tt|)*29|mL", "stage 30 of 32 has no layer, which longhaul "
+             "costs at the ends alone")):
+        refused(own % split, f"-model-parallel-layout: {why}", "--nodes", "128")
 
 
 @test
@@ -325,6 +349,37 @@ def buckets_count_replicas_of_context_parallelism_and_own_experts():
 
 
 @test
+def groups_of_microbatches_are_those_of_megatron():
+    """As schedules.py of core 0.16 takes them; 8 replicas."""
+    text = SMALL.replace("global-batch-size 256", "global-batch-size %d") + \
+        "--pipeline-model-parallel-size 4 " \
+        "--num-virtual-stages-per-pipeline-rank 2 "
+    group = "--microbatch-group-size-per-virtual-pipeline-stage "
+    machines = ("--nodes", "4")
+    for n, size in ((8, ""), (8, "4"), (10, "5"), (6, "6")):
+        more = group + size if size else ""
+        check(not any("group-size" in note for note in
+                      imported(text % (8 * n) + more, *machines)["noted"]),
+              f"{n} in groups of {size} are costed")
+    check(any("groups of 4 microbatches are costed" in note for note in imported(
+        text % 64 + group + "8", *machines)["noted"]), "others are noted")
+    for n, size, why in ((10, "", "10 microbatches on 4 ranks in groups of 4; "
+                                  "in groups of 5 it does"),
+                         (8, "3", "in groups of 3; in groups of 4"),
+                         (8, "9", "in groups of 9; in groups of 4"),
+                         (3, "", "is 3 microbatches for each replica; .*4 at")):
+        refused(text % (8 * n) + (group + size if size else ""), why, *machines)
+    write("args.txt", text % 80 + group + "5")
+    run("import", "--from", "megatron", "args.txt", *machines, "-o", "ten.yaml")
+    case("plan", ["plan", "ten.yaml", "--no-optimal", "-q", "-o", "ten.json"],
+         out=ANY)
+    case("export", ["export", "ten.json", "--to", "megatron"],
+         out=f"\n{group}5\n")
+    case("Bridge", ["export", "ten.json", "--to", "megatron-bridge"],
+         out="microbatch_group_size_per_vp_stage=5,")
+
+
+@test
 def one_rank_has_no_stages_to_cut():
     for more in ("--num-layers-per-virtual-pipeline-stage 2",
                  "--num-virtual-stages-per-pipeline-rank 2",
@@ -365,12 +420,6 @@ def plans_say_why_today_cannot_be_costed():
 @test
 def ranks_lie_in_the_sites_in_order():
     four = SMALL + "--pipeline-model-parallel-size 4 "
-    check(not any("# Ranks" in note for note in imported(
-        "# Ranks 0 to 31: b\n" + four, "--nodes", "4")["noted"]),
-          "one site has all ranks")
-    check(any("# Ranks: remarks are not read" in note for note in imported(
-        "# Ranks 0 to 31: b\n" + four, "--sites", "2", "--nodes", "1,3")
-        ["noted"]), "sites in another order are noted")
     text = imported(four, "--sites", "2", "--nodes", "1,3")
     has(text, re.escape("- {replicas: 8, pipeline: [{datacenter: west, "
                         "stages: 1}, {datacenter: east, stages: 3}]}"))
@@ -382,6 +431,75 @@ def ranks_lie_in_the_sites_in_order():
     refused(SMALL + "--tensor-model-parallel-size 16 --num-attention-heads 16",
             r"ranks 0 to 15 are of one stage and lie in two datacenters",
             "--sites", "2", "--nodes", "1")
+
+
+@test
+def ranks_lie_where_the_export_says():
+    """In runs, of which a datacenter may have several, in any order."""
+    four = SMALL + "--pipeline-model-parallel-size 4 "
+    ends = ((3, "west"), (7, "east"), (11, "west"), (19, "east"), (23, "west"),
+            (27, "east"), (31, "west"))
+    runs = "".join(f"# Ranks {before + 1} to {end}: {site}\n" for
+                   (before, _), (end, site) in zip(((-1, ""), *ends), ends))
+    crossing = "- {replicas: 4, pipeline: [{datacenter: %s, stages: 2}, " \
+               "{datacenter: %s, stages: 2}]}"
+    for machines in (["--nodes", "2"], ["--gpu", "h100"]):
+        text = imported(runs + four, "--sites", "2", *machines)
+        has(text, "data: 8", re.escape(crossing % ("west", "east")),
+            re.escape(crossing % ("east", "west")))
+        check(text["noted"] == [] and text["job"].count("nodes: 2}") == 2, text)
+    # Replicas outermost: two in the east, then two in the west.
+    text = imported("# Ranks 0 to 7: east\r\n# Ranks 8 to 15: west\r\n" + four +
+                    "--use-tp-pp-dp-mapping", "--sites", "2", "--nodes", "2")
+    has(text, "data: 4", *(re.escape(
+        "- {replicas: 2, pipeline: [{datacenter: %s, stages: 4}]}" % site)
+        for site in ("east", "west")))
+    check(text["noted"] == ["# Ranks: these remarks place 16 ranks, which run "
+                            "on as many of the 32 GPUs"], text["noted"])
+    refused("# Ranks 0 to 15: west\ntorchrun --nnodes 4 --nproc-per-node 8 "
+            "p.py " + four, "starts 32 processes, but its remarks place 16",
+            "--sites", "2", "--nodes", "2")
+    refused("# Ranks 0 to 7: west\n# Ranks 8 to 23: east\n"
+            "# Ranks 24 to 31: west\n" + four, "a pipeline goes through each "
+            "once", "--sites", "2", "--nodes", "2")
+    refused("# Ranks 0 to 3: west\n# Ranks 4 to 31: east\n" + four +
+            "--tensor-model-parallel-size 8 ", "ranks 0 to 7 are of one stage and lie in two datacenters",
+            "--sites", "2", "--nodes", "1,4")
+
+
+@test
+def remarks_on_other_machines_are_noted():
+    four = SMALL + "--pipeline-model-parallel-size 4 "
+    plain = imported(four, "--sites", "2", "--nodes", "2")["job"]
+    for remarks, why in (
+            ("# Ranks 0 to 31: b\n", "b: is none of the datacenters"),
+            ("# Ranks 0 to 31: east\n", "east: has fewer GPUs"),
+            ("# Ranks 16 to 31: east\n", "ranks do not follow"),
+            ("# Ranks 0 to 15: east\n# Ranks 15 to 30: west\n", "do not follow"),
+            ("# Ranks are in\n", "are in: is not \"FIRST to LAST: DATA"),
+            ("# Ranks -1 to 7: east\n", "is not \"FIRST to LAST"),
+            ("# Ranks 8 to 7: east\n", "is not \"FIRST to LAST")):
+        text = imported(remarks + four, "--sites", "2", "--nodes", "2")
+        check(len(text["noted"]) == 1 and why in text["noted"][0] and
+              "ranks in the order in which the cluster" in text["noted"][0],
+              f"{remarks}: {text['noted']}")
+        check(text["job"].endswith(plain[plain.index("model:"):]),
+              f"{remarks}: as without them")
+    check(imported("# Ranks 0 to 31: b\n" + four, "--nodes", "4")["noted"] == [],
+          "one site has all ranks")
+
+
+@test
+def a_plan_that_leaves_gpus_out_comes_back():
+    """Two of three nodes, in one datacenter."""
+    write("three.yaml", run("init", "-m", "llama3-8b", "-n", "3").stdout +
+          "layout: {framework: megatron, tensor: 8, pipeline: 1, data: 2, "
+          "context: 1, micro_batch: 1, chunks_per_device: 1}\n")
+    case("plan", ["plan", "three.yaml", "--no-optimal", "-q", "-o", "t.json"],
+         out=ANY)
+    args = case("export", ["export", "t.json", "--to", "megatron"],
+                out="^# Ranks 0 to 15: \\S+\n").stdout
+    has(imported(args, "--cluster", "three.yaml"), "data: 2", "tensor: 8")
 
 
 finish()

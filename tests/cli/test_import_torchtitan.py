@@ -8,8 +8,8 @@ import re
 
 from harness import (ANY, case, check, finish, is_sanitized, json_case,
                      read, run, test, write)
-from random_jobs import dense, latent, sparse
-from round_trips import model_of, same_cluster
+from random_jobs import torchtitan_job
+from round_trips import model_of, shuffled_cluster
 
 TWO_NODES = ["--nodes", "2"]
 TOML = """# of 0.2
@@ -59,59 +59,12 @@ def noted(text, *notes):
               f"{note!r} in {text['noted']}")
 
 
-def random_job(r):
-    """The text of a job for torchtitan, which may be one that nothing can
-    run: every layer is a bucket where there is one stage, but in ZeRO 3."""
-    m = r.choice((dense, dense, sparse, latent))(r)
-    m.pop("mtp_layers", None)
-    nodes = r.choice(((4,), (2, 2), (1, 3), (1, 1, 2)))
-    keys = {"framework": "torchtitan", "pipeline": r.choice((1, 2, 4, 4)),
-            "tensor": r.choice((1, 2, 4)), "context": r.choice((1, 1, 2)),
-            "micro_batch": r.choice((1, 2)),
-            "outermost": "pipeline"}
-    keys["chunks_per_device"] = r.choice((1, 2, 3))
-    if keys["pipeline"] == 1:
-        keys.update(chunks_per_device=m["layers"], outermost="data")
-    if "experts" in m and r.random() < 0.6:
-        keys["expert"] = r.choice((2, 4, 8))
-    if r.random() < 0.3:
-        keys["sharding"] = r.choice(("full", "hybrid"))
-    zeros = (2, 3) if keys["context"] > 1 else (0, 2, 3)
-    training = {"global_batch": r.choice((64, 128, 256)),
-                "sequence": r.choice((2048, 4096)),
-                "zero": r.choice(zeros), "dropout": "false",
-                "precision": r.choice(("bf16", "bf16", "fp32")),
-                "recompute": r.choice(("none", "full"))}
-    if keys["pipeline"] == 1 and training["zero"] == 3:
-        keys["chunks_per_device"] = 1
-    framework = r.choice(("", "", "", "sequence_parallel: false",
-                          "overlap: {tensor: 1}"))
-    sites = list(zip("abc", nodes))
-    links = ", ".join(f"{{between: [{x}, {y}], latency_ms: 5, gbps: 100}}"
-                      for x, _ in sites for y, _ in sites if x < y)
-
-    def flow(keys):
-        return "{" + ", ".join(f"{k}: {v}" for k, v in keys.items()) + "}"
-    return f"""longhaul: job/1
-model: {flow(m)}
-training: {flow(training)}
-framework: {{preset: torchtitan{", " * bool(framework)}{framework}}}
-cluster:
-  gpu: h100-sxm
-  gpus_per_node: 8
-  node_link: {{gbps: 3600, latency_us: 3}}
-  fabric: {{gbps: 400, latency_us: 8}}
-  datacenters: [{", ".join(f"{{name: {x}, nodes: {n}}}" for x, n in sites)}]
-{f"  links: [{links}]" if links else ""}
-layout: {flow(keys)}
-"""
-
-
 def as_toml(options):
     """The same as 0.2 has it; None where it has not."""
-    tables = {}
+    tables, remarks = {}, ""
     for line in options.splitlines():
         if line.startswith("#"):
+            remarks += line + "\n"
             continue
         if line.startswith("activation-checkpoint:"):
             tables.setdefault("activation_checkpoint", []).append(
@@ -135,8 +88,9 @@ def as_toml(options):
             value = (values[0] if re.fullmatch(r"-?\d+", values[0])
                      else json.dumps(values[0]))
         tables.setdefault(section, []).append(f"{key} = {value}")
-    return "".join(f"[{section}]\n" + "\n".join(lines) + "\n\n"
-                   for section, lines in tables.items())
+    return remarks + "".join(
+        f"[{section}]\n" + "\n".join(lines) + "\n\n"
+        for section, lines in tables.items())
 
 
 def comes_back(seed, plan, file):
@@ -169,7 +123,7 @@ def what_was_exported_comes_back_and_costs_the_same():
     back = tomls = 0
     seeds = 6 if is_sanitized() else 30
     for seed in range(seeds):
-        write("job.yaml", random_job(random.Random(seed)))
+        write("job.yaml", torchtitan_job(random.Random(seed)))
         done = run("plan", "job.yaml", "-q", "-o", "plan.json", "--no-optimal",
                    "--effort", "2000")
         if done.returncode:
@@ -178,10 +132,8 @@ def what_was_exported_comes_back_and_costs_the_same():
         case("export", ["export", "plan.json", "--to", "torchtitan", "-o",
                         "args.txt"], out=ANY)
         plan = json.loads(read("plan.json"))
-        cluster = same_cluster(plan, read("args.txt"))
-        if not cluster:
-            continue
-        write("cluster.yaml", json.dumps(cluster))
+        write("cluster.yaml", json.dumps(
+            shuffled_cluster(plan, random.Random(seed))))
         comes_back(seed, plan, "args.txt")
         back += 1
         toml = as_toml(read("args.txt"))
@@ -216,6 +168,28 @@ def defaults_are_torchtitans():
     check("framework: torchtitan" not in text["job"], text["job"])
     noted(text, "activation_checkpoint.mode: is costed as norms and activation "
           "functions made again, not as every 2. layer as a whole")
+
+
+@test
+def rounds_of_microbatches_are_those_of_pytorch():
+    """As its ScheduleInterleaved1F1B takes them: 10 in two rounds of 5."""
+    named = "--module llama3 --config llama3_8b " \
+            "--parallelism.pipeline_parallel_degree 4 " \
+            "--parallelism.pipeline_parallel_schedule Interleaved1F1B " \
+            "--parallelism.pipeline_parallel_layers_per_stage 5 " \
+            "--parallelism.pipeline_parallel_first_stage_less_layers 4 " \
+            "--parallelism.pipeline_parallel_last_stage_less_layers 4 " \
+            "--training.local_batch_size "
+    text = imported(named + "10")
+    has(text, "schedule: interleaved-1f1b", "chunks_per_device: 2")
+    write("ten.yaml", text["job"])
+    case("ten on four", ["plan", "ten.yaml", "--no-optimal", "-q", "-o",
+                         "ten.json"], out=ANY)
+    rows = json.loads(read("ten.json"))["schedule"]["rows"]
+    check(rows[3].startswith("3F0,3F1,3F2,3F3,3F4,7F0,7B0,"), rows[3])
+    refused(named + "11", "local_batch_size: is 11 microbatches, which "
+            "PyTorch's interleaved schedules do not take on 4 ranks: they go "
+            "in 2 rounds of one size; 10 or 12 do")
 
 
 @test

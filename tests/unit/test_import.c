@@ -23,7 +23,8 @@ static const char arguments[] =
     "--pipeline-model-parallel-layout=Et|(t|)*5tt|L --micro-batch-size 1 \\\n"
     "--use-distributed-optimizer --recompute-granularity selective \\\n"
     "--recompute-modules moe_act layernorm --bf16 --seed 7 --qk-clip \\\n"
-    "--no-overlap-p2p-communication --hidden-dropout 0\n";
+    "--no-overlap-p2p-communication --hidden-dropout 0 \\\n"
+    "--global-batch-size 16\n";
 
 static const char toml[] =
     "[model]\nname = 'deepseek_v3'\nflavor = '16B'\n"
@@ -40,6 +41,7 @@ static const char toml[] =
     "'norm', 'output']]\n[quantize.linear.float8]\nfilter_fqns = ['output']\n"
     "[debug]\nseed = 7\n";
 static const char options[] =
+    "# Ranks 0 to 15: west\n"
     "torchrun --nnodes 2 --nproc_per_node=8 -m torchtitan.train --module "
     "llama3 --config llama3_405b --parallelism.pipeline_parallel_degree 2 "
     "--training.steps 7 activation-checkpoint:selective\n";
@@ -94,7 +96,7 @@ static void all_is_there(void)
     CHECK_INT(job->n_datacenters, 2);
     CHECK_INT(job->layout.data, 4);
     CHECK_INT(job->layout.chunks_per_device, 2);
-    CHECK_INT(job->training.global_batch, 4);
+    CHECK_INT(job->training.global_batch, 16);
     CHECK_INT(job->model->sliding_window, 128);
     CHECK_INT(job->model->full_interval, 4);
     CHECK_INT(lh_model_moe_layers(job->model, 0, 8), 4);
@@ -145,6 +147,36 @@ static void memory_runs_out(void)
         CHECK((status == LH_OK) == (in != NULL));
         lh_import_free(in);
     });
+}
+
+/* A remark that cannot be compared is not one of another datacenter. */
+static void memory_runs_out_for_places(void)
+{
+    static const lh_draft_site sites[] = {{.gpu = "h200", .nodes = 1},
+                                          {.gpu = "h200", .nodes = 1}};
+    const lh_draft_options machines = {
+        .size = sizeof machines, .n_sites = 2, .sites = sites};
+    const lh_import_options how = {.size = sizeof how, .machines = &machines};
+    lh_error err = {0};
+    lh_import *in = NULL;
+    char text[512];
+    CHECK_OK(lh_import_parse(LH_IMPORT_TORCHTITAN, options, strlen(options),
+                             "conf", &how, &in, &err),
+             err);
+    lh_job *job = job_of(in);
+    snprintf(text, sizeof text, "# Ranks 0 to 7: %s\n# Ranks 8 to 15: %s\n%s",
+             job->datacenters[1].name, job->datacenters[0].name,
+             strchr(options, '\n') + 1);
+    lh_job_free(job);
+    lh_import_free(in);
+    fail_alloc_once = true;
+    FAIL_EACH_ALLOC({
+        in = NULL;
+        status = lh_import_parse(LH_IMPORT_TORCHTITAN, text, strlen(text),
+                                 "conf", &how, &in, &err);
+        lh_import_free(in);
+    });
+    fail_alloc_once = false;
 }
 
 static void torchtitan_in_both_forms(void)
@@ -202,6 +234,7 @@ int main(void)
     RUN(all_is_there);
     RUN(clusters_are_taken_over);
     RUN(memory_runs_out);
+    RUN(memory_runs_out_for_places);
     RUN(torchtitan_in_both_forms);
     RUN(model_and_schedule_are_for_torchtitan);
     RUN(memory_runs_out_for_torchtitan);

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which ranks lie where. What longhaul exports says it in remarks, a line for
+ * each run of ranks in one datacenter: "# Ranks 0 to 127: east". */
+#include "import/import_own.h"
+
+#include "base/show.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct places {
+    lhi_imported *in;
+    const lh_import_options *o;
+    uint32_t n_sites;
+    uint64_t used[LH_MAX_DATACENTERS]; /* GPUs */
+    bool failed;                       /* no memory */
+} places;
+
+static const char remark[] = "# Ranks ";
+
+/* --- lines -------------------------------------------------------------------
+ */
+
+typedef struct place_line {
+    uint64_t first, last;
+    char *name;
+} place_line;
+
+/* The number at *at, which *at is moved behind together with `then`. */
+static bool read_rank(char **at, const char *then, uint64_t *out)
+{
+    const char *const digits = *at;
+    *out = strtoull(digits, at, 10);
+    if (*at == digits || *digits < '0' || *digits > '9' ||
+        strncmp(*at, then, strlen(then)) != 0)
+        return false;
+    *at += strlen(then);
+    return true;
+}
+
+/* "0 to 127: east" */
+static bool read_place(char *text, place_line *out)
+{
+    char *at = text, *end = text + strlen(text);
+    while (end > text && strchr(" \t\r", end[-1]))
+        *--end = '\0';
+    if (!read_rank(&at, " to ", &out->first) ||
+        !read_rank(&at, ": ", &out->last))
+        return false;
+    out->name = at;
+    return out->first <= out->last;
+}
+
+/* What is behind "# Ranks " in the next such line; NULL: there is none. */
+static const char *next_remark(const char *at, const char *begin,
+                               const char *end)
+{
+    const size_t size = sizeof remark - 1;
+    for (; at < end; at++) {
+        if ((at == begin || at[-1] == '\n') && (size_t)(end - at) > size &&
+            memcmp(at, remark, size) == 0)
+            return at + size;
+        const char *next = memchr(at, '\n', (size_t)(end - at));
+        if (!next)
+            return NULL;
+        at = next;
+    }
+    return NULL;
+}
+
+/* --- datacenters ------------------------------------------------------------
+ */
+
+/* As exports show it. */
+static bool is_called(places *p, uint32_t i, const char *name)
+{
+    char own[16];
+    lhi_text shown = {0};
+    lhi_text_add_shown(&shown,
+                       p->o->cluster ? p->o->cluster->datacenters[i].name
+                                     : lhi_draft_site_name(i, own),
+                       SIZE_MAX);
+    const bool same = !shown.failed && strcmp(shown.data, name) == 0;
+    p->failed = p->failed || shown.failed;
+    lhi_text_fini(&shown);
+    return same;
+}
+
+/* GPUs that it has; UINT64_MAX: as many as are asked for. */
+static uint64_t gpus_of_site(const places *p, uint32_t i)
+{
+    if (p->o->cluster)
+        return p->o->cluster->datacenters[i].gpus;
+    if (!lhi_import_gpus(p->o))
+        return UINT64_MAX;
+    const lh_draft_site *site = &p->o->machines->sites[i];
+    return (uint64_t)site->nodes * lhi_draft_node_gpus(site);
+}
+
+/* --- all ---------------------------------------------------------------------
+ */
+
+/* Costed by the order of the datacenters, as if there were no such remarks. */
+static bool leave_places(places *p, const char *why, const char *what)
+{
+    if (p->n_sites > 1)
+        lhi_import_note(p->in,
+                        "# Ranks ... %.80s: %s; datacenters take ranks in the "
+                        "order in which the cluster names them",
+                        what, why);
+    p->in->n_rank_stretches = 0;
+    return false;
+}
+
+/* False: the line does not go with the machines, or with those before it; or
+ * p->failed. */
+static bool add_place(places *p, const place_line *line)
+{
+    lhi_imported *in = p->in;
+    const uint64_t next = in->n_rank_stretches
+                              ? in->rank_stretches[in->n_rank_stretches - 1].end
+                              : 0;
+    uint32_t i = 0;
+    while (i < p->n_sites && !is_called(p, i, line->name))
+        i++;
+    if (p->failed)
+        return false;
+    if (i == p->n_sites)
+        return leave_places(p, "is none of the datacenters", line->name);
+    if (line->first != next || line->last >= LH_MAX_GPUS)
+        return leave_places(p, "ranks do not follow those of the line before",
+                            line->name);
+    p->used[i] += line->last + 1 - line->first;
+    if (p->used[i] > gpus_of_site(p, i))
+        return leave_places(p, "has fewer GPUs", line->name);
+    in->rank_stretches[in->n_rank_stretches++] =
+        (lhi_rank_stretch){line->last + 1, i};
+    return true;
+}
+
+static uint64_t ranks_placed(const lhi_imported *in)
+{
+    return in->n_rank_stretches
+               ? in->rank_stretches[in->n_rank_stretches - 1].end
+               : 0;
+}
+
+lh_status lhi_import_places(const char *text, size_t len,
+                            const lh_import_options *options, lhi_imported *in,
+                            lh_error *err)
+{
+    places p = {.in = in, .o = options};
+    const char *const end = text + len;
+    uint32_t n = 0;
+    p.n_sites = options->cluster ? options->cluster->n_datacenters
+                                 : options->machines->n_sites;
+    for (const char *at = text; (at = next_remark(at, text, end));)
+        n++;
+    if (n == 0)
+        return LH_OK;
+    in->rank_stretches = LHI_NEW(in->mem, lhi_rank_stretch, n);
+    if (!in->rank_stretches)
+        return lhi_fail_nomem(err);
+    for (const char *at = text; (at = next_remark(at, text, end));) {
+        place_line line;
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        char *own =
+            lhi_arena_strndup(in->mem, at, (size_t)((stop ? stop : end) - at));
+        if (!own)
+            return lhi_fail_nomem(err);
+        if (!read_place(own, &line)) {
+            leave_places(&p, "is not \"FIRST to LAST: DATACENTER\"", own);
+            return LH_OK;
+        }
+        if (!add_place(&p, &line))
+            return p.failed ? lhi_fail_nomem(err) : LH_OK;
+    }
+    const uint64_t there = lhi_import_gpus(options), placed = ranks_placed(in);
+    if (there > placed)
+        lhi_import_note(in,
+                        "# Ranks: these remarks place %" PRIu64 " ranks, which "
+                        "run on as many of the %" PRIu64 " GPUs",
+                        placed, there);
+    return LH_OK;
+}
+
+lh_status lhi_import_find_gpus(const char *file, uint32_t launched,
+                               const lh_import_options *options,
+                               const lhi_imported *in, uint64_t *gpus,
+                               lh_error *err)
+{
+    const uint64_t placed = ranks_placed(in);
+    const uint64_t there = placed ? placed : lhi_import_gpus(options);
+    if (there && launched && there != launched)
+        return lhi_fail(err, LH_EINPUT,
+                        placed ? "%s: starts %u processes, but its remarks "
+                                 "place %llu ranks; change \"# Ranks\""
+                               : "%s: starts %u processes, but there are %llu "
+                                 "GPUs; name the machines that run it",
+                        file, launched, (unsigned long long)there);
+    *gpus = there ? there : launched;
+    return LH_OK;
+}
