@@ -146,6 +146,11 @@ LH_API void lh_monitor_free(lh_monitor *monitor); /* NULL is fine */
 LH_API lh_status lh_monitor_follow(lh_monitor *monitor,
                                    const lh_schedule *schedule, lh_error *err);
 
+/* The same, and messages go as `sim` says; NULL: as before. Copied. */
+LH_API lh_status lh_monitor_follow_on(lh_monitor *monitor,
+                                      const lh_schedule *schedule,
+                                      const lh_sim_options *sim, lh_error *err);
+
 /* An iteration is over. LH_EINVAL: something in it cannot be (`err` says what
  * and where); nothing of it is kept then. */
 LH_API lh_status lh_monitor_add(lh_monitor *monitor, const lh_seen *seen,

@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A level is the mean of so many iterations, so that it follows drifts; scatter
- * is learned from more. */
-static const double level_of = 20, scatter_of = 64;
+/* Iterations that scatter is learned from. */
+static const double scatter_of = 64;
 /* Standard errors: of a move, of each iteration that belongs to it, and between
  * these. */
 static const double move_errors = 6, each_errors = 2.5, agree_errors = 4;
@@ -93,7 +92,7 @@ static void learn_scatter(lhi_gauge *g, lhi_gauge_reading r, double off)
 static void absorb(lhi_gauge *g, lhi_gauge_reading r)
 {
     double off = r.mean - g->level;
-    g->weight = fmin(g->weight + 1, level_of);
+    g->weight = fmin(g->weight + 1, LHI_GAUGE_LEVEL);
     g->level += off / g->weight;
     if (!g->has_left)
         g->quiet = g->level;
@@ -176,7 +175,7 @@ static lhi_gauge_move settle(lhi_gauge *g)
 {
     g->level = g->quiet;
     g->samples = g->quiet_samples;
-    g->weight = level_of / 2;
+    g->weight = LHI_GAUGE_LEVEL / 2;
     g->has_left = false;
     return LHI_GAUGE_RETURNS;
 }
@@ -202,7 +201,7 @@ lhi_gauge_move lhi_gauge_add(lhi_gauge *g, lhi_gauge_reading r, bool learns,
     uint32_t w = find_move(g, least, &mean);
     if (w == 0) {
         g->settling -= g->settling > 0;
-        bool fades = g->weight >= level_of / 2 && is_back(g, least);
+        bool fades = g->weight >= LHI_GAUGE_LEVEL / 2 && is_back(g, least);
         return fades ? settle(g) : LHI_GAUGE_STAYS;
     }
     *ago = w - 1;

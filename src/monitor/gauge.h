@@ -8,7 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { LHI_GAUGE_WINDOW = 3 };
+/* Iterations: that make a move; that a level is the mean of, so that it follows
+ * drifts. */
+enum { LHI_GAUGE_WINDOW = 3, LHI_GAUGE_LEVEL = 20 };
 
 /* What one iteration shows of it. */
 typedef struct lhi_gauge_reading {

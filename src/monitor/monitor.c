@@ -4,6 +4,7 @@
 #include "base/fail.h"
 #include "base/sort.h"
 #include "base/take_options.h"
+#include "pipe/schedule_own.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -26,33 +27,6 @@ const char *lh_monitor_change_name(lh_monitor_change change)
 }
 
 /* --- making --------------------------------------------------------------- */
-
-static lh_status copy_pipeline(const lh_pipeline *from, lh_pipeline **out,
-                               lh_error *err)
-{
-    lh_pipeline_desc desc = {.size = sizeof desc};
-    LHI_TRY(lh_pipeline_describe(from, &desc, err));
-    return lh_pipeline_make(&desc, out, err);
-}
-
-static lh_status copy_schedule(const lh_schedule *from, lh_schedule **out,
-                               lh_error *err)
-{
-    uint32_t devices = lh_schedule_n_devices(from);
-    uint32_t links = lh_schedule_n_link_orders(from);
-    const lh_pass **orders = calloc(devices, sizeof *orders);
-    uint32_t *n_passes = calloc(devices, sizeof *n_passes);
-    lh_status status = orders && n_passes ? LH_OK : lhi_fail_nomem(err);
-    for (uint32_t d = 0; status == LH_OK && d < devices; d++)
-        orders[d] = lh_schedule_order(from, d, &n_passes[d]);
-    if (status == LH_OK)
-        status = lh_schedule_make(
-            devices, orders, n_passes, links,
-            links ? lh_schedule_link_order(from, 0) : NULL, out, err);
-    free(orders);
-    free(n_passes);
-    return status;
-}
 
 static int by_clocks(const void *a, const void *b)
 {
@@ -127,13 +101,19 @@ static lh_status make_room(lh_monitor *m, lh_error *err)
     m->links = calloc((size_t)p->n_links + 1, sizeof *m->links);
     m->work = calloc(p->n_devices, sizeof *m->work);
     m->data = calloc(p->n_devices, sizeof *m->data);
+    m->first = calloc((size_t)p->n_links + p->n_resources +
+                          (size_t)p->n_chunks * LHI_N_SERIES,
+                      sizeof *m->first);
     m->busy = calloc(p->n_devices, sizeof *m->busy);
     m->series = calloc((size_t)p->n_chunks * LHI_N_SERIES, sizeof *m->series);
     m->news = calloc(things, sizeof *m->news);
     m->open = calloc(things, sizeof *m->open);
-    bool ok = m->links && m->work && m->data && m->busy && m->series &&
-              m->news && m->open;
-    return ok ? LH_OK : lhi_fail_nomem(err);
+    if (!m->links || !m->work || !m->data || !m->first || !m->busy ||
+        !m->series || !m->news || !m->open)
+        return lhi_fail_nomem(err);
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        m->work[d].slowness = m->data[d].slowness = 1;
+    return LH_OK;
 }
 
 /* How long an iteration takes while all is quiet. */
@@ -142,6 +122,19 @@ static lh_status time_quiet(lh_monitor *m, lh_error *err)
     int64_t ns;
     LHI_TRY(lhi_monitor_simulate(m, NULL, true, &ns, err));
     m->iteration_ns = (double)ns;
+    return LH_OK;
+}
+
+static lh_status copy_paths(lh_monitor *m, uint32_t n_links, lh_error *err)
+{
+    if (!m->sim.delegated)
+        return LH_OK;
+    bool *copy = calloc((size_t)n_links + 1, sizeof *copy);
+    if (!copy)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n_links; i++)
+        copy[i] = m->sim.delegated[i];
+    m->sim.delegated = m->delegated = copy;
     return LH_OK;
 }
 
@@ -155,8 +148,9 @@ static lh_status set_up(lh_monitor *m, const lh_pipeline *pipeline,
                         LEAST_WARM_UP, o->warm_up);
     m->warm_up = o->warm_up ? o->warm_up : USUAL_WARM_UP;
     LHI_TRY(LHI_OPTIONS_TAKE(lh_sim_options, &m->sim, o->sim, err));
-    LHI_TRY(copy_pipeline(pipeline, &m->pipeline, err));
-    LHI_TRY(copy_schedule(schedule, &m->schedule, err));
+    LHI_TRY(copy_paths(m, pipeline->n_links, err));
+    LHI_TRY(lhi_pipeline_copy(pipeline, &m->pipeline, err));
+    LHI_TRY(lhi_schedule_copy(schedule, &m->schedule, err));
     LHI_TRY(make_room(m, err));
     note_nominal(m);
     LHI_TRY(pair_clocks(m, o->clocks, err));
@@ -187,6 +181,7 @@ void lh_monitor_free(lh_monitor *m)
         return;
     lh_pipeline_free(m->pipeline);
     lh_schedule_free(m->schedule);
+    free(m->delegated);
     free(m->links);
     free(m->work);
     free(m->data);
@@ -195,23 +190,47 @@ void lh_monitor_free(lh_monitor *m)
     free(m->pairs);
     free(m->news);
     free(m->open);
+    free(m->first);
     free(m->samples);
+    free(m->gathered);
     free(m->messages);
     free(m->values);
     free(m);
 }
 
+lh_status lh_monitor_follow_on(lh_monitor *m, const lh_schedule *schedule,
+                               const lh_sim_options *sim, lh_error *err)
+{
+    lh_schedule *copy = NULL, *old = m->schedule;
+    lh_sim_options old_sim = m->sim, new_sim = m->sim;
+    bool *old_paths = m->delegated;
+    if (sim)
+        LHI_TRY(LHI_OPTIONS_TAKE(lh_sim_options, &new_sim, sim, err));
+    LHI_TRY(lhi_schedule_copy(schedule, &copy, err));
+    m->schedule = copy;
+    m->sim = new_sim;
+    lh_status status = sim ? copy_paths(m, m->pipeline->n_links, err) : LH_OK;
+    if (status == LH_OK)
+        status = time_quiet(m, err);
+    if (status != LH_OK) {
+        if (m->delegated != old_paths)
+            free(m->delegated);
+        m->schedule = old;
+        m->sim = old_sim;
+        m->delegated = old_paths;
+        lh_schedule_free(copy);
+        return status;
+    }
+    if (m->delegated != old_paths)
+        free(old_paths);
+    lh_schedule_free(old);
+    return LH_OK;
+}
+
 lh_status lh_monitor_follow(lh_monitor *m, const lh_schedule *schedule,
                             lh_error *err)
 {
-    lh_schedule *copy = NULL, *old = m->schedule;
-    LHI_TRY(copy_schedule(schedule, &copy, err));
-    m->schedule = copy;
-    lh_status status = time_quiet(m, err);
-    if (status != LH_OK)
-        m->schedule = old;
-    lh_schedule_free(status == LH_OK ? old : copy);
-    return status;
+    return lh_monitor_follow_on(m, schedule, NULL, err);
 }
 
 /* --- adding --------------------------------------------------------------- */
@@ -281,18 +300,22 @@ static lh_status grow(lh_monitor *m, const lh_seen *seen, lh_error *err)
     if (n <= m->room)
         return LH_OK;
     lhi_sample *samples = calloc(n, sizeof *samples);
+    lhi_sample *gathered = calloc(n, sizeof *gathered);
     lh_seen_message *messages = calloc(n, sizeof *messages);
     double *values = calloc(n, sizeof *values);
-    if (!samples || !messages || !values) {
+    if (!samples || !gathered || !messages || !values) {
         free(samples);
+        free(gathered);
         free(messages);
         free(values);
         return lhi_fail_nomem(err);
     }
     free(m->samples);
+    free(m->gathered);
     free(m->messages);
     free(m->values);
     m->samples = samples;
+    m->gathered = gathered;
     m->messages = messages;
     m->values = values;
     m->room = n;

@@ -40,24 +40,6 @@ lh_link_estimate lh_monitor_link(const lh_monitor *m, uint32_t l)
     return e;
 }
 
-/* How much longer than nominal a device's passes (or communication) take. */
-static double slowness(const lh_monitor *m, uint32_t device, bool data)
-{
-    uint32_t from = data ? LHI_GATHERS : LH_F,
-             to = data ? LHI_N_SERIES : LHI_GATHERS;
-    double now = 0, nominal = 0;
-    for (uint32_t c = 0; c < m->pipeline->n_chunks; c++)
-        for (uint32_t k = from; k < to; k++) {
-            const lhi_series *s = lhi_series_of(m, c, k);
-            if (m->pipeline->chunks[c].device != device || s->n == 0 ||
-                s->nominal_ns <= 0)
-                continue;
-            now += s->mean;
-            nominal += s->nominal_ns;
-        }
-    return nominal > 0 ? now / nominal : 1;
-}
-
 lh_pass_estimate lh_monitor_pass(const lh_monitor *m, uint32_t chunk,
                                  lh_pass_kind kind)
 {
@@ -65,7 +47,7 @@ lh_pass_estimate lh_monitor_pass(const lh_monitor *m, uint32_t chunk,
     if (s->n > 0)
         return (lh_pass_estimate){s->mean, sqrt(s->variance / s->weight), s->n};
     uint32_t device = m->pipeline->chunks[chunk].device;
-    return (lh_pass_estimate){s->nominal_ns * slowness(m, device, false), 0, 0};
+    return (lh_pass_estimate){s->nominal_ns * m->work[device].slowness, 0, 0};
 }
 
 lh_clock_estimate lh_monitor_clock(const lh_monitor *m, uint32_t a, uint32_t b)
@@ -88,13 +70,10 @@ static int64_t whole_ns(double ns)
     return ns > 0 ? llround(ns) : 0;
 }
 
-/* What `thing` took while it was quiet, over what it takes. */
 static double to_quiet(const lhi_watched *thing, const lhi_watched *quiet,
                        bool all_quiet)
 {
-    bool counts = (all_quiet || thing == quiet) && thing->gauge.has_left &&
-                  thing->gauge.level > 0;
-    return counts ? thing->gauge.quiet / thing->gauge.level : 1;
+    return all_quiet || thing == quiet ? lhi_to_quiet(thing) : 1;
 }
 
 static void estimate_chunk(const lh_monitor *m, uint32_t c, double work,
@@ -114,7 +93,7 @@ static void estimate_chunk(const lh_monitor *m, uint32_t c, double work,
         out->d_ns = whole_ns(work * lh_monitor_pass(m, c, LH_D).ns);
         out->w_ns = whole_ns(work * lh_monitor_pass(m, c, LH_W).ns);
     }
-    double far = data * slowness(m, from->device, true);
+    double far = data * m->data[from->device].slowness;
     out->all_gather_ns = whole_ns((double)from->all_gather_ns * far);
     out->reduce_scatter_ns = whole_ns((double)from->reduce_scatter_ns * far);
     out->dp_latency_ns = whole_ns((double)from->dp_latency_ns * far);
@@ -148,14 +127,14 @@ lh_status lhi_monitor_estimate(const lh_monitor *m, const lhi_watched *quiet,
         uint32_t d = desc.chunks[desc.dp_ops[i].chunk].device;
         ops[i] = desc.dp_ops[i];
         ops[i].transfer_ns =
-            whole_ns((double)ops[i].transfer_ns * slowness(m, d, true) *
+            whole_ns((double)ops[i].transfer_ns * m->data[d].slowness *
                      to_quiet(&m->data[d], quiet, all_quiet));
     }
     desc.chunks = chunks;
     desc.links = links;
     desc.dp_ops = ops;
     if (status == LH_OK)
-        status = lh_pipeline_make(&desc, out, err);
+        status = lhi_pipeline_remake(m->pipeline, &desc, out, err);
     free(chunks);
     free(links);
     free(ops);

@@ -21,7 +21,10 @@ enum { LHI_GATHERS = LH_B + 1, LHI_SCATTERS, LHI_N_SERIES };
 /* A link, or a device's work or data. */
 typedef struct lhi_watched {
     lhi_gauge gauge;
-    double usual_ns; /* work, data: of an iteration, at first */
+    /* Work, data: of an iteration, at first; how much longer than nominal what
+     * was seen takes now, 1 where nothing was. */
+    double usual_ns, slowness;
+    uint64_t moved_at;                /* the step that told of it */
     uint64_t steps[LHI_GAUGE_WINDOW]; /* of the last readings, newest first */
     bool is_open;
     lh_monitor_event event; /* the last one, if open */
@@ -32,9 +35,9 @@ typedef struct lhi_watched_link {
     uint32_t pair; /* of clocks; LH_NONE: both ends read one */
     bool reversed; /* goes from the pair's b to its a */
     double transfer_ns, n_transfers; /* the mean of so many iterations */
+    uint64_t transfers_at;           /* the last of them */
     double bytes;                    /* of a message; 0: not known */
     double nominal_ns;
-    size_t newest; /* scratch: of the messages of its resource */
 } lhi_watched_link;
 
 typedef struct lhi_clock_pair {
@@ -42,6 +45,7 @@ typedef struct lhi_clock_pair {
     lhi_clocks clocks;
     double there, back; /* least ones of the iteration; HUGE_VAL: none */
     double offset;      /* for the iteration's messages */
+    bool is_known;      /* it: messages have gone between them */
 } lhi_clock_pair;
 
 /* One kind of pass, or of communication, of one chunk. */
@@ -71,6 +75,7 @@ struct lh_monitor {
     lh_pipeline *pipeline;
     lh_schedule *schedule;
     lh_sim_options sim;
+    bool *delegated; /* of it; NULL: none */
     uint32_t warm_up;
     uint64_t step;       /* the last one */
     uint64_t n_seen;     /* iterations */
@@ -83,8 +88,9 @@ struct lh_monitor {
     lh_monitor_event *news, *open; /* room for one of each */
     uint32_t n_news, n_open;
     lhi_busy *busy; /* scratch: per device */
+    size_t *first;  /* scratch: per thing that has samples */
     /* Scratch, grown as needed. */
-    lhi_sample *samples;
+    lhi_sample *samples, *gathered;
     lh_seen_message *messages;
     double *values;
     size_t room;
@@ -94,6 +100,13 @@ static inline lhi_series *lhi_series_of(const lh_monitor *m, uint32_t chunk,
                                         uint32_t kind)
 {
     return &m->series[(size_t)chunk * LHI_N_SERIES + kind];
+}
+
+/* What it took while it was quiet, over what it takes; 1 while it is. */
+static inline double lhi_to_quiet(const lhi_watched *thing)
+{
+    const lhi_gauge *g = &thing->gauge;
+    return g->has_left && g->level > 0 ? g->quiet / g->level : 1;
 }
 
 /* Readings of an iteration that was checked, into all gauges; what moved

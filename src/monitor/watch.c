@@ -2,8 +2,6 @@
 /* One iteration, from times to readings, and from readings to moves. */
 #include "monitor/monitor_own.h"
 
-#include "base/sort.h"
-
 #include <math.h>
 
 /* A change of less than this share of an iteration is followed without a word:
@@ -11,7 +9,6 @@
 static const double least_share = 0.025;
 /* Nor is one of less than this of the thing's own time. */
 static const double least_change = 0.02;
-static const double level_of = 20; /* iterations, as in gauge.c */
 
 static bool is_learning(const lh_monitor *m)
 {
@@ -64,10 +61,25 @@ static double least_move(const lh_monitor *m, const lhi_watched *w,
 
 /* --- samples of one thing next to each other ------------------------------ */
 
-static int by_thing(const void *a, const void *b)
+/* Brings what belongs to one thing next to each other, in the order in which it
+ * came: `of` is a number below n_things. */
+static void gather_things(lh_monitor *m, size_t n, size_t n_things)
 {
-    const lhi_sample *x = a, *y = b;
-    return (x->of > y->of) - (x->of < y->of);
+    size_t sum = 0;
+    for (size_t t = 0; t < n_things; t++)
+        m->first[t] = 0;
+    for (size_t i = 0; i < n; i++)
+        m->first[m->samples[i].of]++;
+    for (size_t t = 0; t < n_things; t++) {
+        size_t count = m->first[t];
+        m->first[t] = sum;
+        sum += count;
+    }
+    for (size_t i = 0; i < n; i++)
+        m->gathered[m->first[m->samples[i].of]++] = m->samples[i];
+    lhi_sample *gathered = m->gathered;
+    m->gathered = m->samples;
+    m->samples = gathered;
 }
 
 /* Those of the thing of sample *i, which goes on to the next thing's. */
@@ -101,17 +113,33 @@ static void compare_clocks(lh_monitor *m, const lh_seen *seen)
         bool there = p->there < HUGE_VAL, back = p->back < HUGE_VAL;
         if (there && back)
             p->offset = lhi_clocks_add(&p->clocks, m->step, p->there, p->back);
-        else if ((there || back) && p->offset == 0)
+        else if ((there || back) && !p->is_known)
             p->offset = there ? p->there : -p->back;
+        p->is_known = p->is_known || there || back;
     }
 }
 
 /* --- links ---------------------------------------------------------------- */
 
-static int by_entry(const void *a, const void *b)
+/* The messages that take one link's resource after the other, each as they
+ * entered. They come nearly so. */
+static void order_messages(lh_monitor *m, const lh_seen *seen)
 {
-    const lh_seen_message *x = a, *y = b;
-    return (x->entered_ns > y->entered_ns) - (x->entered_ns < y->entered_ns);
+    const uint32_t *resources = m->pipeline->link_resources;
+    for (size_t i = 0; i < seen->n_messages; i++)
+        m->samples[i] =
+            (lhi_sample){resources[seen->messages[i].link], (double)i};
+    gather_things(m, seen->n_messages, m->pipeline->n_resources);
+    for (size_t i = 0; i < seen->n_messages; i++) {
+        const lh_seen_message now = seen->messages[(size_t)m->samples[i].value];
+        size_t at = i;
+        while (at > 0 && m->samples[at - 1].of == m->samples[i].of &&
+               m->messages[at - 1].entered_ns > now.entered_ns) {
+            m->messages[at] = m->messages[at - 1];
+            at--;
+        }
+        m->messages[at] = now;
+    }
 }
 
 /* A message that waited for the link alone entered when the one before had
@@ -120,23 +148,16 @@ static size_t find_transfers(lh_monitor *m, const lh_seen *seen)
 {
     const uint32_t *resources = m->pipeline->link_resources;
     size_t n = 0;
-    for (size_t i = 0; i < seen->n_messages; i++)
-        m->messages[i] = seen->messages[i];
-    lhi_sort(m->messages, seen->n_messages, sizeof *m->messages, by_entry);
-    /* The newest message on each link's resource, by number from 1 on. */
-    for (uint32_t l = 0; l < m->pipeline->n_links; l++)
-        m->links[l].newest = 0;
-    for (size_t i = 0; i < seen->n_messages; i++) {
-        const lh_seen_message *now = &m->messages[i];
-        size_t *newest = &m->links[resources[now->link]].newest;
+    order_messages(m, seen);
+    for (size_t i = 1; i < seen->n_messages; i++) {
+        const lh_seen_message *now = &m->messages[i], *before = now - 1;
         int64_t could = now->produced_ns > now->posted_ns ? now->produced_ns
                                                           : now->posted_ns;
-        if (*newest > 0 && now->entered_ns > could) {
-            const lh_seen_message *before = &m->messages[*newest - 1];
+        if (resources[now->link] == resources[before->link] &&
+            now->entered_ns > could) {
             int64_t gap = now->entered_ns - before->entered_ns;
             m->samples[n++] = (lhi_sample){before->link, (double)gap};
         }
-        *newest = i + 1;
     }
     return n;
 }
@@ -144,11 +165,14 @@ static size_t find_transfers(lh_monitor *m, const lh_seen *seen)
 static void note_transfers(lh_monitor *m, const lh_seen *seen)
 {
     size_t n = find_transfers(m, seen);
-    lhi_sort(m->samples, n, sizeof *m->samples, by_thing);
+    gather_things(m, n, m->pipeline->n_links);
     for (size_t i = 0; i < n;) {
         lhi_watched_link *link = &m->links[m->samples[i].of];
         double mean = next_reading(m, n, &i).mean;
-        link->n_transfers = fmin(link->n_transfers + 1, level_of);
+        bool anew = link->transfers_at < link->is.moved_at;
+        link->n_transfers =
+            anew ? 1 : fmin(link->n_transfers + 1, LHI_GAUGE_LEVEL);
+        link->transfers_at = m->step;
         link->transfer_ns += (mean - link->transfer_ns) / link->n_transfers;
     }
 }
@@ -172,7 +196,7 @@ static void watch_links(lh_monitor *m, const lh_seen *seen)
         if (message->bytes > 0)
             link->bytes = (double)message->bytes;
     }
-    lhi_sort(m->samples, seen->n_messages, sizeof *m->samples, by_thing);
+    gather_things(m, seen->n_messages, m->pipeline->n_links);
     for (size_t i = 0; i < seen->n_messages;) {
         uint32_t l = m->samples[i].of, ago;
         lhi_watched *w = &m->links[l].is;
@@ -181,7 +205,7 @@ static void watch_links(lh_monitor *m, const lh_seen *seen)
             m, w, reading, least_move(m, w, (double)reading.n), &ago);
         tell(m, w, LH_MONITOR_LINK, l, move, ago);
         if (move != LHI_GAUGE_STAYS)
-            m->links[l].n_transfers = fmin(m->links[l].n_transfers, 1);
+            w->moved_at = m->step;
     }
 }
 
@@ -209,19 +233,20 @@ static void read_series(lh_monitor *m, const lh_seen *seen)
         m->samples[n++] =
             (lhi_sample){c->chunk * LHI_N_SERIES + kind, (double)c->ns};
     }
-    lhi_sort(m->samples, n, sizeof *m->samples, by_thing);
+    gather_things(m, n, (size_t)m->pipeline->n_chunks * LHI_N_SERIES);
     for (size_t i = 0; i < n;) {
         lhi_series *s = &m->series[m->samples[i].of];
         s->reading = next_reading(m, n, &i);
     }
 }
 
-/* Its mean of now; anew if the device moved. */
-static void follow_series(lh_monitor *m, lhi_series *s, bool anew)
+/* Its mean of now; anew if the device has moved since it was last seen. */
+static void follow_series(lh_monitor *m, lhi_series *s, const lhi_watched *of)
 {
+    bool anew = s->last_step < of->moved_at;
     if (s->reading.n == 0)
         return;
-    s->weight = anew ? 1 : fmin(s->weight + 1, level_of);
+    s->weight = anew ? 1 : fmin(s->weight + 1, LHI_GAUGE_LEVEL);
     s->mean += (s->reading.mean - s->mean) / s->weight;
     s->variance += (s->reading.variance - s->variance) / s->weight;
     s->n += s->reading.n;
@@ -249,12 +274,40 @@ static void add_busy(lh_monitor *m, uint32_t from, uint32_t to)
     }
 }
 
-static void learn_first(lh_monitor *m)
+/* Against what the pipeline says. */
+static void compare_with_nominal(lh_monitor *m, lhi_watched *things,
+                                 uint32_t from, uint32_t to)
 {
-    for (uint32_t i = 0; i < m->pipeline->n_chunks * LHI_N_SERIES; i++) {
-        lhi_series *s = &m->series[i];
-        if (s->reading.n > 0 && s->n_first < m->warm_up / 2)
-            s->first += (s->reading.mean - s->first) / ++s->n_first;
+    for (uint32_t d = 0; d < m->pipeline->n_devices; d++)
+        m->busy[d] = (lhi_busy){0};
+    for (uint32_t c = 0; c < m->pipeline->n_chunks; c++)
+        for (uint32_t k = from; k < to; k++) {
+            const lhi_series *s = lhi_series_of(m, c, k);
+            lhi_busy *busy = &m->busy[m->pipeline->chunks[c].device];
+            if (s->n == 0 || s->nominal_ns <= 0)
+                continue;
+            busy->now += s->mean;
+            busy->first += s->nominal_ns;
+        }
+    for (uint32_t d = 0; d < m->pipeline->n_devices; d++) {
+        const lhi_busy *busy = &m->busy[d];
+        things[d].slowness = busy->first > 0 ? busy->now / busy->first : 1;
+    }
+}
+
+/* What a series takes at first is what it takes while its device is quiet: one
+ * that another schedule brings may be new while the device is slow. */
+static void learn_first(lh_monitor *m, const lhi_watched *things, uint32_t from,
+                        uint32_t to)
+{
+    for (uint32_t c = 0; c < m->pipeline->n_chunks; c++) {
+        const lhi_watched *thing = &things[m->pipeline->chunks[c].device];
+        for (uint32_t k = from; k < to; k++) {
+            lhi_series *s = lhi_series_of(m, c, k);
+            double quiet = s->reading.mean * lhi_to_quiet(thing);
+            if (s->reading.n > 0 && s->n_first < m->warm_up / 2)
+                s->first += (quiet - s->first) / ++s->n_first;
+        }
     }
 }
 
@@ -279,12 +332,15 @@ static void watch_devices(lh_monitor *m, lhi_watched *things,
         uint32_t ago;
         lhi_gauge_move move = watch_device(m, &things[d], &m->busy[d], &ago);
         tell(m, &things[d], what, d, move, ago);
-        m->busy[d].n = move != LHI_GAUGE_STAYS;
+        if (move != LHI_GAUGE_STAYS)
+            things[d].moved_at = m->step;
     }
     for (uint32_t c = 0; c < m->pipeline->n_chunks; c++)
         for (uint32_t k = from; k < to; k++)
             follow_series(m, lhi_series_of(m, c, k),
-                          m->busy[m->pipeline->chunks[c].device].n > 0);
+                          &things[m->pipeline->chunks[c].device]);
+    compare_with_nominal(m, things, from, to);
+    learn_first(m, things, from, to);
 }
 
 /* --- all ------------------------------------------------------------------ */
@@ -299,6 +355,5 @@ void lhi_watch(lh_monitor *m, const lh_seen *seen)
     read_series(m, seen);
     watch_devices(m, m->work, LH_MONITOR_DEVICE, LH_F, LHI_GATHERS);
     watch_devices(m, m->data, LH_MONITOR_DATA, LHI_GATHERS, LHI_N_SERIES);
-    learn_first(m);
     m->n_seen++;
 }

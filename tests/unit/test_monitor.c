@@ -168,6 +168,28 @@ static void a_late_receive_is_not_latency(void)
     tear_down(&t);
 }
 
+/* Of a link where messages queue that gets less bandwidth, transfers are known
+ * anew with the event: nothing of it is taken for latency. */
+static void less_bandwidth_is_not_latency(void)
+{
+    setting t;
+    lh_monitor_event e;
+    uniform u = four;
+    u.transfer = 14;
+    set_up(&t, u, "gpipe", 0, NULL);
+    CHECK_INT(go_on(&t, 30, &e), 0);
+    uint32_t l = link_between(t.p, 0, 1);
+    t.transfer[l] = 2;
+    CHECK(lh_monitor_link(t.m, l).apart);
+    uint32_t told = 0;
+    for (uint32_t i = 0; i < 3 && !told; i++)
+        told = go_on(&t, 1, &e);
+    CHECK(told == 1 && e.index == l && e.change == LH_MONITOR_BEGINS);
+    CHECK_NEAR(lh_monitor_link(t.m, l).transfer_ns, 28 * MS, 1);
+    CHECK_NEAR(lh_monitor_link(t.m, l).latency_ns, 20 * MS, 1);
+    tear_down(&t);
+}
+
 static void a_slow_device_is_not_a_slow_link(void)
 {
     setting t;
@@ -204,6 +226,56 @@ static void a_switch_is_no_event(void)
     t.slower[1] = 1.3;
     CHECK_INT(go_on(&t, 30, &e), 1);
     CHECK(e.what == LH_MONITOR_DEVICE && e.index == 1);
+    lh_schedule_free(split);
+    tear_down(&t);
+}
+
+/* Also of a schedule whose passes are new while a device is slow. */
+static void a_switch_on_a_slow_device_is_no_event(void)
+{
+    setting t;
+    lh_monitor_event e;
+    lh_error err = {0};
+    lh_schedule *split = NULL;
+    set_up(&t, four, "1f1b", 0.02, NULL);
+    CHECK_INT(go_on(&t, 30, &e), 0);
+    t.slower[1] = 2;
+    CHECK_INT(go_on(&t, 10, &e), 1);
+    CHECK(e.change == LH_MONITOR_BEGINS && e.index == 1);
+    CHECK_OK(lh_method_run("zb-h1", t.p, NULL, &split, NULL, &err), err);
+    CHECK_OK(lh_monitor_follow(t.m, split, &err), err);
+    t.n.s = split;
+    CHECK_INT(go_on(&t, 30, &e), 0);
+    t.slower[1] = 1;
+    CHECK_INT(go_on(&t, 30, &e), 1);
+    CHECK(e.change == LH_MONITOR_ENDS && e.index == 1 && e.from == 70);
+    uint32_t n;
+    lh_monitor_going_on(t.m, &n);
+    CHECK_INT(n, 0);
+    lh_schedule_free(split);
+    tear_down(&t);
+}
+
+/* What was last seen before its device became slow is seen anew. */
+static void passes_come_back_on_a_slow_device(void)
+{
+    setting t;
+    lh_monitor_event e;
+    lh_error err = {0};
+    lh_schedule *split = NULL;
+    set_up(&t, four, "1f1b", 0.02, NULL);
+    CHECK_INT(go_on(&t, 30, &e), 0);
+    CHECK_OK(lh_method_run("zb-h1", t.p, NULL, &split, NULL, &err), err);
+    CHECK_OK(lh_monitor_follow(t.m, split, &err), err);
+    t.n.s = split;
+    CHECK_INT(go_on(&t, 10, &e), 0);
+    t.slower[1] = 2;
+    CHECK_INT(go_on(&t, 10, &e), 1);
+    CHECK_OK(lh_monitor_follow(t.m, t.s, &err), err);
+    t.n.s = t.s;
+    CHECK_INT(go_on(&t, 2, &e), 0);
+    CHECK_NEAR(lh_monitor_pass(t.m, 1, LH_B).ns, 40 * MS, 2 * MS);
+    CHECK_NEAR(lh_monitor_pass(t.m, 2, LH_B).ns, 20 * MS, MS);
     lh_schedule_free(split);
     tear_down(&t);
 }
@@ -272,6 +344,33 @@ static void clocks_of_hosts(void)
     t.latency[back] = 1;
     CHECK_INT(go_on(&t, 20, &e), 1);
     CHECK(e.index == back && e.change == LH_MONITOR_ENDS);
+    tear_down(&t);
+}
+
+/* Messages of one direction alone say nothing of clocks, and yet that they take
+ * longer. These agree to the nanosecond, by chance. */
+static void clocks_seen_from_one_side(void)
+{
+    static const uint32_t hosts[] = {0, 0, 1, 1};
+    lh_monitor_options o = {.size = sizeof o, .clocks = hosts};
+    setting t;
+    lh_error err = {0};
+    set_up(&t, four, "1f1b", 0, &o);
+    uint32_t l = link_between(t.p, 1, 2), told = 0;
+    for (uint64_t step = 0; step < 40; step++) {
+        lh_seen_message message[] = {
+            {.link = l, .arrived_ns = step < 20 ? 22 * MS : 40 * MS}};
+        lh_seen s = {.size = sizeof s,
+                     .step = step,
+                     .n_messages = 1,
+                     .messages = message};
+        uint32_t n;
+        CHECK_OK(lh_monitor_add(t.m, &s, &err), err);
+        lh_monitor_events(t.m, &n);
+        told += n;
+    }
+    CHECK_INT(told, 1);
+    CHECK_NEAR(lh_monitor_link(t.m, l).delay_ns, 40 * MS, 1);
     tear_down(&t);
 }
 
@@ -460,10 +559,14 @@ int main(void)
     RUN(without_noise_all_is_exact);
     RUN(a_queue_is_not_latency);
     RUN(a_late_receive_is_not_latency);
+    RUN(less_bandwidth_is_not_latency);
     RUN(a_slow_device_is_not_a_slow_link);
     RUN(a_switch_is_no_event);
+    RUN(a_switch_on_a_slow_device_is_no_event);
+    RUN(passes_come_back_on_a_slow_device);
     RUN(what_is_hidden_costs_nothing);
     RUN(clocks_of_hosts);
+    RUN(clocks_seen_from_one_side);
     RUN(hiccups_are_no_events);
     RUN(drifts_are_followed);
     RUN(slow_data_parallel_links);
