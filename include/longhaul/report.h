@@ -90,6 +90,29 @@ typedef struct lh_report_table {
                                 of numbers, and stands to the right */
 } lh_report_table;
 
+/* Iterations first to first + n_iterations - 1 of a run, as how many are done
+ * in a second, a minute or an hour. */
+typedef struct lh_report_span { /* something was slow in from..to - 1 */
+    uint64_t from, to;
+    const char *name; /* "2-3" */
+} lh_report_span;
+typedef struct lh_report_mark { /* iteration `at` was the first by another */
+    uint64_t at;
+    const char *name; /* of the schedule */
+} lh_report_mark;
+typedef struct lh_report_course {
+    size_t size;       /* sizeof(lh_report_course) */
+    const char *title; /* may be NULL */
+    uint64_t first;
+    uint32_t n_iterations;
+    uint32_t n_series;         /* 1..6; the first is drawn the thickest */
+    const char *const *series; /* names: "measured", "1f1b throughout" */
+    const int64_t *ns; /* [series * n_iterations + i]; 0 or less: none */
+    uint32_t n_spans, n_marks;
+    const lh_report_span *spans;
+    const lh_report_mark *marks; /* both in order of time */
+} lh_report_course;
+
 /* --- the HTML report ----------------------------------------------------- */
 
 typedef struct lh_report lh_report;
@@ -130,6 +153,11 @@ LH_API lh_status lh_report_add_table(lh_report *report,
 LH_API lh_status lh_report_add_cells(lh_report *report, uint32_t n_cells,
                                      const char *const *cells, lh_error *err);
 
+/* Above the timelines. LH_EINVAL: counts or times are out of range. */
+LH_API lh_status lh_report_add_course(lh_report *report,
+                                      const lh_report_course *course,
+                                      lh_error *err);
+
 /* The report as one HTML file that loads nothing from anywhere. Release *text
  * with lh_text_free(); `len` may be NULL. */
 LH_API lh_status lh_report_format_html(const lh_report *report, char **text,
@@ -148,6 +176,11 @@ typedef struct lh_svg_options {
 LH_API lh_status lh_report_svg(const lh_trace *trace,
                                const lh_svg_options *options, char **text,
                                size_t *len, lh_error *err);
+
+/* The same of a course; `options`: no analysis. */
+LH_API lh_status lh_report_course_svg(const lh_report_course *course,
+                                      const lh_svg_options *options,
+                                      char **text, size_t *len, lh_error *err);
 
 typedef struct lh_terminal_options {
     size_t size;    /* sizeof(lh_terminal_options) */

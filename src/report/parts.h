@@ -9,7 +9,9 @@
  *   trace_json.c     a trace in that JSON: columns of whole numbers
  *   reasons.c        tables of text and bars of parts in it
  *   explain.c        an analysis in terms of its trace
+ *   markup.c         what pictures and the page write alike
  *   svg.c            a timeline as a still picture
+ *   course_svg.c     iterations one after the other, likewise
  *   text_timeline.c  the same as text; text_plot.c the curves of a sweep */
 #ifndef LHI_PARTS_H
 #define LHI_PARTS_H
@@ -28,6 +30,7 @@ extern const char lhi_report_page_js[];
 struct lh_report {
     char *title;
     lhi_text facts, traces, rows, sweeps, reasons; /* items of JSON lists */
+    lhi_text courses;                              /* sections of the page */
     uint32_t n_columns; /* of the last table; 0: there is none */
 };
 
@@ -54,6 +57,19 @@ lh_status lhi_take_sweep(const lh_report_sweep *given, lh_report_sweep *mine,
 /* With the width filled in. LH_EINVAL: it is out of range. */
 lh_status lhi_take_terminal(const lh_terminal_options *given,
                             lh_terminal_options *mine, lh_error *err);
+
+/* With the width filled in. LH_EINVAL: it is out of range. */
+lh_status lhi_take_svg(const lh_svg_options *given, lh_svg_options *mine,
+                       lh_error *err);
+/* LH_EINVAL: counts or times are out of range. */
+lh_status lhi_take_course(const lh_report_course *given, lh_report_course *mine,
+                          lh_error *err);
+/* Adds the picture of one that was taken, `width` units wide: pixels, or as
+ * wide as there is room in a page. */
+lh_status lhi_course_picture(const lh_report_course *course, uint32_t width,
+                             bool in_page, lhi_text *out, lh_error *err);
+/* "12.5": hundredths of a pixel, in every locale. */
+void lhi_add_hundredths(lhi_text *out, int64_t hundredths);
 
 /* The makespan that counts as slowdown 1. */
 int64_t lhi_sweep_baseline(const lh_report_sweep *sweep);

@@ -42,6 +42,7 @@ void lh_report_free(lh_report *report)
     lhi_text_fini(&report->rows);
     lhi_text_fini(&report->sweeps);
     lhi_text_fini(&report->reasons);
+    lhi_text_fini(&report->courses);
     free(report);
 }
 
@@ -163,25 +164,27 @@ lh_status lh_report_add_sweep(lh_report *report, const lh_report_sweep *sweep,
     return lhi_report_add_item(&report->sweeps, &item, err);
 }
 
-/* --- the page ------------------------------------------------------------ */
-
-void lhi_add_markup(lhi_text *out, const char *text)
+lh_status lh_report_add_course(lh_report *report,
+                               const lh_report_course *course, lh_error *err)
 {
-    lhi_text shown = {0};
-    lhi_text_add_shown(&shown, text, SIZE_MAX);
-    out->failed = out->failed || shown.failed;
-    for (size_t i = 0; i < shown.len; i++) {
-        if (shown.data[i] == '&')
-            lhi_text_puts(out, "&amp;");
-        else if (shown.data[i] == '<')
-            lhi_text_puts(out, "&lt;");
-        else if (shown.data[i] == '>')
-            lhi_text_puts(out, "&gt;");
-        else
-            lhi_text_add(out, shown.data + i, 1);
-    }
-    lhi_text_fini(&shown);
+    lh_report_course c;
+    lhi_text item = {0};
+    LHI_TRY(lhi_take_course(course, &c, err));
+    lhi_text_puts(&item, "<section class=\"panel\">\n<div class=\"panel-head\">"
+                         "<h2>");
+    lhi_add_markup(&item, c.title ? c.title : "Iterations");
+    lhi_text_puts(&item, "</h2></div>\n<div class=\"scroll\">\n");
+    lh_status status = lhi_course_picture(&c, 1200, true, &item, err);
+    lhi_text_puts(&item, "</div>\n</section>\n");
+    if (status == LH_OK)
+        lhi_text_add(&report->courses, item.data, item.len);
+    if (status == LH_OK && (item.failed || report->courses.failed))
+        status = lhi_fail_nomem(err);
+    lhi_text_fini(&item);
+    return status;
 }
+
+/* --- the page ------------------------------------------------------------ */
 
 static void add_list(lhi_text *out, const char *key, const lhi_text *items)
 {
@@ -248,6 +251,8 @@ static void add_page(lhi_text *out, const lh_report *report)
             lhi_add_markup(out, report->title);
         else if (len == 5 && memcmp(mark, "@CSS@", 5) == 0)
             lhi_text_puts(out, lhi_report_page_css);
+        else if (len == 9 && memcmp(mark, "@COURSES@", 9) == 0)
+            lhi_text_puts(out, report->courses.len ? report->courses.data : "");
         else if (len == 6 && memcmp(mark, "@DATA@", 6) == 0)
             add_data(out, report);
         else if (len == 4 && memcmp(mark, "@JS@", 4) == 0)

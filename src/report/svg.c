@@ -62,29 +62,20 @@ static int64_t x_of(const picture *p, int64_t ns)
     return LEFT * 100 + llround(fmin(share, 1.5) * p->plot * 100);
 }
 
-static void add_number(lhi_text *out, int64_t hundredths)
-{
-    int64_t rest = hundredths % 100;
-    lhi_text_printf(out, "%" PRId64, hundredths / 100);
-    if (rest)
-        lhi_text_printf(out, rest % 10 ? ".%02d" : ".%d",
-                        (int)(rest % 10 ? rest : rest / 10));
-}
-
 /* A box as part of a path, corners in hundredths. */
 static void add_box(lhi_text *path, int64_t x, int64_t right, int64_t y,
                     int64_t height)
 {
     lhi_text_puts(path, "M");
-    add_number(path, x);
+    lhi_add_hundredths(path, x);
     lhi_text_puts(path, " ");
-    add_number(path, y);
+    lhi_add_hundredths(path, y);
     lhi_text_puts(path, "H");
-    add_number(path, right);
+    lhi_add_hundredths(path, right);
     lhi_text_puts(path, "V");
-    add_number(path, y + height);
+    lhi_add_hundredths(path, y + height);
     lhi_text_puts(path, "H");
-    add_number(path, x);
+    lhi_add_hundredths(path, x);
     lhi_text_puts(path, "z");
 }
 
@@ -214,7 +205,7 @@ static void add_area(picture *p, int k, int32_t y, int32_t height,
         if (top == at)
             continue;
         lhi_text_printf(&p->out, "H%dV", LEFT + (int)c);
-        add_number(&p->out, top);
+        lhi_add_hundredths(&p->out, top);
         at = top;
     }
     lhi_text_puts(&p->out, "z\"/>\n");
@@ -377,11 +368,11 @@ static void add_axis(picture *p)
         char text[LHI_TIME_TEXT];
         int64_t x = x_of(p, ns);
         lhi_text_puts(&p->out, "<path stroke=\"#dfe3e9\" d=\"M");
-        add_number(&p->out, x);
+        lhi_add_hundredths(&p->out, x);
         lhi_text_printf(&p->out, " %dV%d\"/>\n", TOP - 8,
                         (int)(p->height - 10));
         lhi_text_puts(&p->out, "<text text-anchor=\"middle\" x=\"");
-        add_number(&p->out, x);
+        lhi_add_hundredths(&p->out, x);
         lhi_text_printf(&p->out, "\" y=\"%d\">%s</text>\n", TOP - 13,
                         ns ? lhi_time_text(ns, text) : "0");
     }
@@ -413,7 +404,7 @@ static void add_label(picture *p, const lh_trace_run *r, int32_t y)
         return;
     bool dark = r->pass.kind == LH_F || r->pass.kind == LH_B;
     lhi_text_puts(&p->out, "<text x=\"");
-    add_number(&p->out, (x + right) / 2);
+    lhi_add_hundredths(&p->out, (x + right) / 2);
     lhi_text_printf(&p->out, "\" y=\"%d\"%s>%s</text>\n",
                     (int)(y + p->row_height / 2 + 4),
                     dark ? " fill=\"#fff\"" : "", shown);
@@ -486,9 +477,9 @@ static void add_flight(picture *p, const lh_trace_message *m,
 {
     lhi_text_printf(&p->out, "<path fill=\"none\" stroke=\"%s\" d=\"M",
                     kind_colors[m->producer.kind]);
-    add_number(&p->out, x_of(p, m->sent_ns));
+    lhi_add_hundredths(&p->out, x_of(p, m->sent_ns));
     lhi_text_printf(&p->out, " %dL", (int)(row->y + row->send + 1));
-    add_number(&p->out, x_of(p, m->arrive_ns));
+    lhi_add_hundredths(&p->out, x_of(p, m->arrive_ns));
     lhi_text_printf(&p->out, " %d\"/>\n",
                     (int)(row->y + row->send + row->fly - 1));
 }
@@ -576,9 +567,9 @@ static void add_critical_path(picture *p)
             continue; /* too close to tell apart */
         bool flies = s->step == LH_STEP_LATENCY;
         lhi_text_puts(&p->out, pen ? "L" : "M");
-        add_number(&p->out, x);
+        lhi_add_hundredths(&p->out, x);
         lhi_text_printf(&p->out, " %dL", (int)(flies ? y : y + height - 1));
-        add_number(&p->out, right);
+        lhi_add_hundredths(&p->out, right);
         lhi_text_printf(&p->out, " %d", (int)(y + height - 1));
         last = right;
         pen = true;
@@ -611,13 +602,8 @@ lh_status lh_report_svg(const lh_trace *trace, const lh_svg_options *options,
                         char **text, size_t *len, lh_error *err)
 {
     lh_svg_options o;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_svg_options, &o, options, err));
-    uint32_t width = o.width ? o.width : 1200;
-    if (width < 400 || width > 20000)
-        return lhi_fail(err, LH_EINVAL,
-                        "a picture %" PRIu32 " pixels wide; choose 400 to "
-                        "20000",
-                        width);
+    LHI_TRY(lhi_take_svg(options, &o, err));
+    const uint32_t width = o.width;
     lh_report_analysis analysis;
     LHI_TRY(lhi_take_analysis(trace, o.analysis, &analysis, err));
     picture p = {.t = trace,
