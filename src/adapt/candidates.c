@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Schedules that may be better than the one that runs, and what they take, on
+ * each path that messages can go. */
+#include "adapt/adapt_own.h"
+
+#include "pipe/pipeline_own.h"
+#include "pipe/schedule_own.h"
+
+#include <longhaul/best.h>
+#include <longhaul/bounds.h>
+#include <longhaul/methods.h>
+#include <longhaul/solve.h>
+
+#include <string.h>
+
+/* In the order in which they are tried: among equals the first one stays.
+ * SEARCHED ones cost so many units of work for each pass, and are made for the
+ * path alone on which the best so far goes; the last one gets what is left. */
+typedef enum candidate_kind {
+    ORIGINAL,
+    METHOD,
+    SEARCHED,
+    OPTIMAL
+} candidate_kind;
+static const struct {
+    const char *name;
+    candidate_kind kind;
+} candidates[] = {
+    {"original", ORIGINAL}, {"slack", METHOD},        {"steady-slack", METHOD},
+    {"greedy", METHOD},     {"look-ahead", SEARCHED}, {LH_OPTIMAL, OPTIMAL},
+};
+enum {
+    N_CANDIDATES = sizeof candidates / sizeof *candidates,
+    MADE_PER_UNIT = 8, /* passes of a method's order, or of a simulation */
+    SEARCHED_UNITS = 11
+};
+
+const char *lh_adapt_candidate(uint32_t i)
+{
+    return i < N_CANDIDATES ? candidates[i].name : NULL;
+}
+
+/* One path, and the pipeline as it is there. */
+typedef struct way {
+    lh_data_path path;
+    const bool *links; /* MIXED: which are delegated */
+    lh_pipeline *pipeline;
+    lh_sim_options sim;
+    lh_evaluator *judge;
+} way;
+
+enum { MOST_WAYS = 4 };
+
+/* A search for one moment. */
+typedef struct search {
+    const lh_adapt *adapt;
+    const lh_pipeline *now;
+    uint64_t passes;
+    uint32_t n_ways; /* the first is the one that runs */
+    way ways[MOST_WAYS];
+    uint32_t best; /* the way of what was found */
+    lhi_found found;
+} search;
+
+/* --- paths ---------------------------------------------------------------- */
+
+/* `p` as it is where messages go by `path`. On failure *w is to be ended, too.
+ */
+static lh_status make_way(const lh_adapt *a, const lh_pipeline *p,
+                          lh_data_path path, const bool *links, way *w,
+                          lh_error *err)
+{
+    *w = (way){.path = path, .links = links, .sim = a->sim};
+    if (path == LH_DATA_PATH_DIRECT) {
+        LHI_TRY(lhi_pipeline_copy(p, &w->pipeline, err));
+    } else {
+        lh_delegation d = a->delegation;
+        d.links = path == LH_DATA_PATH_MIXED ? links : NULL;
+        LHI_TRY(lh_delegate(p, &a->sim, &d, &w->pipeline, &w->sim, err));
+    }
+    return lh_evaluator_make(w->pipeline, &w->sim, &w->judge, err);
+}
+
+static void end_way(way *w)
+{
+    lh_evaluator_free(w->judge);
+    lh_pipeline_free(w->pipeline);
+}
+
+static lh_status add_way(search *s, lh_data_path path, const bool *links,
+                         lh_error *err)
+{
+    lh_bound bound;
+    way *w = &s->ways[s->n_ways++];
+    LHI_TRY(make_way(s->adapt, s->now, path, links, w, err));
+    LHI_TRY(lh_lower_bound(w->pipeline, &bound, err));
+    if (s->n_ways == 1 || bound.ns < s->found.bound_ns)
+        s->found.bound_ns = bound.ns;
+    return LH_OK;
+}
+
+/* Links that are slow now and those that are called alike, which are one. */
+static bool mark_slow(const lh_adapt *a, const lh_adapt_now *now, bool *slow)
+{
+    const lh_pipeline *p = a->pipeline;
+    bool any = false;
+    memset(slow, 0, p->n_links * sizeof *slow);
+    for (uint32_t i = 0; i < now->n_events; i++) {
+        if (now->events[i].what != LH_MONITOR_LINK)
+            continue;
+        uint32_t r = p->link_resources[now->events[i].index];
+        for (uint32_t l = 0; l < p->n_links; l++)
+            slow[l] = slow[l] || p->link_resources[l] == r;
+        any = true;
+    }
+    return any;
+}
+
+static lh_status add_ways(search *s, const lh_adapt_now *now, lh_error *err)
+{
+    const lh_adapt *a = s->adapt;
+    LHI_TRY(add_way(s, a->path, a->running_links, err));
+    if (!a->may_delegate)
+        return LH_OK;
+    if (a->path != LH_DATA_PATH_DIRECT)
+        LHI_TRY(add_way(s, LH_DATA_PATH_DIRECT, NULL, err));
+    if (a->path != LH_DATA_PATH_DELEGATED)
+        LHI_TRY(add_way(s, LH_DATA_PATH_DELEGATED, NULL, err));
+    /* Where copies take no time, all may as well be delegated. */
+    if (a->staging_counts && mark_slow(a, now, a->slow_links))
+        LHI_TRY(add_way(s, LH_DATA_PATH_MIXED, a->slow_links, err));
+    return LH_OK;
+}
+
+static void free_ways(search *s)
+{
+    for (uint32_t i = 0; i < s->n_ways; i++)
+        end_way(&s->ways[i]);
+}
+
+/* --- candidates ----------------------------------------------------------- */
+
+/* No schedule by this method, or none that ends: not a failure of all. */
+static bool is_none(lh_status status)
+{
+    return status == LH_EUNSUPPORTED || status == LH_EINFEASIBLE ||
+           status == LH_EDEADLOCK;
+}
+
+static lh_status pass_on(lh_status status, const lh_error *why, lh_error *err)
+{
+    if (status == LH_OK || is_none(status))
+        return LH_OK;
+    if (err)
+        *err = *why;
+    return status;
+}
+
+/* Keeps the schedule, or frees it. */
+static lh_status judge(search *s, uint32_t w, lh_schedule *schedule,
+                       const char *name, lh_error *err)
+{
+    int64_t ns;
+    lh_error why = {0};
+    lh_status status = lh_evaluator_run(s->ways[w].judge, schedule, &ns, &why);
+    s->found.effort += s->passes / MADE_PER_UNIT;
+    if (status == LH_OK && ns < s->found.predicted_ns) {
+        lh_schedule_free(s->found.schedule);
+        s->found.schedule = schedule;
+        s->found.name = name;
+        s->found.predicted_ns = ns;
+        s->best = w;
+        return LH_OK;
+    }
+    lh_schedule_free(schedule);
+    return pass_on(status, &why, err);
+}
+
+/* An order made for one path may hold more than another has room for. */
+static lh_status check_room(const search *s, uint32_t w, const lh_schedule *of,
+                            bool *fits, lh_error *err)
+{
+    lh_timeline *t;
+    lh_error why = {0};
+    *fits = true;
+    if (s->adapt->delegation.host_memory == 0)
+        return LH_OK;
+    *fits = false;
+    lh_status status =
+        lh_simulate(s->ways[w].pipeline, of, &s->ways[w].sim, &t, &why);
+    if (status != LH_OK)
+        return pass_on(status, &why, err);
+    *fits = lh_timeline_fits(t, NULL);
+    lh_timeline_free(t);
+    return LH_OK;
+}
+
+static lh_status try_copy(search *s, uint32_t w, const lh_schedule *of,
+                          const char *name, lh_error *err)
+{
+    bool fits;
+    lh_schedule *copy = NULL;
+    LHI_TRY(check_room(s, w, of, &fits, err));
+    if (!fits)
+        return LH_OK;
+    LHI_TRY(lhi_schedule_copy(of, &copy, err));
+    return judge(s, w, copy, name, err);
+}
+
+static lh_status try_method(search *s, uint32_t w, const char *name,
+                            lh_error *err)
+{
+    lh_schedule *schedule = NULL;
+    lh_error why = {0};
+    const lh_method_options o = {.size = sizeof o,
+                                 .sim = &s->ways[w].sim,
+                                 .bound_ns = s->found.bound_ns};
+    lh_status status =
+        lh_method_run(name, s->ways[w].pipeline, &o, &schedule, NULL, &why);
+    s->found.effort += s->passes / MADE_PER_UNIT;
+    if (status == LH_OK)
+        return judge(s, w, schedule, name, err);
+    return pass_on(status, &why, err);
+}
+
+static lh_status try_searched(search *s, const char *name, lh_error *err)
+{
+    uint64_t units = SEARCHED_UNITS * s->passes;
+    if (s->found.effort + units > s->adapt->effort)
+        return LH_OK;
+    s->found.effort += units;
+    return try_method(s, s->best, name, err);
+}
+
+static lh_status try_optimal(search *s, const char *name, lh_error *err)
+{
+    const lh_adapt *a = s->adapt;
+    lh_solution solution;
+    lh_error why = {0};
+    if (s->found.effort >= a->effort)
+        return LH_OK;
+    const lh_solve_options o = {.size = sizeof o,
+                                .effort = a->effort - s->found.effort,
+                                .start = s->found.schedule ? s->found.schedule
+                                                           : a->running};
+    lh_status status = lh_solve(s->ways[s->best].pipeline, &o, &solution, &why);
+    if (status != LH_OK)
+        return pass_on(status, &why, err);
+    s->found.effort += solution.effort;
+    /* Of this path alone; another one may have a lower bound. */
+    if (s->n_ways == 1 && solution.bound_ns > s->found.bound_ns)
+        s->found.bound_ns = solution.bound_ns;
+    lh_schedule *schedule = solution.schedule;
+    solution.schedule = NULL;
+    lh_solution_fini(&solution);
+    return schedule ? judge(s, s->best, schedule, name, err) : LH_OK;
+}
+
+static lh_status try_candidate(search *s, uint32_t i, lh_error *err)
+{
+    const char *name = candidates[i].name;
+    if (candidates[i].kind == SEARCHED)
+        return try_searched(s, name, err);
+    if (candidates[i].kind == OPTIMAL)
+        return try_optimal(s, name, err);
+    for (uint32_t w = 0; w < s->n_ways; w++)
+        LHI_TRY(candidates[i].kind == ORIGINAL
+                    ? try_copy(s, w, s->adapt->original, name, err)
+                    : try_method(s, w, name, err));
+    return LH_OK;
+}
+
+static lh_status try_all(search *s, lh_error *err)
+{
+    const lh_adapt *a = s->adapt;
+    LHI_TRY(
+        lh_evaluator_run(s->ways[0].judge, a->running, &s->found.now_ns, err));
+    s->found.predicted_ns = s->found.now_ns;
+    for (uint32_t w = 1; w < s->n_ways; w++)
+        LHI_TRY(try_copy(s, w, a->running, s->found.name, err));
+    for (uint32_t i = 0; i < N_CANDIDATES; i++) {
+        /* Nothing is better than what no schedule beats. */
+        if (s->found.predicted_ns <= s->found.bound_ns)
+            break;
+        if (a->candidates >> i & 1)
+            LHI_TRY(try_candidate(s, i, err));
+    }
+    return LH_OK;
+}
+
+/* An iteration of a schedule on a path while nothing is slow; 0 where it is
+ * none that ends. */
+static lh_status judge_quiet(const lh_adapt *a, lh_data_path path,
+                             const bool *links, const lh_schedule *schedule,
+                             int64_t *ns, lh_error *err)
+{
+    way w;
+    lh_error why = {0};
+    lh_status status = make_way(a, a->pipeline, path, links, &w, &why);
+    *ns = 0;
+    if (status == LH_OK)
+        status = lh_evaluator_run(w.judge, schedule, ns, &why);
+    end_way(&w);
+    return pass_on(status, &why, err);
+}
+
+/* By how much what was found takes longer than what runs, once nothing is slow
+ * any more. */
+static lh_status find_loss(search *s, lh_error *err)
+{
+    const lh_adapt *a = s->adapt;
+    int64_t kept, found;
+    if (!s->found.schedule)
+        return LH_OK;
+    LHI_TRY(judge_quiet(a, a->path, a->running_links, a->running, &kept, err));
+    LHI_TRY(judge_quiet(a, s->found.path, s->found.links, s->found.schedule,
+                        &found, err));
+    s->found.effort += 2 * (s->passes / MADE_PER_UNIT);
+    s->found.loss_ns = found > kept ? found - kept : 0;
+    return LH_OK;
+}
+
+lh_status lhi_find_better(lh_adapt *a, const lh_adapt_now *now, lhi_found *out,
+                          lh_error *err)
+{
+    const lh_pipeline *p = now->pipeline;
+    search s = {.adapt = a,
+                .now = p,
+                .passes = UINT64_C(3) * p->n_chunks * p->n_microbatches,
+                .found = {.name = a->running_name}};
+    lh_status status = add_ways(&s, now, err);
+    if (status == LH_OK)
+        status = try_all(&s, err);
+    if (status == LH_OK) {
+        s.found.path = s.ways[s.best].path;
+        s.found.links = s.ways[s.best].links;
+        if (now->n_events > 0)
+            status = find_loss(&s, err);
+    }
+    if (status == LH_OK) {
+        *out = s.found;
+    } else {
+        lh_schedule_free(s.found.schedule);
+    }
+    free_ways(&s);
+    return status;
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether the best schedule that was found is worth a switch, and why. */
+#include "adapt/adapt_own.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void add_words(lh_adapt *a, const char *format, ...) LHI_PRINTF(2, 3);
+
+/* What does not fit is left out. */
+static void add_words(lh_adapt *a, const char *format, ...)
+{
+    size_t used = strlen(a->why);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(a->why + used, sizeof a->why - used, format, list);
+    va_end(list);
+}
+
+enum {
+    TIME_TEXT = 24,
+    TOLD_AFTER = 2 /* iterations, an end */
+};
+
+/* Directions of a link that differ by less are alike. */
+static const double ALIKE = 0.02;
+
+static const char *time_text(int64_t ns, char *text)
+{
+    double ms = (double)ns * 1e-6;
+    if (ms >= 10000)
+        snprintf(text, TIME_TEXT, "%.1f s", ms * 1e-3);
+    else
+        snprintf(text, TIME_TEXT, ms >= 100 ? "%.0f ms" : "%.3g ms", ms);
+    return text;
+}
+
+/* The event of the other direction that is as slow; NULL: there is none. */
+static const lh_monitor_event *
+other_way(const lh_adapt *a, const lh_adapt_now *now, const lh_monitor_event *e)
+{
+    if (e->what != LH_MONITOR_LINK)
+        return NULL;
+    const lh_link *l = lh_pipeline_link(a->pipeline, e->index);
+    for (uint32_t i = 0; i < now->n_events; i++) {
+        const lh_monitor_event *x = &now->events[i];
+        if (x->what != LH_MONITOR_LINK)
+            continue;
+        const lh_link *back = lh_pipeline_link(a->pipeline, x->index);
+        if (back->from == l->to && back->to == l->from &&
+            fabs(x->now_ns - e->now_ns) <= ALIKE * e->now_ns)
+            return x;
+    }
+    return NULL;
+}
+
+static void add_event(lh_adapt *a, const lh_monitor_event *e, bool both_ways)
+{
+    char now[TIME_TEXT];
+    time_text((int64_t)e->now_ns, now);
+    if (e->what != LH_MONITOR_LINK) {
+        add_words(a, "device %" PRIu32 " takes %s%s", e->index, now,
+                  e->what == LH_MONITOR_DATA ? " for its data" : "");
+        return;
+    }
+    const lh_link *l = lh_pipeline_link(a->pipeline, e->index);
+    if (both_ways)
+        add_words(a, "%" PRIu32 "-%" PRIu32 " takes %s each way",
+                  l->from < l->to ? l->from : l->to,
+                  l->from < l->to ? l->to : l->from, now);
+    else
+        add_words(a, "%" PRIu32 ">%" PRIu32 " takes %s", l->from, l->to, now);
+}
+
+/* What goes on, of which people need no more than the first few. */
+static void add_state(lh_adapt *a, const lh_adapt_now *now)
+{
+    enum { SHOWN = 3 };
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < now->n_events; i++) {
+        const lh_monitor_event *e = &now->events[i];
+        const lh_monitor_event *back = other_way(a, now, e);
+        if ((back && back < e) || n++ >= SHOWN)
+            continue;
+        add_words(a, "%s", n > 1 ? ", " : "");
+        add_event(a, e, back != NULL);
+    }
+    if (n > SHOWN)
+        add_words(a, " and %" PRIu32 " more", n - SHOWN);
+    add_words(a, n ? ": " : "nothing is slow: ");
+}
+
+/* What a candidate is called in a sentence. */
+static const char *order_text(const char *name)
+{
+    return strcmp(name, lh_adapt_candidate(0)) == 0 ? "the original order"
+                                                    : name;
+}
+
+/* Where messages go another way than now. */
+static void add_path(lh_adapt *a, const lhi_found *f)
+{
+    uint32_t n = lh_pipeline_n_links(a->pipeline);
+    if (f->path == LH_DATA_PATH_MIXED) {
+        if (a->path == LH_DATA_PATH_MIXED &&
+            memcmp(f->links, a->running_links, n * sizeof *f->links) == 0)
+            return;
+        add_words(a, ", slow links delegated");
+    } else if (f->path != a->path) {
+        add_words(a, f->path == LH_DATA_PATH_DIRECT
+                         ? ", messages direct again"
+                         : ", all messages delegated");
+    }
+}
+
+static uint64_t expected_left(const lh_adapt *a, const lh_adapt_now *now)
+{
+    uint64_t left = lhi_lasting_left(a->things, a->n_things, now->step);
+    left = left < now->steps_left ? left : now->steps_left;
+    return left > LH_ADAPT_GO_BY ? left - LH_ADAPT_GO_BY : 0;
+}
+
+/* What a switch costs the run: itself, and that what was found stays, for what
+ * was slow to be noticed as over, or because it was switched to just before. */
+static double cost_of_switch(const lh_adapt *a, const lh_adapt_now *now)
+{
+    uint64_t lasts = a->decision.lasts, stays = TOLD_AFTER + LH_ADAPT_GO_BY,
+             passed = LH_ADAPT_GO_BY + lasts;
+    if (a->least_steps > stays + lasts)
+        stays = a->least_steps - lasts;
+    uint64_t left = now->steps_left > passed ? now->steps_left - passed : 0;
+    return (double)a->switch_ns +
+           (double)a->found.loss_ns * (double)(stays < left ? stays : left);
+}
+
+/* NULL: it is worth a switch now; else the rule that says no. */
+static const char *find_objection(const lh_adapt *a, const lh_adapt_now *now)
+{
+    const lhi_found *f = &a->found;
+    const lh_decision *d = &a->decision;
+    double gain = (double)(f->now_ns - f->predicted_ns);
+    if (a->was_refused)
+        return "it was refused";
+    if (gain * (double)d->lasts <= cost_of_switch(a, now))
+        return "too few iterations are expected to stay like this";
+    bool is_urgent =
+        (double)f->now_ns >= (1 + a->at_once) * (double)a->usual_ns;
+    if (a->has_switched && !is_urgent &&
+        now->step + 1 + LH_ADAPT_GO_BY < a->switched_at + a->least_steps)
+        return "the last switch was just before";
+    return NULL;
+}
+
+static void say_why_not(lh_adapt *a, const lh_adapt_now *now,
+                        const char *objection)
+{
+    char one[TIME_TEXT], other[TIME_TEXT];
+    const lhi_found *f = &a->found;
+    add_state(a, now);
+    add_words(a, "%s an iteration", time_text(f->now_ns, one));
+    if (!objection) {
+        add_words(a, ", and no candidate is faster");
+        return;
+    }
+    add_words(a, ", %s with %s", time_text(f->predicted_ns, other),
+              order_text(f->name));
+    add_path(a, f);
+    add_words(a, "; %s", objection);
+}
+
+static void propose(lh_adapt *a, const lh_adapt_now *now)
+{
+    char one[TIME_TEXT], other[TIME_TEXT];
+    const lhi_found *f = &a->found;
+    lh_decision *d = &a->decision;
+    d->is_switch = true;
+    d->schedule = f->schedule;
+    d->name = f->name;
+    d->path = f->path;
+    d->delegated = f->path == LH_DATA_PATH_MIXED ? f->links : NULL;
+    d->predicted_ns = f->predicted_ns;
+    add_state(a, now);
+    add_words(a, "%s an iteration, %s with %s", time_text(f->now_ns, one),
+              time_text(f->predicted_ns, other), order_text(f->name));
+    add_path(a, f);
+}
+
+void lhi_weigh(lh_adapt *a, const lh_adapt_now *now, bool is_new)
+{
+    const lhi_found *f = &a->found;
+    lh_decision *d = &a->decision;
+    *d = (lh_decision){
+        .schedule = a->running,
+        .name = a->running_name,
+        .path = a->path,
+        .delegated = a->path == LH_DATA_PATH_MIXED ? a->running_links : NULL,
+        .now_ns = f->now_ns,
+        .predicted_ns = f->now_ns,
+        .bound_ns = f->bound_ns,
+        .switch_ns = a->switch_ns,
+        .lasts = expected_left(a, now),
+        .effort = is_new ? f->effort : 0,
+        .why = a->why};
+    a->why[0] = '\0';
+    double gain = (double)(f->now_ns - f->predicted_ns);
+    bool is_better =
+        f->schedule && gain > 0 && gain >= a->least_gain * (double)f->now_ns;
+    const char *objection = is_better ? find_objection(a, now) : NULL;
+    if (is_better && !objection)
+        propose(a, now);
+    else
+        say_why_not(a, now, objection);
+    if (!is_better)
+        a->usual_ns = f->now_ns;
+    if (d->predicted_ns > 0)
+        d->gap =
+            (double)(d->predicted_ns - d->bound_ns) / (double)d->predicted_ns;
+    if (d->bound_ns > 0 && d->gap >= 0.0005)
+        add_words(a, "; no schedule is more than %.1f %% faster", 100 * d->gap);
+    else if (d->bound_ns > 0)
+        add_words(a, "; no schedule is faster");
+}
