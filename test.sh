@@ -123,7 +123,7 @@ sum() {
 }
 
 packages='gcc g++ libc6-dev meson ninja-build pkg-config libyaml-dev
-    libjansson-dev libssl-dev libucx-dev libopenmpi-dev openmpi-bin
+    libjansson-dev zlib1g-dev libssl-dev libucx-dev libopenmpi-dev openmpi-bin
     libopenblas0-pthread iproute2 procps slurmctld slurmd
     slurm-client munge clang libclang-rt-14-dev python3 python3-venv mandoc chromium
     zsh fish binutils'

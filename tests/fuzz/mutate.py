@@ -216,6 +216,9 @@ def all_kinds(fixtures, has_blas):
             command("optical with-pipeline.yaml -j 1"),
             command("train @ -s gpipe -n 1 --speed 1000 --message-bytes 64",
                     "endless", "differs")]),
+        Kind("recording", "r.csv", seeds("tests/fuzz/corpus/recording/*"), [
+            command("diagnose @ -j 1"),
+            command("diagnose @ -j 1 --json")]),
         Kind("schedule", "m.csv", seeds(
             "tests/fuzz/corpus/schedule/*", "tests/data/crashes/schedule/*",
             "tests/data/optima/*.csv", "tests/data/pytorch/*.csv") +

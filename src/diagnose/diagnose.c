@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "diagnose/diagnose_own.h"
+
+#include "base/take_options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static lh_status fill_heading(lhi_diagnosing *d, lh_error *err)
+{
+    const lh_recording *r = d->recording;
+    const lhi_op_graph *g = r->steps[0].graph;
+    uint32_t *numbers = LHI_NEW(d->arena, uint32_t, r->n_replicas);
+    if (!numbers)
+        return lhi_fail_nomem(err);
+    memcpy(numbers, g->replicas, r->n_replicas * sizeof *numbers);
+    d->out.replicas = numbers;
+    d->out.n_stages = r->n_stages;
+    d->out.n_replicas = r->n_replicas;
+    d->out.n_chunks = g->n_chunks;
+    d->out.n_microbatches = g->n_microbatches;
+    return LH_OK;
+}
+
+static lh_status diagnose(lhi_diagnosing *d, lh_error *err)
+{
+    LHI_TRY(fill_heading(d, err));
+    LHI_TRY(lhi_diagnose_measures(d, err));
+    LHI_TRY(lhi_usual_passes_find(d->recording, d->scratch, &d->passes, err));
+    LHI_TRY(lhi_find_slow_things(d, err));
+    LHI_TRY(lhi_find_helps(d, err));
+    return lhi_remarks_list(&d->recording->remarks, d->arena, &d->out.remarks,
+                            &d->out.n_remarks, err);
+}
+
+lh_status lh_diagnose(const lh_recording *recording,
+                      const lh_diagnose_options *options, lh_diagnosis **out,
+                      lh_error *err)
+{
+    lh_diagnose_options with;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_diagnose_options, &with, options, err));
+    lhi_diagnosing *d = calloc(1, sizeof *d);
+    if (!d)
+        return lhi_fail_nomem(err);
+    d->recording = recording;
+    d->threads = with.threads;
+    d->arena = lhi_arena_make(0);
+    d->scratch = lhi_arena_make(0);
+    lh_status status =
+        d->arena && d->scratch ? diagnose(d, err) : lhi_fail_nomem(err);
+    lhi_arena_free(d->scratch);
+    d->scratch = NULL;
+    if (status != LH_OK) {
+        lh_diagnosis_free(&d->out);
+        return status;
+    }
+    *out = &d->out;
+    return LH_OK;
+}
+
+void lh_diagnosis_free(lh_diagnosis *diagnosis)
+{
+    lhi_diagnosing *d = (lhi_diagnosing *)diagnosis;
+    if (!d)
+        return;
+    lhi_arena_free(d->arena);
+    free(d);
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What comes before and behind the passes: data-parallel communication, the
+ * optimizer, and who does which of it together. */
+#include "diagnose/step_needs_own.h"
+
+#include <string.h>
+
+/* --- together ------------------------------------------------------------- */
+
+/* The k-th of a kind of each of these workers are one, k = 0, 1, ...: workers
+ * from, from + stride, ... below `to`; those that have none are left out. */
+static void join_kind(lhi_needs_work *w, lhi_op_type op, uint32_t from,
+                      uint32_t to, uint32_t stride)
+{
+    uint32_t first = 0, n = 0, row;
+    for (uint32_t i = from; i < to; i += stride) {
+        uint32_t more = lhi_rows_of_kind(w->ops, i, op, &row);
+        if (more == 0)
+            continue;
+        if (n && more != n) {
+            w->out->why = "ranks have other numbers of a communication";
+            return;
+        }
+        for (uint32_t k = 0; n && k < n; k++)
+            lhi_begin_together(w, first + k, row + k);
+        if (n == 0) {
+            first = row;
+            n = more;
+        }
+    }
+}
+
+/* Of what a rank does besides messages, all replicas of its stage do as many;
+ * else something is missing. */
+static void compare_replicas(lhi_needs_work *w)
+{
+    uint32_t row, S = w->ops->n_stages;
+    for (uint32_t i = S; i < w->ops->n_workers; i++)
+        for (uint32_t k = 0; k < LHI_N_OPS; k++)
+            if ((k < LHI_OP_FORWARD_SEND || k > LHI_OP_BACKWARD_RECV) &&
+                lhi_rows_of_kind(w->ops, i, (lhi_op_type)k, &row) !=
+                    lhi_rows_of_kind(w->ops, i % S, (lhi_op_type)k, &row)) {
+                w->out->why = "replicas have other numbers of operations";
+                return;
+            }
+}
+
+static void join_all(lhi_needs_work *w)
+{
+    static const lhi_op_type of_stage[] = {
+        LHI_OP_ALL_GATHER, LHI_OP_REDUCE_SCATTER, LHI_OP_SEPARATE};
+    uint32_t S = w->ops->n_stages, all = w->ops->n_workers;
+    for (uint32_t s = 0; s < S; s++)
+        for (uint32_t k = 0; k < 3; k++)
+            join_kind(w, of_stage[k], s, all, S);
+    for (uint32_t r = 0; r < w->ops->n_replicas; r++)
+        join_kind(w, LHI_OP_EMBEDDING, r * S, (r + 1) * S, 1);
+    join_kind(w, LHI_OP_CLIP, 0, all, 1);
+}
+
+/* --- chunks --------------------------------------------------------------- */
+
+/* Of a worker's chunk: its first forward, and the last pass that ends it;
+ * LH_NONE: it has none. */
+typedef struct chunk_ends {
+    uint32_t first, last;
+} chunk_ends;
+
+enum { NUMBERS = INT16_MAX + 2 }; /* of chunks: -1 and up */
+
+/* Of the worker that is looked at, by the chunk's number + 1. */
+typedef struct worker_chunks {
+    chunk_ends *in_model, *on_stage;
+} worker_chunks;
+
+static lh_status alloc_chunks(lhi_arena *arena, worker_chunks *out,
+                              lh_error *err)
+{
+    out->in_model = LHI_NEW(arena, chunk_ends, NUMBERS);
+    out->on_stage = LHI_NEW(arena, chunk_ends, NUMBERS);
+    if (!out->in_model || !out->on_stage)
+        return lhi_fail_nomem(err);
+    memset(out->in_model, 0xff, NUMBERS * sizeof *out->in_model);
+    memset(out->on_stage, 0xff, NUMBERS * sizeof *out->on_stage);
+    return LH_OK;
+}
+
+/* Takes the passes of a worker there, or (`away`) out again. */
+static void set_chunks(const lhi_needs_work *w, uint32_t worker, bool away,
+                       worker_chunks *out)
+{
+    for (uint32_t i = w->first_pass[worker]; i < w->first_pass[worker + 1];
+         i++) {
+        uint32_t pass = w->passes[i];
+        const lhi_op_row *row = &w->ops->rows[pass];
+        chunk_ends *both[] = {&out->in_model[row->chunk + 1],
+                              &out->on_stage[row->here + 1]};
+        for (uint32_t k = 0; k < 2; k++)
+            if (away)
+                *both[k] = (chunk_ends){LH_NONE, LH_NONE};
+            else if (row->op != LHI_OP_FORWARD)
+                both[k]->last = pass;
+            else if (both[k]->first == LH_NONE)
+                both[k]->first = pass;
+    }
+}
+
+static const chunk_ends *chunk_of(const worker_chunks *chunks,
+                                  const lhi_op_row *collective)
+{
+    return collective->chunk >= 0 ? &chunks->in_model[collective->chunk + 1]
+                                  : &chunks->on_stage[collective->here + 1];
+}
+
+/* --- before --------------------------------------------------------------- */
+
+static void need_gathers(lhi_needs_work *w, uint32_t worker,
+                         const worker_chunks *chunks)
+{
+    uint32_t row, n = lhi_rows_of_kind(w->ops, worker, LHI_OP_ALL_GATHER, &row);
+    uint32_t later = LH_NONE; /* the pass that the one behind is for */
+    for (uint32_t k = n; k-- > 0;) {
+        if (k)
+            lhi_wait_for(w, row + k, row + k - 1);
+        uint32_t pass = chunk_of(chunks, &w->ops->rows[row + k])->first;
+        /* One that is of no chunk is there before the first of them. */
+        if (pass == LH_NONE)
+            pass = w->passes[w->first_pass[worker]];
+        if (pass != later) /* they come in order */
+            lhi_wait_for(w, pass, row + k);
+        later = pass;
+    }
+}
+
+/* --- behind --------------------------------------------------------------- */
+
+static bool has_kind(const lhi_step_ops *ops, lhi_op_type op)
+{
+    uint32_t row;
+    for (uint32_t i = 0; i < ops->n_workers; i++)
+        if (lhi_rows_of_kind(ops, i, op, &row))
+            return true;
+    return false;
+}
+
+/* Reduce-scatters beside the passes: each after its chunk's last one. Returns
+ * the last of them, LH_NONE: none. */
+static uint32_t overlap_scatters(lhi_needs_work *w, uint32_t worker,
+                                 const worker_chunks *chunks)
+{
+    uint32_t row, last = LH_NONE;
+    uint32_t n = lhi_rows_of_kind(w->ops, worker, LHI_OP_REDUCE_SCATTER, &row);
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t pass = chunk_of(chunks, &w->ops->rows[row + k])->last;
+        if (pass == LH_NONE)
+            pass = w->passes[w->first_pass[worker + 1] - 1];
+        lhi_wait_for(w, row + k, pass);
+        if (last != LH_NONE)
+            lhi_wait_for(w, row + k, last);
+        last = row + k;
+    }
+    return last;
+}
+
+/* One behind the other; returns the last. */
+static uint32_t chain_kind(lhi_needs_work *w, uint32_t worker, lhi_op_type op,
+                           uint32_t behind)
+{
+    uint32_t row, n = lhi_rows_of_kind(w->ops, worker, op, &row);
+    for (uint32_t k = 0; k < n; k++) {
+        if (behind != LH_NONE)
+            lhi_wait_for(w, row + k, behind);
+        behind = row + k;
+    }
+    return behind;
+}
+
+static void chain_end(lhi_needs_work *w, uint32_t worker, bool overlaps,
+                      const worker_chunks *chunks)
+{
+    static const lhi_op_type before[] = {LHI_OP_GC, LHI_OP_LAYERNORM,
+                                         LHI_OP_EMBEDDING};
+    static const lhi_op_type after[] = {LHI_OP_SEPARATE, LHI_OP_CLIP,
+                                        LHI_OP_OPTIMIZER};
+    uint32_t behind = w->passes[w->first_pass[worker + 1] - 1];
+    uint32_t join = overlaps ? overlap_scatters(w, worker, chunks) : LH_NONE;
+    for (uint32_t k = 0; k < 3; k++)
+        behind = chain_kind(w, worker, before[k], behind);
+    if (!overlaps)
+        behind = chain_kind(w, worker, LHI_OP_REDUCE_SCATTER, behind);
+    for (uint32_t k = 0; k < 3; k++) {
+        uint32_t row;
+        if (join != LH_NONE &&
+            lhi_rows_of_kind(w->ops, worker, after[k], &row)) {
+            lhi_wait_for(w, row, join);
+            join = LH_NONE;
+        }
+        behind = chain_kind(w, worker, after[k], behind);
+    }
+}
+
+lh_status lhi_needs_collectives(lhi_needs_work *w, lh_error *err)
+{
+    bool overlaps = w->ops->ahead || has_kind(w->ops, LHI_OP_SEPARATE);
+    worker_chunks chunks;
+    LHI_TRY(alloc_chunks(w->arena, &chunks, err));
+    compare_replicas(w);
+    join_all(w);
+    for (uint32_t i = 0; i < w->ops->n_workers && !w->out->why; i++) {
+        set_chunks(w, i, false, &chunks);
+        need_gathers(w, i, &chunks);
+        chain_end(w, i, overlaps, &chunks);
+        set_chunks(w, i, true, &chunks);
+    }
+    return LH_OK;
+}

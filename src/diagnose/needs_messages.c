@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages between stages: which send and which receive belong to which pass,
+ * and what they wait for. */
+#include "diagnose/step_needs_own.h"
+
+#include <string.h>
+
+static bool is_forward(const lhi_op_row *row)
+{
+    return row->op == LHI_OP_FORWARD;
+}
+
+/* A pass takes or gives a gradient. */
+static bool is_backward(const lhi_op_row *row)
+{
+    return row->op == LHI_OP_BACKWARD || row->op == LHI_OP_INPUT;
+}
+
+/* The chunk whose pass gives this one its input, or (`out`) takes what it
+ * makes; LH_NONE: none on another stage. */
+static uint32_t other_chunk(const lhi_needs_work *w, const lhi_op_row *row,
+                            bool out)
+{
+    uint32_t chunk = (uint32_t)lhi_pass_chunk(w->ops, row);
+    bool up = is_forward(row) == out;
+    if (!is_forward(row) && !is_backward(row))
+        return LH_NONE;
+    if (up ? chunk + 1 == w->out->n_chunks : chunk == 0)
+        return LH_NONE;
+    uint32_t other = up ? chunk + 1 : chunk - 1;
+    return w->stages[other] == w->stages[chunk] ? LH_NONE : other;
+}
+
+/* --- rows of messages and their passes ------------------------------------ */
+
+typedef struct lane {
+    uint32_t worker;
+    lhi_op_type op;
+    bool out;              /* sends */
+    uint32_t first, n;     /* its rows */
+    const uint32_t *users; /* the passes that make or need a message each */
+    uint32_t n_users;
+} lane;
+
+static const int64_t slack_ns = 1000000; /* of starts and ends */
+
+static bool fits(const lhi_needs_work *w, const lane *l, uint32_t row,
+                 uint32_t pass)
+{
+    const lhi_op_row *m = &w->ops->rows[row], *p = &w->ops->rows[pass];
+    return l->out ? m->start_ns + slack_ns >= lhi_row_end(p)
+                  : lhi_row_end(m) <= p->start_ns + slack_ns;
+}
+
+enum { MOST_STRAYS = 64 };
+
+/* A profile may have messages of passes before or behind the step: where the
+ * others begin, so that as many as can be suit their passes. */
+static uint32_t find_first(const lhi_needs_work *w, const lane *l)
+{
+    uint32_t best = 0, least = UINT32_MAX;
+    for (uint32_t at = 0; at + l->n_users <= l->n; at++) {
+        uint32_t wrong = 0;
+        for (uint32_t i = 0; i < l->n_users; i++)
+            wrong += !fits(w, l, l->first + at + i, l->users[i]);
+        if (wrong < least) {
+            least = wrong;
+            best = at;
+        }
+    }
+    return best;
+}
+
+static void pair_lane(lhi_needs_work *w, const lane *l)
+{
+    if (l->n == 0)
+        return;
+    if (l->n_users == 0) {
+        w->out->why = "there are messages with a stage that is not there";
+        return;
+    }
+    if (l->n < l->n_users || l->n - l->n_users > MOST_STRAYS) {
+        w->out->why = "a rank has other numbers of messages and passes";
+        return;
+    }
+    uint32_t at = l->n == l->n_users ? 0 : find_first(w, l);
+    for (uint32_t i = 0; i < l->n; i++)
+        w->out->is_stray[l->first + i] = i < at || i >= at + l->n_users;
+    uint32_t *of = l->out ? w->message_out : w->message_in;
+    for (uint32_t i = 0; i < l->n_users; i++) {
+        uint32_t row = l->first + at + i;
+        of[l->users[i]] = row;
+        if (i && (l->out || !w->ops->ahead))
+            lhi_wait_for(w, row, row - 1);
+        if (l->out)
+            lhi_wait_for(w, row, l->users[i]);
+    }
+    w->out->n_strays += l->n - l->n_users;
+}
+
+static void pair_lanes(lhi_needs_work *w, uint32_t worker, uint32_t *room)
+{
+    static const struct {
+        lhi_op_type op;
+        bool forward, out;
+    } lanes[] = {{LHI_OP_FORWARD_SEND, true, true},
+                 {LHI_OP_FORWARD_RECV, true, false},
+                 {LHI_OP_BACKWARD_SEND, false, true},
+                 {LHI_OP_BACKWARD_RECV, false, false}};
+    for (uint32_t k = 0; k < 4; k++) {
+        lane l = {.worker = worker,
+                  .op = lanes[k].op,
+                  .out = lanes[k].out,
+                  .users = room};
+        l.n = lhi_rows_of_kind(w->ops, worker, l.op, &l.first);
+        for (uint32_t i = w->first_pass[worker]; i < w->first_pass[worker + 1];
+             i++) {
+            const lhi_op_row *row = &w->ops->rows[w->passes[i]];
+            if ((lanes[k].forward ? is_forward(row) : is_backward(row)) &&
+                other_chunk(w, row, l.out) != LH_NONE)
+                room[l.n_users++] = w->passes[i];
+        }
+        pair_lane(w, &l);
+    }
+}
+
+/* --- when they are launched ----------------------------------------------- */
+
+/* A receive is launched once the pass of its kind before the one in need has
+ * ended; the first of the backward ones, send and receive, once the second
+ * last forward before it has. */
+static void launch_messages(lhi_needs_work *w, uint32_t worker)
+{
+    const uint32_t *passes = &w->passes[w->first_pass[worker]];
+    uint32_t n = w->first_pass[worker + 1] - w->first_pass[worker];
+    uint32_t before[2] = {LH_NONE, LH_NONE}; /* forward, backward */
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t pass = passes[i];
+        bool backward = is_backward(&w->ops->rows[pass]);
+        if (!backward && !is_forward(&w->ops->rows[pass]))
+            continue;
+        uint32_t in = w->message_in[pass], out = w->message_out[pass];
+        if (backward && before[1] == LH_NONE && i >= 2) {
+            if (in != LH_NONE && !w->ops->ahead)
+                lhi_wait_for(w, in, passes[i - 2]);
+            if (out != LH_NONE)
+                lhi_wait_for(w, out, passes[i - 2]);
+        } else if (in != LH_NONE && before[backward] != LH_NONE &&
+                   !w->ops->ahead) {
+            lhi_wait_for(w, in, before[backward]);
+        }
+        before[backward] = pass;
+    }
+}
+
+/* --- from pass to pass ---------------------------------------------------- */
+
+typedef struct book {
+    uint32_t *rows[2]; /* of forward and backward passes: chunk * n + mb */
+    size_t n;
+} book;
+
+static void book_replica(lhi_needs_work *w, uint32_t replica, book *b)
+{
+    uint32_t from = w->first_pass[replica * w->ops->n_stages];
+    uint32_t to = w->first_pass[(replica + 1) * w->ops->n_stages];
+    memset(b->rows[0], 0xff, b->n * sizeof **b->rows);
+    memset(b->rows[1], 0xff, b->n * sizeof **b->rows);
+    for (uint32_t i = from; i < to; i++) {
+        const lhi_op_row *row = &w->ops->rows[w->passes[i]];
+        bool backward = is_backward(row);
+        if (!backward && !is_forward(row))
+            continue;
+        uint32_t *at = &b->rows[backward][(size_t)lhi_pass_chunk(w->ops, row) *
+                                              w->out->n_microbatches +
+                                          (uint32_t)row->microbatch];
+        if (*at != LH_NONE)
+            w->out->why = "a pass is there twice";
+        *at = w->passes[i];
+    }
+}
+
+/* A pass needs the one that makes its input: by way of a message, or without
+ * one where none was recorded. */
+static void need_input(lhi_needs_work *w, uint32_t pass, const book *b)
+{
+    const lhi_op_row *row = &w->ops->rows[pass];
+    uint32_t chunk = other_chunk(w, row, false);
+    if (chunk == LH_NONE)
+        return;
+    uint32_t maker =
+        b->rows[is_backward(row)][(size_t)chunk * w->out->n_microbatches +
+                                  (uint32_t)row->microbatch];
+    if (maker == LH_NONE) {
+        w->out->why = "a pass is missing";
+        return;
+    }
+    uint32_t in = w->message_in[pass], out = w->message_out[maker];
+    if ((in == LH_NONE) != (out == LH_NONE)) {
+        w->out->why = "of a message one side is missing";
+    } else if (in == LH_NONE) {
+        lhi_wait_for(w, pass, maker);
+    } else {
+        lhi_wait_for(w, pass, in);
+        lhi_begin_together(w, in, out);
+    }
+}
+
+lh_status lhi_needs_messages(lhi_needs_work *w, lh_error *err)
+{
+    const lhi_step_ops *ops = w->ops;
+    book b = {.n = (size_t)w->out->n_chunks * w->out->n_microbatches};
+    uint32_t *room = LHI_NEW(w->arena, uint32_t, ops->n);
+    for (uint32_t i = 0; room && i < ops->n_workers && !w->out->why; i++) {
+        pair_lanes(w, i, room);
+        launch_messages(w, i);
+    }
+    if (w->out->why)
+        return LH_OK;
+    /* Each chunk does each microbatch, or something is missing. */
+    if (b.n > ops->n) {
+        w->out->why = "passes are missing";
+        return LH_OK;
+    }
+    b.rows[0] = LHI_NEW(w->arena, uint32_t, b.n);
+    b.rows[1] = LHI_NEW(w->arena, uint32_t, b.n);
+    if (!room || !b.rows[0] || !b.rows[1])
+        return lhi_fail_nomem(err);
+    for (uint32_t r = 0; r < ops->n_replicas && !w->out->why; r++) {
+        book_replica(w, r, &b);
+        for (size_t i = 0; i < b.n && !w->out->why; i++)
+            if (b.rows[0][i] == LH_NONE || b.rows[1][i] == LH_NONE)
+                w->out->why = "passes are missing";
+        for (uint32_t i = w->first_pass[r * ops->n_stages];
+             i < w->first_pass[(r + 1) * ops->n_stages] && !w->out->why; i++)
+            need_input(w, w->passes[i], &b);
+    }
+    return LH_OK;
+}

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "diagnose/op_table.h"
+
+#include "base/input.h"
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum column {
+    STEP,
+    REPLICA,
+    STAGE,
+    TYPE,
+    MICROBATCH,
+    START,
+    DURATION,
+    N_NEEDED,
+    RANK = N_NEEDED,
+    ORDER,
+    HERE,
+    CHUNK,
+    N_COLUMNS
+} column;
+
+static const char *const columns[N_COLUMNS] = {
+    "step",     "dp_rank", "stage",  "optype", "mb_id", "start_ts",
+    "duration", "rank",    "seq_id", "mc",     "gmc"};
+
+enum { MOST_COLUMNS = 64, NONE = 0xff };
+
+typedef struct cell {
+    const char *text;
+    size_t len;
+} cell;
+
+typedef struct table {
+    const char *name;
+    lhi_rows *rows;
+    uint64_t line;
+    uint32_t n_columns;         /* of the heading */
+    uint8_t role[MOST_COLUMNS]; /* of each: a column, or NONE */
+    bool has[N_COLUMNS];
+} table;
+
+/* --- cells ---------------------------------------------------------------- */
+
+static cell trimmed(const char *text, const char *end)
+{
+    while (text < end && (*text == ' ' || *text == '\t'))
+        text++;
+    while (text < end && (end[-1] == ' ' || end[-1] == '\t' || end[-1] == '\r'))
+        end--;
+    if (end - text >= 2 && *text == '"' && end[-1] == '"')
+        text++, end--;
+    return (cell){text, (size_t)(end - text)};
+}
+
+/* value x 10^shift, rounded; false: it has no room in 2^62. */
+static bool scaled(uint64_t value, int shift, int64_t *out)
+{
+    for (; shift > 0 && value; shift--) {
+        if (value > (UINT64_C(1) << 62) / 10)
+            return false;
+        value *= 10;
+    }
+    if (shift < -19)
+        value = 0;
+    for (; shift < -1 && value; shift++)
+        value /= 10;
+    if (shift == -1)
+        value = value / 10 + (value % 10 >= 5);
+    *out = (int64_t)value;
+    return value < UINT64_C(1) << 62;
+}
+
+/* A decimal number, "-0.25" or "1.7e-05", times 10^power, rounded. */
+static bool read_number(cell c, int power, int64_t *out)
+{
+    const char *at = c.text, *end = c.text + c.len;
+    bool negative = at < end && *at == '-', any = false, point = false;
+    uint64_t value = 0;
+    int shift = power, exponent = 0;
+    at += negative || (at < end && *at == '+');
+    for (; at < end; at++) {
+        if (*at == '.' && !point) {
+            point = true;
+            continue;
+        }
+        if (*at < '0' || *at > '9')
+            break;
+        any = true;
+        if (value < UINT64_C(1) << 58) {
+            value = 10 * value + (uint64_t)(*at - '0');
+            shift -= point;
+        } else if (!point) {
+            return false; /* beyond any time */
+        }
+    }
+    if (any && at < end && (*at == 'e' || *at == 'E')) {
+        bool down = ++at < end && *at == '-';
+        at += at < end && (*at == '-' || *at == '+');
+        any = at < end;
+        for (; at < end && *at >= '0' && *at <= '9' && exponent < 1000; at++)
+            exponent = 10 * exponent + (*at - '0');
+        shift += down ? -exponent : exponent;
+    }
+    if (!any || at != end || shift > 100 || !scaled(value, shift, out))
+        return false;
+    if (negative)
+        *out = -*out;
+    return true;
+}
+
+static bool read_whole(cell c, int64_t least, int64_t most, int64_t *out)
+{
+    int64_t value;
+    if (!read_number(c, 0, &value) || value < least || value > most)
+        return false;
+    *out = value;
+    return true;
+}
+
+/* --- rows ----------------------------------------------------------------- */
+
+/* Of a clock, 63 years: beyond, differences of times would have no room. */
+#define MOST_NS (INT64_C(2) * 1000000000 * 1000000000)
+
+static bool fill_row(const table *t, const cell *cells, lhi_op_row *row,
+                     int64_t *step)
+{
+    int64_t value;
+    *row = (lhi_op_row){.here = 0, .chunk = -1, .microbatch = -1};
+    if (!read_whole(cells[STEP], 0, INT64_MAX / 2, step) ||
+        !read_number(cells[START], 9, &row->start_ns) ||
+        !read_number(cells[DURATION], 9, &row->ns) || row->ns < 0 ||
+        row->ns > MOST_NS || row->start_ns > MOST_NS ||
+        row->start_ns < -MOST_NS)
+        return false;
+    if (!read_whole(cells[STAGE], 0, LHI_MOST_PLACES - 1, &value))
+        return false;
+    row->stage = (uint16_t)value;
+    if (!read_whole(cells[REPLICA], 0, LHI_MOST_PLACES - 1, &value))
+        return false;
+    row->replica = (uint16_t)value;
+    if (!read_whole(cells[MICROBATCH], -1, LH_MAX_MICROBATCHES, &value))
+        return false;
+    row->microbatch = (int32_t)value;
+    value = 0;
+    if (t->has[RANK] && !read_whole(cells[RANK], 0, UINT32_MAX, &value))
+        return false;
+    row->rank = (uint32_t)value;
+    value = 0;
+    if (t->has[ORDER] && !read_whole(cells[ORDER], 0, UINT32_MAX, &value))
+        return false;
+    row->order = (uint32_t)value;
+    value = 0;
+    if (t->has[HERE] && !read_whole(cells[HERE], -1, INT16_MAX, &value))
+        return false;
+    row->here = (int16_t)value;
+    value = -1;
+    if (t->has[CHUNK] && !read_whole(cells[CHUNK], -1, INT16_MAX, &value))
+        return false;
+    row->chunk = (int16_t)value;
+    return true;
+}
+
+/* How many cells a line has; at most `room` of them are set. */
+static uint32_t split(const char *line, const char *end, cell *cells,
+                      uint32_t room)
+{
+    uint32_t n = 0;
+    for (const char *at = line;; n++) {
+        const char *stop = memchr(at, ',', (size_t)(end - at));
+        if (n < room)
+            cells[n] = trimmed(at, stop ? stop : end);
+        if (!stop)
+            return n + 1;
+        at = stop + 1;
+    }
+}
+
+static lh_status read_heading(table *t, const char *line, const char *end,
+                              lh_error *err)
+{
+    cell cells[MOST_COLUMNS];
+    if (end - line >= 3 && memcmp(line, "\xef\xbb\xbf", 3) == 0)
+        line += 3;
+    cell all = trimmed(line, end);
+    if (all.len && (*all.text == '{' || *all.text == '['))
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: is JSON; what can be read is a table (CSV, also "
+                        "gzip) with a row for each operation, or a trace of "
+                        "longhaul that is not compressed",
+                        t->name);
+    t->n_columns = split(line, end, cells, MOST_COLUMNS);
+    if (t->n_columns > MOST_COLUMNS)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s:1: more than %d columns: not a recording's table",
+                        t->name, MOST_COLUMNS);
+    for (uint32_t i = 0; i < t->n_columns; i++) {
+        t->role[i] = NONE;
+        for (uint32_t k = 0; k < N_COLUMNS; k++)
+            if (cells[i].len == strlen(columns[k]) &&
+                memcmp(cells[i].text, columns[k], cells[i].len) == 0) {
+                if (t->has[k])
+                    return lhi_fail(err, LH_EINPUT,
+                                    "%s:1: the column '%s' is there twice",
+                                    t->name, columns[k]);
+                t->role[i] = (uint8_t)k;
+                t->has[k] = true;
+            }
+    }
+    for (uint32_t k = 0; k < N_NEEDED; k++)
+        if (!t->has[k])
+            return lhi_fail(
+                err, LH_EINPUT,
+                "%s:1: has no column '%s'; a recording is a table (CSV, also "
+                "gzip) whose first line names the columns step, dp_rank, "
+                "stage, optype, mb_id, start_ts and duration",
+                t->name, columns[k]);
+    return LH_OK;
+}
+
+static lh_status read_row(table *t, const char *line, const char *end,
+                          lh_error *err)
+{
+    cell raw[MOST_COLUMNS], cells[N_COLUMNS] = {{0}};
+    lhi_remark_counts *remarks = t->rows->remarks;
+    lhi_op_row row;
+    int64_t step;
+    if (trimmed(line, end).len == 0)
+        return LH_OK;
+    bool good = split(line, end, raw, MOST_COLUMNS) == t->n_columns;
+    for (uint32_t i = 0; good && i < t->n_columns; i++)
+        if (t->role[i] != NONE)
+            cells[t->role[i]] = raw[i];
+    if (!good || !fill_row(t, cells, &row, &step)) {
+        lhi_remark(remarks, LHI_REMARK_UNREAD, 1, "%s:%" PRIu64, t->name,
+                   t->line);
+        return LH_OK;
+    }
+    lhi_op_type op = lhi_op_find(cells[TYPE].text, cells[TYPE].len);
+    if (op == LHI_N_OPS) {
+        lhi_remark(remarks, LHI_REMARK_UNKNOWN, 1, "%s:%" PRIu64 ": '%.*s'",
+                   t->name, t->line,
+                   cells[TYPE].len < 40 ? (int)cells[TYPE].len : 40,
+                   cells[TYPE].text);
+        return LH_OK;
+    }
+    row.op = (uint8_t)op;
+    return lhi_rows_add(t->rows, (uint64_t)step, &row, err);
+}
+
+/* --- lines ---------------------------------------------------------------- */
+
+static lh_status take_line(table *t, const char *line, const char *end,
+                           lh_error *err)
+{
+    t->line++;
+    return t->line == 1 ? read_heading(t, line, end, err)
+                        : read_row(t, line, end, err);
+}
+
+enum { BUFFER = 1 << 18 }; /* above LHI_LINE_BYTES */
+
+static lh_status read_lines(table *t, lhi_unzip *zip, char *buffer,
+                            lh_error *err)
+{
+    size_t held = 0, more;
+    uint64_t all = 0;
+    do {
+        LHI_TRY(lhi_unzip_read(zip, buffer + held, BUFFER - held, &more, err));
+        const char *at = buffer, *end = buffer + held + more, *stop;
+        all += more;
+        if (all > lhi_input_bytes(LHI_INPUT_RECORDING))
+            return lhi_fail_large(t->name, lhi_input_bytes(LHI_INPUT_RECORDING),
+                                  lhi_input_what(LHI_INPUT_RECORDING), err);
+        while ((stop = memchr(at, '\n', (size_t)(end - at)))) {
+            LHI_TRY(take_line(t, at, stop, err));
+            at = stop + 1;
+        }
+        held = (size_t)(end - at);
+        if (held > LHI_LINE_BYTES)
+            return lhi_fail(err, LH_EINPUT,
+                            "%s:%" PRIu64 ": a line of more than %d bytes: "
+                            "not a recording's table",
+                            t->name, t->line + 1, LHI_LINE_BYTES);
+        memmove(buffer, at, held);
+    } while (more);
+    /* Where a row ends early nobody knows whether its last number is whole. */
+    const char *why = zip->why ? zip->why : "it ends within a row";
+    if (held && t->line == 0)
+        LHI_TRY(take_line(t, buffer, buffer + held, err));
+    else if (held || zip->why)
+        lhi_remark(t->rows->remarks, LHI_REMARK_CUT, 1, "%s: %s", t->name, why);
+    return LH_OK;
+}
+
+lh_status lhi_op_table_read(lhi_unzip *zip, const char *name, lhi_rows *rows,
+                            lh_error *err)
+{
+    table t = {.name = name, .rows = rows};
+    char *buffer = malloc(BUFFER);
+    if (!buffer)
+        return lhi_fail_nomem(err);
+    lh_status status = read_lines(&t, zip, buffer, err);
+    free(buffer);
+    if (status == LH_OK && t.line == 0)
+        status = lhi_fail(err, LH_EINPUT, "%s: is empty%s%s", name,
+                          zip->why ? ": " : "", zip->why ? zip->why : "");
+    return status;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A recording as a table: docs/formats/recording.md. */
+#ifndef LHI_OP_TABLE_H
+#define LHI_OP_TABLE_H
+
+#include "diagnose/op_rows.h"
+#include "diagnose/unzip.h"
+
+/* Adds the rows of a table to `rows`. */
+lh_status lhi_op_table_read(lhi_unzip *zip, const char *name, lhi_rows *rows,
+                            lh_error *err);
+
+#endif

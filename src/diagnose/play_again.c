@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "diagnose/play_again.h"
+
+#include "base/team.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+lh_status lhi_scenario_make(const lh_recording *recording, bool own,
+                            const int64_t *usual_ns, lhi_arena *arena,
+                            lhi_scenario *out, lh_error *err)
+{
+    size_t n = (size_t)lhi_n_workers(recording) * LHI_N_OPS;
+    *out = (lhi_scenario){.usual_ns = usual_ns};
+    out->own = LHI_NEW(arena, uint8_t, n);
+    if (!out->own)
+        return lhi_fail_nomem(err);
+    memset(out->own, own, n);
+    return LH_OK;
+}
+
+void lhi_scenario_set(const lh_recording *recording, lhi_scenario *scenario,
+                      uint32_t stage, uint32_t replica, lh_operation operation,
+                      bool own)
+{
+    for (uint32_t w = 0; w < lhi_n_workers(recording); w++) {
+        if ((stage != LH_NONE && w % recording->n_stages != stage) ||
+            (replica != LH_NONE && w / recording->n_stages != replica))
+            continue;
+        for (uint32_t k = 0; k < LHI_N_OPS; k++)
+            if (operation == LH_N_OPERATIONS ||
+                lhi_op_operation((lhi_op_type)k) == operation)
+                *lhi_own(scenario, w, (lhi_op_type)k) = own;
+    }
+}
+
+/* Sums of damaged times stop there; twice it has room. */
+#define LATEST_NS (INT64_C(1) << 61)
+
+/* Whether a message between two workers is of one of the scenario's links. */
+static bool is_of_links(const lhi_scenario *s, const uint32_t *worker)
+{
+    for (uint32_t i = 0; i < s->n_links; i++)
+        if ((worker[0] == s->links[i].from && worker[1] == s->links[i].to) ||
+            (worker[0] == s->links[i].to && worker[1] == s->links[i].from))
+            return true;
+    return false;
+}
+
+/* What operation i of a group takes that has not its own time. */
+static int64_t other_time(const lhi_recorded_step *step, const lhi_scenario *s,
+                          uint32_t group, uint32_t i)
+{
+    const lhi_op_graph *g = step->graph;
+    if (!s->instead_ns)
+        return s->usual_ns[g->op[i]];
+    if (s->links && !lhi_op_is_pass((lhi_op_type)g->op[i]) &&
+        !is_of_links(s, &g->worker[g->first[group]]))
+        return step->ns[i];
+    return s->instead_ns[(size_t)g->worker[i] * LHI_N_OPS + g->op[i]];
+}
+
+/* When the last operation of a step ends; `ends` has room for one more than
+ * there are. */
+static int64_t play(const lhi_recorded_step *step, const lhi_scenario *s,
+                    int64_t *ends)
+{
+    const lhi_op_graph *g = step->graph;
+    int64_t last = 0;
+    ends[0] = 0;
+    for (uint32_t group = 0; group < g->n_groups; group++) {
+        uint32_t from = g->first[group], to = g->first[group + 1];
+        int64_t begin = 0;
+        for (uint32_t i = from; i < to; i++)
+            for (uint32_t k = 0; k < LHI_MOST_NEEDS && g->needs[i][k]; k++) {
+                int64_t end = ends[g->needs[i][k]];
+                begin = end > begin ? end : begin;
+            }
+        for (uint32_t i = from; i < to; i++) {
+            size_t cell = (size_t)g->worker[i] * LHI_N_OPS + g->op[i];
+            int64_t ns =
+                s->own[cell] ? step->ns[i] : other_time(step, s, group, i);
+            int64_t end = begin + ns < LATEST_NS ? begin + ns : LATEST_NS;
+            ends[i + 1] = end;
+            last = end > last ? end : last;
+        }
+    }
+    return last;
+}
+
+typedef struct replaying {
+    const lh_recording *recording;
+    const lhi_scenario *scenarios;
+    uint32_t n, n_pieces; /* plays; pieces that they are done in */
+    size_t room;          /* of a thread's ends */
+    int64_t *ends, *out;
+} replaying;
+
+static void play_piece(void *context, uint32_t piece, uint32_t who)
+{
+    const replaying *r = context;
+    uint32_t n_steps = r->recording->n_steps;
+    uint64_t n = r->n;
+    for (uint64_t i = n * piece / r->n_pieces;
+         i < n * (piece + 1) / r->n_pieces; i++)
+        r->out[i] = play(&r->recording->steps[i % n_steps],
+                         &r->scenarios[i / n_steps], r->ends + who * r->room);
+}
+
+static void ignore_progress(void *context, uint32_t n_done)
+{
+    (void)context; /* nobody asks it to stop */
+    (void)n_done;
+}
+
+lh_status lhi_replay(const lh_recording *recording,
+                     const lhi_scenario *scenarios, uint32_t n_scenarios,
+                     uint32_t threads, int64_t *ends_ns, lh_error *err)
+{
+    replaying r = {.recording = recording,
+                   .scenarios = scenarios,
+                   .n = n_scenarios * recording->n_steps,
+                   .out = ends_ns};
+    threads = threads ? threads : lhi_processors();
+    if (threads > LHI_TEAM_PIECES)
+        threads = LHI_TEAM_PIECES;
+    for (uint32_t i = 0; i < recording->n_graphs; i++)
+        if (recording->graphs[i]->n_ops >= r.room)
+            r.room = (size_t)recording->graphs[i]->n_ops + 1;
+    r.n_pieces = r.n < LHI_TEAM_PIECES ? r.n : LHI_TEAM_PIECES;
+    r.ends = calloc(threads, r.room * sizeof *r.ends);
+    if (!r.ends)
+        return lhi_fail_nomem(err);
+    lhi_team_run(
+        &(lhi_team){.context = &r, .work = play_piece, .look = ignore_progress},
+        r.n_pieces, threads);
+    free(r.ends);
+    return LH_OK;
+}
+
+double lhi_replay_mean(const lh_recording *recording, const int64_t *ends_ns)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < recording->n_steps; i++)
+        sum += (double)ends_ns[i];
+    return sum / recording->n_steps;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What was wrong with a recording: one remark for each kind of damage. */
+#ifndef LHI_REMARKS_H
+#define LHI_REMARKS_H
+
+#include "base/arena.h"
+#include "base/fail.h"
+
+#include <longhaul/diagnose.h>
+
+#include <stdint.h>
+
+/* X(name, kind, text): what is said behind the number of them. */
+#define LHI_REMARK_LIST(X)                                                     \
+    X(CUT, "cut-files",                                                        \
+      "files that end early or are damaged, of which the part before that is " \
+      "used")                                                                  \
+    X(UNREAD, "unread-rows", "rows that cannot be read and are left out")      \
+    X(UNKNOWN, "unknown-types", "rows of unknown types, left out")             \
+    X(DOUBLED, "doubled-rows", "rows that are there twice, counted once")      \
+    X(PEERS, "more-ranks",                                                     \
+      "rows of further ranks of a stage and replica, left out")                \
+    X(CLOCKS, "clocks",                                                        \
+      "clocks of ranks in steps that were set by their messages")              \
+    X(ORIGIN, "origin",                                                        \
+      "steps whose times do not begin at the step's start: measured from "     \
+      "their first operation")                                                 \
+    X(STRAY, "stray-messages", "sends and receives without a peer, left out")  \
+    X(REPLICAS, "replicas-left-out",                                           \
+      "replicas of steps that lack ranks, left out")                           \
+    X(RANKS, "missing-ranks",                                                  \
+      "steps without ranks that other steps have, left out")                   \
+    X(INCOMPLETE, "incomplete-steps",                                          \
+      "steps in which operations are missing, left out")
+
+typedef enum lhi_remark_kind {
+#define LHI_REMARK_ENUM(name, kind, text) LHI_REMARK_##name,
+    LHI_REMARK_LIST(LHI_REMARK_ENUM)
+#undef LHI_REMARK_ENUM
+        LHI_N_REMARKS
+} lhi_remark_kind;
+
+typedef struct lhi_remark_counts {
+    uint64_t n[LHI_N_REMARKS];
+    char first[LHI_N_REMARKS][120]; /* what the first was */
+} lhi_remark_counts;
+
+/* Counts one; `format` says what it is, and is kept of the first. */
+void lhi_remark(lhi_remark_counts *remarks, lhi_remark_kind kind, uint64_t n,
+                const char *format, ...) LHI_PRINTF(4, 5);
+/* Those that there are. */
+lh_status lhi_remarks_list(const lhi_remark_counts *remarks, lhi_arena *arena,
+                           const lh_remark **out, uint32_t *n, lh_error *err);
+
+#endif

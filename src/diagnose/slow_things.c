@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Workers, stages and links that are slower than others of their kind, in which
+ * steps, and what that costs. */
+#include "diagnose/diagnose_own.h"
+
+#include "base/sort.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* From how much on something is slow: passes of a stage hardly differ between
+ * replicas, stages differ by their layers, messages by what else is sent. */
+static const double slow_from[] = {
+    [LH_SLOW_WORKER] = 1.1, [LH_SLOW_STAGE] = 1.1, [LH_SLOW_LINK] = 1.5};
+/* Of a step: what costs less is no reason for anything. */
+#define COSTS_FROM 0.002
+/* What others hide has to cost more: it is told beside them. */
+#define HIDDEN_FROM 0.01
+
+enum { MOST_PLAYED = 64 }; /* things whose cost is worked out */
+
+/* --- what is looked at ---------------------------------------------------- */
+
+typedef struct looked_at {
+    lh_slow_thing thing;
+    double own, others;  /* added up over its slow steps */
+    uint32_t worker;     /* worker, or of a link the receiver */
+    uint32_t sender;     /* of a link: a worker, */
+    bool back;           /* whether backward, */
+    double messages;     /* and in the step that is looked at: their times, */
+    uint32_t n_messages; /* and how many there are */
+} looked_at;
+
+typedef struct looking {
+    lhi_diagnosing *d;
+    uint32_t n;
+    looked_at *all;
+    uint32_t first_link;   /* links are the last of `all` */
+    uint32_t *of_receiver; /* 2 * worker + back: of the links that it receives
+                              from the last listed; LH_NONE */
+    uint32_t *next_link;   /* of each link, from 0 on */
+    double *passes;        /* of each worker, in the step that is looked at */
+    double *workers;       /* passes of the workers of each stage, sorted */
+    double *stages;        /* what the passes of a stage usually take, */
+    double *sorted_stages; /* and that sorted */
+    double *values;        /* room for as many as there are links */
+    lhi_ends *links;       /* of a scenario */
+} looking;
+
+/* The link of a message, the receive of which is operation i of a group;
+ * LH_NONE: it is not listed. */
+static uint32_t find_link(const looking *l, const lhi_op_graph *g,
+                          uint32_t group, uint32_t i)
+{
+    uint32_t sender = lhi_sender(g, group, i);
+    uint32_t back = g->op[i] == LHI_OP_BACKWARD_RECV;
+    uint32_t k = l->of_receiver[2 * g->worker[i] + back];
+    while (k != LH_NONE && l->all[l->first_link + k].sender != sender)
+        k = l->next_link[k];
+    return k;
+}
+
+/* Those of the first step: a job that moves its layers in between is none of
+ * which links could be compared. */
+static void list_links(looking *l)
+{
+    const lhi_op_graph *g = l->d->recording->steps[0].graph;
+    uint32_t S = g->n_stages;
+    l->first_link = l->n;
+    memset(l->of_receiver, 0xff,
+           2 * (size_t)lhi_n_workers(l->d->recording) * sizeof(uint32_t));
+    for (uint32_t group = 0; group < g->n_groups; group++)
+        for (uint32_t i = g->first[group]; i < g->first[group + 1]; i++) {
+            uint32_t to = g->worker[i];
+            if (!lhi_op_is_receive((lhi_op_type)g->op[i]) ||
+                find_link(l, g, group, i) != LH_NONE)
+                continue;
+            uint32_t sender = lhi_sender(g, group, i);
+            bool back = g->op[i] == LHI_OP_BACKWARD_RECV;
+            uint32_t k = l->n - l->first_link;
+            l->next_link[k] = l->of_receiver[2 * to + back];
+            l->of_receiver[2 * to + back] = k;
+            l->all[l->n++] = (looked_at){.thing = {.what = LH_SLOW_LINK,
+                                                   .stage = sender % S,
+                                                   .to = to % S,
+                                                   .replica = to / S},
+                                         .worker = to,
+                                         .sender = sender,
+                                         .back = back};
+        }
+}
+
+static void list_things(looking *l)
+{
+    const lh_recording *r = l->d->recording;
+    uint32_t S = r->n_stages;
+    for (uint32_t w = 0; w < lhi_n_workers(r) && r->n_replicas > 1; w++)
+        l->all[l->n++] = (looked_at){
+            .thing = {.what = LH_SLOW_WORKER, .stage = w % S, .replica = w / S},
+            .worker = w};
+    for (uint32_t s = 0; s < S && S > 1; s++)
+        l->all[l->n++] = (looked_at){
+            .thing = {.what = LH_SLOW_STAGE, .stage = s, .replica = LH_NONE}};
+    list_links(l);
+}
+
+/* --- times of a step ------------------------------------------------------ */
+
+static void sum_step(looking *l, const lhi_recorded_step *step)
+{
+    const lhi_op_graph *g = step->graph;
+    memset(l->passes, 0,
+           (size_t)g->n_stages * g->n_replicas * sizeof *l->passes);
+    for (uint32_t k = l->first_link; k < l->n; k++) {
+        l->all[k].messages = 0;
+        l->all[k].n_messages = 0;
+    }
+    for (uint32_t group = 0; group < g->n_groups; group++)
+        for (uint32_t i = g->first[group]; i < g->first[group + 1]; i++) {
+            lhi_op_type op = (lhi_op_type)g->op[i];
+            if (lhi_op_is_pass(op))
+                l->passes[g->worker[i]] += (double)step->ns[i];
+            if (!lhi_op_is_receive(op))
+                continue;
+            uint32_t k = find_link(l, g, group, i);
+            if (k == LH_NONE)
+                continue;
+            l->all[l->first_link + k].messages += (double)step->ns[i];
+            l->all[l->first_link + k].n_messages++;
+        }
+}
+
+/* The lower median of sorted values without one of them that is `own`. */
+static double median_of_others(const double *sorted, uint32_t n, double own)
+{
+    if (n < 2)
+        return 0;
+    uint32_t middle = (n - 2) / 2;
+    return own <= sorted[middle] ? sorted[middle + 1] : sorted[middle];
+}
+
+static double others_of_stage(const looking *l, uint32_t worker)
+{
+    const lh_recording *r = l->d->recording;
+    uint32_t stage = worker % r->n_stages;
+    return median_of_others(&l->workers[(size_t)stage * r->n_replicas],
+                            r->n_replicas, l->passes[worker]);
+}
+
+static double other_stages(const looking *l, uint32_t stage)
+{
+    return median_of_others(l->sorted_stages, l->d->recording->n_stages,
+                            l->stages[stage]);
+}
+
+static double link_mean(const looked_at *link)
+{
+    return link->n_messages ? link->messages / link->n_messages : 0;
+}
+
+static double other_links(const looking *l, bool back)
+{
+    uint32_t n = 0;
+    for (uint32_t i = l->first_link; i < l->n; i++)
+        if (l->all[i].back == back && l->all[i].n_messages)
+            l->values[n++] = link_mean(&l->all[i]);
+    return n > 2 ? lhi_lower_median(l->values, n) : 0;
+}
+
+/* Of the step whose sums are there. */
+static void compare_step(looking *l, const lhi_recorded_step *step, bool last)
+{
+    const lh_recording *r = l->d->recording;
+    double links[2] = {other_links(l, false), other_links(l, true)};
+    for (uint32_t s = 0; s < r->n_stages; s++) {
+        double *workers = &l->workers[(size_t)s * r->n_replicas];
+        for (uint32_t k = 0; k < r->n_replicas; k++)
+            workers[k] = l->passes[k * r->n_stages + s];
+        l->stages[s] = lhi_lower_median(workers, r->n_replicas);
+        l->sorted_stages[s] = l->stages[s];
+    }
+    lhi_lower_median(l->sorted_stages, r->n_stages); /* sorts them */
+    for (uint32_t i = 0; i < l->n; i++) {
+        looked_at *a = &l->all[i];
+        bool link = a->thing.what == LH_SLOW_LINK;
+        bool stage = a->thing.what == LH_SLOW_STAGE;
+        double own = link    ? link_mean(a)
+                     : stage ? l->stages[a->thing.stage]
+                             : l->passes[a->worker];
+        double others = link    ? links[a->back]
+                        : stage ? other_stages(l, a->thing.stage)
+                                : others_of_stage(l, a->worker);
+        if (others <= 0 || own <= slow_from[a->thing.what] * others)
+            continue;
+        if (a->thing.n_steps++ == 0)
+            a->thing.from = step->step;
+        a->thing.until = step->step;
+        a->thing.to_the_end = last;
+        a->own += own;
+        a->others += others;
+    }
+}
+
+/* --- costs ---------------------------------------------------------------- */
+
+/* What operations usually take in place of those of the thing, too. */
+static void set_usual(const looking *l, const looked_at *a, lhi_scenario *s)
+{
+    const lh_recording *r = l->d->recording;
+    const lhi_usual_passes *usual = &l->d->passes;
+    uint32_t S = r->n_stages;
+    for (uint32_t w = 0; w < lhi_n_workers(r); w++) {
+        int64_t *cells = &s->instead_ns[(size_t)w * LHI_N_OPS];
+        bool is_worker = a->thing.what == LH_SLOW_WORKER && w == a->worker;
+        bool is_stage =
+            a->thing.what == LH_SLOW_STAGE && w % S == a->thing.stage;
+        for (uint32_t k = 0; k <= LHI_OP_WEIGHT; k++) {
+            if (!is_worker && !is_stage)
+                continue;
+            cells[k] = is_worker ? lhi_usual_beside(usual, r, w, (lhi_op_type)k)
+                                 : lhi_usual_elsewhere(usual, r, w % S,
+                                                       (lhi_op_type)k);
+            *lhi_own(s, w, (lhi_op_type)k) = false;
+        }
+    }
+    if (a->thing.what != LH_SLOW_LINK)
+        return;
+    lhi_op_type recv = a->back ? LHI_OP_BACKWARD_RECV : LHI_OP_FORWARD_RECV;
+    lhi_op_type send = a->back ? LHI_OP_BACKWARD_SEND : LHI_OP_FORWARD_SEND;
+    s->instead_ns[(size_t)a->worker * LHI_N_OPS + recv] = l->d->usual_ns[recv];
+    s->instead_ns[(size_t)a->sender * LHI_N_OPS + send] = l->d->usual_ns[send];
+    *lhi_own(s, a->worker, recv) = false;
+    *lhi_own(s, a->sender, send) = false;
+    l->links[s->n_links++] = (lhi_ends){a->sender, a->worker};
+    s->links = l->links;
+}
+
+lh_status lhi_scenario_instead(lhi_diagnosing *d, lhi_scenario *out,
+                               lh_error *err)
+{
+    LHI_TRY(lhi_scenario_make(d->recording, true, d->usual_ns, d->scratch, out,
+                              err));
+    out->instead_ns = LHI_NEW(d->scratch, int64_t,
+                              (size_t)lhi_n_workers(d->recording) * LHI_N_OPS);
+    return out->instead_ns ? LH_OK : lhi_fail_nomem(err);
+}
+
+/* What a step takes with the first `n` things as usual but `without`, LH_NONE:
+ * all of them. */
+static lh_status play_usual(looking *l, uint32_t n, uint32_t without,
+                            double *ns, lh_error *err)
+{
+    lhi_scenario s;
+    lhi_mark mark = lhi_arena_mark(l->d->scratch);
+    LHI_TRY(lhi_scenario_instead(l->d, &s, err));
+    /* Stages last: a worker's own slowness is part of its stage's. */
+    for (uint32_t stages = 0; stages < 2; stages++)
+        for (uint32_t i = 0; i < n; i++)
+            if (i != without &&
+                (l->all[i].thing.what == LH_SLOW_STAGE) == (stages == 1))
+                set_usual(l, &l->all[i], &s);
+    LHI_TRY(lhi_play_mean(l->d, &s, ns, err));
+    lhi_arena_rewind(l->d->scratch, mark);
+    return LH_OK;
+}
+
+static lh_status find_cost(looking *l, looked_at *a, lh_error *err)
+{
+    lhi_scenario s;
+    double ns;
+    lhi_mark mark = lhi_arena_mark(l->d->scratch);
+    LHI_TRY(lhi_scenario_instead(l->d, &s, err));
+    set_usual(l, a, &s);
+    LHI_TRY(lhi_play_mean(l->d, &s, &ns, err));
+    lhi_arena_rewind(l->d->scratch, mark);
+    a->thing.cost_ns = (int64_t)(l->d->out.t_ns - ns);
+    return LH_OK;
+}
+
+/* Those of the first `n` that cost nothing alone, and do once all others are as
+ * usual. */
+static lh_status find_hidden(looking *l, uint32_t n, lh_error *err)
+{
+    lh_diagnosis *out = &l->d->out;
+    double all, ns, alone = 0;
+    for (uint32_t i = 0; i < n; i++)
+        alone = (double)l->all[i].thing.cost_ns > alone
+                    ? (double)l->all[i].thing.cost_ns
+                    : alone;
+    if (n < 2)
+        return LH_OK;
+    LHI_TRY(play_usual(l, n, LH_NONE, &all, err));
+    if (out->t_ns - all - alone < HIDDEN_FROM * out->t_ns)
+        return LH_OK;
+    for (uint32_t i = 0; i < n; i++) {
+        lh_slow_thing *t = &l->all[i].thing;
+        if ((double)t->cost_ns >= COSTS_FROM * out->t_ns)
+            continue;
+        LHI_TRY(play_usual(l, n, i, &ns, err));
+        if (ns - all < HIDDEN_FROM * out->t_ns)
+            continue;
+        t->hidden = true;
+        t->cost_ns = (int64_t)(ns - all);
+        out->together_ns = (int64_t)(out->t_ns - all);
+    }
+    return LH_OK;
+}
+
+/* How much time is beyond the usual, so that what may be dear comes first. */
+static int compare_lost(const void *a, const void *b)
+{
+    const looked_at *x = a, *y = b;
+    double p = x->own - x->others, q = y->own - y->others;
+    p *= x->thing.what == LH_SLOW_LINK ? 2 : 1;
+    q *= y->thing.what == LH_SLOW_LINK ? 2 : 1;
+    return (p < q) - (p > q);
+}
+
+static int compare_costs(const void *a, const void *b)
+{
+    const lh_slow_thing *x = a, *y = b;
+    return (x->cost_ns < y->cost_ns) - (x->cost_ns > y->cost_ns);
+}
+
+/* --- all of it ------------------------------------------------------------ */
+
+static lh_status keep_dear(looking *l, lh_error *err)
+{
+    lh_diagnosis *out = &l->d->out;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < l->n; i++)
+        if (l->all[i].thing.n_steps)
+            l->all[kept++] = l->all[i];
+    lhi_sort(l->all, kept, sizeof *l->all, compare_lost);
+    kept = kept < MOST_PLAYED ? kept : MOST_PLAYED;
+    lh_slow_thing *things = LHI_NEW(l->d->arena, lh_slow_thing, kept);
+    if (!things)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < kept; i++)
+        LHI_TRY(find_cost(l, &l->all[i], err));
+    LHI_TRY(find_hidden(l, kept, err));
+    for (uint32_t i = 0; i < kept; i++) {
+        looked_at *a = &l->all[i];
+        a->thing.ratio = a->own / a->others;
+        if ((double)a->thing.cost_ns >= COSTS_FROM * out->t_ns)
+            things[out->n_slow_things++] = a->thing;
+    }
+    lhi_sort(things, out->n_slow_things, sizeof *things, compare_costs);
+    out->slow_things = things;
+    return LH_OK;
+}
+
+lh_status lhi_find_slow_things(lhi_diagnosing *d, lh_error *err)
+{
+    const lh_recording *r = d->recording;
+    uint32_t n = lhi_n_workers(r);
+    looking l = {.d = d};
+    /* Of each chunk and replica at most one message comes forward, one back. */
+    size_t links = 2 * (size_t)r->n_replicas * r->steps[0].graph->n_chunks;
+    l.all = LHI_NEW(d->scratch, looked_at, n + r->n_stages + links);
+    l.of_receiver = LHI_NEW(d->scratch, uint32_t, 2 * (size_t)n);
+    l.next_link = LHI_NEW(d->scratch, uint32_t, links);
+    l.passes = LHI_NEW(d->scratch, double, n);
+    l.workers = LHI_NEW(d->scratch, double, n);
+    l.stages = LHI_NEW(d->scratch, double, r->n_stages);
+    l.sorted_stages = LHI_NEW(d->scratch, double, r->n_stages);
+    l.values = LHI_NEW(d->scratch, double, links);
+    l.links = LHI_NEW(d->scratch, lhi_ends, MOST_PLAYED);
+    if (!l.all || !l.of_receiver || !l.next_link || !l.passes || !l.workers ||
+        !l.stages || !l.sorted_stages || !l.values || !l.links)
+        return lhi_fail_nomem(err);
+    list_things(&l);
+    for (uint32_t i = 0; i < r->n_steps; i++) {
+        sum_step(&l, &r->steps[i]);
+        compare_step(&l, &r->steps[i], i + 1 == r->n_steps);
+    }
+    return keep_dear(&l, err);
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Clocks of ranks. What several ranks do together, a message or a collective,
+ * ends for all of them within its transfer time, so that the median of how far
+ * apart the ends of two ranks are is how far apart their clocks are. Below a
+ * threshold that is left as it is: networks differ by as much. Right is the
+ * clock that most have. */
+#include "diagnose/step_ops.h"
+
+#include "base/sort.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ENOUGH = 32, KINDS = 4 }; /* ends that are compared; kinds of them */
+
+typedef struct pairs {
+    int64_t ns[KINDS * (ENOUGH + 1)]; /* later by so much in the second's */
+    uint32_t n;
+} pairs;
+
+static void pair_ends(const lhi_step_ops *ops, uint32_t a, lhi_op_type of_a,
+                      uint32_t b, lhi_op_type of_b, pairs *out)
+{
+    uint32_t x, y;
+    uint32_t n_x = lhi_rows_of_kind(ops, a, of_a, &x);
+    uint32_t n_y = lhi_rows_of_kind(ops, b, of_b, &y);
+    if (n_x != n_y)
+        return;
+    uint32_t stride = 1 + n_x / ENOUGH;
+    for (uint32_t i = 0; i < n_x; i += stride)
+        out->ns[out->n++] =
+            lhi_row_end(&ops->rows[y + i]) - lhi_row_end(&ops->rows[x + i]);
+}
+
+/* By how much b's clock is ahead of a's; 0 where nothing tells. */
+static int64_t clock_ahead(const lhi_step_ops *ops, uint32_t a, uint32_t b,
+                           bool neighbours)
+{
+    pairs p = {.n = 0};
+    if (neighbours) { /* stages of a replica, one behind the other */
+        pair_ends(ops, a, LHI_OP_FORWARD_SEND, b, LHI_OP_FORWARD_RECV, &p);
+        pair_ends(ops, a, LHI_OP_BACKWARD_RECV, b, LHI_OP_BACKWARD_SEND, &p);
+    } else { /* replicas of a stage */
+        pair_ends(ops, a, LHI_OP_ALL_GATHER, b, LHI_OP_ALL_GATHER, &p);
+        pair_ends(ops, a, LHI_OP_REDUCE_SCATTER, b, LHI_OP_REDUCE_SCATTER, &p);
+        pair_ends(ops, a, LHI_OP_SEPARATE, b, LHI_OP_SEPARATE, &p);
+        pair_ends(ops, a, LHI_OP_CLIP, b, LHI_OP_CLIP, &p);
+    }
+    return lhi_median_ns(p.ns, p.n);
+}
+
+static void set_clock(lhi_step_ops *ops, uint32_t w, int64_t ahead_ns)
+{
+    for (uint32_t i = ops->first[w * LHI_N_OPS];
+         i < ops->first[(w + 1) * LHI_N_OPS]; i++)
+        ops->rows[i].start_ns -= ahead_ns;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* What most clocks show: the one in the middle, of two the lesser; none is
+ * moved where the first worker's may be that. */
+static lh_status usual_clock(const int64_t *ahead, uint32_t n, lhi_arena *arena,
+                             int64_t *out, lh_error *err)
+{
+    int64_t *sorted = LHI_NEW(arena, int64_t, n);
+    if (!sorted)
+        return lhi_fail_nomem(err);
+    memcpy(sorted, ahead, n * sizeof *sorted);
+    lhi_sort(sorted, n, sizeof *sorted, compare_times);
+    int64_t lower = sorted[(n - 1) / 2], upper = sorted[n / 2];
+    *out = lower <= 0 && upper >= 0 ? 0 : lower;
+    return LH_OK;
+}
+
+static void remark_on(const lhi_step_ops *ops, uint32_t w, int64_t ahead,
+                      lhi_remark_counts *remarks)
+{
+    lhi_remark(remarks, LHI_REMARK_CLOCKS, 1,
+               "stage %" PRIu32 " of replica %" PRIu32 " in step %" PRIu64
+               ", %s by %.3f s",
+               w % ops->n_stages, ops->replicas[w / ops->n_stages], ops->step,
+               ahead > 0 ? "ahead" : "behind", fabs((double)ahead) / 1e9);
+}
+
+lh_status lhi_step_clocks(lhi_step_ops *ops, lhi_arena *arena,
+                          lhi_remark_counts *remarks, lh_error *err)
+{
+    int64_t usual, *ahead = LHI_NEW(arena, int64_t, ops->n_workers);
+    if (!ahead)
+        return lhi_fail_nomem(err);
+    /* Each worker against one that is set already: the same stage of the first
+     * replica, or the stage before. */
+    for (uint32_t w = 1; w < ops->n_workers; w++) {
+        bool in_first = w < ops->n_stages;
+        bool begins = w % ops->n_stages == 0;
+        uint32_t other = in_first || !begins ? w - 1 : 0;
+        ahead[w] = clock_ahead(ops, other, w, !begins);
+        if (llabs(ahead[w]) < LHI_CLOCKS_AGREE_NS)
+            ahead[w] = 0;
+        set_clock(ops, w, ahead[w]);
+    }
+    LHI_TRY(usual_clock(ahead, ops->n_workers, arena, &usual, err));
+    for (uint32_t w = 0; w < ops->n_workers; w++) {
+        set_clock(ops, w, -usual);
+        if (llabs(ahead[w] - usual) >= LHI_CLOCKS_AGREE_NS)
+            remark_on(ops, w, ahead[w] - usual, remarks);
+    }
+    return LH_OK;
+}

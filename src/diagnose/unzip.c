@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "diagnose/unzip.h"
+
+#include <string.h>
+
+/* Fills zip->bytes anew once they are used up. */
+static lh_status refill(lhi_unzip *zip, lh_error *err)
+{
+    size_t n = 0;
+    if (zip->stream.avail_in || zip->at_end)
+        return LH_OK;
+    if (zip->is_file) {
+        LHI_TRY(lhi_inflow_read(&zip->input, (char *)zip->bytes,
+                                sizeof zip->bytes, &n, err));
+    } else {
+        n = zip->rest_len < sizeof zip->bytes ? zip->rest_len
+                                              : sizeof zip->bytes;
+        if (n)
+            memcpy(zip->bytes, zip->rest, n);
+        zip->rest += n;
+        zip->rest_len -= n;
+    }
+    zip->at_end = n == 0;
+    zip->stream.next_in = zip->bytes;
+    zip->stream.avail_in = (uInt)n;
+    return LH_OK;
+}
+
+static lh_status look_at_first(lhi_unzip *zip, lh_error *err)
+{
+    LHI_TRY(refill(zip, err));
+    if (zip->stream.avail_in < 2 || zip->bytes[0] != 0x1f ||
+        zip->bytes[1] != 0x8b)
+        return LH_OK;
+    /* 16: gzip and nothing else. */
+    if (inflateInit2(&zip->stream, 16 + MAX_WBITS) != Z_OK)
+        return lhi_fail_nomem(err);
+    zip->is_gzip = true;
+    return LH_OK;
+}
+
+lh_status lhi_unzip_open(lhi_unzip *zip, const char *path, lh_error *err)
+{
+    memset(zip, 0, sizeof *zip);
+    LHI_TRY(lhi_inflow_open(path, &zip->input, err));
+    zip->is_file = true;
+    return look_at_first(zip, err);
+}
+
+lh_status lhi_unzip_text(lhi_unzip *zip, const char *text, size_t len,
+                         lh_error *err)
+{
+    memset(zip, 0, sizeof *zip);
+    zip->rest = text;
+    zip->rest_len = len;
+    return look_at_first(zip, err);
+}
+
+static size_t take_plain(lhi_unzip *zip, char *bytes, size_t room)
+{
+    size_t n = zip->stream.avail_in < room ? zip->stream.avail_in : room;
+    memcpy(bytes, zip->stream.next_in, n);
+    zip->stream.next_in += n;
+    zip->stream.avail_in -= (uInt)n;
+    return n;
+}
+
+static lh_status inflate_some(lhi_unzip *zip, lh_error *err)
+{
+    int how = inflate(&zip->stream, Z_NO_FLUSH);
+    if (how == Z_MEM_ERROR)
+        return lhi_fail_nomem(err);
+    if (how == Z_STREAM_END) { /* another member may follow */
+        zip->between = true;
+        if (inflateReset(&zip->stream) != Z_OK)
+            zip->why = "its compressed bytes are damaged";
+    } else if (how == Z_OK) {
+        zip->between = false;
+    } else if (how != Z_BUF_ERROR) {
+        /* Zeros behind the last member are padding to gzip, too. */
+        zip->at_end = true;
+        if (!zip->between)
+            zip->why = "its compressed bytes are damaged";
+    }
+    return LH_OK;
+}
+
+lh_status lhi_unzip_read(lhi_unzip *zip, char *bytes, size_t room, size_t *n,
+                         lh_error *err)
+{
+    *n = 0;
+    if (room > 1u << 30)
+        room = 1u << 30;
+    zip->stream.next_out = (unsigned char *)bytes;
+    zip->stream.avail_out = (uInt)room;
+    while (!zip->why) {
+        LHI_TRY(refill(zip, err));
+        if (!zip->is_gzip) {
+            *n = zip->at_end ? 0 : take_plain(zip, bytes, room);
+            return LH_OK;
+        }
+        if (zip->at_end) {
+            if (!zip->between)
+                zip->why = "its compressed bytes end early";
+            break;
+        }
+        LHI_TRY(inflate_some(zip, err));
+        if (zip->stream.avail_out < room || zip->at_end)
+            break;
+    }
+    *n = room - zip->stream.avail_out;
+    return LH_OK;
+}
+
+void lhi_unzip_close(lhi_unzip *zip)
+{
+    if (zip->is_gzip)
+        inflateEnd(&zip->stream);
+    if (zip->is_file)
+        lhi_inflow_close(&zip->input);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bytes: a recording. Of what is left of it a diagnosis can be made, and all
+ * numbers in that are numbers. */
+#include "fuzz.h"
+
+#include <longhaul/diagnose.h>
+#include <longhaul/results.h>
+
+#include <math.h>
+
+static void diagnose(const lh_recording *recording)
+{
+    lh_diagnosis *d = NULL;
+    lh_error err = {0};
+    lh_diagnose_options with = {.size = sizeof with, .threads = 1};
+    char *text = NULL;
+    MUST(lh_diagnose(recording, &with, &d, &err), err);
+    REQUIRE(d->n_steps == lh_recording_n_steps(recording), "%u steps",
+            d->n_steps);
+    REQUIRE(isfinite(d->slowdown) && isfinite(d->worker_share) &&
+                isfinite(d->last_stage_share),
+            "%g %g %g", d->slowdown, d->worker_share, d->last_stage_share);
+    MUST(lh_diagnosis_format(d, &text, NULL, &err), err);
+    lh_text_free(text);
+    lh_diagnosis_free(d);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    lh_recording *recording = NULL;
+    lh_error err = {0};
+    lh_status status = lh_recording_parse((const char *)data, size,
+                                          "recording.csv", &recording, &err);
+    if (status != LH_OK)
+        fuzz_refused(status, &err, recording);
+    else
+        diagnose(recording);
+    lh_recording_free(recording);
+    return 0;
+}
