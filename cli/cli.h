@@ -235,6 +235,8 @@ size_t cli_columns(const char *text);
 void cli_put_drawn(cli *c, const char *text);
 /* What would be a file, as it is: for programs. */
 void cli_put_file(cli *c, const char *text, size_t len);
+/* The same of a text that the library made, which is released. */
+void cli_put_made(cli *c, char *text, size_t len);
 
 /* Prints one JSON object; takes the reference, NULL means no memory. */
 lh_status cli_put_json(cli *c, json_t *object);

@@ -3,13 +3,13 @@
 #include "commands.h"
 #include "problem.h"
 
-#include <longhaul/check.h>
+#include <longhaul/results.h>
 
 #include <inttypes.h>
 
 typedef struct settings {
     bool fifo;
-    const char *certificate;
+    const char *certificate, *host_memory;
 } settings;
 
 static const cli_option options[] = {
@@ -18,6 +18,9 @@ static const cli_option options[] = {
      .at = offsetof(settings, fifo),
      .help = "Without the orders of links that lie beside the schedule, or "
              "in the plan."},
+    CLI_HOST_MEMORY_ROW(settings,
+                        "a device may hold more than its limit then, and what "
+                        "rests in the host is said."),
     {.name = "certificate",
      .type = CLI_TEXT,
      .at = offsetof(settings, certificate),
@@ -45,24 +48,6 @@ typedef struct work {
     lh_claims *claims; /* NULL: no certificate */
 } work;
 
-static lh_status add_claims(json_t *object, const work *w)
-{
-    json_t *list = json_array();
-    for (uint32_t i = 0; list && i < lh_n_claims(w->claims); i++)
-        json_array_append_new(
-            list,
-            json_pack("{s:s, s:s}", "status",
-                      lh_claim_status_name(lh_claims_status(w->claims, i)),
-                      "text", lh_claims_text(w->claims, i)));
-    json_t *map =
-        json_pack("{s:s, s:s, s:o}", "status",
-                  lh_claim_status_name(lh_claims_verdict(w->claims)), "proof",
-                  lh_proof_kind_name(w->certificate->kind), "claims", list);
-    return map && json_object_set_new(object, "certificate", map) == 0
-               ? LH_OK
-               : LH_ENOMEM;
-}
-
 static void print_claims(cli *c, const work *w)
 {
     cli_print(c, "certificate: %s\n",
@@ -73,39 +58,34 @@ static void print_claims(cli *c, const work *w)
                   lh_claims_text(w->claims, i));
 }
 
+static int64_t verdict_peak(const void *of, uint32_t device)
+{
+    return lh_verdict_peak_memory(of, device);
+}
+
 static lh_status print_json(cli *c, const work *w)
 {
-    uint64_t total;
-    uint32_t kept = lh_verdict_n_violations(w->verdict, &total);
-    json_t *list = json_array();
-    for (uint32_t i = 0; list && i < kept; i++)
-        json_array_append_new(list,
-                              json_string(lh_verdict_violation(w->verdict, i)));
-    json_t *peaks = json_array();
-    for (uint32_t d = 0; peaks && d < lh_pipeline_n_devices(w->pipeline); d++)
-        json_array_append_new(
-            peaks, json_integer(lh_verdict_peak_memory(w->verdict, d)));
-    int64_t ns = lh_verdict_makespan(w->verdict);
-    json_t *object = json_pack(
-        "{s:b, s:o, s:I, s:o, s:o}", "valid", lh_verdict_valid(w->verdict),
-        "violations", list, "n_violations", (json_int_t)total, "makespan_s",
-        ns < 0 ? json_null() : cli_seconds(ns), "peak_memory", peaks);
-    if (object && w->claims && add_claims(object, w) != LH_OK) {
-        json_decref(object);
-        return cli_no_memory(c);
-    }
-    return cli_put_json(c, object);
+    char *text = NULL;
+    size_t len = 0;
+    CLI_TRY(lh_verdict_format(w->verdict, w->pipeline, w->certificate,
+                              w->claims, &text, &len, &c->err));
+    cli_put_made(c, text, len);
+    return LH_OK;
 }
 
 static void print_text(cli *c, const work *w)
 {
-    char time[CLI_TIME_TEXT];
+    char time[CLI_TIME_TEXT], hosted[CLI_HOSTED_TEXT];
     uint64_t total;
     uint32_t kept = lh_verdict_n_violations(w->verdict, &total);
     if (lh_verdict_valid(w->verdict)) {
         cli_print(c, "valid: %s takes %s\n",
                   c->n_operands > 1 ? c->operands[1] : "the plan's schedule",
                   cli_time_text(lh_verdict_makespan(w->verdict), time));
+        if (lh_pipeline_has_host(w->pipeline))
+            cli_print(
+                c, "host memory: %s\n",
+                cli_hosted_text(w->pipeline, verdict_peak, w->verdict, hosted));
         return;
     }
     cli_print(c, "not valid: %" PRIu64 " violation%s\n", total,
@@ -133,12 +113,13 @@ static lh_status judge(cli *c, work *w)
 {
     const settings *s = c->settings;
     CLI_TRY(cli_problem_read(c, c->operands[0], false, &w->problem));
+    CLI_TRY(cli_problem_host(c, s->host_memory, &w->problem));
     w->pipeline = cli_problem_pipeline(&w->problem);
     if (c->n_operands > 1)
         CLI_TRY(cli_read_schedule(c, c->operands[1], s->fifo, &w->schedule));
     else if (w->problem.plan)
-        CLI_TRY(cli_copy_schedule(c, w->problem.plan->schedule, !s->fifo,
-                                  &w->schedule));
+        CLI_TRY(lh_schedule_copy(w->problem.plan->schedule, !s->fifo,
+                                 &w->schedule, &c->err));
     else
         return cli_usage(c, "an argument is missing: of a pipeline, which has "
                             "no schedule, the one that is to be judged");

@@ -259,7 +259,7 @@ static lh_status add_point(cli *c, const cli_comparison *x,
         const lh_outcome *o = lh_comparison_at(x->all, 0, 0, ranking[i]);
         lh_report_row row = {
             .method = who->label,
-            .status = cli_outcome_word(o),
+            .status = lh_outcome_word(o),
             .makespan_ns = o->ns,
             .bubble_ratio = o->status == LH_OK ? o->bubble_ratio : -1,
             .peak_memory = o->status == LH_OK ? o->peak_memory : -1,
@@ -311,6 +311,15 @@ static lh_status write_html(cli *c, const cli_comparison *x, const char *path)
     return status;
 }
 
+static lh_status print_json(cli *c, const lh_comparison *all)
+{
+    char *text = NULL;
+    size_t len = 0;
+    CLI_TRY(lh_comparison_format(all, &text, &len, &c->err));
+    cli_put_made(c, text, len);
+    return LH_OK;
+}
+
 static lh_status compare(cli *c, work *w)
 {
     const settings *s = c->settings;
@@ -322,7 +331,7 @@ static lh_status compare(cli *c, work *w)
     CLI_TRY(work_out(c, w));
     if (s->html)
         CLI_TRY(write_html(c, &w->x, s->html));
-    return c->common.json ? cli_comparison_json(c, &w->x)
+    return c->common.json ? print_json(c, w->x.all)
                           : cli_comparison_text(c, &w->x);
 }
 

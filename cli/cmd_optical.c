@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* longhaul optical: pipeline traffic over an elastic optical network. */
 #include "commands.h"
+#include "inputs.h"
 
-#include <longhaul/optical.h>
+#include <longhaul/results.h>
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,15 +15,9 @@ typedef struct settings {
 } settings;
 
 static const cli_option options[] = {
-    {.name = "threads",
-     .letter = 'j',
-     .type = CLI_COUNT,
-     .at = offsetof(settings, threads),
-     .arg = "N",
-     .least = 1,
-     .most = 256,
-     .help = "Simulate so many seeds and policies at once; without it, one per "
-             "processor. The result is the same."},
+    CLI_THREADS_ROW(settings,
+                    "Simulate so many seeds and policies at once; without it, "
+                    "one per processor. The result is the same."),
     {.name = "html",
      .type = CLI_OUTPUT,
      .at = offsetof(settings, html),
@@ -47,82 +42,13 @@ static bool show_progress(void *context, uint32_t done, uint32_t total)
     return false;
 }
 
-static json_t *ints(const int64_t *wide, const uint32_t *narrow, uint32_t n)
-{
-    json_t *list = json_array();
-    for (uint32_t i = 0; list && i < n; i++)
-        if (json_array_append_new(
-                list, json_integer(wide ? wide[i] : (int64_t)narrow[i])) != 0) {
-            json_decref(list);
-            list = NULL;
-        }
-    return list;
-}
-
-/* Adds what one job of a run came to. */
-static json_t *job_json(const lh_topology *t, const lh_optical_job *job)
-{
-    json_t *sites = json_array();
-    for (uint32_t d = 0; sites && d < job->n_devices; d++)
-        json_array_append_new(
-            sites, json_integer(lh_topology_node_id(t, job->sites[d])));
-    return json_pack(
-        "{s:o, s:o, s:o, s:o, s:I, s:f, s:f, s:f, s:f, s:f, s:o}",
-        "iteration_ns", ints(job->iteration_ns, NULL, job->n_iterations),
-        "labels", ints(NULL, job->labels, job->n_iterations), "requests",
-        ints(NULL, job->requested, job->n_iterations), "refused",
-        ints(NULL, job->refused, job->n_iterations), "blocked",
-        (json_int_t)job->blocked, "iteration_s", job->iteration_s,
-        "bubble_ratio", job->bubble_ratio, "blocking_probability",
-        job->blocking_probability, "slots_held", job->slots_held,
-        "lower_bound_s", (double)job->bound_ns / 1e9, "placement", sites);
-}
-
-/* A run with one job is that job and its seed; with several they are listed. */
-static json_t *run_json(const lh_topology *t, const lh_optical_run *run)
-{
-    json_t *object;
-    if (run->n_jobs == 1) {
-        object = job_json(t, &run->jobs[0]);
-    } else {
-        json_t *jobs = json_array();
-        for (uint32_t j = 0; jobs && j < run->n_jobs; j++)
-            json_array_append_new(jobs, job_json(t, &run->jobs[j]));
-        object = json_pack("{s:o}", "jobs", jobs);
-    }
-    if (object)
-        json_object_set_new(object, "seed",
-                            json_integer((json_int_t)run->seed));
-    return object;
-}
-
 static lh_status print_json(cli *c, const lh_scenario *s, const lh_optical *o)
 {
-    json_t *policies = json_object();
-    for (uint32_t i = 0; policies && i < o->n_policies; i++) {
-        const lh_optical_policy *p = &o->policies[i];
-        json_t *seeds = json_array();
-        for (uint32_t k = 0; seeds && k < p->n_runs; k++)
-            json_array_append_new(
-                seeds, run_json(lh_scenario_topology(s), &p->runs[k]));
-        json_t *object = json_pack(
-            "{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "policy",
-            lh_assignment_name(p->assignment), "iteration_s", p->iteration_s,
-            "iteration_s_sd", p->iteration_s_sd, "bubble_ratio",
-            p->bubble_ratio, "bubble_ratio_sd", p->bubble_ratio_sd,
-            "blocking_probability", p->blocking_probability,
-            "blocking_probability_sd", p->blocking_probability_sd, "slots_held",
-            p->slots_held, "collateral", p->collateral, "lower_bound_s",
-            p->bound_s, "seeds", seeds);
-        if (!object || json_object_set_new(policies, p->name, object) != 0) {
-            json_decref(policies);
-            return cli_no_memory(c);
-        }
-    }
-    json_t *object = json_pack("{s:s, s:o}", "topology",
-                               lh_topology_name(lh_scenario_topology(s)),
-                               "policies", policies);
-    return cli_put_json(c, object);
+    char *text = NULL;
+    size_t len = 0;
+    CLI_TRY(lh_optical_format(s, o, &text, &len, &c->err));
+    cli_put_made(c, text, len);
+    return LH_OK;
 }
 
 static void print_text(cli *c, const lh_scenario *s, const lh_optical *o)

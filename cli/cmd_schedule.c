@@ -5,14 +5,14 @@
 #include "tradeoff_view.h"
 #include "values.h"
 
-#include <longhaul/bounds.h>
+#include <longhaul/results.h>
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct settings {
-    const char *method, *warmup, *enqueue, *dequeue;
+    const char *method, *warmup, *enqueue, *dequeue, *host_memory;
     uint32_t sub_blocks, group;
     bool whole, any_network;
     cli_model model;
@@ -42,7 +42,8 @@ static const cli_option options[] = {
      .arg = "auto|initial|X0,X1,...",
      .like = "7,5,3,1",
      .preset = "auto",
-     .help = "slack: forwards of each device before its first backward, given "
+     .help = "slack, steady-slack: forwards of each device before its first "
+             "backward, given "
              "as a list or worked out from the delays (auto, Adaptra's "
              "algorithm 2) or from memory alone (initial, algorithm 1)."},
     {.name = "group",
@@ -74,6 +75,9 @@ static const cli_option options[] = {
      .at = offsetof(settings, any_network),
      .help = "interleaved-zbv: the order for messages that take no time, in "
              "place of one made for the pipeline's links."},
+    CLI_HOST_MEMORY_ROW(settings,
+                        "methods then have more memory than a device has. What "
+                        "rests in the host is said. Copies take no time here."),
     {.name = "whole",
      .type = CLI_FLAG,
      .at = offsetof(settings, whole),
@@ -104,6 +108,8 @@ static const cli_example examples[] = {
      "Groups that go forward and backward together, as in PipeMesh."},
     {"longhaul schedule pipeline.yaml --method slack --warmup 7,5,3,1",
      "Print the order with these warm-up forwards as CSV."},
+    {"longhaul schedule pipeline.yaml -m slack --host-memory all -o s.csv",
+     "The warm-ups that the delays ask for, whatever a device holds."},
     {"longhaul schedule pipeline.yaml --method optimal --time-limit 60 -o "
      "s.csv",
      "The fastest schedule that a minute finds, and how far it can be from "
@@ -124,8 +130,8 @@ typedef struct work {
     uint32_t *warmup, *enqueue, *dequeue;
     const char *chosen;
     double seconds;
-    int64_t fifo_ns;  /* what first in, first out would take; -1: no matter */
-    int64_t parts_ns; /* before W passes were made whole; -1: they were */
+    int64_t fifo_ns;  /* what first in, first out would take; 0: no matter */
+    int64_t parts_ns; /* before W passes were made whole; 0: they were */
     int64_t objective_ns;
     lh_bound bound;
     bool infeasible;       /* proven; then there is no schedule */
@@ -233,33 +239,17 @@ static lh_status make_whole(cli *c, work *w, lh_sim_options sim)
     return LH_OK;
 }
 
-/* The same orders without those of the links. */
-static lh_status drop_links(cli *c, work *w)
+/* Link orders stay only where they gain something. */
+static lh_status weigh_links(cli *c, work *w, const lh_sim_options *sim)
 {
     lh_schedule *plain = NULL;
-    CLI_TRY(cli_copy_schedule(c, w->schedule, false, &plain));
+    CLI_TRY(lh_weigh_links(w->pipeline, w->schedule, sim, &plain, &w->fifo_ns,
+                           &c->err));
+    if (!plain)
+        return LH_OK;
     lh_schedule_free(w->schedule);
     w->schedule = plain;
     return LH_OK;
-}
-
-/* Link orders stay only where they gain something. */
-static lh_status weigh_links(cli *c, work *w, const settings *s)
-{
-    w->fifo_ns = -1;
-    if (lh_schedule_n_link_orders(w->schedule) == 0)
-        return LH_OK;
-    if (s->model.fifo)
-        return drop_links(c, w);
-    lh_sim_options sim = cli_sim_options(&s->model);
-    int64_t ordered_ns;
-    CLI_TRY(makespan(c, w, w->schedule, sim, &ordered_ns));
-    sim.fifo = true;
-    CLI_TRY(makespan(c, w, w->schedule, sim, &w->fifo_ns));
-    if (ordered_ns < w->fifo_ns)
-        return LH_OK;
-    w->fifo_ns = -1;
-    return drop_links(c, w);
 }
 
 static lh_status solve(cli *c, work *w, const settings *s)
@@ -317,7 +307,7 @@ static lh_status check_effects(cli *c, const settings *s)
 {
     static const struct {
         const char *option, *methods;
-    } some[] = {{"warmup", "slack auto"},
+    } some[] = {{"warmup", "slack steady-slack auto"},
                 {"group", "flexible dorapp auto"},
                 {"enqueue", "elastic auto"},
                 {"dequeue", "elastic auto"},
@@ -358,6 +348,12 @@ static lh_status check_tradeoff(cli *c, const settings *s)
                             "--objective memory --makespan TIME");
     if (s->tradeoff.makespan_ns && s->model.objective != MEMORY)
         return cli_usage(c, "--makespan is for --objective memory");
+    if (s->host_memory && (s->tradeoff.pareto || s->model.objective == MEMORY))
+        return cli_usage(c,
+                         "--host-memory raises the limits that %s looks "
+                         "for; leave one of them out",
+                         s->tradeoff.pareto ? "--pareto"
+                                            : "--objective memory");
     if (s->tradeoff.html && !s->tradeoff.pareto)
         return cli_usage(c, "--html is for --pareto; 'longhaul simulate' "
                             "shows a schedule");
@@ -397,6 +393,7 @@ static lh_status make_schedule(cli *c, work *w)
     CLI_TRY(check_effects(c, s));
     CLI_TRY(check_tradeoff(c, s));
     CLI_TRY(cli_problem_read(c, c->operands[0], false, &w->problem));
+    CLI_TRY(cli_problem_host(c, s->host_memory, &w->problem));
     w->pipeline = cli_problem_pipeline(&w->problem);
     if (s->tradeoff.pareto)
         return cli_pareto(c, &s->search, &s->model, s->sub_blocks, &s->tradeoff,
@@ -413,13 +410,11 @@ static lh_status make_schedule(cli *c, work *w)
     lh_sim_options sim = cli_sim_options(&s->model);
     o.sim = &sim;
     CLI_TRY(optimal ? order(c, w, s) : generate(c, w, s, &o));
-    w->parts_ns = -1;
-    w->fifo_ns = -1;
     if (w->infeasible)
         return LH_OK;
     if (s->whole)
         CLI_TRY(make_whole(c, w, sim));
-    CLI_TRY(weigh_links(c, w, s));
+    CLI_TRY(weigh_links(c, w, &sim));
     CLI_TRY(lh_simulate(w->pipeline, w->schedule, &sim, &w->timeline, &c->err));
     w->objective_ns = cli_objective_ns(&s->model, w->timeline);
     return LH_OK;
@@ -442,77 +437,36 @@ static double gap(const work *w)
                            : 0;
 }
 
-static const char *status_text(const work *w)
-{
-    return w->objective_ns == w->bound.ns ? "optimal" : "feasible";
-}
-
-/* What each engine of the search did. */
-static void put_engines(json_t *object, const work *w)
-{
-    json_t *all = json_array();
-    for (uint32_t i = 0; i < w->n_engines; i++) {
-        const lh_solve_engine *e = &w->engines[i];
-        json_array_append_new(
-            all,
-            json_pack("{s:s, s:b, s:I, s:I, s:I, s:o}", "name", e->name, "on",
-                      e->on, "effort", (json_int_t)e->effort, "calls",
-                      (json_int_t)e->calls, "improved", (json_int_t)e->improved,
-                      "gained_s", cli_seconds(e->gained_ns)));
-    }
-    json_object_set_new(object, "engines", all);
-}
-
-static lh_status print_infeasible(cli *c, const work *w)
-{
-    c->exit_code = EXIT_FAILED;
-    json_t *object =
-        json_pack("{s:s, s:s, s:n, s:n, s:n, s:s, s:s, s:n, s:n, s:s, s:f}",
-                  "method", "optimal", "requested", "optimal", "makespan_s",
-                  "lower_bound_s", "gap", "limited_by", w->bound.text, "status",
-                  "infeasible", "bubble_ratio", "peak_memory", "memory_unit",
-                  lh_pipeline_memory_unit(w->pipeline), "seconds", w->seconds);
-    put_engines(object, w);
-    return cli_put_json(c, object);
-}
-
 static lh_status print_json(cli *c, const work *w)
 {
     const settings *s = c->settings;
     if (w->infeasible)
-        return print_infeasible(c, w);
-    int64_t ns = lh_timeline_makespan(w->timeline);
-    json_t *object = json_pack(
-        "{s:s, s:s, s:o, s:o, s:f, s:s, s:s, s:f, s:o, s:s, s:f}", "method",
-        w->chosen, "requested", s->method, "makespan_s", cli_seconds(ns),
-        "lower_bound_s", cli_seconds(w->bound.ns), "gap", gap(w), "limited_by",
-        w->bound.text, "status", status_text(w), "bubble_ratio",
-        lh_timeline_bubble_ratio(w->timeline), "peak_memory",
-        cli_peak_memory(w->timeline), "memory_unit",
-        lh_pipeline_memory_unit(w->pipeline), "seconds", w->seconds);
-    if (object && w->fifo_ns >= 0)
-        json_object_set_new(object, "fifo_makespan_s", cli_seconds(w->fifo_ns));
-    if (object && w->parts_ns >= 0)
-        json_object_set_new(object, "whole_cost_s",
-                            cli_seconds(ns - w->parts_ns));
-    if (object && w->proof)
-        json_object_set_new(object, "certificate",
-                            json_pack("{s:s, s:s}", "file",
-                                      cli_name(c, s->search.certificate),
-                                      "proof", w->proof));
-    if (object && w->n_engines > 0)
-        put_engines(object, w);
-    if (object && s->model.objective == MEMORY) {
-        const lh_memory_point *p = &w->point;
-        bool proven = p->limit_bound == p->limit;
-        json_object_set_new(object, "objective", json_string("memory"));
-        json_object_set_new(object, "memory_limit", json_integer(p->limit));
-        json_object_set_new(object, "memory_limit_bound",
-                            json_integer(p->limit_bound));
-        json_object_set_new(object, "memory_status",
-                            json_string(proven ? "optimal" : "feasible"));
-    }
-    return cli_put_json(c, object);
+        c->exit_code = EXIT_FAILED;
+    const bool memory = s->model.objective == MEMORY;
+    const lh_scheduled all = {
+        .size = sizeof all,
+        .requested = s->method,
+        .method = w->chosen,
+        .pipeline = w->pipeline,
+        .timeline = w->timeline,
+        .objective = s->model.objective == CLI_FIRST_DEVICE
+                         ? LH_SOLVE_OBJECTIVE_FIRST_DEVICE
+                         : LH_SOLVE_OBJECTIVE_MAKESPAN,
+        .bound_ns = w->bound.ns,
+        .limited_by = w->bound.text,
+        .seconds = w->seconds,
+        .fifo_ns = w->fifo_ns,
+        .parts_ns = w->parts_ns,
+        .certificate = w->proof ? cli_name(c, s->search.certificate) : NULL,
+        .proof = w->proof,
+        .n_engines = w->n_engines,
+        .engines = w->engines,
+        .memory = memory ? &w->point : NULL};
+    char *text = NULL;
+    size_t len = 0;
+    CLI_TRY(lh_scheduled_format(&all, &text, &len, &c->err));
+    cli_put_made(c, text, len);
+    return LH_OK;
 }
 
 static void print_memory(cli *c, const work *w)
@@ -534,7 +488,7 @@ static void print_memory(cli *c, const work *w)
 static void print_text(cli *c, const work *w)
 {
     const settings *s = c->settings;
-    char a[CLI_TIME_TEXT], b[CLI_MEMORY_TEXT];
+    char a[CLI_TIME_TEXT], b[CLI_MEMORY_TEXT], hosted[CLI_HOSTED_TEXT];
     uint32_t device = 0;
     int64_t ns = lh_timeline_makespan(w->timeline);
     int64_t most = cli_highest_peak(w->timeline, &device);
@@ -550,6 +504,10 @@ static void print_text(cli *c, const work *w)
     cli_print(c, "peak memory   %s on device %" PRIu32 "\n",
               cli_memory_text(most, lh_pipeline_memory_unit(w->pipeline), b),
               device);
+    if (s->host_memory)
+        cli_print(c, "host memory   %s\n",
+                  cli_hosted_text(w->pipeline, cli_timeline_peak, w->timeline,
+                                  hosted));
     if (s->model.objective == MEMORY)
         print_memory(c, w);
     if (w->proof)
@@ -559,16 +517,21 @@ static void print_text(cli *c, const work *w)
 
 static void say_costs(cli *c, const work *w)
 {
-    char a[CLI_TIME_TEXT];
+    const settings *s = c->settings;
+    char a[CLI_TIME_TEXT], hosted[CLI_HOSTED_TEXT];
     int64_t ns = lh_timeline_makespan(w->timeline);
-    if (w->fifo_ns >= 0)
+    if (w->fifo_ns > 0)
         cli_note(c,
                  "messages leave in an order of their own%s; first in, first "
                  "out would cost %s more",
                  c->common.output ? ", written beside the schedule"
                                   : ", which -o FILE writes beside FILE",
                  cli_time_text(w->fifo_ns - ns, a));
-    if (w->parts_ns >= 0)
+    if (s->host_memory && !c->common.output)
+        cli_note(c, "host memory: %s",
+                 cli_hosted_text(w->pipeline, cli_timeline_peak, w->timeline,
+                                 hosted));
+    if (w->parts_ns > 0)
         cli_note(c, "whole weight-gradient passes %s %s",
                  ns < w->parts_ns ? "save" : "cost",
                  cli_time_text(llabs(ns - w->parts_ns), a));

@@ -3,16 +3,17 @@
 #include "commands.h"
 #include "course_view.h"
 #include "jitter_view.h"
+#include "paths.h"
 #include "view.h"
 #include "wrap.h"
 
-#include <longhaul/bounds.h>
+#include <longhaul/results.h>
 
 #include <inttypes.h>
 #include <string.h>
 
 typedef struct settings {
-    const char *schedule, *trace, *html, *svg;
+    const char *schedule, *trace, *html, *svg, *host_memory, *path;
     uint32_t sub_blocks;
     cli_model model;
     cli_jitter jitter;
@@ -22,11 +23,22 @@ typedef struct settings {
 static const cli_option options[] = {
     CLI_SCHEDULE_ROW(settings),
     CLI_SUB_BLOCKS_ROW(settings, CLI_SUB_BLOCKS),
+    CLI_HOST_MEMORY_ROW(settings, "what rests in the host is said."),
+    {.name = "host-copy",
+     .type = CLI_TIME,
+     .at = offsetof(settings, model.host_copy_ns),
+     .arg = "TIME",
+     .like = "1ms",
+     .help = "With --host-memory: what a forward takes longer whose "
+             "activations rest in the host, and their backward. Without it "
+             "copies take no time."},
     CLI_OUTPUT_ROW(settings, trace,
                    "Write Chrome trace events, which Perfetto opens."),
     CLI_OUTPUT_ROW(settings, html,
                    "Write a report for the browser that works offline."),
-    CLI_OUTPUT_ROW(settings, svg, "Write the timeline as a picture."),
+    CLI_OUTPUT_ROW(settings, svg,
+                   "Write the timeline as a picture; with --events how many "
+                   "iterations are done in a time."),
     CLI_MODEL_ROWS(settings),
     CLI_OBJECTIVE_ROW(settings),
     CLI_JITTER_ROWS(settings),
@@ -48,6 +60,12 @@ static const cli_option options[] = {
      .arg = "FILE",
      .help = "With --events: write a line of JSON for each iteration.",
      .words = CLI_WORDS_FILES},
+    {.name = "adapt",
+     .type = CLI_FLAG,
+     .at = offsetof(settings, play.adapt),
+     .help = "With --events: go on with another schedule, and with --coupled "
+             "or --receives late another path, when that pays."},
+    CLI_PATH_ROWS(settings),
 };
 
 static const cli_example examples[] = {
@@ -61,115 +79,23 @@ static const cli_example examples[] = {
      "Also what iterations take when links vary."},
     {"longhaul simulate pipeline.yaml -s zb-h2 --events events.yaml --steps 90",
      "Ninety iterations, in some of which links are slow."},
+    {"longhaul simulate pipeline.yaml -s zb-h2 --events events.yaml -n 90 "
+     "--adapt",
+     "The same where the run goes on with other schedules when that pays."},
 };
 
 /* What the command works on and finds. */
 typedef struct work {
     cli_problem problem;
+    cli_paths paths;
     cli_view view;
     lh_bound bound;
     lh_jitter_result jitter; /* samples 0: not asked for */
     double straggler_rate;   /* as given: of a plan's, for each GPU */
 } work;
 
-/* --- JSON --------------------------------------------------------------------
+/* --- numbers ----------------------------------------------------------------
  */
-
-static json_t *segment_json(const cli_view *v, const lh_segment *s)
-{
-    char pass[LH_PASS_TEXT];
-    json_t *j =
-        json_pack("{s:s, s:o, s:o, s:I}", "kind", lh_segment_name(s->kind),
-                  "start_s", cli_seconds(s->start_ns), "end_s",
-                  cli_seconds(s->end_ns), "device", (json_int_t)s->device);
-    if (s->kind == LH_SEGMENT_COLLECTIVE)
-        json_object_set_new(j, "chunk", json_integer(s->pass.chunk));
-    else
-        json_object_set_new(j, "pass",
-                            json_string(lh_pass_text(&s->pass, pass)));
-    if (s->kind == LH_SEGMENT_TRANSFER || s->kind == LH_SEGMENT_LATENCY) {
-        uint32_t count;
-        const lh_message *m = lh_timeline_messages(v->timeline, &count);
-        if (m[s->message].resource != LH_NONE)
-            json_object_set_new(j, "link",
-                                json_string(lh_timeline_resource_name(
-                                    v->timeline, m[s->message].resource)));
-    }
-    return j;
-}
-
-static json_t *path_json(const cli_view *v)
-{
-    uint32_t count;
-    const lh_segment *path = lh_analysis_critical_path(v->analysis, &count);
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < count; i++)
-        if (json_array_append_new(list, segment_json(v, &path[i]))) {
-            json_decref(list);
-            return NULL;
-        }
-    return list;
-}
-
-static json_t *bubble_json(const cli_view *v)
-{
-    const int64_t *idle = lh_analysis_idle(v->analysis, LH_NONE);
-    json_t *map = json_object();
-    for (uint32_t i = 0; i < LH_N_CAUSES; i++)
-        json_object_set_new(map, lh_cause_name((lh_cause)i),
-                            cli_seconds(idle[i]));
-    return map;
-}
-
-static json_t *links_json(const cli_view *v)
-{
-    uint32_t count;
-    const lh_link_use *links = lh_analysis_links(v->analysis, &count);
-    double total = (double)lh_timeline_makespan(v->timeline);
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < count; i++)
-        json_array_append_new(
-            list,
-            json_pack("{s:s, s:I, s:o, s:f, s:o, s:I}", "name", links[i].name,
-                      "messages", (json_int_t)links[i].n_messages, "busy_s",
-                      cli_seconds(links[i].busy_ns), "utilisation",
-                      total > 0 ? (double)links[i].busy_ns / total : 0.0,
-                      "queued_s", cli_seconds(links[i].queued_ns), "max_queue",
-                      (json_int_t)links[i].max_queue));
-    return list;
-}
-
-static json_t *slack_json(const cli_view *v)
-{
-    uint32_t count;
-    const lh_slack *slack = lh_analysis_slack(v->analysis, &count);
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < count; i++)
-        json_array_append_new(
-            list, json_pack("{s:[I, I], s:I, s:I, s:o, s:o}", "between",
-                            (json_int_t)i, (json_int_t)i + 1, "warmup",
-                            (json_int_t)slack[i].warmup, "slackness",
-                            (json_int_t)slack[i].slackness, "tolerates_s",
-                            cli_seconds(slack[i].tolerance_ns), "delay_s",
-                            cli_seconds(slack[i].delay_ns)));
-    return list;
-}
-
-/* Of each device; null where it has no name. NULL: no memory, or nowhere. */
-static json_t *dp_links_json(const lh_pipeline *p)
-{
-    uint32_t P = lh_pipeline_n_devices(p), named = 0;
-    json_t *list = json_array();
-    for (uint32_t d = 0; d < P; d++) {
-        const char *name = lh_pipeline_dp_link(p, d);
-        json_array_append_new(list, name ? json_string(name) : json_null());
-        named += name != NULL;
-    }
-    if (named > 0)
-        return list;
-    json_decref(list);
-    return NULL;
-}
 
 /* Of a plan: what follows the pipeline, too. */
 static int64_t iteration_ns(const work *w)
@@ -188,36 +114,28 @@ static double gap_of(const work *w)
     return bound > 0 ? (double)(ns - bound) / (double)bound : 0;
 }
 
-static lh_status print_json(cli *c, const work *w)
+static lh_simulated told(const work *w, const settings *s)
 {
     const cli_view *v = &w->view;
-    const settings *s = c->settings;
-    const lh_timeline *t = v->timeline;
-    json_t *j = json_pack(
-        "{s:s, s:o, s:o, s:s, s:o, s:o, s:f, s:o, s:s, s:b, s:o, s:o, s:o, "
-        "s:o}",
-        "schedule", v->method, "makespan_s",
-        cli_seconds(lh_timeline_makespan(t)), "first_device_s",
-        cli_seconds(lh_timeline_first_device_end(t)), "objective",
-        cli_objectives[s->model.objective], "objective_s",
-        cli_seconds(cli_objective_ns(&s->model, t)), "lower_bound_s",
-        cli_seconds(w->bound.ns), "bubble_ratio", lh_timeline_bubble_ratio(t),
-        "peak_memory", cli_peak_memory(t), "memory_unit",
-        lh_pipeline_memory_unit(v->pipeline), "fits", lh_timeline_fits(t, NULL),
-        "bubble_s", bubble_json(v), "links", links_json(v), "slack",
-        slack_json(v), "critical_path", path_json(v));
-    if (j && s->model.objective == CLI_MAKESPAN && lh_timeline_fits(t, NULL)) {
-        json_object_set_new(j, "gap", json_real(gap_of(w)));
-        json_object_set_new(j, "limited_by", json_string(w->bound.text));
-    }
-    if (j && w->problem.plan)
-        json_object_set_new(j, "iteration_s", cli_seconds(iteration_ns(w)));
-    json_t *dp_links = j ? dp_links_json(v->pipeline) : NULL;
-    if (dp_links)
-        json_object_set_new(j, "dp_links", dp_links);
-    if (j && w->jitter.samples)
-        json_object_set_new(j, "jitter", cli_jitter_json(&w->jitter));
-    return cli_put_json(c, j);
+    return (lh_simulated){.size = sizeof(lh_simulated),
+                          .name = v->method,
+                          .pipeline = v->pipeline,
+                          .schedule = v->schedule,
+                          .timeline = v->timeline,
+                          .analysis = v->analysis,
+                          .plan = w->problem.plan,
+                          .jitter = w->jitter.samples ? &w->jitter : NULL,
+                          .objective = (lh_solve_objective)s->model.objective};
+}
+
+static lh_status print_json(cli *c, const work *w)
+{
+    const lh_simulated all = told(w, c->settings);
+    char *text = NULL;
+    size_t len = 0;
+    CLI_TRY(lh_simulated_format(&all, &text, &len, &c->err));
+    cli_put_made(c, text, len);
+    return LH_OK;
 }
 
 /* --- text --------------------------------------------------------------------
@@ -267,6 +185,13 @@ static void print_path(cli *c, const cli_view *v)
     cli_print(c, "\n");
 }
 
+static const char *tolerance_text(int64_t ns, char *buffer)
+{
+    return ns < 0              ? "not known"
+           : ns == LH_NO_LIMIT ? "any delay"
+                               : cli_time_text(ns, buffer);
+}
+
 static void print_slack(cli *c, const cli_view *v)
 {
     uint32_t count;
@@ -280,15 +205,17 @@ static void print_slack(cli *c, const cli_view *v)
               "between", "warm-up", "slackness", "tolerates", "delay");
     for (uint32_t i = 0; i < count && i < MOST_ROWS; i++) {
         char between[32];
+        int64_t most = slack[i].tolerance_ns;
         snprintf(between, sizeof between, "%" PRIu32 " and %" PRIu32, i, i + 1);
         cli_print(c, "  %-11s %9" PRIu32 " %9" PRId64 " %12s %12s%s\n", between,
-                  slack[i].warmup, slack[i].slackness,
-                  cli_time_text(slack[i].tolerance_ns, a),
+                  slack[i].warmup, slack[i].slackness, tolerance_text(most, a),
                   cli_time_text(slack[i].delay_ns, b),
-                  slack[i].delay_ns > slack[i].tolerance_ns ? "  too much"
-                                                            : "");
+                  most >= 0 && slack[i].delay_ns > most ? "  too much" : "");
     }
     more_rows(c, count);
+    if (slack[0].tolerance_ns < 0)
+        cli_print(c, "  what is tolerated takes too many simulations of so "
+                     "large a pipeline\n");
 }
 
 static void print_links(cli *c, const cli_view *v)
@@ -372,7 +299,7 @@ static void print_head(cli *c, const work *w)
     const settings *s = c->settings;
     const lh_timeline *t = v->timeline;
     const char *unit = lh_pipeline_memory_unit(v->pipeline);
-    char a[CLI_TIME_TEXT], b[CLI_MEMORY_TEXT];
+    char a[CLI_TIME_TEXT], b[CLI_MEMORY_TEXT], hosted[CLI_HOSTED_TEXT];
     uint32_t device = 0;
     int64_t most = cli_highest_peak(t, &device);
     cli_print(c, "schedule      %s\n", v->method);
@@ -393,6 +320,9 @@ static void print_head(cli *c, const work *w)
     cli_print(c, "peak memory   %s on device %" PRIu32 "%s\n",
               cli_memory_text(most, unit, b), device,
               lh_timeline_fits(t, NULL) ? "" : ", over the limit");
+    if (s->host_memory)
+        cli_print(c, "host memory   %s\n",
+                  cli_hosted_text(v->pipeline, cli_timeline_peak, t, hosted));
     if (w->jitter.samples)
         print_jitter(c, w);
 }
@@ -452,45 +382,46 @@ static lh_status write_files(cli *c, const cli_view *v)
     return LH_OK;
 }
 
+/* --jitter, for the devices of a plan. */
+static lh_status read_varying(cli *c, work *w, lh_jitter *out)
+{
+    const settings *s = c->settings;
+    CLI_TRY(cli_read_jitter(c, &s->jitter, out));
+    w->straggler_rate = out->straggler_rate;
+    if (!w->problem.plan)
+        return LH_OK;
+    return lh_plan_jitter(w->problem.plan->job, &w->problem.plan->best, out,
+                          out, &c->err);
+}
+
 static lh_status vary(cli *c, work *w)
 {
     const settings *s = c->settings;
     lh_jitter jitter;
     lh_sim_options sim = cli_sim_options(&s->model);
-    CLI_TRY(cli_read_jitter(c, &s->jitter, &jitter));
-    w->straggler_rate = jitter.straggler_rate;
-    if (w->problem.plan)
-        CLI_TRY(lh_plan_jitter(w->problem.plan->job, &w->problem.plan->best,
-                               &jitter, &jitter, &c->err));
+    CLI_TRY(read_varying(c, w, &jitter));
     cli_progress(c, "drawing %" PRIu32 " iterations", jitter.samples);
     return lh_jitter_run(w->view.pipeline, w->view.schedule, &sim, &jitter,
                          &w->jitter, &c->err);
-}
-
-/* A plan may know a higher one, from searching. */
-static void take_plans_bound(work *w)
-{
-    if (!w->problem.plan || w->view.schedule != w->problem.plan->schedule)
-        return;
-    const lh_choice *best = &w->problem.plan->best;
-    int64_t ns = best->lower_bound_ns - best->optimizer_ns - best->overhead_ns;
-    if (ns <= w->bound.ns)
-        return;
-    w->bound.ns = ns;
-    snprintf(w->bound.text, sizeof w->bound.text,
-             "by the search that made the plan");
 }
 
 /* What shows one iteration, of which there are several. */
 static lh_status check_events(cli *c)
 {
     const settings *s = c->settings;
-    static const char *const of_one[] = {"trace", "html", "svg", "jitter",
-                                         "objective"};
+    static const char *const of_one[] = {"trace", "objective", "samples"};
     if (!s->play.events && s->play.steps)
         return cli_usage(c, "--steps is for --events");
     if (!s->play.events && s->play.log)
         return cli_usage(c, "--log is for --events");
+    if (!s->play.events && s->play.adapt)
+        return cli_usage(c, "--adapt is for --events");
+    if (s->model.host_copy_ns && !s->host_memory)
+        return cli_usage(c, "--host-copy is for --host-memory");
+    if (s->play.staging_ns && !s->play.adapt && !s->path)
+        return cli_usage(c, "--staging is for --path and --adapt");
+    if (s->path && s->play.adapt)
+        return cli_usage(c, "--path is not for --adapt, which chooses it");
     if (!s->play.events)
         return LH_OK;
     if (!s->play.steps)
@@ -500,35 +431,67 @@ static lh_status check_events(cli *c)
         if (cli_given(c, of_one[i]))
             return cli_usage(c, "--%s is of one iteration; not with --events",
                              of_one[i]);
+    if (s->jitter.spec && !s->play.adapt)
+        return cli_usage(c, "--jitter with --events is for --adapt");
     return LH_OK;
+}
+
+static lh_status play_events(cli *c, work *w)
+{
+    const settings *s = c->settings;
+    cli_view *v = &w->view;
+    lh_jitter jitter;
+    cli_play play = s->play;
+    play.html = s->html;
+    play.svg = s->svg;
+    if (w->paths.pipeline) {
+        /* Events are of the links alone, without copies. */
+        v->pipeline = cli_problem_pipeline(&w->problem);
+        play.path = &w->paths.delegation;
+    }
+    if (s->jitter.spec) {
+        CLI_TRY(read_varying(c, w, &jitter));
+        play.jitter = &jitter;
+    }
+    return cli_play_run(c, &play, v, &s->model,
+                        iteration_ns(w) - lh_timeline_makespan(v->timeline));
 }
 
 static lh_status simulate(cli *c, work *w)
 {
-    const settings *s = c->settings;
+    settings *s = c->settings;
     cli_view *v = &w->view;
     CLI_TRY(cli_problem_read(c, c->operands[0], false, &w->problem));
+    CLI_TRY(cli_problem_host(c, s->host_memory, &w->problem));
     v->pipeline = cli_problem_pipeline(&w->problem);
+    if (s->play.adapt && s->play.staging_ns &&
+        !cli_paths_differ(&s->model, v->pipeline))
+        return cli_usage(c, "--staging would change nothing: without --coupled "
+                            "or --receives late no send blocks, and --adapt "
+                            "delegates none");
+    CLI_TRY(cli_paths_read(c, s->path, s->play.staging_ns, v->pipeline,
+                           &s->model, &w->paths));
+    if (w->paths.pipeline)
+        v->pipeline = w->paths.pipeline;
     cli_progress(c, "simulating");
     CLI_TRY(cli_view_find_schedule(c, v, &w->problem, s->schedule, &s->model,
                                    s->sub_blocks));
     CLI_TRY(cli_view_simulate(c, v, &s->model, c->operands[0]));
-    if (s->jitter.spec)
+    if (s->jitter.spec && !s->play.events)
         CLI_TRY(vary(c, w));
-    CLI_TRY(write_files(c, v));
+    if (!s->play.events)
+        CLI_TRY(write_files(c, v));
     cli_progress_end();
     if (s->play.events)
-        return cli_play_run(c, &s->play, v, &s->model,
-                            iteration_ns(w) -
-                                lh_timeline_makespan(v->timeline));
+        return play_events(c, w);
     uint32_t device;
     if (!lh_timeline_fits(v->timeline, &device))
         cli_note(c,
                  "the schedule needs more memory than the limit, on device "
                  "%" PRIu32 " and perhaps others",
                  device);
-    CLI_TRY(lh_lower_bound(v->pipeline, &w->bound, &c->err));
-    take_plans_bound(w);
+    const lh_simulated all = told(w, s);
+    CLI_TRY(lh_simulated_bound(&all, &w->bound, &c->err));
     return c->common.json ? print_json(c, w) : print_text(c, w);
 }
 
@@ -544,6 +507,7 @@ static lh_status run_simulate(cli *c)
     lh_status status = simulate(c, &w);
     cli_progress_end();
     cli_view_fini(&w.view);
+    cli_paths_fini(&w.paths);
     cli_problem_fini(&w.problem);
     return status;
 }
@@ -569,13 +533,29 @@ const cli_command cmd_simulate = {
         "and all together. Iterations do not overlap. Its JSON has total_s; "
         "iterations, each with step, seconds (of a plan with what follows "
         "the pipeline), schedule, path and slow, what is slow then; and "
-        "switches to other schedules, of which there are none. The path is "
-        "direct with --coupled, where sends stop passes, else delegated.\n\n"
+        "switches. The path is direct with --coupled, where sends stop "
+        "passes, else delegated.\n\n"
+        "With --path messages are delegated: copied to host memory and sent "
+        "from there, so that no pass waits for them and they for no receive; "
+        "--staging is what each copy takes.\n\n"
+        "With --adapt a monitor gets what each iteration would have measured; "
+        "what it notices after one is decided on during the next, voted on "
+        "during the one after that, and followed from then on. With --coupled "
+        "or --receives late messages may go over to the delegated path, all "
+        "of them or, where --staging says what copies take, those of slow "
+        "links (mixed). Each of the switches has step, the first that follows "
+        "it, from and to, the schedules' names, path, before_s, predicted_s "
+        "and bound_s, what an iteration would take, takes and takes at least, "
+        "and why. --jitter draws each iteration.\n\n"
         "In the JSON, times are in seconds and memory is in the unit of the "
         "file; peak_memory has a number per device, critical_path the passes, "
         "transfers and latencies that follow each other from the start to "
         "the makespan, iteration_s of a plan the makespan with what follows "
-        "the pipeline. A schedule from a file that needs more memory than the "
+        "the pipeline. tolerates_s of slack is the largest delay that costs "
+        "an iteration no more than once there and once back, the delay there "
+        "is included, found by simulating; null with tolerates_any where any "
+        "does, null alone where it would take too many simulations. A "
+        "schedule from a file that needs more memory than the "
         "limit is shown all the same, with a warning: fits is false, the exit "
         "status 0. A method whose schedule would is an error.",
     .output_help = "Write what would be printed to FILE.",

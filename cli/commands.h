@@ -17,6 +17,7 @@
     X(cmd_explain)                                                             \
     X(cmd_schedule)                                                            \
     X(cmd_check)                                                               \
+    X(cmd_diagnose)                                                            \
     X(cmd_report)                                                              \
     X(cmd_export)                                                              \
     X(cmd_optical)

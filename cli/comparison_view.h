@@ -7,6 +7,8 @@
 #include "sweep.h"
 #include "view.h"
 
+#include <longhaul/results.h>
+
 typedef struct cli_comparison {
     lh_comparison *all;
     cli_sweep sweep;    /* no values: the pipelines as they are */
@@ -15,9 +17,7 @@ typedef struct cli_comparison {
 } cli_comparison;
 
 bool cli_comparison_swept(const cli_comparison *x);
-const char *cli_outcome_word(const lh_outcome *o); /* "ok", "infeasible" */
 
-lh_status cli_comparison_json(cli *c, const cli_comparison *x);
 lh_status cli_comparison_text(cli *c, const cli_comparison *x);
 /* The curves over latency at one transfer (or over transfer where latency
  * stays). Points to the comparison and to `room`; free with

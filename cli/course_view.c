@@ -2,6 +2,8 @@
 #include "course_view.h"
 #include "wrap.h"
 
+#include <longhaul/adapt.h>
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,28 +37,12 @@ json_t *cli_slow_json(const lh_course *course, uint64_t step)
     return NULL;
 }
 
-char *cli_slow_text(const lh_course *course, uint32_t state, char *text)
-{
-    enum { SHOWN = 4 };
-    const char *names[SHOWN];
-    uint32_t n = lh_course_slow(course, state, names, SHOWN);
-    size_t len =
-        (size_t)snprintf(text, CLI_SLOW_TEXT, "%s", n ? "" : "nothing");
-    for (uint32_t i = 0; i < n && len < CLI_SLOW_TEXT; i++) {
-        const char *name = i < SHOWN ? names[i] : "";
-        size_t room = CLI_SLOW_TEXT - len;
-        if (i == SHOWN || strlen(name) + 6 > room) {
-            snprintf(text + len, room, ", ...");
-            break;
-        }
-        len += (size_t)snprintf(text + len, room, "%s%s", i ? ", " : "", name);
-    }
-    return text;
-}
-
 const char *cli_path_of(const cli_model *model)
 {
-    return model->coupled ? "direct" : "delegated";
+    if (model->delegated)
+        return lh_data_path_name(LH_DATA_PATH_MIXED);
+    return lh_data_path_name(model->coupled ? LH_DATA_PATH_DIRECT
+                                            : LH_DATA_PATH_DELEGATED);
 }
 
 /* --- iterations ------------------------------------------------------------
@@ -68,31 +54,75 @@ typedef struct playing {
     const cli_model *model;
     lh_course *course;
     int64_t *ns; /* per step */
-    int64_t total_ns;
+    int64_t total_ns, after_ns;
+    lh_played *played; /* NULL: it keeps to its schedule */
 } playing;
+
+/* What the library calls the schedule that all began with. */
+static const char *name_of(const playing *p, const char *name)
+{
+    return strcmp(name, lh_adapt_candidate(0)) == 0 ? p->view->method : name;
+}
+
+static const char *path_name(const playing *p, lh_data_path path)
+{
+    return path == LH_DATA_PATH_DIRECT ? cli_path_of(p->model)
+                                       : lh_data_path_name(path);
+}
+
+static lh_played_step step_at(const playing *p, uint32_t step)
+{
+    uint64_t n;
+    return p->played ? lh_played_steps(p->played, &n)[step]
+                     : (lh_played_step){.name = p->view->method};
+}
 
 static json_t *step_json(const playing *p, uint32_t step)
 {
+    lh_played_step was = step_at(p, step);
     return json_pack("{s:I, s:o, s:s, s:s, s:o}", "step", (json_int_t)step,
                      "seconds", cli_seconds(p->ns[step]), "schedule",
-                     p->view->method, "path", cli_path_of(p->model), "slow",
-                     cli_slow_json(p->course, step));
+                     name_of(p, was.name), "path", path_name(p, was.path),
+                     "slow", cli_slow_json(p->course, step));
+}
+
+static json_t *switch_json(const playing *p, const lh_played_switch *x)
+{
+    return json_pack("{s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:s}", "step",
+                     (json_int_t)x->step, "from", name_of(p, x->from), "to",
+                     name_of(p, x->to), "path", path_name(p, x->path),
+                     "before_s", cli_seconds(x->before_ns + p->after_ns),
+                     "predicted_s", cli_seconds(x->predicted_ns + p->after_ns),
+                     "bound_s", cli_seconds(x->bound_ns + p->after_ns), "why",
+                     x->why);
+}
+
+static const lh_played_switch *switches_of(const playing *p, uint32_t *n)
+{
+    *n = 0;
+    return p->played ? lh_played_switches(p->played, n) : NULL;
 }
 
 static lh_status print_json(cli *c, const playing *p)
 {
-    json_t *list = json_array();
-    bool ok = list != NULL;
+    uint32_t n_switches;
+    const lh_played_switch *all = switches_of(p, &n_switches);
+    json_t *list = json_array(), *switches = json_array();
+    bool ok = list && switches;
     for (uint32_t i = 0; ok && i < p->play->steps; i++)
         ok = json_array_append_new(list, step_json(p, i)) == 0;
+    for (uint32_t i = 0; ok && i < n_switches; i++)
+        ok = json_array_append_new(switches, switch_json(p, &all[i])) == 0;
     if (!ok) {
         json_decref(list);
+        json_decref(switches);
         return cli_no_memory(c);
     }
-    return cli_put_json(
-        c, json_pack("{s:s, s:s, s:o, s:o, s:[]}", "schedule", p->view->method,
-                     "path", cli_path_of(p->model), "total_s",
-                     cli_seconds(p->total_ns), "iterations", list, "switches"));
+    return cli_put_json(c, json_pack("{s:s, s:s, s:o, s:o, s:o}", "schedule",
+                                     p->view->method, "path",
+                                     cli_path_of(p->model), "total_s",
+                                     cli_seconds(p->total_ns), "iterations",
+                                     list, "switches", switches));
 }
 
 typedef struct gathered {
@@ -152,18 +182,23 @@ static void print_spans(cli *c, const playing *p, int64_t quiet_ns)
         all[CLI_TIME_TEXT];
     uint32_t n = 0;
     cli_table t = {0};
-    cli_table_row(&t, 5, head);
     for (uint32_t i = 0, end; i < p->play->steps; i = end) {
+        int64_t sum = 0;
         end = end_of_span(p, i);
+        for (uint32_t k = i; k < end; k++)
+            sum += p->ns[k];
         uint32_t state = lh_course_state(p->course, i);
         if (state == 0 || n++ >= MOST_ROWS)
             continue;
+        if (n == 1)
+            cli_table_row(&t, 5, head);
+        int64_t mean = sum / (end - i);
         snprintf(steps, sizeof steps, "%" PRIu32 " to %" PRIu32, i, end - 1);
         snprintf(factor, sizeof factor, "%.2f",
-                 quiet_ns > 0 ? (double)p->ns[i] / (double)quiet_ns : 1.0);
+                 quiet_ns > 0 ? (double)mean / (double)quiet_ns : 1.0);
         const char *cells[] = {steps, cli_slow_text(p->course, state, slow),
-                               cli_time_text(p->ns[i], one), factor,
-                               cli_time_text(p->ns[i] * (end - i), all)};
+                               cli_time_text(mean, one), factor,
+                               cli_time_text(sum, all)};
         cli_table_row(&t, 5, cells);
     }
     if (n == 0)
@@ -175,7 +210,70 @@ static void print_spans(cli *c, const playing *p, int64_t quiet_ns)
                   n - MOST_ROWS);
 }
 
-static void print_text(cli *c, const playing *p, int64_t quiet_ns)
+/* What was decided, and why: the first `most` of it; how many there are. */
+static uint32_t fill_switches(const playing *p, uint32_t most, cli_table *t)
+{
+    static const char *const head[] = {"from step", "schedule", "path",
+                                       "#iteration", "why"};
+    char step[24], one[CLI_TIME_TEXT];
+    uint32_t n;
+    const lh_played_switch *all = switches_of(p, &n);
+    cli_table_row(t, 5, head);
+    for (uint32_t i = 0; i < n && i < most; i++) {
+        const lh_played_switch *x = &all[i];
+        snprintf(step, sizeof step, "%" PRIu64, x->step);
+        const char *cells[] = {
+            step, name_of(p, x->to), path_name(p, x->path),
+            cli_time_text(x->predicted_ns + p->after_ns, one), x->why};
+        cli_table_row(t, 5, cells);
+    }
+    return n;
+}
+
+static void print_switches(cli *c, const playing *p)
+{
+    enum { MOST_ROWS = 24 };
+    uint32_t n;
+    switches_of(p, &n);
+    if (n == 0)
+        return;
+    cli_table t = {.most = 3};
+    fill_switches(p, MOST_ROWS, &t);
+    cli_print(c, "\nSwitches\n");
+    cli_table_print(c, "", &t);
+    if (n > MOST_ROWS)
+        cli_print(c, "  ... and %" PRIu32 " more: see --json\n", n - MOST_ROWS);
+}
+
+/* The same run without --adapt: each iteration, in `ns`. */
+static lh_status play_kept(cli *c, const playing *p, int64_t *ns)
+{
+    lh_sim_options sim = cli_sim_options(p->model);
+    uint32_t n = p->play->steps;
+    CLI_TRY(lh_course_play(p->course, p->view->schedule, &sim, n, ns, &c->err));
+    for (uint32_t i = 0; i < n; i++)
+        ns[i] += p->after_ns;
+    return LH_OK;
+}
+
+static lh_status print_kept(cli *c, const playing *p)
+{
+    char text[CLI_TIME_TEXT];
+    uint32_t n = p->play->steps;
+    int64_t *ns = calloc(n, sizeof *ns), total = 0;
+    if (!ns)
+        return cli_no_memory(c);
+    lh_status status = play_kept(c, p, ns);
+    for (uint32_t i = 0; i < n; i++)
+        total += ns[i];
+    free(ns);
+    if (status == LH_OK)
+        cli_print(c, "kept          %s with %s throughout\n",
+                  cli_time_text(total, text), p->view->method);
+    return status;
+}
+
+static lh_status print_text(cli *c, const playing *p, int64_t quiet_ns)
 {
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
     uint32_t n_slow = 0;
@@ -190,7 +288,158 @@ static void print_text(cli *c, const playing *p, int64_t quiet_ns)
     cli_print(c, "without       %s, %s an iteration\n",
               cli_time_text(quiet_ns * p->play->steps, a),
               cli_time_text(quiet_ns, b));
+    if (p->played && !p->play->jitter)
+        CLI_TRY(print_kept(c, p));
     print_spans(c, p, quiet_ns);
+    print_switches(c, p);
+    return LH_OK;
+}
+
+/* --- pictures --------------------------------------------------------------
+ */
+
+static lh_status write_page(cli *c, const playing *p,
+                            const lh_report_course *drawn)
+{
+    lh_report *report = NULL;
+    char text[CLI_TIME_TEXT];
+    CLI_TRY(lh_report_make(cli_name(c, c->operands[0]), &report, &c->err));
+    cli_table t = {0};
+    lh_status status =
+        lh_report_add_fact(report, "events", p->play->events, &c->err);
+    if (status == LH_OK)
+        status =
+            lh_report_add_fact(report, "schedule", p->view->method, &c->err);
+    if (status == LH_OK)
+        status = lh_report_add_fact(report, "all iterations",
+                                    cli_time_text(p->total_ns, text), &c->err);
+    if (status == LH_OK)
+        status = lh_report_add_course(report, drawn, &c->err);
+    if (status == LH_OK) {
+        fill_switches(p, UINT32_MAX, &t);
+        status = cli_table_report(c, "Switches, and why", &t, report);
+    }
+    if (status == LH_OK)
+        status = cli_write_html(c, report, p->play->html);
+    lh_report_free(report);
+    return status;
+}
+
+/* All iterations; with --adapt beside those of the run that keeps to its
+ * schedule. */
+static lh_status draw_steps(cli *c, const playing *p)
+{
+    const char *const names[] = {p->played ? "adapting" : p->view->method,
+                                 p->view->method};
+    const uint32_t n = p->play->steps;
+    uint32_t n_switches;
+    const lh_played_switch *all = switches_of(p, &n_switches);
+    cli_spans spans = {0};
+    lh_report_mark *marks = calloc(n_switches + (size_t)1, sizeof *marks);
+    int64_t *ns = calloc(2 * (size_t)n, sizeof *ns);
+    const bool keeps = p->played && !p->play->jitter;
+    lh_report_course drawn = {.size = sizeof drawn,
+                              .title = "Iterations",
+                              .n_iterations = n,
+                              .n_series = keeps ? 2 : 1,
+                              .series = names,
+                              .ns = ns,
+                              .n_marks = n_switches,
+                              .marks = marks};
+    lh_status status = marks && ns ? cli_spans_find(c, p->course, 0, n, &spans)
+                                   : cli_no_memory(c);
+    if (status == LH_OK) {
+        memcpy(ns, p->ns, n * sizeof *ns);
+        for (uint32_t i = 0; i < n_switches; i++)
+            marks[i] = (lh_report_mark){all[i].step, name_of(p, all[i].to)};
+        drawn.spans = spans.all;
+        drawn.n_spans = spans.n;
+    }
+    if (status == LH_OK && keeps)
+        status = play_kept(c, p, ns + n);
+    if (status == LH_OK && p->play->svg)
+        status = cli_write_course(c, &drawn, p->play->svg);
+    if (status == LH_OK && p->play->html)
+        status = write_page(c, p, &drawn);
+    cli_spans_fini(&spans);
+    free(marks);
+    free(ns);
+    return status;
+}
+
+/* --path: an iteration in a state. */
+static lh_status play_state(cli *c, const playing *p,
+                            const lh_delegation *delegation, uint32_t state,
+                            int64_t *ns)
+{
+    const lh_sim_options sim = cli_sim_options(p->model);
+    lh_pipeline *plain, *staged = NULL;
+    lh_timeline *t = NULL;
+    lh_sim_options how;
+    CLI_TRY(lh_course_pipeline(p->course, state, &plain, &c->err));
+    lh_status status =
+        lh_delegate(plain, &sim, delegation, &staged, &how, &c->err);
+    if (status == LH_OK)
+        status = lh_simulate(staged, p->view->schedule, &how, &t, &c->err);
+    if (status == LH_OK)
+        *ns = lh_timeline_makespan(t);
+    lh_timeline_free(t);
+    lh_pipeline_free(staged);
+    lh_pipeline_free(plain);
+    return status;
+}
+
+/* Events may have added links, which are not delegated. */
+static lh_status take_links(cli *c, const playing *p, lh_delegation *d,
+                            bool **links)
+{
+    uint32_t own = lh_pipeline_n_links(p->view->pipeline);
+    lh_pipeline *quiet;
+    *d = *p->play->path;
+    if (!d->links)
+        return LH_OK;
+    CLI_TRY(lh_course_pipeline(p->course, 0, &quiet, &c->err));
+    *links = calloc(lh_pipeline_n_links(quiet) + (size_t)1, sizeof **links);
+    lh_pipeline_free(quiet);
+    if (!*links)
+        return cli_no_memory(c);
+    memcpy(*links, d->links, own * sizeof **links);
+    d->links = *links;
+    return LH_OK;
+}
+
+static lh_status play_delegated(cli *c, playing *p)
+{
+    lh_delegation d;
+    bool *links = NULL;
+    uint32_t n_states = lh_course_n_states(p->course);
+    int64_t *ns = calloc(n_states, sizeof *ns);
+    lh_status status = ns ? take_links(c, p, &d, &links) : cli_no_memory(c);
+    for (uint32_t s = 0; status == LH_OK && s < n_states; s++)
+        status = play_state(c, p, &d, s, &ns[s]);
+    for (uint32_t i = 0; status == LH_OK && i < p->play->steps; i++)
+        p->ns[i] = ns[lh_course_state(p->course, i)];
+    free(links);
+    free(ns);
+    return status;
+}
+
+static lh_status play_adapting(cli *c, playing *p)
+{
+    lh_sim_options sim = cli_sim_options(p->model);
+    uint64_t n = p->play->steps;
+    const lh_delegation d = {.size = sizeof d,
+                             .staging_ns = p->play->staging_ns};
+    const lh_adapt_options a = {
+        .size = sizeof a, .sim = &sim, .delegation = &d};
+    const lh_adapt_play_options o = {
+        .size = sizeof o, .adapt = &a, .jitter = p->play->jitter};
+    CLI_TRY(lh_adapt_play(p->course, p->view->schedule, &o, n, &p->played,
+                          &c->err));
+    const lh_played_step *steps = lh_played_steps(p->played, &n);
+    for (uint64_t i = 0; i < n; i++)
+        p->ns[i] = steps[i].ns;
+    return LH_OK;
 }
 
 static lh_status play_steps(cli *c, playing *p, int64_t after_ns)
@@ -199,18 +448,25 @@ static lh_status play_steps(cli *c, playing *p, int64_t after_ns)
     uint32_t n = p->play->steps;
     if (!(p->ns = calloc(n, sizeof *p->ns)))
         return cli_no_memory(c);
-    CLI_TRY(
-        lh_course_play(p->course, p->view->schedule, &sim, n, p->ns, &c->err));
+    if (p->play->adapt)
+        CLI_TRY(play_adapting(c, p));
+    else if (p->play->path)
+        CLI_TRY(play_delegated(c, p));
+    else
+        CLI_TRY(lh_course_play(p->course, p->view->schedule, &sim, n, p->ns,
+                               &c->err));
+    p->after_ns = after_ns;
     for (uint32_t i = 0; i < n; i++) {
         p->ns[i] += after_ns;
         p->total_ns += p->ns[i];
     }
     if (p->play->log)
         CLI_TRY(write_log(c, p));
+    if (p->play->html || p->play->svg)
+        CLI_TRY(draw_steps(c, p));
     if (c->common.json)
         return print_json(c, p);
-    print_text(c, p, lh_timeline_makespan(p->view->timeline) + after_ns);
-    return LH_OK;
+    return print_text(c, p, lh_timeline_makespan(p->view->timeline) + after_ns);
 }
 
 lh_status cli_play_run(cli *c, const cli_play *play, const cli_view *view,
@@ -220,6 +476,7 @@ lh_status cli_play_run(cli *c, const cli_play *play, const cli_view *view,
     CLI_TRY(cli_course_read(c, play->events, view->pipeline, 1, &p.course));
     lh_status status = play_steps(c, &p, after_ns);
     free(p.ns);
+    lh_played_free(p.played);
     lh_course_free(p.course);
     return status;
 }

@@ -6,7 +6,9 @@
 
 #include "view.h"
 
+#include <longhaul/delegate.h>
 #include <longhaul/events.h>
+#include <longhaul/jitter.h>
 
 /* A row of an option table; `member` of the settings is a const char *. */
 #define CLI_EVENTS_ROW(settings, member, says)                                 \
@@ -27,6 +29,23 @@ json_t *cli_slow_json(const lh_course *course, uint64_t step);
 #define CLI_SLOW_TEXT 48
 char *cli_slow_text(const lh_course *course, uint32_t state, char *text);
 
+/* What is slow in iterations first to first + n - 1, one span after the other,
+ * as a picture of them takes it (course_picture.c). Zero-initialise;
+ * cli_spans_fini() at any stage. */
+typedef struct cli_spans {
+    uint32_t n;
+    lh_report_span *all;
+    struct {
+        char text[CLI_SLOW_TEXT];
+    } * names;
+} cli_spans;
+lh_status cli_spans_find(cli *c, const lh_course *course, uint64_t first,
+                         uint64_t n, cli_spans *out);
+void cli_spans_fini(cli_spans *spans);
+/* Writes the picture. */
+lh_status cli_write_course(cli *c, const lh_report_course *course,
+                           const char *path);
+
 /* What sends do: "direct", they share a queue with a device's passes;
  * "delegated", passes never wait for them. */
 const char *cli_path_of(const cli_model *model);
@@ -35,8 +54,12 @@ const char *cli_path_of(const cli_model *model);
  */
 
 typedef struct cli_play {
-    const char *events, *log;
+    const char *events, *log, *html, *svg;
     uint32_t steps;
+    bool adapt;
+    int64_t staging_ns;        /* a message's copy on the delegated path */
+    const lh_delegation *path; /* that of the run; NULL: none is given */
+    const lh_jitter *jitter;   /* NULL: none */
 } cli_play;
 
 /* Iterations 0 to steps - 1 of the view's schedule, as text or JSON. `after_ns`

@@ -14,31 +14,6 @@
 /* --- files -----------------------------------------------------------------
  */
 
-/* The word after the key `longhaul` at the beginning of a line or of a JSON
- * map. Only the head of a file is looked at; the reader proper checks. */
-static void find_kind(const char *text, char *kind)
-{
-    for (const char *p = text; (p = strstr(p, "longhaul")) != NULL; p++) {
-        const char *before = p, *after = p + strlen("longhaul");
-        while (before > text && strchr(" \t\"'", before[-1]))
-            before--;
-        if (before > text && !strchr("\n{,", before[-1]))
-            continue;
-        after += strspn(after, "\"' \t");
-        if (*after++ != ':')
-            continue;
-        after += strspn(after, " \t\"'");
-        size_t len = strspn(after, "abcdefghijklmnopqrstuvwxyz");
-        if (after[len] != '/' || len >= CLI_KIND_TEXT)
-            continue;
-        memcpy(kind, after, len);
-        kind[len] = '\0';
-        return;
-    }
-    if (strstr(text, "\"traceEvents\""))
-        strcpy(kind, "trace");
-}
-
 /* Several in a row, which no text has: what they come from may never end. */
 static bool has_nuls(const char *bytes, size_t n)
 {
@@ -112,14 +87,14 @@ lh_status cli_input_open(cli *c, const char *path, cli_input *out)
     if (strcmp(path, "-") == 0) {
         CLI_TRY(read_standard_input(c, out));
         out->path = "standard input";
-        find_kind(out->text, out->kind);
+        lh_text_kind(out->text, out->kind);
         return LH_OK;
     }
     struct stat info;
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
         /* A pipe is read once: the reader proper takes the text. */
         CLI_TRY(lh_file_read(path, MOST_PIPED, &out->text, &out->len, &c->err));
-        find_kind(out->text, out->kind);
+        lh_text_kind(out->text, out->kind);
         return LH_OK;
     }
     enum { HEAD = 1 << 16 };
@@ -128,7 +103,7 @@ lh_status cli_input_open(cli *c, const char *path, cli_input *out)
         return cli_no_memory(c);
     lh_status status = read_head(c, path, head, HEAD);
     if (status == LH_OK)
-        find_kind(head, out->kind);
+        lh_text_kind(head, out->kind);
     free(head);
     return status;
 }
@@ -240,6 +215,8 @@ lh_sim_options cli_sim_options(const cli_model *model)
         .size = sizeof sim,
         .coupled_queue = model->coupled,
         .fifo = model->fifo,
+        .delegated = model->delegated,
+        .host_copy_ns = model->host_copy_ns,
     };
     cli_set_receives(model, &sim.receives, &sim.own_receives);
     return sim;
@@ -292,18 +269,6 @@ char *cli_memory_text(int64_t amount, const char *unit, char *buffer)
                  *unit ? " " : "", unit);
     }
     return buffer;
-}
-
-json_t *cli_peak_memory(const lh_timeline *timeline)
-{
-    json_t *list = json_array();
-    for (uint32_t d = 0; list && d < lh_timeline_n_devices(timeline); d++)
-        if (json_array_append_new(
-                list, json_integer(lh_timeline_peak_memory(timeline, d)))) {
-            json_decref(list);
-            return NULL;
-        }
-    return list;
 }
 
 int64_t cli_highest_peak(const lh_timeline *timeline, uint32_t *device)

@@ -18,10 +18,9 @@
  * "plan", ...; "trace" for Chrome trace events; "" for anything else. `path`
  * "-" is standard input. Of that, and of pipes, which are read but once, the
  * text stays in *text for the reader (release with free(); NULL for files). */
-#define CLI_KIND_TEXT 24
 typedef struct cli_input {
     const char *path;
-    char kind[CLI_KIND_TEXT];
+    char kind[LH_KIND_TEXT];
     char *text; /* of standard input and of pipes */
     size_t len;
 } cli_input;
@@ -55,6 +54,8 @@ enum { CLI_MAKESPAN, CLI_FIRST_DEVICE };
 typedef struct cli_model {
     uint32_t receives, coupled, objective;
     bool fifo;
+    const bool *delegated; /* per link; NULL: none apart from others */
+    int64_t host_copy_ns;
 } cli_model;
 
 extern const char *const cli_receives[], *const cli_objectives[];
@@ -87,6 +88,13 @@ extern const char *const cli_receives[], *const cli_objectives[];
         .most = 1000000,                                                       \
         .help = "Receives that a rank may have posted at once. Without this "  \
                 "option: as many as the prediction needs."                     \
+    }
+
+#define CLI_THREADS_ROW(settings, says)                                        \
+    {                                                                          \
+        .name = "threads", .letter = 'j', .type = CLI_COUNT,                   \
+        .at = offsetof(settings, threads), .arg = "N", .least = 1,             \
+        .most = 256, .help = says                                              \
     }
 
 /* A file to write, said by `says`. */
@@ -128,6 +136,16 @@ extern const char *const cli_receives[], *const cli_objectives[];
         "passes (late-fd); or as the pipeline or the plan says (pipeline)."),  \
         CLI_COUPLED_ROW(settings), CLI_FIFO_ROW(settings)
 
+#define CLI_HOST_MEMORY_ROW(settings, says)                                    \
+    {                                                                          \
+        .name = "host-memory", .type = CLI_TEXT,                               \
+        .at = offsetof(settings, host_memory), .arg = "AMOUNT|all",            \
+        .like = "all",                                                         \
+        .help = "Each device may leave so much of its activations in host "    \
+                "memory, in the unit of the pipeline's limits (of bytes also " \
+                "as 64GiB), or all that does not fit: " says                   \
+    }
+
 #define CLI_OBJECTIVE_ROW(settings)                                            \
     {                                                                          \
         .name = "objective", .type = CLI_CHOICE,                               \
@@ -155,7 +173,6 @@ char *cli_time_text(int64_t ns, char *buffer);
 /* "12.5 GiB" or "31.0 MiB" where the unit is bytes, else number and unit. */
 #define CLI_MEMORY_TEXT 64
 char *cli_memory_text(int64_t amount, const char *unit, char *buffer);
-json_t *cli_peak_memory(const lh_timeline *timeline);
 /* The highest peak and (may be NULL) its device. */
 int64_t cli_highest_peak(const lh_timeline *timeline, uint32_t *device);
 double cli_now(void); /* seconds of a clock that only goes forward */

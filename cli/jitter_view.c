@@ -85,13 +85,3 @@ char *cli_straggler_text(double rate, uint32_t n_gpus, char *text)
              any > 99.9 ? 99.9 : any);
     return text;
 }
-
-json_t *cli_jitter_json(const lh_jitter_result *r)
-{
-    return json_pack("{s:I, s:f, s:o, s:o, s:o, s:o, s:o}", "samples",
-                     (json_int_t)r->samples, "mean_s", r->mean_ns / 1e9,
-                     "least_s", cli_seconds(r->least_ns), "p50_s",
-                     cli_seconds(r->p50_ns), "p95_s", cli_seconds(r->p95_ns),
-                     "p99_s", cli_seconds(r->p99_ns), "most_s",
-                     cli_seconds(r->most_ns));
-}

@@ -40,6 +40,5 @@ lh_status cli_read_jitter(cli *c, const cli_jitter *given, lh_jitter *out);
  * at most CLI_STRAGGLER_TEXT bytes; "" where there are none. */
 enum { CLI_STRAGGLER_TEXT = 160 };
 char *cli_straggler_text(double rate, uint32_t n_gpus, char *text);
-json_t *cli_jitter_json(const lh_jitter_result *r);
 
 #endif

@@ -272,3 +272,9 @@ void cli_put_file(cli *c, const char *text, size_t len)
 {
     fwrite(text, 1, len, c->out);
 }
+
+void cli_put_made(cli *c, char *text, size_t len)
+{
+    cli_put_file(c, text, len);
+    lh_text_free(text);
+}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "problem.h"
+#include "values.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -153,37 +154,14 @@ lh_status cli_problem_read(cli *c, const char *path, bool jobs,
     return status;
 }
 
-lh_status cli_copy_schedule(cli *c, const lh_schedule *schedule, bool links,
-                            lh_schedule **out)
-{
-    const uint32_t n = lh_schedule_n_devices(schedule);
-    const uint32_t n_links = links ? lh_schedule_n_link_orders(schedule) : 0;
-    const lh_pass **orders = calloc(n, sizeof *orders);
-    uint32_t *counts = calloc(n, sizeof *counts);
-    lh_link_order *link_orders = calloc(n_links + 1, sizeof *link_orders);
-    lh_status status = LH_OK;
-    if (!orders || !counts || !link_orders)
-        status = cli_no_memory(c);
-    for (uint32_t d = 0; status == LH_OK && d < n; d++)
-        orders[d] = lh_schedule_order(schedule, d, &counts[d]);
-    for (uint32_t i = 0; status == LH_OK && i < n_links; i++)
-        link_orders[i] = *lh_schedule_link_order(schedule, i);
-    if (status == LH_OK)
-        status = lh_schedule_make(n, orders, counts, n_links, link_orders, out,
-                                  &c->err);
-    free(link_orders);
-    free(orders);
-    free(counts);
-    return status;
-}
-
 static lh_status read_schedule(cli *c, const cli_input *input, bool fifo,
                                lh_schedule **out)
 {
     if (strcmp(input->kind, "plan") == 0) {
         lh_plan *plan = NULL;
         CLI_TRY(cli_input_plan(c, input, &plan));
-        lh_status status = cli_copy_schedule(c, plan->schedule, !fifo, out);
+        lh_status status =
+            lh_schedule_copy(plan->schedule, !fifo, out, &c->err);
         lh_plan_free(plan);
         return status;
     }
@@ -213,13 +191,90 @@ lh_status cli_read_schedule(cli *c, const char *path, bool fifo,
 void cli_problem_fini(cli_problem *problem)
 {
     lh_pipeline_free(problem->pipeline);
+    lh_pipeline_free(problem->hosted);
     lh_plan_free(problem->plan);
     *problem = (cli_problem){0};
 }
 
-const lh_pipeline *cli_problem_pipeline(const cli_problem *problem)
+static const lh_pipeline *own_pipeline(const cli_problem *problem)
 {
     return problem->plan ? problem->plan->pipeline : problem->pipeline;
+}
+
+const lh_pipeline *cli_problem_pipeline(const cli_problem *problem)
+{
+    return problem->hosted ? problem->hosted : own_pipeline(problem);
+}
+
+/* --- host memory ---------------------------------------------------------- */
+
+/* A number in the pipeline's unit; of bytes also with KiB, MiB, GiB, TiB. */
+static bool parse_memory(const char *text, bool bytes, int64_t *out)
+{
+    static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB"};
+    double value;
+    const char *rest;
+    if (!cli_parse_real(text, &value, &rest))
+        return false;
+    rest += strspn(rest, " ");
+    uint32_t i = 0;
+    while (i < CLI_COUNT_OF(units) && strcmp(rest, units[i]) != 0)
+        i++;
+    if (i == CLI_COUNT_OF(units) || (i > 0 && !bytes))
+        return false;
+    value *= (double)(UINT64_C(1) << 10 * i);
+    *out = value < 0x1p62 ? (int64_t)value : 0;
+    return *out > 0 && (i > 0 || (double)*out == value);
+}
+
+lh_status cli_problem_host(cli *c, const char *text, cli_problem *problem)
+{
+    const lh_pipeline *own = own_pipeline(problem);
+    const char *unit = lh_pipeline_memory_unit(own);
+    const bool bytes = strcmp(unit, "bytes") == 0;
+    int64_t more = LH_NO_LIMIT;
+    if (!text)
+        return LH_OK;
+    if (strcmp(text, "all") != 0 && !parse_memory(text, bytes, &more))
+        return cli_usage(c,
+                         "--host-memory: '%.40s' is not an amount of memory "
+                         "above 0: %s%s, or all",
+                         text,
+                         bytes   ? "bytes, or with a unit as 64GiB"
+                         : *unit ? "a whole number of "
+                                 : "a whole number in the unit of the file",
+                         bytes ? "" : unit);
+    return lh_pipeline_with_host(own, more, &problem->hosted, &c->err);
+}
+
+int64_t cli_timeline_peak(const void *of, uint32_t device)
+{
+    return lh_timeline_peak_memory(of, device);
+}
+
+char *cli_hosted_text(const lh_pipeline *pipeline, cli_peak_fn *peak,
+                      const void *of, char *buffer)
+{
+    const char *unit = lh_pipeline_memory_unit(pipeline);
+    int64_t most = 0, sum = 0;
+    uint32_t fullest = 0;
+    char a[CLI_MEMORY_TEXT], b[CLI_MEMORY_TEXT];
+    for (uint32_t d = 0; d < lh_pipeline_n_devices(pipeline); d++) {
+        int64_t rests = peak(of, d) - lh_pipeline_device_limit(pipeline, d);
+        sum += rests > 0 ? rests : 0;
+        if (rests > most) {
+            most = rests;
+            fullest = d;
+        }
+    }
+    if (sum == 0)
+        snprintf(buffer, CLI_HOSTED_TEXT, "not needed");
+    else
+        snprintf(buffer, CLI_HOSTED_TEXT,
+                 "%s of device %" PRIu32 " at most, %s of all devices",
+                 cli_memory_text(most, unit, a), fullest,
+                 cli_memory_text(sum, unit, b));
+    return buffer;
 }
 
 const lh_schedule *cli_problem_schedule(const cli_problem *problem)

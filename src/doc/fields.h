@@ -223,6 +223,9 @@ json_t *lhi_json_done(json_t *map, bool ok);
 /* The text of a JSON value, one line end after it. Takes the reference;
  * NULL counts as no memory. */
 lh_status lhi_json_text(json_t *json, char **text, size_t *len, lh_error *err);
+/* The same, indented by so many spaces. */
+lh_status lhi_json_print(json_t *json, uint32_t indent, char **text,
+                         size_t *len, lh_error *err);
 
 /* The row of a key, those that are spread included; NULL: it is not known. */
 const lhi_field *lhi_fields_find(const lhi_table *table, const char *key);

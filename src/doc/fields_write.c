@@ -246,8 +246,16 @@ static int add_to_text(const char *bytes, size_t len, void *text)
 
 lh_status lhi_json_text(json_t *json, char **text, size_t *len, lh_error *err)
 {
+    return lhi_json_print(json, 1, text, len, err);
+}
+
+lh_status lhi_json_print(json_t *json, uint32_t indent, char **text,
+                         size_t *len, lh_error *err)
+{
     lhi_text out = {0};
-    const size_t flags = JSON_INDENT(1) | JSON_REAL_PRECISION(15);
+    /* 15 digits: every time below 11 days to the nanosecond, and 0.1 stays
+     * 0.1. */
+    const size_t flags = JSON_INDENT(indent) | JSON_REAL_PRECISION(15);
     if (!json || json_dump_callback(json, add_to_text, &out, flags) != 0)
         out.failed = true;
     json_decref(json);

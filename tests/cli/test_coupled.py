@@ -6,13 +6,10 @@ import json
 import shutil
 import subprocess
 
-from harness import (ENVIRONMENT, HANGS, PROGRAM, WORK, case, check, finish,
+from harness import (HANGS, PROGRAM, UNDER_MPI, WORK, case, check, finish,
                      json_case, read, run, test, uniform)
 
 DIRECT = ["--coupled", "1", "--receives", "late"]
-# Open MPI and UCX leave memory to the end of the process.
-UNDER_MPI = {**ENVIRONMENT, "ASAN_OPTIONS": ":".join(
-    [*filter(None, [ENVIRONMENT.get("ASAN_OPTIONS")]), "detect_leaks=0"])}
 
 
 def pipeline():

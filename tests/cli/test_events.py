@@ -8,8 +8,8 @@ import re
 import shutil
 import subprocess
 
-from harness import (ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, case, check,
-                     finish, json_case, read, run, test, uniform, write)
+from harness import (ENVIRONMENT, HANGS, PROGRAM, ROOT, UNDER_MPI, WORK, case,
+                     check, finish, json_case, read, run, test, uniform, write)
 
 TRACE = ROOT / "examples/adaptra-trace.yaml"
 STAGES = ROOT / "examples/adaptra-8-stages.yaml"
@@ -87,8 +87,8 @@ def what_would_have_no_effect_is_refused():
          err=r"--log is for --events")
     case("events alone", [*base, "--events", "e.yaml"], code=2,
          err=r"how many iterations: --steps")
-    for option in (["--trace", "t"], ["--html", "h"], ["--svg", "s"],
-                   ["--jitter", "latency=0.1"], ["--objective", "makespan"]):
+    for option in (["--trace", "t"],
+                   ["--objective", "makespan"]):
         case(option[0], [*base, "--events", "e.yaml", "--steps", "3", *option],
              code=2, err=r"is of one iteration; not with --events")
     write("rail.yaml", EVENTS + "  - {at: 6, rank: 2, rail: down}\n")
@@ -97,6 +97,26 @@ def what_would_have_no_effect_is_refused():
     write("no.yaml", EVENTS.replace("0-1", "0-9"))
     case("no such link", [*base, "--events", "no.yaml", "-n", "3"], code=1,
          err=r"no\.yaml:4: links: '0-9' is no link of the pipeline")
+
+
+@test
+def iterations_are_drawn():
+    uniform("p.yaml", latency=8, transfer=1)
+    write("e.yaml", EVENTS)
+    played = ["simulate", "p.yaml", "-s", "zb-h1", "--events", "e.yaml"]
+    case("drawn", [*played, "-n", "7", "--svg", "s.svg", "--html", "h.html"],
+         out="iterations")
+    for text in (read("s.svg"), read("h.html")):
+        check(text.count("<title>slow: 0-1</title>") == 1 and
+              text.count("<title>slow: 0-1, device 1</title>") == 1 and
+              text.count("<title>slow: device 1</title>") == 1, text[:2000])
+    write("e.yaml", EVENTS.replace("to: 4", "to: 40"))
+    found = json_case("adapting", [*played, "-n", "60", "--adapt", "--html",
+                                   "h.html", "--svg", "s.svg"])
+    check(found["switches"] and read("s.svg").count("stroke-dasharray") ==
+          len(found["switches"]), found["switches"])
+    check(all(s["why"].replace(">", "\\u003e") in read("h.html") or
+              s["why"] in read("h.html") for s in found["switches"]), "why")
 
 
 @test
@@ -169,9 +189,6 @@ JOB = """
              micro_batch: 1, chunks_per_device: 1, schedule: 1f1b,
              outermost: pipeline}
     """
-# Open MPI leaves memory to the end of the process.
-UNDER_MPI = {**ENVIRONMENT, "ASAN_OPTIONS": ":".join(
-    [*filter(None, [ENVIRONMENT.get("ASAN_OPTIONS")]), "detect_leaks=0"])}
 
 
 def weights(name):

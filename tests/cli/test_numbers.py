@@ -84,13 +84,26 @@ for method, wanted in (("zb-h2", (390, 400, 420)), ("zb-h1", (390, 460, 560))):
                  if r["method"] == method)
     check([round(ms * 1e3) for _, ms in got] == list(wanted),
           f"{method} by compare --replay: {got}")
-# What simulate says of slackness: with equal times, a delay of (slackness - 1)
-# times a pass is absorbed (Adaptra, section 4).
+# What simulate says of slackness. On the last boundary, where all devices are
+# busy, a delay of (slackness - 1) times a pass is absorbed (Adaptra, section 4).
 found = json_case("slackness", ["simulate", delayed(10), "-s", "zb-h2"])
 check([(s["warmup"], s["slackness"], s["tolerates_s"], s["delay_s"])
        for s in found["slack"]] ==
-      [(7, 2, 0.01, 0.01), (5, 2, 0.01, 0), (3, 2, 0.01, 0)],
+      [(7, 2, 0.016666667, 0.01), (5, 2, 0.013333333, 0), (3, 2, 0.01, 0)],
       f"slackness of zb-h2: {found['slack']}")
+found = json_case("any delay", ["simulate", delayed(10), "-s", "gpipe"])
+check([(s["tolerates_s"], s["tolerates_any"]) for s in found["slack"]] ==
+      [(None, True)] * 3, f"slackness of gpipe: {found['slack']}")
+case("any delay in words", ["simulate", delayed(10), "-s", "gpipe"],
+     out=r"0 and 1 +12 +0 +any delay +10 ms\n")
+found = json_case("too large", ["simulate", uniform("large.yaml", 16, 300), "-s",
+                                "1f1b", "--receives", "late"])
+check(all(s["tolerates_s"] is None and "tolerates_any" not in s
+          for s in found["slack"]), f"large: {found['slack']}")
+case("too large in words", ["simulate", "large.yaml", "-s", "1f1b",
+                            "--receives", "late"],
+     out=r"0 and 1 +16 +1 +not known +0 ms\n(.*\n)*  what is tolerated takes "
+         r"too many simulations of so large a pipeline\n")
 
 # --- delays that vary: every link three times as slow is another file -------------
 varied = json_case("jitter", ["simulate", delayed(10), "-s", "zb-h2", "--jitter",

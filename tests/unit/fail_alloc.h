@@ -18,7 +18,8 @@ void *__wrap_realloc(void *old, size_t size);
 
 /* How many more allocations succeed, of all threads; < 0: all do. */
 static _Atomic int64_t fail_alloc_after = -1;
-static atomic_bool fail_alloc_hit; /* one has failed */
+static atomic_bool fail_alloc_hit;  /* one has failed */
+static atomic_bool fail_alloc_once; /* those after it succeed again */
 
 static bool fail_alloc_now(void)
 {
@@ -29,6 +30,8 @@ static bool fail_alloc_now(void)
     if (left != 0)
         return false;
     fail_alloc_hit = true;
+    if (fail_alloc_once)
+        fail_alloc_after = -1;
     return true;
 }
 

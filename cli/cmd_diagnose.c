@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* longhaul diagnose: why a running job is slow, and what would help. */
+#include "commands.h"
+#include "inputs.h"
+#include "wrap.h"
+
+#include <longhaul/diagnose.h>
+#include <longhaul/results.h>
+
+#include <inttypes.h>
+
+typedef struct settings {
+    uint32_t threads;
+} settings;
+
+static const cli_option options[] = {
+    CLI_THREADS_ROW(settings, "Play so many steps at once; without it, one per "
+                              "processor. The result is the same."),
+};
+
+static const cli_example examples[] = {
+    {"longhaul diagnose steps.csv.gz",
+     "Say how slow the job is, because of whom, and what would help."},
+    {"longhaul diagnose steps.csv.gz --json | jq .helps",
+     "The same for programs: what would help alone."},
+};
+
+enum { MOST_SHOWN = 4 }; /* stages, replicas, kinds, slow things, helps */
+
+/* --- how slow ------------------------------------------------------------- */
+
+static void print_heading(cli *c, const lh_diagnosis *d)
+{
+    char measured[CLI_TIME_TEXT], t[CLI_TIME_TEXT], ideal[CLI_TIME_TEXT];
+    cli_wrap(c, "recording", 0,
+             "%" PRIu32 " step%s (%" PRIu64 " to %" PRIu64 "), %" PRIu32
+             " stage%s x %" PRIu32 " replica%s, %" PRIu32 " microbatch%s",
+             d->n_steps, d->n_steps == 1 ? "" : "s", d->steps[0].step,
+             d->steps[d->n_steps - 1].step, d->n_stages,
+             d->n_stages == 1 ? "" : "s", d->n_replicas,
+             d->n_replicas == 1 ? "" : "s", d->n_microbatches,
+             d->n_microbatches == 1 ? "" : "es");
+    cli_wrap(c, "measured", 0,
+             "%s a step; played again %s: %.1f %% passes between operations",
+             cli_time_text((int64_t)d->measured_ns, measured),
+             cli_time_text((int64_t)d->t_ns, t),
+             d->measured_ns > 0 ? 100 * (1 - d->t_ns / d->measured_ns) : 0);
+    cli_wrap(c, "usual times", 0,
+             "%s, if all stages, replicas and steps took alike",
+             cli_time_text((int64_t)d->ideal_ns, ideal));
+    if (d->n_steps > 1)
+        cli_wrap(c, "slowdown", 0,
+                 "%.3f +- %.3f (standard error over the steps)", d->slowdown,
+                 d->slowdown_error);
+    else
+        cli_wrap(c, "slowdown", 0, "%.3f, in one step", d->slowdown);
+}
+
+/* --- because of whom ------------------------------------------------------ */
+
+static const char *whose(const lh_diagnosis *d, const lh_slow_thing *t,
+                         char *text, size_t room)
+{
+    uint32_t replica = t->replica == LH_NONE ? 0 : d->replicas[t->replica];
+    if (t->what == LH_SLOW_STAGE)
+        snprintf(text, room, "stage %" PRIu32 "%s: passes", t->stage,
+                 t->stage + 1 == d->n_stages ? ", the last" : "");
+    else if (t->what == LH_SLOW_WORKER)
+        snprintf(text, room,
+                 "the worker of stage %" PRIu32 ", replica %" PRIu32 ": passes",
+                 t->stage, replica);
+    else
+        snprintf(text, room,
+                 "from stage %" PRIu32 " to %" PRIu32 " of replica %" PRIu32
+                 ": messages",
+                 t->stage, t->to, replica);
+    return text;
+}
+
+static void print_slow_thing(cli *c, const lh_diagnosis *d,
+                             const lh_slow_thing *t, const char *label)
+{
+    static const char *const others[] = {
+        [LH_SLOW_WORKER] = "those of the stage's other replicas",
+        [LH_SLOW_STAGE] = "those of other stages",
+        [LH_SLOW_LINK] = "others"};
+    char who[120], cost[CLI_TIME_TEXT], since[80];
+    if (t->from == d->steps[0].step && t->n_steps == d->n_steps)
+        snprintf(since, sizeof since, "in every step that was recorded");
+    else if (t->to_the_end)
+        snprintf(since, sizeof since,
+                 "since step %" PRIu64 " (in %" PRIu32 " of %" PRIu32 " steps)",
+                 t->from, t->n_steps, d->n_steps);
+    else
+        snprintf(since, sizeof since,
+                 "from step %" PRIu64 " to %" PRIu64 " (in %" PRIu32
+                 " of %" PRIu32 " steps)",
+                 t->from, t->until, t->n_steps, d->n_steps);
+    cli_wrap(c, label, 0,
+             "%s take %.2f times as long as %s, %s; costs %s a "
+             "step%s",
+             whose(d, t, who, sizeof who), t->ratio, others[t->what], since,
+             cli_time_text(t->cost_ns, cost),
+             t->hidden ? " once all else that is slow is as usual, and next "
+                         "to nothing until then"
+                       : "");
+}
+
+static void print_slow(cli *c, const lh_diagnosis *d)
+{
+    for (uint32_t i = 0; i < d->n_slow_things && i < MOST_SHOWN; i++)
+        print_slow_thing(c, d, &d->slow_things[i], i ? "" : "slow");
+    if (d->n_slow_things > MOST_SHOWN)
+        cli_wrap(c, "", 0, "and %" PRIu32 " more: see --json",
+                 d->n_slow_things - MOST_SHOWN);
+    if (d->n_slow_things == 0)
+        cli_wrap(c, "slow", 0,
+                 "no worker, stage or link that costs 0.2 %% of a step");
+}
+
+/* The largest of n values, the next of them each time: those that `shown` has
+ * not. */
+static uint32_t next_largest(const double *values, uint32_t n,
+                             const uint32_t *shown, uint32_t n_shown)
+{
+    uint32_t best = LH_NONE;
+    for (uint32_t i = 0; i < n; i++) {
+        bool is_shown = values[i] <= 0;
+        for (uint32_t k = 0; k < n_shown; k++)
+            is_shown = is_shown || shown[k] == i;
+        if (!is_shown && (best == LH_NONE || values[i] > values[best]))
+            best = i;
+    }
+    return best;
+}
+
+/* The worst of them by their slowdowns. */
+static void print_worst(cli *c, const char *label, const double *values,
+                        uint32_t n, const char *(*name)(const void *, uint32_t),
+                        const void *of)
+{
+    char line[400];
+    uint32_t shown[MOST_SHOWN], k = 0;
+    size_t len = 0;
+    line[0] = '\0';
+    for (; k < MOST_SHOWN && len + 60 < sizeof line; k++) {
+        shown[k] = next_largest(values, n, shown, k);
+        if (shown[k] == LH_NONE)
+            break;
+        len += (size_t)snprintf(line + len, sizeof line - len, "%s%s %.3f",
+                                k ? ", " : "", name(of, shown[k]),
+                                values[shown[k]]);
+    }
+    cli_wrap(c, label, 0, "%s%s", line,
+             k < n && k == MOST_SHOWN ? ", ..." : "");
+}
+
+typedef struct numbered {
+    const uint32_t *numbers; /* NULL: as they are */
+    char text[16];
+} numbered;
+
+static const char *number_name(const void *of, uint32_t i)
+{
+    numbered *n = (numbered *)of;
+    snprintf(n->text, sizeof n->text, "%" PRIu32 ":",
+             n->numbers ? n->numbers[i] : i);
+    return n->text;
+}
+
+static const char *operation_name(const void *of, uint32_t i)
+{
+    (void)of;
+    return lh_operation_name((lh_operation)i);
+}
+
+static void print_parts(cli *c, const lh_diagnosis *d)
+{
+    numbered stages = {NULL, ""}, replicas = {d->replicas, ""};
+    uint32_t workers = d->n_stages * d->n_replicas;
+    cli_print(c, "\nSlowdown, if only these had their own times\n");
+    print_worst(c, "  stage", d->by_stage, d->n_stages, number_name, &stages);
+    print_worst(c, "  replica", d->by_replica, d->n_replicas, number_name,
+                &replicas);
+    print_worst(c, "  operation", d->by_operation, LH_N_OPERATIONS,
+                operation_name, NULL);
+    cli_wrap(c, "shares", 0,
+             "of what is lost, usual times would bring back %.1f %% for the "
+             "slowest %" PRIu32 " of %" PRIu32 " workers, %.1f %% for the last "
+             "stage",
+             100 * d->worker_share, d->n_slow_workers, workers,
+             100 * d->last_stage_share);
+}
+
+/* --- what would help ------------------------------------------------------ */
+
+static void print_helps(cli *c, const lh_diagnosis *d)
+{
+    static const char *const head[] = {"#a step", "#gain", ""};
+    cli_table t = {0};
+    if (d->n_helps == 0) {
+        cli_print(c, "\nNothing that was tried would help by 0.2 %%.\n");
+        return;
+    }
+    cli_print(c, "\nWhat would help, each by itself (predicted)\n");
+    cli_table_row(&t, 3, head);
+    for (uint32_t i = 0; i < d->n_helps && i < MOST_SHOWN; i++) {
+        const lh_help *h = &d->helps[i];
+        char time[CLI_TIME_TEXT], gain[24], what[400];
+        snprintf(gain, sizeof gain, "%.1f %%", 100 * h->gain);
+        snprintf(what, sizeof what, "%s%s%s%s", h->what,
+                 *h->assumes ? " (if " : "", h->assumes,
+                 *h->assumes ? ")" : "");
+        const char *cells[] = {cli_time_text(h->predicted_ns, time), gain,
+                               what};
+        cli_table_row(&t, 3, cells);
+    }
+    cli_table_print(c, "", &t);
+    if (d->n_helps > MOST_SHOWN)
+        cli_print(c, "  ... and %" PRIu32 " more: see --json\n",
+                  d->n_helps - MOST_SHOWN);
+}
+
+static void print_remarks(cli *c, const lh_diagnosis *d)
+{
+    for (uint32_t i = 0; i < d->n_remarks; i++)
+        cli_wrap(c, i ? "" : "damage", 0, "%s", d->remarks[i].text);
+}
+
+static void print_text(cli *c, const lh_diagnosis *d)
+{
+    print_heading(c, d);
+    print_remarks(c, d);
+    print_slow(c, d);
+    print_parts(c, d);
+    print_helps(c, d);
+}
+
+/* --- the command ---------------------------------------------------------- */
+
+static lh_status tell(cli *c, const lh_diagnosis *d)
+{
+    char *text = NULL;
+    size_t len = 0;
+    if (!c->common.json) {
+        print_text(c, d);
+        return LH_OK;
+    }
+    CLI_TRY(lh_diagnosis_format(d, &text, &len, &c->err));
+    cli_put_made(c, text, len);
+    return LH_OK;
+}
+
+static lh_status run_diagnose(cli *c)
+{
+    const settings *s = c->settings;
+    lh_recording *recording = NULL;
+    lh_diagnosis *diagnosis = NULL;
+    lh_diagnose_options with = {.size = sizeof with, .threads = s->threads};
+    cli_progress(c, "reading");
+    lh_status status = lh_recording_read((const char *const *)c->operands,
+                                         c->n_operands, &recording, &c->err);
+    if (status == LH_OK) {
+        cli_progress(c, "playing %" PRIu32 " steps again",
+                     lh_recording_n_steps(recording));
+        status = lh_diagnose(recording, &with, &diagnosis, &c->err);
+    }
+    cli_progress_end();
+    if (status == LH_OK)
+        status = tell(c, diagnosis);
+    lh_diagnosis_free(diagnosis);
+    lh_recording_free(recording);
+    return status;
+}
+
+const cli_command cmd_diagnose = {
+    .name = "diagnose",
+    .operands = "RECORDING ...",
+    .least_operands = 1,
+    .most_operands = 65536,
+    .operand_words = CLI_WORDS_FILES,
+    .about = "Say why a running job is slow, and what would help",
+    .description =
+        "A recording is a table (CSV, also gzip) of what the ranks of a job "
+        "did in some steps: passes, messages, collectives, each with its start "
+        "and duration; or a trace of longhaul, which is a step. Several files "
+        "are one recording: one for each rank, say.\n\n"
+        "Each step is played again by what depends on what: with its own "
+        "times, with usual ones, and with its own times for one stage, one "
+        "replica or one kind of operation alone (Lin et al., OSDI 2025). "
+        "Workers, stages and links that are slower than others of their kind "
+        "are named, with the steps in which they were. What would help is "
+        "played in the same way, or simulated with measured times: slow ones "
+        "as fast as others, layers moved, other schedules, smaller "
+        "microbatches.\n\n"
+        "What is damaged in a recording is left out, and one remark for each "
+        "kind of damage says how much that is.",
+    CLI_OPTIONS(options),
+    CLI_EXAMPLES(examples),
+    .settings_size = sizeof(settings),
+    .run = run_diagnose,
+};

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether the order in which messages leave gains anything. */
+#include "base/fail.h"
+#include "base/take_options.h"
+
+#include <longhaul/results.h>
+
+static lh_status find_makespan(const lh_pipeline *pipeline,
+                               const lh_schedule *schedule,
+                               const lh_sim_options *options, int64_t *ns,
+                               lh_error *err)
+{
+    lh_timeline *timeline = NULL;
+    LHI_TRY(lh_simulate(pipeline, schedule, options, &timeline, err));
+    *ns = lh_timeline_makespan(timeline);
+    lh_timeline_free(timeline);
+    return LH_OK;
+}
+
+lh_status lh_weigh_links(const lh_pipeline *pipeline,
+                         const lh_schedule *schedule,
+                         const lh_sim_options *options, lh_schedule **plain,
+                         int64_t *fifo_ns, lh_error *err)
+{
+    lh_sim_options sim;
+    int64_t ordered = 0, fifo = 0;
+    lh_schedule *without = NULL;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_sim_options, &sim, options, err));
+    const bool wanted = !sim.fifo;
+    if (lh_schedule_n_link_orders(schedule) > 0) {
+        if (wanted) {
+            LHI_TRY(find_makespan(pipeline, schedule, &sim, &ordered, err));
+            sim.fifo = true;
+            LHI_TRY(find_makespan(pipeline, schedule, &sim, &fifo, err));
+        }
+        if (ordered >= fifo)
+            LHI_TRY(lh_schedule_copy(schedule, false, &without, err));
+    }
+    *plain = without;
+    *fifo_ns = ordered < fifo ? fifo : 0;
+    return LH_OK;
+}

@@ -1,0 +1,287 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""simulate --events --adapt: what a run that adapts decides, and when."""
+import json
+import re
+
+from harness import (ROOT, case, check, finish, json_case, read, run, test,
+                     uniform, write)
+
+TRACE = ROOT / "examples/adaptra-trace.yaml"
+STAGES = ROOT / "examples/adaptra-8-stages.yaml"
+DIRECT = ["--coupled", "1", "--receives", "late"]
+GO_BY = 2     # iterations from a decision until it is followed
+LEAST = 10    # from one switch to the next
+AT_ONCE = 1.2  # an iteration so many times as long is answered sooner
+
+
+def played(name, pipeline, events, steps, *more):
+    return json_case(name, ["simulate", pipeline, "-s", "zb-h2", "--events",
+                            events, "--steps", str(steps), "--adapt", *more])
+
+
+def slow_link(*spans, latency=60):
+    """Events of link 6-7 in those steps."""
+    return ("longhaul: events/1\ntime_unit: ms\nevents:\n" +
+            "".join(f"  - {{from: {a}, to: {b}, links: [6-7], "
+                    f"latency: {latency}}}\n" for a, b in spans))
+
+
+@test
+def the_published_trace_is_adapted_to():
+    """29.4 minutes where nothing has to be noticed first: each event's
+    iterations at their lower bound. The paper measured 33.2 with staging."""
+    found = played("trace", STAGES, TRACE, 1200, *DIRECT)
+    check(found["total_s"] <= 29.6 * 60, f"{found['total_s'] / 60} minutes")
+    steps = found["iterations"]
+    check(abs(sum(i["seconds"] for i in steps) - found["total_s"]) < 1e-6,
+          "the sum of the iterations")
+    check(steps[0]["path"] == "direct" and steps[1199]["path"] == "delegated",
+          "the path")
+    for s in found["switches"]:
+        # What was measured is what is so: it takes what was predicted, as
+        # long as all stays as it is.
+        first = steps[s["step"]]
+        check(abs(first["seconds"] - s["predicted_s"]) < 1e-9, s)
+        check(first["schedule"] == s["to"] and first["path"] == s["path"] and
+              steps[s["step"] - 1]["schedule"] == s["from"], s)
+        check(s["bound_s"] <= s["predicted_s"] < s["before_s"], s)
+        check(s["why"], s)
+
+
+@test
+def a_switch_comes_when_it_can_be_there():
+    """In the second iteration it is noticed, in the third decided, in the
+    fourth voted on; the first one ever is waited for one iteration more."""
+    write("once.yaml", slow_link((40, 80)) +
+          "  - {from: 120, to: 160, links: [5-6], latency: 80}\n")
+    found = played("once", STAGES, "once.yaml", 200)
+    for begin, end, seen in ((40, 80, 3), (120, 160, 2)):
+        onset = [s["step"] for s in found["switches"]
+                 if begin <= s["step"] < end]
+        check(onset[:1] == [begin + seen + GO_BY], found["switches"])
+    write("late.yaml", slow_link((97, 100)))
+    found = played("too late", STAGES, "late.yaml", 100)
+    check(not any(s["step"] > 97 for s in found["switches"]),
+          found["switches"])
+
+
+@test
+def what_comes_and_goes_does_not_make_it_flap():
+    """Events of two to six iterations, as far apart."""
+    for on in (2, 3, 4, 6):
+        spans = [(a, a + on) for a in range(20, 200, 2 * on)]
+        write("flap.yaml", slow_link(*spans))
+        found = played(f"{on} on", STAGES, "flap.yaml", 220)
+        at = [s["step"] for s in found["switches"]]
+        check(len(at) <= 220 // LEAST, at)
+        for before, now in zip(found["switches"], found["switches"][1:]):
+            check(now["step"] - before["step"] >= LEAST or
+                  now["before_s"] >= AT_ONCE * before["predicted_s"],
+                  f"{before} and then {now}")
+        kept = json_case(f"{on} kept", ["simulate", STAGES, "-s", "zb-h2",
+                                        "--events", "flap.yaml", "--steps",
+                                        "220"])
+        check(found["total_s"] <= 1.01 * kept["total_s"],
+              f"{found['total_s']} s, kept {kept['total_s']}")
+
+
+# Memory leaves room for one of two: an order for the link as it is, or one for
+# it as it is at times.
+TIGHT = """
+    longhaul: pipeline/1
+    time_unit: ms
+    microbatches: 16
+    devices: 4
+    memory_limit: 7
+    chunks:
+""" + "".join(f"      - {{device: {d}, F: 20, D: 22, W: 14, "
+              "memory: {F: 1, D: 0, W: -1}}\n" for d in range(4)) + """
+    links:
+      - {from: 0, to: 1, latency: 0.1, transfer: 0.2}
+      - {from: 1, to: 0, latency: 0.1, transfer: 0.2}
+      - {from: 1, to: 2, latency: 30, transfer: 2}
+      - {from: 2, to: 1, latency: 30, transfer: 2}
+      - {from: 2, to: 3, latency: 0.1, transfer: 0.2}
+      - {from: 3, to: 2, latency: 0.1, transfer: 0.2}
+"""
+
+
+@test
+def what_is_soon_over_is_not_answered():
+    """Events that are shorter than what noticing them takes, and return."""
+    write("tight.yaml", TIGHT)
+    for on, period in ((2, 20), (3, 20), (4, 20), (5, 40)):
+        write("short.yaml", "longhaul: events/1\ntime_unit: ms\nevents:\n" +
+              "".join(f"  - {{from: {a}, to: {a + on}, links: [1-2], "
+                      "latency: 120}\n" for a in range(20, 300, period)))
+        totals = [json_case(
+            f"{on} of {period}", ["simulate", "tight.yaml", "-s",
+                                  "steady-slack", "--events", "short.yaml",
+                                  "--steps", "300", *adapt])["total_s"]
+                  for adapt in ([], ["--adapt"])]
+        check(totals[1] <= 1.006 * totals[0], f"{on} of {period}: {totals}")
+
+
+@test
+def copies_that_cost_are_kept_to_slow_links():
+    found = played("staging", STAGES, TRACE, 120, *DIRECT, "--staging", "5ms")
+    paths = [i["path"] for i in found["iterations"]]
+    check(paths[14] == "direct" and paths[60] == "mixed" and
+          paths[119] == "direct", paths)
+    found = played("dear", STAGES, TRACE, 120, *DIRECT, "--staging", "2s")
+    check({i["path"] for i in found["iterations"]} == {"direct"}, "path")
+
+
+@test
+def the_same_comes_out_again_with_jitter_too():
+    uniform("p.yaml", latency=8, transfer=1)
+    write("e.yaml", """
+        longhaul: events/1
+        time_unit: ms
+        events:
+          - {from: 40, to: 90, links: [0-1], latency: 60}
+        """)
+    jitter = ["--jitter", "latency=0.03,transfer=0.03"]
+    ones = [played(f"seed {seed}", "p.yaml", "e.yaml", 120, *jitter, "--seed",
+                   seed, "--log", "l.jsonl") for seed in "112"]
+    check(ones[0] == ones[1] != ones[2], "the seed decides")
+    check([json.loads(line) for line in read("l.jsonl").splitlines()] ==
+          ones[2]["iterations"], "the log")
+    seconds = [i["seconds"] for i in ones[0]["iterations"]]
+    check(len(set(seconds)) > 100, "iterations vary")
+
+
+@test
+def people_read_why():
+    done = case("text", ["simulate", STAGES, "-s", "zb-h2", *DIRECT,
+                         "--events", TRACE, "--steps", "420", "--adapt"],
+                out=r"(?s)kept .*Events.*Switches.*all messages\s+delegated")
+    for words in ("each way", "no schedule is"):
+        check(words in done.stdout, words)
+    check(max(map(len, done.stdout.splitlines())) <= 80, "columns")
+
+
+@test
+def messages_are_delegated_by_hand():
+    """No pass waits for a delegated message, and two copies are a longer
+    latency; of links, the others stay as they are."""
+    uniform("p.yaml", latency=8, sites=4)
+    uniform("far.yaml", latency=8 + 2 * 3, sites=4)
+    base = ["simulate", "p.yaml", "-s", "zb-h1"]
+    free = json_case("free", [*base])["makespan_s"]
+    direct = json_case("direct", [*base, *DIRECT])["makespan_s"]
+    check(direct > free, f"{direct} and {free}")
+    every = json_case("all", [*base, *DIRECT, "--path", "delegated"])
+    check(every["makespan_s"] == free, every["makespan_s"])
+    staged = json_case("staged", [*base, *DIRECT, "--path", "delegated",
+                                  "--staging", "3ms"])["makespan_s"]
+    # The order is the one for the longer latency, as zb-h1 is for any.
+    far = json_case("far", ["simulate", "far.yaml", "-s", "zb-h1"])
+    check(staged == far["makespan_s"], f"{staged}, {far['makespan_s']}")
+    some = json_case("some", [*base, *DIRECT, "--path",
+                              "dc0-dc1=delegated,dc1>dc2=delegated"])["makespan_s"]
+    check(free <= some <= direct, f"{free}, {some}, {direct}")
+    names = ",".join(f"dc{a}-dc{a + 1}=delegated" for a in range(3))
+    each = json_case("each", [*base, *DIRECT, "--path", names])["makespan_s"]
+    check(each == free, f"{each}, {free}")
+
+
+@test
+def delegated_messages_have_events_too():
+    """Factors are of the links alone: copies stay as they are."""
+    uniform("p.yaml", latency=8, sites=4)
+    write("e.yaml", """
+        longhaul: events/1
+        time_unit: ms
+        events:
+          - {from: 2, to: 4, links: [dc0-dc1], latency: x3}
+        """)
+    played_on = json_case("played", [
+        "simulate", "p.yaml", "-s", "zb-h1", *DIRECT, "--path", "delegated",
+        "--staging", "3ms", "--events", "e.yaml", "-n", "5"])
+    seconds = [i["seconds"] for i in played_on["iterations"]]
+    text = read("p.yaml")
+    quiet = json_case("quiet", ["simulate", "p.yaml", "-s", "zb-h1", "--path",
+                                "delegated", "--staging", "3ms"])
+    check(seconds[0] == seconds[4] == quiet["makespan_s"], seconds)
+    write("slow.yaml", re.sub(
+        r"datacenters:.*", "links:\n" + "".join(
+            f"  - {{from: {a}, to: {b}, latency: {6 + 8 * (3 if 0 in (a, b) else 1)}}}\n"
+            for a, b in ((0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2))), text))
+    slow = json_case("slow", ["simulate", "slow.yaml", "-s", "zb-h1"])
+    check(seconds[2] == seconds[3] == slow["makespan_s"], seconds)
+    check({i["path"] for i in played_on["iterations"]} == {"delegated"},
+          "path")
+
+
+@test
+def paths_that_mean_nothing_are_refused():
+    uniform("p.yaml", latency=8, sites=4)
+    for path, words in (("direct", "is not delegated or LINK=delegated"),
+                        ("0-1", "is not delegated or LINK=delegated"),
+                        ("", "the argument is empty")):
+        case(path, ["simulate", "p.yaml", *DIRECT, "--path", path], code=2,
+             err=words)
+    case("no effect", ["simulate", "p.yaml", "--path", "delegated"], code=2,
+         err="--path would change nothing")
+    case("no link", ["simulate", "p.yaml", *DIRECT, "--path",
+                     "0-9=delegated"], code=1, err="--path: '0-9' is no link")
+    case("no link there", ["simulate", STAGES, *DIRECT, "--path",
+                           "0-1=delegated"], code=1, err="has no link '0-1'")
+    case("both", ["simulate", "p.yaml", *DIRECT, "--path", "delegated",
+                  "--adapt", "--events", TRACE, "--steps", "3"], code=2,
+         err="--path is not for --adapt")
+
+
+@test
+def what_rests_in_the_host_costs_copies():
+    """Four activations on a device, and twelve in the host: those of more than
+    four at once cost a copy each way. Where there is no link to wait for, and
+    one device, each of these passes is longer by a copy."""
+    uniform("one.yaml", devices=1, microbatches=6, limit=4)
+    base = ["simulate", "one.yaml", "-s", "gpipe", "--host-memory", "12"]
+    free = json_case("free", base)["makespan_s"]
+    check(free == 6 * 0.03, free)
+    copied = json_case("copied", [*base, "--host-copy", "1ms"])["makespan_s"]
+    check(abs(copied - (free + 2 * 2 * 0.001)) < 1e-9, f"{copied} and {free}")
+    uniform("p.yaml", devices=4, latency=1, sites=4, limit=4)
+    write("e.yaml", """
+        longhaul: events/1
+        time_unit: ms
+        events:
+          - {from: 20, to: 60, links: [dc0-dc1], latency: 20}
+        """)
+    base = ["simulate", "p.yaml", "-s", "zb-h1", "--events", "e.yaml",
+            "--steps", "70", "--adapt"]
+    host = ["--host-memory", "12"]
+    played_on = [json_case(name, [*base, *more])
+                 for name, more in (("without", []), ("with", host),
+                                    ("copies", [*host, "--host-copy", "1ms"]),
+                                    ("some", ["--host-memory", "2",
+                                              "--host-copy", "3ms"]))]
+    totals = [found["total_s"] for found in played_on]
+    check(totals[1] < totals[2] < totals[0], totals)
+    # A copy is counted once: it takes what was predicted.
+    for found in played_on:
+        for s in found["switches"]:
+            seconds = found["iterations"][s["step"]]["seconds"]
+            check(abs(seconds - s["predicted_s"]) < 1e-9, f"{s}: {seconds}")
+
+
+@test
+def it_says_what_it_is_for():
+    for more, words in ((["--adapt"], "--adapt is for --events"),
+                        (["--events", TRACE, "--steps", "9", "--staging",
+                          "1ms"], "--staging is for --path and --adapt"),
+                        (["--adapt", "--events", TRACE, "--steps", "9",
+                          "--staging", "1ms"],
+                         "--staging would change nothing"),
+                        (["--host-copy", "1ms"],
+                         "--host-copy is for --host-memory"),
+                        (["--events", TRACE, "--steps", "9", "--jitter",
+                          "latency=1"], "--jitter with --events is for")):
+        case(words, ["simulate", STAGES, *more], code=2, err=words)
+
+
+finish()

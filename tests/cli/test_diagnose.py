@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""longhaul diagnose on two production jobs and on damaged files."""
+import gzip
+import json
+import re
+
+from harness import (ANY, ROOT, WORK, case, check, finish, json_case, run, test,
+                     uniform, write)
+
+RECORDINGS = ROOT / "tests/data/recordings"
+AR, ST = RECORDINGS / "AR.csv.gz", RECORDINGS / "ST.csv.gz"
+
+
+def close(got, want, what):
+    """Half a per cent is asked for, a thousandth of that is what comes out."""
+    check(abs(got - want) <= 5e-6 * max(1, abs(want)),
+          f"{what}: {got}, not {want}")
+
+
+@test
+def every_published_number_is_in_the_json():
+    for path in AR, ST:
+        found = json_case(path.name, ["diagnose", path])
+        wanted = json.loads(
+            (RECORDINGS / f"{path.name[:2]}.expected.json").read_text())
+        close(found["slowdown"], wanted["blocking_slowdown"], "slowdown")
+        close(found["t_s"], wanted["ms"]["tori"], "t_s")
+        close(found["ideal_s"], wanted["ms"]["tideal"], "ideal_s")
+        close(found["measured_s"] / found["t_s"], wanted["launch_slowdown"],
+              "launch")
+        close(found["worker_share"], wanted["mw"]["Mw"], "worker_share")
+        close(found["last_stage_share"], wanted["ms"]["Ms"],
+              "last_stage_share")
+        for key, name in (("by_stage", "stage"), ("by_replica", "dp_rank"),
+                          ("by_operation", "optype")):
+            want = wanted[f"blocking_decompose_by_{name}"]
+            check(set(found[key]) == set(want), found[key])
+            for of, value in want.items():
+                close(found[key][of], value, f"{key} {of}")
+        for step in found["steps"]:
+            close(step["t_s"], wanted["step_t_nodelay"][str(step["step"])],
+                  "a step")
+        check(found["remarks"] == [], found["remarks"])
+
+
+@test
+def in_one_job_one_worker_is_slow_and_in_the_other_the_last_stage():
+    slow = json_case("AR", ["diagnose", AR])["slow"]
+    check([(s["what"], s["stage"], s["replica"], s["steps"], s["from"])
+           for s in slow] == [("worker", 0, 0, 44, 16)], slow)
+    slow = json_case("ST", ["diagnose", ST])["slow"]
+    check([(s["what"], s["stage"], s["steps"]) for s in slow] ==
+          [("stage", 3, 32)], slow)
+
+
+@test
+def what_would_help_is_sorted_by_what_it_gains():
+    for path, first in ((AR, "replace the worker of stage 0, replica 0"),
+                        (ST, "twice as many microbatches")):
+        found = json_case(path.name, ["diagnose", path])
+        helps = found["helps"]
+        check(helps and first in helps[0]["what"], helps)
+        check(any("layers" in h["what"] for h in helps) == (path == ST), helps)
+        for one, next_one in zip(helps, helps[1:]):
+            check(one["gain"] >= next_one["gain"], helps)
+        for one in helps:
+            close(1 - one["predicted_s"] / found["t_s"], one["gain"], "gain")
+
+
+@test
+def the_text_fits_on_one_screen():
+    for path in AR, ST:
+        done = run("diagnose", path)
+        lines = done.stdout.splitlines()
+        check(done.returncode == 0 and not done.stderr, done.stderr)
+        check(len(lines) <= 36 and max(map(len, lines)) <= 80, done.stdout)
+    case("who is slow", ["diagnose", AR],
+         out=r"(?s)slowdown +1\.973 \+- 0\.002.*the worker of stage 0, replica "
+         r"0:.*2\.36 times.*50\.5 %  replace the worker")
+
+
+@test
+def the_page_shows_what_the_command_prints():
+    page = (ROOT / "docs/diagnose.md").read_text()
+    shown = re.findall(r"    \$ longhaul (diagnose \S+)\n((?:    .*\n|\n)+)", page)
+    check(len(shown) == 2, shown)
+    for (words, block), section in zip(shown, page.split("\n## ")[1:]):
+        command, path = words.split()
+        done = run(command, ROOT / path)
+        lines = [line[4:] for line in block.rstrip().splitlines()]
+        check(done.stdout.startswith("\n".join(lines)), done.stdout)
+        # And its table of what would help has each of them, in order.
+        gains = re.findall(r"^ +[\d.]+ m?s +([\d.]+ %)  ", done.stdout, re.M)
+        check(gains and re.findall(r"^\|.*\| ([\d.]+ %) \|", section, re.M) ==
+              gains, f"{gains}: {section}")
+
+
+@test
+def files_of_ranks_are_one_recording():
+    rows = gzip.open(ST, "rt").read().splitlines(keepends=True)
+    ranks = {}
+    for row in rows[1:]:
+        ranks.setdefault(row.split(",")[1], []).append(row)
+    for rank, own in ranks.items():
+        with gzip.open(WORK / f"rank-{rank}.csv.gz", "wt") as out:
+            out.write(rows[0] + "".join(own))
+    names = sorted(path.name for path in WORK.glob("rank-*"))
+    one = json_case("one file", ["diagnose", ST])
+    many = json_case("a file for each rank", ["diagnose", *names])
+    check(one == many, "not the same")
+    check(one == json_case("threads", ["diagnose", ST, "-j", "3"]), "threads")
+    # A rank's file is lost: its replica is left out, and that is said.
+    lost = json_case("a file is lost", ["diagnose", *names[1:]])
+    check(list(lost["by_replica"]) in (["0"], ["1"]), lost["by_replica"])
+    check([r["kind"] for r in lost["remarks"]] == ["replicas-left-out"] and
+          lost["remarks"][0]["n"] == 32, lost["remarks"])
+
+
+@test
+def traces_of_longhaul_are_steps():
+    uniform("p.yaml", latency=8, transfer=1)
+    for method, name in (("1f1b", "a.json"), ("gpipe", "b.json")):
+        run("simulate", "p.yaml", "-s", method, "--trace", name)
+    found = json_case("two", ["diagnose", "a.json", "b.json"])
+    for step, method in zip(found["steps"], ("1f1b", "gpipe")):
+        want = json_case(method, ["simulate", "p.yaml", "-s", method])
+        close(step["t_s"], want["makespan_s"], method)
+    check(found["stages"] == 4 and found["replicas"] == 1, found)
+    for files in ([ST, "a.json"], ["a.json", ST]):
+        case("of one kind", ["diagnose", *map(str, files)], 1,
+             err=f"{files[1]}: is a .*, and a file before it a ")
+
+
+@test
+def damage_is_remarked_upon_and_the_rest_is_told():
+    data = ST.read_bytes()
+    (WORK / "cut.csv.gz").write_bytes(data[:len(data) // 2])
+    found = json_case("cut", ["diagnose", "cut.csv.gz"])
+    kinds = [r["kind"] for r in found["remarks"]]
+    check("cut-files" in kinds and 5 < found["n_steps"] < 32, found["remarks"])
+    case("said", ["diagnose", "cut.csv.gz"], out="damage +1 files that end")
+    rows = gzip.decompress(data).decode().splitlines()
+    write("odd.csv", "\n".join(rows + ["23,0,0,0,\x1b[31mx,0,0,0,0,0,0"]) + "\n")
+    case("no escapes", ["diagnose", "odd.csv"], out=r"damage .*\\x1b\[31mx")
+
+
+@test
+def what_takes_no_time_is_told_without_shares_of_it():
+    write("none.csv", "step,dp_rank,stage,optype,mb_id,start_ts,duration\n"
+          "1,0,0,forward-compute,0,0,0\n1,0,0,backward-compute,0,0,0\n")
+    found = json_case("none", ["diagnose", "none.csv"])
+    check(found["measured_s"] == 0 and found["helps"] == [], found)
+    done = run("diagnose", "none.csv")
+    check(done.returncode == 0 and "nan" not in done.stdout, done.stdout)
+
+
+@test
+def what_is_no_recording_is_refused():
+    write("trace.json", '{"traceEvents": []}\n')
+    case("JSON", ["diagnose", "trace.json"], 1,
+         err="trace.json: is JSON, but no trace of longhaul.*a table")
+    case("nothing", ["diagnose", "absent.csv"], 1, err="absent.csv: No such")
+    case("endless", ["diagnose", "/dev/zero"], 1, err="a line of more than")
+    case("no files", ["diagnose"], 2, err=ANY)
+    write("other.csv", "a,b\n1,2\n")
+    case("a table", ["diagnose", "other.csv"], 1, err="has no column 'step'")
+
+
+finish()

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""--host-memory: devices leave in host memory what they have no room for."""
+from harness import (ANY, case, check, finish, json_case, read, test, uniform,
+                     write)
+
+SLOW = "".join(f"  - {{from: {a}, to: {b}, latency: 20}}\n"
+               for a, b in ((0, 1), (1, 0)))
+
+
+def slow_first_link(name, limit, unit="activations"):
+    """4 devices, 12 microbatches, F = D = W = 10 ms, 20 ms on link 0 - 1."""
+    memory = ("{F: 1073741824, D: 0, W: -1073741824}" if unit == "bytes"
+              else "{F: 1, D: 0, W: -1}")
+    uniform(name, limit=limit, memory=memory)
+    write(name, read(name) + f"memory_unit: {unit}\nlinks:\n{SLOW}")
+
+
+@test
+def warm_ups_are_cut_by_the_device_alone():
+    slow_first_link("p.yaml", 4)
+    made = ["schedule", "p.yaml", "-m", "slack", "-o", "s.csv"]
+    found = json_case("clipped", made)
+    check(found["makespan_s"] == 0.51 and "host_memory" not in found, found)
+    found = json_case("hosted", [*made, "--host-memory", "all"])
+    check(found["makespan_s"] == 0.41, found)
+    check(found["host_memory"] == [p - 4 for p in found["peak_memory"]] and
+          max(found["host_memory"]) > 0, found)
+    some = json_case("some", [*made, "--host-memory", "3"])
+    check(0.41 <= some["makespan_s"] < 0.51 and
+          max(some["peak_memory"]) == 7, some)
+    case("said", [*made, "--host-memory", "3"],
+         out=r"\nhost memory   3 activations of device 0 at most, \d+ "
+             r"activations of all devices\n")
+    case("said beside the CSV", made[:4] + ["--host-memory", "3"], out=ANY,
+         err=r"host memory: 3 activations of device 0 at most")
+
+
+@test
+def every_method_has_the_room():
+    slow_first_link("p.yaml", 4)
+    case("over", ["schedule", "p.yaml", "-m", "gpipe"], 1,
+         err="gpipe: device 0 needs memory 12 activations, its limit is 4")
+    for method in ("gpipe", "steady-slack", "greedy", "auto"):
+        found = json_case(method, ["schedule", "p.yaml", "-m", method,
+                                   "--host-memory", "8"])
+        check(max(found["host_memory"]) > 0, f"{method}: {found}")
+    found = json_case("optimal", [
+        "schedule", "p.yaml", "-m", "optimal", "--host-memory", "2", "-o",
+        "o.csv", "--certificate", "proof.json"])
+    check(found["makespan_s"] == 0.41, found)
+    case("its proof", ["check", "p.yaml", "o.csv", "--certificate",
+                       "proof.json", "--host-memory", "2"],
+         out=r"certificate: verified")
+
+
+@test
+def the_judge_says_what_rests_in_the_host():
+    slow_first_link("p.yaml", 4)
+    case("made", ["schedule", "p.yaml", "-m", "slack", "--host-memory", "2",
+                  "-o", "s.csv"], out=ANY)
+    case("without", ["check", "p.yaml", "s.csv"], 1,
+         out=r"device 0 holds 6 activations in cell \d+, 0F\d+, of 4 allowed")
+    case("with", ["check", "p.yaml", "s.csv", "--host-memory", "2"],
+         out=r"valid: s.csv takes 430 ms\nhost memory: 2 activations of "
+             r"device 0 at most, \d+ activations of all devices\n$")
+    found = json_case("too little", ["check", "p.yaml", "s.csv",
+                                     "--host-memory", "1"], 1)
+    check(not found["valid"] and found["host_memory"] ==
+          [p - 4 for p in found["peak_memory"]], found)
+    found = json_case("simulated", ["simulate", "p.yaml", "-s", "s.csv",
+                                    "--host-memory", "2"])
+    check(found["fits"] and found["host_memory"] ==
+          [p - 4 for p in found["peak_memory"]], found)
+    case("in words", ["simulate", "p.yaml", "-s", "s.csv", "--host-memory",
+                      "2"], out=r"\nhost memory   2 activations of device 0")
+    case("none needed", ["simulate", "p.yaml", "-s", "1f1b", "--host-memory",
+                         "2"], out=r"\nhost memory   not needed\n")
+
+
+@test
+def what_takes_too_many_simulations_is_not_known():
+    """With copies each simulation takes longer, so there are fewer."""
+    uniform("p.yaml", devices=16, microbatches=256, latency=5, limit=16)
+    for more, is_known in (([], True), (["--host-copy", "1ms"], False)):
+        found = json_case(f"{more}", ["simulate", "p.yaml", "-s", "1f1b",
+                                      "--host-memory", "16", *more])
+        check(all((s["tolerates_s"] is not None) == is_known
+                  for s in found["slack"]), found["slack"])
+
+
+@test
+def bytes_have_units():
+    slow_first_link("b.yaml", 4 << 30, "bytes")
+    for amount in ("2GiB", "2 GiB", "2147483648", "2048MiB"):
+        found = json_case(amount, ["simulate", "b.yaml", "-s", "slack",
+                                   "--host-memory", amount])
+        check(max(found["host_memory"]) == 2 << 30, f"{amount}: {found}")
+    for amount in ("0", "-1", "2GB", "GiB", "nan", "1.5", "1e30"):
+        case(f"'{amount}'", ["simulate", "b.yaml", "-s", "slack",
+                             "--host-memory", amount], 2,
+             err=r"--host-memory: '.*' is not an amount of memory above 0: "
+                 r"bytes, or with a unit as 64GiB, or all")
+    slow_first_link("p.yaml", 4)
+    case("a unit of another", ["simulate", "p.yaml", "-s", "slack",
+                               "--host-memory", "2GiB"], 2,
+         err="a whole number of activations, or all")
+
+
+@test
+def where_it_means_nothing_it_is_refused():
+    uniform("free.yaml")
+    for command in (["schedule", "free.yaml"], ["simulate", "free.yaml"]):
+        case("no limit", [*command, "--host-memory", "all"], 1,
+             err="host memory does nothing: the pipeline has no memory_limit")
+    slow_first_link("p.yaml", 4)
+    for asked in (["--pareto"], ["--objective", "memory"]):
+        case("what is looked for", ["schedule", "p.yaml", "-m", "optimal",
+                                    *asked, "--host-memory", "2"], 2,
+             err=f"raises the limits that {asked[0]}")
+    uniform("static.yaml", limit=4,
+            memory="{F: 1, D: 0, W: -1, static: 4}")
+    case("no room on the device", ["schedule", "static.yaml", "-m", "slack",
+                                   "--host-memory", "all"], 1,
+         err="host memory holds activations that wait, no others: device 0 "
+             "needs memory 5, its limit is 4")
+    case("not an option there", ["train", "p.yaml", "--host-memory", "2"], 2,
+         err="--host-memory")
+
+
+finish()
