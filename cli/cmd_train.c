@@ -48,6 +48,14 @@ static const cli_option options[] = {
              "0: a CSV file, or a method that makes one. All ranks prepare it "
              "while the iteration before runs. Given again, or after ';': more "
              "of them."},
+    {.name = "adapt",
+     .type = CLI_FLAG,
+     .at = offsetof(train_settings, adapt),
+     .help = "Watch what messages and passes take, and where links or devices "
+             "become slow, or well again, go on with the schedule that is "
+             "fastest then: decided in the background, prepared by all ranks "
+             "like one of --schedule-at. Weights do not notice. --log and "
+             "--json say what was noticed, what was decided, and why."},
     CLI_EVENTS_ROW(train_settings, events,
                    "Links and devices become slow, and well again, while the "
                    "run goes on, as FILE says: on emulated links, which the "
@@ -103,7 +111,10 @@ static const cli_option options[] = {
         "Write what the last iteration did, as Chrome trace events."),
     CLI_OUTPUT_ROW(train_settings, html,
                    "Write a report that shows the last iteration beside its "
-                   "prediction."),
+                   "prediction, and how long all of them took."),
+    CLI_OUTPUT_ROW(train_settings, svg,
+                   "Write a picture of how long iterations took, with what was "
+                   "slow and where other schedules began."),
     {.name = "profile-out",
      .type = CLI_OUTPUT,
      .at = offsetof(train_settings, profile_out),
@@ -260,6 +271,9 @@ static const cli_example examples[] = {
     {"longhaul train pipeline.yaml -s zb-h2 --events events.yaml --steps 20 "
      "--speed 10",
      "Twenty iterations, in some of which links are slow."},
+    {"longhaul train pipeline.yaml -s 1f1b --events events.yaml --steps 20 "
+     "--speed 10 --adapt",
+     "The same, by whichever schedule is fastest with what is slow."},
     {"longhaul train plan.json --device cpu --data book.txt --checkpoint run",
      "Train the plan's model on this machine's processors."},
 };

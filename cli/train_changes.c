@@ -74,8 +74,8 @@ lh_status train_changes_read(cli *c, const cli_view *v, train_changes *out)
     uint32_t n = 1;
     for (const char *at = s->schedule_at; at && (at = strchr(at, ';')); at++)
         n++;
-    *out =
-        (train_changes){.current = v->method, .path = cli_path_of(&s->model)};
+    *out = (train_changes){
+        .current = v->method, .path = cli_path_of(&s->model), .began = v};
     if (!s->schedule_at)
         return LH_OK;
     out->all = calloc(n, sizeof *out->all);
@@ -173,5 +173,7 @@ void train_changes_fini(train_changes *changes)
     free(changes->all);
     free(changes->text);
     json_decref(changes->told);
+    json_decref(changes->noticed);
+    json_decref(changes->decisions);
     lh_course_free(changes->course);
 }

@@ -59,6 +59,12 @@ static int by_time(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
+int64_t train_median(int64_t *ns, uint32_t n)
+{
+    qsort(ns, n, sizeof *ns, by_time);
+    return ns[(n - 1) / 2] + (ns[n / 2] - ns[(n - 1) / 2]) / 2;
+}
+
 /* Of the iterations that the result's median is of; `some`: room for all. */
 static int64_t median_at_end(const train_changes *changes, const int64_t *ns,
                              const lh_train_result *r, int64_t *some)
@@ -67,9 +73,7 @@ static int64_t median_at_end(const train_changes *changes, const int64_t *ns,
     for (uint32_t i = 0; i < r->n_iterations; i++)
         if (train_changes_followed(changes, r, r->iterations[i].step) == last)
             some[n++] = ns[i];
-    qsort(some, n, sizeof *some, by_time);
-    int64_t lower = some[(n - 1) / 2], upper = some[n / 2];
-    return lower + (upper - lower) / 2;
+    return train_median(some, n);
 }
 
 /* What follows the pipeline in an iteration is in the result's prediction.

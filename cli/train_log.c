@@ -85,6 +85,8 @@ void train_log_add(train_log *log, const lh_iteration *it,
         json_object_set_new(json, "switch", changes->told);
         changes->told = NULL;
     }
+    if (json)
+        train_notices_log(changes, json);
     char *text =
         json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     if (!text) {

@@ -67,8 +67,13 @@ static const char *schedule_of(const cli_view *v, const lh_train_result *r,
     const char *name = v->method;
     for (uint32_t i = 0; i < n && rows[i].step + before <= step; i++)
         if (!rows[i].refused)
-            name = rows[i].to;
+            name = train_name(v, rows[i].to);
     return name;
+}
+
+const char *train_last_name(const cli_view *began, const lh_train_result *r)
+{
+    return schedule_of(began, r, train_last_step(r), false);
 }
 
 static json_t *switches_json(const cli_view *v, const lh_train_result *r,
@@ -78,8 +83,10 @@ static json_t *switches_json(const cli_view *v, const lh_train_result *r,
     const lh_switch *rows = lh_train_switches(r, &n);
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < n; i++) {
+        lh_switch shown = rows[i];
+        shown.to = train_name(v, shown.to);
         json_t *one = train_switch_json(
-            &rows[i], schedule_of(v, r, rows[i].step, true), path);
+            &shown, schedule_of(v, r, rows[i].step, true), path);
         if (!one || json_array_append_new(list, one)) {
             json_decref(list);
             return NULL;
@@ -89,7 +96,7 @@ static json_t *switches_json(const cli_view *v, const lh_train_result *r,
 }
 
 /* Whether times are of a part of the run alone. */
-static bool print_switches(cli *c, const lh_train_result *r)
+static bool print_switches(cli *c, const cli_view *v, const lh_train_result *r)
 {
     bool any = false;
     uint32_t n;
@@ -99,12 +106,12 @@ static bool print_switches(cli *c, const lh_train_result *r)
         any = any || (!rows[i].refused && rows[i].step <= train_last_step(r));
         if (rows[i].refused)
             cli_wrap(c, "refused", 0, "%s from iteration %" PRIu64 " on: %s",
-                     rows[i].to, rows[i].step, rows[i].refused);
+                     train_name(v, rows[i].to), rows[i].step, rows[i].refused);
         else
             cli_wrap(c, "switched", 0,
                      "to %s from iteration %" PRIu64 " on; by the simulator "
                      "its passes take %s",
-                     rows[i].to, rows[i].step,
+                     train_name(v, rows[i].to), rows[i].step,
                      cli_time_text(rows[i].predicted_ns, a));
     }
     return any;
@@ -172,6 +179,10 @@ static lh_status print_json(cli *c, const cli_view *v,
         json_object_set_new(j, "speed", json_integer(s->speed));
         json_object_set_new(j, "slips", json_integer((json_int_t)r->slips));
         json_object_set_new(j, "worst_late_s", cli_seconds(r->worst_late_ns));
+    }
+    if (j && s->adapt && train_notices_json(c, v, r, j) != LH_OK) {
+        json_decref(j);
+        return LH_ENOMEM;
     }
     return cli_put_json(c, j);
 }
@@ -307,7 +318,9 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
                   s->model.coupled, s->model.coupled > 1 ? "s" : "",
                   s->model.coupled > 1 ? "their" : "its",
                   cli_receives_of(&s->model, v->pipeline));
-    const bool switched = print_switches(c, r);
+    if (s->adapt)
+        train_notices_print(c, r);
+    const bool switched = print_switches(c, v, r);
     cli_print(c, "iterations    %" PRIu32 "%s", r->n_iterations,
               r->interrupted ? ", interrupted" : "");
     if (r->n_iterations)
@@ -377,7 +390,13 @@ static lh_status add_iterations(cli *c, const cli_view *began,
     const lh_iteration *all = r->iterations;
     int64_t mean_ns;
     cli_table t = {0};
-    cli_table_row(&t, course ? 5 : 3, course ? with : without);
+    static const char *const slow_alone[] = {"iterations", "slow", "schedule",
+                                             "#measured"};
+    if (course)
+        cli_table_row(&t, predicted_ns ? 5 : 4,
+                      predicted_ns ? with : slow_alone);
+    else
+        cli_table_row(&t, 3, without);
     for (uint32_t i = 0, end; i < r->n_iterations; i = end) {
         end = end_of_alike(began, course, r, i, &mean_ns);
         snprintf(steps, sizeof steps, "%" PRIu64 " to %" PRIu64, all[i].step,
@@ -389,6 +408,11 @@ static lh_status add_iterations(cli *c, const cli_view *began,
             continue;
         }
         cli_slow_text(course, lh_course_state(course, all[i].step), slow);
+        const char *alone[] = {steps, slow, name, is};
+        if (!predicted_ns) {
+            cli_table_row(&t, 4, alone);
+            continue;
+        }
         const char *cells[] = {steps, slow, name,
                                cli_time_text(predicted_ns[i], was), is};
         cli_table_row(&t, 5, cells);
@@ -397,6 +421,49 @@ static lh_status add_iterations(cli *c, const cli_view *began,
                             course ? "Iterations and their events"
                                    : "Iterations and their schedules",
                             &t, report);
+}
+
+/* How long iterations took: into the report, or as a picture of its own. */
+static lh_status draw_iterations(cli *c, const cli_view *began,
+                                 const lh_course *course,
+                                 const int64_t *predicted_ns,
+                                 const lh_train_result *r, lh_report *report)
+{
+    const train_settings *s = c->settings;
+    const char *const names[] = {"measured", "predicted"};
+    uint32_t n_switches, n = r->n_iterations;
+    const lh_switch *rows = lh_train_switches(r, &n_switches);
+    cli_spans spans = {0};
+    lh_report_mark *marks = calloc(n_switches + (size_t)1, sizeof *marks);
+    int64_t *ns = calloc(2 * (size_t)n + 1, sizeof *ns);
+    lh_report_course drawn = {.size = sizeof drawn,
+                              .title = "Iterations",
+                              .first = n ? r->iterations[0].step : 0,
+                              .n_iterations = n,
+                              .n_series = predicted_ns ? 2 : 1,
+                              .series = names,
+                              .ns = ns,
+                              .marks = marks};
+    lh_status status = marks && ns
+                           ? cli_spans_find(c, course, drawn.first, n, &spans)
+                           : cli_no_memory(c);
+    for (uint32_t i = 0; status == LH_OK && i < n; i++) {
+        ns[i] = r->iterations[i].ns;
+        ns[n + i] = predicted_ns ? predicted_ns[i] : 0;
+    }
+    for (uint32_t i = 0; status == LH_OK && i < n_switches; i++)
+        if (!rows[i].refused)
+            marks[drawn.n_marks++] =
+                (lh_report_mark){rows[i].step, train_name(began, rows[i].to)};
+    drawn.spans = spans.all;
+    drawn.n_spans = spans.n;
+    if (status == LH_OK)
+        status = report ? lh_report_add_course(report, &drawn, &c->err)
+                        : cli_write_course(c, &drawn, s->svg);
+    cli_spans_fini(&spans);
+    free(marks);
+    free(ns);
+    return status;
 }
 
 static lh_status write_html(cli *c, const cli_view *began, const cli_view *v,
@@ -415,6 +482,10 @@ static lh_status write_html(cli *c, const cli_view *began, const cli_view *v,
     lh_status status = cli_difference_facts(c, &d, trace->title, NULL, report);
     if (status == LH_OK)
         status = add_last_facts(c, began, course, r, report);
+    if (status == LH_OK)
+        status = draw_iterations(c, began, course, predicted_ns, r, report);
+    if (status == LH_OK && s->adapt)
+        status = train_notices_report(c, r, report);
     if (status == LH_OK && (course || n_switches))
         status = add_iterations(c, began, course, predicted_ns, r, report);
     if (status == LH_OK)
@@ -455,6 +526,10 @@ lh_status train_put_results(cli *c, const cli_view *v, const cli_view *last,
         CLI_TRY(write_html(c, v, last, changes->course, predicted_ns, r));
     else if (s->html)
         cli_note(c, not_written, s->html);
+    if (s->svg && r->n_iterations)
+        CLI_TRY(draw_iterations(c, v, changes->course, predicted_ns, r, NULL));
+    else if (s->svg)
+        cli_note(c, not_written, s->svg);
     if (s->profile_out && r->profile)
         CLI_TRY(write_profile(c, r->profile));
     else if (s->profile_out)

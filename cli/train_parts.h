@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The train command's parts: cmd_train.c has what can be asked for, train_run.c
  * runs it, train_changes.c has the schedules that it goes on with,
- * train_events.c what is slow meanwhile, train_output.c says what came out. */
+ * train_events.c what is slow meanwhile, train_adapt.c what it notices of that,
+ * train_output.c says what came out. */
 #ifndef CLI_TRAIN_PARTS_H
 #define CLI_TRAIN_PARTS_H
 
@@ -16,11 +17,11 @@ enum { TRAIN_RANKS_ANY, TRAIN_RANKS_LOCAL };   /* --ranks */
 extern const char *const train_devices[], *const train_transports[];
 
 typedef struct train_settings {
-    const char *schedule, *schedule_at, *events, *inject, *trace, *html, *log,
-        *profile_out;
+    const char *schedule, *schedule_at, *events, *inject, *trace, *html, *svg,
+        *log, *profile_out;
     uint32_t device, transport, ranks, steps, sub_blocks, buffers,
         message_bytes, speed;
-    bool realtime, emulate_links, real_links, insecure;
+    bool realtime, emulate_links, real_links, insecure, adapt;
     cli_model model;
     const char *data, *tokenizer, *checkpoint, *resume, *weights;
     uint64_t warmup;
@@ -47,6 +48,10 @@ typedef struct train_changes {
     json_t *told;        /* what is still to be said in the log, or NULL */
     lh_course *course;   /* --events; NULL: nothing becomes slow */
     const char *path;    /* of messages: cli_path_of() */
+    /* --adapt */
+    const cli_view *began;       /* what the run began with */
+    char name[256];              /* that `current` is in */
+    json_t *noticed, *decisions; /* still to be said in the log, or NULL */
 } train_changes;
 
 /* Zero-initialised; train_changes_fini() at any stage. Made for the view's
@@ -84,6 +89,32 @@ lh_status train_events_read(cli *c, cli_view *v, train_changes *changes,
 lh_status train_events_predict(cli *c, const cli_view *v,
                                const train_changes *changes, lh_train_result *r,
                                int64_t **out);
+
+/* --- --adapt --- */
+
+/* As people call the schedule of that name that a run has switched to. */
+const char *train_name(const cli_view *began, const char *to);
+/* Of the schedule that the last iteration followed. */
+const char *train_last_name(const cli_view *began, const lh_train_result *r);
+/* Adds a notice to one of two arrays. */
+bool train_notice_add(const cli_view *began, const lh_notice *n,
+                      json_t *noticed, json_t *decisions);
+/* Keeps it for the log; the line of which gets what was kept. */
+void train_changes_notice(train_changes *changes, const lh_notice *n);
+void train_notices_log(train_changes *changes, json_t *line);
+/* All of a run, as keys of its JSON; as lines. */
+lh_status train_notices_json(cli *c, const cli_view *began,
+                             const lh_train_result *r, json_t *to);
+void train_notices_print(cli *c, const lh_train_result *r);
+lh_status train_notices_report(cli *c, const lh_train_result *r,
+                               lh_report *report);
+/* With events: the result's prediction, and its times, become those of the
+ * iterations at its end that had the same schedule and events. */
+lh_status train_adapt_predict(cli *c, const cli_view *v,
+                              const train_changes *changes, lh_train_result *r);
+
+/* Sorts them; n > 0. */
+int64_t train_median(int64_t *ns, uint32_t n);
 
 /* Of one iteration, as --log and --json have it. */
 typedef struct train_moment {

@@ -56,13 +56,23 @@ static void show_switch(void *of, const lh_switch *what)
 {
     watch *w = of;
     train_changes *changes = w->changes;
+    lh_switch shown = *what;
+    shown.to = train_name(changes->began, what->to);
     json_decref(changes->told);
-    changes->told = train_switch_json(what, changes->current, changes->path);
-    if (what->refused)
+    changes->told = train_switch_json(&shown, changes->current, changes->path);
+    if (what->refused) {
         cli_note(w->c, "iteration %" PRIu64 " goes on with %s: %s: %s",
-                 what->step, changes->current, what->to, what->refused);
-    else
-        changes->current = changes->given.name;
+                 what->step, changes->current, shown.to, what->refused);
+        return;
+    }
+    snprintf(changes->name, sizeof changes->name, "%s", shown.to);
+    changes->current = changes->name;
+}
+
+static void show_notice(void *of, const lh_notice *what)
+{
+    watch *w = of;
+    train_changes_notice(w->changes, what);
 }
 
 /* At once: mpirun leaves a second to those that it ends. */
@@ -162,6 +172,7 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
                             .fifo = s->model.fifo,
                             .receive_slots = s->buffers,
                             .coupled_queue = s->model.coupled};
+    const lh_train_adapt adapt = {.size = sizeof adapt, .noticed = show_notice};
     const lh_train_options run = {.size = sizeof run,
                                   .transport = train_transports[s->transport],
                                   .steps = s->steps,
@@ -178,6 +189,7 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
                                       changes->n ? next_schedule : NULL,
                                   .switched = show_switch,
                                   .course = changes->course,
+                                  .adapt = s->adapt ? &adapt : NULL,
                                   .remark = show_remark};
     cli_set_receives(&s->model, &exec.receives, &exec.own_receives);
     CLI_TRY(train_changes_check(c, v, &exec, changes));
@@ -205,8 +217,9 @@ static lh_status put_last(cli *c, const cli_view *v, const lh_plan *plan,
     const train_settings *s = c->settings;
     const lh_course *course = r->n_iterations ? changes->course : NULL;
     const train_change *change = train_changes_last(changes, r);
+    const lh_schedule *adapted = lh_train_schedule(r);
     lh_pipeline *then = NULL;
-    if (!change && !course)
+    if (!change && !course && !adapted)
         return train_put_results(c, v, v, plan, changes, predicted_ns, r);
     if (course)
         CLI_TRY(lh_course_pipeline(
@@ -216,6 +229,10 @@ static lh_status put_last(cli *c, const cli_view *v, const lh_plan *plan,
     cli_view last = {.pipeline = then ? then : v->pipeline,
                      .method = change ? change->view.method : v->method,
                      .schedule = change ? change->view.schedule : v->schedule};
+    if (s->adapt && adapted) {
+        last.method = train_last_name(v, r);
+        last.schedule = adapted;
+    }
     lh_status status = cli_view_simulate(c, &last, &s->model, c->operands[0]);
     if (status == LH_OK)
         status = train_put_results(c, v, &last, plan, changes, predicted_ns, r);
@@ -228,7 +245,11 @@ static lh_status put_results(cli *c, const cli_view *v, const lh_plan *plan,
                              const train_changes *changes, lh_train_result *r)
 {
     int64_t *predicted_ns = NULL;
-    CLI_TRY(train_events_predict(c, v, changes, r, &predicted_ns));
+    const train_settings *s = c->settings;
+    if (s->adapt && changes->course && !r->elsewhere && r->n_iterations)
+        CLI_TRY(train_adapt_predict(c, v, changes, r));
+    else
+        CLI_TRY(train_events_predict(c, v, changes, r, &predicted_ns));
     lh_status status = put_last(c, v, plan, changes, predicted_ns, r);
     free(predicted_ns);
     return status;
@@ -315,6 +336,9 @@ static lh_status check_options(cli *c)
     if (s->schedule_at && s->profile_out)
         return cli_usage(c, "--profile-out measures one schedule: no "
                             "--schedule-at");
+    if (s->adapt && (s->schedule_at || s->profile_out))
+        return cli_usage(c, "--adapt chooses schedules by itself, while the "
+                            "run goes on: no --schedule-at, no --profile-out");
     if (s->events && s->profile_out)
         return cli_usage(c, "--profile-out measures what is there without "
                             "events: no --events");

@@ -8,9 +8,11 @@
 #ifndef LONGHAUL_ENGINE_H
 #define LONGHAUL_ENGINE_H
 
+#include <longhaul/adapt.h>
 #include <longhaul/events.h>
 #include <longhaul/job.h>
 #include <longhaul/model.h>
+#include <longhaul/monitor.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/plan.h>
 #include <longhaul/profile.h>
@@ -130,6 +132,8 @@ typedef struct lh_reschedule {
                                     the run */
     const char *name, *why;      /* to be shown; NULL: "". Copied, the longer
                                     part of long ones left out */
+    int64_t predicted_ns; /* of an iteration, to be shown; 0: the simulator's,
+                             of the run's pipeline */
 } lh_reschedule;
 
 /* What became of it. */
@@ -137,8 +141,39 @@ typedef struct lh_switch {
     uint64_t step; /* the first iteration that was to follow it */
     const char *to, *why;
     const char *refused;  /* NULL: all ranks follow it; else why none does */
-    int64_t predicted_ns; /* of an iteration; 0: it could not be lowered */
+    int64_t predicted_ns; /* of an iteration, by who proposed it, or else by the
+                             simulator; 0: it could not be lowered */
 } lh_switch;
+
+/* What a run that adapts has noticed or decided. */
+typedef struct lh_notice {
+    uint64_t step; /* the iteration that brought it */
+    bool is_decision;
+    lh_monitor_event event; /* unless it is one */
+    /* Of a decision, as lh_decision has them. */
+    bool is_switch;
+    const char *name;
+    int64_t now_ns, predicted_ns, bound_ns;
+    const char *text; /* a sentence or two: what has changed, or why */
+} lh_notice;
+
+/* A run that watches its links and devices, and goes on by another schedule
+ * where that is faster. All ranks keep what each of their passes and messages
+ * took; after an iteration it goes to rank 0, where a thread of its own has a
+ * monitor learn from it (longhaul/monitor.h) and decides (longhaul/adapt.h),
+ * while the next iterations run. What it proposes is voted on like what
+ * `reschedule` gives. Iterations are left out of that where taking them in
+ * would cost more than 0.25 % of the time that the run takes. */
+typedef struct lh_train_adapt {
+    size_t size; /* sizeof(lh_train_adapt) */
+    /* NULL: as for lh_adapt_make(). `sim` is not looked at: messages go as the
+     * run's do, and keep to that: no `delegation`. Borrowed until the run has
+     * ended. */
+    const lh_adapt_options *decides;
+    /* On rank 0, between iterations; what it points to is borrowed for the
+     * call. May be NULL. */
+    void (*noticed)(void *context, const lh_notice *what);
+} lh_train_adapt;
 
 typedef struct lh_train_options {
     size_t size; /* sizeof(lh_train_options) */
@@ -197,6 +232,9 @@ typedef struct lh_train_options {
      * none are emulated, slow devices where passes are computed. Borrowed until
      * the run has ended. */
     const lh_course *course;
+    /* NULL: a run does not adapt by itself. Not together with `reschedule`, nor
+     * with `profiles`. Borrowed until the run has ended. */
+    const lh_train_adapt *adapt;
 } lh_train_options;
 
 typedef struct lh_train_result {
@@ -208,8 +246,8 @@ typedef struct lh_train_result {
     uint32_t n_grown; /* message buffers beyond those that were predicted */
     /* Of one iteration: what the simulator predicts, and what was measured; 0
      * where there was none. Where schedules were switched, of the one that the
-     * last iteration followed. The prediction is without the events of a course:
-     * with them it is lh_course_play()'s. */
+     * last iteration followed. The prediction is without the events of a
+     * course: with them it is lh_course_play()'s. */
     int64_t predicted_ns, median_ns, least_ns, most_ns;
     double error;   /* median_ns / predicted_ns - 1; 0: nothing was predicted */
     uint64_t slips; /* of all iterations together */
@@ -336,6 +374,14 @@ LH_API lh_status lh_profile_measure(const lh_job *job,
  * from the result. */
 LH_API const lh_switch *lh_train_switches(const lh_train_result *result,
                                           uint32_t *n_switches);
+
+/* All that a run that adapts has noticed and decided. Borrowed from the
+ * result. */
+LH_API const lh_notice *lh_train_notices(const lh_train_result *result,
+                                         uint32_t *n_notices);
+/* What the last iteration followed; NULL: what the run began with. Borrowed
+ * from the result. */
+LH_API const lh_schedule *lh_train_schedule(const lh_train_result *result);
 
 LH_API void lh_train_result_free(lh_train_result *result); /* NULL is fine */
 

@@ -13,8 +13,19 @@ const char *lh_stream_name(lh_stream stream)
 
 void lh_exec_free(lh_exec *exec)
 {
-    if (exec)
-        lhi_arena_free(exec->mem);
+    if (!exec)
+        return;
+    lh_schedule_free(exec->schedule);
+    lhi_arena_free(exec->mem);
+}
+
+lh_sim_options lhi_exec_sim(const lh_exec *exec)
+{
+    return (lh_sim_options){.size = sizeof(lh_sim_options),
+                            .receives = exec->options.receives,
+                            .own_receives = true,
+                            .coupled_queue = exec->options.coupled_queue,
+                            .fifo = exec->options.fifo};
 }
 
 uint32_t lh_exec_n_ranks(const lh_exec *exec)

@@ -51,6 +51,7 @@ struct lh_exec {
     uint32_t *chunk_ranks;
     int64_t predicted_ns;
     lhi_exec_rank *ranks;
+    lh_schedule *schedule; /* that it is of */
 };
 
 /* lh_exec_make() without the proof. */
@@ -58,6 +59,9 @@ lh_status lhi_exec_lower(const lh_pipeline *pipeline,
                          const lh_schedule *schedule,
                          const lh_exec_options *options, lh_exec **out,
                          lh_error *err);
+
+/* How messages go under it, to simulate others in its place. */
+lh_sim_options lhi_exec_sim(const lh_exec *exec);
 
 /* Whether every instruction can be carried out at last, with each message
  * moving only once its receive is posted and links with explicit orders

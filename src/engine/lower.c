@@ -451,6 +451,8 @@ lh_status lhi_exec_lower(const lh_pipeline *pipeline,
         l.x->options = with;
         status = lower_all(&l, err);
     }
+    if (status == LH_OK)
+        status = lhi_schedule_copy(schedule, &l.x->schedule, err);
     lh_timeline_free(l.t);
     lhi_arena_free(l.scratch);
     if (status != LH_OK) {

@@ -20,7 +20,9 @@ typedef enum message_kind {
     MESSAGE_OUTCOME,
     MESSAGE_PROPOSAL,
     MESSAGE_VOTE,
-    MESSAGE_SWITCH
+    MESSAGE_SWITCH,
+    MESSAGE_SEEN,
+    MESSAGE_TOLD
 } message_kind;
 
 static const char *const names[] = {
@@ -28,6 +30,7 @@ static const char *const names[] = {
     [MESSAGE_NOTICE] = "a notice",    [MESSAGE_COUNTS] = "a count of records",
     [MESSAGE_OUTCOME] = "an outcome", [MESSAGE_PROPOSAL] = "a proposal",
     [MESSAGE_VOTE] = "a vote",        [MESSAGE_SWITCH] = "a switch",
+    [MESSAGE_SEEN] = "what was seen", [MESSAGE_TOLD] = "a notice of a change",
 };
 
 enum { HEAD_BYTES = 4 };
@@ -124,7 +127,7 @@ void lhi_command_write(const lhi_command *o,
     put32(&at, (uint32_t)o->what);
     put64(&at, o->step);
     put64(&at, (uint64_t)o->t0_ns);
-    put32(&at, o->proposes);
+    put32(&at, o->proposes | (uint32_t)o->sees << 1);
     put32(&at, (uint32_t)o->verdict);
 }
 
@@ -137,11 +140,12 @@ lh_status lhi_command_read(const unsigned char *in, size_t size,
     lhi_command o = {.what = (lhi_command_kind)what, .step = get64(&at)};
     o.t0_ns = get_time(&at);
     uint32_t proposes = get32(&at), verdict = get32(&at);
-    o.proposes = proposes;
+    o.proposes = proposes & 1;
+    o.sees = proposes >> 1;
     o.verdict = (lhi_verdict)verdict;
     if (what > LHI_COMMAND_SCHEDULE)
         return fail_field(MESSAGE_COMMAND, "kind", what, err);
-    if (proposes > 1)
+    if (proposes > 3)
         return fail_field(MESSAGE_COMMAND, "proposal", proposes, err);
     if (verdict > LHI_VERDICT_DROP)
         return fail_field(MESSAGE_COMMAND, "verdict", verdict, err);
@@ -152,7 +156,7 @@ lh_status lhi_command_read(const unsigned char *in, size_t size,
 void lhi_done_write(const lhi_done *d, unsigned char out[LHI_DONE_BYTES])
 {
     unsigned char *at = put_head(out, MESSAGE_DONE);
-    put32(&at, 0);
+    put32(&at, d->n_played);
     put64(&at, (uint64_t)d->end_ns);
     put_real(&at, d->loss);
     put64(&at, d->n_slips);
@@ -165,9 +169,7 @@ lh_status lhi_done_read(const unsigned char *in, size_t size, lhi_done *out,
 {
     const unsigned char *at = NULL;
     LHI_TRY(get_head(in, size, MESSAGE_DONE, LHI_DONE_BYTES, &at, err));
-    uint32_t rest = get32(&at);
-    if (rest)
-        return fail_field(MESSAGE_DONE, "beginning", rest, err);
+    out->n_played = get32(&at);
     out->end_ns = get_time(&at);
     out->loss = get_real(&at);
     out->n_slips = get64(&at);
@@ -226,6 +228,41 @@ size_t lhi_rows_bytes(const lhi_counts *c)
            (size_t)c->n_played * LHI_PLAYED_BYTES;
 }
 
+static void put_played(const lhi_played *played, uint32_t n, unsigned char *out)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        put32(&out, played[i].chunk);
+        put32(&out, played[i].is_reduce_scatter);
+        put32(&out, played[i].op);
+        put32(&out, 0);
+        put64(&out, (uint64_t)played[i].ready_ns);
+        put64(&out, (uint64_t)played[i].depart_ns);
+        put64(&out, (uint64_t)played[i].sent_ns);
+        put64(&out, (uint64_t)played[i].arrive_ns);
+    }
+}
+
+static lh_status get_played(const unsigned char *in, uint32_t n,
+                            lhi_played *played, lh_error *err)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        lhi_played *x = &played[i];
+        x->chunk = get32(&in);
+        uint32_t scatter = get32(&in);
+        x->is_reduce_scatter = scatter != 0;
+        x->op = get32(&in);
+        uint32_t rest = get32(&in);
+        if (scatter > 1 || rest)
+            return lhi_fail(err, LH_EIO,
+                            "a communication of no kind that there is");
+        x->ready_ns = get_time(&in);
+        x->depart_ns = get_time(&in);
+        x->sent_ns = get_time(&in);
+        x->arrive_ns = get_time(&in);
+    }
+    return LH_OK;
+}
+
 void lhi_rows_write(const lhi_counts *c, const lhi_record *records,
                     const lhi_played *played, unsigned char *out)
 {
@@ -236,16 +273,7 @@ void lhi_rows_write(const lhi_counts *c, const lhi_record *records,
         put64(&out, (uint64_t)records[i].entered_ns);
         put64(&out, (uint64_t)records[i].arrived_ns);
     }
-    for (uint32_t i = 0; i < c->n_played; i++) {
-        put32(&out, played[i].chunk);
-        put32(&out, played[i].is_reduce_scatter);
-        put32(&out, played[i].op);
-        put32(&out, 0);
-        put64(&out, (uint64_t)played[i].ready_ns);
-        put64(&out, (uint64_t)played[i].depart_ns);
-        put64(&out, (uint64_t)played[i].sent_ns);
-        put64(&out, (uint64_t)played[i].arrive_ns);
-    }
+    put_played(played, c->n_played, out);
 }
 
 lh_status lhi_rows_read(const unsigned char *in, size_t size,
@@ -263,21 +291,80 @@ lh_status lhi_rows_read(const unsigned char *in, size_t size,
         records[i].arrived_ns = get_time(&in);
         records[i].peak_bytes = 0;
     }
-    for (uint32_t i = 0; i < c->n_played; i++) {
-        lhi_played *x = &played[i];
-        x->chunk = get32(&in);
-        uint32_t scatter = get32(&in);
-        x->is_reduce_scatter = scatter != 0;
-        x->op = get32(&in);
-        uint32_t rest = get32(&in);
-        if (scatter > 1 || rest)
-            return lhi_fail(err, LH_EIO,
-                            "a communication of no kind that there is");
-        x->ready_ns = get_time(&in);
-        x->depart_ns = get_time(&in);
-        x->sent_ns = get_time(&in);
-        x->arrive_ns = get_time(&in);
-    }
+    return get_played(in, c->n_played, played, err);
+}
+
+/* Within 73 years, of any clock, so that differences are numbers. */
+static bool is_moment(int64_t ns)
+{
+    const int64_t most = INT64_C(1) << 61;
+    return ns >= -most && ns <= most;
+}
+
+static bool has_moments(const lhi_seen_row *x)
+{
+    return is_moment(x->could_ns) && is_moment(x->ended_ns) &&
+           is_moment(x->free_ns) && is_moment(x->handed_ns) &&
+           is_moment(x->began_ns) && is_moment(x->arrived_ns);
+}
+
+static bool was_at_moments(const lhi_played *x)
+{
+    return is_moment(x->ready_ns) && is_moment(x->depart_ns) &&
+           is_moment(x->sent_ns) && is_moment(x->arrive_ns);
+}
+
+/* Rows go as they lie in memory. */
+_Static_assert(sizeof(lhi_seen_row) == LHI_SEEN_ROW_BYTES,
+               "a row has six times and nothing else");
+
+size_t lhi_seen_size(const lhi_seen_head *s)
+{
+    return LHI_SEEN_BYTES + (size_t)s->n_passes * LHI_SEEN_ROW_BYTES +
+           (size_t)s->n_played * LHI_PLAYED_BYTES;
+}
+
+void lhi_seen_write(const lhi_seen_head *s, const lhi_seen_row *rows,
+                    const lhi_played *played, unsigned char *out)
+{
+    unsigned char *at = put_head(out, MESSAGE_SEEN);
+    put32(&at, s->n_passes);
+    put32(&at, s->n_played);
+    put32(&at, 0);
+    put64(&at, s->clock);
+    memcpy(at, rows, (size_t)s->n_passes * sizeof *rows);
+    put_played(played, s->n_played, at + (size_t)s->n_passes * sizeof *rows);
+}
+
+lh_status lhi_seen_read(const unsigned char *in, size_t size,
+                        lhi_seen_head *seen, lhi_seen_row *rows,
+                        lhi_played *played, lh_error *err)
+{
+    const unsigned char *at = NULL;
+    LHI_TRY(get_head(in, size, MESSAGE_SEEN, lhi_seen_size(seen), &at, err));
+    lhi_seen_head s = {get32(&at), 0, 0};
+    s.n_played = get32(&at);
+    uint32_t rest = get32(&at);
+    s.clock = get64(&at);
+    if (s.n_passes != seen->n_passes)
+        return fail_field(MESSAGE_SEEN, "number of passes", s.n_passes, err);
+    if (s.n_played != seen->n_played)
+        return fail_field(MESSAGE_SEEN, "number of communications", s.n_played,
+                          err);
+    if (rest)
+        return fail_field(MESSAGE_SEEN, "end", rest, err);
+    memcpy(rows, at, (size_t)s.n_passes * sizeof *rows);
+    LHI_TRY(get_played(at + (size_t)s.n_passes * sizeof *rows, s.n_played,
+                       played, err));
+    bool valid = true;
+    for (uint32_t i = 0; i < s.n_passes; i++)
+        valid = valid && has_moments(&rows[i]);
+    for (uint32_t i = 0; i < s.n_played; i++)
+        valid = valid && was_at_moments(&played[i]);
+    if (!valid)
+        return lhi_fail(err, LH_EIO, "%s with a time beyond 73 years",
+                        names[MESSAGE_SEEN]);
+    *seen = s;
     return LH_OK;
 }
 
@@ -375,6 +462,7 @@ void lhi_switch_write(const lhi_switch *s, unsigned char out[LHI_SWITCH_BYTES])
     put32(&at, s->is_refused);
     put64(&at, s->step);
     put64(&at, (uint64_t)s->predicted_ns);
+    put64(&at, (uint64_t)s->expected_ns);
     put_text(&at, s->to, sizeof s->to);
     put_text(&at, s->why, sizeof s->why);
     put_text(&at, s->refused, sizeof s->refused);
@@ -388,12 +476,83 @@ lh_status lhi_switch_read(const unsigned char *in, size_t size, lhi_switch *out,
     uint32_t refused = get32(&at);
     lhi_switch s = {.is_refused = refused, .step = get64(&at)};
     s.predicted_ns = get_time(&at);
+    s.expected_ns = get_time(&at);
     LHI_TRY(get_text(&at, s.to, sizeof s.to, MESSAGE_SWITCH, err));
     LHI_TRY(get_text(&at, s.why, sizeof s.why, MESSAGE_SWITCH, err));
     LHI_TRY(get_text(&at, s.refused, sizeof s.refused, MESSAGE_SWITCH, err));
     if (refused > 1)
         return fail_field(MESSAGE_SWITCH, "refusal", refused, err);
     *out = s;
+    return LH_OK;
+}
+
+/* --- a run that adapts ------------------------------------------------------
+ */
+
+enum { TOLD_DECISION = 1, TOLD_SWITCH = 2 };
+
+void lhi_told_write(const lhi_told *row, unsigned char out[LHI_TOLD_BYTES])
+{
+    const lh_notice *n = &row->notice;
+    const lh_monitor_event *e = &n->event;
+    unsigned char *at = put_head(out, MESSAGE_TOLD);
+    put32(&at, (n->is_decision ? TOLD_DECISION : 0u) |
+                   (n->is_switch ? TOLD_SWITCH : 0u));
+    put64(&at, n->step);
+    put32(&at, (uint32_t)e->what);
+    put32(&at, e->index);
+    put32(&at, (uint32_t)e->change);
+    put32(&at, 0);
+    put64(&at, e->from);
+    put_real(&at, e->before_ns);
+    put_real(&at, e->now_ns);
+    put_real(&at, e->error_ns);
+    put64(&at, (uint64_t)e->cost_ns);
+    put64(&at, (uint64_t)n->now_ns);
+    put64(&at, (uint64_t)n->predicted_ns);
+    put64(&at, (uint64_t)n->bound_ns);
+    put64(&at, 0);
+    put_text(&at, row->name, sizeof row->name);
+    put_text(&at, row->text, sizeof row->text);
+}
+
+lh_status lhi_told_read(const unsigned char *in, size_t size, lhi_told *out,
+                        lh_error *err)
+{
+    const unsigned char *at = NULL;
+    LHI_TRY(get_head(in, size, MESSAGE_TOLD, LHI_TOLD_BYTES, &at, err));
+    lhi_told t = {{0}, "", ""};
+    lh_notice *n = &t.notice;
+    lh_monitor_event *e = &n->event;
+    uint32_t kind = get32(&at);
+    n->is_decision = kind & TOLD_DECISION;
+    n->is_switch = kind & TOLD_SWITCH;
+    n->step = get64(&at);
+    uint32_t what = get32(&at);
+    e->what = (lh_monitor_what)what;
+    e->index = get32(&at);
+    uint32_t change = get32(&at), rest = get32(&at);
+    e->change = (lh_monitor_change)change;
+    e->from = get64(&at);
+    e->before_ns = get_real(&at);
+    e->now_ns = get_real(&at);
+    e->error_ns = get_real(&at);
+    e->cost_ns = get_time(&at);
+    n->now_ns = get_time(&at);
+    n->predicted_ns = get_time(&at);
+    n->bound_ns = get_time(&at);
+    uint64_t end = get64(&at);
+    LHI_TRY(get_text(&at, t.name, sizeof t.name, MESSAGE_TOLD, err));
+    LHI_TRY(get_text(&at, t.text, sizeof t.text, MESSAGE_TOLD, err));
+    if (kind > (TOLD_DECISION | TOLD_SWITCH) || kind == TOLD_SWITCH)
+        return fail_field(MESSAGE_TOLD, "kind", kind, err);
+    if (what > LH_MONITOR_DATA)
+        return fail_field(MESSAGE_TOLD, "thing", what, err);
+    if (change > LH_MONITOR_ENDS)
+        return fail_field(MESSAGE_TOLD, "change", change, err);
+    if (rest || end)
+        return fail_field(MESSAGE_TOLD, "end", rest | end, err);
+    *out = t;
     return LH_OK;
 }
 
@@ -411,7 +570,8 @@ void lhi_outcome_head_write(const lhi_outcome *o,
     put32(&at, o->n_switches);
     put32(&at, o->n_rows);
     put32(&at, o->n_links);
-    put64(&at, 0);
+    put32(&at, o->n_told);
+    put32(&at, 0);
 }
 
 lh_status lhi_outcome_head_read(const unsigned char *in, size_t size,
@@ -426,7 +586,8 @@ lh_status lhi_outcome_head_read(const unsigned char *in, size_t size,
     o.n_switches = get32(&at);
     o.n_rows = get32(&at);
     o.n_links = get32(&at);
-    uint64_t rest = get64(&at);
+    o.n_told = get32(&at);
+    uint32_t rest = get32(&at);
     if (interrupted > 1)
         return fail_field(MESSAGE_OUTCOME, "interruption", interrupted, err);
     if (rest)

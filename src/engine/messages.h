@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 enum {
-    LHI_MESSAGE_VERSION = 3,
+    LHI_MESSAGE_VERSION = 4,
     LHI_COMMAND_BYTES = 32,
     LHI_DONE_BYTES = 48,
     LHI_NOTICE_BYTES = 16,
@@ -24,12 +24,17 @@ enum {
     LHI_ITERATION_BYTES = 72,
     LHI_PROPOSAL_BYTES = 32,
     LHI_VOTE_BYTES = 256,
-    LHI_SWITCH_BYTES = 640,
+    LHI_SWITCH_BYTES = 1024,
+    LHI_SEEN_BYTES = 24,
+    LHI_SEEN_ROW_BYTES = 48,
+    LHI_TOLD_BYTES = 768,
     LHI_VOTE_TEXT = LHI_VOTE_BYTES - 16, /* with the 0 at its end */
     LHI_SWITCH_NAME = 128,               /* these, too */
-    LHI_SWITCH_WHY = LHI_VOTE_TEXT,
+    LHI_SWITCH_WHY = 600,
     LHI_SWITCH_REFUSED =
-        LHI_SWITCH_BYTES - 24 - LHI_SWITCH_NAME - LHI_SWITCH_WHY
+        LHI_SWITCH_BYTES - 32 - LHI_SWITCH_NAME - LHI_SWITCH_WHY,
+    LHI_TOLD_NAME = 32, /* these, too */
+    LHI_TOLD_TEXT = LHI_TOLD_BYTES - 104 - LHI_TOLD_NAME
 };
 
 /* What rank 0 has all ranks do. */
@@ -54,6 +59,7 @@ typedef struct lhi_command {
     uint64_t step;
     int64_t t0_ns; /* of a step: when it begins, where all share a clock */
     bool proposes; /* a PROPOSAL is on its way, for the next step */
+    bool sees;     /* SEEN is to follow the DONE of this step */
     lhi_verdict verdict;
 } lhi_command;
 
@@ -64,6 +70,7 @@ typedef struct lhi_done {
     uint64_t n_slips;
     int64_t worst_late_ns;
     uint64_t n_grown;
+    uint32_t n_played; /* communications in the SEEN that follows */
 } lhi_done;
 
 /* What a pass did; times by the real clock but the message's, which are the
@@ -75,6 +82,25 @@ typedef struct lhi_record {
     int64_t entered_ns, arrived_ns; /* of its input, where it is a message */
     size_t peak_bytes; /* that its device has held so far; not sent */
 } lhi_record;
+
+/* What a pass did, for whoever watches the run: by the clock of the rank's
+ * host, as its device and its links have it. */
+typedef struct lhi_seen_row {
+    int64_t could_ns; /* begin: its device was free and its input there */
+    int64_t ended_ns;
+    int64_t free_ns; /* the rank went on, and had handed over its message */
+    /* Of its input, where that is a message; else 0. The first two by its
+     * sender's clock: when it was handed over (its receive posted, if late),
+     * and when its transfer began. */
+    int64_t handed_ns, began_ns, arrived_ns;
+} lhi_seen_row;
+
+/* What a rank has seen of a step; `n_passes` rows follow, then what it
+ * played. */
+typedef struct lhi_seen_head {
+    uint32_t n_passes, n_played;
+    uint64_t clock; /* ranks that say the same read one */
+} lhi_seen_head;
 
 /* A data-parallel communication that a timed rank plays. */
 typedef struct lhi_played {
@@ -102,21 +128,28 @@ typedef struct lhi_vote {
     char why[LHI_VOTE_TEXT]; /* of one that refuses */
 } lhi_vote;
 
+/* Something of a run that adapts; an lh_notice. */
+typedef struct lhi_told {
+    lh_notice notice; /* without its texts */
+    char name[LHI_TOLD_NAME], text[LHI_TOLD_TEXT];
+} lhi_told;
+
 /* A proposal and what came of it; an lh_switch. */
 typedef struct lhi_switch {
     uint64_t step;
     int64_t predicted_ns;
+    int64_t expected_ns; /* by whoever proposed it; 0: not said */
     bool is_refused;
     char to[LHI_SWITCH_NAME], why[LHI_SWITCH_WHY], refused[LHI_SWITCH_REFUSED];
 } lhi_switch;
 
-/* How the run went; its iterations follow, `n_switches` proposals, the texts of
- * the schedule that the last iteration followed (n_rows 0: the first one), then
- * counts and rows of each of `n_recorded` ranks. */
+/* How the run went; its iterations follow, `n_switches` proposals, `n_told`
+ * notices, the texts of the schedule that the last iteration followed (n_rows
+ * 0: the first one), then counts and rows of each of `n_recorded` ranks. */
 typedef struct lhi_outcome {
     uint64_t n_iterations, n_grown;
     bool interrupted;
-    uint32_t n_recorded, n_switches, n_rows, n_links;
+    uint32_t n_recorded, n_switches, n_rows, n_links, n_told;
 } lhi_outcome;
 
 void lhi_command_write(const lhi_command *command,
@@ -146,6 +179,15 @@ lh_status lhi_rows_read(const unsigned char *in, size_t size,
                         const lhi_counts *counts, lhi_record *records,
                         lhi_played *played, lh_error *err);
 
+/* Head, rows and what was played, in lhi_seen_size() bytes. */
+size_t lhi_seen_size(const lhi_seen_head *seen);
+void lhi_seen_write(const lhi_seen_head *seen, const lhi_seen_row *rows,
+                    const lhi_played *played, unsigned char *out);
+/* Where they have to be as many as *seen says, which gets the clock. */
+lh_status lhi_seen_read(const unsigned char *in, size_t size,
+                        lhi_seen_head *seen, lhi_seen_row *rows,
+                        lhi_played *played, lh_error *err);
+
 void lhi_proposal_write(const lhi_proposal *proposal,
                         unsigned char out[LHI_PROPOSAL_BYTES]);
 /* LH_EIO also: texts that are longer than a schedule may be. */
@@ -159,6 +201,10 @@ void lhi_switch_write(const lhi_switch *row,
                       unsigned char out[LHI_SWITCH_BYTES]);
 lh_status lhi_switch_read(const unsigned char *in, size_t size, lhi_switch *out,
                           lh_error *err);
+
+void lhi_told_write(const lhi_told *row, unsigned char out[LHI_TOLD_BYTES]);
+lh_status lhi_told_read(const unsigned char *in, size_t size, lhi_told *out,
+                        lh_error *err);
 
 void lhi_outcome_head_write(const lhi_outcome *outcome,
                             unsigned char out[LHI_OUTCOME_BYTES]);

@@ -219,6 +219,10 @@ typedef struct owned_result {
     lhi_switch *rows;
     lh_switch *switches; /* with the texts of `rows` */
     uint32_t n_switches;
+    lhi_told *told;
+    lh_notice *notices; /* with the texts of `told` */
+    uint32_t n_notices;
+    lh_schedule *schedule; /* NULL: the one that the run began with */
     lh_trace *trace;
     lhi_observed *observed;
     lh_profile *profile;
@@ -371,8 +375,8 @@ static uint64_t find_last(const lhi_job *job, const owned_result *to,
                                   : UINT64_MAX;
     *predicted_ns = lh_exec_predicted_ns(job->exec);
     for (uint32_t i = 0; i < to->n_switches; i++) {
-        const lh_switch *row = &to->switches[i];
-        if (row->refused || row->step > last)
+        const lhi_switch *row = &to->rows[i];
+        if (row->is_refused || row->step > last)
             continue;
         from = row->step;
         *predicted_ns = row->predicted_ns;
@@ -445,6 +449,24 @@ static lh_status read_switches(reader *r, uint32_t n, owned_result *to,
     return LH_OK;
 }
 
+static lh_status read_told(reader *r, uint32_t n, owned_result *to,
+                           lh_error *err)
+{
+    if (n > r->left / LHI_TOLD_BYTES)
+        return fail_half(err);
+    to->told = calloc(n + 1u, sizeof *to->told);
+    to->notices = calloc(n + 1u, sizeof *to->notices);
+    if (!to->told || !to->notices)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++) {
+        LHI_TRY(lhi_told_read(next_bytes(r, LHI_TOLD_BYTES), LHI_TOLD_BYTES,
+                              &to->told[i], err));
+        to->notices[i] = lhi_notice_shown(&to->told[i]);
+        to->n_notices++;
+    }
+    return LH_OK;
+}
+
 /* The schedule that the last iteration followed; NULL: the first one. */
 static lh_status read_schedule(const lhi_job *job, reader *r,
                                const lhi_outcome *head,
@@ -499,7 +521,12 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
             lhi_iteration_read(next_bytes(r, LHI_ITERATION_BYTES));
     lh_status status = read_switches(r, head.n_switches, to, err);
     if (status == LH_OK)
+        status = read_told(r, head.n_told, to, err);
+    if (status == LH_OK)
         status = read_schedule(job, r, &head, &followed, err);
+    if (status == LH_OK && followed)
+        status =
+            lhi_schedule_copy(followed->exec->schedule, &to->schedule, err);
     const lh_exec *exec = followed ? followed->exec : job->exec;
     if (status == LH_OK && head.n_recorded)
         status = read_last(job, exec, r, to, head.n_iterations, err);
@@ -566,6 +593,19 @@ const lh_switch *lh_train_switches(const lh_train_result *result,
     return own->switches;
 }
 
+const lh_notice *lh_train_notices(const lh_train_result *result,
+                                  uint32_t *n_notices)
+{
+    const owned_result *own = (const owned_result *)result;
+    *n_notices = own->n_notices;
+    return own->notices;
+}
+
+const lh_schedule *lh_train_schedule(const lh_train_result *result)
+{
+    return ((const owned_result *)result)->schedule;
+}
+
 void lh_train_result_free(lh_train_result *result)
 {
     owned_result *own = (owned_result *)result;
@@ -576,6 +616,9 @@ void lh_train_result_free(lh_train_result *result)
     lh_profile_free(own->profile);
     free(own->iterations);
     free(own->switches);
+    free(own->told);
+    free(own->notices);
+    lh_schedule_free(own->schedule);
     free(own->rows);
     free(own);
 }

@@ -110,6 +110,15 @@ lh_status lhi_proposed_take(lhi_proposals *all, const char *text,
     return status;
 }
 
+const lhi_proposed *lhi_proposed_hold(const lhi_proposed *proposed)
+{
+    entry *e = (entry *)(uintptr_t)proposed;
+    pthread_mutex_lock(&e->of->lock);
+    e->n_users++;
+    pthread_mutex_unlock(&e->of->lock);
+    return proposed;
+}
+
 void lhi_proposed_release(const lhi_proposed *proposed)
 {
     if (!proposed)

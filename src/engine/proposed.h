@@ -29,6 +29,8 @@ void lhi_proposals_free(lhi_proposals *proposals);
 lh_status lhi_proposed_take(lhi_proposals *proposals, const char *text,
                             uint32_t n_rows, uint32_t n_links,
                             const lhi_proposed **out, lh_error *err);
+/* For one user more. */
+const lhi_proposed *lhi_proposed_hold(const lhi_proposed *proposed);
 void lhi_proposed_release(const lhi_proposed *proposed); /* NULL is fine */
 
 #endif

@@ -32,6 +32,9 @@ static lh_status make_receives(lhi_rank *rank, lh_error *err)
                           has_local ? 2 * (size_t)rank->o.exec->n_half : 0);
     if (!rank->records || !rank->receives || !rank->local)
         return lhi_fail_nomem(err);
+    if (rank->o.sees &&
+        !(rank->seen = LHI_NEW(rank->mem, lhi_seen_row, program->n_passes)))
+        return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < program->n_slots; i++)
         if (!(rank->receives[i].data = malloc(most ? most : 1)))
             return lhi_fail_nomem(err);
@@ -153,6 +156,12 @@ static lh_status take_input(lhi_rank *rank, uint32_t i, const void **in,
     lhi_record *record = &rank->records[i];
     record->entered_ns = slot->op.entered_ns;
     record->arrived_ns = lhi_rank_arrived_ns(rank, pass->in_link, &slot->op);
+    if (rank->seen) {
+        lhi_seen_row *seen = &rank->seen[i];
+        seen->handed_ns = slot->op.entered_ns;
+        seen->began_ns = slot->op.began_ns;
+        seen->arrived_ns = record->arrived_ns;
+    }
     if (record->arrived_ns > *ready_ns)
         *ready_ns = record->arrived_ns;
     *in = slot->data;
@@ -175,6 +184,8 @@ static lh_status give_output(lhi_rank *rank, uint32_t i, lhi_buffer *buffer,
         status = lhi_coupled_issue(rank->coupled, free_ns, err);
     if (*free_ns > ended_ns)
         rank->records[i].issued_ns = lhi_now_ns();
+    if (rank->seen)
+        rank->seen[i].free_ns = *free_ns;
     if (status == LH_OK && rank->late) {
         lhi_late_made(rank->late, i, buffer, *free_ns);
         return LH_OK;
@@ -219,6 +230,23 @@ static void after_pass(lhi_rank *rank, const lhi_exec_pass *pass,
     }
 }
 
+/* What the pass took, whose `ready_ns` the device was told. On the timed device
+ * a pass that slipped counts from when it did begin; others wait for what was
+ * gathered, and for the word that a step begins, before they can. */
+static void see_pass(lhi_rank *rank, uint32_t i, int64_t ready_ns,
+                     const lhi_span *span)
+{
+    lhi_seen_row *seen = &rank->seen[i];
+    const lhi_exec_pass *pass = &rank->program->passes[i];
+    seen->could_ns = ready_ns;
+    if (!rank->o.hooks)
+        seen->could_ns = span->start_ns;
+    else if ((i == 0 || pass->is_first) &&
+             rank->records[i].start_ns > seen->could_ns)
+        seen->could_ns = rank->records[i].start_ns;
+    seen->ended_ns = seen->free_ns = span->end_ns;
+}
+
 /* Runs the pass at `i`; *free_ns: when the rank went on to it, then when it may
  * go on to the next one, as the device has it. */
 static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
@@ -249,6 +277,8 @@ static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
         return status;
     }
     *free_ns = span.end_ns;
+    if (rank->seen)
+        see_pass(rank, i, ready_ns, &span);
     after_pass(rank, pass, &span);
     if (pass->input != LH_NONE && pass->local_input) {
         lhi_pool_give(rank, rank->local[pass->input]);

@@ -26,7 +26,8 @@ enum {
     LHI_TAG_PING,
     LHI_TAG_SCHEDULE,
     LHI_TAG_VOTE,
-    LHI_TAG_ARRIVED /* a message of a coupled rank has */
+    LHI_TAG_ARRIVED, /* a message of a coupled rank has */
+    LHI_TAG_SEEN
 };
 
 static inline uint64_t lhi_tag(unsigned class, uint64_t step, uint32_t number)
@@ -62,6 +63,7 @@ typedef struct lhi_rank_options {
     lhi_net *net;
     lhi_device *device;
     bool emulates; /* messages take the pipeline's links */
+    bool sees;     /* keeps lhi_rank.seen */
     const lhi_rank_hooks *hooks;
     const lhi_net_stop *stop; /* asked now and then; may be NULL */
 } lhi_rank_options;
@@ -76,6 +78,7 @@ typedef struct lhi_rank {
     uint32_t n_buffers, n_grown;
     lhi_buffer **local;  /* per input that stays here; NULL where none does */
     lhi_record *records; /* per pass */
+    lhi_seen_row *seen;  /* likewise, of the last step; NULL: not asked for */
     /* Played data-parallel link. */
     int64_t data_free_ns, *gathered_ns, *point_ready_ns;
     uint32_t *late_gathers, n_late, next_late; /* chunks, in their order */

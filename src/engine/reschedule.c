@@ -4,9 +4,9 @@
 
 #include "base/input.h"
 #include "base/realtime.h"
+#include "base/text.h"
 
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,17 +53,6 @@ struct lhi_rescheduler {
     lh_error err;
 };
 
-/* As much of it as there is room for, in whole characters of UTF-8. */
-static void copy_text(char *to, size_t room, const char *from)
-{
-    size_t len = strlen(from);
-    if (len >= room)
-        for (len = room - 1; len > 0 && (from[len] & 0xc0) == 0x80;)
-            len--;
-    memcpy(to, from, len);
-    to[len] = 0;
-}
-
 /* --- what every rank does with a proposal ------------------------------------
  */
 
@@ -107,7 +96,7 @@ static void judge(lhi_rescheduler *r, const lhi_proposal *p, lh_status status,
         status = make_shift(r, p, why);
     r->vote = (lhi_vote){.refuses = status != LH_OK, .step = r->step};
     if (status != LH_OK)
-        copy_text(r->vote.why, sizeof r->vote.why, why->text);
+        lhi_text_copy(r->vote.why, sizeof r->vote.why, why->text);
 }
 
 static uint64_t proposal_tag(const lhi_rescheduler *r, uint32_t number)
@@ -185,7 +174,7 @@ static lh_status hear_vote(lhi_rescheduler *r, uint32_t from, lh_error *err)
         char said[sizeof vote.why + 24];
         snprintf(said, sizeof said, "rank %" PRIu32 ": %s", from, vote.why);
         mine->refuses = true;
-        copy_text(mine->why, sizeof mine->why, said);
+        lhi_text_copy(mine->why, sizeof mine->why, said);
     }
     return LH_OK;
 }
@@ -308,21 +297,9 @@ static void *thread_main(void *of)
     return NULL;
 }
 
-/* Of ordinary priority, whatever that of the rank is: its passes go first. */
 static lh_status start_thread(lhi_rescheduler *r, lh_error *err)
 {
-    pthread_attr_t how;
-    const struct sched_param ordinary = {0};
-    int error = pthread_attr_init(&how);
-    if (error)
-        return lhi_fail_nomem(err);
-    pthread_attr_setinheritsched(&how, PTHREAD_EXPLICIT_SCHED);
-    pthread_attr_setschedpolicy(&how, SCHED_OTHER);
-    pthread_attr_setschedparam(&how, &ordinary);
-    error = pthread_create(&r->thread, &how, thread_main, r);
-    pthread_attr_destroy(&how);
-    if (error)
-        return lhi_fail(err, LH_EIO, "cannot start a thread for schedules");
+    LHI_TRY(lhi_thread_ordinary(&r->thread, thread_main, r, err));
     r->has_thread = true;
     return LH_OK;
 }
@@ -406,8 +383,9 @@ static lh_status add_switch(lhi_rescheduler *r, uint64_t step,
     r->switches = more;
     lhi_switch *row = &more[r->n_closed];
     *row = (lhi_switch){.step = step};
-    copy_text(row->to, sizeof row->to, what->name ? what->name : "");
-    copy_text(row->why, sizeof row->why, what->why ? what->why : "");
+    lhi_text_copy(row->to, sizeof row->to, what->name ? what->name : "");
+    lhi_text_copy(row->why, sizeof row->why, what->why ? what->why : "");
+    row->expected_ns = what->predicted_ns;
     return LH_OK;
 }
 
@@ -467,7 +445,7 @@ void lhi_rescheduler_close(lhi_rescheduler *r, bool go, lhi_shift **shift)
         if (r->next)
             row->predicted_ns = lh_exec_predicted_ns(r->next->exec);
         if (!go)
-            copy_text(row->refused, sizeof row->refused, r->vote.why);
+            lhi_text_copy(row->refused, sizeof row->refused, r->vote.why);
     }
     r->retired = r->next;
     if (go) {
@@ -497,5 +475,15 @@ lh_switch lhi_switch_shown(const lhi_switch *row)
                        .to = row->to,
                        .why = row->why,
                        .refused = row->is_refused ? row->refused : NULL,
-                       .predicted_ns = row->predicted_ns};
+                       .predicted_ns = row->expected_ns && row->predicted_ns
+                                           ? row->expected_ns
+                                           : row->predicted_ns};
+}
+
+lh_notice lhi_notice_shown(const lhi_told *row)
+{
+    lh_notice n = row->notice;
+    n.name = row->name;
+    n.text = row->text;
+    return n;
 }

@@ -41,5 +41,6 @@ void lhi_rescheduler_close(lhi_rescheduler *r, bool go, lhi_shift **shift);
 const lhi_switch *lhi_rescheduler_switches(const lhi_rescheduler *r,
                                            uint32_t *n);
 lh_switch lhi_switch_shown(const lhi_switch *row);
+lh_notice lhi_notice_shown(const lhi_told *row);
 
 #endif

@@ -3,7 +3,7 @@
  * together what came of it. */
 #define _GNU_SOURCE
 #include "base/take_options.h"
-#include "engine/steps.h"
+#include "engine/deciding.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -48,6 +48,10 @@ static lh_status check_options(const lh_train_options *options,
         return lhi_fail(err, LH_EINVAL,
                         "a profile is of one schedule: profiles and reschedule "
                         "do not go together");
+    if (out->adapt && (out->reschedule || out->profiles))
+        return lhi_fail(err, LH_EINVAL,
+                        "a run that adapts chooses its schedules by itself: "
+                        "adapt goes neither with reschedule nor with profiles");
     if (out->steps == 0)
         out->steps = 1;
     if (out->message_bytes == 0)
@@ -110,12 +114,27 @@ static lh_status run_ranks(lhi_job *job, const lhi_net_link *links,
     return status;
 }
 
+/* What is wrong with how a run is to adapt is said before there are ranks. */
+static lh_status take_adapt(lhi_job *job, lh_error *err)
+{
+    lh_adapt *made = NULL;
+    if (!job->o.adapt)
+        return LH_OK;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_train_adapt, &job->adapt, job->o.adapt, err));
+    job->o.adapt = &job->adapt;
+    LHI_TRY(lhi_job_adapt(job, &made, err));
+    lh_adapt_free(made);
+    return LH_OK;
+}
+
 static lh_status run_job(lhi_job *job, lh_train_result **out, lh_error *err)
 {
     lhi_net_link *links = calloc(lhi_job_n_links(job) + 1, sizeof *links);
     lhi_rank_result first = {0};
     lh_status status =
         links ? lhi_job_check_course(job, err) : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = take_adapt(job, err);
     if (status == LH_OK)
         status = lhi_proposals_make(job->pipeline, &job->exec->options,
                                     &job->proposals, err);

@@ -125,7 +125,8 @@ lh_status lhi_job_digest_of(const lhi_job *job, unsigned char out[32],
                                 job->model != NULL,
                                 job->o.profiles,
                                 (uint64_t)job->exec->options.receives,
-                                job->exec->options.coupled_queue};
+                                job->exec->options.coupled_queue,
+                                job->o.adapt != NULL};
     add_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
     for (uint32_t r = 0; r < job->exec->n_ranks; r++)
         LHI_TRY(add_rank(sum, job->exec, r, err));

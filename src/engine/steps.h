@@ -12,11 +12,16 @@
  *   run.c, launched.c   calls that start a run, with the launchers of src/net
  *   same_work.c         what ranks that start apart have to have alike
  *   steps.c             what a rank does from the first step to the last
+ *   member.h            ... what it has, and says: member_talk.c; what was
+ *   member_records.c    ... recorded
  *   conditions.c        ... while links and devices become slow
  *   messages.c          what ranks tell each other then, as bytes
  *   shift.c             what a rank has of one execution plan
  *   reschedule.c        another one in its place, while the run goes on;
  *   proposed.c          ... from texts to execution plans
+ *   adapting.c          a run that watches itself: its thread on rank 0
+ *   sight.c             ... what all ranks have seen of an iteration
+ *   deciding.c          ... what follows from that
  *   rank.c, rank.h      one step: passes in order, messages around them:
  *   rank_send.c, pool.c ... sending; the buffers
  *   late.c              ... receives that are posted late
@@ -42,7 +47,8 @@ typedef struct lhi_job {
     const lh_pipeline *pipeline;
     const lh_exec *exec; /* that the run begins with */
     lhi_proposals *proposals;
-    lh_train_options o; /* complete */
+    lh_train_options o;   /* complete */
+    lh_train_adapt adapt; /* that o.adapt points to, unless it is NULL */
     uint32_t n_replicas;
     bool shared_clock; /* one machine */
     bool emulates;

@@ -312,8 +312,8 @@ bool lhi_links_valid(const lhi_links *table, uint32_t i, uint32_t slot)
 }
 
 lh_status lhi_links_take(lhi_links *table, uint32_t i, uint32_t index,
-                         int64_t now_ns, bool *taken, int64_t *arrived_ns,
-                         lh_error *err)
+                         int64_t now_ns, bool *taken, int64_t *began_ns,
+                         int64_t *arrived_ns, lh_error *err)
 {
     link *l = &table->links[i];
     message *s = &l->slots[index];
@@ -332,6 +332,7 @@ lh_status lhi_links_take(lhi_links *table, uint32_t i, uint32_t index,
     *arrived_ns = s->arrival_ns;
     if (*arrived_ns <= now_ns) {
         *taken = s->taken = true;
+        *began_ns = s->end_ns - s->transfer_ns;
         settle(l, now_ns);
         if (s->left && s->used)
             free_slot(l, index);

@@ -51,12 +51,13 @@ lh_status lhi_links_set(lhi_links *table, uint32_t link,
 /* False where no message can be there (a peer may send anything). */
 bool lhi_links_valid(const lhi_links *table, uint32_t link, uint32_t slot);
 
-/* The receiver's: if the message has arrived by `now_ns`, *arrived_ns says when
- * and its slot is free again. Otherwise *arrived_ns is when to look again, or
- * LHI_LINKS_UNKNOWN: then lhi_links_sleep until it is known or `until_ns`. */
+/* The receiver's: if the message has arrived by `now_ns`, *arrived_ns says when,
+ * *began_ns when its transfer began, and its slot is free again. Otherwise
+ * *arrived_ns is when to look again, or LHI_LINKS_UNKNOWN: then lhi_links_sleep
+ * until it is known or `until_ns`. */
 lh_status lhi_links_take(lhi_links *table, uint32_t link, uint32_t slot,
-                         int64_t now_ns, bool *taken, int64_t *arrived_ns,
-                         lh_error *err);
+                         int64_t now_ns, bool *taken, int64_t *began_ns,
+                         int64_t *arrived_ns, lh_error *err);
 void lhi_links_sleep(lhi_links *table, uint32_t link, uint32_t slot,
                      int64_t until_ns);
 

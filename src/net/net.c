@@ -201,7 +201,7 @@ static lh_status wait_link(lhi_net *net, lhi_net_op *op, int64_t until_ns,
         bool taken = false;
         int64_t now_ns = lhi_now_ns(), arrived_ns = 0;
         LHI_TRY(lhi_links_take(net->links, op->link, op->slot, now_ns, &taken,
-                               &arrived_ns, err));
+                               &op->began_ns, &arrived_ns, err));
         op->arrived_ns = arrived_ns;
         if (taken)
             return LH_OK;
@@ -235,6 +235,7 @@ lh_status lhi_net_wait(lhi_net *net, lhi_net_op *op, int64_t until_ns,
                         " between it and rank %u any more",
                         op->peer, op->tag, net->rank);
     }
+    op->began_ns = op->entered_ns;
     /* A send is done once its bytes are free; its slot is the receiver's. */
     if (op->link != LHI_NET_NO_LINK && op->receives)
         LHI_TRY(wait_link(net, op, until_ns, err));

@@ -60,8 +60,10 @@ typedef struct lhi_net_op {
     size_t size;
     /* Of a receive, once done: when the sender's message entered its link,
      * and when it arrived, both as the link's emulation has them; without
-     * emulation, when it was sent and when it was there. */
-    int64_t entered_ns, arrived_ns;
+     * emulation, when it was sent and when it was there. Between them, when the
+     * link was free for it and its transfer began; without emulation
+     * entered_ns. */
+    int64_t entered_ns, began_ns, arrived_ns;
     lh_status status;        /* once done */
     bool is_done;            /* set by the wait that found it done */
     bool receives, was_kept; /* the transport's */

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 
-from harness import (ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, check, finish,
+from harness import (HANGS, PROGRAM, ROOT, UNDER_MPI, WORK, check, finish,
                      is_sanitized, makes, run, test, uniform, until, write)
 
 if not shutil.which("mpirun"):
@@ -22,17 +22,15 @@ if not shutil.which("mpirun"):
     sys.exit(77)
 N_RANKS = 4
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
-# Open MPI and UCX leave memory to the end of the process; our own leaks show
-# over the other transports. The library comes before the sanitizer's.
-UNDER_MPI = {**ENVIRONMENT, "ASAN_OPTIONS": ":".join(
-    [*filter(None, [ENVIRONMENT.get("ASAN_OPTIONS")]), "detect_leaks=0",
-     "verify_asan_link_order=0"])}
+# The library comes before the sanitizer's.
+BEFORE_ASAN = {**UNDER_MPI, "ASAN_OPTIONS":
+               UNDER_MPI["ASAN_OPTIONS"] + ":verify_asan_link_order=0"}
 LIBRARY = os.environ.get("HOLD_DOOR_LIBRARY")
 
 
 def launched(*args, env=None):
     return subprocess.run([*MPIRUN, *map(str, args)], cwd=WORK, text=True,
-                          env={**UNDER_MPI, **(env or {})}, timeout=HANGS,
+                          env={**BEFORE_ASAN, **(env or {})}, timeout=HANGS,
                           capture_output=True, check=False)
 
 
@@ -102,7 +100,7 @@ def besieged(transport, limit):
         [*MPIRUN, "-np", str(N_RANKS), "sh", "-c",
          f'ulimit -n {limit}; exec env "$@"', "sh", *held, PROGRAM,
          *train("c"), "--transport", transport], cwd=WORK,
-        env=UNDER_MPI, text=True, stdout=subprocess.PIPE,
+        env=BEFORE_ASAN, text=True, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE)
     port = door / "port"
     strangers = []
@@ -235,7 +233,7 @@ def a_rank_that_is_asked_alone_says_that_it_goes_on():
         (WORK / "log.jsonl").unlink(missing_ok=True)
         process = subprocess.Popen(
             [*MPIRUN, "-np", "2", PROGRAM, *args, "--transport", transport,
-             "--log", "log.jsonl"], cwd=WORK, env=UNDER_MPI, text=True,
+             "--log", "log.jsonl"], cwd=WORK, env=BEFORE_ASAN, text=True,
             stdout=subprocess.PIPE, stderr=(WORK / "said").open("w"))
 
         def text_of(name):

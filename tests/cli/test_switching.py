@@ -7,26 +7,11 @@ import re
 import shutil
 import subprocess
 
-from harness import (ENVIRONMENT, HANGS, PROGRAM, WORK, case, check, finish,
+from harness import (HANGS, PROGRAM, UNDER_MPI, WORK, case, check, finish,
                      json_case, makes, read, run, test, uniform, write)
+from made import TRAINED
 
 PLAYED = ["train", "p.yaml", "-s", "1f1b", "--speed", "50"]
-JOB = """
-    longhaul: job/1
-    model: {layers: 4, hidden: 32, ffn: 48, heads: 2, vocab: 256}
-    training: {global_batch: 8, sequence: 16, precision: fp32, zero: 1,
-               recompute: none}
-    cluster:
-      gpu: {tflops: 0.1, memory_gib: 4, memory_gbps: 20}
-      gpus_per_node: 8
-      node_link: {gbps: 80, latency_us: 10}
-      datacenters: [{name: here, nodes: 1}]
-    layout: {tensor: 1, context: 1, expert: 1, pipeline: 2, data: 2,
-             micro_batch: 1, chunks_per_device: 1, schedule: 1f1b}
-    """
-# Open MPI leaves memory to the end of the process.
-UNDER_MPI = {**ENVIRONMENT, "ASAN_OPTIONS": ":".join(
-    [*filter(None, [ENVIRONMENT.get("ASAN_OPTIONS")]), "detect_leaks=0"])}
 # gpipe, zb-h1, slack, gpipe, ...
 TWENTY = [word for step in range(1, 21) for word in (
     "--schedule-at", f"{step}={('slack', 'gpipe', 's.csv')[step % 3]}")]
@@ -41,7 +26,7 @@ def files():
 
 @makes("plan.json", "s.csv", "text")
 def a_plan():
-    write("job.yaml", JOB)
+    write("job.yaml", TRAINED % 2)
     done = run("plan", "job.yaml", "-o", "plan.json")
     check(done.returncode == 0, done.stderr)
     write("text", "It was the best of times, it was the worst of times.\n" * 99)

@@ -8,8 +8,9 @@ import shutil
 import signal
 import subprocess
 
-from harness import (ANY, ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, case, check,
-                     finish, json_case, read, uniform, until, write)
+from harness import (ANY, ENVIRONMENT, HANGS, PROGRAM, ROOT, UNDER_MPI, WORK,
+                     case, check, finish, json_case, read, uniform, until,
+                     write)
 
 uniform("p.yaml", latency=8, transfer=1, limit=4)
 QUIET = ["train", "p.yaml", "-s", "zb-h1"]
@@ -203,10 +204,6 @@ check(run.returncode == 1 and err.count("\n") == 1 and "rank 2" in err and
       f"a rank was killed: {run.returncode} {err!r}")
 
 # --- the same under mpirun: one rank says it --------------------------------------
-# Open MPI and UCX leave memory to the end of the process; our own leaks show
-# over the other transports.
-UNDER_MPI = {**ENVIRONMENT, "ASAN_OPTIONS": ":".join(
-    [*filter(None, [ENVIRONMENT.get("ASAN_OPTIONS")]), "detect_leaks=0"])}
 if not shutil.which("mpirun"):
     print("SKIPPED mpirun: it is not installed")
 else:

@@ -3,6 +3,7 @@
  * begin so, otherwise frames to an endpoint that has sent and received a
  * little. What is read is written again as the same bytes. */
 #define _GNU_SOURCE
+#include "base/bytes.h"
 #include "fuzz.h"
 
 #include "engine/messages.h"
@@ -107,6 +108,55 @@ static size_t recorded(const uint8_t *data, size_t size)
     return status == LH_OK ? LHI_COUNTS_BYTES + n : 0;
 }
 
+/* What a rank has seen of a step, of so many passes as it says. */
+static void seen(const uint8_t *data, size_t size)
+{
+    enum { MOST = 4096 };
+    lh_error err = {0};
+    if (size < LHI_SEEN_BYTES)
+        return;
+    lhi_seen_head head = {(uint32_t)lhi_get_bytes(data + 4, 4),
+                          (uint32_t)lhi_get_bytes(data + 8, 4), 0};
+    if (head.n_passes > MOST || head.n_played > MOST)
+        return;
+    size_t n = lhi_seen_size(&head);
+    lhi_seen_row *rows = calloc(head.n_passes + 1u, sizeof *rows);
+    lhi_played *played = calloc(head.n_played + 1u, sizeof *played);
+    unsigned char *again = malloc(n);
+    REQUIRE(rows && played && again, "no memory");
+    lh_status status = lhi_seen_read(data, size, &head, rows, played, &err);
+    if (status == LH_OK) {
+        lhi_seen_write(&head, rows, played, again);
+        REQUIRE(memcmp(again, data, n) == 0, "something else was seen");
+    } else {
+        fuzz_refused(status, &err, NULL);
+    }
+    free(rows);
+    free(played);
+    free(again);
+}
+
+/* How many bytes of notices there were; SIZE_MAX: something else. */
+static size_t notices(const uint8_t *data, size_t size, uint32_t n)
+{
+    lh_error err;
+    lhi_told row;
+    unsigned char again[LHI_TOLD_BYTES];
+    size_t done = 0;
+    for (; n && size - done >= LHI_TOLD_BYTES; n--, done += LHI_TOLD_BYTES) {
+        lh_status status =
+            lhi_told_read(data + done, LHI_TOLD_BYTES, &row, &err);
+        if (status != LH_OK) {
+            fuzz_refused(status, &err, NULL);
+            return SIZE_MAX;
+        }
+        lhi_told_write(&row, again);
+        REQUIRE(memcmp(again, data + done, sizeof again) == 0,
+                "another notice of a change");
+    }
+    return done;
+}
+
 static void outcome(const uint8_t *data, size_t size)
 {
     lhi_outcome o;
@@ -142,6 +192,11 @@ static void outcome(const uint8_t *data, size_t size)
         data += LHI_SWITCH_BYTES;
         size -= LHI_SWITCH_BYTES;
     }
+    size_t told = notices(data, size, o.n_told);
+    if (told == SIZE_MAX)
+        return;
+    data += told;
+    size -= told;
     if ((uint64_t)o.n_rows + o.n_links > size)
         return;
     data += (size_t)o.n_rows + o.n_links;
@@ -182,6 +237,8 @@ static void engine_messages(const uint8_t *data, size_t size)
         fuzz_refused(LH_EIO, &err, NULL);
     }
     recorded(data, size);
+    seen(data, size);
+    notices(data, size, 1);
     outcome(data, size);
 }
 

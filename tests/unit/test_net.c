@@ -125,7 +125,7 @@ static lhi_links *make_table(const lhi_net_link *link, size_t *bytes)
 
 /* One message, as the model has it. */
 typedef struct entry {
-    int64_t entered_ns, arrives_ns;
+    int64_t entered_ns, begins_ns, arrives_ns;
     uint64_t turn;
     uint32_t sender, slot;
     size_t bytes;
@@ -191,6 +191,7 @@ static void random_link(uint64_t seed, bool in_turns, bool changes)
         const lhi_net_link *r = &all[i].rule;
         free_ns = start_ns + r->transfer_ns +
                   (int64_t)((double)all[i].bytes * r->ns_per_byte + 0.5);
+        all[i].begins_ns = start_ns;
         all[i].arrives_ns = free_ns + r->latency_ns;
         if (all[i].arrives_ns < before_ns) /* it does not overtake */
             all[i].arrives_ns = before_ns;
@@ -199,15 +200,16 @@ static void random_link(uint64_t seed, bool in_turns, bool changes)
     for (uint32_t k = 0; k < N; k++) {
         const entry *e = &all[(k * 7 + 3) % N]; /* received in any order */
         bool taken = false;
-        int64_t arrived_ns = 0;
+        int64_t began_ns = 0, arrived_ns = 0;
         CHECK_OK(lhi_links_take(table, 0, e->slot, e->arrives_ns - 1, &taken,
-                                &arrived_ns, &err),
+                                &began_ns, &arrived_ns, &err),
                  err);
         CHECK(!taken && arrived_ns == e->arrives_ns);
         CHECK_OK(lhi_links_take(table, 0, e->slot, e->arrives_ns, &taken,
-                                &arrived_ns, &err),
+                                &began_ns, &arrived_ns, &err),
                  err);
         CHECK(taken && arrived_ns == e->arrives_ns);
+        CHECK(began_ns == e->begins_ns);
     }
     lhi_links_fini(table);
     munmap(table, bytes);
@@ -239,13 +241,13 @@ static void links_fill_up(void)
               LH_EIO);
     CHECK_HAS(err.text, "that nobody has received");
     bool taken = false;
-    int64_t arrived_ns;
-    CHECK_OK(lhi_links_take(table, 0, first, lhi_now_ns(), &taken, &arrived_ns,
-                            &err),
+    int64_t began_ns, arrived_ns;
+    CHECK_OK(lhi_links_take(table, 0, first, lhi_now_ns(), &taken, &began_ns,
+                            &arrived_ns, &err),
              err);
     CHECK(taken);
-    CHECK_INT(lhi_links_take(table, 0, first, lhi_now_ns(), &taken, &arrived_ns,
-                             &err),
+    CHECK_INT(lhi_links_take(table, 0, first, lhi_now_ns(), &taken, &began_ns,
+                             &arrived_ns, &err),
               LH_EIO);
     CHECK_OK(lhi_links_enter(table, 0, 0, 0, 9, LHI_NET_NO_TURN, &slot, &err),
              err);

@@ -25,6 +25,7 @@ typedef union message {
     lhi_proposal proposal;
     lhi_vote vote;
     lhi_switch change;
+    lhi_told told;
 } message;
 
 typedef lh_status read_message(const unsigned char *in, size_t size,
@@ -101,7 +102,7 @@ static void only_this(read_message *read, const unsigned char *bytes,
     CHECK_INT(read(copy, size + 1, &out, &err), LH_EIO);
     copy[2] = LHI_MESSAGE_VERSION + 1;
     CHECK_INT(read(copy, size, &out, &err), LH_EIO);
-    CHECK_HAS(err.text, "of version 4, not 3");
+    CHECK_HAS(err.text, "of version 5, not 4");
     copy[2] = LHI_MESSAGE_VERSION;
     copy[3] ^= 8;
     CHECK_INT(read(copy, size, &out, &err), LH_EIO);
@@ -130,23 +131,23 @@ static void not_with(read_message *read, const unsigned char *bytes,
 static void commands(void)
 {
     unsigned char bytes[LHI_COMMAND_BYTES];
-    const lhi_command o = {LHI_COMMAND_SAVE, UINT64_MAX - 1, -5, true,
+    const lhi_command o = {LHI_COMMAND_SAVE, UINT64_MAX - 1, -5, true, true,
                            LHI_VERDICT_DROP};
     message back;
     lh_error err;
     lhi_command_write(&o, bytes);
-    CHECK(memcmp(bytes, "LE\3\1\2\0\0\0\xfe\xff", 10) == 0);
+    CHECK(memcmp(bytes, "LE\4\1\2\0\0\0\xfe\xff", 10) == 0);
     CHECK_INT(lhi_get_bytes(bytes + 16, 8), (uint64_t)-5);
     CHECK_OK(read_command(bytes, sizeof bytes, &back, &err), err);
     CHECK_INT(back.command.what, o.what);
     CHECK(back.command.step == o.step && back.command.t0_ns == o.t0_ns);
-    CHECK(bytes[24] == 1 && bytes[28] == 2);
+    CHECK(bytes[24] == 3 && bytes[28] == 2 && back.command.sees);
     CHECK(back.command.proposes && back.command.verdict == LHI_VERDICT_DROP);
     only_this(read_command, bytes, sizeof bytes);
     not_with(read_command, bytes, sizeof bytes, 4, 6,
              "a command whose kind is 6");
-    not_with(read_command, bytes, sizeof bytes, 24, 2,
-             "a command whose proposal is 2");
+    not_with(read_command, bytes, sizeof bytes, 24, 4,
+             "a command whose proposal is 4");
     not_with(read_command, bytes, sizeof bytes, 28, 3,
              "a command whose verdict is 3");
 }
@@ -154,7 +155,7 @@ static void commands(void)
 static void reports(void)
 {
     unsigned char bytes[LHI_DONE_BYTES];
-    const lhi_done d = {INT64_MIN, 0.1, 3, -7, UINT64_MAX};
+    const lhi_done d = {INT64_MIN, 0.1, 3, -7, UINT64_MAX, 5};
     const lhi_done none = {.loss = NAN};
     message back;
     lh_error err;
@@ -162,14 +163,14 @@ static void reports(void)
     CHECK_OK(read_done(bytes, sizeof bytes, &back, &err), err);
     CHECK(lhi_bits_of(back.done.loss) == lhi_bits_of(none.loss));
     lhi_done_write(&d, bytes);
-    CHECK(memcmp(bytes, "LE\3\2", 4) == 0);
+    CHECK(memcmp(bytes, "LE\4\2", 4) == 0);
     CHECK(lhi_get_bytes(bytes + 24, 8) == 3);
     CHECK_OK(read_done(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.done.end_ns == d.end_ns && back.done.loss == d.loss);
     CHECK(back.done.n_slips == 3 && back.done.worst_late_ns == -7);
     CHECK(back.done.n_grown == UINT64_MAX);
+    CHECK(back.done.n_played == 5 && bytes[4] == 5);
     only_this(read_done, bytes, sizeof bytes);
-    not_with(read_done, bytes, sizeof bytes, 7, 1, "whose beginning is");
 }
 
 static void notices(void)
@@ -178,7 +179,7 @@ static void notices(void)
     message back;
     lh_error err;
     lhi_notice_write(-123456789012345, bytes);
-    CHECK(memcmp(bytes, "LE\3\3\0\0\0\0", 8) == 0);
+    CHECK(memcmp(bytes, "LE\4\3\0\0\0\0", 8) == 0);
     CHECK_OK(read_notice(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.posted_ns == -123456789012345);
     only_this(read_notice, bytes, sizeof bytes);
@@ -198,7 +199,7 @@ static void records(void)
     message back;
     lh_error err;
     lhi_counts_write(&n, head);
-    CHECK(memcmp(head, "LE\3\4\2\0\0\0\1\0\0\0\0\0\0\0", 16) == 0);
+    CHECK(memcmp(head, "LE\4\4\2\0\0\0\1\0\0\0\0\0\0\0", 16) == 0);
     CHECK_OK(read_counts(head, sizeof head, &back, &err), err);
     CHECK(back.counts.n_passes == 2 && back.counts.n_played == 1);
     only_this(read_counts, head, sizeof head);
@@ -228,7 +229,7 @@ static void records(void)
 static void outcomes(void)
 {
     unsigned char bytes[LHI_OUTCOME_BYTES], row[LHI_ITERATION_BYTES];
-    const lhi_outcome o = {9, 1, true, 4, 5, 6, 7};
+    const lhi_outcome o = {9, 1, true, 4, 5, 6, 7, 8};
     const lh_iteration it = {.step = 1,
                              .ns = 2,
                              .loss = 3,
@@ -241,15 +242,16 @@ static void outcomes(void)
     message back;
     lh_error err;
     lhi_outcome_head_write(&o, bytes);
-    CHECK(memcmp(bytes, "LE\3\5\1\0\0\0\x9", 9) == 0);
+    CHECK(memcmp(bytes, "LE\4\5\1\0\0\0\x9", 9) == 0);
     CHECK_OK(read_outcome(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.outcome.n_iterations == 9 && back.outcome.n_grown == 1);
     CHECK(back.outcome.interrupted && back.outcome.n_recorded == 4);
     CHECK(back.outcome.n_switches == 5 && back.outcome.n_rows == 6);
     CHECK(back.outcome.n_links == 7 && bytes[28] == 5 && bytes[36] == 7);
+    CHECK(back.outcome.n_told == 8 && bytes[40] == 8);
     only_this(read_outcome, bytes, sizeof bytes);
     not_with(read_outcome, bytes, sizeof bytes, 4, 2, "interruption is 2");
-    not_with(read_outcome, bytes, sizeof bytes, 40, 1, "whose end is 1");
+    not_with(read_outcome, bytes, sizeof bytes, 44, 1, "whose end is 1");
     lhi_iteration_write(&it, row);
     CHECK(row[0] == 1 && row[48] == 7 && row[71] == 0xff);
     lh_iteration again = lhi_iteration_read(row);
@@ -265,7 +267,7 @@ static void proposals(void)
     message back;
     lh_error err = {0};
     lhi_proposal_write(&p, bytes);
-    CHECK(memcmp(bytes, "LE\3\6\0\0\0\0\7", 9) == 0);
+    CHECK(memcmp(bytes, "LE\4\6\0\0\0\0\7", 9) == 0);
     CHECK_INT(lhi_get_bytes(bytes + 16, 4), 300);
     CHECK_OK(read_proposal(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.proposal.step == 7 && back.proposal.n_rows == 300);
@@ -289,7 +291,7 @@ static void votes(void)
     message back;
     lh_error err = {0};
     lhi_vote_write(&against, bytes);
-    CHECK(memcmp(bytes, "LE\3\7\1\0\0\0\x9", 9) == 0);
+    CHECK(memcmp(bytes, "LE\4\7\1\0\0\0\x9", 9) == 0);
     CHECK(memcmp(bytes + 16, "no\0", 3) == 0 && bytes[255] == 0);
     CHECK_OK(read_vote(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.vote.refuses && back.vote.step == 9);
@@ -309,23 +311,119 @@ static void votes(void)
 static void switches(void)
 {
     unsigned char bytes[LHI_SWITCH_BYTES];
-    const lhi_switch s = {3, -4, true, "zb-h1", "slow", "deadlock"};
+    const lhi_switch s = {3, -4, 5, true, "zb-h1", "slow", "deadlock"};
     message back;
     lh_error err = {0};
     lhi_switch_write(&s, bytes);
-    CHECK(memcmp(bytes, "LE\3\10\1\0\0\0\3", 9) == 0);
-    CHECK(memcmp(bytes + 24, "zb-h1", 6) == 0);
-    CHECK(memcmp(bytes + 152, "slow", 5) == 0);
-    CHECK(memcmp(bytes + 392, "deadlock", 9) == 0);
+    CHECK(memcmp(bytes, "LE\4\10\1\0\0\0\3", 9) == 0);
+    CHECK(memcmp(bytes + 32, "zb-h1", 6) == 0);
+    CHECK(memcmp(bytes + 160, "slow", 5) == 0);
+    CHECK(memcmp(bytes + 760, "deadlock", 9) == 0);
     CHECK_OK(read_switch(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.change.step == 3 && back.change.predicted_ns == -4);
-    CHECK(back.change.is_refused);
+    CHECK(back.change.is_refused && back.change.expected_ns == 5);
     CHECK_STR(back.change.to, s.to);
     CHECK_STR(back.change.why, s.why);
     CHECK_STR(back.change.refused, s.refused);
     only_this(read_switch, bytes, sizeof bytes);
     not_with(read_switch, bytes, sizeof bytes, 4, 2, "whose refusal is 2");
-    not_with(read_switch, bytes, sizeof bytes, 639, 1, "does not end");
+    not_with(read_switch, bytes, sizeof bytes, 1023, 1, "does not end");
+}
+
+static lh_status read_told(const unsigned char *in, size_t size, message *out,
+                           lh_error *err)
+{
+    return lhi_told_read(in, size, &out->told, err);
+}
+
+static void notices_of_changes(void)
+{
+    unsigned char bytes[LHI_TOLD_BYTES];
+    const lhi_told t = {{.step = 7,
+                         .event = {.what = LH_MONITOR_DEVICE,
+                                   .index = 3,
+                                   .change = LH_MONITOR_ENDS,
+                                   .from = 5,
+                                   .before_ns = 0.5,
+                                   .now_ns = 1.5,
+                                   .error_ns = 2.5,
+                                   .cost_ns = -6},
+                         .is_decision = true,
+                         .is_switch = true,
+                         .now_ns = 8,
+                         .predicted_ns = 9,
+                         .bound_ns = 10},
+                        "slack",
+                        "since it is slow"};
+    message back;
+    lh_error err = {0};
+    lhi_told_write(&t, bytes);
+    CHECK(memcmp(bytes, "LE\4\12\3\0\0\0\7", 9) == 0);
+    CHECK(bytes[16] == 1 && bytes[20] == 3 && bytes[24] == 2);
+    CHECK(memcmp(bytes + 104, "slack", 6) == 0);
+    CHECK(memcmp(bytes + 136, "since", 5) == 0);
+    CHECK_OK(read_told(bytes, sizeof bytes, &back, &err), err);
+    const lh_notice *n = &back.told.notice;
+    CHECK(n->step == 7 && n->is_decision && n->is_switch && n->now_ns == 8);
+    CHECK(n->predicted_ns == 9 && n->bound_ns == 10 && n->event.from == 5);
+    CHECK(n->event.before_ns == 0.5 && n->event.now_ns == 1.5);
+    CHECK(n->event.error_ns == 2.5 && n->event.cost_ns == -6);
+    CHECK_STR(back.told.name, t.name);
+    CHECK_STR(back.told.text, t.text);
+    only_this(read_told, bytes, sizeof bytes);
+    not_with(read_told, bytes, sizeof bytes, 4, 2, "whose kind is 2");
+    not_with(read_told, bytes, sizeof bytes, 16, 3, "whose thing is 3");
+    not_with(read_told, bytes, sizeof bytes, 24, 3, "whose change is 3");
+    not_with(read_told, bytes, sizeof bytes, 28, 1, "whose end is 1");
+    not_with(read_told, bytes, sizeof bytes, 767, 1, "does not end");
+}
+
+/* What is seen of a step says itself how much it is; who reads it knows. */
+static void sights(void)
+{
+    enum { SIZE = LHI_SEEN_BYTES + 2 * LHI_SEEN_ROW_BYTES + LHI_PLAYED_BYTES };
+    unsigned char bytes[SIZE];
+    const lhi_seen_row rows[] = {{1, 2, 3, 4, 5, 6}, {7, 8, 9, 10, 11, -12}};
+    const lhi_played played = {1, true, LH_NONE, 2, 3, 4, 5};
+    const lhi_seen_head head = {2, 1, UINT64_MAX - 1};
+    lhi_seen_head back = {2, 1, 0}, other;
+    lhi_seen_row rows_back[2];
+    lhi_played played_back;
+    lh_error err = {0};
+    CHECK_INT(lhi_seen_size(&head), SIZE);
+    lhi_seen_write(&head, rows, &played, bytes);
+    CHECK(memcmp(bytes, "LE\4\11\2\0\0\0\1\0\0\0\0\0\0\0\xfe\xff", 18) == 0);
+    CHECK(bytes[24] == 1 && bytes[112] == 0xf4 && bytes[120] == 1);
+    CHECK_OK(lhi_seen_read(bytes, SIZE, &back, rows_back, &played_back, &err),
+             err);
+    CHECK(back.clock == UINT64_MAX - 1);
+    CHECK(memcmp(rows, rows_back, sizeof rows) == 0);
+    CHECK(played_back.chunk == 1 && played_back.arrive_ns == 5);
+    for (uint32_t i = 0; i < 2; i++) {
+        other = (lhi_seen_head){2 + i, i, 0};
+        CHECK_INT(
+            lhi_seen_read(bytes, SIZE, &other, rows_back, &played_back, &err),
+            LH_EIO);
+    }
+    bytes[4] = 1;
+    CHECK_INT(lhi_seen_read(bytes, SIZE, &back, rows_back, &played_back, &err),
+              LH_EIO);
+    CHECK_HAS(err.text, "number of passes is 1");
+    bytes[4] = 2;
+    bytes[12] = 1;
+    CHECK_INT(lhi_seen_read(bytes, SIZE, &back, rows_back, &played_back, &err),
+              LH_EIO);
+    CHECK_HAS(err.text, "whose end is 1");
+    bytes[12] = 0;
+    bytes[31] = 0x80; /* differences of which would be no numbers */
+    CHECK_INT(lhi_seen_read(bytes, SIZE, &back, rows_back, &played_back, &err),
+              LH_EIO);
+    CHECK_HAS(err.text, "time beyond 73 years");
+    bytes[31] = 0;
+    bytes[SIZE - 1] = 0x7f;
+    CHECK_INT(lhi_seen_read(bytes, SIZE, &back, rows_back, &played_back, &err),
+              LH_EIO);
+    CHECK_HAS(err.text, "time beyond 73 years");
 }
 
 /* --- before ranks are connected ---------------------------------------------
@@ -430,6 +528,8 @@ int main(void)
     RUN(proposals);
     RUN(votes);
     RUN(switches);
+    RUN(notices_of_changes);
+    RUN(sights);
     RUN(cards);
     RUN(greetings);
     RUN(frames);

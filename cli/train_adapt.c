@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --adapt: what a run notices and decides while it goes on. */
+#include "train_parts.h"
+#include "wrap.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *train_name(const cli_view *began, const char *to)
+{
+    return strcmp(to, "original") == 0 ? began->method : to;
+}
+
+static json_t *event_json(const lh_notice *n)
+{
+    const lh_monitor_event *e = &n->event;
+    return json_pack("{s:I, s:I, s:s, s:I, s:s, s:f, s:f, s:o, s:s}", "step",
+                     (json_int_t)n->step, "from", (json_int_t)e->from, "what",
+                     lh_monitor_what_name(e->what), "index",
+                     (json_int_t)e->index, "change",
+                     lh_monitor_change_name(e->change), "before_s",
+                     e->before_ns / 1e9, "now_s", e->now_ns / 1e9, "cost_s",
+                     cli_seconds(e->cost_ns), "text", n->text);
+}
+
+static json_t *decision_json(const cli_view *began, const lh_notice *n)
+{
+    return json_pack(
+        "{s:I, s:b, s:s, s:o, s:o, s:o, s:s}", "step", (json_int_t)n->step,
+        "switch", (int)n->is_switch, "to", train_name(began, n->name), "now_s",
+        cli_seconds(n->now_ns), "predicted_s", cli_seconds(n->predicted_ns),
+        "bound_s", cli_seconds(n->bound_ns), "why", n->text);
+}
+
+bool train_notice_add(const cli_view *began, const lh_notice *n,
+                      json_t *noticed, json_t *decisions)
+{
+    json_t *to = n->is_decision ? decisions : noticed;
+    return json_array_append_new(to, n->is_decision ? decision_json(began, n)
+                                                    : event_json(n)) == 0;
+}
+
+void train_changes_notice(train_changes *changes, const lh_notice *n)
+{
+    if (!changes->noticed)
+        changes->noticed = json_array();
+    if (!changes->decisions)
+        changes->decisions = json_array();
+    if (changes->noticed && changes->decisions)
+        train_notice_add(changes->began, n, changes->noticed,
+                         changes->decisions);
+}
+
+void train_notices_log(train_changes *changes, json_t *line)
+{
+    json_t **const lists[] = {&changes->noticed, &changes->decisions};
+    static const char *const keys[] = {"noticed", "decisions"};
+    for (int i = 0; i < 2; i++) {
+        if (*lists[i] && json_array_size(*lists[i]) > 0)
+            json_object_set(line, keys[i], *lists[i]);
+        json_decref(*lists[i]);
+        *lists[i] = NULL;
+    }
+}
+
+lh_status train_notices_json(cli *c, const cli_view *began,
+                             const lh_train_result *r, json_t *to)
+{
+    uint32_t n;
+    const lh_notice *all = lh_train_notices(r, &n);
+    json_t *noticed = json_array(), *decisions = json_array();
+    bool ok = noticed && decisions;
+    for (uint32_t i = 0; ok && i < n; i++)
+        ok = train_notice_add(began, &all[i], noticed, decisions);
+    if (ok) /* they are taken over */
+        ok = json_object_set_new(to, "noticed", noticed) == 0 &&
+             json_object_set_new(to, "decisions", decisions) == 0;
+    return ok ? LH_OK : cli_no_memory(c);
+}
+
+void train_notices_print(cli *c, const lh_train_result *r)
+{
+    enum { MOST = 12 };
+    uint32_t n, shown = 0;
+    const lh_notice *all = lh_train_notices(r, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        if (shown++ < MOST)
+            cli_wrap(c, all[i].is_decision ? "decided" : "noticed", 0,
+                     "after iteration %" PRIu64 ": %s", all[i].step,
+                     all[i].text);
+    }
+    if (shown > MOST)
+        cli_print(c, "... and %" PRIu32 " more: see --json or --log\n",
+                  shown - MOST);
+}
+
+lh_status train_notices_report(cli *c, const lh_train_result *r,
+                               lh_report *report)
+{
+    static const char *const head[] = {"after iteration", "", "what, and why"};
+    char step[24];
+    uint32_t n;
+    const lh_notice *all = lh_train_notices(r, &n);
+    cli_table t = {0};
+    cli_table_row(&t, 3, head);
+    for (uint32_t i = 0; i < n; i++) {
+        snprintf(step, sizeof step, "%" PRIu64, all[i].step);
+        const char *cells[] = {step, all[i].is_decision ? "decided" : "noticed",
+                               all[i].text};
+        cli_table_row(&t, 3, cells);
+    }
+    return cli_table_report(c, "What was noticed, and decided", &t, report);
+}
+
+/* --- the prediction --------------------------------------------------------
+ */
+
+static lh_status find_makespan(cli *c, const train_changes *changes,
+                               uint32_t state, const lh_schedule *schedule,
+                               int64_t *out)
+{
+    const train_settings *s = c->settings;
+    const lh_sim_options sim = cli_sim_options(&s->model);
+    lh_pipeline *p;
+    lh_timeline *t = NULL;
+    CLI_TRY(lh_course_pipeline(changes->course, state, &p, &c->err));
+    lh_status status = lh_simulate(p, schedule, &sim, &t, &c->err);
+    if (status == LH_OK)
+        *out = lh_timeline_makespan(t);
+    lh_timeline_free(t);
+    lh_pipeline_free(p);
+    return status;
+}
+
+/* The last iteration and those before it under the same schedule and events. */
+static uint32_t first_alike(const train_changes *changes,
+                            const lh_train_result *r)
+{
+    const lh_iteration *all = r->iterations;
+    uint32_t n, i = r->n_iterations - 1;
+    uint64_t from = 0, last = all[i].step;
+    const lh_switch *rows = lh_train_switches(r, &n);
+    const uint32_t state = lh_course_state(changes->course, last);
+    for (uint32_t k = 0; k < n; k++)
+        if (!rows[k].refused && rows[k].step <= last)
+            from = rows[k].step;
+    while (i > 0 && all[i - 1].step >= from &&
+           lh_course_state(changes->course, all[i - 1].step) == state)
+        i--;
+    return i;
+}
+
+lh_status train_adapt_predict(cli *c, const cli_view *v,
+                              const train_changes *changes, lh_train_result *r)
+{
+    const lh_schedule *schedule = lh_train_schedule(r);
+    int64_t quiet = 0, now = 0;
+    if (!schedule)
+        schedule = v->schedule;
+    CLI_TRY(find_makespan(c, changes, 0, schedule, &quiet));
+    CLI_TRY(find_makespan(c, changes,
+                          lh_course_state(changes->course, train_last_step(r)),
+                          schedule, &now));
+    const uint32_t first = first_alike(changes, r);
+    const uint32_t n = r->n_iterations - first;
+    int64_t *ns = calloc(n, sizeof *ns);
+    if (!ns)
+        return cli_no_memory(c);
+    for (uint32_t i = 0; i < n; i++)
+        ns[i] = r->iterations[first + i].ns;
+    r->median_ns = train_median(ns, n);
+    r->least_ns = ns[0];
+    r->most_ns = ns[n - 1];
+    free(ns);
+    /* What all passes take on the processors that there are. */
+    int64_t least = r->predicted_ns > r->unshared_ns ? r->predicted_ns : 0;
+    r->unshared_ns += now - quiet;
+    r->predicted_ns = r->unshared_ns > least ? r->unshared_ns : least;
+    r->error = r->predicted_ns > 0
+                   ? (double)r->median_ns / (double)r->predicted_ns - 1
+                   : 0;
+    return LH_OK;
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/sight.h"
+
+#include "base/sort.h"
+
+#include <stdlib.h>
+
+/* Where an input is made: the stage, and the pass in its order. */
+typedef struct maker {
+    uint32_t stage, pass;
+} maker;
+
+typedef struct entry {
+    lh_seen_message *message;
+    int64_t ns;
+} entry;
+
+struct lhi_sight {
+    const lh_pipeline *pipeline;
+    uint32_t n_stages, n_replicas;
+    bool emulates;
+    uint64_t
+        *bytes;    /* of messages to a chunk: per chunk F's, then D's or B's */
+    maker *makers; /* per input */
+    /* Per replica, n of each at a time. */
+    size_t n_messages, n_passes, n_collectives;
+    lh_seen_message *messages;
+    lh_seen_pass *passes;
+    lh_seen_collective *collectives;
+    size_t message_room, pass_room, collective_room;
+    entry *entries; /* scratch, per message of a replica */
+};
+
+/* --- making and freeing ----------------------------------------------------
+ */
+
+static lh_status note_bytes(lhi_sight *s, const lhi_device *device,
+                            lh_error *err)
+{
+    uint32_t n = s->pipeline->n_chunks;
+    s->bytes = calloc(2 * (size_t)n, sizeof *s->bytes);
+    if (!s->bytes)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < n; c++) {
+        if (c > 0)
+            s->bytes[c] = device->ops->message_bytes(device, c - 1, false);
+        if (c + 1 < n)
+            s->bytes[n + c] = device->ops->message_bytes(device, c + 1, true);
+    }
+    return LH_OK;
+}
+
+lh_status lhi_sight_make(const lhi_job *job, const lhi_device *device,
+                         lhi_sight **out, lh_error *err)
+{
+    lhi_sight *s = calloc(1, sizeof *s);
+    if (!s)
+        return lhi_fail_nomem(err);
+    s->pipeline = job->pipeline;
+    s->n_stages = job->exec->n_ranks;
+    s->n_replicas = job->n_replicas;
+    s->emulates = job->emulates;
+    s->makers = calloc(2 * (size_t)job->exec->n_half, sizeof *s->makers);
+    lh_status status =
+        s->makers ? note_bytes(s, device, err) : lhi_fail_nomem(err);
+    if (status != LH_OK) {
+        lhi_sight_free(s);
+        return status;
+    }
+    *out = s;
+    return LH_OK;
+}
+
+void lhi_sight_free(lhi_sight *s)
+{
+    if (!s)
+        return;
+    free(s->bytes);
+    free(s->makers);
+    free(s->messages);
+    free(s->passes);
+    free(s->collectives);
+    free(s->entries);
+    free(s);
+}
+
+/* Room for n; NULL: there is no memory, and `at` stays as it is. */
+static void *grown(void *at, size_t *room, size_t n, size_t size)
+{
+    if (at && n <= *room)
+        return at;
+    void *more = realloc(at, (n + 1) * size);
+    if (more)
+        *room = n;
+    return more;
+}
+
+static lh_status make_room(lhi_sight *s, size_t n_passes, size_t n_collectives,
+                           lh_error *err)
+{
+    size_t n = s->n_messages * s->n_replicas, n_entries = s->message_room;
+    entry *entries = grown(s->entries, &n_entries, n, sizeof *entries);
+    if (!entries)
+        return lhi_fail_nomem(err);
+    s->entries = entries;
+    lh_seen_message *messages =
+        grown(s->messages, &s->message_room, n, sizeof *messages);
+    if (!messages)
+        return lhi_fail_nomem(err);
+    s->messages = messages;
+    lh_seen_pass *passes =
+        grown(s->passes, &s->pass_room, n_passes, sizeof *passes);
+    if (!passes)
+        return lhi_fail_nomem(err);
+    s->passes = passes;
+    lh_seen_collective *collectives = grown(s->collectives, &s->collective_room,
+                                            n_collectives, sizeof *collectives);
+    if (!collectives)
+        return lhi_fail_nomem(err);
+    s->collectives = collectives;
+    return LH_OK;
+}
+
+static uint32_t link_of(const lhi_sight *s, const lh_pass *pass)
+{
+    const lh_pipeline *p = s->pipeline;
+    return pass->kind == LH_F ? p->forward[pass->chunk - 1].link
+                              : p->backward[pass->chunk + 1].link;
+}
+
+/* Whether the pass's input is a message over a link. */
+static bool takes_link(const lhi_sight *s, const lhi_exec_pass *pass)
+{
+    return pass->input != LH_NONE && !pass->local_input &&
+           link_of(s, &pass->pass) != LH_NONE;
+}
+
+/* What the iteration has of each, and the makers of its inputs. */
+static lh_status count_all(lhi_sight *s, const lh_exec *x,
+                           const lhi_seen_part *parts, lh_error *err)
+{
+    size_t n_passes = 0, n_collectives = 0;
+    s->n_messages = 0;
+    for (uint32_t r = 0; r < x->n_ranks; r++) {
+        n_passes += x->ranks[r].n_passes;
+        n_collectives += parts[r].head.n_played;
+        for (uint32_t i = 0; i < x->ranks[r].n_passes; i++) {
+            const lhi_exec_pass *pass = &x->ranks[r].passes[i];
+            s->n_messages += takes_link(s, pass);
+            if (pass->output != LH_NONE)
+                s->makers[pass->output] = (maker){r, i};
+        }
+    }
+    return make_room(s, n_passes, n_collectives, err);
+}
+
+/* --- messages --------------------------------------------------------------
+ */
+
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void add_message(lhi_sight *s, const lhi_exec_pass *pass,
+                        const lhi_seen_row *row, const lhi_seen_row *from,
+                        lh_seen_message *to)
+{
+    bool backward = pass->pass.kind != LH_F;
+    *to = (lh_seen_message){
+        .link = link_of(s, &pass->pass),
+        .bytes =
+            s->bytes[pass->pass.chunk + (backward ? s->pipeline->n_chunks : 0)],
+        .produced_ns = from->free_ns,
+        .arrived_ns = row->arrived_ns,
+    };
+    /* Later than its sender could: it waited for its receive. */
+    if (row->handed_ns > from->free_ns)
+        to->posted_ns = row->handed_ns;
+    to->entered_ns = later(row->began_ns, later(row->handed_ns, from->free_ns));
+}
+
+static void add_messages(lhi_sight *s, const lh_exec *x,
+                         const lhi_seen_part *parts, lh_seen_message *to)
+{
+    for (uint32_t r = 0; r < x->n_ranks; r++)
+        for (uint32_t i = 0; i < x->ranks[r].n_passes; i++) {
+            const lhi_exec_pass *pass = &x->ranks[r].passes[i];
+            if (!takes_link(s, pass))
+                continue;
+            const maker *m = &s->makers[pass->input];
+            add_message(s, pass, &parts[r].rows[i],
+                        &parts[m->stage].rows[m->pass], to++);
+        }
+}
+
+static int by_link_and_entry(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    if (x->message->link != y->message->link)
+        return x->message->link < y->message->link ? -1 : 1;
+    return (x->ns > y->ns) - (x->ns < y->ns);
+}
+
+/* Those of one link, as they entered. */
+static void find_entries(const entry *entries, size_t n, int64_t transfer_ns)
+{
+    int64_t least = INT64_MAX;
+    for (size_t i = 0; i < n; i++) {
+        const lh_seen_message *x = entries[i].message;
+        if (x->arrived_ns - x->entered_ns < least)
+            least = x->arrived_ns - x->entered_ns;
+    }
+    for (size_t i = 1; i < n; i++) {
+        lh_seen_message *x = entries[i].message;
+        int64_t free_ns =
+            entries[i - 1].message->arrived_ns - least + transfer_ns;
+        int64_t latest = x->arrived_ns - least;
+        if (free_ns > latest)
+            free_ns = latest;
+        x->entered_ns = later(x->entered_ns, free_ns);
+    }
+}
+
+/* A real link does not say when it was free. What arrives after another has
+ * waited until that one had left: that one's arrival, less the least that any
+ * message of the iteration took, was its entry, and its transfer took what the
+ * pipeline says. Where clocks differ, the least does by as much. */
+static void settle_entries(lhi_sight *s, lh_seen_message *all)
+{
+    for (size_t i = 0; i < s->n_messages; i++)
+        s->entries[i] = (entry){&all[i], all[i].entered_ns};
+    lhi_sort(s->entries, s->n_messages, sizeof *s->entries, by_link_and_entry);
+    for (size_t i = 0, end; i < s->n_messages; i = end) {
+        uint32_t link = s->entries[i].message->link;
+        for (end = i;
+             end < s->n_messages && s->entries[end].message->link == link;)
+            end++;
+        find_entries(s->entries + i, end - i,
+                     s->pipeline->links[link].transfer_ns);
+    }
+}
+
+static bool reads_one_clock(const lhi_sight *s, const lhi_seen_part *parts)
+{
+    for (uint32_t r = 1; r < s->n_stages * s->n_replicas; r++)
+        if (parts[r].head.clock != parts[0].head.clock)
+            return false;
+    return true;
+}
+
+static void merge_messages(lhi_sight *s, const lh_exec *x,
+                           const lhi_seen_part *parts)
+{
+    uint32_t n = reads_one_clock(s, parts) ? s->n_replicas : 1;
+    for (uint32_t q = 0; q < n; q++) {
+        lh_seen_message *of = s->messages + q * s->n_messages;
+        add_messages(s, x, parts + (size_t)q * s->n_stages, of);
+        if (!s->emulates)
+            settle_entries(s, of);
+        for (size_t i = 0; q > 0 && i < s->n_messages; i++) {
+            lh_seen_message *slowest = &s->messages[i];
+            if (of[i].arrived_ns - of[i].entered_ns >
+                slowest->arrived_ns - slowest->entered_ns)
+                *slowest = of[i];
+        }
+    }
+}
+
+/* --- the rest --------------------------------------------------------------
+ */
+
+static void merge_passes(lhi_sight *s, const lh_exec *x,
+                         const lhi_seen_part *parts)
+{
+    lh_seen_pass *to = s->passes;
+    for (uint32_t r = 0; r < x->n_ranks; r++)
+        for (uint32_t i = 0; i < x->ranks[r].n_passes; i++, to++) {
+            *to = (lh_seen_pass){x->ranks[r].passes[i].pass, 0};
+            for (uint32_t q = 0; q < s->n_replicas; q++) {
+                const lhi_seen_row *row =
+                    &parts[(size_t)q * s->n_stages + r].rows[i];
+                to->ns = later(to->ns, row->ended_ns - row->could_ns);
+            }
+        }
+    s->n_passes = (size_t)(to - s->passes);
+}
+
+/* All replicas take part in each. Parts of chunks, which elastic pipelines
+ * gather and reduce between passes, are left out: what the monitor knows of a
+ * chunk is the whole. */
+static void take_collectives(lhi_sight *s, const lhi_seen_part *parts)
+{
+    s->n_collectives = 0;
+    for (uint32_t r = 0; r < s->n_stages; r++)
+        for (uint32_t i = 0; i < parts[r].head.n_played; i++) {
+            const lhi_played *x = &parts[r].played[i];
+            if (x->op != LH_NONE || x->chunk >= s->pipeline->n_chunks)
+                continue;
+            s->collectives[s->n_collectives++] =
+                (lh_seen_collective){x->chunk, x->is_reduce_scatter,
+                                     later(x->arrive_ns - x->depart_ns, 0)};
+        }
+}
+
+lh_status lhi_sight_merge(lhi_sight *s, const lh_exec *exec,
+                          const lhi_seen_part *parts, uint64_t step,
+                          lh_seen *out, lh_error *err)
+{
+    LHI_TRY(count_all(s, exec, parts, err));
+    merge_messages(s, exec, parts);
+    merge_passes(s, exec, parts);
+    take_collectives(s, parts);
+    *out = (lh_seen){.size = sizeof *out,
+                     .step = step,
+                     .n_messages = s->n_messages,
+                     .n_passes = s->n_passes,
+                     .n_collectives = s->n_collectives,
+                     .messages = s->messages,
+                     .passes = s->passes,
+                     .collectives = s->collectives};
+    return LH_OK;
+}
+
+bool lhi_sight_clocks(const lhi_seen_part *parts, uint32_t n_devices,
+                      uint32_t *clocks)
+{
+    uint32_t n = 0;
+    for (uint32_t d = 0; d < n_devices; d++) {
+        uint32_t like = 0;
+        while (parts[like].head.clock != parts[d].head.clock)
+            like++;
+        clocks[d] = like < d ? clocks[like] : n++;
+    }
+    return n > 1;
+}

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""train --adapt: runs that watch themselves, and go on by other schedules."""
+import json
+import pathlib
+import shutil
+import subprocess
+
+from harness import (HANGS, PROGRAM, UNDER_MPI, WORK, case, check, finish,
+                     json_case, read, run, test, uniform, write)
+
+SLOW = """
+    longhaul: events/1
+    time_unit: ms
+    events:
+      - {from: 11, to: 1000, links: ['0>1'], latency: 400}
+    """
+JOB = """
+    longhaul: job/1
+    model: {layers: 4, hidden: 32, ffn: 48, heads: 2, vocab: 256}
+    training: {global_batch: 12, sequence: 16, precision: fp32, zero: 1,
+               recompute: none}
+    cluster:
+      gpu: {tflops: 0.1, memory_gib: 4, memory_gbps: 20}
+      gpus_per_node: 2
+      node_link: {gbps: 80, latency_us: 10}
+      fabric: {gbps: 10, latency_us: 50}
+      datacenters: [{name: west, nodes: 1}, {name: east, nodes: 1}]
+      links: [{between: [west, east], latency_ms: 1, gbps: 1}]
+    layout: {tensor: 1, context: 1, expert: 1, pipeline: 2, data: 2,
+             micro_batch: 1, chunks_per_device: 1, schedule: 1f1b,
+             outermost: pipeline}
+    """
+STEPS = 40
+
+
+@test
+def what_was_noticed_and_decided_is_said():
+    """A link that becomes forty times as slow as a pass, in iterations of 40
+    ms and then of 200 ms."""
+    uniform("p.yaml", microbatches=8)
+    write("e.yaml", SLOW)
+    found = json_case("run", ["train", "p.yaml", "-s", "1f1b", "--events",
+                              "e.yaml", "--steps", str(STEPS), "--speed", "10",
+                              "--transport", "local", "--adapt", "--log",
+                              "log", "--html", "r.html", "--svg", "s.svg"])
+    steps = found["iterations"]
+    check([i["step"] for i in steps] == list(range(STEPS)), "steps")
+    check(all(set(i) >= {"step", "seconds", "schedule", "path", "slow"}
+              for i in steps), steps[0])
+    begun = [n for n in found["noticed"] if n["change"] == "begins"]
+    check(len(begun) == 1 and begun[0]["what"] == "link" and
+          11 <= begun[0]["from"] <= begun[0]["step"] and
+          abs(begun[0]["now_s"] - 0.04) < 1e-6 and
+          "from iteration" in begun[0]["text"], found["noticed"])
+    switches = found["switches"]
+    check(len(switches) >= 1, found["decisions"])
+    check(all(set(s) >= {"step", "from", "to", "path", "predicted_s", "why"} and
+              s["refused"] is None and s["why"] for s in switches), switches)
+    decided = [d for d in found["decisions"] if d["switch"]]
+    check(len(decided) >= len(switches) and
+          decided[0]["predicted_s"] < decided[0]["now_s"] and
+          decided[0]["bound_s"] <= decided[0]["predicted_s"] and
+          decided[0]["why"] == switches[0]["why"] and
+          decided[0]["step"] + 1 < switches[0]["step"], decided)
+    # From its step on it runs, and nothing but the events changed before.
+    name = "1f1b"
+    for i in steps:
+        for s in switches:
+            if s["step"] == i["step"]:
+                check(s["from"] == name, switches)
+                name = s["to"]
+        check(i["schedule"] == name, i)
+    log = [json.loads(line) for line in read("log").splitlines()]
+    check([i["step"] for i in log] == list(range(STEPS)) and
+          [i["schedule"] for i in log] == [i["schedule"] for i in steps], log)
+    told = [n for i in log for n in i.get("noticed", [])]
+    why = [d for i in log for d in i.get("decisions", [])]
+    check(told == found["noticed"] and why == found["decisions"], told)
+    check([i["switch"]["step"] for i in log if "switch" in i] ==
+          [s["step"] for s in switches], "switches in the log")
+    check("Iterations and their events" in read("r.html") and
+          "What was noticed, and decided" in read("r.html") and
+          "<svg" in read("r.html"), "report")
+    drawn = read("s.svg")
+    check(drawn.count("stroke-dasharray") == len(switches) and
+          drawn.count("<title>slow: 0&gt;1</title>") == 1, drawn)
+
+
+@test
+def people_get_the_reasons():
+    uniform("p.yaml", microbatches=8)
+    write("e.yaml", SLOW)
+    done = case("text", ["train", "p.yaml", "-s", "1f1b", "--events", "e.yaml",
+                         "--steps", str(STEPS), "--speed", "20", "--adapt"],
+                out=r"noticed +after iteration \d+: from iteration 1\d on a "
+                    r"message from device\s+0 to 1 takes 20 ms")
+    text = done.stdout if done else ""
+    check("decided " in text and "switched " in text and
+          max(map(len, text.splitlines()), default=0) <= 80, text)
+
+
+@test
+def what_does_not_go_with_it_is_refused():
+    uniform("p.yaml")
+    write("text", "It was the best of times.\n" * 9)
+    for more in (["--schedule-at", "1=gpipe"],
+                 ["--device", "cpu", "--data", "text", "--profile-out", "f"]):
+        case(more[0], ["train", "p.yaml", "--adapt", *more], code=2,
+             err=r"--adapt chooses schedules by itself")
+
+
+def weights(name):
+    return pathlib.Path(WORK, name, f"step-{STEPS:08}",
+                        "model.safetensors").read_bytes()
+
+
+@test
+def weights_do_not_notice():
+    """Under events that come, and go where the last iterations are."""
+    write("job.yaml", JOB)
+    done = run("plan", "job.yaml", "-o", "plan.json")
+    check(done.returncode == 0, done.stderr)
+    write("text", "It was the best of times, it was the worst of times.\n" * 99)
+    write("e.yaml", f"""
+        longhaul: events/1
+        time_unit: ms
+        events:
+          - {{from: 10, to: {STEPS - 4}, links: [west-east], latency: 20}}
+        """)
+    train = ["train", "plan.json", "--device", "cpu", "--data", "text",
+             "--steps", str(STEPS), "--json"]
+    train = [str(word) for word in train]
+    done = run(*train, "--checkpoint", "without")
+    if "OpenBLAS" in done.stderr:
+        print("SKIPPED training: OpenBLAS is not installed")
+        return
+    check(done.returncode == 0, done.stderr)
+    ways = [("inproc", [PROGRAM]), ("local", [PROGRAM])]
+    if shutil.which("mpirun"):
+        launch = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np",
+                  "4", PROGRAM]
+        ways += [("tcp", launch), ("ucx", launch)]
+    else:
+        print("SKIPPED mpirun: it is not installed")
+    n_switches = 0
+    for transport, way in ways:
+        done = subprocess.run(
+            [*way, *train, "--transport", transport, "--checkpoint", transport,
+             "--events", "e.yaml", "--adapt"], cwd=WORK, env=UNDER_MPI,
+            capture_output=True, text=True, timeout=HANGS, check=False)
+        if transport == "ucx" and "not built in" in done.stderr + done.stdout:
+            print("SKIPPED ucx: it is not built in")
+            continue
+        if not check(done.returncode == 0, f"{transport}: {done.stderr}"):
+            continue
+        found = json.loads(done.stdout)
+        links = [n for n in found["noticed"] if n["what"] == "link" and
+                 n["change"] == "begins" and n["now_s"] > 0.015]
+        check(len(links) > 0, f"{transport}: {found['noticed']}")
+        check(all(s["refused"] is None for s in found["switches"]), transport)
+        n_switches += len(found["switches"])
+        check(weights(transport) == weights("without"), f"{transport}: weights")
+    check(n_switches > 0, "no run went on by another schedule")
+
+
+finish()

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs that watch their links and devices and go on by other schedules. Dates
+ * are the devices' and the links', so with a slip that is never reached the
+ * monitor sees the same however busy the machine is; when a decision comes,
+ * and so from which iteration on it counts, is not the same each time. */
+#define _GNU_SOURCE
+#include "scheduled.h"
+#include "test.h"
+#include "uniform.h"
+
+#include <longhaul/engine.h>
+#include <longhaul/events.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { MOST_STEPS = 3000, SLOW_FROM = 12, SLOW_TO = 40 };
+
+/* One link takes twenty times as long as a pass, for good. */
+static const char slow_link[] =
+    "longhaul: events/1\n"
+    "time_unit: ms\n"
+    "events:\n"
+    "  - {from: 12, to: 1000000, links: ['1>2'], latency: 20}\n";
+static const char slow_for_a_while[] =
+    "longhaul: events/1\n"
+    "time_unit: ms\n"
+    "events:\n"
+    "  - {from: 12, to: 40, links: ['1>2'], latency: 20}\n"
+    "  - {from: 12, to: 40, device: 3, slower: x3}\n";
+
+typedef struct setting {
+    lh_pipeline *base;
+    lh_course *course;
+    lh_schedule *schedule;
+    lh_exec *exec;
+    /* What rank 0 was told; in its process. A run goes on until so many were
+     * told to it. */
+    uint32_t n_notices, n_answers, n_ended;
+    uint32_t until_answers, until_ended;
+    uint64_t last_step;
+} setting;
+
+static setting set_up(const char *text, const char *method, uint32_t coupled)
+{
+    setting s = {0};
+    lh_error err = {0};
+    lh_events *events = NULL;
+    lh_pipeline *p = uniform_make((uniform){.placement = "ud",
+                                            .devices = 4,
+                                            .microbatches = 6,
+                                            .f = 1,
+                                            .d = 1,
+                                            .w = 1});
+    CHECK_OK(lh_events_parse(text, strlen(text), "e", &events, &err), err);
+    CHECK_OK(lh_course_make(p, events, NULL, &s.course, &err), err);
+    CHECK_OK(lh_course_pipeline(s.course, 0, &s.base, &err), err);
+    s.schedule = schedule_by(s.base, method);
+    const lh_exec_options how = {.size = sizeof how,
+                                 .receives = coupled ? LH_RECEIVES_LATE
+                                                     : LH_RECEIVES_EARLY,
+                                 .coupled_queue = coupled};
+    CHECK_OK(lh_exec_make(s.base, s.schedule, &how, &s.exec, &err), err);
+    lh_events_free(events);
+    lh_pipeline_free(p);
+    return s;
+}
+
+static void tear_down(setting *s)
+{
+    lh_exec_free(s->exec);
+    lh_schedule_free(s->schedule);
+    lh_pipeline_free(s->base);
+    lh_course_free(s->course);
+}
+
+static void noticed(void *of, const lh_notice *what)
+{
+    setting *s = of;
+    s->n_notices++;
+    CHECK(what->text[0] != 0 && what->step >= s->last_step);
+    s->last_step = what->step;
+    s->n_ended += !what->is_decision && what->event.change == LH_MONITOR_ENDS;
+}
+
+static void switched(void *of, const lh_switch *what)
+{
+    setting *s = of;
+    s->n_answers++;
+    CHECK_MSG(!what->refused, "%s: %s", what->to, what->refused);
+}
+
+static int stop_in_time(void *of)
+{
+    const setting *s = of;
+    return s->n_answers >= s->until_answers && s->n_ended >= s->until_ended
+               ? LH_STOP_AFTER
+               : LH_STOP_NO;
+}
+
+static lh_train_result *play(setting *s, const char *transport)
+{
+    lh_error err = {0};
+    lh_train_result *r = NULL;
+    const lh_train_adapt adapt = {.size = sizeof adapt, .noticed = noticed};
+    const lh_train_options o = {.size = sizeof o,
+                                .transport = transport,
+                                .steps = MOST_STEPS,
+                                .message_bytes = 64,
+                                .slip_ns = INT64_C(3600000000000),
+                                .stop = stop_in_time,
+                                .context = s,
+                                .switched = switched,
+                                .course = s->course,
+                                .adapt = &adapt};
+    CHECK_OK(lh_train_timed(s->base, s->exec, &o, &r, &err), err);
+    return r;
+}
+
+static uint32_t link_between(const lh_pipeline *p, uint32_t from, uint32_t to)
+{
+    uint32_t i = 0;
+    while (i < lh_pipeline_n_links(p) &&
+           (lh_pipeline_link(p, i)->from != from ||
+            lh_pipeline_link(p, i)->to != to))
+        i++;
+    return i;
+}
+
+/* But for the rounding of means. */
+static bool is_about(double ns, double want_ns)
+{
+    return fabs(ns - want_ns) < 1;
+}
+
+/* Of a link or device that became slow at SLOW_FROM: whether it is told so. An
+ * iteration may be left out while a decision is made. */
+static void check_begin(const lh_monitor_event *e, double before_ns,
+                        double now_ns)
+{
+    CHECK(e->from >= SLOW_FROM && e->from < SLOW_TO);
+    CHECK(is_about(e->before_ns, before_ns) && is_about(e->now_ns, now_ns));
+    CHECK(e->cost_ns > 0);
+}
+
+static void a_slow_link_is_answered(void)
+{
+    static const char *const transports[] = {"inproc", "local"};
+    for (size_t t = 0; t < 2; t++) {
+        setting s = set_up(slow_link, "1f1b", 0);
+        s.until_answers = 1;
+        lh_train_result *r = play(&s, transports[t]);
+        uint32_t n = 0, n_switches = 0, begun = 0, decided = 0;
+        const lh_notice *all = r ? lh_train_notices(r, &n) : NULL;
+        const lh_switch *rows = r ? lh_train_switches(r, &n_switches) : NULL;
+        for (uint32_t i = 0; i < n; i++) {
+            CHECK(all[i].text[0] != 0);
+            decided += all[i].is_decision && all[i].is_switch &&
+                       all[i].predicted_ns < all[i].now_ns &&
+                       all[i].predicted_ns >= all[i].bound_ns;
+            if (all[i].is_decision)
+                continue;
+            CHECK_INT(all[i].event.what, LH_MONITOR_LINK);
+            CHECK_INT(all[i].event.index, link_between(s.base, 1, 2));
+            begun += all[i].event.change == LH_MONITOR_BEGINS;
+            check_begin(&all[i].event, 0, 20e6);
+        }
+        CHECK_INT(begun, 1);
+        CHECK(decided >= 1);
+        CHECK_INT(n_switches, 1);
+        CHECK(n_switches && rows[0].step > SLOW_FROM + 1 && !rows[0].refused);
+        CHECK(n_switches && rows[0].why[0] && rows[0].predicted_ns > 0);
+        if (t == 0)
+            CHECK(s.n_notices == n && s.n_answers == n_switches);
+        /* It is the one that the last iteration followed. */
+        CHECK(r && lh_train_schedule(r) && r->interrupted);
+        lh_train_result_free(r);
+        tear_down(&s);
+    }
+}
+
+/* Also where sends are coupled and receives late: neither makes a link or a
+ * device look slow. */
+static void what_goes_by_is_told_to_be_over(void)
+{
+    for (uint32_t coupled = 0; coupled <= 1; coupled++) {
+        setting s = set_up(slow_for_a_while, "zb-h1", coupled);
+        s.until_ended = 2;
+        lh_train_result *r = play(&s, "inproc");
+        uint32_t n = 0, begun[2] = {0}, ended[2] = {0};
+        const lh_notice *all = r ? lh_train_notices(r, &n) : NULL;
+        for (uint32_t i = 0; i < n; i++) {
+            const lh_monitor_event *e = &all[i].event;
+            if (all[i].is_decision)
+                continue;
+            const bool device = e->what == LH_MONITOR_DEVICE;
+            CHECK(device || e->what == LH_MONITOR_LINK);
+            CHECK_INT(e->index, device ? 3 : link_between(s.base, 1, 2));
+            begun[device] += e->change == LH_MONITOR_BEGINS;
+            ended[device] += e->change == LH_MONITOR_ENDS;
+            if (e->change == LH_MONITOR_BEGINS)
+                check_begin(e, device ? 18e6 : 0, device ? 54e6 : 20e6);
+            if (e->change == LH_MONITOR_ENDS)
+                CHECK(e->from >= SLOW_TO &&
+                      is_about(e->now_ns, device ? 18e6 : 0));
+        }
+        for (uint32_t k = 0; k < 2; k++)
+            CHECK(begun[k] == 1 && ended[k] == 1);
+        lh_train_result_free(r);
+        tear_down(&s);
+    }
+}
+
+static void adapting_is_refused_beside_other_wills(void)
+{
+    lh_error err = {0};
+    lh_train_result *r = NULL;
+    setting s = set_up(slow_link, "1f1b", 0);
+    const lh_train_adapt adapt = {.size = sizeof adapt};
+    lh_train_adapt wrong = adapt;
+    lh_train_options o = {.size = sizeof o, .profiles = true, .adapt = &adapt};
+    CHECK_INT(lh_train_timed(s.base, s.exec, &o, &r, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "chooses its schedules by itself");
+    o.profiles = false;
+    wrong.size = 0;
+    o.adapt = &wrong;
+    CHECK_INT(lh_train_timed(s.base, s.exec, &o, &r, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "lh_train_adapt");
+    const lh_adapt_options decides = {.size = sizeof decides,
+                                      .candidates = "nonsense"};
+    wrong = (lh_train_adapt){.size = sizeof wrong, .decides = &decides};
+    CHECK_INT(lh_train_timed(s.base, s.exec, &o, &r, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "nonsense");
+    const lh_delegation copies = {.size = sizeof copies};
+    const lh_adapt_options delegates = {.size = sizeof delegates,
+                                        .delegation = &copies};
+    wrong.decides = &delegates;
+    CHECK_INT(lh_train_timed(s.base, s.exec, &o, &r, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "may have no delegation");
+    CHECK(r == NULL);
+    tear_down(&s);
+}
+
+int main(void)
+{
+    RUN(a_slow_link_is_answered);
+    RUN(what_goes_by_is_told_to_be_over);
+    RUN(adapting_is_refused_beside_other_wills);
+    return test_summary();
+}
