@@ -106,3 +106,122 @@ bool page_argument(int argc, char **argv, int *i, page_arguments *a)
     a->folder = word;
     return word[0] != '-';
 }
+
+/* --- parts by tables ----------------------------------------------------- */
+
+static char *print_table(const page_table *part, const page_how *how)
+{
+    char *made = NULL;
+    size_t len = 0;
+    FILE *to = open_memstream(&made, &len);
+
+    if (!to)
+        return NULL;
+    part->print(to, how);
+    if (fclose(to) == 0)
+        return made;
+    free(made);
+    return NULL;
+}
+
+/* The first line of `made` that the text has not, after those before it; NULL:
+ * it has all. */
+static const char *missing_line(const char *made, const char *from,
+                                const char *to)
+{
+    while (*made) {
+        size_t len = strcspn(made, "\n");
+        bool same = false;
+
+        while (from < to && !same) {
+            const char *end = memchr(from, '\n', (size_t)(to - from));
+            size_t n = (size_t)((end ? end : to) - from);
+
+            same = n == len && memcmp(from, made, n) == 0;
+            from += n + (end != NULL);
+        }
+        if (!same)
+            return made;
+        made += len + (made[len] == '\n');
+    }
+    return NULL;
+}
+
+static bool check_table(const char *marker, const char *path, const char *page,
+                        const char *made, bool quick)
+{
+    const char *from, *to, *missing;
+
+    if (!find_part(page, marker, &from, &to)) {
+        fprintf(stderr, "%s has no two lines '%s'\n", path, marker);
+        return false;
+    }
+    if (quick)
+        missing = missing_line(made, from, to);
+    else
+        missing = strlen(made) == (size_t)(to - from) &&
+                          memcmp(made, from, strlen(made)) == 0
+                      ? NULL
+                      : made;
+    if (!missing)
+        return true;
+    fprintf(stderr, "%s, part '%s', has not:\n%.*s\n", path, marker,
+            (int)(quick ? strcspn(missing, "\n") : strlen(missing)), missing);
+    return false;
+}
+
+static bool write_table(const char *marker, const char *path, const char *page,
+                        const char *made)
+{
+    const char *from, *to;
+
+    if (find_part(page, marker, &from, &to))
+        return write_page(path, page, from, to, made);
+    fprintf(stderr, "%s has no two lines '%s'\n", path, marker);
+    return false;
+}
+
+static bool keep_table(const char *program, const page_table *part,
+                       const page_arguments *a, const page_how *how)
+{
+    char marker[80];
+    char *made = print_table(part, how);
+    char *page = made && a->page ? table_text_of(a->page) : NULL;
+    bool ok = made && (page || !a->page);
+
+    snprintf(marker, sizeof marker, "<!-- %s %s:", program, part->name);
+    if (ok && !page)
+        ok = printf("%s\n", made) >= 0;
+    else if (ok && a->write)
+        ok = write_table(marker, a->page, page, made);
+    else if (ok)
+        ok = check_table(marker, a->page, page, made, how->quick);
+    free(page);
+    free(made);
+    return ok;
+}
+
+int page_program(const char *program, const page_table *tables, size_t n,
+                 const char *folder, int argc, char **argv)
+{
+    page_arguments a = {.folder = folder};
+    page_how how = {0};
+    bool ok = true;
+
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--quick"))
+            how.quick = true;
+        else
+            ok = page_argument(argc, argv, &i, &a) && ok;
+    }
+    if (!ok || (how.quick && a.write)) {
+        fprintf(stderr,
+                "usage: %s [--check PAGE [--quick] | --write PAGE] [FOLDER]\n",
+                program);
+        return 2;
+    }
+    how.folder = a.folder;
+    for (size_t i = 0; i < n; i++)
+        ok = keep_table(program, &tables[i], &a, &how) && ok;
+    return !ok;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Adaptra's figure 21 by a run that notices and adapts by itself. */
+#include "adaptra.h"
+
+#include <longhaul/adapt.h>
+#include <longhaul/methods.h>
+
+enum { STEPS = 1200 };
+
+/* What a run begins with, and what it may change. */
+typedef struct start {
+    const char *title;
+    bool direct, may_delegate;
+    double staging_ms; /* a copy at either end of a delegated message */
+    bool quick;
+} start;
+
+static lh_played *play_start(const start *s, const lh_course *course,
+                             const lh_pipeline *p)
+{
+    const paper_run *direct = &adaptra_runs[ADAPTRA_ZB];
+    lh_sim_options sim = {.size = sizeof sim};
+    lh_delegation delegation = {.size = sizeof delegation,
+                                .staging_ns = (int64_t)(s->staging_ms * 1e6)};
+    lh_adapt_options adapt = {.size = sizeof adapt,
+                              .sim = &sim,
+                              .delegation =
+                                  s->may_delegate ? &delegation : NULL};
+    lh_adapt_play_options o = {.size = sizeof o, .adapt = &adapt};
+    lh_schedule *schedule = NULL;
+    lh_played *played = NULL;
+    lh_error err = {0};
+
+    if (s->direct) {
+        sim.receives = direct->receives;
+        sim.coupled_queue = direct->coupled;
+    }
+    paper_must(lh_method_run("zb-h2", p, NULL, &schedule, NULL, &err), &err);
+    paper_must(lh_adapt_play(course, schedule, &o, STEPS, &played, &err), &err);
+    lh_schedule_free(schedule);
+    return played;
+}
+
+static void print_start(FILE *to, const start *s, const lh_course *course,
+                        const lh_pipeline *p)
+{
+    lh_played *played = play_start(s, course, p);
+    uint32_t n_switches = 0;
+    uint64_t n_steps = 0, delegated = 0;
+    int64_t ns = 0;
+    const lh_played_step *steps = lh_played_steps(played, &n_steps);
+
+    lh_played_switches(played, &n_switches);
+    for (uint64_t i = 0; i < n_steps; i++) {
+        ns += steps[i].ns;
+        delegated += steps[i].path != LH_DATA_PATH_DIRECT;
+    }
+    fprintf(to, "| %s | %.2f | %u | %u |\n", s->title, (double)ns / 60e9,
+            n_switches, (unsigned)delegated);
+    lh_played_free(played);
+}
+
+void adaptra_adapting(FILE *to, const page_how *how)
+{
+    static const start starts[] = {
+        {"passes never wait for a send", false, false, 0, true},
+        {"direct path, which it keeps", true, false, 0, false},
+        {"direct path, copies of 0 ms", true, true, 0, true},
+        {"direct path, copies of 1 ms", true, true, 1, false},
+        {"direct path, copies of 5 ms", true, true, 5, false},
+        {"direct path, copies of 10 ms", true, true, 10, false},
+    };
+    lh_pipeline *p = adaptra_stages(how->folder, false);
+    lh_events *events = adaptra_events(how->folder);
+    lh_course *course = NULL;
+    lh_error err = {0};
+
+    paper_must(lh_course_make(p, events, NULL, &course, &err), &err);
+
+    fputs("| begins on | minutes | switches | iterations not on the direct "
+          "path |\n| --- | --- | --- | --- |\n",
+          to);
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
+        if (!how->quick || starts[i].quick)
+            print_start(to, &starts[i], course, p);
+    lh_course_free(course);
+    lh_events_free(events);
+    lh_pipeline_free(p);
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Adaptra's figures 4, 5 and 14: schedules of 4 stages. And its systems. */
+#include "adaptra.h"
+
+const char *const adaptra_names[ADAPTRA_SYSTEMS] = {"1F1B", "ZB", "Adaptra-CPU",
+                                                    "Adaptra"};
+
+const paper_run adaptra_runs[ADAPTRA_SYSTEMS] = {
+    {.method = "1f1b", .receives = LH_RECEIVES_LATE, .coupled = 1},
+    {.method = "zb-h2", .receives = LH_RECEIVES_LATE, .coupled = 1},
+    {.method = "zb-h2"},
+    {.method = "slack"},
+};
+
+paper_pipe adaptra_pipe(const adaptra_setting *s, unsigned links,
+                        double delay_ms, double delays[ADAPTRA_MOST_STAGES])
+{
+    for (unsigned i = 0; i + 1 < s->stages; i++)
+        delays[i] = links >> i & 1 ? delay_ms : 0;
+    return (paper_pipe){.placement = "ud",
+                        .devices = s->stages,
+                        .microbatches = s->microbatches,
+                        .f_ms = s->t_ms,
+                        .d_ms = s->t_ms,
+                        .w_ms = s->t_ms,
+                        .delays_ms = delays};
+}
+
+paper_result adaptra_result(const adaptra_setting *s, unsigned links,
+                            double delay_ms, adaptra_system system)
+{
+    double delays[ADAPTRA_MOST_STAGES];
+    paper_pipe q = adaptra_pipe(s, links, delay_ms, delays);
+
+    q.joint = system == ADAPTRA_1F1B;
+    return paper_pipe_run(&q, &adaptra_runs[system]);
+}
+
+double adaptra_ms(const adaptra_setting *s, unsigned links, double delay_ms,
+                  adaptra_system system)
+{
+    return adaptra_result(s, links, delay_ms, system).ms;
+}
+
+/* --- figures 4 and 5 ------------------------------------------------------ */
+
+static const adaptra_setting small = {4, 12, 10};
+static const double delays_ms[] = {0, 10, 20};
+enum { N_DELAYS = 3, FIRST_LINK = 1 };
+
+/* Algorithm 1 with memory for 7. */
+static const uint32_t initial[] = {7, 5, 3, 1};
+
+typedef struct order {
+    const char *title;
+    paper_run how;
+    bool replayed; /* made without the delay */
+    const char *paper, *sure;
+} order;
+
+static void print_order(FILE *to, const order *o)
+{
+    double none[ADAPTRA_MOST_STAGES], delays[ADAPTRA_MOST_STAGES];
+    paper_pipe quiet = adaptra_pipe(&small, 0, 0, none);
+
+    fprintf(to, "| %s |", o->title);
+    for (int i = 0; i < N_DELAYS; i++) {
+        paper_pipe q = adaptra_pipe(&small, FIRST_LINK, delays_ms[i], delays);
+
+        fprintf(to, " %g |",
+                paper_pipe_replay(o->replayed ? &quiet : &q, &q, &o->how).ms);
+    }
+    fprintf(to, " %s | %s |\n", o->paper, o->sure);
+}
+
+static void print_fastest(FILE *to)
+{
+    double delays[ADAPTRA_MOST_STAGES];
+    bool proven = true;
+
+    fputs("| the fastest there is |", to);
+    for (int i = 0; i < N_DELAYS; i++) {
+        paper_pipe q = adaptra_pipe(&small, FIRST_LINK, delays_ms[i], delays);
+        paper_best best = paper_pipe_solve(&q, 20000000);
+
+        fprintf(to, " %g |", best.ms);
+        proven &= best.proven;
+    }
+    fprintf(to, " | %s |\n", proven ? "proven" : "not proven");
+}
+
+void adaptra_orders(FILE *to, const page_how *how)
+{
+    static const order orders[] = {
+        {"algorithms 1, 3 and 4 without delay, replayed",
+         {.method = "slack", .warmup = initial},
+         true,
+         "390, 400, 440",
+         "the paper's, exactly"},
+        {"the same, made anew for each delay",
+         {.method = "slack", .warmup = initial},
+         false,
+         "",
+         "exact"},
+        {"algorithms 2, 3 and 4 (`slack`)",
+         {.method = "slack"},
+         false,
+         "",
+         "exact"},
+        {"`steady-slack` with algorithm 1's warm-ups",
+         {.method = "steady-slack", .warmup = initial},
+         true,
+         "",
+         "exact"},
+        {"`zb-h2`", {.method = "zb-h2"}, false, "", "exact"},
+        {"`zb-h1`", {.method = "zb-h1"}, false, "", "exact"},
+    };
+    double none[ADAPTRA_MOST_STAGES], delays[ADAPTRA_MOST_STAGES];
+    paper_pipe quiet = adaptra_pipe(&small, 0, 0, none);
+    paper_pipe slow = adaptra_pipe(&small, FIRST_LINK, 20, delays);
+
+    (void)how; /* all of it is quick */
+    fputs("| order | c = 0 | 10 ms | 20 ms | paper | how sure |\n"
+          "| --- | --- | --- | --- | --- | --- |\n",
+          to);
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
+        print_order(to, &orders[i]);
+    print_fastest(to);
+    fprintf(to,
+            "\nWith 20 ms, stage 0's first backward begins at %g ms in the "
+            "paper's order; the paper: 110.\n",
+            paper_pipe_replay(&quiet, &slow, &orders[0].how).first_backward_ms);
+}
+
+/* --- figure 8 ------------------------------------------------------------- */
+
+static const adaptra_setting longer = {4, 30, 10};
+enum { LAST_OF_4 = 1 << 2, LEAST_SLACKNESS = 2, MOST_SLACKNESS = 4 };
+
+/* Made without delay, on the last link with one. */
+static double slackness_ms(unsigned slackness, const char *method,
+                           double delay_ms)
+{
+    double none[ADAPTRA_MOST_STAGES], delays[ADAPTRA_MOST_STAGES];
+    uint32_t warmup[4];
+    paper_pipe quiet = adaptra_pipe(&longer, 0, 0, none);
+    paper_pipe slow = adaptra_pipe(&longer, LAST_OF_4, delay_ms, delays);
+    paper_run how = {.method = method, .warmup = warmup};
+
+    for (unsigned i = 0; i < 4; i++)
+        warmup[i] = 1 + (3 - i) * slackness;
+    return paper_pipe_replay(&quiet, &slow, &how).ms;
+}
+
+void adaptra_slackness(FILE *to, const page_how *how)
+{
+    (void)how; /* all of it is quick */
+    fputs("| delay, ms |", to);
+    for (unsigned k = LEAST_SLACKNESS; k <= MOST_SLACKNESS; k++)
+        fprintf(to, " slackness %u, absorbs %u ms | algorithm 3 |", k,
+                (k - 1) * 10);
+    fputs("\n| --- | --- | --- | --- | --- | --- | --- |\n", to);
+    for (int ms = 0; ms <= 60; ms += 10) {
+        fprintf(to, "| %d |", ms);
+        for (unsigned k = LEAST_SLACKNESS; k <= MOST_SLACKNESS; k++)
+            fprintf(to, " %g | %g |", slackness_ms(k, "steady-slack", ms),
+                    slackness_ms(k, "slack", ms));
+        fputc('\n', to);
+    }
+}
+
+/* --- figure 14 ------------------------------------------------------------ */
+
+/* Work of a device: 42.6 % of 703 ms, 51.2 % of 579, 74.7 % of 398, or about
+ * 298 ms each, which are 3 n t. */
+static const adaptra_setting examples[] = {{4, 8, 12.4}, {4, 4, 24.8}};
+
+void adaptra_example(FILE *to, const page_how *how)
+{
+    static const char *const papers[ADAPTRA_SYSTEMS] = {
+        "", "703 ms, 57.4 %", "579 ms, 48.8 %", "398 ms, 25.3 %"};
+
+    (void)how; /* all of it is quick */
+    fputs("| system |", to);
+    for (int i = 0; i < 2; i++)
+        fprintf(to, " n = %u, t = %g: quiet | 30 ms, bubbles |",
+                examples[i].microbatches, examples[i].t_ms);
+    fputs(" paper (quiet 370) |\n| --- | --- | --- | --- | --- | --- |\n", to);
+    for (int k = 0; k < ADAPTRA_SYSTEMS; k++) {
+        adaptra_system system = (adaptra_system)k;
+
+        fprintf(to, "| %s |", adaptra_names[k]);
+        for (int i = 0; i < 2; i++) {
+            paper_result r =
+                adaptra_result(&examples[i], LAST_OF_4, 30, system);
+
+            fprintf(to, " %.1f | %.1f, %.1f %% |",
+                    adaptra_ms(&examples[i], 0, 0, system), r.ms,
+                    100 * r.bubbles);
+        }
+        fprintf(to, " %s |\n", papers[k]);
+    }
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Adaptra (Wu et al., arXiv:2504.19232) reproduced: figures of slow links from
+ * the published settings, beside what the paper says.
+ *
+ *     validate-adaptra [--check PAGE [--quick] | --write PAGE] [FOLDER]
+ *
+ * PAGE is docs/papers/adaptra.md; FOLDER has adaptra-8-stages.yaml and
+ * adaptra-trace.yaml (default examples). All of it takes seconds, --quick
+ * a second. */
+#include "adaptra.h"
+
+int main(int argc, char **argv)
+{
+    static const page_table parts[] = {
+        {"causes", adaptra_causes},       {"orders", adaptra_orders},
+        {"slackness", adaptra_slackness}, {"example", adaptra_example},
+        {"growth", adaptra_growth},       {"single", adaptra_single},
+        {"several", adaptra_several},     {"optima", adaptra_optima},
+        {"trace", adaptra_trace},         {"adapting", adaptra_adapting},
+    };
+
+    return page_program("validate-adaptra", parts, sizeof parts / sizeof *parts,
+                        "examples", argc, argv);
+}
