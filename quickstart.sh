@@ -14,7 +14,7 @@ say() { printf '\n== %s\n' "$*"; }
 
 say 'Packages'
 sh tools/need-packages.sh gcc libc6-dev meson ninja-build pkg-config \
-    libyaml-dev libjansson-dev libopenblas0-pthread
+    libyaml-dev libjansson-dev zlib1g-dev libopenblas0-pthread
 echo 'all there'
 
 say 'Building in ./build'

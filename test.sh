@@ -21,6 +21,7 @@ test needs is not to be had.
 Environment:
     LONGHAUL_NO_INSTALL=1     install nothing; tests that lack something skip
     LONGHAUL_TORCH=PYTHON     a Python with torch, in place of getting torch
+    LONGHAUL_PYTHON=PYTHON    a Python with longhaul, in place of installing it
     LONGHAUL_FUZZ_SECONDS=N   for each fuzz target (default 60; 0: none)
 EOT
 }
@@ -125,7 +126,7 @@ sum() {
 packages='gcc g++ libc6-dev meson ninja-build pkg-config libyaml-dev
     libjansson-dev zlib1g-dev libssl-dev libucx-dev libopenmpi-dev openmpi-bin
     libopenblas0-pthread iproute2 procps slurmctld slurmd
-    slurm-client munge clang libclang-rt-14-dev python3 python3-venv mandoc chromium
+    slurm-client munge clang libclang-rt-14-dev python3 python3-dev python3-venv mandoc chromium
     zsh fish binutils'
 if [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
     say 'Packages'
@@ -155,6 +156,20 @@ if [ -z "${LONGHAUL_TORCH:-}" ] && [ -z "${LONGHAUL_NO_INSTALL:-}" ] &&
     else
         tail -n 3 build-logs/torch.log
         echo 'NO TORCH: the test that needs it will be skipped'
+    fi
+fi
+
+if [ -z "${LONGHAUL_PYTHON:-}" ] && [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
+    say 'The Python package, installed as a user would'
+    mkdir -p build-logs
+    if sh tools/get-wheel.sh build-wheel >build-logs/wheel.log 2>&1 </dev/null
+    then
+        LONGHAUL_PYTHON=$PWD/build-wheel/bin/python
+        export LONGHAUL_PYTHON
+        echo 'there'
+    else
+        tail -n 5 build-logs/wheel.log
+        echo 'NO PYTHON PACKAGE: the tests that need it will be skipped'
     fi
 fi
 

@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the C source of longhaul._native from the public headers.
+
+usage: declare.py OUTPUT INCLUDE CC [ARGUMENT...]
+
+The compiler preprocesses the headers of INCLUDE/longhaul; what of that comes
+from these files, and not from the system's, is what cffi is told to declare.
+Nothing of it is written down a second time.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import cffi
+
+# Macros that Python code names; the compiler says what they are.
+CONSTANTS = ("LH_ALL_LINKS", "LH_KIND_TEXT", "LH_PASS_TEXT")
+
+# Functions of Python that the library calls: those of longhaul/_search.py.
+CALLED = """
+extern "Python" {
+    bool longhaul_on_layouts(void *, uint32_t, uint32_t, int64_t);
+    bool longhaul_on_plan(void *, const lh_plan_progress *);
+    bool longhaul_on_solve(void *, const lh_solve_progress *);
+    bool longhaul_on_point(void *, uint32_t, uint32_t);
+}
+"""
+
+
+def preprocessed(source: str, include: pathlib.Path, cc: list[str]) -> str:
+    """What headers declare, without what they include of the system."""
+    text = subprocess.run(
+        [*cc, "-E", "-D__attribute__(x)=", f"-I{include}", "-x", "c", "-"],
+        input=source,
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    ).stdout
+    lines: list[str] = []
+    ours = False
+    for line in text.splitlines():
+        marker = re.match(r'# \d+ "(.*?)"', line)
+        if marker:
+            ours = pathlib.Path(marker[1]).parent == include / "longhaul"
+        elif ours:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def main() -> None:
+    output, include = sys.argv[1], pathlib.Path(sys.argv[2])
+    headers = sorted(p.name for p in (include / "longhaul").glob("*.h"))
+    source = "".join(f"#include <longhaul/{name}>\n" for name in headers)
+    ffi = cffi.FFI()
+    ffi.cdef(preprocessed(source, include, sys.argv[3:]))
+    ffi.cdef("".join(f"#define {name} ...\n" for name in CONSTANTS))
+    ffi.cdef(CALLED)
+    ffi.set_source("longhaul._native", source)
+    ffi.emit_c_code(output)
+
+
+main()

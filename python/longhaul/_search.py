@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Searches: their progress, and Ctrl-C.
+
+A search runs in a thread of its own where the main thread asked for it, which
+then waits and so gets the interrupt; the search ends at its next look, and what
+was found is dropped. In other threads, which Python never interrupts, it runs
+where it was asked for. The library runs without the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ._native import ffi
+
+T = TypeVar("T")
+
+
+def _bar(what: str) -> Any:
+    """A bar of tqdm, if it is there; None else."""
+    try:
+        tqdm: Any = importlib.import_module("tqdm.auto")
+    except ImportError:
+        return None
+    return tqdm.tqdm(desc=what, bar_format="{desc} {bar} {percentage:3.1f} %")
+
+
+class Search:
+    """One search: whether it is to stop, and how far it is."""
+
+    def __init__(self, what: str, progress: bool | None) -> None:
+        if progress is None:
+            progress = sys.stderr.isatty() or "ipykernel" in sys.modules
+        self.stopped = False
+        self._what = what
+        self._bar: Any = _bar(what) if progress else None
+        self._handle: Any = ffi.new_handle(self)
+
+    @property
+    def context(self) -> Any:
+        """What the library hands back to `progress` and its like."""
+        return self._handle
+
+    def show(self, done: float, total: float, best_ns: int) -> None:
+        """Moves the bar."""
+        if self._bar is None:
+            return
+        best = f", best {best_ns / 1e9:.3f} s" if 0 < best_ns < 2**62 else ""
+        self._bar.total = total
+        self._bar.n = done
+        self._bar.set_description(self._what + best)
+
+    def run(self, call: Callable[[], T]) -> T:
+        """What `call` returns; KeyboardInterrupt if it was interrupted."""
+        try:
+            if threading.current_thread() is threading.main_thread():
+                return self._apart(call)
+            return call()
+        finally:
+            if self._bar is not None:
+                self._bar.close()
+
+    def _apart(self, call: Callable[[], T]) -> T:
+        results: list[T] = []
+        errors: list[BaseException] = []
+        done = threading.Event()
+
+        def work() -> None:
+            try:
+                results.append(call())
+            except BaseException as error:  # raised again below
+                errors.append(error)
+            finally:
+                done.set()
+
+        thread = threading.Thread(target=work, name="longhaul", daemon=True)
+        thread.start()
+        try:
+            done.wait()
+        except BaseException:
+            self.stopped = True
+            done.wait()
+            raise
+        finally:
+            if done.is_set():  # else interrupted twice
+                thread.join()
+        if errors:
+            raise errors[0]
+        return results[0]
+
+
+def _look(context: Any, done: float, total: float, best_ns: int) -> bool:
+    search: Search = ffi.from_handle(context)
+    if not search.stopped:
+        search.show(done, total, best_ns)
+    return search.stopped
+
+
+# What goes wrong in them is no reason to stop.
+@ffi.def_extern(error=False)
+def longhaul_on_layouts(
+    context: Any, done: int, total: int, best_ns: int
+) -> bool:
+    return _look(context, done, total, best_ns)
+
+
+@ffi.def_extern(error=False)
+def longhaul_on_plan(context: Any, now: Any) -> bool:
+    return _look(context, now.n_closed, now.n_closed + now.n_open, now.best_ns)
+
+
+@ffi.def_extern(error=False)
+def longhaul_on_solve(context: Any, now: Any) -> bool:
+    share = now.bound_ns / now.best_ns if now.best_ns > 0 else 0.0
+    return _look(context, share, 1.0, now.best_ns)
+
+
+@ffi.def_extern(error=False)
+def longhaul_on_point(context: Any, done: int, total: int) -> bool:
+    return _look(context, done, total, -1)

@@ -1,0 +1,436 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The Python package: what it returns is what the program prints, from several
+threads too; what is wrong is an exception that says where; Ctrl-C ends searches.
+
+Needs longhaul installed by pip; $LONGHAUL_PYTHON names a Python that has it."""
+import concurrent.futures
+import dataclasses
+import importlib.util
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import xml.etree.ElementTree
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "cli"), str(HERE.parent / "peers")]
+from lacking import lacking  # noqa: E402
+
+if os.environ.pop("LD_LIBRARY_PATH", None):  # another library than its own
+    os.execv(sys.executable, [sys.executable, *sys.argv])
+try:
+    import longhaul
+except ImportError as error:
+    lacking("longhaul", error, "LONGHAUL_PYTHON", "the Python package")
+
+import harness  # noqa: E402
+from harness import HANGS, ROOT, WORK, check, run, test, uniform  # noqa: E402
+
+TWO_SITES = str(ROOT / "examples/pipeline-two-sites.yaml")
+# Soon planned.
+JOB = """\
+longhaul: job/1
+model: llama3-8b
+training: {global_batch: 32, sequence: 4096}
+cluster:
+  gpu: h100-sxm
+  gpus_per_node: 4
+  node_link: {gbps: 3600, latency_us: 3}
+  fabric: {gbps: 400, latency_us: 8}
+  datacenters: [{name: west, nodes: 2}, {name: east, nodes: 2}]
+  links: [{between: [west, east], latency_ms: 20, gbps: 400}]
+layout: {tensor: 4, context: 1, pipeline: 4}
+"""
+LITTLE = {"effort": 300}
+AS_LITTLE = ("--effort", 300)
+
+
+def printed(*args, code=0):
+    """What the program prints with --json."""
+    done = run(*args, "--json")
+    check(done.returncode == code, f"{args}: {done.returncode} {done.stderr}")
+    return json.loads(done.stdout) if done.stdout else None
+
+
+def same(what, result, *args, code=0, but=()):
+    """A result of the package is what the program prints."""
+    mine, theirs = result.to_dict(), printed(*args, code=code)
+    for key in but:
+        mine.pop(key, None)
+        theirs.pop(key, None)
+    for key in {**mine, **theirs}:
+        check(mine.get(key) == theirs.get(key),
+              f"{what}: {key}: {mine.get(key)} is not {theirs.get(key)}")
+
+
+def raises(kind, call, *args, **given):
+    """The exception that a call raises."""
+    try:
+        call(*args, **given)
+    except kind as error:
+        return error
+    except Exception as error:  # not the one that was wanted
+        check(False, f"{call.__name__}: {error!r} is no {kind.__name__}")
+        return error
+    check(False, f"{call.__name__}: nothing was raised")
+    return kind("")
+
+
+# --- the same as the program -------------------------------------------------
+
+
+def random_pipeline(r, name):
+    placement = r.choice(("ud", "loop", "wave"))
+    return uniform(
+        name, devices=r.choice((2, 4)), microbatches=r.randint(4, 10),
+        placement=placement,
+        chunks={"ud": 1, "loop": r.choice((2, 3)), "wave": 2}[placement],
+        times=[r.randint(1, 20) for _ in range(3)], latency=r.randint(0, 30),
+        transfer=r.randint(0, 9), limit=r.choice((None, 4, 8, 12)),
+        backward=r.choice(("split", "split", "joint")))
+
+
+def both(what, call, *args, but=()):
+    """The same of both, or the same error; what the package returned."""
+    try:
+        result = call()
+    except longhaul.Error as error:
+        done = run(*args, "--json")
+        check(done.returncode == 1 and " ".join(str(error).split()) in
+              " ".join(done.stderr.split()), f"{what}: {error}: {done.stderr}")
+        return None
+    same(what, result, *args, but=but)
+    return result
+
+
+def as_the_program(name, method):
+    """One method on one pipeline by both: schedule, simulate, check."""
+    path, csv = str(WORK / name), str(WORK / "s.csv")
+    made = both(f"schedule {name} {method}",
+                lambda: longhaul.schedule(path, method), "schedule", path,
+                "--method", method, but=("seconds",))
+    both(f"late {name} {method}",
+         lambda: longhaul.simulate(path, method, receives="late", coupled=2),
+         "simulate", path, "-s", method, "--receives", "late", "--coupled", 2)
+    if made:
+        made.write(csv)
+        same(f"simulate {name} {method}", longhaul.simulate(path, csv),
+             "simulate", path, "-s", csv)
+        same(f"check {name} {method}", made.check(), "check", path, csv)
+
+
+@test
+def schedules_and_simulations_are_those_of_the_program():
+    r = random.Random(1)
+    for i in range(12):
+        name = random_pipeline(r, f"p{i}.yaml")
+        for method in r.sample(("gpipe", "1f1b", "zb-h1", "zb-v", "greedy",
+                                "interleaved-1f1b", "auto"), 2):
+            as_the_program(name, method)
+
+
+@test
+def optimal_schedules_are_those_of_the_program():
+    made = longhaul.schedule(TWO_SITES, "optimal", effort=50000, threads=1)
+    same("optimal", made, "schedule", TWO_SITES, "--method", "optimal",
+         "--effort", 50000, "--threads", 1, but=("seconds",))
+    check(made.status == "optimal" and made.gap == 0, f"{made.status}")
+    check(made.engines and made.engines[0].on, "no engines")
+    cut = longhaul.schedule(TWO_SITES, "greedy", sub_blocks=4, whole=True)
+    same("whole", cut, "schedule", TWO_SITES, "--method", "greedy",
+         "--sub-blocks", 4, "--whole", but=("seconds",))
+    check(cut.whole_cost_s is not None, "no whole_cost_s")
+
+
+@test
+def comparisons_are_those_of_the_program():
+    r = random.Random(2)
+    paths = [str(WORK / random_pipeline(r, f"p{i}.yaml")) for i in range(2)]
+    methods = ["1f1b", "zb-h1", "zb-v"]
+    listed = ("--methods", ",".join(methods))
+    same("compare", longhaul.compare(*paths, methods=methods), "compare",
+         *paths, *listed)
+    swept = longhaul.compare(
+        TWO_SITES, methods=methods, latency=longhaul.Delays(forwards=[0, 0.5]),
+        transfer=longhaul.Delays(forwards=[0.25]))
+    same("sweep", swept, "compare", TWO_SITES, *listed, "--sweep",
+         "latency=0,0.5,transfer=0.25")
+    varied = longhaul.Jitter(latency=0.2, degraded=(0.1, 3), samples=50, seed=3)
+    same("jitter", longhaul.compare(TWO_SITES, methods=methods, jitter=varied,
+                                    by="p95"),
+         "compare", TWO_SITES, *listed, "--jitter",
+         "latency=0.2,degraded=0.1x3", "--samples", 50, "--seed", 3, "--by",
+         "p95")
+
+
+@test
+def plans_are_those_of_the_program():
+    path = str(WORK / "job.yaml")
+    (WORK / "job.yaml").write_text(JOB)
+    plan = longhaul.plan(path, **LITTLE, curves=True)
+    same("plan", plan, "plan", path, *AS_LITTLE, "--curves")
+    plan.write(WORK / "plan.json")
+    again = longhaul.read_plan(WORK / "plan.json")
+    check(again == plan and again.json() == plan.json(), "plan.json reads back")
+    check(plan.iteration_s > 0 and plan.layout.tensor == 4 and plan.alternatives
+          and plan.schedule_method == plan.layout.schedule, f"{plan}")
+    check(max(m.total_bytes for m in plan.memory) == plan.peak_memory_bytes,
+          f"{plan.memory} is not {plan.peak_memory_bytes}")
+    same("simulate", plan.simulate(), "simulate", WORK / "plan.json")
+    same("simulate a plan with jitter",
+         again.simulate(jitter=longhaul.Jitter(straggler=(0.01, 2), samples=9)),
+         "simulate", WORK / "plan.json", "--jitter", "straggler=0.01x2",
+         "--samples", 9)
+    same("check", plan.check(), "check", WORK / "plan.json")
+    same("compare", plan.compare(methods=["1f1b", "zb-h1"]), "compare",
+         WORK / "plan.json", "--methods", "1f1b,zb-h1")
+    for target, zero in (("megatron", 1), ("torchtitan", 2), ("pytorch", 1)):
+        (WORK / "job.yaml").write_text(JOB.replace(
+            "sequence: 4096", f"sequence: 4096, zero: {zero}"))
+        made = longhaul.plan(path, **LITTLE, target=target)
+        same(target, made, "plan", path, *AS_LITTLE, "--for", target)
+        made.write(WORK / "t.json")
+        check(made.export(target) == printed("export", WORK / "t.json", "--to",
+                                             target)["text"], target)
+    chrome = printed("export", WORK / "t.json", "--to", "chrome")["text"]
+    check(longhaul.export(str(WORK / "t.json"), "chrome") == chrome, "chrome")
+
+
+@test
+def plans_without_alternatives_have_none():
+    alone = longhaul.plan(JOB.replace("pipeline: 4}", (
+        "pipeline: 4, data: 1, expert: 1, micro_batch: 1, schedule: 1f1b, "
+        "chunks_per_device: 1, outermost: pipeline, sharding: full}")),
+        top=1, **LITTLE)
+    check(isinstance(alone.alternatives, tuple) and isinstance(
+        alone.runners_up, tuple) and isinstance(alone.answers, tuple),
+        f"{alone}")
+    again = longhaul.read_plan(alone.to_dict())
+    check(again.alternatives == alone.alternatives, "a map reads back")
+
+
+@test
+def what_if_answers_as_the_program():
+    path = str(WORK / "job.yaml")
+    (WORK / "job.yaml").write_text(JOB)
+    plan = longhaul.plan(path, **LITTLE)
+    for asked, given in (
+            ("latency=40", {"latency_ms": 40}),
+            ("bandwidth=100,loss=0.001", {"bandwidth_gbps": 100, "loss": 1e-3}),
+            ("west-east.latency=60",
+             {"latency_ms": 60, "link": ("west", "east")})):
+        theirs = printed("plan", path, *AS_LITTLE, "--what-if", asked)
+        mine = plan.what_if(**given)
+        check(mine.to_dict() == theirs["what_if"][0], f"{asked}: {mine}")
+    check(mine.kept.iteration_s > plan.iteration_s, "more latency costs")
+
+
+@test
+def optical_networks_are_those_of_the_program():
+    path = ROOT / "examples/optical-two-jobs.yaml"
+    mine = longhaul.optical(path, seeds=[7])
+    same("optical", mine, "optical", path, "--seed", 7)
+    check(mine.html().startswith("<!"), "a page")
+    first = next(iter(mine.policies.values()))
+    check(first.iteration_s > 0, f"{first}")
+
+
+@test
+def paths_texts_and_maps_are_the_same_job():
+    path = str(WORK / "job.json")
+    whole = printed("plan", ROOT / "examples/llama3-8b-gcp-regions.yaml",
+                    *AS_LITTLE)["job"]
+    (WORK / "job.json").write_text(json.dumps(whole))
+    of_path = longhaul.plan(path, quick=True, **LITTLE)
+    for given in (json.dumps(whole, indent=1), json.dumps(whole), whole,
+                  pathlib.Path(path)):
+        other = longhaul.plan(given, quick=True, **LITTLE)
+        check(dataclasses.replace(other, name=path) == of_path,
+              f"{type(given)} is another job")
+
+
+@test
+def what_has_no_function_runs_the_program():
+    drafted = longhaul.run("init", "--model", "llama3-8b", "--sites", 2)
+    check("longhaul: job/1" in drafted["job"], f"{drafted.keys()}")
+    error = raises(longhaul.Error, longhaul.run, "explain", "no-such-file")
+    check("no-such-file" in str(error), f"{error}")
+    out = WORK / "run.json"
+    check(longhaul.run("compare", TWO_SITES, "-o", out) is None and
+          json.loads(out.read_text()), "what goes to a file is not returned")
+    raises(longhaul.Error, longhaul.run, "--version")
+
+
+# --- errors ------------------------------------------------------------------
+
+
+@test
+def errors_say_file_line_and_key():
+    path = str(WORK / "job.yaml")
+    (WORK / "job.yaml").write_text(JOB.replace("nodes: 2}]", "nodes: -2}]"))
+    error = raises(longhaul.InputError, longhaul.plan, path)
+    check((error.file, error.line, error.key) ==
+          (path, 9, "cluster.datacenters[1].nodes"), f"{error.__dict__}")
+    check(isinstance(error, longhaul.Error) and isinstance(error, ValueError),
+          "an Error that is a ValueError")
+    error = raises(longhaul.InputError, longhaul.plan,
+                   JOB.replace("sequence:", "sequenc:"))
+    check((error.file, error.line, error.key) ==
+          ("text", 3, "training.sequenc"), f"{error.__dict__}")
+    error = raises(longhaul.InputError, longhaul.plan, {"longhaul": "job/1"})
+    check((error.file, error.line) == ("map", 1), f"{error.__dict__}")
+    error = raises(longhaul.FileError, longhaul.plan, WORK / "none.yaml")
+    check(error.file == str(WORK / "none.yaml") and isinstance(error, OSError)
+          and "none.yaml" in str(error), f"{error!r}")
+    raises(longhaul.InputError, longhaul.plan, {"model": float("nan")})
+    raises(longhaul.InputError, longhaul.simulate, JOB)
+    raises(longhaul.InputError, longhaul.plan, TWO_SITES)
+
+
+@test
+def errors_of_arguments_are_said():
+    error = raises(longhaul.InvalidError, longhaul.simulate, TWO_SITES, "zb-q")
+    check("zb-h1" in str(error), f"{error}")
+    raises(longhaul.UnsupportedError, longhaul.simulate, TWO_SITES, "zb-v")
+    raises(longhaul.InvalidError, longhaul.check, TWO_SITES)
+    raises(longhaul.InvalidError, longhaul.plan, JOB, target="none")
+    error = raises(longhaul.InvalidError, longhaul.plan, JOB, top=-1)
+    check("top: -1" in str(error), f"{error}")
+    raises(longhaul.InvalidError, longhaul.plan, JOB, threads=2**32)
+    raises(longhaul.InvalidError, longhaul.simulate, TWO_SITES + "\0x")
+    raises(longhaul.FileError, longhaul.check, TWO_SITES, "1f1b",
+           certificate=WORK / "none.cert")
+    raises(longhaul.InvalidError, longhaul.simulate, TWO_SITES, "1f1b\0x")
+    raises(longhaul.InvalidError, longhaul.plan, JOB, search="none")
+    raises(longhaul.InvalidError, longhaul.export, TWO_SITES, "megatron")
+    raises(longhaul.InvalidError, longhaul.compare, TWO_SITES, by="none")
+    raises(longhaul.InvalidError, longhaul.Delays().struct)
+    made = longhaul.schedule(TWO_SITES, "1f1b")
+    raises(dataclasses.FrozenInstanceError, setattr, made, "method", "x")
+    lost = "\n".join(made.csv().splitlines()[:-1] + ["3F0"]) + "\n"
+    verdict = longhaul.check(TWO_SITES, lost)
+    check(not verdict and verdict.violations, f"{verdict}")
+    raises(longhaul.InfeasibleError, longhaul.simulate, TWO_SITES, lost)
+    small = JOB.replace("gpu: h100-sxm", "gpu: {tflops: 1, memory_gib: 1, "
+                        "memory_gbps: 1}")
+    raises(longhaul.InfeasibleError, longhaul.plan, small, **LITTLE)
+
+
+# --- pictures and frames -----------------------------------------------------
+
+
+@test
+def timelines_are_pictures():
+    plan = longhaul.plan(JOB, **LITTLE)
+    for shown in (longhaul.simulate(TWO_SITES, "zb-h1"), plan,
+                  longhaul.schedule(TWO_SITES, "1f1b")):
+        svg = xml.etree.ElementTree.fromstring(shown._repr_html_())
+        check(svg.tag.endswith("svg"), f"{svg.tag}")
+    simulated = plan.simulate()
+    check("traceEvents" in json.loads(simulated.trace()), "a trace")
+    check(len(simulated.text(60).splitlines()) >= plan.layout.pipeline, "rows")
+    rows = simulated.passes()
+    check(abs(max(row["end_s"] for row in rows) - simulated.makespan_s) <=
+          simulated.makespan_s and all(r["end_s"] > r["start_s"] for r in rows),
+          "passes within the iteration")
+
+
+@test
+def results_are_frames():
+    if not importlib.util.find_spec("pandas"):
+        print("SKIPPED: no pandas; that results are frames is not tested",
+              file=sys.stderr)
+        return
+    simulated = longhaul.simulate(TWO_SITES, "1f1b")
+    frame = simulated.frame()
+    check(len(frame) == len(simulated.passes()) and "start_s" in frame.columns,
+          f"{frame.columns}")
+    compared = longhaul.compare(TWO_SITES, methods=["1f1b", "zb-h1"])
+    check(list(compared.frame()["method"]) == [r.method for r in compared.rows],
+          "rows")
+    plan = longhaul.plan(JOB, **LITTLE)
+    check(len(plan.frame()) == 1 + len(plan.alternatives), "alternatives")
+
+
+# --- threads and interrupts --------------------------------------------------
+
+
+@test
+def two_hundred_plans_in_threads_are_one():
+    def work(i):
+        if i % 4 == 0:
+            return longhaul.schedule(shared, "auto").csv()
+        return longhaul.plan(JOB, quick=True, threads=1, **LITTLE).json()
+
+    shared = longhaul.plan(JOB, quick=True, threads=1, **LITTLE)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        done = list(pool.map(work, range(200)))
+    check(len(set(done[0::4])) == 1, "schedules differ")
+    check({text for i, text in enumerate(done) if i % 4} == {shared.json()},
+          "plans differ")
+
+
+INTERRUPTED = """
+import sys, threading, longhaul
+before = threading.active_count()
+for _ in range(2):
+    print("begun", flush=True)
+    try:
+        {call}
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+print(longhaul.simulate(sys.argv[1], "1f1b").schedule, flush=True)
+print(threading.active_count() - before, flush=True)
+"""
+
+
+def interrupted(call, path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED.format(call=call), path],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        for _ in range(2):
+            check(process.stdout.readline() == "begun\n", f"{call}: begun")
+            # In the search, not before it: it has used the processor.
+            until = harness.worked(process) + 0.3
+            harness.until(lambda: harness.worked(process) > until, process)
+            process.send_signal(signal.SIGINT)
+            check(process.stdout.readline() == "interrupted\n", f"{call}: int")
+        # communicate() would not see what readline() has read ahead.
+        out, err = process.stdout.read(), process.stderr.read()
+        check(out == "1f1b\n0\n" and process.wait(HANGS) == 0,
+              f"{call}: {out!r} {err}")
+    finally:
+        process.kill()
+        process.wait()
+
+
+@test
+def interrupts_end_searches():
+    (WORK / "job.yaml").write_text(
+        (ROOT / "examples/llama3-70b-two-sites.yaml").read_text())
+    interrupted("longhaul.plan('job.yaml', time_s=3000)".replace(
+        "job.yaml", str(WORK / "job.yaml")), TWO_SITES)
+    large = uniform("large.yaml", devices=16, microbatches=64, sites=4,
+                    placement="loop", chunks=2, times=(13, 11, 7), latency=17,
+                    transfer=3, limit=40)
+    interrupted(f"longhaul.schedule('{WORK / large}', 'optimal')", TWO_SITES)
+
+
+@test
+def little_is_imported_at_first():
+    code = ("import sys, time; a = time.process_time(); import longhaul; "
+            "print(time.process_time() - a, *sorted(sys.modules))")
+    seen = subprocess.run([sys.executable, "-c", code], text=True, check=True,
+                          stdout=subprocess.PIPE).stdout.split()
+    print(f"import longhaul: {seen[0]} s of processor time")
+    for module in ("pandas", "numpy", "tqdm", "IPython", "asyncio"):
+        check(module not in seen, f"{module} is imported at once")
+
+
+os.environ.pop("PYTHONSAFEPATH", None)
+harness.finish()
