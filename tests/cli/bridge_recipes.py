@@ -165,6 +165,9 @@ def meant(a):
         args["share_embeddings_and_output_weights"] = False
     if "num_experts" in args:
         args["num_moe_experts"] = args["num_experts"]
+    group = args.get("microbatch_group_size_per_virtual_pipeline_stage")
+    if group:
+        args["microbatch_group_size_per_vp_stage"] = group
     if "attention_backend" in args:
         args["attention_backend"] = f"AttnBackend.{args['attention_backend']}"
     if "window_size" in args:

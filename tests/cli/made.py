@@ -45,6 +45,22 @@ def plan():
                     r"report +plan\.html\n\Z").stdout
     write("told", told)
 
+
+# Two stages that train on processors, with so many replicas.
+TRAINED = """
+    longhaul: job/1
+    model: {layers: 4, hidden: 32, ffn: 48, heads: 2, vocab: 256}
+    training: {global_batch: 8, sequence: 16, precision: fp32, zero: 1,
+               recompute: none}
+    cluster:
+      gpu: {tflops: 0.1, memory_gib: 4, memory_gbps: 20}
+      gpus_per_node: 8
+      node_link: {gbps: 80, latency_us: 10}
+      datacenters: [{name: here, nodes: 1}]
+    layout: {tensor: 1, context: 1, expert: 1, pipeline: 2, data: %d,
+             micro_batch: 1, chunks_per_device: 1, schedule: 1f1b}
+    """
+
 # A small configuration of torchtitan 0.2.
 TORCHTITAN = """\
 [model]

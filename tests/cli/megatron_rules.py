@@ -133,9 +133,11 @@ def batch_rules(a, world, tp, cp, pp, virtual):
     batch = a.whole("global-batch-size", share)
     if batch % share:
         yield "the batch is no multiple of microbatch x replicas"
-    elif virtual and "microbatch-group-size-per-virtual-pipeline-stage" not in (
-            a) and batch // share % pp:
-        yield "microbatches are no multiple of the ranks"
+    elif virtual:
+        n = batch // share
+        group = a.whole("microbatch-group-size-per-virtual-pipeline-stage", pp)
+        if not pp <= group <= n or 0 < n % group < pp:
+            yield f"{n} microbatches in groups of {group}"
 
 
 def fsdp_rules(a, tp, pp):

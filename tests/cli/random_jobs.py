@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeded jobs for Megatron-LM: models, machines and layouts of many kinds, of
-which most of the layout is given, so that a plan is soon there."""
+"""Seeded jobs for Megatron-LM and torchtitan: models, machines and layouts of
+many kinds, of which most of the layout is given, so that a plan is soon there."""
 
 PRESETS = ("llama3-8b", "qwen2.5-32b", "qwen3-30b-a3b", "mixtral-8x7b",
            "gpt-oss-120b", "deepseek-v3", "gpt3-175b")
@@ -153,4 +153,52 @@ cluster:
   datacenters: [{", ".join(f"{{name: {x}, nodes: {n}}}" for x, n in sites)}]
 {f"  links: [{links}]" if links else ""}
 layout: {layout(r, experts)}
+"""
+
+
+def torchtitan_job(r):
+    """The text of a job for torchtitan, which may be one that nothing can
+    run: every layer is a bucket where there is one stage, in ZeRO 0 by chunks."""
+    m = r.choice((dense, dense, sparse, latent))(r)
+    m.pop("mtp_layers", None)
+    nodes = r.choice(((4,), (2, 2), (1, 3), (1, 1, 2)))
+    keys = {"framework": "torchtitan", "pipeline": r.choice((1, 2, 4, 4)),
+            "tensor": r.choice((1, 2, 4)), "context": r.choice((1, 1, 2)),
+            "micro_batch": r.choice((1, 2)),
+            "outermost": "pipeline"}
+    keys["chunks_per_device"] = r.choice((1, 2, 3))
+    if keys["pipeline"] == 1:
+        keys.update(chunks_per_device=m["layers"], outermost="data")
+    if "experts" in m and r.random() < 0.6:
+        keys["expert"] = r.choice((2, 4, 8))
+    if r.random() < 0.3:
+        keys["sharding"] = r.choice(("full", "hybrid"))
+    zeros = (2, 3) if keys["context"] > 1 else (0, 2, 3)
+    training = {"global_batch": r.choice((64, 128, 256)),
+                "sequence": r.choice((2048, 4096)),
+                "zero": r.choice(zeros), "dropout": "false",
+                "precision": r.choice(("bf16", "bf16", "fp32")),
+                "recompute": r.choice(("none", "full"))}
+    if keys["pipeline"] == 1 and training["zero"] >= 2:
+        keys["chunks_per_device"] = 1
+    framework = r.choice(("", "", "", "sequence_parallel: false",
+                          "overlap: {tensor: 1}"))
+    sites = list(zip("abc", nodes))
+    links = ", ".join(f"{{between: [{x}, {y}], latency_ms: 5, gbps: 100}}"
+                      for x, _ in sites for y, _ in sites if x < y)
+
+    def flow(keys):
+        return "{" + ", ".join(f"{k}: {v}" for k, v in keys.items()) + "}"
+    return f"""longhaul: job/1
+model: {flow(m)}
+training: {flow(training)}
+framework: {{preset: torchtitan{", " * bool(framework)}{framework}}}
+cluster:
+  gpu: h100-sxm
+  gpus_per_node: 8
+  node_link: {{gbps: 3600, latency_us: 3}}
+  fabric: {{gbps: 400, latency_us: 8}}
+  datacenters: [{", ".join(f"{{name: {x}, nodes: {n}}}" for x, n in sites)}]
+{f"  links: [{links}]" if links else ""}
+layout: {flow(keys)}
 """

@@ -12,7 +12,7 @@ METHODS = re.findall(r"^  ([a-z0-9][\w-]+) ", run(
     "schedule", "--help").stdout.split("\nMethods:\n")[1].split("\n\n")[0],
     re.M)
 # Options of schedule that are for some methods, with a value.
-FOR = {"--warmup": ("initial", {"slack", "auto"}),
+FOR = {"--warmup": ("initial", {"slack", "steady-slack", "auto"}),
        "--group": ("2", {"flexible", "dorapp", "auto"}),
        "--enqueue": ("6,6", {"elastic", "auto"}),
        "--dequeue": ("6,6", {"elastic", "auto"}),
@@ -65,6 +65,7 @@ def what_a_method_takes_changes_its_schedule():
     for file, method, args in (
             ("ud.yaml", "slack", ["--warmup", "9,7,4,1"]),
             ("ud.yaml", "slack", ["--warmup", "initial"]),
+            ("ud.yaml", "steady-slack", ["--warmup", "9,7,4,1"]),
             ("loop.yaml", "flexible", ["--group", "6"]),
             ("loop.yaml", "dorapp", ["--group", "6"]),
             ("loop.yaml", "elastic", ["--enqueue", "4,8"]),

@@ -5,6 +5,7 @@ that has one."""
 import json
 import re
 import shlex
+import shutil
 
 from harness import (ROOT, WORK, case, check, finish, makes, read, run, test,
                      uniform, write)
@@ -30,11 +31,12 @@ JOB = """
     """
 FILES = ["job.yaml", "plan.json", "mega.json", "titan.json", "pipeline.yaml", "p.yaml", "ud.yaml",
          "wave.yaml", "s.csv", "a.json", "b.json", "proof.json", "book.txt",
-         "args.txt", "events.yaml", "today.toml", "csv.txt"]
+         "args.txt", "events.yaml", "today.toml", "csv.txt", "steps.csv.gz"]
 
 
 @makes(*FILES)
 def inputs():
+    shutil.copy(ROOT / "tests/data/recordings/ST.csv.gz", WORK / "steps.csv.gz")
     write("job.yaml", JOB)
     run("plan", "job.yaml", "--no-optimal", "-q", "-o", "plan.json")
     run("plan", "job.yaml", "--no-optimal", "-q", "-o", "mega.json", "--for",
@@ -138,8 +140,13 @@ BESIDE = {
              "schedule": ["csv.txt", *TITAN],
              "draws": ["--search", "monte-carlo"],
              "per-gb": ["--gpu-hour", "2"], "by": ["--jitter", "latency=1"]},
+    "check": {"": ["plan.json"]},
     "compare": {"": ["pipeline.yaml"]},
-    "simulate": {"": ["pipeline.yaml"]},
+    "simulate": {"": ["pipeline.yaml"],
+                 "path": ["pipeline.yaml", "--coupled", "1"],
+                 "host-copy": ["pipeline.yaml", "--host-memory", "4"],
+                 "staging": ["pipeline.yaml", "--events", "events.yaml",
+                             "--steps", "3", "--adapt", "--coupled", "1"]},
     "train": {"": ["plan.json", "--speed", "1000"],
               "validation": [], "min-rate": [], "rate": []},
     "explain": {"": ["pipeline.yaml"]},

@@ -48,6 +48,7 @@ def commands():
         "explain": ["explain", "p.yaml", "-s", "s.csv"],
         "schedule": ["schedule", "p.yaml", "-m", "1f1b"],
         "check": ["check", "p.yaml", "s.csv"],
+        "diagnose": ["diagnose", "trace.json"],
         "report": ["report", "trace.json"],
         "export": ["export", "plan.json", "--to", "pytorch"],
         "optical": ["optical", "scenario.yaml"]}

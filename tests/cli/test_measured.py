@@ -8,25 +8,10 @@ import re
 import shutil
 import subprocess
 
-from harness import (ANY, ENVIRONMENT, HANGS, PROGRAM, WORK, case, check,
-                     finish, json_case, makes, read, run, test, uniform, write)
+from harness import (ANY, HANGS, PROGRAM, UNDER_MPI, WORK, case, check, finish,
+                     json_case, makes, read, run, test, uniform, write)
+from made import TRAINED
 
-JOB = """
-    longhaul: job/1
-    model: {layers: 4, hidden: 32, ffn: 48, heads: 2, vocab: 256}
-    training: {global_batch: 8, sequence: 16, precision: fp32, zero: 1,
-               recompute: none}
-    cluster:
-      gpu: {tflops: 0.1, memory_gib: 4, memory_gbps: 20}
-      gpus_per_node: 8
-      node_link: {gbps: 80, latency_us: 10}
-      datacenters: [{name: here, nodes: 1}]
-    layout: {tensor: 1, context: 1, expert: 1, pipeline: 2, data: %d,
-             micro_batch: 1, chunks_per_device: 1, schedule: 1f1b}
-    """
-# Open MPI leaves memory to the end of the process.
-UNDER_MPI = {**ENVIRONMENT, "ASAN_OPTIONS": ":".join(
-    [*filter(None, [ENVIRONMENT.get("ASAN_OPTIONS")]), "detect_leaks=0"])}
 CPU = ["--device", "cpu", "--data", "text", "--steps", "2"]
 
 
@@ -34,7 +19,7 @@ CPU = ["--device", "cpu", "--data", "text", "--steps", "2"]
 def a_plan():
     """Two stages by four replicas, and by one."""
     for name, replicas in (("two", 4), ("one", 1)):
-        write(f"{name}.yaml", JOB % replicas)
+        write(f"{name}.yaml", TRAINED % replicas)
         done = run("plan", f"{name}.yaml", "-o", f"{name}.json")
         check(done.returncode == 0, done.stderr)
     write("text", "It was the best of times, it was the worst of times.\n" * 99)
@@ -91,7 +76,8 @@ def training_is_held_against_its_prediction():
     if not has_blas():
         return
     case("for people", ["train", "one.json", *CPU],
-         out=r"\npredicted +[\d.]+ m?s, modelled.*\nmeasured +[\d.]+ m?s, [+-]")
+         out=r"\npredicted +[\d.]+ [mu]?s, modelled.*\nmeasured +[\d.]+ [mu]?s, "
+             r"[+-]")
     plan = json.loads(read("one.json"))
     one = {min(os.sched_getaffinity(0))}
     for cpus in ({}, {"preexec_fn": lambda: os.sched_setaffinity(0, one)}):

@@ -92,7 +92,7 @@ def job(r, keys_of=layout_keys):
     return f"""
 longhaul: job/1
 model: {model}
-training: {{global_batch: {r.choice((32, 64))}, sequence: 4096{zero}}}
+training: {{global_batch: {r.choice((32, 64, 80, 96))}, sequence: 4096{zero}}}
 cluster:
   gpu: h100-sxm
   gpus_per_node: 8
@@ -115,15 +115,15 @@ def order_of(passes):
             re.findall(r"(\d+)([FB])(\d+)", passes)]
 
 
-def megatron_order(rank, pipeline, chunks, n):
+def megatron_order(rank, pipeline, chunks, n, group):
     """What megatron-core's schedules do on a rank, from its own tables."""
     if chunks == 1:
         warm_up = min(pipeline - rank - 1, n)
         forward = backward = [(m, 0) for m in range(n)]
     else:
         _, _, warm_up, _ = schedules.get_pp_rank_microbatches(
-            n, chunks, pipeline)
-        forward = schedules.get_schedule_table(n, chunks, pipeline)
+            n, chunks, group)
+        forward = schedules.get_schedule_table(n, chunks, group)
         backward = [(m, chunks - 1 - c) for m, c in forward]
     passes = [("F", *forward[i]) for i in range(warm_up)]
     for i in range(len(forward)):
@@ -256,7 +256,10 @@ def check_rank(rank, plan, given, where, orders):
         n = plan["microbatches"]
         mine = order_of(plan["schedule"]["rows"][stage])
         if layout["pipeline"] > 1:
-            orders[stage] = megatron_order(stage, layout["pipeline"], chunks, n)
+            orders[stage] = megatron_order(
+                stage, layout["pipeline"], chunks, n,
+                int(given.get("microbatch-group-size-per-virtual-pipeline-stage",
+                              [layout["pipeline"]])[0]))
             check(mine == orders[stage], f"rank {rank}: order of stage {stage}")
     parallel_state.destroy_model_parallel()
     distributed.destroy_process_group()

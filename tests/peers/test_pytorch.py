@@ -45,6 +45,24 @@ def runtime(devices, stages, microbatches):
         [stage], microbatches, loss_fn=lambda out, target: out)
 
 
+def interleaved(devices, n, rank):
+    """The passes of PyTorch's own Interleaved1F1B with two stages on a rank;
+    None: it takes no such number of microbatches."""
+    stages = [types.SimpleNamespace(
+        num_stages=2 * devices, group_size=devices, group_rank=rank,
+        stage_index=index, is_first=index == 0,
+        is_last=index + 1 == 2 * devices, has_backward=True,
+        stage_index_to_group_rank=None) for index in (rank, rank + devices)]
+    try:
+        made = schedules.ScheduleInterleaved1F1B(
+            stages, n, loss_fn=lambda out, target: out)
+    except ValueError:
+        return None
+    return [found.groups() for action in made.pipeline_order[rank] if action
+            for found in [re.fullmatch(r"(\d+)([FB])(\d+)", str(action))]
+            if found]
+
+
 def load(name, path, devices, stages, microbatches, place):
     """Loads, lowers and validates; then runs it dry for deadlocks."""
     run = runtime(devices, stages, microbatches)
@@ -93,8 +111,9 @@ with tempfile.TemporaryDirectory(prefix="longhaul-torch-") as folder:
             ("interleaved-1f1b", "loop", 2, ()),
             ("interleaved-1f1b", "loop", 3, ()), ("zb-h1", "ud", 1, ()),
             ("zb-h2", "ud", 1, ()), ("zb-v", "wave", 2, ()),
-            ("slack", "ud", 1, ()), ("greedy", "ud", 1, ()),
-            ("greedy", "loop", 2, ()), ("greedy", "wave", 2, ()),
+            ("slack", "ud", 1, ()), ("steady-slack", "ud", 1, ()),
+            ("greedy", "ud", 1, ()), ("greedy", "loop", 2, ()),
+            ("greedy", "wave", 2, ()),
             ("greedy", "ud", 1, ("--sub-blocks", "4", "--whole"))):
         for devices, n in ((2, 4), (4, 8), (8, 32)):
             name = f"{method}-{placement}{chunks}-{devices}x{n}"
@@ -102,6 +121,20 @@ with tempfile.TemporaryDirectory(prefix="longhaul-torch-") as folder:
                         more)
             load(name, path, devices, devices * chunks, n,
                  PLACES[placement](devices))
+    # Numbers of microbatches that are no multiples of the devices: groups are
+    # PyTorch's own, wherever it takes the number.
+    for devices, n in ((4, 10), (4, 6), (4, 3), (2, 7), (4, 8), (4, 11)):
+        path = make(temp, "groups", devices, n, "loop", 2, "interleaved-1f1b",
+                    ("--whole",))
+        rows = path.read_text().splitlines()
+        taken = n % max(1, n // devices) == 0
+        for rank in range(devices):
+            own = interleaved(devices, n, rank)
+            check((own is not None) == taken, f"{n} on {devices} are taken")
+            mine = re.findall(r"(\d+)([FB])(\d+)", rows[rank])
+            check(own is None or own == mine,
+                  f"{n} microbatches on {devices}, rank {rank}: {mine}, "
+                  f"PyTorch has {own}")
     # What is wrong is refused there, too: the validation does look.
     path = make(temp, "wrong", 4, 8, "ud", 1, "1f1b")
     path.write_text(path.read_text().replace("2F3,", "", 1))

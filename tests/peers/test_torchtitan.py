@@ -2,18 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """torchtitan's configuration manager reads what plans for it are exported as.
 
-    test_torchtitan.py PROGRAM
+    test_torchtitan.py PROGRAM JOBS
 
-Jobs with a pipeline, experts, sharding inside datacenters, fp32 and what the
-framework section says: torchtitan 0.3's ConfigManager takes the options, and
-what it reads is what the plan says. Needs torch and torchtitan ($LONGHAUL_TORCH
-names a Python that has them).
+Four jobs with a pipeline, experts, sharding inside datacenters, fp32 and what
+the framework section says, and those of JOBS seeded ones that have a plan:
+torchtitan 0.3's ConfigManager takes the options, and what it reads is what the
+plan says. Needs torch and torchtitan ($LONGHAUL_TORCH names a Python that has
+them).
 """
 import contextlib
 import io
 import json
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -21,7 +23,11 @@ import tempfile
 import stand_ins
 from lacking import lacking
 
-PROGRAM = os.path.abspath(sys.argv[1])
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "cli"))
+# pylint: disable=wrong-import-position
+from random_jobs import torchtitan_job
+
+PROGRAM, RANDOM = os.path.abspath(sys.argv[1]), int(sys.argv[2])
 stand_ins.put_in()
 try:
     from torchtitan.config.manager import ConfigManager
@@ -83,40 +89,66 @@ def parsed(text):
         return None
 
 
-def compare(config, plan, job):
+def compare(config, plan, text):
     p, t, layout = config.parallelism, config.training, plan["layout"]
+    said = plan["job"]["training"]
     check((p.tensor_parallel_degree, p.context_parallel_degree,
            p.expert_parallel_degree, p.pipeline_parallel_degree) ==
           tuple(layout[key] for key in ("tensor", "context", "expert",
                                         "pipeline")), f"degrees: {p}")
     check(p.data_parallel_replicate_degree * p.data_parallel_shard_degree ==
           layout["data"], f"data: {p}")
+    check((p.data_parallel_shard_degree * layout["context"] > 1) ==
+          (plan["zero"] > 0 and layout["data"] * layout["context"] > 1),
+          f"ZeRO {plan['zero']}: {p}")
     check(p.enable_sequence_parallel ==
-          ("sequence_parallel: false" not in job[2]), f"sequence: {p}")
-    check((t.global_batch_size, t.seq_len) == (64, 4096), f"batch: {t}")
+          ("sequence_parallel: false" not in text) or layout["tensor"] == 1,
+          f"sequence: {p}")
+    check((t.global_batch_size, t.seq_len, t.local_batch_size) ==
+          (said["global_batch"], said["sequence"],
+           said["global_batch"] // layout["data"] if layout["pipeline"] > 1
+           else layout["micro_batch"]), f"batch: {t}")
     check(t.mixed_precision_param ==
-          ("float32" if "fp32" in job[1] else "bfloat16"), f"precision: {t}")
+          ("float32" if said["precision"] == "fp32" else "bfloat16"),
+          f"precision: {t}")
     check((config.activation_checkpoint is None) ==
-          ("recompute: full" not in job[1]) or "recompute" not in job[1],
-          config.activation_checkpoint)
+          (plan["recompute"] == "none"), config.activation_checkpoint)
     if layout["pipeline"] > 1:
-        check(len(p.module_fqns_per_model_part) ==
-              layout["pipeline"] * layout["chunks_per_device"], "stages")
+        parts = p.module_fqns_per_model_part
+        layers = [sum(name.startswith("layers.") for name in part)
+                  for part in parts]
+        check(layers == plan.get("chunk_layers", layers) and len(layers) ==
+              layout["pipeline"] * layout["chunks_per_device"],
+              f"stages: {parts}")
         check(p.pipeline_parallel_microbatch_size == layout["micro_batch"],
               "microbatches")
 
 
-with tempfile.TemporaryDirectory() as folder:
-    job_file, plan_file = (pathlib.Path(folder, name)
-                           for name in ("job.yaml", "plan.json"))
+def check_plan(folder, text):
+    """False: nothing can run the job."""
+    (folder / "job.yaml").write_text(text)
+    done = subprocess.run(
+        [PROGRAM, "plan", "job.yaml", "--for", "torchtitan", "--no-optimal",
+         "--effort", "500", "-q", "-o", "plan.json"], cwd=folder, text=True,
+        capture_output=True, check=False)
+    if done.returncode:
+        return False
+    told = longhaul("export", str(folder / "plan.json"), "--to", "torchtitan")
+    config = parsed(told)
+    if config:
+        compare(config, json.loads((folder / "plan.json").read_text()), text)
+    return True
+
+
+with tempfile.TemporaryDirectory() as temp:
     for job in JOBS:
-        job_file.write_text(JOB.format(model=job[0], training=job[1],
-                                       framework=job[2], layout=job[3]))
-        longhaul("plan", str(job_file), "--for", "torchtitan", "--no-optimal",
-                 "--effort", "2000", "-q", "-o", str(plan_file))
-        config = parsed(longhaul("export", str(plan_file), "--to",
-                                 "torchtitan"))
-        if config:
-            compare(config, json.loads(plan_file.read_text()), job)
-print(f"{count[True]} passed, {count[False]} failed")
+        check(check_plan(pathlib.Path(temp), JOB.format(
+            model=job[0], training=job[1], framework=job[2], layout=job[3])),
+            f"a plan of {job}")
+    plans = sum(check_plan(pathlib.Path(temp),
+                           torchtitan_job(random.Random(seed)))
+                for seed in range(RANDOM))
+check(plans > RANDOM / 3, f"{plans} plans of {RANDOM} jobs")
+print(f"{plans} plans of {RANDOM} jobs: {count[True]} passed, "
+      f"{count[False]} failed")
 sys.exit(1 if count[False] or not count[True] else 0)

@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Random plans for Megatron-LM, held against the checks of megatron-core.
+
+    test_megatron_config.py PROGRAM JOBS
+
+Of each of JOBS seeded jobs that has a plan, arguments and recipe are exported.
+What the arguments mean (tests/cli/bridge_recipes.py) goes through
+megatron-core's own TransformerConfig, DistributedDataParallelConfig and
+OptimizerConfig, which raise where it does not go together, as at the start of
+training; the stages that it then has are the plan's. Recipe and arguments have
+to say the same, and the rules that are not in megatron-core's package
+(tests/cli/megatron_rules.py) have to hold. Needs torch and megatron-core;
+$LONGHAUL_TORCH names a Python that has them.
+"""
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import warnings
+
+from lacking import lacking
+
+PROGRAM, JOBS = os.path.abspath(sys.argv[1]), int(sys.argv[2])
+warnings.filterwarnings("ignore")
+try:
+    import torch
+    from torch.nn import functional
+    from megatron.core import utils
+    from megatron.core.distributed import DistributedDataParallelConfig
+    from megatron.core.optimizer import OptimizerConfig
+    from megatron.core.transformer import (MLATransformerConfig,
+                                           TransformerConfig)
+    from megatron.core.transformer.enums import AttnBackend, LayerType
+except ImportError as error:
+    lacking("megatron-core", error, "LONGHAUL_TORCH",
+            "its configurations take what is exported")
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "cli"))
+# pylint: disable=wrong-import-position
+from bridge_recipes import differences, meant
+from megatron_rules import complaints
+from random_jobs import job
+
+OBJECTS = {"torch": torch, "F": functional, "AttnBackend": AttnBackend}
+# Transformer Engine needs a GPU; what asks for its version gets one.
+utils._te_version = utils.PkgVersion("2.11.0")
+passed = failed = 0
+
+
+def check(ok, what):
+    global passed, failed
+    passed, failed = passed + bool(ok), failed + (not ok)
+    if not ok:
+        print("FAILED:", what, file=sys.stderr)
+
+
+def options(text):
+    return {words[0][2:]: words[1:] for line in text.splitlines()
+            if line.startswith("--") for words in [line.split()]}
+
+
+def real(value):
+    """What a name of an object stands for."""
+    module, _, name = str(value).partition(".")
+    if isinstance(value, str) and name and module in OBJECTS:
+        return getattr(OBJECTS[module], name)
+    return value
+
+
+def made(kind, fields, part):
+    known = {field.name for field in dataclasses.fields(kind)}
+    return kind(**{name: real(value) for where, name, value in
+                   ((*key.split(".", 1), value) for key, value in
+                    fields.items()) if where == part and name in known})
+
+
+def configured(given):
+    """The model's configuration, once all three are made; each may raise."""
+    # Whose kernels are looked for in Transformer Engine itself.
+    fields = {**meant(given), "model.apply_rope_fusion": False}
+    made(DistributedDataParallelConfig, fields, "ddp")
+    made(OptimizerConfig, fields, "optimizer")
+    return made(MLATransformerConfig if "multi-latent-attention" in given
+                else TransformerConfig, fields, "model")
+
+
+def check_stages(seed, plan, config):
+    """Stage k is on rank k mod PP, as its part k div PP."""
+    split, layout = config.pipeline_model_parallel_layout, plan["layout"]
+    if layout["pipeline"] == 1:
+        check(split is None, f"job {seed}: stages of one rank")
+        return
+    n = layout["pipeline"] * layout["chunks_per_device"]
+    built = [split.layout[i % layout["pipeline"]][i // layout["pipeline"]]
+             .count(LayerType.decoder) for i in range(n)]
+    layers = plan.get("chunk_layers")
+    check(sum(built) == config.num_layers and len(built) == n,
+          f"job {seed}: {built}")
+    check(layers is None or built == layers,
+          f"job {seed}: {built} layers, planned {layers}")
+    check(split.flatten_layout.count(LayerType.mtp) ==
+          (config.mtp_num_layers or 0), f"job {seed}: {split}")
+
+
+def check_job(seed, folder):
+    """False: it has no plan."""
+    (folder / "job.yaml").write_text(job(random.Random(seed)))
+
+    def longhaul(*args):
+        return subprocess.run([PROGRAM, *args], cwd=folder, text=True,
+                              capture_output=True, check=False)
+    if longhaul("plan", "job.yaml", "-q", "--no-optimal", "--effort", "300",
+                "-o", "plan.json").returncode:
+        return None
+    plan = json.loads((folder / "plan.json").read_text())
+    told = longhaul("export", "plan.json", "--to", "megatron")
+    recipe = longhaul("export", "plan.json", "--to", "megatron-bridge")
+    check(told.returncode == 0, f"job {seed}: {told.stderr}")
+    given = options(told.stdout)
+    try:
+        check_stages(seed, plan, configured(given))
+    except (AssertionError, ValueError, TypeError, NotImplementedError) as no:
+        check(False, f"job {seed}: megatron-core says {no} of\n{told.stdout}")
+    wrong = complaints(told.stdout, plan["search"]["gpus_used"])
+    if recipe.returncode == 0:
+        wrong += differences(recipe.stdout, given)
+    else:
+        check("learns as many positions" in recipe.stderr, recipe.stderr)
+    check(not wrong, f"job {seed}: {wrong} with\n{told.stdout}")
+    return given
+
+
+def check_faults(given):
+    """What is wrong is seen."""
+    for change in ({"num-attention-heads": ["7"]},
+                   {"fp16": [], "bf16": []},
+                   {"pipeline-model-parallel-size": ["2"],
+                    "pipeline-model-parallel-layout": ["Et|tL"],
+                    "num-layers": ["3"]},
+                   {"recompute-granularity": ["full"],
+                    "recompute-modules": ["core_attn"]}):
+        try:
+            configured({**given, "tensor-model-parallel-size": ["2"],
+                        **change})
+            check(False, f"{change} is taken")
+        except (AssertionError, ValueError):
+            check(True, "refused")
+
+
+with tempfile.TemporaryDirectory(prefix="longhaul-configured-") as temp:
+    found = [given for given in (check_job(seed, pathlib.Path(temp))
+                                 for seed in range(JOBS)) if given]
+check_faults(next(given for given in found if "num-experts" not in given and
+                  given["num-attention-heads"] == ["16"]))
+check(len(found) > JOBS / 2, f"{len(found)} plans of {JOBS} jobs")
+print(f"{len(found)} plans of {JOBS} jobs: {passed} passed, {failed} failed")
+sys.exit(1 if failed else 0)
