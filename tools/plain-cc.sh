@@ -18,7 +18,7 @@ cc=${CC:-cc}
 # shellcheck disable=SC2046 # names without spaces
 $cc -std=c11 -Iinclude -Isrc -DLONGHAUL_VERSION='"plain"' \
     $(find src -name '*.c') "$temp/report_page.c" tests/install/tour.c \
-    -o "$temp/tour" -lyaml -ljansson -lm
+    -o "$temp/tour" -lyaml -ljansson -lz -lm
 printf '%s\n' 'longhaul: pipeline/1' 'time_unit: ms' 'microbatches: 12' \
     'devices: 4' 'backward: split' \
     'uniform: {placement: ud, chunks_per_device: 1, F: 8, D: 8, W: 8,' \
