@@ -228,18 +228,29 @@ static lh_status check_model(const lh_train_model *m, const lh_exec *exec,
     return LH_OK;
 }
 
-/* The device gathers the values of a chunk once, before its first pass, and
- * reduces its gradients once, after the last. */
-static lh_status check_emulation(const lhi_job *job, lh_error *err)
+/* The device gathers the values of a chunk once, at the start of a step, and
+ * reduces its gradients once, after the last pass. */
+static lh_status check_collectives(const lhi_job *job, lh_error *err)
 {
     const lh_pipeline *p = job->pipeline;
-    if (!job->emulates || job->n_replicas == 1 ||
-        (p->n_dp_ops == 0 && p->first_gathers == 0))
+    if (job->n_replicas == 1)
         return LH_OK;
-    return lhi_fail(err, LH_EUNSUPPORTED,
-                    "links cannot be emulated here: the pipeline gathers or "
-                    "reduces parts of its chunks between passes, as elastic "
-                    "plans do, the cpu device whole chunks");
+    if (p->n_dp_ops > 0)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "passes of the pipeline launch %" PRIu32
+                        " data-parallel operations; the cpu device gathers "
+                        "whole chunks before the first pass and reduces them "
+                        "after the last: plan with another layout.schedule "
+                        "than elastic, or run it on the timed device",
+                        p->n_dp_ops);
+    if (p->gathers_late)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the pipeline gathers %" PRIu32 " chunks ahead; the "
+                        "cpu device gathers all of a device's at the start: "
+                        "plan without 'prefetch', or run it on the timed "
+                        "device",
+                        p->first_gathers);
+    return LH_OK;
 }
 
 /* Ranks that are threads get devices from here, so that what is missing is said
@@ -286,7 +297,7 @@ lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
     uint32_t transport = find_transport(job.o.transport);
     lhi_job_place place = transports[transport].place;
     job.shared_clock = place != LHI_RANKS_ANYWHERE;
-    LHI_TRY(check_emulation(&job, err));
+    LHI_TRY(check_collectives(&job, err));
     LHI_TRY(lhi_job_fits(&job, place, err));
     LHI_TRY(open_data(&m, &data, err));
     job.data = data;

@@ -169,11 +169,98 @@ static void refuses(void)
     lh_plan_free(plan);
 }
 
+/* What of a plan the cpu device does not do: sharded gradients or parameters,
+ * activations made again, operations between passes. */
+static void refuses_what_it_does_not_do(void)
+{
+    static const struct {
+        const char *training, *layout, *says;
+    } rows[] = {
+        {"zero: 0", "", "the plan has zero 0; the cpu device shards"},
+        {"zero: 2", "", "plan with zero: 1 in the job's training"},
+        {"zero: 3", "", "the plan has zero 3; the cpu device shards"},
+        {"zero: 1, recompute: full", "", "backward passes (full)"},
+        {"zero: 1, recompute: selective", "", "plan with recompute: none in"},
+        {"zero: 1, recompute: none", ", sharding: hybrid", "sharding: full"},
+        {"zero: 3, recompute: none",
+         ", schedule: elastic, chunks_per_device: 2", "plan with zero: 1"},
+    };
+    lh_train_model m = lh_train_model_defaults();
+    lh_train_plan_options o = {
+        .size = sizeof o, .device = LH_TRAIN_CPU, .model = &m};
+    m.data = "/dev/null";
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lh_error err = {0};
+        lh_train_result *r = NULL;
+        lh_plan_options quick = {.size = sizeof quick, .quick = true};
+        lh_plan *plan = NULL;
+        lh_job *job = job_with(JOB_SMALL,
+                               "  gpus_per_node: 2\n"
+                               "training: {global_batch: 8, sequence: 16, %s}\n"
+                               "model: {layers: 4, hidden: 32, ffn: 48, "
+                               "heads: 2, vocab: 256}\n"
+                               "layout: {tensor: 1, data: 2, pipeline: 2, "
+                               "micro_batch: 1%s}\n",
+                               rows[i].training, rows[i].layout);
+        CHECK_OK(lh_plan_make(job, &quick, &plan, &err), err);
+        if (plan)
+            CHECK_INT(lh_train_plan(plan, &o, &r, &err), LH_EUNSUPPORTED);
+        CHECK_HAS(err.text, rows[i].says);
+        CHECK(!r);
+        lh_train_result_free(r);
+        lh_plan_free(plan);
+        lh_job_free(job);
+    }
+}
+
+/* ... whose pipeline is another one than the plan's. */
+static void refuses_operations(void)
+{
+    static const char text[] =
+        "longhaul: pipeline/1\nmicrobatches: 2\ndevices: 2\n"
+        "uniform: {placement: ud, F: 1, D: 1, W: 1}\n"
+        "data_parallel: {%s}\n";
+    static const char *const rows[][2] = {
+        {"operations: [{chunk: 0, reduce_scatter: 1, launch: 0B1}]",
+         "passes of the pipeline launch 1 data-parallel operations"},
+        {"prefetch: 0, chunks: [{chunk: 0, all_gather: 1}, "
+         "{chunk: 1, all_gather: 1}]",
+         NULL}, /* each device has one: that is all of them */
+    };
+    lh_plan *plan = plan_of(1);
+    lh_train_model m = lh_train_model_defaults();
+    m.data = "/dev/null";
+    for (size_t i = 0; plan && i < 2; i++) {
+        char all[512];
+        lh_error err = {0};
+        lh_train_result *r = NULL;
+        lh_pipeline *p = NULL;
+        lh_schedule *s = NULL;
+        snprintf(all, sizeof all, text, rows[i][0]);
+        CHECK_OK(lh_pipeline_parse(all, strlen(all), "p", &p, &err), err);
+        CHECK_OK(lh_method_run("gpipe", p, NULL, &s, NULL, &err), err);
+        lh_train_plan_options o = {.size = sizeof o,
+                                   .device = LH_TRAIN_CPU,
+                                   .model = &m,
+                                   .pipeline = p,
+                                   .schedule = s};
+        CHECK_INT(lh_train_plan(plan, &o, &r, &err),
+                  rows[i][1] ? LH_EUNSUPPORTED : LH_EINPUT);
+        CHECK_HAS(err.text, rows[i][1] ? rows[i][1] : "is not a file");
+        CHECK(!r);
+        lh_schedule_free(s);
+        lh_pipeline_free(p);
+    }
+    lh_plan_free(plan);
+}
+
 int main(void)
 {
     RUN(timed);
     RUN(message_bytes);
     RUN(cpu);
     RUN(refuses);
+    RUN(refuses_what_it_does_not_do);
+    RUN(refuses_operations);
     return test_summary();
 }

@@ -66,7 +66,7 @@ static double utilisation(const lh_plan *plan, int64_t ns)
            ((double)ns / 1e9 * ranks * job->datacenters[0].gpu.flops_per_s);
 }
 
-static lh_status check_cpu(const lh_plan *plan, lh_error *err)
+static lh_status check_degrees(const lh_plan *plan, lh_error *err)
 {
     const lh_layout *l = &plan->best.layout;
     if (l->tensor * l->context * l->expert == 1)
@@ -77,6 +77,53 @@ static lh_status check_cpu(const lh_plan *plan, lh_error *err)
                     "; the cpu device runs whole layers: set these to 1 "
                     "in the job's layout",
                     l->tensor, l->context, l->expert);
+}
+
+/* The cpu device keeps all that F makes. */
+static lh_status check_recompute(const lh_choice *best, lh_error *err)
+{
+    const lh_plan_elastic *e = best->elastic;
+    if (best->recompute == LH_RECOMPUTE_NONE && !(e && e->n_recomputed))
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "the plan makes activations again in the backward passes "
+                    "(%s); the cpu device keeps them: plan with recompute: "
+                    "none in the job's training",
+                    e && e->n_recomputed ? e->recomputed[0].operation
+                                         : lh_recompute_name(best->recompute));
+}
+
+/* The cpu device shards the optimizer alone, over all replicas. */
+static lh_status check_sharding(const lh_choice *best, lh_error *err)
+{
+    const lh_plan_elastic *e = best->elastic;
+    if (best->layout.data == 1)
+        return LH_OK;
+    if (best->zero != 1)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the plan has zero %" PRIu32 "; the cpu device shards "
+                        "the optimizer, and neither gradients nor parameters: "
+                        "plan with zero: 1 in the job's training",
+                        best->zero);
+    if (e && (e->gradients > 0 || e->parameters > 0))
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the plan shards %.3g of the gradients and %.3g of the "
+                        "parameters, the cpu device the optimizer alone: plan "
+                        "with zero: 1 in the job's training",
+                        e->gradients, e->parameters);
+    if (best->layout.sharding <= LH_SHARDING_FULL)
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "the plan shards over the replicas of a datacenter, the "
+                    "cpu device over all of them: plan with sharding: full in "
+                    "the job's layout");
+}
+
+static lh_status check_cpu(const lh_plan *plan, lh_error *err)
+{
+    LHI_TRY(check_degrees(plan, err));
+    LHI_TRY(check_recompute(&plan->best, err));
+    return check_sharding(&plan->best, err);
 }
 
 /* Where the layers of each chunk begin, and where the last one's end. */
@@ -91,19 +138,6 @@ static uint32_t *layers_of(const lh_plan *plan, uint32_t n_chunks)
     return first;
 }
 
-static lh_status check_emulation(const lh_plan *plan, const lh_train_model *m,
-                                 lh_error *err)
-{
-    uint32_t zero = plan->best.zero;
-    if (!m->emulate_links || plan->best.layout.data == 1 || zero < 2)
-        return LH_OK;
-    return lhi_fail(err, LH_EUNSUPPORTED,
-                    "links cannot be emulated here: with zero %" PRIu32
-                    " the plan's passes gather or reduce as they go, the cpu "
-                    "device does so once an iteration; plan with zero: 1",
-                    zero);
-}
-
 static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
                            const lh_exec *exec, const lh_train_model *given,
                            const lh_train_options *run, lh_train_result **out,
@@ -111,7 +145,6 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
 {
     lh_train_model m;
     LHI_TRY(LHI_OPTIONS_TAKE(lh_train_model, &m, given, err));
-    LHI_TRY(check_emulation(plan, &m, err));
     uint32_t *first = layers_of(plan, lh_pipeline_n_chunks(pipeline));
     if (!first)
         return lhi_fail_nomem(err);
