@@ -61,6 +61,24 @@ TRAINED = """
              micro_batch: 1, chunks_per_device: 1, schedule: 1f1b}
     """
 
+# The same with a link between the stages, for batches of so many sequences.
+TWO_SITES = """
+    longhaul: job/1
+    model: {layers: 4, hidden: 32, ffn: 48, heads: 2, vocab: 256}
+    training: {global_batch: %d, sequence: 16, precision: fp32, zero: 1,
+               recompute: none}
+    cluster:
+      gpu: {tflops: 0.1, memory_gib: 4, memory_gbps: 20}
+      gpus_per_node: 2
+      node_link: {gbps: 80, latency_us: 10}
+      fabric: {gbps: 10, latency_us: 50}
+      datacenters: [{name: west, nodes: 1}, {name: east, nodes: 1}]
+      links: [{between: [west, east], latency_ms: 1, gbps: 1}]
+    layout: {tensor: 1, context: 1, expert: 1, pipeline: 2, data: 2,
+             micro_batch: 1, chunks_per_device: 1, schedule: 1f1b,
+             outermost: pipeline}
+    """
+
 # A small configuration of torchtitan 0.2.
 TORCHTITAN = """\
 [model]

@@ -8,28 +8,13 @@ import subprocess
 
 from harness import (HANGS, PROGRAM, UNDER_MPI, WORK, case, check, finish,
                      json_case, read, run, test, uniform, write)
+from made import TWO_SITES
 
 SLOW = """
     longhaul: events/1
     time_unit: ms
     events:
       - {from: 11, to: 1000, links: ['0>1'], latency: 400}
-    """
-JOB = """
-    longhaul: job/1
-    model: {layers: 4, hidden: 32, ffn: 48, heads: 2, vocab: 256}
-    training: {global_batch: 12, sequence: 16, precision: fp32, zero: 1,
-               recompute: none}
-    cluster:
-      gpu: {tflops: 0.1, memory_gib: 4, memory_gbps: 20}
-      gpus_per_node: 2
-      node_link: {gbps: 80, latency_us: 10}
-      fabric: {gbps: 10, latency_us: 50}
-      datacenters: [{name: west, nodes: 1}, {name: east, nodes: 1}]
-      links: [{between: [west, east], latency_ms: 1, gbps: 1}]
-    layout: {tensor: 1, context: 1, expert: 1, pipeline: 2, data: 2,
-             micro_batch: 1, chunks_per_device: 1, schedule: 1f1b,
-             outermost: pipeline}
     """
 STEPS = 40
 
@@ -118,7 +103,7 @@ def weights(name):
 @test
 def weights_do_not_notice():
     """Under events that come, and go where the last iterations are."""
-    write("job.yaml", JOB)
+    write("job.yaml", TWO_SITES % 12)
     done = run("plan", "job.yaml", "-o", "plan.json")
     check(done.returncode == 0, done.stderr)
     write("text", "It was the best of times, it was the worst of times.\n" * 99)

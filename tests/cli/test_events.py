@@ -10,6 +10,7 @@ import subprocess
 
 from harness import (ENVIRONMENT, HANGS, PROGRAM, ROOT, UNDER_MPI, WORK, case,
                      check, finish, json_case, read, run, test, uniform, write)
+from made import TWO_SITES
 
 TRACE = ROOT / "examples/adaptra-trace.yaml"
 STAGES = ROOT / "examples/adaptra-8-stages.yaml"
@@ -173,24 +174,6 @@ def another_schedule_under_events_is_predicted():
               i)
 
 
-JOB = """
-    longhaul: job/1
-    model: {layers: 4, hidden: 32, ffn: 48, heads: 2, vocab: 256}
-    training: {global_batch: 8, sequence: 16, precision: fp32, zero: 1,
-               recompute: none}
-    cluster:
-      gpu: {tflops: 0.1, memory_gib: 4, memory_gbps: 20}
-      gpus_per_node: 2
-      node_link: {gbps: 80, latency_us: 10}
-      fabric: {gbps: 10, latency_us: 50}
-      datacenters: [{name: west, nodes: 1}, {name: east, nodes: 1}]
-      links: [{between: [west, east], latency_ms: 1, gbps: 1}]
-    layout: {tensor: 1, context: 1, expert: 1, pipeline: 2, data: 2,
-             micro_batch: 1, chunks_per_device: 1, schedule: 1f1b,
-             outermost: pipeline}
-    """
-
-
 def weights(name):
     return pathlib.Path(WORK, name, "step-00000004",
                         "model.safetensors").read_bytes()
@@ -198,7 +181,7 @@ def weights(name):
 
 @test
 def weights_do_not_notice_events():
-    write("job.yaml", JOB)
+    write("job.yaml", TWO_SITES % 8)
     done = run("plan", "job.yaml", "-o", "plan.json")
     check(done.returncode == 0, done.stderr)
     write("text", "It was the best of times, it was the worst of times.\n" * 99)
@@ -251,7 +234,7 @@ def weights_do_not_notice_events():
 @test
 def both_predictions_know_of_events():
     """That of ranks that share a processor, and that of each with its own."""
-    write("job.yaml", JOB)
+    write("job.yaml", TWO_SITES % 8)
     run("plan", "job.yaml", "-o", "plan.json")
     write("text", "It was the best of times, it was the worst of times.\n" * 99)
     write("e.yaml", """

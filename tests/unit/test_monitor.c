@@ -55,6 +55,24 @@ static void tear_down(setting *t)
     lh_pipeline_free(t->p);
 }
 
+/* Goes on by `schedule`, which is lent. */
+static void follow(setting *t, const lh_schedule *schedule)
+{
+    lh_error err = {0};
+    CHECK_OK(lh_monitor_follow(t->m, schedule, &err), err);
+    t->n.s = schedule;
+}
+
+/* Goes on by what a method gives; release it. */
+static lh_schedule *follow_method(setting *t, const char *method)
+{
+    lh_error err = {0};
+    lh_schedule *made = NULL;
+    CHECK_OK(lh_method_run(method, t->p, NULL, &made, NULL, &err), err);
+    follow(t, made);
+    return made;
+}
+
 /* So many iterations; how many events they bring, the last one as it is. */
 static uint32_t go_on(setting *t, uint32_t steps, lh_monitor_event *last)
 {
@@ -214,13 +232,9 @@ static void a_switch_is_no_event(void)
 {
     setting t;
     lh_monitor_event e;
-    lh_error err = {0};
-    lh_schedule *split = NULL;
     set_up(&t, four, "1f1b", 0.05, NULL);
     CHECK_INT(go_on(&t, 30, &e), 0);
-    CHECK_OK(lh_method_run("zb-h1", t.p, NULL, &split, NULL, &err), err);
-    CHECK_OK(lh_monitor_follow(t.m, split, &err), err);
-    t.n.s = split;
+    lh_schedule *split = follow_method(&t, "zb-h1");
     CHECK_INT(go_on(&t, 30, &e), 0);
     CHECK_NEAR(lh_monitor_pass(t.m, 2, LH_W).ns, 10 * MS, 0.5 * MS);
     t.slower[1] = 1.3;
@@ -235,16 +249,12 @@ static void a_switch_on_a_slow_device_is_no_event(void)
 {
     setting t;
     lh_monitor_event e;
-    lh_error err = {0};
-    lh_schedule *split = NULL;
     set_up(&t, four, "1f1b", 0.02, NULL);
     CHECK_INT(go_on(&t, 30, &e), 0);
     t.slower[1] = 2;
     CHECK_INT(go_on(&t, 10, &e), 1);
     CHECK(e.change == LH_MONITOR_BEGINS && e.index == 1);
-    CHECK_OK(lh_method_run("zb-h1", t.p, NULL, &split, NULL, &err), err);
-    CHECK_OK(lh_monitor_follow(t.m, split, &err), err);
-    t.n.s = split;
+    lh_schedule *split = follow_method(&t, "zb-h1");
     CHECK_INT(go_on(&t, 30, &e), 0);
     t.slower[1] = 1;
     CHECK_INT(go_on(&t, 30, &e), 1);
@@ -261,18 +271,13 @@ static void passes_come_back_on_a_slow_device(void)
 {
     setting t;
     lh_monitor_event e;
-    lh_error err = {0};
-    lh_schedule *split = NULL;
     set_up(&t, four, "1f1b", 0.02, NULL);
     CHECK_INT(go_on(&t, 30, &e), 0);
-    CHECK_OK(lh_method_run("zb-h1", t.p, NULL, &split, NULL, &err), err);
-    CHECK_OK(lh_monitor_follow(t.m, split, &err), err);
-    t.n.s = split;
+    lh_schedule *split = follow_method(&t, "zb-h1");
     CHECK_INT(go_on(&t, 10, &e), 0);
     t.slower[1] = 2;
     CHECK_INT(go_on(&t, 10, &e), 1);
-    CHECK_OK(lh_monitor_follow(t.m, t.s, &err), err);
-    t.n.s = t.s;
+    follow(&t, t.s);
     CHECK_INT(go_on(&t, 2, &e), 0);
     CHECK_NEAR(lh_monitor_pass(t.m, 1, LH_B).ns, 40 * MS, 2 * MS);
     CHECK_NEAR(lh_monitor_pass(t.m, 2, LH_B).ns, 20 * MS, MS);
