@@ -87,6 +87,19 @@ suite() {
     passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
 }
 
+# get SCRIPT FOLDER: what the script of tools/ puts there, for tests that skip
+# without it.
+get() {
+    mkdir -p build-logs
+    if sh "tools/$1" "$2" >"build-logs/$2.log" 2>&1 </dev/null; then
+        echo 'there'
+    else
+        tail -n 5 "build-logs/$2.log"
+        echo "$2 IS NOT TO BE HAD: the tests that need it will be skipped"
+        return 1
+    fi
+}
+
 # configure FOLDER OPTIONS...: sets up, if need be.
 configure() {
     [ -f "$1/build.ninja" ] || step "configure $1" meson setup "$@"
@@ -147,30 +160,14 @@ fi
 if [ -z "${LONGHAUL_TORCH:-}" ] && [ -z "${LONGHAUL_NO_INSTALL:-}" ] &&
     ! python3 -c 'import torch' 2>/dev/null; then
     say 'PyTorch, for the tests that exchange schedules with it'
-    mkdir -p build-logs
-    if sh tools/get-torch.sh build-torch >build-logs/torch.log 2>&1 </dev/null
-    then
-        LONGHAUL_TORCH=$PWD/build-torch/bin/python
-        export LONGHAUL_TORCH
-        echo 'there'
-    else
-        tail -n 3 build-logs/torch.log
-        echo 'NO TORCH: the test that needs it will be skipped'
-    fi
+    get get-torch.sh build-torch &&
+        export LONGHAUL_TORCH="$PWD/build-torch/bin/python"
 fi
 
 if [ -z "${LONGHAUL_PYTHON:-}" ] && [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
     say 'The Python package, installed as a user would'
-    mkdir -p build-logs
-    if sh tools/get-wheel.sh build-wheel >build-logs/wheel.log 2>&1 </dev/null
-    then
-        LONGHAUL_PYTHON=$PWD/build-wheel/bin/python
-        export LONGHAUL_PYTHON
-        echo 'there'
-    else
-        tail -n 5 build-logs/wheel.log
-        echo 'NO PYTHON PACKAGE: the tests that need it will be skipped'
-    fi
+    get get-wheel.sh build-wheel &&
+        export LONGHAUL_PYTHON="$PWD/build-wheel/bin/python"
 fi
 
 # With -g1 a report has file and line, which is all that is needed of it.
