@@ -9,6 +9,7 @@
 #define LONGHAUL_ENGINE_H
 
 #include <longhaul/adapt.h>
+#include <longhaul/delegate.h>
 #include <longhaul/events.h>
 #include <longhaul/job.h>
 #include <longhaul/model.h>
@@ -59,6 +60,9 @@ typedef struct lh_instruction {
      * first out. */
     uint64_t turn;
     int64_t predicted_ns; /* when it is issued */
+    /* Send, receive: of the queues between the two ranks the one that moves
+     * the message on the delegated path; LH_NONE: it takes the direct one. */
+    uint32_t queue;
 } lh_instruction;
 
 typedef struct lh_exec_options {
@@ -74,7 +78,21 @@ typedef struct lh_exec_options {
      * with its passes, which stop while it is full; a message is in it until it
      * has arrived. 0: sends never block. */
     uint32_t coupled_queue;
+    /* Which messages take the delegated path (longhaul/delegate.h): none, all,
+     * or those of delegation->links. They wait for neither `coupled_queue` nor
+     * `receives`. Between two ranks there are as many queues, each way, as the
+     * prediction needs for no copy to wait for another; LH_EUNSUPPORTED: that
+     * is more than LH_MOST_QUEUES. */
+    lh_data_path path;
+    /* What that costs; NULL: copies take no time. Copied. The timed device
+     * takes these times; on the cpu device copies are real and these the
+     * prediction's. */
+    const lh_delegation *delegation;
+    /* Where the pipeline has host memory: as of lh_sim_options. */
+    int64_t host_copy_ns;
 } lh_exec_options;
+
+enum { LH_MOST_QUEUES = 64 };
 
 /* Lowers a schedule. `options` may be NULL. LH_EINFEASIBLE: the schedule does
  * not suit the pipeline. LH_EDEADLOCK: ranks would wait for each other for

@@ -198,7 +198,7 @@ static lh_status count_sends(lhi_coupled *c, lh_error *err)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < program->n_passes; i++) {
         const lhi_exec_pass *pass = &program->passes[i];
-        if (pass->output == LH_NONE || pass->local_output)
+        if (pass->output == LH_NONE || pass->local_output || pass->delegated)
             continue;
         n[pass->peer]++;
         c->n_sends++;

@@ -21,11 +21,15 @@ void lh_exec_free(lh_exec *exec)
 
 lh_sim_options lhi_exec_sim(const lh_exec *exec)
 {
+    const lh_exec_options *o = &exec->options;
+    const bool all = o->path == LH_DATA_PATH_DELEGATED;
     return (lh_sim_options){.size = sizeof(lh_sim_options),
-                            .receives = exec->options.receives,
+                            .receives = all ? LH_RECEIVES_EARLY : o->receives,
                             .own_receives = true,
-                            .coupled_queue = exec->options.coupled_queue,
-                            .fifo = exec->options.fifo};
+                            .coupled_queue = all ? 0 : o->coupled_queue,
+                            .fifo = o->fifo,
+                            .delegated = o->delegation->links,
+                            .host_copy_ns = o->host_copy_ns};
 }
 
 uint32_t lh_exec_n_ranks(const lh_exec *exec)

@@ -25,6 +25,12 @@ typedef struct lhi_exec_pass {
     uint32_t peer;    /* that the output goes to */
     uint32_t link;    /* that it takes */
     uint64_t turn;
+    /* Whether the output, the input, is delegated, and what each of its copies
+     * takes by the model. */
+    bool delegated, in_delegated;
+    uint32_t queue; /* of the output's lane; LH_NONE: it is not delegated */
+    int64_t staging_ns, in_staging_ns;
+    int64_t host_copy_ns;     /* of activations that rest in the host */
     uint32_t first_post;      /* posts before this pass: up to the next one's */
     int64_t start_ns, end_ns; /* predicted */
     int64_t issued_ns;        /* predicted: the rank goes on */
@@ -33,18 +39,30 @@ typedef struct lhi_exec_pass {
 /* A receive: posted before pass `before`, for pass `consumer`. */
 typedef struct lhi_exec_post {
     uint32_t input, peer, slot, before, consumer, link;
+    bool delegated;
+    uint32_t queue; /* of its lane; LH_NONE */
 } lhi_exec_post;
+
+/* What is delegated between a rank and another one, one way: nth message,
+ * queue nth % n_queues. */
+typedef struct lhi_exec_lane {
+    bool receives;
+    uint32_t peer, n, n_queues;
+    uint32_t *items; /* the passes that make them; receives: the posts */
+} lhi_exec_lane;
 
 typedef struct lhi_exec_rank {
     uint32_t n_passes, n_posts, n_slots, n_under_way, n_instructions;
     lhi_exec_pass *passes; /* n_passes + 1: the last one only ends posts */
     lhi_exec_post *posts;  /* in the order of posting */
+    uint32_t n_lanes;
+    lhi_exec_lane *lanes;
     lh_instruction *instructions;
 } lhi_exec_rank;
 
 struct lh_exec {
     lhi_arena *mem;
-    lh_exec_options options;
+    lh_exec_options options; /* with a `delegation` of its own */
     uint32_t n_ranks, n_links, n_half, n_chunks;
     const char **link_names;
     uint64_t *link_messages; /* of a step, per link */
@@ -60,8 +78,31 @@ lh_status lhi_exec_lower(const lh_pipeline *pipeline,
                          const lh_exec_options *options, lh_exec **out,
                          lh_error *err);
 
-/* How messages go under it, to simulate others in its place. */
+/* How messages go under it, to simulate others in its place: of those that are
+ * delegated without their copies. */
 lh_sim_options lhi_exec_sim(const lh_exec *exec);
+
+/* --- the two paths (lower_paths.c) ------------------------------------------
+ */
+
+/* Copies the delegation of the options, as far as it is looked at. */
+lh_status lhi_exec_take_paths(const lh_pipeline *pipeline,
+                              lh_exec_options *options, lhi_arena *mem,
+                              lh_error *err);
+/* Simulates the schedule as its messages go under the options. */
+lh_status lhi_exec_simulate(const lh_pipeline *pipeline,
+                            const lh_schedule *schedule,
+                            const lh_exec_options *options, lh_timeline **out,
+                            lh_error *err);
+/* Whether a message of the route is delegated, and what each copy takes. */
+bool lhi_exec_delegates(const lh_exec_options *options, const lhi_route *route,
+                        int64_t *staging_ns);
+/* The rank's lanes, once it has its passes and posts. Per input, when its
+ * message is made and there by the prediction. LH_EUNSUPPORTED: more queues are
+ * needed than there may be. */
+lh_status lhi_exec_add_lanes(lh_exec *exec, uint32_t rank,
+                             const int64_t *made_ns, const int64_t *arrive_ns,
+                             lh_error *err);
 
 /* Whether every instruction can be carried out at last, with each message
  * moving only once its receive is posted and links with explicit orders

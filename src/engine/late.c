@@ -119,7 +119,7 @@ static lh_status fill_sender(lhi_late *late, sender *s, uint32_t peer,
     if (!s->passes)
         return lhi_fail_nomem(err);
     for (uint32_t k = 0; k < other->n_posts; k++)
-        if (other->posts[k].peer == rank->o.stage)
+        if (other->posts[k].peer == rank->o.stage && !other->posts[k].delegated)
             s->passes[s->n++] = maker[other->posts[k].input];
     return LH_OK;
 }
@@ -138,7 +138,7 @@ static lh_status make_senders(lhi_late *late, lh_error *err)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < program->n_passes; i++) {
         const lhi_exec_pass *pass = &program->passes[i];
-        if (pass->output == LH_NONE || pass->local_output)
+        if (pass->output == LH_NONE || pass->local_output || pass->delegated)
             continue;
         maker[pass->output] = i;
         sends[pass->peer] = true;
@@ -196,7 +196,7 @@ void lhi_late_free(lhi_late *late)
     lhi_late_stop(late);
     for (uint32_t i = 0; late->made && i < late->rank->program->n_passes; i++)
         if (late->made[i].buffer)
-            lhi_pool_give(late->rank, late->made[i].buffer);
+            lhi_pool_give(&late->rank->pool, late->made[i].buffer);
     pthread_cond_destroy(&late->changed);
     pthread_mutex_destroy(&late->lock);
 }
@@ -253,7 +253,7 @@ lh_status lhi_late_end(lhi_late *late, lh_error *err)
     LHI_TRY(status);
     for (uint32_t i = 0; i < rank->program->n_passes; i++)
         if (late->made[i].buffer) {
-            lhi_pool_sent(rank, late->made[i].buffer);
+            lhi_pool_sent(&rank->pool, late->made[i].buffer);
             late->made[i].buffer = NULL;
         }
     for (uint32_t i = 0; i < late->n_notices; i++)

@@ -134,11 +134,15 @@ static void lower_pass(const lowering *l, const lh_timeline_run *run,
                            .in_link = LH_NONE,
                            .slot = LH_NONE,
                            .turn = UINT64_MAX,
+                           .queue = LH_NONE,
                            .start_ns = run->start_ns,
                            .end_ns = run->end_ns,
                            .issued_ns = run->issued_ns};
     out->input = input_of(l, &run->pass);
     out->output = output_of(l, &run->pass, &route);
+    out->host_copy_ns =
+        run->end_ns - run->start_ns -
+        lhi_pass_time(&l->p->chunks[run->pass.chunk], &run->pass);
     if (out->input != LH_NONE)
         out->local_input = !is_message(l, out->input);
     if (out->output == LH_NONE)
@@ -149,6 +153,8 @@ static void lower_pass(const lowering *l, const lh_timeline_run *run,
         out->peer = l->p->chunks[c].device;
         out->link = route->resource;
         out->turn = l->turns[out->output];
+        out->delegated =
+            lhi_exec_delegates(&l->x->options, route, &out->staging_ns);
     }
 }
 
@@ -177,9 +183,12 @@ static uint32_t wanted_before(const lowering *l, const lhi_exec_rank *rank,
 {
     const lhi_exec_pass *passes = rank->passes;
     uint32_t at = consumer;
-    if (l->x->options.receives == LH_RECEIVES_LATE)
+    lh_receives receives = passes[consumer].in_delegated
+                               ? LH_RECEIVES_EARLY
+                               : l->x->options.receives;
+    if (receives == LH_RECEIVES_LATE)
         return at;
-    if (l->x->options.receives == LH_RECEIVES_LATE_FD) {
+    if (receives == LH_RECEIVES_LATE_FD) {
         while (at > 0 && passes[at - 1].pass.kind == LH_W)
             at--;
         return at;
@@ -245,12 +254,16 @@ static void lower_posts(const lowering *l, lhi_exec_rank *rank)
         const lhi_route *route = input < l->x->n_half ? &l->p->forward[c - 1]
                                                       : &l->p->backward[c + 1];
         rank->passes[i].in_link = route->resource;
+        rank->passes[i].in_delegated = lhi_exec_delegates(
+            &l->x->options, route, &rank->passes[i].in_staging_ns);
         rank->posts[rank->n_posts++] = (lhi_exec_post){
             .input = input,
             .peer = lhi_exec_maker(l->x, input, l->p->n_microbatches),
             .before = wanted_before(l, rank, i),
             .consumer = i,
             .link = route->resource,
+            .delegated = pass->in_delegated,
+            .queue = LH_NONE,
         };
     }
     give_slots(l, rank);
@@ -276,7 +289,8 @@ static lh_instruction *add_instruction(lhi_exec_rank *rank, lh_stream stream,
                             .peer = LH_NONE,
                             .link = LH_NONE,
                             .slot = LH_NONE,
-                            .turn = UINT64_MAX};
+                            .turn = UINT64_MAX,
+                            .queue = LH_NONE};
     if (after)
         out->predicted_ns = rank->passes[after - 1].issued_ns;
     return out;
@@ -296,6 +310,7 @@ static void add_posts(lhi_exec_rank *rank, uint32_t i)
         in->peer = post->peer;
         in->slot = post->slot;
         in->link = post->link;
+        in->queue = post->queue;
     }
 }
 
@@ -312,6 +327,7 @@ static void add_pass(lhi_exec_rank *rank, const lh_chunk *chunks, uint32_t i)
         out->peer = pass->peer;
         out->link = pass->link;
         out->turn = pass->turn;
+        out->queue = pass->queue;
     }
     if (pass->is_last && chunks[pass->pass.chunk].reduce_scatter_ns > 0) {
         lh_pass what = {pass->pass.chunk, 0, 0, 1, LH_W};
@@ -378,6 +394,7 @@ static lh_status lower_rank(lowering *l, uint32_t d, bool *seen, lh_error *err)
         lower_pass(l, &runs[i], &rank->passes[i]);
     mark_ends(l, rank, seen);
     lower_posts(l, rank);
+    LHI_TRY(lhi_exec_add_lanes(l->x, d, l->made_ns, l->arrive_ns, err));
     LHI_TRY(count_under_way(l, rank, err));
     return list_instructions(l, rank, err);
 }
@@ -436,16 +453,14 @@ lh_status lhi_exec_lower(const lh_pipeline *pipeline,
     lowering l = {.p = pipeline, .s = schedule};
     if (!with.own_receives && with.receives == LH_RECEIVES_EARLY)
         with.receives = lh_pipeline_receives(pipeline);
-    lh_sim_options sim = {.size = sizeof sim,
-                          .receives = with.receives,
-                          .own_receives = true,
-                          .coupled_queue = with.coupled_queue,
-                          .fifo = with.fifo};
-    LHI_TRY(lh_simulate(pipeline, schedule, &sim, &l.t, err));
     lhi_arena *mem = lhi_arena_make(0);
     l.scratch = lhi_arena_make(0);
     l.x = mem && l.scratch ? LHI_NEW(mem, lh_exec, 1) : NULL;
     lh_status status = l.x ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = lhi_exec_take_paths(pipeline, &with, mem, err);
+    if (status == LH_OK)
+        status = lhi_exec_simulate(pipeline, schedule, &with, &l.t, err);
     if (status == LH_OK) {
         l.x->mem = mem;
         l.x->options = with;

@@ -41,6 +41,8 @@ static void add_message(measuring *m, const lh_timeline_run *consumer,
         latency = m->links[pass->in_link].latency_ns;
         transfer = m->links[pass->in_link].transfer_ns;
     }
+    if (pass->in_delegated)
+        latency += 2 * pass->in_staging_ns;
     *x = (lh_message){.producer = producer->pass,
                       .consumer = consumer->pass,
                       .from = producer->device,
@@ -139,15 +141,39 @@ static lh_status allocate(measuring *m, const uint32_t *n_played,
     return LH_OK;
 }
 
+/* What makes times differ from those of a plain run. */
+static const char *title_of(const lhi_job *job, const lh_exec *exec, char *text,
+                            size_t room)
+{
+    static const char *const paths[] = {"", "messages are delegated",
+                                        "messages of some links are delegated"};
+    const uint32_t queue = lhi_exec_sim(exec).coupled_queue;
+    const char *delegated = paths[exec->options.path];
+    char held[100] = "";
+    if (queue)
+        snprintf(held, sizeof held,
+                 "passes stop while a queue of %" PRIu32 " sends is full",
+                 queue);
+    const char *const parts[] = {
+        job->model ? ""
+                   : "timed device: passes wait for the prediction's deadlines",
+        held, delegated};
+    size_t at = 0;
+    text[0] = 0;
+    for (int i = 0; i < 3; i++)
+        if (*parts[i] && at < room)
+            at += (size_t)snprintf(text + at, room - at, "%s%s", at ? "; " : "",
+                                   parts[i]);
+    return text;
+}
+
 /* Nothing measures memory over time: what the pipeline says of it is planned.
  */
-static lh_status as_measured(const lhi_job *job, const lh_trace *from,
-                             lh_trace **out, lh_error *err)
+static lh_status as_measured(const lhi_job *job, const lh_exec *exec,
+                             const lh_trace *from, lh_trace **out,
+                             lh_error *err)
 {
-    static const char deadlines[] =
-        "timed device: passes wait for the prediction's deadlines";
-    uint32_t queue = job->exec->options.coupled_queue;
-    char title[200];
+    char title[256];
     lh_trace measured = *from;
     lh_trace_device *devices = calloc(from->n_devices, sizeof *devices);
     lh_trace_run *runs = calloc((size_t)from->n_runs + 1, sizeof *runs);
@@ -165,14 +191,8 @@ static lh_status as_measured(const lhi_job *job, const lh_trace *from,
     measured.runs = runs;
     measured.memory_unit = "";
     measured.source = "measured";
-    if (!job->model)
-        measured.title = deadlines;
-    if (queue) {
-        snprintf(title, sizeof title,
-                 "%s%spasses stop while a queue of %" PRIu32 " sends is full",
-                 job->model ? "" : deadlines, job->model ? "" : "; ", queue);
+    if (*title_of(job, exec, title, sizeof title))
         measured.title = title;
-    }
     if (status == LH_OK)
         status = lh_trace_copy(&measured, out, err);
     free(devices);
@@ -204,7 +224,7 @@ lh_status lhi_measured_trace(const lhi_job *job, const lh_exec *exec,
         status = lh_trace_make(job->pipeline, m.t, NULL, &made, err);
     }
     if (status == LH_OK)
-        status = as_measured(job, made, out, err);
+        status = as_measured(job, exec, made, out, err);
     lh_trace_free(made);
     lhi_arena_free(mem);
     return status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Buffers for messages. As many as the prediction has under way are made
- * before the first step; where reality needs more the pool grows, since a pass
- * must not wait for a send. */
+ * before the first step; where reality needs more the pool grows, since nothing
+ * must wait for a send. */
 #include "engine/rank.h"
 
 #include <stdlib.h>
@@ -9,10 +9,10 @@
 
 enum { ALIGN = 64 };
 
-static lhi_buffer *make_buffer(lhi_rank *rank)
+static lhi_buffer *make_buffer(lhi_pool *pool)
 {
     lhi_buffer *buffer = calloc(1, sizeof *buffer);
-    size_t size = (rank->message_bytes + ALIGN - 1) / ALIGN * ALIGN;
+    size_t size = (pool->bytes + ALIGN - 1) / ALIGN * ALIGN;
     if (buffer)
         buffer->data = malloc(size ? size : ALIGN);
     if (!buffer || !buffer->data) {
@@ -20,76 +20,76 @@ static lhi_buffer *make_buffer(lhi_rank *rank)
         return NULL;
     }
     memset(buffer->data, 0, size); /* its pages are there before it is needed */
-    rank->n_buffers++;
     return buffer;
 }
 
 /* The longest under way first: buffers whose sends are done are free. */
-static void reclaim(lhi_rank *rank)
+static void reclaim(lhi_pool *pool)
 {
-    lhi_buffer **at = &rank->sending;
+    lhi_buffer **at = &pool->sending;
     for (int looked = 0; *at && looked < 4; looked++) {
         lhi_buffer *buffer = *at;
-        if (lhi_net_wait(rank->o.net, &buffer->op, 1, NULL) == LH_ECANCELED) {
+        if (lhi_net_wait(pool->net, &buffer->op, 1, NULL) == LH_ECANCELED) {
             at = &buffer->next;
             continue;
         }
         *at = buffer->next;
-        lhi_pool_give(rank, buffer);
+        lhi_pool_give(pool, buffer);
     }
-    rank->sending_end = &rank->sending;
-    while (*rank->sending_end)
-        rank->sending_end = &(*rank->sending_end)->next;
+    pool->sending_end = &pool->sending;
+    while (*pool->sending_end)
+        pool->sending_end = &(*pool->sending_end)->next;
 }
 
-lhi_buffer *lhi_pool_take(lhi_rank *rank)
+lhi_buffer *lhi_pool_take(lhi_pool *pool)
 {
-    if (!rank->free_buffers)
-        reclaim(rank);
-    lhi_buffer *buffer = rank->free_buffers;
+    if (!pool->free)
+        reclaim(pool);
+    lhi_buffer *buffer = pool->free;
     if (!buffer) {
-        rank->n_grown++;
-        return make_buffer(rank);
+        pool->n_grown++;
+        return make_buffer(pool);
     }
-    rank->free_buffers = buffer->next;
+    pool->free = buffer->next;
     buffer->next = NULL;
     return buffer;
 }
 
-void lhi_pool_give(lhi_rank *rank, lhi_buffer *buffer)
+void lhi_pool_give(lhi_pool *pool, lhi_buffer *buffer)
 {
-    buffer->next = rank->free_buffers;
-    rank->free_buffers = buffer;
+    buffer->next = pool->free;
+    pool->free = buffer;
 }
 
-void lhi_pool_sent(lhi_rank *rank, lhi_buffer *buffer)
+void lhi_pool_sent(lhi_pool *pool, lhi_buffer *buffer)
 {
     buffer->next = NULL;
-    *rank->sending_end = buffer;
-    rank->sending_end = &buffer->next;
+    *pool->sending_end = buffer;
+    pool->sending_end = &buffer->next;
 }
 
-lh_status lhi_pool_drain(lhi_rank *rank, lh_error *err)
+lh_status lhi_pool_drain(lhi_pool *pool, const lhi_net_stop *stop,
+                         lh_error *err)
 {
-    while (rank->sending) {
-        lhi_buffer *buffer = rank->sending;
-        LHI_TRY(
-            lhi_net_wait_unless(rank->o.net, &buffer->op, rank->o.stop, err));
-        rank->sending = buffer->next;
-        lhi_pool_give(rank, buffer);
+    while (pool->sending) {
+        lhi_buffer *buffer = pool->sending;
+        LHI_TRY(lhi_net_wait_unless(pool->net, &buffer->op, stop, err));
+        pool->sending = buffer->next;
+        lhi_pool_give(pool, buffer);
     }
-    rank->sending_end = &rank->sending;
+    pool->sending_end = &pool->sending;
     return LH_OK;
 }
 
-bool lhi_pool_make(lhi_rank *rank, uint32_t n)
+bool lhi_pool_init(lhi_pool *pool, lhi_net *net, size_t bytes, uint32_t n)
 {
-    rank->sending_end = &rank->sending;
+    *pool = (lhi_pool){.net = net, .bytes = bytes};
+    pool->sending_end = &pool->sending;
     for (uint32_t i = 0; i < n; i++) {
-        lhi_buffer *buffer = make_buffer(rank);
+        lhi_buffer *buffer = make_buffer(pool);
         if (!buffer)
             return false;
-        lhi_pool_give(rank, buffer);
+        lhi_pool_give(pool, buffer);
     }
     return true;
 }
@@ -104,8 +104,8 @@ static void free_list(lhi_buffer *buffer)
     }
 }
 
-void lhi_pool_free(lhi_rank *rank)
+void lhi_pool_fini(lhi_pool *pool)
 {
-    free_list(rank->free_buffers);
-    free_list(rank->sending);
+    free_list(pool->free);
+    free_list(pool->sending);
 }

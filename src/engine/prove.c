@@ -22,6 +22,10 @@ typedef struct proof {
     bool *holds;        /* per rank: the last pass's is not in it yet */
     uint8_t *waits;     /* per message: for how many things */
     bool *moved;        /* per message */
+    bool *there;        /* per message: and copied, where it is delegated */
+    uint32_t *behind;   /* per message: the next one of its queue */
+    uint32_t *ahead;    /* likewise, the one before */
+    bool *delegated;    /* per message */
     uint32_t *consumer; /* per message: rank */
     uint32_t *before;   /* per message: its post */
     uint32_t *maker;    /* per message: rank */
@@ -39,6 +43,10 @@ static lh_status allocate(proof *p, lh_error *err)
     p->holds = LHI_NEW(p->mem, bool, p->x->n_ranks);
     p->waits = LHI_NEW(p->mem, uint8_t, n);
     p->moved = LHI_NEW(p->mem, bool, n);
+    p->there = LHI_NEW(p->mem, bool, n);
+    p->delegated = LHI_NEW(p->mem, bool, n);
+    p->behind = LHI_NEW(p->mem, uint32_t, n);
+    p->ahead = LHI_NEW(p->mem, uint32_t, n);
     p->consumer = LHI_NEW(p->mem, uint32_t, n);
     p->before = LHI_NEW(p->mem, uint32_t, n);
     p->maker = LHI_NEW(p->mem, uint32_t, n);
@@ -47,10 +55,10 @@ static lh_status allocate(proof *p, lh_error *err)
     p->stack = LHI_NEW(p->mem, uint32_t, n);
     if (!p->done || !p->queued || !p->holds || !p->waits || !p->moved ||
         !p->consumer || !p->before || !p->maker || !p->next || !p->previous ||
-        !p->stack)
+        !p->stack || !p->there || !p->delegated || !p->behind || !p->ahead)
         return lhi_fail_nomem(err);
     for (size_t i = 0; i < n; i++)
-        p->next[i] = p->previous[i] = LH_NONE;
+        p->next[i] = p->previous[i] = p->behind[i] = p->ahead[i] = LH_NONE;
     return LH_OK;
 }
 
@@ -103,10 +111,11 @@ static bool issue(proof *p, uint32_t r)
     const lhi_exec_pass *next = &rank->passes[p->done[r]];
     if (p->holds[r]) {
         uint32_t queue = p->x->options.coupled_queue;
-        if (queue && p->queued[r] == queue)
+        bool queues = !next[-1].delegated;
+        if (queue && queues && p->queued[r] == queue)
             return false;
         p->holds[r] = false;
-        p->queued[r]++;
+        p->queued[r] += queues;
         satisfy(p, next[-1].output);
     }
     if (p->done[r] < rank->n_passes)
@@ -124,12 +133,24 @@ static void run_rank(proof *p, uint32_t r)
     while (p->done[r] < rank->n_passes) {
         const lhi_exec_pass *pass = &rank->passes[p->done[r]];
         if (pass->input != LH_NONE && !pass->local_input &&
-            !p->moved[pass->input])
+            !p->there[pass->input])
             return;
         p->done[r]++;
         p->holds[r] = pass->output != LH_NONE && !pass->local_output;
         if (!issue(p, r))
             return;
+    }
+}
+
+/* What a queue has to copy, one after the other. */
+static void chain_queues(proof *p, const lhi_exec_rank *rank,
+                         const lhi_exec_lane *lane)
+{
+    for (uint32_t i = lane->n_queues; lane->receives && i < lane->n; i++) {
+        uint32_t now = rank->posts[lane->items[i]].input;
+        uint32_t before = rank->posts[lane->items[i - lane->n_queues]].input;
+        p->ahead[now] = before;
+        p->behind[before] = now;
     }
 }
 
@@ -143,11 +164,23 @@ static void set_up(proof *p)
             p->consumer[post->input] = r;
             p->before[post->input] = post->before;
             p->maker[post->input] = post->peer;
+            p->delegated[post->input] = post->delegated;
             p->waits[post->input] = (uint8_t)(2 - (post->before == 0));
             if (p->previous[post->input] != LH_NONE)
                 p->waits[post->input]++;
         }
+        for (uint32_t i = 0; i < rank->n_lanes; i++)
+            chain_queues(p, rank, &rank->lanes[i]);
     }
+}
+
+/* What the rank waits for, but not as far as its pass. */
+static bool has_come(const proof *p, uint32_t r)
+{
+    const lhi_exec_rank *rank = &p->x->ranks[r];
+    const lhi_exec_pass *pass = &rank->passes[p->done[r]];
+    return p->done[r] < rank->n_passes && pass->input != LH_NONE &&
+           !pass->local_input && p->moved[pass->input];
 }
 
 static lh_status refuse(const proof *p, uint32_t r, lh_error *err)
@@ -166,6 +199,12 @@ static lh_status refuse(const proof *p, uint32_t r, lh_error *err)
     if (!ended)
         lh_pass_text(&other->passes[p->done[maker]].pass, there);
     lh_pass_text(&pass->pass, here);
+    if (has_come(p, r))
+        return lhi_fail(err, LH_EDEADLOCK,
+                        "deadlock: the input of %s on rank %" PRIu32
+                        " has come by the delegated path, but is behind one in "
+                        "its queue that never does; take more receive buffers",
+                        here, r);
     if (p->previous[input] != LH_NONE && !p->moved[p->previous[input]]) {
         uint32_t first = p->previous[input];
         return lhi_fail(
@@ -183,6 +222,18 @@ static lh_status refuse(const proof *p, uint32_t r, lh_error *err)
                     r, here, maker, ended ? "its end" : there);
 }
 
+/* The message has moved: it is there once all before it in its queue are, and
+ * then those behind it may be. */
+static void arrive(proof *p, uint32_t message)
+{
+    while (message != LH_NONE && p->moved[message] &&
+           (p->ahead[message] == LH_NONE || p->there[p->ahead[message]])) {
+        p->there[message] = true;
+        run_rank(p, p->consumer[message]);
+        message = p->behind[message];
+    }
+}
+
 static lh_status carry_out_all(proof *p, lh_error *err)
 {
     const lh_exec *x = p->x;
@@ -194,18 +245,22 @@ static lh_status carry_out_all(proof *p, lh_error *err)
         p->moved[message] = true;
         if (p->next[message] != LH_NONE)
             satisfy(p, p->next[message]);
-        p->queued[p->maker[message]]--;
-        run_rank(p, p->consumer[message]);
+        p->queued[p->maker[message]] -= !p->delegated[message];
+        arrive(p, message);
         if (p->holds[p->maker[message]])
             run_rank(p, p->maker[message]);
     }
-    for (uint32_t r = 0; r < x->n_ranks; r++)
-        if (p->holds[r])
-            return refuse(p, r, err);
-    for (uint32_t r = 0; r < x->n_ranks; r++)
+    uint32_t stuck = LH_NONE; /* rather one that others wait for */
+    for (uint32_t r = x->n_ranks; r-- > 0;)
         if (p->done[r] < x->ranks[r].n_passes)
-            return refuse(p, r, err);
-    return LH_OK;
+            stuck = r;
+    for (uint32_t r = x->n_ranks; r-- > 0;)
+        if (has_come(p, r))
+            stuck = r;
+    for (uint32_t r = x->n_ranks; r-- > 0;)
+        if (p->holds[r])
+            stuck = r;
+    return stuck == LH_NONE ? LH_OK : refuse(p, stuck, err);
 }
 
 lh_status lhi_exec_prove(const lh_exec *exec, lh_error *err)

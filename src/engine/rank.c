@@ -25,7 +25,6 @@ static lh_status make_receives(lhi_rank *rank, lh_error *err)
         has_local =
             has_local || (pass->output != LH_NONE && pass->local_output);
     }
-    rank->message_bytes = most;
     rank->records = LHI_NEW(rank->mem, lhi_record, program->n_passes);
     rank->receives = LHI_NEW(rank->mem, lhi_buffer, program->n_slots);
     rank->local = LHI_NEW(rank->mem, lhi_buffer *,
@@ -40,7 +39,8 @@ static lh_status make_receives(lhi_rank *rank, lh_error *err)
             return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < program->n_slots; i++)
         memset(rank->receives[i].data, 0, most);
-    if (!lhi_pool_make(rank, program->n_under_way + 2))
+    if (!lhi_pool_init(&rank->pool, rank->o.net, most,
+                       program->n_under_way + 2))
         return lhi_fail_nomem(err);
     return LH_OK;
 }
@@ -51,6 +51,8 @@ void lhi_rank_stop(lhi_rank *rank)
         lhi_coupled_stop(rank->coupled);
     if (rank->late)
         lhi_late_stop(rank->late);
+    if (rank->delegated)
+        lhi_delegated_stop(rank->delegated);
 }
 
 void lhi_rank_free(lhi_rank *rank)
@@ -59,6 +61,7 @@ void lhi_rank_free(lhi_rank *rank)
         return;
     lhi_coupled_free(rank->coupled);
     lhi_late_free(rank->late);
+    lhi_delegated_free(rank->delegated);
     for (uint32_t i = 0; rank->receives && i < rank->program->n_slots; i++)
         free(rank->receives[i].data);
     if (rank->local)
@@ -71,8 +74,13 @@ void lhi_rank_free(lhi_rank *rank)
                 free(left->data);
             free(left);
         }
-    lhi_pool_free(rank);
+    lhi_pool_fini(&rank->pool);
     lhi_arena_free(rank->mem);
+}
+
+uint32_t lhi_rank_grown(const lhi_rank *rank)
+{
+    return rank->pool.n_grown + lhi_delegated_grown(rank->delegated);
 }
 
 lh_status lhi_rank_make(const lhi_rank_options *options, lhi_rank **out,
@@ -87,14 +95,16 @@ lh_status lhi_rank_make(const lhi_rank_options *options, lhi_rank **out,
     rank->mem = mem;
     rank->o = *options;
     rank->program = &options->exec->ranks[options->stage];
-    rank->sending_end = &rank->sending;
     lh_status status = make_receives(rank, err);
     if (status == LH_OK)
         status = lhi_played_make(rank, err);
-    if (status == LH_OK && options->exec->options.receives != LH_RECEIVES_EARLY)
+    const lh_sim_options how = lhi_exec_sim(options->exec);
+    if (status == LH_OK && how.receives != LH_RECEIVES_EARLY)
         status = lhi_late_make(rank, err);
-    if (status == LH_OK && options->exec->options.coupled_queue > 0)
+    if (status == LH_OK && how.coupled_queue > 0)
         status = lhi_coupled_make(rank, err);
+    if (status == LH_OK && rank->program->n_lanes > 0)
+        status = lhi_delegated_make(rank, err);
     if (status != LH_OK) {
         lhi_rank_free(rank);
         return status;
@@ -106,18 +116,22 @@ lh_status lhi_rank_make(const lhi_rank_options *options, lhi_rank **out,
 /* --- messages --------------------------------------------------------------
  */
 
-static lh_status post(lhi_rank *rank, const lhi_exec_post *what, uint64_t step,
+static lh_status post(lhi_rank *rank, uint32_t k, uint64_t step,
                       lhi_step_kind kind, int64_t now_ns, lh_error *err)
 {
+    const lhi_exec_post *what = &rank->program->posts[k];
     lhi_buffer *slot = &rank->receives[what->slot];
-    slot->op = (lhi_net_op){.rings = lhi_coupled_awaits(rank->coupled)};
+    slot->op = (lhi_net_op){.rings = !what->delegated &&
+                                     lhi_coupled_awaits(rank->coupled)};
     LHI_TRY(lhi_net_receive(
         rank->o.net, rank->o.base + what->peer,
         lhi_tag(LHI_TAG_MESSAGE, 2 * step + kind, what->input), slot->data,
         lhi_rank_input_bytes(rank, what->input), &slot->op, err));
     if (slot->op.rings)
         lhi_coupled_posted(rank->coupled, what);
-    if (rank->late)
+    if (what->delegated && lhi_delegated_moves(rank->delegated))
+        lhi_delegated_posted(rank->delegated, k);
+    if (rank->late && !what->delegated)
         return lhi_late_posted(rank->late, what, now_ns, err);
     return LH_OK;
 }
@@ -131,7 +145,7 @@ static lh_status post_before(lhi_rank *rank, uint32_t i, uint64_t step,
         const lh_pass *consumer = &rank->program->passes[what->consumer].pass;
         if (kind == LHI_STEP_VALIDATE && consumer->kind != LH_F)
             continue;
-        LHI_TRY(post(rank, what, step, kind, now_ns, err));
+        LHI_TRY(post(rank, k, step, kind, now_ns, err));
     }
     return LH_OK;
 }
@@ -149,11 +163,18 @@ static lh_status take_input(lhi_rank *rank, uint32_t i, const void **in,
         return LH_OK;
     }
     lhi_buffer *slot = &rank->receives[pass->slot];
-    LHI_TRY(
-        lhi_coupled_awaits(rank->coupled)
-            ? lhi_coupled_await(rank->coupled, pass->slot, err)
-            : lhi_net_wait_unless(rank->o.net, &slot->op, rank->o.stop, err));
     lhi_record *record = &rank->records[i];
+    int64_t there_ns = 0;
+    const bool copied =
+        pass->in_delegated && lhi_delegated_moves(rank->delegated);
+    *in = slot->data;
+    if (copied)
+        LHI_TRY(lhi_delegated_await(rank->delegated, pass->slot, in, &there_ns,
+                                    err));
+    else if (!pass->in_delegated && lhi_coupled_awaits(rank->coupled))
+        LHI_TRY(lhi_coupled_await(rank->coupled, pass->slot, err));
+    else
+        LHI_TRY(lhi_net_wait_unless(rank->o.net, &slot->op, rank->o.stop, err));
     record->entered_ns = slot->op.entered_ns;
     record->arrived_ns = lhi_rank_arrived_ns(rank, pass->in_link, &slot->op);
     if (rank->seen) {
@@ -162,9 +183,12 @@ static lh_status take_input(lhi_rank *rank, uint32_t i, const void **in,
         seen->began_ns = slot->op.began_ns;
         seen->arrived_ns = record->arrived_ns;
     }
+    if (copied) { /* with its copies, as a message is predicted */
+        record->entered_ns -= rank->o.hooks ? 0 : pass->in_staging_ns;
+        record->arrived_ns = there_ns;
+    }
     if (record->arrived_ns > *ready_ns)
         *ready_ns = record->arrived_ns;
-    *in = slot->data;
     return LH_OK;
 }
 
@@ -180,22 +204,26 @@ static lh_status give_output(lhi_rank *rank, uint32_t i, lhi_buffer *buffer,
     }
     int64_t ended_ns = *free_ns;
     lh_status status = LH_OK;
-    if (rank->coupled)
+    if (pass->delegated && lhi_delegated_moves(rank->delegated)) {
+        lhi_delegated_made(rank->delegated, i, buffer, ended_ns);
+        return LH_OK;
+    }
+    if (rank->coupled && !pass->delegated)
         status = lhi_coupled_issue(rank->coupled, free_ns, err);
     if (*free_ns > ended_ns)
         rank->records[i].issued_ns = lhi_now_ns();
     if (rank->seen)
         rank->seen[i].free_ns = *free_ns;
-    if (status == LH_OK && rank->late) {
+    if (status == LH_OK && rank->late && !pass->delegated) {
         lhi_late_made(rank->late, i, buffer, *free_ns);
         return LH_OK;
     }
     if (status == LH_OK)
         status = lhi_rank_send(rank, pass, buffer, step, kind, *free_ns, err);
     if (status == LH_OK)
-        lhi_pool_sent(rank, buffer);
+        lhi_pool_sent(&rank->pool, buffer);
     else
-        lhi_pool_give(rank, buffer);
+        lhi_pool_give(&rank->pool, buffer);
     return status;
 }
 
@@ -261,7 +289,9 @@ static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
     int64_t ready_ns = *free_ns;
     LHI_TRY(take_input(rank, i, &in, &ready_ns, err));
     LHI_TRY(before_pass(rank, pass, &ready_ns, err));
-    if (pass->output != LH_NONE && !(buffer = lhi_pool_take(rank)))
+    if (pass->output != LH_NONE && rank->delegated)
+        lhi_delegated_reclaim(rank->delegated);
+    if (pass->output != LH_NONE && !(buffer = lhi_pool_take(&rank->pool)))
         return lhi_fail_nomem(err);
     record->start_ns = lhi_now_ns();
     lh_status status =
@@ -273,15 +303,20 @@ static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
         char text[LH_PASS_TEXT];
         lhi_wrap(err, "pass %s", lh_pass_text(&pass->pass, text));
         if (buffer)
-            lhi_pool_give(rank, buffer);
+            lhi_pool_give(&rank->pool, buffer);
         return status;
     }
     *free_ns = span.end_ns;
     if (rank->seen)
         see_pass(rank, i, ready_ns, &span);
+    if (!rank->o.hooks && pass->host_copy_ns > 0) {
+        *free_ns = span.end_ns += pass->host_copy_ns;
+        lhi_sleep_until(span.end_ns);
+        record->end_ns = record->issued_ns = lhi_now_ns();
+    }
     after_pass(rank, pass, &span);
     if (pass->input != LH_NONE && pass->local_input) {
-        lhi_pool_give(rank, rank->local[pass->input]);
+        lhi_pool_give(&rank->pool, rank->local[pass->input]);
         rank->local[pass->input] = NULL;
     }
     if (buffer)
@@ -312,6 +347,8 @@ lh_status lhi_rank_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
         LHI_TRY(lhi_late_begin(rank->late, step, kind, err));
     if (rank->coupled)
         LHI_TRY(lhi_coupled_begin(rank->coupled, step, kind, err));
+    if (rank->delegated)
+        LHI_TRY(lhi_delegated_begin(rank->delegated, step, kind, err));
     int64_t free_ns = t0_ns;
     *end_ns = t0_ns;
     for (uint32_t i = 0; i < program->n_passes; i++) {
@@ -329,7 +366,9 @@ lh_status lhi_rank_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
         LHI_TRY(lhi_late_end(rank->late, err));
     if (rank->coupled)
         LHI_TRY(lhi_coupled_end(rank->coupled, err));
+    if (rank->delegated)
+        LHI_TRY(lhi_delegated_end(rank->delegated, err));
     if (kind == LHI_STEP_TRAIN)
         rank->turns++;
-    return lhi_pool_drain(rank, err);
+    return lhi_pool_drain(&rank->pool, rank->o.stop, err);
 }

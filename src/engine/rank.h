@@ -35,15 +35,24 @@ static inline uint64_t lhi_tag(unsigned class, uint64_t step, uint32_t number)
     return (uint64_t) class << 56 | (step & 0xffffff) << 32 | number;
 }
 
-/* Room for one message, in the rank's pool while it is free. */
+/* Room for one message, in a pool while it is free. */
 typedef struct lhi_buffer {
     struct lhi_buffer *next;
     lhi_net_op op;
     void *data;
 } lhi_buffer;
 
-typedef struct lhi_late lhi_late;       /* late.c */
-typedef struct lhi_coupled lhi_coupled; /* coupled.c */
+/* Buffers of one size, for one thread at a time. */
+typedef struct lhi_pool {
+    lhi_net *net; /* that they are sent over */
+    size_t bytes;
+    lhi_buffer *free, *sending, **sending_end;
+    uint32_t n_grown; /* beyond those that it was made with */
+} lhi_pool;
+
+typedef struct lhi_late lhi_late;           /* late.c */
+typedef struct lhi_coupled lhi_coupled;     /* coupled.c */
+typedef struct lhi_delegated lhi_delegated; /* delegated.c */
 
 /* Real data-parallel work around the passes; NULL: played from the
  * pipeline's times. */
@@ -72,21 +81,20 @@ typedef struct lhi_rank {
     lhi_rank_options o;
     lhi_arena *mem;
     const lhi_exec_rank *program;
-    size_t message_bytes; /* of the largest */
     lhi_buffer *receives; /* one per slot */
-    lhi_buffer *free_buffers, *sending, **sending_end;
-    uint32_t n_buffers, n_grown;
-    lhi_buffer **local;  /* per input that stays here; NULL where none does */
-    lhi_record *records; /* per pass */
-    lhi_seen_row *seen;  /* likewise, of the last step; NULL: not asked for */
+    lhi_pool pool;        /* for outputs */
+    lhi_buffer **local;   /* per input that stays here; NULL where none does */
+    lhi_record *records;  /* per pass */
+    lhi_seen_row *seen;   /* likewise, of the last step; NULL: not asked for */
     /* Played data-parallel link. */
     int64_t data_free_ns, *gathered_ns, *point_ready_ns;
     uint32_t *late_gathers, n_late, next_late; /* chunks, in their order */
     uint32_t n_played;
     lhi_played *played;
-    lhi_late *late;       /* NULL: receives are early */
-    lhi_coupled *coupled; /* NULL: sends never block */
-    uint64_t turns;       /* steps so far in which links had orders */
+    lhi_late *late;           /* NULL: receives are early */
+    lhi_coupled *coupled;     /* NULL: sends never block */
+    lhi_delegated *delegated; /* NULL: all messages take the direct path */
+    uint64_t turns;           /* steps so far in which links had orders */
 } lhi_rank;
 
 lh_status lhi_rank_make(const lhi_rank_options *options, lhi_rank **out,
@@ -96,6 +104,9 @@ lh_status lhi_rank_make(const lhi_rank_options *options, lhi_rank **out,
 void lhi_rank_stop(lhi_rank *rank);
 /* After a failure the endpoint must be closed before. NULL is fine. */
 void lhi_rank_free(lhi_rank *rank);
+
+/* Message buffers beyond those that were predicted, so far. */
+uint32_t lhi_rank_grown(const lhi_rank *rank);
 
 /* One step, from `t0_ns` on. *end_ns: when its last pass or data-parallel
  * communication ended, by the real clock. */
@@ -115,14 +126,16 @@ lh_status lhi_rank_send(lhi_rank *rank, const lhi_exec_pass *pass,
 /* --- buffers (pool.c) -------------------------------------------------------
  */
 
-lhi_buffer *lhi_pool_take(lhi_rank *rank); /* NULL: no memory */
-void lhi_pool_give(lhi_rank *rank, lhi_buffer *buffer);
+/* With n buffers; false: no memory (lhi_pool_fini() all the same). */
+bool lhi_pool_init(lhi_pool *pool, lhi_net *net, size_t bytes, uint32_t n);
+void lhi_pool_fini(lhi_pool *pool);        /* zeroed is fine */
+lhi_buffer *lhi_pool_take(lhi_pool *pool); /* NULL: no memory */
+void lhi_pool_give(lhi_pool *pool, lhi_buffer *buffer);
 /* The buffer is being sent; it is free again once that is done. */
-void lhi_pool_sent(lhi_rank *rank, lhi_buffer *buffer);
+void lhi_pool_sent(lhi_pool *pool, lhi_buffer *buffer);
 /* Waits until all sends are done. */
-lh_status lhi_pool_drain(lhi_rank *rank, lh_error *err);
-bool lhi_pool_make(lhi_rank *rank, uint32_t n);
-void lhi_pool_free(lhi_rank *rank);
+lh_status lhi_pool_drain(lhi_pool *pool, const lhi_net_stop *stop,
+                         lh_error *err);
 
 /* --- late receives (late.c) ------------------------------------------------
  */
@@ -174,6 +187,39 @@ lh_status lhi_coupled_end(lhi_coupled *coupled, lh_error *err);
 /* When the message that was received has arrived, as its link has it. */
 int64_t lhi_rank_arrived_ns(const lhi_rank *rank, uint32_t link,
                             const lhi_net_op *op);
+
+/* --- delegated messages (delegated.c) ---------------------------------------
+ */
+
+/* A message is copied to host memory, sent from there, and copied to the device
+ * at the other end, by threads: one for each queue of a lane, with buffers of
+ * its own. In steps of training alone; in others they go directly. */
+lh_status lhi_delegated_make(lhi_rank *rank, lh_error *err);
+/* Before the endpoint is closed. */
+void lhi_delegated_stop(lhi_delegated *d);
+void lhi_delegated_free(lhi_delegated *d);
+/* The first time it starts these threads. */
+lh_status lhi_delegated_begin(lhi_delegated *d, uint64_t step,
+                              lhi_step_kind kind, lh_error *err);
+/* Whether messages are moved so in this step; NULL: no. */
+bool lhi_delegated_moves(const lhi_delegated *d);
+/* The receive of post `post` has begun. */
+void lhi_delegated_posted(lhi_delegated *d, uint32_t post);
+/* Pass `pass` has made its message at `made_ns`; the buffer is the rank's again
+ * once it is copied (lhi_delegated_reclaim()). */
+void lhi_delegated_made(lhi_delegated *d, uint32_t pass, lhi_buffer *buffer,
+                        int64_t made_ns);
+/* Gives buffers that were copied back to the rank's pool. */
+void lhi_delegated_reclaim(lhi_delegated *d);
+/* Waits for the input in `slot`; *data is its copy, *there_ns when that was
+ * there. */
+lh_status lhi_delegated_await(lhi_delegated *d, uint32_t slot,
+                              const void **data, int64_t *there_ns,
+                              lh_error *err);
+/* All messages of the step are on their way. */
+lh_status lhi_delegated_end(lhi_delegated *d, lh_error *err);
+/* Buffers beyond those that were made beforehand. */
+uint32_t lhi_delegated_grown(const lhi_delegated *d);
 
 /* --- played data-parallel communication (played.c) -------------------------
  */

@@ -123,7 +123,7 @@ static lh_status obey(lhi_member *w, const lhi_command *command, lhi_done *out,
         lhi_shift_keep(w->shift, t0, rank->played, rank->n_played);
     }
     out->end_ns = w->job->shared_clock ? end_ns : end_ns - t0;
-    out->n_grown = w->n_grown_before + w->shift->rank->n_grown;
+    out->n_grown = w->n_grown_before + lhi_rank_grown(w->shift->rank);
     all_played(w, &out->n_played);
     return LH_OK;
 }
@@ -198,7 +198,7 @@ static void close_proposal(lhi_member *w, bool go)
 {
     const lhi_rank *rank = w->shift->rank;
     const uint64_t turns = rank->turns;
-    const uint32_t n_grown = rank->n_grown;
+    const uint32_t n_grown = lhi_rank_grown(rank);
     lhi_rescheduler_close(w->rescheduler, go, &w->shift);
     if (!go)
         return;

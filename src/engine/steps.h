@@ -26,6 +26,8 @@
  *   rank_send.c, pool.c ... sending; the buffers
  *   late.c              ... receives that are posted late
  *   coupled.c           ... sends that block the passes behind them
+ *   delegated.c         ... messages by way of host memory; lower_paths.c:
+ *                       which, and by which queues
  *   played.c            ... data parallelism of timed devices
  *   training.c          data parallelism that is real; optimizer, checkpoints
  *   resume.c            ... going on from one, the same on all ranks

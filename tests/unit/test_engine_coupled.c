@@ -3,17 +3,16 @@
  * the nanosecond, however busy the machine is; plans that stop under it are
  * refused; and weights do not notice. Passes take nanoseconds here, and may
  * begin late by any time, so that dates follow from each other alone. */
+#include "dated_messages.h"
 #include "engine/exec.h"
 #include "random_pipeline.h"
 #include "scheduled.h"
 #include "test.h"
 
-#include <longhaul/trace.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 enum { PLANS = 400, RUNS = 150 };
-#define LONGEST_NS INT64_C(2000000) /* of what is run */
 
 static const random_shape small = {.max_devices = 4,
                                    .max_microbatches = 6,
@@ -93,57 +92,6 @@ static void the_proof_knows_the_queue(void)
 /* --- what runs keeps to the model ------------------------------------------
  */
 
-static lh_trace *run(const lh_pipeline *p, const lh_exec *x,
-                     const char *transport)
-{
-    lh_error err = {0};
-    lh_train_result *r = NULL;
-    lh_trace *copy = NULL;
-    const lh_train_options o = {.size = sizeof o,
-                                .transport = transport,
-                                .steps = 2,
-                                .message_bytes = 24000,
-                                .slip_ns = INT64_MAX / 4};
-    CHECK_OK(lh_train_timed(p, x, &o, &r, &err), err);
-    CHECK(r && r->slips == 0 && r->trace);
-    if (r && r->trace)
-        CHECK_OK(lh_trace_copy(r->trace, &copy, &err), err);
-    lh_train_result_free(r);
-    return copy;
-}
-
-static bool same_input(const lh_pass *a, const lh_pass *b)
-{
-    return a->chunk == b->chunk && a->microbatch == b->microbatch &&
-           (a->kind == LH_F) == (b->kind == LH_F);
-}
-
-static const lh_message *message_of(const lh_timeline *t,
-                                    const lh_trace_message *m)
-{
-    uint32_t n;
-    const lh_message *all = lh_timeline_messages(t, &n);
-    for (uint32_t i = 0; i < n; i++)
-        if (same_input(&all[i].consumer, &m->consumer))
-            return &all[i];
-    return NULL;
-}
-
-static uint32_t count_other_dates(const lh_timeline *t, const lh_trace *trace)
-{
-    uint32_t n_messages, n_other = 0;
-    lh_timeline_messages(t, &n_messages);
-    CHECK_INT(trace->n_messages, n_messages);
-    for (uint32_t i = 0; i < trace->n_messages; i++) {
-        const lh_trace_message *m = &trace->messages[i];
-        const lh_message *want = message_of(t, m);
-        CHECK(want != NULL);
-        n_other += want && (m->ready_ns != want->ready_ns ||
-                            m->arrive_ns != want->arrive_ns);
-    }
-    return n_other;
-}
-
 static void one_entry_is_the_simulators(void)
 {
     static const lh_receives receives[] = {
@@ -162,7 +110,7 @@ static void one_entry_is_the_simulators(void)
             lh_timeline_makespan(t) < LONGEST_NS &&
             lh_exec_make(p, s, &o, &x, &err) == LH_OK) {
             const char *transport = seed % 5 == 4 ? "local" : "inproc";
-            lh_trace *trace = run(p, x, transport);
+            lh_trace *trace = run_dated(p, x, transport);
             if (trace)
                 CHECK_MSG(count_other_dates(t, trace) == 0,
                           "seed %u, %s, receives %d: dates are not the "
@@ -220,7 +168,7 @@ static void eight_stages(void)
         CHECK_OK(lh_exec_make(p, s, &o, &x, &err), err);
         CHECK_INT(lh_exec_predicted_ns(x), 1000 * all[i].us);
         CHECK_INT(simulate(p, s, &o, &t), LH_OK);
-        lh_trace *trace = run(p, x, all[i].transport);
+        lh_trace *trace = run_dated(p, x, all[i].transport);
         if (trace && t)
             CHECK_INT(count_other_dates(t, trace), 0);
         CHECK(!trace || count_held(trace) > 0);
@@ -280,7 +228,7 @@ static void longer_queues_hold_what_they_can(void)
         lh_trace *trace = NULL;
         if (lh_exec_make(p, s, &o, &x, &err) == LH_OK &&
             lh_exec_predicted_ns(x) < LONGEST_NS)
-            trace = run(p, x, "inproc");
+            trace = run_dated(p, x, "inproc");
         for (uint32_t d = 0; trace && d < trace->n_devices; d++)
             check_device(x, d, trace);
         n_run += trace != NULL;

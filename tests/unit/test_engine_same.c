@@ -46,6 +46,7 @@ typedef struct setup {
     lh_receives receives;
     uint32_t queue; /* coupled */
     bool joint, delays;
+    lh_data_path path; /* mixed: the first link alone */
     const lh_model *model;
     const char *resume;
     uint32_t checkpoint_every;
@@ -109,8 +110,14 @@ static lh_status train(const setup *s, const char *checkpoint, uint64_t steps,
     lh_schedule *schedule = p ? make_schedule(s, p) : NULL;
     lh_exec *x = NULL;
     lh_status status = LH_EINVAL;
-    lh_exec_options how = {
-        .size = sizeof how, .receives = s->receives, .coupled_queue = s->queue};
+    static const bool first_link[64] = {true};
+    const lh_delegation copies = {
+        .size = sizeof copies, .links = first_link, .staging_ns = 20000};
+    lh_exec_options how = {.size = sizeof how,
+                           .receives = s->receives,
+                           .coupled_queue = s->queue,
+                           .path = s->path,
+                           .delegation = &copies};
     uint32_t first_layers[2 * LAYERS + 1];
     if (schedule &&
         (status = lh_exec_make(p, schedule, &how, &x, err)) == LH_OK) {
@@ -249,6 +256,12 @@ static void transports_and_delays(void)
          .queue = 1},
         {"wave", "zb-v", 2, 1, 0, "inproc", .receives = LH_RECEIVES_EARLY,
          .queue = 3},
+        {"wave", "zb-v", 4, 1, 0, "inproc", .receives = LH_RECEIVES_LATE,
+         .queue = 1, .path = LH_DATA_PATH_DELEGATED, .delays = true},
+        {"loop", "interleaved-1f1b", 4, 1, 0, "local",
+         .receives = LH_RECEIVES_EARLY, .path = LH_DATA_PATH_DELEGATED},
+        {"ud", "zb-h2", 4, 1, 0, "inproc", .receives = LH_RECEIVES_LATE,
+         .queue = 1, .path = LH_DATA_PATH_MIXED, .delays = true},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         char name[64];
@@ -279,6 +292,7 @@ static void validation_changes_nothing(void)
         lh_train_result *r = NULL;
         snprintf(path, sizeof path, "%s/valid%d", folder, i);
         s.devices = i ? 4 : 2;
+        s.path = i ? LH_DATA_PATH_DELEGATED : LH_DATA_PATH_DIRECT;
         s.method = i ? "zb-h1" : "1f1b";
         CHECK_OK(train(&s, path, STEPS, &r, &err), err);
         for (uint32_t k = 0; r && k < r->n_iterations; k++) {

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The delegated path (Adaptra, arXiv:2504.19232, section 5.2). Each queue of a
+ * lane has a thread. Of a lane that sends, it copies what passes have made into
+ * buffers of its own, in host memory, and sends that; messages of a lane leave
+ * in the order of their numbers. Of one that receives, it waits for what comes,
+ * and copies it to where the pass that needs it finds it. So no pass waits for
+ * a send, and no link for a pass.
+ *
+ * On the timed device a copy takes the time that the model has for it, from
+ * when its message was there or the queue had done with the one before;
+ * elsewhere it takes what it takes. */
+#define _POSIX_C_SOURCE 200809L
+#include "engine/rank.h"
+
+#include "base/realtime.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct made {
+    lhi_buffer *buffer; /* NULL: not yet */
+    int64_t ns;
+} made;
+
+typedef struct queue queue;
+
+typedef struct lane {
+    const lhi_exec_lane *of;
+    queue *queues;
+    uint32_t n_left; /* messages of a step that were handed over */
+} lane;
+
+struct queue {
+    lhi_delegated *d;
+    lane *lane;
+    uint32_t first; /* its first message */
+    pthread_t thread;
+    bool started;
+    pthread_cond_t news;
+    int64_t free_ns; /* its last copy ended */
+    lhi_pool pool;   /* of a lane that sends */
+};
+
+/* What a slot's message is copied to. */
+typedef struct arrival {
+    void *data;
+    const lhi_exec_post *post; /* that it is for; NULL: nothing is posted */
+    bool is_there;
+    int64_t there_ns;
+} arrival;
+
+struct lhi_delegated {
+    lhi_rank *rank;
+    uint32_t n_lanes, n_queues;
+    lane *lanes;
+    queue *queues;
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t changed;
+    bool is_on, stop;
+    uint64_t round, step; /* round: counts steps begun */
+    uint32_t n_busy;
+    made *made;         /* per pass */
+    arrival *arrivals;  /* per slot */
+    lhi_buffer *copied; /* buffers of the rank's pool */
+    lh_status status;   /* of the threads */
+    lh_error err;
+};
+
+/* --- the threads; the lock is held where nothing else is said ---------------
+ */
+
+static bool plays_times(const lhi_delegated *d)
+{
+    return d->rank->o.hooks == NULL;
+}
+
+/* Ends a copy that could begin at from_ns: by the clock or, where copies have
+ * their times in the model, after that. Without the lock. */
+static int64_t end_copy(queue *q, int64_t from_ns, int64_t staging_ns)
+{
+    if (!plays_times(q->d))
+        return q->free_ns = lhi_now_ns();
+    if (q->free_ns > from_ns)
+        from_ns = q->free_ns;
+    q->free_ns = from_ns + staging_ns;
+    if (q->free_ns > lhi_now_ns())
+        lhi_sleep_until(q->free_ns);
+    return q->free_ns;
+}
+
+/* False: there will be none. */
+static bool await_news(queue *q)
+{
+    if (q->d->stop || q->d->status != LH_OK)
+        return false;
+    pthread_cond_wait(&q->news, &q->d->lock);
+    return true;
+}
+
+static void tell_lane(lane *l)
+{
+    for (uint32_t i = 0; i < l->of->n_queues; i++)
+        pthread_cond_signal(&l->queues[i].news);
+}
+
+static lh_status stopped(lh_error *err)
+{
+    return lhi_fail(err, LH_ECANCELED, "stopped");
+}
+
+static lh_status send_one(queue *q, uint32_t nth, lh_error *err)
+{
+    lhi_delegated *d = q->d;
+    lhi_rank *rank = d->rank;
+    uint32_t i = q->lane->of->items[nth];
+    const lhi_exec_pass *pass = &rank->program->passes[i];
+    while (!d->made[i].buffer)
+        if (!await_news(q))
+            return stopped(err);
+    made what = d->made[i];
+    d->made[i].buffer = NULL;
+    pthread_mutex_unlock(&d->lock);
+    lhi_buffer *host = lhi_pool_take(&q->pool);
+    if (host) {
+        memcpy(host->data, what.buffer->data,
+               lhi_rank_input_bytes(rank, pass->output));
+        what.ns = end_copy(q, what.ns, pass->staging_ns);
+    }
+    pthread_mutex_lock(&d->lock);
+    what.buffer->next = d->copied;
+    d->copied = what.buffer;
+    if (!host)
+        return lhi_fail_nomem(err);
+    while (q->lane->n_left != nth)
+        if (!await_news(q)) {
+            lhi_pool_give(&q->pool, host);
+            return stopped(err);
+        }
+    pthread_mutex_unlock(&d->lock);
+    lh_status status =
+        lhi_rank_send(rank, pass, host, d->step, LHI_STEP_TRAIN, what.ns, err);
+    if (status == LH_OK)
+        lhi_pool_sent(&q->pool, host);
+    else
+        lhi_pool_give(&q->pool, host);
+    pthread_mutex_lock(&d->lock);
+    q->lane->n_left++;
+    tell_lane(q->lane);
+    return status;
+}
+
+static lh_status receive_one(queue *q, uint32_t nth, lh_error *err)
+{
+    lhi_delegated *d = q->d;
+    lhi_rank *rank = d->rank;
+    const lhi_exec_post *post = &rank->program->posts[q->lane->of->items[nth]];
+    arrival *to = &d->arrivals[post->slot];
+    lhi_buffer *slot = &rank->receives[post->slot];
+    const lhi_exec_pass *pass = &rank->program->passes[post->consumer];
+    while (to->post != post)
+        if (!await_news(q))
+            return stopped(err);
+    pthread_mutex_unlock(&d->lock);
+    lh_status status = lhi_net_wait(rank->o.net, &slot->op, 0, err);
+    int64_t there_ns = 0;
+    if (status == LH_OK) {
+        memcpy(to->data, slot->data, lhi_rank_input_bytes(rank, post->input));
+        there_ns = end_copy(q, lhi_rank_arrived_ns(rank, post->link, &slot->op),
+                            pass->in_staging_ns);
+    }
+    pthread_mutex_lock(&d->lock);
+    if (status != LH_OK)
+        return status;
+    to->is_there = true;
+    to->there_ns = there_ns;
+    pthread_cond_signal(&d->changed);
+    return LH_OK;
+}
+
+/* All messages of the queue in a step. */
+static lh_status run_step(queue *q, lh_error *err)
+{
+    const lhi_exec_lane *of = q->lane->of;
+    for (uint32_t nth = q->first; nth < of->n; nth += of->n_queues)
+        LHI_TRY(of->receives ? receive_one(q, nth, err)
+                             : send_one(q, nth, err));
+    return LH_OK;
+}
+
+/* The first failure counts; nobody waits for this rank then. */
+static void fail(lhi_delegated *d, lh_status status, const lh_error *err)
+{
+    if (d->status != LH_OK || d->stop)
+        return;
+    d->status = status;
+    d->err = *err;
+    lhi_net_abort(d->rank->o.net, err->text);
+    for (uint32_t i = 0; i < d->n_lanes; i++)
+        tell_lane(&d->lanes[i]);
+}
+
+static void *thread_main(void *of)
+{
+    queue *q = of;
+    lhi_delegated *d = q->d;
+    uint64_t round = 0;
+    pthread_mutex_lock(&d->lock);
+    for (;;) {
+        while (d->round == round && !d->stop)
+            pthread_cond_wait(&q->news, &d->lock);
+        if (d->stop)
+            break;
+        lh_error err = {0};
+        round = d->round;
+        lh_status status = run_step(q, &err);
+        if (status != LH_OK)
+            fail(d, status, &err);
+        d->n_busy--;
+        pthread_cond_signal(&d->changed);
+    }
+    pthread_mutex_unlock(&d->lock);
+    return NULL;
+}
+
+/* --- making and freeing ----------------------------------------------------
+ */
+
+/* Clocks as deadlines are counted; none of these can fail on Linux. */
+static void init_conditions(lhi_delegated *d)
+{
+    pthread_condattr_t how;
+    pthread_condattr_init(&how);
+    pthread_condattr_setclock(&how, CLOCK_MONOTONIC);
+    pthread_mutex_init(&d->lock, NULL);
+    pthread_cond_init(&d->changed, &how);
+    for (uint32_t i = 0; i < d->n_queues; i++)
+        pthread_cond_init(&d->queues[i].news, &how);
+    pthread_condattr_destroy(&how);
+}
+
+static lh_status make_queues(lhi_delegated *d, lh_error *err)
+{
+    lhi_rank *rank = d->rank;
+    const lhi_exec_rank *program = rank->program;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < program->n_lanes; i++)
+        n += program->lanes[i].n_queues;
+    d->lanes = LHI_NEW(rank->mem, lane, program->n_lanes);
+    d->queues = LHI_NEW(rank->mem, queue, n);
+    if (!d->lanes || !d->queues)
+        return lhi_fail_nomem(err);
+    d->n_lanes = program->n_lanes;
+    for (uint32_t i = 0; i < d->n_lanes; i++) {
+        lane *l = &d->lanes[i];
+        l->of = &program->lanes[i];
+        l->queues = d->queues + d->n_queues;
+        for (uint32_t k = 0; k < l->of->n_queues; k++)
+            d->queues[d->n_queues++] = (queue){.d = d, .lane = l, .first = k};
+    }
+    return LH_OK;
+}
+
+static lh_status make_buffers(lhi_delegated *d, lh_error *err)
+{
+    lhi_rank *rank = d->rank;
+    const lhi_exec_rank *program = rank->program;
+    const size_t bytes = rank->pool.bytes;
+    d->made = LHI_NEW(rank->mem, made, program->n_passes);
+    d->arrivals = LHI_NEW(rank->mem, arrival, program->n_slots);
+    if (!d->made || !d->arrivals)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < program->n_slots; i++) {
+        if (!(d->arrivals[i].data = malloc(bytes + 1)))
+            return lhi_fail_nomem(err);
+        memset(d->arrivals[i].data, 0, bytes);
+    }
+    for (uint32_t i = 0; i < d->n_queues; i++) {
+        queue *q = &d->queues[i];
+        const lhi_exec_lane *of = q->lane->of;
+        if (!of->receives &&
+            !lhi_pool_init(&q->pool, rank->o.net, bytes,
+                           program->n_under_way / of->n_queues + 2))
+            return lhi_fail_nomem(err);
+    }
+    return LH_OK;
+}
+
+lh_status lhi_delegated_make(lhi_rank *rank, lh_error *err)
+{
+    lhi_delegated *d = LHI_NEW(rank->mem, lhi_delegated, 1);
+    if (!d)
+        return lhi_fail_nomem(err);
+    d->rank = rank;
+    LHI_TRY(make_queues(d, err));
+    init_conditions(d);
+    rank->delegated = d;
+    return make_buffers(d, err);
+}
+
+void lhi_delegated_stop(lhi_delegated *d)
+{
+    pthread_mutex_lock(&d->lock);
+    d->stop = true;
+    for (uint32_t i = 0; i < d->n_lanes; i++)
+        tell_lane(&d->lanes[i]);
+    pthread_mutex_unlock(&d->lock);
+    for (uint32_t i = 0; i < d->n_queues; i++) {
+        if (d->queues[i].started)
+            pthread_join(d->queues[i].thread, NULL);
+        d->queues[i].started = false;
+    }
+}
+
+void lhi_delegated_free(lhi_delegated *d)
+{
+    if (!d)
+        return;
+    lhi_delegated_stop(d);
+    lhi_delegated_reclaim(d);
+    for (uint32_t i = 0; d->made && i < d->rank->program->n_passes; i++)
+        if (d->made[i].buffer)
+            lhi_pool_give(&d->rank->pool, d->made[i].buffer);
+    for (uint32_t i = 0; d->arrivals && i < d->rank->program->n_slots; i++)
+        free(d->arrivals[i].data);
+    for (uint32_t i = 0; i < d->n_queues; i++) {
+        lhi_pool_fini(&d->queues[i].pool);
+        pthread_cond_destroy(&d->queues[i].news);
+    }
+    pthread_cond_destroy(&d->changed);
+    pthread_mutex_destroy(&d->lock);
+}
+
+/* --- the passes' side ------------------------------------------------------
+ */
+
+static lh_status start_threads(lhi_delegated *d, lh_error *err)
+{
+    for (uint32_t i = 0; i < d->n_queues; i++) {
+        queue *q = &d->queues[i];
+        if (q->started)
+            continue;
+        if (pthread_create(&q->thread, NULL, thread_main, q) != 0)
+            return lhi_fail(err, LH_EIO,
+                            "cannot start a thread for delegated messages");
+        q->started = true;
+    }
+    return LH_OK;
+}
+
+lh_status lhi_delegated_begin(lhi_delegated *d, uint64_t step,
+                              lhi_step_kind kind, lh_error *err)
+{
+    if (kind != LHI_STEP_TRAIN)
+        return LH_OK;
+    /* By the rank's own thread, whose priority they get. */
+    LHI_TRY(start_threads(d, err));
+    pthread_mutex_lock(&d->lock);
+    d->step = step;
+    d->is_on = true;
+    d->n_busy = d->n_queues;
+    d->round++;
+    for (uint32_t i = 0; i < d->n_queues; i++)
+        d->queues[i].free_ns = 0;
+    for (uint32_t i = 0; i < d->n_lanes; i++) {
+        d->lanes[i].n_left = 0;
+        tell_lane(&d->lanes[i]);
+    }
+    pthread_mutex_unlock(&d->lock);
+    return LH_OK;
+}
+
+bool lhi_delegated_moves(const lhi_delegated *d)
+{
+    return d && d->is_on;
+}
+
+/* Wakes the queue of the message. */
+static void tell_queue(lhi_delegated *d, bool receives, uint32_t peer,
+                       uint32_t nth)
+{
+    const lane *l = d->lanes;
+    while (l->of->receives != receives || l->of->peer != peer)
+        l++;
+    pthread_cond_signal(&l->queues[nth].news);
+}
+
+void lhi_delegated_posted(lhi_delegated *d, uint32_t i)
+{
+    const lhi_exec_post *post = &d->rank->program->posts[i];
+    arrival *to = &d->arrivals[post->slot];
+    pthread_mutex_lock(&d->lock);
+    to->post = post;
+    to->is_there = false;
+    tell_queue(d, true, post->peer, post->queue);
+    pthread_mutex_unlock(&d->lock);
+}
+
+void lhi_delegated_made(lhi_delegated *d, uint32_t i, lhi_buffer *buffer,
+                        int64_t made_ns)
+{
+    const lhi_exec_pass *pass = &d->rank->program->passes[i];
+    pthread_mutex_lock(&d->lock);
+    d->made[i] = (made){buffer, made_ns};
+    tell_queue(d, false, pass->peer, pass->queue);
+    pthread_mutex_unlock(&d->lock);
+}
+
+void lhi_delegated_reclaim(lhi_delegated *d)
+{
+    pthread_mutex_lock(&d->lock);
+    lhi_buffer *all = d->copied;
+    d->copied = NULL;
+    pthread_mutex_unlock(&d->lock);
+    while (all) {
+        lhi_buffer *next = all->next;
+        lhi_pool_give(&d->rank->pool, all);
+        all = next;
+    }
+}
+
+/* Sleeps until the threads have news; the lock is held. */
+static lh_status await_threads(lhi_delegated *d, lh_error *err)
+{
+    enum { LOOK_NS = 100000000 };
+    const lhi_rank *rank = d->rank;
+    if (d->status != LH_OK) {
+        if (err)
+            *err = d->err;
+        return d->status;
+    }
+    if (lhi_net_stopped(rank->o.stop)) {
+        lhi_net_abort(rank->o.net, "interrupted");
+        return lhi_fail(err, LH_ECANCELED, "interrupted");
+    }
+    struct timespec until = lhi_timespec(lhi_now_ns() + LOOK_NS);
+    pthread_cond_timedwait(&d->changed, &d->lock, &until);
+    return LH_OK;
+}
+
+lh_status lhi_delegated_await(lhi_delegated *d, uint32_t slot,
+                              const void **data, int64_t *there_ns,
+                              lh_error *err)
+{
+    arrival *a = &d->arrivals[slot];
+    lh_status status = LH_OK;
+    pthread_mutex_lock(&d->lock);
+    while (status == LH_OK && !a->is_there)
+        status = await_threads(d, err);
+    *data = a->data;
+    *there_ns = a->there_ns;
+    a->post = NULL;
+    pthread_mutex_unlock(&d->lock);
+    return status;
+}
+
+lh_status lhi_delegated_end(lhi_delegated *d, lh_error *err)
+{
+    lh_status status = LH_OK;
+    if (!lhi_delegated_moves(d))
+        return LH_OK;
+    pthread_mutex_lock(&d->lock);
+    while (status == LH_OK && d->n_busy > 0)
+        status = await_threads(d, err);
+    if (status == LH_OK)
+        status = d->status;
+    d->is_on = false;
+    pthread_mutex_unlock(&d->lock);
+    for (uint32_t i = 0; i < d->n_queues && status == LH_OK; i++)
+        status = lhi_pool_drain(&d->queues[i].pool, d->rank->o.stop, err);
+    return status;
+}
+
+uint32_t lhi_delegated_grown(const lhi_delegated *d)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; d && i < d->n_queues; i++)
+        n += d->queues[i].pool.n_grown;
+    return n;
+}
