@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* longhaul explain: what each rank of a run does, before it runs. */
 #include "commands.h"
+#include "paths.h"
 #include "view.h"
 
 #include <inttypes.h>
@@ -8,8 +9,9 @@
 #include <string.h>
 
 typedef struct settings {
-    const char *schedule;
+    const char *schedule, *path;
     uint32_t rank, sub_blocks, buffers;
+    int64_t staging_ns;
     cli_model model;
 } settings;
 
@@ -31,6 +33,9 @@ static const cli_option options[] = {
         "gets to the pass in need (late), or the same but never delayed "
         "by weight-gradient passes (late-fd)."),
     CLI_COUPLED_ROW(settings),
+    CLI_PATH_ROWS(settings, staging_ns,
+                  "With --path: what a delegated message takes more at either "
+                  "end."),
     CLI_FIFO_ROW(settings),
 };
 
@@ -39,6 +44,9 @@ static const cli_example examples[] = {
      "List what rank 3 does under zb-h1: passes, receives, sends."},
     {"longhaul explain plan.json --receives late --json",
      "Rank 0 of a plan, without receives posted ahead, as JSON."},
+    {"longhaul explain pipeline.yaml -s 1f1b --coupled 1 --path delegated "
+     "--staging 1ms",
+     "Which queue moves a message where they are sent from host memory."},
 };
 
 /* "all-gather of chunk 0", or the pass. */
@@ -80,6 +88,8 @@ static void print_line(cli *c, const cli_view *v, const lh_exec *exec,
         cli_print(c, ", buffer %" PRIu32, in->slot);
     if (in->turn != UINT64_MAX)
         cli_print(c, ", turn %" PRIu64, in->turn);
+    if (in->queue != LH_NONE)
+        cli_print(c, ", delegated, queue %" PRIu32, in->queue);
     cli_print(c, "\n");
 }
 
@@ -146,6 +156,14 @@ static json_t *instruction_json(const cli_view *v, const lh_exec *exec,
         json_object_set_new(j, "buffer", json_integer(in->slot));
     if (in->turn != UINT64_MAX)
         json_object_set_new(j, "turn", json_integer((json_int_t)in->turn));
+    if (in->peer != LH_NONE)
+        json_object_set_new(
+            j, "path",
+            json_string(lh_data_path_name(in->queue == LH_NONE
+                                              ? LH_DATA_PATH_DIRECT
+                                              : LH_DATA_PATH_DELEGATED)));
+    if (in->queue != LH_NONE)
+        json_object_set_new(j, "queue", json_integer(in->queue));
     return j;
 }
 
@@ -175,35 +193,56 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_exec *exec)
                      "instructions", list));
 }
 
-static lh_status explain(cli *c, cli_problem *problem, cli_view *v)
+static lh_status explain_exec(cli *c, const cli_view *v,
+                              const lh_pipeline *pipeline,
+                              const cli_model *model, const cli_paths *paths)
 {
     const settings *s = c->settings;
-    CLI_TRY(cli_problem_read(c, c->operands[0], false, problem));
-    v->pipeline = cli_problem_pipeline(problem);
-    uint32_t n = lh_pipeline_n_devices(v->pipeline);
-    if (s->rank >= n)
-        return cli_usage(c, "--rank %" PRIu32 ": there are ranks 0 to %" PRIu32,
-                         s->rank, n - 1);
-    CLI_TRY(cli_view_find_schedule(c, v, problem, s->schedule, &s->model,
-                                   s->sub_blocks));
     lh_exec_options with = {.size = sizeof with,
-                            .fifo = s->model.fifo,
+                            .fifo = model->fifo,
                             .receive_slots = s->buffers,
-                            .coupled_queue = s->model.coupled};
+                            .coupled_queue = model->coupled,
+                            .delegation = &paths->delegation};
     lh_exec *exec = NULL;
-    cli_set_receives(&s->model, &with.receives, &with.own_receives);
-    CLI_TRY(lh_exec_make(v->pipeline, v->schedule, &with, &exec, &c->err));
+    if (s->path)
+        with.path = paths->links ? LH_DATA_PATH_MIXED : LH_DATA_PATH_DELEGATED;
+    cli_set_receives(model, &with.receives, &with.own_receives);
+    CLI_TRY(lh_exec_make(pipeline, v->schedule, &with, &exec, &c->err));
     lh_status status =
         c->common.json ? print_json(c, v, exec) : print_text(c, v, exec);
     lh_exec_free(exec);
     return status;
 }
 
+static lh_status explain(cli *c, cli_problem *problem, cli_view *v,
+                         cli_paths *paths)
+{
+    settings *s = c->settings;
+    CLI_TRY(cli_problem_read(c, c->operands[0], false, problem));
+    const lh_pipeline *p = v->pipeline = cli_problem_pipeline(problem);
+    uint32_t n = lh_pipeline_n_devices(p);
+    if (s->rank >= n)
+        return cli_usage(c, "--rank %" PRIu32 ": there are ranks 0 to %" PRIu32,
+                         s->rank, n - 1);
+    if (s->staging_ns && !s->path)
+        return cli_usage(c, "--staging is for --path");
+    CLI_TRY(cli_paths_check(c, s->path, s->staging_ns, p, &s->model));
+    CLI_TRY(cli_paths_read(c, s->path, s->staging_ns, p, &s->model, paths));
+    if (paths->pipeline)
+        v->pipeline = paths->pipeline;
+    CLI_TRY(cli_view_find_schedule(c, v, problem, s->schedule, &s->model,
+                                   s->sub_blocks));
+    v->pipeline = p;
+    return explain_exec(c, v, p, &s->model, paths);
+}
+
 static lh_status run_explain(cli *c)
 {
     cli_problem problem = {0};
     cli_view view = {0};
-    lh_status status = explain(c, &problem, &view);
+    cli_paths paths = {0};
+    lh_status status = explain(c, &problem, &view, &paths);
+    cli_paths_fini(&paths);
     cli_view_fini(&view);
     cli_problem_fini(&problem);
     return status;

@@ -65,7 +65,9 @@ static const cli_option options[] = {
      .at = offsetof(settings, play.adapt),
      .help = "With --events: go on with another schedule, and with --coupled "
              "or --receives late another path, when that pays."},
-    CLI_PATH_ROWS(settings),
+    CLI_PATH_ROWS(settings, play.staging_ns,
+                  "With --path or --adapt: what a delegated message takes more "
+                  "at either end."),
 };
 
 static const cli_example examples[] = {
@@ -469,6 +471,8 @@ static lh_status simulate(cli *c, work *w)
         return cli_usage(c, "--staging would change nothing: without --coupled "
                             "or --receives late no send blocks, and --adapt "
                             "delegates none");
+    CLI_TRY(cli_paths_check(c, s->path, s->play.staging_ns, v->pipeline,
+                            &s->model));
     CLI_TRY(cli_paths_read(c, s->path, s->play.staging_ns, v->pipeline,
                            &s->model, &w->paths));
     if (w->paths.pipeline)

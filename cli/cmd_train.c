@@ -77,6 +77,10 @@ static const cli_option options[] = {
         "(late), or the same but never delayed by weight-gradient passes "
         "(late-fd)."),
     CLI_COUPLED_ROW(train_settings),
+    CLI_PATH_ROWS(train_settings, staging_ns,
+                  "With --path: what a delegated message takes more at either "
+                  "end. The timed device takes that time; on the cpu device "
+                  "copies are real, and this is what is predicted of them."),
     CLI_FIFO_ROW(train_settings),
     {.name = "inject",
      .type = CLI_TEXT,
@@ -264,6 +268,9 @@ static const cli_example examples[] = {
      "See what receives cost that are not posted ahead of need."},
     {"longhaul train pipeline.yaml -s 1f1b --coupled 1 --receives late",
      "And sends that stop the passes behind them until they have arrived."},
+    {"longhaul train pipeline.yaml -s 1f1b --coupled 1 --receives late "
+     "--path delegated --staging 1ms",
+     "The same with messages that are sent from host memory: none does."},
     {"longhaul train pipeline.yaml --inject 'dc0-dc1=latency:40ms,gbps:10'",
      "The same passes over a slower link."},
     {"longhaul train pipeline.yaml -s 1f1b --steps 4 --schedule-at 2=zb-h1",

@@ -50,6 +50,16 @@ bool cli_paths_differ(const cli_model *model, const lh_pipeline *p)
     return model->coupled || strcmp(cli_receives_of(model, p), "early") != 0;
 }
 
+lh_status cli_paths_check(cli *c, const char *text, int64_t staging_ns,
+                          const lh_pipeline *pipeline, const cli_model *model)
+{
+    if (!text || staging_ns || cli_paths_differ(model, pipeline))
+        return LH_OK;
+    return cli_usage(c, "--path would change nothing: no send blocks without "
+                        "--coupled or --receives late, and copies take no time "
+                        "without --staging");
+}
+
 lh_status cli_paths_read(cli *c, const char *text, int64_t staging_ns,
                          const lh_pipeline *pipeline, cli_model *model,
                          cli_paths *out)
@@ -60,10 +70,6 @@ lh_status cli_paths_read(cli *c, const char *text, int64_t staging_ns,
                                       .staging_ns = staging_ns}};
     if (!text)
         return LH_OK;
-    if (!staging_ns && !cli_paths_differ(model, pipeline))
-        return cli_usage(c, "--path would change nothing: no send blocks "
-                            "without --coupled or --receives late, and copies "
-                            "take no time without --staging");
     CLI_TRY(read_links(c, text, pipeline, out));
     CLI_TRY(lh_delegate(pipeline, &sim, &out->delegation, &out->pipeline, &how,
                         &c->err));

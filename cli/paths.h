@@ -7,9 +7,9 @@
 
 #include <longhaul/delegate.h>
 
-/* Rows of an option table; `settings` has a const char *path and an int64_t
- * staging_ns where `play` is. */
-#define CLI_PATH_ROWS(settings)                                                \
+/* Rows of an option table; `settings` has a const char *path, and an int64_t
+ * where `staging` is. */
+#define CLI_PATH_ROWS(settings, staging_member, says)                          \
     {.name = "path",                                                           \
      .type = CLI_TEXT,                                                         \
      .at = offsetof(settings, path),                                           \
@@ -20,10 +20,8 @@
              "(0-1=delegated both ways, west>east=delegated one way)."},       \
     {                                                                          \
         .name = "staging", .type = CLI_TIME,                                   \
-        .at = offsetof(settings, play.staging_ns), .arg = "TIME",              \
-        .like = "1ms",                                                         \
-        .help = "With --path or --adapt: what a delegated message takes more " \
-                "at either end."                                               \
+        .at = offsetof(settings, staging_member), .arg = "TIME",               \
+        .like = "1ms", .help = says                                            \
     }
 
 typedef struct cli_paths {
@@ -35,9 +33,12 @@ typedef struct cli_paths {
 /* Whether sends or receives block. Else all paths are one where copies take no
  * time. */
 bool cli_paths_differ(const cli_model *model, const lh_pipeline *pipeline);
+/* Wrong usage where --path (`text`; NULL: it is not given) would change nothing
+ * of a pipeline, on a device where copies take what --staging says. */
+lh_status cli_paths_check(cli *c, const char *text, int64_t staging_ns,
+                          const lh_pipeline *pipeline, const cli_model *model);
 /* Reads the option (NULL: none) for a pipeline, and has `model` say how
- * messages go then. Wrong usage where it would change nothing. Release with
- * cli_paths_fini(), also after a failure. */
+ * messages go then. Release with cli_paths_fini(), also after a failure. */
 lh_status cli_paths_read(cli *c, const char *text, int64_t staging_ns,
                          const lh_pipeline *pipeline, cli_model *model,
                          cli_paths *out);

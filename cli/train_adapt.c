@@ -120,15 +120,9 @@ static lh_status find_makespan(cli *c, const train_changes *changes,
                                uint32_t state, const lh_schedule *schedule,
                                int64_t *out)
 {
-    const train_settings *s = c->settings;
-    const lh_sim_options sim = cli_sim_options(&s->model);
     lh_pipeline *p;
-    lh_timeline *t = NULL;
     CLI_TRY(lh_course_pipeline(changes->course, state, &p, &c->err));
-    lh_status status = lh_simulate(p, schedule, &sim, &t, &c->err);
-    if (status == LH_OK)
-        *out = lh_timeline_makespan(t);
-    lh_timeline_free(t);
+    lh_status status = train_makespan(c, changes, p, schedule, out);
     lh_pipeline_free(p);
     return status;
 }

@@ -176,4 +176,5 @@ void train_changes_fini(train_changes *changes)
     json_decref(changes->noticed);
     json_decref(changes->decisions);
     lh_course_free(changes->course);
+    cli_paths_fini(&changes->paths);
 }

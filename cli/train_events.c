@@ -30,22 +30,15 @@ typedef struct makespans {
 static lh_status find_makespan(makespans *m, uint32_t schedule, uint32_t state,
                                int64_t *out)
 {
-    const train_settings *s = m->c->settings;
-    const lh_sim_options sim = cli_sim_options(&s->model);
     int64_t *known = &m->ns[(size_t)schedule * m->n_states + state];
     lh_pipeline *p;
-    lh_timeline *t;
     if (*known < 0) {
         CLI_TRY(lh_course_pipeline(m->changes->course, state, &p, &m->c->err));
-        lh_status status =
-            lh_simulate(p,
-                        schedule ? m->changes->all[schedule - 1].view.schedule
-                                 : m->v->schedule,
-                        &sim, &t, &m->c->err);
-        if (status == LH_OK) {
-            *known = lh_timeline_makespan(t);
-            lh_timeline_free(t);
-        }
+        lh_status status = train_makespan(
+            m->c, m->changes, p,
+            schedule ? m->changes->all[schedule - 1].view.schedule
+                     : m->v->schedule,
+            known);
         lh_pipeline_free(p);
         CLI_TRY(status);
     }

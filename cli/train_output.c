@@ -311,6 +311,13 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
     if (s->speed > 1)
         cli_print(c, ", %" PRIu32 " times as fast", s->speed);
     cli_print(c, "\n");
+    if (s->path)
+        cli_wrap(c, "path", 0,
+                 "%s: messages%s are copied to host memory and sent from "
+                 "there, %s a copy",
+                 changes->path, s->model.delegated ? " of some links" : "",
+                 s->staging_ns ? cli_time_text(s->staging_ns / s->speed, a)
+                               : "no time");
     if (s->model.coupled)
         cli_print(c,
                   "path          direct: passes stop behind %" PRIu32

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The train command's parts: cmd_train.c has what can be asked for, train_run.c
  * runs it, train_changes.c has the schedules that it goes on with,
- * train_events.c what is slow meanwhile, train_adapt.c what it notices of that,
- * train_output.c says what came out. */
+ * train_paths.c how messages go, train_events.c what is slow meanwhile,
+ * train_adapt.c what it notices of that, train_output.c says what came out. */
 #ifndef CLI_TRAIN_PARTS_H
 #define CLI_TRAIN_PARTS_H
 
 #include "course_view.h"
+#include "paths.h"
 #include "view.h"
 
 #include <longhaul/engine.h>
@@ -18,7 +19,8 @@ extern const char *const train_devices[], *const train_transports[];
 
 typedef struct train_settings {
     const char *schedule, *schedule_at, *events, *inject, *trace, *html, *svg,
-        *log, *profile_out;
+        *log, *profile_out, *path;
+    int64_t staging_ns;
     uint32_t device, transport, ranks, steps, sub_blocks, buffers,
         message_bytes, speed;
     bool realtime, emulate_links, real_links, insecure, adapt;
@@ -48,6 +50,7 @@ typedef struct train_changes {
     json_t *told;        /* what is still to be said in the log, or NULL */
     lh_course *course;   /* --events; NULL: nothing becomes slow */
     const char *path;    /* of messages: cli_path_of() */
+    cli_paths paths;     /* --path */
     /* --adapt */
     const cli_view *began;       /* what the run began with */
     char name[256];              /* that `current` is in */
@@ -89,6 +92,27 @@ lh_status train_events_read(cli *c, cli_view *v, train_changes *changes,
 lh_status train_events_predict(cli *c, const cli_view *v,
                                const train_changes *changes, lh_train_result *r,
                                int64_t **out);
+
+/* --- --path --- */
+
+/* How messages go, into `model`, before a schedule is made for the view's
+ * pipeline, which becomes the one with their copies; then for the pipeline that
+ * is run, where `model` is how they would go otherwise. */
+lh_status train_paths_begin(cli *c, cli_view *v, cli_paths *out);
+lh_status train_paths_read(cli *c, const cli_view *v, const cli_model *model,
+                           train_changes *changes);
+/* Into the options of a run. */
+void train_paths_set(cli *c, const train_changes *changes,
+                     lh_exec_options *exec);
+/* The pipeline with the copies of messages: *out, to be released, or NULL where
+ * there are none. */
+lh_status train_paths_stage(cli *c, const train_changes *changes,
+                            const lh_pipeline *pipeline, lh_pipeline **out);
+/* An iteration, simulated as its messages go. */
+lh_status train_makespan(cli *c, const train_changes *changes,
+                         const lh_pipeline *pipeline,
+                         const lh_schedule *schedule, int64_t *out);
+lh_status train_simulate(cli *c, const train_changes *changes, cli_view *view);
 
 /* --- --adapt --- */
 

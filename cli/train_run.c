@@ -192,6 +192,7 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
                                   .adapt = s->adapt ? &adapt : NULL,
                                   .remark = show_remark};
     cli_set_receives(&s->model, &exec.receives, &exec.own_receives);
+    train_paths_set(c, changes, &exec);
     CLI_TRY(train_changes_check(c, v, &exec, changes));
     if (s->log)
         CLI_TRY(train_log_open(c, s->log, &w.log));
@@ -233,7 +234,7 @@ static lh_status put_last(cli *c, const cli_view *v, const lh_plan *plan,
         last.method = train_last_name(v, r);
         last.schedule = adapted;
     }
-    lh_status status = cli_view_simulate(c, &last, &s->model, c->operands[0]);
+    lh_status status = train_simulate(c, changes, &last);
     if (status == LH_OK)
         status = train_put_results(c, v, &last, plan, changes, predicted_ns, r);
     cli_view_fini(&last);
@@ -258,9 +259,8 @@ static lh_status put_results(cli *c, const cli_view *v, const lh_plan *plan,
 static lh_status run_view(cli *c, cli_view *v, const lh_plan *plan,
                           train_changes *changes)
 {
-    const train_settings *s = c->settings;
     lh_train_result *result = NULL;
-    CLI_TRY(cli_view_simulate(c, v, &s->model, c->operands[0]));
+    CLI_TRY(train_simulate(c, changes, v));
     CLI_TRY(train(c, v, plan, changes, &result));
     lh_status status = put_results(c, v, plan, changes, result);
     lh_train_result_free(result);
@@ -339,6 +339,13 @@ static lh_status check_options(cli *c)
     if (s->adapt && (s->schedule_at || s->profile_out))
         return cli_usage(c, "--adapt chooses schedules by itself, while the "
                             "run goes on: no --schedule-at, no --profile-out");
+    if (s->path && s->profile_out)
+        return cli_usage(c, "--profile-out measures links without copies to "
+                            "and from host memory: no --path");
+    if (s->path && s->adapt)
+        return cli_usage(c, "--path is not for --adapt, which chooses it");
+    if (s->staging_ns && !s->path)
+        return cli_usage(c, "--staging is for --path");
     if (s->events && s->profile_out)
         return cli_usage(c, "--profile-out measures what is there without "
                             "events: no --events");
@@ -366,19 +373,25 @@ static lh_status check_options(cli *c)
     return s->transport <= TRAIN_LOCAL ? cli_check_outputs(c) : LH_OK;
 }
 
+/* Schedules are made for the pipeline as messages go: with `first`. */
 static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
-                             train_changes *changes, lh_pipeline **own)
+                             cli_paths *first, train_changes *changes,
+                             lh_pipeline **own)
 {
     const train_settings *s = c->settings;
+    const cli_model model = s->model;
     CLI_TRY(check_options(c));
     CLI_TRY(cli_problem_read(c, c->operands[0], false, problem));
     if (s->device == LH_TRAIN_CPU)
         CLI_TRY(check_cpu(c, problem->plan));
     v->pipeline = cli_problem_pipeline(problem);
+    CLI_TRY(train_paths_begin(c, v, first));
     CLI_TRY(cli_view_find_schedule(c, v, problem, s->schedule, &s->model,
                                    train_first_sub_blocks(s)));
     CLI_TRY(train_changes_read(c, v, changes));
+    v->pipeline = cli_problem_pipeline(problem);
     CLI_TRY(change_pipeline(c, v, problem->plan, changes, own));
+    CLI_TRY(train_paths_read(c, v, &model, changes));
     return run_view(c, v, problem->plan, changes);
 }
 
@@ -386,10 +399,13 @@ lh_status train_run(cli *c)
 {
     cli_problem problem = {0};
     cli_view view = {0};
+    cli_paths first = {0};
     train_changes changes = {0};
     lh_pipeline *injected = NULL;
-    lh_status status = run_problem(c, &problem, &view, &changes, &injected);
+    lh_status status =
+        run_problem(c, &problem, &view, &first, &changes, &injected);
     train_changes_fini(&changes);
+    cli_paths_fini(&first);
     cli_view_fini(&view);
     lh_pipeline_free(injected);
     cli_problem_fini(&problem);
