@@ -19,10 +19,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_LAYERS = 6, MOST_STAGES = 3, MOST_CHUNKS = 6, UNIT = 1000 };
+enum { MOST_LAYERS = 8, MOST_STAGES = 3, MOST_CHUNKS = 6, UNIT = 1000 };
+enum { USUAL_LAYERS = 6 }; /* at most, but in rings of three */
 
 static uint32_t n_cases = OF_CASES(4000), first_case;
 static bool may_be_empty; /* the first chunk and the last: no layer */
+static bool rings;        /* loops of two chunks on three devices */
 static const double ratio = 3;
 
 typedef struct model {
@@ -104,22 +106,37 @@ static void sum_up(const model *m, lhi_floor_site *s,
     s->head_hold = s->held[ends + 1].state + s->held[ends + 1].activation;
 }
 
-static void make_model(rng *r, model *m)
+static void choose_chunks(rng *r, model *m)
 {
-    *m = (model){.v = 1};
     lhi_floor_case *c = &m->c;
+    if (rings) {
+        c->stages = 3;
+        m->v = 2;
+        m->n_chunks = 6;
+        c->layers = 6 + rng_below(r, 3);
+        c->microbatches = 1 + rng_below(r, 3);
+        c->placement = LH_PLACEMENT_LOOP;
+        return;
+    }
     c->stages = 1 + rng_below(r, MOST_STAGES);
     if (c->stages < 3 && rng_chance(r, 50))
         m->v = c->stages == 2 && rng_chance(r, 30) ? 3 : 2;
     m->n_chunks = c->stages * m->v;
-    c->layers = m->n_chunks + rng_below(r, MOST_LAYERS - m->n_chunks + 1);
-    c->chunks_per_device = m->v;
+    c->layers = m->n_chunks + rng_below(r, USUAL_LAYERS - m->n_chunks + 1);
     c->microbatches = 1 + rng_below(r, m->n_chunks > 3 ? 3 : 4);
     c->placement = m->v == 1                        ? LH_PLACEMENT_UD
                    : m->v == 2 && rng_chance(r, 50) ? LH_PLACEMENT_WAVE
                                                     : LH_PLACEMENT_LOOP;
     if (c->stages == 1 && m->v > 1)
         c->placement = LH_PLACEMENT_LOOP;
+}
+
+static void make_model(rng *r, model *m)
+{
+    *m = (model){.v = 1};
+    lhi_floor_case *c = &m->c;
+    choose_chunks(r, m);
+    c->chunks_per_device = m->v;
     c->least_layers = lhi_floor_least_layers(c->layers, m->n_chunks, ratio);
     c->n_kinds = 1 + rng_chance(r, 40);
     for (uint32_t i = 0; i < c->layers; i++) {
@@ -365,6 +382,18 @@ static void nor_where_ends_have_no_layer(void)
     CHECK(n_solved > solved + n_cases / 16);
 }
 
+static void nor_on_a_ring_of_three(void)
+{
+    const uint32_t n = OF_CASES(300);
+    const uint32_t solved = n_solved, above = n_split;
+    rings = true;
+    for (uint32_t i = first_case; i < first_case + n; i++)
+        check_case(i);
+    rings = false;
+    CHECK_MSG(n_split - above > n / 5, "of %u bounds %u are higher so",
+              n_solved - solved, n_split - above);
+}
+
 /* Two devices far apart, of which the first holds 200 of 4000 microbatches:
  * these go there and back in 20 lots, and there is little else to do. */
 static void far_ones_stay_as_long_as_they_have_to(void)
@@ -495,9 +524,9 @@ static void memory_fills_no_sooner_than_they_get_there(void)
     lh_pipeline_free(p);
 }
 
-/* Where memory has place for hardly more than one microbatch, and one chunk of
- * a wave leaves most of it, how long that stays says how long all takes. */
-static void make_full_wave(rng *r, model *m)
+/* Where memory has place for hardly more than one microbatch, and one of the
+ * chunks leaves most of it, how long that stays says how long all takes. */
+static void make_full(rng *r, lh_placement placement, model *m)
 {
     lhi_floor_case *c = &m->c;
     const uint32_t large = rng_below(r, 4);
@@ -506,7 +535,7 @@ static void make_full_wave(rng *r, model *m)
                           .layers = 4,
                           .chunks_per_device = 2,
                           .microbatches = 2 + rng_below(r, 3),
-                          .placement = LH_PLACEMENT_WAVE,
+                          .placement = placement,
                           .least_layers = 1,
                           .n_kinds = 2,
                           .n_of_part = {3, 1, 1, 1},
@@ -528,9 +557,13 @@ static void make_full_wave(rng *r, model *m)
     c->first_ns = m->site[0].f + m->site[0].d + m->site[0].w;
     m->forth[0] = some(r, 0, 8);
     m->back[0] = some(r, 0, 8);
+    if (placement == LH_PLACEMENT_LOOP) {
+        c->wrap_forth = m->back[0];
+        c->wrap_back = m->forth[0];
+    }
 }
 
-static void chunks_of_a_wave_stay_as_long_as_they_have_to(void)
+static void check_full(lh_placement placement)
 {
     const uint32_t n = OF_CASES(400);
     uint32_t tight = 0;
@@ -538,7 +571,7 @@ static void chunks_of_a_wave_stay_as_long_as_they_have_to(void)
         rng r = {i};
         model m;
         uint32_t layers[MOST_CHUNKS];
-        make_full_wave(&r, &m);
+        make_full(&r, placement, &m);
         int64_t best = try_partitions(&m, layers, 0, m.c.layers, INT64_MAX);
         check_solution(&m, i, best);
         tight += (double)split_of(&m, 0, 2 * best) * 1.02 >= (double)best;
@@ -546,13 +579,20 @@ static void chunks_of_a_wave_stay_as_long_as_they_have_to(void)
     CHECK_MSG(2 * tight > n, "%u of %u bounds are near the best", tight, n);
 }
 
+static void chunks_stay_as_long_as_they_have_to(void)
+{
+    check_full(LH_PLACEMENT_WAVE);
+    check_full(LH_PLACEMENT_LOOP);
+}
+
 int main(int argc, char **argv)
 {
     cases_from(argc, argv, &n_cases, &first_case);
     RUN(nothing_is_below_a_bound);
     RUN(nor_where_ends_have_no_layer);
+    RUN(nor_on_a_ring_of_three);
     RUN(far_ones_stay_as_long_as_they_have_to);
     RUN(memory_fills_no_sooner_than_they_get_there);
-    RUN(chunks_of_a_wave_stay_as_long_as_they_have_to);
+    RUN(chunks_stay_as_long_as_they_have_to);
     return test_summary();
 }

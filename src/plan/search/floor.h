@@ -88,7 +88,7 @@ int64_t lhi_floor_link(const lhi_floor_case *c, uint32_t per_microbatch,
                        int64_t transfer_ns, int64_t latency_ns);
 /* The same with each layer's own times and memory, by trying all splits of the
  * layers: at least `low`, which is known, and at most `high`. With one chunk
- * per device, and with two in a wave; `low` for others. */
+ * per device or two; `low` for others. */
 int64_t lhi_floor_split(const lhi_floor_case *c, lhi_arena *mem, int64_t low,
                         int64_t high);
 /* What activations wait in memory for is a time that no schedule shortens, and

@@ -27,14 +27,16 @@ typedef struct splitter {
     double w;         /* of the first chunk, at least */
     double layer_ns;  /* all passes of the fastest layer */
     bool *now, *next; /* [front * (layers + 1) + back]: can be behind a stage */
+    double *refuted;  /* [layers of all first chunks]: at this makespan */
+    uint32_t around;  /* of a loop: layers of all first chunks */
     uint32_t trials;
     double ns; /* the makespan */
 } splitter;
 
-/* Layers in front of and behind those of a stage, and its own, in its first
- * chunk and in the one on the way back. */
+/* Layers before those of a stage, and its own, in its first chunk and in its
+ * second, which begins with layer `from`. */
 typedef struct share {
-    uint32_t stage, front, first, behind, second;
+    uint32_t stage, front, first, from, second;
 } share;
 
 /* A chunk on its device. */
@@ -46,6 +48,16 @@ typedef struct load {
 static bool is_wave(const lhi_floor_case *c)
 {
     return c->placement == LH_PLACEMENT_WAVE && c->chunks_per_device == 2;
+}
+
+static bool is_loop(const lhi_floor_case *c)
+{
+    return c->placement == LH_PLACEMENT_LOOP && c->chunks_per_device == 2;
+}
+
+static bool has_two(const lhi_floor_case *c)
+{
+    return is_wave(c) || is_loop(c);
 }
 
 static sums between(const sums *all, uint32_t from, uint32_t to)
@@ -96,7 +108,7 @@ static moments moments_of(const splitter *s, const share *h)
     const lhi_floor_case *c = s->c;
     const lhi_floor_site *first = lhi_floor_site_of(c, 0);
     uint32_t k = h->stage, P = c->stages, L = c->layers;
-    uint32_t last = is_wave(c) ? L - h->behind : h->front + h->first;
+    uint32_t last = has_two(c) ? h->from + h->second : h->front + h->first;
     double f = s->least[L].f - s->least[last].f;
     double d = s->least[L].d - s->least[last].d;
     moments m = {s->forth[k] + s->least[h->front].f, s->f, s->d + s->w,
@@ -121,6 +133,28 @@ static moments moments_of(const splitter *s, const share *h)
     return m;
 }
 
+/* Its second chunk: all later layers lie behind it, and with a loop the rest of
+ * the ring. */
+static load second_load(const splitter *s, const share *h, double head)
+{
+    const lhi_floor_case *c = s->c;
+    const lhi_floor_site *site = lhi_floor_site_of(c, h->stage);
+    const lhi_floor_held *ends = &site->held[c->n_kinds];
+    uint32_t k = h->stage, P = c->stages, to = h->from + h->second;
+    sums later = between(s->least, to, c->layers);
+    load out = {.has = between(s->of[k], h->from, to)};
+    if (k == lhi_floor_head_stage(c))
+        add_end(&out.has, &site->head, &ends[1]);
+    else
+        out.stay += head;
+    out.stay += out.has.f + out.has.d + later.f + later.d;
+    if (is_wave(c))
+        out.stay += s->forth[k] + s->back[k];
+    else
+        out.stay += s->forth[P] + s->back[P] - s->forth[k] - s->back[k];
+    return out;
+}
+
 /* Chunks of a device: one or two. */
 static uint32_t loads_of(const splitter *s, const share *h, load *out)
 {
@@ -136,21 +170,18 @@ static uint32_t loads_of(const splitter *s, const share *h, load *out)
     out[0].has = between(own, h->front, h->front + h->first);
     if (k == 0)
         add_end(&out[0].has, &site->embedding, &ends[0]);
-    if (k == P - 1 && !is_wave(c))
+    if (k == P - 1 && !has_two(c))
         add_end(&out[0].has, &site->head, &ends[1]);
     double hops = s->forth[P] + s->back[P] - s->forth[k] - s->back[k];
     out[0].stay = out[0].has.f + out[0].has.d + later.f + later.d + hops;
-    if (k < P - 1 || is_wave(c))
+    if (k < P - 1 || has_two(c))
         out[0].stay += head;
-    if (!is_wave(c))
+    if (!has_two(c))
         return 1;
-    later = between(l, L - h->behind, L);
-    out[0].stay += s->forth[P] + s->back[P]; /* on the way home */
-    out[1].has = between(own, L - h->behind - h->second, L - h->behind);
-    if (k == 0)
-        add_end(&out[1].has, &site->head, &ends[1]);
-    out[1].stay = out[1].has.f + out[1].has.d + later.f + later.d +
-                  s->forth[k] + s->back[k] + (k > 0 ? head : 0);
+    out[0].stay += s->forth[P] + s->back[P]; /* on the way home, or once more */
+    if (is_loop(c))
+        out[0].stay += (double)(c->wrap_forth + c->wrap_back);
+    out[1] = second_load(s, h, head);
     return 2;
 }
 
@@ -161,9 +192,7 @@ static double room_of(const splitter *s, const share *h, double state)
     const lhi_floor_site *site = lhi_floor_site_of(c, h->stage);
     int64_t passing = 0;
     for (uint32_t i = 0; i < h->first + h->second; i++) {
-        uint32_t layer = i < h->first
-                             ? h->front + i
-                             : c->layers - h->behind - h->second + i - h->first;
+        uint32_t layer = i < h->first ? h->front + i : h->from + i - h->first;
         passing = lhi_most(passing, site->held[c->kind_of[layer]].passing);
     }
     return (double)(site->room - passing) - state;
@@ -234,43 +263,84 @@ static bool does_fit(splitter *s, const share *h, bool *too_long)
 /* --- all of them -------------------------------------------------------------
  */
 
-/* From `front` layers before stage `k` and `behind` after it on. */
-static void try_shares(splitter *s, uint32_t k, uint32_t front, uint32_t behind)
+/* The layers that first and second chunks of a device can have. */
+typedef struct range {
+    uint32_t first_least, first_most;
+    uint32_t second_least, second_most; /* of all that leave enough */
+    uint32_t both_most;
+} range;
+
+/* False: none. All layers lie in front of stage `k`, in it and its later ones,
+ * or in the second chunks of those before it. */
+static bool find_range(const splitter *s, uint32_t k, uint32_t front,
+                       uint32_t back, range *out)
 {
     const lhi_floor_case *c = s->c;
-    uint32_t a = c->least_layers, v = is_wave(c) ? 2 : 1, row = c->layers + 1;
-    uint32_t left = c->layers - front - behind, later = c->stages - 1 - k;
+    uint32_t v = has_two(c) ? 2 : 1, later = c->stages - 1 - k;
+    uint32_t a = c->least_layers, left = c->layers - front - back;
+    if (left < v * a * (later + 1))
+        return false;
+    uint32_t here = left - v * a * later, least = v > 1 ? a : 0;
+    *out = (range){a, here - least, least, v > 1 ? here - a : 0, here};
+    if (!is_loop(c))
+        return true;
+    /* Both rounds have their own. */
+    uint32_t one = s->around - front, other = c->layers - s->around - back;
+    if (front > s->around || back > c->layers - s->around ||
+        one < a * (later + 1) || other < a * (later + 1))
+        return false;
+    out->first_most = one - a * later;
+    out->second_most = other - a * later;
+    if (later == 0) {
+        out->first_least = one;
+        out->second_least = other;
+    }
+    return true;
+}
+
+/* From `front` layers before stage `k`, and `back` in the second chunks of the
+ * stages before it, on. */
+static void try_shares(splitter *s, uint32_t k, uint32_t front, uint32_t back)
+{
+    const lhi_floor_case *c = s->c;
+    uint32_t row = c->layers + 1, later = c->stages - 1 - k;
+    uint32_t left = c->layers - front - back;
     double most = floor(s->ns / (c->microbatches * s->layer_ns) + 1e-9);
     double fewest = later ? (double)left - most * later : (double)left;
-    if (left < v * a * (later + 1) || (double)left > most * (later + 1))
+    range can;
+    if (!find_range(s, k, front, back, &can) ||
+        (double)left > most * (later + 1))
         return;
-    uint32_t here = left - v * a * later;
     uint32_t all = fewest > 0 ? (uint32_t)fewest : 0;
-    for (uint32_t first = a; first + (v - 1) * a <= here; first++) {
-        uint32_t least = v > 1 ? a : 0, second = least;
+    for (uint32_t first = can.first_least; first <= can.first_most; first++) {
+        uint32_t second = can.second_least, last = can.second_most;
         bool too_long = false;
         if (first + second < all)
             second = all - first;
-        if (v == 1 && second > 0)
+        if (!has_two(c) && second > 0)
             continue;
-        uint32_t from = second, last = v > 1 ? here - first : 0;
+        if (first + last > can.both_most)
+            last = can.both_most - first;
+        const uint32_t from = second;
         for (; second <= last && !too_long; second++) {
-            share h = {k, front, first, behind, second};
-            bool *at =
-                &s->next[(size_t)(front + first) * row + behind + second];
+            share h = {k, front, first,
+                       is_loop(c) ? s->around + back
+                                  : c->layers - back - second,
+                       second};
+            bool *at = &s->next[(size_t)(front + first) * row + back + second];
             if (!*at)
                 *at = does_fit(s, &h, &too_long);
         }
-        if (too_long && from == least && second == from + 1)
+        if (too_long && from == can.second_least && second == from + 1)
             break; /* and so it is with more layers */
     }
 }
 
-static bool is_possible(splitter *s, double ns)
+/* With a loop: where the second round begins is known. */
+static bool is_possible_so(splitter *s)
 {
     const lhi_floor_case *c = s->c;
     size_t row = c->layers + 1, n = row * row;
-    s->ns = ns;
     memset(s->now, 0, n);
     s->now[0] = true;
     for (uint32_t k = 0; k < c->stages; k++) {
@@ -291,6 +361,24 @@ static bool is_possible(splitter *s, double ns)
         s->next = was;
     }
     return true;
+}
+
+static bool is_possible(splitter *s, double ns)
+{
+    const lhi_floor_case *c = s->c;
+    const uint32_t least = c->stages * c->least_layers;
+    s->ns = ns;
+    if (!is_loop(c))
+        return is_possible_so(s);
+    for (uint32_t i = least; i + least <= c->layers; i++) {
+        if (ns <= s->refuted[i])
+            continue;
+        s->around = i;
+        if (is_possible_so(s))
+            return true;
+        s->refuted[i] = ns;
+    }
+    return false;
 }
 
 /* Of each layer, from the first on. */
@@ -331,6 +419,10 @@ static void find_ways(splitter *s)
     }
     double home = is_wave(c) ? s->back[P] : 0,
            out = is_wave(c) ? s->forth[P] : 0;
+    if (is_loop(c)) {
+        home = s->forth[P] + (double)c->wrap_forth;
+        out = s->back[P] + (double)c->wrap_back;
+    }
     s->f = s->least[L].f + s->forth[P] + home +
            (double)(first->embedding.f + head->head.f);
     s->d = s->least[L].d + s->back[P] + out +
@@ -349,7 +441,9 @@ static bool make_splitter(splitter *s, lhi_arena *mem)
     s->back = LHI_NEW(mem, double, c->stages + 1);
     s->now = LHI_NEW(mem, bool, row *row);
     s->next = LHI_NEW(mem, bool, row *row);
-    if (!s->least || !s->of || !s->forth || !s->back || !s->now || !s->next)
+    s->refuted = LHI_NEW(mem, double, row);
+    if (!s->least || !s->of || !s->forth || !s->back || !s->now || !s->next ||
+        !s->refuted)
         return false;
     add_up(c, s->least, &least);
     s->layer_ns = INFINITY;
@@ -373,7 +467,7 @@ int64_t lhi_floor_split(const lhi_floor_case *c, lhi_arena *mem, int64_t low,
                         int64_t high)
 {
     splitter s = {.c = c};
-    bool known = c->chunks_per_device == 1 || is_wave(c);
+    bool known = c->chunks_per_device == 1 || has_two(c);
     if (!known || !c->at || !c->forth || c->stages < 2 ||
         c->layers > MOST_LAYERS || low >= high)
         return low;
