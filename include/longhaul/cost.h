@@ -142,11 +142,18 @@ typedef struct lh_cost_site {
     uint32_t datacenter, replicas;
 } lh_cost_site;
 
+/* Where a model's multi-token prediction modules are. */
+typedef enum lh_mtp_place {
+    LH_MTP_WITH_HEAD, /* in the slice with the head */
+    LH_MTP_HERE,      /* in this slice, which has no head */
+    LH_MTP_ELSEWHERE, /* not with this head, which judges their words only */
+} lh_mtp_place;
+
 /* Consecutive layers, and where they run. */
 typedef struct lh_cost_slice {
     uint32_t first_layer, n_layers;
     bool embedding; /* holds the token embedding */
-    bool head;      /* holds final norm, vocabulary matrix, loss (and MTP) */
+    bool head;      /* holds final norm, vocabulary matrix, loss (see mtp) */
     uint32_t chunk, of;  /* which of how many chunks, for profiles by chunk;
                             of = 0: do not look for such */
     uint32_t datacenter; /* whose GPU and networks it uses */
@@ -160,6 +167,7 @@ typedef struct lh_cost_slice {
     const lh_cost_site *sites;
     /* With `sites`: pipeline ranks whose rings share a link; 0: all. */
     uint32_t sharing;
+    lh_mtp_place mtp; /* of models that have such modules */
 } lh_cost_slice;
 
 typedef struct lh_cost {

@@ -246,6 +246,9 @@ typedef struct lh_layout {
      * given, and in a choice, whose chunk_layers say it. */
     uint32_t n_chunk_layers;
     const uint32_t *chunk_layers;
+    /* Which chunk has the model's multi-token prediction modules, behind all
+     * of its layers; 0: the last one, with the head. */
+    uint32_t mtp_chunk;
 } lh_layout;
 
 /* What is to run the plan; only what it can run is searched then. */

@@ -91,9 +91,10 @@ static double hold_buffers(const lhi_prices *p, double shared_ranks,
     if (slice->embedding)
         add_unsharded(p, (lh_cost_slice){.embedding = true}, shared_ranks,
                       expert_ranks, &most);
-    if (slice->head)
-        add_unsharded(p, (lh_cost_slice){.head = true}, shared_ranks,
-                      expert_ranks, &most);
+    if (lhi_slice_has_end(slice))
+        add_unsharded(p,
+                      (lh_cost_slice){.head = slice->head, .mtp = slice->mtp},
+                      shared_ranks, expert_ranks, &most);
     return bytes * (most.larger + most.smaller);
 }
 

@@ -27,7 +27,9 @@ static const lhi_slice_part *find_part(const lhi_prices *p, const lhi_sums *s,
 
 static bool has_part(const lh_cost_slice *slice, uint32_t i)
 {
-    return i == 0 ? slice->embedding : i > slice->n_layers ? slice->head : true;
+    return i == 0                ? slice->embedding
+           : i > slice->n_layers ? lhi_slice_has_end(slice)
+                                 : true;
 }
 
 /* What a pass waits for counts as communication, and as data parallelism's. */

@@ -198,23 +198,37 @@ static void hold_vocabulary(const lhi_shape *shape, lhi_held *out)
 
 void lhi_held_head(const lhi_shape *shape, lhi_held *out)
 {
+    *out = (lhi_held){0};
+    for (uint32_t i = 0; i <= shape->model->mtp_layers; i++)
+        hold_vocabulary(shape, out);
+}
+
+void lhi_held_mtp(const lhi_shape *shape, lhi_held *out)
+{
     const lh_model *m = shape->model;
+    const double n = m->mtp_layers;
+    const double joined =
+        2 * shape->tokens * shape->norm_share * m->hidden * shape->element;
     lhi_held layer;
 
     *out = (lhi_held){0};
-    hold_vocabulary(shape, out);
     if (!m->mtp_layers)
         return;
     lhi_held_layer(shape, m->layers - 1, &layer);
-    for (uint32_t i = 0; i < m->mtp_layers; i++) {
-        double joined =
-            2 * shape->tokens * shape->norm_share * m->hidden * shape->element;
+    out->activation = n * (layer.activation + joined);
+    out->weight_input = n * (layer.weight_input + joined);
+    out->passing = layer.passing;
+}
 
-        out->activation += layer.activation + joined;
-        out->weight_input += layer.weight_input + joined;
-        out->passing = fmax(out->passing, layer.passing);
-        hold_vocabulary(shape, out);
-    }
+bool lhi_slice_has_mtp(const lh_model *model, const lh_cost_slice *slice)
+{
+    return model->mtp_layers && (slice->head ? slice->mtp == LH_MTP_WITH_HEAD
+                                             : slice->mtp == LH_MTP_HERE);
+}
+
+bool lhi_slice_has_end(const lh_cost_slice *slice)
+{
+    return slice->head || slice->mtp == LH_MTP_HERE;
 }
 
 void lhi_params_slice(const lhi_shape *shape, const lh_cost_slice *slice,
@@ -231,16 +245,15 @@ void lhi_params_slice(const lhi_shape *shape, const lh_cost_slice *slice,
 
     if (slice->embedding)
         split += (double)lh_model_embedding_params(m) + added;
-    if (slice->head) {
+    if (slice->head)
         split += (double)lh_model_head_params(m) + added;
-        split += (double)lh_model_mtp_params(m);
+    if (lhi_slice_has_mtp(m, slice)) {
         /* Their layers are like the model's last. */
-        if (m->mtp_layers) {
-            lh_layer_params last = lh_model_layer_params(m, m->layers - 1);
+        lh_layer_params last = lh_model_layer_params(m, m->layers - 1);
 
-            split -= (double)m->mtp_layers * (double)last.experts;
-            experts += (double)m->mtp_layers * (double)last.experts;
-        }
+        split += (double)lh_model_mtp_params(m) -
+                 (double)m->mtp_layers * (double)last.experts;
+        experts += (double)m->mtp_layers * (double)last.experts;
     }
     /* A tied matrix that is here as embedding is not here again. */
     if (slice->embedding && slice->head && m->tied_embeddings)

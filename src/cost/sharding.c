@@ -291,7 +291,8 @@ lh_status lhi_data_time_parts(const lh_job *job, const lh_layout *layout,
 {
     sharer s = {job, layout, slice, options, known, NULL};
     lh_cost_slice embedding = {.embedding = slice->embedding};
-    lh_cost_slice ends = {.embedding = slice->embedding, .head = true};
+    lh_cost_slice ends = {
+        .embedding = slice->embedding, .head = slice->head, .mtp = slice->mtp};
     lhi_part_times times = {0};
     bool made[2] = {false};
 
@@ -307,7 +308,7 @@ lh_status lhi_data_time_parts(const lh_job *job, const lh_layout *layout,
     if (slice->embedding)
         LHI_TRY(time_part(&s, shape, &embedding, NULL, &times.embedding, err));
     /* A matrix that both ends share is sent once. */
-    if (slice->head)
+    if (lhi_slice_has_end(slice))
         LHI_TRY(time_part(&s, shape, &ends, &embedding, &times.head, err));
     *out = times;
     return LH_OK;

@@ -135,6 +135,30 @@ static lh_status sum_layers(const lhi_prices *p, lhi_sums *s, lh_error *err)
     return LH_OK;
 }
 
+/* Multi-token prediction modules, head, or both. */
+static void work_end(const lhi_prices *p, lhi_passes *work, lhi_held *held)
+{
+    lhi_passes modules;
+    lhi_held kept;
+
+    *work = (lhi_passes){0};
+    *held = (lhi_held){0};
+    if (p->slice->head) {
+        lhi_work_head(&p->shape, work);
+        lhi_held_head(&p->shape, held);
+    }
+    if (!lhi_slice_has_mtp(p->job->model, p->slice))
+        return;
+    lhi_work_mtp(&p->shape, &modules);
+    lhi_held_mtp(&p->shape, &kept);
+    lhi_work_add(&work->f, &modules.f, 1);
+    lhi_work_add(&work->d, &modules.d, 1);
+    lhi_work_add(&work->w, &modules.w, 1);
+    held->activation += kept.activation;
+    held->weight_input += kept.weight_input;
+    held->passing = fmax(held->passing, kept.passing);
+}
+
 static lh_status sum_ends(const lhi_prices *p, lhi_sums *s, lh_error *err)
 {
     lhi_measured m;
@@ -149,14 +173,15 @@ static lh_status sum_ends(const lhi_prices *p, lhi_sums *s, lh_error *err)
         s->embedding = make_part(p, &m, &work, &held, false, 0);
         add_part(&s->embedding, s);
     }
-    if (p->slice->head) {
+    if (!lhi_slice_has_end(p->slice))
+        return LH_OK;
+    m = (lhi_measured){0}; /* modules apart from the head never are */
+    if (p->slice->head)
         LHI_TRY(lhi_measured_find(p->job, p->layout, p->slice, &p->options,
                                   LH_PROFILE_HEAD, &m, err));
-        lhi_work_head(&p->shape, &work);
-        lhi_held_head(&p->shape, &held);
-        s->head = make_part(p, &m, &work, &held, false, 0);
-        add_part(&s->head, s);
-    }
+    work_end(p, &work, &held);
+    s->head = make_part(p, &m, &work, &held, false, 0);
+    add_part(&s->head, s);
     return LH_OK;
 }
 

@@ -17,7 +17,7 @@ typedef struct lhi_slice_part {
  * experts and a window. What the slice does not have is 0. */
 typedef struct lhi_sums {
     lhi_spent_passes time;
-    lhi_slice_part layers[2][2], embedding, head;
+    lhi_slice_part layers[2][2], embedding, head /* and MTP */;
     double part_ns[3]; /* sums of F, D, W of the parts */
     lhi_held held;
     bool any_measured, any_estimated; /* times */

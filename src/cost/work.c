@@ -528,17 +528,24 @@ static void add_vocabulary(const lhi_shape *shape, lhi_passes *out)
     }
 }
 
+/* A module joins hidden state and next token's embedding, and runs one more
+ * layer; the head then judges its words as it does the model's
+ * (arXiv:2412.19437, section 2.2). */
 void lhi_work_head(const lhi_shape *shape, lhi_passes *out)
+{
+    *out = (lhi_passes){0};
+    for (uint32_t i = 0; i <= shape->model->mtp_layers; i++)
+        add_vocabulary(shape, out);
+}
+
+void lhi_work_mtp(const lhi_shape *shape, lhi_passes *out)
 {
     const lh_model *m = shape->model;
     lhi_passes layer;
 
     *out = (lhi_passes){0};
-    add_vocabulary(shape, out);
     if (!m->mtp_layers)
         return;
-    /* A module joins hidden state and next token's embedding, runs one more
-     * layer and the shared head (arXiv:2412.19437, section 2.2). */
     lhi_work_layer(shape, m->layers - 1, &layer);
     for (uint32_t i = 0; i < m->mtp_layers; i++) {
         lhi_work_add(&out->f, &layer.f, 1);
@@ -546,6 +553,5 @@ void lhi_work_head(const lhi_shape *shape, lhi_passes *out)
         lhi_work_add(&out->w, &layer.w, 1);
         add_map(shape, out, shape->tokens, 2.0 * m->hidden,
                 (double)m->hidden / shape->tensor, 1);
-        add_vocabulary(shape, out);
     }
 }

@@ -43,8 +43,11 @@ void lhi_work_add(lhi_work *to, const lhi_work *what, double times);
 /* One layer; what recomputation repeats is in d. */
 void lhi_work_layer(const lhi_shape *shape, uint32_t layer, lhi_passes *out);
 void lhi_work_embedding(const lhi_shape *shape, lhi_passes *out);
-/* Norm, vocabulary matrix, loss; and multi-token prediction modules. */
+/* Norm, vocabulary matrix, loss, which multi-token prediction modules share:
+ * once for the model and once for each of them. */
 void lhi_work_head(const lhi_shape *shape, lhi_passes *out);
+/* Those modules. */
+void lhi_work_mtp(const lhi_shape *shape, lhi_passes *out);
 
 /* Tokens that each token of a layer attends to on average. */
 double lhi_visible(const lh_model *model, uint32_t layer, double sequence);
@@ -58,11 +61,17 @@ typedef struct lhi_held {
 void lhi_held_layer(const lhi_shape *shape, uint32_t layer, lhi_held *out);
 void lhi_held_embedding(const lhi_shape *shape, lhi_held *out);
 void lhi_held_head(const lhi_shape *shape, lhi_held *out);
+void lhi_held_mtp(const lhi_shape *shape, lhi_held *out);
 
 /* Parameters on one GPU. `experts` is part of `total`. */
 typedef struct lhi_params {
     double total, experts;
 } lhi_params;
+
+/* Whether multi-token prediction modules are in the slice. */
+bool lhi_slice_has_mtp(const lh_model *model, const lh_cost_slice *slice);
+/* Whether it has something behind its layers: head, such modules, or both. */
+bool lhi_slice_has_end(const lh_cost_slice *slice);
 
 void lhi_params_slice(const lhi_shape *shape, const lh_cost_slice *slice,
                       lhi_params *out);

@@ -183,7 +183,10 @@ static void put_model(lhi_text *out, const lh_job *job, uint32_t tensor)
  * layers, loss; stage k goes to rank k mod PP. */
 static void put_stages(lhi_text *out, const lh_plan *plan)
 {
-    uint32_t chunks = lh_pipeline_n_chunks(plan->pipeline);
+    const uint32_t chunks = lh_pipeline_n_chunks(plan->pipeline);
+    const uint32_t asked = plan->job->layout.mtp_chunk;
+    const uint32_t mtp_chunk = asked ? asked : chunks - 1;
+    const uint32_t mtp_layers = plan->job->model->mtp_layers;
     lhi_text_puts(out, "--pipeline-model-parallel-layout E");
     for (uint32_t i = 0; i < chunks; i++) {
         uint32_t first, count;
@@ -191,9 +194,9 @@ static void put_stages(lhi_text *out, const lh_plan *plan)
         lhi_text_puts(out, i ? "|" : "");
         if (count)
             lhi_text_printf(out, "t*%" PRIu32, count);
+        if (mtp_layers && i == mtp_chunk)
+            lhi_text_printf(out, "m*%" PRIu32, mtp_layers);
     }
-    if (plan->job->model->mtp_layers)
-        lhi_text_printf(out, "m*%" PRIu32, plan->job->model->mtp_layers);
     lhi_text_puts(out, "L\n");
     const lh_layout *l = &plan->best.layout;
     const uint32_t group =

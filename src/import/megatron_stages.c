@@ -44,8 +44,10 @@ static void add_layer(stages *s, char kind)
     case 'm':
         if (s->loss)
             s->wrong = "has m behind L";
-        if (s->mtp++ == 0)
-            s->mtp_stage = s->n;
+        else if (s->mtp && s->mtp_stage != s->n)
+            s->wrong = "has m in several stages";
+        s->mtp_stage = s->n;
+        s->mtp++;
         break;
     case 'L':
         if (s->loss)
@@ -130,13 +132,15 @@ static lh_status stages_of_string(const lhi_megatron *m, lhi_imported *in,
                             "has %u stages, no multiple of "
                             "--pipeline-model-parallel-size %u",
                             s->n, in->layout.pipeline);
-    if (s->mtp && s->mtp_stage != s->n)
-        return lhi_arg_fail(m, key, LH_EUNSUPPORTED, err,
-                            "stage %u of %u has m, and the last one L: "
-                            "longhaul costs multi-token prediction where the "
-                            "head is; put m and L on one stage, as in ...t|mL",
-                            s->mtp_stage - 1, s->n);
     in->layout.chunks_per_device = s->n / in->layout.pipeline;
+    if (!s->mtp || s->mtp_stage == s->n)
+        return LH_OK;
+    if (s->mtp_stage + in->layout.pipeline <= s->n)
+        return lhi_arg_fail(m, key, LH_EINPUT, err,
+                            "has m in stage %u of %u; Megatron-LM takes it "
+                            "among the last %u alone, one for each rank",
+                            s->mtp_stage - 1, s->n, in->layout.pipeline);
+    in->layout.mtp_chunk = s->mtp_stage - 1;
     return LH_OK;
 }
 
@@ -240,23 +244,6 @@ static uint32_t ways_given(const lhi_megatron *m)
                m, LHI_ARG_NUM_LAYERS_PER_VIRTUAL_PIPELINE_STAGE) +
            lhi_arg_given(m, LHI_ARG_NUM_VIRTUAL_STAGES_PER_PIPELINE_RANK) +
            lhi_arg_given(m, LHI_ARG_PIPELINE_MODEL_PARALLEL_LAYOUT);
-}
-
-static lh_status check_empty(const lhi_megatron *m, const uint32_t *layers,
-                             uint32_t n, lh_error *err)
-{
-    const lhi_megatron_key key =
-        lhi_arg_given(m, LHI_ARG_PIPELINE_MODEL_PARALLEL_LAYOUT)
-            ? LHI_ARG_PIPELINE_MODEL_PARALLEL_LAYOUT
-            : LHI_ARG_PIPELINE_MODEL_PARALLEL_SIZE;
-    for (uint32_t i = 1; i + 1 < n; i++)
-        if (layers[i] == 0)
-            return lhi_arg_fail(m, key, LH_EUNSUPPORTED, err,
-                                "stage %u of %u has no layer, which longhaul "
-                                "costs at the ends alone, with embedding or "
-                                "head; give it a layer of a stage beside it",
-                                i, n);
-    return LH_OK;
 }
 
 /* --- one rank
@@ -368,7 +355,7 @@ static lh_status read_pipeline(const lhi_megatron *m, lhi_imported *in,
         LHI_TRY(stages_of_numbers(m, in, &s, text.layers, err));
     l->n_chunk_layers = l->pipeline * l->chunks_per_device;
     l->chunk_layers = text.layers;
-    return check_empty(m, text.layers, l->n_chunk_layers, err);
+    return LH_OK;
 }
 
 lh_status lhi_megatron_stages(const lhi_megatron *m, lhi_imported *in,

@@ -392,6 +392,9 @@ static lh_status add_layout(writer *w, const char *name, lh_error *err)
         lhi_draft_value(text, "", "  schedule: %s", l->schedule);
     if (l->n_chunk_layers)
         add_layers(text, l);
+    if (l->mtp_chunk)
+        lhi_draft_value(text, "multi-token prediction, apart from the head",
+                        "  mtp_chunk: %" PRIu32, l->mtp_chunk);
     if (w->n_sites > 1)
         return add_placement(w, name, err);
     lhi_draft_value(text, "", "  outermost: %s",

@@ -298,10 +298,11 @@ static lh_status read_layers(reader *r, const lhi_node *list, lh_error *err)
     if (!out)
         return lhi_fail_nomem(err);
     for (const lhi_node *node = list->first; node; node = node->next) {
-        /* The ends have the embedding or the head all the same. */
+        /* The ends have the embedding or the head all the same; without a
+         * pipeline chunks between them are for overlap alone. */
         bool at_end = node->index == 0 || node->index + 1 == list->n_items;
-        LHI_TRY(lhi_get_u32(r->doc, node, at_end ? 0 : 1, layers,
-                            &out[node->index], err));
+        LHI_TRY(lhi_get_u32(r->doc, node, at_end || l->pipeline > 1 ? 0 : 1,
+                            layers, &out[node->index], err));
         sum += out[node->index];
     }
     if (sum != layers)
@@ -311,6 +312,33 @@ static lh_status read_layers(reader *r, const lhi_node *list, lh_error *err)
                             layers);
     l->chunk_layers = out;
     l->n_chunk_layers = list->n_items;
+    return LH_OK;
+}
+
+/* Which chunk has the multi-token prediction modules: none of the model's
+ * layers may come after it. */
+static lh_status read_mtp_chunk(reader *r, const lhi_node *node, lh_error *err)
+{
+    lh_layout *l = &r->job->layout;
+    if (!r->job->model->mtp_layers)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "is for models with mtp_layers, and %s has none; "
+                            "leave it out",
+                            r->job->model->name);
+    if (!l->chunk_layers || l->pipeline == 1)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "goes with layout.layers and a pipeline above 1; "
+                            "give both, or leave it out");
+    LHI_TRY(lhi_get_u32(r->doc, node, 1, l->n_chunk_layers - 1, &l->mtp_chunk,
+                        err));
+    for (uint32_t i = l->mtp_chunk + 1; i < l->n_chunk_layers; i++)
+        if (l->chunk_layers[i])
+            return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                                "is %u, but chunk %u has layers; multi-token "
+                                "prediction comes behind all of them",
+                                l->mtp_chunk, i);
+    if (l->mtp_chunk + 1 == l->n_chunk_layers)
+        l->mtp_chunk = 0; /* with the head, as without the key */
     return LH_OK;
 }
 
@@ -396,6 +424,8 @@ static lh_status read_layout(reader *r, lh_error *err)
             lhi_sites_from_node(r->doc, node, r->job, false, r->mem, l, err));
     if ((node = lhi_find(map, "layers")))
         LHI_TRY(read_layers(r, node, err));
+    if ((node = lhi_find(map, "mtp_chunk")))
+        LHI_TRY(read_mtp_chunk(r, node, err));
     return check_layout(r, map, err);
 }
 
@@ -442,6 +472,13 @@ static lh_status check_profile(reader *r, const lhi_node *node,
                                     "'%.60s', which the job does not have",
                                     i, names[k]);
     }
+    for (uint32_t i = 0; r->job->layout.mtp_chunk && i < p->n_entries; i++)
+        if (p->entries[i].kind == LH_PROFILE_HEAD)
+            return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                                "has times of a head, measured with the "
+                                "multi-token prediction modules that "
+                                "layout.mtp_chunk puts elsewhere; leave "
+                                "profile or mtp_chunk out");
     return LH_OK;
 }
 

@@ -13,7 +13,7 @@ const char *const lhi_layout_keys[] = {
     "tensor",    "context",   "expert",      "expert_tensor",
     "pipeline",  "data",      "micro_batch", "chunks_per_device",
     "outermost", "sharding",  "schedule",    "sites",
-    "layers",    "framework", NULL};
+    "layers",    "mtp_chunk", "framework",   NULL};
 const char *const lhi_precision_names[] = {"bf16", "fp16", "fp32", NULL};
 const char *const lhi_optimizer_names[] = {"adamw", "adam", NULL};
 const char *const lhi_recompute_names[] = {"none", "selective", "full", NULL};

@@ -8,6 +8,7 @@ import re
 from harness import (ANY, case, check, finish, is_sanitized, json_case, read,
                      run, test, write)
 from made import MEGATRON as SMALL
+from megatron_rules import complaints
 from random_jobs import job
 from round_trips import model_of, shuffled_cluster
 
@@ -87,9 +88,8 @@ def published_models_are_known_by_their_shape():
         has(imported(args, "--nodes", "64"), f"model: {model}")
 
 
-@test
-def deepseeks_stages_are_read_but_for_a_module_apart_from_the_head():
-    """61 layers in 32 stages; its own layout has m on a stage of its own."""
+def deepseek():
+    """Arguments of DeepSeek-V3 in 32 stages on 16 ranks, these left open."""
     write("big.yaml", run("init", "-m", "deepseek-v3", "-n", "128").stdout +
           "layout: {framework: megatron, pipeline: 16, tensor: 1, context: 1, "
           "micro_batch: 1, expert: 64, chunks_per_device: 2, "
@@ -100,17 +100,57 @@ def deepseeks_stages_are_read_but_for_a_module_apart_from_the_head():
                 out=ANY).stdout
     own, count = re.subn("(pipeline-model-parallel-layout ).*", "\\g<1>%s", args)
     check(count == 1, args)
-    for split, layers in (("Et*2|(tt|)*29t|mL", [*[2] * 30, 1, 0]),
-                          ("Ett|(tt|)*28t|tt|mL", [*[2] * 29, 1, 2, 0])):
-        text = imported(own % split, "--nodes", "128")
-        check(" ".join(str(layers).split()) in " ".join(text["job"].split()),
-              f"{split}: {text['job']}")
+    return own
+
+
+def stages_of(args):
+    """The layout of these, written out."""
+    text = re.search("parallel-layout (.*)", args)[1]
+    for pattern in (r"\(([^)]+)\)\*(\d+)", r"(.)\*(\d+)"):
+        text = re.sub(pattern, lambda m: m[1] * int(m[2]), text)
+    return text
+
+
+@test
+def deepseeks_stages_come_back_wherever_its_module_is():
+    """61 layers; the published layout has m on a stage of its own."""
+    own, seconds = deepseek(), {}
+    for split, layers, mtp in (
+            ("Et*2|(tt|)*29t|mL", [*[2] * 30, 1, 0], None),
+            ("Ett|(tt|)*28t|tt|mL", [*[2] * 29, 1, 2, 0], None),
+            ("Et*3|(tt|)*29m|L", [3, *[2] * 29, 0, 0], 30),
+            ("Et*3|(tt|)*28t|tm|L", [3, *[2] * 28, 1, 1, 0], 30),
+            ("Et*3|(tt|)*28|ttm|L", [3, *[2] * 28, 0, 2, 0], 30),
+            ("Et*3|(tt|)*29|mL", [3, *[2] * 29, 0, 0], None)):
+        if is_sanitized() and split != "Et*3|(tt|)*29m|L":
+            continue
+        text = imported(own % split, "--nodes", "128", "-o", "d.yaml",
+                        "--force")["job"]
+        check(" ".join(str(layers).split()) in " ".join(text.split()),
+              f"{split}: {text}")
+        check(re.findall(r"^ *mtp_chunk: (\d+)", text, re.M) ==
+              ([str(mtp)] if mtp else []), f"{split}: {text}")
+        case("plan", ["plan", "d.yaml", "-q", "-o", "d.json"], out=ANY)
+        seconds[split] = json.loads(read("d.json"))["iteration_s"]
+        back = case("export", ["export", "d.json", "--to", "megatron"],
+                    out=ANY).stdout
+        check(stages_of(back) == stages_of(own % split), back)
+        check(not complaints(back, 1024), str(complaints(back, 1024)))
+    if not is_sanitized():
+        check(seconds["Et*3|(tt|)*29m|L"] < seconds["Et*3|(tt|)*29|mL"],
+              f"the head's stage is the slower one with the module: {seconds}")
     for split, why in (
-            ("Et*3|(tt|)*29m|L", "stage 30 of 32 has m, and the last one L: .*"
-             "put m and L on one stage"),
-            ("Et*3|(tt|)*29|mL", "stage 30 of 32 has no layer, which longhaul "
-             "costs at the ends alone")):
+            ("Et*3|(tt|)*28tm|(|)*2L", "has 60 t and 1 m"),
+            ("Et*61(|)*14m|(|)*16L", "has m in stage 14 of 32; Megatron-LM "
+             "takes it among the last 16 alone")):
         refused(own % split, f"-model-parallel-layout: {why}", "--nodes", "128")
+
+
+@test
+def modules_of_multi_token_prediction_are_in_one_stage():
+    own = deepseek().replace("--mtp-num-layers 1", "--mtp-num-layers 2")
+    refused(own % "Et*3|(tt|)*29m|mL", "has m in several stages", "--nodes",
+            "128")
 
 
 @test

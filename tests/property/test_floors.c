@@ -101,23 +101,35 @@ static const char *suited(const char *training, bool experts)
     return experts || !strstr(training, "dispatcher") ? training : "";
 }
 
-/* A job's own chunks, of which the first and the last may have no layer. */
-static void add_chunks(lhi_random *r, uint32_t layers, char *text, size_t room)
+/* A job's own chunks, of which the first and the last may have no layer, in a
+ * pipeline any; with `mtp` its modules may be apart from the head. */
+static void add_chunks(lhi_random *r, uint32_t layers, bool mtp, char *text,
+                       size_t room)
 {
     uint32_t pipeline = pick(r, 1, 2), v = pick(r, 1, layers > 3 ? 3 : 2);
     uint32_t n = pipeline * v, list[MOST_LAYERS] = {0}, left = layers;
-    for (uint32_t c = 1; c + 1 < n; c++, left--)
-        list[c] = 1;
+    uint32_t end = n, apart = 0;
+    if (mtp && pipeline > 1)
+        apart = pick(r, 1, n - 1), end = apart + 1 < n ? apart + 1 : n;
+    for (uint32_t c = 1; c < end && c + 1 < n; c++)
+        if (pipeline == 1 || pick(r, 0, 2)) {
+            list[c] = 1;
+            left--;
+        }
     /* Of two one has them all. */
     uint32_t first = n > 2 ? 1 : pick(r, 0, n - 1);
     while (left-- > 0)
-        list[n > 2 ? pick(r, 1, n - 2) : first]++;
+        list[n > 2 ? pick(r, 1, end < n - 1 ? end - 1 : n - 2) : first]++;
     size_t len = (size_t)snprintf(
         text, room, "layout: {pipeline: %u, chunks_per_device: %u, layers: [%u",
         pipeline, v, list[0]);
     for (uint32_t c = 1; c < n; c++)
         len += (size_t)snprintf(text + len, room - len, ", %u", list[c]);
-    snprintf(text + len, room - len, "]}\n");
+    len += (size_t)snprintf(text + len, room - len, "]");
+    if (apart)
+        len +=
+            (size_t)snprintf(text + len, room - len, ", mtp_chunk: %u", apart);
+    snprintf(text + len, room - len, "}\n");
 }
 
 /* torchtitan gathers in its own way where there is no pipeline. */
@@ -148,8 +160,9 @@ static lh_job *random_job(lhi_random *r, kind of, bool torchtitan)
     bool experts = model < 6 && strstr(more[model], "experts: ");
     char sites[4096], chunks[256] = "";
     uint32_t layers = of == EMPTY ? pick(r, 3, MOST_LAYERS) : 0;
+    bool mtp = of == EMPTY && pick(r, 0, 1);
     if (of == EMPTY)
-        add_chunks(r, layers, chunks, sizeof chunks);
+        add_chunks(r, layers, mtp, chunks, sizeof chunks);
     uint32_t n_sites = pick(r, far ? 2 : 1, 3);
     size_t len = (size_t)snprintf(sites, sizeof sites,
                                   "  gpus_per_node: %u\n"
@@ -165,10 +178,11 @@ static lh_job *random_job(lhi_random *r, kind of, bool torchtitan)
     return job_with(
         JOB_SMALL,
         "%s"
-        "model: {layers: %u, hidden: %u, ffn: 1024, heads: 4, vocab: %u%s}\n"
+        "model: {layers: %u, hidden: %u, ffn: 1024, heads: 4, vocab: %u%s%s}\n"
         "training: {global_batch: %u, sequence: 4096%s}\n%s%s",
         sites, layers ? layers : pick(r, 3, MOST_LAYERS), 128u << pick(r, 0, 4),
-        pick(r, 1, 40) * 1000, more[model], pick(r, 1, 3) * 4,
+        pick(r, 1, 40) * 1000, more[model], mtp ? ", mtp_layers: 2" : "",
+        pick(r, 1, 3) * 4,
         far ? all_shared[pick(r, 0, 1)] : suited(zero[pick(r, 0, 4)], experts),
         torchtitan ? "framework: {preset: torchtitan}\n" : "",
         of == EMPTY                     ? chunks

@@ -20,9 +20,105 @@ static void bad_layers_are_refused(void)
            "both of which have to be given");
     refuse(JOB PP2 "[8, 8, 8, 9]}\n",
            "layout.layers: add up to 33, but llama3-8b has 32 layers");
-    refuse(JOB PP2 "[32, 0, 0, 0]}\n", "layout.layers[1]: ");
+    refuse(JOB "layout: {pipeline: 1, chunks_per_device: 3, "
+               "layers: [16, 0, 16]}\n",
+           "layout.layers[1]: ");
     refuse(JOB "layout: {pipeline: 2, layers: []}\n",
            "both of which have to be given");
+}
+
+#define MTP                                                                    \
+    "longhaul: job/1\n"                                                        \
+    "model: deepseek-v3\n"                                                     \
+    "training: {global_batch: 64, sequence: 4096}\n"                           \
+    "cluster: {gpu: h200, gpus_per_node: 8,\n"                                 \
+    "          node_link: {gbps: 3600, latency_us: 3},\n"                      \
+    "          fabric: {gbps: 400, latency_us: 8},\n"                          \
+    "          datacenters: [{name: west, nodes: 16}]}\n"                      \
+    "layout: {tensor: 1, context: 1, expert: 64, pipeline: 2, data: 64,\n"     \
+    "         micro_batch: 1, chunks_per_device: 2, "
+
+static void modules_are_behind_all_layers(void)
+{
+    refuse(JOB PP2 "[8, 8, 16, 0], mtp_chunk: 2}\n",
+           "layout.mtp_chunk: is for models with mtp_layers");
+    refuse(MTP "mtp_chunk: 2}\n",
+           "layout.mtp_chunk: goes with layout.layers and a pipeline above 1");
+    refuse(MTP "layers: [30, 30, 1, 0], mtp_chunk: 1}\n",
+           "layout.mtp_chunk: is 1, but chunk 2 has layers");
+    refuse(MTP "layers: [30, 30, 1, 0], mtp_chunk: 0}\n", "layout.mtp_chunk");
+    refuse(MTP "layers: [30, 30, 1, 0], mtp_chunk: 4}\n", "layout.mtp_chunk");
+    refuse(MTP "layers: [30, 30, 1, 0], mtp_chunk: 2}\n"
+               "profile: {longhaul: profile/1, entries: [{kind: head, "
+               "sequence: 4096,\n"
+               "  F_us: 1, D_us: 1, W_us: 1}]}\n",
+           "has times of a head");
+}
+
+/* Apart and together they are the same: parameters and passes of the two
+ * slices add up to those of the one. */
+static void modules_apart_cost_what_they_do_with_the_head(void)
+{
+    lh_error err = {0};
+    lh_job *job = parse(MTP "layers: [30, 30, 1, 0], mtp_chunk: 2}\n", &err);
+    const lh_cost_slice slices[] = {{.head = true},
+                                    {.head = true, .mtp = LH_MTP_ELSEWHERE},
+                                    {.mtp = LH_MTP_HERE},
+                                    {.head = false}};
+    lh_cost c[4] = {{.params = 0}};
+    CHECK_MSG(job, "%s", err.text);
+    for (int i = 0; job && i < 4; i++)
+        CHECK_OK(
+            lh_cost_chunk(job, &job->layout, &slices[i], NULL, &c[i], &err),
+            err);
+    CHECK_INT(c[0].params, c[1].params + c[2].params);
+    CHECK_INT(c[0].expert_params, c[1].expert_params + c[2].expert_params);
+    CHECK_INT(c[0].activation_bytes,
+              c[1].activation_bytes + c[2].activation_bytes);
+    CHECK_NEAR((double)c[0].f.total_ns,
+               (double)(c[1].f.total_ns + c[2].f.total_ns), 2);
+    CHECK_NEAR((double)c[0].w.total_ns,
+               (double)(c[1].w.total_ns + c[2].w.total_ns), 2);
+    /* The module alone: one layer of 256 experts, and 2 x hidden^2. */
+    CHECK_NEAR(c[2].f.flops, c[0].f.flops - c[1].f.flops, 1);
+    CHECK_INT(c[3].f.total_ns, 0);
+    CHECK_INT(c[3].params, 0);
+    lh_job_free(job);
+}
+
+/* What goes from the module to the head is as large as two hidden states. */
+static void messages_behind_modules_are_larger(void)
+{
+    lh_error err = {0};
+    static const char *const says[] = {"", ", mtp_chunk: 2"};
+    int64_t transfer[2] = {0}, elsewhere[2] = {0};
+    lh_plan_options o = {.size = sizeof o, .no_optimal = true};
+    for (int k = 0; k < 2; k++) {
+        lh_plan *plan = NULL;
+        lh_job *job = job_with(
+            JOB_SMALL,
+            "  gpus_per_node: 2\n"
+            "model: {layers: 8, hidden: 1024, ffn: 4096, heads: 8, "
+            "vocab: 1000, mtp_layers: 1}\n"
+            "training: {global_batch: 8, sequence: 1024}\n"
+            "layout: {tensor: 1, context: 1, data: 1, pipeline: 4, "
+            "micro_batch: 1, chunks_per_device: 1, layers: [4, 4, 0, 0]%s}\n",
+            says[k]);
+        CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+        for (uint32_t i = 0; plan && i < lh_pipeline_n_links(plan->pipeline);
+             i++) {
+            const lh_link *l = lh_pipeline_link(plan->pipeline, i);
+            if (l->from == 2 && l->to == 3)
+                transfer[k] = l->transfer_ns;
+            if (l->from == 0 && l->to == 1)
+                elsewhere[k] = l->transfer_ns;
+        }
+        lh_plan_free(plan);
+        lh_job_free(job);
+    }
+    CHECK(transfer[0] > 0 && elsewhere[0] > 0);
+    CHECK_INT(transfer[1], 2 * transfer[0]);
+    CHECK_INT(elsewhere[1], elsewhere[0]);
 }
 
 static void the_text_has_them(void)
@@ -128,10 +224,10 @@ static void ends_without_layers(void)
         CHECK_HAS(megatron, "|t*1|L\n");
         lh_text_free(megatron);
         lh_plan_free(plan_again(plan, &same));
-        if (same) { /* no other chunk may be without */
+        if (same) { /* one without leaves a layer out */
             char *at = strstr(strstr(same, "\"chunk_layers\""), "1");
             *at = '0';
-            plan_refused(same, "only the first and the last may have none");
+            plan_refused(same, "125 layers for a model of 126");
         }
         lh_text_free(same);
     }
@@ -176,6 +272,9 @@ static void dropout_is_the_jobs_to_say(void)
 int main(void)
 {
     RUN(bad_layers_are_refused);
+    RUN(modules_are_behind_all_layers);
+    RUN(modules_apart_cost_what_they_do_with_the_head);
+    RUN(messages_behind_modules_are_larger);
     RUN(the_text_has_them);
     RUN(every_plan_keeps_them);
     RUN(ends_without_layers);

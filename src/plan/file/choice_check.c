@@ -31,11 +31,13 @@ static lh_status check_layers(const checker *k, lh_error *err)
                             n, layers);
     for (uint32_t i = 0; c->chunk_layers && i < n; i++) {
         sum += c->chunk_layers[i];
-        if (c->chunk_layers[i] == 0 && i > 0 && i + 1 < n)
+        if (c->chunk_layers[i] == 0 && i > 0 && i + 1 < n &&
+            c->layout.pipeline == 1)
             return lhi_doc_fail(k->doc, lhi_find(k->map, "chunk_layers"), err,
                                 LH_EINPUT,
-                                "chunk %" PRIu32 " has no layers; only the "
-                                "first and the last may have none",
+                                "chunk %" PRIu32 " has no layers; without a "
+                                "pipeline only the first and the last may "
+                                "have none",
                                 i);
     }
     if (!c->chunk_layers || sum == layers)

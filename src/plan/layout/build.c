@@ -121,6 +121,10 @@ lh_cost_slice lhi_config_slice(const lh_job *job, const lhi_config *config,
         .sites = spread->sites,
         .sharing = spread->sharing,
     };
+    if (slice.head)
+        slice.mtp = lhi_mtp_of_head(job);
+    else if (chunk && chunk == job->layout.mtp_chunk)
+        slice.mtp = LH_MTP_HERE;
     lhi_config_layers(job->model->layers, config, chunk, &slice.first_layer,
                       &slice.n_layers);
     return slice;
@@ -162,7 +166,7 @@ static bool costs_as_last(const builder *b, uint32_t c,
         &b->places.spreads[lhi_config_device(b->config, b->last_chunk)];
     const lh_cost_slice last =
         lhi_config_slice(b->job, b->config, spread, b->last_chunk);
-    if (c == 0 || last.n_layers != slice->n_layers ||
+    if (c == 0 || last.n_layers != slice->n_layers || last.mtp != slice->mtp ||
         last.sharing != slice->sharing || last.n_sites != slice->n_sites)
         return false;
     for (uint32_t i = 0; i < last.n_sites; i++)
@@ -351,10 +355,28 @@ static lh_status message_between(builder *b, uint32_t from, uint32_t to,
     return LH_OK;
 }
 
+/* Behind multi-token prediction modules apart from the head go their hidden
+ * states, too, as large as the model's each. A link has messages of one size:
+ * the largest. */
+static lh_status widen_behind_mtp(const builder *b, uint32_t from, uint32_t to,
+                                  lh_cost_message *message, lh_error *err)
+{
+    const uint32_t mtp = b->job->layout.mtp_chunk;
+    for (uint32_t c = mtp; mtp && c + 1 < b->n_chunks; c++) {
+        uint32_t here = b->chunks[c].device, next = b->chunks[c + 1].device;
+        if ((here == from && next == to) || (here == to && next == from))
+            return lhi_whole((double)message->transfer_ns *
+                                 (1.0 + b->job->model->mtp_layers),
+                             "a transfer", &message->transfer_ns, err);
+    }
+    return LH_OK;
+}
+
 static lh_status add_link(builder *b, uint32_t from, uint32_t to, lh_error *err)
 {
     lh_cost_message message;
     LHI_TRY(message_between(b, from, to, &message, err));
+    LHI_TRY(widen_behind_mtp(b, from, to, &message, err));
     lh_link *link = &b->links[b->n_links];
     *link = (lh_link){from, to, message.latency_ns, message.transfer_ns, NULL};
     b->link_before[b->n_links] = b->last_link[from];

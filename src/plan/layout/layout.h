@@ -74,6 +74,10 @@ typedef struct lhi_config {
 const uint32_t *lhi_layers_asked(const lh_job *job, const lh_layout *layout);
 /* Of the chunk that the job gives fewest; 1 where it gives none. */
 uint32_t lhi_layers_least(const lh_job *job);
+/* Of the chunks asked for between the first and the last, those without one. */
+uint32_t lhi_layers_none(const lh_job *job);
+/* Whether the model's multi-token prediction modules are with its head. */
+lh_mtp_place lhi_mtp_of_head(const lh_job *job);
 
 /* What a slice holds of state, bytes. A profile may have measured more or less
  * of it, in one piece, than the model counts: each part is its share of that,

@@ -364,6 +364,20 @@ uint32_t lhi_layers_least(const lh_job *job)
     return least;
 }
 
+uint32_t lhi_layers_none(const lh_job *job)
+{
+    const lh_layout *asked = &job->layout;
+    uint32_t n = 0;
+    for (uint32_t i = 1; i + 1 < asked->n_chunk_layers; i++)
+        n += asked->chunk_layers[i] == 0;
+    return n;
+}
+
+lh_mtp_place lhi_mtp_of_head(const lh_job *job)
+{
+    return job->layout.mtp_chunk ? LH_MTP_ELSEWHERE : LH_MTP_WITH_HEAD;
+}
+
 void lhi_config_layers(uint32_t layers, const lhi_config *config,
                        uint32_t chunk, uint32_t *first, uint32_t *count)
 {

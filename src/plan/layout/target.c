@@ -363,6 +363,12 @@ static lh_status megatron_whole(const lh_job *job, const lhi_config *c,
                       "above 1");
     if (l->pipeline == 1)
         return LH_OK;
+    if (job->layout.mtp_chunk &&
+        job->layout.mtp_chunk / l->pipeline + 1 < chunks)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "has multi-token prediction in the last chunk of a "
+                      "rank; use a layout.mtp_chunk among the last pipeline "
+                      "chunks");
     if (chunks == 1 && receives != LH_RECEIVES_LATE)
         return refuse(LH_TARGET_MEGATRON, err,
                       "posts receives late where devices have one chunk; "
@@ -517,6 +523,21 @@ static lh_status longhaul_group(const lh_layout *l, lh_error *err)
                   "of 1");
 }
 
+/* --- PyTorch's pipelining ---------------------------------------------------
+ */
+
+/* stage.py has each stage's output made by it, with a gradient function. */
+static lh_status check_stages(lh_target target, const lh_job *job,
+                              lh_error *err)
+{
+    if (!lhi_layers_none(job))
+        return LH_OK;
+    return refuse(target, err,
+                  "needs something to compute in every stage; use a "
+                  "layout.layers with 0 for the first and the last chunk "
+                  "alone");
+}
+
 /* --- all ---------------------------------------------------------------------
  */
 
@@ -549,7 +570,10 @@ lh_status lhi_target_check_job(lh_target target, const lh_job *job,
     case LH_TARGET_MEGATRON:
         return megatron_job(job, err);
     case LH_TARGET_TORCHTITAN:
-        return torchtitan_job(job, err);
+        LHI_TRY(torchtitan_job(job, err));
+        return check_stages(target, job, err);
+    case LH_TARGET_PYTORCH:
+        return check_stages(target, job, err);
     default:
         return LH_OK;
     }

@@ -6,6 +6,7 @@
 #include "cost/cost_links.h"
 #include "cost/fold.h"
 #include "cost/shape.h"
+#include "cost/work.h"
 
 #include <math.h>
 
@@ -193,9 +194,10 @@ static lh_status count_tokens(counter *c, const lhi_fold *fold,
     double passes = all_to_alls(job, c->config->recompute), layers;
     lhi_members block;
     lhi_shape shape;
-    layers = slice->head && lh_model_layer_is_moe(m, m->layers - 1)
-                 ? m->mtp_layers
-                 : 0;
+    layers =
+        lhi_slice_has_mtp(m, slice) && lh_model_layer_is_moe(m, m->layers - 1)
+            ? m->mtp_layers
+            : 0;
     for (uint32_t i = 0; i < slice->n_layers; i++)
         layers += lh_model_layer_is_moe(m, slice->first_layer + i);
     LHI_TRY(lhi_shape_make(job, &c->config->layout, &c->options, &shape, err));
@@ -216,26 +218,20 @@ static lh_status count_tokens(counter *c, const lhi_fold *fold,
     return LH_OK;
 }
 
-static lh_status count_chunk(counter *c, uint32_t chunk, uint32_t n_chunks,
-                             lh_error *err)
+static lh_status count_chunk(counter *c, uint32_t chunk, lh_error *err)
 {
     const lh_layout *l = &c->config->layout;
     uint32_t stage = lhi_config_device(c->config, chunk);
     const lhi_spread *spread = &c->places.spreads[stage];
     if (spread->n_sites < 2)
         return LH_OK;
-    lh_cost_slice slice = {.embedding = chunk == 0,
-                           .head = chunk + 1 == n_chunks,
-                           .datacenter = spread->sites[0].datacenter,
-                           .n_sites = spread->n_sites,
-                           .sites = spread->sites,
-                           .sharing = spread->sharing};
+    lh_cost_slice slice = lhi_config_slice(c->job, c->config, spread, chunk);
+    slice.datacenter = spread->sites[0].datacenter;
+    slice.of = 0; /* what was measured says nothing of bytes between sites */
     ring dense = {spread->n_sites, spread->sites, l->tensor,
                   (double)lhi_spread_least(spread) * l->context};
     lh_cost cost;
     lhi_fold fold;
-    lhi_config_layers(c->job->model->layers, c->config, chunk,
-                      &slice.first_layer, &slice.n_layers);
     LHI_TRY(lh_cost_chunk(c->job, l, &slice, &c->options, &cost, err));
     count_params(c, &dense, (double)(cost.params - cost.expert_params));
     if (!cost.expert_params)
@@ -281,7 +277,7 @@ static lh_status count_data(counter *c, lh_error *err)
     uint32_t n_chunks = l->pipeline * l->chunks_per_device;
     size_t n = c->job->n_datacenters;
     for (uint32_t k = 0; k < n_chunks; k++)
-        LHI_TRY(count_chunk(c, k, n_chunks, err));
+        LHI_TRY(count_chunk(c, k, err));
     count_flows(c);
     for (size_t i = 0; i < n * n; i++) {
         LHI_TRY(lhi_whole(c->bytes[i], "bytes between datacenters",

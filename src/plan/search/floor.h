@@ -66,6 +66,7 @@ typedef struct lhi_floor_case {
     uint32_t layers, stages, chunks_per_device, microbatches;
     lh_placement placement;
     uint32_t least_layers;               /* that any chunk has */
+    uint32_t n_without; /* chunks that may have none where that is 0 */
     uint32_t n_of_part[LHI_FLOOR_PARTS]; /* how many the model has */
     uint32_t n_kinds;                    /* then come embedding and head */
     const uint32_t *kind_of;             /* of each layer */

@@ -36,8 +36,8 @@ double lhi_floor_all_room(const lhi_floor_case *c, double *passing_in_all)
     for (uint32_t i = 0; i < c->n_kinds; i++) {
         int64_t passing = INT64_MAX;
         uint32_t without = (c->layers - c->n_of_part[i]) / (own ? own : 1);
-        if (c->least_layers == 0) /* first and last chunk may be empty */
-            without += 2;
+        if (c->least_layers == 0)
+            without += c->n_without;
         for (uint32_t k = 0; k < (c->at ? c->stages : 1); k++)
             passing =
                 lhi_least(passing, lhi_floor_site_of(c, k)->held[i].passing);

@@ -135,6 +135,7 @@ static lh_status cost_site(lhi_floors *f, const lh_job *job,
     LHI_TRY(cost_part(f, job, layout, &slice, &embedding, err));
     slice.embedding = false;
     slice.head = true;
+    slice.mtp = lhi_mtp_of_head(f->job);
     LHI_TRY(cost_part(f, job, layout, &slice, &head, err));
     s->parts[f->n_kinds] = embedding.pass;
     s->parts[f->n_kinds + 1] = head.pass;
@@ -144,6 +145,8 @@ static lh_status cost_site(lhi_floors *f, const lh_job *job,
     if (!lhi_layers_least(f->job)) /* a chunk may be an end alone */
         passing =
             lhi_least(passing, lhi_least(embedding.passing, head.passing));
+    if (lhi_layers_none(f->job)) /* or nothing */
+        passing = 0;
     s->embedding_hold = embedding.hold;
     s->head_hold = head.hold;
     for (uint32_t k = 0; k < f->n_kinds; k++)
@@ -664,6 +667,7 @@ static lh_status find_floor(lhi_floors *f, lhi_level level,
                         .microbatches = config->microbatches,
                         .placement = v ? config->placement : LH_PLACEMENT_OTHER,
                         .least_layers = lhi_layers_least(f->job) ? 1 : 0,
+                        .n_without = 2 + lhi_layers_none(f->job),
                         .first_ns =
                             f->sites[1].f + f->sites[1].d + f->sites[1].w,
                         .n_kinds = f->n_kinds,

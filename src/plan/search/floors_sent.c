@@ -20,6 +20,7 @@ static lh_status find_sent(lhi_floors *f, const lh_job *job,
         slice.first_layer = layer ? f->kinds[i].layer : 0;
         slice.embedding = i == f->n_kinds;
         slice.head = i == f->n_kinds + 1;
+        slice.mtp = slice.head ? lhi_mtp_of_head(f->job) : LH_MTP_WITH_HEAD;
         if (slice.head && job->model->tied_embeddings)
             continue;
         LHI_TRY(lhi_sharded_time(job, layout, &slice, &options, &f->busiest,
