@@ -49,16 +49,46 @@ static const cli_example examples[] = {
      "Which queue moves a message where they are sent from host memory."},
 };
 
-/* "all-gather of chunk 0", or the pass. */
-static const char *what_text(const lh_instruction *in, char *buffer,
-                             size_t room)
+/* NULL: it is no operation that a pass launches. */
+static const lh_dp_op *operation_of(const cli_view *v, const lh_instruction *in)
 {
+    return in->op == LH_NONE ? NULL : lh_pipeline_dp_op(v->pipeline, in->op);
+}
+
+static const char *collective_name(const lh_instruction *in)
+{
+    return in->pass.kind == LH_F ? "all-gather" : "reduce-scatter";
+}
+
+/* "AGF, all-gather of 84.4 % of chunk 0, bucket 0/2", or the pass. */
+static const char *what_text(const cli_view *v, const lh_instruction *in,
+                             char *buffer, size_t room)
+{
+    const lh_dp_op *op = operation_of(v, in);
+    char share[32] = "", bucket[32] = "";
     if (in->stream != LH_STREAM_DATA)
         return lh_pass_text(&in->pass, buffer);
-    snprintf(buffer, room, "%s of chunk %" PRIu32,
-             in->pass.kind == LH_F ? "all-gather" : "reduce-scatter",
-             in->pass.chunk);
+    if (op && op->share > 0 && op->share < 1)
+        snprintf(share, sizeof share, " of %.3g %%", 100 * op->share);
+    if (op && op->n_buckets > 1)
+        snprintf(bucket, sizeof bucket, ", bucket %" PRIu32 "/%" PRIu32,
+                 op->bucket, op->n_buckets);
+    const char *kind = op ? lh_dp_kind_name(op->kind) : "";
+    snprintf(buffer, room, "%s%s%s%s of chunk %" PRIu32 "%s", kind,
+             *kind ? ", " : "", collective_name(in), share, in->pass.chunk,
+             bucket);
     return buffer;
+}
+
+/* Pass `at` of a rank's order; NULL: none. */
+static const lh_pass *pass_at(const lh_exec *exec, uint32_t rank, uint32_t at)
+{
+    uint32_t n;
+    const lh_instruction *all = lh_exec_instructions(exec, rank, &n);
+    for (uint32_t i = 0; at != LH_NONE && i < n; i++)
+        if (all[i].stream == LH_STREAM_COMPUTE && all[i].after == at)
+            return &all[i].pass;
+    return NULL;
 }
 
 /* What a data-parallel communication crosses; NULL: is none, or unknown. */
@@ -73,9 +103,10 @@ static const char *data_link(const cli_view *v, const lh_instruction *in)
 static void print_line(cli *c, const cli_view *v, const lh_exec *exec,
                        const lh_instruction *in)
 {
-    char what[64], time[CLI_TIME_TEXT];
+    const settings *s = c->settings;
+    char what[128], time[CLI_TIME_TEXT], text[LH_PASS_TEXT];
     cli_print(c, "  %12s  %-13s %s", cli_time_text(in->predicted_ns, time),
-              lh_stream_name(in->stream), what_text(in, what, sizeof what));
+              lh_stream_name(in->stream), what_text(v, in, what, sizeof what));
     if (in->peer != LH_NONE)
         cli_print(c, " %s rank %" PRIu32, in->slot == LH_NONE ? "to" : "from",
                   in->peer);
@@ -84,6 +115,9 @@ static void print_line(cli *c, const cli_view *v, const lh_exec *exec,
     const char *crossed = data_link(v, in);
     if (crossed)
         cli_print(c, " over %.200s", crossed);
+    const lh_pass *before = pass_at(exec, s->rank, in->before);
+    if (before)
+        cli_print(c, ", before %s", lh_pass_text(before, text));
     if (in->slot != LH_NONE)
         cli_print(c, ", buffer %" PRIu32, in->slot);
     if (in->turn != UINT64_MAX)
@@ -127,8 +161,21 @@ static lh_status print_text(cli *c, const cli_view *v, const lh_exec *exec)
     return LH_OK;
 }
 
+/* What an operation of the pipeline says beyond its chunk. */
+static void set_operation(json_t *j, const lh_dp_op *op)
+{
+    if (op->kind != LH_DP_ANY) {
+        json_object_set_new(j, "kind", json_string(lh_dp_kind_name(op->kind)));
+        json_object_set_new(j, "share", json_real(op->share));
+    }
+    if (op->n_buckets > 1) {
+        json_object_set_new(j, "bucket", json_integer(op->bucket));
+        json_object_set_new(j, "buckets", json_integer(op->n_buckets));
+    }
+}
+
 static json_t *instruction_json(const cli_view *v, const lh_exec *exec,
-                                const lh_instruction *in)
+                                uint32_t rank, const lh_instruction *in)
 {
     char what[64];
     json_t *j = json_pack(
@@ -136,10 +183,13 @@ static json_t *instruction_json(const cli_view *v, const lh_exec *exec,
         (json_int_t)in->after, "predicted_s", cli_seconds(in->predicted_ns));
     if (in->stream == LH_STREAM_DATA) {
         json_object_set_new(j, "chunk", json_integer(in->pass.chunk));
-        json_object_set_new(j, "collective",
-                            json_string(in->pass.kind == LH_F
-                                            ? "all-gather"
-                                            : "reduce-scatter"));
+        json_object_set_new(j, "collective", json_string(collective_name(in)));
+        const lh_pass *before = pass_at(exec, rank, in->before);
+        if (before)
+            json_object_set_new(j, "before",
+                                json_string(lh_pass_text(before, what)));
+        if (operation_of(v, in))
+            set_operation(j, operation_of(v, in));
     } else {
         json_object_set_new(j, "pass",
                             json_string(lh_pass_text(&in->pass, what)));
@@ -174,7 +224,8 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_exec *exec)
     const lh_instruction *in = lh_exec_instructions(exec, s->rank, &n);
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < n; i++)
-        if (json_array_append_new(list, instruction_json(v, exec, &in[i]))) {
+        if (json_array_append_new(list,
+                                  instruction_json(v, exec, s->rank, &in[i]))) {
             json_decref(list);
             list = NULL;
         }

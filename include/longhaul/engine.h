@@ -51,6 +51,11 @@ typedef struct lh_instruction {
     /* compute: that runs; receive: that needs the message; send: that makes
      * it; data: its chunk, F an all-gather, W a reduce-scatter. */
     lh_pass pass;
+    uint32_t op; /* data: lh_pipeline_dp_op() that it is; LH_NONE: the chunk's
+                    own, or no communication */
+    /* data: the pass that waits for it, and for all before it in the stream,
+     * counted from 0 in the rank's order; LH_NONE: none. */
+    uint32_t before;
     /* Issued once so many of the rank's passes have ended. */
     uint32_t after;
     uint32_t peer; /* the rank at the other end, LH_NONE */

@@ -47,6 +47,19 @@ typedef struct lh_dp_point {
     bool backward;
 } lh_dp_point;
 
+/* What a data-parallel communication of an elastic schedule is for
+ * (docs/theory/elastic.md). */
+typedef enum lh_dp_kind {
+    LH_DP_ANY, /* not said */
+    LH_DP_AGO, /* all-gather of what the optimizer has updated */
+    LH_DP_AGF, /* all-gather for the forward of a later group */
+    LH_DP_AGB, /* all-gather for the backward */
+    LH_DP_RSG, /* reduce-scatter of a group's gradients */
+    LH_DP_RSO, /* the last reduce-scatter, before the optimizer */
+} lh_dp_kind;
+
+LH_API const char *lh_dp_kind_name(lh_dp_kind kind); /* "AGO"; "" of ANY */
+
 /* A data-parallel communication in the middle of the iteration, as sharded
  * parameters and gradients need them: it is launched when a pass starts, takes
  * the device's own data-parallel link behind what was launched before, and a
@@ -56,6 +69,10 @@ typedef struct lh_dp_op {
     uint32_t chunk; /* whose parameters, or gradients */
     bool is_reduce_scatter;
     uint32_t bucket, n_buckets; /* part 0..n_buckets-1 of it */
+    /* The share of the chunk's parameters that all of its buckets together
+     * carry, 0 < share <= 1; 0 where the kind is not said. */
+    lh_dp_kind kind;
+    double share;
     int64_t transfer_ns;
     lh_dp_point launch;
     lh_dp_point before; /* waits until it has arrived */

@@ -43,6 +43,7 @@ typedef struct lh_trace_collective {
     bool is_reduce_scatter; /* else all-gather */
     int64_t ready_ns, depart_ns, sent_ns, arrive_ns;
     uint32_t bucket, n_buckets; /* part of it; both 0: the whole */
+    lh_dp_kind kind;            /* what it is for, where that is said */
 } lh_trace_collective;
 
 typedef struct lh_trace_device {

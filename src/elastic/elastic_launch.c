@@ -62,6 +62,12 @@ static void launch(launcher *l, lh_dp_op op)
     l->n++;
 }
 
+/* Of the chunk's parameters. */
+static double share_of(const launcher *l, int64_t params)
+{
+    return (double)params / (double)l->g->params;
+}
+
 static block next_forward(const launcher *l, uint32_t group, uint32_t chunk)
 {
     if (chunk + 1 < l->g->chunks)
@@ -111,6 +117,8 @@ static void gather(launcher *l, block next, const uint32_t *groups,
            (lh_dp_op){.chunk = c,
                       .bucket = i,
                       .n_buckets = buckets,
+                      .kind = pass.backward ? LH_DP_AGB : LH_DP_AGF,
+                      .share = share_of(l, l->p->params_p),
                       .transfer_ns = portion(part_of(l, c, false), i, buckets),
                       .launch = pass,
                       .before = before});
@@ -128,6 +136,8 @@ static void forward(launcher *l, uint32_t stage, uint32_t group, uint32_t chunk,
         uint32_t c = next.chunk * l->g->stages + stage;
         launch(l, (lh_dp_op){.chunk = c,
                              .n_buckets = 1,
+                             .kind = LH_DP_AGO,
+                             .share = 1,
                              .transfer_ns = whole_of(l, c, false),
                              .launch = pass,
                              .before =
@@ -150,6 +160,8 @@ static void backward(launcher *l, uint32_t stage, uint32_t group,
                              .is_reduce_scatter = true,
                              .bucket = n,
                              .n_buckets = buckets,
+                             .kind = last ? LH_DP_RSO : LH_DP_RSG,
+                             .share = last ? 1 : share_of(l, l->p->params_g),
                              .transfer_ns = portion(whole_ns, n, buckets),
                              .launch = pass,
                              .before = {LH_NONE, 0, false}});

@@ -34,7 +34,18 @@ typedef struct lhi_exec_pass {
     uint32_t first_post;      /* posts before this pass: up to the next one's */
     int64_t start_ns, end_ns; /* predicted */
     int64_t issued_ns;        /* predicted: the rank goes on */
+    uint32_t first_data; /* communications launched before this pass starts */
+    uint32_t waits_data; /* of these so many have to be there */
 } lhi_exec_pass;
+
+/* A data-parallel communication: launched as pass `after` starts (where it is
+ * an operation or a gather) or as the pass before that has ended. */
+typedef struct lhi_exec_data {
+    uint32_t chunk, op; /* lh_pipeline_dp_op(); LH_NONE: of the whole chunk */
+    bool is_scatter;
+    uint32_t after, before; /* passes; LH_NONE: none waits for it */
+    int64_t predicted_ns;   /* launched */
+} lhi_exec_data;
 
 /* A receive: posted before pass `before`, for pass `consumer`. */
 typedef struct lhi_exec_post {
@@ -52,7 +63,8 @@ typedef struct lhi_exec_lane {
 } lhi_exec_lane;
 
 typedef struct lhi_exec_rank {
-    uint32_t n_passes, n_posts, n_slots, n_under_way, n_instructions;
+    uint32_t n_passes, n_posts, n_slots, n_under_way, n_instructions, n_data;
+    lhi_exec_data *data;   /* in the order of their launch */
     lhi_exec_pass *passes; /* n_passes + 1: the last one only ends posts */
     lhi_exec_post *posts;  /* in the order of posting */
     uint32_t n_lanes;
@@ -77,6 +89,12 @@ lh_status lhi_exec_lower(const lh_pipeline *pipeline,
                          const lh_schedule *schedule,
                          const lh_exec_options *options, lh_exec **out,
                          lh_error *err);
+
+/* Fills in the data stream of a rank whose passes are there
+ * (lower_data.c). */
+lh_status lhi_exec_lower_data(const lh_pipeline *p, lhi_arena *mem,
+                              lhi_arena *scratch, lhi_exec_rank *rank,
+                              lh_error *err);
 
 /* How messages go under it, to simulate others in its place: of those that are
  * delegated without their copies. */

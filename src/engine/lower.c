@@ -286,6 +286,8 @@ static lh_instruction *add_instruction(lhi_exec_rank *rank, lh_stream stream,
     *out = (lh_instruction){.stream = stream,
                             .pass = *pass,
                             .after = after,
+                            .op = LH_NONE,
+                            .before = LH_NONE,
                             .peer = LH_NONE,
                             .link = LH_NONE,
                             .slot = LH_NONE,
@@ -314,7 +316,7 @@ static void add_posts(lhi_exec_rank *rank, uint32_t i)
     }
 }
 
-static void add_pass(lhi_exec_rank *rank, const lh_chunk *chunks, uint32_t i)
+static void add_pass(lhi_exec_rank *rank, uint32_t i)
 {
     const lhi_exec_pass *pass = &rank->passes[i];
     add_instruction(rank, LH_STREAM_COMPUTE, &pass->pass, i)->predicted_ns =
@@ -329,53 +331,38 @@ static void add_pass(lhi_exec_rank *rank, const lh_chunk *chunks, uint32_t i)
         out->turn = pass->turn;
         out->queue = pass->queue;
     }
-    if (pass->is_last && chunks[pass->pass.chunk].reduce_scatter_ns > 0) {
-        lh_pass what = {pass->pass.chunk, 0, 0, 1, LH_W};
-        add_instruction(rank, LH_STREAM_DATA, &what, i + 1);
+}
+
+/* Communications up to `end` that are launched after so many passes. */
+static uint32_t add_communications(lhi_exec_rank *rank, uint32_t from,
+                                   uint32_t end, uint32_t after)
+{
+    for (; from < end && rank->data[from].after <= after; from++) {
+        const lhi_exec_data *data = &rank->data[from];
+        lh_pass what = {data->chunk, 0, 0, 1, data->is_scatter ? LH_W : LH_F};
+        lh_instruction *in =
+            add_instruction(rank, LH_STREAM_DATA, &what, data->after);
+        in->op = data->op;
+        in->before = data->before;
+        in->predicted_ns = data->predicted_ns;
     }
-}
-
-/* Whether a chunk's weights are gathered before pass i. */
-static bool needs_gather(const lowering *l, const lhi_exec_rank *rank,
-                         uint32_t i)
-{
-    return rank->passes[i].is_first &&
-           l->p->chunks[rank->passes[i].pass.chunk].all_gather_ns > 0;
-}
-
-/* The all-gather for the first such pass from `from` on, to be issued with
- * pass `with`; returns where to look for the next. */
-static uint32_t add_gather(const lowering *l, lhi_exec_rank *rank,
-                           uint32_t from, uint32_t with)
-{
-    while (from < rank->n_passes && !needs_gather(l, rank, from))
-        from++;
-    if (from == rank->n_passes)
-        return from;
-    lh_pass what = {rank->passes[from].pass.chunk, 0, 0, 1, LH_F};
-    add_instruction(rank, LH_STREAM_DATA, &what, with);
-    return from + 1;
+    return from;
 }
 
 static lh_status list_instructions(lowering *l, lhi_exec_rank *rank,
                                    lh_error *err)
 {
-    const lh_chunk *chunks = l->p->chunks;
-    size_t most = 2 * (size_t)rank->n_passes + rank->n_posts;
-    for (uint32_t i = 0; i < rank->n_passes; i++)
-        most += (size_t)rank->passes[i].is_first + rank->passes[i].is_last;
+    size_t most = 2 * (size_t)rank->n_passes + rank->n_posts + rank->n_data;
     rank->instructions = LHI_NEW(l->x->mem, lh_instruction, most);
     if (!rank->instructions)
         return lhi_fail_nomem(err);
-    uint32_t first = l->p->first_gathers, n = 0, gathered = 0;
-    for (uint32_t i = 0; i < rank->n_passes; i++)
-        if (needs_gather(l, rank, i) && (first == 0 || n++ < first))
-            gathered = add_gather(l, rank, gathered, 0);
+    uint32_t data = add_communications(rank, 0, rank->passes[0].first_data, 0);
     for (uint32_t i = 0; i < rank->n_passes; i++) {
+        uint32_t end = rank->passes[i + 1].first_data;
         add_posts(rank, i);
-        if (needs_gather(l, rank, i))
-            gathered = add_gather(l, rank, gathered, i);
-        add_pass(rank, chunks, i);
+        data = add_communications(rank, data, end, i);
+        add_pass(rank, i);
+        data = add_communications(rank, data, end, i + 1);
     }
     return LH_OK;
 }
@@ -396,6 +383,7 @@ static lh_status lower_rank(lowering *l, uint32_t d, bool *seen, lh_error *err)
     lower_posts(l, rank);
     LHI_TRY(lhi_exec_add_lanes(l->x, d, l->made_ns, l->arrive_ns, err));
     LHI_TRY(count_under_way(l, rank, err));
+    LHI_TRY(lhi_exec_lower_data(l->p, l->x->mem, l->scratch, rank, err));
     return list_instructions(l, rank, err);
 }
 

@@ -4,12 +4,15 @@
  * which order possible ones are carried out: either all get their turn, or
  * the same ones never do. One walk through the graph decides.
  *
- * A pass waits for the pass before it and for its input. A message waits for
- * the pass that makes it, for its receive to be posted (nothing is taken to be
- * buffered on the way: a rendezvous), and on a link with an explicit order for
- * the message before it. Where sends are coupled, it also waits, and with it
- * all that its rank does next, for all but so many as the queue holds of those
- * that its rank has made before. */
+ * A pass waits for the pass before it, for its input, and for communications of
+ * its data stream. These are served in the order of their launch, whatever
+ * passes do, and all replicas launch them in the same order; so each comes to
+ * its end once it is launched, and one replica's walk is that of all. A message
+ * waits for the pass that makes it, for its receive to be posted (nothing is
+ * taken to be buffered on the way: a rendezvous), and on a link with an
+ * explicit order for the message before it. Where sends are coupled, it also
+ * waits, and with it all that its rank does next, for all but so many as the
+ * queue holds of those that its rank has made before. */
 #include "engine/exec.h"
 
 #include <inttypes.h>
@@ -124,6 +127,14 @@ static bool issue(proof *p, uint32_t r)
     return true;
 }
 
+/* Whether the rank's next pass needs what only a later one launches. */
+static bool waits_for_itself(const proof *p, uint32_t r)
+{
+    const lhi_exec_rank *rank = &p->x->ranks[r];
+    const lhi_exec_pass *pass = &rank->passes[p->done[r]];
+    return p->done[r] < rank->n_passes && pass->waits_data > pass->first_data;
+}
+
 /* Carries out the passes of a rank as far as their inputs are there. */
 static void run_rank(proof *p, uint32_t r)
 {
@@ -132,6 +143,8 @@ static void run_rank(proof *p, uint32_t r)
         return;
     while (p->done[r] < rank->n_passes) {
         const lhi_exec_pass *pass = &rank->passes[p->done[r]];
+        if (waits_for_itself(p, r))
+            return;
         if (pass->input != LH_NONE && !pass->local_input &&
             !p->there[pass->input])
             return;
@@ -183,6 +196,19 @@ static bool has_come(const proof *p, uint32_t r)
            !pass->local_input && p->moved[pass->input];
 }
 
+static lh_status refuse_data(const lhi_exec_rank *rank, uint32_t r,
+                             const lhi_exec_pass *pass, lh_error *err)
+{
+    char here[LH_PASS_TEXT], there[LH_PASS_TEXT];
+    const lhi_exec_data *data = &rank->data[pass->waits_data - 1];
+    return lhi_fail(err, LH_EDEADLOCK,
+                    "deadlock: rank %" PRIu32 " waits at %s for a "
+                    "communication of chunk %" PRIu32 " that it launches "
+                    "itself only with %s",
+                    r, lh_pass_text(&pass->pass, here), data->chunk,
+                    lh_pass_text(&rank->passes[data->after].pass, there));
+}
+
 static lh_status refuse(const proof *p, uint32_t r, lh_error *err)
 {
     const lhi_exec_rank *rank = &p->x->ranks[r];
@@ -193,12 +219,14 @@ static lh_status refuse(const proof *p, uint32_t r, lh_error *err)
                         "deadlock: rank %" PRIu32 " stops after %s, its send "
                         "queue full for ever; make the queue longer",
                         r, lh_pass_text(&pass[-1].pass, here));
+    lh_pass_text(&pass->pass, here);
+    if (waits_for_itself(p, r))
+        return refuse_data(rank, r, pass, err);
     uint32_t input = pass->input, maker = p->maker[input];
     const lhi_exec_rank *other = &p->x->ranks[maker];
     bool ended = p->done[maker] == other->n_passes;
     if (!ended)
         lh_pass_text(&other->passes[p->done[maker]].pass, there);
-    lh_pass_text(&pass->pass, here);
     if (has_come(p, r))
         return lhi_fail(err, LH_EDEADLOCK,
                         "deadlock: the input of %s on rank %" PRIu32
@@ -258,7 +286,7 @@ static lh_status carry_out_all(proof *p, lh_error *err)
         if (has_come(p, r))
             stuck = r;
     for (uint32_t r = x->n_ranks; r-- > 0;)
-        if (p->holds[r])
+        if (p->holds[r] || waits_for_itself(p, r))
             stuck = r;
     return stuck == LH_NONE ? LH_OK : refuse(p, stuck, err);
 }

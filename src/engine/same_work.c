@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-enum { INSTRUCTION_BYTES = 56, SUM_BYTES = 32, SAMPLES = 4 };
+enum { INSTRUCTION_BYTES = 64, SUM_BYTES = 32, SAMPLES = 4 };
 
 /* Numbers in a row, each as 8 bytes. */
 static void add_numbers(unsigned char sum[SUM_BYTES], const uint64_t *numbers,
@@ -34,6 +34,8 @@ static void write_instruction(const lh_instruction *in, unsigned char *out)
     lhi_put_bytes(out + 32, 8, in->turn);
     lhi_put_bytes(out + 40, 8, (uint64_t)in->predicted_ns);
     lhi_put_bytes(out + 48, 8, in->queue);
+    lhi_put_bytes(out + 56, 4, in->op);
+    lhi_put_bytes(out + 60, 4, in->before);
 }
 
 static lh_status add_rank(unsigned char sum[SUM_BYTES], const lh_exec *exec,

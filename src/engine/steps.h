@@ -6,6 +6,7 @@
  * and, where there is a model, trained weights. Where each idea is:
  *
  *   lower.c, exec.h     the schedule as instructions of each rank
+ *   lower_data.c        ... of its data-parallel communications
  *   prove.c             that these cannot stop; exec.c: looking at them
  *   memory_fits.c       whether there is memory for it
  *   job_device.c        what a rank computes with

@@ -49,6 +49,44 @@ static lh_status check_point(const lh_pipeline *p, const lh_dp_op *op,
     return LH_OK;
 }
 
+const char *const lhi_dp_kind_names[] = {"AGO", "AGF", "AGB",
+                                         "RSG", "RSO", NULL};
+
+const char *lh_dp_kind_name(lh_dp_kind kind)
+{
+    return kind == LH_DP_ANY ? "" : lhi_dp_kind_names[kind - LH_DP_AGO];
+}
+
+/* What an operation is for says which way it goes, and when it is launched. */
+static lh_status check_kind(const lh_dp_op *op,
+                            const lhi_pipeline_origin *origin, uint32_t i,
+                            lh_error *err)
+{
+    bool scatters = op->kind == LH_DP_RSG || op->kind == LH_DP_RSO;
+    bool backward = scatters || op->kind == LH_DP_AGB;
+    if (op->kind == LH_DP_ANY && !(op->share > 0) && !(op->share < 0))
+        return LH_OK;
+    if ((unsigned)op->kind > LH_DP_RSO || op->kind == LH_DP_ANY)
+        return refuse(origin, i, err,
+                      "a share says nothing without 'kind', which says of "
+                      "what: AGO, AGF, AGB, RSG or RSO");
+    if (op->is_reduce_scatter != scatters)
+        return refuse(origin, i, err, "%s is %s, not %s",
+                      lh_dp_kind_name(op->kind),
+                      scatters ? "a reduce_scatter" : "an all_gather",
+                      scatters ? "an all_gather" : "a reduce_scatter");
+    if (op->launch.backward != backward)
+        return refuse(
+            origin, i, err, "%s is launched by a %s pass, not by a %s one",
+            lh_dp_kind_name(op->kind), backward ? "backward" : "forward",
+            backward ? "forward" : "backward");
+    if (!(op->share > 0) || !(op->share <= 1))
+        return refuse(origin, i, err,
+                      "the share must be above 0 and at most 1, not %.15g",
+                      op->share);
+    return LH_OK;
+}
+
 static lh_status check_op(const lh_pipeline *p, const lh_dp_op *op,
                           const lhi_pipeline_origin *origin, uint32_t i,
                           lh_error *err)
@@ -64,6 +102,7 @@ static lh_status check_op(const lh_pipeline *p, const lh_dp_op *op,
                       " does not exist; they count from 0",
                       op->bucket, op->n_buckets);
     LHI_TRY(check_point(p, op, &op->launch, "launch", origin, i, err));
+    LHI_TRY(check_kind(op, origin, i, err));
     if (op->before.chunk == LH_NONE)
         return LH_OK;
     LHI_TRY(check_point(p, op, &op->before, "before", origin, i, err));

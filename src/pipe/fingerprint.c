@@ -22,6 +22,11 @@ static void mix_time(mixer *m, int64_t ns)
     mix(m, (uint64_t)ns);
 }
 
+static void mix_share(mixer *m, double share)
+{
+    mix(m, (uint64_t)(share * 0x1p52));
+}
+
 static void mix_text(mixer *m, const char *text)
 {
     for (; text && *text; text++)
@@ -69,6 +74,8 @@ static void mix_op(mixer *m, const lh_dp_op *op)
     mix(m, 2 * (uint64_t)op->chunk + op->is_reduce_scatter);
     mix(m, op->bucket);
     mix(m, op->n_buckets);
+    mix(m, (uint64_t)op->kind);
+    mix_share(m, op->share);
     mix_time(m, op->transfer_ns);
     mix_point(m, &op->launch);
     mix_point(m, &op->before);

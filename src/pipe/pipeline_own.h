@@ -92,6 +92,9 @@ lh_status lhi_dp_groups_take(lh_pipeline *p, const lh_pipeline_desc *desc,
 /* What each device's data-parallel link is called; after the operations. */
 lh_status lhi_dp_links_take(lh_pipeline *p, const lh_pipeline_desc *desc,
                             lh_error *err);
+/* Of lh_dp_kind, from LH_DP_AGO on; ends in NULL. */
+extern const char *const lhi_dp_kind_names[];
+
 lh_status lhi_dp_ops_take(lh_pipeline *p, const lh_pipeline_desc *desc,
                           const lhi_pipeline_origin *origin, lh_error *err);
 

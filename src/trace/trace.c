@@ -172,6 +172,12 @@ static lh_status check_collective(const checker *c, uint32_t i)
         return refuse(c, COLLECTIVE, i,
                       "ready, depart, sent and arrive must rise from 0 to "
                       "2^53 ns");
+    bool scatters = x->kind == LH_DP_RSG || x->kind == LH_DP_RSO;
+    if ((unsigned)x->kind > LH_DP_RSO ||
+        (x->kind != LH_DP_ANY && scatters != x->is_reduce_scatter))
+        return refuse(c, COLLECTIVE, i, "its kind is none of a%s",
+                      x->is_reduce_scatter ? " reduce-scatter"
+                                           : "n all-gather");
     if (x->n_buckets > LH_MAX_MICROBATCHES ||
         (x->n_buckets ? x->bucket >= x->n_buckets : x->bucket > 0))
         return refuse(c, COLLECTIVE, i, "bucket %" PRIu32 " of %" PRIu32,

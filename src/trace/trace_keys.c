@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trace/trace_keys.h"
 
+#include "pipe/pipeline_own.h"
 #include "pipe/schedule_own.h"
 
 /* --- the heading ---------------------------------------------------------- */
@@ -103,6 +104,8 @@ static lh_status check_bucket(const lhi_reading *r, const lhi_node *map,
 static const lhi_field collective_rows[] = {
     {"op", LHI_NAME(lh_trace_collective, is_reduce_scatter),
      .names = collectives},
+    {"kind", LHI_NAME(lh_trace_collective, kind), .names = lhi_dp_kind_names,
+     .least = LH_DP_AGO, LHI_UNLESS(lh_trace_collective, kind, LH_DP_ANY)},
     {"chunk", LHI_WHOLE(lh_trace_collective, chunk), .most = LH_MAX_CHUNKS - 1},
     {"device", LHI_WHOLE(lh_trace_collective, device),
      .most = LH_MAX_DEVICES - 1},

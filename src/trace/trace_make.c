@@ -94,6 +94,7 @@ static void fill_collectives(const lh_pipeline *pipeline,
         if (from[i].op == LH_NONE)
             continue;
         const lh_dp_op *op = lh_pipeline_dp_op(pipeline, from[i].op);
+        to[i].kind = op->kind;
         if (op->n_buckets > 1) {
             to[i].bucket = op->bucket;
             to[i].n_buckets = op->n_buckets;

@@ -330,9 +330,10 @@ static void add_collectives(writer *w)
     for (uint32_t i = 0; i < w->t->n_collectives && !w->out.failed; i++) {
         const lh_trace_collective *c = &w->t->collectives[i];
         char name[48];
-        int len = snprintf(
-            name, sizeof name, "%s %" PRIu32,
-            c->is_reduce_scatter ? "reduce-scatter" : "all-gather", c->chunk);
+        const char *what = c->kind != LH_DP_ANY   ? lh_dp_kind_name(c->kind)
+                           : c->is_reduce_scatter ? "reduce-scatter"
+                                                  : "all-gather";
+        int len = snprintf(name, sizeof name, "%s %" PRIu32, what, c->chunk);
         if (c->n_buckets > 0 && len > 0)
             snprintf(name + len, sizeof name - (size_t)len,
                      " %" PRIu32 "/%" PRIu32, c->bucket, c->n_buckets);

@@ -85,8 +85,8 @@ static const int64_t limits[] = {70, 80};
 static const lh_site sites[] = {{"west"}, {"east"}};
 static const uint32_t device_sites[] = {1, 0};
 static const lh_dp_op ops[] = {
-    {1, true, 1, 2, 30, {1, 2, false}, {LH_NONE, 0, false}},
-    {1, false, 0, 1, 31, {1, 2, true}, {1, 3, true}}};
+    {1, true, 1, 2, LH_DP_ANY, 0, 30, {1, 2, false}, {LH_NONE, 0, false}},
+    {1, false, 0, 1, LH_DP_AGB, 0.375, 31, {1, 2, true}, {1, 3, true}}};
 static const char *const dp_links[] = {"a>b + b>a", "fabric of a"};
 static const uint32_t enqueue[] = {3, 2}, dequeue[] = {1, 1, 3};
 
@@ -111,8 +111,9 @@ static bool same_op(const lh_dp_op *a, const lh_dp_op *b)
 {
     return a->chunk == b->chunk &&
            a->is_reduce_scatter == b->is_reduce_scatter &&
-           a->bucket == b->bucket && a->n_buckets == b->n_buckets &&
-           a->transfer_ns == b->transfer_ns &&
+           a->bucket == b->bucket && a->kind == b->kind &&
+           !(a->share < b->share) && !(a->share > b->share) &&
+           a->n_buckets == b->n_buckets && a->transfer_ns == b->transfer_ns &&
            a->launch.chunk == b->launch.chunk &&
            a->launch.microbatch == b->launch.microbatch &&
            a->launch.backward == b->launch.backward &&

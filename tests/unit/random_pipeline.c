@@ -203,6 +203,19 @@ static uint32_t chunk_on(maker *m, uint32_t device)
     return c;
 }
 
+/* One that suits which way it goes and when it is launched. */
+static void give_kind(rng *r, lh_dp_op *op)
+{
+    if (op->is_reduce_scatter && !op->launch.backward)
+        return;
+    op->kind = op->is_reduce_scatter
+                   ? (rng_chance(r, 50) ? LH_DP_RSG : LH_DP_RSO)
+               : op->launch.backward ? LH_DP_AGB
+               : rng_chance(r, 50)   ? LH_DP_AGO
+                                     : LH_DP_AGF;
+    op->share = rng_chance(r, 50) ? 1 : (1 + rng_below(r, 999)) / 1000.0;
+}
+
 static void give_operations(maker *m)
 {
     uint32_t n = rng_below(m->r, 20), M = m->desc.n_microbatches;
@@ -218,6 +231,8 @@ static void give_operations(maker *m)
         op->bucket = rng_below(m->r, op->n_buckets);
         op->launch = (lh_dp_point){chunk_on(m, device), rng_below(m->r, M),
                                    rng_chance(m->r, 50)};
+        if (rng_chance(m->r, 30))
+            give_kind(m->r, op);
         if (rng_chance(m->r, 70))
             op->before = (lh_dp_point){chunk_on(m, device), rng_below(m->r, M),
                                        !op->launch.backward};

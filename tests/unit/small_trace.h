@@ -27,8 +27,8 @@ static const lh_trace_message small_messages[] = {
     {{1, 0, 0, 1, LH_B}, {0, 0, 0, 1, LH_D}, 1, 0, 1, 570, 570, 570, 600, 620},
 };
 static const lh_trace_collective small_collectives[] = {
-    {0, 0, false, 0, 0, 90, 100, 0, 0},
-    {0, 0, true, 820, 820, 880, 890, 0, 0},
+    {0, 0, false, 0, 0, 90, 100, 0, 0, LH_DP_ANY},
+    {0, 0, true, 820, 820, 880, 890, 0, 0, LH_DP_ANY},
 };
 static const lh_trace small_trace = {
     .title = "a <title> & more",

@@ -223,6 +223,65 @@ static void with_communication(void)
     CHECK_INT(event_time(&g, &plan, NULL), 248);
 }
 
+/* What each pass of stage 1 of 4 launches, worked out by hand: pass, kind,
+ * chunk of the stage from 1, first and last microbatch of the passes that have
+ * a bucket each. */
+static void operations_say_what_they_carry(void)
+{
+    static const struct {
+        bool backward;
+        uint32_t pass_chunk, first, last;
+        lh_dp_kind kind;
+        uint32_t chunk;
+    } rows[] = {
+        {false, 1, 0, 0, LH_DP_AGO, 2},   {false, 2, 0, 0, LH_DP_AGO, 3},
+        {false, 3, 6, 7, LH_DP_AGF, 1},   {false, 1, 10, 11, LH_DP_AGF, 2},
+        {false, 2, 10, 11, LH_DP_AGF, 3}, {true, 3, 5, 5, LH_DP_AGB, 2},
+        {true, 2, 0, 4, LH_DP_RSG, 3},    {true, 2, 5, 5, LH_DP_AGB, 1},
+        {true, 1, 0, 4, LH_DP_RSG, 2},    {true, 1, 5, 5, LH_DP_AGB, 3},
+        {true, 3, 6, 10, LH_DP_RSG, 1},   {true, 3, 11, 11, LH_DP_AGB, 2},
+        {true, 2, 6, 6, LH_DP_RSO, 3},    {true, 2, 11, 11, LH_DP_AGB, 1},
+        {true, 1, 6, 6, LH_DP_RSO, 2},
+    };
+    static const uint32_t e[] = {8, 4}, d[] = {6, 6};
+    elastic_case g = make_case(4, 4, 3, 12, 2, 4, 20, 0, 1000);
+    lh_elastic_plan plan = by_hand(&g, 2, e, 2, d);
+    plan.params_g = 800;
+    plan.params_p = 250;
+    plan.scatter_buckets = 5;
+    plan.forward_buckets = 2;
+    plan.backward_buckets = 1;
+    lh_dp_op *ops = NULL;
+    lh_error err = {0};
+    uint32_t n = 0, mine = 0, wanted = 0;
+    CHECK_OK(lh_elastic_operations(&g, &plan, &ops, &n, &err), err);
+    for (uint32_t i = 0; i < n; i++)
+        mine += ops[i].chunk % 4 == 0;
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
+        for (uint32_t m = rows[k].first; m <= rows[k].last; m++) {
+            const lh_dp_op *op = NULL;
+            for (uint32_t i = 0; i < n && !op; i++)
+                if (ops[i].launch.chunk == 4 * (rows[k].pass_chunk - 1) &&
+                    ops[i].launch.backward == rows[k].backward &&
+                    ops[i].launch.microbatch == m &&
+                    ops[i].kind == rows[k].kind)
+                    op = &ops[i];
+            wanted++;
+            CHECK(op != NULL);
+            if (!op)
+                continue;
+            CHECK_INT(op->chunk, 4 * (rows[k].chunk - 1));
+            CHECK_INT(op->bucket, m - rows[k].first);
+            CHECK_INT(op->n_buckets, rows[k].last - rows[k].first + 1);
+            bool parameters = op->kind == LH_DP_AGF || op->kind == LH_DP_AGB;
+            CHECK(op->share == (parameters              ? 0.25
+                                : op->kind == LH_DP_RSG ? 0.8
+                                                        : 1));
+        }
+    CHECK_INT(mine, wanted);
+    lh_elastic_ops_free(ops);
+}
+
 /* The last of these, where layers that communicate one after the other take 16
  * in place of 10, all gradients and half of the parameters do. Half a gather is
  * 8, in 4 buckets behind 2 each; a scatter 16, in 4 behind 4 each; half a
@@ -560,6 +619,7 @@ int main(void)
     RUN(without_communication);
     RUN(longer_warmup);
     RUN(with_communication);
+    RUN(operations_say_what_they_carry);
     RUN(layer_by_layer);
     RUN(planned);
     RUN(queue_and_recomputation);

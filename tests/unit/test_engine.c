@@ -99,6 +99,106 @@ static void late_fd_passes_over_w(void)
     lh_pipeline_free(p);
 }
 
+/* --- data-parallel communication ------------------------------------------ */
+
+/* Where the rank's order has the backward or forward of a point. */
+static uint32_t place_of(const lhi_exec_rank *rank, const lh_dp_point *at)
+{
+    for (uint32_t i = 0; i < rank->n_passes; i++) {
+        const lh_pass *pass = &rank->passes[i].pass;
+        if (pass->chunk == at->chunk && pass->microbatch == at->microbatch &&
+            pass->kind != LH_W && (pass->kind != LH_F) == at->backward)
+            return i;
+    }
+    return LH_NONE;
+}
+
+/* Every operation is in its device's stream once, with the passes that the
+ * pipeline names; the stream goes by launches. */
+static void check_data(const lh_pipeline *p, const lh_exec *x)
+{
+    uint32_t n_ops = 0;
+    for (uint32_t d = 0; d < x->n_ranks; d++) {
+        const lhi_exec_rank *rank = &x->ranks[d];
+        uint32_t n, after = 0, listed = 0;
+        const lh_instruction *in = lh_exec_instructions(x, d, &n);
+        for (uint32_t i = 0; i < n; i++) {
+            if (in[i].stream != LH_STREAM_DATA)
+                continue;
+            CHECK(in[i].after >= after);
+            after = in[i].after;
+            listed++;
+            if (in[i].op == LH_NONE)
+                continue;
+            const lh_dp_op *op = lh_pipeline_dp_op(p, in[i].op);
+            n_ops++;
+            CHECK_INT(op->chunk, in[i].pass.chunk);
+            CHECK_INT(op->is_reduce_scatter, in[i].pass.kind == LH_W);
+            CHECK_INT(lh_pipeline_chunk(p, op->chunk)->device, d);
+            CHECK_INT(in[i].after, place_of(rank, &op->launch));
+            CHECK_INT(in[i].before, op->before.chunk == LH_NONE
+                                        ? LH_NONE
+                                        : place_of(rank, &op->before));
+        }
+        CHECK_INT(listed, rank->n_data);
+    }
+    CHECK_INT(n_ops, lh_pipeline_n_dp_ops(p));
+}
+
+static void data_stream_of_an_elastic_pipeline(void)
+{
+    static const char text[] =
+        "longhaul: pipeline/1\nmicrobatches: 4\ndevices: 2\nbackward: joint\n"
+        "uniform: {placement: loop, chunks_per_device: 2, F: 6, D: 6, W: 6}\n"
+        "data_parallel: {elastic: {enqueue: [2, 2], dequeue: [2, 2], "
+        "transfer: 2, gradients: 1, parameters: 0.5, "
+        "buckets: {scatter: 2, forward: 1, backward: 1}}}\n";
+    static const char *const wanted[] = {
+        "- 0 0:F before 0", "AGO 0 2:F before 2", "AGF 3 0:F before 4",
+        "AGF 6 2:F before 8"};
+    lh_pipeline *p = pipeline_of(text);
+    lh_schedule *s = schedule_by(p, "elastic");
+    lh_error err = {0};
+    lh_exec *x = lower(p, s, LH_RECEIVES_EARLY, 0);
+    uint32_t n, at = 0, gathers = 0, scatters = 0;
+    const lh_instruction *in = lh_exec_instructions(x, 0, &n);
+    check_data(p, x);
+    for (uint32_t i = 0; i < n; i++) {
+        char line[80];
+        if (in[i].stream != LH_STREAM_DATA)
+            continue;
+        lh_dp_kind kind = in[i].op == LH_NONE
+                              ? LH_DP_ANY
+                              : lh_pipeline_dp_op(p, in[i].op)->kind;
+        gathers += in[i].pass.kind == LH_F;
+        scatters += in[i].pass.kind == LH_W;
+        snprintf(line, sizeof line, "%s %u %u:%c before %u",
+                 kind ? lh_dp_kind_name(kind) : "-", in[i].after,
+                 in[i].pass.chunk, in[i].pass.kind == LH_F ? 'F' : 'W',
+                 in[i].before);
+        if (at < 4 && in[i].pass.kind == LH_F && kind != LH_DP_AGB)
+            CHECK_STR(line, wanted[at++]);
+    }
+    /* First and AGO; two AGF, three AGB; RSG of three blocks but the last
+     * group's, of which two are in halves; RSO and last. */
+    CHECK_INT(at, 4);
+    CHECK_INT(gathers, 2 + 2 + 3);
+    CHECK_INT(scatters, 2 * 2 + 1 + 1);
+    CHECK_OK(lhi_exec_prove(x, &err), err);
+    for (uint32_t i = 0; i < x->ranks[1].n_passes; i++)
+        if (x->ranks[1].passes[i].waits_data > 1) {
+            x->ranks[1].passes[i].first_data =
+                x->ranks[1].passes[i].waits_data - 1;
+            break;
+        }
+    CHECK_INT(lhi_exec_prove(x, &err), LH_EDEADLOCK);
+    CHECK_HAS(err.text, "deadlock: rank 1 waits at 3F0 for a communication of "
+                        "chunk 3 that it launches itself only with 1F0");
+    lh_exec_free(x);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
 /* --- every receive is posted once, in time, into a free buffer ------------ */
 
 static void check_slots(const lhi_exec_rank *rank)
@@ -146,6 +246,8 @@ static bool step_rank(tokens *t, uint32_t r)
     const lhi_exec_pass *pass = &rank->passes[t->done[r]];
     for (uint32_t k = pass->first_post; k < pass[1].first_post; k++)
         t->posted[rank->posts[k].input] = true;
+    if (pass->waits_data > pass->first_data)
+        return false;
     if (pass->input != LH_NONE && !pass->local_input && !t->moved[pass->input])
         return false;
     t->done[r]++;
@@ -227,6 +329,7 @@ static void proof_against_tokens(void)
         if (x) {
             for (uint32_t d = 0; d < x->n_ranks; d++)
                 check_slots(&x->ranks[d]);
+            check_data(p, x);
             CHECK(run_tokens(&r, x));
             lh_exec_free(x);
         }
@@ -289,6 +392,7 @@ int main(void)
 {
     RUN(streams_of_two_ranks);
     RUN(late_fd_passes_over_w);
+    RUN(data_stream_of_an_elastic_pipeline);
     RUN(proof_against_tokens);
     RUN(line_through_sizes);
     RUN(refusals);

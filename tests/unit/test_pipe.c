@@ -134,6 +134,14 @@ static void everything_reads_back(void)
                            "  operations:\n"
                            "   - {chunk: 1, all_gather: 2, launch: 1F0}\n");
     round_trip(HEAD CHUNKS "data_parallel:\n"
+                           "  operations:\n"
+                           "   - {chunk: 1, all_gather: 2, kind: AGF, "
+                           "share: 0.84375, launch: 1F0}\n"
+                           "   - {chunk: 1, all_gather: 2, kind: AGB, "
+                           "share: 1, launch: 1B0}\n"
+                           "   - {chunk: 1, reduce_scatter: 2, kind: RSO, "
+                           "launch: 1B0}\n");
+    round_trip(HEAD CHUNKS "data_parallel:\n"
                            "  chunks: [{chunk: 1, all_gather: 1}]\n"
                            "  prefetch: 2\n");
 }
@@ -187,6 +195,30 @@ static void refusals_name_line_and_key(void)
     refuses(HEAD "chunk: []\n", "p.yaml:4: chunk: unknown key; did you mean "
                                 "'chunks'?");
     refuses(HEAD, "give 'chunks' or 'uniform'");
+    static const char *const odd[][2] = {
+        {"all_gather: 1, kind: RSG, launch: 0B0",
+         "p.yaml:7: data_parallel.operations[0]: RSG is a reduce_scatter, not "
+         "an all_gather"},
+        {"reduce_scatter: 1, kind: AGO, launch: 0F0",
+         "AGO is an all_gather, not a reduce_scatter"},
+        {"all_gather: 1, kind: AGB, launch: 0F0",
+         "AGB is launched by a backward pass, not by a forward one"},
+        {"reduce_scatter: 1, kind: RSO, launch: 0F0",
+         "RSO is launched by a backward pass"},
+        {"all_gather: 1, kind: AGX, launch: 0F0", "kind: "},
+        {"all_gather: 1, kind: AGF, share: 0, launch: 0F0",
+         "the share must be above 0 and at most 1, not 0"},
+        {"all_gather: 1, kind: AGF, share: 1.5, launch: 0F0", "share: "},
+        {"all_gather: 1, share: 0.5, launch: 0F0",
+         "share: says nothing without 'kind'"},
+    };
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 HEAD CHUNKS "data_parallel: {operations: [{chunk: 0, %s}]}\n",
+                 odd[i][0]);
+        refuses(text, odd[i][1]);
+    }
     /* Of what there is here, whatever the format has room for. */
     refuses(HEAD CHUNKS "sites: [{name: x, devices: [0, -1]}]\n",
             "devices[1]: -1 is out of range; from 0 to 1 is possible");

@@ -112,6 +112,46 @@ static void same_again(const lh_trace *trace)
     lh_trace_free(back);
 }
 
+/* Of 2 groups on 1 device: AGF before the second, RSG of the first, RSO of the
+ * last, as the pipeline says of them. */
+static void operations_keep_their_kind(void)
+{
+    lh_trace *t =
+        simulated("longhaul: pipeline/1\nmicrobatches: 2\ndevices: 1\n"
+                  "uniform: {placement: ud, F: 6, D: 6, W: 6}\n"
+                  "data_parallel: {elastic: {enqueue: [1, 1], dequeue: [1, 1], "
+                  "transfer: 2, gradients: 1, parameters: 0.5, "
+                  "buckets: {scatter: 1, forward: 1, backward: 1}}}\n",
+                  "kinds");
+    uint32_t seen[LH_DP_RSO + 1] = {0};
+    char *text = NULL;
+    size_t len;
+    lh_error err = {0};
+    if (!t)
+        return;
+    same_again(t);
+    CHECK_OK(lh_trace_format(t, &text, &len, &err), err);
+    lh_trace *back = NULL;
+    CHECK_OK(lh_trace_parse(text, len, "t.json", &back, &err), err);
+    for (uint32_t i = 0; back && i < back->n_collectives; i++)
+        seen[back->collectives[i].kind]++;
+    CHECK_INT(seen[LH_DP_ANY], 2);
+    CHECK_INT(seen[LH_DP_AGF], 1);
+    CHECK_INT(seen[LH_DP_AGB], 1);
+    CHECK_INT(seen[LH_DP_RSG], 1);
+    CHECK_HAS(text, "\"AGF 0\"");
+    char *at = strstr(text, "\"AGF\"");
+    CHECK(at != NULL);
+    if (at)
+        memcpy(at, "\"RSG\"", 5);
+    lh_trace_free(back);
+    back = NULL;
+    CHECK_INT(lh_trace_parse(text, len, "t.json", &back, &err), LH_EINPUT);
+    CHECK_HAS(err.text, "its kind is none of an all-gather");
+    lh_text_free(text);
+    lh_trace_free(t);
+}
+
 static void made_from_a_simulation(void)
 {
     lh_trace *t = simulated(two_devices, "two devices");
@@ -403,6 +443,7 @@ static void many_passes(void)
 int main(void)
 {
     RUN(made_from_a_simulation);
+    RUN(operations_keep_their_kind);
     RUN(shows_what_viewers_need);
     RUN(odd_names_survive);
     RUN(nothing_at_all);

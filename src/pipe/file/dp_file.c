@@ -145,6 +145,40 @@ static json_t *write_bucket(const void *owner, const void *context)
     return json_sprintf("%" PRIu32 "/%" PRIu32, op->bucket, op->n_buckets);
 }
 
+/* How much of the chunk; left out where it is all, or nobody says. */
+static lh_status read_share(const lhi_reading *r, const lhi_node *node,
+                            void *owner, lh_error *err)
+{
+    lh_dp_op *op = owner;
+    return lhi_get_number(r->doc, node, 0, 1, &op->share, err);
+}
+
+static json_t *write_share(const void *owner, const void *context)
+{
+    const lh_dp_op *op = owner;
+    (void)context;
+    return op->share > 0 && op->share < 1 ? json_real(op->share) : json_null();
+}
+
+static lh_status read_kind(const lhi_reading *r, const lhi_node *node,
+                           void *owner, lh_error *err)
+{
+    lh_dp_op *op = owner;
+    uint32_t kind;
+    LHI_TRY(lhi_get_choice(r->doc, node, lhi_dp_kind_names, &kind, err));
+    op->kind = (lh_dp_kind)(kind + LH_DP_AGO);
+    op->share = 1;
+    return LH_OK;
+}
+
+static json_t *write_kind(const void *owner, const void *context)
+{
+    const lh_dp_op *op = owner;
+    (void)context;
+    return op->kind == LH_DP_ANY ? json_null()
+                                 : json_string(lh_dp_kind_name(op->kind));
+}
+
 static void start_operation(const lhi_reading *r, void *it)
 {
     lh_dp_op *op = it;
@@ -162,6 +196,9 @@ static lh_status check_operation(const lhi_reading *r, const lhi_node *map,
         return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
                             "give one of 'all_gather' and 'reduce_scatter'");
     op->is_reduce_scatter = scatter;
+    if (lhi_find(map, "share") && op->kind == LH_DP_ANY)
+        return lhi_doc_fail(r->doc, lhi_find(map, "share"), err, LH_EINPUT,
+                            "says nothing without 'kind', which says of what");
     return LH_OK;
 }
 
@@ -174,6 +211,10 @@ static const lhi_field operation_rows[] = {
      LHI_UNLESS(lh_dp_op, is_reduce_scatter, true)},
     {"reduce_scatter", LHI_TIME(lh_dp_op, transfer_ns),
      LHI_UNLESS(lh_dp_op, is_reduce_scatter, false)},
+    {"kind", LHI_OWN(lh_dp_op), .read = read_kind, .write = write_kind,
+     .when = LHI_LEFT_OUT},
+    {"share", LHI_OWN(lh_dp_op), .read = read_share, .write = write_share,
+     .when = LHI_LEFT_OUT},
     {"launch", LHI_WORD(lh_dp_op, launch), .form = POINT_FORM,
      .parse = parse_point, .print = print_point},
     {"bucket", LHI_OWN(lh_dp_op), .read = read_bucket, .write = write_bucket,
