@@ -50,6 +50,7 @@ lh_status lh_diagnose(const lh_recording *recording,
         d->arena && d->scratch ? diagnose(d, err) : lhi_fail_nomem(err);
     lhi_arena_free(d->scratch);
     d->scratch = NULL;
+    d->looking = NULL;
     if (status != LH_OK) {
         lh_diagnosis_free(&d->out);
         return status;
@@ -63,6 +64,8 @@ void lh_diagnosis_free(lh_diagnosis *diagnosis)
     lhi_diagnosing *d = (lhi_diagnosing *)diagnosis;
     if (!d)
         return;
+    for (uint32_t i = 0; d->sources && i < d->out.n_helps; i++)
+        lh_trace_free(d->sources[i].trace);
     lhi_arena_free(d->arena);
     free(d);
 }

@@ -19,28 +19,48 @@ enum {
 };
 #define WORTH 0.002 /* of a step: less is not worth saying */
 
-static lh_status add_help(lhi_diagnosing *d, lh_help *helps,
+/* A help and what it is played by, while they are gathered. */
+typedef struct helping {
+    lh_help help;
+    lhi_help_source source;
+} helping;
+
+/* Takes the trace of the source, if it is wanted. */
+static lh_status add_help(lhi_diagnosing *d, helping *helps,
                           double predicted_ns, const char *assumes,
-                          const char *what, lh_error *err)
+                          const char *what, lhi_help_source *source,
+                          lh_error *err)
 {
     lh_diagnosis *out = &d->out;
     double gain = out->t_ns > 0 ? 1 - predicted_ns / out->t_ns : 0;
     if (gain < WORTH || out->n_helps == MOST_HELPS)
         return LH_OK;
-    lh_help *h = &helps[out->n_helps];
+    lh_help *h = &helps[out->n_helps].help;
     *h = (lh_help){.what = lhi_arena_strdup(d->arena, what),
                    .assumes = lhi_arena_strdup(d->arena, assumes),
                    .predicted_ns = (int64_t)(predicted_ns + 0.5),
                    .gain = gain};
     if (!h->what || !h->assumes)
         return lhi_fail_nomem(err);
-    out->n_helps++;
+    helps[out->n_helps++].source = *source;
+    source->trace = NULL;
     return LH_OK;
 }
 
 /* --- what is slow, as fast as others -------------------------------------- */
 
-static lh_status mend_things(lhi_diagnosing *d, lh_help *helps, lh_error *err)
+static lh_status add_mended(lhi_diagnosing *d, helping *helps, uint32_t thing,
+                            int64_t cost_ns, const char *what, lh_error *err)
+{
+    lhi_help_source source = {LHI_NEW(d->arena, lhi_scenario, 1), NULL};
+    if (!source.scenario)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_scenario_mended(d, thing, source.scenario, err));
+    return add_help(d, helps, d->out.t_ns - (double)cost_ns, "", what, &source,
+                    err);
+}
+
+static lh_status mend_things(lhi_diagnosing *d, helping *helps, lh_error *err)
 {
     uint32_t n[LH_SLOW_LINK + 1] = {0};
     for (uint32_t i = 0; i < d->out.n_slow_things; i++) {
@@ -59,8 +79,7 @@ static lh_status mend_things(lhi_diagnosing *d, lh_help *helps, lh_error *err)
                      "have messages from stage %" PRIu32 " to stage %" PRIu32
                      " of replica %" PRIu32 " take as long as others",
                      t->stage, t->to, d->out.replicas[t->replica]);
-        LHI_TRY(add_help(d, helps, d->out.t_ns - (double)t->cost_ns, "", what,
-                         err));
+        LHI_TRY(add_mended(d, helps, i, t->cost_ns, what, err));
     }
     if (d->out.together_ns == 0)
         return LH_OK;
@@ -68,8 +87,7 @@ static lh_status mend_things(lhi_diagnosing *d, lh_help *helps, lh_error *err)
     snprintf(what, sizeof what,
              "have all %" PRIu32 " that are slow take as long as others",
              d->out.n_slow_things);
-    return add_help(d, helps, d->out.t_ns - (double)d->out.together_ns, "",
-                    what, err);
+    return add_mended(d, helps, LH_NONE, d->out.together_ns, what, err);
 }
 
 /* --- layers --------------------------------------------------------------- */
@@ -88,15 +106,18 @@ static bool has_slow_stage(const lh_diagnosis *out, char *names, size_t room)
 
 /* Passes of every stage as long as the mean of all, a slow worker's still as
  * much slower as it is. */
-static lh_status move_layers(lhi_diagnosing *d, lh_help *helps, lh_error *err)
+static lh_status move_layers(lhi_diagnosing *d, helping *helps, lh_error *err)
 {
     const lh_recording *r = d->recording;
-    lhi_scenario s;
+    lhi_help_source source = {LHI_NEW(d->arena, lhi_scenario, 1), NULL};
+    lhi_scenario *s = source.scenario;
     char names[64], what[160];
     double ns;
     if (!has_slow_stage(&d->out, names, sizeof names))
         return LH_OK;
-    LHI_TRY(lhi_scenario_instead(d, &s, err));
+    if (!s)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_scenario_instead(d, d->arena, s, err));
     for (uint32_t k = 0; k <= LHI_OP_WEIGHT; k++) {
         double all = 0;
         for (uint32_t i = 0; i < r->n_stages; i++)
@@ -107,19 +128,19 @@ static lh_status move_layers(lhi_diagnosing *d, lh_help *helps, lh_error *err)
                 &d->passes, r, w % r->n_stages, (lhi_op_type)k);
             if (own <= 0)
                 continue;
-            s.own[cell] = false;
-            s.instead_ns[cell] =
+            s->own[cell] = false;
+            s->instead_ns[cell] =
                 (int64_t)(d->passes.means[cell] * all / r->n_stages / own);
         }
     }
-    LHI_TRY(lhi_play_mean(d, &s, &ns, err));
+    LHI_TRY(lhi_play_mean(d, s, &ns, err));
     snprintf(what, sizeof what,
              "move layers away from stage %s until all stages take alike",
              names);
     return add_help(d, helps, ns,
                     "layers can be moved as finely as that, and take as long "
                     "wherever they are",
-                    what, err);
+                    what, &source, err);
 }
 
 /* --- schedules ------------------------------------------------------------ */
@@ -170,31 +191,37 @@ static lh_status simulate_now(lhi_diagnosing *d, as_it_is *now, lh_error *err)
     return LH_OK;
 }
 
-/* The fastest schedule of the replica otherwise shaped; *method NULL: none
- * suits it. */
+/* The fastest schedule of the replica otherwise shaped. */
+typedef struct finding {
+    const char *method; /* NULL: none suits it */
+    int64_t ns, most_held;
+    lhi_help_source source;
+} finding;
+
 static lh_status find_schedule(lhi_diagnosing *d, const as_it_is *now,
-                               const lhi_reshaped *how, const char **method,
-                               int64_t *ns, int64_t *most, lh_error *err)
+                               const lhi_reshaped *how, finding *out,
+                               lh_error *err)
 {
     lh_pipeline *p = NULL;
     lh_timeline *t = NULL;
     lh_best best = {0};
     lh_best_options with = {.size = sizeof with, .effort = EFFORT};
     lh_error why = {0};
-    *method = NULL;
+    *out = (finding){0};
     lh_status status =
         lhi_replica_pipeline(d->recording, now->replica, how, &p, &why);
     if (status == LH_OK)
         status = lh_best_schedule("auto", p, &with, &best, &why);
     if (status == LH_OK)
         status = lh_simulate(p, best.schedule, NULL, &t, &why);
+    if (status == LH_OK)
+        status = lh_trace_make(p, t, NULL, &out->source.trace, &why);
     if (status == LH_OK) {
-        *method = best.method;
-        *ns = lh_timeline_makespan(t);
-        *most = 0;
+        out->method = best.method;
+        out->ns = lh_timeline_makespan(t);
         for (uint32_t i = 0; i < d->recording->n_stages; i++)
-            if (lh_timeline_peak_memory(t, i) > *most)
-                *most = lh_timeline_peak_memory(t, i);
+            if (lh_timeline_peak_memory(t, i) > out->most_held)
+                out->most_held = lh_timeline_peak_memory(t, i);
     }
     lh_timeline_free(t);
     lh_best_fini(&best);
@@ -202,56 +229,81 @@ static lh_status find_schedule(lhi_diagnosing *d, const as_it_is *now,
     return unless_memory(status, &why, err);
 }
 
-static lh_status try_schedules(lhi_diagnosing *d, const as_it_is *now,
-                               lh_help *helps, lh_error *err)
+/* Of what was found, which is released. */
+static lh_status add_schedule(lhi_diagnosing *d, const as_it_is *now,
+                              helping *helps, finding *f, const char *assumes,
+                              const char *what, lh_error *err)
+{
+    lh_status status =
+        add_help(d, helps, d->out.t_ns - (double)(now->ns - f->ns), assumes,
+                 what, &f->source, err);
+    lh_trace_free(f->source.trace);
+    return status;
+}
+
+static const char at_means[] =
+    "passes and messages of the slowest replica take their mean times";
+
+/* With no more microbatches held, and with as many as it likes. */
+static lh_status try_orders(lhi_diagnosing *d, const as_it_is *now,
+                            helping *helps, lh_error *err)
 {
     lhi_reshaped how = now->how;
-    const char *method;
+    int64_t first_ns = now->ns;
     char what[160];
-    int64_t ns, most, first_ns = now->ns;
-    static const char assumes[] =
-        "passes and messages of the slowest replica take their mean times";
-    int64_t *twice = LHI_NEW(d->scratch, int64_t, d->recording->n_stages);
-    if (!twice)
-        return lhi_fail_nomem(err);
+    finding f;
     how.held = now->held;
-    LHI_TRY(find_schedule(d, now, &how, &method, &ns, &most, err));
-    if (method && ns < now->ns) {
-        first_ns = ns;
+    LHI_TRY(find_schedule(d, now, &how, &f, err));
+    if (f.method && f.ns < now->ns) {
+        first_ns = f.ns;
         snprintf(what, sizeof what,
                  "run the schedule %s, with no more microbatches held than now",
-                 method);
-        LHI_TRY(add_help(d, helps, d->out.t_ns - (double)(now->ns - ns),
-                         assumes, what, err));
+                 f.method);
+        LHI_TRY(add_schedule(d, now, helps, &f, at_means, what, err));
+    } else {
+        lh_trace_free(f.source.trace);
     }
     how.held = NULL;
-    LHI_TRY(find_schedule(d, now, &how, &method, &ns, &most, err));
-    if (method && (double)(first_ns - ns) >= WORTH * d->out.t_ns) {
+    LHI_TRY(find_schedule(d, now, &how, &f, err));
+    if (f.method && (double)(first_ns - f.ns) >= WORTH * d->out.t_ns) {
         snprintf(what, sizeof what,
                  "run the schedule %s, with up to %" PRId64
                  " microbatches held in place of %" PRId64,
-                 method, most, now->most_held);
-        LHI_TRY(add_help(d, helps, d->out.t_ns - (double)(now->ns - ns),
-                         assumes, what, err));
+                 f.method, f.most_held, now->most_held);
+        return add_schedule(d, now, helps, &f, at_means, what, err);
     }
+    lh_trace_free(f.source.trace);
+    return LH_OK;
+}
+
+static lh_status try_halves(lhi_diagnosing *d, const as_it_is *now,
+                            helping *helps, lh_error *err)
+{
+    lhi_reshaped how = now->how;
+    char what[160];
+    finding f;
+    int64_t *twice = LHI_NEW(d->scratch, int64_t, d->recording->n_stages);
+    if (!twice)
+        return lhi_fail_nomem(err);
     how.split_by = 2;
     how.held = twice;
     for (uint32_t i = 0; i < d->recording->n_stages; i++)
         twice[i] = 2 * now->held[i]; /* of half the size */
-    LHI_TRY(find_schedule(d, now, &how, &method, &ns, &most, err));
-    if (method && ns < now->ns) {
-        snprintf(what, sizeof what,
-                 "have twice as many microbatches, each half as large, under "
-                 "the schedule %s",
-                 method);
-        LHI_TRY(add_help(d, helps, d->out.t_ns - (double)(now->ns - ns),
-                         "a pass of half the size takes half as long", what,
-                         err));
+    LHI_TRY(find_schedule(d, now, &how, &f, err));
+    if (!f.method || f.ns >= now->ns) {
+        lh_trace_free(f.source.trace);
+        return LH_OK;
     }
-    return LH_OK;
+    snprintf(what, sizeof what,
+             "have twice as many microbatches, each half as large, under the "
+             "schedule %s",
+             f.method);
+    return add_schedule(d, now, helps, &f,
+                        "a pass of half the size takes half as long", what,
+                        err);
 }
 
-static lh_status look_at_schedules(lhi_diagnosing *d, lh_help *helps,
+static lh_status look_at_schedules(lhi_diagnosing *d, helping *helps,
                                    lh_error *err)
 {
     as_it_is now = {.replica = slowest_replica(d->recording)};
@@ -261,8 +313,13 @@ static lh_status look_at_schedules(lhi_diagnosing *d, lh_help *helps,
     if (!now.held)
         return lhi_fail_nomem(err);
     lh_status status = simulate_now(d, &now, &why);
-    status = status == LH_OK ? try_schedules(d, &now, helps, err)
-                             : unless_memory(status, &why, err);
+    if (status != LH_OK) {
+        status = unless_memory(status, &why, err);
+    } else {
+        status = try_orders(d, &now, helps, err);
+        if (status == LH_OK)
+            status = try_halves(d, &now, helps, err);
+    }
     lh_schedule_free(now.schedule);
     lh_pipeline_free(now.pipeline);
     return status;
@@ -270,20 +327,35 @@ static lh_status look_at_schedules(lhi_diagnosing *d, lh_help *helps,
 
 static int compare_gains(const void *a, const void *b)
 {
-    const lh_help *x = a, *y = b;
-    return (x->predicted_ns > y->predicted_ns) -
-           (x->predicted_ns < y->predicted_ns);
+    const helping *x = a, *y = b;
+    return (x->help.predicted_ns > y->help.predicted_ns) -
+           (x->help.predicted_ns < y->help.predicted_ns);
+}
+
+/* Those that were found, best first; also where finding was broken off, as
+ * their traces are the diagnosis's. */
+static void take_helps(lhi_diagnosing *d, helping *found, lh_help *helps)
+{
+    lhi_sort(found, d->out.n_helps, sizeof *found, compare_gains);
+    for (uint32_t i = 0; i < d->out.n_helps; i++) {
+        helps[i] = found[i].help;
+        d->sources[i] = found[i].source;
+    }
+    d->out.helps = helps;
 }
 
 lh_status lhi_find_helps(lhi_diagnosing *d, lh_error *err)
 {
+    helping *found = LHI_NEW(d->scratch, helping, MOST_HELPS);
     lh_help *helps = LHI_NEW(d->arena, lh_help, MOST_HELPS);
-    if (!helps)
+    d->sources = LHI_NEW(d->arena, lhi_help_source, MOST_HELPS);
+    if (!found || !helps || !d->sources)
         return lhi_fail_nomem(err);
-    LHI_TRY(mend_things(d, helps, err));
-    LHI_TRY(move_layers(d, helps, err));
-    LHI_TRY(look_at_schedules(d, helps, err));
-    lhi_sort(helps, d->out.n_helps, sizeof *helps, compare_gains);
-    d->out.helps = helps;
-    return LH_OK;
+    lh_status status = mend_things(d, found, err);
+    if (status == LH_OK)
+        status = move_layers(d, found, err);
+    if (status == LH_OK)
+        status = look_at_schedules(d, found, err);
+    take_helps(d, found, helps);
+    return status;
 }

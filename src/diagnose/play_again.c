@@ -60,10 +60,16 @@ static int64_t other_time(const lhi_recorded_step *step, const lhi_scenario *s,
     return s->instead_ns[(size_t)g->worker[i] * LHI_N_OPS + g->op[i]];
 }
 
-/* When the last operation of a step ends; `ends` has room for one more than
- * there are. */
-static int64_t play(const lhi_recorded_step *step, const lhi_scenario *s,
-                    int64_t *ends)
+int64_t lhi_played_ns(const lhi_recorded_step *step, const lhi_scenario *s,
+                      uint32_t group, uint32_t i)
+{
+    const lhi_op_graph *g = step->graph;
+    size_t cell = (size_t)g->worker[i] * LHI_N_OPS + g->op[i];
+    return s->own[cell] ? step->ns[i] : other_time(step, s, group, i);
+}
+
+int64_t lhi_play(const lhi_recorded_step *step, const lhi_scenario *s,
+                 int64_t *ends)
 {
     const lhi_op_graph *g = step->graph;
     int64_t last = 0;
@@ -77,9 +83,7 @@ static int64_t play(const lhi_recorded_step *step, const lhi_scenario *s,
                 begin = end > begin ? end : begin;
             }
         for (uint32_t i = from; i < to; i++) {
-            size_t cell = (size_t)g->worker[i] * LHI_N_OPS + g->op[i];
-            int64_t ns =
-                s->own[cell] ? step->ns[i] : other_time(step, s, group, i);
+            int64_t ns = lhi_played_ns(step, s, group, i);
             int64_t end = begin + ns < LATEST_NS ? begin + ns : LATEST_NS;
             ends[i + 1] = end;
             last = end > last ? end : last;
@@ -103,8 +107,9 @@ static void play_piece(void *context, uint32_t piece, uint32_t who)
     uint64_t n = r->n;
     for (uint64_t i = n * piece / r->n_pieces;
          i < n * (piece + 1) / r->n_pieces; i++)
-        r->out[i] = play(&r->recording->steps[i % n_steps],
-                         &r->scenarios[i / n_steps], r->ends + who * r->room);
+        r->out[i] =
+            lhi_play(&r->recording->steps[i % n_steps],
+                     &r->scenarios[i / n_steps], r->ends + who * r->room);
 }
 
 static void ignore_progress(void *context, uint32_t n_done)

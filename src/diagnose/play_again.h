@@ -38,6 +38,13 @@ void lhi_scenario_set(const lh_recording *recording, lhi_scenario *scenario,
                       uint32_t stage, uint32_t replica, lh_operation operation,
                       bool own);
 
+/* When the last operation of a step ends; `ends`, which has room for one more
+ * than there are, has of operation i at i + 1 when it ends. */
+int64_t lhi_play(const lhi_recorded_step *step, const lhi_scenario *scenario,
+                 int64_t *ends);
+/* What operation i, of a group, takes there. */
+int64_t lhi_played_ns(const lhi_recorded_step *step,
+                      const lhi_scenario *scenario, uint32_t group, uint32_t i);
 /* Plays every step under every scenario: ends_ns[scenario * n_steps + step] is
  * when the last operation ends. The same for any number of threads. */
 lh_status lhi_replay(const lh_recording *recording,

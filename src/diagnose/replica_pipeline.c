@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "diagnose/replica_pipeline.h"
 
+#include "diagnose/played_trace.h"
+
 #include "base/sort.h"
 
 #include <stdlib.h>
@@ -214,18 +216,6 @@ lh_status lhi_replica_pipeline(const lh_recording *recording, uint32_t replica,
 
 /* --- its order ------------------------------------------------------------ */
 
-static lh_pass pass_of(const lhi_op_graph *g, uint32_t i)
-{
-    static const uint8_t kinds[] = {[LHI_OP_FORWARD] = LH_F,
-                                    [LHI_OP_BACKWARD] = LH_B,
-                                    [LHI_OP_INPUT] = LH_D,
-                                    [LHI_OP_WEIGHT] = LH_W};
-    return (lh_pass){.chunk = g->chunk[i],
-                     .microbatch = g->microbatch[i],
-                     .n_parts = 1,
-                     .kind = kinds[g->op[i]]};
-}
-
 lh_status lhi_replica_schedule(const lh_recording *recording, uint32_t replica,
                                lh_schedule **out, lh_error *err)
 {
@@ -241,7 +231,7 @@ lh_status lhi_replica_schedule(const lh_recording *recording, uint32_t replica,
         for (uint32_t i = 0; i < g->n_ops; i++)
             if (g->worker[i] == replica * S + s &&
                 lhi_op_is_pass((lhi_op_type)g->op[i]))
-                *end++ = pass_of(g, i);
+                *end++ = lhi_pass_of(g, i);
         n[s] = (uint32_t)(end - orders[s]);
     }
     if (status == LH_OK)

@@ -31,7 +31,7 @@ typedef struct looked_at {
     uint32_t n_messages; /* and how many there are */
 } looked_at;
 
-typedef struct looking {
+typedef struct lhi_looking {
     lhi_diagnosing *d;
     uint32_t n;
     looked_at *all;
@@ -44,7 +44,7 @@ typedef struct looking {
     double *stages;        /* what the passes of a stage usually take, */
     double *sorted_stages; /* and that sorted */
     double *values;        /* room for as many as there are links */
-    lhi_ends *links;       /* of a scenario */
+    uint32_t n_kept;       /* of `all`: those whose cost is worked out */
 } looking;
 
 /* The link of a message, the receive of which is operation i of a group;
@@ -203,9 +203,17 @@ static void compare_step(looking *l, const lhi_recorded_step *step, bool last)
 
 /* --- costs ---------------------------------------------------------------- */
 
+/* A scenario, and room for its links. */
+typedef struct usual_scenario {
+    lhi_scenario *scenario;
+    lhi_ends *links;
+} usual_scenario;
+
 /* What operations usually take in place of those of the thing, too. */
-static void set_usual(const looking *l, const looked_at *a, lhi_scenario *s)
+static void set_usual(const looking *l, const looked_at *a,
+                      const usual_scenario *u)
 {
+    lhi_scenario *s = u->scenario;
     const lh_recording *r = l->d->recording;
     const lhi_usual_passes *usual = &l->d->passes;
     uint32_t S = r->n_stages;
@@ -231,56 +239,61 @@ static void set_usual(const looking *l, const looked_at *a, lhi_scenario *s)
     s->instead_ns[(size_t)a->sender * LHI_N_OPS + send] = l->d->usual_ns[send];
     *lhi_own(s, a->worker, recv) = false;
     *lhi_own(s, a->sender, send) = false;
-    l->links[s->n_links++] = (lhi_ends){a->sender, a->worker};
-    s->links = l->links;
+    u->links[s->n_links++] = (lhi_ends){a->sender, a->worker};
+    s->links = u->links;
 }
 
-lh_status lhi_scenario_instead(lhi_diagnosing *d, lhi_scenario *out,
-                               lh_error *err)
+lh_status lhi_scenario_instead(lhi_diagnosing *d, lhi_arena *arena,
+                               lhi_scenario *out, lh_error *err)
 {
-    LHI_TRY(lhi_scenario_make(d->recording, true, d->usual_ns, d->scratch, out,
-                              err));
-    out->instead_ns = LHI_NEW(d->scratch, int64_t,
+    LHI_TRY(
+        lhi_scenario_make(d->recording, true, d->usual_ns, arena, out, err));
+    out->instead_ns = LHI_NEW(arena, int64_t,
                               (size_t)lhi_n_workers(d->recording) * LHI_N_OPS);
     return out->instead_ns ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* What a step takes with the first `n` things as usual but `without`, LH_NONE:
- * all of them. */
-static lh_status play_usual(looking *l, uint32_t n, uint32_t without,
+/* In the arena: of the things that were kept `only` as usual, or LH_NONE all
+ * of them but `without`. */
+static lh_status make_usual(const looking *l, uint32_t only, uint32_t without,
+                            lhi_arena *arena, lhi_scenario *out, lh_error *err)
+{
+    usual_scenario u = {out, LHI_NEW(arena, lhi_ends, l->n_kept)};
+    if (!u.links)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_scenario_instead(l->d, arena, out, err));
+    /* Stages last: a worker's own slowness is part of its stage's. */
+    for (uint32_t stages = 0; stages < 2; stages++)
+        for (uint32_t i = 0; i < l->n_kept; i++)
+            if (i != without && (only == LH_NONE || i == only) &&
+                (l->all[i].thing.what == LH_SLOW_STAGE) == (stages == 1))
+                set_usual(l, &l->all[i], &u);
+    return LH_OK;
+}
+
+/* What a step takes so. */
+static lh_status play_usual(const looking *l, uint32_t only, uint32_t without,
                             double *ns, lh_error *err)
 {
     lhi_scenario s;
     lhi_mark mark = lhi_arena_mark(l->d->scratch);
-    LHI_TRY(lhi_scenario_instead(l->d, &s, err));
-    /* Stages last: a worker's own slowness is part of its stage's. */
-    for (uint32_t stages = 0; stages < 2; stages++)
-        for (uint32_t i = 0; i < n; i++)
-            if (i != without &&
-                (l->all[i].thing.what == LH_SLOW_STAGE) == (stages == 1))
-                set_usual(l, &l->all[i], &s);
+    LHI_TRY(make_usual(l, only, without, l->d->scratch, &s, err));
     LHI_TRY(lhi_play_mean(l->d, &s, ns, err));
     lhi_arena_rewind(l->d->scratch, mark);
     return LH_OK;
 }
 
-static lh_status find_cost(looking *l, looked_at *a, lh_error *err)
+lh_status lhi_scenario_mended(const lhi_diagnosing *d, uint32_t thing,
+                              lhi_scenario *out, lh_error *err)
 {
-    lhi_scenario s;
-    double ns;
-    lhi_mark mark = lhi_arena_mark(l->d->scratch);
-    LHI_TRY(lhi_scenario_instead(l->d, &s, err));
-    set_usual(l, a, &s);
-    LHI_TRY(lhi_play_mean(l->d, &s, &ns, err));
-    lhi_arena_rewind(l->d->scratch, mark);
-    a->thing.cost_ns = (int64_t)(l->d->out.t_ns - ns);
-    return LH_OK;
+    return make_usual(d->looking, thing, LH_NONE, d->arena, out, err);
 }
 
 /* Those of the first `n` that cost nothing alone, and do once all others are as
  * usual. */
-static lh_status find_hidden(looking *l, uint32_t n, lh_error *err)
+static lh_status find_hidden(looking *l, lh_error *err)
 {
+    uint32_t n = l->n_kept;
     lh_diagnosis *out = &l->d->out;
     double all, ns, alone = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -289,14 +302,14 @@ static lh_status find_hidden(looking *l, uint32_t n, lh_error *err)
                     : alone;
     if (n < 2)
         return LH_OK;
-    LHI_TRY(play_usual(l, n, LH_NONE, &all, err));
+    LHI_TRY(play_usual(l, LH_NONE, LH_NONE, &all, err));
     if (out->t_ns - all - alone < HIDDEN_FROM * out->t_ns)
         return LH_OK;
     for (uint32_t i = 0; i < n; i++) {
         lh_slow_thing *t = &l->all[i].thing;
         if ((double)t->cost_ns >= COSTS_FROM * out->t_ns)
             continue;
-        LHI_TRY(play_usual(l, n, i, &ns, err));
+        LHI_TRY(play_usual(l, LH_NONE, i, &ns, err));
         if (ns - all < HIDDEN_FROM * out->t_ns)
             continue;
         t->hidden = true;
@@ -318,8 +331,9 @@ static int compare_lost(const void *a, const void *b)
 
 static int compare_costs(const void *a, const void *b)
 {
-    const lh_slow_thing *x = a, *y = b;
-    return (x->cost_ns < y->cost_ns) - (x->cost_ns > y->cost_ns);
+    const looked_at *x = a, *y = b;
+    return (x->thing.cost_ns < y->thing.cost_ns) -
+           (x->thing.cost_ns > y->thing.cost_ns);
 }
 
 /* --- all of it ------------------------------------------------------------ */
@@ -328,24 +342,27 @@ static lh_status keep_dear(looking *l, lh_error *err)
 {
     lh_diagnosis *out = &l->d->out;
     uint32_t kept = 0;
+    double ns;
     for (uint32_t i = 0; i < l->n; i++)
         if (l->all[i].thing.n_steps)
             l->all[kept++] = l->all[i];
     lhi_sort(l->all, kept, sizeof *l->all, compare_lost);
-    kept = kept < MOST_PLAYED ? kept : MOST_PLAYED;
+    l->n_kept = kept = kept < MOST_PLAYED ? kept : MOST_PLAYED;
     lh_slow_thing *things = LHI_NEW(l->d->arena, lh_slow_thing, kept);
     if (!things)
         return lhi_fail_nomem(err);
-    for (uint32_t i = 0; i < kept; i++)
-        LHI_TRY(find_cost(l, &l->all[i], err));
-    LHI_TRY(find_hidden(l, kept, err));
+    for (uint32_t i = 0; i < kept; i++) {
+        LHI_TRY(play_usual(l, i, LH_NONE, &ns, err));
+        l->all[i].thing.cost_ns = (int64_t)(out->t_ns - ns);
+    }
+    LHI_TRY(find_hidden(l, err));
+    lhi_sort(l->all, kept, sizeof *l->all, compare_costs);
     for (uint32_t i = 0; i < kept; i++) {
         looked_at *a = &l->all[i];
         a->thing.ratio = a->own / a->others;
         if ((double)a->thing.cost_ns >= COSTS_FROM * out->t_ns)
             things[out->n_slow_things++] = a->thing;
     }
-    lhi_sort(things, out->n_slow_things, sizeof *things, compare_costs);
     out->slow_things = things;
     return LH_OK;
 }
@@ -354,25 +371,28 @@ lh_status lhi_find_slow_things(lhi_diagnosing *d, lh_error *err)
 {
     const lh_recording *r = d->recording;
     uint32_t n = lhi_n_workers(r);
-    looking l = {.d = d};
+    looking *l = LHI_NEW(d->scratch, looking, 1);
+    if (!l)
+        return lhi_fail_nomem(err);
+    l->d = d;
     /* Of each chunk and replica at most one message comes forward, one back. */
     size_t links = 2 * (size_t)r->n_replicas * r->steps[0].graph->n_chunks;
-    l.all = LHI_NEW(d->scratch, looked_at, n + r->n_stages + links);
-    l.of_receiver = LHI_NEW(d->scratch, uint32_t, 2 * (size_t)n);
-    l.next_link = LHI_NEW(d->scratch, uint32_t, links);
-    l.passes = LHI_NEW(d->scratch, double, n);
-    l.workers = LHI_NEW(d->scratch, double, n);
-    l.stages = LHI_NEW(d->scratch, double, r->n_stages);
-    l.sorted_stages = LHI_NEW(d->scratch, double, r->n_stages);
-    l.values = LHI_NEW(d->scratch, double, links);
-    l.links = LHI_NEW(d->scratch, lhi_ends, MOST_PLAYED);
-    if (!l.all || !l.of_receiver || !l.next_link || !l.passes || !l.workers ||
-        !l.stages || !l.sorted_stages || !l.values || !l.links)
+    l->all = LHI_NEW(d->scratch, looked_at, n + r->n_stages + links);
+    l->of_receiver = LHI_NEW(d->scratch, uint32_t, 2 * (size_t)n);
+    l->next_link = LHI_NEW(d->scratch, uint32_t, links);
+    l->passes = LHI_NEW(d->scratch, double, n);
+    l->workers = LHI_NEW(d->scratch, double, n);
+    l->stages = LHI_NEW(d->scratch, double, r->n_stages);
+    l->sorted_stages = LHI_NEW(d->scratch, double, r->n_stages);
+    l->values = LHI_NEW(d->scratch, double, links);
+    if (!l->all || !l->of_receiver || !l->next_link || !l->passes ||
+        !l->workers || !l->stages || !l->sorted_stages || !l->values)
         return lhi_fail_nomem(err);
-    list_things(&l);
+    list_things(l);
     for (uint32_t i = 0; i < r->n_steps; i++) {
-        sum_step(&l, &r->steps[i]);
-        compare_step(&l, &r->steps[i], i + 1 == r->n_steps);
+        sum_step(l, &r->steps[i]);
+        compare_step(l, &r->steps[i], i + 1 == r->n_steps);
     }
-    return keep_dear(&l, err);
+    d->looking = l;
+    return keep_dear(l, err);
 }
