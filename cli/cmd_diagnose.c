@@ -2,18 +2,24 @@
 /* longhaul diagnose: why a running job is slow, and what would help. */
 #include "commands.h"
 #include "inputs.h"
+#include "view.h"
 #include "wrap.h"
 
 #include <longhaul/diagnose.h>
 #include <longhaul/results.h>
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 typedef struct settings {
     uint32_t threads;
+    const char *html;
 } settings;
 
 static const cli_option options[] = {
+    CLI_OUTPUT_ROW(settings, html,
+                   "Write a page: maps of stages and replicas, each step with "
+                   "measured and with usual times, and what would help."),
     CLI_THREADS_ROW(settings, "Play so many steps at once; without it, one per "
                               "processor. The result is the same."),
 };
@@ -21,6 +27,8 @@ static const cli_option options[] = {
 static const cli_example examples[] = {
     {"longhaul diagnose steps.csv.gz",
      "Say how slow the job is, because of whom, and what would help."},
+    {"longhaul diagnose steps.csv.gz --html slow.html",
+     "Write a page with maps and timelines, for a browser."},
     {"longhaul diagnose steps.csv.gz --json | jq .helps",
      "The same for programs: what would help alone."},
 };
@@ -29,10 +37,11 @@ enum { MOST_SHOWN = 4 }; /* stages, replicas, kinds, slow things, helps */
 
 /* --- how slow ------------------------------------------------------------- */
 
-static void print_heading(cli *c, const lh_diagnosis *d)
+enum { SENTENCE = 400 }; /* bytes of one */
+
+static char *recording_text(const lh_diagnosis *d, char text[SENTENCE])
 {
-    char measured[CLI_TIME_TEXT], t[CLI_TIME_TEXT], ideal[CLI_TIME_TEXT];
-    cli_wrap(c, "recording", 0,
+    snprintf(text, SENTENCE,
              "%" PRIu32 " step%s (%" PRIu64 " to %" PRIu64 "), %" PRIu32
              " stage%s x %" PRIu32 " replica%s, %" PRIu32 " microbatch%s",
              d->n_steps, d->n_steps == 1 ? "" : "s", d->steps[0].step,
@@ -40,6 +49,14 @@ static void print_heading(cli *c, const lh_diagnosis *d)
              d->n_stages == 1 ? "" : "s", d->n_replicas,
              d->n_replicas == 1 ? "" : "s", d->n_microbatches,
              d->n_microbatches == 1 ? "" : "es");
+    return text;
+}
+
+static void print_heading(cli *c, const lh_diagnosis *d)
+{
+    char measured[CLI_TIME_TEXT], t[CLI_TIME_TEXT], ideal[CLI_TIME_TEXT];
+    char recording[SENTENCE];
+    cli_wrap(c, "recording", 0, "%s", recording_text(d, recording));
     cli_wrap(c, "measured", 0,
              "%s a step; played again %s: %.1f %% passes between operations",
              cli_time_text((int64_t)d->measured_ns, measured),
@@ -77,8 +94,8 @@ static const char *whose(const lh_diagnosis *d, const lh_slow_thing *t,
     return text;
 }
 
-static void print_slow_thing(cli *c, const lh_diagnosis *d,
-                             const lh_slow_thing *t, const char *label)
+static char *slow_text(const lh_diagnosis *d, const lh_slow_thing *t,
+                       char text[SENTENCE])
 {
     static const char *const others[] = {
         [LH_SLOW_WORKER] = "those of the stage's other replicas",
@@ -96,7 +113,7 @@ static void print_slow_thing(cli *c, const lh_diagnosis *d,
                  "from step %" PRIu64 " to %" PRIu64 " (in %" PRIu32
                  " of %" PRIu32 " steps)",
                  t->from, t->until, t->n_steps, d->n_steps);
-    cli_wrap(c, label, 0,
+    snprintf(text, SENTENCE,
              "%s take %.2f times as long as %s, %s; costs %s a "
              "step%s",
              whose(d, t, who, sizeof who), t->ratio, others[t->what], since,
@@ -104,18 +121,23 @@ static void print_slow_thing(cli *c, const lh_diagnosis *d,
              t->hidden ? " once all else that is slow is as usual, and next "
                          "to nothing until then"
                        : "");
+    return text;
 }
+
+static const char nothing_slow[] =
+    "no worker, stage or link that costs 0.2 % of a step";
 
 static void print_slow(cli *c, const lh_diagnosis *d)
 {
+    char text[SENTENCE];
     for (uint32_t i = 0; i < d->n_slow_things && i < MOST_SHOWN; i++)
-        print_slow_thing(c, d, &d->slow_things[i], i ? "" : "slow");
+        cli_wrap(c, i ? "" : "slow", 0, "%s",
+                 slow_text(d, &d->slow_things[i], text));
     if (d->n_slow_things > MOST_SHOWN)
         cli_wrap(c, "", 0, "and %" PRIu32 " more: see --json",
                  d->n_slow_things - MOST_SHOWN);
     if (d->n_slow_things == 0)
-        cli_wrap(c, "slow", 0,
-                 "no worker, stage or link that costs 0.2 %% of a step");
+        cli_wrap(c, "slow", 0, "%s", nothing_slow);
 }
 
 /* The largest of n values, the next of them each time: those that `shown` has
@@ -236,6 +258,48 @@ static void print_text(cli *c, const lh_diagnosis *d)
     print_helps(c, d);
 }
 
+/* --- the page ------------------------------------------------------------- */
+
+static lh_status fill_page(cli *c, const lh_recording *recording,
+                           const lh_diagnosis *d, lh_report *report)
+{
+    char line[SENTENCE];
+    uint32_t n = 0, most = d->n_slow_things + d->n_remarks + 1;
+    lh_report_diagnosis page = {
+        .size = sizeof page, .recording = recording, .diagnosis = d};
+    const char **sentences = calloc(most, sizeof *sentences);
+    char(*texts)[SENTENCE] = calloc(most, sizeof *texts);
+    lh_status status = sentences && texts ? LH_OK : cli_no_memory(c);
+    for (uint32_t i = 0; status == LH_OK && i < d->n_slow_things; i++)
+        sentences[n++] = slow_text(d, &d->slow_things[i], texts[i]);
+    if (status == LH_OK && n == 0)
+        sentences[n++] = nothing_slow;
+    for (uint32_t i = 0; status == LH_OK && i < d->n_remarks; i++)
+        sentences[n++] = cli_name(c, d->remarks[i].text);
+    page.n_sentences = n;
+    page.sentences = sentences;
+    if (status == LH_OK)
+        status = lh_report_add_fact(report, "recording",
+                                    recording_text(d, line), &c->err);
+    if (status == LH_OK)
+        status = lh_report_add_diagnosis(report, &page, &c->err);
+    free(sentences);
+    free(texts);
+    return status;
+}
+
+static lh_status write_page(cli *c, const lh_recording *recording,
+                            const lh_diagnosis *d, const char *path)
+{
+    lh_report *report = NULL;
+    CLI_TRY(lh_report_make(cli_name(c, c->operands[0]), &report, &c->err));
+    lh_status status = fill_page(c, recording, d, report);
+    if (status == LH_OK)
+        status = cli_write_html(c, report, path);
+    lh_report_free(report);
+    return status;
+}
+
 /* --- the command ---------------------------------------------------------- */
 
 static lh_status tell(cli *c, const lh_diagnosis *d)
@@ -266,6 +330,8 @@ static lh_status run_diagnose(cli *c)
         status = lh_diagnose(recording, &with, &diagnosis, &c->err);
     }
     cli_progress_end();
+    if (status == LH_OK && s->html)
+        status = write_page(c, recording, diagnosis, s->html);
     if (status == LH_OK)
         status = tell(c, diagnosis);
     lh_diagnosis_free(diagnosis);

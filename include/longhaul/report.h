@@ -5,6 +5,7 @@
 #define LONGHAUL_REPORT_H
 
 #include <longhaul/analysis.h>
+#include <longhaul/diagnose.h>
 #include <longhaul/status.h>
 #include <longhaul/trace.h>
 
@@ -113,6 +114,16 @@ typedef struct lh_report_course {
     const lh_report_mark *marks; /* both in order of time */
 } lh_report_course;
 
+/* A diagnosis, of the recording. */
+typedef struct lh_report_diagnosis {
+    size_t size; /* sizeof(lh_report_diagnosis) */
+    const lh_recording *recording;
+    const lh_diagnosis *diagnosis;
+    uint32_t n_sentences;
+    const char *const *sentences; /* what is told of it first; may be NULL where
+                                     there is none */
+} lh_report_diagnosis;
+
 /* --- the HTML report ----------------------------------------------------- */
 
 typedef struct lh_report lh_report;
@@ -157,6 +168,16 @@ LH_API lh_status lh_report_add_cells(lh_report *report, uint32_t n_cells,
 LH_API lh_status lh_report_add_course(lh_report *report,
                                       const lh_report_course *course,
                                       lh_error *err);
+
+/* A diagnosis: who was slow as maps of stages and replicas, steps with measured
+ * and with usual times, what would help. Its timelines take the place of
+ * traces; of a large recording the page shows some of the steps and replicas,
+ * and says so. A second takes the place of the first.
+ * LH_EINVAL: the recording or the diagnosis is NULL, or a sentence is not
+ * UTF-8. */
+LH_API lh_status lh_report_add_diagnosis(lh_report *report,
+                                         const lh_report_diagnosis *diagnosis,
+                                         lh_error *err);
 
 /* The report as one HTML file that loads nothing from anywhere. Release *text
  * with lh_text_free(); `len` may be NULL. */

@@ -43,6 +43,42 @@ function act() {
   return Object.assign(result, { spans });
 }
 
+/* Acts on a diagnosis: another step, what would help, the maps. */
+function actOnDiagnosis() {
+  if (!data.diagnosis || !traces.length) return null;
+  const texts = (selector) => [...document.querySelectorAll(selector)].map(
+    (node) => node.textContent);
+  const seen = () => ({ step: $('step-text').textContent,
+    heads: texts('.trace h3'), ends: traces.map((t) => t.makespan),
+    sites: traces.map((t) => t.sites.length), cells: texts('#step-map .cell') });
+  const press = (key) => document.activeElement.dispatchEvent(
+    new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true }));
+  const result = { first: seen(), helps: [] };
+  $('step').value = $('step').max;
+  $('step').dispatchEvent(new Event('input'));
+  result.last = seen();
+  for (const button of document.querySelectorAll('#helps button')) {
+    button.click();
+    result.helps.push(Object.assign(seen(),
+      { pressed: button.getAttribute('aria-pressed') }));
+  }
+  document.querySelector('#helps button[aria-pressed=true]').click();
+  result.left = seen();
+  document.querySelector('#all-map .cell').focus();
+  press('ArrowDown');
+  press('ArrowRight');
+  result.focused = document.activeElement.title;
+  document.activeElement.click();
+  result.tip = $('tip').textContent;
+  $('step').focus();
+  zoom(1 / 2);
+  const { a } = state;
+  press('ArrowRight');
+  result.slides = state.a === a; /* and does not pan */
+  press('0');
+  return result;
+}
+
 /* Counts shapes that are asked of a canvas, until the end is called for; images,
  * of which strips of narrow passes are made, are as many as rows. */
 function countShapes() {
@@ -114,6 +150,7 @@ function check() {
       t.messages.n ? t.messages.arrive[t.messages.n - 1] : 0]),
   };
   result.act = act();
+  result.diagnosis = actOnDiagnosis();
   document.body.append(el('script', { type: 'application/json', id: 'check' },
     JSON.stringify(result)));
 }

@@ -359,6 +359,11 @@ function decodeTrace(from) {
   return t;
 }
 
+/* Where replicas stand beside each other, a device is a stage of one. */
+function deviceName(t, d) {
+  return t.per ? `stage ${d % t.per}` : `device ${d}`;
+}
+
 function passName(t, i) {
   const r = t.runs;
   const part = r.parts[i] > 1 ? `:${r.part[i]}/${r.parts[i]}` : '';

@@ -7,6 +7,7 @@
  *   report.c         the HTML page, gathered as JSON; report.html, .css and .js
  *                    around it, decode.js, check.js and the rest draw from that
  *   trace_json.c     a trace in that JSON: columns of whole numbers
+ *   diagnosis_page.c a diagnosis in it, with the steps that were played
  *   reasons.c        tables of text and bars of parts in it
  *   explain.c        an analysis in terms of its trace
  *   markup.c         what pictures and the page write alike
@@ -31,6 +32,7 @@ struct lh_report {
     char *title;
     lhi_text facts, traces, rows, sweeps, reasons; /* items of JSON lists */
     lhi_text courses;                              /* sections of the page */
+    lhi_text diagnosis; /* JSON; empty: there is none */
     uint32_t n_columns; /* of the last table; 0: there is none */
 };
 

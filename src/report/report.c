@@ -43,6 +43,7 @@ void lh_report_free(lh_report *report)
     lhi_text_fini(&report->sweeps);
     lhi_text_fini(&report->reasons);
     lhi_text_fini(&report->courses);
+    lhi_text_fini(&report->diagnosis);
     free(report);
 }
 
@@ -227,6 +228,10 @@ static void add_data(lhi_text *page, const lh_report *report)
     add_list(out, "rows", &report->rows);
     add_list(out, "sweeps", &report->sweeps);
     add_list(out, "reasons", &report->reasons);
+    if (report->diagnosis.len) {
+        lhi_text_puts(out, ",\n\"diagnosis\":");
+        lhi_text_add(out, report->diagnosis.data, report->diagnosis.len);
+    }
     lhi_text_puts(out, "}");
     if (!json.failed)
         add_seen(page, &json);

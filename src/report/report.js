@@ -3,8 +3,9 @@
 
 const $ = (id) => document.getElementById(id);
 const data = JSON.parse($('data').textContent);
-const traces = data.traces.map(decodeTrace);
-const end = Math.max(1, ...traces.map((t) => t.makespan));
+const traces = data.diagnosis ? playedTraces() : data.traces.map(decodeTrace);
+const end = Math.max(1, data.diagnosis ? data.diagnosis.longest : 0,
+  ...traces.map((t) => t.makespan));
 const started = performance.now();
 
 const state = {
@@ -49,6 +50,7 @@ function showHeading() {
   for (const [name, value] of data.facts)
     $('facts').append(el('div', {}, el('dt', {}, name), el('dd', {}, value)));
   $('foot').textContent = `longhaul ${data.longhaul}`;
+  if (data.diagnosis) return diagnosisCards();
   const t = traces[0];
   if (!t) return;
   const cards = $('cards');
@@ -329,7 +331,7 @@ function waitText(t, i) {
       out.append(`; its message from ${from(wait.message)} came at the same ` +
         'moment.');
     else out.append('.');
-    if (wait.idle > 0 && wait.reason === 'pass')
+    if (wait.idle > 0 && wait.reason === 'pass' && !t.per)
       out.append(' Nothing recorded explains the idle time.');
   }
   return out;
@@ -349,7 +351,7 @@ function heading(kind, text) {
 
 function place(t, d) {
   const site = t.sites[t.site[d]];
-  return `device ${d}${site ? ` (${site})` : ''}`;
+  return `${deviceName(t, d)}${site ? ` (${site})` : ''}`;
 }
 
 /* The same pass in the other traces. */
@@ -365,18 +367,21 @@ function others(t, i) {
   });
 }
 
-function runKey(r, i) {
-  return ((r.mb[i] * 65536 + r.chunk[i]) * 4 + r.kind[i]) + ':' + r.part[i] +
-    '/' + r.parts[i];
+/* Replicas do the same passes: there the device tells them apart. */
+function runKey(t, i) {
+  const r = t.runs;
+  return (t.per ? r.device[i] : '') + ':' +
+    ((r.mb[i] * 65536 + r.chunk[i]) * 4 + r.kind[i]) + ':' + r.part[i] + '/' +
+    r.parts[i];
 }
 
 function findRun(in_, t, i) {
   if (!in_.byPass) {
     in_.byPass = new Map();
     for (let j = 0; j < in_.runs.n; j++)
-      in_.byPass.set(runKey(in_.runs, j), j);
+      in_.byPass.set(runKey(in_, j), j);
   }
-  return in_.byPass.get(runKey(t.runs, i)) ?? -1;
+  return in_.byPass.get(runKey(t, i)) ?? -1;
 }
 
 function runTip(t, i) {
@@ -574,6 +579,7 @@ function keys(event) {
     if (event.key === 'Enter') nextMatch(event.shiftKey ? -1 : 1);
     return;
   }
+  if (event.target === $('step') && /^(Arrow|Home)/.test(event.key)) return;
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const span = state.b - state.a;
   const actions = {
@@ -716,6 +722,7 @@ function applyAddress() {
   if (want.has('theme')) setTheme(want.get('theme') === 'dark' ? 'dark' : 'light');
   for (const name of ['critical', 'links', 'memory'])
     if (want.has(name)) toggle(name, want.get(name) === '1');
+  applyPlayed(want);
   if (want.has('show') && panels.length > 1) {
     const shown = want.get('show').split(',').map(Number);
     panels.forEach((_, i) => shown.includes(i) && show(i, true));
@@ -749,7 +756,8 @@ showHeading();
 showLegend();
 showReasons();
 showRows();
-showVersus();
+if (data.diagnosis) showDiagnosis();
+else showVersus();
 showIdle();
 showSweeps();
 showLinks();

@@ -47,9 +47,7 @@ class Panel {
     this.t = trace;
     this.state = state;
     this.canvas = el('canvas', {
-      tabindex: 0, role: 'img',
-      'aria-label': `Timeline of ${trace.label}: ${trace.devices} devices, ` +
-        `${trace.runs.n} passes, makespan ${time(trace.makespan)}`,
+      tabindex: 0, role: 'img', 'aria-label': this.name(),
     });
     this.spacer = el('div');
     this.view = el('div', { class: 'view' }, this.canvas, this.spacer);
@@ -57,6 +55,19 @@ class Panel {
     this.ctx = this.canvas.getContext('2d',
       { willReadFrequently: state.checked });
     this.strip = document.createElement('canvas');
+    this.layOut();
+  }
+
+  name() {
+    const { t } = this;
+    return `Timeline of ${t.label}: ${t.devices} devices, ${t.runs.n} passes, ` +
+      `makespan ${time(t.makespan)}`;
+  }
+
+  /* Another trace in place of its own. */
+  show(trace) {
+    this.t = trace;
+    this.canvas.setAttribute('aria-label', this.name());
     this.layOut();
   }
 
@@ -296,7 +307,7 @@ class Panel {
     let name;
     let right;
     if (row.type === 'device') {
-      name = `device ${row.d}`;
+      name = deviceName(t, row.d);
       right = percent(t.tracks[row.d].busy() / t.makespan);
     } else if (row.type === 'dp') {
       name = '  data parallel';

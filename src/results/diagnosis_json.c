@@ -120,8 +120,7 @@ static json_t *workers_json(const lh_diagnosis *d)
     return list;
 }
 
-lh_status lh_diagnosis_format(const lh_diagnosis *d, char **text, size_t *len,
-                              lh_error *err)
+json_t *lhi_diagnosis_json(const lh_diagnosis *d)
 {
     json_t *j = json_pack(
         "{s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:f, s:f}", "n_steps",
@@ -143,5 +142,11 @@ lh_status lh_diagnosis_format(const lh_diagnosis *d, char **text, size_t *len,
         lhi_json_set(j, "helps", helps_json(d)) &&
         lhi_json_set(j, "steps", steps_json(d)) &&
         lhi_json_set(j, "remarks", remarks_json(d));
-    return lhi_json_print(lhi_json_done(j, ok), 2, text, len, err);
+    return lhi_json_done(j, ok);
+}
+
+lh_status lh_diagnosis_format(const lh_diagnosis *d, char **text, size_t *len,
+                              lh_error *err)
+{
+    return lhi_json_print(lhi_diagnosis_json(d), 2, text, len, err);
 }

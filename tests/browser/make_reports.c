@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes the reports that test_report.py opens in a browser, and their traces,
- * into the folder named: make_reports DIR */
+ * into the folder named, and a diagnosis of the recording:
+ *     make_reports DIR RECORDING */
 #include <longhaul/analysis.h>
+#include <longhaul/diagnose.h>
 #include <longhaul/methods.h>
 #include <longhaul/report.h>
+#include <longhaul/results.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -295,10 +298,39 @@ static void empty(const char *dir)
     lh_report_free(report);
 }
 
+/* --- a diagnosis, and the numbers that it is to have -----------------------
+ */
+
+static void diagnosis(const char *dir, const char *recorded)
+{
+    static const char *const sentences[] = {"slow </script><b>"};
+    lh_recording *recording;
+    lh_diagnosis *d;
+    lh_report *report;
+    char *text;
+    size_t len;
+    must(lh_recording_read(&recorded, 1, &recording, &err));
+    must(lh_diagnose(recording, NULL, &d, &err));
+    must(lh_diagnosis_format(d, &text, &len, &err));
+    write_text(dir, "diagnosis.json", text, len);
+    must(lh_report_make("A diagnosis", &report, &err));
+    const lh_report_diagnosis page = {.size = sizeof page,
+                                      .recording = recording,
+                                      .diagnosis = d,
+                                      .n_sentences = 1,
+                                      .sentences = sentences};
+    must(lh_report_add_diagnosis(report, &page, &err));
+    must(lh_report_format_html(report, &text, &len, &err));
+    write_text(dir, "diagnosis.html", text, len);
+    lh_report_free(report);
+    lh_diagnosis_free(d);
+    lh_recording_free(recording);
+}
+
 int main(int argc, char **argv)
 {
-    if (argc != 2) {
-        fprintf(stderr, "usage: make_reports DIR\n");
+    if (argc != 3) {
+        fprintf(stderr, "usage: make_reports DIR RECORDING\n");
         return 2;
     }
     tiny(argv[1]);
@@ -306,5 +338,6 @@ int main(int argc, char **argv)
     pair(argv[1]);
     large(argv[1]);
     empty(argv[1]);
+    diagnosis(argv[1], argv[2]);
     return 0;
 }

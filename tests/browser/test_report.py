@@ -180,6 +180,79 @@ def test_empty(browser, folder):
     check(page["passes"] == [], "empty: passes out of nothing")
 
 
+def shown(seconds):
+    """As the page has times: four digits that count."""
+    unit, name = (1, "s") if seconds >= 1 else (1e3, "ms")
+    text = f"{seconds * unit:.{4 - len(str(int(seconds * unit)))}f}"
+    return text.rstrip("0").rstrip(".") + "\u00a0" + name
+
+
+def test_diagnosis(browser, folder):
+    """Its numbers are those of --json; steps and helps change timelines."""
+    with open(folder + "/diagnosis.json", encoding="utf-8") as f:
+        told = json.load(f)
+    page = Page(browser, folder + "/diagnosis.html", "check=1")
+    found = page["diagnosis"]
+    if not found:
+        check(False, "diagnosis: nothing was looked at")
+        return
+    text = html.unescape(re.sub("<[^>]*>", " ", page.dom.split("<footer")[0]))
+    for key in "measured_s", "t_s", "ideal_s":
+        check(shown(told[key]) in text, f"diagnosis: no {key} {told[key]}")
+    check(f"{told['slowdown']:.3f}" in text, "diagnosis: no slowdown")
+    for key in "by_stage", "by_replica":
+        for name, value in told[key].items():
+            check(f" {name}  {value:.3f} " in text, f"diagnosis: {key} {name}")
+    for one in told["helps"]:
+        check(one["what"] in text and shown(one["predicted_s"]) in text and
+              f"{100 * one['gain']:.1f}\u00a0%" in text, f"diagnosis: {one}")
+    check("Slow </script><b>" in text, "diagnosis: a sentence is not escaped")
+
+    def check_step(seen, step, what):
+        check(abs(seen["ends"][0] - step["t_s"] * 1e9) < 1,
+              f"{what}: ends at {seen['ends'][0]}, not {step['t_s']}")
+        check(f"Step {step['step']}, measured" in seen["heads"][0] and
+              shown(step["t_s"]) in seen["heads"][0], f"{what}: {seen['heads']}")
+        for key in "measured_s", "t_s", "ideal_s":
+            check(shown(step[key]) in seen["step"], f"{what}: {seen['step']}")
+
+    first, last = told["steps"][0], told["steps"][-1]
+    check_step(found["first"], first, "first step")
+    check_step(found["last"], last, "last step")
+    for seen, step in (found["first"], first), (found["last"], last):
+        check(abs(seen["ends"][1] - step["ideal_s"] * 1e9) < 1, "usual times")
+    check(found["first"]["cells"] != found["last"]["cells"], "maps of steps")
+    # Of stage 3 passes take 1.63 times as long as those of other stages.
+    cells = list(map(float, found["last"]["cells"]))
+    check(len(cells) == 8 and min(cells[6:]) > 1.4 * max(cells[:6]), cells)
+    check(len(found["helps"]) == len(told["helps"]), "helps")
+    mean = sorted(step["t_s"] for step in told["steps"])
+    for seen, one in zip(found["helps"], told["helps"]):
+        check(seen["pressed"] == "true" and one["what"] in seen["heads"][1],
+              f"{one['what']}: {seen['heads']}")
+        if "layers" in one["what"]:  # a step near the mean, with both replicas
+            check(seen["sites"][1] == 2 and abs(
+                seen["ends"][1] / 1e9 / one["predicted_s"] - 1) < 0.03, seen)
+            check(mean[8] < seen["ends"][0] / 1e9 < mean[-8], seen)
+        else:  # one replica, simulated: its passes alone
+            check(seen["sites"][1] == 1 and
+                  seen["ends"][1] / 1e9 < one["predicted_s"], seen)
+    check("usual times" in found["left"]["heads"][1], found["left"]["heads"])
+    check("stage 1, replica 1: slowdown" in found["focused"], found["focused"])
+    check("stage 1 (replica 1)" in found["tip"], found["tip"])
+    check(found["slides"], "an arrow key on the slider moves the timeline")
+    check_acts(page)
+    last = told["steps"][5]["step"]
+    page = Page(browser, folder + "/diagnosis.html",
+                f"check=1&step={last}&help=1&theme=dark", "800,900")
+    check(page["wide"] is False, "diagnosis: scrolls sideways at 800 pixels")
+    check('data-theme="dark"' in page.dom, "diagnosis: dark theme not on")
+    if page.result:
+        check(told["helps"][1]["what"] in page["diagnosis"]["first"]["heads"][1],
+              "diagnosis: the address does not choose")
+        check(f"step {last}:" in page["diagnosis"]["first"]["step"], "address")
+
+
 class Loads(html.parser.HTMLParser):
     """Everything in a page that would load something."""
 
@@ -195,7 +268,7 @@ class Loads(html.parser.HTMLParser):
 
 
 def test_files(folder):
-    for name in ("tiny", "two-sites", "pair", "large", "empty"):
+    for name in ("tiny", "two-sites", "pair", "large", "empty", "diagnosis"):
         with open(f"{folder}/{name}.html", encoding="utf-8") as f:
             text = f.read()
         loads = Loads()
@@ -246,20 +319,54 @@ def test_themes():
               + ", ".join(f"{g:.0f}" for g in grey))
 
 
+def luminance(color):
+    """Relative, as WCAG 2 defines it."""
+    r, g, b = ((c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4)
+               for c in (int(color[i:i + 2], 16) / 255 for i in (0, 2, 4)))
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+def test_maps():
+    """Cells go from one end of lightness to the other, and can be read: a
+    contrast of 4.5, the AA of WCAG 2."""
+    with open(os.path.join(HERE, "../../src/report/report.css"),
+              encoding="utf-8") as f:
+        css = f.read()
+    light, dark = css.split(':root[data-theme="dark"]')
+    for name, block in (("light", light), ("dark", dark.split("}")[0])):
+        def of(key):
+            return luminance(re.search(rf"--{key}: #([0-9a-f]{{6}});",
+                                       block).group(1))
+        cells = [of(f"h{i}") for i in range(7)]
+        steps = [b / a for a, b in zip(cells, cells[1:])]
+        check(all(s < 0.9 for s in steps) or all(s > 1.1 for s in steps),
+              f"{name}: maps go by {steps}")
+        for i, cell in enumerate(cells):
+            key = "ink" if i < 4 else "panel"
+            check(f".h{i}" in re.search(
+                rf"([^}}]*){{ color: var\(--{key}\); }}\n\.h",
+                css).group(1), f"h{i}: its text is not --{key}")
+            lo, hi = sorted((cell, of(key)))
+            check((hi + 0.05) / (lo + 0.05) >= 4.5,
+                  f"{name}: contrast of h{i} is {(hi + .05) / (lo + .05):.2f}")
+
+
 def main():
     if len(sys.argv) < 2:
         sys.exit("usage: test_report.py MAKE_REPORTS [KEEP_DIR]")
     folder = sys.argv[2] if len(sys.argv) > 2 else tempfile.mkdtemp(
         prefix="longhaul-report-")
     os.makedirs(folder, exist_ok=True)
-    subprocess.run([sys.argv[1], folder], check=True)
+    subprocess.run([sys.argv[1], folder, os.path.join(
+        HERE, "../data/recordings/ST.csv.gz")], check=True)
     test_files(folder)
     test_traces(folder)
     test_themes()
+    test_maps()
     browser = find_chromium()
     if browser:
         for test in (test_tiny, test_two_sites, test_pair, test_large,
-                     test_empty):
+                     test_empty, test_diagnosis):
             test(browser, folder)
     else:
         print("SKIPPED: no Chromium here, so no report was opened; "

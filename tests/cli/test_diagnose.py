@@ -96,6 +96,60 @@ def the_page_shows_what_the_command_prints():
               gains, f"{gains}: {section}")
 
 
+def page_data(path):
+    """With the 15 digits that --json has."""
+    page = path.read_text()
+    return json.loads(page.split('id="data">')[1].split("</script>")[0],
+                      parse_float=lambda text: float(f"{float(text):.15g}"))
+
+
+@test
+def the_page_has_what_the_json_has():
+    for path in AR, ST:
+        told = json_case(path.name, ["diagnose", path, "--html", "slow.html"])
+        size = (WORK / "slow.html").stat().st_size
+        x = page_data(WORK / "slow.html")["diagnosis"]
+        check(x["told"] == told, "not the same numbers")
+        check(size < 1.5e6 and len(x["steps"]) == len(told["steps"]), size)
+        check(len(x["helps"]) == len(told["helps"]) and all(x["helps"]),
+              "a help without its timeline")
+        for shown, step in zip(x["steps"], told["steps"]):
+            end = shown["own"]["makespan"] * shown["own"]["tick"]
+            usual = x["ideals"][str(shown["ideal"])]
+            close(end / 1e9, step["t_s"], "a step")
+            close(usual["makespan"] * usual["tick"] / 1e9, step["ideal_s"],
+                  "usual times")
+        # Passes against the usual: their mean over all steps is about 1.
+        cells = [v for shown in x["steps"] for v in shown["map"]]
+        check(abs(sum(cells) / len(cells) / 1e4 - 1) < 0.02, "maps")
+    case("nowhere to write", ["diagnose", ST, "--html", "no/slow.html"],
+         code=1, err=r"no/slow\.html")
+
+
+@test
+def the_page_of_a_large_recording_leaves_out_and_says_so():
+    steps, replicas, microbatches = 30, 70, 40
+    rows = ["step,rank,dp_rank,stage,optype,seq_id,mc,gmc,mb_id,start_ts,"
+            "duration\n"]
+    for step in range(steps):
+        for r in range(replicas):
+            slow = 2 if r == 11 else 1
+            for mb in range(microbatches):
+                rows.append(f"{step},{r},{r},0,forward-compute,{mb},0,0,{mb},"
+                            f"{0.03 * slow * mb:.3f},{0.01 * slow}\n"
+                            f"{step},{r},{r},0,backward-compute,{mb},0,0,{mb},"
+                            f"{0.03 * slow * mb + 0.01 * slow:.3f},"
+                            f"{0.02 * slow}\n")
+    write("large.csv", "".join(rows))
+    told = json_case("large", ["diagnose", "large.csv", "--html", "large.html"])
+    check([s["replica"] for s in told["slow"]] == [11], told["slow"])
+    x = page_data(WORK / "large.html")["diagnosis"]
+    check(len(x["drawn"]) == 64 and 11 in x["drawn"], x["drawn"])
+    check(len(x["mapped"]) == 70 and len(x["map"]) == 70, x["mapped"])
+    check(2 < len(x["steps"]) < 30, len(x["steps"]))
+    check((WORK / "large.html").stat().st_size < 6e6, "large.html is large")
+
+
 @test
 def files_of_ranks_are_one_recording():
     rows = gzip.open(ST, "rt").read().splitlines(keepends=True)

@@ -600,6 +600,28 @@ static lh_status with_table(const void *given, lh_error *err)
     return say_report(status, r, err);
 }
 
+/* The block is the test's own: what is diagnosed is filled in here. */
+static lh_status with_diagnosis(const void *given, lh_error *err)
+{
+    lh_recording *r = NULL;
+    lh_diagnosis *d = NULL;
+    lh_report_diagnosis *page = (lh_report_diagnosis *)given;
+    lh_report *to = report();
+    small_recording(&(small_job){
+        .steps = 2, .stages = 2, .replicas = 1, .microbatches = 2});
+    lh_status status =
+        lh_recording_parse(small_text, small_len, "small.csv", &r, err);
+    if (status == LH_OK)
+        status = lh_diagnose(r, NULL, &d, err);
+    page->recording = r;
+    page->diagnosis = d;
+    if (status == LH_OK)
+        status = lh_report_add_diagnosis(to, page, err);
+    lh_diagnosis_free(d);
+    lh_recording_free(r);
+    return say_report(status, to, err);
+}
+
 static lh_status plotted(const void *given, lh_error *err)
 {
     char *text = NULL;

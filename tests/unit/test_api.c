@@ -99,6 +99,9 @@ static const lh_pipeline_desc desc = {.size = sizeof desc,
 static const char *const head[] = {"name", "#ns"};
 static const lh_report_table table = {
     .size = sizeof table, .title = "t", .n_columns = 2, .head = head};
+static const char *const sentences[] = {"it is slow"};
+static const lh_report_diagnosis diagnosis_page = {
+    .size = sizeof diagnosis_page, .n_sentences = 1, .sentences = sentences};
 static const lh_svg_options svg = {
     .size = sizeof svg, .width = 900, .analysis = &small_analysis};
 static const lh_terminal_options terminal = {
@@ -160,6 +163,7 @@ static const taker takers[] = {
     TAKER(lh_report_sweep, plotted, &small_sweep, n_series),
     TAKER(lh_report_course, course_drawn, &small_course, n_spans),
     TAKER(lh_report_table, with_table, &table, n_columns),
+    TAKER(lh_report_diagnosis, with_diagnosis, &diagnosis_page, n_sentences),
     TAKER(lh_svg_options, drawn, &svg, analysis),
     TAKER(lh_terminal_options, typed, &terminal, color),
     TAKER(lh_terminal_options, plotted_on, &terminal, width),

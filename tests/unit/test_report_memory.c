@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Traces and reports with every allocation failing in turn, jansson's too. */
 #include "fail_alloc.h"
+#include "small_recording.h"
 #include "small_trace.h"
 #include "test.h"
 
@@ -83,6 +84,32 @@ static void reports(void)
     });
 }
 
+static void diagnoses(void)
+{
+    lh_error err = {0};
+    lh_recording *recording;
+    lh_report_diagnosis page = {.size = sizeof page};
+    lh_diagnosis *d;
+    const small_job job = {
+        .steps = 2, .stages = 2, .replicas = 2, .microbatches = 2, .slower = 2};
+    small_recording(&job);
+    CHECK_OK(lh_recording_parse(small_text, small_len, "small.csv", &recording,
+                                &err),
+             err);
+    CHECK_OK(lh_diagnose(recording, NULL, &d, &err), err);
+    page.recording = recording;
+    page.diagnosis = d;
+    FAIL_EACH_ALLOC({
+        lh_report *report = NULL;
+        status = lh_report_make("title", &report, &err);
+        if (status == LH_OK)
+            status = lh_report_add_diagnosis(report, &page, &err);
+        lh_report_free(report);
+    });
+    lh_diagnosis_free(d);
+    lh_recording_free(recording);
+}
+
 static void pictures(void)
 {
     lh_error err = {0};
@@ -113,6 +140,7 @@ int main(void)
     json_set_alloc_funcs(may_fail, free);
     RUN(traces);
     RUN(reports);
+    RUN(diagnoses);
     RUN(pictures);
     return test_summary();
 }

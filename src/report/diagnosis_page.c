@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A diagnosis in the page's JSON: all that is told as JSON, and beside it what
+ * is drawn. Of a large recording the page shows some of the steps and replicas,
+ * and says how many it leaves out. */
+#include "report/parts.h"
+
+#include "base/sort.h"
+#include "base/take_options.h"
+#include "diagnose/diagnose_own.h"
+#include "diagnose/played_trace.h"
+#include "results/result_parts.h"
+#include "trace/jsontext.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum {
+    MOST_ROWS = 64,       /* devices of a timeline */
+    MOST_PASSES = 150000, /* of all timelines together */
+    MOST_CELLS = 4096,    /* of a heat map */
+    MOST_STEPS = 64,
+};
+
+typedef struct paging {
+    lhi_text *out;
+    lhi_arena *arena;
+    const lh_recording *recording;
+    const lhi_diagnosing *d;
+    uint32_t n_drawn, n_heat; /* replicas that timelines and maps show */
+    uint32_t *drawn, *heat;   /* by index */
+    uint32_t n_steps;         /* that are shown; 0: none fits */
+    uint32_t *steps;          /* by index */
+    uint32_t typical;         /* of `steps`: nearest to the mean */
+    int64_t longest_ns;       /* of all timelines */
+    lhi_scenario own, usual;
+} paging;
+
+/* --- what is shown -------------------------------------------------------- */
+
+typedef struct ranked {
+    double slowdown;
+    uint32_t replica;
+} ranked;
+
+static int compare_slowdowns(const void *a, const void *b)
+{
+    const ranked *x = a, *y = b;
+    return (x->slowdown < y->slowdown) - (x->slowdown > y->slowdown);
+}
+
+static int compare_indices(const void *a, const void *b)
+{
+    const uint32_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* At most `most` replicas, by index: the slowest, and one from the middle. */
+static uint32_t choose_replicas(const ranked *by, uint32_t n, uint32_t most,
+                                uint32_t *out)
+{
+    uint32_t taken = most < 1 ? 1 : most < n ? most : n;
+    for (uint32_t i = 0; i < taken; i++)
+        out[i] = by[i].replica;
+    if (taken > 1 && taken <= n / 2)
+        out[taken - 1] = by[n / 2].replica;
+    lhi_sort(out, taken, sizeof *out, compare_indices);
+    return taken;
+}
+
+static lh_status choose_all_replicas(paging *p, lh_error *err)
+{
+    const lh_diagnosis *d = &p->d->out;
+    uint32_t n = d->n_replicas;
+    ranked *by = LHI_NEW(p->arena, ranked, n);
+    p->drawn = LHI_NEW(p->arena, uint32_t, n);
+    p->heat = LHI_NEW(p->arena, uint32_t, n);
+    if (!by || !p->drawn || !p->heat)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++)
+        by[i] = (ranked){d->by_replica[i], i};
+    lhi_sort(by, n, sizeof *by, compare_slowdowns);
+    p->n_drawn = choose_replicas(by, n, MOST_ROWS / d->n_stages, p->drawn);
+    p->n_heat = choose_replicas(by, n, MOST_CELLS / d->n_stages, p->heat);
+    return LH_OK;
+}
+
+/* Passes of the replicas that are drawn, in the step with the most of them. */
+static uint64_t passes_of_step(const paging *p)
+{
+    uint64_t most = 1;
+    for (uint32_t i = 0; i < p->recording->n_graphs; i++) {
+        const lhi_op_graph *g = p->recording->graphs[i];
+        uint64_t n = 0;
+        for (uint32_t k = 0; k < g->n_ops; k++)
+            n += lhi_op_is_pass((lhi_op_type)g->op[k]);
+        n = n * p->n_drawn / g->n_replicas + 1;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+static uint32_t n_scenarios(const paging *p)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->d->out.n_helps; i++)
+        n += p->d->sources[i].scenario != NULL;
+    return n;
+}
+
+/* All, or the most typical, the slowest, and others evenly between. */
+static lh_status choose_steps(paging *p, lh_error *err)
+{
+    const lh_diagnosis *d = &p->d->out;
+    uint64_t fit = MOST_PASSES / passes_of_step(p), rest = 1 + n_scenarios(p);
+    uint32_t typical = 0, slowest = 0, n = d->n_steps;
+    bool *shown = LHI_NEW(p->arena, bool, n);
+    p->steps = LHI_NEW(p->arena, uint32_t, n);
+    if (!shown || !p->steps)
+        return lhi_fail_nomem(err);
+    fit = fit > rest ? fit - rest : 0;
+    if (p->recording->n_graphs > 1)
+        fit /= 2; /* each has usual times of its own */
+    fit = fit < MOST_STEPS ? fit : MOST_STEPS;
+    if (fit < 2 && fit < n)
+        return LH_OK;
+    for (uint32_t i = 1; i < n; i++) {
+        double off = (double)d->steps[i].t_ns - d->t_ns;
+        double least = (double)d->steps[typical].t_ns - d->t_ns;
+        if (off * off < least * least)
+            typical = i;
+        if (d->steps[i].t_ns > d->steps[slowest].t_ns)
+            slowest = i;
+    }
+    shown[typical] = shown[slowest] = true;
+    for (uint64_t i = 0; i < n && n <= fit; i++)
+        shown[i] = true;
+    for (uint64_t i = 0; i + 2 < fit && n > fit; i++)
+        shown[i * n / (fit - 2)] = true;
+    for (uint32_t i = 0; i < n; i++) {
+        if (i == typical)
+            p->typical = p->n_steps;
+        if (shown[i])
+            p->steps[p->n_steps++] = i;
+    }
+    return LH_OK;
+}
+
+/* --- timelines ------------------------------------------------------------ */
+
+static lh_status add_trace(paging *p, const lh_trace *trace, const char *label,
+                           lh_error *err)
+{
+    static const lh_report_analysis none = {.size = sizeof none};
+    if (trace->makespan_ns > p->longest_ns)
+        p->longest_ns = trace->makespan_ns;
+    return lhi_trace_to_page(p->out, trace, label, &none, err);
+}
+
+static lh_status add_played(paging *p, uint32_t step,
+                            const lhi_scenario *scenario, const char *label,
+                            lh_error *err)
+{
+    const lhi_replayed played = {.step = &p->recording->steps[step],
+                                 .scenario = scenario,
+                                 .n_replicas = p->n_drawn,
+                                 .replicas = p->drawn};
+    lh_trace trace;
+    lhi_mark mark = lhi_arena_mark(p->arena);
+    LHI_TRY(lhi_played_trace(p->recording, &played, p->arena, &trace, err));
+    lh_status status = add_trace(p, &trace, label, err);
+    lhi_arena_rewind(p->arena, mark);
+    return status;
+}
+
+/* Which of the shown steps first has the graph that this one has: usual times
+ * are the same for both. */
+static uint32_t first_alike(const paging *p, uint32_t i)
+{
+    uint32_t k = 0;
+    while (p->recording->steps[p->steps[k]].graph !=
+           p->recording->steps[p->steps[i]].graph)
+        k++;
+    return k;
+}
+
+static lh_status add_ideals(paging *p, lh_error *err)
+{
+    lhi_text_puts(p->out, ",\n\"ideals\":{");
+    for (uint32_t i = 0; i < p->n_steps; i++) {
+        if (first_alike(p, i) != i)
+            continue;
+        lhi_text_printf(p->out, "%s\"%" PRIu32 "\":", i ? ",\n" : "", i);
+        LHI_TRY(add_played(p, p->steps[i], &p->usual, "usual times", err));
+    }
+    lhi_text_puts(p->out, "}");
+    return LH_OK;
+}
+
+static lh_status add_helps(paging *p, lh_error *err)
+{
+    const lh_diagnosis *d = &p->d->out;
+    lhi_text_puts(p->out, ",\n\"helps\":[");
+    for (uint32_t i = 0; i < d->n_helps; i++) {
+        const lhi_help_source *source = &p->d->sources[i];
+        lhi_text_puts(p->out, i ? ",\n" : "");
+        if (source->trace && source->trace->n_runs <= MOST_PASSES)
+            LHI_TRY(add_trace(p, source->trace, d->helps[i].what, err));
+        else if (source->scenario && p->n_steps)
+            LHI_TRY(add_played(p, p->steps[p->typical], source->scenario,
+                               d->helps[i].what, err));
+        else
+            lhi_text_puts(p->out, "null");
+    }
+    lhi_text_puts(p->out, "]");
+    return LH_OK;
+}
+
+/* --- maps ----------------------------------------------------------------- */
+
+static void add_ratio(lhi_text *out, bool first, double ratio)
+{
+    lhi_text_puts(out, first ? "" : ",");
+    lhi_json_add(out, json_real(ratio));
+}
+
+/* By stage, of the replicas that maps show: what a worker's passes took in a
+ * step, over what they usually take. */
+static lh_status add_step_map(paging *p, uint32_t step, lh_error *err)
+{
+    const lhi_recorded_step *s = &p->recording->steps[step];
+    const lhi_op_graph *g = s->graph;
+    lhi_mark mark = lhi_arena_mark(p->arena);
+    uint32_t n = lhi_n_workers(p->recording), S = p->recording->n_stages;
+    double *took = LHI_NEW(p->arena, double, n);
+    double *usual = LHI_NEW(p->arena, double, n);
+    if (!took || !usual)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < g->n_ops; i++)
+        if (lhi_op_is_pass((lhi_op_type)g->op[i])) {
+            took[g->worker[i]] += (double)s->ns[i];
+            usual[g->worker[i]] += (double)p->d->usual_ns[g->op[i]];
+        }
+    for (uint32_t i = 0; i < S; i++)
+        for (uint32_t k = 0; k < p->n_heat; k++) {
+            uint32_t w = p->heat[k] * S + i;
+            /* Four digits are what a cell shows. */
+            lhi_text_printf(p->out, "%s%.0f", i || k ? "," : "",
+                            usual[w] > 0 ? 1e4 * took[w] / usual[w] : 1e4);
+        }
+    lhi_arena_rewind(p->arena, mark);
+    return LH_OK;
+}
+
+static void add_map(paging *p)
+{
+    const lh_diagnosis *d = &p->d->out;
+    for (uint32_t i = 0; i < d->n_stages; i++)
+        for (uint32_t k = 0; k < p->n_heat; k++)
+            add_ratio(p->out, i + k == 0,
+                      d->by_worker[i * d->n_replicas + p->heat[k]]);
+}
+
+static void add_numbers(paging *p, const char *key, const uint32_t *replicas,
+                        uint32_t n)
+{
+    lhi_text_printf(p->out, ",\n\"%s\":[", key);
+    for (uint32_t i = 0; i < n; i++)
+        lhi_text_printf(p->out, "%s%" PRIu32, i ? "," : "",
+                        p->d->out.replicas[replicas[i]]);
+    lhi_text_puts(p->out, "]");
+}
+
+/* --- all of it ------------------------------------------------------------ */
+
+static lh_status add_steps(paging *p, lh_error *err)
+{
+    lhi_text_puts(p->out, ",\n\"steps\":[");
+    for (uint32_t i = 0; i < p->n_steps; i++) {
+        lhi_text_printf(
+            p->out, "%s{\"index\":%" PRIu32 ",\"ideal\":%" PRIu32 ",\"map\":[",
+            i ? ",\n" : "", p->steps[i], first_alike(p, i));
+        LHI_TRY(add_step_map(p, p->steps[i], err));
+        lhi_text_puts(p->out, "],\"own\":");
+        LHI_TRY(add_played(p, p->steps[i], &p->own, "measured times", err));
+        lhi_text_puts(p->out, "}");
+    }
+    lhi_text_puts(p->out, "]");
+    return LH_OK;
+}
+
+static lh_status add_all(paging *p, const lh_report_diagnosis *given,
+                         lh_error *err)
+{
+    LHI_TRY(lhi_scenario_make(p->recording, true, p->d->usual_ns, p->arena,
+                              &p->own, err));
+    LHI_TRY(lhi_scenario_make(p->recording, false, p->d->usual_ns, p->arena,
+                              &p->usual, err));
+    LHI_TRY(choose_all_replicas(p, err));
+    LHI_TRY(choose_steps(p, err));
+    lhi_text_puts(p->out, "{\"told\":");
+    lhi_json_add(p->out, lhi_diagnosis_json(&p->d->out));
+    lhi_text_puts(p->out, ",\n\"sentences\":[");
+    for (uint32_t i = 0; i < given->n_sentences; i++) {
+        lhi_text_puts(p->out, i ? ",\n" : "");
+        lhi_json_add_string(p->out, given->sentences[i]);
+    }
+    lhi_text_puts(p->out, "]");
+    add_numbers(p, "drawn", p->drawn, p->n_drawn);
+    add_numbers(p, "mapped", p->heat, p->n_heat);
+    lhi_text_puts(p->out, ",\n\"map\":[");
+    add_map(p);
+    lhi_text_puts(p->out, "]");
+    LHI_TRY(add_steps(p, err));
+    LHI_TRY(add_ideals(p, err));
+    LHI_TRY(add_helps(p, err));
+    lhi_text_printf(p->out, ",\n\"typical\":%" PRIu32 ",\"longest\":%" PRId64,
+                    p->typical, p->longest_ns);
+    lhi_text_puts(p->out, "}");
+    return LH_OK;
+}
+
+lh_status lh_report_add_diagnosis(lh_report *report,
+                                  const lh_report_diagnosis *diagnosis,
+                                  lh_error *err)
+{
+    lh_report_diagnosis given;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_report_diagnosis, &given, diagnosis, err));
+    if (!given.recording || !given.diagnosis)
+        return lhi_fail(err, LH_EINVAL,
+                        "a diagnosis and its recording must be there");
+    for (uint32_t i = 0; i < given.n_sentences; i++)
+        if (!lhi_utf8_ok(given.sentences[i]))
+            return lhi_fail(err, LH_EINVAL, "a sentence is not UTF-8 text");
+    lhi_text item = {0};
+    paging p = {.out = &item,
+                .arena = lhi_arena_make(0),
+                .recording = given.recording,
+                .d = (const lhi_diagnosing *)given.diagnosis};
+    lh_status status = p.arena ? add_all(&p, &given, err) : lhi_fail_nomem(err);
+    lhi_arena_free(p.arena);
+    if (status == LH_OK && item.failed)
+        status = lhi_fail_nomem(err);
+    if (status != LH_OK) {
+        lhi_text_fini(&item);
+        return status;
+    }
+    lhi_text_fini(&report->diagnosis);
+    report->diagnosis = item;
+    return LH_OK;
+}
