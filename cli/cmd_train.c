@@ -53,7 +53,8 @@ static const cli_option options[] = {
      .at = offsetof(train_settings, adapt),
      .help = "Watch what messages and passes take, and where links or devices "
              "become slow, or well again, go on with the schedule that is "
-             "fastest then: decided in the background, prepared by all ranks "
+             "fastest then, and with --coupled or --receives late by the path: "
+             "decided in the background, prepared by all ranks "
              "like one of --schedule-at. Weights do not notice. --log and "
              "--json say what was noticed, what was decided, and why."},
     CLI_EVENTS_ROW(train_settings, events,
@@ -77,10 +78,11 @@ static const cli_option options[] = {
         "(late), or the same but never delayed by weight-gradient passes "
         "(late-fd)."),
     CLI_COUPLED_ROW(train_settings),
-    CLI_PATH_ROWS(train_settings, staging_ns,
-                  "With --path: what a delegated message takes more at either "
-                  "end. The timed device takes that time; on the cpu device "
-                  "copies are real, and this is what is predicted of them."),
+    CLI_PATH_ROWS(
+        train_settings, staging_ns,
+        "With --path or --adapt: what a delegated message takes more "
+        "at either end. The timed device takes that time; on the cpu device "
+        "copies are real, and this is what is predicted of them."),
     CLI_FIFO_ROW(train_settings),
     {.name = "inject",
      .type = CLI_TEXT,

@@ -64,13 +64,19 @@ lh_status cli_paths_read(cli *c, const char *text, int64_t staging_ns,
                          const lh_pipeline *pipeline, cli_model *model,
                          cli_paths *out)
 {
-    const lh_sim_options sim = cli_sim_options(model);
-    lh_sim_options how;
     *out = (cli_paths){.delegation = {.size = sizeof(lh_delegation),
                                       .staging_ns = staging_ns}};
     if (!text)
         return LH_OK;
     CLI_TRY(read_links(c, text, pipeline, out));
+    return cli_paths_take(c, pipeline, model, out);
+}
+
+lh_status cli_paths_take(cli *c, const lh_pipeline *pipeline, cli_model *model,
+                         cli_paths *out)
+{
+    const lh_sim_options sim = cli_sim_options(model);
+    lh_sim_options how;
     CLI_TRY(lh_delegate(pipeline, &sim, &out->delegation, &out->pipeline, &how,
                         &c->err));
     model->delegated = how.delegated;

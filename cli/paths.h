@@ -42,6 +42,9 @@ lh_status cli_paths_check(cli *c, const char *text, int64_t staging_ns,
 lh_status cli_paths_read(cli *c, const char *text, int64_t staging_ns,
                          const lh_pipeline *pipeline, cli_model *model,
                          cli_paths *out);
+/* Likewise with out->delegation, which is there. */
+lh_status cli_paths_take(cli *c, const lh_pipeline *pipeline, cli_model *model,
+                         cli_paths *out);
 void cli_paths_fini(cli_paths *paths);
 
 #endif

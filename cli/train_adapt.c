@@ -24,31 +24,32 @@ static json_t *event_json(const lh_notice *n)
                      cli_seconds(e->cost_ns), "text", n->text);
 }
 
-static json_t *decision_json(const cli_view *began, const lh_notice *n)
+static json_t *decision_json(cli *c, const cli_view *began, const lh_notice *n)
 {
     return json_pack(
-        "{s:I, s:b, s:s, s:o, s:o, s:o, s:s}", "step", (json_int_t)n->step,
-        "switch", (int)n->is_switch, "to", train_name(began, n->name), "now_s",
-        cli_seconds(n->now_ns), "predicted_s", cli_seconds(n->predicted_ns),
-        "bound_s", cli_seconds(n->bound_ns), "why", n->text);
+        "{s:I, s:b, s:s, s:s, s:o, s:o, s:o, s:s}", "step", (json_int_t)n->step,
+        "switch", (int)n->is_switch, "to", train_name(began, n->name), "path",
+        train_path_name(c, n->path), "now_s", cli_seconds(n->now_ns),
+        "predicted_s", cli_seconds(n->predicted_ns), "bound_s",
+        cli_seconds(n->bound_ns), "why", n->text);
 }
 
-bool train_notice_add(const cli_view *began, const lh_notice *n,
+bool train_notice_add(cli *c, const cli_view *began, const lh_notice *n,
                       json_t *noticed, json_t *decisions)
 {
     json_t *to = n->is_decision ? decisions : noticed;
-    return json_array_append_new(to, n->is_decision ? decision_json(began, n)
+    return json_array_append_new(to, n->is_decision ? decision_json(c, began, n)
                                                     : event_json(n)) == 0;
 }
 
-void train_changes_notice(train_changes *changes, const lh_notice *n)
+void train_changes_notice(cli *c, train_changes *changes, const lh_notice *n)
 {
     if (!changes->noticed)
         changes->noticed = json_array();
     if (!changes->decisions)
         changes->decisions = json_array();
     if (changes->noticed && changes->decisions)
-        train_notice_add(changes->began, n, changes->noticed,
+        train_notice_add(c, changes->began, n, changes->noticed,
                          changes->decisions);
 }
 
@@ -72,7 +73,7 @@ lh_status train_notices_json(cli *c, const cli_view *began,
     json_t *noticed = json_array(), *decisions = json_array();
     bool ok = noticed && decisions;
     for (uint32_t i = 0; ok && i < n; i++)
-        ok = train_notice_add(began, &all[i], noticed, decisions);
+        ok = train_notice_add(c, began, &all[i], noticed, decisions);
     if (ok) /* they are taken over */
         ok = json_object_set_new(to, "noticed", noticed) == 0 &&
              json_object_set_new(to, "decisions", decisions) == 0;

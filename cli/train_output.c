@@ -76,8 +76,21 @@ const char *train_last_name(const cli_view *began, const lh_train_result *r)
     return schedule_of(began, r, train_last_step(r), false);
 }
 
-static json_t *switches_json(const cli_view *v, const lh_train_result *r,
-                             const char *path)
+/* How messages went in iteration `step`, as the run began where no other
+ * schedule came with a path. */
+static const char *path_of(cli *c, const lh_train_result *r, uint64_t step)
+{
+    uint32_t n;
+    const lh_switch *rows = lh_train_switches(r, &n);
+    const char *path = train_path_name(c, LH_DATA_PATH_DIRECT);
+    for (uint32_t i = 0; i < n && rows[i].step <= step; i++)
+        if (!rows[i].refused)
+            path = train_path_name(c, rows[i].path);
+    return path;
+}
+
+static json_t *switches_json(cli *c, const cli_view *v,
+                             const lh_train_result *r)
 {
     uint32_t n;
     const lh_switch *rows = lh_train_switches(r, &n);
@@ -85,8 +98,9 @@ static json_t *switches_json(const cli_view *v, const lh_train_result *r,
     for (uint32_t i = 0; list && i < n; i++) {
         lh_switch shown = rows[i];
         shown.to = train_name(v, shown.to);
-        json_t *one = train_switch_json(
-            &shown, schedule_of(v, r, rows[i].step, true), path);
+        json_t *one =
+            train_switch_json(&shown, schedule_of(v, r, rows[i].step, true),
+                              train_path_name(c, rows[i].path));
         if (!one || json_array_append_new(list, one)) {
             json_decref(list);
             return NULL;
@@ -98,6 +112,9 @@ static json_t *switches_json(const cli_view *v, const lh_train_result *r,
 /* Whether times are of a part of the run alone. */
 static bool print_switches(cli *c, const cli_view *v, const lh_train_result *r)
 {
+    static const char *const path_words[] = {
+        "", " with all messages delegated",
+        " with those of some links delegated"};
     bool any = false;
     uint32_t n;
     char a[CLI_TIME_TEXT];
@@ -109,17 +126,18 @@ static bool print_switches(cli *c, const cli_view *v, const lh_train_result *r)
                      train_name(v, rows[i].to), rows[i].step, rows[i].refused);
         else
             cli_wrap(c, "switched", 0,
-                     "to %s from iteration %" PRIu64 " on; by the simulator "
+                     "to %s%s from iteration %" PRIu64 " on; by the simulator "
                      "its passes take %s",
-                     train_name(v, rows[i].to), rows[i].step,
-                     cli_time_text(rows[i].predicted_ns, a));
+                     train_name(v, rows[i].to), path_words[rows[i].path],
+                     rows[i].step, cli_time_text(rows[i].predicted_ns, a));
     }
     return any;
 }
 
 /* --- the run -------------------------------------------------------------- */
 
-static json_t *iterations_json(const cli_view *v, const train_changes *changes,
+static json_t *iterations_json(cli *c, const cli_view *v,
+                               const train_changes *changes,
                                const int64_t *predicted_ns,
                                const lh_train_result *r)
 {
@@ -127,7 +145,7 @@ static json_t *iterations_json(const cli_view *v, const train_changes *changes,
     for (uint32_t i = 0; list && i < r->n_iterations; i++) {
         const lh_iteration *it = &r->iterations[i];
         const train_moment at = {.schedule = schedule_of(v, r, it->step, false),
-                                 .path = changes->path,
+                                 .path = path_of(c, r, it->step),
                                  .course = changes->course,
                                  .predicted_ns =
                                      predicted_ns ? predicted_ns[i] : 0};
@@ -165,9 +183,8 @@ static lh_status print_json(cli *c, const cli_view *v,
         (json_int_t)s->model.coupled, "predicted_s",
         cli_seconds(r->predicted_ns), "median_s", cli_seconds(r->median_ns),
         "error", r->error, "interrupted", (int)r->interrupted, "iterations",
-        iterations_json(v, changes, predicted_ns, r), "switches",
-        switches_json(v, r, cli_path_of(&s->model)), "total_s",
-        cli_seconds(total_ns(r)));
+        iterations_json(c, v, changes, predicted_ns, r), "switches",
+        switches_json(c, v, r), "total_s", cli_seconds(total_ns(r)));
     if (j && s->device == LH_TRAIN_CPU) {
         json_object_set_new(j, "mfu", json_real(r->utilisation));
         json_object_set_new(j, "unshared_s", cli_seconds(r->unshared_ns));
@@ -355,6 +372,8 @@ static lh_status add_last_facts(cli *c, const cli_view *began,
     uint64_t step = train_last_step(r);
     CLI_TRY(lh_report_add_fact(report, "schedule",
                                schedule_of(began, r, step, false), &c->err));
+    CLI_TRY(lh_report_add_fact(report, "path of messages", path_of(c, r, step),
+                               &c->err));
     if (!course)
         return LH_OK;
     cli_slow_text(course, lh_course_state(course, step), text);
@@ -366,18 +385,39 @@ static uint32_t state_at(const lh_course *course, uint64_t step)
     return course ? lh_course_state(course, step) : 0;
 }
 
+/* "slack, delegated": what iteration `step` followed, with the path where that
+ * was switched, too. */
+#define FOLLOWED_TEXT 160
+static const char *followed(cli *c, const cli_view *began,
+                            const lh_train_result *r, uint64_t step,
+                            char text[FOLLOWED_TEXT])
+{
+    uint32_t n;
+    const lh_switch *rows = lh_train_switches(r, &n);
+    bool switches = false;
+    for (uint32_t i = 1; i < n; i++)
+        switches = switches || rows[i].path != rows[0].path;
+    if (n > 0)
+        switches = switches || rows[0].path != LH_DATA_PATH_DIRECT;
+    snprintf(text, FOLLOWED_TEXT, "%.120s%s%s",
+             schedule_of(began, r, step, false), switches ? ", " : "",
+             switches ? path_of(c, r, step) : "");
+    return text;
+}
+
 /* The iterations from `first` on that have the same events and the same
  * schedule: where they end, and what they took on an average. */
-static uint32_t end_of_alike(const cli_view *began, const lh_course *course,
-                             const lh_train_result *r, uint32_t first,
-                             int64_t *mean_ns)
+static uint32_t end_of_alike(cli *c, const cli_view *began,
+                             const lh_course *course, const lh_train_result *r,
+                             uint32_t first, int64_t *mean_ns)
 {
     const lh_iteration *all = r->iterations;
-    const char *name = schedule_of(began, r, all[first].step, false);
+    char name[FOLLOWED_TEXT], other[FOLLOWED_TEXT];
+    followed(c, began, r, all[first].step, name);
     uint32_t state = state_at(course, all[first].step), end = first;
     int64_t sum = 0;
     while (end < r->n_iterations && state_at(course, all[end].step) == state &&
-           strcmp(schedule_of(began, r, all[end].step, false), name) == 0)
+           strcmp(followed(c, began, r, all[end].step, other), name) == 0)
         sum += all[end++].ns;
     *mean_ns = sum / (end - first);
     return end;
@@ -394,6 +434,7 @@ static lh_status add_iterations(cli *c, const cli_view *began,
     static const char *const without[] = {"iterations", "schedule",
                                           "#measured"};
     char steps[48], slow[CLI_SLOW_TEXT], was[CLI_TIME_TEXT], is[CLI_TIME_TEXT];
+    char what[FOLLOWED_TEXT];
     const lh_iteration *all = r->iterations;
     int64_t mean_ns;
     cli_table t = {0};
@@ -405,10 +446,10 @@ static lh_status add_iterations(cli *c, const cli_view *began,
     else
         cli_table_row(&t, 3, without);
     for (uint32_t i = 0, end; i < r->n_iterations; i = end) {
-        end = end_of_alike(began, course, r, i, &mean_ns);
+        end = end_of_alike(c, began, course, r, i, &mean_ns);
         snprintf(steps, sizeof steps, "%" PRIu64 " to %" PRIu64, all[i].step,
                  all[end - 1].step);
-        const char *name = schedule_of(began, r, all[i].step, false);
+        const char *name = followed(c, began, r, all[i].step, what);
         const char *plain[] = {steps, name, cli_time_text(mean_ns, is)};
         if (!course) {
             cli_table_row(&t, 3, plain);

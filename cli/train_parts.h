@@ -50,7 +50,8 @@ typedef struct train_changes {
     json_t *told;        /* what is still to be said in the log, or NULL */
     lh_course *course;   /* --events; NULL: nothing becomes slow */
     const char *path;    /* of messages: cli_path_of() */
-    cli_paths paths;     /* --path */
+    cli_paths paths;     /* of the run, or at its end */
+    cli_model end;       /* how messages go then */
     /* --adapt */
     const cli_view *began;       /* what the run began with */
     char name[256];              /* that `current` is in */
@@ -101,6 +102,11 @@ lh_status train_events_predict(cli *c, const cli_view *v,
 lh_status train_paths_begin(cli *c, cli_view *v, cli_paths *out);
 lh_status train_paths_read(cli *c, const cli_view *v, const cli_model *model,
                            train_changes *changes);
+/* What a run that adapts has come to; links are the result's. */
+lh_status train_paths_end(cli *c, const cli_view *v, const lh_train_result *r,
+                          train_changes *changes);
+/* As people call it: direct where sends share a queue with the passes. */
+const char *train_path_name(cli *c, lh_data_path path);
 /* Into the options of a run. */
 void train_paths_set(cli *c, const train_changes *changes,
                      lh_exec_options *exec);
@@ -121,10 +127,10 @@ const char *train_name(const cli_view *began, const char *to);
 /* Of the schedule that the last iteration followed. */
 const char *train_last_name(const cli_view *began, const lh_train_result *r);
 /* Adds a notice to one of two arrays. */
-bool train_notice_add(const cli_view *began, const lh_notice *n,
+bool train_notice_add(cli *c, const cli_view *began, const lh_notice *n,
                       json_t *noticed, json_t *decisions);
 /* Keeps it for the log; the line of which gets what was kept. */
-void train_changes_notice(train_changes *changes, const lh_notice *n);
+void train_changes_notice(cli *c, train_changes *changes, const lh_notice *n);
 void train_notices_log(train_changes *changes, json_t *line);
 /* All of a run, as keys of its JSON; as lines. */
 lh_status train_notices_json(cli *c, const cli_view *began,

@@ -6,6 +6,10 @@
 lh_status train_paths_begin(cli *c, cli_view *v, cli_paths *out)
 {
     train_settings *s = c->settings;
+    if (s->adapt && s->staging_ns && !cli_paths_differ(&s->model, v->pipeline))
+        return cli_usage(c, "--staging would change nothing: without --coupled "
+                            "or --receives late no send blocks, and --adapt "
+                            "delegates none");
     /* On the cpu device copies are real. */
     if (s->device != LH_TRAIN_CPU)
         CLI_TRY(
@@ -25,7 +29,30 @@ lh_status train_paths_read(cli *c, const cli_view *v, const cli_model *model,
     CLI_TRY(cli_paths_read(c, s->path, s->staging_ns / s->speed, v->pipeline,
                            &s->model, &changes->paths));
     changes->path = cli_path_of(&s->model);
+    changes->end = s->model;
     return LH_OK;
+}
+
+const char *train_path_name(cli *c, lh_data_path path)
+{
+    const train_settings *s = c->settings;
+    return path == LH_DATA_PATH_DIRECT ? cli_path_of(&s->model)
+                                       : lh_data_path_name(path);
+}
+
+lh_status train_paths_end(cli *c, const cli_view *v, const lh_train_result *r,
+                          train_changes *changes)
+{
+    const train_settings *s = c->settings;
+    cli_paths *paths = &changes->paths;
+    const bool *links;
+    if (s->path || r->elsewhere ||
+        lh_train_path(r, &links) == LH_DATA_PATH_DIRECT)
+        return LH_OK;
+    paths->delegation = (lh_delegation){.size = sizeof paths->delegation,
+                                        .links = links,
+                                        .staging_ns = s->staging_ns / s->speed};
+    return cli_paths_take(c, v->pipeline, &changes->end, paths);
 }
 
 void train_paths_set(cli *c, const train_changes *changes,
@@ -54,8 +81,7 @@ lh_status train_makespan(cli *c, const train_changes *changes,
                          const lh_pipeline *pipeline,
                          const lh_schedule *schedule, int64_t *out)
 {
-    const train_settings *s = c->settings;
-    const lh_sim_options sim = cli_sim_options(&s->model);
+    const lh_sim_options sim = cli_sim_options(&changes->end);
     lh_pipeline *staged;
     lh_timeline *t = NULL;
     CLI_TRY(train_paths_stage(c, changes, pipeline, &staged));
@@ -70,13 +96,13 @@ lh_status train_makespan(cli *c, const train_changes *changes,
 
 lh_status train_simulate(cli *c, const train_changes *changes, cli_view *view)
 {
-    const train_settings *s = c->settings;
     const lh_pipeline *own = view->pipeline;
     lh_pipeline *staged;
     CLI_TRY(train_paths_stage(c, changes, own, &staged));
     if (staged)
         view->pipeline = staged;
-    lh_status status = cli_view_simulate(c, view, &s->model, c->operands[0]);
+    lh_status status =
+        cli_view_simulate(c, view, &changes->end, c->operands[0]);
     view->pipeline = own;
     lh_pipeline_free(staged);
     return status;

@@ -59,7 +59,8 @@ static void show_switch(void *of, const lh_switch *what)
     lh_switch shown = *what;
     shown.to = train_name(changes->began, what->to);
     json_decref(changes->told);
-    changes->told = train_switch_json(&shown, changes->current, changes->path);
+    changes->told = train_switch_json(&shown, changes->current,
+                                      train_path_name(w->c, what->path));
     if (what->refused) {
         cli_note(w->c, "iteration %" PRIu64 " goes on with %s: %s: %s",
                  what->step, changes->current, shown.to, what->refused);
@@ -67,12 +68,13 @@ static void show_switch(void *of, const lh_switch *what)
     }
     snprintf(changes->name, sizeof changes->name, "%s", shown.to);
     changes->current = changes->name;
+    changes->path = train_path_name(w->c, what->path);
 }
 
 static void show_notice(void *of, const lh_notice *what)
 {
     watch *w = of;
-    train_changes_notice(w->changes, what);
+    train_changes_notice(w->c, w->changes, what);
 }
 
 /* At once: mpirun leaves a second to those that it ends. */
@@ -172,7 +174,12 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
                             .fifo = s->model.fifo,
                             .receive_slots = s->buffers,
                             .coupled_queue = s->model.coupled};
-    const lh_train_adapt adapt = {.size = sizeof adapt, .noticed = show_notice};
+    const lh_delegation copies = {.size = sizeof copies,
+                                  .staging_ns = s->staging_ns / s->speed};
+    const lh_adapt_options decides = {.size = sizeof decides,
+                                      .delegation = &copies};
+    const lh_train_adapt adapt = {
+        .size = sizeof adapt, .decides = &decides, .noticed = show_notice};
     const lh_train_options run = {.size = sizeof run,
                                   .transport = train_transports[s->transport],
                                   .steps = s->steps,
@@ -262,7 +269,9 @@ static lh_status run_view(cli *c, cli_view *v, const lh_plan *plan,
     lh_train_result *result = NULL;
     CLI_TRY(train_simulate(c, changes, v));
     CLI_TRY(train(c, v, plan, changes, &result));
-    lh_status status = put_results(c, v, plan, changes, result);
+    lh_status status = train_paths_end(c, v, result, changes);
+    if (status == LH_OK)
+        status = put_results(c, v, plan, changes, result);
     lh_train_result_free(result);
     return status;
 }
@@ -344,8 +353,8 @@ static lh_status check_options(cli *c)
                             "and from host memory: no --path");
     if (s->path && s->adapt)
         return cli_usage(c, "--path is not for --adapt, which chooses it");
-    if (s->staging_ns && !s->path)
-        return cli_usage(c, "--staging is for --path");
+    if (s->staging_ns && !s->path && !s->adapt)
+        return cli_usage(c, "--staging is for --path and --adapt");
     if (s->events && s->profile_out)
         return cli_usage(c, "--profile-out measures what is there without "
                             "events: no --events");

@@ -157,6 +157,13 @@ typedef struct lh_reschedule {
                                     part of long ones left out */
     int64_t predicted_ns; /* of an iteration, to be shown; 0: the simulator's,
                              of the run's pipeline */
+    /* How messages go then, where own_path says so; else as the run began.
+     * Mixed: `delegated` says it per lh_pipeline_link(), borrowed like
+     * `schedule`. What copies take is what the run's first execution plan says,
+     * or, of a run that adapts, its `decides`. */
+    bool own_path;
+    lh_data_path path;
+    const bool *delegated;
 } lh_reschedule;
 
 /* What became of it. */
@@ -166,6 +173,7 @@ typedef struct lh_switch {
     const char *refused;  /* NULL: all ranks follow it; else why none does */
     int64_t predicted_ns; /* of an iteration, by who proposed it, or else by the
                              simulator; 0: it could not be lowered */
+    lh_data_path path;    /* of its messages */
 } lh_switch;
 
 /* What a run that adapts has noticed or decided. */
@@ -176,6 +184,7 @@ typedef struct lh_notice {
     /* Of a decision, as lh_decision has them. */
     bool is_switch;
     const char *name;
+    lh_data_path path;
     int64_t now_ns, predicted_ns, bound_ns;
     const char *text; /* a sentence or two: what has changed, or why */
 } lh_notice;
@@ -190,8 +199,9 @@ typedef struct lh_notice {
 typedef struct lh_train_adapt {
     size_t size; /* sizeof(lh_train_adapt) */
     /* NULL: as for lh_adapt_make(). `sim` is not looked at: messages go as the
-     * run's do, and keep to that: no `delegation`. Borrowed until the run has
-     * ended. */
+     * run's do, which has to begin on the direct path. With a `delegation` they
+     * may be switched to the delegated one, and back. Borrowed until the run
+     * has ended. */
     const lh_adapt_options *decides;
     /* On rank 0, between iterations; what it points to is borrowed for the
      * call. May be NULL. */
@@ -405,6 +415,10 @@ LH_API const lh_notice *lh_train_notices(const lh_train_result *result,
 /* What the last iteration followed; NULL: what the run began with. Borrowed
  * from the result. */
 LH_API const lh_schedule *lh_train_schedule(const lh_train_result *result);
+/* How messages went in the last iteration; mixed: *delegated (may be NULL) is,
+ * per lh_pipeline_link(), whether by the delegated path; else it is NULL. */
+LH_API lh_data_path lh_train_path(const lh_train_result *result,
+                                  const bool **delegated);
 
 LH_API void lh_train_result_free(lh_train_result *result); /* NULL is fine */
 

@@ -47,10 +47,10 @@ lh_status lhi_job_adapt(const lhi_job *job, lh_adapt **out, lh_error *err)
     lh_adapt_options o;
     const lh_sim_options sim = lhi_exec_sim(job->exec);
     LHI_TRY(LHI_OPTIONS_TAKE(lh_adapt_options, &o, job->adapt.decides, err));
-    if (o.delegation)
+    if (job->exec->options.path != LH_DATA_PATH_DIRECT)
         return lhi_fail(err, LH_EINVAL,
-                        "lh_train_adapt: a run keeps the path that its "
-                        "messages go; `decides` may have no delegation");
+                        "lh_train_adapt: a run that adapts chooses the path of "
+                        "its messages; it has to begin on the direct one");
     o.sim = &sim;
     return lh_adapt_make(job->pipeline, job->exec->schedule, &o, out, err);
 }
@@ -171,6 +171,7 @@ static lh_status tell_decision(lhi_deciding *d, uint64_t step,
     lhi_told row = {{.step = step,
                      .is_decision = true,
                      .is_switch = what->is_switch,
+                     .path = what->path,
                      .now_ns = what->now_ns,
                      .predicted_ns = what->predicted_ns,
                      .bound_ns = what->bound_ns},
@@ -208,6 +209,9 @@ static lh_status decide(lhi_deciding *d, uint64_t step, bool news,
                                .schedule = what->schedule,
                                .name = what->name,
                                .why = what->why,
+                               .own_path = true,
+                               .path = what->path,
+                               .delegated = what->delegated,
                                .predicted_ns = what->predicted_ns};
     d->answer = DECIDED;
     pthread_mutex_unlock(&d->lock);
@@ -220,18 +224,20 @@ static lh_status hear_answer(lhi_deciding *d, uint64_t step, lh_error *err)
     pthread_mutex_lock(&d->lock);
     const answer was = d->answer;
     const uint64_t from = d->from;
-    const lh_schedule *schedule = d->given.schedule;
+    const lh_reschedule given = d->given;
     const bool knows = was == REFUSED || (was == FOLLOWED && step >= from);
     if (knows)
         d->answer = QUIET;
     pthread_mutex_unlock(&d->lock);
     if (!knows)
         return LH_OK;
-    LHI_TRY(lh_adapt_answer(d->adapt, from, was == FOLLOWED, err));
-    if (was == REFUSED)
-        return LH_OK;
-    d->has_switched = true;
-    return lh_monitor_follow(d->monitor, schedule, err);
+    if (was == FOLLOWED) { /* what was given is the adapt's until it is told */
+        const lh_sim_options how =
+            lhi_exec_sim_on(d->job->exec, given.path, given.delegated);
+        d->has_switched = true;
+        LHI_TRY(lh_monitor_follow_on(d->monitor, given.schedule, &how, err));
+    }
+    return lh_adapt_answer(d->adapt, from, was == FOLLOWED, err);
 }
 
 static bool is_quiet(lhi_deciding *d)

@@ -19,17 +19,24 @@ void lh_exec_free(lh_exec *exec)
     lhi_arena_free(exec->mem);
 }
 
-lh_sim_options lhi_exec_sim(const lh_exec *exec)
+lh_sim_options lhi_exec_sim_on(const lh_exec *exec, lh_data_path path,
+                               const bool *delegated)
 {
     const lh_exec_options *o = &exec->options;
-    const bool all = o->path == LH_DATA_PATH_DELEGATED;
+    const bool all = path == LH_DATA_PATH_DELEGATED;
     return (lh_sim_options){.size = sizeof(lh_sim_options),
                             .receives = all ? LH_RECEIVES_EARLY : o->receives,
                             .own_receives = true,
                             .coupled_queue = all ? 0 : o->coupled_queue,
                             .fifo = o->fifo,
-                            .delegated = o->delegation->links,
+                            .delegated = delegated,
                             .host_copy_ns = o->host_copy_ns};
+}
+
+lh_sim_options lhi_exec_sim(const lh_exec *exec)
+{
+    const lh_exec_options *o = &exec->options;
+    return lhi_exec_sim_on(exec, o->path, o->delegation->links);
 }
 
 uint32_t lh_exec_n_ranks(const lh_exec *exec)

@@ -99,6 +99,9 @@ lh_status lhi_exec_lower_data(const lh_pipeline *p, lhi_arena *mem,
 /* How messages go under it, to simulate others in its place: of those that are
  * delegated without their copies. */
 lh_sim_options lhi_exec_sim(const lh_exec *exec);
+/* Likewise on another path; `delegated`: of a mixed one, else NULL. */
+lh_sim_options lhi_exec_sim_on(const lh_exec *exec, lh_data_path path,
+                               const bool *delegated);
 
 /* --- the two paths (lower_paths.c) ------------------------------------------
  */

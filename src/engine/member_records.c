@@ -97,8 +97,8 @@ void lhi_member_add_heading(const lhi_member *w, uint32_t n_recorded,
     const lhi_switch *switches =
         lhi_rescheduler_switches(w->rescheduler, &outcome.n_switches);
     outcome.n_told = w->n_told;
-    outcome.n_rows = last ? last->n_rows : 0;
-    outcome.n_links = last ? last->n_links : 0;
+    if (last)
+        outcome.texts = last->texts;
     lhi_outcome_head_write(&outcome, head);
     lhi_text_add(out, (const char *)head, sizeof head);
     for (uint32_t i = 0; i < w->n_iterations; i++) {
@@ -111,7 +111,7 @@ void lhi_member_add_heading(const lhi_member *w, uint32_t n_recorded,
     }
     add_told(w, out);
     if (last)
-        lhi_text_add(out, last->text, (size_t)last->n_rows + last->n_links);
+        lhi_text_add(out, last->text, lhi_texts_size(&last->texts));
 }
 
 lh_status lhi_member_collect(lhi_member *w, lhi_text *out, lh_error *err)

@@ -403,9 +403,10 @@ void lhi_proposal_write(const lhi_proposal *p,
     unsigned char *at = put_head(out, MESSAGE_PROPOSAL);
     put32(&at, 0);
     put64(&at, p->step);
-    put32(&at, p->n_rows);
-    put32(&at, p->n_links);
-    put64(&at, 0);
+    put32(&at, p->texts.n_rows);
+    put32(&at, p->texts.n_links);
+    put32(&at, p->texts.n_paths);
+    put32(&at, 0);
 }
 
 lh_status lhi_proposal_read(const unsigned char *in, size_t size,
@@ -415,19 +416,23 @@ lh_status lhi_proposal_read(const unsigned char *in, size_t size,
     LHI_TRY(get_head(in, size, MESSAGE_PROPOSAL, LHI_PROPOSAL_BYTES, &at, err));
     uint32_t begin = get32(&at);
     lhi_proposal p = {.step = get64(&at)};
-    p.n_rows = get32(&at);
-    p.n_links = get32(&at);
-    uint64_t rest = get64(&at);
+    lhi_texts *t = &p.texts;
+    t->n_rows = get32(&at);
+    t->n_links = get32(&at);
+    t->n_paths = get32(&at);
+    uint32_t rest = get32(&at);
     if (begin)
         return fail_field(MESSAGE_PROPOSAL, "beginning", begin, err);
     if (rest)
         return fail_field(MESSAGE_PROPOSAL, "end", rest, err);
-    if (p.n_rows > lhi_input_bytes(LHI_INPUT_SCHEDULE))
-        return fail_field(MESSAGE_PROPOSAL, "length of rows", p.n_rows, err);
-    if (p.n_links > lhi_input_bytes(LHI_INPUT_SCHEDULE) ||
-        (p.n_links && !p.n_rows))
-        return fail_field(MESSAGE_PROPOSAL, "length of link orders", p.n_links,
+    if (t->n_rows > lhi_input_bytes(LHI_INPUT_SCHEDULE))
+        return fail_field(MESSAGE_PROPOSAL, "length of rows", t->n_rows, err);
+    if (t->n_links > lhi_input_bytes(LHI_INPUT_SCHEDULE) ||
+        (t->n_links && !t->n_rows))
+        return fail_field(MESSAGE_PROPOSAL, "length of link orders", t->n_links,
                           err);
+    if (t->n_paths > LHI_PATHS_MOST || (t->n_paths && !t->n_rows))
+        return fail_field(MESSAGE_PROPOSAL, "length of paths", t->n_paths, err);
     *out = p;
     return LH_OK;
 }
@@ -459,7 +464,7 @@ lh_status lhi_vote_read(const unsigned char *in, size_t size, lhi_vote *out,
 void lhi_switch_write(const lhi_switch *s, unsigned char out[LHI_SWITCH_BYTES])
 {
     unsigned char *at = put_head(out, MESSAGE_SWITCH);
-    put32(&at, s->is_refused);
+    put32(&at, (uint32_t)s->path << 1 | s->is_refused);
     put64(&at, s->step);
     put64(&at, (uint64_t)s->predicted_ns);
     put64(&at, (uint64_t)s->expected_ns);
@@ -474,14 +479,16 @@ lh_status lhi_switch_read(const unsigned char *in, size_t size, lhi_switch *out,
     const unsigned char *at = NULL;
     LHI_TRY(get_head(in, size, MESSAGE_SWITCH, LHI_SWITCH_BYTES, &at, err));
     uint32_t refused = get32(&at);
-    lhi_switch s = {.is_refused = refused, .step = get64(&at)};
+    lhi_switch s = {.is_refused = refused & 1,
+                    .path = (lh_data_path)(refused >> 1),
+                    .step = get64(&at)};
     s.predicted_ns = get_time(&at);
     s.expected_ns = get_time(&at);
     LHI_TRY(get_text(&at, s.to, sizeof s.to, MESSAGE_SWITCH, err));
     LHI_TRY(get_text(&at, s.why, sizeof s.why, MESSAGE_SWITCH, err));
     LHI_TRY(get_text(&at, s.refused, sizeof s.refused, MESSAGE_SWITCH, err));
-    if (refused > 1)
-        return fail_field(MESSAGE_SWITCH, "refusal", refused, err);
+    if (refused >> 1 > LH_DATA_PATH_MIXED)
+        return fail_field(MESSAGE_SWITCH, "path", refused >> 1, err);
     *out = s;
     return LH_OK;
 }
@@ -511,7 +518,8 @@ void lhi_told_write(const lhi_told *row, unsigned char out[LHI_TOLD_BYTES])
     put64(&at, (uint64_t)n->now_ns);
     put64(&at, (uint64_t)n->predicted_ns);
     put64(&at, (uint64_t)n->bound_ns);
-    put64(&at, 0);
+    put32(&at, (uint32_t)n->path);
+    put32(&at, 0);
     put_text(&at, row->name, sizeof row->name);
     put_text(&at, row->text, sizeof row->text);
 }
@@ -541,7 +549,8 @@ lh_status lhi_told_read(const unsigned char *in, size_t size, lhi_told *out,
     n->now_ns = get_time(&at);
     n->predicted_ns = get_time(&at);
     n->bound_ns = get_time(&at);
-    uint64_t end = get64(&at);
+    uint32_t path = get32(&at), end = get32(&at);
+    n->path = (lh_data_path)path;
     LHI_TRY(get_text(&at, t.name, sizeof t.name, MESSAGE_TOLD, err));
     LHI_TRY(get_text(&at, t.text, sizeof t.text, MESSAGE_TOLD, err));
     if (kind > (TOLD_DECISION | TOLD_SWITCH) || kind == TOLD_SWITCH)
@@ -550,6 +559,8 @@ lh_status lhi_told_read(const unsigned char *in, size_t size, lhi_told *out,
         return fail_field(MESSAGE_TOLD, "thing", what, err);
     if (change > LH_MONITOR_ENDS)
         return fail_field(MESSAGE_TOLD, "change", change, err);
+    if (path > LH_DATA_PATH_MIXED)
+        return fail_field(MESSAGE_TOLD, "path", path, err);
     if (rest || end)
         return fail_field(MESSAGE_TOLD, "end", rest | end, err);
     *out = t;
@@ -568,10 +579,10 @@ void lhi_outcome_head_write(const lhi_outcome *o,
     put64(&at, o->n_grown);
     put32(&at, o->n_recorded);
     put32(&at, o->n_switches);
-    put32(&at, o->n_rows);
-    put32(&at, o->n_links);
+    put32(&at, o->texts.n_rows);
+    put32(&at, o->texts.n_links);
     put32(&at, o->n_told);
-    put32(&at, 0);
+    put32(&at, o->texts.n_paths);
 }
 
 lh_status lhi_outcome_head_read(const unsigned char *in, size_t size,
@@ -584,14 +595,12 @@ lh_status lhi_outcome_head_read(const unsigned char *in, size_t size,
     o.n_grown = get64(&at);
     o.n_recorded = get32(&at);
     o.n_switches = get32(&at);
-    o.n_rows = get32(&at);
-    o.n_links = get32(&at);
+    o.texts.n_rows = get32(&at);
+    o.texts.n_links = get32(&at);
     o.n_told = get32(&at);
-    uint32_t rest = get32(&at);
+    o.texts.n_paths = get32(&at);
     if (interrupted > 1)
         return fail_field(MESSAGE_OUTCOME, "interruption", interrupted, err);
-    if (rest)
-        return fail_field(MESSAGE_OUTCOME, "end", rest, err);
     *out = o;
     return LH_OK;
 }

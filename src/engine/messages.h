@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 enum {
-    LHI_MESSAGE_VERSION = 4,
+    LHI_MESSAGE_VERSION = 5,
     LHI_COMMAND_BYTES = 32,
     LHI_DONE_BYTES = 48,
     LHI_NOTICE_BYTES = 16,
@@ -31,6 +31,7 @@ enum {
     LHI_VOTE_TEXT = LHI_VOTE_BYTES - 16, /* with the 0 at its end */
     LHI_SWITCH_NAME = 128,               /* these, too */
     LHI_SWITCH_WHY = 600,
+    LHI_PATHS_MOST = 1 << 20, /* bytes of how messages go */
     LHI_SWITCH_REFUSED =
         LHI_SWITCH_BYTES - 32 - LHI_SWITCH_NAME - LHI_SWITCH_WHY,
     LHI_TOLD_NAME = 32, /* these, too */
@@ -115,11 +116,23 @@ typedef struct lhi_counts {
     uint32_t n_passes, n_played;
 } lhi_counts;
 
-/* A schedule that counts from `step` on; its rows and link orders, as texts,
- * follow as one message. n_rows 0: rank 0 has none, and all vote against it. */
+/* Texts of a schedule that is proposed, one after the other: its rows, its link
+ * orders, how messages go (lhi_paths_write(); none: as the run began). In
+ * bytes. */
+typedef struct lhi_texts {
+    uint32_t n_rows, n_links, n_paths;
+} lhi_texts;
+
+static inline size_t lhi_texts_size(const lhi_texts *t)
+{
+    return (size_t)t->n_rows + t->n_links + t->n_paths;
+}
+
+/* A schedule that counts from `step` on; its texts follow as one message.
+ * n_rows 0: rank 0 has none, and all vote against it. */
 typedef struct lhi_proposal {
     uint64_t step;
-    uint32_t n_rows, n_links; /* bytes */
+    lhi_texts texts;
 } lhi_proposal;
 
 typedef struct lhi_vote {
@@ -140,16 +153,18 @@ typedef struct lhi_switch {
     int64_t predicted_ns;
     int64_t expected_ns; /* by whoever proposed it; 0: not said */
     bool is_refused;
+    lh_data_path path;
     char to[LHI_SWITCH_NAME], why[LHI_SWITCH_WHY], refused[LHI_SWITCH_REFUSED];
 } lhi_switch;
 
 /* How the run went; its iterations follow, `n_switches` proposals, `n_told`
- * notices, the texts of the schedule that the last iteration followed (n_rows
- * 0: the first one), then counts and rows of each of `n_recorded` ranks. */
+ * notices, the texts of what the last iteration followed (n_rows 0: what the
+ * run began with), then counts and rows of each of `n_recorded` ranks. */
 typedef struct lhi_outcome {
     uint64_t n_iterations, n_grown;
     bool interrupted;
-    uint32_t n_recorded, n_switches, n_rows, n_links, n_told;
+    uint32_t n_recorded, n_switches, n_told;
+    lhi_texts texts;
 } lhi_outcome;
 
 void lhi_command_write(const lhi_command *command,

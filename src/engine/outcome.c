@@ -243,6 +243,8 @@ typedef struct owned_result {
     lh_notice *notices; /* with the texts of `told` */
     uint32_t n_notices;
     lh_schedule *schedule; /* NULL: the one that the run began with */
+    lh_data_path path;
+    bool *delegated; /* mixed: per link */
     lh_trace *trace;
     lhi_observed *observed;
     lh_profile *profile;
@@ -492,15 +494,14 @@ static lh_status read_schedule(const lhi_job *job, reader *r,
                                const lhi_outcome *head,
                                const lhi_proposed **out, lh_error *err)
 {
-    const unsigned char *text =
-        next_bytes(r, (size_t)head->n_rows + head->n_links);
+    const unsigned char *text = next_bytes(r, lhi_texts_size(&head->texts));
     *out = NULL;
     if (!text)
         return fail_half(err);
-    if (!head->n_rows)
+    if (!head->texts.n_rows)
         return LH_OK;
-    return lhi_proposed_take(job->proposals, (const char *)text, head->n_rows,
-                             head->n_links, out, err);
+    return lhi_proposed_take(job->proposals, (const char *)text, &head->texts,
+                             out, err);
 }
 
 /* What ranks recorded of the last iteration. */
@@ -519,6 +520,21 @@ static lh_status read_last(const lhi_job *job, const lh_exec *exec, reader *r,
     }
     lhi_arena_free(mem);
     return status;
+}
+
+/* How messages went at the end. */
+static lh_status keep_path(const lhi_job *job, const lh_exec *exec,
+                           owned_result *to, lh_error *err)
+{
+    const bool *links = exec->options.delegation->links;
+    const size_t n = job->pipeline->n_links;
+    to->path = exec->options.path;
+    if (!links)
+        return LH_OK;
+    if (!(to->delegated = malloc(n * sizeof *links + 1)))
+        return lhi_fail_nomem(err);
+    memcpy(to->delegated, links, n * sizeof *links);
+    return LH_OK;
 }
 
 static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
@@ -548,6 +564,8 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
         status =
             lhi_schedule_copy(followed->exec->schedule, &to->schedule, err);
     const lh_exec *exec = followed ? followed->exec : job->exec;
+    if (status == LH_OK)
+        status = keep_path(job, exec, to, err);
     if (status == LH_OK && head.n_recorded)
         status = read_last(job, exec, r, to, head.n_iterations, err);
     if (status == LH_OK && job->model && job->o.profiles &&
@@ -626,6 +644,15 @@ const lh_schedule *lh_train_schedule(const lh_train_result *result)
     return ((const owned_result *)result)->schedule;
 }
 
+lh_data_path lh_train_path(const lh_train_result *result,
+                           const bool **delegated)
+{
+    const owned_result *own = (const owned_result *)result;
+    if (delegated)
+        *delegated = own->delegated;
+    return own->path;
+}
+
 void lh_train_result_free(lh_train_result *result)
 {
     owned_result *own = (owned_result *)result;
@@ -640,5 +667,6 @@ void lh_train_result_free(lh_train_result *result)
     free(own->notices);
     lh_schedule_free(own->schedule);
     free(own->rows);
+    free(own->delegated);
     free(own);
 }

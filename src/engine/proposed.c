@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/proposed.h"
 
+#include "base/take_options.h"
 #include "pipe/file/pipe_file.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,34 +46,93 @@ void lhi_proposals_free(lhi_proposals *all)
     free(all);
 }
 
-static lh_status lower(const lhi_proposals *all, entry *e, lh_error *err)
+uint32_t lhi_paths_write(lh_data_path path, const bool *delegated,
+                         uint32_t n_links, char *out)
 {
-    const lhi_proposed *p = &e->proposed;
-    lh_schedule *schedule;
-    LHI_TRY(lhi_schedule_parse_both(
-        e->text, p->n_rows, p->n_links ? e->text + p->n_rows : NULL, p->n_links,
-        "the proposed schedule", &schedule, err));
-    lh_status status =
-        lh_exec_make(all->pipeline, schedule, all->options, &e->exec, err);
+    if (path != LH_DATA_PATH_MIXED)
+        return (uint32_t)sprintf(out, "%s", lh_data_path_name(path));
+    for (uint32_t i = 0; i < n_links; i++)
+        out[i] = delegated[i] ? '1' : '0';
+    return n_links;
+}
+
+/* Of the options those that the text is about; `links` has room for all. */
+static lh_status read_paths(const char *text, uint32_t n, uint32_t n_links,
+                            bool *links, lh_exec_options *o, lh_error *err)
+{
+    char want[LHI_PATHS_ROOM];
+    for (int path = 0; path < LH_DATA_PATH_MIXED; path++) {
+        uint32_t len = lhi_paths_write((lh_data_path)path, NULL, n_links, want);
+        o->path = (lh_data_path)path;
+        if (n == len && memcmp(text, want, n) == 0)
+            return LH_OK;
+    }
+    o->path = LH_DATA_PATH_MIXED;
+    bool valid = n == n_links;
+    for (uint32_t i = 0; valid && i < n; i++) {
+        valid = text[i] == '0' || text[i] == '1';
+        links[i] = text[i] == '1';
+    }
+    if (!valid)
+        return lhi_fail(err, LH_EINPUT,
+                        "paths of the proposed schedule that are none of the "
+                        "pipeline's %u links",
+                        n_links);
+    return LH_OK;
+}
+
+/* The options under which an entry is lowered; `links` as above. */
+static lh_status options_of(const entry *e, lh_delegation *costs, bool *links,
+                            lh_exec_options *out, lh_error *err)
+{
+    const lhi_texts *t = &e->proposed.texts;
+    *out = *e->of->options;
+    if (!t->n_paths)
+        return LH_OK;
+    LHI_TRY(read_paths(e->text + t->n_rows + t->n_links, t->n_paths,
+                       e->of->pipeline->n_links, links, out, err));
+    *costs = (lh_delegation){.size = sizeof *costs};
+    if (out->delegation)
+        LHI_TRY(LHI_OPTIONS_TAKE(lh_delegation, costs, out->delegation, err));
+    costs->links = out->path == LH_DATA_PATH_MIXED ? links : NULL;
+    out->delegation = costs;
+    return LH_OK;
+}
+
+static lh_status lower(entry *e, lh_error *err)
+{
+    const lhi_texts *t = &e->proposed.texts;
+    const lh_pipeline *p = e->of->pipeline;
+    lh_exec_options options;
+    lh_delegation costs;
+    lh_schedule *schedule = NULL;
+    bool *links = calloc(p->n_links + (size_t)1, sizeof *links);
+    lh_status status = links ? options_of(e, &costs, links, &options, err)
+                             : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = lhi_schedule_parse_both(
+            e->text, t->n_rows, t->n_links ? e->text + t->n_rows : NULL,
+            t->n_links, "the proposed schedule", &schedule, err);
+    if (status == LH_OK)
+        status = lh_exec_make(p, schedule, &options, &e->exec, err);
     lh_schedule_free(schedule);
+    free(links);
     e->proposed.exec = e->exec;
     return status;
 }
 
 static lh_status make_entry(lhi_proposals *all, const char *text,
-                            uint32_t n_rows, uint32_t n_links, entry **out,
-                            lh_error *err)
+                            const lhi_texts *texts, entry **out, lh_error *err)
 {
-    size_t size = (size_t)n_rows + n_links;
+    size_t size = lhi_texts_size(texts);
     entry *e = calloc(1, sizeof *e + size + 1);
     if (!e)
         return lhi_fail_nomem(err);
     memcpy(e->text, text, size);
     e->of = all;
     e->proposed.text = e->text;
-    e->proposed.n_rows = n_rows;
-    e->proposed.n_links = n_links;
-    lh_status status = lower(all, e, err);
+    e->proposed.texts = *texts;
+    lh_status status = lower(e, err);
     if (status != LH_OK) {
         free(e);
         return status;
@@ -83,25 +144,24 @@ static lh_status make_entry(lhi_proposals *all, const char *text,
 }
 
 static entry *find_entry(const lhi_proposals *all, const char *text,
-                         uint32_t n_rows, uint32_t n_links)
+                         const lhi_texts *texts)
 {
     entry *e = all->first;
-    while (e &&
-           (e->proposed.n_rows != n_rows || e->proposed.n_links != n_links ||
-            memcmp(e->text, text, (size_t)n_rows + n_links) != 0))
+    while (e && (memcmp(&e->proposed.texts, texts, sizeof *texts) != 0 ||
+                 memcmp(e->text, text, lhi_texts_size(texts)) != 0))
         e = e->next;
     return e;
 }
 
 lh_status lhi_proposed_take(lhi_proposals *all, const char *text,
-                            uint32_t n_rows, uint32_t n_links,
-                            const lhi_proposed **out, lh_error *err)
+                            const lhi_texts *texts, const lhi_proposed **out,
+                            lh_error *err)
 {
     lh_status status = LH_OK;
     pthread_mutex_lock(&all->lock);
-    entry *e = find_entry(all, text, n_rows, n_links);
+    entry *e = find_entry(all, text, texts);
     if (!e)
-        status = make_entry(all, text, n_rows, n_links, &e, err);
+        status = make_entry(all, text, texts, &e, err);
     if (status == LH_OK)
         e->n_users++;
     pthread_mutex_unlock(&all->lock);

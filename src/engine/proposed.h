@@ -6,17 +6,19 @@
 #define LHI_PROPOSED_H
 
 #include "engine/exec.h"
+#include "engine/messages.h"
 
 /* Those that ranks of this process use now; for several threads. */
 typedef struct lhi_proposals lhi_proposals;
 
 typedef struct lhi_proposed {
-    const char *text; /* the rows, then the link orders */
-    uint32_t n_rows, n_links;
+    const char *text;
+    lhi_texts texts;
     const lh_exec *exec;
 } lhi_proposed;
 
-/* All are of the pipeline, and lowered under `options`. Both are borrowed. */
+/* All are of the pipeline, and lowered under `options`, but for the paths that
+ * they have themselves. Both are borrowed. */
 lh_status lhi_proposals_make(const lh_pipeline *pipeline,
                              const lh_exec_options *options,
                              lhi_proposals **out, lh_error *err);
@@ -24,11 +26,17 @@ lh_status lhi_proposals_make(const lh_pipeline *pipeline,
 void lhi_proposals_free(lhi_proposals *proposals);
 
 /* Lowers and proves, unless that is done; `text` is copied. Errors as of
- * lh_schedule_parse() and lh_exec_make(). Release with
- * lhi_proposed_release(). */
+ * lh_schedule_parse() and lh_exec_make(); LH_EINPUT: no paths of the pipeline's
+ * links. Release with lhi_proposed_release(). */
 lh_status lhi_proposed_take(lhi_proposals *proposals, const char *text,
-                            uint32_t n_rows, uint32_t n_links,
-                            const lhi_proposed **out, lh_error *err);
+                            const lhi_texts *texts, const lhi_proposed **out,
+                            lh_error *err);
+/* How messages go, as one of the texts, into `out`, which has room for
+ * LHI_PATHS_ROOM and a byte for each link of the pipeline: "direct",
+ * "delegated", or mixed, a 0 or 1 per link. Its length. */
+enum { LHI_PATHS_ROOM = 16 };
+uint32_t lhi_paths_write(lh_data_path path, const bool *delegated,
+                         uint32_t n_links, char *out);
 /* For one user more. */
 const lhi_proposed *lhi_proposed_hold(const lhi_proposed *proposed);
 void lhi_proposed_release(const lhi_proposed *proposed); /* NULL is fine */

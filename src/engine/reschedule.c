@@ -44,6 +44,8 @@ struct lhi_rescheduler {
     phase phase;
     uint64_t step;
     const lh_schedule *schedule;
+    char *paths; /* how messages are to go: n_paths bytes */
+    uint32_t n_paths;
     unsigned char head[LHI_PROPOSAL_BYTES];
     char *text;
     double bytes;
@@ -75,8 +77,8 @@ static lh_status make_shift(lhi_rescheduler *r, const lhi_proposal *p,
 {
     const lhi_proposed *proposed;
     lhi_rank_options with = r->rank;
-    LHI_TRY(lhi_proposed_take(r->job->proposals, r->text, p->n_rows, p->n_links,
-                              &proposed, err));
+    LHI_TRY(lhi_proposed_take(r->job->proposals, r->text, &p->texts, &proposed,
+                              err));
     with.exec = proposed->exec;
     lh_status status = check_memory(r, with.exec, err);
     if (status == LH_OK)
@@ -125,9 +127,10 @@ static lh_status receive_bytes(lhi_rescheduler *r, uint32_t from, uint64_t tag,
  */
 
 /* The schedule as texts, in *out; what is too long for one is none. */
-static lh_status format(const lh_schedule *schedule, lhi_proposal *p,
-                        char **out, lh_error *err)
+static lh_status format(const lhi_rescheduler *r, lhi_proposal *p, char **out,
+                        lh_error *err)
 {
+    const lh_schedule *schedule = r->schedule;
     char *rows = NULL, *links = NULL, *both = NULL;
     size_t n_rows = 0, n_links = 0;
     size_t most = lhi_input_bytes(LHI_INPUT_SCHEDULE);
@@ -139,14 +142,15 @@ static lh_status format(const lh_schedule *schedule, lhi_proposal *p,
     if (status == LH_OK && (n_rows > most || n_links > most))
         status =
             lhi_fail_large("the proposed schedule", most, "a schedule", err);
-    if (status == LH_OK && !(both = malloc(n_rows + n_links + 1)))
+    if (status == LH_OK && !(both = malloc(n_rows + n_links + r->n_paths + 1)))
         status = lhi_fail_nomem(err);
     if (status == LH_OK) {
         memcpy(both, rows, n_rows);
         if (links)
             memcpy(both + n_rows, links, n_links);
-        p->n_rows = (uint32_t)n_rows;
-        p->n_links = (uint32_t)n_links;
+        if (r->n_paths)
+            memcpy(both + n_rows + n_links, r->paths, r->n_paths);
+        p->texts = (lhi_texts){(uint32_t)n_rows, (uint32_t)n_links, r->n_paths};
         *out = both;
     }
     lh_text_free(rows);
@@ -183,7 +187,7 @@ static lh_status lead_proposal(lhi_rescheduler *r, lh_error *err)
 {
     lhi_proposal p = {.step = r->step};
     lh_error why = {0};
-    lh_status formatted = format(r->schedule, &p, &r->text, &why);
+    lh_status formatted = format(r, &p, &r->text, &why);
     lhi_proposal_write(&p, r->head);
     for (uint32_t to = 1; to < r->n; to++) {
         exchange *x = &r->others[to];
@@ -191,15 +195,15 @@ static lh_status lead_proposal(lhi_rescheduler *r, lh_error *err)
                               x->bytes, sizeof x->bytes, &x->vote, err));
         LHI_TRY(send_bytes(r, to, proposal_tag(r, 0), r->head, sizeof r->head,
                            &x->head, err));
-        if (p.n_rows)
+        if (p.texts.n_rows)
             LHI_TRY(send_bytes(r, to, proposal_tag(r, 1), r->text,
-                               (size_t)p.n_rows + p.n_links, &x->text, err));
+                               lhi_texts_size(&p.texts), &x->text, err));
     }
     judge(r, &p, formatted, &why);
     for (uint32_t to = 1; to < r->n; to++) {
         exchange *x = &r->others[to];
         LHI_TRY(lhi_net_wait(r->rank.net, &x->head, 0, err));
-        if (p.n_rows)
+        if (p.texts.n_rows)
             LHI_TRY(lhi_net_wait(r->rank.net, &x->text, 0, err));
         LHI_TRY(hear_vote(r, to, err));
     }
@@ -231,7 +235,7 @@ static lh_status hear_text(lhi_rescheduler *r, const lhi_proposal *p,
                            lh_error *err)
 {
     exchange *x = r->others;
-    size_t size = (size_t)p->n_rows + p->n_links;
+    size_t size = lhi_texts_size(&p->texts);
     r->text = malloc(size + 1);
     if (!r->text) { /* rank 0 waits until it is taken */
         lhi_fail_nomem(err);
@@ -249,11 +253,12 @@ static lh_status follow_proposal(lhi_rescheduler *r, lh_error *err)
     lh_error why = {0};
     exchange *x = r->others;
     LHI_TRY(hear_head(r, &p, err));
-    if (p.n_rows)
+    if (p.texts.n_rows)
         LHI_TRY(hear_text(r, &p, err));
     lh_status there =
-        p.n_rows ? LH_OK
-                 : lhi_fail(&why, LH_EIO, "rank 0 could not send the schedule");
+        p.texts.n_rows
+            ? LH_OK
+            : lhi_fail(&why, LH_EIO, "rank 0 could not send the schedule");
     judge(r, &p, there, &why);
     lhi_vote_write(&r->vote, x->bytes);
     LHI_TRY(send_bytes(r, 0, lhi_tag(LHI_TAG_VOTE, r->round, 0), x->bytes,
@@ -311,7 +316,8 @@ static lh_status set_up(lhi_rescheduler *r, lh_error *err)
 {
     bool all = !r->job->launched;
     r->others = calloc(r->me == 0 ? r->n : 1, sizeof *r->others);
-    if (!r->others)
+    r->paths = malloc(r->job->pipeline->n_links + (size_t)LHI_PATHS_ROOM);
+    if (!r->others || !r->paths)
         return lhi_fail_nomem(err);
     if (r->job->model && (r->me == 0 || !all))
         LHI_TRY(lhi_job_activations(r->job, r->rank.exec, r->me, all,
@@ -365,6 +371,7 @@ void lhi_rescheduler_free(lhi_rescheduler *r)
     pthread_cond_destroy(&r->changed);
     pthread_mutex_destroy(&r->lock);
     free(r->text);
+    free(r->paths);
     free(r->others);
     free(r->switches);
     free(r);
@@ -382,7 +389,9 @@ static lh_status add_switch(lhi_rescheduler *r, uint64_t step,
         return lhi_fail_nomem(err);
     r->switches = more;
     lhi_switch *row = &more[r->n_closed];
-    *row = (lhi_switch){.step = step};
+    *row = (lhi_switch){.step = step,
+                        .path = what->own_path ? what->path
+                                               : r->job->exec->options.path};
     lhi_text_copy(row->to, sizeof row->to, what->name ? what->name : "");
     lhi_text_copy(row->why, sizeof row->why, what->why ? what->why : "");
     row->expected_ns = what->predicted_ns;
@@ -395,6 +404,10 @@ lh_status lhi_rescheduler_open(lhi_rescheduler *r, uint64_t step,
     if (what)
         LHI_TRY(add_switch(r, step, what, err));
     pthread_mutex_lock(&r->lock);
+    r->n_paths = what && what->own_path
+                     ? lhi_paths_write(what->path, what->delegated,
+                                       r->job->pipeline->n_links, r->paths)
+                     : 0;
     r->phase = OPEN;
     r->step = step;
     r->schedule = what ? what->schedule : NULL;
@@ -474,6 +487,7 @@ lh_switch lhi_switch_shown(const lhi_switch *row)
     return (lh_switch){.step = row->step,
                        .to = row->to,
                        .why = row->why,
+                       .path = row->path,
                        .refused = row->is_refused ? row->refused : NULL,
                        .predicted_ns = row->expected_ns && row->predicted_ns
                                            ? row->expected_ns

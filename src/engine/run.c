@@ -118,12 +118,18 @@ static lh_status run_ranks(lhi_job *job, const lhi_net_link *links,
 static lh_status take_adapt(lhi_job *job, lh_error *err)
 {
     lh_adapt *made = NULL;
+    lh_adapt_options decides;
+    job->others = job->exec->options;
     if (!job->o.adapt)
         return LH_OK;
     LHI_TRY(LHI_OPTIONS_TAKE(lh_train_adapt, &job->adapt, job->o.adapt, err));
     job->o.adapt = &job->adapt;
     LHI_TRY(lhi_job_adapt(job, &made, err));
     lh_adapt_free(made);
+    LHI_TRY(
+        LHI_OPTIONS_TAKE(lh_adapt_options, &decides, job->adapt.decides, err));
+    if (decides.delegation)
+        job->others.delegation = decides.delegation;
     return LH_OK;
 }
 
@@ -136,7 +142,7 @@ static lh_status run_job(lhi_job *job, lh_train_result **out, lh_error *err)
     if (status == LH_OK)
         status = take_adapt(job, err);
     if (status == LH_OK)
-        status = lhi_proposals_make(job->pipeline, &job->exec->options,
+        status = lhi_proposals_make(job->pipeline, &job->others,
                                     &job->proposals, err);
     if (status == LH_OK && job->emulates)
         status = lhi_job_links(job, links, err);

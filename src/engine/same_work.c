@@ -115,6 +115,19 @@ static lh_status add_data(unsigned char sum[SUM_BYTES], const lhi_job *job,
     return status;
 }
 
+/* What copies of delegated messages take. */
+static void add_copies(unsigned char sum[SUM_BYTES], const lhi_job *job)
+{
+    const lh_delegation *d = job->others.delegation;
+    add_numbers(sum,
+                (const uint64_t[]){(uint64_t)d->staging_ns,
+                                   (uint64_t)d->host_memory,
+                                   (uint64_t)d->host_copy_ns},
+                3);
+    for (uint32_t i = 0; d->link_staging_ns && i < job->pipeline->n_links; i++)
+        add_numbers(sum, &(uint64_t){(uint64_t)d->link_staging_ns[i]}, 1);
+}
+
 lh_status lhi_job_digest_of(const lhi_job *job, unsigned char out[32],
                             lh_error *err)
 {
@@ -129,6 +142,8 @@ lh_status lhi_job_digest_of(const lhi_job *job, unsigned char out[32],
                                 job->o.profiles,
                                 (uint64_t)job->exec->options.receives,
                                 job->exec->options.coupled_queue,
+                                (uint64_t)job->exec->options.path,
+                                (uint64_t)job->exec->options.host_copy_ns,
                                 job->o.adapt != NULL};
     add_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
     for (uint32_t r = 0; r < job->exec->n_ranks; r++)
@@ -137,6 +152,7 @@ lh_status lhi_job_digest_of(const lhi_job *job, unsigned char out[32],
         add_model(sum, job->model, job->exec->n_chunks);
     if (job->data)
         LHI_TRY(add_data(sum, job, err));
+    add_copies(sum, job);
     LHI_TRY(lhi_job_digest_course(job, sum, err));
     memcpy(out, sum, sizeof sum);
     return LH_OK;

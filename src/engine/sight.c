@@ -174,8 +174,10 @@ static void add_message(lhi_sight *s, const lhi_exec_pass *pass,
         .produced_ns = from->free_ns,
         .arrived_ns = row->arrived_ns,
     };
+    if (pass->in_delegated) /* copies are not of the link */
+        to->produced_ns = row->handed_ns;
     /* Later than its sender could: it waited for its receive. */
-    if (row->handed_ns > from->free_ns)
+    else if (row->handed_ns > from->free_ns)
         to->posted_ns = row->handed_ns;
     to->entered_ns = later(row->began_ns, later(row->handed_ns, from->free_ns));
 }

@@ -227,6 +227,12 @@ static lh_status propose(lhi_member *w, uint64_t step, lhi_command *command,
                         "reschedule says that there is another schedule from "
                         "step %" PRIu64 " on, and gives none",
                         step);
+    if (what.own_path && (what.path > LH_DATA_PATH_MIXED ||
+                          (what.path == LH_DATA_PATH_MIXED && !what.delegated)))
+        return lhi_fail(err, LH_EINVAL,
+                        "reschedule gives path %d from step %" PRIu64
+                        " on, which is none, or mixed without `delegated`",
+                        (int)what.path, step);
     LHI_TRY(open_proposal(w, step, &what, err));
     command->proposes = true;
     return LH_OK;

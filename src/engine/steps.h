@@ -50,8 +50,9 @@ typedef struct lhi_job {
     const lh_pipeline *pipeline;
     const lh_exec *exec; /* that the run begins with */
     lhi_proposals *proposals;
-    lh_train_options o;   /* complete */
-    lh_train_adapt adapt; /* that o.adapt points to, unless it is NULL */
+    lh_exec_options others; /* under which these are lowered */
+    lh_train_options o;     /* complete */
+    lh_train_adapt adapt;   /* that o.adapt points to, unless it is NULL */
     uint32_t n_replicas;
     bool shared_clock; /* one machine */
     bool emulates;

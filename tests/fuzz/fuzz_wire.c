@@ -197,10 +197,10 @@ static void outcome(const uint8_t *data, size_t size)
         return;
     data += told;
     size -= told;
-    if ((uint64_t)o.n_rows + o.n_links > size)
+    if (lhi_texts_size(&o.texts) > size)
         return;
-    data += (size_t)o.n_rows + o.n_links;
-    size -= (size_t)o.n_rows + o.n_links;
+    data += lhi_texts_size(&o.texts);
+    size -= lhi_texts_size(&o.texts);
     size_t n;
     for (; o.n_recorded && (n = recorded(data, size)) > 0; o.n_recorded--) {
         data += n;

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { MOST_METHODS = 24 };
+enum { MOST_METHODS = 24, MOST_LINKS = 16 };
 
 /* --- schedules to go through -------------------------------------------------
  */
@@ -115,6 +115,8 @@ typedef struct script {
     uint64_t last;
     bool kills, stops_now;
     const lh_exec_options *exec; /* NULL: defaults */
+    bool paths;                  /* with another path each time */
+    bool delegated[MOST_LINKS];  /* of mixed ones */
     lh_reschedule given;
 } script;
 
@@ -143,14 +145,24 @@ static inline const lh_reschedule *next_schedule(void *of, uint64_t step)
     if (s->kills && step == 2)
         kill_sibling();
     if (s->bad && step == s->bad_step) {
-        s->given = (lh_reschedule){sizeof s->given, s->bad, "bad", "to see", 0};
+        s->given = (lh_reschedule){.size = sizeof s->given,
+                                   .schedule = s->bad,
+                                   .name = "bad",
+                                   .why = "to see"};
         return &s->given;
     }
     if (!s->every || step % s->every)
         return NULL;
     uint32_t i = (uint32_t)(step / s->every) % s->own.n;
-    s->given = (lh_reschedule){sizeof s->given, s->own.all[i], s->own.names[i],
-                               "test", 0};
+    s->given = (lh_reschedule){.size = sizeof s->given,
+                               .schedule = s->own.all[i],
+                               .name = s->own.names[i],
+                               .why = "test",
+                               .own_path = s->paths,
+                               .path = (lh_data_path)(step * 5 % 7 % 3),
+                               .delegated = s->delegated};
+    for (uint32_t k = 0; k < MOST_LINKS; k++)
+        s->delegated[k] = step >> k & 1;
     return &s->given;
 }
 

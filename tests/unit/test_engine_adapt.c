@@ -33,10 +33,11 @@ typedef struct setting {
     lh_course *course;
     lh_schedule *schedule;
     lh_exec *exec;
+    const lh_adapt_options *decides; /* NULL: as usual */
     /* What rank 0 was told; in its process. A run goes on until so many were
      * told to it. */
     uint32_t n_notices, n_answers, n_ended;
-    uint32_t until_answers, until_ended;
+    uint32_t until_answers, until_ended, least_steps, n_steps;
     uint64_t last_step;
 } setting;
 
@@ -89,10 +90,17 @@ static void switched(void *of, const lh_switch *what)
     CHECK_MSG(!what->refused, "%s: %s", what->to, what->refused);
 }
 
+static void count_step(void *of, const lh_iteration *it)
+{
+    setting *s = of;
+    s->n_steps = (uint32_t)it->step + 1;
+}
+
 static int stop_in_time(void *of)
 {
     const setting *s = of;
-    return s->n_answers >= s->until_answers && s->n_ended >= s->until_ended
+    return s->n_answers >= s->until_answers && s->n_ended >= s->until_ended &&
+                   s->n_steps >= s->least_steps
                ? LH_STOP_AFTER
                : LH_STOP_NO;
 }
@@ -101,12 +109,14 @@ static lh_train_result *play(setting *s, const char *transport)
 {
     lh_error err = {0};
     lh_train_result *r = NULL;
-    const lh_train_adapt adapt = {.size = sizeof adapt, .noticed = noticed};
+    const lh_train_adapt adapt = {
+        .size = sizeof adapt, .decides = s->decides, .noticed = noticed};
     const lh_train_options o = {.size = sizeof o,
                                 .transport = transport,
                                 .steps = MOST_STEPS,
                                 .message_bytes = 64,
                                 .slip_ns = INT64_C(3600000000000),
+                                .progress = count_step,
                                 .stop = stop_in_time,
                                 .context = s,
                                 .switched = switched,
@@ -210,6 +220,42 @@ static void what_goes_by_is_told_to_be_over(void)
     }
 }
 
+/* Where sends block, the path of messages is switched with the schedule. Copies
+ * make no link look slow, nor one that is slow slower. */
+static void a_slow_link_is_delegated(void)
+{
+    static const char *const transports[] = {"inproc", "local"};
+    const lh_delegation copies = {.size = sizeof copies, .staging_ns = 70000};
+    const lh_adapt_options decides = {.size = sizeof decides,
+                                      .delegation = &copies};
+    for (size_t t = 0; t < 2; t++) {
+        setting s = set_up(slow_link, "1f1b", 1);
+        const bool *links = NULL;
+        s.decides = &decides;
+        s.until_answers = 1;
+        s.least_steps = 60; /* some of them on the new path */
+        lh_train_result *r = play(&s, transports[t]);
+        uint32_t n = 0, n_switches = 0;
+        const lh_notice *all = r ? lh_train_notices(r, &n) : NULL;
+        const lh_switch *rows = r ? lh_train_switches(r, &n_switches) : NULL;
+        for (uint32_t i = 0; i < n; i++) {
+            if (all[i].is_switch)
+                CHECK(all[i].path != LH_DATA_PATH_DIRECT);
+            if (all[i].is_decision)
+                continue;
+            CHECK_INT(all[i].event.what, LH_MONITOR_LINK);
+            CHECK_INT(all[i].event.change, LH_MONITOR_BEGINS);
+            check_begin(&all[i].event, 0, 20e6);
+        }
+        CHECK_INT(n_switches, 1);
+        CHECK(r && n_switches && rows[0].path != LH_DATA_PATH_DIRECT &&
+              lh_train_path(r, &links) == rows[0].path);
+        CHECK(!links || links[link_between(s.base, 1, 2)]);
+        lh_train_result_free(r);
+        tear_down(&s);
+    }
+}
+
 static void adapting_is_refused_beside_other_wills(void)
 {
     lh_error err = {0};
@@ -230,12 +276,14 @@ static void adapting_is_refused_beside_other_wills(void)
     wrong = (lh_train_adapt){.size = sizeof wrong, .decides = &decides};
     CHECK_INT(lh_train_timed(s.base, s.exec, &o, &r, &err), LH_EINVAL);
     CHECK_HAS(err.text, "nonsense");
-    const lh_delegation copies = {.size = sizeof copies};
-    const lh_adapt_options delegates = {.size = sizeof delegates,
-                                        .delegation = &copies};
-    wrong.decides = &delegates;
-    CHECK_INT(lh_train_timed(s.base, s.exec, &o, &r, &err), LH_EINVAL);
-    CHECK_HAS(err.text, "may have no delegation");
+    const lh_exec_options delegated = {.size = sizeof delegated,
+                                       .path = LH_DATA_PATH_DELEGATED};
+    lh_exec *x = NULL;
+    CHECK_OK(lh_exec_make(s.base, s.schedule, &delegated, &x, &err), err);
+    o.adapt = &adapt;
+    CHECK_INT(lh_train_timed(s.base, x, &o, &r, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "has to begin on the direct one");
+    lh_exec_free(x);
     CHECK(r == NULL);
     tear_down(&s);
 }
@@ -244,6 +292,7 @@ int main(void)
 {
     RUN(a_slow_link_is_answered);
     RUN(what_goes_by_is_told_to_be_over);
+    RUN(a_slow_link_is_delegated);
     RUN(adapting_is_refused_beside_other_wills);
     return test_summary();
 }

@@ -50,11 +50,13 @@ static lh_status train(const lh_pipeline *p, uint32_t replicas,
     uint32_t first_layers[LAYERS + 1], n = lh_pipeline_n_chunks(p);
     const lh_model model = tiny_model(LAYERS);
     lh_schedule *begin = schedule_by(p, "steady");
+    const lh_delegation copies = {.size = sizeof copies, .staging_ns = 15000};
     /* Late ones coupled, too, by a queue in which none of them stops. */
     const lh_exec_options how = {.size = sizeof how,
                                  .receives = receives,
                                  .coupled_queue =
-                                     receives == LH_RECEIVES_LATE ? 16 : 0};
+                                     receives == LH_RECEIVES_LATE ? 16 : 0,
+                                 .delegation = &copies};
     lh_exec *x = NULL;
     for (uint32_t c = 0; c <= n; c++)
         first_layers[c] = LAYERS * c / n;
@@ -95,7 +97,8 @@ static char *weights_of(const char *name, size_t *size)
 }
 
 /* The i-th schedule was followed from its step on. */
-static void check_switches(const lh_train_result *r, const schedules *s)
+static void check_switches(const lh_train_result *r, const schedules *s,
+                           bool paths)
 {
     uint32_t n;
     const lh_switch *rows = lh_train_switches(r, &n);
@@ -105,9 +108,11 @@ static void check_switches(const lh_train_result *r, const schedules *s)
         CHECK_MSG(!rows[i].refused, "%s: %s", rows[i].to, rows[i].refused);
         CHECK_STR(rows[i].to, s->names[i % s->n]);
         CHECK_STR(rows[i].why, "test");
+        CHECK_INT(rows[i].path, paths ? i * 5 % 7 % 3 : 0);
         CHECK(rows[i].predicted_ns > 0);
     }
     CHECK_INT(r->unshared_ns, rows[n - 1].predicted_ns);
+    CHECK_INT(lh_train_path(r, NULL), rows[n - 1].path);
     CHECK_INT(r->n_iterations, STEPS);
     CHECK_INT(r->median_ns, r->iterations[STEPS - 1].ns);
     /* What was recorded is of the last one. */
@@ -139,7 +144,7 @@ static void weights_do_not_notice(void)
         char *want = weights_of(name, &size);
         CHECK(want && size > 10000);
         for (uint32_t i = 0; i < 6; i++) {
-            script s = {.every = 1};
+            script s = {.every = 1, .paths = i > 0};
             const lh_receives receives =
                 i == 1 || i == 4 ? LH_RECEIVES_LATE : LH_RECEIVES_EARLY;
             r = NULL;
@@ -153,7 +158,7 @@ static void weights_do_not_notice(void)
                            &r, &err),
                      err);
             if (r)
-                check_switches(r, &s.own);
+                check_switches(r, &s.own, s.paths);
             char *got = weights_of(name, &other_size);
             CHECK_MSG(got && want && other_size == size &&
                           memcmp(got, want, size) == 0,

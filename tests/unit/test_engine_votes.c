@@ -139,9 +139,9 @@ static lhi_proposal hear_proposal(duel *d, uint64_t round)
     CHECK_INT(hear_bytes(d, LHI_TAG_SCHEDULE, round, 0, head, sizeof head),
               LH_OK);
     CHECK_OK(lhi_proposal_read(head, sizeof head, &p, &err), err);
-    char *text = malloc((size_t)p.n_rows + p.n_links + 1);
+    char *text = malloc(lhi_texts_size(&p.texts) + 1);
     CHECK_INT(hear_bytes(d, LHI_TAG_SCHEDULE, round, 1, text,
-                         (size_t)p.n_rows + p.n_links),
+                         lhi_texts_size(&p.texts)),
               LH_OK);
     free(text);
     return p;
@@ -219,7 +219,7 @@ static void propose(duel *d, uint64_t round, uint64_t step, const char *text)
 {
     unsigned char head[LHI_PROPOSAL_BYTES];
     uint32_t size = (uint32_t)strlen(text);
-    lhi_proposal_write(&(lhi_proposal){step, size, 0}, head);
+    lhi_proposal_write(&(lhi_proposal){step, {size, 0, 0}}, head);
     send_bytes(d, LHI_TAG_SCHEDULE, round, 0, head, sizeof head);
     if (size)
         send_bytes(d, LHI_TAG_SCHEDULE, round, 1, text, size);

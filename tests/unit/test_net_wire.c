@@ -102,7 +102,7 @@ static void only_this(read_message *read, const unsigned char *bytes,
     CHECK_INT(read(copy, size + 1, &out, &err), LH_EIO);
     copy[2] = LHI_MESSAGE_VERSION + 1;
     CHECK_INT(read(copy, size, &out, &err), LH_EIO);
-    CHECK_HAS(err.text, "of version 5, not 4");
+    CHECK_HAS(err.text, "of version 6, not 5");
     copy[2] = LHI_MESSAGE_VERSION;
     copy[3] ^= 8;
     CHECK_INT(read(copy, size, &out, &err), LH_EIO);
@@ -136,7 +136,7 @@ static void commands(void)
     message back;
     lh_error err;
     lhi_command_write(&o, bytes);
-    CHECK(memcmp(bytes, "LE\4\1\2\0\0\0\xfe\xff", 10) == 0);
+    CHECK(memcmp(bytes, "LE\5\1\2\0\0\0\xfe\xff", 10) == 0);
     CHECK_INT(lhi_get_bytes(bytes + 16, 8), (uint64_t)-5);
     CHECK_OK(read_command(bytes, sizeof bytes, &back, &err), err);
     CHECK_INT(back.command.what, o.what);
@@ -163,7 +163,7 @@ static void reports(void)
     CHECK_OK(read_done(bytes, sizeof bytes, &back, &err), err);
     CHECK(lhi_bits_of(back.done.loss) == lhi_bits_of(none.loss));
     lhi_done_write(&d, bytes);
-    CHECK(memcmp(bytes, "LE\4\2", 4) == 0);
+    CHECK(memcmp(bytes, "LE\5\2", 4) == 0);
     CHECK(lhi_get_bytes(bytes + 24, 8) == 3);
     CHECK_OK(read_done(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.done.end_ns == d.end_ns && back.done.loss == d.loss);
@@ -179,7 +179,7 @@ static void notices(void)
     message back;
     lh_error err;
     lhi_notice_write(-123456789012345, bytes);
-    CHECK(memcmp(bytes, "LE\4\3\0\0\0\0", 8) == 0);
+    CHECK(memcmp(bytes, "LE\5\3\0\0\0\0", 8) == 0);
     CHECK_OK(read_notice(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.posted_ns == -123456789012345);
     only_this(read_notice, bytes, sizeof bytes);
@@ -199,7 +199,7 @@ static void records(void)
     message back;
     lh_error err;
     lhi_counts_write(&n, head);
-    CHECK(memcmp(head, "LE\4\4\2\0\0\0\1\0\0\0\0\0\0\0", 16) == 0);
+    CHECK(memcmp(head, "LE\5\4\2\0\0\0\1\0\0\0\0\0\0\0", 16) == 0);
     CHECK_OK(read_counts(head, sizeof head, &back, &err), err);
     CHECK(back.counts.n_passes == 2 && back.counts.n_played == 1);
     only_this(read_counts, head, sizeof head);
@@ -229,7 +229,7 @@ static void records(void)
 static void outcomes(void)
 {
     unsigned char bytes[LHI_OUTCOME_BYTES], row[LHI_ITERATION_BYTES];
-    const lhi_outcome o = {9, 1, true, 4, 5, 6, 7, 8};
+    const lhi_outcome o = {9, 1, true, 4, 5, 8, {6, 7, 3}};
     const lh_iteration it = {.step = 1,
                              .ns = 2,
                              .loss = 3,
@@ -242,16 +242,16 @@ static void outcomes(void)
     message back;
     lh_error err;
     lhi_outcome_head_write(&o, bytes);
-    CHECK(memcmp(bytes, "LE\4\5\1\0\0\0\x9", 9) == 0);
+    CHECK(memcmp(bytes, "LE\5\5\1\0\0\0\x9", 9) == 0);
     CHECK_OK(read_outcome(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.outcome.n_iterations == 9 && back.outcome.n_grown == 1);
     CHECK(back.outcome.interrupted && back.outcome.n_recorded == 4);
-    CHECK(back.outcome.n_switches == 5 && back.outcome.n_rows == 6);
-    CHECK(back.outcome.n_links == 7 && bytes[28] == 5 && bytes[36] == 7);
+    CHECK(back.outcome.n_switches == 5 && back.outcome.texts.n_rows == 6);
+    CHECK(back.outcome.texts.n_links == 7 && bytes[28] == 5 && bytes[36] == 7);
     CHECK(back.outcome.n_told == 8 && bytes[40] == 8);
+    CHECK(back.outcome.texts.n_paths == 3 && bytes[44] == 3);
     only_this(read_outcome, bytes, sizeof bytes);
     not_with(read_outcome, bytes, sizeof bytes, 4, 2, "interruption is 2");
-    not_with(read_outcome, bytes, sizeof bytes, 44, 1, "whose end is 1");
     lhi_iteration_write(&it, row);
     CHECK(row[0] == 1 && row[48] == 7 && row[71] == 0xff);
     lh_iteration again = lhi_iteration_read(row);
@@ -263,25 +263,31 @@ static void outcomes(void)
 static void proposals(void)
 {
     unsigned char bytes[LHI_PROPOSAL_BYTES];
-    const lhi_proposal p = {7, 300, 20};
+    const lhi_proposal p = {7, {300, 20, 9}};
     message back;
     lh_error err = {0};
     lhi_proposal_write(&p, bytes);
-    CHECK(memcmp(bytes, "LE\4\6\0\0\0\0\7", 9) == 0);
+    CHECK(memcmp(bytes, "LE\5\6\0\0\0\0\7", 9) == 0);
     CHECK_INT(lhi_get_bytes(bytes + 16, 4), 300);
     CHECK_OK(read_proposal(bytes, sizeof bytes, &back, &err), err);
-    CHECK(back.proposal.step == 7 && back.proposal.n_rows == 300);
-    CHECK_INT(back.proposal.n_links, 20);
+    CHECK(back.proposal.step == 7 && back.proposal.texts.n_rows == 300);
+    CHECK_INT(back.proposal.texts.n_links, 20);
+    CHECK_INT(back.proposal.texts.n_paths, 9);
+    CHECK_INT(bytes[24], 9);
     only_this(read_proposal, bytes, sizeof bytes);
     not_with(read_proposal, bytes, sizeof bytes, 4, 1, "whose beginning is 1");
-    not_with(read_proposal, bytes, sizeof bytes, 24, 1, "whose end is 1");
+    not_with(read_proposal, bytes, sizeof bytes, 28, 1, "whose end is 1");
+    not_with(read_proposal, bytes, sizeof bytes, 27, 1, "length of paths");
     /* Longer than any schedule, so nobody makes room for it. */
     not_with(read_proposal, bytes, sizeof bytes, 19, 0x11, "length of rows");
     not_with(read_proposal, bytes, sizeof bytes, 23, 0x11, "of link orders");
-    const lhi_proposal no_rows = {7, 0, 20};
+    const lhi_proposal no_rows = {7, {0, 20, 0}}, no_way = {7, {0, 0, 2}};
     lhi_proposal_write(&no_rows, bytes);
     CHECK_INT(read_proposal(bytes, sizeof bytes, &back, &err), LH_EIO);
     CHECK_HAS(err.text, "length of link orders is 20");
+    lhi_proposal_write(&no_way, bytes);
+    CHECK_INT(read_proposal(bytes, sizeof bytes, &back, &err), LH_EIO);
+    CHECK_HAS(err.text, "length of paths is 2");
 }
 
 static void votes(void)
@@ -291,7 +297,7 @@ static void votes(void)
     message back;
     lh_error err = {0};
     lhi_vote_write(&against, bytes);
-    CHECK(memcmp(bytes, "LE\4\7\1\0\0\0\x9", 9) == 0);
+    CHECK(memcmp(bytes, "LE\5\7\1\0\0\0\x9", 9) == 0);
     CHECK(memcmp(bytes + 16, "no\0", 3) == 0 && bytes[255] == 0);
     CHECK_OK(read_vote(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.vote.refuses && back.vote.step == 9);
@@ -311,22 +317,24 @@ static void votes(void)
 static void switches(void)
 {
     unsigned char bytes[LHI_SWITCH_BYTES];
-    const lhi_switch s = {3, -4, 5, true, "zb-h1", "slow", "deadlock"};
+    const lhi_switch s = {3,       -4,     5,         true, LH_DATA_PATH_MIXED,
+                          "zb-h1", "slow", "deadlock"};
     message back;
     lh_error err = {0};
     lhi_switch_write(&s, bytes);
-    CHECK(memcmp(bytes, "LE\4\10\1\0\0\0\3", 9) == 0);
+    CHECK(memcmp(bytes, "LE\5\10\5\0\0\0\3", 9) == 0);
     CHECK(memcmp(bytes + 32, "zb-h1", 6) == 0);
     CHECK(memcmp(bytes + 160, "slow", 5) == 0);
     CHECK(memcmp(bytes + 760, "deadlock", 9) == 0);
     CHECK_OK(read_switch(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.change.step == 3 && back.change.predicted_ns == -4);
     CHECK(back.change.is_refused && back.change.expected_ns == 5);
+    CHECK(back.change.path == LH_DATA_PATH_MIXED);
     CHECK_STR(back.change.to, s.to);
     CHECK_STR(back.change.why, s.why);
     CHECK_STR(back.change.refused, s.refused);
     only_this(read_switch, bytes, sizeof bytes);
-    not_with(read_switch, bytes, sizeof bytes, 4, 2, "whose refusal is 2");
+    not_with(read_switch, bytes, sizeof bytes, 4, 6, "whose path is 3");
     not_with(read_switch, bytes, sizeof bytes, 1023, 1, "does not end");
 }
 
@@ -350,6 +358,7 @@ static void notices_of_changes(void)
                                    .cost_ns = -6},
                          .is_decision = true,
                          .is_switch = true,
+                         .path = LH_DATA_PATH_DELEGATED,
                          .now_ns = 8,
                          .predicted_ns = 9,
                          .bound_ns = 10},
@@ -358,13 +367,14 @@ static void notices_of_changes(void)
     message back;
     lh_error err = {0};
     lhi_told_write(&t, bytes);
-    CHECK(memcmp(bytes, "LE\4\12\3\0\0\0\7", 9) == 0);
+    CHECK(memcmp(bytes, "LE\5\12\3\0\0\0\7", 9) == 0);
     CHECK(bytes[16] == 1 && bytes[20] == 3 && bytes[24] == 2);
     CHECK(memcmp(bytes + 104, "slack", 6) == 0);
     CHECK(memcmp(bytes + 136, "since", 5) == 0);
     CHECK_OK(read_told(bytes, sizeof bytes, &back, &err), err);
     const lh_notice *n = &back.told.notice;
     CHECK(n->step == 7 && n->is_decision && n->is_switch && n->now_ns == 8);
+    CHECK(n->path == LH_DATA_PATH_DELEGATED && bytes[96] == 1);
     CHECK(n->predicted_ns == 9 && n->bound_ns == 10 && n->event.from == 5);
     CHECK(n->event.before_ns == 0.5 && n->event.now_ns == 1.5);
     CHECK(n->event.error_ns == 2.5 && n->event.cost_ns == -6);
@@ -375,6 +385,8 @@ static void notices_of_changes(void)
     not_with(read_told, bytes, sizeof bytes, 16, 3, "whose thing is 3");
     not_with(read_told, bytes, sizeof bytes, 24, 3, "whose change is 3");
     not_with(read_told, bytes, sizeof bytes, 28, 1, "whose end is 1");
+    not_with(read_told, bytes, sizeof bytes, 96, 3, "whose path is 3");
+    not_with(read_told, bytes, sizeof bytes, 100, 1, "whose end is 1");
     not_with(read_told, bytes, sizeof bytes, 767, 1, "does not end");
 }
 
@@ -392,7 +404,7 @@ static void sights(void)
     lh_error err = {0};
     CHECK_INT(lhi_seen_size(&head), SIZE);
     lhi_seen_write(&head, rows, &played, bytes);
-    CHECK(memcmp(bytes, "LE\4\11\2\0\0\0\1\0\0\0\0\0\0\0\xfe\xff", 18) == 0);
+    CHECK(memcmp(bytes, "LE\5\11\2\0\0\0\1\0\0\0\0\0\0\0\xfe\xff", 18) == 0);
     CHECK(bytes[24] == 1 && bytes[112] == 0xf4 && bytes[120] == 1);
     CHECK_OK(lhi_seen_read(bytes, SIZE, &back, rows_back, &played_back, &err),
              err);
