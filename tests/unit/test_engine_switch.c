@@ -292,12 +292,18 @@ static void stopped_and_killed(void)
     CHECK(r && r->interrupted && r->n_iterations == 3 && r->trace);
     lh_train_result_free(r);
     r = NULL;
-    s.stop_after = 0;
-    s.n_asked = 0;
-    s.kills = true;
-    CHECK_INT(play(p, "local", &s, 1000, &r, &err), LH_EIO);
-    CHECK_HAS(err.text, "rank 1");
-    CHECK(!r);
+    /* Also while messages are on the delegated path, or go over to it. */
+    const lh_exec_options delegated = {.size = sizeof delegated,
+                                       .path = LH_DATA_PATH_DELEGATED};
+    for (int i = 0; i < 3; i++) {
+        s.stop_after = s.n_asked = 0;
+        s.kills = true;
+        s.exec = i > 0 ? &delegated : NULL;
+        s.paths = i == 2;
+        CHECK_INT(play(p, "local", &s, 1000, &r, &err), LH_EIO);
+        CHECK_HAS(err.text, "rank 1");
+        CHECK(!r);
+    }
     free_schedules(&s.own);
     lh_pipeline_free(p);
 }

@@ -215,14 +215,19 @@ static void tell_command(duel *d, uint64_t turn, const lhi_command *c)
     send_bytes(d, LHI_TAG_COMMAND, turn, 0, bytes, sizeof bytes);
 }
 
-static void propose(duel *d, uint64_t round, uint64_t step, const char *text)
+/* `paths`: the last of the texts. */
+static void propose(duel *d, uint64_t round, uint64_t step, const char *text,
+                    const char *paths)
 {
+    char both[400];
     unsigned char head[LHI_PROPOSAL_BYTES];
-    uint32_t size = (uint32_t)strlen(text);
-    lhi_proposal_write(&(lhi_proposal){step, {size, 0, 0}}, head);
+    const lhi_texts texts = {(uint32_t)strlen(text), 0,
+                             (uint32_t)strlen(paths)};
+    snprintf(both, sizeof both, "%s%s", text, paths);
+    lhi_proposal_write(&(lhi_proposal){step, texts}, head);
     send_bytes(d, LHI_TAG_SCHEDULE, round, 0, head, sizeof head);
-    if (size)
-        send_bytes(d, LHI_TAG_SCHEDULE, round, 1, text, size);
+    if (texts.n_rows)
+        send_bytes(d, LHI_TAG_SCHEDULE, round, 1, both, lhi_texts_size(&texts));
 }
 
 static lhi_vote hear_vote(duel *d, uint64_t round)
@@ -240,13 +245,17 @@ static lhi_vote hear_vote(duel *d, uint64_t round)
 static void bad_schedules_from_rank_0(void)
 {
     static const struct {
-        const char *text, *why;
+        const char *text, *paths, *why;
     } all[] = {
-        {"0F0,0I0,0W0\n1F0,oops\n", "the proposed schedule:2"},
-        {"0F0,0I0,0W0\n", "device"},
-        {"0I0,0F0,0W0\n1F0,1I0,1W0\n", ""},
-        {"", "rank 0 could not send"},
-        {"0F0,0I0,0W0\n1F0,1I0,1W0\n", NULL},
+        {"0F0,0I0,0W0\n1F0,oops\n", "", "the proposed schedule:2"},
+        {"0F0,0I0,0W0\n", "", "device"},
+        {"0I0,0F0,0W0\n1F0,1I0,1W0\n", "", ""},
+        {"", "", "rank 0 could not send"},
+        {"0F0,0I0,0W0\n1F0,1I0,1W0\n", "detour", "paths of the proposed"},
+        {"0F0,0I0,0W0\n1F0,1I0,1W0\n", "2", "paths of the proposed"},
+        {"0F0,0I0,0W0\n1F0,1I0,1W0\n", "01010", "paths of the proposed"},
+        {"0F0,0I0,0W0\n1F0,1I0,1W0\n", "delegated", NULL},
+        {"0F0,0I0,0W0\n1F0,1I0,1W0\n", "", NULL},
     };
     enum { N = sizeof all / sizeof *all };
     duel d;
@@ -256,7 +265,7 @@ static void bad_schedules_from_rank_0(void)
         unsigned char bytes[BYTES] = {0}, done[LHI_DONE_BYTES];
         c.verdict = k ? LHI_VERDICT_DROP : LHI_VERDICT_NONE;
         tell_command(&d, 4 * k, &c);
-        propose(&d, k + 1, k + 1, all[k].text);
+        propose(&d, k + 1, k + 1, all[k].text, all[k].paths);
         lhi_vote v = hear_vote(&d, k + 1);
         CHECK_INT(v.step, k + 1);
         CHECK_MSG(v.refuses == (all[k].why != NULL), "%s: %s", all[k].text,
@@ -315,7 +324,7 @@ static void commands_out_of_order(void)
         begin_duel(&d, 1);
         tell_command(&d, 0, &all[i].first);
         if (all[i].text) {
-            propose(&d, 1, 0, all[i].text);
+            propose(&d, 1, 0, all[i].text, "");
             hear_vote(&d, 1);
             CHECK_INT(hear_bytes(&d, LHI_TAG_DONE, 0, 0, done, sizeof done),
                       LH_OK);

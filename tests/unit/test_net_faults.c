@@ -121,7 +121,10 @@ static void make_training(training *t)
              strcmp(t->placement, "ud") == 0 ? 1 : 2);
     lh_method_options o = {.size = sizeof o};
     lh_exec_options how = {
-        .size = sizeof how, .receives = t->receives, .coupled_queue = t->queue};
+        .size = sizeof how,
+        .receives = t->receives,
+        .coupled_queue = t->queue,
+        .path = t->path};
     CHECK_OK(lh_pipeline_parse(text, strlen(text), "test", &t->pipeline, &err),
              err);
     CHECK_OK(lh_method_run(t->method, t->pipeline, &o, &schedule, NULL, &err),
