@@ -71,6 +71,7 @@ typedef struct training {
     uint32_t devices, replicas;
     lh_receives receives;
     uint32_t queue; /* coupled */
+    lh_data_path path;
     lh_pipeline *pipeline;
     lh_exec *exec;
     char *weights; /* undisturbed */
@@ -102,6 +103,12 @@ static training trainings[] = {
      .replicas = 1,
      .receives = LH_RECEIVES_LATE,
      .queue = 2},
+    {.name = "delegated messages",
+     .placement = "wave",
+     .method = "zb-v",
+     .devices = 2,
+     .replicas = 2,
+     .path = LH_DATA_PATH_DELEGATED},
 };
 enum { N_TRAININGS = sizeof trainings / sizeof *trainings };
 static char folder[64];
