@@ -2,6 +2,7 @@
 /* longhaul diagnose: why a running job is slow, and what would help. */
 #include "commands.h"
 #include "inputs.h"
+#include "measured_files.h"
 #include "view.h"
 #include "wrap.h"
 
@@ -14,12 +15,36 @@
 typedef struct settings {
     uint32_t threads;
     const char *html;
+    cli_measured measured;
 } settings;
 
 static const cli_option options[] = {
     CLI_OUTPUT_ROW(settings, html,
                    "Write a page: maps of stages and replicas, each step with "
                    "measured and with usual times, and what would help."),
+    {.name = "pipeline-out",
+     .type = CLI_OUTPUT,
+     .at = offsetof(settings, measured.pipeline),
+     .arg = "FILE",
+     .help = "Write the replica whose passes take longest as a pipeline: its "
+             "passes and messages at their mean times, for simulate, schedule, "
+             "compare and train.",
+     .words = CLI_WORDS_FILES},
+    {.name = "profile-out",
+     .type = CLI_OUTPUT,
+     .at = offsetof(settings, measured.profile),
+     .arg = "FILE",
+     .help = "Write that replica's passes as a profile; a job that names it is "
+             "planned with these times. With --job alone.",
+     .words = CLI_WORDS_FILES},
+    {.name = "job",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, measured.job),
+     .arg = "FILE",
+     .help = "The job that was recorded: its sequence, degrees and microbatch "
+             "are those of the profile's times, as a recording does not say "
+             "them.",
+     .words = CLI_WORDS_FILES},
     CLI_THREADS_ROW(settings, "Play so many steps at once; without it, one per "
                               "processor. The result is the same."),
 };
@@ -29,6 +54,8 @@ static const cli_example examples[] = {
      "Say how slow the job is, because of whom, and what would help."},
     {"longhaul diagnose steps.csv.gz --html slow.html",
      "Write a page with maps and timelines, for a browser."},
+    {"longhaul diagnose steps.csv.gz --pipeline-out now.yaml",
+     "Go on from there: longhaul compare now.yaml"},
     {"longhaul diagnose steps.csv.gz --json | jq .helps",
      "The same for programs: what would help alone."},
 };
@@ -321,6 +348,13 @@ static lh_status run_diagnose(cli *c)
     lh_recording *recording = NULL;
     lh_diagnosis *diagnosis = NULL;
     lh_diagnose_options with = {.size = sizeof with, .threads = s->threads};
+    if (s->measured.profile && !s->measured.job)
+        return cli_usage(c, "--profile-out needs --job FILE: a recording does "
+                            "not say of which sequence, degrees and microbatch "
+                            "its times are (--pipeline-out needs nothing)");
+    if (s->measured.job && !s->measured.profile)
+        return cli_usage(c, "--job says under which conditions the times of "
+                            "--profile-out are, which is not given");
     cli_progress(c, "reading");
     lh_status status = lh_recording_read((const char *const *)c->operands,
                                          c->n_operands, &recording, &c->err);
@@ -332,6 +366,8 @@ static lh_status run_diagnose(cli *c)
     cli_progress_end();
     if (status == LH_OK && s->html)
         status = write_page(c, recording, diagnosis, s->html);
+    if (status == LH_OK)
+        status = cli_measured_write(c, &s->measured, recording, diagnosis);
     if (status == LH_OK)
         status = tell(c, diagnosis);
     lh_diagnosis_free(diagnosis);

@@ -85,6 +85,12 @@ LH_API uint32_t lh_recording_n_replicas(const lh_recording *recording);
 LH_API lh_status lh_recording_pipeline(const lh_recording *recording,
                                        uint32_t replica, lh_pipeline **pipeline,
                                        lh_schedule **schedule, lh_error *err);
+/* The same with messages that take what they took on the mean, on links between
+ * its stages: latency alone, as one that was recorded does not say how much of
+ * it was transfer. */
+LH_API lh_status lh_recording_linked_pipeline(const lh_recording *recording,
+                                              uint32_t replica,
+                                              lh_pipeline **out, lh_error *err);
 /* From the first to the last pass of that replica, as measured: the mean over
  * all steps. 0: there is no such replica. */
 LH_API int64_t lh_recording_passes_ns(const lh_recording *recording,

@@ -242,15 +242,31 @@ lh_status lhi_replica_schedule(const lh_recording *recording, uint32_t replica,
     return status;
 }
 
+static lh_status check_replica(const lh_recording *recording, uint32_t replica,
+                               lh_error *err)
+{
+    if (replica < recording->n_replicas)
+        return LH_OK;
+    return lhi_fail(err, LH_EINVAL,
+                    "there is no replica %u: the recording has %u of them",
+                    replica, recording->n_replicas);
+}
+
+lh_status lh_recording_linked_pipeline(const lh_recording *recording,
+                                       uint32_t replica, lh_pipeline **out,
+                                       lh_error *err)
+{
+    LHI_TRY(check_replica(recording, replica, err));
+    return lhi_replica_pipeline(recording, replica,
+                                &(lhi_reshaped){.has_links = true}, out, err);
+}
+
 lh_status lh_recording_pipeline(const lh_recording *recording, uint32_t replica,
                                 lh_pipeline **pipeline, lh_schedule **schedule,
                                 lh_error *err)
 {
     lh_pipeline *made = NULL;
-    if (replica >= recording->n_replicas)
-        return lhi_fail(err, LH_EINVAL,
-                        "there is no replica %u: the recording has %u of them",
-                        replica, recording->n_replicas);
+    LHI_TRY(check_replica(recording, replica, err));
     LHI_TRY(lhi_replica_pipeline(recording, replica, &(lhi_reshaped){0}, &made,
                                  err));
     if (schedule) {

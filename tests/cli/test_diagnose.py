@@ -103,6 +103,99 @@ def page_data(path):
                       parse_float=lambda text: float(f"{float(text):.15g}"))
 
 
+PIPELINE = """longhaul: pipeline/1
+time_unit: ms
+microbatches: 6
+devices: 3
+backward: %s
+chunks:
+  - {device: 0, F: 10, D: 12, W: 8, memory: {F: 1, D: 0, W: -1}}
+  - {device: 1, F: 14, D: 11, W: 13, memory: {F: 1, D: 0, W: -1}}
+  - {device: 2, F: 9, D: 15, W: 6, memory: {F: 1, D: 0, W: -1}}
+links:
+  - {from: 0, to: 1, latency: 5, transfer: 0}
+  - {from: 1, to: 0, latency: 4, transfer: 0}
+  - {from: 1, to: 2, latency: 7, transfer: 0}
+  - {from: 2, to: 1, latency: 3, transfer: 0}
+"""
+
+
+@test
+def a_trace_gives_back_the_pipeline_that_it_is_of():
+    for form, method in ("split", "zb-h1"), ("joint", "1f1b"):
+        write("p.yaml", PIPELINE % form)
+        went = json_case(form, ["simulate", "p.yaml", "-s", method, "--trace",
+                                "t.json"])
+        json_case(form, ["diagnose", "t.json", "--pipeline-out", "back.json"])
+        back = json.loads((WORK / "back.json").read_text())
+        unit = {"s": 1e3, "ms": 1, "us": 1e-3, "ns": 1e-6}[back["time_unit"]]
+        passes = [(round(c["F"] * unit, 6), round((c["D"] + c["W"]) * unit, 6))
+                  for c in back["chunks"]]
+        check(passes == [(10, 20), (14, 24), (9, 21)], passes)
+        if form == "split":
+            check([round(c["D"] * unit, 6) for c in back["chunks"]] ==
+                  [12, 11, 15], back["chunks"])
+        links = {(link["from"], link["to"]): round(link["latency"] * unit, 6)
+                 for link in back["links"]}
+        check(links == {(0, 1): 5, (1, 0): 4, (1, 2): 7, (2, 1): 3}, links)
+        came = json_case("again", ["simulate", "back.json", "-s", method])
+        close(came["makespan_s"], went["makespan_s"], f"{form}: makespan")
+
+
+JOB = """longhaul: job/1
+model: llama3-8b
+training: {global_batch: 16, sequence: 4096}
+cluster:
+  gpu: h100-sxm
+  gpus_per_node: 8
+  node_link: {gbps: 3600, latency_us: 3}
+  fabric: {gbps: 400, latency_us: 8}
+  datacenters:
+    - {name: here, nodes: 1}
+layout: {tensor: 1, context: 1, expert: 1, pipeline: 4, data: 2, micro_batch: 2,
+         chunks_per_device: 1, schedule: 1f1b}
+"""
+
+
+@test
+def a_profile_of_a_recording_is_what_its_job_is_planned_with():
+    write("job.yaml", JOB)
+    told = json_case("ST", ["diagnose", ST, "--pipeline-out", "now.json",
+                            "--profile-out", "st.json", "--job", "job.yaml"])
+    profile = json.loads((WORK / "st.json").read_text())
+    now = json.loads((WORK / "now.json").read_text())
+    unit = {"s": 1e6, "ms": 1e3, "us": 1, "ns": 1e-3}[now["time_unit"]]
+    for entry, chunk in zip(profile["entries"], now["chunks"]):
+        check((entry["sequence"], entry["micro_batch"], entry["of"]) ==
+              (4096, 2, 4), entry)
+        for key in "FDW":
+            close(entry[key + "_us"], chunk[key] * unit, key)
+    # 2.003 s of 2.214 s are passes: what is left comes once.
+    check(0.1 < profile["iteration_us"] / 1e6 < 0.3, profile["iteration_us"])
+    write("job.yaml", JOB + "profile: st.json\n")
+    plan = json_case("planned", ["plan", "job.yaml", "-o", "plan.json"])
+    # What was measured comes back, but for messages: those are the job's.
+    check(0.98 < plan["iteration_s"] / told["measured_s"] < 1.02,
+          plan["iteration_s"])
+
+
+@test
+def a_profile_is_of_what_is_known():
+    case("no job", ["diagnose", ST, "--profile-out", "f"], code=2,
+         err=r"--profile-out needs --job FILE: a recording does not say")
+    case("a job alone", ["diagnose", ST, "--job", "job.yaml"], code=2,
+         err=r"--job says under which conditions")
+    write("job.yaml", JOB.replace("tensor: 1, ", ""))
+    case("no degree", ["diagnose", ST, "--profile-out", "f", "--job",
+                       "job.yaml"], code=1,
+         err=r"job\.yaml: does not give layout\.tensor")
+    write("job.yaml", JOB.replace("pipeline: 4, data: 2", "pipeline: 8, data: 1"))
+    case("other chunks", ["diagnose", ST, "--profile-out", "f", "--job",
+                          "job.yaml"], code=1,
+         err=r"8 x 1 chunks \(pipeline x chunks_per_device\) and the recording 4")
+    check(not (WORK / "f").exists(), "a profile was written")
+
+
 @test
 def the_page_has_what_the_json_has():
     for path in AR, ST:

@@ -32,6 +32,7 @@
     X(reads_recording)                                                         \
     X(diagnoses)                                                               \
     X(reshapes)                                                                \
+    X(reshapes_with_links)                                                     \
     X(judges)                                                                  \
     X(judges_certificate)                                                      \
     X(makes_trace)                                                             \

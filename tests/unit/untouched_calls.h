@@ -337,6 +337,23 @@ static lh_status reshapes(bool bad)
     return status;
 }
 
+static lh_status reshapes_with_links(bool bad)
+{
+    lh_recording *r = NULL;
+    POISONED(lh_pipeline *, out);
+    small_recording(&(small_job){
+        .steps = 1, .stages = 2, .replicas = 2, .microbatches = 2});
+    lh_status status =
+        lh_recording_parse(small_text, small_len, "small.csv", &r, &err);
+    if (status == LH_OK)
+        status =
+            CALL(lh_recording_linked_pipeline(r, bad ? 2 : 1, &out, &err), out);
+    if (status == LH_OK)
+        lh_pipeline_free(out);
+    lh_recording_free(r);
+    return status;
+}
+
 static lh_status judges(bool bad)
 {
     POISONED(lh_verdict *, out);
