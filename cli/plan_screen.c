@@ -170,6 +170,11 @@ static void print_result(cli *c, const lh_plan *p)
     cli_print_cost(c, b);
     cli_print_cheaper(c, p);
     cli_wrap(c, "why", 4, "%s", b->why);
+    if (p->beyond)
+        cli_wrap(c, "given", 2,
+                 "%s: no search looks at that by itself, so a plan in which it "
+                 "is open may be slower",
+                 p->beyond);
 }
 
 /* What to set links to is long, and seldom what was looked for. */

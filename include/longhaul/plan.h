@@ -276,6 +276,10 @@ typedef struct lh_plan {
     /* Where the cheapest was wanted: none of these costs less for an
      * iteration; 0: not known. */
     double search_bound_usd;
+    /* What the job gives that a search which has to find it does not look at,
+     * so that a plan without may be slower: "context 4 (1024 tokens a GPU)".
+     * NULL: nothing. */
+    const char *beyond;
     uint32_t n_pruned;
     const lh_plan_pruned *pruned;
     const lh_plan_robust *robust; /* NULL: delays are as the job says */

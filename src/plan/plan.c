@@ -6,6 +6,7 @@
 #include "plan/explain/flip.h"
 #include "plan/explain/rank_memory.h"
 #include "plan/explain/whatif.h"
+#include "plan/layout/beyond.h"
 #include "plan/layout/choice.h"
 #include "plan/layout/target.h"
 #include "plan/plan_own.h"
@@ -112,6 +113,16 @@ static lh_status harden(const lh_plan_options *options, lhi_plan *plan,
     return lhi_plan_harden(plan->job, &in_time, plan->mem, &plan->plan, err);
 }
 
+static lh_status find_beyond(lhi_plan *plan, lh_error *err)
+{
+    lhi_space space;
+    lh_status status = lhi_space_init(plan->job, plan->mem, &space, err);
+    if (status == LH_OK)
+        status = lhi_space_beyond(&space, plan->mem, &plan->plan.beyond, err);
+    lhi_space_fini(&space);
+    return status;
+}
+
 /* The plan, why it is as it is, and what comes next. */
 static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
                            lh_error *err)
@@ -129,6 +140,8 @@ static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
             lhi_plan_account(plan->job, options, plan->mem, &plan->plan, err);
     if (status == LH_OK)
         status = lhi_plan_memory(plan->job, plan->mem, &plan->plan, err);
+    if (status == LH_OK)
+        status = find_beyond(plan, err);
     if (status == LH_OK)
         status = lhi_plan_runners(plan->job, options, plan->mem, &unseen,
                                   &plan->plan, err);

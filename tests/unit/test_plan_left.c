@@ -210,11 +210,74 @@ static void nonsense_is_refused(void)
     lh_job_free(job);
 }
 
+/* Values that a job may give, and no search looks at by itself, are said. */
+static void what_lies_beyond_the_space_is_said(void)
+{
+    static const struct {
+        const char *lines, *says; /* NULL: nothing */
+    } cases[] = {
+        {"layout: {tensor: 4, context: 2, micro_batch: 8}\n", NULL},
+        {"layout: {tensor: 8}\n", NULL}, /* two nodes of 4 */
+        {"  gpus_per_node: 8\nlayout: {tensor: 16}\n", "tensor 16"},
+        {"layout: {context: 4}\n", "context 4 (1024 tokens a GPU)"},
+        {"layout: {micro_batch: 16, data: 1, chunks_per_device: 5}\n",
+         "micro_batch 16, chunks_per_device 5"},
+        {"training: {global_batch: 32, sequence: 4096, zero: 0}\n", "zero 0"},
+        {"training: {global_batch: 32, sequence: 4096, "
+         "recompute: [core_attn]}\n",
+         "recompute by modules"},
+        {"layout: {pipeline: 2, chunks_per_device: 1, layers: [32, 0]}\n",
+         "chunks without layers"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        lh_plan *plan = NULL;
+        lh_error err = {0};
+        lh_job *job = job_with(JOB_A100S, "%s", cases[i].lines);
+        lh_plan_options o = {.size = sizeof o,
+                             .no_optimal = true,
+                             .layout_effort = 20000,
+                             .partition = LH_PARTITION_EVEN};
+        CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+        if (plan && cases[i].says)
+            CHECK_STR(plan->beyond, cases[i].says);
+        else if (plan)
+            CHECK(!plan->beyond);
+        if (plan)
+            plan_reads_back(plan);
+        lh_plan_free(plan);
+        lh_job_free(job);
+    }
+}
+
+/* One GPU a node and one sequence at a time: tensor ranks share a layer over
+ * the fabric, or wait for each other in a pipeline. */
+static void small_nodes_hold_tensor_ranks_together(void)
+{
+    lh_plan *plans[2] = {NULL, NULL};
+    lh_error err = {0};
+    for (int i = 0; i < 2; i++) {
+        lh_job *job = job_with(JOB_A100S,
+                               "  gpus_per_node: 1\n"
+                               "  fabric: {gbps: 800, latency_us: 3}\n"
+                               "training: {global_batch: 1, sequence: 2048}\n"
+                               "layout: {%s}\n",
+                               i ? "tensor: 2" : "");
+        lh_plan_options o = {.size = sizeof o, .no_optimal = true};
+        CHECK_OK(lh_plan_make(job, &o, &plans[i], &err), err);
+        lh_job_free(job);
+    }
+    CHECK(plans[0]->best.layout.tensor > 1 && !plans[1]->beyond);
+    CHECK(plans[0]->best.iteration_ns <= plans[1]->best.iteration_ns);
+    for (int i = 0; i < 2; i++)
+        lh_plan_free(plans[i]);
+}
+
 int main(void)
 {
     RUN(alternatives_say_if_nobody_looked);
     RUN(nonsense_is_refused);
     RUN(fastest_only_if_closed);
     RUN(no_plan_is_below_what_is_said);
+    RUN(what_lies_beyond_the_space_is_said);
+    RUN(small_nodes_hold_tensor_ranks_together);
     return test_summary();
 }

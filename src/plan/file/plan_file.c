@@ -223,6 +223,7 @@ static const lhi_field search_rows[] = {
     {"elastic_left", LHI_WHOLE(lh_plan, n_elastic_left), .most = UINT32_MAX,
      .when = LHI_LEFT_OUT},
     {"gpus_used", LHI_ALSO(lh_plan), .write = write_gpus, IF_PROVEN},
+    {"beyond", LHI_TEXT(lh_plan, beyond), .when = LHI_LEFT_OUT},
     {"pruned", LHI_OWN(lh_plan), .read = read_pruned, .write = write_pruned,
      IF_PROVEN},
 };

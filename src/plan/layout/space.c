@@ -7,9 +7,11 @@
 #include <stdlib.h>
 
 enum {
-    LEAST_SHARD = 2048
-}; /* tokens that context parallelism leaves a GPU,
-      ScaleAcross Explorer (2026), section 6.2 */
+    LEAST_SHARD = 2048, /* tokens that context parallelism leaves a GPU,
+                           ScaleAcross Explorer (2026), section 6.2 */
+    MOST_MICRO_BATCH = 8,
+    WIDE = 8 /* tensor ranks that may be on whole nodes of fewer GPUs */
+};
 
 static const struct {
     uint32_t chunks;
@@ -57,13 +59,44 @@ static lh_status show(growth *g, lh_error *err)
     return is_taken(g) ? g->visit(g->context, &g->config, err) : LH_OK;
 }
 
+/* --- what is looked at by itself ------------------------------------------ */
+
+/* Inside a node; where nodes are small, on whole ones. */
+bool lhi_space_tensor(const lhi_space *space, uint32_t tensor)
+{
+    const bool whole = tensor <= WIDE && tensor % space->node == 0;
+    return (space->node % tensor == 0 || whole) &&
+           space->job->model->heads % tensor == 0;
+}
+
+bool lhi_space_context(const lhi_space *space, uint32_t context)
+{
+    const uint32_t sequence = space->job->training.sequence;
+    return context == 1 ||
+           ((context & (context - 1)) == 0 && sequence % context == 0 &&
+            sequence / context >= LEAST_SHARD);
+}
+
+bool lhi_space_micro_batch(uint32_t size)
+{
+    return size <= MOST_MICRO_BATCH && (size & (size - 1)) == 0;
+}
+
+bool lhi_space_chunks(uint32_t chunks)
+{
+    for (int i = 0; i < N_KINDS; i++)
+        if (kinds[i].chunks == chunks)
+            return true;
+    return false;
+}
+
 /* --- tensor, context, expert, micro_batch -------------------------------- */
 
 static lh_status add_micro_batches(growth *g, lh_error *err)
 {
     lh_layout *l = &g->config.layout;
     uint32_t batch = g->space->job->training.global_batch;
-    for (uint32_t mb = 1; mb <= 8; mb *= 2) {
+    for (uint32_t mb = 1; mb <= MOST_MICRO_BATCH; mb *= 2) {
         uint32_t size = g->want->micro_batch ? g->want->micro_batch : mb;
         if (size <= batch && batch % size == 0) {
             l->micro_batch = size;
@@ -77,11 +110,9 @@ static lh_status add_micro_batches(growth *g, lh_error *err)
 
 static bool context_suits(const growth *g, uint32_t cp)
 {
-    uint32_t sequence = g->space->job->training.sequence;
     if (g->want->context)
         return g->want->context == cp;
-    return cp == 1 || ((cp & (cp - 1)) == 0 && sequence % cp == 0 &&
-                       sequence / cp >= LEAST_SHARD);
+    return lhi_space_context(g->space, cp);
 }
 
 static bool group_suits(const growth *g, uint32_t tp, uint32_t cp)
@@ -92,7 +123,7 @@ static bool group_suits(const growth *g, uint32_t tp, uint32_t cp)
         return false;
     if (g->want->tensor)
         return true;
-    if (node % tp != 0 || g->space->job->model->heads % tp != 0)
+    if (!lhi_space_tensor(g->space, tp))
         return false;
     return group <= node || group % node == 0;
 }

@@ -45,6 +45,13 @@ lh_status lhi_space_init(const lh_job *job, lhi_arena *mem, lhi_space *out,
                          lh_error *err);
 void lhi_space_fini(lhi_space *space);
 
+/* Values that a job's search looks at where it leaves them open; others are
+ * looked at where it gives them. */
+bool lhi_space_tensor(const lhi_space *space, uint32_t tensor);
+bool lhi_space_context(const lhi_space *space, uint32_t context);
+bool lhi_space_micro_batch(uint32_t size);
+bool lhi_space_chunks(uint32_t chunks);
+
 /* Takes one configuration that has decided one level more; *dropped counts
  * those left out for having too many microbatches. */
 typedef lh_status lhi_space_visit(void *context, const lhi_config *config,
