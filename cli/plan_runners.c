@@ -74,9 +74,8 @@ static void name_runner(const lh_plan_runner *r, char *name, size_t room)
 /* What is known of the rows of a group. */
 typedef struct group {
     char names[200];
-    bool first_sight, bounded;
-    double least; /* percent; none is below */
-    bool some_left;
+    bool first_sight, bounded, known;
+    int64_t least_ns; /* where it is known: none is below */
 } group;
 
 /* Both rows are the same plan. */
@@ -95,30 +94,44 @@ static bool is_alike(const lh_choice *a, const lh_choice *b)
 
 static void join(group *g, const lh_plan_runner *r)
 {
-    static const char none[] = "none is below ";
     char name[60];
-    const char *least = strstr(r->choice.why, none);
-    const double percent = least ? strtod(least + strlen(none), NULL) : 0;
     name_runner(r, name, sizeof name);
     const size_t len = strlen(g->names);
     snprintf(g->names + len, sizeof g->names - len, "%s%s", len ? ", " : "",
              name);
-    g->first_sight |= strstr(r->choice.why, "first sight") != NULL;
+    g->first_sight |= r->first_sight;
     g->bounded |= r->choice.status == LH_CHOICE_BOUNDED;
-    if (least && (!g->some_left || percent < g->least))
-        g->least = percent;
-    g->some_left |= least != NULL;
+    if (r->least_ns >= 0 && (!g->known || r->least_ns < g->least_ns))
+        g->least_ns = r->least_ns;
+    g->known |= r->least_ns >= 0;
 }
 
-static void add_group(cli_table *t, const group *g, const lh_choice *x)
+static double percent_behind(double value, double best)
 {
-    char layout[LAYOUT], what[LAYOUT + 80], found[40], least[40];
-    const double percent = strtod(x->why, NULL);
-    snprintf(found, sizeof found, g->bounded ? "-" : "%+.1f %%", percent);
-    if (g->some_left || g->bounded)
-        snprintf(least, sizeof least, "%+.1f %%",
-                 g->bounded ? percent : g->least);
-    else
+    return 100 * (value / best - 1);
+}
+
+/* How far a choice that works is behind the plan: in time, or in cost. */
+static double behind(const lh_plan *p, const lh_choice *x)
+{
+    if (p->goal == LH_PLAN_CHEAPEST && x->cost && p->best.cost)
+        return percent_behind(x->cost->usd, p->best.cost->usd);
+    return percent_behind((double)x->iteration_ns,
+                          (double)p->best.iteration_ns);
+}
+
+static void add_group(cli_table *t, const lh_plan *p, const group *g,
+                      const lh_choice *x)
+{
+    char layout[LAYOUT], what[LAYOUT + 80], found[40] = "-", least[40] = "-";
+    const int64_t least_ns = g->bounded ? x->lower_bound_ns : g->least_ns;
+    if (!g->bounded)
+        snprintf(found, sizeof found, "%+.1f %%", behind(p, x));
+    if (g->bounded || (g->known && least_ns < x->iteration_ns))
+        snprintf(
+            least, sizeof least, "%+.1f %%",
+            percent_behind((double)least_ns, (double)p->best.iteration_ns));
+    else if (g->known)
         snprintf(least, sizeof least, "all tried");
     snprintf(what, sizeof what, "%s %s  %s",
              x->layout.schedule ? x->layout.schedule : "any schedule",
@@ -176,7 +189,7 @@ void cli_plan_runners(cli *c, const lh_plan *p)
         for (k = i; k < p->n_runners; k++)
             if (is_alike(&p->runners[k].choice, own))
                 join(&g, &p->runners[k]);
-        add_group(&t, &g, own);
+        add_group(&t, p, &g, own);
     }
     cli_table_print(c, "", &t);
     cli_wrap(c, "", 0,

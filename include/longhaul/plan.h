@@ -205,6 +205,11 @@ typedef struct lh_plan_memory {
 typedef struct lh_plan_runner {
     const char *dimension;
     lh_choice choice;
+    /* No plan with another value has a shorter iteration, whether it was looked
+     * at or not; -1: not known, as of the cheapest. */
+    int64_t least_ns;
+    bool first_sight; /* better ones with that value were not looked for as
+                         long as that helped */
 } lh_plan_runner;
 
 /* Layouts that a bound ruled out before their pipelines were built. */

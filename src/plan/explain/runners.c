@@ -141,19 +141,18 @@ static bool is_first_sight(const runner *r, lhi_dimension d, const lh_choice *c)
     return false;
 }
 
-/* `least_ns`: what nothing that differs is below. */
-static lh_status say_why(const runner *r, int64_t least_ns, bool first_sight,
+static lh_status say_why(const runner *r, const lh_plan_runner *it,
                          lh_choice *c, lh_error *err)
 {
     char text[120];
-    const char *first = first_sight ? ", at first sight" : "";
+    const char *first = it->first_sight ? ", at first sight" : "";
     const char *in = r->options->goal == LH_PLAN_CHEAPEST ? " in cost" : "";
-    double least = percent_at(r, c, least_ns);
     if (c->status == LH_CHOICE_BOUNDED)
-        snprintf(text, sizeof text, "%+.1f %% or more", least);
-    else if (least_ns < value_of(r, c))
+        snprintf(text, sizeof text, "%+.1f %% or more",
+                 percent_at(r, c, c->lower_bound_ns));
+    else if (it->least_ns >= 0 && it->least_ns < c->iteration_ns)
         snprintf(text, sizeof text, "%+.1f %%%s%s; none is below %+.1f %%",
-                 percent(r, c), in, first, least);
+                 percent(r, c), in, first, percent_at(r, c, it->least_ns));
     else
         snprintf(text, sizeof text, "%+.1f %%%s%s", percent(r, c), in, first);
     c->why = lhi_arena_strdup(r->mem, text);
@@ -178,7 +177,7 @@ static lh_status simulate(runner *r, lh_choice *slot, lh_error *err)
     *slot = c.choice;
     lhi_plan_count_simulated(r->plan, bound_ns);
     return slot->status == LH_CHOICE_OK
-               ? say_why(r, value_of(r, slot), false, slot, err)
+               ? say_why(r, &(lh_plan_runner){.least_ns = -1}, slot, err)
                : LH_OK;
 }
 
@@ -200,10 +199,9 @@ static int64_t least_other(const runner *r, lhi_dimension d,
                            const lh_choice *least)
 {
     lhi_config own = lhi_config_of(&r->plan->best);
-    int64_t known = value_of(r, least);
     if (r->options->goal == LH_PLAN_CHEAPEST)
-        return known; /* of costs there are no bounds here */
-    return lhi_least(known, lhi_unseen_other(r->unseen, d, &own));
+        return -1; /* of costs there are no bounds here */
+    return lhi_least(value_of(r, least), lhi_unseen_other(r->unseen, d, &own));
 }
 
 static lh_status add_runner(runner *r, lhi_dimension d, lh_plan_runner *runners,
@@ -223,9 +221,10 @@ static lh_status add_runner(runner *r, lhi_dimension d, lh_plan_runner *runners,
         least = best;
     lh_plan_runner *out = &runners[r->plan->n_runners++];
     *out = (lh_plan_runner){.dimension = lhi_dimension_name(d),
-                            .choice = best ? *best : *least};
-    return say_why(r, least_other(r, d, least),
-                   is_first_sight(r, d, &out->choice), &out->choice, err);
+                            .choice = best ? *best : *least,
+                            .least_ns = least_other(r, d, least)};
+    out->first_sight = is_first_sight(r, d, &out->choice);
+    return say_why(r, out, &out->choice, err);
 }
 
 lh_status lhi_plan_runners(const lh_job *job, const lh_plan_options *options,

@@ -56,6 +56,10 @@ static lh_status check_dimension(const lhi_reading *r, const lhi_node *map,
 static const lhi_field runner_rows[] = {
     {"dimension", LHI_TEXT(lh_plan_runner, dimension)},
     {"choice", LHI_STRUCT(lh_plan_runner, choice), .table = &lhi_choice_table},
+    {"least_s", LHI_SECONDS(lh_plan_runner, least_ns), .high = 9e9,
+     .when = LHI_LEFT_OUT, .absent = -1},
+    {"first_sight", LHI_BOOL(lh_plan_runner, first_sight),
+     .when = LHI_LEFT_OUT},
 };
 const lhi_table lhi_runner_table = {
     LHI_ROWS("runner-up", lh_plan_runner, runner_rows),
