@@ -169,6 +169,17 @@ LH_API lh_status lh_pipeline_with_host(const lh_pipeline *pipeline,
                                        int64_t host_memory, lh_pipeline **out,
                                        lh_error *err);
 
+/* The same pipeline with other delays on the links that `link` names: a name
+ * that the pipeline gives to links; `a-b` for those called `a>b` and `b>a`; or
+ * two devices, `0-1` or `0>1`, whose link is added where there is none. A delay
+ * below 0 stays as it is.
+ * LH_EINPUT: there is no such link, the name may be several, or no messages go
+ * there; `err` says which links there are. */
+LH_API lh_status lh_pipeline_inject(const lh_pipeline *pipeline,
+                                    const char *link, int64_t latency_ns,
+                                    int64_t transfer_ns, lh_pipeline **out,
+                                    lh_error *err);
+
 /* The pipeline in its canonical text form (JSON, nanoseconds, shorthands
  * written out), which reads back to the same pipeline and the same text.
  * Release *text with lh_text_free(); `len` may be NULL. */

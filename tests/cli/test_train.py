@@ -134,7 +134,7 @@ for text, why in [("x=latency:1ms", "'x' is no link of the pipeline: dc0>dc1, "
                   ("dc0-dc1", "LINK=latency"),
                   ("dc0-dc1=speed:3", "must be latency:TIME"),
                   ("dc0-dc1=gbps:0", "must be latency:TIME"),
-                  ("dc0-dc1=", "nothing is said")]:
+                  ("dc0-dc1=", "nothing is said"), (";", "no link is named")]:
     code = 1 if text[0] in "0x" else 2
     case(f"--inject {text}", [*QUIET, "--inject", text], code, err=why)
 case("cpu wants a plan", ["train", "p.yaml", "--device", "cpu", "--data", "x"],

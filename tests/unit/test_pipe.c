@@ -428,6 +428,46 @@ static void host_memory_raises_limits(void)
     check_hosted("", 1, NULL, LH_EINVAL, "has no memory_limit");
 }
 
+static void check_injected(const char *link, lh_status status, const char *part,
+                           int64_t there, int64_t back)
+{
+    static const char text[] =
+        "longhaul: pipeline/1\ntime_unit: ns\nmicrobatches: 2\ndevices: 3\n"
+        "uniform: {placement: ud, F: 1, D: 1, W: 1}\n"
+        "links:\n  - {from: 1, to: 2, name: a>b, latency: 3, transfer: 1}\n"
+        "  - {from: 2, to: 1, name: b>a, latency: 3, transfer: 1}\n";
+    lh_pipeline *p = NULL, *other = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_pipeline_parse(text, sizeof text - 1, "p", &p, &err), err);
+    CHECK_INT(lh_pipeline_inject(p, link, 7, -1, &other, &err), status);
+    if (status != LH_OK)
+        CHECK_HAS(err.text, part);
+    for (uint32_t l = 0; other && l < lh_pipeline_n_links(other); l++) {
+        const lh_link *is = lh_pipeline_link(other, l);
+        const bool onward = is->from < is->to;
+        if (strstr(is->name, ">"))
+            CHECK_INT(is->latency_ns, onward ? there : back);
+        else
+            CHECK_INT(is->latency_ns, 7);
+        CHECK_INT(is->transfer_ns, strstr(is->name, ">") ? 1 : 0);
+    }
+    lh_pipeline_free(other);
+    lh_pipeline_free(p);
+}
+
+/* Unnamed links between devices are added; the transfer stays. */
+static void delays_are_injected_by_name(void)
+{
+    check_injected("a>b", LH_OK, "", 7, 3);
+    check_injected("a-b", LH_OK, "", 7, 7);
+    check_injected("b>a", LH_OK, "", 3, 7);
+    check_injected("0-1", LH_OK, "", 3, 3);
+    check_injected("1>2", LH_EINPUT, "take link 'a>b'", 0, 0);
+    check_injected("0-2", LH_EINPUT, "no messages go between", 0, 0);
+    check_injected("0-3", LH_EINPUT, "no link of the pipeline: a>b, b>a", 0, 0);
+    check_injected("", LH_EINPUT, "no link of the pipeline", 0, 0);
+}
+
 static void put(const char *path, const char *text)
 {
     lh_error err;
@@ -541,6 +581,7 @@ int main(void)
     RUN(bad_cells_are_named);
     RUN(link_orders_stand_beside);
     RUN(host_memory_raises_limits);
+    RUN(delays_are_injected_by_name);
     RUN(links_stay_links);
     RUN(weight_gradients_become_whole);
     return test_summary();

@@ -8,6 +8,7 @@
 #define EACH(X)                                                                \
     X(takes_pipeline)                                                          \
     X(gives_host_memory)                                                       \
+    X(injects)                                                                 \
     X(describes)                                                               \
     X(makes_schedule)                                                          \
     X(finds_method)                                                            \

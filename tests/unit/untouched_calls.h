@@ -27,6 +27,17 @@ static lh_status gives_host_memory(bool bad)
     return status;
 }
 
+static lh_status injects(bool bad)
+{
+    POISONED(lh_pipeline *, out);
+    lh_status status = CALL(
+        lh_pipeline_inject(other, bad ? "nowhere" : "0-1", 1, 1, &out, &err),
+        out);
+    if (status == LH_OK)
+        lh_pipeline_free(out);
+    return status;
+}
+
 static lh_status describes(bool bad)
 {
     POISONED(lh_pipeline_desc, out);
