@@ -62,6 +62,12 @@ typedef struct lh_seen {
     const lh_seen_collective *collectives;
 } lh_seen;
 
+/* When the messages of an iteration entered real links, which do not say when
+ * they were free for one. In: `entered_ns` has the earliest, when a message was
+ * made or its receive was posted. LH_EINVAL: a message's link is none. */
+LH_API lh_status lh_seen_settle(const lh_pipeline *pipeline, size_t n,
+                                lh_seen_message *messages, lh_error *err);
+
 /* --- out ------------------------------------------------------------------ */
 
 /* A message of a link, without what it waited for. */

@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/sight.h"
 
-#include "base/sort.h"
-
 #include <stdlib.h>
 
 /* Where an input is made: the stage, and the pass in its order. */
 typedef struct maker {
     uint32_t stage, pass;
 } maker;
-
-typedef struct entry {
-    lh_seen_message *message;
-    int64_t ns;
-} entry;
 
 struct lhi_sight {
     const lh_pipeline *pipeline;
@@ -28,7 +21,6 @@ struct lhi_sight {
     lh_seen_pass *passes;
     lh_seen_collective *collectives;
     size_t message_room, pass_room, collective_room;
-    entry *entries; /* scratch, per message of a replica */
 };
 
 /* --- making and freeing ----------------------------------------------------
@@ -80,7 +72,6 @@ void lhi_sight_free(lhi_sight *s)
     free(s->messages);
     free(s->passes);
     free(s->collectives);
-    free(s->entries);
     free(s);
 }
 
@@ -98,11 +89,7 @@ static void *grown(void *at, size_t *room, size_t n, size_t size)
 static lh_status make_room(lhi_sight *s, size_t n_passes, size_t n_collectives,
                            lh_error *err)
 {
-    size_t n = s->n_messages * s->n_replicas, n_entries = s->message_room;
-    entry *entries = grown(s->entries, &n_entries, n, sizeof *entries);
-    if (!entries)
-        return lhi_fail_nomem(err);
-    s->entries = entries;
+    size_t n = s->n_messages * s->n_replicas;
     lh_seen_message *messages =
         grown(s->messages, &s->message_room, n, sizeof *messages);
     if (!messages)
@@ -196,53 +183,6 @@ static void add_messages(lhi_sight *s, const lh_exec *x,
         }
 }
 
-static int by_link_and_entry(const void *a, const void *b)
-{
-    const entry *x = a, *y = b;
-    if (x->message->link != y->message->link)
-        return x->message->link < y->message->link ? -1 : 1;
-    return (x->ns > y->ns) - (x->ns < y->ns);
-}
-
-/* Those of one link, as they entered. */
-static void find_entries(const entry *entries, size_t n, int64_t transfer_ns)
-{
-    int64_t least = INT64_MAX;
-    for (size_t i = 0; i < n; i++) {
-        const lh_seen_message *x = entries[i].message;
-        if (x->arrived_ns - x->entered_ns < least)
-            least = x->arrived_ns - x->entered_ns;
-    }
-    for (size_t i = 1; i < n; i++) {
-        lh_seen_message *x = entries[i].message;
-        int64_t free_ns =
-            entries[i - 1].message->arrived_ns - least + transfer_ns;
-        int64_t latest = x->arrived_ns - least;
-        if (free_ns > latest)
-            free_ns = latest;
-        x->entered_ns = later(x->entered_ns, free_ns);
-    }
-}
-
-/* A real link does not say when it was free. What arrives after another has
- * waited until that one had left: that one's arrival, less the least that any
- * message of the iteration took, was its entry, and its transfer took what the
- * pipeline says. Where clocks differ, the least does by as much. */
-static void settle_entries(lhi_sight *s, lh_seen_message *all)
-{
-    for (size_t i = 0; i < s->n_messages; i++)
-        s->entries[i] = (entry){&all[i], all[i].entered_ns};
-    lhi_sort(s->entries, s->n_messages, sizeof *s->entries, by_link_and_entry);
-    for (size_t i = 0, end; i < s->n_messages; i = end) {
-        uint32_t link = s->entries[i].message->link;
-        for (end = i;
-             end < s->n_messages && s->entries[end].message->link == link;)
-            end++;
-        find_entries(s->entries + i, end - i,
-                     s->pipeline->links[link].transfer_ns);
-    }
-}
-
 static bool reads_one_clock(const lhi_sight *s, const lhi_seen_part *parts)
 {
     for (uint32_t r = 1; r < s->n_stages * s->n_replicas; r++)
@@ -251,15 +191,15 @@ static bool reads_one_clock(const lhi_sight *s, const lhi_seen_part *parts)
     return true;
 }
 
-static void merge_messages(lhi_sight *s, const lh_exec *x,
-                           const lhi_seen_part *parts)
+static lh_status merge_messages(lhi_sight *s, const lh_exec *x,
+                                const lhi_seen_part *parts, lh_error *err)
 {
     uint32_t n = reads_one_clock(s, parts) ? s->n_replicas : 1;
     for (uint32_t q = 0; q < n; q++) {
         lh_seen_message *of = s->messages + q * s->n_messages;
         add_messages(s, x, parts + (size_t)q * s->n_stages, of);
         if (!s->emulates)
-            settle_entries(s, of);
+            LHI_TRY(lh_seen_settle(s->pipeline, s->n_messages, of, err));
         for (size_t i = 0; q > 0 && i < s->n_messages; i++) {
             lh_seen_message *slowest = &s->messages[i];
             if (of[i].arrived_ns - of[i].entered_ns >
@@ -267,6 +207,7 @@ static void merge_messages(lhi_sight *s, const lh_exec *x,
                 *slowest = of[i];
         }
     }
+    return LH_OK;
 }
 
 /* --- the rest --------------------------------------------------------------
@@ -310,7 +251,7 @@ lh_status lhi_sight_merge(lhi_sight *s, const lh_exec *exec,
                           lh_seen *out, lh_error *err)
 {
     LHI_TRY(count_all(s, exec, parts, err));
-    merge_messages(s, exec, parts);
+    LHI_TRY(merge_messages(s, exec, parts, err));
     merge_passes(s, exec, parts);
     take_collectives(s, parts);
     *out = (lh_seen){.size = sizeof *out,

@@ -558,6 +558,31 @@ static void steps_may_be_left_out(void)
     tear_down(&t);
 }
 
+/* Transfers of 2 ms: of three that arrive 2 ms apart, after 22 ms, the later
+ * ones waited; the one over another link did not. */
+static void real_links_tell_entries_by_arrivals(void)
+{
+    lh_pipeline *p = uniform_make(four);
+    const uint32_t on = link_between(p, 0, 1), back = link_between(p, 1, 0);
+    lh_seen_message m[] = {
+        {.link = on, .produced_ns = 0, .arrived_ns = 22 * MS},
+        {.link = on, .produced_ns = MS, .arrived_ns = 24 * MS},
+        {.link = back, .produced_ns = MS, .arrived_ns = 24 * MS},
+        {.link = on, .produced_ns = MS, .arrived_ns = 26 * MS},
+    };
+    lh_error err = {0};
+    for (size_t i = 0; i < 4; i++)
+        m[i].entered_ns = m[i].produced_ns;
+    CHECK_OK(lh_seen_settle(p, 4, m, &err), err);
+    CHECK_INT(m[0].entered_ns, 0);
+    CHECK_INT(m[1].entered_ns, 2 * MS);
+    CHECK_INT(m[2].entered_ns, MS);
+    CHECK_INT(m[3].entered_ns, 4 * MS);
+    m[3].link = p->n_links;
+    CHECK_INT(lh_seen_settle(p, 4, m, &err), LH_EINVAL);
+    lh_pipeline_free(p);
+}
+
 int main(void)
 {
     RUN(readings_are_trimmed);
@@ -577,6 +602,7 @@ int main(void)
     RUN(slow_data_parallel_links);
     RUN(what_takes_nothing_can_become_slow);
     RUN(steps_may_be_left_out);
+    RUN(real_links_tell_entries_by_arrivals);
     RUN(nonsense_is_refused);
     return test_summary();
 }

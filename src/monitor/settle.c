@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "monitor/monitor_own.h"
+
+#include "base/fail.h"
+#include "base/sort.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+typedef struct entry {
+    lh_seen_message *message;
+    int64_t ns;
+} entry;
+
+static int by_link_and_entry(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    if (x->message->link != y->message->link)
+        return x->message->link < y->message->link ? -1 : 1;
+    return (x->ns > y->ns) - (x->ns < y->ns);
+}
+
+/* Those of one link, as they entered. */
+static void find_entries(const entry *entries, size_t n, int64_t transfer_ns)
+{
+    int64_t least = INT64_MAX;
+    for (size_t i = 0; i < n; i++) {
+        const lh_seen_message *x = entries[i].message;
+        if (x->arrived_ns - x->entered_ns < least)
+            least = x->arrived_ns - x->entered_ns;
+    }
+    for (size_t i = 1; i < n; i++) {
+        lh_seen_message *x = entries[i].message;
+        int64_t free_ns =
+            entries[i - 1].message->arrived_ns - least + transfer_ns;
+        int64_t latest = x->arrived_ns - least;
+        if (free_ns > latest)
+            free_ns = latest;
+        if (x->entered_ns < free_ns)
+            x->entered_ns = free_ns;
+    }
+}
+
+/* What arrives after another has waited until that one had left: that one's
+ * arrival, less the least that any message of the iteration took, was its
+ * entry, and its transfer took what the pipeline says. Where clocks differ, the
+ * least does by as much. */
+lh_status lh_seen_settle(const lh_pipeline *pipeline, size_t n,
+                         lh_seen_message *messages, lh_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (messages[i].link >= lh_pipeline_n_links(pipeline))
+            return lhi_fail(err, LH_EINVAL, "there is no link %" PRIu32,
+                            messages[i].link);
+    entry *entries = calloc(n + 1, sizeof *entries);
+    if (!entries)
+        return lhi_fail_nomem(err);
+    for (size_t i = 0; i < n; i++)
+        entries[i] = (entry){&messages[i], messages[i].entered_ns};
+    lhi_sort(entries, n, sizeof *entries, by_link_and_entry);
+    for (size_t i = 0, end; i < n; i = end) {
+        uint32_t link = entries[i].message->link;
+        for (end = i; end < n && entries[end].message->link == link;)
+            end++;
+        find_entries(entries + i, end - i,
+                     lh_pipeline_link(pipeline, link)->transfer_ns);
+    }
+    free(entries);
+    return LH_OK;
+}
