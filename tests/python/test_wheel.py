@@ -79,8 +79,8 @@ def the_wheel_is_small_and_whole():
     names = set(zipfile.ZipFile(wheel).namelist())
     headers = {f"longhaul/include/longhaul/{p.name}"
                for p in (ROOT / "include/longhaul").glob("*.h")}
-    sources = {f"longhaul/{p.name}"
-               for p in (ROOT / "python/longhaul").iterdir() if p.is_file()}
+    sources = {str(p.relative_to(ROOT / "python"))
+               for p in (ROOT / "python/longhaul").rglob("*.py")}
     for wanted in headers | sources | {
             "longhaul/py.typed", "longhaul/lib/liblonghaul.so",
             "longhaul/bin/longhaul", "longhaul/_native.abi3.so"}:

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans of longhaul run by PyTorch.
+
+    from longhaul.torch import PipelineRuntime
+
+    runtime = PipelineRuntime("plan.json", stages, loss_fn=loss)
+    runtime.step(x, target=y, losses=losses)
+
+Needs torch 2.9 to 2.15. Importing `longhaul` alone does not import torch.
+"""
+
+from ._versions import check as _check
+
+_check()
+
+from ._runtime import Adapt, PipelineRuntime, Switch, places  # noqa: E402
+
+__all__ = ["Adapt", "PipelineRuntime", "Switch", "places"]

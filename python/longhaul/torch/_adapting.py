@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: Apache-2.0
+# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
+"""Other schedules while a job runs: what all ranks agree on, between steps.
+
+One rank leads: the first of the first replica. It sends all others a word as a
+step begins, which they read when theirs ends, so that nobody waits for it; what
+the first replica's ranks measured comes back behind the step. A thread of the
+leader has the library's monitor learn from that and asks its adapt whether to
+go on by another schedule. What that proposes goes out with the next word; ranks
+prepare it and vote, and a later word says from which step on all follow it, or
+that none does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from .._errors import Error
+from .._library import ffi, lib, options, owned, text_of, try_call
+from .._problems import sim_options
+from ._orders import Course, Order
+from ._records import COLUMNS, Rows, seen_of, unpacked
+from ._transport import Worker
+
+log = logging.getLogger("longhaul.torch")
+_ROWS_TAG, _WORD_TAG, _TEXT_TAG, _VOTE_TAG = 2, 3, 4, 5
+KEEP, PROPOSE, FOLLOW, REFUSE = range(4)
+
+
+@dataclasses.dataclass(frozen=True)
+class Adapt:
+    """How a run adapts; None: as `longhaul train --adapt` does.
+
+    Attributes:
+        steps: how many the run has; None: no end is known.
+        effort: work for a decision, in units of about a microsecond.
+        switch_s: what a switch costs the run, in seconds.
+        least_steps: from one switch to the next.
+        at_once: a change by which a step takes so much longer, as a share, is
+            answered sooner than that.
+        least_gain: the share of a step that a switch has to save.
+        candidates: names of schedules that may be taken, with commas.
+        warm_up: steps that are learned from before anything is an event.
+        receives, coupled: how messages go on the direct path, as for
+            `longhaul.simulate`; with `coupled` passes wait for sends.
+        staging_s: what a copy to or from host memory takes; with it messages
+            may be switched to the delegated path, too.
+        same_sums: only schedules by which each chunk's gradients are added in
+            the order in which they were, so that no bit changes.
+    """
+
+    steps: int | None = None
+    effort: int | None = None
+    switch_s: float | None = None
+    least_steps: int | None = None
+    at_once: float | None = None
+    least_gain: float | None = None
+    candidates: str | None = None
+    warm_up: int | None = None
+    receives: str | None = None
+    coupled: int | None = None
+    staging_s: float | None = None
+    same_sums: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Switch:
+    """A change of schedule or path while a run went on.
+
+    Attributes:
+        step: the first that follows it, counted from 0.
+        to: the schedule that it is.
+        path: how messages go then.
+        before_s, predicted_s: a step before, and what it will be, simulated.
+        why: a sentence or two.
+        refused: why no rank follows it; None: all do.
+    """
+
+    step: int
+    to: str
+    path: str
+    before_s: float
+    predicted_s: float
+    why: str
+    refused: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Word:
+    """What all ranks do at the end of a step."""
+
+    kind: int
+    text: str = ""
+
+
+class Follower:
+    """A rank that does not lead."""
+
+    def __init__(self, leader: int, group: Any, tells: bool) -> None:
+        self._leader, self._group, self._tells = leader, group, tells
+        self._head: Any = None
+        self._coming: Any = None
+        self._sent: list[tuple[Any, torch.Tensor]] = []
+
+    def _send(self, numbers: torch.Tensor, tag: int) -> None:
+        """Nobody waits for it; the numbers live until it has gone."""
+        work = dist.isend(numbers, self._leader, group=self._group, tag=tag)
+        self._sent.append((work, numbers))
+        while len(self._sent) > 8:
+            self._sent.pop(0)[0].wait()
+
+    def begin(self, step: int) -> None:
+        self._head = torch.empty(2, dtype=torch.int64)
+        self._coming = dist.irecv(
+            self._head, self._leader, group=self._group, tag=_WORD_TAG
+        )
+
+    def end(self, step: int, rows: torch.Tensor) -> Word:
+        if self._tells:
+            self._send(rows, _ROWS_TAG)
+        self._coming.wait()
+        kind, size = self._head.tolist()
+        if size == 0:
+            return Word(kind)
+        data = torch.empty(size, dtype=torch.uint8)
+        dist.recv(data, self._leader, group=self._group, tag=_TEXT_TAG)
+        return Word(kind, bytes(data.tolist()).decode())
+
+    def vote(self, against: str | None) -> None:
+        data = list((against or "").encode()[:255])
+        ballot = torch.zeros(256, dtype=torch.uint8)
+        ballot[0] = against is not None
+        if data:
+            ballot[1 : 1 + len(data)] = torch.tensor(data, dtype=torch.uint8)
+        self._send(ballot, _VOTE_TAG)
+
+    def close(self) -> None:
+        for work, _ in self._sent:
+            work.wait()
+        self._sent.clear()
+
+
+class Leader:
+    """The rank that decides, and its thread."""
+
+    def __init__(
+        self,
+        course: Course,
+        order: Order,
+        how: Adapt,
+        clocks: Sequence[int],
+        members: Sequence[int],
+        group: Any,
+    ) -> None:
+        self._course, self._order, self._how = course, order, how
+        self._members, self._group = members, group
+        rank = dist.get_rank()
+        self._others = [
+            r for r in range(dist.get_world_size(group)) if r != rank
+        ]
+        self._sent: list[tuple[Any, torch.Tensor]] = []
+        self._lock = threading.Lock()
+        self._proposal: tuple[Order, str] | None = None
+        self._open: Order | None = None  # what ranks vote about
+        self._outcome: Word | None = None
+        self._own_vote: str | None = None
+        self._voted = threading.Event()
+        self._word = Word(KEEP)
+        self._worker = Worker("longhaul adapt")
+        self._counter = Worker("longhaul votes")
+        self._make(clocks)
+
+    def _make(self, clocks: Sequence[int]) -> None:
+        how = self._how
+        sim = sim_options(how.receives, how.coupled, True)
+        numbers = {clock: i for i, clock in enumerate(dict.fromkeys(clocks))}
+        watched = options(
+            "lh_monitor_options",
+            clocks=ffi.new("uint32_t[]", [numbers[c] for c in clocks]),
+            sim=sim,
+            warm_up=how.warm_up,
+        )
+        self._monitor = owned(
+            "lh_monitor",
+            lib.lh_monitor_free,
+            lib.lh_monitor_make,
+            self._course.pipeline,
+            self._order.schedule,
+            watched,
+        )
+        names = how.candidates
+        staged = how.staging_s
+        decides = options(
+            "lh_adapt_options",
+            sim=sim,
+            effort=how.effort,
+            switch_ns=None
+            if how.switch_s is None
+            else round(how.switch_s * 1e9),
+            least_steps=how.least_steps,
+            at_once=how.at_once,
+            least_gain=how.least_gain,
+            candidates=None
+            if names is None
+            else ffi.new("char[]", names.encode()),
+            delegation=None
+            if staged is None
+            else options("lh_delegation", staging_ns=round(staged * 1e9)),
+        )
+        self._adapt = owned(
+            "lh_adapt",
+            lib.lh_adapt_free,
+            lib.lh_adapt_make,
+            self._course.pipeline,
+            self._order.schedule,
+            decides,
+        )
+
+    # --- what the rank's thread does ----------------------------------------
+
+    def _send(self, numbers: torch.Tensor, tag: int) -> None:
+        for rank in self._others:
+            work = dist.isend(numbers, rank, group=self._group, tag=tag)
+            self._sent.append((work, numbers))
+        while len(self._sent) > 8 * len(self._others):
+            self._sent.pop(0)[0].wait()
+
+    def begin(self, step: int) -> None:
+        with self._lock:
+            self._word = self._next()
+        data = self._word.text.encode()
+        self._send(
+            torch.tensor([self._word.kind, len(data)], dtype=torch.int64),
+            _WORD_TAG,
+        )
+        if data:
+            self._send(torch.tensor(list(data), dtype=torch.uint8), _TEXT_TAG)
+
+    def _next(self) -> Word:
+        if self._proposal is not None:
+            self._open, text = self._proposal
+            self._proposal = None
+            self._voted.clear()
+            self._counter.add(self._count)
+            return Word(PROPOSE, text)
+        if self._outcome is not None:
+            word, self._outcome = self._outcome, None
+            return word
+        return Word(KEEP)
+
+    def end(self, step: int, rows: torch.Tensor) -> Word:
+        self._worker.add(lambda: self._safely(lambda: self._learn(step, rows)))
+        word = self._word
+        if word.kind in (FOLLOW, REFUSE):
+            followed = word.kind == FOLLOW
+            self._worker.add(
+                lambda: self._safely(lambda: self._answer(step + 1, followed))
+            )
+        return word
+
+    def vote(self, against: str | None) -> None:
+        self._own_vote = against
+        self._voted.set()
+
+    def _count(self) -> None:
+        """Takes everybody's vote."""
+        against: list[str] = []
+        for rank in self._others:
+            ballot = torch.empty(256, dtype=torch.uint8)
+            dist.recv(ballot, rank, group=self._group, tag=_VOTE_TAG)
+            if ballot[0]:
+                why = bytes(ballot[1:].tolist()).rstrip(b"\0")
+                against.append(f"rank {rank}: {why.decode(errors='replace')}")
+        self._voted.wait()
+        if self._own_vote is not None:
+            against.insert(0, self._own_vote)
+        with self._lock:
+            self._outcome = (
+                Word(REFUSE, against[0]) if against else Word(FOLLOW)
+            )
+
+    def close(self) -> None:
+        """Nothing is decided any more; what was measured is dropped."""
+        self._worker.close()
+        self._counter.close()
+        for work, _ in self._sent:
+            work.wait()
+        self._sent.clear()
+
+    # --- what the deciding thread does --------------------------------------
+
+    def _safely(self, job: Callable[[], None]) -> None:
+        """A step that cannot be learned from is left out, and said."""
+        try:
+            job()
+        except Error as error:
+            log.warning("adapt: %s", error)
+
+    def _rows(self, own: torch.Tensor) -> Rows:
+        order = self._order
+        rows = unpacked(order, 0, own)
+        for device in range(1, self._course.n_devices):
+            numbers = torch.empty(
+                (len(order.passes[device]), COLUMNS), dtype=torch.int64
+            )
+            dist.recv(
+                numbers, self._members[device], group=self._group, tag=_ROWS_TAG
+            )
+            rows.update(unpacked(order, device, numbers))
+        return rows
+
+    def _learn(self, step: int, own: torch.Tensor) -> None:
+        rows = self._rows(own)
+        seen = seen_of(self._course, rows, step)
+        try_call(lib.lh_monitor_add, self._monitor, seen)
+        with self._lock:
+            busy = self._open is not None or self._proposal is not None
+        if not busy:
+            self._decide(step)
+
+    def _decide(self, step: int) -> None:
+        now = owned(
+            "lh_pipeline",
+            lib.lh_pipeline_free,
+            lib.lh_monitor_pipeline,
+            self._monitor,
+        )
+        n = ffi.new("uint32_t *")
+        events = lib.lh_monitor_going_on(self._monitor, n)
+        left = (1 << 64) - 1
+        if self._how.steps is not None:
+            left = max(self._how.steps - step - 1, 0)
+        given = options(
+            "lh_adapt_now",
+            pipeline=now,
+            n_events=n[0],
+            events=events,
+            step=step,
+            steps_left=left,
+        )
+        out = ffi.new("lh_decision **")
+        try_call(lib.lh_adapt_decide, self._adapt, given, out)
+        if out[0].is_switch:
+            self._propose(step, out[0], now)
+
+    def _propose(self, step: int, decision: Any, now: Any) -> None:
+        name = text_of(decision.name)
+        order = self._course.lowered(decision.schedule, name, now)
+        if self._how.same_sums and not order.adds_alike(self._order):
+            log.info("adapt: %s adds gradients in another order", name)
+            try_call(lib.lh_adapt_answer, self._adapt, step + 1, False)
+            return
+        links: list[str] | None = None
+        if self._how.staging_s is not None:
+            links = self._delegated(decision)
+        text = json.dumps(
+            {
+                "name": name,
+                "passes": self._course.text(order),
+                "rows": order.rows,
+                "delegated": links,
+                "before_s": decision.now_ns * 1e-9,
+                "predicted_s": decision.predicted_ns * 1e-9,
+                "why": text_of(decision.why),
+            }
+        )
+        with self._lock:
+            self._proposal = order, text
+
+    def _delegated(self, decision: Any) -> list[str]:
+        links = sorted(self._course.links().values())
+        if decision.path == lib.LH_DATA_PATH_DELEGATED:
+            return [link.name for link in links]
+        if decision.path == lib.LH_DATA_PATH_DIRECT:
+            return []
+        return [x.name for x in links if decision.delegated[x.number]]
+
+    def _answer(self, step: int, followed: bool) -> None:
+        """What became of the proposal, before `step` is learned from."""
+        with self._lock:
+            order, self._open = self._open, None
+        try_call(lib.lh_adapt_answer, self._adapt, step, followed)
+        if followed and order is not None:
+            self._order = order
+            try_call(lib.lh_monitor_follow, self._monitor, order.schedule)

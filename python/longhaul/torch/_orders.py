@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the library says of a plan: places, links, and schedules to run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from .._errors import InvalidError
+from .._library import encoded, ffi, lib, options, owned, text_of, try_call
+from .._problems import Problem, order_of, sim_options
+
+
+class Pass(NamedTuple):
+    """One pass: its kind is "F", "D", "W" or "B"."""
+
+    chunk: int
+    kind: str
+    microbatch: int
+
+
+class Link(NamedTuple):
+    """Messages from one device to another."""
+
+    number: int  # lh_pipeline_link()
+    name: str
+    latency_ns: int
+    transfer_ns: int
+
+
+_KINDS = "FDWB"
+
+
+def pass_of(struct: Any) -> Pass:
+    """Of an lh_pass."""
+    return Pass(struct.chunk, _KINDS[struct.kind], struct.microbatch)
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """A schedule that PyTorch can run: its weight gradients are whole.
+
+    Attributes:
+        schedule: lh_schedule.
+        name: what it is called.
+        rows: of each device its actions, as PyTorch reads them.
+        passes: of each device its passes in order.
+    """
+
+    schedule: Any
+    name: str
+    rows: tuple[tuple[str, ...], ...]
+    passes: tuple[tuple[Pass, ...], ...]
+
+    def adds_alike(self, other: Order) -> bool:
+        """Gradients of each chunk are added in the same order."""
+        return _sums(self.passes) == _sums(other.passes)
+
+
+def _sums(passes: tuple[tuple[Pass, ...], ...]) -> dict[int, list[int]]:
+    sums: dict[int, list[int]] = {}
+    for row in passes:
+        for one in row:
+            if one.kind in "WB":
+                sums.setdefault(one.chunk, []).append(one.microbatch)
+    return sums
+
+
+class Course:
+    """A pipeline, and the schedules that run on it."""
+
+    def __init__(self, what: Any) -> None:
+        self.problem = Problem(what)
+        self.pipeline = self.problem.pipeline
+        self.name = self.problem.name
+        self.n_devices: int = lib.lh_pipeline_n_devices(self.pipeline)
+        self.n_chunks: int = lib.lh_pipeline_n_chunks(self.pipeline)
+        self.n_microbatches: int = lib.lh_pipeline_n_microbatches(self.pipeline)
+        self.places: tuple[int, ...] = tuple(
+            lib.lh_pipeline_chunk(self.pipeline, c).device
+            for c in range(self.n_chunks)
+        )
+
+    def links(self, pipeline: Any = None) -> dict[tuple[int, int], Link]:
+        """By the devices at their ends; of another pipeline, alike."""
+        pipeline = self.pipeline if pipeline is None else pipeline
+        found: dict[tuple[int, int], Link] = {}
+        for i in range(lib.lh_pipeline_n_links(pipeline)):
+            link = lib.lh_pipeline_link(pipeline, i)
+            found[getattr(link, "from"), link.to] = Link(
+                i, text_of(link.name), link.latency_ns, link.transfer_ns
+            )
+        return found
+
+    def chosen(self, schedule: Any) -> Order:
+        """As `longhaul.simulate` takes a schedule; None: the plan's own."""
+        sim = sim_options(None, None, False)
+        made = order_of(self.problem, schedule, sim, 1, False)
+        return self.lowered(made.schedule, made.name, self.pipeline)
+
+    def parsed(self, text: str, name: str, rows: list[list[str]]) -> Order:
+        """What another rank has sent: passes alone, and all actions."""
+        data = text.encode()
+        made = owned(
+            "lh_schedule",
+            lib.lh_schedule_free,
+            lib.lh_schedule_parse,
+            data,
+            len(data),
+            encoded(name),
+        )
+        return Order(made, name, tuple(map(tuple, rows)), self._passes(made))
+
+    def _passes(self, schedule: Any) -> tuple[tuple[Pass, ...], ...]:
+        return tuple(
+            tuple(_row(schedule, device)) for device in range(self.n_devices)
+        )
+
+    def lowered(self, schedule: Any, name: str, pipeline: Any) -> Order:
+        """What to run; receives are posted as `pipeline` is simulated."""
+        whole = owned(
+            "lh_schedule",
+            lib.lh_schedule_free,
+            lib.lh_schedule_whole,
+            pipeline,
+            schedule,
+        )
+        text = _exported(pipeline, whole, lib.LH_PYTORCH_COMPUTE_COMMS)
+        rows = tuple(
+            tuple(cell for cell in row.split(",") if cell)
+            for row in text.splitlines()
+        )
+        return Order(whole, name, rows, self._passes(whole))
+
+    def text(self, order: Order) -> str:
+        """The CSV of passes alone."""
+        return _exported(
+            self.pipeline, order.schedule, lib.LH_PYTORCH_COMPUTE_ONLY
+        )
+
+    def predicted(self, order: Order) -> Any:
+        """lh_trace of an iteration, simulated."""
+        sim = options("lh_sim_options", fifo=True)
+        timeline = owned(
+            "lh_timeline",
+            lib.lh_timeline_free,
+            lib.lh_simulate,
+            self.pipeline,
+            order.schedule,
+            sim,
+        )
+        return owned(
+            "lh_trace",
+            lib.lh_trace_free,
+            lib.lh_trace_make,
+            self.pipeline,
+            timeline,
+            ffi.NULL,
+        )
+
+    def check_rank(
+        self, device: int, n_devices: int, chunks: list[int]
+    ) -> None:
+        """Raises where a rank has other chunks than the pipeline says."""
+        if n_devices != self.n_devices:
+            raise InvalidError(
+                f"{self.name}: has {self.n_devices} devices; the stages' "
+                f"process group has {n_devices} ranks"
+            )
+        own = [c for c, d in enumerate(self.places) if d == device]
+        if sorted(chunks) != own:
+            raise InvalidError(
+                f"{self.name}: device {device} has chunks {own}; rank {device} "
+                f"of the pipeline was given stages {sorted(chunks)}"
+            )
+
+
+def _row(schedule: Any, device: int) -> Iterator[Pass]:
+    n = ffi.new("uint32_t *")
+    row = lib.lh_schedule_order(schedule, device, n)
+    for i in range(n[0]):
+        yield pass_of(row[i])
+
+
+def _exported(pipeline: Any, schedule: Any, form: int) -> str:
+    text, size = ffi.new("char **"), ffi.new("size_t *")
+    try_call(
+        lib.lh_export_pytorch, pipeline, schedule, form, text, size, ffi.NULL
+    )
+    try:
+        return bytes(ffi.buffer(text[0], size[0])).decode()
+    finally:
+        lib.lh_text_free(text[0])

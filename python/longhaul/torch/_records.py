@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
+"""What a step took, as numbers that ranks send each other, and what the library
+makes of them: traces, and what its monitor is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .._library import encoded, ffi, lib, made_text, options, owned, try_call
+from ._orders import Course, Order, Pass, pass_of
+
+
+@dataclasses.dataclass
+class Row:
+    """A pass of this rank, and the message that it needed.
+
+    Times are nanoseconds of the host's clock; 0: there was none.
+    """
+
+    could_ns: int = 0  # its device was free and its input there
+    start_ns: int = 0
+    end_ns: int = 0
+    posted_ns: int = 0  # the receive of its input
+    entered_ns: int = 0  # its input the link, where that was free for it
+    arrived_ns: int = 0
+
+
+COLUMNS = len(dataclasses.fields(Row))
+
+
+def packed(rows: Sequence[Row]) -> torch.Tensor:
+    return torch.tensor(
+        [dataclasses.astuple(row) for row in rows], dtype=torch.int64
+    )
+
+
+Rows = dict[Pass, Row]
+
+
+def unpacked(order: Order, device: int, numbers: torch.Tensor) -> Rows:
+    """By pass."""
+    return {
+        one: Row(*row)
+        for one, row in zip(order.passes[device], numbers.tolist(), strict=True)
+    }
+
+
+def _producer(course: Course, order: Rows, one: Pass) -> Pass:
+    """The pass that makes another's input on another device."""
+    if one.kind == "F":
+        return Pass(one.chunk - 1, "F", one.microbatch)
+    whole = Pass(one.chunk + 1, "B", one.microbatch)
+    return whole if whole in order else Pass(one.chunk + 1, "D", one.microbatch)
+
+
+def seen_of(course: Course, rows: Rows, step: int) -> Any:
+    """lh_seen of an iteration."""
+    links = course.links()
+    passes = ffi.new("lh_seen_pass[]", len(rows))
+    messages = ffi.new("lh_seen_message[]", len(rows))
+    n = 0
+    for i, (one, row) in enumerate(rows.items()):
+        passes[i].ns = row.end_ns - row.could_ns
+        _fill(getattr(passes[i], "pass"), one)
+        if not row.arrived_ns:
+            continue
+        made = _producer(course, rows, one)
+        ends = course.places[made.chunk], course.places[one.chunk]
+        if ends not in links:
+            continue
+        _fill_message(messages[n], links[ends].number, row, rows[made])
+        n += 1
+    if not any(row.entered_ns for row in rows.values()):
+        try_call(lib.lh_seen_settle, course.pipeline, n, messages)
+    return options(
+        "lh_seen",
+        step=step,
+        n_passes=len(rows),
+        passes=passes,
+        n_messages=n,
+        messages=messages,
+    )
+
+
+def _fill(struct: Any, one: Pass) -> None:
+    struct.chunk, struct.microbatch = one.chunk, one.microbatch
+    struct.kind = "FDWB".index(one.kind)
+    struct.part, struct.n_parts = 0, 1
+
+
+def _fill_message(to: Any, link: int, row: Row, made: Row) -> None:
+    to.link = link
+    to.produced_ns = made.end_ns
+    to.posted_ns = row.posted_ns if row.posted_ns > made.end_ns else 0
+    to.entered_ns = max(row.entered_ns, row.posted_ns, made.end_ns)
+    to.arrived_ns = max(row.arrived_ns, to.entered_ns)
+
+
+def trace_text(
+    course: Course,
+    order: Order,
+    rows: Rows,
+    transfers: dict[tuple[int, int], int],
+    title: str,
+) -> str:
+    """The measured iteration as a trace, with the prediction's shape."""
+    predicted = course.predicted(order)
+    begin = min(row.start_ns for row in rows.values())
+    runs = ffi.new("lh_trace_run[]", predicted.n_runs)
+    for i in range(predicted.n_runs):
+        runs[i] = predicted.runs[i]
+        row = rows[pass_of(getattr(runs[i], "pass"))]
+        runs[i].start_ns = row.start_ns - begin
+        runs[i].end_ns = runs[i].issued_ns = row.end_ns - begin
+        runs[i].memory = runs[i].memory_after = 0
+    messages = ffi.new("lh_trace_message[]", predicted.n_messages)
+    for i in range(predicted.n_messages):
+        messages[i] = predicted.messages[i]
+        _date(messages[i], rows, transfers, begin)
+    told, source = (
+        ffi.new("char[]", encoded(title)),
+        ffi.new("char[]", b"measured"),
+    )
+    made = ffi.new("lh_trace *", predicted[0])
+    made.title, made.source = told, source
+    made.runs, made.messages = runs, messages
+    made.n_collectives = 0
+    made.makespan_ns = max(run.end_ns for run in runs)
+    whole = owned("lh_trace", lib.lh_trace_free, lib.lh_trace_copy, made)
+    return made_text(lib.lh_trace_format, whole)
+
+
+def _date(
+    message: Any,
+    rows: Rows,
+    transfers: dict[tuple[int, int], int],
+    begin: int,
+) -> None:
+    made = rows[pass_of(message.producer)]
+    used = rows[pass_of(message.consumer)]
+    transfer = transfers.get((getattr(message, "from"), message.to), 0)
+    produced = made.end_ns - begin
+    ready = max(produced, used.posted_ns - begin)
+    depart = max(ready, used.entered_ns - begin)
+    message.produced_ns, message.ready_ns = produced, ready
+    message.depart_ns = depart
+    message.sent_ns = depart + transfer
+    message.arrive_ns = max(message.sent_ns, used.arrived_ns - begin)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """A file, whole or not at all."""
+    data = text.encode()
+    try_call(
+        lib.lh_file_write,
+        encoded(path),
+        data,
+        len(data),
+        name=os.fsdecode(path),
+    )

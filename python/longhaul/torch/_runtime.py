@@ -1,0 +1,555 @@
+# SPDX-License-Identifier: Apache-2.0
+# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
+"""PyTorch's pipelining runtime, which runs a plan of longhaul."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.pipelining import PipelineStage, schedules
+
+from .._errors import Error, InvalidError, UnsupportedError
+from ._adapting import (
+    FOLLOW,
+    KEEP,
+    PROPOSE,
+    Adapt,
+    Follower,
+    Leader,
+    Switch,
+    Word,
+)
+from ._clocks import host_clock, host_ns, marks_of
+from ._inject import injected
+from ._orders import Course, Order
+from ._records import (
+    COLUMNS,
+    Row,
+    Rows,
+    packed,
+    trace_text,
+    unpacked,
+    write_text,
+)
+from ._transport import Delays, Inlet, Message, Outlet, Sending
+
+__all__ = ["PipelineRuntime", "Switch", "places"]
+
+_KNOWN = schedules._ComputationType.__members__
+# Messages of one pass have numbers of their own from here on.
+_TENSORS = 16
+_TRACE_TAG, _FIRST_TAG = 1, 16
+
+
+def places(what: Any) -> tuple[int, ...]:
+    """The device of each chunk of a plan or pipeline: a rank's stages are
+    those whose place is its rank in the pipeline's process group."""
+    return Course(what).places
+
+
+def _is_known(cell: str) -> bool:
+    """Whether this torch has an action: older ones do by themselves what
+    WAIT_SEND_F and REDUCE_GRAD are for."""
+    name = re.fullmatch(r"\d+([A-Z_]+)\d*", cell)
+    return name is None or name[1] in _KNOWN or len(name[1]) == 1
+
+
+class PipelineRuntime(schedules._PipelineScheduleRuntime):
+    """Runs a plan's schedule on this rank's stages.
+
+    All ranks of the job make one at the same time, with the same arguments but
+    for `stages`, and call `step()` as often as each other.
+
+    Attributes:
+        order: the name of the schedule that runs.
+        path: how messages go: "direct", "delegated" or "mixed".
+        switches: what was changed while it ran.
+        step_s: seconds that the last step took on this rank.
+    """
+
+    def __init__(
+        self,
+        what: Any,
+        stages: Sequence[PipelineStage],
+        *,
+        schedule: Any = None,
+        loss_fn: Callable[..., torch.Tensor] | None = None,
+        inject: str | None = None,
+        path: str | Iterable[str] = "direct",
+        adapt: bool | Any = False,
+        **options: Any,
+    ) -> None:
+        """Makes a runtime of this rank's part of a plan.
+
+        Args:
+            what: a plan or a pipeline, as `longhaul.simulate` takes them.
+            stages: PyTorch's stages of this rank, one for each chunk that the
+                plan puts on it (`longhaul.torch.places`).
+            schedule: as of `longhaul.simulate`; None: the plan's own.
+            loss_fn: of a microbatch's output and target.
+            inject: emulate the pipeline's links, with these delays in place of
+                the plan's: "a-b=latency:40ms;1>0=transfer:3ms"; "": as the
+                plan has them. None: links are real.
+            path: "direct", "delegated", or names of links that are delegated.
+            adapt: True: measure, and go on by other schedules as links and
+                devices change; a longhaul.torch.Adapt for its options.
+            options: those of PyTorch's runtime, such as `scale_grads`.
+
+        Raises:
+            longhaul.Error: the plan cannot be run so; the text says why.
+        """
+        stages = list(stages)
+        if not stages:
+            raise InvalidError("stages: none; each rank has at least one")
+        self._course = Course(what)
+        self._device = stages[0].group_rank
+        self._course.check_rank(
+            self._device,
+            stages[0].group_size,
+            [stage.stage_index for stage in stages],
+        )
+        super().__init__(
+            stages, self._course.n_microbatches, loss_fn=loss_fn, **options
+        )
+        self._links = self._course.links()
+        self._meet(stages[0].group)
+        self._rows: list[Row] = []
+        self._marks = marks_of(torch.device(stages[0].device))
+        self._times: list[tuple[Any, Any]] = []
+        self._messages: dict[tuple[bool, int, int], Message] = {}
+        self._sendings: dict[tuple[bool, int, int], Sending] = {}
+        self._inlets: dict[int, Inlet] = {}
+        self._outlets: dict[int, Outlet] = {}
+        self._steps = 0
+        self._is_measured = False
+        self.step_s = 0.0
+        self.switches: list[Switch] = []
+        self._delegated: frozenset[tuple[int, int]] = frozenset()
+        self._choose_path(path)
+        self._emulated = self._course.pipeline if inject is not None else None
+        self._transfers: dict[tuple[int, int], int] = {}
+        if inject is not None:
+            self.inject(inject)
+        self._follow(self._course.chosen(schedule))
+        for stage in self._stages:
+            self._take_over(stage)
+        self._control: Leader | Follower | None = None
+        if adapt:
+            self._begin_adapting(adapt)
+
+    # --- who is who ---------------------------------------------------------
+
+    def _meet(self, group: Any) -> None:
+        """A group of all ranks over the hosts' memory, and what each says."""
+        if dist.get_backend(group) == "fake":
+            raise UnsupportedError("a process group that is fake runs nothing")
+        self._host = dist.new_group(backend="gloo")
+        members = (
+            list(range(dist.get_world_size()))
+            if group is None
+            else dist.get_process_group_ranks(group)
+        )
+        told: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(told, (members, host_clock()), group=self._host)
+        self._members = members
+        self._clocks = [told[rank][1] for rank in members]
+        pipelines = sorted({tuple(ranks) for ranks, _ in told})
+        self._first = list(pipelines[0])
+
+    def _is_first(self) -> bool:
+        """This rank is of the first replica, whose times count."""
+        return self._members == self._first
+
+    # --- links --------------------------------------------------------------
+
+    def inject(self, text: str) -> None:
+        """From the next step on emulated links have these delays.
+
+        Raises:
+            InvalidError: the runtime was made without `inject`, whose links
+                are real, or the text names no link.
+        """
+        if self._emulated is None:
+            raise InvalidError(
+                "inject: the links of this runtime are real; make it with "
+                'inject="" or delays'
+            )
+        emulated = self._course.links(injected(self._course.pipeline, text))
+        self._transfers = {
+            ends: link.transfer_ns for ends, link in emulated.items()
+        }
+        self._delays = {
+            ends: Delays(link.latency_ns, link.transfer_ns)
+            for ends, link in emulated.items()
+        }
+        for device, inlet in self._inlets.items():
+            inlet.delays = self._delays.get((device, self._device))
+
+    def _choose_path(self, path: str | Iterable[str]) -> None:
+        names = {link.name for link in self._links.values()}
+        wanted = {path} if isinstance(path, str) else set(path)
+        if wanted == {"delegated"}:
+            wanted = names
+        elif wanted == {"direct"}:
+            wanted = set()
+        if wanted - names:
+            raise InvalidError(
+                f"path: {sorted(wanted - names)[0]!r} is neither 'direct' nor "
+                f"'delegated' nor one of the links {', '.join(sorted(names))}"
+            )
+        self._delegate(
+            ends for ends, link in self._links.items() if link.name in wanted
+        )
+
+    def _delegate(self, links: Iterable[tuple[int, int]]) -> None:
+        self._delegated = frozenset(links)
+        self.path = "mixed" if self._delegated else "direct"
+        if self._delegated == frozenset(self._links):
+            self.path = "delegated" if self._links else "direct"
+
+    def _inlet(self, device: int) -> Inlet:
+        if device not in self._inlets:
+            made = Inlet(f"device {device}", self._host, self._stages[0].device)
+            if self._emulated is not None:
+                made.delays = self._delays.get((device, self._device))
+            self._inlets[device] = made
+        return self._inlets[device]
+
+    def _outlet(self, device: int) -> Outlet:
+        if device not in self._outlets:
+            self._outlets[device] = Outlet(f"device {device}", self._host)
+        return self._outlets[device]
+
+    # --- the schedule -------------------------------------------------------
+
+    def _actions(self, order: Order) -> dict[int, list[Any]]:
+        return {
+            device: [
+                schedules._Action.from_str(cell)
+                for cell in row
+                if _is_known(cell)
+            ]
+            for device, row in enumerate(order.rows)
+        }
+
+    def _check(self, order: Order) -> None:
+        """Raises where this torch cannot run a schedule."""
+        splits = any(one.kind == "W" for row in order.passes for one in row)
+        if splits and self.scale_grads and "REDUCE_GRAD" not in _KNOWN:
+            raise UnsupportedError(
+                f"torch {torch.__version__} does not scale gradients where "
+                "the backward pass is split; give a loss that adds up, and "
+                "scale_grads=False"
+            )
+        for stage in self._stages if splits else ():
+            if isinstance(
+                stage.submod, torch.nn.parallel.DistributedDataParallel
+            ):
+                raise UnsupportedError(
+                    "DistributedDataParallel does not see weight gradients of "
+                    "a backward pass that is split; use FSDP2 (fully_shard), "
+                    "add up gradients after the step, or take a schedule with "
+                    "joint backward passes"
+                )
+
+    def _follow(self, order: Order) -> None:
+        """From the next step on."""
+        self._check(order)
+        self._prepare_schedule_with_comms(
+            self._actions(order), format="compute_comms"
+        )
+        self._order = order
+        self.order = order.name
+
+    # --- taking part in PyTorch's runtime -----------------------------------
+
+    def _take_over(self, stage: PipelineStage) -> None:
+        """Communication of a stage, and the times of its passes."""
+        if (
+            hasattr(stage, "_get_init_p2p_neighbors_ops")
+            and dist.get_backend(stage.group) == "gloo"
+        ):
+            # Older torch sends eight bytes to a receive of four, which gloo
+            # refuses; it needs no first message to connect ranks.
+            stage._get_init_p2p_neighbors_ops = list
+        self._replace(stage, "get_fwd_recv_ops", self._receive(stage, True))
+        self._replace(stage, "get_bwd_recv_ops", self._receive(stage, False))
+        self._replace(stage, "get_fwd_send_ops", self._send(stage, True))
+        self._replace(stage, "get_bwd_send_ops", self._send(stage, False))
+        if hasattr(stage, "release_fwd_send_outputs"):
+            self._replace(
+                stage, "release_fwd_send_outputs", self._release(stage)
+            )
+        self._replace(stage, "forward_one_chunk", self._run(stage, True))
+        self._replace(stage, "backward_one_chunk", self._run(stage, False))
+        self._replace(
+            stage, "backward_weight_one_chunk", self._run(stage, None)
+        )
+
+    def _replace(
+        self, stage: PipelineStage, name: str, make: Callable[[Any], Any]
+    ) -> None:
+        setattr(stage, name, make(getattr(stage, name)))
+
+    def _tag(self, forward: bool, stage: int, microbatch: int) -> int:
+        number = (microbatch * self._num_stages + stage) * 2 + forward
+        return _FIRST_TAG + number * _TENSORS
+
+    def _receive(self, stage: Any, forward: bool) -> Callable[[Any], Any]:
+        index = stage.stage_index
+
+        def make(original: Any) -> Any:
+            def get_recv_ops(microbatch: int) -> list[Any]:
+                ops = original(microbatch)
+                if ops:
+                    peer = self._course.places[index + (-1 if forward else 1)]
+                    staged = (peer, self._device) in self._delegated
+                    tag = self._tag(forward, index, microbatch)
+                    self._messages[forward, index, microbatch] = self._inlet(
+                        peer
+                    ).post(ops, tag, staged)
+                return []
+
+            return get_recv_ops
+
+        return make
+
+    def _send(self, stage: Any, forward: bool) -> Callable[[Any], Any]:
+        index = stage.stage_index
+
+        def make(original: Any) -> Any:
+            def get_send_ops(microbatch: int) -> list[Any]:
+                ops = original(microbatch)
+                if ops:
+                    to = index + (1 if forward else -1)
+                    peer = self._course.places[to]
+                    staged = (self._device, peer) in self._delegated
+                    tag = self._tag(forward, to, microbatch)
+                    self._sendings[forward, index, microbatch] = self._outlet(
+                        peer
+                    ).send(ops, tag, staged)
+                return []
+
+            return get_send_ops
+
+        return make
+
+    def _release(self, stage: Any) -> Callable[[Any], Any]:
+        def make(original: Any) -> Any:
+            def release(microbatch: int) -> None:
+                key = True, stage.stage_index, microbatch
+                if key in self._sendings:
+                    self._sendings.pop(key).wait()
+                original(microbatch)
+
+            return release
+
+        return make
+
+    def _run(self, stage: Any, forward: bool | None) -> Callable[[Any], Any]:
+        """A pass: it waits for its input, and both its ends are marked."""
+
+        def make(original: Any) -> Any:
+            def run(microbatch: int, *args: Any, **more: Any) -> Any:
+                message = None
+                if forward is not None:
+                    message = self._messages.pop(
+                        (forward, stage.stage_index, microbatch), None
+                    )
+                row = Row()
+                if message is not None:
+                    message.wait()
+                    row.posted_ns = message.posted_ns
+                    row.entered_ns = message.entered_ns
+                    row.arrived_ns = message.arrived_ns
+                start = self._marks.mark()
+                made = original(microbatch, *args, **more)
+                self._rows.append(row)
+                self._times.append((start, self._marks.mark()))
+                return made
+
+            return run
+
+        return make
+
+    def _maybe_compute_loss(self, *args: Any, **more: Any) -> None:
+        """The loss belongs to the last chunk's forward."""
+        super()._maybe_compute_loss(*args, **more)
+        if self._times:
+            self._times[-1] = (self._times[-1][0], self._marks.mark())
+
+    # --- steps --------------------------------------------------------------
+
+    def step(self, *args: Any, **more: Any) -> Any:
+        """An iteration, as PyTorch's `step()`; with `adapt` schedules change
+        between two of them."""
+        begin = host_ns()
+        trains = self._has_backward
+        self._order_of_step = self._order
+        if trains and self._control is not None:
+            self._control.begin(self._steps)
+        self._rows.clear()
+        self._times.clear()
+        self._marks.begin()
+        try:
+            made = super().step(*args, **more)
+            for sending in self._sendings.values():
+                sending.wait()
+        finally:
+            self._sendings.clear()
+            self._messages.clear()
+        self.step_s = (host_ns() - begin) * 1e-9
+        self._is_measured = trains
+        if trains:
+            self._settle()
+            if self._control is not None:
+                word = self._control.end(self._steps, packed(self._rows))
+                if word is not None:
+                    self._obey(word)
+            self._steps += 1
+        return made
+
+    def _settle(self) -> None:
+        """Marks become times; a pass could begin when its device was free."""
+        self._marks.finish()
+        free = 0
+        for row, (start, end) in zip(self._rows, self._times, strict=True):
+            row.start_ns, row.end_ns = (
+                self._marks.ns(start),
+                self._marks.ns(end),
+            )
+            row.start_ns = max(row.start_ns, free)
+            row.end_ns = max(row.end_ns, row.start_ns)
+            could = max(free, row.arrived_ns) or row.start_ns
+            row.could_ns = min(could, row.end_ns)
+            free = row.end_ns
+
+    # --- other schedules ----------------------------------------------------
+
+    def _begin_adapting(self, adapt: bool | Adapt) -> None:
+        how = adapt if isinstance(adapt, Adapt) else Adapt()
+        self._proposed: tuple[Order, dict[str, Any]] | None = None
+        if dist.get_rank() == self._first[0]:
+            self._control = Leader(
+                self._course,
+                self._order,
+                how,
+                self._clocks,
+                self._members,
+                self._host,
+            )
+        else:
+            self._control = Follower(
+                self._first[0], self._host, self._is_first()
+            )
+
+    def _obey(self, word: Word) -> None:
+        """Between two steps, as all ranks do."""
+        assert self._control is not None
+        if word.kind == KEEP:
+            return
+        if word.kind == PROPOSE:
+            self._control.vote(self._prepare(json.loads(word.text)))
+            return
+        assert self._proposed is not None
+        order, told = self._proposed
+        if word.kind == FOLLOW:
+            self._follow(order)
+            if told["delegated"] is not None:
+                self._delegate(
+                    ends
+                    for ends, link in self._links.items()
+                    if link.name in told["delegated"]
+                )
+        self.switches.append(
+            Switch(
+                self._steps + 1,
+                order.name,
+                self.path,
+                told["before_s"],
+                told["predicted_s"],
+                told["why"],
+                None if word.kind == FOLLOW else word.text,
+            )
+        )
+
+    def _prepare(self, told: dict[str, Any]) -> str | None:
+        """Why this rank cannot follow a schedule; None: it can."""
+        try:
+            order = self._course.parsed(
+                told["passes"], told["name"], told["rows"]
+            )
+            self._check(order)
+            self._actions(order)
+        except (Error, ValueError, RuntimeError) as error:
+            return str(error)
+        self._proposed = order, told
+        return None
+
+    def close(self) -> None:
+        """Ends this rank's threads; before the process group is destroyed."""
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        for end in (*self._inlets.values(), *self._outlets.values()):
+            end.close()
+        self._inlets.clear()
+        self._outlets.clear()
+
+    # --- measured -----------------------------------------------------------
+
+    def _gathered(self) -> Rows | None:
+        """The last step's passes of all devices, on the first one."""
+        if self._device != 0:
+            dist.send(
+                packed(self._rows),
+                self._members[0],
+                group=self._host,
+                tag=_TRACE_TAG,
+            )
+            return None
+        rows = unpacked(self._order_of_step, 0, packed(self._rows))
+        for device in range(1, self._course.n_devices):
+            numbers = torch.empty(
+                (len(self._order_of_step.passes[device]), COLUMNS),
+                dtype=torch.int64,
+            )
+            dist.recv(
+                numbers, self._members[device], group=self._host, tag=_TRACE_TAG
+            )
+            rows.update(unpacked(self._order_of_step, device, numbers))
+        return rows
+
+    def write_trace(self, path: str | os.PathLike[str]) -> None:
+        """Writes the last step as a longhaul trace, for `longhaul report
+        --measured`. All ranks call it; the first one writes the file.
+
+        Raises:
+            UnsupportedError: the pipeline's hosts read different clocks.
+            InvalidError: no step was taken.
+        """
+        if not self._is_measured:
+            raise InvalidError("write_trace: no step was taken so far")
+        if len(set(self._clocks)) > 1:
+            raise UnsupportedError(
+                "write_trace: the pipeline's ranks are on several hosts, "
+                "whose clocks show other times"
+            )
+        if not self._is_first():
+            return
+        rows = self._gathered()
+        if rows is not None:
+            text = trace_text(
+                self._course,
+                self._order_of_step,
+                rows,
+                self._transfers,
+                f"{self._course.name}, {self.order}, PyTorch",
+            )
+            write_text(path, text)

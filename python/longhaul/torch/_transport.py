@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
+"""How a rank's messages go: straight, or staged through the host's memory.
+
+Each link into the rank has a thread that awaits what comes, notes when, and
+holds it back where the link is emulated. On the straight path sends are handed
+to the pipeline's own process group by the thread that runs passes. On the
+delegated path a message is copied to host memory and sent from there by a
+thread of its link, over a gloo group, and copied to the device at the other
+end: passes never wait for a send (Adaptra, arXiv:2504.19232, section 5).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ._clocks import host_ns
+
+
+@dataclasses.dataclass(frozen=True)
+class Delays:
+    """What an emulated link does to messages, in nanoseconds."""
+
+    latency_ns: int
+    transfer_ns: int
+
+
+class Message:
+    """One that is received. Times are the host's clock."""
+
+    def __init__(self, ops: Sequence[Any], tag: int) -> None:
+        self.ops = ops
+        self.tag = tag
+        self.works: list[Any] = []
+        self.posted_ns = host_ns()
+        self.entered_ns = 0  # of an emulated link; 0: it does not say
+        self.arrived_ns = 0
+        self.copied: Any = None  # event of a GPU's stream
+        self.error: BaseException | None = None
+        self._there = threading.Event()
+
+    def tell(self) -> None:
+        self._there.set()
+
+    def wait(self) -> None:
+        """Returns at the time of its arrival, not before."""
+        self._there.wait()
+        if self.error is not None:
+            raise self.error
+        while (left := self.arrived_ns - host_ns()) > 0:
+            time.sleep(left * 1e-9)
+        if self.copied is not None:
+            torch.cuda.current_stream().wait_event(self.copied)
+
+
+class Worker:
+    """A thread that does one thing after the other."""
+
+    def __init__(self, name: str) -> None:
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = (
+            queue.SimpleQueue()
+        )
+        self._thread = threading.Thread(
+            target=self._run, name=name, daemon=True
+        )
+        self._thread.start()
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+    def add(self, job: Callable[[], None]) -> None:
+        self._jobs.put(job)
+
+    def close(self) -> None:
+        """Ends when all that was added is done."""
+        self._jobs.put(None)
+        self._thread.join()
+
+
+class Sending:
+    """A send under way; what it sends lives until it is over."""
+
+    def __init__(self, tensors: Sequence[Any]) -> None:
+        self.tensors = tensors
+        self.works: list[Any] = []
+        self.error: BaseException | None = None
+        self.over: threading.Event | None = None
+
+    def wait(self) -> None:
+        for work in self.works:
+            work.wait()
+        if self.over is not None:
+            self.over.wait()
+        if self.error is not None:
+            raise self.error
+
+
+def _host_copy(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+    """A copy in host memory, and the event after which it is whole."""
+    if tensor.device.type == "cpu":
+        return tensor.detach().clone(), None
+    host = torch.empty(
+        tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True
+    )
+    host.copy_(tensor.detach(), non_blocking=True)
+    event = torch.cuda.Event()
+    event.record(torch.cuda.current_stream(tensor.device))
+    return host, event
+
+
+class Inlet:
+    """The end of a link at its receiver."""
+
+    def __init__(self, name: str, host_group: Any, device: Any) -> None:
+        self.delays: Delays | None = None  # None: a real link
+        self._group = host_group
+        self._device = device
+        self._free_ns = 0
+        self._stream: Any = None
+        self._worker = Worker(f"longhaul from {name}")
+
+    def post(self, ops: Sequence[Any], tag: int, staged: bool) -> Message:
+        """Posts a receive: of the pipeline's group, or of host memory."""
+        message = Message(ops, tag)
+        if not staged:
+            message.works = [
+                dist.irecv(op.tensor, op.peer, group=op.group, tag=tag + i)
+                for i, op in enumerate(ops)
+            ]
+        self._worker.add(lambda: self._await(message, staged))
+        return message
+
+    def _await(self, message: Message, staged: bool) -> None:
+        try:
+            if staged:
+                self._take_staged(message)
+            else:
+                self._take(message)
+            self._hold(message)
+        except BaseException as error:  # raised by the step
+            message.error = error
+        message.tell()
+
+    def _take(self, message: Message) -> None:
+        if self._device.type != "cuda":
+            for work in message.works:
+                work.wait()
+            return
+        with torch.cuda.stream(self._own_stream()):
+            for work in message.works:
+                work.wait()
+            self._note(message)
+
+    def _take_staged(self, message: Message) -> None:
+        for i, op in enumerate(message.ops):
+            host = torch.empty(
+                op.tensor.shape,
+                dtype=op.tensor.dtype,
+                device="cpu",
+                pin_memory=self._device.type == "cuda",
+            )
+            dist.recv(host, op.peer, group=self._group, tag=message.tag + i)
+            self._copy(op.tensor, host)
+        if self._device.type == "cuda":
+            with torch.cuda.stream(self._own_stream()):
+                self._note(message)
+
+    def _copy(self, tensor: torch.Tensor, host: torch.Tensor) -> None:
+        with torch.no_grad():
+            if self._device.type != "cuda":
+                tensor.copy_(host)
+                return
+            with torch.cuda.stream(self._own_stream()):
+                tensor.copy_(host, non_blocking=True)
+
+    def _own_stream(self) -> Any:
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(self._device)
+        return self._stream
+
+    def _note(self, message: Message) -> None:
+        """On a GPU: arrived when its stream is, which passes wait for."""
+        message.copied = torch.cuda.Event()
+        message.copied.record()
+        message.copied.synchronize()
+
+    def _hold(self, message: Message) -> None:
+        """Dates it as an emulated link does: first in, first out."""
+        now = host_ns()
+        delays = self.delays
+        if delays is None:
+            message.arrived_ns = now
+            return
+        message.entered_ns = max(now, self._free_ns)
+        self._free_ns = message.entered_ns + delays.transfer_ns
+        message.arrived_ns = self._free_ns + delays.latency_ns
+
+    def close(self) -> None:
+        self._worker.close()
+
+
+class Outlet:
+    """The end of a link at its sender."""
+
+    def __init__(self, name: str, host_group: Any) -> None:
+        self._name = name
+        self._group = host_group
+        self._worker: Worker | None = None
+
+    def send(self, ops: Sequence[Any], tag: int, staged: bool) -> Sending:
+        sending = Sending([op.tensor for op in ops])
+        if not staged:
+            sending.works = [
+                dist.isend(op.tensor, op.peer, group=op.group, tag=tag + i)
+                for i, op in enumerate(ops)
+            ]
+            return sending
+        copies = [(op.peer, *_host_copy(op.tensor)) for op in ops]
+        sending.tensors = ()
+        sending.over = threading.Event()
+        if self._worker is None:
+            self._worker = Worker(f"longhaul to {self._name}")
+        self._worker.add(lambda: self._deliver(sending, copies, tag))
+        return sending
+
+    def _deliver(self, sending: Sending, copies: list[Any], tag: int) -> None:
+        try:
+            for i, (peer, host, event) in enumerate(copies):
+                if event is not None:
+                    event.synchronize()
+                dist.send(host, peer, group=self._group, tag=tag + i)
+        except BaseException as error:  # raised by the step
+            sending.error = error
+        assert sending.over is not None
+        sending.over.set()
+
+    def close(self) -> None:
+        if self._worker is not None:
+            self._worker.close()

@@ -1,0 +1,336 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""longhaul.torch: plans run by PyTorch's pipelining over gloo, against one
+process; over emulated links and staged through host memory; measured, and by
+other schedules as links change.
+
+Needs torch ($LONGHAUL_TORCH names a Python that has it) and longhaul installed
+by pip, for the same Python or for that which $LONGHAUL_PYTHON names."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "cli"), str(HERE.parent / "peers")]
+from lacking import lacking  # noqa: E402
+
+if os.environ.pop("LD_LIBRARY_PATH", None):  # another library than its own
+    os.execv(sys.executable, [sys.executable, *sys.argv])
+try:
+    import torch
+except ImportError as error:
+    lacking("torch", error, "LONGHAUL_TORCH", "longhaul.torch")
+try:
+    import longhaul
+except ImportError:
+    # The package lies beside another Python's, and suits this one as well.
+    if other := os.environ.get("LONGHAUL_PYTHON"):
+        sys.path.append(subprocess.run(
+            [other, "-c", "import longhaul, pathlib;"
+             "print(pathlib.Path(longhaul.__file__).parents[1])"],
+            check=True, text=True, stdout=subprocess.PIPE).stdout.strip())
+    try:
+        import longhaul
+    except ImportError as error:
+        lacking("longhaul", error, "", "longhaul.torch")
+
+import harness  # noqa: E402
+import longhaul.torch  # noqa: E402
+import torch_runs  # noqa: E402
+from harness import WORK, check, run, test  # noqa: E402
+from longhaul.torch import Adapt, PipelineRuntime, places  # noqa: E402
+from torch import distributed  # noqa: E402
+
+RATE = 0.01
+
+
+def trains(runtime, steps, microbatches, group=(0, 1), before=None):
+    """Losses of each step; weights descend, as in one process."""
+    replica, replicas = group
+    last = any(stage.is_last for stage in runtime._stages)
+    first = any(stage.is_first for stage in runtime._stages)
+    made = []
+    for step in range(steps):
+        if before:
+            before(runtime, step)
+        x, y = (t.chunk(replicas)[replica] for t in
+                torch_runs.data(microbatches, step, replicas))
+        losses = []
+        runtime.step(*([x] if first else []),
+                     **({"target": y, "losses": losses} if last else {}))
+        made.append([loss.item() for loss in losses])
+        with torch.no_grad():
+            for stage in runtime._stages:
+                for p in stage.submod.parameters():
+                    p -= RATE * p.grad
+                    p.grad = None
+    return made
+
+
+def weights(runtime):
+    return {stage.stage_index: [p.detach().clone()
+                                for p in stage.submod.parameters()]
+            for stage in runtime._stages}
+
+
+def pipeline_job(rank, cases):
+    """Runs one case after the other: of each losses, weights, switches."""
+    made = []
+    for text, schedule, steps, given in cases:
+        runtime = PipelineRuntime(
+            text, torch_runs.stages_of(text, rank), schedule=schedule,
+            loss_fn=torch_runs.loss_of, scale_grads=False, **given)
+        n = runtime._course.n_microbatches
+        losses = trains(runtime, steps, n)
+        made.append((losses, weights(runtime), runtime.path))
+        runtime.close()
+    return made
+
+
+def same_as_one(name, ranks, text, steps):
+    """Losses and weights of all ranks are those of one process, each bit."""
+    chunks, n = len(places(text)), 8
+    losses, want = torch_runs.one_process(chunks, n, steps, RATE)
+    got = [one[0] for one in ranks if one[0][0]]
+    check(got == [losses], f"{name}: losses {got} are not {losses}")
+    for _, of_rank, _ in ranks:
+        for chunk, tensors in of_rank.items():
+            check(all(map(torch.equal, tensors, want[chunk])),
+                  f"{name}: weights of chunk {chunk} differ")
+
+
+def run_cases(devices, cases):
+    texts = [(torch_runs.pipeline(devices, place, backward=backward),
+              schedule, 2, given)
+             for place, backward, schedule, given in cases]
+    got = torch_runs.on_ranks(devices, pipeline_job, texts)
+    for i, (case, (text, _, steps, _)) in enumerate(zip(cases, texts)):
+        same_as_one(f"{devices}, {case}", [ranks[i] for ranks in got], text,
+                    steps)
+    return got
+
+
+# --- against one process -----------------------------------------------------
+
+
+@test
+def two_processes_come_to_what_one_does():
+    got = run_cases(2, [
+        ("ud", "joint", "1f1b", {}),
+        ("ud", "split", "zb-h1", {}),
+        ("ud", "split", "greedy", {"path": "delegated"}),
+        ("loop", "joint", "interleaved-1f1b", {}),
+        ("wave", "split", "zb-v", {"path": ["dc0>dc1"]}),
+        ("wave", "split", "greedy", {"inject": "dc0-dc1=latency:1ms"}),
+    ])
+    check([case[2] for case in got[0]] ==
+          ["direct", "direct", "delegated", "direct", "mixed", "direct"],
+          f"paths {[case[2] for case in got[0]]}")
+
+
+@test
+def four_processes_come_to_what_one_does():
+    run_cases(4, [
+        ("ud", "split", "zb-h1", {}),
+        ("loop", "split", "interleaved-1f1b", {"path": "delegated"}),
+        ("wave", "split", "zb-v", {}),
+    ])
+
+
+def replicas_job(rank, text, schedule, kind):
+    """Two pipelines of two devices; gradients are summed over both."""
+    device, replica = rank % 2, rank // 2
+    lines = [distributed.new_group([0, 1]), distributed.new_group([2, 3])]
+    copies = [distributed.new_group([0, 2]), distributed.new_group([1, 3])]
+
+    def wrap(part):
+        if kind == "ddp":
+            return torch.nn.parallel.DistributedDataParallel(
+                part, process_group=copies[device])
+        mesh = distributed.DeviceMesh.from_group(copies[device], "cpu")
+        from torch.distributed.fsdp import fully_shard
+        fully_shard(part, mesh=mesh).set_gradient_divide_factor(1.0)
+        return part
+
+    stages = torch_runs.stages_of(text, device, lines[replica], wrap)
+    runtime = PipelineRuntime(text, stages, schedule=schedule,
+                              loss_fn=torch_runs.loss_of, scale_grads=False)
+    losses = []
+    for step in range(2):
+        x, y = (t.chunk(2)[replica] for t in torch_runs.data(8, step, 2))
+        parts = []
+        runtime.step(*([] if device else [x]),
+                     **({"target": y, "losses": parts} if device else {}))
+        losses.append([loss.item() for loss in parts])
+        factor = RATE * (2 if kind == "ddp" else 1)  # it has the mean
+        with torch.no_grad():
+            for stage in stages:
+                for p in stage.submod.parameters():
+                    p -= factor * p.grad
+                    p.grad = None
+    runtime.close()
+    return losses
+
+
+@test
+def replicas_come_to_what_one_process_does():
+    want, _ = torch_runs.one_process(2, 8, 2, RATE, 2)
+    for kind, backward, schedule in (("ddp", "joint", "1f1b"),
+                                     ("fsdp", "split", "zb-h1"),
+                                     ("fsdp", "joint", "1f1b")):
+        text = torch_runs.pipeline(2, backward=backward)
+        got = torch_runs.on_ranks(4, replicas_job, text, schedule, kind)
+        for step, losses in enumerate(want):
+            mine = got[1][step] + got[3][step]
+            check(all(abs(a - b) <= 1e-12 * abs(b)
+                      for a, b in zip(mine, losses, strict=True)),
+                  f"{kind} {schedule}: step {step}: {mine} is not {losses}")
+
+
+# --- emulated links, and what is measured ------------------------------------
+
+
+def measured_job(rank, text, path):
+    runtime = PipelineRuntime(
+        text, torch_runs.stages_of(text, rank), schedule="1f1b",
+        loss_fn=torch_runs.loss_of, scale_grads=False,
+        inject="dc0-dc1=latency:30ms")
+    trains(runtime, 2, 8)
+    runtime.write_trace(path)
+    fast = runtime.step_s
+    runtime.inject("dc0>dc1=latency:60ms,transfer:10ms")
+    trains(runtime, 1, 8)
+    runtime.close()
+    return fast, runtime.step_s
+
+
+@test
+def runs_are_compared_with_their_prediction():
+    text = torch_runs.pipeline(2, latency=30)
+    (WORK / "p.yaml").write_text(text)
+    measured = WORK / "measured.json"
+    (fast, slow), _ = torch_runs.on_ranks(2, measured_job, text, str(measured))
+    # The last microbatches' messages one after the other there, and back.
+    check(fast > 0.06, f"two messages of 30 ms in {fast} s")
+    check(slow > 0.15, f"8 transfers of 10 ms and 60 ms in {slow} s")
+    trace = json.loads(measured.read_text())
+    messages = [e["args"] for e in trace["traceEvents"]
+                if e.get("cat") == "message"]
+    check(trace["source"] == "measured" and len(messages) == 16 and
+          all(m["arrive_ns"] - m["produced_ns"] >= 30_000_000
+              for m in messages), f"{messages}")
+    predicted = WORK / "predicted.json"
+    run("simulate", WORK / "p.yaml", "-s", "1f1b", "--trace", predicted)
+    done = run("report", "--predicted", predicted, "--measured", measured,
+               "-o", WORK / "r.html")
+    check(done.returncode == 0 and "messages" in done.stdout and
+          "only" not in done.stdout, f"{done.stdout}{done.stderr}")
+
+
+# --- other schedules while it runs -------------------------------------------
+
+
+def slow_job(rank, text, steps):
+    """A link that becomes slow, and passes of some milliseconds."""
+    import time
+
+    stages = torch_runs.stages_of(text, rank)
+    for stage in stages:
+        stage.submod.register_forward_hook(lambda *_: time.sleep(0.003))
+    runtime = PipelineRuntime(
+        text, stages, schedule="1f1b", loss_fn=torch_runs.loss_of,
+        scale_grads=False, inject="",
+        adapt=Adapt(warm_up=4, least_steps=1, effort=20000))
+
+    def before(runtime, step):
+        if step == 6:
+            runtime.inject("dc0-dc1=latency:60ms")
+
+    losses = trains(runtime, steps, 8, before=before)
+    runtime.close()
+    return losses, runtime.switches, runtime.order
+
+
+@test
+def a_slow_link_brings_another_schedule_and_no_other_bits():
+    text = torch_runs.pipeline(2, times=(3, 1, 1))
+    got = torch_runs.on_ranks(2, slow_job, text, 16)
+    switches = [one[1] for one in got]
+    check(switches[0] and switches[0] == switches[1],
+          f"all ranks switch together: {switches}")
+    for switch in switches[0]:
+        check(switch.refused is None and switch.step > 8 and
+              switch.predicted_s < switch.before_s and switch.why, f"{switch}")
+    check(got[0][2] == switches[0][-1].to != "1f1b", f"{got[0][2]} runs")
+    want, _ = torch_runs.one_process(2, 8, 16, RATE)
+    check(got[1][0] == want, "losses are those of one process, each bit")
+
+
+# --- what is refused ---------------------------------------------------------
+
+
+def refused_job(rank, text):
+    """What each wrong argument is told."""
+    told = []
+    stages = torch_runs.stages_of(text, rank)
+    for given in ({"inject": "0-7=latency:1ms"}, {"inject": "0-1=latency:1"},
+                  {"inject": "0-1"}, {"path": "underground"},
+                  {"stages": []}, {"stages": [torch_runs.PipelineStage(
+                      torch_runs.block(1 - rank), 1 - rank, 2,
+                      torch.device("cpu"))]}):
+        given = {"stages": stages, **given}
+        try:
+            PipelineRuntime(text, given.pop("stages"), **given)
+            told.append("nothing")
+        except longhaul.Error as error:
+            told.append(str(error))
+    plain = PipelineRuntime(text, stages, loss_fn=torch_runs.loss_of,
+                            scale_grads=False)
+    for call in (lambda: plain.inject("dc0-dc1=latency:1ms"),
+                 lambda: plain.write_trace("t.json")):
+        try:
+            call()
+            told.append("nothing")
+        except longhaul.Error as error:
+            told.append(str(error))
+    plain.close()
+    return told
+
+
+@test
+def what_cannot_be_run_is_refused():
+    text = torch_runs.pipeline(2)
+    told = torch_runs.on_ranks(2, refused_job, text)[0]
+    for said, wanted in zip(told, (
+            "inject: '0-7' is no link", "inject: '0-1=latency:1' must be LINK=",
+            "inject: '0-1' must be LINK=", "path: 'underground' is neither",
+            "stages: none", "device 0 has chunks [0]",
+            "inject: the links of this runtime are real",
+            "write_trace: no step was taken"), strict=True):
+        check(wanted in said, f"{said!r} has no {wanted!r}")
+
+
+@test
+def other_versions_of_torch_are_refused():
+    from longhaul.torch._versions import refusal
+
+    for version in ("2.8.0", "2.16.0a0", "3.0", "1.13.1+cu117", "x"):
+        check("2.9 to 2.15" in (refusal(version) or ""), version)
+    for version in ("2.9.0", "2.10.0+cpu", "2.15.0+cu132"):
+        check(refusal(version) is None, version)
+
+
+@test
+def longhaul_alone_is_without_torch():
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.path.append(sys.argv[1]);"
+         "import longhaul; print('torch' in sys.modules)",
+         str(pathlib.Path(longhaul.__file__).parents[1])],
+        text=True, stdout=subprocess.PIPE, check=True)
+    check(done.stdout.strip() == "False", done.stdout)
+
+
+if __name__ == "__main__":
+    harness.finish()
