@@ -9,7 +9,8 @@ import json
 import random
 import re
 
-from harness import ANY, WORK, case, check, finish, run, test, write
+from harness import (ANY, WORK, case, check, finish, json_case, run, test,
+                     write)
 
 MODELS = ("llama3-8b", "qwen2.5-32b", "mixtral-8x7b", "qwen3-30b-a3b",
           "{name: m, layers: 12, hidden: 2048, heads: 16, vocab: 32000, "
@@ -234,6 +235,47 @@ def contradictions_are_told_before_the_search():
               .replace(old, new, 1))
         case(f"{new} for {target}", ["plan", "c.yaml", "--for", target], 1,
              err=why)
+
+
+@test
+def torchtitan_without_a_pipeline_goes_layer_by_layer():
+    """Its options name no chunks, so that no plan may depend on them."""
+    text = ("longhaul: job/1\n"
+            "model: {layers: 6, hidden: 1024, ffn: 4096, heads: 8, kv_heads: "
+            "8, head_dim: 128, vocab: 1000}\n"
+            "training: {global_batch: 8, sequence: 2048, zero: %s}\n"
+            "cluster:\n"
+            "  gpu: h200\n"
+            "  gpus_per_node: 2\n"
+            "  node_link: {gbps: 3600, latency_us: 3}\n"
+            "  fabric: {gbps: 50, latency_us: 8}\n"
+            "  datacenters: [{name: west, nodes: 2}]\n"
+            "layout: {pipeline: 1, tensor: 1, context: 1, data: 4, "
+            "micro_batch: 1%s}\n")
+    seconds = {}
+    for zero, chunks in (0, 6), (2, 1), (3, 1):
+        for said in "", f", chunks_per_device: {chunks}":
+            write("lone.yaml", text % (zero, said))
+            plan = json_case("plan", ["plan", "lone.yaml", "-q", "-o",
+                                      "lone.json", "--for", "torchtitan",
+                                      "--no-optimal"])
+            check(plan["layout"]["chunks_per_device"] == chunks,
+                  f"ZeRO {zero}: {plan['layout']}")
+            check(seconds.setdefault(zero, plan["iteration_s"]) ==
+                  plan["iteration_s"], f"ZeRO {zero}: {plan['iteration_s']}")
+        write("lone.yaml", text % (zero, ", chunks_per_device: 2"))
+        case("other chunks", ["plan", "lone.yaml", "--for", "torchtitan"], 1,
+             err="gathers and reduces layer by layer, with ZeRO "
+             f"{zero} costed as {chunks} chunk")
+    write("lone.yaml", text % (0, ", schedule: 1f1b"))
+    case("one chunk", ["plan", "lone.yaml", "--for", "torchtitan"], 1,
+         err="costed as a chunk for each layer; leave layout.schedule out")
+    write("lone.yaml", text % (0, ", schedule: interleaved-1f1b, "
+                               "chunks_per_device: 2"))
+    case("of another program", ["plan", "lone.yaml", "-q", "-o", "lone.json",
+                                "--no-optimal"], out=ANY)
+    case("is not exported", ["export", "lone.json", "--to", "torchtitan"], 1,
+         err="layer by layer")
 
 
 @test

@@ -327,6 +327,9 @@ static lh_status add_chunkings(growth *g, bool visit, uint64_t *n,
     uint32_t want = g->want->chunks_per_device;
     uint32_t layers = g->space->job->model->layers;
     lh_layout *l = &g->config.layout;
+    if (!want)
+        want = lhi_target_chunks(g->space->job->target, layers, l->pipeline,
+                                 g->config.zero);
     bool usual = false;
     for (int i = 0; i <= N_KINDS; i++) {
         /* Last any other number that the job asks for. */

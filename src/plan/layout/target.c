@@ -116,6 +116,14 @@ bool lhi_target_joins_backward(lh_target target, uint32_t pipeline,
            pipeline > 1 && zero == 3;
 }
 
+uint32_t lhi_target_chunks(lh_target target, uint32_t layers, uint32_t pipeline,
+                           uint32_t zero)
+{
+    if (target != LH_TARGET_TORCHTITAN || pipeline != 1)
+        return 0;
+    return zero >= 2 ? 1 : layers;
+}
+
 uint32_t lhi_state_groups(const lh_job *job, const lh_layout *l, uint32_t zero)
 {
     const lh_sites *sites = l->sites;
@@ -502,6 +510,21 @@ static lh_status torchtitan_whole(const lh_job *job, const lhi_config *c,
                                   lh_error *err)
 {
     const lh_layout *l = &c->layout;
+    const uint32_t chunks = lhi_target_chunks(
+        LH_TARGET_TORCHTITAN, job->model->layers, l->pipeline, c->zero);
+    if (chunks > 1 && job->layout.schedule &&
+        strcmp(job->layout.schedule, "1f1b") == 0)
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "without a pipeline and with ZeRO 0 is costed as a "
+                      "chunk for each layer; leave layout.schedule out, or "
+                      "use interleaved-1f1b");
+    if (chunks && chunks != l->chunks_per_device)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "torchtitan without a pipeline gathers and reduces "
+                        "layer by layer, with ZeRO %" PRIu32 " costed as "
+                        "%" PRIu32 " chunk%s; leave layout.chunks_per_device "
+                        "out",
+                        c->zero, chunks, chunks > 1 ? "s" : "");
     if (l->pipeline > 1 &&
         lh_framework_receives(&job->framework, l->chunks_per_device) !=
             LH_RECEIVES_EARLY)

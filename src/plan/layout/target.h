@@ -24,6 +24,12 @@ bool lhi_target_takes_orders(lh_target target, uint32_t pipeline);
 bool lhi_target_joins_backward(lh_target target, uint32_t pipeline,
                                uint32_t zero);
 
+/* How many chunks it has where there is no pipeline, whatever is wished for; 0:
+ * any number. torchtitan gathers and reduces layer by layer: with ZeRO 2 and 3
+ * in the passes of one chunk, else behind those of each layer. */
+uint32_t lhi_target_chunks(lh_target target, uint32_t layers, uint32_t pipeline,
+                           uint32_t zero);
+
 /* LH_EUNSUPPORTED: it can run no plan of the job; `err` says what is in the
  * way. */
 lh_status lhi_target_check_job(lh_target target, const lh_job *job,
