@@ -34,7 +34,9 @@ typedef struct lh_model {
     bool qk_norm;         /* Qwen3: norms of head_dim on queries and keys */
     bool attention_sinks; /* gpt-oss: a learned score per head */
     lh_norm norm;
-    uint32_t positions; /* learned position embeddings; 0: rotary */
+    uint32_t positions;  /* learned position embeddings; 0: rotary */
+    uint32_t rope_theta; /* base of rotary positions, of which no time depends;
+                            0: not said, lh_model_rope_theta() */
 
     /* Attention sees at most this many tokens, from layer
      * `window_first_layer` on; 0: all of them. Every `full_interval`th layer
@@ -78,6 +80,8 @@ LH_API lh_status lh_model_parse(const char *text, size_t len, const char *name,
 LH_API lh_status lh_model_read(const char *path, lh_model **out, lh_error *err);
 LH_API void lh_model_free(lh_model *model); /* NULL is fine; never a preset */
 
+/* The base of rotary positions: 10000 where the model does not say. */
+LH_API double lh_model_rope_theta(const lh_model *model);
 /* How many tokens the attention of this layer sees at most; 0: all. */
 LH_API uint32_t lh_model_layer_window(const lh_model *model, uint32_t layer);
 LH_API bool lh_model_layer_is_moe(const lh_model *model, uint32_t layer);

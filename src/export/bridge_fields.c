@@ -41,6 +41,7 @@ const lhi_bridge_field lhi_bridge_fields[] = {
     AS("window-size", MODEL, TUPLE, 0, 0),
     SAME("window-attn-skip-freq", MODEL),
     TEXT("position-embedding-type", MODEL),
+    SAME("rotary-base", MODEL),
     NONE("max-position-embeddings"), /* as many as the sequence has */
     SAME("ffn-hidden-size", MODEL),
     AS("swiglu", MODEL, FIXED, "activation_func", "F.silu"),

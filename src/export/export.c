@@ -35,8 +35,8 @@ static const lhi_export_form export_forms[] = {
                                        "PROGRAM=${PROGRAM:-pretrain_gpt.py}\n",
                             .given = "data, tokenizer, learning rate,\n"
                                      "checkpoints, and what of a model takes "
-                                     "no time: --rotary-base, --norm-epsilon "
-                                     "and\nthe like.\n"},
+                                     "no time: --norm-epsilon, scaled rotary "
+                                     "positions and\nthe like.\n"},
     [LH_EXPORT_MEGATRON_BRIDGE] =
         {.name = "megatron-bridge",
          .tell = lh_export_megatron_bridge,
@@ -47,7 +47,7 @@ static const lhi_export_form export_forms[] = {
                     "PROGRAM=${PROGRAM:--m longhaul_recipe}\n"
                     "export PYTHONPATH=\"$here${PYTHONPATH:+:$PYTHONPATH}\"\n",
          .given = "data, tokenizer, learning rate,\ncheckpoints, and what "
-                  "of a model takes no time (model.rotary_base), as\n"
+                  "of a model takes no time (model.layernorm_epsilon), as\n"
                   "train.train_iters=1000.\n"},
     [LH_EXPORT_CHROME] = {.name = "chrome"},
 };

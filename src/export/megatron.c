@@ -75,6 +75,8 @@ static void put_attention(lhi_text *out, const lh_model *m)
         lhi_export_option(out, "max-position-embeddings", m->positions);
     } else {
         lhi_text_puts(out, "--position-embedding-type rope\n");
+        if (m->rope_theta)
+            lhi_export_option(out, "rotary-base", m->rope_theta);
     }
 }
 

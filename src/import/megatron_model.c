@@ -4,6 +4,7 @@
 #include "import/layer_pattern.h"
 #include "import/megatron_own.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static lh_status read_sizes(const lhi_megatron *m, lh_model *model,
@@ -140,9 +141,10 @@ static lh_status read_attention(const lhi_megatron *m, lhi_imported *in,
     return LH_OK;
 }
 
-static lh_status read_positions(const lhi_megatron *m, lh_model *model,
+static lh_status read_positions(const lhi_megatron *m, lhi_imported *in,
                                 lh_error *err)
 {
+    lh_model *model = &in->model;
     static const char *const kinds[] = {"learned_absolute", "rope", "mrope",
                                         "relative",         "none", NULL};
     uint32_t kind = 0, positions = 0;
@@ -158,7 +160,11 @@ static lh_status read_positions(const lhi_megatron *m, lh_model *model,
     LHI_TRY(lhi_arg_need(m, LHI_ARG_MAX_POSITION_EMBEDDINGS, 1, LHI_MAX_VOCAB,
                          &positions, err));
     model->positions = kind == 0 ? positions : 0;
-    return LH_OK;
+    if (kind == 0 && lhi_arg_given(m, LHI_ARG_ROTARY_BASE))
+        lhi_import_ignore(in, "--rotary-base");
+    return kind == 0 ? LH_OK
+                     : lhi_arg_count(m, LHI_ARG_ROTARY_BASE, 1, INT32_MAX,
+                                     &model->rope_theta, err);
 }
 
 static lh_status read_mlp(const lhi_megatron *m, lh_model *model, lh_error *err)
@@ -319,9 +325,16 @@ static bool same_layers(const lh_model *a, const lh_model *b)
     return !dense || a->ffn == b->ffn;
 }
 
+/* Where one does not say, it may be the other's. */
+static bool same_positions(const lh_model *a, const lh_model *b)
+{
+    return !a->rope_theta || !b->rope_theta || a->rope_theta == b->rope_theta;
+}
+
 bool lhi_same_model(const lh_model *a, const lh_model *b)
 {
-    return same_shape(a, b) && same_experts(a, b) && same_layers(a, b);
+    return same_shape(a, b) && same_positions(a, b) && same_experts(a, b) &&
+           same_layers(a, b);
 }
 
 void lhi_import_name_model(lhi_imported *in)
@@ -345,7 +358,7 @@ lh_status lhi_megatron_model(const lhi_megatron *m, lhi_imported *in,
     *model = (lh_model){.name = "imported", .moe_interval = 1};
     LHI_TRY(read_sizes(m, model, err));
     LHI_TRY(read_attention(m, in, err));
-    LHI_TRY(read_positions(m, model, err));
+    LHI_TRY(read_positions(m, in, err));
     LHI_TRY(read_mlp(m, model, err));
     LHI_TRY(read_experts(m, in, err));
     LHI_TRY(read_vocabulary(m, in, err));
@@ -354,5 +367,11 @@ lh_status lhi_megatron_model(const lhi_megatron *m, lhi_imported *in,
     model->tied_embeddings =
         !lhi_arg_given(m, LHI_ARG_UNTIE_EMBEDDINGS_AND_OUTPUT_WEIGHTS);
     lhi_import_name_model(in);
+    if (model->rope_theta && model->rope_theta != 10000 &&
+        !lhi_arg_given(m, LHI_ARG_ROTARY_BASE))
+        lhi_import_note(in,
+                        "--rotary-base: is not there, so that Megatron-LM "
+                        "takes 10000; exports hand on what %s has, %" PRIu32,
+                        model->name, model->rope_theta);
     return LH_OK;
 }

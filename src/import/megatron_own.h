@@ -117,6 +117,7 @@ lhi_argument lhi_megatron_argument(const char *name);
     X(RECOMPUTE_METHOD, "recompute-method", ONE)                               \
     X(RECOMPUTE_MODULES, "recompute-modules", SOME)                            \
     X(RECOMPUTE_NUM_LAYERS, "recompute-num-layers", ONE)                       \
+    X(ROTARY_BASE, "rotary-base", ONE)                                         \
     X(SEQ_LENGTH, "seq-length", ONE)                                           \
     X(SEQUENCE_PARALLEL, "sequence-parallel", FLAG)                            \
     X(SOFTMAX_TYPE, "softmax-type", ONE)                                       \

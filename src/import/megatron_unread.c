@@ -399,7 +399,6 @@ static const char *const free_values[] = {
     "rl-sequence-packing-max-sequences-per-bin",
     "rope-scaling-factor",
     "rope-type",
-    "rotary-base",
     "rotary-percent",
     "rotary-scaling-factor",
     "rotary-seq-len-interpolation-factor",

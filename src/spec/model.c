@@ -7,6 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+double lh_model_rope_theta(const lh_model *model)
+{
+    return model->rope_theta ? model->rope_theta : 10000;
+}
+
 uint32_t lh_model_layer_window(const lh_model *model, uint32_t layer)
 {
     const uint32_t n = model->full_interval;

@@ -8,6 +8,7 @@
  * its own must give its sizes. */
 #include "spec/spec.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef enum style {
@@ -125,6 +126,26 @@ static lh_status find_family(reader *r, lh_error *err)
                         type, family_names);
 }
 
+/* "rope_theta", or in "rope_parameters", as transformers 5 writes it; "10000.0"
+ * is a whole number there. */
+static lh_status read_rope_theta(reader *r, lh_error *err)
+{
+    const lhi_node *node = lhi_find(r->map, "rope_theta");
+    const lhi_node *more = lhi_find(r->map, "rope_parameters");
+    double theta;
+    if (!node && more && more->kind == LHI_MAP)
+        node = lhi_find(more, "rope_theta");
+    if (!node || lhi_is_null(node))
+        return LH_OK;
+    LHI_TRY(lhi_get_number(r->doc, node, 1, INT32_MAX, &theta, err));
+    if (theta != floor(theta))
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "must be a whole number, as no program takes "
+                            "others for it");
+    r->model.rope_theta = (uint32_t)theta;
+    return LH_OK;
+}
+
 static lh_status read_sizes(reader *r, lh_error *err)
 {
     const family *f = r->family;
@@ -142,6 +163,7 @@ static lh_status read_sizes(reader *r, lh_error *err)
         take_size(r, "intermediate_size", LHI_MAX_VOCAB, f->ffn, &m->ffn, err));
     LHI_TRY(read_number(r, "num_key_value_heads", LHI_MAX_WIDTH,
                         nested ? f->kv_heads : m->heads, &m->kv_heads, err));
+    LHI_TRY(read_rope_theta(r, err));
     LHI_TRY(take_flag(r, r->outer, "tie_word_embeddings", &m->tied_embeddings,
                       err));
     return take_flag(r, r->map, "tie_word_embeddings", &m->tied_embeddings,

@@ -25,6 +25,7 @@ static const lhi_field model_rows[] = {
     {FLAG(qk_norm), .when = LHI_LEFT_OUT},
     {FLAG(attention_sinks), .when = LHI_LEFT_OUT},
     {COUNT(positions), .most = LHI_MAX_VOCAB, .when = LHI_LEFT_OUT},
+    {COUNT(rope_theta), .most = INT32_MAX, .when = LHI_LEFT_OUT},
     {COUNT(sliding_window), .most = LHI_MAX_VOCAB, .when = LHI_LEFT_OUT},
     {COUNT(window_first_layer), .most = LHI_MAX_LAYERS, .when = LHI_LEFT_OUT},
     {COUNT(full_interval), .most = LHI_MAX_LAYERS, .when = LHI_LEFT_OUT},
@@ -98,6 +99,11 @@ static lh_status fill_in(const lhi_doc *doc, const lhi_node *map, lh_model *m,
                                 m->hidden, m->heads);
         m->head_dim = m->hidden / m->heads;
     }
+    if (m->positions && m->rope_theta)
+        return lhi_doc_fail(doc, lhi_find(map, "rope_theta"), err, LH_EINPUT,
+                            "is of rotary positions, and the model learns "
+                            "%u; leave one of them out",
+                            m->positions);
     if (m->moe_phase >= m->moe_interval)
         return lhi_doc_fail(doc, map, err, LH_EINPUT,
                             "moe_phase %u is not below moe_interval %u",

@@ -154,6 +154,39 @@ def modules_of_multi_token_prediction_are_in_one_stage():
 
 
 @test
+def the_base_of_rotary_positions_is_kept():
+    own = deepseek() % "Et*2|(tt|)*29t|mL"
+    check("--rotary-base 10000\n" in own, own)
+    for base, model in ("10000", "model: deepseek-v3"), ("70000", None):
+        text = imported(own.replace("base 10000", f"base {base}"), "--nodes",
+                        "128", "-o", "d.yaml", "--force")
+        has(text, model or f"rope_theta: {base}")
+        case("plan", ["plan", "d.yaml", "-q", "--no-optimal", "-o", "d.json"],
+             out=ANY)
+        for target, line in (("megatron", f"--rotary-base {base}\n"),
+                             ("megatron-bridge", f"rotary_base={base},")):
+            out = case("export", ["export", "d.json", "--to", target],
+                       out=ANY).stdout
+            check(line in out, out)
+    llama = ("--num-layers 32 --hidden-size 4096 --num-attention-heads 32 "
+             "--group-query-attention --num-query-groups 8 "
+             "--ffn-hidden-size 14336 --swiglu --normalization RMSNorm "
+             "--disable-bias-linear --untie-embeddings-and-output-weights "
+             "--position-embedding-type rope --vocab-size 128256 "
+             "--seq-length 4096 --max-position-embeddings 4096 "
+             "--micro-batch-size 1 --global-batch-size 64 --bf16")
+    case("what Megatron-LM takes without", ["import", "--from", "megatron",
+                                            llama, *TWO_NODES], out=ANY,
+         err="--rotary-base: is not there, so that Megatron-LM takes 10000; "
+         "exports hand on what llama3-8b has, 500000")
+    refused(llama + " --rotary-base 0", "--rotary-base: ")
+    text = imported(llama.replace("type rope", "type learned_absolute") +
+                    " --rotary-base 5")
+    check("rope_theta" not in text["job"] and "--rotary-base" in text["job"],
+          text["job"])
+
+
+@test
 def what_megatron_takes_by_default_is_taken():
     text = imported(SMALL)
     has(text, "ffn: 4096", "gated: false", "tied_embeddings: true",

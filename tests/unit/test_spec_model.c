@@ -304,6 +304,31 @@ static void expert_patterns(void)
     lh_model_free(m);
 }
 
+static void bases_of_rotary_positions_are_read(void)
+{
+    static const struct {
+        const char *text;
+        uint32_t base;
+        double used;
+    } said[] = {{"", 0, 10000},
+                {", \"rope_theta\": 500000.0", 500000, 500000},
+                {", \"rope_theta\": null", 0, 10000},
+                {", \"rope_parameters\": {\"rope_theta\": 1e6}", 1000000, 1e6}};
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        char text[1024];
+        lh_error err = {0};
+        snprintf(text, sizeof text, "{\"model_type\": \"llama\", " SIZES "%s}",
+                 said[i].text);
+        lh_model *m = parse(text, &err);
+        CHECK_MSG(m, "%s", err.text);
+        if (m) {
+            CHECK_INT(m->rope_theta, said[i].base);
+            CHECK_NEAR(lh_model_rope_theta(m), said[i].used, 0);
+        }
+        lh_model_free(m);
+    }
+}
+
 static void bad_configs_are_refused(void)
 {
     static const struct {
@@ -314,6 +339,10 @@ static void bad_configs_are_refused(void)
         {"{\"model_type\": 3.5}", "family '3.5' is not known"},
         {"{\"model_type\": []}", "must be a text"},
         {"{\"model_type\": \"llama\"}", "key 'vocab_size' is missing"},
+        {"{\"model_type\": \"llama\", \"rope_theta\": 0.5, " SIZES "}",
+         "rope_theta: 0.5 is out of range"},
+        {"{\"model_type\": \"llama\", \"rope_theta\": 1000.5, " SIZES "}",
+         "rope_theta: must be a whole number"},
         {"{\"model_type\": \"llama\",\n\"vocab_size\": null}",
          "c.json:2: vocab_size: must be a whole number, not null"},
         {"{\"model_type\": \"llama\", \"vocab_size\": \"100\"}", "in quotes"},
@@ -385,6 +414,7 @@ int main(void)
     RUN(configs_equal_the_presets_of_the_same_models);
     RUN(absent_keys_mean_what_the_family_says);
     RUN(expert_patterns);
+    RUN(bases_of_rotary_positions_are_read);
     RUN(bad_configs_are_refused);
     RUN(huge_models_are_refused);
     return test_summary();

@@ -39,6 +39,9 @@ static void bad_models_are_refused(void)
            "without experts need ffn");
     refuse(WITH("{layers: 99999, hidden: 8, heads: 2, vocab: 10}"),
            "layers: 99999 is out of range");
+    refuse(WITH("{layers: 2, hidden: 8, heads: 2, vocab: 10, ffn: 16, "
+                "positions: 64, rope_theta: 500}"),
+           "rope_theta: is of rotary positions, and the model learns 64");
 #undef WITH
 }
 
