@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The what-if analysis of a recording in pandas and NumPy, beside longhaul's.
+
+    pip install "pandas<2.3"
+    bench/peer_whatif.py build-fast/cli/longhaul tests/data/recordings/AR.csv.gz
+
+The method is section 4 of Lin et al., "Understanding Stragglers in Large Model
+Training Using What-if Analysis" (OSDI 2025, arXiv:2505.05713), written anew from
+the paper for recordings like its two: one chunk a stage, the same operations in
+every step. Prints both programs' times and the largest difference of their
+numbers as JSON."""
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+
+TAIL = ["gc", "layernorm-grads-all-reduce", "embedding-grads-all-reduce",
+        "grads-reduce-scatter", "optimizer-clip-main-grad", "optimizer"]
+ALONE = {"forward-compute", "backward-compute", "optimizer", "gc"}
+
+
+def read(path):
+    """The rows, by step and in each alike, and one step's as places."""
+    rows = pd.read_csv(path)
+    rows = rows.sort_values(["step", "dp_rank", "stage", "optype", "seq_id"])
+    steps = rows.step.nunique()
+    first = rows[rows.step == rows.step.iloc[0]].reset_index(drop=True)
+    if len(first) * steps != len(rows):
+        sys.exit("peer_whatif: steps differ")
+    shape = (steps, len(first))
+    return (first, rows.start_ts.to_numpy().reshape(shape),
+            rows.duration.to_numpy().reshape(shape))
+
+
+def places(first):
+    return {key: list(group.index) for key, group in
+            first.groupby(["dp_rank", "stage", "optype"])}
+
+
+def needs_of(first, of):
+    """What each operation waits for, and what begins together."""
+    needs = [[] for _ in range(len(first))]
+    groups = {i: (i,) for i in range(len(first))}
+    last_stage = first.stage.max()
+
+    def get(replica, stage, op):
+        return of.get((replica, stage, op), [])
+
+    def together(members):
+        for i in members:
+            groups[i] = tuple(members)
+
+    replicas, stages = sorted(first.dp_rank.unique()), range(last_stage + 1)
+    for r in replicas:
+        for s in stages:
+            forward, backward = (get(r, s, f"{d}-compute")
+                                 for d in ("forward", "backward"))
+            passes = sorted(forward + backward,
+                            key=lambda i: first.start_ts[i])
+            before = passes[:passes.index(backward[0])]
+            for one, two in zip(passes, passes[1:]):
+                needs[two].append(one)
+            for kind, computes in ("forward", forward), ("backward", backward):
+                for k, i in enumerate(get(r, s, kind + "-recv")):
+                    needs[computes[k]].append(i)
+                    if k:
+                        needs[i] += [computes[k - 1],
+                                     get(r, s, kind + "-recv")[k - 1]]
+                    elif kind == "backward" and len(before) > 1:
+                        needs[i].append(before[-2])
+                for k, i in enumerate(get(r, s, kind + "-send")):
+                    needs[i].append(computes[k])
+                    if k:
+                        needs[i].append(get(r, s, kind + "-send")[k - 1])
+            needs[forward[0]] += get(r, s, "params-all-gather")
+            at = backward[-1]
+            for op in TAIL:
+                for i in get(r, s, op):
+                    needs[i].append(at)
+                    at = i
+            for kind, to in ("forward", s + 1), ("backward", s - 1):
+                for pair in zip(get(r, s, kind + "-send"),
+                                get(r, to, kind + "-recv")):
+                    together(pair)
+        together([i for s in (0, last_stage)
+                  for i in get(r, s, "embedding-grads-all-reduce")])
+    for s in stages:
+        for op in "params-all-gather", "grads-reduce-scatter":
+            together([i for r in replicas for i in get(r, s, op)])
+    together([i for r in replicas for s in stages
+              for i in get(r, s, "optimizer-clip-main-grad")])
+    return needs, groups
+
+
+def in_order(needs, groups):
+    """Groups, each behind all that its members wait for."""
+    left = {g: sum(len(needs[i]) for i in g) for g in groups.values() if g}
+    users = {}
+    for i, all_of_it in enumerate(needs):
+        for need in all_of_it:
+            users.setdefault(need, []).append(groups[i])
+    ready = [g for g, n in left.items() if n == 0]
+    for g in ready:
+        for i in g:
+            for user in users.get(i, []):
+                left[user] -= 1
+                if left[user] == 0:
+                    ready.append(user)
+    return ready
+
+
+def own_times(start, duration, order):
+    """Of what begins together its end less the last begin."""
+    takes = duration.copy()
+    for g in order:
+        if len(g) > 1:
+            g = list(g)
+            takes[:, g] = (start + duration)[:, g] - \
+                start[:, g].max(axis=1, keepdims=True)
+    takes[takes < -0.01] = 0
+    return takes
+
+
+def play(order, needs, takes):
+    """When each step ends."""
+    ends = np.zeros_like(takes.T)
+    by_op = takes.T
+    for g in order:
+        before = [need for i in g for need in needs[i]]
+        begin = ends[before].max(axis=0) if before else 0
+        for i in g:
+            ends[i] = begin + by_op[i]
+    return ends.max(axis=0)
+
+
+def analyse(path):
+    first, start, duration = read(path)
+    needs, groups = needs_of(first, places(first))
+    order = in_order(needs, groups)
+    takes = own_times(start, duration, order)
+    usual = np.empty_like(takes)
+    for op, group in first.groupby("optype"):
+        own = takes[:, group.index]
+        usual[:, group.index] = own.mean() if op in ALONE else np.median(own)
+    kinds = first.optype.str.replace(r"^(forward|backward)-(send|recv)$",
+                                     r"\1-pp-comm", regex=True)
+    ideal = play(order, needs, usual).mean()
+    own = play(order, needs, takes).mean()
+
+    def with_own(which):
+        mixed = np.where(which.to_numpy()[None, :], takes, usual)
+        return play(order, needs, mixed).mean() / ideal
+
+    return {"t_s": own, "ideal_s": ideal, "slowdown": own / ideal,
+            "by_stage": {str(s): with_own(first.stage == s)
+                         for s in sorted(first.stage.unique())},
+            "by_replica": {str(r): with_own(first.dp_rank == r)
+                           for r in sorted(first.dp_rank.unique())},
+            "by_operation": {k: with_own(kinds == k)
+                             for k in sorted(kinds.unique())}}
+
+
+def numbers(found, at=""):
+    for key, value in found.items():
+        if isinstance(value, dict):
+            yield from numbers(value, f"{at}{key} ")
+        else:
+            yield at + key, value
+
+
+def processor_s(who):
+    used = resource.getrusage(who)
+    return used.ru_utime + used.ru_stime
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("longhaul")
+    parser.add_argument("recording")
+    parser.add_argument("--runs", type=int, default=5)
+    args = parser.parse_args()
+    theirs, ours = [], []
+    for _ in range(args.runs):
+        before = processor_s(resource.RUSAGE_SELF)
+        analysis = analyse(args.recording)
+        theirs.append(processor_s(resource.RUSAGE_SELF) - before)
+        before = processor_s(resource.RUSAGE_CHILDREN)
+        text = subprocess.run([args.longhaul, "diagnose", args.recording,
+                               "--json", "-j", "1"], check=True,
+                              capture_output=True).stdout
+        ours.append(processor_s(resource.RUSAGE_CHILDREN) - before)
+    told = dict(numbers({k: v for k, v in json.loads(text).items()
+                         if k in analysis}))
+    worst = max(abs(told[name] / value - 1)
+                for name, value in numbers(analysis))
+    print(json.dumps({
+        "recording": args.recording, "pandas": pd.__version__,
+        "when": time.strftime("%Y-%m-%d"), "runs": args.runs,
+        "pandas_s": {"best": min(theirs), "median": float(np.median(theirs))},
+        "longhaul_s": {"best": min(ours), "median": float(np.median(ours))},
+        "times_as_long": float(np.median(theirs) / np.median(ours)),
+        "largest_difference": worst}, indent=1))
+
+
+main()
