@@ -16,6 +16,7 @@ typedef struct settings {
     uint32_t threads;
     const char *html;
     cli_measured measured;
+    const char *map;
 } settings;
 
 static const cli_option options[] = {
@@ -47,6 +48,14 @@ static const cli_option options[] = {
      .words = CLI_WORDS_FILES},
     CLI_THREADS_ROW(settings, "Play so many steps at once; without it, one per "
                               "processor. The result is the same."),
+    {.name = "map",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, map),
+     .arg = "FILE",
+     .help = "Of traces of PyTorch's profiler: which rank is which stage and "
+             "replica, and which range is which operation, where that does "
+             "not follow from the traces (docs/formats/ranks.md).",
+     .words = CLI_WORDS_FILES},
 };
 
 static const cli_example examples[] = {
@@ -58,6 +67,8 @@ static const cli_example examples[] = {
      "Go on from there: longhaul compare now.yaml"},
     {"longhaul diagnose steps.csv.gz --json | jq .helps",
      "The same for programs: what would help alone."},
+    {"longhaul diagnose rank0.json rank1.json --map ranks.yaml",
+     "Traces of PyTorch's profiler, one of each rank."},
 };
 
 enum { MOST_SHOWN = 4 }; /* stages, replicas, kinds, slow things, helps */
@@ -347,6 +358,7 @@ static lh_status run_diagnose(cli *c)
     const settings *s = c->settings;
     lh_recording *recording = NULL;
     lh_diagnosis *diagnosis = NULL;
+    lh_rank_map *map = NULL;
     lh_diagnose_options with = {.size = sizeof with, .threads = s->threads};
     if (s->measured.profile && !s->measured.job)
         return cli_usage(c, "--profile-out needs --job FILE: a recording does "
@@ -356,8 +368,12 @@ static lh_status run_diagnose(cli *c)
         return cli_usage(c, "--job says under which conditions the times of "
                             "--profile-out are, which is not given");
     cli_progress(c, "reading");
-    lh_status status = lh_recording_read((const char *const *)c->operands,
-                                         c->n_operands, &recording, &c->err);
+    lh_status status = s->map ? lh_rank_map_read(s->map, &map, &c->err) : LH_OK;
+    if (status == LH_OK)
+        status =
+            lh_recording_read_mapped((const char *const *)c->operands,
+                                     c->n_operands, map, &recording, &c->err);
+    lh_rank_map_free(map);
     if (status == LH_OK) {
         cli_progress(c, "playing %" PRIu32 " steps again",
                      lh_recording_n_steps(recording));
@@ -385,8 +401,9 @@ const cli_command cmd_diagnose = {
     .description =
         "A recording is a table (CSV, also gzip) of what the ranks of a job "
         "did in some steps: passes, messages, collectives, each with its start "
-        "and duration; or a trace of longhaul, which is a step. Several files "
-        "are one recording: one for each rank, say.\n\n"
+        "and duration; a trace of longhaul, which is a step; or a trace of "
+        "PyTorch's profiler (JSON, also gzip), one or several of each rank. "
+        "Several files are one recording.\n\n"
         "Each step is played again by what depends on what: with its own "
         "times, with usual ones, and with its own times for one stage, one "
         "replica or one kind of operation alone (Lin et al., OSDI 2025). "

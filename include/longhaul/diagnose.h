@@ -56,20 +56,48 @@ LH_API const char *lh_operation_name(lh_operation operation);
 /* The operations of steps of a job: immutable, and what is damaged left out. */
 typedef struct lh_recording lh_recording;
 
-/* Reads files of one recording, each a table (docs/formats/recording.md), as
- * it is or compressed by gzip, or a trace of longhaul, which is a step: the
- * first of them step 0; "-" is not special. Rows of a step may lie in several
- * tables. What is damaged is left out and remarked upon (lh_diagnosis has the
- * remarks). Release with lh_recording_free().
- * LH_EINPUT: a file is of another kind, has no heading, is a trace beside
- * tables, or nothing whole is left. LH_EUNSUPPORTED: a trace has data-parallel
- * communication in parts. */
+/* What traces of PyTorch's profiler do not say themselves: which rank is which
+ * stage and replica, which range is which operation; docs/formats/ranks.md.
+ * Immutable. Release with lh_rank_map_free(), texts with lh_text_free(). */
+typedef struct lh_rank_map lh_rank_map;
+
+enum { LH_MAX_MAP_RANKS = 65536, LH_MAX_MAP_NAMES = 1024 };
+
+LH_API lh_status lh_rank_map_read(const char *path, lh_rank_map **out,
+                                  lh_error *err);
+LH_API lh_status lh_rank_map_parse(const char *text, size_t len,
+                                   const char *name, lh_rank_map **out,
+                                   lh_error *err);
+LH_API lh_status lh_rank_map_format(const lh_rank_map *map, char **text,
+                                    size_t *len, lh_error *err);
+LH_API void lh_rank_map_free(lh_rank_map *map); /* NULL is fine */
+
+/* Reads files of one recording, as they are or compressed by gzip: tables
+ * (docs/formats/recording.md); traces of longhaul, each of which is a step, the
+ * first of them step 0; or traces of PyTorch's profiler, one or several of a
+ * rank. "-" is not special. Rows of a step may lie in several tables. What is
+ * damaged is left out and remarked upon (lh_diagnosis has the remarks). Release
+ * with lh_recording_free().
+ * LH_EINPUT: a file is of another kind than the first or of none of these, has
+ * no heading, or nothing whole is left; where a rank belongs is not known.
+ * LH_EUNSUPPORTED: a trace has data-parallel communication in parts. */
 LH_API lh_status lh_recording_read(const char *const *paths, uint32_t n_paths,
                                    lh_recording **out, lh_error *err);
 /* The same of one text, or what gzip made of it. */
 LH_API lh_status lh_recording_parse(const char *text, size_t len,
                                     const char *name, lh_recording **out,
                                     lh_error *err);
+/* Both with a map, which may go afterwards; NULL: none. LH_EINPUT: there is a
+ * map, and the files are no traces of PyTorch's profiler, or it has names that
+ * no range has. */
+LH_API lh_status lh_recording_read_mapped(const char *const *paths,
+                                          uint32_t n_paths,
+                                          const lh_rank_map *map,
+                                          lh_recording **out, lh_error *err);
+LH_API lh_status lh_recording_parse_mapped(const char *text, size_t len,
+                                           const char *name,
+                                           const lh_rank_map *map,
+                                           lh_recording **out, lh_error *err);
 LH_API void lh_recording_free(lh_recording *recording); /* NULL is fine */
 
 LH_API uint32_t lh_recording_n_steps(const lh_recording *recording);

@@ -26,6 +26,7 @@
     X(CERTIFICATE, "a certificate", 256)                                       \
     X(TRACE, "a trace", 256)                                                   \
     X(RECORDING, "a recording", 16384)                                         \
+    X(RANKS, "a map of ranks", 16)                                             \
     X(LOG, "a log", 64)                                                        \
     X(TOKENIZER, "a tokenizer", 128)                                           \
     X(TEXT, "a text to train on", 1024)                                        \

@@ -5,6 +5,7 @@
 #include "base/text.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +29,7 @@ static const char *const columns[N_COLUMNS] = {
     "step",     "dp_rank", "stage",  "optype", "mb_id", "start_ts",
     "duration", "rank",    "seq_id", "mc",     "gmc"};
 
-enum { MOST_COLUMNS = 64, NONE = 0xff };
+enum { MOST_COLUMNS = 64, NONE = 0xff, WHY_BYTES = 110 };
 
 typedef struct cell {
     const char *text;
@@ -127,42 +128,59 @@ static bool read_whole(cell c, int64_t least, int64_t most, int64_t *out)
 /* Of a clock, 63 years: beyond, differences of times would have no room. */
 #define MOST_NS (INT64_C(2) * 1000000000 * 1000000000)
 
-static bool fill_row(const table *t, const cell *cells, lhi_op_row *row,
-                     int64_t *step)
+/* Of a cell that is no such number: why the row cannot be read. */
+static bool refuse(column k, cell c, const char *wanted, char *why)
 {
-    int64_t value;
-    *row = (lhi_op_row){.here = 0, .chunk = -1, .microbatch = -1};
-    if (!read_whole(cells[STEP], 0, INT64_MAX / 2, step) ||
-        !read_number(cells[START], 9, &row->start_ns) ||
-        !read_number(cells[DURATION], 9, &row->ns) || row->ns < 0 ||
-        row->ns > MOST_NS || row->start_ns > MOST_NS ||
-        row->start_ns < -MOST_NS)
+    snprintf(why, WHY_BYTES, "%s '%.*s' is no %s", columns[k],
+             c.len < 24 ? (int)c.len : 24, c.len ? c.text : "", wanted);
+    return false;
+}
+
+static bool take_time(const cell *cells, column k, int64_t least, int64_t *out,
+                      char *why)
+{
+    if (read_number(cells[k], 9, out) && *out >= least && *out <= MOST_NS)
+        return true;
+    return refuse(k, cells[k],
+                  least < 0 ? "time in seconds" : "duration in seconds", why);
+}
+
+/* Of columns that may be absent the value is as it was. */
+static bool take_whole(const table *t, const cell *cells, column k,
+                       int64_t least, int64_t most, int64_t *out, char *why)
+{
+    char wanted[60];
+    if (!t->has[k] || read_whole(cells[k], least, most, out))
+        return true;
+    snprintf(wanted, sizeof wanted, "whole number of %" PRId64 " to %" PRId64,
+             least, most);
+    return refuse(k, cells[k], wanted, why);
+}
+
+static bool fill_row(const table *t, const cell *cells, lhi_op_row *row,
+                     int64_t *step, char *why)
+{
+    int64_t stage, replica, microbatch, rank = 0, order = 0, here = 0;
+    int64_t chunk = -1;
+    if (!take_whole(t, cells, STEP, 0, INT64_MAX / 2, step, why) ||
+        !take_time(cells, START, -MOST_NS, &row->start_ns, why) ||
+        !take_time(cells, DURATION, 0, &row->ns, why) ||
+        !take_whole(t, cells, STAGE, 0, LHI_MOST_PLACES - 1, &stage, why) ||
+        !take_whole(t, cells, REPLICA, 0, LHI_MOST_PLACES - 1, &replica, why) ||
+        !take_whole(t, cells, MICROBATCH, -1, LH_MAX_MICROBATCHES, &microbatch,
+                    why) ||
+        !take_whole(t, cells, RANK, 0, UINT32_MAX, &rank, why) ||
+        !take_whole(t, cells, ORDER, 0, UINT32_MAX, &order, why) ||
+        !take_whole(t, cells, HERE, -1, INT16_MAX, &here, why) ||
+        !take_whole(t, cells, CHUNK, -1, INT16_MAX, &chunk, why))
         return false;
-    if (!read_whole(cells[STAGE], 0, LHI_MOST_PLACES - 1, &value))
-        return false;
-    row->stage = (uint16_t)value;
-    if (!read_whole(cells[REPLICA], 0, LHI_MOST_PLACES - 1, &value))
-        return false;
-    row->replica = (uint16_t)value;
-    if (!read_whole(cells[MICROBATCH], -1, LH_MAX_MICROBATCHES, &value))
-        return false;
-    row->microbatch = (int32_t)value;
-    value = 0;
-    if (t->has[RANK] && !read_whole(cells[RANK], 0, UINT32_MAX, &value))
-        return false;
-    row->rank = (uint32_t)value;
-    value = 0;
-    if (t->has[ORDER] && !read_whole(cells[ORDER], 0, UINT32_MAX, &value))
-        return false;
-    row->order = (uint32_t)value;
-    value = 0;
-    if (t->has[HERE] && !read_whole(cells[HERE], -1, INT16_MAX, &value))
-        return false;
-    row->here = (int16_t)value;
-    value = -1;
-    if (t->has[CHUNK] && !read_whole(cells[CHUNK], -1, INT16_MAX, &value))
-        return false;
-    row->chunk = (int16_t)value;
+    row->stage = (uint16_t)stage;
+    row->replica = (uint16_t)replica;
+    row->microbatch = (int32_t)microbatch;
+    row->rank = (uint32_t)rank;
+    row->order = (uint32_t)order;
+    row->here = (int16_t)here;
+    row->chunk = (int16_t)chunk;
     return true;
 }
 
@@ -187,13 +205,6 @@ static lh_status read_heading(table *t, const char *line, const char *end,
     cell cells[MOST_COLUMNS];
     if (end - line >= 3 && memcmp(line, "\xef\xbb\xbf", 3) == 0)
         line += 3;
-    cell all = trimmed(line, end);
-    if (all.len && (*all.text == '{' || *all.text == '['))
-        return lhi_fail(err, LH_EINPUT,
-                        "%s: is JSON; what can be read is a table (CSV, also "
-                        "gzip) with a row for each operation, or a trace of "
-                        "longhaul that is not compressed",
-                        t->name);
     t->n_columns = split(line, end, cells, MOST_COLUMNS);
     if (t->n_columns > MOST_COLUMNS)
         return lhi_fail(err, LH_EINPUT,
@@ -228,17 +239,23 @@ static lh_status read_row(table *t, const char *line, const char *end,
 {
     cell raw[MOST_COLUMNS], cells[N_COLUMNS] = {{0}};
     lhi_remark_counts *remarks = t->rows->remarks;
-    lhi_op_row row;
+    lhi_op_row row = {0};
     int64_t step;
     if (trimmed(line, end).len == 0)
         return LH_OK;
-    bool good = split(line, end, raw, MOST_COLUMNS) == t->n_columns;
+    char why[WHY_BYTES];
+    uint32_t n = split(line, end, raw, MOST_COLUMNS);
+    bool good = n == t->n_columns;
     for (uint32_t i = 0; good && i < t->n_columns; i++)
         if (t->role[i] != NONE)
             cells[t->role[i]] = raw[i];
-    if (!good || !fill_row(t, cells, &row, &step)) {
-        lhi_remark(remarks, LHI_REMARK_UNREAD, 1, "%s:%" PRIu64, t->name,
-                   t->line);
+    if (!good)
+        snprintf(why, sizeof why,
+                 "%" PRIu32 " cells, and the heading has %" PRIu32, n,
+                 t->n_columns);
+    if (!good || !fill_row(t, cells, &row, &step, why)) {
+        lhi_remark(remarks, LHI_REMARK_UNREAD, 1, "%s:%" PRIu64 ": %s", t->name,
+                   t->line, why);
         return LH_OK;
     }
     lhi_op_type op = lhi_op_find(cells[TYPE].text, cells[TYPE].len);

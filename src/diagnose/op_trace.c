@@ -10,12 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool lhi_op_trace_is(const lhi_unzip *zip)
-{
-    return !zip->is_gzip && zip->stream.avail_in > 0 &&
-           *zip->stream.next_in == '{';
-}
-
 static lh_status read_all(lhi_unzip *zip, const char *name, lhi_text *text,
                           lh_error *err)
 {
@@ -166,13 +160,6 @@ lh_status lhi_op_trace_read(lhi_unzip *zip, const char *name, uint64_t step,
     lh_status status = read_all(zip, name, &text, err);
     if (status == LH_OK && text.failed)
         status = lhi_fail_nomem(err);
-    if (status == LH_OK && !strstr(text.data, "\"longhaul\""))
-        status = lhi_fail(err, LH_EINPUT,
-                          "%s: is JSON, but no trace of longhaul; what can be "
-                          "read is such a trace, or a table (CSV, also gzip) "
-                          "with a row for each operation; traces of PyTorch's "
-                          "profiler cannot be read",
-                          name);
     if (status == LH_OK)
         status = lh_trace_parse(text.data, text.len, name, &trace, err);
     lhi_text_fini(&text);

@@ -6,8 +6,6 @@
 #include "diagnose/op_rows.h"
 #include "diagnose/unzip.h"
 
-/* The text is JSON, as a trace is, and not compressed. */
-bool lhi_op_trace_is(const lhi_unzip *zip);
 /* Adds the operations of the trace to `rows`, as those of that step. Its
  * receives are posted ahead of need. */
 lh_status lhi_op_trace_read(lhi_unzip *zip, const char *name, uint64_t step,

@@ -2,20 +2,31 @@
 /* Files of a recording. */
 #include "diagnose/op_table.h"
 #include "diagnose/op_trace.h"
+#include "diagnose/profiler.h"
 #include "diagnose/recording.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Rows of one file that are held before steps are taken to be over: some 640
  * MB. Of several files each may have rows of every step. */
 enum { MOST_HELD = 16 << 20 };
 
+typedef enum kind { NO_KIND, TABLE, TRACE, PROFILER } kind;
+
+static const char *const kinds[] = {[NO_KIND] = "",
+                                    [TABLE] = "a table",
+                                    [TRACE] = "a trace of longhaul",
+                                    [PROFILER] =
+                                        "a trace of PyTorch's profiler"};
+
 typedef struct reading {
     lh_recording *recording;
     lhi_rows rows;
     lhi_unzip zip;
-    uint64_t n_traces; /* each a step */
-    bool has_table;
+    lhi_profiler profiler;
+    uint64_t n_traces; /* of longhaul: each a step */
+    kind kind;         /* of all files */
 } reading;
 
 static lh_status close_step(void *context, lhi_row_list *list, lh_error *err)
@@ -23,13 +34,16 @@ static lh_status close_step(void *context, lhi_row_list *list, lh_error *err)
     return lhi_recording_add(context, list, err);
 }
 
-static reading *reading_make(bool one)
+static reading *reading_make(bool one, const lh_rank_map *map)
 {
     reading *r = calloc(1, sizeof *r);
     if (r && !(r->recording = calloc(1, sizeof *r->recording))) {
         free(r);
         return NULL;
     }
+    if (r)
+        r->profiler =
+            (lhi_profiler){.map = map, .remarks = &r->recording->remarks};
     if (r)
         r->rows = (lhi_rows){.remarks = &r->recording->remarks,
                              .close = close_step,
@@ -38,19 +52,42 @@ static reading *reading_make(bool one)
     return r;
 }
 
-/* What was opened: a trace, or a table. */
+static lh_status find_kind(reading *r, kind *out, lh_error *err)
+{
+    const char *text;
+    char first[LHI_PEEK_BYTES + 1];
+    size_t n, at = 0;
+    LHI_TRY(lhi_unzip_peek(&r->zip, &text, &n, err));
+    memcpy(first, text, n);
+    first[n] = '\0';
+    while (at < n && strchr(" \t\r\n", first[at]))
+        at++;
+    *out = first[at] != '{' && first[at] != '['    ? TABLE
+           : strstr(first, "\"longhaul\"") != NULL ? TRACE
+                                                   : PROFILER;
+    return LH_OK;
+}
+
+/* What was opened. */
 static lh_status read_opened(reading *r, const char *name, lh_error *err)
 {
-    bool is_trace = lhi_op_trace_is(&r->zip);
-    if (is_trace ? r->has_table : r->n_traces > 0)
+    kind is;
+    LHI_TRY(find_kind(r, &is, err));
+    if (r->kind != NO_KIND && r->kind != is)
         return lhi_fail(err, LH_EINPUT,
-                        "%s: is a %s, and a file before it a %s; traces have "
-                        "steps of their own: diagnose them apart",
-                        name, is_trace ? "trace" : "table",
-                        is_trace ? "table" : "trace");
-    if (is_trace)
+                        "%s: is %s, and a file before it %s; what was recorded "
+                        "in other ways has steps of its own: diagnose it apart",
+                        name, kinds[is], kinds[r->kind]);
+    if (r->profiler.map && is != PROFILER)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: is %s, which says itself what is what: a map of "
+                        "ranks is for traces of PyTorch's profiler",
+                        name, kinds[is]);
+    r->kind = is;
+    if (is == TRACE)
         return lhi_op_trace_read(&r->zip, name, r->n_traces++, &r->rows, err);
-    r->has_table = true;
+    if (is == PROFILER)
+        return lhi_profiler_add(&r->profiler, &r->zip, name, err);
     return lhi_op_table_read(&r->zip, name, &r->rows, err);
 }
 
@@ -58,6 +95,8 @@ static lh_status read_opened(reading *r, const char *name, lh_error *err)
 static lh_status reading_end(reading *r, lh_status status, const char *name,
                              lh_recording **out, lh_error *err)
 {
+    if (status == LH_OK && r->kind == PROFILER)
+        status = lhi_profiler_end(&r->profiler, &r->rows, err);
     if (status == LH_OK)
         status = lhi_rows_close(&r->rows, err);
     if (status == LH_OK)
@@ -67,17 +106,19 @@ static lh_status reading_end(reading *r, lh_status status, const char *name,
     else
         lh_recording_free(r->recording);
     lhi_rows_fini(&r->rows);
+    lhi_profiler_fini(&r->profiler);
     free(r);
     return status;
 }
 
-lh_status lh_recording_read(const char *const *paths, uint32_t n_paths,
-                            lh_recording **out, lh_error *err)
+lh_status lh_recording_read_mapped(const char *const *paths, uint32_t n_paths,
+                                   const lh_rank_map *map, lh_recording **out,
+                                   lh_error *err)
 {
     lh_status status = LH_OK;
     if (n_paths == 0)
         return lhi_fail(err, LH_EINVAL, "no file of a recording is named");
-    reading *r = reading_make(n_paths == 1);
+    reading *r = reading_make(n_paths == 1, map);
     if (!r)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; status == LH_OK && i < n_paths; i++) {
@@ -89,10 +130,11 @@ lh_status lh_recording_read(const char *const *paths, uint32_t n_paths,
     return reading_end(r, status, paths[0], out, err);
 }
 
-lh_status lh_recording_parse(const char *text, size_t len, const char *name,
-                             lh_recording **out, lh_error *err)
+lh_status lh_recording_parse_mapped(const char *text, size_t len,
+                                    const char *name, const lh_rank_map *map,
+                                    lh_recording **out, lh_error *err)
 {
-    reading *r = reading_make(true);
+    reading *r = reading_make(true, map);
     if (!r)
         return lhi_fail_nomem(err);
     lh_status status = lhi_unzip_text(&r->zip, text, len, err);
@@ -100,4 +142,16 @@ lh_status lh_recording_parse(const char *text, size_t len, const char *name,
         status = read_opened(r, name, err);
     lhi_unzip_close(&r->zip);
     return reading_end(r, status, name, out, err);
+}
+
+lh_status lh_recording_read(const char *const *paths, uint32_t n_paths,
+                            lh_recording **out, lh_error *err)
+{
+    return lh_recording_read_mapped(paths, n_paths, NULL, out, err);
+}
+
+lh_status lh_recording_parse(const char *text, size_t len, const char *name,
+                             lh_recording **out, lh_error *err)
+{
+    return lh_recording_parse_mapped(text, len, name, NULL, out, err);
 }

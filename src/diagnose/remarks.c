@@ -36,7 +36,7 @@ lh_status lhi_remarks_list(const lhi_remark_counts *remarks, lhi_arena *arena,
     lh_remark *list = LHI_NEW(arena, lh_remark, LHI_N_REMARKS);
     uint32_t used = 0;
     for (uint32_t i = 0; list && i < LHI_N_REMARKS; i++) {
-        char text[400];
+        char text[480];
         if (remarks->n[i] == 0)
             continue;
         snprintf(text, sizeof text, "%" PRIu64 " %s; the first: %s",

@@ -26,6 +26,9 @@
       "steps whose times do not begin at the step's start: measured from "     \
       "their first operation")                                                 \
     X(STRAY, "stray-messages", "sends and receives without a peer, left out")  \
+    X(FILES, "missing-files", "ranks of the job of which no trace is given")    \
+    X(UNMARKED, "unmarked-steps",                                               \
+      "ranks whose steps are not marked: counted by how often a pass comes")   \
     X(REPLICAS, "replicas-left-out",                                           \
       "replicas of steps that lack ranks, left out")                           \
     X(RANKS, "missing-ranks",                                                  \
@@ -42,7 +45,7 @@ typedef enum lhi_remark_kind {
 
 typedef struct lhi_remark_counts {
     uint64_t n[LHI_N_REMARKS];
-    char first[LHI_N_REMARKS][120]; /* what the first was */
+    char first[LHI_N_REMARKS][240]; /* what the first was */
 } lhi_remark_counts;
 
 /* Counts one; `format` says what it is, and is kept of the first. */

@@ -64,19 +64,13 @@ static int compare_times(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* What most clocks show: the one in the middle, of two the lesser; none is
- * moved where the first worker's may be that. */
-static lh_status usual_clock(const int64_t *ahead, uint32_t n, lhi_arena *arena,
-                             int64_t *out, lh_error *err)
+int64_t lhi_usual_clock(int64_t *ahead, uint32_t n)
 {
-    int64_t *sorted = LHI_NEW(arena, int64_t, n);
-    if (!sorted)
-        return lhi_fail_nomem(err);
-    memcpy(sorted, ahead, n * sizeof *sorted);
-    lhi_sort(sorted, n, sizeof *sorted, compare_times);
-    int64_t lower = sorted[(n - 1) / 2], upper = sorted[n / 2];
-    *out = lower <= 0 && upper >= 0 ? 0 : lower;
-    return LH_OK;
+    if (n == 0)
+        return 0;
+    lhi_sort(ahead, n, sizeof *ahead, compare_times);
+    int64_t lower = ahead[(n - 1) / 2], upper = ahead[n / 2];
+    return lower <= 0 && upper >= 0 ? 0 : lower;
 }
 
 static void remark_on(const lhi_step_ops *ops, uint32_t w, int64_t ahead,
@@ -92,8 +86,9 @@ static void remark_on(const lhi_step_ops *ops, uint32_t w, int64_t ahead,
 lh_status lhi_step_clocks(lhi_step_ops *ops, lhi_arena *arena,
                           lhi_remark_counts *remarks, lh_error *err)
 {
-    int64_t usual, *ahead = LHI_NEW(arena, int64_t, ops->n_workers);
-    if (!ahead)
+    int64_t *ahead = LHI_NEW(arena, int64_t, ops->n_workers);
+    int64_t *sorted = LHI_NEW(arena, int64_t, ops->n_workers);
+    if (!ahead || !sorted)
         return lhi_fail_nomem(err);
     /* Each worker against one that is set already: the same stage of the first
      * replica, or the stage before. */
@@ -106,7 +101,8 @@ lh_status lhi_step_clocks(lhi_step_ops *ops, lhi_arena *arena,
             ahead[w] = 0;
         set_clock(ops, w, ahead[w]);
     }
-    LHI_TRY(usual_clock(ahead, ops->n_workers, arena, &usual, err));
+    memcpy(sorted, ahead, ops->n_workers * sizeof *sorted);
+    int64_t usual = lhi_usual_clock(sorted, ops->n_workers);
     for (uint32_t w = 0; w < ops->n_workers; w++) {
         set_clock(ops, w, -usual);
         if (llabs(ahead[w] - usual) >= LHI_CLOCKS_AGREE_NS)

@@ -41,6 +41,11 @@ lh_status lhi_step_ops_sort(lhi_row_list *list, lhi_remark_counts *remarks,
 /* Closer clocks are left as they are: networks differ by as much. */
 #define LHI_CLOCKS_AGREE_NS INT64_C(10000000)
 
+/* What most clocks show, of how far they are ahead of the first, which it
+ * sorts: the one in the middle, of two the lesser; 0, so that none is moved,
+ * where the first's may be that. */
+int64_t lhi_usual_clock(int64_t *ahead, uint32_t n);
+
 /* Sets clocks of ranks by the ends of what they did together, where they are
  * off by more than what networks explain. */
 lh_status lhi_step_clocks(lhi_step_ops *ops, lhi_arena *arena,

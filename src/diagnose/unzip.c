@@ -85,10 +85,33 @@ static lh_status inflate_some(lhi_unzip *zip, lh_error *err)
     return LH_OK;
 }
 
+lh_status lhi_unzip_peek(lhi_unzip *zip, const char **bytes, size_t *n,
+                         lh_error *err)
+{
+    char ahead[LHI_PEEK_BYTES];
+    size_t more = 1;
+    *n = 0;
+    while (more && *n < sizeof ahead) {
+        LHI_TRY(lhi_unzip_read(zip, ahead + *n, sizeof ahead - *n, &more, err));
+        *n += more;
+    }
+    memcpy(zip->ahead, ahead, *n);
+    zip->n_ahead = *n;
+    *bytes = zip->ahead;
+    return LH_OK;
+}
+
 lh_status lhi_unzip_read(lhi_unzip *zip, char *bytes, size_t room, size_t *n,
                          lh_error *err)
 {
     *n = 0;
+    if (zip->ahead_at < zip->n_ahead) {
+        size_t left = zip->n_ahead - zip->ahead_at;
+        *n = left < room ? left : room;
+        memcpy(bytes, zip->ahead + zip->ahead_at, *n);
+        zip->ahead_at += *n;
+        return LH_OK;
+    }
     if (room > 1u << 30)
         room = 1u << 30;
     zip->stream.next_out = (unsigned char *)bytes;

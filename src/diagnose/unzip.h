@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <zlib.h>
 
-enum { LHI_UNZIP_BYTES = 1 << 16 };
+enum { LHI_UNZIP_BYTES = 1 << 16, LHI_PEEK_BYTES = 512 };
 
 typedef struct lhi_unzip {
     bool is_file, is_gzip;
@@ -23,11 +23,18 @@ typedef struct lhi_unzip {
     size_t rest_len;
     z_stream stream;
     unsigned char bytes[LHI_UNZIP_BYTES]; /* as they come */
+    char
+        ahead[LHI_PEEK_BYTES]; /* what was looked at, and is still to be read */
+    size_t ahead_at, n_ahead;
 } lhi_unzip;
 
 /* Both begin reading; lhi_unzip_close() in any case. */
 lh_status lhi_unzip_open(lhi_unzip *zip, const char *path, lh_error *err);
 lh_status lhi_unzip_text(lhi_unzip *zip, const char *text, size_t len,
+                         lh_error *err);
+/* The first bytes, up to LHI_PEEK_BYTES, which are still read afterwards; to be
+ * called before they are. zip's own. */
+lh_status lhi_unzip_peek(lhi_unzip *zip, const char **bytes, size_t *n,
                          lh_error *err);
 /* *n is 0 at the end, and then zip->why says whether that came early. */
 lh_status lhi_unzip_read(lhi_unzip *zip, char *bytes, size_t room, size_t *n,

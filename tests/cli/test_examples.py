@@ -10,6 +10,7 @@ import shutil
 from harness import (ROOT, WORK, case, check, finish, makes, read, run, test,
                      uniform, write)
 from made import MEGATRON, TORCHTITAN
+from profiled import profiled
 
 COMMANDS = re.findall(r"^  (\w+) ", re.search(
     r"Commands:\n(.*?)\n\n", run("--help").stdout, re.S)[1], re.M)
@@ -31,7 +32,8 @@ JOB = """
     """
 FILES = ["job.yaml", "plan.json", "mega.json", "titan.json", "pipeline.yaml", "p.yaml", "ud.yaml",
          "wave.yaml", "s.csv", "a.json", "b.json", "proof.json", "book.txt",
-         "args.txt", "events.yaml", "today.toml", "csv.txt", "steps.csv.gz"]
+         "args.txt", "events.yaml", "today.toml", "csv.txt", "steps.csv.gz",
+         "rank0.json", "rank1.json", "ranks.yaml"]
 
 
 @makes(*FILES)
@@ -64,6 +66,9 @@ def inputs():
           "--parallelism.pipeline_parallel_degree 2 "
           "--parallelism.pipeline_parallel_schedule 1F1B "
           "--parallelism.pipeline_parallel_schedule_csv s.csv")
+    profiled()
+    write("ranks.yaml", "longhaul: ranks/1\nranks: [{rank: 0, stage: 0, "
+          "replica: 0}, {rank: 1, stage: 1, replica: 0}]\n")
     write("book.txt", "It is a truth universally acknowledged. " * 200)
 
 

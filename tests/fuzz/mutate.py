@@ -219,6 +219,9 @@ def all_kinds(fixtures, has_blas):
         Kind("recording", "r.csv", seeds("tests/fuzz/corpus/recording/*"), [
             command("diagnose @ -j 1"),
             command("diagnose @ -j 1 --json")]),
+        Kind("profiler", "rank0.json.gz", [
+            ROOT / "tests/data/recordings/gloo/rank0.json.gz"], [
+            command("diagnose @ -j 1 --json")]),
         Kind("schedule", "m.csv", seeds(
             "tests/fuzz/corpus/schedule/*", "tests/data/crashes/schedule/*",
             "tests/data/optima/*.csv", "tests/data/pytorch/*.csv") +

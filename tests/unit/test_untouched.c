@@ -31,6 +31,8 @@
     X(plays_adapting)                                                          \
     X(estimates)                                                               \
     X(reads_recording)                                                         \
+    X(reads_ranks)                                                             \
+    X(reads_profiler)                                                          \
     X(diagnoses)                                                               \
     X(reshapes)                                                                \
     X(reshapes_with_links)                                                     \

@@ -312,6 +312,55 @@ static lh_status reads_recording(bool bad)
     return status;
 }
 
+static const char ranks_text[] =
+    "longhaul: ranks/1\n"
+    "ranks: [{rank: 0, stage: 0, replica: 0}]\n"
+    "names: [{name: 'f{microbatch}', is: forward-compute}]\n";
+
+static lh_status reads_ranks(bool bad)
+{
+    POISONED(lh_rank_map *, out);
+    lh_status status =
+        CALL(lh_rank_map_parse(ranks_text, bad ? 40 : sizeof ranks_text - 1,
+                               "ranks.yaml", &out, &err),
+             out);
+    if (status == LH_OK)
+        lh_rank_map_free(out);
+    return status;
+}
+
+/* A pass forward, by the GPU, and one back; a message that nobody takes. */
+static const char profiler_text[] =
+    "{\"distributedInfo\": {\"rank\": 0, \"world_size\": 1,"
+    " \"pg_config\": [{\"ranks\": [0]}]}, \"traceEvents\": ["
+    "{\"ph\": \"X\", \"cat\": \"user_annotation\", \"name\": \"f0\","
+    " \"ts\": 1, \"dur\": 5},"
+    "{\"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"launch\","
+    " \"ts\": 2, \"dur\": 1, \"args\": {\"correlation\": 7}},"
+    "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"gemm\","
+    " \"ts\": 3, \"dur\": 2, \"args\": {\"correlation\": 7}},"
+    "{\"ph\": \"X\", \"cat\": \"user_annotation\", \"name\": \"gloo:send\","
+    " \"ts\": 8, \"dur\": 2},"
+    "{\"ph\": \"X\", \"cat\": \"user_annotation\", \"name\": \"PP:0B0\","
+    " \"ts\": 10, \"dur\": 5}]}";
+
+static lh_status reads_profiler(bool bad)
+{
+    lh_rank_map *map = NULL;
+    POISONED(lh_recording *, out);
+    lh_status status = lh_rank_map_parse(ranks_text, sizeof ranks_text - 1,
+                                         "ranks.yaml", &map, &err);
+    if (status == LH_OK)
+        status = CALL(lh_recording_parse_mapped(
+                          profiler_text, bad ? 40 : sizeof profiler_text - 1,
+                          "rank0.json", map, &out, &err),
+                      out);
+    if (status == LH_OK)
+        lh_recording_free(out);
+    lh_rank_map_free(map);
+    return status;
+}
+
 static lh_status diagnoses(bool bad)
 {
     lh_recording *r = NULL;

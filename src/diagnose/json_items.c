@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "diagnose/json_items.h"
+
+#include "base/input.h"
+
+#include <string.h>
+
+/* Fills items->bytes once they are used up. *n is what is left of them. */
+static lh_status refill(lhi_json_items *items, size_t *n, lh_error *err)
+{
+    if (items->at == items->n) {
+        items->read += items->n;
+        items->at = items->n = 0;
+        if (items->read > lhi_input_bytes(LHI_INPUT_RECORDING))
+            return lhi_fail_large(items->name,
+                                  lhi_input_bytes(LHI_INPUT_RECORDING),
+                                  lhi_input_what(LHI_INPUT_RECORDING), err);
+        LHI_TRY(lhi_unzip_read(items->zip, items->bytes, sizeof items->bytes,
+                               &items->n, err));
+    }
+    *n = items->n - items->at;
+    return LH_OK;
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+/* The next character that is no space, which is not taken; 0: there is none. */
+static lh_status next_char(lhi_json_items *items, char *c, lh_error *err)
+{
+    size_t n;
+    for (;;) {
+        LHI_TRY(refill(items, &n, err));
+        *c = n ? items->bytes[items->at] : '\0';
+        if (n == 0 || !is_space(*c))
+            return LH_OK;
+        items->at++;
+    }
+}
+
+typedef struct scan {
+    uint32_t depth;
+    bool quoted, escaped, done;
+} scan;
+
+/* Whether the value ends before this character, or (*with) with it. */
+static bool ends(scan *s, char c, bool first, bool *with)
+{
+    *with = true;
+    if (s->quoted) {
+        if (s->escaped || c == '\\')
+            s->escaped = !s->escaped;
+        else if (c == '"')
+            s->quoted = false;
+        return !s->quoted && s->depth == 0;
+    }
+    if (c == '"') {
+        *with = first || s->depth; /* else a scalar ends before it */
+        s->quoted = *with;
+        return !*with;
+    }
+    if (c == '{' || c == '[') {
+        s->depth++;
+    } else if (c == '}' || c == ']') {
+        *with = s->depth > 0;
+        return s->depth == 0 || --s->depth == 0;
+    } else if (s->depth == 0 && (c == ',' || c == ':' || is_space(c))) {
+        *with = false;
+        return true;
+    }
+    return false;
+}
+
+/* A value, as it stands there. */
+static lh_status take_value(lhi_json_items *items, lhi_text *out, lh_error *err)
+{
+    scan s = {0};
+    bool first = true, with = true;
+    size_t n;
+    out->len = 0;
+    items->too_long = false;
+    while (!s.done) {
+        LHI_TRY(refill(items, &n, err));
+        if (n == 0) {
+            items->why = "it ends within a value";
+            return LH_OK;
+        }
+        const char *from = &items->bytes[items->at];
+        size_t used = 0;
+        while (used < n && !s.done) {
+            s.done = ends(&s, from[used], first, &with);
+            first = false;
+            used += !s.done || with;
+        }
+        items->at += used;
+        if (out->len + used > LHI_ITEM_BYTES)
+            items->too_long = true;
+        else
+            lhi_text_add(out, from, used);
+        if (out->failed)
+            return lhi_fail_nomem(err);
+    }
+    if (out->len == 0)
+        items->why = "it is damaged: a value is missing";
+    return LH_OK;
+}
+
+/* --- the object ----------------------------------------------------------- */
+
+/* Takes `c`, or says that it is missing. */
+static lh_status take_char(lhi_json_items *items, char wanted, lh_error *err)
+{
+    char c;
+    LHI_TRY(next_char(items, &c, err));
+    if (c == wanted)
+        items->at++;
+    else if (!items->why)
+        items->why = c ? "its JSON is damaged" : "it ends early";
+    return LH_OK;
+}
+
+/* The next item of the list; items->in_list false: it is over. */
+static lh_status next_item(lhi_json_items *items, lh_error *err)
+{
+    char c;
+    LHI_TRY(next_char(items, &c, err));
+    if (c == ',') {
+        items->at++;
+        LHI_TRY(next_char(items, &c, err));
+    }
+    if (c == ']') {
+        items->at++;
+        items->in_list = false;
+        return LH_OK;
+    }
+    if (c == '\0') {
+        items->why = "it ends within the list of its events";
+        return LH_OK;
+    }
+    return take_value(items, &items->value, err);
+}
+
+/* The next key; where it is that of the list, its beginning. */
+static lh_status next_key(lhi_json_items *items, lh_error *err)
+{
+    char c;
+    LHI_TRY(next_char(items, &c, err));
+    if (c == ',' && items->began) {
+        items->at++;
+        LHI_TRY(next_char(items, &c, err));
+    }
+    items->began = true;
+    if (c == '}') {
+        items->at++;
+        items->at_end = true;
+        return LH_OK;
+    }
+    if (c != '"') {
+        items->why = c ? "its JSON is damaged" : "it ends early";
+        return LH_OK;
+    }
+    LHI_TRY(take_value(items, &items->key, err));
+    if (items->why)
+        return LH_OK;
+    LHI_TRY(take_char(items, ':', err));
+    if (items->why)
+        return LH_OK;
+    LHI_TRY(next_char(items, &c, err));
+    if (c == '[' && items->key.len == strlen(items->list) + 2 &&
+        memcmp(items->key.data + 1, items->list, items->key.len - 2) == 0) {
+        items->at++;
+        items->in_list = items->had_list = true;
+        return LH_OK;
+    }
+    return take_value(items, &items->value, err);
+}
+
+lh_status lhi_json_items_next(lhi_json_items *items, bool *more, lh_error *err)
+{
+    *more = false;
+    if (!items->began)
+        LHI_TRY(take_char(items, '{', err));
+    while (!items->why && !items->at_end && !*more) {
+        bool was_in_list = items->in_list;
+        LHI_TRY(was_in_list ? next_item(items, err) : next_key(items, err));
+        items->is_item = was_in_list;
+        *more = !items->why && !items->at_end && items->in_list == was_in_list;
+    }
+    /* That compressed bytes end early says more. */
+    if (items->why && items->zip->why)
+        items->why = items->zip->why;
+    return LH_OK;
+}
+
+void lhi_json_items_fini(lhi_json_items *items)
+{
+    lhi_text_fini(&items->key);
+    lhi_text_fini(&items->value);
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Clocks of ranks. Nothing arrives before it was sent, and no collective is
+ * over before all have begun it: of two ranks that says how far at most the one
+ * clock is ahead of the other, and behind. Where being alike is within that,
+ * they are left alone: that a link is slow one way cannot be told from clocks.
+ * Else they are set to the middle. */
+#include "diagnose/profiler_own.h"
+
+#include "base/sort.h"
+#include "diagnose/step_ops.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A rank, and the one, set before it, that its clock is compared with. */
+typedef struct compared {
+    lhi_profiled *rank;
+    uint32_t with;       /* of the same list; LH_NONE: none */
+    int64_t least, most; /* its clock is ahead by so much */
+    int64_t ahead_ns;    /* of the first rank's */
+} compared;
+
+typedef struct clocks {
+    lhi_profiler *p;
+    compared *list;
+    uint32_t n;
+    uint32_t *of_rank; /* of p->ranks: its place in the list */
+} clocks;
+
+static int compare_places(const void *a, const void *b)
+{
+    const lhi_profiled *x = ((const compared *)a)->rank;
+    const lhi_profiled *y = ((const compared *)b)->rank;
+    if (x->replica != y->replica)
+        return x->replica > y->replica ? 1 : -1;
+    if (x->stage != y->stage)
+        return x->stage > y->stage ? 1 : -1;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* The stage before it, of the same replica; of a replica's first rank, one of
+ * the same stage. */
+static uint32_t choose(const clocks *c, uint32_t i)
+{
+    const lhi_profiled *own = c->list[i].rank;
+    if (i && c->list[i - 1].rank->replica == own->replica)
+        return i - 1;
+    for (uint32_t k = 0; k < i; k++)
+        if (c->list[k].rank->stage == own->stage)
+            return k;
+    return LH_NONE;
+}
+
+static lh_status list_ranks(lhi_profiler *p, clocks *c, lh_error *err)
+{
+    c->p = p;
+    c->list = calloc(p->n_ranks + 1u, sizeof *c->list);
+    c->of_rank = calloc(p->n_ranks + 1u, sizeof *c->of_rank);
+    if (!c->list || !c->of_rank)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < p->n_ranks; i++)
+        if (p->ranks[i].stage != LH_NONE)
+            c->list[c->n++] = (compared){
+                .rank = &p->ranks[i], .least = INT64_MIN, .most = INT64_MAX};
+    lhi_sort(c->list, c->n, sizeof *c->list, compare_places);
+    for (uint32_t i = 0; i < c->n; i++) {
+        c->list[i].with = choose(c, i);
+        c->of_rank[c->list[i].rank - p->ranks] = i;
+    }
+    return LH_OK;
+}
+
+/* Something of `a` at `from_ns`, by its own clock, is not later than something
+ * of `b` at `to_ns`. */
+static void is_before(clocks *c, const lhi_profiled *a, int64_t from_ns,
+                      const lhi_profiled *b, int64_t to_ns)
+{
+    uint32_t x = c->of_rank[a - c->p->ranks], y = c->of_rank[b - c->p->ranks];
+    int64_t apart = to_ns - from_ns;
+    if (c->list[y].with == x && apart < c->list[y].most)
+        c->list[y].most = apart;
+    if (c->list[x].with == y && -apart > c->list[x].least)
+        c->list[x].least = -apart;
+}
+
+static lh_status look_at_messages(clocks *c, lh_error *err)
+{
+    lhi_message_end *ends;
+    size_t n;
+    LHI_TRY(lhi_message_ends(c->p, &ends, &n, err));
+    for (size_t i = 0; i + 1 < n; i++)
+        if (lhi_message_is_whole(ends, n, i))
+            is_before(c, ends[i].of, ends[i].op->start_ns, ends[i + 1].of,
+                      ends[i + 1].op->end_ns);
+    free(ends);
+    return LH_OK;
+}
+
+/* The next operation from `i` on that all replicas of a stage do together. */
+static size_t next_together(const lhi_profiled *r, size_t i)
+{
+    while (i < r->n_ops && r->ops[i].op != LHI_OP_REDUCE_SCATTER &&
+           r->ops[i].op != LHI_OP_ALL_GATHER &&
+           r->ops[i].op != LHI_OP_SEPARATE && r->ops[i].op != LHI_OP_CLIP)
+        i++;
+    return i;
+}
+
+/* Of two ranks of one stage; their operations are sorted by step. */
+static void look_at_collectives(clocks *c, const lhi_profiled *a,
+                                const lhi_profiled *b)
+{
+    size_t i = next_together(a, 0), k = next_together(b, 0);
+    while (i < a->n_ops && k < b->n_ops) {
+        const lhi_rank_op *x = &a->ops[i], *y = &b->ops[k];
+        if (x->step == y->step && x->op == y->op) {
+            is_before(c, a, x->start_ns, b, y->end_ns);
+            is_before(c, b, y->start_ns, a, x->end_ns);
+        }
+        bool first = x->step<y->step, second = x->step> y->step;
+        if (!second)
+            i = next_together(a, i + 1);
+        if (!first)
+            k = next_together(b, k + 1);
+    }
+}
+
+static int64_t ahead_of(const compared *one)
+{
+    if (one->least <= 0 && one->most >= 0)
+        return 0;
+    if (one->least == INT64_MIN)
+        return one->most;
+    if (one->most == INT64_MAX)
+        return one->least;
+    return one->least / 2 + one->most / 2;
+}
+
+/* Clocks that are further apart have nothing to do with each other. */
+static int64_t within(int64_t ahead_ns)
+{
+    const int64_t most = INT64_C(1000000000000000000);
+    return ahead_ns > most ? most : ahead_ns < -most ? -most : ahead_ns;
+}
+
+static void set_clock(lhi_profiler *p, lhi_profiled *r, int64_t ahead_ns)
+{
+    uint64_t n_steps = 0;
+    int64_t step = -1;
+    for (size_t i = 0; i < r->n_ops; i++) {
+        n_steps += r->ops[i].step != step;
+        step = r->ops[i].step;
+        r->ops[i].start_ns -= ahead_ns;
+        r->ops[i].end_ns -= ahead_ns;
+    }
+    if (llabs(ahead_ns) >= LHI_CLOCKS_AGREE_NS)
+        lhi_remark(p->remarks, LHI_REMARK_CLOCKS, n_steps,
+                   "rank %" PRIu32 ", %s by %.3f s", r->rank,
+                   ahead_ns > 0 ? "ahead" : "behind",
+                   (double)llabs(ahead_ns) / 1e9);
+}
+
+static lh_status set_clocks(clocks *c, lh_error *err)
+{
+    int64_t usual = 0, *ahead = calloc(c->n + 1u, sizeof *ahead);
+    if (!ahead)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < c->n; i++) {
+        compared *one = &c->list[i];
+        if (one->with != LH_NONE)
+            one->ahead_ns = within(c->list[one->with].ahead_ns + ahead_of(one));
+        ahead[i] = one->ahead_ns;
+    }
+    usual = lhi_usual_clock(ahead, c->n);
+    for (uint32_t i = 0; i < c->n; i++)
+        set_clock(c->p, c->list[i].rank, c->list[i].ahead_ns - usual);
+    free(ahead);
+    return LH_OK;
+}
+
+lh_status lhi_profiler_clocks(lhi_profiler *p, lh_error *err)
+{
+    clocks c = {0};
+    lh_status status = list_ranks(p, &c, err);
+    if (status == LH_OK)
+        status = look_at_messages(&c, err);
+    for (uint32_t i = 0; status == LH_OK && i < c.n; i++)
+        if (c.list[i].with != LH_NONE &&
+            c.list[c.list[i].with].rank->stage == c.list[i].rank->stage)
+            look_at_collectives(&c, c.list[c.list[i].with].rank,
+                                c.list[i].rank);
+    if (status == LH_OK)
+        status = set_clocks(&c, err);
+    free(c.list);
+    free(c.of_rank);
+    return status;
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages of a profiler's traces: their names say which send and which receive
+ * are one. Gloo's receive ends when somebody waits for it: where the pass
+ * that needs it had to wait, that is when it arrived. Where it had not, the
+ * message was there before, and is taken to have been in flight as long as
+ * others of its link (the median), but not longer than until then. */
+#include "diagnose/profiler_own.h"
+
+#include "base/sort.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int compare_ends(const void *a, const void *b)
+{
+    const lhi_message_end *x = a, *y = b;
+    if (x->step != y->step)
+        return x->step > y->step ? 1 : -1;
+    if (x->replica != y->replica)
+        return x->replica > y->replica ? 1 : -1;
+    if (x->message != y->message)
+        return x->message > y->message ? 1 : -1;
+    if (x->sends != y->sends)
+        return x->sends ? -1 : 1;
+    if (x->op->start_ns != y->op->start_ns)
+        return x->op->start_ns > y->op->start_ns ? 1 : -1;
+    return (x->of->rank > y->of->rank) - (x->of->rank < y->of->rank);
+}
+
+/* By the chunk that takes it. */
+static uint64_t message_of(const lhi_rank_op *op)
+{
+    bool back =
+        op->op == LHI_OP_BACKWARD_SEND || op->op == LHI_OP_BACKWARD_RECV;
+    int64_t to = op->chunk;
+    if (op->op == LHI_OP_FORWARD_SEND)
+        to++;
+    if (op->op == LHI_OP_BACKWARD_SEND)
+        to--;
+    return ((uint64_t)(to + 1) << 33) | ((uint64_t)op->microbatch << 1) | back;
+}
+
+lh_status lhi_message_ends(const lhi_profiler *p, lhi_message_end **out,
+                           size_t *n, lh_error *err)
+{
+    size_t k = 0;
+    for (uint32_t i = 0; i < p->n_ranks; i++)
+        for (size_t j = 0; j < p->ranks[i].n_ops; j++)
+            k += lhi_range_is_message(p->ranks[i].ops[j].op);
+    lhi_message_end *ends = malloc((k + 1) * sizeof *ends);
+    if (!ends)
+        return lhi_fail_nomem(err);
+    k = 0;
+    for (uint32_t i = 0; i < p->n_ranks; i++) {
+        lhi_profiled *r = &p->ranks[i];
+        for (size_t j = 0; j < r->n_ops && r->stage != LH_NONE; j++) {
+            lhi_rank_op *op = &r->ops[j];
+            if (lhi_range_is_message(op->op) && op->step >= 0)
+                ends[k++] = (lhi_message_end){
+                    .message = message_of(op),
+                    .step = (uint64_t)op->step,
+                    .replica = r->replica,
+                    .sends = !lhi_op_is_receive((lhi_op_type)op->op),
+                    .of = r,
+                    .op = op};
+        }
+    }
+    lhi_sort(ends, k, sizeof *ends, compare_ends);
+    *out = ends;
+    *n = k;
+    return LH_OK;
+}
+
+static bool same_message(const lhi_message_end *a, const lhi_message_end *b)
+{
+    return a->step == b->step && a->replica == b->replica &&
+           a->message == b->message;
+}
+
+bool lhi_message_is_whole(const lhi_message_end *ends, size_t n, size_t i)
+{
+    return i + 1 < n && ends[i].sends && !ends[i + 1].sends &&
+           same_message(&ends[i], &ends[i + 1]);
+}
+
+/* --- links ---------------------------------------------------------------- */
+
+/* A message whose time is known, of a link: from a rank to another. */
+typedef struct known {
+    const lhi_profiled *from, *to;
+    bool back;
+    int64_t ns;
+} known;
+
+static int compare_links(const known *x, const known *y)
+{
+    if (x->back != y->back)
+        return x->back ? 1 : -1;
+    if (x->from != y->from)
+        return x->from > y->from ? 1 : -1;
+    return (x->to > y->to) - (x->to < y->to);
+}
+
+static int compare_known(const void *a, const void *b)
+{
+    const known *x = a, *y = b;
+    int order = compare_links(x, y);
+    return order ? order : (x->ns > y->ns) - (x->ns < y->ns);
+}
+
+static known known_of(const lhi_message_end *send)
+{
+    const lhi_rank_op *out = send[0].op, *in = send[1].op;
+    int64_t from = out->start_ns > in->start_ns ? out->start_ns : in->start_ns;
+    return (known){send[0].of, send[1].of, (send->message & 1) != 0,
+                   in->end_ns - from};
+}
+
+/* The median of the messages of that one's link; 0: none is known, and none
+ * was ever waited for. */
+static int64_t usual_of(const known *list, size_t n, const known *one)
+{
+    size_t from = 0, to = n;
+    while (from < to) {
+        size_t half = from + (to - from) / 2;
+        if (compare_links(&list[half], one) < 0)
+            from = half + 1;
+        else
+            to = half;
+    }
+    for (to = from; to < n && compare_links(&list[to], one) == 0;)
+        to++;
+    return to > from ? list[from + (to - from - 1) / 2].ns : 0;
+}
+
+static void end_message(lhi_message_end *send, const known *list, size_t n)
+{
+    lhi_rank_op *out = send[0].op, *in = send[1].op;
+    if (out->timed_by_gpu || in->timed_by_gpu)
+        return;
+    if (!in->waited) {
+        known one = known_of(send);
+        int64_t begin = in->end_ns - one.ns, usual = usual_of(list, n, &one);
+        if (one.ns > 0 && usual < one.ns)
+            in->end_ns = begin + (usual > 0 ? usual : 0);
+    }
+    out->end_ns = in->end_ns > out->start_ns ? in->end_ns : out->start_ns;
+}
+
+lh_status lhi_profiler_messages(lhi_profiler *p, lh_error *err)
+{
+    lhi_message_end *ends;
+    size_t n, n_known = 0;
+    LHI_TRY(lhi_message_ends(p, &ends, &n, err));
+    known *list = malloc((n + 1) * sizeof *list);
+    if (!list) {
+        free(ends);
+        return lhi_fail_nomem(err);
+    }
+    for (size_t i = 0; i + 1 < n; i++)
+        if (lhi_message_is_whole(ends, n, i) && ends[i + 1].op->waited)
+            list[n_known++] = known_of(&ends[i]);
+    lhi_sort(list, n_known, sizeof *list, compare_known);
+    for (size_t i = 0; i + 1 < n; i++)
+        if (lhi_message_is_whole(ends, n, i))
+            end_message(&ends[i], list, n_known);
+    free(list);
+    free(ends);
+    return LH_OK;
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which stage and replica a rank is. The map says it; without one, ranks with
+ * the same chunks are replicas of a stage, stages come in the order of their
+ * first chunks, and ranks that communicate as one of each stage are a pipeline.
+ */
+#include "diagnose/profiler_own.h"
+
+#include "base/sort.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- by the map ----------------------------------------------------------- */
+
+static const lhi_map_rank *find_rank(const lh_rank_map *map, uint32_t rank)
+{
+    for (uint32_t i = 0; i < map->n_ranks; i++)
+        if (map->ranks[i].rank == rank)
+            return &map->ranks[i];
+    return NULL;
+}
+
+static lh_status place_by_map(lhi_profiler *p, lh_error *err)
+{
+    for (uint32_t i = 0; i < p->n_ranks; i++) {
+        lhi_profiled *r = &p->ranks[i];
+        const lhi_map_rank *m = find_rank(p->map, r->rank);
+        if (!m)
+            return lhi_fail(err, LH_EINPUT,
+                            "%s: is of rank %u, which %s does not have: add "
+                            "it to 'ranks', with its stage and replica",
+                            r->file, r->rank, p->map->file);
+        r->stage = m->stage;
+        r->replica = m->replica;
+    }
+    return LH_OK;
+}
+
+/* --- by what they did ----------------------------------------------------- */
+
+/* Of the passes of a rank; INT32_MAX: it has none. */
+static int32_t first_chunk(const lhi_profiled *r)
+{
+    int32_t least = INT32_MAX;
+    for (size_t i = 0; i < r->n_ops; i++)
+        if (lhi_range_is_pass(r->ops[i].op) && r->ops[i].chunk < least)
+            least = r->ops[i].chunk;
+    return least;
+}
+
+static int compare_chunks(const void *a, const void *b)
+{
+    const int32_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* Stages by first chunks; *n_stages of them. */
+static lh_status find_stages(lhi_profiler *p, uint32_t *n_stages, lh_error *err)
+{
+    int32_t *firsts = malloc((p->n_ranks + 1u) * sizeof *firsts);
+    uint32_t n = 0;
+    if (!firsts)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < p->n_ranks; i++)
+        firsts[i] = first_chunk(&p->ranks[i]);
+    lhi_sort(firsts, p->n_ranks, sizeof *firsts, compare_chunks);
+    for (uint32_t i = 0; i < p->n_ranks; i++)
+        if (n == 0 || firsts[i] != firsts[n - 1])
+            firsts[n++] = firsts[i];
+    if (n && firsts[n - 1] == INT32_MAX)
+        n--; /* ranks without passes are of no stage */
+    for (uint32_t i = 0; i < p->n_ranks; i++) {
+        int32_t own = first_chunk(&p->ranks[i]);
+        p->ranks[i].stage = LH_NONE;
+        for (uint32_t k = 0; k < n; k++)
+            if (firsts[k] == own)
+                p->ranks[i].stage = k;
+    }
+    *n_stages = n;
+    if (n > 1 && firsts[0] < 0)
+        n = 0;
+    free(firsts);
+    if (n == 0)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: has no passes whose names say of which chunk "
+                        "they are; say in a map (--map) what ranges are, "
+                        "and which stage and replica each rank is",
+                        p->ranks[0].file);
+    return LH_OK;
+}
+
+static const lhi_profiled *of_rank(const lhi_profiler *p, uint32_t rank)
+{
+    for (uint32_t i = 0; i < p->n_ranks; i++)
+        if (p->ranks[i].rank == rank)
+            return &p->ranks[i];
+    return NULL;
+}
+
+/* The group is a pipeline that has the rank: one of each stage, as far as its
+ * ranks have traces. */
+static bool is_pipeline(const lhi_profiler *p, const lhi_rank_group *g,
+                        uint32_t rank, uint32_t n_stages)
+{
+    bool has = false;
+    if (g->n != n_stages)
+        return false;
+    for (uint32_t i = 0; i < g->n; i++) {
+        const lhi_profiled *a = of_rank(p, g->ranks[i]);
+        has = has || g->ranks[i] == rank;
+        for (uint32_t k = 0; a && k < i; k++) {
+            const lhi_profiled *b = of_rank(p, g->ranks[k]);
+            if (b && b->stage == a->stage)
+                return false;
+        }
+    }
+    return has;
+}
+
+/* The least rank of the rank's pipeline; LH_NONE: not known. */
+static uint32_t pipeline_of(const lhi_profiler *p, const lhi_profiled *r,
+                            uint32_t n_stages)
+{
+    uint32_t least = LH_NONE;
+    if (n_stages == 1)
+        return r->rank;
+    for (uint32_t i = 0; i < r->n_groups && least == LH_NONE; i++)
+        if (is_pipeline(p, &r->groups[i], r->rank, n_stages))
+            for (uint32_t k = 0; k < r->groups[i].n; k++)
+                least = r->groups[i].ranks[k] < least ? r->groups[i].ranks[k]
+                                                      : least;
+    if (least == LH_NONE && p->n_ranks == n_stages)
+        least = 0; /* one rank of each stage is one pipeline */
+    return least;
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    const uint32_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static lh_status find_replicas(lhi_profiler *p, uint32_t n_stages,
+                               lh_error *err)
+{
+    uint32_t *least = malloc((p->n_ranks + 1u) * sizeof *least), n = 0;
+    if (!least)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < p->n_ranks; i++) {
+        p->ranks[i].replica = LH_NONE;
+        if (p->ranks[i].stage == LH_NONE)
+            continue;
+        p->ranks[i].replica = pipeline_of(p, &p->ranks[i], n_stages);
+        if (p->ranks[i].replica == LH_NONE) {
+            free(least);
+            return lhi_fail(err, LH_EINPUT,
+                            "%s: does not say with which ranks it is one "
+                            "pipeline: say in a map (--map) which stage and "
+                            "replica each rank is",
+                            p->ranks[i].file);
+        }
+        least[n++] = p->ranks[i].replica;
+    }
+    lhi_sort(least, n, sizeof *least, compare_numbers);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (kept == 0 || least[i] != least[kept - 1])
+            least[kept++] = least[i];
+    for (uint32_t i = 0; i < p->n_ranks; i++)
+        for (uint32_t k = 0; k < kept; k++)
+            if (p->ranks[i].replica == least[k]) {
+                p->ranks[i].replica = k;
+                break;
+            }
+    free(least);
+    return LH_OK;
+}
+
+/* --- all ------------------------------------------------------------------ */
+
+/* The first of the ranks without a trace, LH_NONE: there is none, and how many
+ * there are. */
+static uint32_t find_missing(const lhi_profiler *p, uint32_t *n)
+{
+    uint32_t first = LH_NONE, world = 0;
+    *n = 0;
+    for (uint32_t i = 0; p->map && i < p->map->n_ranks; i++)
+        if (!of_rank(p, p->map->ranks[i].rank) && (*n)++ == 0)
+            first = p->map->ranks[i].rank;
+    if (p->map && p->map->n_ranks)
+        return first;
+    for (uint32_t i = 0; i < p->n_ranks; i++)
+        world = p->ranks[i].world > world ? p->ranks[i].world : world;
+    if (world <= p->n_ranks)
+        return LH_NONE;
+    *n = world - p->n_ranks;
+    for (first = 0; of_rank(p, first);)
+        first++;
+    return first;
+}
+
+lh_status lhi_profiler_places(lhi_profiler *p, lh_error *err)
+{
+    uint32_t n_stages, n_missing;
+    if (p->map && p->map->n_ranks) {
+        LHI_TRY(place_by_map(p, err));
+    } else {
+        LHI_TRY(find_stages(p, &n_stages, err));
+        LHI_TRY(find_replicas(p, n_stages, err));
+    }
+    uint32_t missing = find_missing(p, &n_missing);
+    lhi_remark(p->remarks, LHI_REMARK_FILES, n_missing, "rank %u", missing);
+    for (uint32_t i = 0; i < p->n_ranks; i++) {
+        lhi_profiled *r = &p->ranks[i];
+        for (size_t k = 0; k < r->n_ops; k++)
+            if (r->ops[k].chunk < 0 && r->ops[k].microbatch >= 0)
+                r->ops[k].chunk = (int32_t)r->stage;
+    }
+    return LH_OK;
+}

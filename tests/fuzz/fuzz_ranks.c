@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bytes: a map of ranks. */
+#include "fuzz.h"
+
+#include <longhaul/diagnose.h>
+
+static lh_status parse(const char *text, size_t len, lh_rank_map **out,
+                       lh_error *err)
+{
+    return lh_rank_map_parse(text, len, "ranks.yaml", out, err);
+}
+
+FUZZ_ROUND_TRIP(read_twice, lh_rank_map, parse, lh_rank_map_format,
+                lh_rank_map_free)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    lh_rank_map_free(read_twice((const char *)data, size));
+    return 0;
+}
