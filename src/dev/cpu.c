@@ -297,9 +297,7 @@ static lh_status fill_cpu(lhi_cpu *cpu, const lhi_cpu_options *o, lh_error *err)
     cpu->sgemm = o->sgemm;
     if (!cpu->sgemm)
         LHI_TRY(lhi_blas_load(1, &cpu->sgemm, err));
-    LHI_TRY(make_angles(
-        cpu, o->rope_theta > 0 ? o->rope_theta : lh_model_rope_theta(o->model),
-        err));
+    LHI_TRY(make_angles(cpu, o->rope_theta > 0 ? o->rope_theta : 10000, err));
     LHI_TRY(make_scratch(cpu, err));
     return make_chunks(cpu, o, err);
 }

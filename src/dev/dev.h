@@ -117,7 +117,7 @@ typedef struct lhi_data lhi_data; /* src/dev/data.h */
 
 typedef struct lhi_cpu_options {
     const lh_model *model;           /* borrowed */
-    double norm_epsilon, rope_theta; /* 0: 1e-5, the model's */
+    double norm_epsilon, rope_theta; /* 0: 1e-5 and 10000 */
     /* Chunk c has layers first_layers[c] to first_layers[c + 1] - 1 (may be
      * none); chunk 0 the embedding too, the last one final norm and head. */
     uint32_t n_chunks;

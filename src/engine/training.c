@@ -452,11 +452,13 @@ static void describe(lhi_training *t, const lhi_train_options *with)
              m->sequence, m->micro_batch,
              t->o.exec->n_half / t->o.exec->n_chunks, m->seed, with->rate,
              with->min_rate, with->weight_decay, with->clip, m->validation);
-    t->checkpoint = (lhi_checkpoint_options){.folder = m->checkpoint,
-                                             .keep = m->keep,
-                                             .recipe = t->recipe,
-                                             .sequence = m->sequence,
-                                             .tokenizer = m->tokenizer};
+    t->checkpoint =
+        (lhi_checkpoint_options){.folder = m->checkpoint,
+                                 .rope_theta = lh_model_rope_theta(m->model),
+                                 .keep = m->keep,
+                                 .recipe = t->recipe,
+                                 .sequence = m->sequence,
+                                 .tokenizer = m->tokenizer};
 }
 
 /* No other run writes there until this one has ended. */

@@ -108,7 +108,7 @@ static lh_status write_config(const lhi_train *train,
         m->head_dim, m->hidden, m->ffn,
         options->sequence ? options->sequence : 2048, m->heads, m->layers,
         m->kv_heads, options->norm_epsilon > 0 ? options->norm_epsilon : 1e-5,
-        options->rope_theta > 0 ? options->rope_theta : lh_model_rope_theta(m),
+        options->rope_theta > 0 ? options->rope_theta : 10000.0,
         m->tied_embeddings ? "true" : "false", m->vocab);
     LHI_TRY(lhi_text_take(&text, &made, &len, err));
     lh_status status = lh_file_write(path, made, len, err);

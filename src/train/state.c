@@ -64,8 +64,7 @@ static json_t *shape_of(const lh_model *model,
         "kv_heads", (int)model->kv_heads, "head_dim", (int)model->head_dim,
         "tied_embeddings", (int)model->tied_embeddings, "norm_epsilon",
         options->norm_epsilon > 0 ? options->norm_epsilon : 1e-5, "rope_theta",
-        options->rope_theta > 0 ? options->rope_theta
-                                : lh_model_rope_theta(model));
+        options->rope_theta > 0 ? options->rope_theta : 10000.0);
 }
 
 /* Of all but "check" itself; negative: no memory. */

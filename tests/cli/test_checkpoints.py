@@ -466,6 +466,23 @@ def what_does_not_fit_is_not_passed_over():
 
 
 @test
+def the_models_base_of_rotary_positions_is_trained_with_and_written():
+    prepare()
+    losses = set()
+    job = json.loads(read("plan.json"))["job"]
+    for base in 10000, 7:
+        job["model"]["rope_theta"] = base
+        write("job.yaml", json.dumps(job))
+        case("plan", ["plan", "job.yaml", "-o", "plan.json"], out=ANY)
+        shutil.rmtree("run", ignore_errors=True)
+        losses.add(train("train", 2, "--checkpoint-every", "2")[-1])
+        step = [name for name in checkpoints() if name != LOCK][-1]
+        config = json.loads(read(f"run/{step}/config.json"))
+        check(config["rope_theta"] == base, str(config))
+    check(len(losses) == 2, str(losses))
+
+
+@test
 def a_changed_file_of_other_programs_is_remarked():
     restore()
     damage("run/step-00000006/config.json")
