@@ -14,7 +14,8 @@ say() { printf '\n== %s\n' "$*"; }
 
 say 'Packages'
 sh tools/need-packages.sh gcc libc6-dev meson ninja-build pkg-config \
-    libyaml-dev libjansson-dev zlib1g-dev libopenblas0-pthread
+    libyaml-dev libjansson-dev zlib1g-dev libopenblas0-pthread \
+    clang lld wasi-libc libclang-rt-14-dev-wasm32
 echo 'all there'
 
 say 'Building in ./build'

@@ -139,7 +139,8 @@ sum() {
 packages='gcc g++ libc6-dev meson ninja-build pkg-config libyaml-dev
     libjansson-dev zlib1g-dev libssl-dev libucx-dev libopenmpi-dev openmpi-bin
     libopenblas0-pthread iproute2 procps slurmctld slurmd
-    slurm-client munge clang libclang-rt-14-dev python3 python3-dev python3-venv mandoc chromium
+    slurm-client munge clang libclang-rt-14-dev lld wasi-libc libclang-rt-14-dev-wasm32
+    nodejs python3 python3-dev python3-venv mandoc chromium
     zsh fish binutils'
 if [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
     say 'Packages'

@@ -358,7 +358,11 @@ static lh_status fill_report(cli *c, const cli_view *v, lh_report *report)
     CLI_TRY(lh_report_add_fact(report, "schedule", v->method, &c->err));
     CLI_TRY(lh_report_add_fact(report, "makespan", time, &c->err));
     CLI_TRY(lh_report_add_fact(report, "longhaul", lh_version(), &c->err));
-    return cli_view_report(c, v, report, v->method);
+    CLI_TRY(cli_view_report(c, v, report, v->method));
+    const settings *s = c->settings;
+    return s->path || s->host_memory
+               ? LH_OK
+               : cli_view_ask(c, v, &s->model, report);
 }
 
 static lh_status write_html(cli *c, const cli_view *v, const char *path)

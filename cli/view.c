@@ -90,6 +90,18 @@ lh_status cli_view_report(cli *c, const cli_view *view, lh_report *report,
     return lh_report_add_row(report, &row, &c->err);
 }
 
+lh_status cli_view_ask(cli *c, const cli_view *view, const cli_model *model,
+                       lh_report *report)
+{
+    lh_sim_options sim = cli_sim_options(model);
+    lh_report_what_if ask = {.size = sizeof ask,
+                             .pipeline = view->pipeline,
+                             .schedule = view->schedule,
+                             .method = view->method,
+                             .sim = &sim};
+    return lh_report_set_what_if(report, &ask, &c->err);
+}
+
 lh_status cli_write_html(cli *c, const lh_report *report, const char *path)
 {
     char *text = NULL;

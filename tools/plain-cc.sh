@@ -13,7 +13,8 @@ scripts=$(sed -n "s/^ *\(input: \[\)*'/'/p" $report/meson.build |
 python3 tools/embed.py "$temp/report_page.c" \
     "lhi_report_page_html=$report/report.html" \
     "lhi_report_page_css=$report/report.css" \
-    "lhi_report_page_js=$scripts"
+    "lhi_report_page_js=$scripts" \
+    lhi_report_page_wasm=
 cc=${CC:-cc}
 # shellcheck disable=SC2046 # names without spaces
 $cc -std=c11 -Iinclude -Isrc -DLONGHAUL_VERSION='"plain"' \

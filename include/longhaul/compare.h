@@ -136,6 +136,8 @@ LH_API const lh_outcome *lh_comparison_at(const lh_comparison *comparison,
  * as they are; NULL: it has the one that its method makes. */
 LH_API const lh_schedule *
 lh_comparison_schedule(const lh_comparison *comparison, uint32_t contender);
+/* "ok", "over memory", or the status with which it failed. */
+LH_API const char *lh_outcome_word(const lh_outcome *outcome);
 /* Contenders at one point, the fastest first, then those over a memory limit,
  * then those that failed; equals as in the list. `ranking` has room for all. */
 LH_API void lh_comparison_rank(const lh_comparison *comparison,

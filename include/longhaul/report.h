@@ -6,6 +6,9 @@
 
 #include <longhaul/analysis.h>
 #include <longhaul/diagnose.h>
+#include <longhaul/pipeline.h>
+#include <longhaul/schedule.h>
+#include <longhaul/simulate.h>
 #include <longhaul/status.h>
 #include <longhaul/trace.h>
 
@@ -178,6 +181,24 @@ LH_API lh_status lh_report_add_course(lh_report *report,
 LH_API lh_status lh_report_add_diagnosis(lh_report *report,
                                          const lh_report_diagnosis *diagnosis,
                                          lh_error *err);
+
+/* What the page is to simulate again when somebody changes links, devices or
+ * the schedule there. */
+typedef struct lh_report_what_if {
+    size_t size; /* sizeof(lh_report_what_if) */
+    const lh_pipeline *pipeline;
+    const lh_schedule *schedule; /* of the report's first trace */
+    const char *method;          /* what that is called there */
+    const lh_sim_options *sim;   /* NULL: the defaults */
+} lh_report_what_if;
+
+/* Copies all of it. In a build without the tools for WebAssembly the page says
+ * how to get them instead.
+ * LH_EUNSUPPORTED: what the page cannot simulate: delegated messages, host
+ * memory. */
+LH_API lh_status lh_report_set_what_if(lh_report *report,
+                                       const lh_report_what_if *what_if,
+                                       lh_error *err);
 
 /* The report as one HTML file that loads nothing from anywhere. Release *text
  * with lh_text_free(); `len` may be NULL. */

@@ -84,8 +84,6 @@ LH_API lh_status lh_verdict_format(const lh_verdict *verdict,
                                    const lh_claims *claims, char **text,
                                    size_t *len, lh_error *err);
 
-/* "ok", "over memory", or the status with which it failed. */
-LH_API const char *lh_outcome_word(const lh_outcome *outcome);
 /* Every contender at every point, ranked at each: `longhaul compare`. */
 LH_API lh_status lh_comparison_format(const lh_comparison *comparison,
                                       char **text, size_t *len, lh_error *err);

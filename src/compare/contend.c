@@ -122,3 +122,10 @@ lh_status lhi_contend(const lh_compare_options *how, const char *method,
     out->why = copy_reason(method, why.text, mem);
     return out->why ? LH_OK : lhi_fail_nomem(err);
 }
+
+const char *lh_outcome_word(const lh_outcome *outcome)
+{
+    if (outcome->status != LH_OK)
+        return lh_status_name(outcome->status);
+    return outcome->fits ? "ok" : "over memory";
+}

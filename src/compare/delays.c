@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compare/compare_own.h"
+#include "pipe/pipeline_own.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -22,13 +23,6 @@ int64_t lhi_delay_ns(const lh_compare_delays *delays, uint32_t i,
                                 : delays->values[i]);
 }
 
-static bool far_apart(const lh_pipeline *p, const lh_link *link)
-{
-    return lh_pipeline_n_sites(p) < 2 ||
-           lh_pipeline_device_site(p, link->from) !=
-               lh_pipeline_device_site(p, link->to);
-}
-
 lh_status lhi_delayed(const lh_pipeline *p, int64_t latency_ns,
                       int64_t transfer_ns, lh_pipeline **out, lh_error *err)
 {
@@ -39,7 +33,7 @@ lh_status lhi_delayed(const lh_pipeline *p, int64_t latency_ns,
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < desc.n_links; i++) {
         links[i] = desc.links[i];
-        if (!far_apart(p, &links[i]))
+        if (!lhi_link_is_far(p, &links[i]))
             continue;
         if (latency_ns >= 0)
             links[i].latency_ns = latency_ns;

@@ -599,6 +599,12 @@ uint32_t lh_pipeline_device_site(const lh_pipeline *pipeline, uint32_t device)
     return pipeline->device_sites ? pipeline->device_sites[device] : LH_NONE;
 }
 
+bool lhi_link_is_far(const lh_pipeline *p, const lh_link *link)
+{
+    return p->n_sites < 2 || lh_pipeline_device_site(p, link->from) !=
+                                 lh_pipeline_device_site(p, link->to);
+}
+
 lh_placement lh_pipeline_placement(const lh_pipeline *pipeline)
 {
     return pipeline->placement;

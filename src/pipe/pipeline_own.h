@@ -100,6 +100,9 @@ lh_status lhi_dp_ops_take(lh_pipeline *p, const lh_pipeline_desc *desc,
 
 /* The resource of that name; LH_NONE: there is none. */
 uint32_t lhi_resource_find(const lh_pipeline *pipeline, const char *name);
+/* Whether a link of the pipeline's devices is one between its sites; where it
+ * has fewer than two, all are. */
+bool lhi_link_is_far(const lh_pipeline *pipeline, const lh_link *link);
 
 lh_status lhi_pipeline_make(const lh_pipeline_desc *desc,
                             const lhi_pipeline_origin *origin,

@@ -8,6 +8,8 @@ const KIND_NAMES = ['forward', 'input gradient', 'weight gradient', 'backward',
 
 /* --- small helpers -------------------------------------------------------- */
 
+const $ = (id) => document.getElementById(id);
+
 function el(tag, attributes, ...children) {
   const node = document.createElement(tag);
   for (const [key, value] of Object.entries(attributes || {})) {

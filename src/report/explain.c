@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an analysis says about a timeline, in terms of its trace. */
-#include "report/parts.h"
+#include "report/page_json.h"
 
 #include "base/arena.h"
 #include "base/take_options.h"
-#include "trace/jsontext.h"
+#include "base/show.h"
 #include "trace/trace_own.h"
 
 #include <inttypes.h>

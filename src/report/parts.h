@@ -6,6 +6,8 @@
  *
  *   report.c         the HTML page, gathered as JSON; report.html, .css and .js
  *                    around it, decode.js, check.js and the rest draw from that
+ *   what_if_json.c   what the page needs to simulate again
+ *   page_json.c      what the page, too, writes as it simulates again
  *   trace_json.c     a trace in that JSON: columns of whole numbers
  *   diagnosis_page.c a diagnosis in it, with the steps that were played
  *   reasons.c        tables of text and bars of parts in it
@@ -19,6 +21,7 @@
 
 #include "base/fail.h"
 #include "base/show.h"
+#include "report/page_json.h"
 
 #include <longhaul/report.h>
 
@@ -27,30 +30,20 @@
 extern const char lhi_report_page_html[];
 extern const char lhi_report_page_css[];
 extern const char lhi_report_page_js[];
+/* wasm/, in base64 of its gzip; "" where the build had no tools for it. */
+extern const char lhi_report_page_wasm[];
 
 struct lh_report {
     char *title;
     lhi_text facts, traces, rows, sweeps, reasons; /* items of JSON lists */
     lhi_text courses;                              /* sections of the page */
     lhi_text diagnosis; /* JSON; empty: there is none */
+    lhi_text what_if; /* an object of JSON; empty: there is none */
     uint32_t n_columns; /* of the last table; 0: there is none */
 };
 
 /* Adds `item` to a list, whole or not at all; it is released. */
 lh_status lhi_report_add_item(lhi_text *list, lhi_text *item, lh_error *err);
-
-/* A trace as the page reads it: columns of whole numbers, times counted in
- * the largest tick that divides them all. The columns are described in
- * docs/report.md. */
-lh_status lhi_trace_to_page(lhi_text *out, const lh_trace *trace,
-                            const char *label,
-                            const lh_report_analysis *analysis, lh_error *err);
-
-/* What the caller knows of a trace; NULL: nothing, counts of 0. LH_EINVAL:
- * indices or times that the trace does not have. */
-lh_status lhi_take_analysis(const lh_trace *trace,
-                            const lh_report_analysis *given,
-                            lh_report_analysis *mine, lh_error *err);
 
 /* LH_EINVAL: xs do not rise, or a text is not UTF-8. */
 lh_status lhi_take_sweep(const lh_report_sweep *given, lh_report_sweep *mine,
@@ -75,9 +68,6 @@ void lhi_add_hundredths(lhi_text *out, int64_t hundredths);
 
 /* The makespan that counts as slowdown 1. */
 int64_t lhi_sweep_baseline(const lh_report_sweep *sweep);
-
-/* The letter of a pass for people: F, D, W, B. */
-char lhi_kind_letter(const lh_pass *pass);
 
 /* Adds the text, shown, as text between tags of HTML or XML. */
 void lhi_add_markup(lhi_text *out, const char *text);

@@ -44,6 +44,7 @@ void lh_report_free(lh_report *report)
     lhi_text_fini(&report->reasons);
     lhi_text_fini(&report->courses);
     lhi_text_fini(&report->diagnosis);
+    lhi_text_fini(&report->what_if);
     free(report);
 }
 
@@ -95,11 +96,7 @@ lh_status lh_report_add_row(lh_report *report, const lh_report_row *row,
     if (!isfinite(row->bubble_ratio))
         return lhi_fail(err, LH_EINVAL, "a row's bubble ratio is no number");
     lhi_text item = {0};
-    lhi_json_add(&item, json_pack("{s:s, s:s, s:I, s:f, s:I, s:s}", "method",
-                                  row->method, "status", row->status,
-                                  "makespan", (json_int_t)row->makespan_ns,
-                                  "bubble", row->bubble_ratio, "peak",
-                                  (json_int_t)row->peak_memory, "why", why));
+    lhi_row_to_page(&item, row);
     return lhi_report_add_item(&report->rows, &item, err);
 }
 
@@ -195,29 +192,6 @@ static void add_list(lhi_text *out, const char *key, const lhi_text *items)
     lhi_text_puts(out, "]");
 }
 
-/* What is not seen on a page stands there as its name: the characters that JSON
- * has as \u202e become the six of that. Halves are of such characters alone. */
-static void add_seen(lhi_text *out, const lhi_text *json)
-{
-    size_t done = 0;
-    for (size_t i = 0; i + 5 < json->len; i++) {
-        const char *p = json->data + i;
-        if (p[0] != '\\')
-            continue;
-        if (p[1] == 'u') {
-            const char digits[5] = {p[2], p[3], p[4], p[5], '\0'};
-            uint32_t c = (uint32_t)strtoul(digits, NULL, 16);
-            if (lhi_is_unseen(c) || (c >= 0xd800 && c < 0xe000)) {
-                lhi_text_add(out, json->data + done, i - done);
-                lhi_text_puts(out, "\\");
-                done = i;
-            }
-        }
-        i++; /* what is escaped begins nothing */
-    }
-    lhi_text_add(out, json->data + done, json->len - done);
-}
-
 static void add_data(lhi_text *page, const lh_report *report)
 {
     lhi_text json = {0}, *out = &json;
@@ -234,12 +208,12 @@ static void add_data(lhi_text *page, const lh_report *report)
     }
     lhi_text_puts(out, "}");
     if (!json.failed)
-        add_seen(page, &json);
+        lhi_add_seen(page, json.data, json.len);
     page->failed = page->failed || json.failed;
     lhi_text_fini(&json);
 }
 
-/* report.html with @TITLE@, @CSS@, @DATA@ and @JS@ filled in. */
+/* report.html with what stands between @ and @ filled in. */
 static void add_page(lhi_text *out, const lh_report *report)
 {
     const char *page = lhi_report_page_html;
@@ -260,6 +234,12 @@ static void add_page(lhi_text *out, const lh_report *report)
             lhi_text_puts(out, report->courses.len ? report->courses.data : "");
         else if (len == 6 && memcmp(mark, "@DATA@", 6) == 0)
             add_data(out, report);
+        else if (len == 9 && memcmp(mark, "@WHAT_IF@", 9) == 0)
+            lhi_text_puts(out,
+                          report->what_if.len ? report->what_if.data : "null");
+        else if (len == 6 && memcmp(mark, "@WASM@", 6) == 0)
+            lhi_text_puts(out,
+                          report->what_if.len ? lhi_report_page_wasm : "");
         else if (len == 4 && memcmp(mark, "@JS@", 4) == 0)
             lhi_text_puts(out, lhi_report_page_js);
         else

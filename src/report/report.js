@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The page: what timeline.js draws put to use, and the tables and charts. */
 
-const $ = (id) => document.getElementById(id);
 const data = JSON.parse($('data').textContent);
 const traces = data.diagnosis ? playedTraces() : data.traces.map(decodeTrace);
-const end = Math.max(1, data.diagnosis ? data.diagnosis.longest : 0,
+let end = Math.max(1, data.diagnosis ? data.diagnosis.longest : 0,
   ...traces.map((t) => t.makespan));
 const started = performance.now();
 
@@ -47,13 +46,15 @@ function causeTotals(t) {
 }
 
 function showHeading() {
-  for (const [name, value] of data.facts)
-    $('facts').append(el('div', {}, el('dt', {}, name), el('dd', {}, value)));
+  $('facts').replaceChildren(...data.facts.map(([name, value]) =>
+    el('div', {}, el('dt', {}, name), el('dd', {}, value))));
   $('foot').textContent = `longhaul ${data.longhaul}`;
   if (data.diagnosis) return diagnosisCards();
   const t = traces[0];
   if (!t) return;
+  document.documentElement.dataset.makespanNs = t.makespan;
   const cards = $('cards');
+  cards.replaceChildren();
   cards.append(card('Makespan', time(t.makespan), `${t.label}, ${t.source}`));
   cards.append(card('Bubble', percent(idleShare(t)),
     `idle, over ${t.devices} device${t.devices > 1 ? 's' : ''}`));
@@ -86,6 +87,7 @@ function showHeading() {
 }
 
 function showLegend() {
+  $('legend').replaceChildren();
   const kinds = KINDS.map((_, k) => k).filter((k) =>
     traces.some((t) => (k === 4 ? t.collectives.n > 0 : t.kinds[k])));
   for (const k of kinds)
@@ -580,6 +582,8 @@ function keys(event) {
     return;
   }
   if (event.target === $('step') && /^(Arrow|Home)/.test(event.key)) return;
+  if (event.target !== $('step') &&
+    ['INPUT', 'SELECT', 'TEXTAREA'].includes(event.target.tagName)) return;
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const span = state.b - state.a;
   const actions = {
@@ -735,7 +739,30 @@ function applyAddress() {
     $('find').value = want.get('find');
     find($('find').value);
   }
+  askAddress();
   if (state.checked) check();
+}
+
+/* --- another answer ---------------------------------------------------------- */
+
+/* Shows `t` in place of the first trace, over what `ghost` was (or null). */
+function replaceTrace(t, ghost) {
+  const all = state.b - state.a >= end;
+  traces[0] = t;
+  panels[0].t = t;
+  panels[0].ghost = ghost;
+  end = Math.max(1, ...traces.map((x) => x.makespan), ghost ? ghost.makespan : 0);
+  Object.assign(state, { hover: null, pinned: null, matches: [], match: -1 });
+  $('tip').hidden = true;
+  showHeading();
+  showLegend();
+  showVersus();
+  showIdle();
+  showLinks();
+  relayOut();
+  if (all) fit();
+  else setView(state.a, state.b);
+  if ($('find').value) find($('find').value);
 }
 
 /* --- beginning ------------------------------------------------------------ */
@@ -755,7 +782,7 @@ $('timeline').hidden = panels.length === 0;
 showHeading();
 showLegend();
 showReasons();
-showRows();
+showRows(data.rows);
 if (data.diagnosis) showDiagnosis();
 else showVersus();
 showIdle();
@@ -775,3 +802,4 @@ window.addEventListener('scroll', () => { lastScroll = performance.now(); });
 document.addEventListener('keydown', keys);
 window.addEventListener('hashchange', applyAddress);
 applyAddress();
+wireWhatIf();

@@ -7,8 +7,7 @@ function cell(text, kind) {
   return el('td', { class: kind || '' }, text);
 }
 
-function showRows() {
-  const { rows } = data;
+function showRows(rows) {
   if (!rows.length) return;
   $('compare').hidden = false;
   const good = rows.filter((r) => r.makespan >= 0 && r.status === 'ok');
@@ -44,7 +43,7 @@ function showRows() {
     fill(rows.slice().sort((x, y) => (value(x) < value(y) ? -1
       : value(x) > value(y) ? 1 : 0) * (rising ? 1 : -1)));
   };
-  $('rows').append(el('thead', {}, el('tr', {}, ...columns.map(([name, key]) =>
+  $('rows').replaceChildren(el('thead', {}, el('tr', {}, ...columns.map(([name, key]) =>
     el('th', { class: numeric.has(name) ? 'num' : '', scope: 'col' },
       key ? el('button', { type: 'button', title: 'Sort by this',
         onclick: () => sort(key) }, name) : name)))), body);
@@ -89,7 +88,7 @@ function showVersus() {
   if (traces.length !== 2) return;
   const [p, q] = traces;
   $('versus').hidden = false;
-  $('versus').append(el('div', { class: 'panel-head' },
+  $('versus').replaceChildren(el('div', { class: 'panel-head' },
     el('h2', {}, `${q.label} against ${p.label}`)), versusTable(p, q));
 }
 
@@ -140,11 +139,11 @@ function worstIdle(t) {
 
 function showIdle() {
   const known = traces.filter((t) => t.causes);
+  $('idle').hidden = !known.length;
   if (!known.length) return;
-  $('idle').hidden = false;
   const worst = Math.max(...known.map(worstIdle));
   const reach = [0.01, 0.05, 0.1, 0.25, 0.5].find((r) => worst <= r) || 1;
-  $('idle').append(el('div', { class: 'panel-head' },
+  $('idle').replaceChildren(el('div', { class: 'panel-head' },
     el('h2', {}, 'Idle time by cause'),
     el('p', { class: 'note' }, `share of the makespan; bars reach to ` +
       `${100 * reach}\u00a0%`)),
@@ -313,9 +312,9 @@ function linkTable(t) {
 
 function showLinks() {
   const known = traces.filter((t) => t.linkRows.length);
+  $('links').hidden = !known.length;
   if (!known.length) return;
-  $('links').hidden = false;
-  $('links').append(el('div', { class: 'panel-head' },
+  $('links').replaceChildren(el('div', { class: 'panel-head' },
     el('h2', {}, 'Link use')));
   for (const t of known) {
     if (traces.length > 1) $('links').append(el('h3', {}, t.label));

@@ -35,11 +35,6 @@ typedef struct screen {
     char *labels; /* [column]: a digit of a microbatch, 0: none */
 } screen;
 
-char lhi_kind_letter(const lh_pass *pass)
-{
-    return pass->kind < N_KINDS ? letters[pass->kind] : '?';
-}
-
 char *lhi_time_text(int64_t ns, char *buffer)
 {
     static const struct {

@@ -45,6 +45,7 @@ function deviceHeight(n) {
 class Panel {
   constructor(trace, state) {
     this.t = trace;
+    this.ghost = null; /* what it was before something changed */
     this.state = state;
     this.canvas = el('canvas', {
       tabindex: 0, role: 'img', 'aria-label': this.name(),
@@ -229,6 +230,13 @@ class Panel {
 
   drawEnd() {
     const { ctx } = this;
+    if (this.ghost) {
+      const was = this.x(this.ghost.makespan);
+      ctx.fillStyle = colors.soft;
+      for (let y = AXIS; was >= LEFT && was <= LEFT + this.plot + 1 &&
+        y < this.height; y += 8)
+        ctx.fillRect(Math.round(was), y, 1.5, 4);
+    }
     const x = this.x(this.t.makespan);
     if (x < LEFT || x > LEFT + this.plot + 1) return;
     ctx.fillStyle = colors.ink;
@@ -289,6 +297,7 @@ class Panel {
       this.drawTrack(t.tracks[row.d], row.y, row.h, dim,
         (i) => this.label(t.first[row.d] + i));
       this.drawHeld(row);
+      this.drawGhost(row);
     } else if (row.type === 'dp') {
       this.drawTrack(t.collectiveRows[row.d], row.y, row.h, dim, null);
     } else if (row.type === 'link') {
@@ -430,6 +439,17 @@ class Panel {
     this.ctx.imageSmoothingEnabled = false;
     this.ctx.drawImage(this.strip, LEFT, y, this.plot, h);
     this.ctx.globalAlpha = 1;
+  }
+
+  /* The same device as it was, as a shadow along the row's foot. */
+  drawGhost(row) {
+    if (!this.ghost || !this.ghost.tracks[row.d]) return;
+    const { ctx } = this;
+    const h = Math.max(3, Math.round(row.h * 0.28));
+    const y = row.y + row.h - h;
+    ctx.fillStyle = colors.panel;
+    ctx.fillRect(LEFT, y - 1, this.plot, h + 1);
+    this.drawTrack(this.ghost.tracks[row.d], y, h, true, null);
   }
 
   /* A device that may not go on because its sends are stuck. */

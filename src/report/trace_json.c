@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A trace in the page's JSON. */
-#include "report/parts.h"
+#include "report/page_json.h"
 
 #include "base/whole.h"
-#include "trace/jsontext.h"
 #include "trace/trace_own.h"
 
 #include <inttypes.h>

@@ -8,13 +8,6 @@
 
 #include <stdlib.h>
 
-const char *lh_outcome_word(const lh_outcome *outcome)
-{
-    if (outcome->status != LH_OK)
-        return lh_status_name(outcome->status);
-    return outcome->fits ? "ok" : "over memory";
-}
-
 /* Of a contender that has not failed. */
 static bool add_numbers(json_t *row, const lh_comparison *x,
                         const lh_compare_base *base, const lh_outcome *o)

@@ -3,11 +3,6 @@
 
 #include <string.h>
 
-static bool must_escape(uint32_t c)
-{
-    return c == '<' || lhi_is_unseen(c) || c == 0xfffe || c == 0xffff;
-}
-
 /* Such characters stand in strings only, so the text need not be parsed. */
 static void add_escaped(lhi_text *text, const char *json)
 {
@@ -20,7 +15,7 @@ static void add_escaped(lhi_text *text, const char *json)
             text->failed = true; /* jansson lets only UTF-8 through */
             return;
         }
-        if (must_escape(c)) {
+        if (lhi_json_must_escape(c)) {
             lhi_text_add(text, run, (size_t)(p - run));
             lhi_text_add(text, one, lhi_json_escape(c, one));
             run = p + len;
@@ -59,9 +54,4 @@ void lhi_json_add(lhi_text *text, json_t *value)
 void lhi_json_add_rest(lhi_text *text, json_t *map)
 {
     add_compact(text, map, 1);
-}
-
-void lhi_json_add_string(lhi_text *text, const char *string)
-{
-    add_compact(text, json_string(string), 0);
 }

@@ -5,7 +5,7 @@
 #ifndef LHI_JSONTEXT_H
 #define LHI_JSONTEXT_H
 
-#include "base/show.h"
+#include "trace/jsonstring.h"
 
 #include <jansson.h>
 
@@ -14,8 +14,5 @@ void lhi_json_add(lhi_text *text, json_t *value);
 /* The same for a map that is to follow members already written: without its
  * opening brace. */
 void lhi_json_add_rest(lhi_text *text, json_t *map);
-/* A string; one that is not UTF-8 counts as a failed allocation, so check
- * first with lhi_utf8_ok(). */
-void lhi_json_add_string(lhi_text *text, const char *string);
 
 #endif

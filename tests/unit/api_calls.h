@@ -622,6 +622,16 @@ static lh_status with_diagnosis(const void *given, lh_error *err)
     return say_report(status, to, err);
 }
 
+/* The pipeline and the schedule are the test's. */
+static lh_report_what_if what_if = {.size = sizeof what_if, .method = "1f1b"};
+
+static lh_status asked(const void *given, lh_error *err)
+{
+    lh_report *r = report();
+    lh_status status = lh_report_set_what_if(r, given, err);
+    return say_report(status, r, err);
+}
+
 static lh_status plotted(const void *given, lh_error *err)
 {
     char *text = NULL;

@@ -164,6 +164,7 @@ static const taker takers[] = {
     TAKER(lh_report_course, course_drawn, &small_course, n_spans),
     TAKER(lh_report_table, with_table, &table, n_columns),
     TAKER(lh_report_diagnosis, with_diagnosis, &diagnosis_page, n_sentences),
+    TAKER(lh_report_what_if, asked, &what_if, sim),
     TAKER(lh_svg_options, drawn, &svg, analysis),
     TAKER(lh_terminal_options, typed, &terminal, color),
     TAKER(lh_terminal_options, plotted_on, &terminal, width),
@@ -258,8 +259,8 @@ int main(void)
     lh_analysis *a = NULL;
     CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
     CHECK_OK(lh_analysis_make(p, s, t, &a, &err), err);
-    simulated_all.pipeline = scheduled_all.pipeline = p;
-    simulated_all.schedule = s;
+    simulated_all.pipeline = scheduled_all.pipeline = what_if.pipeline = p;
+    simulated_all.schedule = what_if.schedule = s;
     simulated_all.timeline = scheduled_all.timeline = t;
     simulated_all.analysis = a;
     RUN(sizes);

@@ -9,11 +9,13 @@
  * pipeline_shorthands.c, dp_elastic.c: keys that stand for others, `uniform`
  * and `datacenters`, and the `elastic` of data_parallel. pipeline_parts.c:
  * what several keys share. schedule_csv.c: schedules; schedule_json.c: the
- * same inside other files. */
+ * same inside other files. numbers.c: a pipeline as what a report's page reads
+ * without any of this. */
 #ifndef LHI_PIPE_FILE_H
 #define LHI_PIPE_FILE_H
 
 #include "doc/fields.h"
+#include "pipe/file/schedule_csv.h"
 #include "pipe/pipeline_own.h"
 
 extern const lhi_table lhi_pipeline_table; /* lhi_pipeline_text */
@@ -23,12 +25,6 @@ lh_status lhi_pipeline_from_node(const lhi_doc *doc, const lhi_node *map,
                                  lh_pipeline **out, lh_error *err);
 lh_status lhi_pipeline_to_json(const lh_pipeline *pipeline, json_t **out,
                                lh_error *err);
-
-/* Both texts at once: S.csv's and, unless NULL, S.links.csv's. */
-lh_status lhi_schedule_parse_both(const char *rows, size_t rows_len,
-                                  const char *links, size_t links_len,
-                                  const char *name, lh_schedule **out,
-                                  lh_error *err);
 
 /* `rows` and `link_orders` of a map in another file. */
 lh_status lhi_schedule_from_map(const lhi_doc *doc, const lhi_node *map,

@@ -3,7 +3,7 @@
 #define _XOPEN_SOURCE 700
 #include "base/input.h"
 #include "base/text.h"
-#include "pipe/file/pipe_file.h"
+#include "pipe/file/schedule_csv.h"
 #include "pipe/schedule_own.h"
 
 #include <errno.h>

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writing and reading walk over a description in the same way: each field is
+ * named once, and goes out or comes in there. */
+#include "pipe/file/numbers.h"
+
+#include "base/arena.h"
+#include "base/bytes.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Either `out` or `p` .. `end` is there. */
+typedef struct walk {
+    lhi_text *out;
+    const char *p, *end;
+    lhi_arena *mem; /* what is read lies in it */
+    bool bad, no_memory;
+} walk;
+
+static int64_t read_number(walk *w, char stop)
+{
+    uint64_t value = 0;
+    bool minus = w->p < w->end && *w->p == '-';
+    const char *p = w->p + minus, *first = p;
+    for (; p < w->end && *p >= '0' && *p <= '9'; p++) {
+        if (value > (INT64_MAX - 9) / 10)
+            w->bad = w->bad || value > INT64_MAX / 10 ||
+                     value * 10 + (uint64_t)(*p - '0') > INT64_MAX;
+        value = value * 10 + (uint64_t)(*p - '0');
+    }
+    if (w->bad || p == first || p == w->end || *p != stop) {
+        w->bad = true;
+        return 0;
+    }
+    w->p = p + 1;
+    return minus ? -(int64_t)value : (int64_t)value;
+}
+
+static void number(walk *w, int64_t *value)
+{
+    if (w->out)
+        lhi_text_printf(w->out, "%" PRId64 " ", *value);
+    else
+        *value = read_number(w, ' ');
+}
+
+static void index_of(walk *w, uint32_t *value)
+{
+    int64_t wide = *value;
+    number(w, &wide);
+    if (wide < 0 || wide > UINT32_MAX)
+        w->bad = true;
+    else
+        *value = (uint32_t)wide;
+}
+
+static void flag(walk *w, bool *value)
+{
+    int64_t wide = *value;
+    number(w, &wide);
+    *value = wide != 0;
+}
+
+static void text(walk *w, const char **value)
+{
+    if (w->out) {
+        int64_t len = *value ? (int64_t)strlen(*value) : -1;
+        lhi_text_printf(w->out, "%" PRId64 ":%s ", len, *value ? *value : "");
+        return;
+    }
+    int64_t len = read_number(w, ':');
+    *value = NULL;
+    if (w->bad || len < 0 || len >= w->end - w->p || w->p[len] != ' ') {
+        w->bad = w->bad || len != -1 || w->p == w->end || *w->p != ' ';
+        w->p += !w->bad;
+        return;
+    }
+    *value = lhi_arena_strndup(w->mem, w->p, (size_t)len);
+    w->no_memory = w->no_memory || !*value;
+    w->p += len + 1;
+}
+
+/* The array that `n` of `size` bytes are read into, or those there are. NULL:
+ * there are none, or more than the rest of the text has room for. */
+static void *items(walk *w, const void *have, uint32_t n, size_t size)
+{
+    if (w->out)
+        return (void *)(uintptr_t)have;
+    if (w->bad || n > (size_t)(w->end - w->p)) {
+        w->bad = true;
+        return NULL;
+    }
+    void *made = n ? lhi_arena_alloc(w->mem, n, size) : NULL;
+    w->no_memory = w->no_memory || (n && !made);
+    return made;
+}
+
+static void walk_chunks(walk *w, lh_pipeline_desc *d)
+{
+    index_of(w, &d->n_chunks);
+    lh_chunk *c = items(w, d->chunks, d->n_chunks, sizeof *c);
+    for (uint32_t i = 0; c && i < d->n_chunks && !w->bad; i++) {
+        index_of(w, &c[i].device);
+        int64_t *const all[] = {
+            &c[i].f_ns,         &c[i].d_ns,          &c[i].w_ns,
+            &c[i].mem_f,        &c[i].mem_d,         &c[i].mem_w,
+            &c[i].mem_static,   &c[i].all_gather_ns, &c[i].reduce_scatter_ns,
+            &c[i].dp_latency_ns};
+        for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+            number(w, all[k]);
+    }
+    d->chunks = c;
+}
+
+static void walk_links(walk *w, lh_pipeline_desc *d)
+{
+    index_of(w, &d->n_links);
+    lh_link *l = items(w, d->links, d->n_links, sizeof *l);
+    for (uint32_t i = 0; l && i < d->n_links && !w->bad; i++) {
+        index_of(w, &l[i].from);
+        index_of(w, &l[i].to);
+        number(w, &l[i].latency_ns);
+        number(w, &l[i].transfer_ns);
+        text(w, &l[i].name);
+    }
+    d->links = l;
+}
+
+static void walk_sites(walk *w, lh_pipeline_desc *d)
+{
+    index_of(w, &d->n_sites);
+    lh_site *s = items(w, d->sites, d->n_sites, sizeof *s);
+    for (uint32_t i = 0; s && i < d->n_sites && !w->bad; i++)
+        text(w, &s[i].name);
+    d->sites = s;
+}
+
+static void walk_indices(walk *w, const uint32_t **list, uint32_t n)
+{
+    uint32_t *at = items(w, *list, n, sizeof *at);
+    for (uint32_t i = 0; at && i < n && !w->bad; i++)
+        index_of(w, &at[i]);
+    *list = at;
+}
+
+/* For each device, where there is such a list at all. */
+static uint32_t per_device(walk *w, const lh_pipeline_desc *d, const void *list)
+{
+    bool there = list != NULL;
+    flag(w, &there);
+    return there ? d->n_devices : 0;
+}
+
+static void walk_limits(walk *w, lh_pipeline_desc *d)
+{
+    uint32_t n = per_device(w, d, d->memory_limits);
+    int64_t *at = items(w, d->memory_limits, n, sizeof *at);
+    for (uint32_t i = 0; at && i < n && !w->bad; i++)
+        number(w, &at[i]);
+    d->memory_limits = at;
+    text(w, &d->memory_unit);
+}
+
+static void walk_dp_links(walk *w, lh_pipeline_desc *d)
+{
+    uint32_t n = per_device(w, d, d->dp_links);
+    const char **at = items(w, d->dp_links, n, sizeof *at);
+    for (uint32_t i = 0; at && i < n && !w->bad; i++)
+        text(w, &at[i]);
+    d->dp_links = at;
+}
+
+static void walk_point(walk *w, lh_dp_point *point)
+{
+    index_of(w, &point->chunk);
+    index_of(w, &point->microbatch);
+    flag(w, &point->backward);
+}
+
+static void walk_ops(walk *w, lh_pipeline_desc *d)
+{
+    index_of(w, &d->n_dp_ops);
+    lh_dp_op *o = items(w, d->dp_ops, d->n_dp_ops, sizeof *o);
+    for (uint32_t i = 0; o && i < d->n_dp_ops && !w->bad; i++) {
+        index_of(w, &o[i].chunk);
+        flag(w, &o[i].is_reduce_scatter);
+        index_of(w, &o[i].bucket);
+        index_of(w, &o[i].n_buckets);
+        uint32_t kind = (uint32_t)o[i].kind;
+        int64_t share = (int64_t)lhi_bits_of(o[i].share);
+        index_of(w, &kind);
+        number(w, &share);
+        w->bad = w->bad || kind > LH_DP_RSO;
+        if (!w->out && !w->bad) {
+            o[i].kind = (lh_dp_kind)kind;
+            o[i].share = lhi_of_bits((uint64_t)share);
+        }
+        number(w, &o[i].transfer_ns);
+        walk_point(w, &o[i].launch);
+        walk_point(w, &o[i].before);
+    }
+    d->dp_ops = o;
+}
+
+static void walk_all(walk *w, lh_pipeline_desc *d)
+{
+    uint32_t receives = (uint32_t)d->receives;
+    index_of(w, &d->n_devices);
+    index_of(w, &d->n_microbatches);
+    flag(w, &d->joint);
+    index_of(w, &receives);
+    index_of(w, &d->first_gathers);
+    w->bad = w->bad || receives > LH_RECEIVES_LATE_FD;
+    d->receives = w->bad ? LH_RECEIVES_EARLY : (lh_receives)receives;
+    walk_chunks(w, d);
+    walk_links(w, d);
+    walk_limits(w, d);
+    walk_sites(w, d);
+    walk_indices(w, &d->device_sites, per_device(w, d, d->device_sites));
+    walk_ops(w, d);
+    index_of(w, &d->n_enqueue);
+    walk_indices(w, &d->enqueue, d->n_enqueue);
+    index_of(w, &d->n_dequeue);
+    walk_indices(w, &d->dequeue, d->n_dequeue);
+    walk_dp_links(w, d);
+}
+
+lh_status lhi_pipeline_add_numbers(const lh_pipeline *pipeline, lhi_text *out,
+                                   lh_error *err)
+{
+    lh_pipeline_desc d = {.size = sizeof d};
+    walk w = {.out = out};
+    LHI_TRY(lh_pipeline_describe(pipeline, &d, err));
+    walk_all(&w, &d);
+    return out->failed ? lhi_fail_nomem(err) : LH_OK;
+}
+
+lh_status lhi_pipeline_of_numbers(const char *text, size_t len,
+                                  lh_pipeline **out, lh_error *err)
+{
+    lh_pipeline_desc d = {.size = sizeof d};
+    walk w = {.p = text, .end = text + len, .mem = lhi_arena_make(0)};
+    if (!w.mem)
+        return lhi_fail_nomem(err);
+    walk_all(&w, &d);
+    lh_status status;
+    if (w.no_memory)
+        status = lhi_fail_nomem(err);
+    else if (w.bad || w.p != w.end)
+        status = lhi_fail(err, LH_EINPUT, "that is no pipeline in numbers");
+    else
+        status = lh_pipeline_make(&d, out, err);
+    lhi_arena_free(w.mem);
+    return status;
+}

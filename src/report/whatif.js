@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What if? Controls whose values make one line of changes, as the address has
+ * it ("latency=x2&schedule=zb-h1"). A worker gives that line to the program's
+ * own C, compiled to WebAssembly; what comes back is drawn. */
+
+const asked = JSON.parse($('asked').textContent);
+
+/* --- the worker ------------------------------------------------------------- */
+
+/* Runs in the worker, which has nothing else of this file. Answers the latest
+ * request: {id, line, methods}; a newer one ends the table of an older. */
+function simulator() {
+  const text = new TextDecoder();
+  const utf8 = new TextEncoder();
+  let c = null;
+  let page = 0;
+  let latest = null;
+  let busy = false;
+
+  const put = (string) => {
+    const bytes = utf8.encode(string);
+    const at = c.page_alloc(bytes.length + 1);
+    if (!at) throw new Error('no memory');
+    const memory = new Uint8Array(c.memory.buffer, at, bytes.length + 1);
+    memory.set(bytes);
+    memory[bytes.length] = 0;
+    return at;
+  };
+  const call = (name, ...strings) => {
+    const given = strings.map(put);
+    const at = c[name](page, ...given);
+    given.forEach((p) => c.page_free(p));
+    if (!at) throw new Error('no memory');
+    const memory = new Uint8Array(c.memory.buffer);
+    const result = text.decode(memory.subarray(at, memory.indexOf(0, at)));
+    c.page_free(at);
+    return JSON.parse(result);
+  };
+  const open = async ({ wasm, asked: a }) => {
+    const packed = Uint8Array.from(atob(wasm), (x) => x.charCodeAt(0));
+    const stream = new Blob([packed]).stream()
+      .pipeThrough(new DecompressionStream('gzip'));
+    const module = await WebAssembly.compile(
+      await new Response(stream).arrayBuffer());
+    /* There are no files and no clock: each call says that it failed. */
+    const imports = {};
+    for (const need of WebAssembly.Module.imports(module))
+      (imports[need.module] = imports[need.module] || {})[need.name] = () => 52;
+    c = (await WebAssembly.instantiate(module, imports)).exports;
+    c._initialize();
+    const given = [a.pipeline, a.rows, a.links, a.method].map(put);
+    page = c.page_open(...given, a.receives, a.coupled, a.fifo);
+    given.forEach((p) => c.page_free(p));
+    if (!page) throw new Error('the simulator does not take this pipeline');
+    self.postMessage({ controls: call('page_controls') });
+  };
+  const answer = async ({ id, line, methods }) => {
+    const from = performance.now();
+    const result = call('page_ask', line);
+    self.postMessage({ id, answer: result, ms: performance.now() - from });
+    if (result.error) return;
+    const rows = [];
+    for (const method of methods) {
+      await new Promise((resolve) => { setTimeout(resolve); });
+      if (latest) return;
+      rows.push(call('page_row', line, method));
+    }
+    self.postMessage({ id, rows, ms: performance.now() - from });
+  };
+  self.onmessage = async ({ data: message }) => {
+    try {
+      if (message.wasm !== undefined) {
+        await open(message);
+        return;
+      }
+      latest = message;
+      if (busy) return;
+      busy = true;
+      while (latest) {
+        const next = latest;
+        latest = null;
+        await answer(next);
+      }
+    } catch (error) {
+      self.postMessage({ broken: String(error.message || error) });
+    }
+    busy = false;
+  };
+}
+
+/* --- controls --------------------------------------------------------------- */
+
+const ask = { worker: null, controls: null, fields: new Map(), sent: 0,
+  line: null, first: null, answer: null };
+
+/* Keys of the address that are not changes. */
+const OWN_KEYS = ['theme', 'critical', 'links', 'memory', 'show', 'from', 'to',
+  'find', 'check'];
+
+/* "x1.414" of a slider's place, whose 0 is as it is. */
+function factorAt(place) {
+  return place === 0 ? '' : 'x' + trim((2 ** place).toFixed(4));
+}
+
+function placeOf(text) {
+  const m = /^x(\d*\.?\d+)$/.exec(text);
+  return m && Number(m[1]) > 0 ? Math.log2(Number(m[1])) : 0;
+}
+
+/* A slider with the field that it fills in; an empty field changes nothing. */
+function factorControl(key, name, placeholder, reach) {
+  const slider = el('input', { type: 'range', min: -reach, max: reach,
+    step: 0.05, value: 0, 'aria-label': `${name}, as a factor` });
+  const field = el('input', { type: 'text', placeholder, 'data-key': key,
+    'aria-label': name, spellcheck: 'false', autocomplete: 'off' });
+  slider.addEventListener('input', () => {
+    field.value = factorAt(Number(slider.value));
+    changed();
+  });
+  field.addEventListener('change', () => {
+    slider.value = placeOf(field.value);
+    changed();
+  });
+  ask.fields.set(key, { field, set: (text) => {
+    field.value = text;
+    slider.value = placeOf(text);
+  } });
+  return el('label', { class: 'factor' }, el('span', {}, name), slider, field);
+}
+
+function plainControl(key, name, field) {
+  field.dataset.key = key;
+  field.addEventListener('change', changed);
+  ask.fields.set(key, { field, set: (text) => { field.value = text; } });
+  return el('label', { class: 'plain' }, el('span', {}, name), field);
+}
+
+function choice(options) {
+  return el('select', {}, ...options.map(([value, name, title]) =>
+    el('option', { value, title: title || '' }, name)));
+}
+
+/* A link's name as it stands in a change. */
+function inLine(name) {
+  return encodeURIComponent(name);
+}
+
+function buildControls() {
+  const c = ask.controls;
+  const top = el('div', { class: 'ask-grid' });
+  top.append(plainControl('schedule', 'Schedule', choice([
+    ['', `as it is (${c.method})`],
+    ...c.methods.map((m) => [m.name, m.name, m.about])])));
+  if (c.links.length)
+    top.append(factorControl('latency', 'Latency between sites', 'x2, 20ms', 4),
+      factorControl('bandwidth', 'Bandwidth between sites', 'x0.5', 4));
+  top.append(factorControl('speed', 'Speed of all devices', 'x0.9', 2));
+  if (!c.fixed)
+    top.append(plainControl('microbatches', 'Microbatches', el('input', {
+      type: 'number', min: 1, max: 1048576, placeholder: c.microbatches })));
+  if (c.limits) top.append(factorControl('limit', 'Memory limit', 'x0.8', 2));
+  top.append(plainControl('receives', 'Receives are posted', choice([
+    ['', `as they are (${c.receives})`], ['early', 'early'], ['late', 'late'],
+    ['late-fd', 'late-fd']])),
+  plainControl('coupled', 'Send queue, messages', el('input', {
+    type: 'number', min: 0, max: 1048576,
+    placeholder: c.coupled || 'uncoupled' })));
+  const each = (title, list) => el('details', {}, el('summary', {}, title),
+    el('div', { class: 'ask-grid' }, ...list));
+  const links = c.links.flatMap((l) => [
+    factorControl(`latency.${inLine(l.name)}`, `${l.name}, latency`,
+      time(l.latency), 4),
+    factorControl(`bandwidth.${inLine(l.name)}`, `${l.name}, bandwidth`,
+      l.transfer ? `${time(l.transfer)} each` : 'x0.5', 4)]);
+  const devices = [];
+  for (let d = 0; d < c.devices && d < 256; d++)
+    devices.push(factorControl(`speed.${d}`, `device ${d}, speed`, 'x0.9', 2));
+  const button = (id, text, action) => el('button', { type: 'button', id,
+    onclick: action }, text);
+  $('what-if').append(top,
+    links.length > 2 ? each('Each link', links) : null,
+    devices.length > 1 ? each('Each device', devices) : null,
+    el('div', { class: 'ask-tools' },
+      button('ask-reset', 'Reset', reset),
+      button('copy-command', 'Copy command', () => copy(command())),
+      button('copy-pipeline', 'Copy pipeline file', () => copy(pipelineFile())),
+      button('save-pipeline', 'Save pipeline.json',
+        () => save('pipeline.json', pipelineFile())),
+      button('save-schedule', 'Save schedule.csv', saveSchedule),
+      el('output', { id: 'ask-state', 'aria-live': 'polite' })),
+    el('p', { id: 'ask-command', class: 'note' }));
+  $('save-schedule').hidden = true;
+}
+
+/* --- the line of changes ------------------------------------------------------ */
+
+function lineOfFields() {
+  return [...ask.fields].map(([key, { field }]) => [key, field.value.trim()])
+    .filter(([, value]) => value !== '')
+    .map(([key, value]) => `${key}=${encodeURIComponent(value)}`).join('&');
+}
+
+function itemsOfAddress(own) {
+  return window.location.hash.slice(1).split('&').filter((item) => item !== '' &&
+    OWN_KEYS.includes(item.split('=')[0]) === own);
+}
+
+function lineOfAddress() {
+  return itemsOfAddress(false).join('&');
+}
+
+/* The controls as a line of the address says; what they lack is refused by
+ * the simulator, in words. */
+function setFields(line) {
+  for (const { set } of ask.fields.values()) set('');
+  for (const item of line.split('&')) {
+    const [key, value] = item.split('=');
+    if (value !== undefined && ask.fields.has(key))
+      ask.fields.get(key).set(decodeURIComponent(value));
+  }
+}
+
+function changed() {
+  const line = lineOfFields();
+  const items = [...itemsOfAddress(true), ...(line ? [line] : [])];
+  window.history.replaceState(null, '', '#' + items.join('&'));
+  request(line);
+}
+
+function reset() {
+  setFields('');
+  changed();
+}
+
+function request(line) {
+  ask.line = line;
+  ask.sent++;
+  document.documentElement.dataset.asking = '1';
+  $('ask-state').textContent = 'simulating';
+  ask.worker.postMessage({ id: ask.sent, line, methods: ask.controls.methods
+    .filter((m) => m.row).map((m) => m.name) });
+}
+
+/* --- what comes back ---------------------------------------------------------- */
+
+function showAnswer(result, ms) {
+  const state = $('ask-state');
+  state.classList.toggle('up', Boolean(result.error));
+  if (result.error) {
+    state.textContent = result.error;
+    return;
+  }
+  ask.answer = result;
+  const t = decodeTrace(result.trace);
+  replaceTrace(t, ask.line === '' ? null : ask.first);
+  state.textContent = (ask.line === '' ? 'as it was' :
+    `${change(ask.first.makespan, t.makespan)} of ${time(ask.first.makespan)}`) +
+    `, simulated in ${ms < 10 ? ms.toFixed(1) : ms.toFixed(0)} ms` +
+    (result.fits ? '' : '; over the memory limit');
+  $('ask-command').textContent = command();
+  $('save-schedule').hidden = !result.schedule;
+  showTolerance(result.slack);
+}
+
+function showAnswerRows(rows) {
+  if (ask.line === '' && data.rows.length > 1) {
+    showRows(data.rows);
+    return;
+  }
+  const t = traces[0];
+  const now = { method: `${t.label} (shown)`, status: ask.answer.fits ? 'ok'
+    : 'over memory', makespan: t.makespan, bubble: idleShare(t),
+  peak: Math.max(...t.memory.map((m) => m.max)), why: '' };
+  const last = (r) => (r.makespan < 0 ? Infinity : r.makespan);
+  showRows([now, ...rows.sort((x, y) => last(x) - last(y) || 0)]);
+}
+
+function hear({ data: message }) {
+  if (message.broken) {
+    $('what-if').append(el('p', { class: 'note', role: 'alert' },
+      `The simulator stopped: ${message.broken}`));
+    document.documentElement.dataset.asking = '0';
+    return;
+  }
+  if (message.controls) {
+    ask.controls = message.controls;
+    buildControls();
+    askAddress();
+    return;
+  }
+  if (message.id !== ask.sent) return;
+  if (message.answer) showAnswer(message.answer, message.ms);
+  if (message.rows) showAnswerRows(message.rows);
+  if (message.rows || message.answer.error)
+    document.documentElement.dataset.asking = '0';
+}
+
+/* The delay that the schedule absorbs between devices. */
+function showTolerance(slack) {
+  $('tolerance').hidden = !slack.length;
+  const delay = (ns) => (ns === null ? 'not known' : ns === 'any' ? 'any delay'
+    : time(ns));
+  const rows = slack.map((s, i) => {
+    const over = typeof s.tolerates === 'number' && s.delay > s.tolerates;
+    return el('tr', {}, cell(`${i} and ${i + 1}`),
+      cell(String(s.warmup), 'num'), cell(String(s.slackness), 'num'),
+      cell(delay(s.tolerates), 'num'), cell(time(s.delay), 'num'),
+      cell(over ? 'too much' : '', over ? 'up' : ''));
+  });
+  $('tolerance').replaceChildren(el('div', { class: 'panel-head' },
+    el('h2', {}, 'Tolerance'), el('p', { class: 'note' },
+      'the delay between devices that the schedule absorbs')),
+  el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {},
+    ...['Between devices', 'Warm-up', 'Slackness', 'Tolerates', 'Delay', '']
+      .map((name, i) => el('th', { class: i && name ? 'num' : '',
+        scope: 'col' }, name)))), el('tbody', {}, ...rows))));
+}
+
+/* --- to take away ------------------------------------------------------------- */
+
+/* The file of the pipeline as it was, with the numbers that have changed. */
+function pipelineFile() {
+  const file = JSON.parse(asked.file);
+  const now = ask.answer.file;
+  file.microbatches = now.microbatches;
+  file.chunks.forEach((chunk, i) => {
+    [chunk.F, chunk.D, chunk.W] = now.chunks[i];
+  });
+  (file.links || []).forEach((link, i) => {
+    [link.latency, link.transfer] = now.links[i];
+  });
+  if (now.limits) file.memory_limit = now.limits;
+  else delete file.memory_limit;
+  return JSON.stringify(file, null, 1) + '\n';
+}
+
+function command() {
+  return 'longhaul simulate pipeline.json' +
+    (ask.answer.schedule ? ' --schedule schedule.csv' : '') +
+    ask.answer.options;
+}
+
+async function copy(text) {
+  let done = true;
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch (_) {
+    const area = el('textarea', {}, text);
+    document.body.append(area);
+    area.select();
+    done = document.execCommand('copy');
+    area.remove();
+  }
+  $('ask-state').textContent = done ? 'copied' : 'this browser does not copy';
+}
+
+function save(name, text) {
+  const url = URL.createObjectURL(new Blob([text], { type: 'text/plain' }));
+  el('a', { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+function saveSchedule() {
+  const [rows, links] = ask.answer.schedule;
+  save('schedule.csv', rows);
+  if (links) save('schedule.links.csv', links);
+}
+
+/* --- beginning ---------------------------------------------------------------- */
+
+/* The address changed, or the simulator is ready. */
+function askAddress() {
+  if (!ask.controls) return;
+  const line = lineOfAddress();
+  if (ask.sent && line === ask.line) return;
+  setFields(line);
+  request(line);
+}
+
+function wireWhatIf() {
+  if (!asked) return;
+  const box = $('what-if');
+  box.hidden = false;
+  box.append(el('div', { class: 'panel-head' }, el('h2', {}, 'What if?'),
+    el('p', { class: 'note' },
+      'a factor (x2) is one of what the report is about; the shadow below ' +
+      'each row is how it was')));
+  [ask.first] = traces;
+  if (!$('wasm').textContent) {
+    box.append(el('p', { class: 'note' }, 'This longhaul was built without ' +
+      'the tools for it. With clang, lld, wasi-libc and ' +
+      'libclang-rt-14-dev-wasm32 installed (quickstart.sh does) a new build ' +
+      'simulates changes here.'));
+    return;
+  }
+  document.documentElement.dataset.asking = '1';
+  const code = new Blob([`(${simulator})()`], { type: 'text/javascript' });
+  ask.worker = new Worker(URL.createObjectURL(code));
+  ask.worker.onmessage = hear;
+  ask.worker.postMessage({ wasm: $('wasm').textContent, asked });
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a report's page answers, without a browser: runs the page's own worker
+// and what it offers to take away.
+//
+//     node ask.js REPORT.html <LINES
+//
+// For each line of changes a line of JSON: {makespan, ms, file, command,
+// schedule} or {error}.
+'use strict';
+const fs = require('fs');
+
+const html = fs.readFileSync(process.argv[2], 'utf8');
+const element = (id) => new RegExp(`id="${id}">([^]*?)</script>`).exec(html)[1];
+const source = (head) => {
+  const at = html.indexOf(`function ${head}(`);
+  return html.slice(at, html.indexOf('\n}\n', at) + 3);
+};
+
+const asked = JSON.parse(element('asked'));
+const ask = {};
+const { pipelineFile, command } = new Function('asked', 'ask',
+  `${source('pipelineFile')}${source('command')}
+  return { pipelineFile, command };`)(asked, ask);
+
+const self = {};
+new Function('self', `${source('simulator')}simulator();`)(self);
+let heard = null;
+self.postMessage = (message) => heard(message);
+
+function send(message) {
+  return new Promise((resolve) => {
+    heard = (back) => (back.rows ? null : resolve(back));
+    self.onmessage({ data: message });
+  });
+}
+
+async function main() {
+  const opened = await send({ wasm: element('wasm'), asked });
+  if (opened.broken) throw new Error(opened.broken);
+  const lines = fs.readFileSync(0, 'utf8').split('\n').slice(0, -1);
+  for (const [id, line] of lines.entries()) {
+    const { answer, ms, broken } = await send({ id, line, methods: [] });
+    await new Promise((resolve) => { setTimeout(resolve); });
+    if (broken) throw new Error(`${line}: ${broken}`);
+    ask.answer = answer;
+    console.log(JSON.stringify(answer.error ? { error: answer.error } : {
+      makespan: answer.makespan, ms, file: pipelineFile(), command: command(),
+      schedule: answer.schedule,
+    }));
+  }
+}
+
+main().catch((error) => {
+  console.error(`ask.js: ${error.stack}`);
+  process.exit(1);
+});

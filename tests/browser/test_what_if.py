@@ -1,0 +1,295 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a report's page answers when it is asked "what if?" is what the program
+says of the file and the command that the page gives.
+
+    test_what_if.py LONGHAUL PAGE
+
+PAGE is "yes" where the build has the tools for WebAssembly."""
+import json
+import os
+import random
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from urllib.parse import quote
+
+import chromium
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LONGHAUL = os.path.abspath(sys.argv[1])
+CHANGES = 100
+failures = []
+
+SITES = """longhaul: pipeline/1
+time_unit: ms
+microbatches: 10
+devices: 4
+backward: split
+uniform: {placement: ud, chunks_per_device: 1, F: 9.7, D: 10.1, W: 8.3,
+          memory: {F: 3, D: -1, W: -2}}
+links:
+  - {from: 0, to: 1, latency: 0.13, transfer: 0.7}
+  - {from: 1, to: 0, latency: 0.13, transfer: 0.7}
+  - {from: 1, to: 2, latency: 17, transfer: 2.3, name: "a > b & c=1%"}
+  - {from: 2, to: 1, latency: 19, transfer: 2.9, name: back}
+  - {from: 2, to: 3, latency: 0.13, transfer: 0.7}
+  - {from: 3, to: 2, latency: 0.13, transfer: 0.7}
+sites: [{name: a, devices: [0, 1]}, {name: b, devices: [2, 3]}]
+memory_limit: 21
+data_parallel: [{chunk: 0, all_gather: 5, reduce_scatter: 6, latency: 1}]
+"""
+WAVE = """longhaul: pipeline/1
+time_unit: us
+microbatches: 6
+devices: 3
+backward: joint
+uniform: {placement: wave, chunks_per_device: 2, F: 1001, D: 977, W: 1013}
+datacenters: {count: 3, latency: 611, transfer: 401}
+"""
+
+
+def check(ok, what):
+    if not ok:
+        failures.append(what)
+        print("FAILED:", what, file=sys.stderr)
+
+
+def longhaul(folder, *words):
+    run = subprocess.run([LONGHAUL, *words], cwd=folder, capture_output=True,
+                         text=True, check=False)
+    check(run.returncode == 0, f"{words}: {run.stderr}")
+    return run.stdout
+
+
+def write(folder, name, text):
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+        f.write(text)
+
+
+def report(folder, text, method):
+    write(folder, "p.yaml", text)
+    longhaul(folder, "simulate", "p.yaml", "-s", method, "--html", "r.html")
+    return os.path.join(folder, "r.html")
+
+
+def by_the_program(folder, command):
+    """The makespan in ns of the command that the page shows."""
+    words = shlex.split(command)
+    check(words[:2] == ["longhaul", "simulate"], f"command {command!r}")
+    found = json.loads(longhaul(folder, *words[1:], "--json"))
+    return round(found["makespan_s"] * 1e9)
+
+
+def random_line(draw, links, methods, devices, limits):
+    factor = lambda: f"x{draw.choice([0.25, 0.3333, 0.9, 1.1, 2, 3.7])}"
+    items = []
+    for key in draw.sample(["latency", "bandwidth", "speed", "one", "other",
+                            "microbatches", "receives", "coupled", "schedule",
+                            "limit"], draw.randint(1, 5)):
+        if key == "latency":
+            items.append("latency=" + draw.choice(
+                [factor(), "0", "21.7ms", "333us", "0.0001s", "12345ns"]))
+        elif key == "one":
+            items.append(f"{draw.choice(['latency', 'bandwidth'])}."
+                         f"{quote(draw.choice(links), safe='')}={factor()}")
+        elif key == "other":
+            items.append(f"speed.{draw.randrange(devices)}={factor()}")
+        elif key == "receives":
+            items.append(f"receives={draw.choice(['late', 'late-fd', 'early'])}")
+        elif key == "coupled":
+            items.append(f"coupled={draw.choice([0, 1, 3])}")
+        elif key == "schedule":
+            items.append(f"schedule={draw.choice(methods)}")
+        elif key == "microbatches":
+            items.append(f"microbatches={draw.randint(2, 20)}")
+            items.append(f"schedule={draw.choice(methods)}")
+        elif key == "limit":
+            items.append(f"limit={factor() if limits else 'none'}")
+        else:
+            items.append(f"{key}={factor()}")
+    return "&".join(items)
+
+
+def ask(path, lines):
+    run = subprocess.run(["node", os.path.join(HERE, "ask.js"), path],
+                         input="".join(line + "\n" for line in lines),
+                         capture_output=True, text=True, check=False)
+    check(run.returncode == 0, run.stderr)
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def test_random(folder):
+    draw = random.Random(27)
+    answered = 0
+    for text, method, links, methods, limits in (
+            (SITES, "zb-h1", ["a > b & c=1%", "back"],
+             ["1f1b", "zb-h1", "slack", "greedy", "steady"], True),
+            (WAVE, "greedy", ["dc0>dc1", "dc1>dc0"], ["greedy", "look-ahead"],
+             False)):
+        path = report(folder, text, method)
+        devices = 4 if limits else 3
+        lines = [random_line(draw, links, methods, devices, limits)
+                 for _ in range(CHANGES // 2)]
+        answers = ask(path, ["", *lines])
+        check(len(answers) == len(lines) + 1, f"{len(answers)} answers")
+        for line, answer in zip(["", *lines], answers):
+            if "error" in answer:
+                # A schedule that there is none of, and an order of other
+                # microbatches.
+                check(any(word in line for word in
+                          ("schedule=", "coupled=", "limit=")),
+                      f"{line}: {answer['error']}")
+                continue
+            answered += 1
+            write(folder, "pipeline.json", answer["file"])
+            if answer.get("schedule"):
+                write(folder, "schedule.csv", answer["schedule"][0])
+            found = by_the_program(folder, answer["command"])
+            check(found == answer["makespan"],
+                  f"{line}: {answer['makespan']} ns in the page, {found} of "
+                  f"{answer['command']}")
+    print(f"{answered} of {CHANGES + 2} random changes have an iteration, each "
+          "the program's to the nanosecond")
+    check(answered > 0.6 * CHANGES, "most random changes have no iteration")
+
+
+def test_refused(folder):
+    path = report(folder, SITES, "zb-h1")
+    wrong = {"latency": "no change", "latency=20": "neither a factor",
+             "latency=x0": "neither a factor", "latncy=x2": "can be changed",
+             "latency.west=x2": "no link of that name",
+             "speed.4=x2": "no such device", "speed=2": "no factor",
+             "microbatches=0": "no number", "receives=soon": "none of early",
+             "coupled=-1": "no number", "schedule=fastest": "zb-h1",
+             "limit=some": "neither a factor", "microbatches.1=3": "can be",
+             "latency=%4": "no text", "latency=%00": "no text",
+             "microbatches=3": "choose a schedule", "latency=x" + "1" * 400: ""}
+    for (line, says), answer in zip(wrong.items(), ask(path, wrong)):
+        check("error" in answer and says in answer["error"],
+              f"{line}: {answer}")
+
+
+ASKED = "document.documentElement.dataset.asking === '0'"
+MAKESPAN = "Number(document.documentElement.dataset.makespanNs)"
+MOVE = """((key, value) => {
+  const field = document.querySelector(`[data-key="${CSS.escape(key)}"]`);
+  for (let n = field; n; n = n.parentElement) if (n.open === false) n.open = true;
+  field.value = value;
+  field.dispatchEvent(new Event('change', {bubbles: true}));
+})"""
+VALUE = """((key) =>
+  document.querySelector(`[data-key="${CSS.escape(key)}"]`).value)"""
+SLIDE = """((key, place) => {
+  const slider = document.querySelector(`[data-key="${CSS.escape(key)}"]`)
+    .parentElement.querySelector('[type=range]');
+  slider.value = place;
+  slider.dispatchEvent(new Event('input', {bubbles: true}));
+})"""
+
+
+def take_away(browser, folder):
+    """Saves what the page offers, and runs the command that it shows."""
+    for name in ("pipeline.json", "schedule.csv"):
+        if os.path.exists(os.path.join(folder, name)):
+            os.remove(os.path.join(folder, name))
+    wanted = ["pipeline.json"]
+    browser.run("document.getElementById('save-pipeline').click()")
+    if not browser.run("document.getElementById('save-schedule').hidden"):
+        browser.run("document.getElementById('save-schedule').click()")
+        wanted.append("schedule.csv")
+    browser.until(lambda: all(os.path.exists(os.path.join(folder, name))
+                              for name in wanted))
+    return by_the_program(folder, browser.run(
+        "document.getElementById('ask-command').textContent"))
+
+
+def test_controls(browser, folder):
+    path = report(folder, SITES, "zb-h1")
+    check(browser.open(path), "the report does not open")
+    check(browser.wait(ASKED), "the page does not answer")
+    browser.ask("Page.setDownloadBehavior", behavior="allow",
+                downloadPath=folder)
+    first = browser.run(MAKESPAN)
+    keys = browser.run("[...document.querySelectorAll('[data-key]')]"
+                       ".map((x) => x.dataset.key)")
+    check(len(keys) == 8 + 2 * 2 + 4, f"controls: {keys}")
+    others = {"schedule": "1f1b", "microbatches": "12", "receives": "late",
+              "coupled": "1", "limit": "x1.5"}
+    for key in keys:
+        if key == "microbatches":
+            browser.run(f"{MOVE}('schedule', 'greedy')")
+        browser.run(f"{MOVE}({json.dumps(key)}, "
+                    f"{json.dumps(others.get(key, 'x0.5'))})")
+        check(browser.wait(ASKED), f"{key}: no answer")
+        now = browser.run(MAKESPAN)
+        says = browser.run("document.getElementById('ask-state').textContent")
+        check(key == "limit" or now != first, f"{key} changes nothing: {says}")
+        check(now == take_away(browser, folder),
+              f"{key}: the page has {now} ns, the program not")
+        browser.run("document.getElementById('ask-reset').click()")
+        check(browser.wait(ASKED) and browser.run(MAKESPAN) == first,
+              f"{key}: reset does not bring {first} back")
+    for key in browser.run("[...document.querySelectorAll('.factor [data-key]')]"
+                           ".map((x) => x.dataset.key)"):
+        browser.run(f"{SLIDE}({json.dumps(key)}, 1)")
+        check(browser.wait(ASKED) and browser.run(f"{VALUE}({json.dumps(key)})")
+              == "x2", f"{key}: the slider does not set its field")
+        browser.run("document.getElementById('ask-reset').click()")
+        browser.wait(ASKED)
+    check(not browser.troubles(), f"controls: {browser.troubles()}")
+
+
+def test_address(browser, folder):
+    path = report(folder, SITES, "zb-h1")
+    lines = ["latency=x2", "schedule=1f1b", "latency=x2&schedule=1f1b"]
+    expected = [answer["makespan"] for answer in ask(path, lines)]
+    for line, ns in zip(lines, expected):
+        check(browser.open(path, line + "&theme=dark") and browser.wait(ASKED)
+              and browser.run(MAKESPAN) == ns,
+              f"#{line}: {browser.run(MAKESPAN)} in place of {ns}")
+        rows = browser.run("document.querySelectorAll('#rows tbody tr').length")
+        check(rows > 10, f"#{line}: {rows} schedules in the table")
+    check(not browser.troubles(), f"addresses: {browser.troubles()}")
+
+
+def test_without_tools(browser, folder):
+    path = report(folder, SITES, "zb-h1")
+    check(browser.open(path), "the report does not open")
+    check(browser.run("document.getElementById('what-if').textContent"
+                      ".includes('wasi-libc')"), "says not what it needs")
+    check(browser.run(MAKESPAN) > 0 and browser.run(
+        "document.querySelectorAll('#what-if input').length") == 0,
+        "controls without a simulator")
+    check(not browser.troubles(), f"without tools: {browser.troubles()}")
+
+
+def main():
+    built = sys.argv[2] == "yes"
+    node, path = shutil.which("node"), chromium.find()
+    skipped = [name for name, there in
+               (("WebAssembly tools", built), ("node", node),
+                ("chromium", path)) if not there]
+    with tempfile.TemporaryDirectory() as folder:
+        if built and node:
+            test_random(folder)
+            test_refused(folder)
+        if path:
+            with chromium.Browser(path) as browser:
+                if built and node:
+                    test_controls(browser, folder)
+                    test_address(browser, folder)
+                if not built:
+                    test_without_tools(browser, folder)
+    print(f"{len(failures)} failed")
+    if failures:
+        sys.exit(1)
+    if skipped:
+        print("SKIPPED: not to be had here: " + ", ".join(skipped),
+              file=sys.stderr)
+        sys.exit(77)
+
+
+main()

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The page reads no YAML: no pipeline there comes from a document, and what
+ * would say where in it is not called. */
+#include "doc/doc.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+lh_status lhi_doc_fail(const lhi_doc *doc, const lhi_node *node, lh_error *err,
+                       lh_status status, const char *format, ...)
+{
+    char text[sizeof err->text];
+    va_list args;
+    (void)doc;
+    (void)node;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return lhi_fail(err, status, "%s", text);
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the page of a report calls, as WebAssembly (src/report/worker.js). Each
+ * function gives a text that is the page's until page_free(): JSON, of what
+ * was asked for or {"error": why not}. */
+#include "ask/ask.h"
+#include "pipe/file/numbers.h"
+#include "pipe/file/schedule_csv.h"
+#include "report/page_json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT(name) __attribute__((export_name(name)))
+
+typedef struct page {
+    lh_pipeline *pipeline;
+    lh_schedule *schedule;
+    lhi_question question;
+    char method[64];
+} page;
+
+EXPORT("page_alloc") void *page_alloc(size_t size)
+{
+    return malloc(size);
+}
+
+EXPORT("page_free") void page_free(void *memory)
+{
+    free(memory);
+}
+
+/* What was written, or the error. NULL: no memory for either. */
+static char *finish(lhi_text *out, lh_status status, const lh_error *err)
+{
+    lhi_text seen = {0};
+    if (status == LH_OK)
+        lhi_add_seen(&seen, out->data, out->len);
+    lhi_text_fini(out);
+    if (status != LH_OK || seen.failed) {
+        lhi_text_fini(&seen);
+        lhi_text_puts(&seen, "{\"error\":");
+        lhi_json_add_string(&seen, status == LH_OK ? "no memory" : err->text);
+        lhi_text_puts(&seen, "}");
+    }
+    char *text = NULL;
+    lh_error none;
+    return lhi_text_take(&seen, &text, NULL, &none) == LH_OK ? text : NULL;
+}
+
+/* The iteration that the page has: a pipeline in numbers, a schedule's CSVs
+ * (links: "" without), what the page calls the schedule, and the options of
+ * the simulation; receives -1: as the pipeline says. NULL: no memory, or no
+ * such iteration. */
+EXPORT("page_open")
+page *page_open(const char *pipeline, const char *rows, const char *links,
+                const char *method, int receives, unsigned coupled, int fifo)
+{
+    lh_error err;
+    page *p = calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    lh_status status =
+        lhi_pipeline_of_numbers(pipeline, strlen(pipeline), &p->pipeline, &err);
+    if (status == LH_OK)
+        status = lhi_schedule_parse_both(rows, strlen(rows),
+                                         *links ? links : NULL, strlen(links),
+                                         "schedule", &p->schedule, &err);
+    if (status != LH_OK) {
+        lh_pipeline_free(p->pipeline);
+        free(p);
+        return NULL;
+    }
+    lhi_text_copy(p->method, sizeof p->method, method);
+    p->question =
+        (lhi_question){.pipeline = p->pipeline,
+                       .schedule = p->schedule,
+                       .method = p->method,
+                       .sim = {.size = sizeof p->question.sim,
+                               .receives = receives < 0 ? LH_RECEIVES_EARLY
+                                                        : (lh_receives)receives,
+                               .own_receives = receives >= 0,
+                               .coupled_queue = coupled,
+                               .fifo = fifo != 0}};
+    return p;
+}
+
+EXPORT("page_controls") char *page_controls(const page *p)
+{
+    lhi_text out = {0};
+    lh_error err;
+    lh_status status = lhi_ask_controls(&p->question, &out, &err);
+    return finish(&out, status, &err);
+}
+
+EXPORT("page_ask") char *page_ask(const page *p, const char *line)
+{
+    lhi_text out = {0};
+    lh_error err;
+    lh_status status = lhi_ask(&p->question, line, &out, &err);
+    return finish(&out, status, &err);
+}
+
+EXPORT("page_row")
+char *page_row(const page *p, const char *line, const char *method)
+{
+    lhi_text out = {0};
+    lh_error err;
+    lh_status status = lhi_ask_row(&p->question, line, method, &out, &err);
+    return finish(&out, status, &err);
+}
