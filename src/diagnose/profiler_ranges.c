@@ -273,7 +273,7 @@ static void follow_passes(lhi_rank_op *ops, size_t n)
 static lh_status mark_steps(lhi_file_events *e, lhi_profiled *into,
                             size_t first, lh_error *err)
 {
-    lhi_rank_op *ops = into->ops + first;
+    lhi_rank_op *ops = into->ops ? into->ops + first : NULL;
     size_t n = into->n_ops - first, n_marks = 0;
     lhi_named_range **marks = malloc((e->n_ranges + 1) * sizeof *marks);
     if (!marks)
