@@ -83,6 +83,17 @@ static const cli_option options[] = {
         "With --path or --adapt: what a delegated message takes more "
         "at either end. The timed device takes that time; on the cpu device "
         "copies are real, and this is what is predicted of them."),
+    CLI_HOST_MEMORY_ROW(train_settings,
+                        "timed: passes take as much longer as --host-copy "
+                        "says. Not with --speed, --inject or --events."),
+    {.name = "host-copy",
+     .type = CLI_TIME,
+     .at = offsetof(train_settings, model.host_copy_ns),
+     .arg = "TIME",
+     .like = "1ms",
+     .help = "With --host-memory: what a forward takes longer whose "
+             "activations rest in the host, and their backward. Without it "
+             "nothing."},
     CLI_FIFO_ROW(train_settings),
     {.name = "inject",
      .type = CLI_TEXT,

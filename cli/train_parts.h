@@ -19,7 +19,7 @@ extern const char *const train_devices[], *const train_transports[];
 
 typedef struct train_settings {
     const char *schedule, *schedule_at, *events, *inject, *trace, *html, *svg,
-        *log, *profile_out, *path;
+        *log, *profile_out, *path, *host_memory;
     int64_t staging_ns;
     uint32_t device, transport, ranks, steps, sub_blocks, buffers,
         message_bytes, speed;

@@ -173,7 +173,8 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
     lh_exec_options exec = {.size = sizeof exec,
                             .fifo = s->model.fifo,
                             .receive_slots = s->buffers,
-                            .coupled_queue = s->model.coupled};
+                            .coupled_queue = s->model.coupled,
+                            .host_copy_ns = s->model.host_copy_ns};
     const lh_delegation copies = {.size = sizeof copies,
                                   .staging_ns = s->staging_ns / s->speed};
     const lh_adapt_options decides = {.size = sizeof decides,
@@ -317,6 +318,7 @@ static lh_status check_options(cli *c)
         {"speed", s->speed > 1, false},
         {"message-bytes", s->message_bytes > 0, false},
         {"real-links", s->real_links, false},
+        {"host-memory", s->host_memory, false},
         {"emulate-links", s->emulate_links, true},
         {"profile-out", s->profile_out, true},
         {"data", s->data, true},
@@ -339,6 +341,11 @@ static lh_status check_options(cli *c)
         if (some[i].is_given && some[i].is_for_cpu != cpu)
             return cli_usage(c, "--%s is for the %s device", some[i].name,
                              cpu ? "timed" : "cpu");
+    if (s->model.host_copy_ns && !s->host_memory)
+        return cli_usage(c, "--host-copy is for --host-memory");
+    if (s->host_memory && (s->speed > 1 || s->inject || s->events))
+        return cli_usage(c, "--host-memory is not with --speed, --inject or "
+                            "--events: what they make of a pipeline has none");
     if (s->inject && s->real_links)
         return cli_usage(c, "--inject gives emulated links other delays; "
                             "not with --real-links");
@@ -393,6 +400,7 @@ static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
     CLI_TRY(cli_problem_read(c, c->operands[0], false, problem));
     if (s->device == LH_TRAIN_CPU)
         CLI_TRY(check_cpu(c, problem->plan));
+    CLI_TRY(cli_problem_host(c, s->host_memory, problem));
     v->pipeline = cli_problem_pipeline(problem);
     CLI_TRY(train_paths_begin(c, v, first));
     CLI_TRY(cli_view_find_schedule(c, v, problem, s->schedule, &s->model,

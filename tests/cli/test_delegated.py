@@ -132,4 +132,23 @@ def what_does_nothing_is_refused():
          err="needs 65 queues between two ranks")
 
 
+@test
+def activations_rest_in_the_host():
+    uniform("h.yaml", devices=2, microbatches=4, times=(3, 3, 3), latency=6,
+            limit=2)
+    plain = json_case("plain", ["simulate", "h.yaml", "-s", "zb-h2",
+                                "--host-memory", "all"])
+    hosted = ["h.yaml", "-s", "zb-h2", "--host-memory", "all", "--host-copy",
+              "2ms"]
+    want = json_case("simulate", ["simulate", *hosted])
+    found = json_case("train", ["train", *hosted, "-n", "1"])
+    check(want["makespan_s"] > plain["makespan_s"], "copies take no time")
+    check(found["predicted_s"] == want["makespan_s"] and
+          found["median_s"] >= want["makespan_s"], found)
+    case("alone", ["train", "h.yaml", "--host-copy", "2ms"], 2,
+         err="--host-copy is for --host-memory")
+    case("faster", ["train", *hosted, "--speed", "2"], 2,
+         err="--host-memory is not with --speed, --inject or --events")
+
+
 finish()

@@ -156,6 +156,8 @@ BESIDE = {
               "path": ["plan.json", "--speed", "1000", "--coupled", "9"],
               "staging": ["plan.json", "--speed", "1000", "--path",
                           "delegated"],
+              "host-memory": ["pipeline.yaml", "-n", "1"],
+              "host-copy": ["pipeline.yaml", "-n", "1", "--host-memory", "4"],
               "validation": [], "min-rate": [], "rate": []},
     "explain": {"": ["pipeline.yaml"],
                 "path": ["pipeline.yaml", "--coupled", "9"],

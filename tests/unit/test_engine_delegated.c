@@ -249,6 +249,55 @@ static void the_proof_knows_the_queues(void)
     lh_pipeline_free(p);
 }
 
+/* --- activations in host memory ----------------------------------------------
+ */
+
+/* Room for two microbatches of four: the others rest in the host, whose copies
+ * make their passes longer. */
+static void what_rests_in_the_host_is_copied(void)
+{
+    static const char text[] =
+        "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: 8\ndevices: 4\n"
+        "uniform: {placement: ud, F: 9, D: 9, W: 9, memory: {F: 1, W: -1}}\n"
+        "datacenters: {count: 2, latency: 30}\nmemory_limit: 2\n";
+    static const char *const transports[] = {"inproc", "local"};
+    lh_error err = {0};
+    lh_pipeline *p = NULL, *own = pipeline_of(text);
+    CHECK_OK(lh_pipeline_with_host(own, 10, &p, &err), err);
+    lh_schedule *s = schedule_by(p, "zb-h2");
+    const lh_delegation d = {.size = sizeof d, .staging_ns = 3000};
+    for (int i = 0; i < 4; i++) {
+        const lh_exec_options o = {.size = sizeof o,
+                                   .path = i / 2 ? LH_DATA_PATH_DELEGATED
+                                                 : LH_DATA_PATH_DIRECT,
+                                   .delegation = &d,
+                                   .host_copy_ns = 5000};
+        lh_sim_options sim = {.size = sizeof sim, .host_copy_ns = 5000};
+        lh_pipeline *staged = NULL;
+        lh_timeline *t = NULL, *without = NULL;
+        lh_exec *x = NULL;
+        if (i / 2)
+            CHECK_OK(lh_delegate(p, &sim, &d, &staged, &sim, &err), err);
+        const lh_pipeline *as = staged ? staged : p;
+        CHECK_OK(lh_simulate(as, s, &sim, &t, &err), err);
+        sim.host_copy_ns = 0;
+        CHECK_OK(lh_simulate(as, s, &sim, &without, &err), err);
+        CHECK(lh_timeline_makespan(t) > lh_timeline_makespan(without));
+        CHECK_OK(lh_exec_make(p, s, &o, &x, &err), err);
+        CHECK_INT(lh_exec_predicted_ns(x), lh_timeline_makespan(t));
+        lh_trace *trace = run_dated(p, x, transports[i % 2]);
+        CHECK_INT(trace ? count_other_dates(t, trace) : 1, 0);
+        lh_trace_free(trace);
+        lh_exec_free(x);
+        lh_timeline_free(without);
+        lh_timeline_free(t);
+        lh_pipeline_free(staged);
+    }
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+    lh_pipeline_free(own);
+}
+
 /* --- the end -----------------------------------------------------------------
  */
 
@@ -298,6 +347,7 @@ int main(void)
     RUN(dates_are_the_simulators);
     RUN(the_proof_knows_the_queues);
     RUN(few_buffers_are_enough);
+    RUN(what_rests_in_the_host_is_copied);
     RUN(stops_while_one_is_on_its_way);
     return test_summary();
 }
