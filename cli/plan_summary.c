@@ -149,6 +149,13 @@ static void add_recomputed(words *w, const lh_plan *p)
 {
     if (p->best.recompute == LH_RECOMPUTE_NONE)
         return;
+    if (p->best.recompute == LH_RECOMPUTE_OPERATIONS) {
+        const lh_plan_elastic *e = p->best.elastic;
+        for (uint32_t i = 0; i < e->n_recomputed; i++)
+            add_words(w, i ? ", " : "; ", "%s%s",
+                      i ? "" : "recomputed: ", e->recomputed[i].operation);
+        return;
+    }
     if (p->best.recompute != LH_RECOMPUTE_MODULES) {
         add_words(w, "; ", "%s recomputation",
                   lh_recompute_name(p->best.recompute));

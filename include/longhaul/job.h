@@ -37,9 +37,10 @@ typedef enum lh_optimizer {
 
 typedef enum lh_recompute {
     LH_RECOMPUTE_NONE,
-    LH_RECOMPUTE_SELECTIVE, /* what is cheap to make again */
-    LH_RECOMPUTE_FULL,      /* layers keep only their input */
-    LH_RECOMPUTE_MODULES,   /* what the job's training names */
+    LH_RECOMPUTE_SELECTIVE,  /* what is cheap to make again */
+    LH_RECOMPUTE_FULL,       /* layers keep only their input */
+    LH_RECOMPUTE_MODULES,    /* what the job's training names */
+    LH_RECOMPUTE_OPERATIONS, /* of plans: what their `elastic` lists */
 } lh_recompute;
 
 /* Parts of a layer as Megatron Core's --recompute-modules names them. */
@@ -326,7 +327,7 @@ LH_API int64_t lh_gpu_usable_bytes(const lh_gpu *gpu);
 LH_API const char *lh_precision_name(lh_precision precision);
 LH_API const char *lh_optimizer_name(lh_optimizer optimizer);
 LH_API const char *
-lh_recompute_name(lh_recompute recompute); /* "modules" too */
+lh_recompute_name(lh_recompute recompute); /* "modules", "operations" too */
 LH_API const char *lh_module_name(lh_module module);
 LH_API const char *lh_outermost_name(lh_outermost outermost); /* "any" too */
 LH_API const char *lh_sharding_name(lh_sharding sharding);    /* "any" too */

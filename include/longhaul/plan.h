@@ -25,10 +25,13 @@ typedef enum lh_choice_status {
 LH_API const char *lh_choice_status_name(lh_choice_status status); /* "ok" */
 
 /* An operation that the backward makes again: in which share of the layers, on
- * the first device and on the last. */
+ * the first device and on the last, and in how many layers of each chunk, its
+ * first ones. */
 typedef struct lh_plan_recomputed {
     const char *operation;
     double first, last;
+    uint32_t n_chunks;      /* 0: an older plan, which does not say */
+    const uint32_t *layers; /* of each chunk */
 } lh_plan_recomputed;
 
 /* Of a choice whose schedule is "elastic". */
@@ -58,7 +61,8 @@ typedef struct lh_choice {
     lh_layout layout; /* every degree given; layout.schedule the method */
     lh_placement placement;
     lh_recompute recompute;
-    uint32_t zero; /* ZeRO stage; of elastic plans the least */
+    uint32_t zero; /* ZeRO stage; of elastic plans the least that any parameter
+                      has */
     uint32_t microbatches;
     int64_t iteration_ns; /* pipeline, then optimizer, then overhead */
     int64_t makespan_ns;  /* of the pipeline */

@@ -142,6 +142,7 @@ static double dropped_by(const lhi_shape *shape, const parts *p, double whole)
 {
     switch (shape->recompute) {
     case LH_RECOMPUTE_NONE:
+    case LH_RECOMPUTE_OPERATIONS: /* an elastic plan takes them off itself */
         return 0;
     case LH_RECOMPUTE_FULL:
         return whole - p->input;

@@ -233,6 +233,7 @@ static void put_recompute(lhi_text *out, const lh_plan *plan)
 {
     switch (plan->best.recompute) {
     case LH_RECOMPUTE_NONE:
+    case LH_RECOMPUTE_OPERATIONS: /* of elastic plans: not for this program */
         break;
     case LH_RECOMPUTE_SELECTIVE:
         put_cheap(out, plan->job);

@@ -17,8 +17,8 @@ const char *const lhi_layout_keys[] = {
 const char *const lhi_precision_names[] = {"bf16", "fp16", "fp32", NULL};
 const char *const lhi_optimizer_names[] = {"adamw", "adam", NULL};
 const char *const lhi_recompute_names[] = {"none", "selective", "full", NULL};
-const char *const lhi_chosen_recompute_names[] = {"none", "selective", "full",
-                                                  "modules", NULL};
+const char *const lhi_chosen_recompute_names[] = {
+    "none", "selective", "full", "modules", "operations", NULL};
 const char *const lhi_module_names[] = {
     "core_attn", "layernorm", "moe_act",        "mla_up_proj",
     "mlp",       "moe",       "shared_experts", NULL};

@@ -9,6 +9,52 @@
 #include <longhaul/plan.h>
 #include <stdlib.h>
 
+/* The value that follows the first `key` after `from` is replaced. */
+static void refused_with(const char *text, const char *from, const char *key,
+                         const char *value, const char *why)
+{
+    lh_error err = {0};
+    lh_plan *plan = NULL;
+    const char *at = strstr(text, from);
+    at = at ? strstr(at, key) : NULL;
+    CHECK_MSG(at != NULL, "there is no %s", key);
+    if (!at)
+        return;
+    at += strlen(key);
+    char *edited = malloc(strlen(text) + strlen(value) + 1);
+    if (!edited)
+        exit(1);
+    size_t before = (size_t)(at - text);
+    memcpy(edited, text, before);
+    strcpy(edited + before, value);
+    strcat(edited + before, at + strcspn(at, ",\n"));
+    CHECK_INT(lh_plan_parse(edited, strlen(edited), "p.json", &plan, &err),
+              LH_EINPUT);
+    CHECK_HAS(err.text, why);
+    lh_plan_free(plan);
+    free(edited);
+}
+
+/* ZeRO and recomputation are said twice: by the choice, and by `elastic`. */
+static void says_what_it_is(const lh_plan *plan)
+{
+    const lh_plan_elastic *e = plan->best.elastic;
+    char *text = NULL;
+    lh_error err = {0};
+    CHECK(e->n_recomputed > 0);
+    CHECK_OK(lh_plan_format(plan, &text, NULL, &err), err);
+    if (!text)
+        return;
+    refused_with(text, "{", "\"zero\": ", plan->best.zero == 2 ? "3" : "2",
+                 "is the least that any has");
+    refused_with(text, "{", "\"recompute\": ", "\"none\"",
+                 "lists operations; make it 'operations'");
+    refused_with(text, "\"recomputed\"", "\"layers\": [", "99,", " chunks");
+    refused_with(text, "\"recomputed\"", "\"first\": ", "0.001",
+                 "'first' 1 of them");
+    lh_text_free(text);
+}
+
 /* Groups, shares and recomputed operations are a plan's too: it runs, fits and
  * reads back, and without its parts it is no faster. */
 static void elastic_plans(void)
@@ -28,9 +74,27 @@ static void elastic_plans(void)
             n += e->enqueue[i];
         CHECK_INT(n, plan->best.microbatches);
         CHECK(e->parameters <= e->gradients && e->gradients <= 1);
+        CHECK_INT(plan->best.zero, e->parameters >= 1  ? 3
+                                   : e->gradients >= 1 ? 2
+                                                       : 1);
+        CHECK_INT(plan->best.recompute, e->n_recomputed
+                                            ? LH_RECOMPUTE_OPERATIONS
+                                            : LH_RECOMPUTE_NONE);
+        for (uint32_t i = 0; i < e->n_recomputed; i++) {
+            uint32_t sum = 0, first, layers;
+            CHECK_INT(e->recomputed[i].n_chunks,
+                      lh_pipeline_n_chunks(plan->pipeline));
+            for (uint32_t c = 0; c < e->recomputed[i].n_chunks; c++) {
+                lh_plan_layers(plan, c, &first, &layers);
+                CHECK(e->recomputed[i].layers[c] <= layers);
+                sum += e->recomputed[i].layers[c];
+            }
+            CHECK(sum > 0);
+        }
         CHECK(plan->best.peak_memory_bytes <= plan->best.memory_limit_bytes);
         CHECK(plan->best.layout.chunks_per_device == 1 ||
               lh_pipeline_n_dp_ops(plan->pipeline) > 0);
+        says_what_it_is(plan);
         lh_verdict *verdict = NULL;
         CHECK_OK(lh_check(plan->pipeline, plan->schedule, &verdict, &err), err);
         CHECK(lh_verdict_valid(verdict));

@@ -56,6 +56,11 @@ static lh_status fill_choice(const lhi_elastic_result *found,
                           .elastic = found->details,
                           .chunk_layers = found->config.layers};
     choice->layout.schedule = found->details ? LHI_ELASTIC : method;
+    if (found->details) {
+        choice->zero = lhi_elastic_zero(found->details);
+        if (found->details->n_recomputed > 0)
+            choice->recompute = LH_RECOMPUTE_OPERATIONS;
+    }
     LHI_TRY(lh_lower_bound(p, &bound, err));
     LHI_TRY(lh_simulate(p, found->schedule, NULL, &t, err));
     choice->makespan_ns = lh_timeline_makespan(t);

@@ -373,6 +373,25 @@ static lh_status make_pipeline(const shaper *s, const lh_elastic_best *best,
 /* --- what the plan says of it ------------------------------------------------
  */
 
+/* In how many layers of each chunk kind k is made again, and all of them. */
+static lh_status list_layers(const shaper *s, const lh_elastic_best *best,
+                             uint32_t k, lhi_arena *mem, const uint32_t **out,
+                             uint32_t *sum, lh_error *err)
+{
+    uint32_t *layers = LHI_NEW(mem, uint32_t, s->n_chunks);
+    if (!layers)
+        return lhi_fail_nomem(err);
+    *sum = 0;
+    for (uint32_t c = 0; c < s->n_chunks; c++) {
+        uint32_t first, n;
+        lhi_config_layers(s->job->model->layers, s->config, c, &first, &n);
+        layers[c] = layers_again(s, best, c % s->P, k, n);
+        *sum += layers[c];
+    }
+    *out = layers;
+    return LH_OK;
+}
+
 static lh_status describe(const shaper *s, const lh_elastic_best *best,
                           lhi_arena *mem, const lh_plan_elastic **out,
                           lh_error *err)
@@ -391,13 +410,15 @@ static lh_status describe(const shaper *s, const lh_elastic_best *best,
     e->dequeue = dequeue;
     e->recomputed = again;
     for (uint32_t k = 0; k < s->kinds.n; k++) {
+        lh_plan_recomputed *op = &again[e->n_recomputed];
         uint32_t first = layers_again(s, best, 0, k, s->layers);
         uint32_t last = layers_again(s, best, s->P - 1, k, s->layers);
-        if (first == 0 && last == 0)
-            continue;
-        again[e->n_recomputed++] = (lh_plan_recomputed){
-            s->kinds.ops[k].name, (double)first / s->layers,
-            (double)last / s->layers};
+        *op = (lh_plan_recomputed){s->kinds.ops[k].name,
+                                   (double)first / s->layers,
+                                   (double)last / s->layers, s->n_chunks, NULL};
+        uint32_t sum;
+        LHI_TRY(list_layers(s, best, k, mem, &op->layers, &sum, err));
+        e->n_recomputed += sum > 0;
     }
     *out = e;
     return LH_OK;

@@ -2,6 +2,7 @@
 /* What a choice says twice, or what follows from the rest of it or from the
  * job, has to agree: files are edited by hand. */
 #include "plan/file/plan_file.h"
+#include "plan/layout/choice.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -103,6 +104,15 @@ static lh_status check_experts(const checker *k, lh_error *err)
 static lh_status check_recompute(const checker *k, lh_error *err)
 {
     const lh_training *t = &k->job->training;
+    const lh_plan_elastic *e = k->c->elastic;
+    bool lists = e && e->n_recomputed > 0;
+    if (lists != (k->c->recompute == LH_RECOMPUTE_OPERATIONS))
+        return lhi_doc_fail(
+            k->doc, lhi_find(k->map, "recompute"), err, LH_EINPUT,
+            "is '%s', but elastic.recomputed lists "
+            "%s; %s",
+            lh_recompute_name(k->c->recompute), lists ? "operations" : "none",
+            lists ? "make it 'operations'" : "it is none of 'operations'");
     if (k->c->recompute != LH_RECOMPUTE_MODULES ||
         t->recompute == LH_RECOMPUTE_MODULES)
         return LH_OK;
@@ -204,6 +214,55 @@ static lh_status check_groups(const checker *k, const char *key, uint32_t n,
         k->c->microbatches);
 }
 
+/* The shares of layers are those of the largest chunks, rounded up to layers.
+ */
+static lh_status check_recomputed(const checker *k, const lh_plan_recomputed *r,
+                                  const lhi_node *map, lh_error *err)
+{
+    const lh_choice *c = k->c;
+    uint32_t P = c->layout.pipeline, n = P * c->layout.chunks_per_device;
+    lhi_config config = lhi_config_of(c);
+    const lhi_node *node = lhi_find(map, "layers");
+    if (r->n_chunks == 0)
+        return LH_OK;
+    if (r->n_chunks != n)
+        return lhi_doc_fail(k->doc, node, err, LH_EINPUT,
+                            "has %" PRIu32 " numbers for %" PRIu32 " chunks",
+                            r->n_chunks, n);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t first, layers;
+        lhi_config_layers(k->job->model->layers, &config, i, &first, &layers);
+        double share = i % P == 0 ? r->first : r->last;
+        double want = ceil(share * layers - 1e-9);
+        bool known = i % P == 0 || i % P == P - 1;
+        if (r->layers[i] > layers)
+            return lhi_doc_fail(k->doc, node, err, LH_EINPUT,
+                                "chunk %" PRIu32 " has %" PRIu32
+                                " layers, not %" PRIu32,
+                                i, layers, r->layers[i]);
+        if (known && fabs(want - r->layers[i]) > 0.5)
+            return lhi_doc_fail(k->doc, node, err, LH_EINPUT,
+                                "says %" PRIu32 " of chunk %" PRIu32
+                                "'s %" PRIu32 " layers, '%s' %.0f of them",
+                                r->layers[i], i, layers,
+                                i % P == 0 ? "first" : "last", want);
+    }
+    return LH_OK;
+}
+
+static lh_status check_level(const checker *k, lh_error *err)
+{
+    const lh_plan_elastic *e = k->c->elastic;
+    uint32_t least = lhi_elastic_zero(e);
+    if (k->c->zero == least)
+        return LH_OK;
+    return lhi_doc_fail(k->doc, lhi_find(k->map, "zero"), err, LH_EINPUT,
+                        "is %" PRIu32 ", but elastic shards %.6g of the "
+                        "gradients and %.6g of the parameters: %" PRIu32
+                        " is the least that any has",
+                        k->c->zero, e->gradients, e->parameters, least);
+}
+
 static lh_status check_elastic(const checker *k, lh_error *err)
 {
     const lh_plan_elastic *e = k->c->elastic;
@@ -211,8 +270,12 @@ static lh_status check_elastic(const checker *k, lh_error *err)
         return LH_OK;
     LHI_TRY(check_groups(k, "enqueue", e->n_enqueue, e->enqueue, err));
     LHI_TRY(check_groups(k, "dequeue", e->n_dequeue, e->dequeue, err));
+    const lhi_node *map = lhi_find(lhi_find(k->map, "elastic"), "recomputed");
+    map = map ? map->first : NULL;
+    for (uint32_t i = 0; i < e->n_recomputed; i++, map = map->next)
+        LHI_TRY(check_recomputed(k, &e->recomputed[i], map, err));
     if (e->parameters <= e->gradients)
-        return LH_OK;
+        return check_level(k, err);
     return lhi_doc_fail(
         k->doc, lhi_find(lhi_find(k->map, "elastic"), "parameters"), err,
         LH_EINPUT,

@@ -69,6 +69,8 @@ static const lhi_field recomputed_rows[] = {
     {"operation", LHI_TEXT(lh_plan_recomputed, operation)},
     {"first", LHI_REAL(lh_plan_recomputed, first), .high = 1},
     {"last", LHI_REAL(lh_plan_recomputed, last), .high = 1},
+    {"layers", LHI_LIST(lh_plan_recomputed, layers, n_chunks),
+     .of = LHI_F_WHOLE, .most = LH_MAX_CHUNKS, .when = LHI_LEFT_OUT},
 };
 static const lhi_table recomputed_table = {
     LHI_ROWS("recomputed", lh_plan_recomputed, recomputed_rows)};

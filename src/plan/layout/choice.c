@@ -91,14 +91,23 @@ lh_status lhi_sharding_check(const lh_job *job, lh_error *err)
                     job->name, lh_sharding_name(sharding));
 }
 
+uint32_t lhi_elastic_zero(const lh_plan_elastic *elastic)
+{
+    return elastic->parameters >= 1 ? 3 : elastic->gradients >= 1 ? 2 : 1;
+}
+
+/* An elastic plan's shares and operations stand beside a layout that keeps all,
+ * of the stage that the job says. */
 lhi_config lhi_config_of(const lh_choice *choice)
 {
+    bool again = choice->recompute == LH_RECOMPUTE_OPERATIONS;
     return (lhi_config){.layout = choice->layout,
                         .placement = choice->placement,
-                        .recompute = choice->recompute,
+                        .recompute =
+                            again ? LH_RECOMPUTE_NONE : choice->recompute,
                         .microbatches = choice->microbatches,
                         .layers = choice->chunk_layers,
-                        .zero_given = true,
+                        .zero_given = !choice->elastic,
                         .zero = choice->zero,
                         .elastic = choice->elastic};
 }

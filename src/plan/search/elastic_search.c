@@ -195,7 +195,8 @@ static lh_status bound_layout(stage *t, uint32_t at, lh_error *err)
 lh_status lhi_elastic_choice_finish(const lhi_layout_search *s,
                                     lh_choice *choice, lh_error *err)
 {
-    choice->zero = s->job->training.zero;
+    if (!choice->elastic)
+        choice->zero = s->job->training.zero;
     lhi_choice_rates(s->job, choice);
     return lhi_money_set(s->job, s->mem, choice, err);
 }
