@@ -318,6 +318,10 @@ typedef struct lh_train_model {
      * first_layers[c + 1] - 1; the first one the embedding too, the last one
      * the head. */
     const uint32_t *first_layers;
+    /* By layer: what the backward makes again and the forward does not keep,
+     * bits 1 << lh_layer_part. Not a bit of any result depends on it. NULL:
+     * nothing. */
+    const uint32_t *again;
     uint32_t micro_batch, sequence; /* sequences; tokens of one */
     uint32_t replicas;              /* of data parallelism; 0: 1 */
     uint64_t seed;

@@ -119,6 +119,21 @@ LH_API uint64_t lh_model_params(const lh_model *model);
 /* The same, of experts only those that one token passes. */
 LH_API uint64_t lh_model_active_params(const lh_model *model);
 
+/* What a layer of Llama's kind keeps for its backward, beside its input:
+ * outputs of its operations, in their order. */
+typedef enum lh_layer_part {
+    LH_PART_ATTENTION_NORM,
+    LH_PART_QKV, /* queries, keys and values */
+    LH_PART_ATTENTION,
+    LH_PART_ATTENTION_OUTPUT,
+    LH_PART_MLP_NORM,
+    LH_PART_GATE_UP, /* both */
+    LH_PART_ACTIVATION,
+    LH_N_LAYER_PARTS
+} lh_layer_part;
+
+enum { LH_PART_ALL = (1 << LH_N_LAYER_PARTS) - 1 };
+
 #ifdef __cplusplus
 }
 #endif

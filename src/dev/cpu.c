@@ -182,6 +182,9 @@ static lh_status begin_step(lhi_device *device, uint64_t step,
         memset(chunk->was_here, 0, n * sizeof *chunk->was_here);
         for (uint32_t m = 0; m < n; m++)
             if (chunk->slots[m]) {
+                for (uint32_t j = 0; j < chunk->n_layers; j++)
+                    lhi_cpu_detach(cpu, &chunk->slots[m]->layers[j],
+                                   chunk->again[j]);
                 chunk->slots[m]->next = chunk->free;
                 chunk->free = chunk->slots[m];
                 chunk->slots[m] = NULL;
@@ -216,11 +219,11 @@ static lh_status run_pass(lhi_cpu *cpu, const lh_pass *pass, const void *in,
     case LH_F:
         return lhi_cpu_f(cpu, chunk, m, in, out, err);
     case LH_D:
-        return lhi_cpu_d(cpu, chunk, m, in, out, err);
+        return lhi_cpu_d(cpu, chunk, m, false, in, out, err);
     case LH_W:
         return lhi_cpu_w(cpu, chunk, pass, err);
     default:
-        LHI_TRY(lhi_cpu_d(cpu, chunk, m, in, out, err));
+        LHI_TRY(lhi_cpu_d(cpu, chunk, m, true, in, out, err));
         return lhi_cpu_w(cpu, chunk, pass, err);
     }
 }

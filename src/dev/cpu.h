@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the cpu device: cpu.c (the device), cpu_tensors.c (weights),
- * cpu_forward.c (F), cpu_backward.c (D), cpu_attention.c, cpu_weights.c (W).
+ * cpu_forward.c (F), cpu_again.c (what of it D makes again), cpu_backward.c (D),
+ * cpu_attention.c, cpu_weights.c (W).
  *
  * Shapes: t rows of a microbatch (sequences * tokens of one), h hidden, q and
  * kv the widths of all query and key heads, f the MLP's width, v the
@@ -14,7 +15,7 @@
 #include "dev/data.h"
 #include "dev/dev.h"
 
-enum { LHI_LAYER_TENSORS = 9 };
+enum { LHI_LAYER_TENSORS = 9, LHI_LAYER_ITEMS = 4 };
 
 /* Of one layer: values, or gradients. In the file's order, each right behind
  * the one before. */
@@ -40,6 +41,7 @@ typedef struct lhi_cpu_kept {
     float *inv1, *inv2;       /* [t] of the norms */
     float *max, *inv;         /* [heads][t] of the softmax */
     float *d_norm1, *d_norm2; /* [h] gradients of the norms' weights */
+    uint32_t items_left;      /* of W */
 } lhi_cpu_kept;
 
 /* One microbatch in one chunk. */
@@ -87,6 +89,7 @@ typedef struct lhi_cpu_chunk {
     uint64_t cost;
     lhi_cpu_slot **slots; /* by microbatch; NULL: not here */
     bool *was_here;       /* by microbatch: F has run in this step */
+    uint32_t *again;      /* by layer: parts that D makes again */
     lhi_cpu_slot *free;
 } lhi_cpu_chunk;
 
@@ -108,9 +111,10 @@ typedef struct lhi_cpu {
     float loss_scale; /* 1 / tokens of the global batch */
     double *losses;   /* by microbatch */
     bool *has_loss;
-    float *cosines, *sines; /* [sequence][head_dim / 2] */
-    uint32_t block;         /* query rows at once in attention */
-    uint32_t logit_rows;    /* rows of logits at once */
+    float *cosines, *sines;         /* [sequence][head_dim / 2] */
+    uint32_t block;                 /* query rows at once in attention */
+    uint32_t logit_rows;            /* rows of logits at once */
+    float *spare[LH_N_LAYER_PARTS]; /* see cpu_again.c */
     /* Scratch: */
     float *wide;              /* [t][max(f, h, q)] */
     float *scores, *d_scores; /* [block][sequence] */
@@ -144,15 +148,37 @@ void lhi_cpu_weight_product(const lhi_cpu *cpu, const float *dy, const float *x,
                             float *dw, uint32_t rows, uint32_t in, uint32_t out,
                             bool adds);
 
-/* kept->qkv to kept->attended: turns queries and keys, fills max and inv. */
+/* Turns queries and keys in their place, by their positions. */
+void lhi_cpu_turn(const lhi_cpu *cpu, lhi_cpu_kept *kept);
+/* Turned kept->qkv to kept->attended: fills max and inv. */
 void lhi_cpu_attend(lhi_cpu *cpu, lhi_cpu_kept *kept);
 /* The gradient of `attended` (d, [t][q]) to that of qkv, in its place. */
 void lhi_cpu_attend_back(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *d);
 
 lh_status lhi_cpu_f(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
                     const float *in, float *out, lh_error *err);
+/* `joint`: W of each layer follows at once, but for the first one's, so that
+ * what was made again is there for one layer at a time. */
 lh_status lhi_cpu_d(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
-                    const float *in, float *out, lh_error *err);
+                    bool joint, const float *in, float *out, lh_error *err);
+/* The weights of a layer take the microbatch, or will in its turn. */
+void lhi_cpu_ask_layer(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t layer,
+                       uint32_t microbatch);
+
+/* --- parts that are made again (cpu_again.c) -------------------------------
+ */
+
+/* Gives a layer room for its parts of `again`; false: no memory. */
+bool lhi_cpu_attach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again);
+/* Takes that back, where it is. */
+void lhi_cpu_detach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again);
+/* Fills them, as F did, from x, the layer's input, and what was kept. */
+void lhi_cpu_make_again(lhi_cpu *cpu, const lhi_cpu_weights *w,
+                        lhi_cpu_kept *kept, const float *x, uint32_t again);
+/* Floats of a part in one row of a microbatch (cpu_memory.c), and of all parts
+ * of `again` in one layer. */
+size_t lhi_cpu_columns(const lhi_cpu *cpu, lh_layer_part part);
+double lhi_cpu_again_floats(const lhi_cpu *cpu, uint32_t again);
 lh_status lhi_cpu_w(lhi_cpu *cpu, lhi_cpu_chunk *chunk, const lh_pass *pass,
                     lh_error *err);
 

@@ -51,15 +51,23 @@ static void score(const lhi_cpu *cpu, const head *a, uint32_t row,
                a->width, a->key, a->width, 0, scores, (int)cpu->sequence);
 }
 
+void lhi_cpu_turn(const lhi_cpu *cpu, lhi_cpu_kept *kept)
+{
+    for (uint32_t i = 0; i < cpu->microbatch; i++)
+        for (uint32_t number = 0; number < cpu->heads; number++) {
+            head a = find_head(cpu, kept, i, number);
+            rotate(cpu, a.query, (size_t)a.width);
+            if (number % (cpu->heads / cpu->kv_heads) == 0)
+                rotate(cpu, a.key, (size_t)a.width);
+        }
+}
+
 void lhi_cpu_attend(lhi_cpu *cpu, lhi_cpu_kept *kept)
 {
     uint32_t s = cpu->sequence, d = cpu->head_dim;
     for (uint32_t i = 0; i < cpu->microbatch; i++) {
         for (uint32_t number = 0; number < cpu->heads; number++) {
             head a = find_head(cpu, kept, i, number);
-            rotate(cpu, a.query, (size_t)a.width);
-            if (number % (cpu->heads / cpu->kv_heads) == 0)
-                rotate(cpu, a.key, (size_t)a.width);
             for (uint32_t row = 0; row < s; row += cpu->block) {
                 uint32_t rows = s - row < cpu->block ? s - row : cpu->block;
                 uint32_t n = row + rows;

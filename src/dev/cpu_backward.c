@@ -31,7 +31,7 @@ static void layer_back(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_kept *a,
 }
 
 lh_status lhi_cpu_d(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
-                    const float *in, float *out, lh_error *err)
+                    bool joint, const float *in, float *out, lh_error *err)
 {
     lhi_cpu_slot *slot = chunk->slots[microbatch];
     uint32_t n = chunk->n_layers;
@@ -48,9 +48,16 @@ lh_status lhi_cpu_d(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
     } else {
         memcpy(slot->x[n], in, bytes);
     }
-    for (uint32_t i = n; i-- > 0;)
-        layer_back(cpu, &chunk->weights[i], &slot->layers[i], slot->x[i + 1],
-                   slot->x[i]);
+    for (uint32_t i = n; i-- > 0;) {
+        lhi_cpu_kept *kept = &slot->layers[i];
+        if (!lhi_cpu_attach(cpu, kept, chunk->again[i]))
+            return lhi_fail_nomem(err);
+        lhi_cpu_make_again(cpu, &chunk->weights[i], kept, slot->x[i],
+                           chunk->again[i]);
+        layer_back(cpu, &chunk->weights[i], kept, slot->x[i + 1], slot->x[i]);
+        if (joint && i > 0)
+            lhi_cpu_ask_layer(cpu, chunk, i, microbatch);
+    }
     if (!chunk->is_first)
         memcpy(out, slot->x[0], bytes);
     slot->is_back = true;

@@ -5,15 +5,6 @@
 
 #include <string.h>
 
-void lhi_cpu_forward_product(const lhi_cpu *cpu, const float *x, const float *w,
-                             float *y, uint32_t rows, uint32_t in, uint32_t out,
-                             bool adds)
-{
-    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, (int)rows,
-               (int)out, (int)in, 1, x, (int)in, w, (int)in, adds ? 1 : 0, y,
-               (int)out);
-}
-
 static lhi_cpu_slot *make_slot(lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
     lhi_arena *mem = cpu->mem;
@@ -25,17 +16,9 @@ static lhi_cpu_slot *make_slot(lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
         ok = (slot->x[i] = lhi_cpu_floats(mem, t, h)) != NULL;
     for (uint32_t i = 0; ok && i < chunk->n_layers; i++) {
         lhi_cpu_kept *a = &slot->layers[i];
-        ok = (a->norm1 = lhi_cpu_floats(mem, t, h)) &&
-             (a->qkv = lhi_cpu_floats(mem, t, cpu->q + 2 * (size_t)cpu->kv)) &&
-             (a->attended = lhi_cpu_floats(mem, t, cpu->q)) &&
-             (a->mid = lhi_cpu_floats(mem, t, h)) &&
-             (a->norm2 = lhi_cpu_floats(mem, t, h)) &&
-             (a->gate_up = lhi_cpu_floats(mem, t, 2 * (size_t)cpu->f)) &&
-             (a->act = lhi_cpu_floats(mem, t, cpu->f)) &&
+        ok = lhi_cpu_attach(cpu, a, LH_PART_ALL & ~chunk->again[i]) &&
              (a->inv1 = lhi_cpu_floats(mem, t, 1)) &&
              (a->inv2 = lhi_cpu_floats(mem, t, 1)) &&
-             (a->max = lhi_cpu_floats(mem, cpu->heads, t)) &&
-             (a->inv = lhi_cpu_floats(mem, cpu->heads, t)) &&
              (a->d_norm1 = lhi_cpu_floats(mem, 1, h)) &&
              (a->d_norm2 = lhi_cpu_floats(mem, 1, h));
     }
@@ -99,19 +82,8 @@ static void layer_forward(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           lhi_cpu_kept *a, const float *x, float *out)
 {
     uint32_t t = cpu->t, h = cpu->h;
-    size_t bytes = (size_t)t * h * sizeof *x;
-    cpu->k->norm(x, w->norm1, a->norm1, a->inv1, t, h, cpu->epsilon);
-    lhi_cpu_forward_product(cpu, a->norm1, w->qkv, a->qkv, t, h,
-                            cpu->q + 2 * cpu->kv, false);
-    lhi_cpu_attend(cpu, a);
-    memcpy(a->mid, x, bytes);
-    lhi_cpu_forward_product(cpu, a->attended, w->out, a->mid, t, cpu->q, h,
-                            true);
-    cpu->k->norm(a->mid, w->norm2, a->norm2, a->inv2, t, h, cpu->epsilon);
-    lhi_cpu_forward_product(cpu, a->norm2, w->gate_up, a->gate_up, t, h,
-                            2 * cpu->f, false);
-    cpu->k->swiglu(a->gate_up, a->act, t, cpu->f);
-    memcpy(out, a->mid, bytes);
+    lhi_cpu_make_again(cpu, w, a, x, LH_PART_ALL);
+    memcpy(out, a->mid, (size_t)t * h * sizeof *x);
     lhi_cpu_forward_product(cpu, a->act, w->down, out, t, cpu->f, h, true);
 }
 
@@ -154,9 +126,15 @@ lh_status lhi_cpu_f(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
         LHI_TRY(embed(cpu, chunk, slot, microbatch, err));
     else
         memcpy(slot->x[0], in, bytes);
-    for (uint32_t i = 0; i < chunk->n_layers; i++)
-        layer_forward(cpu, &chunk->weights[i], &slot->layers[i], slot->x[i],
+    for (uint32_t i = 0; i < chunk->n_layers; i++) {
+        lhi_cpu_kept *kept = &slot->layers[i];
+        kept->items_left = LHI_LAYER_ITEMS;
+        if (!lhi_cpu_attach(cpu, kept, chunk->again[i]))
+            return lhi_fail_nomem(err);
+        layer_forward(cpu, &chunk->weights[i], kept, slot->x[i],
                       slot->x[i + 1]);
+        lhi_cpu_detach(cpu, kept, chunk->again[i]);
+    }
     if (chunk->is_last)
         LHI_TRY(head_forward(cpu, chunk, slot, microbatch, err));
     else

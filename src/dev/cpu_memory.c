@@ -47,6 +47,31 @@ double lhi_cpu_values(const lhi_cpu *cpu, uint32_t n_layers, bool is_first,
     return n_layers * layer + (is_first ? ends : 0) + (is_last ? ends + h : 0);
 }
 
+size_t lhi_cpu_columns(const lhi_cpu *cpu, lh_layer_part part)
+{
+    switch (part) {
+    case LH_PART_QKV:
+        return cpu->q + 2 * (size_t)cpu->kv;
+    case LH_PART_ATTENTION: /* and two numbers per head */
+        return cpu->q + 2 * (size_t)cpu->heads;
+    case LH_PART_GATE_UP:
+        return 2 * (size_t)cpu->f;
+    case LH_PART_ACTIVATION:
+        return cpu->f;
+    default:
+        return cpu->h;
+    }
+}
+
+double lhi_cpu_again_floats(const lhi_cpu *cpu, uint32_t again)
+{
+    double columns = 0;
+    for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++)
+        if (again >> i & 1)
+            columns += (double)lhi_cpu_columns(cpu, (lh_layer_part)i);
+    return cpu->t * columns;
+}
+
 /* What one microbatch keeps: make_slot() of cpu_forward.c, in floats. */
 static double count_slot(const lhi_cpu *cpu, uint32_t n_layers, bool is_first,
                          bool is_last)
@@ -83,12 +108,19 @@ double lhi_cpu_bytes(const lhi_cpu_options *o, const uint32_t *at_once)
     lhi_cpu cpu = {.sequence = 0};
     lhi_cpu_shape(&cpu, o);
     double floats = count_scratch(&cpu);
+    double most_again = 0; /* there is room to make one layer's at least */
     for (uint32_t i = 0; i < o->n_mine; i++) {
         uint32_t c = o->mine[i];
         uint32_t n = o->first_layers[c + 1] - o->first_layers[c];
         floats += 2 * lhi_cpu_parameters(o, i);
         floats +=
             at_once[i] * count_slot(&cpu, n, c == 0, c + 1 == o->n_chunks);
+        for (uint32_t k = 0; o->again && k < n; k++) {
+            double again =
+                lhi_cpu_again_floats(&cpu, o->again[o->first_layers[c] + k]);
+            floats -= at_once[i] * again;
+            most_again = again > most_again ? again : most_again;
+        }
     }
-    return floats * sizeof(float);
+    return (floats + most_again) * sizeof(float);
 }

@@ -180,10 +180,13 @@ lh_status lhi_cpu_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
         !(chunk->d_weights = LHI_NEW(mem, lhi_cpu_weights, n)) ||
         !(chunk->tensors =
               LHI_NEW(mem, lhi_tensor, n * LHI_LAYER_TENSORS + 3)) ||
-        !(chunk->items = LHI_NEW(mem, lhi_cpu_item, n * 4 + 2)) ||
+        !(chunk->items = LHI_NEW(mem, lhi_cpu_item, n * LHI_LAYER_ITEMS + 2)) ||
+        !(chunk->again = LHI_NEW(mem, uint32_t, n)) ||
         !(chunk->slots = LHI_NEW(mem, lhi_cpu_slot *, cpu->n_microbatches)) ||
         !(chunk->was_here = LHI_NEW(mem, bool, cpu->n_microbatches)))
         return lhi_fail_nomem(err);
+    for (uint32_t i = 0; options->again && i < n; i++)
+        chunk->again[i] = options->again[chunk->first_layer + i];
     make_ends(&m, true);
     for (uint32_t i = 0; i < n; i++)
         make_layer(&m, i);

@@ -38,13 +38,17 @@ static void add_embedding(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                     slot->x[0] + i * h, h);
 }
 
+static bool is_in_layer(const lhi_cpu_item *item)
+{
+    return item->kind != LHI_ITEM_EMBEDDING && item->kind != LHI_ITEM_HEAD;
+}
+
 static void do_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                     const lhi_cpu_item *item, const lhi_cpu_slot *slot)
 {
     uint32_t t = cpu->t, h = cpu->h, f = cpu->f;
     bool adds = item->done > 0;
-    bool in_layer =
-        item->kind != LHI_ITEM_EMBEDDING && item->kind != LHI_ITEM_HEAD;
+    bool in_layer = is_in_layer(item);
     const lhi_cpu_kept *a = in_layer ? &slot->layers[item->layer] : NULL;
     const lhi_cpu_weights *d = in_layer ? &chunk->d_weights[item->layer] : NULL;
     switch (item->kind) {
@@ -91,6 +95,10 @@ static void ask(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *item,
     while (item->done < cpu->n_microbatches && item->asked[item->done]) {
         lhi_cpu_slot *slot = chunk->slots[item->done];
         do_item(cpu, chunk, item, slot);
+        lhi_cpu_kept *kept =
+            is_in_layer(item) ? &slot->layers[item->layer] : NULL;
+        if (kept && --kept->items_left == 0)
+            lhi_cpu_detach(cpu, kept, chunk->again[item->layer]);
         if (--slot->items_left == 0) {
             chunk->slots[item->done] = NULL;
             slot->next = chunk->free;
@@ -100,14 +108,22 @@ static void ask(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *item,
     }
 }
 
+void lhi_cpu_ask_layer(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t layer,
+                       uint32_t microbatch)
+{
+    for (uint32_t i = 0; i < chunk->n_items; i++)
+        if (is_in_layer(&chunk->items[i]) && chunk->items[i].layer == layer)
+            ask(cpu, chunk, &chunk->items[i], microbatch);
+}
+
 lh_status lhi_cpu_w(lhi_cpu *cpu, lhi_cpu_chunk *chunk, const lh_pass *pass,
                     lh_error *err)
 {
     uint32_t m = pass->microbatch, n = pass->n_parts ? pass->n_parts : 1;
     const lhi_cpu_slot *slot = chunk->slots[m];
     bool early = !chunk->was_here[m] || (slot && !slot->is_back);
-    bool again = false;
-    for (uint32_t i = 0; i < chunk->n_items; i++)
+    bool again = false, joint = pass->kind == LH_B;
+    for (uint32_t i = 0; !joint && i < chunk->n_items; i++)
         again = again || (part_of(chunk, &chunk->items[i], n) == pass->part &&
                           chunk->items[i].asked[m]);
     if (early || again)
@@ -116,7 +132,8 @@ lh_status lhi_cpu_w(lhi_cpu *cpu, lhi_cpu_chunk *chunk, const lh_pass *pass,
                         chunk->chunk, m, pass->part, n,
                         early ? "before its D" : "twice");
     for (uint32_t i = 0; i < chunk->n_items; i++)
-        if (part_of(chunk, &chunk->items[i], n) == pass->part)
+        if (part_of(chunk, &chunk->items[i], n) == pass->part &&
+            !(joint && chunk->items[i].asked[m])) /* with its D */
             ask(cpu, chunk, &chunk->items[i], m);
     return LH_OK;
 }

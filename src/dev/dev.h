@@ -124,8 +124,11 @@ typedef struct lhi_cpu_options {
     const uint32_t *first_layers; /* n_chunks + 1; copied */
     uint32_t n_mine;
     const uint32_t *mine; /* the chunks of this device; copied */
-    uint32_t microbatch;  /* sequences */
-    uint32_t sequence;    /* tokens of one */
+    /* By layer of the model: parts that F does not keep and D makes again, bits
+     * 1 << lh_layer_part; copied. NULL: none. */
+    const uint32_t *again;
+    uint32_t microbatch; /* sequences */
+    uint32_t sequence;   /* tokens of one */
     uint32_t n_microbatches;
     uint32_t replica, n_replicas; /* of data parallelism */
     uint64_t seed;                /* of the first weights, by tensor */

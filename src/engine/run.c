@@ -231,6 +231,12 @@ static lh_status check_model(const lh_train_model *m, const lh_exec *exec,
                         "the chunks do not hold each of the model's %" PRIu32
                         " layers once, in order",
                         m->model->layers);
+    for (uint32_t i = 0; m->again && i < m->model->layers; i++)
+        if (m->again[i] & ~(uint32_t)LH_PART_ALL)
+            return lhi_fail(err, LH_EINVAL,
+                            "layer %" PRIu32 " makes parts again that no "
+                            "layer has",
+                            i);
     return LH_OK;
 }
 

@@ -88,6 +88,8 @@ static void add_model(unsigned char sum[SUM_BYTES], const lh_train_model *t,
     add_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
     for (uint32_t c = 0; c <= n_chunks; c++)
         add_numbers(sum, &(uint64_t){t->first_layers[c]}, 1);
+    for (uint32_t i = 0; i < m->layers; i++)
+        add_numbers(sum, &(uint64_t){t->again ? t->again[i] : 0}, 1);
 }
 
 /* How many tokens there are, and the first that are trained on: another file,

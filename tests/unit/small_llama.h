@@ -33,6 +33,7 @@ typedef struct small {
     uint32_t n_chunks, n_devices, n_microbatches, microbatch, sequence;
     uint32_t replica, n_replicas;
     uint32_t firsts[17];
+    const uint32_t *again; /* see lhi_cpu_options */
     lhi_device *devices[16]; /* chunk c is on device c mod n_devices */
 } small;
 
@@ -82,6 +83,7 @@ static inline bool small_open(small *s)
             &(lhi_cpu_options){.model = &s->model,
                                .n_chunks = s->n_chunks,
                                .first_layers = s->firsts,
+                               .again = s->again,
                                .n_mine = n,
                                .mine = mine,
                                .microbatch = s->microbatch,

@@ -51,6 +51,8 @@ typedef struct setup {
     const char *resume;
     uint32_t checkpoint_every;
     double validation;
+    uint32_t again; /* parts of the first layer that the backward makes again;
+                       turned by one in each layer that follows */
 } setup;
 
 static lh_pipeline *make_pipeline(const setup *s)
@@ -118,7 +120,7 @@ static lh_status train(const setup *s, const char *checkpoint, uint64_t steps,
                            .coupled_queue = s->queue,
                            .path = s->path,
                            .delegation = &copies};
-    uint32_t first_layers[2 * LAYERS + 1];
+    uint32_t first_layers[2 * LAYERS + 1], again[LAYERS];
     if (schedule &&
         (status = lh_exec_make(p, schedule, &how, &x, err)) == LH_OK) {
         lh_train_model m = lh_train_model_defaults();
@@ -128,6 +130,10 @@ static lh_status train(const setup *s, const char *checkpoint, uint64_t steps,
         m.model = s->model ? s->model : &tiny;
         m.first_layers = first_layers;
         m.sequence = SEQUENCE;
+        for (uint32_t i = 0; i < LAYERS; i++)
+            again[i] =
+                (s->again << i % 7 | s->again >> (7 - i % 7)) & LH_PART_ALL;
+        m.again = again;
         m.replicas = s->replicas;
         m.seed = 5;
         m.data = text_path;
@@ -234,6 +240,33 @@ static void schedules_and_degrees(void)
         snprintf(name, sizeof name, "%s-%s-%u", all[i].placement, all[i].method,
                  all[i].devices);
         double loss = run(&all[i], name);
+        CHECK_MSG(memcmp(&loss, &reference_loss, sizeof loss) == 0,
+                  "%s: loss %.17g, not %.17g", name, loss, reference_loss);
+        check_same(name);
+    }
+}
+
+/* All of a layer, the cheap parts, and other parts in every layer; W with its D
+ * or long after, in order or not. */
+static void recomputation(void)
+{
+    static const uint32_t parts[] = {LH_PART_ALL, 0x51, 0x2a, 0x0f, 0x01};
+    static const char *const methods[][2] = {{"1f1b", "ud"},
+                                             {"zb-h1", "ud"},
+                                             {"zb-v", "wave"},
+                                             {"interleaved-1f1b", "loop"},
+                                             {"gpipe", "ud"}};
+    for (uint32_t i = 0; i < 6; i++) {
+        setup s = {.placement = methods[i % 5][1],
+                   .method = methods[i % 5][0],
+                   .devices = i < 5 ? 2 : 4,
+                   .replicas = 1,
+                   .transport = "inproc",
+                   .joint = i == 0 || i == 4,
+                   .again = parts[i % 5]};
+        char name[64];
+        snprintf(name, sizeof name, "%s-%u-again", s.method, s.devices);
+        double loss = run(&s, name);
         CHECK_MSG(memcmp(&loss, &reference_loss, sizeof loss) == 0,
                   "%s: loss %.17g, not %.17g", name, loss, reference_loss);
         check_same(name);
@@ -486,6 +519,7 @@ int main(void)
     write_text();
     RUN(one_rank);
     RUN(schedules_and_degrees);
+    RUN(recomputation);
     RUN(transports_and_delays);
     RUN(validation_changes_nothing);
     RUN(killed_and_resumed);

@@ -115,16 +115,18 @@ static void limits_of_the_process(void)
 /* --- the cpu device --------------------------------------------------------
  */
 
-static void holds_what_was_counted(const lh_model *model, uint32_t n_chunks,
-                                   uint32_t sequence, uint32_t n_microbatches)
+static double holds_what_was_counted(const lh_model *model, uint32_t n_chunks,
+                                     uint32_t sequence, uint32_t n_microbatches,
+                                     const uint32_t *again)
 {
     small s = small_sizes();
     s.model = *model;
+    s.again = again;
     s.n_chunks = n_chunks;
     s.n_microbatches = n_microbatches;
     s.sequence = sequence;
     if (!small_open(&s))
-        return;
+        return 0;
     uint32_t mine[16], at_once[16];
     for (uint32_t c = 0; c < n_chunks; c++) {
         mine[c] = c;
@@ -133,13 +135,14 @@ static void holds_what_was_counted(const lh_model *model, uint32_t n_chunks,
     lhi_cpu_options o = {.model = &s.model,
                          .n_chunks = n_chunks,
                          .first_layers = s.firsts,
+                         .again = again,
                          .n_mine = n_chunks,
                          .mine = mine,
                          .microbatch = s.microbatch,
                          .sequence = sequence,
                          .n_microbatches = n_microbatches,
                          .n_replicas = 1};
-    small_step(&s, 0, LHI_STEP_TRAIN, SMALL_SPLIT);
+    small_step(&s, 0, LHI_STEP_TRAIN, again ? SMALL_JOINT : SMALL_SPLIT);
     double counted = lhi_cpu_bytes(&o, at_once);
     double held = (double)s.devices[0]->ops->peak_bytes(s.devices[0]);
     CHECK_MSG(counted <= held && held <= 1.05 * counted + 65536,
@@ -153,17 +156,37 @@ static void holds_what_was_counted(const lh_model *model, uint32_t n_chunks,
     }
     CHECK_NEAR(parameters, values, 0);
     small_close(&s);
+    return held - 2 * values * sizeof(float);
 }
 
 static void devices_hold_what_was_counted(void)
 {
     lh_model m = small_model();
-    holds_what_was_counted(&m, 1, 21, 3);
-    holds_what_was_counted(&m, 3, 64, 7);
+    holds_what_was_counted(&m, 1, 21, 3, NULL);
+    holds_what_was_counted(&m, 3, 64, 7, NULL);
     m.hidden = 64, m.ffn = 200, m.heads = 6, m.head_dim = 12;
-    holds_what_was_counted(&m, 2, 100, 2);
+    holds_what_was_counted(&m, 2, 100, 2, NULL);
     m.tied_embeddings = true, m.layers = 1;
-    holds_what_was_counted(&m, 4, 40, 9);
+    holds_what_was_counted(&m, 4, 40, 9, NULL);
+}
+
+/* What the backward makes again takes the room of one layer, whatever the
+ * number of microbatches and layers: layers
+ * keep their inputs alone. */
+static void devices_hold_less_that_is_made_again(void)
+{
+    uint32_t all[12], some[12];
+    lh_model m = small_model();
+    m.layers = 12;
+    for (uint32_t i = 0; i < 12; i++) {
+        all[i] = LH_PART_ALL;
+        some[i] = i % 3 ? 0x51u << i % 2 : 0;
+    }
+    double whole = holds_what_was_counted(&m, 2, 64, 8, NULL);
+    double part = holds_what_was_counted(&m, 2, 64, 8, some);
+    double least = holds_what_was_counted(&m, 2, 64, 8, all);
+    CHECK_MSG(least < 0.5 * whole && least < part && part < whole,
+              "%.0f, %.0f, %.0f bytes", whole, part, least);
 }
 
 /* After lhi_blas_load(n) products of n threads map nothing more: nor is there
@@ -196,5 +219,6 @@ int main(void)
     RUN(limits_of_the_process);
     RUN(buffers_are_taken_beforehand);
     RUN(devices_hold_what_was_counted);
+    RUN(devices_hold_less_that_is_made_again);
     return test_summary();
 }

@@ -10,6 +10,7 @@
 #include <longhaul/engine.h>
 #include <longhaul/plan.h>
 #include <stdlib.h>
+#include <string.h>
 
 uint64_t lh_train_message_bytes(const lh_plan *plan)
 {
@@ -79,20 +80,6 @@ static lh_status check_degrees(const lh_plan *plan, lh_error *err)
                     l->tensor, l->context, l->expert);
 }
 
-/* The cpu device keeps all that F makes. */
-static lh_status check_recompute(const lh_choice *best, lh_error *err)
-{
-    const lh_plan_elastic *e = best->elastic;
-    if (best->recompute == LH_RECOMPUTE_NONE && !(e && e->n_recomputed))
-        return LH_OK;
-    return lhi_fail(err, LH_EUNSUPPORTED,
-                    "the plan makes activations again in the backward passes "
-                    "(%s); the cpu device keeps them: plan with recompute: "
-                    "none in the job's training",
-                    e && e->n_recomputed ? e->recomputed[0].operation
-                                         : lh_recompute_name(best->recompute));
-}
-
 /* The cpu device shards the optimizer alone, over all replicas. */
 static lh_status check_sharding(const lh_choice *best, lh_error *err)
 {
@@ -122,7 +109,6 @@ static lh_status check_sharding(const lh_choice *best, lh_error *err)
 static lh_status check_cpu(const lh_plan *plan, lh_error *err)
 {
     LHI_TRY(check_degrees(plan, err));
-    LHI_TRY(check_recompute(&plan->best, err));
     return check_sharding(&plan->best, err);
 }
 
@@ -138,6 +124,108 @@ static uint32_t *layers_of(const lh_plan *plan, uint32_t n_chunks)
     return first;
 }
 
+/* Operations as the planner calls them, and what they make. Queries, keys and
+ * values are one product here, gate and up another one. */
+static const struct {
+    const char *name;
+    lh_layer_part part;
+} operations[] = {
+    {"attention norm", LH_PART_ATTENTION_NORM},
+    {"query", LH_PART_QKV},
+    {"key", LH_PART_QKV},
+    {"value", LH_PART_QKV},
+    {"attention", LH_PART_ATTENTION},
+    {"attention output", LH_PART_ATTENTION_OUTPUT},
+    {"mlp norm", LH_PART_MLP_NORM},
+    {"up", LH_PART_GATE_UP},
+    {"gate", LH_PART_GATE_UP},
+    {"activation", LH_PART_ACTIVATION},
+};
+enum { N_OPERATIONS = sizeof operations / sizeof *operations };
+
+/* In how many layers of chunk `chunk` the operation is made again. */
+static uint32_t layers_again(const lh_plan_elastic *e, const char *operation,
+                             uint32_t chunk)
+{
+    for (uint32_t i = 0; i < e->n_recomputed; i++)
+        if (strcmp(e->recomputed[i].operation, operation) == 0)
+            return e->recomputed[i].layers[chunk];
+    return 0;
+}
+
+static lh_status check_operations(const lh_plan_elastic *e, uint32_t n_chunks,
+                                  lh_error *err)
+{
+    for (uint32_t i = 0; i < e->n_recomputed; i++) {
+        uint32_t k = 0;
+        while (k < N_OPERATIONS &&
+               strcmp(operations[k].name, e->recomputed[i].operation) != 0)
+            k++;
+        if (k < N_OPERATIONS && e->recomputed[i].n_chunks == n_chunks)
+            continue;
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the plan makes '%s' again%s; plan with recompute: "
+                        "none, selective or full in the job's training",
+                        e->recomputed[i].operation,
+                        k < N_OPERATIONS
+                            ? ", and does not say in which of these layers"
+                            : ", which the cpu device does not know");
+    }
+    return LH_OK;
+}
+
+/* The parts of an elastic plan's operations, chunk by chunk. */
+static lh_status list_operations(const lh_plan *plan, uint32_t n_chunks,
+                                 uint32_t *again, lh_error *err)
+{
+    const lh_plan_elastic *e = plan->best.elastic;
+    LHI_TRY(check_operations(e, n_chunks, err));
+    for (uint32_t c = 0; c < n_chunks; c++) {
+        uint32_t first, n, of_part[LH_N_LAYER_PARTS];
+        lh_plan_layers(plan, c, &first, &n);
+        for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++)
+            of_part[i] = UINT32_MAX;
+        for (uint32_t k = 0; k < N_OPERATIONS; k++) {
+            uint32_t *made = &of_part[operations[k].part];
+            uint32_t here = layers_again(e, operations[k].name, c);
+            if (*made != UINT32_MAX && *made != here)
+                return lhi_fail(
+                    err, LH_EUNSUPPORTED,
+                    "the plan makes '%s' again in %" PRIu32 " of chunk %" PRIu32
+                    "'s layers, what is one product with it in %" PRIu32
+                    "; the cpu device makes all of that again or nothing: "
+                    "plan with recompute: none, selective or full in the job's "
+                    "training",
+                    operations[k].name, here, c, *made);
+            *made = here;
+        }
+        for (uint32_t part = 0; part < LH_N_LAYER_PARTS; part++)
+            for (uint32_t i = 0; i < of_part[part]; i++)
+                again[first + i] |= 1u << part;
+    }
+    return LH_OK;
+}
+
+/* By layer of the model, what the plan's recomputation makes again. */
+static lh_status list_again(const lh_plan *plan, uint32_t n_chunks,
+                            uint32_t *again, lh_error *err)
+{
+    uint32_t cheap = 1u << LH_PART_ATTENTION_NORM | 1u << LH_PART_MLP_NORM |
+                     1u << LH_PART_ACTIVATION;
+    lh_recompute kind = plan->best.recompute;
+    if (kind == LH_RECOMPUTE_OPERATIONS)
+        return list_operations(plan, n_chunks, again, err);
+    if (kind == LH_RECOMPUTE_MODULES)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the plan makes modules of other programs again; the "
+                        "cpu device runs recompute: none, selective and full");
+    for (uint32_t i = 0; i < plan->job->model->layers; i++)
+        again[i] = kind == LH_RECOMPUTE_FULL        ? LH_PART_ALL
+                   : kind == LH_RECOMPUTE_SELECTIVE ? cheap
+                                                    : 0;
+    return LH_OK;
+}
+
 static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
                            const lh_exec *exec, const lh_train_model *given,
                            const lh_train_options *run, lh_train_result **out,
@@ -145,16 +233,22 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
 {
     lh_train_model m;
     LHI_TRY(LHI_OPTIONS_TAKE(lh_train_model, &m, given, err));
-    uint32_t *first = layers_of(plan, lh_pipeline_n_chunks(pipeline));
-    if (!first)
-        return lhi_fail_nomem(err);
-    m.model = plan->job->model;
-    m.first_layers = first;
-    m.micro_batch = plan->best.layout.micro_batch;
-    m.sequence = plan->job->training.sequence;
-    m.replicas = plan->best.layout.data;
-    lh_status status = lh_train_cpu(pipeline, exec, &m, run, out, err);
+    uint32_t n_chunks = lh_pipeline_n_chunks(pipeline);
+    uint32_t *first = layers_of(plan, n_chunks);
+    uint32_t *again = calloc(plan->job->model->layers + 1u, sizeof *again);
+    lh_status status = first && again ? list_again(plan, n_chunks, again, err)
+                                      : lhi_fail_nomem(err);
+    if (status == LH_OK) {
+        m.model = plan->job->model;
+        m.first_layers = first;
+        m.again = again;
+        m.micro_batch = plan->best.layout.micro_batch;
+        m.sequence = plan->job->training.sequence;
+        m.replicas = plan->best.layout.data;
+        status = lh_train_cpu(pipeline, exec, &m, run, out, err);
+    }
     free(first);
+    free(again);
     return status;
 }
 
