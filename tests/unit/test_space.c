@@ -59,12 +59,14 @@ static bool is_power(uint32_t n)
     return (n & (n - 1)) == 0;
 }
 
-/* Which of tensor and context a search tries is no matter of arithmetic: whole
- * nodes, heads that divide, 2048 tokens for each GPU. */
+/* Which of tensor and context a search tries is no matter of arithmetic: inside
+ * a node or, up to 8, on whole ones; heads that divide, 2048 tokens for each
+ * GPU. */
 static bool group_is_tried(const lh_job *job, uint32_t tp, uint32_t cp)
 {
     uint32_t node = job->datacenters[0].gpus_per_node;
-    return node % tp == 0 && job->model->heads % tp == 0 && is_power(cp) &&
+    return (node % tp == 0 || (tp <= 8 && tp % node == 0)) &&
+           job->model->heads % tp == 0 && is_power(cp) &&
            (cp == 1 || job->training.sequence / cp >= 2048) &&
            (tp * cp <= node || tp * cp % node == 0);
 }
