@@ -124,7 +124,7 @@ static lh_status mark_one_way(lhi_link_list *list, uint32_t from, uint32_t to,
         if (has_own_name(link))
             return lhi_fail(err, LH_EINPUT,
                             "messages from device %" PRIu32 " to %" PRIu32
-                            " take the link '%.60s', perhaps with others': "
+                            " take the link '%.60s', perhaps with others: "
                             "name that",
                             from, to, link->name);
         hit[i] = true;
