@@ -29,10 +29,9 @@ lh_status lhi_schedule_check(const lh_job *job, lh_error *err);
  * Plans that were made without this check can be read. */
 lh_status lhi_sharding_check(const lh_job *job, lh_error *err);
 
-/* What a choice says of its layout. */
-/* The least stage that any parameter of an elastic plan has. */
+/* The least ZeRO stage that any parameter of an elastic plan has. */
 uint32_t lhi_elastic_zero(const lh_plan_elastic *elastic);
-
+/* What a choice says of its layout. */
 lhi_config lhi_config_of(const lh_choice *choice);
 
 /* No schedule, so far: neither times nor memory. */
