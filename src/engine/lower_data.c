@@ -6,7 +6,8 @@
 typedef struct lister {
     const lh_pipeline *p;
     lhi_exec_rank *rank;
-    uint32_t *pass_of; /* by point: which pass of the rank; LH_NONE */
+    uint32_t *pass_of; /* by point: which pass of the rank; LH_NONE. Looked at
+                          where passes launch operations */
     uint32_t *gathers; /* passes before which a chunk is gathered, in order */
     uint32_t n_gathers, next_gather;
 } lister;
@@ -29,7 +30,7 @@ static void find_passes(lister *l, size_t n_points)
         l->pass_of[i] = LH_NONE;
     for (uint32_t i = 0; i < l->rank->n_passes; i++) {
         const lhi_exec_pass *pass = &l->rank->passes[i];
-        if (pass->pass.kind != LH_W)
+        if (n_points > 0 && pass->pass.kind != LH_W)
             l->pass_of[point_of(l, &pass->pass)] = i;
         if (is_gathered(l, i))
             l->gathers[l->n_gathers++] = i;
@@ -112,8 +113,10 @@ lh_status lhi_exec_lower_data(const lh_pipeline *p, lhi_arena *mem,
                               lh_error *err)
 {
     lhi_mark mark = lhi_arena_mark(scratch);
-    size_t points = 2 * (size_t)p->n_chunks * p->n_microbatches;
     size_t most = p->n_dp_ops;
+    /* For all ranks together as many as passes times ranks. */
+    size_t points =
+        p->n_dp_ops ? 2 * (size_t)p->n_chunks * p->n_microbatches : 0;
     for (uint32_t i = 0; i < rank->n_passes; i++)
         most += (size_t)rank->passes[i].is_first + rank->passes[i].is_last;
     lister l = {.p = p,
