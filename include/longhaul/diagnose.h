@@ -58,7 +58,9 @@ typedef struct lh_recording lh_recording;
 
 /* What traces of PyTorch's profiler do not say themselves: which rank is which
  * stage and replica, which range is which operation; docs/formats/ranks.md.
- * Immutable. Release with lh_rank_map_free(), texts with lh_text_free(). */
+ * Immutable. Release with lh_rank_map_free(), texts with lh_text_free().
+ * LH_EINPUT: the text is no such map; `err` names file, line and key. LH_EIO:
+ * the file cannot be read. */
 typedef struct lh_rank_map lh_rank_map;
 
 enum { LH_MAX_MAP_RANKS = 65536, LH_MAX_MAP_NAMES = 1024 };

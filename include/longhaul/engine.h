@@ -97,6 +97,7 @@ typedef struct lh_exec_options {
     int64_t host_copy_ns;
 } lh_exec_options;
 
+/* From one rank to another, one way. */
 enum { LH_MOST_QUEUES = 64 };
 
 /* Lowers a schedule. `options` may be NULL. LH_EINFEASIBLE: the schedule does
@@ -419,8 +420,9 @@ LH_API const lh_notice *lh_train_notices(const lh_train_result *result,
 /* What the last iteration followed; NULL: what the run began with. Borrowed
  * from the result. */
 LH_API const lh_schedule *lh_train_schedule(const lh_train_result *result);
-/* How messages went in the last iteration; mixed: *delegated (may be NULL) is,
- * per lh_pipeline_link(), whether by the delegated path; else it is NULL. */
+/* How messages went in the last iteration. `delegated` may be NULL; mixed:
+ * *delegated is, per lh_pipeline_link(), whether by the delegated path,
+ * borrowed from the result; else it is NULL. */
 LH_API lh_data_path lh_train_path(const lh_train_result *result,
                                   const bool **delegated);
 

@@ -35,7 +35,7 @@ typedef struct lh_model {
     bool attention_sinks; /* gpt-oss: a learned score per head */
     lh_norm norm;
     uint32_t positions;  /* learned position embeddings; 0: rotary */
-    uint32_t rope_theta; /* base of rotary positions, of which no time depends;
+    uint32_t rope_theta; /* base of rotary positions, on which no time depends;
                             0: not said, lh_model_rope_theta() */
 
     /* Attention sees at most this many tokens, from layer

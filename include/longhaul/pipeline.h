@@ -172,9 +172,9 @@ LH_API lh_status lh_pipeline_with_host(const lh_pipeline *pipeline,
 /* The same pipeline with other delays on the links that `link` names: a name
  * that the pipeline gives to links; `a-b` for those called `a>b` and `b>a`; or
  * two devices, `0-1` or `0>1`, whose link is added where there is none. A delay
- * below 0 stays as it is.
+ * below 0 stays as it is. Release *out with lh_pipeline_free().
  * LH_EINPUT: there is no such link, the name may be several, or no messages go
- * there; `err` says which links there are. */
+ * there; `err` says which links there are. Else as lh_pipeline_make(). */
 LH_API lh_status lh_pipeline_inject(const lh_pipeline *pipeline,
                                     const char *link, int64_t latency_ns,
                                     int64_t transfer_ns, lh_pipeline **out,

@@ -175,7 +175,7 @@ LH_API lh_status lh_report_add_course(lh_report *report,
 /* A diagnosis: who was slow as maps of stages and replicas, steps with measured
  * and with usual times, what would help. Its timelines take the place of
  * traces; of a large recording the page shows some of the steps and replicas,
- * and says so. A second takes the place of the first.
+ * and says so. A second takes the place of the first. Nothing stays borrowed.
  * LH_EINVAL: the recording or the diagnosis is NULL, or a sentence is not
  * UTF-8. */
 LH_API lh_status lh_report_add_diagnosis(lh_report *report,
