@@ -124,8 +124,6 @@ def where_it_means_nothing_it_is_refused():
                                    "--host-memory", "all"], 1,
          err="host memory holds activations that wait, no others: device 0 "
              "needs memory 5, its limit is 4")
-    case("not an option there", ["train", "p.yaml", "--host-memory", "2"], 2,
-         err="--host-memory")
 
 
 finish()

@@ -111,7 +111,9 @@ def names_are_where_the_communication_is_shown():
         thread = f"device {device} data-parallel link: {name}"
         check(thread in threads, f"{thread} is none of {threads}")
     done = run("explain", "plan.json", "--rank", "1")
-    check("all-gather of chunk 1 over fabric of east\n" in done.stdout,
+    check("all-gather of chunk 1 over fabric of east, before 1F0\n" in
+          done.stdout and
+          "reduce-scatter of chunk 1 over fabric of east\n" in done.stdout,
           done.stdout)
     lowered = json.loads(run("explain", "plan.json", "--json").stdout)
     over = {row.get("link") for row in lowered["instructions"]
