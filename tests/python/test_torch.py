@@ -268,6 +268,37 @@ def a_slow_link_brings_another_schedule_and_no_other_bits():
     check(got[1][0] == want, "losses are those of one process, each bit")
 
 
+def broken_job(rank, text):
+    """The leader's step raises while all vote, and the others wait for it."""
+    from longhaul.torch._adapting import PROPOSE
+
+    stages = torch_runs.stages_of(text, rank)
+    runtime = PipelineRuntime(
+        text, stages, schedule="1f1b", loss_fn=torch_runs.loss_of,
+        scale_grads=False, inject="dc0-dc1=latency:60ms",
+        adapt=Adapt(warm_up=4, least_steps=1, effort=20000))
+
+    def raises(*_):
+        if runtime._control._word.kind == PROPOSE:
+            raise ValueError("broken here")
+
+    if rank == 0:
+        stages[0].submod.register_forward_hook(raises)
+    try:
+        trains(runtime, 40, 8)
+    except RuntimeError as error:  # so PyTorch tells of all
+        runtime.close()
+        return f"{error.__cause__}"
+    return "nothing was raised"
+
+
+@test
+def a_step_that_raises_ends_the_job():
+    text = torch_runs.pipeline(2, times=(3, 1, 1))
+    got = torch_runs.on_ranks(2, broken_job, text)
+    check(got[0] == "broken here" and got[1] != "nothing was raised", f"{got}")
+
+
 # --- what is refused ---------------------------------------------------------
 
 

@@ -142,8 +142,8 @@ class Follower:
             ballot[1 : 1 + len(data)] = torch.tensor(data, dtype=torch.uint8)
         self._send(ballot, _VOTE_TAG)
 
-    def close(self) -> None:
-        for work, _ in self._sent:
+    def close(self, waits: bool) -> None:
+        for work, _ in self._sent if waits else ():
             work.wait()
         self._sent.clear()
 
@@ -287,11 +287,11 @@ class Leader:
                 Word(REFUSE, against[0]) if against else Word(FOLLOW)
             )
 
-    def close(self) -> None:
+    def close(self, waits: bool) -> None:
         """Nothing is decided any more; what was measured is dropped."""
-        self._worker.close()
-        self._counter.close()
-        for work, _ in self._sent:
+        self._worker.close(waits)
+        self._counter.close(waits)
+        for work, _ in self._sent if waits else ():
             work.wait()
         self._sent.clear()
 

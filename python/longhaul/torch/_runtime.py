@@ -128,6 +128,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self._outlets: dict[int, Outlet] = {}
         self._steps = 0
         self._is_measured = False
+        self._is_whole = True  # no step has raised
         self.step_s = 0.0
         self.switches: list[Switch] = []
         self._delegated: frozenset[tuple[int, int]] = frozenset()
@@ -390,6 +391,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         """An iteration, as PyTorch's `step()`; with `adapt` schedules change
         between two of them."""
         begin = host_ns()
+        self._is_whole = False  # until it is over
         trains = self._has_backward
         self._order_of_step = self._order
         if trains and self._control is not None:
@@ -413,6 +415,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
                 if word is not None:
                     self._obey(word)
             self._steps += 1
+        self._is_whole = True
         return made
 
     def _settle(self) -> None:
@@ -493,12 +496,16 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         return None
 
     def close(self) -> None:
-        """Ends this rank's threads; before the process group is destroyed."""
+        """Ends this rank's threads; before the process group is destroyed.
+
+        After a step that raised it waits for none of them: what they await
+        may be what other ranks send no more, or only after this one."""
+        waits = self._is_whole
         if self._control is not None:
-            self._control.close()
+            self._control.close(waits)
             self._control = None
         for end in (*self._inlets.values(), *self._outlets.values()):
-            end.close()
+            end.close(waits)
         self._inlets.clear()
         self._outlets.clear()
 

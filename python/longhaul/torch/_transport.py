@@ -80,10 +80,11 @@ class Worker:
     def add(self, job: Callable[[], None]) -> None:
         self._jobs.put(job)
 
-    def close(self) -> None:
-        """Ends when all that was added is done."""
+    def close(self, waits: bool) -> None:
+        """Ends when all that was added is done; `waits`: returns then."""
         self._jobs.put(None)
-        self._thread.join()
+        if waits:
+            self._thread.join()
 
 
 class Sending:
@@ -204,8 +205,8 @@ class Inlet:
         self._free_ns = message.entered_ns + delays.transfer_ns
         message.arrived_ns = self._free_ns + delays.latency_ns
 
-    def close(self) -> None:
-        self._worker.close()
+    def close(self, waits: bool) -> None:
+        self._worker.close(waits)
 
 
 class Outlet:
@@ -243,6 +244,6 @@ class Outlet:
         assert sending.over is not None
         sending.over.set()
 
-    def close(self) -> None:
+    def close(self, waits: bool) -> None:
         if self._worker is not None:
-            self._worker.close()
+            self._worker.close(waits)
