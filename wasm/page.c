@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the page of a report calls, as WebAssembly (src/report/worker.js). Each
+/* What the page of a report calls, as WebAssembly (src/report/whatif.js). Each
  * function gives a text that is the page's until page_free(): JSON, of what
  * was asked for or {"error": why not}. */
 #include "ask/ask.h"

@@ -209,14 +209,23 @@ function lineOfAddress() {
   return itemsOfAddress(false).join('&');
 }
 
-/* The controls as a line of the address says; what they lack is refused by
- * the simulator, in words. */
+/* Text of the address; as it stands there if it has no meaning. */
+function decoded(value) {
+  try {
+    return decodeURIComponent(value);
+  } catch (_) {
+    return value;
+  }
+}
+
+/* The controls as a line of the address says; what they lack, or what has no
+ * meaning, is refused by the simulator, in words. */
 function setFields(line) {
   for (const { set } of ask.fields.values()) set('');
   for (const item of line.split('&')) {
     const [key, value] = item.split('=');
     if (value !== undefined && ask.fields.has(key))
-      ask.fields.get(key).set(decodeURIComponent(value));
+      ask.fields.get(key).set(decoded(value));
   }
 }
 

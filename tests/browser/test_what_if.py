@@ -252,6 +252,10 @@ def test_address(browser, folder):
               f"#{line}: {browser.run(MAKESPAN)} in place of {ns}")
         rows = browser.run("document.querySelectorAll('#rows tbody tr').length")
         check(rows > 10, f"#{line}: {rows} schedules in the table")
+    check(browser.open(path, "latency=50%") and browser.wait(ASKED) and
+          "no text" in browser.run(
+              "document.getElementById('ask-state').textContent"),
+          "an address that is no text is not refused")
     check(not browser.troubles(), f"addresses: {browser.troubles()}")
 
 
