@@ -5,7 +5,7 @@
     torchrun --nproc-per-node 4 examples/torch/train.py
 
 Each process is a device of a pipeline; half of them are at another site, 40 ms
-away, which is emulated, and from step 20 on 120 ms. PyTorch's 1F1B, longhaul's
+away, which is emulated, and from step 10 on 120 ms. PyTorch's 1F1B, longhaul's
 schedule for the link as it is at first, and longhaul's adapting to the link
 train the same model on the same data. Printed are the medians of the steps
 before and after the change, as the first process sees them.
@@ -24,7 +24,7 @@ from torch.distributed.pipelining import PipelineStage
 from torch.nn import functional
 
 WIDTH, HEADS, FFN, LAYERS, VOCABULARY = 384, 6, 1024, 10, 4096
-SEQUENCE, MICROBATCHES = 8, 8
+SEQUENCE, MICROBATCHES = 8, 6
 SETTLED = 5  # steps that a median leaves out, from each beginning
 
 
@@ -134,8 +134,8 @@ def train(way, rank, ranks, times, steps, change):
 def main():
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    options.add_argument("--steps", type=int, default=36)
-    options.add_argument("--change", type=int, default=20,
+    options.add_argument("--steps", type=int, default=24)
+    options.add_argument("--change", type=int, default=10,
                          help="the step from which the link is slower")
     given = options.parse_args()
     if not SETTLED < given.change < given.steps - 2 * SETTLED:
