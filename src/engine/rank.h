@@ -86,9 +86,10 @@ typedef struct lhi_rank {
     lhi_buffer **local;   /* per input that stays here; NULL where none does */
     lhi_record *records;  /* per pass */
     lhi_seen_row *seen;   /* likewise, of the last step; NULL: not asked for */
-    /* Played data-parallel link. */
-    int64_t data_free_ns, *gathered_ns, *point_ready_ns;
-    uint32_t *late_gathers, n_late, next_late; /* chunks, in their order */
+    /* Played data-parallel link; played: as far as the data stream is through.
+     */
+    int64_t data_free_ns;
+    int64_t *data_ready_ns; /* per pass: all that it waits for was there */
     uint32_t n_played;
     lhi_played *played;
     lhi_late *late;           /* NULL: receives are early */

@@ -2,6 +2,7 @@
 /* Running execution plans in real time: what was measured against what the
  * simulator says, for random pipelines too, and how runs end. */
 #define _POSIX_C_SOURCE 200809L
+#include "dated_messages.h"
 #include "engine/exec.h"
 #include "random_pipeline.h"
 #include "scheduled.h"
@@ -156,6 +157,47 @@ static void data_parallel(void)
     play(p, s, LH_RECEIVES_EARLY, transports[0]);
     lh_schedule_free(s);
     lh_pipeline_free(p);
+}
+
+/* Passes wait for what the data stream of their rank brings, gathers ahead and
+ * operations that passes launch among it: the dates of all messages are the
+ * simulator's, to the nanosecond. */
+static void data_streams_are_played_in_time(void)
+{
+    static const random_shape shape = {.max_devices = 4,
+                                       .max_microbatches = 6,
+                                       .max_chunks = 2,
+                                       .links = LINKS_PRIVATE,
+                                       .no_limits = true};
+    uint32_t n_run = 0, n_ops = 0;
+    for (uint64_t seed = 0; seed < 120 && !test_state.bad; seed++) {
+        rng r = {seed};
+        lh_pipeline *own = random_pipeline(&r, &shape);
+        lh_schedule *s = random_schedule(&r, own, true, false);
+        lh_pipeline *p = communicating_pipeline(&r, own, s);
+        lh_error err = {0};
+        lh_timeline *t = NULL;
+        lh_exec *x = NULL;
+        if (lh_simulate(p, s, NULL, &t, &err) == LH_OK &&
+            lh_timeline_makespan(t) < LONGEST_NS &&
+            lh_exec_make(p, s, NULL, &x, &err) == LH_OK) {
+            lh_trace *trace = run_dated(p, x, "inproc");
+            if (trace)
+                CHECK_INT(count_other_dates(t, trace), 0);
+            n_run += trace != NULL;
+            n_ops += trace != NULL && lh_pipeline_n_dp_ops(p) > 0;
+            lh_trace_free(trace);
+        }
+        if (test_state.bad)
+            print_case(p, s);
+        lh_exec_free(x);
+        lh_timeline_free(t);
+        lh_schedule_free(s);
+        lh_pipeline_free(p);
+        lh_pipeline_free(own);
+    }
+    CHECK_MSG(n_run > 40 && n_ops > 10, "%u runs, %u with operations", n_run,
+              n_ops);
 }
 
 /* --- stopping
@@ -314,6 +356,7 @@ int main(void)
     RUN(every_placement);
     RUN(random_schedules);
     RUN(data_parallel);
+    RUN(data_streams_are_played_in_time);
     RUN(interrupted);
     RUN(interrupted_in_the_middle);
     RUN(processes_stop_where_they_were_called);
