@@ -79,7 +79,7 @@ static void train(const config *how, run *r)
     static const uint32_t first_layers[] = {0, LAYERS / 2, LAYERS};
     lh_error err;
     lh_exec *x;
-    lh_train_result *result;
+    lh_train_result *result = NULL;
     lh_pipeline *p = read_pipeline(
         "longhaul: pipeline/1\ntime_unit: ms\nmicrobatches: 8\ndevices: 2\n"
         "uniform: {placement: ud, F: 1, D: 1, W: 1}\n");
@@ -166,7 +166,7 @@ static double play(const config *how, const published *c, bool first)
     static const bool slow[] = {true, true};
     lh_error err;
     lh_exec *x;
-    lh_train_result *r;
+    lh_train_result *r = NULL;
     lh_pipeline *p = read_pipeline(eight);
     lh_schedule *s = make_schedule(p, c->method);
     const lh_delegation copies = {

@@ -31,7 +31,7 @@ static float *take_room(lhi_cpu *cpu, lh_layer_part part)
     float *room = cpu->spare[part];
     if (!room)
         return lhi_cpu_floats(cpu->mem, cpu->t, lhi_cpu_columns(cpu, part));
-    memcpy(&cpu->spare[part], room, sizeof room);
+    memcpy(&cpu->spare[part], (const void *)room, sizeof(float *));
     return room;
 }
 
@@ -67,7 +67,7 @@ void lhi_cpu_detach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again)
         float **place = place_of(kept, (lh_layer_part)i);
         if (!has(again, (lh_layer_part)i) || !*place)
             continue;
-        memcpy(*place, &cpu->spare[i], sizeof *place);
+        memcpy((void *)*place, &cpu->spare[i], sizeof(float *));
         cpu->spare[i] = *place;
         *place = NULL;
     }
