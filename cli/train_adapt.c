@@ -85,6 +85,9 @@ void train_notices_print(cli *c, const lh_train_result *r)
     enum { MOST = 12 };
     uint32_t n, shown = 0;
     const lh_notice *all = lh_train_notices(r, &n);
+    if (!n)
+        cli_wrap(c, "noticed", 0,
+                 "nothing; what is usual is learned from the first iterations");
     for (uint32_t i = 0; i < n; i++) {
         if (shown++ < MOST)
             cli_wrap(c, all[i].is_decision ? "decided" : "noticed", 0,
@@ -165,8 +168,6 @@ lh_status train_adapt_predict(cli *c, const cli_view *v,
     for (uint32_t i = 0; i < n; i++)
         ns[i] = r->iterations[first + i].ns;
     r->median_ns = train_median(ns, n);
-    r->least_ns = ns[0];
-    r->most_ns = ns[n - 1];
     free(ns);
     /* What all passes take on the processors that there are. */
     int64_t least = r->predicted_ns > r->unshared_ns ? r->predicted_ns : 0;

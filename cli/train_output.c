@@ -299,7 +299,8 @@ static void print_ranks(cli *c, const cli_view *v, const lh_plan *plan,
         cli_print(c, "%" PRIu32 " ranks", stages);
 }
 
-/* How long the iterations with events, and all, took beside the simulator's. */
+/* How long the iterations with events, and all, took beside the simulator's,
+ * which a run that adapts has not got (`predicted_ns` is NULL). */
 static void print_events(cli *c, const lh_course *course,
                          const int64_t *predicted_ns, const lh_train_result *r)
 {
@@ -308,7 +309,13 @@ static void print_events(cli *c, const lh_course *course,
     int64_t sum = 0;
     for (uint32_t i = 0; i < r->n_iterations; i++) {
         n += lh_course_state(course, r->iterations[i].step) != 0;
-        sum += predicted_ns[i];
+        sum += predicted_ns ? predicted_ns[i] : 0;
+    }
+    if (!predicted_ns) {
+        cli_wrap(c, "events", 0,
+                 "in %" PRIu32 " iterations; all together %s measured", n,
+                 cli_time_text(total_ns(r), b));
+        return;
     }
     cli_wrap(c, "events", 0,
              "in %" PRIu32 " iterations; all together %s predicted, %s "
@@ -355,7 +362,7 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
         cli_print(c, ": the checkpoint has as many steps as --steps says, "
                      "which counts from the first run's beginning");
     cli_print(c, "\n");
-    if (predicted_ns)
+    if (changes->course && r->n_iterations)
         print_events(c, changes->course, predicted_ns, r);
     if (r->n_iterations && s->device == LH_TRAIN_CPU)
         print_trained(c, plan, r);

@@ -3,6 +3,7 @@
 """train --adapt: runs that watch themselves, and go on by other schedules."""
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -17,6 +18,20 @@ SLOW = """
       - {from: 11, to: 1000, links: ['0>1'], latency: 400}
     """
 STEPS = 40
+
+
+@test
+def slow_iterations_are_said_where_nothing_is_noticed():
+    """Two of six, from which what is usual is still being learned."""
+    uniform("p.yaml", microbatches=8)
+    write("e.yaml", SLOW.replace("from: 11, to: 1000", "from: 2, to: 4"))
+    told = case("few", ["train", "p.yaml", "-s", "1f1b", "--events", "e.yaml",
+                        "--steps", "6", "--speed", "10", "--adapt"],
+                out=r"noticed +nothing.*events +in 2 iterations; all "
+                    r"together .* measured\n").stdout
+    least, most = re.search(r"iterations +6, ([\d.]+) ms to ([\d.]+) ms",
+                            told).groups()
+    check(float(most) > 2 * float(least), told)
 
 
 @test
