@@ -14,17 +14,11 @@ import subprocess
 
 import random_jobs
 from bridge_recipes import differences
+from example_jobs import example_jobs, put_example
 from harness import (ANY, ENVIRONMENT, ROOT, WORK, case, check, finish,
                      is_sanitized, json_case, run, test, write)
+from megatron_rules import complaints
 
-# By its name only: of those that plan takes.
-EXAMPLES = [path for path in sorted((ROOT / "examples").glob("*.yaml"))
-            if path.read_text().lstrip().startswith("longhaul: job") or
-            "\nlonghaul: job" in path.read_text()]
-# A hundred thousand GPUs: the layout is given, or planning takes long.
-GIVEN = {"llama3-405b-100k-gpus.yaml":
-         ["tensor: 8", "context: 1", "pipeline: 16", "micro_batch: 1",
-          "chunks_per_device: 1"]}
 CHEAP = "--no-optimal", "--effort", "50", "-q"
 # On so many launch.sh is run; on others nodes.txt is read. Sanitizers see
 # nothing of scripts.
@@ -300,6 +294,8 @@ def check_bundle(what, target, plan_file):
         given = {words[0].lstrip("-"): words[1:] for words in
                  lines(WORK / what / "args.txt")}
         check_recipe(what, plan_file, given)
+        wrong = complaints(text, plan["search"]["gpus_used"])
+        check(not wrong, f"{what}: {wrong}")
         check(("use-tp-pp-dp-mapping" in given) == by_data, f"{what}: mapping")
         check_experts(what, plan, ranks, by_data, given)
     return plan
@@ -315,25 +311,14 @@ def planned(target, text, name="job.yaml"):
 @test
 def every_example_starts_where_it_was_planned():
     shim()
-    made = 0
-    for path in EXAMPLES:
-        text = path.read_text()
-        keys = GIVEN.get(path.name)
-        if keys:
-            text = re.sub(r"^layout:.*(\n[ \t].*)*", "", text, flags=re.M)
-            text += "\nlayout: {" + ", ".join(keys) + "}\n"
-        for file in re.findall(r"(?:profile|model): (\S+\.(?:json|yaml))", text):
-            (WORK / file).write_bytes((path.parent / file).read_bytes())
-        if not check(planned("megatron", text), path.name):
-            continue
-        check_bundle(f"{path.stem}-megatron", "megatron", "plan.json")
-        made += 1
-        if path.stem.startswith(("llama3-70b-two", "dense", "mixtral")):
-            check_bundle(f"{path.stem}-pytorch", "pytorch", "plan.json")
-        if path.stem.startswith("dense") and check(
-                planned("torchtitan", text), "for torchtitan"):
-            check_bundle(f"{path.stem}-torchtitan", "torchtitan", "plan.json")
-    check(made >= 9, f"{made} examples")
+    for target in "megatron", "torchtitan", "pytorch":
+        made = 0
+        for path, text in example_jobs(ROOT, target):
+            put_example(path, text, WORK)
+            if check(planned(target, text), f"{path.name} for {target}"):
+                check_bundle(f"{path.stem}-{target}", target, "plan.json")
+                made += 1
+        check(made >= 10, f"{made} examples for {target}")
 
 
 @test

@@ -4,9 +4,9 @@
 
     test_megatron.py PROGRAM
 
-Seeded jobs are planned with --for megatron. megatron-core then builds the
-process groups of the exported arguments, with torch's fake process group and
-no GPU, and every rank's pipeline, data and expert groups have to be those that
+Seeded jobs, and examples, are planned with --for megatron. megatron-core then
+builds the process groups of the exported arguments, with torch's fake process
+group and no GPU, and every rank's pipeline, data and expert groups have to be those that
 the plan was costed with, in the datacenters that it says; each device's order
 of passes has to be that of megatron-core's own schedule, and an iteration in
 that order has to take what the export says. Needs torch and
@@ -36,7 +36,13 @@ except ImportError as error:
     lacking("megatron-core", error, "LONGHAUL_TORCH",
             "Megatron-LM runs what was planned for it")
 
+ROOT = pathlib.Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests/cli"))
+# pylint: disable=wrong-import-position
+from example_jobs import example_jobs, put_example
+
 JOBS, WORLDS = 10, 32
+LARGEST = 256  # GPUs of an example: every rank makes all groups
 FIXED, RANKS = 80, 3  # jobs whose layouts are given; of each so many ranks
 passed = failed = 0
 count = dict.fromkeys(("plans", "context", "experts", "hybrid", "fsdp"), 0)
@@ -282,9 +288,11 @@ def check_time(seed, plan, orders, folder):
 
 
 def check_job(seed, folder, keys_of=layout_keys, effort="4000", most=WORLDS):
+    """Of a seeded job with such a layout, or (None) of job.yaml. Whether it is
+    a pipeline."""
     r = random.Random(seed)
-    text = job(r, keys_of)
-    (folder / "job.yaml").write_text(text)
+    if keys_of:
+        (folder / "job.yaml").write_text(job(r, keys_of))
     done = subprocess.run(
         [PROGRAM, "plan", folder / "job.yaml", "--for", "megatron", "-q",
          "--no-optimal", "--effort", effort, "-o", folder / "plan.json"],
@@ -292,12 +300,15 @@ def check_job(seed, folder, keys_of=layout_keys, effort="4000", most=WORLDS):
     if done.returncode:
         if keys_of == layout_keys:
             print(f"job {seed}: {done.stderr.strip()}", file=sys.stderr)
+        check(keys_of, f"{seed} has no plan: {done.stderr}")
         return False
     plan = json.loads((folder / "plan.json").read_text())
     told = subprocess.run(
         [PROGRAM, "export", folder / "plan.json", "--to", "megatron"],
         check=True, capture_output=True, text=True).stdout
     world = plan["search"]["gpus_used"]
+    if not keys_of and world > LARGEST:
+        return False
     check(f"{plan['iteration_ns'] / 1e9:.3f} s per iteration" in told,
           f"job {seed}: the time of the header")
     where = datacenters(told, world)
@@ -320,6 +331,9 @@ with tempfile.TemporaryDirectory(prefix="longhaul-megatron-") as temp:
                     for seed in range(JOBS))
     for seed in range(1000, 1000 + FIXED):
         check_job(seed, pathlib.Path(temp), whole_layout, "300", RANKS)
+    for path, text in example_jobs(ROOT, "megatron"):
+        put_example(path, text, pathlib.Path(temp))
+        check_job(path.stem, pathlib.Path(temp), None, "50", RANKS)
 check(pipelines >= JOBS // 3, f"{pipelines} plans with pipelines")
 check(count["plans"] > FIXED // 3 and min(count.values()) > 4,
       f"what was looked at: {count}")

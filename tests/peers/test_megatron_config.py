@@ -4,9 +4,9 @@
 
     test_megatron_config.py PROGRAM JOBS
 
-Of each of JOBS seeded jobs that has a plan, arguments and recipe are exported.
-What the arguments mean (tests/cli/bridge_recipes.py) goes through
-megatron-core's own TransformerConfig, DistributedDataParallelConfig and
+Of the examples, and of each of JOBS seeded jobs that has a plan, arguments and
+recipe are exported. What the arguments mean (tests/cli/bridge_recipes.py) goes
+through megatron-core's own TransformerConfig, DistributedDataParallelConfig and
 OptimizerConfig, which raise where it does not go together, as at the start of
 training; the stages that it then has are the plan's. Recipe and arguments have
 to say the same, and the rules that are not in megatron-core's package
@@ -40,9 +40,11 @@ except ImportError as error:
     lacking("megatron-core", error, "LONGHAUL_TORCH",
             "its configurations take what is exported")
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "cli"))
+ROOT = pathlib.Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests/cli"))
 # pylint: disable=wrong-import-position
 from bridge_recipes import differences, meant
+from example_jobs import example_jobs, put_example
 from megatron_rules import complaints
 from random_jobs import job
 
@@ -107,15 +109,18 @@ def check_stages(seed, plan, config):
           (config.mtp_num_layers or 0), f"job {seed}: {split}")
 
 
-def check_job(seed, folder):
-    """False: it has no plan."""
+def check_random(seed, folder):
     (folder / "job.yaml").write_text(job(random.Random(seed)))
+    return check_job(seed, folder)
 
+
+def check_job(seed, folder):
+    """Of job.yaml; None: it has no plan."""
     def longhaul(*args):
         return subprocess.run([PROGRAM, *args], cwd=folder, text=True,
                               capture_output=True, check=False)
-    if longhaul("plan", "job.yaml", "-q", "--no-optimal", "--effort", "300",
-                "-o", "plan.json").returncode:
+    if longhaul("plan", "job.yaml", "-q", "--for", "megatron", "--no-optimal",
+                "--effort", "300", "-o", "plan.json").returncode:
         return None
     plan = json.loads((folder / "plan.json").read_text())
     told = longhaul("export", "plan.json", "--to", "megatron")
@@ -153,7 +158,10 @@ def check_faults(given):
 
 
 with tempfile.TemporaryDirectory(prefix="longhaul-configured-") as temp:
-    found = [given for given in (check_job(seed, pathlib.Path(temp))
+    for path, text in example_jobs(ROOT, "megatron"):
+        put_example(path, text, pathlib.Path(temp))
+        check(check_job(path.stem, pathlib.Path(temp)), f"a plan of {path}")
+    found = [given for given in (check_random(seed, pathlib.Path(temp))
                                  for seed in range(JOBS)) if given]
 check_faults(next(given for given in found if "num-experts" not in given and
                   given["num-attention-heads"] == ["16"]))

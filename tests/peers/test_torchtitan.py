@@ -4,10 +4,10 @@
 
     test_torchtitan.py PROGRAM JOBS
 
-Four jobs with a pipeline, experts, sharding inside datacenters, fp32 and what
-the framework section says, and those of JOBS seeded ones that have a plan:
-torchtitan 0.3's ConfigManager takes the options, and what it reads is what the
-plan says. Needs torch and torchtitan ($LONGHAUL_TORCH names a Python that has
+The examples, four jobs with a pipeline, experts, sharding inside datacenters,
+fp32 and what the framework section says, and those of JOBS seeded ones that
+have a plan: torchtitan 0.3's ConfigManager takes the options, and what it reads
+is what the plan says. Needs torch and torchtitan ($LONGHAUL_TORCH names a Python that has
 them).
 """
 import contextlib
@@ -23,8 +23,10 @@ import tempfile
 import stand_ins
 from lacking import lacking
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "cli"))
+ROOT = pathlib.Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests/cli"))
 # pylint: disable=wrong-import-position
+from example_jobs import example_jobs, put_example
 from random_jobs import torchtitan_job
 
 PROGRAM, RANDOM = os.path.abspath(sys.argv[1]), int(sys.argv[2])
@@ -127,6 +129,10 @@ def compare(config, plan, text):
 def check_plan(folder, text):
     """False: nothing can run the job."""
     (folder / "job.yaml").write_text(text)
+    return check_job(folder, text)
+
+
+def check_job(folder, text):
     done = subprocess.run(
         [PROGRAM, "plan", "job.yaml", "--for", "torchtitan", "--no-optimal",
          "--effort", "500", "-q", "-o", "plan.json"], cwd=folder, text=True,
@@ -145,6 +151,9 @@ with tempfile.TemporaryDirectory() as temp:
         check(check_plan(pathlib.Path(temp), JOB.format(
             model=job[0], training=job[1], framework=job[2], layout=job[3])),
             f"a plan of {job}")
+    for path, example in example_jobs(ROOT, "torchtitan"):
+        put_example(path, example, pathlib.Path(temp))
+        check(check_job(pathlib.Path(temp), example), f"a plan of {path}")
     plans = sum(check_plan(pathlib.Path(temp),
                            torchtitan_job(random.Random(seed)))
                 for seed in range(RANDOM))
