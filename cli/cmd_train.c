@@ -6,6 +6,7 @@
 const char *const train_devices[] = {"timed", "cpu", NULL};
 const char *const train_transports[] = {"inproc", "local", "ucx", "tcp", NULL};
 static const char *const ranks[] = {"any", "local", NULL};
+static const char *const memory[] = {"report", "enforce", NULL};
 static const char *const formats[] = {"text", "u16", "u32", NULL};
 
 static const cli_option options[] = {
@@ -167,6 +168,16 @@ static const cli_option options[] = {
      .at = offsetof(train_settings, emulate_links),
      .help = "cpu: messages and data-parallel communication take the plan's "
              "links, as they do on the timed device. Also with --inject."},
+    {.name = "memory",
+     .type = CLI_CHOICE,
+     .at = offsetof(train_settings, memory),
+     .arg = "HOW",
+     .choices = memory,
+     .help = "cpu: print what each rank was predicted to hold, and what it "
+             "held, by kind (report); and do not let one hold more than the "
+             "plan's limit (enforce): what is predicted to is refused before "
+             "it starts, what does all the same ends after that iteration, "
+             "with a checkpoint if there are any."},
     {.name = "data",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, data),

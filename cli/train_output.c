@@ -166,7 +166,7 @@ static int64_t total_ns(const lh_train_result *r)
     return sum;
 }
 
-static lh_status print_json(cli *c, const cli_view *v,
+static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
                             const train_changes *changes,
                             const int64_t *predicted_ns,
                             const lh_train_result *r)
@@ -192,6 +192,7 @@ static lh_status print_json(cli *c, const cli_view *v,
                             r->n_processors
                                 ? json_integer((json_int_t)r->n_processors)
                                 : json_null());
+        json_object_set_new(j, "memory", train_memory_json(plan, r));
     } else if (j) {
         json_object_set_new(j, "speed", json_integer(s->speed));
         json_object_set_new(j, "slips", json_integer((json_int_t)r->slips));
@@ -368,6 +369,8 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
         print_trained(c, plan, r);
     else if (r->n_iterations)
         print_timed(c, r);
+    if (r->n_iterations && cli_given(c, "memory"))
+        train_memory_print(c, plan, r);
 }
 
 /* Of the last iteration, which is the one that is shown. */
@@ -591,7 +594,7 @@ lh_status train_put_results(cli *c, const cli_view *v, const cli_view *last,
         cli_note(c, "%s: not written: no iteration was measured",
                  s->profile_out);
     if (c->common.json)
-        return print_json(c, v, changes, predicted_ns, r);
+        return print_json(c, v, plan, changes, predicted_ns, r);
     print_text(c, v, plan, changes, predicted_ns, r);
     return LH_OK;
 }

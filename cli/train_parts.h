@@ -2,7 +2,8 @@
 /* The train command's parts: cmd_train.c has what can be asked for, train_run.c
  * runs it, train_changes.c has the schedules that it goes on with,
  * train_paths.c how messages go, train_events.c what is slow meanwhile,
- * train_adapt.c what it notices of that, train_output.c says what came out. */
+ * train_adapt.c what it notices of that, train_output.c says what came out,
+ * train_memory.c what ranks held. */
 #ifndef CLI_TRAIN_PARTS_H
 #define CLI_TRAIN_PARTS_H
 
@@ -13,6 +14,7 @@
 #include <longhaul/engine.h>
 
 enum { TRAIN_INPROC, TRAIN_LOCAL, TRAIN_UCX }; /* --transport */
+enum { TRAIN_MEMORY_REPORT, TRAIN_MEMORY_ENFORCE }; /* --memory */
 enum { TRAIN_RANKS_ANY, TRAIN_RANKS_LOCAL };   /* --ranks */
 
 extern const char *const train_devices[], *const train_transports[];
@@ -22,7 +24,7 @@ typedef struct train_settings {
         *log, *profile_out, *path, *host_memory;
     int64_t staging_ns;
     uint32_t device, transport, ranks, steps, sub_blocks, buffers,
-        message_bytes, speed;
+        message_bytes, speed, memory;
     bool realtime, emulate_links, real_links, insecure, adapt;
     cli_model model;
     const char *data, *tokenizer, *checkpoint, *resume, *weights;
@@ -93,6 +95,13 @@ lh_status train_events_read(cli *c, cli_view *v, train_changes *changes,
 lh_status train_events_predict(cli *c, const cli_view *v,
                                const train_changes *changes, lh_train_result *r,
                                int64_t **out);
+
+/* --- --memory --- */
+
+/* Of each rank what it was predicted to hold and held; an array, empty where
+ * nothing is trained. NULL: no memory. */
+json_t *train_memory_json(const lh_plan *plan, const lh_train_result *r);
+void train_memory_print(cli *c, const lh_plan *plan, const lh_train_result *r);
 
 /* --- --path --- */
 

@@ -181,24 +181,26 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
                                       .delegation = &copies};
     const lh_train_adapt adapt = {
         .size = sizeof adapt, .decides = &decides, .noticed = show_notice};
-    const lh_train_options run = {.size = sizeof run,
-                                  .transport = train_transports[s->transport],
-                                  .steps = s->steps,
-                                  .message_bytes = s->message_bytes,
-                                  .real_links = s->real_links,
-                                  .insecure = s->insecure,
-                                  .profiles = s->profile_out != NULL,
-                                  .realtime = s->realtime,
-                                  .progress = show_iteration,
-                                  .stop = asked_to_stop,
-                                  .failed = show_failure,
-                                  .context = &w,
-                                  .reschedule =
-                                      changes->n ? next_schedule : NULL,
-                                  .switched = show_switch,
-                                  .course = changes->course,
-                                  .adapt = s->adapt ? &adapt : NULL,
-                                  .remark = show_remark};
+    const lh_train_options run = {
+        .size = sizeof run,
+        .transport = train_transports[s->transport],
+        .steps = s->steps,
+        .message_bytes = s->message_bytes,
+        .real_links = s->real_links,
+        .insecure = s->insecure,
+        .profiles = s->profile_out != NULL,
+        .realtime = s->realtime,
+        .progress = show_iteration,
+        .stop = asked_to_stop,
+        .failed = show_failure,
+        .context = &w,
+        .reschedule = changes->n ? next_schedule : NULL,
+        .switched = show_switch,
+        .course = changes->course,
+        .adapt = s->adapt ? &adapt : NULL,
+        .remark = show_remark,
+        .enforces_memory =
+            cli_given(c, "memory") && s->memory == TRAIN_MEMORY_ENFORCE};
     cli_set_receives(&s->model, &exec.receives, &exec.own_receives);
     train_paths_set(c, changes, &exec);
     CLI_TRY(train_changes_check(c, v, &exec, changes));
@@ -321,6 +323,7 @@ static lh_status check_options(cli *c)
         {"host-memory", s->host_memory, false},
         {"emulate-links", s->emulate_links, true},
         {"profile-out", s->profile_out, true},
+        {"memory", cli_given(c, "memory"), true},
         {"data", s->data, true},
         {"tokenizer", s->tokenizer, true},
         {"min-rate", cli_given(c, "min-rate"), true},

@@ -209,6 +209,29 @@ typedef struct lh_train_adapt {
     void (*noticed)(void *context, const lh_notice *what);
 } lh_train_adapt;
 
+/* What bytes that a rank holds are for. */
+typedef enum lh_memory_kind {
+    LH_MEMORY_PARAMETERS,
+    LH_MEMORY_GRADIENTS,   /* and their sums over replicas */
+    LH_MEMORY_MOMENTS,     /* of the optimizer */
+    LH_MEMORY_ACTIVATIONS, /* of microbatches between F and W */
+    LH_MEMORY_BUFFERS,     /* of messages and data-parallel communication */
+    LH_MEMORY_SCRATCH,     /* to compute in, what is made again included */
+    LH_N_MEMORY_KINDS
+} lh_memory_kind;
+/* "parameters", ...; NULL: there is no such kind. */
+LH_API const char *lh_memory_kind_name(lh_memory_kind kind);
+
+/* What a rank that trains holds at most at a time. Not in it: the program, the
+ * data, OpenBLAS's buffers, what a transport has under way. */
+typedef struct lh_train_memory {
+    /* By kind: predicted before the run began, of the schedule that it began
+     * with; and allocated. */
+    int64_t predicted[LH_N_MEMORY_KINDS], measured[LH_N_MEMORY_KINDS];
+    int64_t predicted_bytes, measured_bytes; /* all kinds */
+    int64_t limit_bytes; /* the pipeline's; LH_NO_LIMIT: none */
+} lh_train_memory;
+
 typedef struct lh_train_options {
     size_t size; /* sizeof(lh_train_options) */
     /* NULL: "inproc", ranks as threads; "local": as processes of this machine;
@@ -269,6 +292,12 @@ typedef struct lh_train_options {
     /* NULL: a run does not adapt by itself. Not together with `reschedule`, nor
      * with `profiles`. Borrowed until the run has ended. */
     const lh_train_adapt *adapt;
+    /* cpu: no rank may hold more than the pipeline's memory limits. A run that
+     * is predicted to is refused with LH_ENOMEM before it starts, other
+     * schedules are when they are proposed; one that comes to all the same ends
+     * with LH_ENOMEM after that iteration, and a checkpoint if there are any.
+     * LH_EINVAL: the pipeline has no limits, or not in bytes. */
+    bool enforces_memory;
 } lh_train_options;
 
 typedef struct lh_train_result {
@@ -425,6 +454,11 @@ LH_API const lh_schedule *lh_train_schedule(const lh_train_result *result);
  * borrowed from the result; else it is NULL. */
 LH_API lh_data_path lh_train_path(const lh_train_result *result,
                                   const bool **delegated);
+
+/* cpu: per rank, of all replicas; NULL, *n_ranks 0: not known, on the timed
+ * device, or of a run without an iteration. Borrowed from the result. */
+LH_API const lh_train_memory *
+lh_train_memory_held(const lh_train_result *result, uint32_t *n_ranks);
 
 LH_API void lh_train_result_free(lh_train_result *result); /* NULL is fine */
 

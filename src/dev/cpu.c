@@ -146,9 +146,17 @@ static lhi_cpu *as_cpu(const lhi_device *device)
     return (lhi_cpu *)(uintptr_t)device;
 }
 
+static void free_cpu(lhi_cpu *cpu)
+{
+    lhi_arena_free(cpu->parameters);
+    lhi_arena_free(cpu->gradients);
+    lhi_arena_free(cpu->activations);
+    lhi_arena_free(cpu->mem); /* the device too */
+}
+
 static void close_cpu(lhi_device *device)
 {
-    lhi_arena_free(as_cpu(device)->mem); /* the device too */
+    free_cpu(as_cpu(device));
 }
 
 static lhi_cpu_chunk *find_chunk(const lhi_cpu *cpu, uint32_t chunk)
@@ -269,9 +277,25 @@ static lhi_tensor *tensor(lhi_device *device, uint32_t chunk, uint32_t i)
     return found && i < found->n_tensors ? &found->tensors[i] : NULL;
 }
 
+/* What is no longer needed is kept for the next that needs it: what is held is
+ * the most that was. */
+static void held(const lhi_device *device, int64_t bytes[LH_N_MEMORY_KINDS])
+{
+    const lhi_cpu *cpu = as_cpu(device);
+    bytes[LH_MEMORY_PARAMETERS] += (int64_t)lhi_arena_used(cpu->parameters);
+    bytes[LH_MEMORY_GRADIENTS] += (int64_t)lhi_arena_used(cpu->gradients);
+    bytes[LH_MEMORY_ACTIVATIONS] += (int64_t)lhi_arena_used(cpu->activations);
+    bytes[LH_MEMORY_SCRATCH] += (int64_t)lhi_arena_used(cpu->mem);
+}
+
 static size_t peak_bytes(const lhi_device *device)
 {
-    return lhi_arena_used(as_cpu(device)->mem);
+    int64_t bytes[LH_N_MEMORY_KINDS] = {0};
+    size_t sum = 0;
+    held(device, bytes);
+    for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
+        sum += (size_t)bytes[i];
+    return sum;
 }
 
 static const lhi_device_ops cpu_ops = {
@@ -284,6 +308,7 @@ static const lhi_device_ops cpu_ops = {
     .n_tensors = n_tensors,
     .tensor = tensor,
     .peak_bytes = peak_bytes,
+    .held = held,
 };
 
 static lh_status fill_cpu(lhi_cpu *cpu, const lhi_cpu_options *o, lh_error *err)
@@ -311,13 +336,18 @@ lh_status lhi_device_cpu(const lhi_cpu_options *options, lhi_device **out,
     LHI_TRY(check_options(options, err));
     lhi_arena *mem = lhi_arena_make(0);
     lhi_cpu *cpu = mem ? LHI_NEW(mem, lhi_cpu, 1) : NULL;
-    lh_status status = cpu ? LH_OK : lhi_fail_nomem(err);
-    if (status == LH_OK) {
-        cpu->mem = mem;
-        status = fill_cpu(cpu, options, err);
-    }
-    if (status != LH_OK) {
+    if (!cpu) {
         lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    cpu->mem = mem;
+    lh_status status = (cpu->parameters = lhi_arena_make(0)) &&
+                               (cpu->gradients = lhi_arena_make(0)) &&
+                               (cpu->activations = lhi_arena_make(0))
+                           ? fill_cpu(cpu, options, err)
+                           : lhi_fail_nomem(err);
+    if (status != LH_OK) {
+        free_cpu(cpu);
         return status;
     }
     *out = &cpu->base;

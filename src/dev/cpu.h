@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the cpu device: cpu.c (the device), cpu_tensors.c (weights),
- * cpu_forward.c (F), cpu_again.c (what of it D makes again), cpu_backward.c (D),
- * cpu_attention.c, cpu_weights.c (W).
+ * cpu_memory.c, cpu_predict.c (how much it holds), cpu_forward.c (F),
+ * cpu_again.c (what of it D makes again), cpu_backward.c (D), cpu_attention.c,
+ * cpu_weights.c (W).
  *
  * Shapes: t rows of a microbatch (sequences * tokens of one), h hidden, q and
  * kv the widths of all query and key heads, f the MLP's width, v the
@@ -95,7 +96,8 @@ typedef struct lhi_cpu_chunk {
 
 typedef struct lhi_cpu {
     lhi_device base; /* first */
-    lhi_arena *mem;
+    lhi_arena *mem;  /* scratch, and what is small */
+    lhi_arena *parameters, *gradients, *activations;
     const lhi_kernels *k;
     lhi_sgemm sgemm;
     const lhi_data *data;
@@ -134,6 +136,19 @@ void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *options);
 double lhi_cpu_values(const lhi_cpu *cpu, uint32_t n_layers, bool is_first,
                       bool is_last);
 
+/* Bytes of so many floats, made by lhi_cpu_floats(). */
+double lhi_cpu_float_bytes(double n);
+/* Of a chunk whose numbers and `again` are there: what one microbatch keeps
+ * between F and W (make_slot()), and what there is whatever is kept but weights
+ * and gradients (lhi_cpu_tensors()). */
+double lhi_cpu_slot_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
+double lhi_cpu_chunk_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
+/* make_scratch() and make_angles() of cpu.c. */
+double lhi_cpu_scratch_bytes(const lhi_cpu *cpu);
+/* The items of W of a chunk whose numbers are there. */
+lh_status lhi_cpu_items(const lhi_cpu *cpu, lhi_arena *mem,
+                        lhi_cpu_chunk *chunk, lh_error *err);
+
 /* Weights, gradients, names, W's items; values are drawn from the seed. */
 lh_status lhi_cpu_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
                           lhi_cpu_chunk *chunk, lh_error *err);
@@ -168,17 +183,23 @@ void lhi_cpu_ask_layer(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t layer,
 /* --- parts that are made again (cpu_again.c) -------------------------------
  */
 
-/* Gives a layer room for its parts of `again`; false: no memory. */
+/* Gives a layer room for its parts of `again`; false: no memory. The room is
+ * one that lhi_cpu_detach() has left, or new. */
 bool lhi_cpu_attach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again);
+/* The same with room of its own, for good. */
+bool lhi_cpu_attach_kept(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t parts);
 /* Takes that back, where it is. */
 void lhi_cpu_detach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again);
 /* Fills them, as F did, from x, the layer's input, and what was kept. */
 void lhi_cpu_make_again(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept, const float *x, uint32_t again);
-/* Floats of a part in one row of a microbatch (cpu_memory.c), and of all parts
- * of `again` in one layer. */
+/* Floats of a part in one row of a microbatch (cpu_memory.c). */
 size_t lhi_cpu_columns(const lhi_cpu *cpu, lh_layer_part part);
-double lhi_cpu_again_floats(const lhi_cpu *cpu, uint32_t again);
+/* Whether an item of W belongs to this part of it. */
+bool lhi_cpu_in_part(const lhi_cpu_chunk *chunk, const lhi_cpu_item *item,
+                     const lh_pass *pass);
+/* Whether it is one of a layer's. */
+bool lhi_cpu_in_layer(const lhi_cpu_item *item);
 lh_status lhi_cpu_w(lhi_cpu *cpu, lhi_cpu_chunk *chunk, const lh_pass *pass,
                     lh_error *err);
 

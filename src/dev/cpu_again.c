@@ -25,12 +25,17 @@ static float **place_of(lhi_cpu_kept *kept, lh_layer_part part)
     return places[part];
 }
 
+static float *make_room(const lhi_cpu *cpu, lh_layer_part part, lhi_arena *in)
+{
+    return lhi_cpu_floats(in, cpu->t, lhi_cpu_columns(cpu, part));
+}
+
 /* Spare ones are a list: each begins with the address of the next. */
 static float *take_room(lhi_cpu *cpu, lh_layer_part part)
 {
     float *room = cpu->spare[part];
     if (!room)
-        return lhi_cpu_floats(cpu->mem, cpu->t, lhi_cpu_columns(cpu, part));
+        return make_room(cpu, part, cpu->mem);
     memcpy(&cpu->spare[part], (const void *)room, sizeof(float *));
     return room;
 }
@@ -44,12 +49,15 @@ void lhi_cpu_forward_product(const lhi_cpu *cpu, const float *x, const float *w,
                (int)out);
 }
 
-bool lhi_cpu_attach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again)
+static bool attach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again,
+                   bool for_good)
 {
     for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++) {
         if (!has(again, (lh_layer_part)i))
             continue;
-        float *room = take_room(cpu, (lh_layer_part)i);
+        float *room = for_good
+                          ? make_room(cpu, (lh_layer_part)i, cpu->activations)
+                          : take_room(cpu, (lh_layer_part)i);
         if (!room)
             return false;
         *place_of(kept, (lh_layer_part)i) = room;
@@ -59,6 +67,16 @@ bool lhi_cpu_attach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again)
         kept->inv = kept->max + (size_t)cpu->t * cpu->heads;
     }
     return true;
+}
+
+bool lhi_cpu_attach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again)
+{
+    return attach(cpu, kept, again, false);
+}
+
+bool lhi_cpu_attach_kept(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t parts)
+{
+    return attach(cpu, kept, parts, true);
 }
 
 void lhi_cpu_detach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again)

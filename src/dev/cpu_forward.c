@@ -7,7 +7,7 @@
 
 static lhi_cpu_slot *make_slot(lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
-    lhi_arena *mem = cpu->mem;
+    lhi_arena *mem = cpu->activations;
     size_t t = cpu->t, h = cpu->h;
     lhi_cpu_slot *slot = LHI_NEW(mem, lhi_cpu_slot, 1);
     bool ok = slot && (slot->x = LHI_NEW(mem, float *, chunk->n_layers + 1)) &&
@@ -16,7 +16,7 @@ static lhi_cpu_slot *make_slot(lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
         ok = (slot->x[i] = lhi_cpu_floats(mem, t, h)) != NULL;
     for (uint32_t i = 0; ok && i < chunk->n_layers; i++) {
         lhi_cpu_kept *a = &slot->layers[i];
-        ok = lhi_cpu_attach(cpu, a, LH_PART_ALL & ~chunk->again[i]) &&
+        ok = lhi_cpu_attach_kept(cpu, a, LH_PART_ALL & ~chunk->again[i]) &&
              (a->inv1 = lhi_cpu_floats(mem, t, 1)) &&
              (a->inv2 = lhi_cpu_floats(mem, t, 1)) &&
              (a->d_norm1 = lhi_cpu_floats(mem, 1, h)) &&

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dev/cpu.h"
 
+#include <math.h>
+#include <stdalign.h>
+#include <stddef.h>
+
 enum { LINE_FLOATS = 16 }; /* a cache line */
 
 float *lhi_cpu_floats(lhi_arena *mem, size_t rows, size_t columns)
@@ -63,35 +67,58 @@ size_t lhi_cpu_columns(const lhi_cpu *cpu, lh_layer_part part)
     }
 }
 
-double lhi_cpu_again_floats(const lhi_cpu *cpu, uint32_t again)
+double lhi_cpu_float_bytes(double n)
 {
-    double columns = 0;
-    for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++)
-        if (again >> i & 1)
-            columns += (double)lhi_cpu_columns(cpu, (lh_layer_part)i);
-    return cpu->t * columns;
+    double unit = alignof(max_align_t);
+    return ceil((n + LINE_FLOATS) * sizeof(float) / unit) * unit;
 }
 
-/* What one microbatch keeps: make_slot() of cpu_forward.c, in floats. */
-static double count_slot(const lhi_cpu *cpu, uint32_t n_layers, bool is_first,
-                         bool is_last)
+double lhi_cpu_slot_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
-    double t = cpu->t, h = cpu->h;
-    double layer = t * (3 * h + 2 * (double)cpu->q + 2 * (double)cpu->kv +
-                        3 * (double)cpu->f + 2 + 2 * (double)cpu->heads) +
-                   2 * h;
-    return (n_layers + 1) * t * h + n_layers * layer + (is_first ? t : 0) +
-           (is_last ? t * (h + cpu->v + 2) + h : 0);
+    double t = cpu->t, h = cpu->h, n = chunk->n_layers;
+    double bytes = sizeof(lhi_cpu_slot) + n * sizeof(lhi_cpu_kept) +
+                   (n + 1) * (sizeof(float *) + lhi_cpu_float_bytes(t * h)) +
+                   2 * n * (lhi_cpu_float_bytes(t) + lhi_cpu_float_bytes(h));
+    for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++) {
+        double columns = (double)lhi_cpu_columns(cpu, (lh_layer_part)i);
+        for (uint32_t k = 0; k < chunk->n_layers; k++)
+            if (!(chunk->again[k] >> i & 1))
+                bytes += lhi_cpu_float_bytes(t * columns);
+    }
+    if (chunk->is_first)
+        bytes += t * sizeof(int32_t);
+    if (chunk->is_last)
+        bytes += t * sizeof(int32_t) + lhi_cpu_float_bytes(t * h) +
+                 lhi_cpu_float_bytes(t) + lhi_cpu_float_bytes(t * cpu->v) +
+                 lhi_cpu_float_bytes(h);
+    return bytes;
 }
 
-/* make_scratch() and make_angles() of cpu.c, in floats. */
-static double count_scratch(const lhi_cpu *cpu)
+double lhi_cpu_chunk_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
+{
+    const double name = 64;
+    double n = chunk->n_layers, microbatches = cpu->n_microbatches;
+    double tensors = n * LHI_LAYER_TENSORS + 3;
+    double items = n * LHI_LAYER_ITEMS + chunk->is_first + chunk->is_last;
+    return sizeof *chunk +
+           n * (2 * sizeof(lhi_cpu_weights) + sizeof(uint32_t)) +
+           tensors * (sizeof(lhi_tensor) + name) +
+           items * (sizeof(lhi_cpu_item) + microbatches) +
+           microbatches * (sizeof(lhi_cpu_slot *) + sizeof(bool));
+}
+
+double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
 {
     double widest = cpu->f > cpu->h ? cpu->f : cpu->h;
     double s = cpu->sequence, block = cpu->block, d = cpu->head_dim;
     if (widest < cpu->q)
         widest = cpu->q;
-    return cpu->t * widest + 2 * block * s + block * (d + 1) + 3 * s * d + s;
+    return sizeof *cpu + lhi_cpu_float_bytes(cpu->t * widest) +
+           2 * lhi_cpu_float_bytes(block * s) +
+           2 * lhi_cpu_float_bytes(s * (cpu->head_dim / 2)) +
+           lhi_cpu_float_bytes(block * d) + 2 * lhi_cpu_float_bytes(s * d) +
+           lhi_cpu_float_bytes(block) + (s + 1) * sizeof(int32_t) +
+           cpu->n_microbatches * (sizeof(double) + sizeof(bool));
 }
 
 double lhi_cpu_parameters(const lhi_cpu_options *o, uint32_t i)
@@ -101,26 +128,4 @@ double lhi_cpu_parameters(const lhi_cpu_options *o, uint32_t i)
     lhi_cpu_shape(&cpu, o);
     return lhi_cpu_values(&cpu, o->first_layers[c + 1] - o->first_layers[c],
                           c == 0, c + 1 == o->n_chunks);
-}
-
-double lhi_cpu_bytes(const lhi_cpu_options *o, const uint32_t *at_once)
-{
-    lhi_cpu cpu = {.sequence = 0};
-    lhi_cpu_shape(&cpu, o);
-    double floats = count_scratch(&cpu);
-    double most_again = 0; /* there is room to make one layer's at least */
-    for (uint32_t i = 0; i < o->n_mine; i++) {
-        uint32_t c = o->mine[i];
-        uint32_t n = o->first_layers[c + 1] - o->first_layers[c];
-        floats += 2 * lhi_cpu_parameters(o, i);
-        floats +=
-            at_once[i] * count_slot(&cpu, n, c == 0, c + 1 == o->n_chunks);
-        for (uint32_t k = 0; o->again && k < n; k++) {
-            double again =
-                lhi_cpu_again_floats(&cpu, o->again[o->first_layers[c] + k]);
-            floats -= at_once[i] * again;
-            most_again = again > most_again ? again : most_again;
-        }
-    }
-    return (floats + most_again) * sizeof(float);
 }

@@ -133,8 +133,15 @@ static void make_ends(maker *m, bool first)
     }
 }
 
-static lh_status make_item(maker *m, lhi_cpu_item_kind kind, uint32_t layer,
-                           uint64_t cost, lh_error *err)
+typedef struct item_maker {
+    const lhi_cpu *cpu;
+    lhi_arena *mem;
+    lhi_cpu_chunk *chunk;
+    lh_error *err;
+} item_maker;
+
+static lh_status make_item(const item_maker *m, lhi_cpu_item_kind kind,
+                           uint32_t layer, uint64_t cost)
 {
     lhi_cpu_chunk *chunk = m->chunk;
     lhi_cpu_item *item = &chunk->items[chunk->n_items++];
@@ -142,25 +149,28 @@ static lh_status make_item(maker *m, lhi_cpu_item_kind kind, uint32_t layer,
         .kind = kind, .layer = layer, .from = chunk->cost, .cost = cost};
     item->asked = LHI_NEW(m->mem, bool, m->cpu->n_microbatches);
     chunk->cost += cost;
-    return item->asked ? LH_OK : lhi_fail_nomem(err);
+    return item->asked ? LH_OK : lhi_fail_nomem(m->err);
 }
 
-static lh_status make_items(maker *m, lh_error *err)
+lh_status lhi_cpu_items(const lhi_cpu *cpu, lhi_arena *mem,
+                        lhi_cpu_chunk *chunk, lh_error *err)
 {
-    const lhi_cpu *cpu = m->cpu;
-    const lhi_cpu_chunk *chunk = m->chunk;
-    uint64_t h = cpu->h;
+    const item_maker m = {cpu, mem, chunk, err};
+    uint64_t h = cpu->h, n = chunk->n_layers;
+    chunk->items = LHI_NEW(mem, lhi_cpu_item, n * LHI_LAYER_ITEMS + 2);
+    if (!chunk->items)
+        return lhi_fail_nomem(err);
     if (chunk->is_first)
-        LHI_TRY(make_item(m, LHI_ITEM_EMBEDDING, 0, h, err));
-    for (uint32_t i = 0; i < chunk->n_layers; i++) {
-        LHI_TRY(make_item(m, LHI_ITEM_QKV, i,
-                          h * (cpu->q + 2 * (uint64_t)cpu->kv), err));
-        LHI_TRY(make_item(m, LHI_ITEM_OUT, i, h * cpu->q, err));
-        LHI_TRY(make_item(m, LHI_ITEM_GATE_UP, i, 2 * h * cpu->f, err));
-        LHI_TRY(make_item(m, LHI_ITEM_DOWN, i, h * cpu->f, err));
+        LHI_TRY(make_item(&m, LHI_ITEM_EMBEDDING, 0, h));
+    for (uint32_t i = 0; i < n; i++) {
+        LHI_TRY(make_item(&m, LHI_ITEM_QKV, i,
+                          h * (cpu->q + 2 * (uint64_t)cpu->kv)));
+        LHI_TRY(make_item(&m, LHI_ITEM_OUT, i, h * cpu->q));
+        LHI_TRY(make_item(&m, LHI_ITEM_GATE_UP, i, 2 * h * cpu->f));
+        LHI_TRY(make_item(&m, LHI_ITEM_DOWN, i, h * cpu->f));
     }
     if (chunk->is_last)
-        LHI_TRY(make_item(m, LHI_ITEM_HEAD, 0, h * cpu->v, err));
+        LHI_TRY(make_item(&m, LHI_ITEM_HEAD, 0, h * cpu->v));
     return LH_OK;
 }
 
@@ -174,13 +184,14 @@ lh_status lhi_cpu_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
     if (values > (double)(INT64_MAX / 8)) /* more than an address can say */
         return lhi_fail_nomem(err);
     chunk->n_values = (size_t)values;
-    if (!(chunk->values = lhi_cpu_floats(mem, chunk->n_values, 1)) ||
-        !(chunk->gradients = lhi_cpu_floats(mem, chunk->n_values, 1)) ||
+    if (!(chunk->values =
+              lhi_cpu_floats(cpu->parameters, chunk->n_values, 1)) ||
+        !(chunk->gradients =
+              lhi_cpu_floats(cpu->gradients, chunk->n_values, 1)) ||
         !(chunk->weights = LHI_NEW(mem, lhi_cpu_weights, n)) ||
         !(chunk->d_weights = LHI_NEW(mem, lhi_cpu_weights, n)) ||
         !(chunk->tensors =
               LHI_NEW(mem, lhi_tensor, n * LHI_LAYER_TENSORS + 3)) ||
-        !(chunk->items = LHI_NEW(mem, lhi_cpu_item, n * LHI_LAYER_ITEMS + 2)) ||
         !(chunk->again = LHI_NEW(mem, uint32_t, n)) ||
         !(chunk->slots = LHI_NEW(mem, lhi_cpu_slot *, cpu->n_microbatches)) ||
         !(chunk->was_here = LHI_NEW(mem, bool, cpu->n_microbatches)))
@@ -193,5 +204,5 @@ lh_status lhi_cpu_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
     make_ends(&m, false);
     if (m.failed)
         return lhi_fail_nomem(err);
-    return make_items(&m, err);
+    return lhi_cpu_items(cpu, mem, chunk, err);
 }

@@ -38,7 +38,7 @@ static void add_embedding(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                     slot->x[0] + i * h, h);
 }
 
-static bool is_in_layer(const lhi_cpu_item *item)
+bool lhi_cpu_in_layer(const lhi_cpu_item *item)
 {
     return item->kind != LHI_ITEM_EMBEDDING && item->kind != LHI_ITEM_HEAD;
 }
@@ -48,7 +48,7 @@ static void do_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 {
     uint32_t t = cpu->t, h = cpu->h, f = cpu->f;
     bool adds = item->done > 0;
-    bool in_layer = is_in_layer(item);
+    bool in_layer = lhi_cpu_in_layer(item);
     const lhi_cpu_kept *a = in_layer ? &slot->layers[item->layer] : NULL;
     const lhi_cpu_weights *d = in_layer ? &chunk->d_weights[item->layer] : NULL;
     switch (item->kind) {
@@ -82,10 +82,11 @@ static void do_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 }
 
 /* Which of n parts an item belongs to: where its middle lies. */
-static uint32_t part_of(const lhi_cpu_chunk *chunk, const lhi_cpu_item *item,
-                        uint32_t n)
+bool lhi_cpu_in_part(const lhi_cpu_chunk *chunk, const lhi_cpu_item *item,
+                     const lh_pass *pass)
 {
-    return (uint32_t)((2 * item->from + item->cost) * n / (2 * chunk->cost));
+    uint32_t n = pass->n_parts ? pass->n_parts : 1;
+    return (2 * item->from + item->cost) * n / (2 * chunk->cost) == pass->part;
 }
 
 static void ask(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *item,
@@ -96,7 +97,7 @@ static void ask(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *item,
         lhi_cpu_slot *slot = chunk->slots[item->done];
         do_item(cpu, chunk, item, slot);
         lhi_cpu_kept *kept =
-            is_in_layer(item) ? &slot->layers[item->layer] : NULL;
+            lhi_cpu_in_layer(item) ? &slot->layers[item->layer] : NULL;
         if (kept && --kept->items_left == 0)
             lhi_cpu_detach(cpu, kept, chunk->again[item->layer]);
         if (--slot->items_left == 0) {
@@ -112,7 +113,8 @@ void lhi_cpu_ask_layer(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t layer,
                        uint32_t microbatch)
 {
     for (uint32_t i = 0; i < chunk->n_items; i++)
-        if (is_in_layer(&chunk->items[i]) && chunk->items[i].layer == layer)
+        if (lhi_cpu_in_layer(&chunk->items[i]) &&
+            chunk->items[i].layer == layer)
             ask(cpu, chunk, &chunk->items[i], microbatch);
 }
 
@@ -124,7 +126,7 @@ lh_status lhi_cpu_w(lhi_cpu *cpu, lhi_cpu_chunk *chunk, const lh_pass *pass,
     bool early = !chunk->was_here[m] || (slot && !slot->is_back);
     bool again = false, joint = pass->kind == LH_B;
     for (uint32_t i = 0; !joint && i < chunk->n_items; i++)
-        again = again || (part_of(chunk, &chunk->items[i], n) == pass->part &&
+        again = again || (lhi_cpu_in_part(chunk, &chunk->items[i], pass) &&
                           chunk->items[i].asked[m]);
     if (early || again)
         return lhi_fail(err, LH_EINVAL,
@@ -132,7 +134,7 @@ lh_status lhi_cpu_w(lhi_cpu *cpu, lhi_cpu_chunk *chunk, const lh_pass *pass,
                         chunk->chunk, m, pass->part, n,
                         early ? "before its D" : "twice");
     for (uint32_t i = 0; i < chunk->n_items; i++)
-        if (part_of(chunk, &chunk->items[i], n) == pass->part &&
+        if (lhi_cpu_in_part(chunk, &chunk->items[i], pass) &&
             !(joint && chunk->items[i].asked[m])) /* with its D */
             ask(cpu, chunk, &chunk->items[i], m);
     return LH_OK;

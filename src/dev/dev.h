@@ -9,7 +9,7 @@
  *   timed.c             a device that sleeps as long as the pipeline says
  *   cpu.c               a device that trains models of Llama's kind in float32:
  *   cpu_tensors.c       ... its weights (where they lie, and how much it
- *                       holds: cpu_memory.c)
+ *                       holds: cpu_memory.c; of a schedule: cpu_predict.c)
  *   cpu_forward.c       ... F; cpu_attention.c: attention, both ways
  *   cpu_backward.c      ... D
  *   cpu_weights.c       ... W, in units that can be cut and put off
@@ -22,6 +22,7 @@
 
 #include "dev/blas.h"
 
+#include <longhaul/engine.h>
 #include <longhaul/model.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>
@@ -97,6 +98,8 @@ typedef struct lhi_device_ops {
     lhi_tensor *(*tensor)(lhi_device *device, uint32_t chunk, uint32_t i);
     /* The most bytes held at once so far, tensors included; 0: not known. */
     size_t (*peak_bytes)(const lhi_device *device);
+    /* These by kind, added to bytes[]. */
+    void (*held)(const lhi_device *device, int64_t bytes[LH_N_MEMORY_KINDS]);
 } lhi_device_ops;
 
 /* The first member of every device. */
@@ -139,11 +142,13 @@ typedef struct lhi_cpu_options {
                         for one */
 } lhi_cpu_options;
 
-/* The bytes that such a device comes to hold, at least, when it has
- * at_once[i] microbatches of chunk mine[i] between F and W: weights and their
- * gradients, what F keeps, room to compute in. In a double, since what does
- * not fit may well not fit into 64 bits. `data` is not looked at. */
-double lhi_cpu_bytes(const lhi_cpu_options *options, const uint32_t *at_once);
+/* The bytes that such a device comes to hold when each step has these passes of
+ * its chunks in this order, added by kind to bytes[]. In doubles, since what
+ * does not fit may well not fit into 64 bits. `data` is not looked at, nor is
+ * whether the passes make sense. */
+lh_status lhi_cpu_predict(const lhi_cpu_options *options, const lh_pass *passes,
+                          uint32_t n_passes, double bytes[LH_N_MEMORY_KINDS],
+                          lh_error *err);
 /* The parameters of chunk mine[i], each of them a float. */
 double lhi_cpu_parameters(const lhi_cpu_options *options, uint32_t i);
 

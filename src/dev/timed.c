@@ -110,6 +110,13 @@ static lhi_tensor *timed_tensor(lhi_device *device, uint32_t chunk, uint32_t i)
     return NULL;
 }
 
+static void timed_held(const lhi_device *device,
+                       int64_t bytes[LH_N_MEMORY_KINDS])
+{
+    (void)device;
+    (void)bytes;
+}
+
 static size_t timed_peak_bytes(const lhi_device *device)
 {
     (void)device;
@@ -126,6 +133,7 @@ static const lhi_device_ops timed_ops = {
     .n_tensors = timed_n_tensors,
     .tensor = timed_tensor,
     .peak_bytes = timed_peak_bytes,
+    .held = timed_held,
 };
 
 lhi_timed_slips lhi_timed_take_slips(lhi_device *device)

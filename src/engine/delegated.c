@@ -470,6 +470,14 @@ lh_status lhi_delegated_end(lhi_delegated *d, lh_error *err)
     return status;
 }
 
+size_t lhi_delegated_bytes(const lhi_delegated *d)
+{
+    size_t sum = d ? d->rank->program->n_slots * d->rank->pool.bytes : 0;
+    for (uint32_t i = 0; d && i < d->n_queues; i++)
+        sum += lhi_pool_held(&d->queues[i].pool);
+    return sum;
+}
+
 uint32_t lhi_delegated_grown(const lhi_delegated *d)
 {
     uint32_t n = 0;

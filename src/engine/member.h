@@ -38,6 +38,9 @@ typedef struct lhi_member {
     lh_iteration *iterations; /* rank 0 */
     uint32_t n_iterations;
     bool interrupted, saved;
+    int64_t held[LH_N_MEMORY_KINDS]; /* the most so far, all kinds together */
+    uint32_t over;                   /* a rank beyond its limit; LH_NONE */
+    int64_t over_bytes;
     uint64_t n_grown;
     uint64_t n_grown_before; /* this rank's, under schedules before */
     uint64_t turn;           /* numbers the rounds of orders */
@@ -65,6 +68,17 @@ lh_status lhi_member_tell_done(lhi_member *w, const lhi_done *done,
                                lh_error *err);
 lh_status lhi_member_hear_done(lhi_member *w, uint32_t from, lhi_done *out,
                                lh_error *err);
+
+/* --- memory (member_memory.c) ----------------------------------------------
+ */
+
+/* Notes what is held now; `also`: and by a rank that is about to go. */
+void lhi_member_note_held(lhi_member *w, const lhi_rank *also);
+/* Where limits are enforced, after a step, on all ranks: w->over. */
+lh_status lhi_member_check_limits(lhi_member *w, uint64_t turn, lh_error *err);
+/* At the end, on all ranks: what each has held, by rank and kind, which rank 0
+ * adds to `out`. */
+lh_status lhi_member_share_held(lhi_member *w, lhi_text *out, lh_error *err);
 
 /* --- the end: what was recorded ------------------------------------------- */
 

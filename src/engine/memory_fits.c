@@ -5,55 +5,92 @@
 #include "base/memory_room.h"
 #include "engine/steps.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct rank_need {
-    double state;       /* weights, gradients, optimizer */
-    double activations; /* and room to compute in */
+    double state;       /* weights, gradients, optimizer, their exchange */
+    double activations; /* and room to compute in, and messages */
 } rank_need;
 
-/* at_once[i]: the most microbatches of chunk mine[i] between F and the first
- * part of W. */
-static void count_at_once(const lhi_exec_rank *rank, const lhi_cpu_options *o,
-                          uint32_t *at_once, uint32_t *now)
+/* Values of a tied embedding whose other end another rank has. */
+static double count_tied(const lhi_job *job, const lh_exec *exec,
+                         uint32_t stage)
 {
-    for (uint32_t p = 0; p < rank->n_passes; p++) {
-        const lh_pass *pass = &rank->passes[p].pass;
-        for (uint32_t i = 0; i < o->n_mine; i++) {
-            if (o->mine[i] != pass->chunk)
-                continue;
-            if (pass->kind == LH_F && ++now[i] > at_once[i])
-                at_once[i] = now[i];
-            bool ends =
-                pass->kind == LH_B || (pass->kind == LH_W && pass->part == 0);
-            if (ends && now[i] > 0)
-                now[i]--;
-        }
+    const lh_model *m = job->model->model;
+    uint32_t first = exec->chunk_ranks[0];
+    uint32_t last = exec->chunk_ranks[exec->n_chunks - 1];
+    if (!m->tied_embeddings || first == last ||
+        (stage != first && stage != last))
+        return 0;
+    return (double)m->vocab * m->hidden;
+}
+
+/* As make_receives() of rank.c and make_buffers() of delegated.c. */
+static double count_messages(const lhi_exec_rank *rank, double bytes)
+{
+    bool any = false;
+    for (uint32_t p = 0; p < rank->n_passes; p++)
+        any = any || rank->passes[p].input != LH_NONE ||
+              rank->passes[p].output != LH_NONE;
+    double most = any ? bytes : 0, room = (double)lhi_pool_room((size_t)most);
+    double sum = rank->n_slots * most + (rank->n_under_way + 2.0) * room;
+    for (uint32_t i = 0; i < rank->n_lanes; i++) {
+        const lhi_exec_lane *lane = &rank->lanes[i];
+        double each = rank->n_under_way / lane->n_queues + 2.0;
+        sum += lane->receives ? 0 : lane->n_queues * each * room;
     }
+    return sum + (rank->n_lanes > 0 ? rank->n_slots * most : 0);
+}
+
+static lh_status predict_device(const lhi_exec_rank *rank,
+                                const lhi_cpu_options *o,
+                                double bytes[LH_N_MEMORY_KINDS], lh_error *err)
+{
+    lh_pass *passes = calloc(rank->n_passes + 1u, sizeof *passes);
+    if (!passes)
+        return lhi_fail_nomem(err);
+    for (uint32_t p = 0; p < rank->n_passes; p++)
+        passes[p] = rank->passes[p].pass;
+    lh_status status = lhi_cpu_predict(o, passes, rank->n_passes, bytes, err);
+    free(passes);
+    return status;
+}
+
+/* By kind, under `exec`. */
+static lh_status predict_rank(const lhi_job *job, const lh_exec *exec,
+                              uint32_t rank, double bytes[LH_N_MEMORY_KINDS],
+                              lh_error *err)
+{
+    lhi_cpu_options o;
+    uint32_t stage = rank % exec->n_ranks;
+    LHI_TRY(lhi_job_cpu_options(job, rank, &o, err));
+    lh_status status = predict_device(&exec->ranks[stage], &o, bytes, err);
+    double values = 0, message = (double)o.microbatch * o.sequence;
+    for (uint32_t i = 0; i < o.n_mine; i++)
+        values += lhi_cpu_parameters(&o, i);
+    message *= sizeof(float) * o.model->hidden;
+    lhi_train_predict(values, count_tied(job, exec, stage), job->n_replicas,
+                      bytes);
+    bytes[LH_MEMORY_BUFFERS] += count_messages(&exec->ranks[stage], message);
+    free((uint32_t *)(uintptr_t)o.mine);
+    return status;
 }
 
 static lh_status count_rank(const lhi_job *job, const lh_exec *exec,
                             uint32_t rank, rank_need *out, lh_error *err)
 {
-    lhi_cpu_options o;
-    LHI_TRY(lhi_job_cpu_options(job, rank, &o, err));
-    uint32_t *counts = calloc(2 * (size_t)o.n_mine + 1, sizeof *counts);
-    if (counts) {
-        double values = 0;
-        count_at_once(&exec->ranks[rank % exec->n_ranks], &o, counts,
-                      counts + o.n_mine);
-        for (uint32_t i = 0; i < o.n_mine; i++)
-            values += lhi_cpu_parameters(&o, i);
-        double gradients = 2 * values * sizeof(float);
-        out->state = gradients + lhi_train_bytes(values, job->n_replicas);
-        out->activations = lhi_cpu_bytes(&o, counts) - gradients;
-    }
-    free((uint32_t *)(uintptr_t)o.mine);
-    free(counts);
-    return counts ? LH_OK : lhi_fail_nomem(err);
+    double bytes[LH_N_MEMORY_KINDS] = {0};
+    LHI_TRY(predict_rank(job, exec, rank, bytes, err));
+    out->activations = bytes[LH_MEMORY_ACTIVATIONS] + bytes[LH_MEMORY_SCRATCH];
+    out->state = -out->activations;
+    for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
+        out->state += bytes[i];
+    return LH_OK;
 }
 
 static double stack_bytes(void)
@@ -120,6 +157,103 @@ static lh_status compare(rank_need here, double n_here, rank_need machine,
     if (machine.state + machine.activations > (double)to_fill.bytes)
         return refuse("on this machine", machine, 0, to_fill, "", err);
     return LH_OK;
+}
+
+/* --- the pipeline's limits -------------------------------------------------
+ */
+
+static int64_t whole_bytes(double bytes)
+{
+    return bytes < 0x1p62 ? (int64_t)ceil(bytes) : INT64_MAX / 2;
+}
+
+static int64_t sum_of(const int64_t bytes[LH_N_MEMORY_KINDS])
+{
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
+        sum = sum > INT64_MAX - bytes[i] ? INT64_MAX : sum + bytes[i];
+    return sum;
+}
+
+lh_status lhi_job_predict_memory(const lhi_job *job, const lh_exec *exec,
+                                 uint32_t rank, lh_train_memory *out,
+                                 lh_error *err)
+{
+    double bytes[LH_N_MEMORY_KINDS] = {0};
+    const char *unit = lh_pipeline_memory_unit(job->pipeline);
+    bool in_bytes = unit && strcmp(unit, "bytes") == 0;
+    LHI_TRY(predict_rank(job, exec, rank, bytes, err));
+    *out = (lh_train_memory){.limit_bytes = LH_NO_LIMIT};
+    if (in_bytes)
+        out->limit_bytes =
+            lh_pipeline_memory_limit(job->pipeline, rank % exec->n_ranks);
+    for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
+        out->predicted[i] = whole_bytes(bytes[i]);
+    out->predicted_bytes = sum_of(out->predicted);
+    return LH_OK;
+}
+
+static const char *const kinds[LH_N_MEMORY_KINDS] = {
+    [LH_MEMORY_PARAMETERS] = "parameters",
+    [LH_MEMORY_GRADIENTS] = "gradients",
+    [LH_MEMORY_MOMENTS] = "moments",
+    [LH_MEMORY_ACTIVATIONS] = "activations",
+    [LH_MEMORY_BUFFERS] = "buffers",
+    [LH_MEMORY_SCRATCH] = "scratch",
+};
+
+const char *lh_memory_kind_name(lh_memory_kind kind)
+{
+    return kind < LH_N_MEMORY_KINDS ? kinds[kind] : NULL;
+}
+
+/* "parameters 0.9 MiB, gradients ..." */
+static const char *show_kinds(const int64_t bytes[LH_N_MEMORY_KINDS],
+                              char *text, size_t room)
+{
+    size_text one;
+    size_t at = 0;
+    for (uint32_t i = 0; i < LH_N_MEMORY_KINDS && at < room; i++)
+        at += (size_t)snprintf(text + at, room - at, "%s%s %s", i ? ", " : "",
+                               kinds[i],
+                               show_bytes((double)bytes[i], false, one));
+    return text;
+}
+
+lh_status lhi_job_keeps_limits(const lhi_job *job, const lh_exec *exec,
+                               lh_error *err)
+{
+    char parts[256];
+    size_text all, limit;
+    lh_train_memory one;
+    for (uint32_t r = 0; job->o.enforces_memory && r < exec->n_ranks; r++) {
+        LHI_TRY(lhi_job_predict_memory(job, exec, r, &one, err));
+        if (one.limit_bytes == LH_NO_LIMIT)
+            return lhi_fail(err, LH_EINVAL,
+                            "no memory can be enforced: the pipeline has no "
+                            "limit in bytes");
+        if (one.predicted_bytes > one.limit_bytes)
+            return lhi_fail(
+                err, LH_ENOMEM,
+                "rank %" PRIu32 " would hold %s (%s), and its limit is %s: "
+                "plan with recompute: full, smaller microbatches or more "
+                "devices, or do not enforce it",
+                r, show_bytes((double)one.predicted_bytes, true, all),
+                show_kinds(one.predicted, parts, sizeof parts),
+                show_bytes((double)one.limit_bytes, false, limit));
+    }
+    return LH_OK;
+}
+
+lh_status lhi_job_over_limit(uint32_t rank, int64_t bytes, int64_t limit_bytes,
+                             uint64_t step, lh_error *err)
+{
+    size_text all, limit;
+    return lhi_fail(err, LH_ENOMEM,
+                    "rank %" PRIu32 " holds %s after step %" PRIu64
+                    ", and its limit is %s: the run ends there",
+                    rank, show_bytes((double)bytes, true, all), step + 1,
+                    show_bytes((double)limit_bytes, false, limit));
 }
 
 lh_status lhi_job_fits(const lhi_job *job, lhi_job_place place, lh_error *err)

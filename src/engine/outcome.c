@@ -248,6 +248,8 @@ typedef struct owned_result {
     lh_trace *trace;
     lhi_observed *observed;
     lh_profile *profile;
+    lh_train_memory *memory;
+    uint32_t n_memory;
 } owned_result;
 
 typedef struct reader {
@@ -453,6 +455,35 @@ static lh_status read_observed(const lhi_job *job, reader *r, owned_result *to,
     return status;
 }
 
+/* What each rank has held, beside what was predicted of it. */
+static lh_status read_held(const lhi_job *job, reader *r, owned_result *to,
+                           lh_error *err)
+{
+    double held;
+    uint32_t n = job->exec->n_ranks * job->n_replicas;
+    const unsigned char *at =
+        next_bytes(r, n * LH_N_MEMORY_KINDS * sizeof held);
+    if (!at)
+        return fail_half(err);
+    if (!(to->memory = calloc(n, sizeof *to->memory)))
+        return lhi_fail_nomem(err);
+    to->n_memory = n;
+    for (uint32_t i = 0; i < n; i++) {
+        lh_train_memory *one = &to->memory[i];
+        *one = job->memory[i];
+        for (uint32_t k = 0; k < LH_N_MEMORY_KINDS; k++) {
+            memcpy(&held, at, sizeof held);
+            at += sizeof held;
+            if (!(held >= 0 && held < 0x1p53))
+                return lhi_fail(err, LH_EIO, "rank %" PRIu32 " holds %g bytes",
+                                i, held);
+            one->measured[k] = (int64_t)held;
+            one->measured_bytes += one->measured[k];
+        }
+    }
+    return LH_OK;
+}
+
 static lh_status read_switches(reader *r, uint32_t n, owned_result *to,
                                lh_error *err)
 {
@@ -571,6 +602,8 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
     if (status == LH_OK && job->model && job->o.profiles &&
         head.n_iterations > 0 && head.n_recorded > 0)
         status = read_observed(job, r, to, head.n_iterations, err);
+    if (status == LH_OK && job->model && head.n_recorded > 0)
+        status = read_held(job, r, to, err);
     if (status == LH_OK && r->left > 0)
         status = lhi_fail(err, LH_EIO, "rank 0 handed back more than a result");
     to->result = (lh_train_result){
@@ -639,6 +672,14 @@ const lh_notice *lh_train_notices(const lh_train_result *result,
     return own->notices;
 }
 
+const lh_train_memory *lh_train_memory_held(const lh_train_result *result,
+                                            uint32_t *n_ranks)
+{
+    const owned_result *own = (const owned_result *)result;
+    *n_ranks = own->n_memory;
+    return own->memory;
+}
+
 const lh_schedule *lh_train_schedule(const lh_train_result *result)
 {
     return ((const owned_result *)result)->schedule;
@@ -661,6 +702,7 @@ void lh_train_result_free(lh_train_result *result)
     lh_trace_free(own->trace);
     lhi_observed_free(own->observed);
     lh_profile_free(own->profile);
+    free(own->memory);
     free(own->iterations);
     free(own->switches);
     free(own->told);

@@ -9,16 +9,27 @@
 
 enum { ALIGN = 64 };
 
+size_t lhi_pool_room(size_t bytes)
+{
+    return bytes ? (bytes + ALIGN - 1) / ALIGN * ALIGN : ALIGN;
+}
+
+size_t lhi_pool_held(const lhi_pool *pool)
+{
+    return pool->n_buffers * lhi_pool_room(pool->bytes);
+}
+
 static lhi_buffer *make_buffer(lhi_pool *pool)
 {
     lhi_buffer *buffer = calloc(1, sizeof *buffer);
-    size_t size = (pool->bytes + ALIGN - 1) / ALIGN * ALIGN;
+    size_t size = lhi_pool_room(pool->bytes);
     if (buffer)
-        buffer->data = malloc(size ? size : ALIGN);
+        buffer->data = malloc(size);
     if (!buffer || !buffer->data) {
         free(buffer);
         return NULL;
     }
+    pool->n_buffers++;
     memset(buffer->data, 0, size); /* its pages are there before it is needed */
     return buffer;
 }

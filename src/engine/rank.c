@@ -78,6 +78,14 @@ void lhi_rank_free(lhi_rank *rank)
     lhi_arena_free(rank->mem);
 }
 
+void lhi_rank_held(const lhi_rank *rank, int64_t bytes[LH_N_MEMORY_KINDS])
+{
+    size_t receives = rank->program->n_slots * rank->pool.bytes;
+    bytes[LH_MEMORY_BUFFERS] +=
+        (int64_t)(receives + lhi_pool_held(&rank->pool) +
+                  lhi_delegated_bytes(rank->delegated));
+}
+
 uint32_t lhi_rank_grown(const lhi_rank *rank)
 {
     return rank->pool.n_grown + lhi_delegated_grown(rank->delegated);

@@ -47,7 +47,7 @@ typedef struct lhi_pool {
     lhi_net *net; /* that they are sent over */
     size_t bytes;
     lhi_buffer *free, *sending, **sending_end;
-    uint32_t n_grown; /* beyond those that it was made with */
+    uint32_t n_buffers, n_grown; /* all; beyond those that it was made with */
 } lhi_pool;
 
 typedef struct lhi_late lhi_late;           /* late.c */
@@ -109,6 +109,9 @@ void lhi_rank_free(lhi_rank *rank);
 /* Message buffers beyond those that were predicted, so far. */
 uint32_t lhi_rank_grown(const lhi_rank *rank);
 
+/* Bytes of its message buffers, added to bytes[]. */
+void lhi_rank_held(const lhi_rank *rank, int64_t bytes[LH_N_MEMORY_KINDS]);
+
 /* One step, from `t0_ns` on. *end_ns: when its last pass or data-parallel
  * communication ended, by the real clock. */
 lh_status lhi_rank_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
@@ -129,6 +132,9 @@ lh_status lhi_rank_send(lhi_rank *rank, const lhi_exec_pass *pass,
 
 /* With n buffers; false: no memory (lhi_pool_fini() all the same). */
 bool lhi_pool_init(lhi_pool *pool, lhi_net *net, size_t bytes, uint32_t n);
+/* Of one buffer for messages of so many bytes, and of all that a pool has. */
+size_t lhi_pool_room(size_t bytes);
+size_t lhi_pool_held(const lhi_pool *pool);
 void lhi_pool_fini(lhi_pool *pool);        /* zeroed is fine */
 lhi_buffer *lhi_pool_take(lhi_pool *pool); /* NULL: no memory */
 void lhi_pool_give(lhi_pool *pool, lhi_buffer *buffer);
@@ -221,6 +227,8 @@ lh_status lhi_delegated_await(lhi_delegated *d, uint32_t slot,
 lh_status lhi_delegated_end(lhi_delegated *d, lh_error *err);
 /* Buffers beyond those that were made beforehand. */
 uint32_t lhi_delegated_grown(const lhi_delegated *d);
+/* All of them, in bytes. */
+size_t lhi_delegated_bytes(const lhi_delegated *d);
 
 /* --- played data-parallel communication (played.c) -------------------------
  */

@@ -66,6 +66,7 @@ static lh_status check_memory(lhi_rescheduler *r, const lh_exec *exec,
     bool all = !r->job->launched;
     if (!r->job->model || (all && r->me > 0))
         return LH_OK;
+    LHI_TRY(lhi_job_keeps_limits(r->job, exec, err));
     LHI_TRY(lhi_job_activations(r->job, exec, r->me, all, &r->bytes, err));
     if (r->bytes <= r->most_bytes)
         return LH_OK;
@@ -447,6 +448,14 @@ lh_status lhi_rescheduler_await(lhi_rescheduler *r, bool *agrees, lh_error *err)
     if (status == LH_OK)
         *agrees = !r->vote.refuses;
     return status;
+}
+
+const lhi_rank *lhi_rescheduler_next(lhi_rescheduler *r)
+{
+    pthread_mutex_lock(&r->lock);
+    const lhi_rank *next = r->next ? r->next->rank : NULL;
+    pthread_mutex_unlock(&r->lock);
+    return next;
 }
 
 void lhi_rescheduler_close(lhi_rescheduler *r, bool go, lhi_shift **shift)

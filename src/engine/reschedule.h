@@ -37,6 +37,9 @@ lh_status lhi_rescheduler_await(lhi_rescheduler *r, bool *agrees,
  * the proposal is, and if all had agreed, it was none. */
 void lhi_rescheduler_close(lhi_rescheduler *r, bool go, lhi_shift **shift);
 
+/* What was made for a proposal that is to be closed with `go`; borrowed. */
+const lhi_rank *lhi_rescheduler_next(lhi_rescheduler *r);
+
 /* Rank 0: all proposals so far that were followed or refused. */
 const lhi_switch *lhi_rescheduler_switches(const lhi_rescheduler *r,
                                            uint32_t *n);

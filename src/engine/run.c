@@ -174,6 +174,10 @@ lh_status lh_train_timed(const lh_pipeline *pipeline, const lh_exec *exec,
     lhi_job job = {.pipeline = pipeline, .exec = exec, .n_replicas = 1};
     LHI_TRY(check_plan(pipeline, exec, err));
     LHI_TRY(check_options(options, &job.o, err));
+    if (job.o.enforces_memory)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "timed devices hold nothing: memory is enforced where "
+                        "a model is trained");
     job.emulates = !job.o.real_links;
     job.shared_clock = job.emulates;
     return run_job(&job, out, err);
@@ -290,12 +294,47 @@ static void close_devices(lhi_job *job)
     free(job->devices);
 }
 
+static lh_status predict_memory(const lhi_job *job, lh_train_memory **out,
+                                lh_error *err)
+{
+    uint32_t n = job->exec->n_ranks * job->n_replicas;
+    lh_train_memory *made = calloc(n, sizeof *made);
+    lh_status status = made ? LH_OK : lhi_fail_nomem(err);
+    for (uint32_t r = 0; status == LH_OK && r < n; r++)
+        status = lhi_job_predict_memory(job, job->exec, r, &made[r], err);
+    if (status != LH_OK) {
+        free(made);
+        return status;
+    }
+    *out = made;
+    return LH_OK;
+}
+
+/* Data and products are there before there are threads; processes inherit
+ * them. */
+static lh_status train_here(lhi_job *job, lhi_job_place place,
+                            lh_train_result **out, lh_error *err)
+{
+    lhi_data *data;
+    LHI_TRY(open_data(job->model, &data, err));
+    job->data = data;
+    bool threads = place == LHI_RANKS_THREADS;
+    uint32_t here = threads ? job->exec->n_ranks * job->n_replicas : 1;
+    lh_status status = lhi_blas_load(here, &job->sgemm, err);
+    if (status == LH_OK && threads)
+        status = make_devices(job, err);
+    if (status == LH_OK)
+        status = run_job(job, out, err);
+    close_devices(job);
+    lhi_data_close(data);
+    return status;
+}
+
 lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
                        const lh_train_model *model,
                        const lh_train_options *options, lh_train_result **out,
                        lh_error *err)
 {
-    lhi_data *data;
     lh_train_model m;
     LHI_TRY(check_plan(pipeline, exec, err));
     LHI_TRY(LHI_OPTIONS_TAKE(lh_train_model, &m, model, err));
@@ -310,18 +349,12 @@ lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
     lhi_job_place place = transports[transport].place;
     job.shared_clock = place != LHI_RANKS_ANYWHERE;
     LHI_TRY(check_collectives(&job, err));
+    LHI_TRY(lhi_job_keeps_limits(&job, exec, err));
     LHI_TRY(lhi_job_fits(&job, place, err));
-    LHI_TRY(open_data(&m, &data, err));
-    job.data = data;
-    /* Here, where there are no threads yet; processes inherit it. */
-    uint32_t here =
-        place == LHI_RANKS_THREADS ? exec->n_ranks * job.n_replicas : 1;
-    lh_status status = lhi_blas_load(here, &job.sgemm, err);
-    if (status == LH_OK && place == LHI_RANKS_THREADS)
-        status = make_devices(&job, err);
-    if (status == LH_OK)
-        status = run_job(&job, out, err);
-    close_devices(&job);
-    lhi_data_close(data);
+    lh_train_memory *memory;
+    LHI_TRY(predict_memory(&job, &memory, err));
+    job.memory = memory;
+    lh_status status = train_here(&job, place, out, err);
+    free(memory);
     return status;
 }

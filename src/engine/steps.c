@@ -48,7 +48,8 @@ static lh_status train_step(lhi_member *w, const lhi_command *command,
     if (w->observer)
         lhi_observe_step(w->observer, w->n_steps++, w->shift);
     *end_ns = lhi_now_ns();
-    return LH_OK;
+    lhi_member_note_held(w, NULL);
+    return lhi_member_check_limits(w, w->turn + 1, err);
 }
 
 static lh_status validate(lhi_member *w, double *loss, lh_error *err)
@@ -199,6 +200,8 @@ static void close_proposal(lhi_member *w, bool go)
     const lhi_rank *rank = w->shift->rank;
     const uint64_t turns = rank->turns;
     const uint32_t n_grown = lhi_rank_grown(rank);
+    if (go)
+        lhi_member_note_held(w, lhi_rescheduler_next(w->rescheduler));
     lhi_rescheduler_close(w->rescheduler, go, &w->shift);
     if (!go)
         return;
@@ -412,7 +415,14 @@ static lh_status lead_end(lhi_member *w, lhi_text *out, lh_error *err)
     for (uint32_t r = 1; r < w->n; r++)
         LHI_TRY(lhi_member_tell_command(w, r, &command, err));
     w->turn++;
-    return lhi_member_collect(w, out, err);
+    lhi_text held = {0};
+    lh_status status = lhi_member_share_held(w, &held, err);
+    if (status == LH_OK)
+        status = lhi_member_collect(w, out, err);
+    if (status == LH_OK)
+        lhi_text_add(out, held.len ? held.data : "", held.len);
+    lhi_text_fini(&held);
+    return status == LH_OK && out->failed ? lhi_fail_nomem(err) : status;
 }
 
 /* --- leading and following
@@ -478,9 +488,15 @@ static lh_status lead(lhi_member *w, lhi_text *out, lh_error *err)
             break;
         }
         status = lead_step(w, step, err);
+        if (w->over != LH_NONE)
+            break;
     }
     if (status == LH_OK)
         status = lead_save(w, err);
+    if (status == LH_OK && w->over != LH_NONE)
+        return lhi_job_over_limit(w->over, w->over_bytes,
+                                  w->job->memory[w->over].limit_bytes, step,
+                                  err);
     if (status == LH_OK)
         status = lead_measuring(w, err);
     if (status == LH_OK)
@@ -515,6 +531,7 @@ static lh_status follow(lhi_member *w, lh_error *err)
         w->turn += TURNS;
     }
     w->turn++;
+    LHI_TRY(lhi_member_share_held(w, NULL, err));
     return w->shift->has_records && w->me < w->job->exec->n_ranks
                ? lhi_member_send_records(w, err)
                : LH_OK;
@@ -603,6 +620,7 @@ lh_status lhi_job_rank(lhi_net *net, void *of, char **result, size_t *size,
         return lhi_fail_nomem(err);
     w->job = job;
     w->net = net;
+    w->over = LH_NONE;
     w->me = lhi_net_rank(net);
     w->n = lhi_net_n_ranks(net);
     if (job->devices) {

@@ -8,13 +8,13 @@
  *   lower.c, exec.h     the schedule as instructions of each rank
  *   lower_data.c        ... of its data-parallel communications
  *   prove.c             that these cannot stop; exec.c: looking at them
- *   memory_fits.c       whether there is memory for it
+ *   memory_fits.c       whether there is memory for it, and how much it takes
  *   job_device.c        what a rank computes with
  *   run.c, launched.c   calls that start a run, with the launchers of src/net
  *   same_work.c         what ranks that start apart have to have alike
  *   steps.c             what a rank does from the first step to the last
  *   member.h            ... what it has, and says: member_talk.c; what was
- *   member_records.c    ... recorded
+ *   member_records.c    ... recorded; member_memory.c: and held
  *   conditions.c        ... while links and devices become slow
  *   messages.c          what ranks tell each other then, as bytes
  *   shift.c             what a rank has of one execution plan
@@ -59,7 +59,8 @@ typedef struct lhi_job {
     bool launched; /* each rank in a process that mpirun or srun started */
     const lh_train_model *model; /* NULL: nothing is trained */
     const lhi_data *data;
-    lhi_sgemm sgemm; /* of the ranks of this process */
+    const lh_train_memory *memory; /* per rank, predicted; NULL without model */
+    lhi_sgemm sgemm;               /* of the ranks of this process */
     /* Made beforehand, one per rank, who takes it from here. NULL: each rank
      * makes its own. */
     lhi_device **devices;
@@ -85,6 +86,18 @@ typedef enum lhi_job_place {
  * process, its control groups or the machine leave; `err` says how much of
  * what, and what to do. */
 lh_status lhi_job_fits(const lhi_job *job, lhi_job_place place, lh_error *err);
+
+/* What a rank is predicted to hold under `exec`, and its limit. */
+lh_status lhi_job_predict_memory(const lhi_job *job, const lh_exec *exec,
+                                 uint32_t rank, lh_train_memory *out,
+                                 lh_error *err);
+/* LH_ENOMEM: limits are enforced, and a rank is predicted to hold more under
+ * `exec`; LH_EINVAL: ... and there are none. */
+lh_status lhi_job_keeps_limits(const lhi_job *job, const lh_exec *exec,
+                               lh_error *err);
+/* LH_ENOMEM: it has come to hold more. */
+lh_status lhi_job_over_limit(uint32_t rank, int64_t bytes, int64_t limit_bytes,
+                             uint64_t step, lh_error *err);
 
 /* Of the activations that a schedule keeps at a time, with room to compute in:
  * of a rank, or of all ranks together. */

@@ -560,6 +560,11 @@ const lhi_played *lhi_training_played(const lhi_training *t, uint32_t *n)
     return t->played;
 }
 
+void lhi_training_held(const lhi_training *t, int64_t bytes[LH_N_MEMORY_KINDS])
+{
+    lhi_train_held(t->train, bytes);
+}
+
 uint64_t lhi_training_step(const lhi_training *t)
 {
     return lhi_train_step(t->train);

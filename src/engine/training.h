@@ -36,6 +36,10 @@ const lhi_rank_hooks *lhi_training_hooks(lhi_training *training);
 /* Steps done so far. */
 uint64_t lhi_training_step(const lhi_training *training);
 
+/* Bytes beside the device's, added to bytes[]. */
+void lhi_training_held(const lhi_training *training,
+                       int64_t bytes[LH_N_MEMORY_KINDS]);
+
 /* Between steps: the next ones follow `exec`, of the same pipeline, by which
  * collectives are ordered. */
 void lhi_training_reschedule(lhi_training *training, const lh_exec *exec);

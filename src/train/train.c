@@ -39,23 +39,43 @@ static lh_status check_options(const lhi_train_options *o, lh_error *err)
     return LH_OK;
 }
 
-double lhi_train_bytes(double n_values, uint32_t n_replicas)
+void lhi_train_predict(double n_values, double n_tied, uint32_t n_replicas,
+                       double bytes[LH_N_MEMORY_KINDS])
 {
     double share = n_values / n_replicas;
-    return sizeof(float) *
-           (2 * share + (n_replicas > 1 ? n_values + share : 0));
+    bytes[LH_MEMORY_MOMENTS] += sizeof(float) * 2 * share;
+    bytes[LH_MEMORY_GRADIENTS] += n_replicas > 1 ? sizeof(float) * share : 0;
+    bytes[LH_MEMORY_BUFFERS] += n_replicas > 1 ? sizeof(float) * n_values : 0;
+    bytes[LH_MEMORY_BUFFERS] += sizeof(float) * n_tied / n_replicas;
+}
+
+double lhi_train_bytes(double n_values, uint32_t n_replicas)
+{
+    double bytes[LH_N_MEMORY_KINDS] = {0}, sum = 0;
+    lhi_train_predict(n_values, 0, n_replicas, bytes);
+    for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
+        sum += bytes[i];
+    return sum;
+}
+
+void lhi_train_held(const lhi_train *train, int64_t bytes[LH_N_MEMORY_KINDS])
+{
+    bytes[LH_MEMORY_MOMENTS] += (int64_t)lhi_arena_used(train->moments);
+    bytes[LH_MEMORY_GRADIENTS] += (int64_t)lhi_arena_used(train->gradients);
+    bytes[LH_MEMORY_BUFFERS] += (int64_t)lhi_arena_used(train->buffers);
+    bytes[LH_MEMORY_SCRATCH] += (int64_t)lhi_arena_used(train->mem);
 }
 
 static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
                               lh_error *err)
 {
-    lhi_arena *mem = train->mem;
     uint32_t replicas = train->o.n_replicas;
     size_t n = chunk->piece;
-    float *m = LHI_NEW(mem, float, n), *v = LHI_NEW(mem, float, n);
+    float *m = LHI_NEW(train->moments, float, n);
+    float *v = LHI_NEW(train->moments, float, n);
     if (replicas > 1) {
-        chunk->array = LHI_NEW(mem, float, n *replicas);
-        chunk->sums = LHI_NEW(mem, float, n);
+        chunk->array = LHI_NEW(train->buffers, float, n *replicas);
+        chunk->sums = LHI_NEW(train->gradients, float, n);
     }
     if (!m || !v || (replicas > 1 && (!chunk->array || !chunk->sums)))
         return lhi_fail_nomem(err);
@@ -121,7 +141,7 @@ static lh_status make_chunks(lhi_train *train, lh_error *err)
     }
     const lhi_owned *end = train->embedding ? train->embedding : train->head;
     if (end && !(train->embedding && train->head)) {
-        train->theirs = LHI_NEW(train->mem, float, end->n);
+        train->theirs = LHI_NEW(train->buffers, float, end->n);
         if (!train->theirs)
             return lhi_fail_nomem(err);
     }
@@ -134,15 +154,20 @@ lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,
     LHI_TRY(check_options(options, err));
     lhi_arena *mem = lhi_arena_make(0);
     lhi_train *train = mem ? LHI_NEW(mem, lhi_train, 1) : NULL;
-    lh_status status = train ? LH_OK : lhi_fail_nomem(err);
-    if (status == LH_OK) {
-        train->mem = mem;
-        train->device = device;
-        train->o = *options;
-        status = make_chunks(train, err);
-    }
-    if (status != LH_OK) {
+    if (!train) {
         lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    train->mem = mem;
+    train->device = device;
+    train->o = *options;
+    lh_status status = (train->moments = lhi_arena_make(0)) &&
+                               (train->gradients = lhi_arena_make(0)) &&
+                               (train->buffers = lhi_arena_make(0))
+                           ? make_chunks(train, err)
+                           : lhi_fail_nomem(err);
+    if (status != LH_OK) {
+        lhi_train_free(train);
         return status;
     }
     *out = train;
@@ -151,8 +176,12 @@ lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,
 
 void lhi_train_free(lhi_train *train)
 {
-    if (train)
-        lhi_arena_free(train->mem);
+    if (!train)
+        return;
+    lhi_arena_free(train->moments);
+    lhi_arena_free(train->gradients);
+    lhi_arena_free(train->buffers);
+    lhi_arena_free(train->mem);
 }
 
 uint64_t lhi_train_step(const lhi_train *train)

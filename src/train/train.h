@@ -59,9 +59,15 @@ typedef struct lhi_train_options {
  * caller's. */
 lhi_train_options lhi_train_defaults(uint64_t steps);
 
-/* Bytes that an lhi_train holds, at least, for chunks of so many values: both
- * moments and, with several replicas, the arrays that they exchange. */
+/* Bytes that an lhi_train holds for chunks of so many values: both moments and,
+ * with several replicas, the arrays that they exchange. */
 double lhi_train_bytes(double n_values, uint32_t n_replicas);
+/* By kind, added to bytes[]; n_tied: values of a tied embedding whose other
+ * copy is on another rank, or 0. */
+void lhi_train_predict(double n_values, double n_tied, uint32_t n_replicas,
+                       double bytes[LH_N_MEMORY_KINDS]);
+/* What it does hold. */
+void lhi_train_held(const lhi_train *train, int64_t bytes[LH_N_MEMORY_KINDS]);
 
 /* `device` is borrowed and must have tensors. */
 lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,

@@ -30,7 +30,7 @@ typedef struct lhi_train_chunk {
 } lhi_train_chunk;
 
 struct lhi_train {
-    lhi_arena *mem;
+    lhi_arena *mem, *moments, *gradients, *buffers;
     lhi_device *device;
     const lhi_kernels *k;
     lhi_train_options o;

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Short of memory, and fed with what takes much of it."""
+import json
 import resource
 import shutil
 import subprocess
@@ -121,6 +122,39 @@ def what_cannot_fit_is_refused_before_the_start_and_says_how_much_it_is():
                  "ulimit -v", "smaller microbatches"):
         check(part in done.stderr, f"without '{part}': {done.stderr}")
     check(not (WORK / "c").exists(), "the run had begun")
+
+
+@test
+def ranks_hold_what_was_predicted_and_no_more_than_their_limit():
+    write("text", "the quick brown fox jumps over the lazy dog. " * 80)
+    run("plan", ROOT / "examples/tiny-llama-cpu.yaml", "-o", "plan.json")
+    if not has_openblas():
+        return
+    how = ("--device", "cpu", "--data", "text", "--steps", "2")
+    done = run("train", "plan.json", *how, "--memory", "report")
+    for part in ("memory ", "predicted ", "activations", "GPU"):
+        check(part in done.stdout, f"without '{part}': {done.stdout}")
+    done = run("train", "plan.json", *how, "--json")
+    rows = json.loads(done.stdout)["memory"]
+    check([row["rank"] for row in rows] == [0, 1, 2, 3], f"ranks of {rows}")
+    for row in rows:
+        kinds = row["by_kind"], row["predicted_by_kind"]
+        check(sum(kinds[0].values()) == row["measured_bytes"] and
+              sum(kinds[1].values()) == row["predicted_bytes"] and
+              row["limit_bytes"] > row["measured_bytes"], f"memory: {row}")
+        off = [sum(bytes for kind, bytes in one.items() if kind != "buffers")
+               for one in kinds]
+        check(abs(off[0] / off[1] - 1) < .03, f"held, predicted: {off}")
+        check(abs(row["planned_bytes"] / row["predicted_bytes"] - 1) < .2,
+              f"the plan's: {row}")
+    plan = json.loads((WORK / "plan.json").read_text())
+    plan["pipeline"]["memory_limit"] = [rows[1]["predicted_bytes"]] * 4
+    write("low.json", json.dumps(plan))
+    done = run("train", "low.json", *how, "--memory", "report")
+    check(done.returncode == 0, f"report: {done.stderr}")
+    done = run("train", "low.json", *how, "--memory", "enforce")
+    check(done.returncode == 1 and "would hold" in done.stderr and
+          len(done.stderr.splitlines()) == 1, f"enforce: {done.stderr}")
 
 
 @test

@@ -194,6 +194,29 @@ static void check_same(const char *name)
     free(bytes);
 }
 
+/* What ranks hold is what was predicted, within 3 %; buffers for messages that
+ * take longer than predicted come on top of that. */
+static void check_memory(const lh_train_result *r, const char *name)
+{
+    uint32_t n;
+    const lh_train_memory *all = lh_train_memory_held(r, &n);
+    CHECK_INT(n, r->n_ranks);
+    for (uint32_t i = 0; i < n; i++) {
+        const lh_train_memory *m = &all[i];
+        int64_t bytes[2] = {m->predicted_bytes, m->measured_bytes};
+        CHECK(m->measured[LH_MEMORY_ACTIVATIONS] > 0 &&
+              m->measured[LH_MEMORY_BUFFERS] >=
+                  m->predicted[LH_MEMORY_BUFFERS]);
+        if (r->n_grown > 0) {
+            bytes[0] -= m->predicted[LH_MEMORY_BUFFERS];
+            bytes[1] -= m->measured[LH_MEMORY_BUFFERS];
+        }
+        CHECK_MSG(fabs((double)bytes[1] / (double)bytes[0] - 1) < 0.03,
+                  "%s: rank %u: %lld bytes predicted, %lld held", name,
+                  (unsigned)i, (long long)bytes[0], (long long)bytes[1]);
+    }
+}
+
 static double run(const setup *s, const char *name)
 {
     char path[160];
@@ -202,8 +225,10 @@ static double run(const setup *s, const char *name)
     double loss = NAN;
     snprintf(path, sizeof path, "%s/%s", folder, name);
     CHECK_OK(train(s, path, STEPS, &r, &err), err);
-    if (r && r->n_iterations)
+    if (r && r->n_iterations) {
         loss = r->iterations[r->n_iterations - 1].loss;
+        check_memory(r, name);
+    }
     lh_train_result_free(r);
     return loss;
 }

@@ -7,6 +7,7 @@
 #include "base/memory_room.h"
 #include "dev/blas.h"
 
+#include <math.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -115,10 +116,29 @@ static void limits_of_the_process(void)
 /* --- the cpu device --------------------------------------------------------
  */
 
+/* The passes of small_step(). */
+static uint32_t passes_of(const small *s, small_order order, lh_pass *out)
+{
+    uint32_t n = 0, m_all = s->n_microbatches;
+    for (uint32_t m = 0; m < m_all; m++)
+        for (uint32_t c = 0; c < s->n_chunks; c++)
+            out[n++] = (lh_pass){.chunk = c, .microbatch = m, .kind = LH_F};
+    for (uint32_t m = 0; m < m_all; m++)
+        for (uint32_t c = s->n_chunks; c-- > 0;)
+            out[n++] = (lh_pass){.chunk = c,
+                                 .microbatch = m,
+                                 .kind = order == SMALL_JOINT ? LH_B : LH_D};
+    for (uint32_t c = 0; c < s->n_chunks && order != SMALL_JOINT; c++)
+        for (uint32_t m = 0; m < m_all; m++)
+            out[n++] = (lh_pass){.chunk = c, .microbatch = m, .kind = LH_W};
+    return n;
+}
+
 static double holds_what_was_counted(const lh_model *model, uint32_t n_chunks,
                                      uint32_t sequence, uint32_t n_microbatches,
                                      const uint32_t *again)
 {
+    lh_error err;
     small s = small_sizes();
     s.model = *model;
     s.again = again;
@@ -127,11 +147,11 @@ static double holds_what_was_counted(const lh_model *model, uint32_t n_chunks,
     s.sequence = sequence;
     if (!small_open(&s))
         return 0;
-    uint32_t mine[16], at_once[16];
-    for (uint32_t c = 0; c < n_chunks; c++) {
+    small_order order = again ? SMALL_JOINT : SMALL_SPLIT;
+    uint32_t mine[16];
+    lh_pass passes[256];
+    for (uint32_t c = 0; c < n_chunks; c++)
         mine[c] = c;
-        at_once[c] = n_microbatches;
-    }
     lhi_cpu_options o = {.model = &s.model,
                          .n_chunks = n_chunks,
                          .first_layers = s.firsts,
@@ -142,11 +162,19 @@ static double holds_what_was_counted(const lh_model *model, uint32_t n_chunks,
                          .sequence = sequence,
                          .n_microbatches = n_microbatches,
                          .n_replicas = 1};
-    small_step(&s, 0, LHI_STEP_TRAIN, again ? SMALL_JOINT : SMALL_SPLIT);
-    double counted = lhi_cpu_bytes(&o, at_once);
-    double held = (double)s.devices[0]->ops->peak_bytes(s.devices[0]);
-    CHECK_MSG(counted <= held && held <= 1.05 * counted + 65536,
-              "%.0f bytes were counted, %.0f are held", counted, held);
+    small_step(&s, 0, LHI_STEP_TRAIN, order);
+    double counted[LH_N_MEMORY_KINDS] = {0};
+    int64_t held[LH_N_MEMORY_KINDS] = {0};
+    CHECK_OK(lhi_cpu_predict(&o, passes, passes_of(&s, order, passes), counted,
+                             &err),
+             err);
+    s.devices[0]->ops->held(s.devices[0], held);
+    for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
+        CHECK_MSG(fabs((double)held[i] - counted[i]) <=
+                      0.01 * counted[i] + 8192,
+                  "%s: %.0f bytes were counted, %.0f are held",
+                  lh_memory_kind_name((lh_memory_kind)i), counted[i],
+                  (double)held[i]);
     double parameters = 0, values = 0;
     for (uint32_t c = 0; c < n_chunks; c++) {
         const lhi_device_ops *ops = s.devices[0]->ops;
@@ -156,7 +184,8 @@ static double holds_what_was_counted(const lh_model *model, uint32_t n_chunks,
     }
     CHECK_NEAR(parameters, values, 0);
     small_close(&s);
-    return held - 2 * values * sizeof(float);
+    return (double)held[LH_MEMORY_ACTIVATIONS] +
+           (double)held[LH_MEMORY_SCRATCH];
 }
 
 static void devices_hold_what_was_counted(void)

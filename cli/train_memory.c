@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train --memory: what ranks were predicted to hold, and held. */
+#include "train_parts.h"
+#include "wrap.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* What the plan says of the rank's device, if it does. */
+static int64_t of_plan(const lh_plan *plan, uint32_t rank)
+{
+    if (!plan || plan->n_ranks == 0)
+        return -1;
+    const lh_plan_memory *m = &plan->rank_memory[rank % plan->n_ranks];
+    return m->parameters_bytes + m->gradients_bytes + m->optimizer_bytes +
+           m->activations_bytes + m->buffers_bytes + m->temporary_bytes;
+}
+
+static json_t *kinds_json(const int64_t bytes[LH_N_MEMORY_KINDS])
+{
+    json_t *j = json_object();
+    for (uint32_t i = 0; j && i < LH_N_MEMORY_KINDS; i++)
+        json_object_set_new(j, lh_memory_kind_name((lh_memory_kind)i),
+                            json_integer(bytes[i]));
+    return j;
+}
+
+json_t *train_memory_json(const lh_plan *plan, const lh_train_result *r)
+{
+    uint32_t n;
+    const lh_train_memory *all = lh_train_memory_held(r, &n);
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < n; i++) {
+        const lh_train_memory *m = &all[i];
+        int64_t planned = of_plan(plan, i);
+        json_array_append_new(
+            list, json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "rank",
+                            (json_int_t)i, "predicted_bytes",
+                            (json_int_t)m->predicted_bytes, "measured_bytes",
+                            (json_int_t)m->measured_bytes, "by_kind",
+                            kinds_json(m->measured), "predicted_by_kind",
+                            kinds_json(m->predicted), "limit_bytes",
+                            m->limit_bytes == LH_NO_LIMIT
+                                ? json_null()
+                                : json_integer(m->limit_bytes),
+                            "planned_bytes",
+                            planned < 0 ? json_null() : json_integer(planned)));
+    }
+    return list;
+}
+
+enum { COLUMNS = 5, CELL = 160 };
+
+static void add_row(cli_table *t, char cells[COLUMNS][CELL])
+{
+    const char *row[COLUMNS];
+    for (uint32_t i = 0; i < COLUMNS; i++)
+        row[i] = cells[i];
+    cli_table_row(t, COLUMNS, row);
+}
+
+static void put_mib(char cell[CELL], int64_t bytes)
+{
+    if (bytes == LH_NO_LIMIT)
+        snprintf(cell, CELL, "-");
+    else
+        snprintf(cell, CELL, "%.2f", (double)bytes / (1 << 20));
+}
+
+/* "parameters 0.88, gradients 0.88, ..." */
+static void put_kinds(char cell[CELL], const int64_t bytes[LH_N_MEMORY_KINDS])
+{
+    size_t at = 0;
+    for (uint32_t i = 0; i < LH_N_MEMORY_KINDS && at < CELL; i++)
+        at += (size_t)snprintf(cell + at, CELL - at, "%s%s %.2f", i ? ", " : "",
+                               lh_memory_kind_name((lh_memory_kind)i),
+                               (double)bytes[i] / (1 << 20));
+}
+
+void train_memory_print(cli *c, const lh_plan *plan, const lh_train_result *r)
+{
+    uint32_t n;
+    const lh_train_memory *all = lh_train_memory_held(r, &n);
+    char cells[COLUMNS][CELL] = {"rank", "#predicted", "#measured", "#limit",
+                                 "measured, MiB"};
+    cli_table t = {0};
+    add_row(&t, cells);
+    for (uint32_t i = 0; i < n; i++) {
+        const lh_train_memory *m = &all[i];
+        snprintf(cells[0], CELL, "%" PRIu32, i);
+        put_mib(cells[1], m->predicted_bytes);
+        put_mib(cells[2], m->measured_bytes);
+        put_mib(cells[3], m->limit_bytes);
+        put_kinds(cells[4], m->measured);
+        add_row(&t, cells);
+    }
+    cli_table_print(c, "memory", &t);
+    cli_wrap(c, "in MiB", 0,
+             "predicted: counted before the run began; measured: allocated. "
+             "Not in it: the program, the data, OpenBLAS's buffers, what a "
+             "transport has under way");
+    if (plan)
+        cli_wrap(c, "plan", 0, "%.2f MiB on the fullest GPU, modelled",
+                 (double)plan->best.peak_memory_bytes / (1 << 20));
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a device comes to hold under a schedule: its passes are gone through as
+ * they would run, and what they take and give back is counted. */
+#include "base/fail.h"
+#include "dev/cpu.h"
+
+/* A chunk, as far as that matters. */
+typedef struct counted {
+    lhi_cpu_chunk chunk;
+    uint32_t *items_left; /* by microbatch; 0: it is not here */
+    uint32_t *layer_left; /* by microbatch and layer */
+    bool *attached;       /* likewise: what is made again is there */
+    uint32_t n_slots, most_slots;
+} counted;
+
+typedef struct counter {
+    lhi_cpu cpu;
+    lhi_arena *mem;
+    counted *chunks;
+    uint32_t rooms[LH_N_LAYER_PARTS], most_rooms[LH_N_LAYER_PARTS];
+} counter;
+
+static void attach(counter *k, counted *c, uint32_t microbatch, uint32_t layer)
+{
+    bool *is = &c->attached[(size_t)microbatch * c->chunk.n_layers + layer];
+    for (uint32_t i = 0; !*is && i < LH_N_LAYER_PARTS; i++)
+        if (c->chunk.again[layer] >> i & 1 && ++k->rooms[i] > k->most_rooms[i])
+            k->most_rooms[i] = k->rooms[i];
+    *is = true;
+}
+
+static void detach(counter *k, counted *c, uint32_t microbatch, uint32_t layer)
+{
+    bool *is = &c->attached[(size_t)microbatch * c->chunk.n_layers + layer];
+    for (uint32_t i = 0; *is && i < LH_N_LAYER_PARTS; i++)
+        k->rooms[i] -= c->chunk.again[layer] >> i & 1;
+    *is = false;
+}
+
+static void count_f(counter *k, counted *c, uint32_t m)
+{
+    uint32_t n = c->chunk.n_layers;
+    c->items_left[m] = c->chunk.n_items;
+    if (++c->n_slots > c->most_slots)
+        c->most_slots = c->n_slots;
+    for (uint32_t i = 0; i < n; i++) {
+        c->layer_left[(size_t)m * n + i] = LHI_LAYER_ITEMS;
+        attach(k, c, m, i);
+        detach(k, c, m, i);
+    }
+}
+
+/* As ask() of cpu_weights.c. */
+static void ask(counter *k, counted *c, lhi_cpu_item *item, uint32_t m)
+{
+    uint32_t n = c->chunk.n_layers;
+    item->asked[m] = true;
+    for (; item->done < k->cpu.n_microbatches && item->asked[item->done];
+         item->done++) {
+        uint32_t now = item->done;
+        uint32_t *left = &c->layer_left[(size_t)now * n + item->layer];
+        if (lhi_cpu_in_layer(item) && *left > 0 && --*left == 0)
+            detach(k, c, now, item->layer);
+        if (c->items_left[now] > 0 && --c->items_left[now] == 0)
+            c->n_slots--;
+    }
+}
+
+static void count_d(counter *k, counted *c, uint32_t m, bool joint)
+{
+    for (uint32_t i = c->chunk.n_layers; i-- > 0;) {
+        attach(k, c, m, i);
+        for (uint32_t j = 0; joint && i > 0 && j < c->chunk.n_items; j++)
+            if (lhi_cpu_in_layer(&c->chunk.items[j]) &&
+                c->chunk.items[j].layer == i)
+                ask(k, c, &c->chunk.items[j], m);
+    }
+}
+
+static void count_w(counter *k, counted *c, const lh_pass *pass)
+{
+    for (uint32_t j = 0; j < c->chunk.n_items; j++)
+        if (lhi_cpu_in_part(&c->chunk, &c->chunk.items[j], pass) &&
+            !c->chunk.items[j].asked[pass->microbatch])
+            ask(k, c, &c->chunk.items[j], pass->microbatch);
+}
+
+static void count_pass(counter *k, uint32_t n_mine, const lh_pass *pass)
+{
+    uint32_t i = 0, m = pass->microbatch;
+    while (i < n_mine && k->chunks[i].chunk.chunk != pass->chunk)
+        i++;
+    if (i == n_mine || m >= k->cpu.n_microbatches)
+        return;
+    if (pass->kind == LH_F)
+        count_f(k, &k->chunks[i], m);
+    else if (pass->kind != LH_W)
+        count_d(k, &k->chunks[i], m, pass->kind == LH_B);
+    if (pass->kind == LH_W || pass->kind == LH_B)
+        count_w(k, &k->chunks[i], pass);
+}
+
+static lh_status make_chunk(counter *k, const lhi_cpu_options *o, uint32_t i,
+                            lh_error *err)
+{
+    counted *c = &k->chunks[i];
+    uint32_t number = o->mine[i], first = o->first_layers[number];
+    uint32_t n = o->first_layers[number + 1] - first;
+    size_t all = (size_t)k->cpu.n_microbatches * n;
+    c->chunk = (lhi_cpu_chunk){.chunk = number,
+                               .first_layer = first,
+                               .n_layers = n,
+                               .is_first = number == 0,
+                               .is_last = number + 1 == o->n_chunks};
+    c->items_left = LHI_NEW(k->mem, uint32_t, k->cpu.n_microbatches);
+    c->layer_left = LHI_NEW(k->mem, uint32_t, all);
+    c->attached = LHI_NEW(k->mem, bool, all);
+    c->chunk.again = LHI_NEW(k->mem, uint32_t, n);
+    if (!c->items_left || !c->layer_left || !c->attached || !c->chunk.again)
+        return lhi_fail_nomem(err);
+    for (uint32_t l = 0; o->again && l < n; l++)
+        c->chunk.again[l] = o->again[first + l];
+    return lhi_cpu_items(&k->cpu, k->mem, &c->chunk, err);
+}
+
+static void add_chunk(const counter *k, const counted *c,
+                      double bytes[LH_N_MEMORY_KINDS])
+{
+    const lhi_cpu_chunk *chunk = &c->chunk;
+    double weights = lhi_cpu_float_bytes(lhi_cpu_values(
+        &k->cpu, chunk->n_layers, chunk->is_first, chunk->is_last));
+    bytes[LH_MEMORY_PARAMETERS] += weights;
+    bytes[LH_MEMORY_GRADIENTS] += weights;
+    bytes[LH_MEMORY_ACTIVATIONS] +=
+        c->most_slots * lhi_cpu_slot_bytes(&k->cpu, chunk);
+    bytes[LH_MEMORY_SCRATCH] += lhi_cpu_chunk_bytes(&k->cpu, chunk);
+}
+
+static lh_status count(counter *k, const lhi_cpu_options *o,
+                       const lh_pass *passes, uint32_t n_passes,
+                       double bytes[LH_N_MEMORY_KINDS], lh_error *err)
+{
+    lhi_cpu_shape(&k->cpu, o);
+    k->chunks = LHI_NEW(k->mem, counted, o->n_mine);
+    if (!k->chunks)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < o->n_mine; i++)
+        LHI_TRY(make_chunk(k, o, i, err));
+    for (uint32_t i = 0; i < n_passes; i++)
+        count_pass(k, o->n_mine, &passes[i]);
+    for (uint32_t i = 0; i < o->n_mine; i++)
+        add_chunk(k, &k->chunks[i], bytes);
+    bytes[LH_MEMORY_SCRATCH] += lhi_cpu_scratch_bytes(&k->cpu);
+    for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++) {
+        double columns = (double)lhi_cpu_columns(&k->cpu, (lh_layer_part)i);
+        bytes[LH_MEMORY_SCRATCH] +=
+            k->most_rooms[i] * lhi_cpu_float_bytes(k->cpu.t * columns);
+    }
+    return LH_OK;
+}
+
+lh_status lhi_cpu_predict(const lhi_cpu_options *options, const lh_pass *passes,
+                          uint32_t n_passes, double bytes[LH_N_MEMORY_KINDS],
+                          lh_error *err)
+{
+    counter k = {.mem = lhi_arena_make(0)};
+    if (!k.mem)
+        return lhi_fail_nomem(err);
+    lh_status status = count(&k, options, passes, n_passes, bytes, err);
+    lhi_arena_free(k.mem);
+    return status;
+}
