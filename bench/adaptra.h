@@ -47,6 +47,7 @@ void adaptra_example(FILE *to, const page_how *how);   /* 14 */
 void adaptra_growth(FILE *to, const page_how *how);    /* 15 */
 void adaptra_single(FILE *to, const page_how *how);    /* 16 */
 void adaptra_several(FILE *to, const page_how *how);   /* 17 */
+void adaptra_places(FILE *to, const page_how *how);    /* 3 and 18 */
 void adaptra_optima(FILE *to, const page_how *how);    /* 19 */
 /* 21; the folder has adaptra-8-stages.yaml and adaptra-trace.yaml. */
 void adaptra_trace(FILE *to, const page_how *how);

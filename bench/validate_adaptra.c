@@ -15,8 +15,9 @@ int main(int argc, char **argv)
         {"causes", adaptra_causes},       {"orders", adaptra_orders},
         {"slackness", adaptra_slackness}, {"example", adaptra_example},
         {"growth", adaptra_growth},       {"single", adaptra_single},
-        {"several", adaptra_several},     {"optima", adaptra_optima},
-        {"trace", adaptra_trace},         {"adapting", adaptra_adapting},
+        {"several", adaptra_several},     {"places", adaptra_places},
+        {"optima", adaptra_optima},       {"trace", adaptra_trace},
+        {"adapting", adaptra_adapting},
     };
 
     return page_program("validate-adaptra", parts, sizeof parts / sizeof *parts,

@@ -5,6 +5,8 @@
 #define _GNU_SOURCE /* mkdtemp */
 #include "api_calls.h"
 
+#include <longhaul/places.h>
+
 /* --- the structs ---------------------------------------------------------- */
 
 typedef struct taker {
@@ -45,6 +47,54 @@ static const lh_adapt_play_options adapt_play = {
     .size = sizeof adapt_play, .adapt = &adapt, .jitter = &jitter};
 static const lh_course_options course_options = {.size = sizeof course_options,
                                                  .speed = 7};
+static const lh_host_link slow_host_link = {0, 1, 500, 0};
+
+/* With the options, as things are, and as the exchange is asked for. */
+static lh_status moved(const lh_places_options *made, const lh_hosts_now *now,
+                       const lh_exchange_options *how, lh_error *err)
+{
+    lh_pipeline *p = pipeline();
+    lh_schedule *s = schedule(p);
+    lh_places *places = NULL;
+    lh_exchange *x = NULL;
+    lh_status status = lh_places_make(p, made, &places, err);
+    if (status == LH_OK)
+        status = lh_places_exchange(places, now, s, how, &x, err);
+    say(status, "%" PRIu32 " %d %" PRId64, x ? x->n_hosts : 0, x ? x->all : 0,
+        x ? x->now_ns : 0);
+    lh_exchange_free(x);
+    lh_places_free(places);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+    return status;
+}
+
+static lh_status placed(const void *given, lh_error *err)
+{
+    return moved(given, NULL, NULL, err);
+}
+
+static lh_status slowed(const void *given, lh_error *err)
+{
+    return moved(NULL, given, NULL, err);
+}
+
+static lh_status exchanged(const void *given, lh_error *err)
+{
+    return moved(NULL, NULL, given, err);
+}
+
+static const double no_messages[2] = {0, 0};
+static const lh_places_options places = {.size = sizeof places,
+                                         .n_replicas = 3,
+                                         .state_messages = no_messages};
+static const double slower_hosts[2] = {2, 3};
+static const lh_hosts_now hosts_now = {.size = sizeof hosts_now,
+                                       .n_links = 1,
+                                       .links = &slow_host_link,
+                                       .slower = slower_hosts};
+static const lh_exchange_options exchange = {
+    .size = sizeof exchange, .sim = &sim, .lasts = 3, .most_hosts = 1};
 static const lh_method_options method = {
     .size = sizeof method, .sub_blocks = 2, .sim = &sim, .bound_ns = 1};
 static const lh_best_options of_best = {
@@ -142,6 +192,9 @@ static const taker takers[] = {
     TAKER(lh_jitter, hardened, &jitter, seed),
     TAKER(lh_jitter, spread, &jitter, seed),
     TAKER(lh_course_options, followed, &course_options, speed),
+    TAKER(lh_places_options, placed, &places, state_messages),
+    TAKER(lh_hosts_now, slowed, &hosts_now, slower),
+    TAKER(lh_exchange_options, exchanged, &exchange, most_hosts),
     TAKER(lh_method_options, by_method, &method, n_enqueue),
     TAKER(lh_best_options, best, &of_best, effort),
     TAKER(lh_solve_options, solved, &solve, target_ns),

@@ -25,6 +25,8 @@
     X(shakes)                                                                  \
     X(follows)                                                                 \
     X(plays)                                                                   \
+    X(makes_places)                                                            \
+    X(moves_hosts)                                                             \
     X(monitors)                                                                \
     X(adapts)                                                                  \
     X(decides)                                                                 \

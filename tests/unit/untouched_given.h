@@ -26,6 +26,7 @@
 #include <longhaul/kernels.h>
 #include <longhaul/monitor.h>
 #include <longhaul/optical.h>
+#include <longhaul/places.h>
 #include <longhaul/plan.h>
 #include <longhaul/tradeoff.h>
 

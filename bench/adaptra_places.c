@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Adaptra's figures 3 and 18: a slow link between replicas, and hosts that
+ * exchange their places. */
+#include "adaptra.h"
+
+#include <longhaul/methods.h>
+#include <longhaul/places.h>
+
+#include <stdlib.h>
+
+/* 7B on two replicas of four stages: n and t as in figure 14. A message is that
+ * of 4096 tokens of 4096 numbers, a stage's data a quarter of the weights, in
+ * two bytes each; a link carries 400 Gb/s. */
+static const adaptra_setting seven = {4, 8, 12.4};
+enum { REPLICAS = 2, HOSTS = 8, PACKETS = 80 /* a message: 10 ms of 0.125 */ };
+static const double message_bytes = 4096.0 * 4096 * 2;
+static const double data_bytes = 7e9 / 4 * 2;
+static const double bytes_per_ns = 50;
+
+typedef struct cluster {
+    lh_pipeline *pipeline;
+    lh_places *places;
+    lh_schedule *zb;
+} cluster;
+
+static int64_t to_ns(double ns)
+{
+    return (int64_t)(ns + 0.5);
+}
+
+static cluster make_cluster(void)
+{
+    double delays[ADAPTRA_MOST_STAGES];
+    paper_pipe q = adaptra_pipe(&seven, 0, 0, delays);
+    lh_pipeline *plain = paper_pipe_make(&q);
+    lh_pipeline_desc d = {.size = sizeof d};
+    lh_chunk chunks[ADAPTRA_MOST_STAGES];
+    lh_link links[2 * ADAPTRA_MOST_STAGES];
+    const lh_places_options o = {.size = sizeof o, .n_replicas = REPLICAS};
+    cluster c = {0};
+    lh_error err = {0};
+
+    paper_must(lh_pipeline_describe(plain, &d, &err), &err);
+    for (uint32_t i = 0; i < d.n_chunks; i++) {
+        chunks[i] = d.chunks[i];
+        /* Of a ring of two each link carries half of it. */
+        chunks[i].all_gather_ns = to_ns(data_bytes / 2 / bytes_per_ns);
+        chunks[i].reduce_scatter_ns = chunks[i].all_gather_ns;
+    }
+    for (uint32_t i = 0; i < d.n_links; i++) {
+        links[i] = d.links[i];
+        links[i].transfer_ns = to_ns(message_bytes / bytes_per_ns);
+    }
+    d.chunks = chunks;
+    d.links = links;
+    paper_must(lh_pipeline_make(&d, &c.pipeline, &err), &err);
+    paper_must(lh_places_make(c.pipeline, &o, &c.places, &err), &err);
+    paper_must(lh_method_run("zb-h2", c.pipeline, NULL, &c.zb, NULL, &err),
+               &err);
+    lh_pipeline_free(plain);
+    return c;
+}
+
+static void free_cluster(cluster *c)
+{
+    lh_schedule_free(c->zb);
+    lh_places_free(c->places);
+    lh_pipeline_free(c->pipeline);
+}
+
+/* Every link of a message more between the hosts of two sets, both ways. */
+static uint32_t slow_links(unsigned some, unsigned others, double ms,
+                           lh_host_link *links)
+{
+    uint32_t n = 0;
+
+    for (uint32_t a = 0; a < HOSTS; a++)
+        for (uint32_t b = 0; b < HOSTS; b++)
+            if ((some >> a & 1 && others >> b & 1) ||
+                (some >> b & 1 && others >> a & 1))
+                links[n++] = (lh_host_link){
+                    .from = a, .to = b, .transfer_ns = to_ns(ms * 1e6)};
+    return n;
+}
+
+static double places_ms(const cluster *c, const lh_hosts_now *now,
+                        const uint32_t *hosts, adaptra_system system)
+{
+    lh_pipeline *p = NULL;
+    lh_error err = {0};
+
+    paper_must(lh_places_pipeline(c->places, now, hosts, &p, &err), &err);
+    double ms = paper_run_on(p, &adaptra_runs[system]).ms;
+    lh_pipeline_free(p);
+    return ms;
+}
+
+static lh_exchange *find_exchange(const cluster *c, const lh_hosts_now *now)
+{
+    const paper_run *zb = &adaptra_runs[ADAPTRA_ZB];
+    const lh_sim_options sim = {.size = sizeof sim,
+                                .receives = zb->receives,
+                                .coupled_queue = zb->coupled};
+    const lh_exchange_options o = {.size = sizeof o, .sim = &sim};
+    lh_exchange *x = NULL;
+    lh_error err = {0};
+
+    paper_must(lh_places_exchange(c->places, now, c->zb, &o, &x, &err), &err);
+    return x;
+}
+
+/* --- one link ------------------------------------------------------------- */
+
+/* The link between hosts 0 and 4 carries the data of device 0 at first; with
+ * host 4 in the place of another of replica 0, messages there. */
+typedef struct one_link {
+    double data, messages, adapted, best; /* ms */
+} one_link;
+
+static one_link link_ms(const cluster *c, double delay_ms)
+{
+    lh_host_link links[2 * HOSTS];
+    const lh_hosts_now now = {.size = sizeof now,
+                              .n_links = slow_links(1, 1 << 4, delay_ms, links),
+                              .links = links};
+    one_link r = {.data = places_ms(c, &now, NULL, ADAPTRA_ZB)};
+
+    /* Hosts 0 and 4 in each pair of neighbouring stages; the longest. */
+    for (uint32_t d = 0; d + 1 < seven.stages; d++) {
+        uint32_t hosts[HOSTS] = {0, 1, 2, 3, 4, 5, 6, 7};
+
+        hosts[0] = d;
+        hosts[d] = 0;
+        hosts[4] = hosts[d + 1];
+        hosts[d + 1] = 4;
+        double ms = places_ms(c, &now, hosts, ADAPTRA_ZB);
+        if (ms > r.messages) {
+            r.messages = ms;
+            r.adapted = places_ms(c, &now, hosts, ADAPTRA_FULL);
+        }
+    }
+    lh_exchange *x = find_exchange(c, &now);
+    r.best = (double)x->predicted_ns * 1e-6;
+    lh_exchange_free(x);
+    return r;
+}
+
+static void print_links(FILE *to, const cluster *c)
+{
+    double quiet = places_ms(c, NULL, NULL, ADAPTRA_ZB);
+
+    fputs("| ms a packet, a message | ZB, it carries data | it carries "
+          "messages | Adaptra then | Falcon's gain | Adaptra's over Falcon | "
+          "it carries nothing |\n| --- | --- | --- | --- | --- | --- | --- |\n",
+          to);
+    for (int i = 0; i <= 3; i++) {
+        one_link r = link_ms(c, 10 * i);
+
+        fprintf(to,
+                "| %g, %d | %.0f, %.2f times | %.0f, %.2f times | %.0f | %.2f "
+                "| %.2f | %.0f |\n",
+                0.125 * i, PACKETS * i / 8, r.data, r.data / quiet, r.messages,
+                r.messages / quiet, r.adapted, r.data / r.messages,
+                r.messages / r.adapted, r.best);
+    }
+    fputs("| the paper, 0.375 | 8.04 times | at most 2.24 times | | 3.6 | 1.96 "
+          "| |\n",
+          to);
+}
+
+/* --- between two switches ------------------------------------------------- */
+
+static void print_switches(FILE *to, const cluster *c)
+{
+    fputs("\n| ms a message | ZB, as it begins | ZB, the best of all places | "
+          "Adaptra then | orders of hosts, different |\n"
+          "| --- | --- | --- | --- | --- |\n",
+          to);
+    for (int i = 1; i <= 3; i++) {
+        lh_host_link links[HOSTS * HOSTS];
+        const lh_hosts_now now = {.size = sizeof now,
+                                  .n_links =
+                                      slow_links(0xf, 0xf0, 10 * i, links),
+                                  .links = links};
+        lh_exchange *x = find_exchange(c, &now);
+
+        fprintf(to, "| %d | %.0f | %.0f | %.0f | %u, %u |\n", 10 * i,
+                (double)x->now_ns * 1e-6, (double)x->predicted_ns * 1e-6,
+                places_ms(c, &now, x->hosts, ADAPTRA_FULL),
+                (unsigned)x->n_tried, (unsigned)x->n_simulated);
+        lh_exchange_free(x);
+    }
+}
+
+void adaptra_places(FILE *to, const page_how *how)
+{
+    cluster c = make_cluster();
+
+    (void)how; /* all of it is quick */
+    print_links(to, &c);
+    print_switches(to, &c);
+    free_cluster(&c);
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Why hosts are to exchange their places, or not, for people. */
+#include "places/places_own.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TIME_TEXT = 24, CARRIED_TEXT = 80, SHOWN = 2, SHOWN_MOVES = 4 };
+
+static void add_words(char *why, const char *format, ...) LHI_PRINTF(2, 3);
+
+/* What does not fit is left out. */
+static void add_words(char *why, const char *format, ...)
+{
+    size_t used = strlen(why);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(why + used, LHI_EXCHANGE_WHY - used, format, list);
+    va_end(list);
+}
+
+static const char *time_text(int64_t ns, char *text)
+{
+    double ms = (double)ns * 1e-6;
+    if (ms >= 10000)
+        snprintf(text, TIME_TEXT, "%.1f s", ms * 1e-3);
+    else
+        snprintf(text, TIME_TEXT, ms >= 100 ? "%.0f ms" : "%.3g ms", ms);
+    return text;
+}
+
+static uint32_t place_of(const uint32_t *hosts, uint32_t host)
+{
+    uint32_t i = 0;
+    while (hosts[i] != host)
+        i++;
+    return i;
+}
+
+static bool has_link(const lh_pipeline *p, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = 0; i < p->n_links; i++)
+        if (p->links[i].from == from && p->links[i].to == to)
+            return true;
+    return false;
+}
+
+/* What the link between two hosts carries, one way or the other. */
+static const char *carried(const lh_places *s, const uint32_t *hosts,
+                           uint32_t one, uint32_t other, char *text)
+{
+    uint32_t a = place_of(hosts, one), b = place_of(hosts, other);
+    uint32_t d = a % s->n_devices, e = b % s->n_devices, r = a / s->n_devices,
+             q = b / s->n_devices, n = s->n_replicas;
+    if (r == q && (has_link(s->pipeline, d, e) || has_link(s->pipeline, e, d)))
+        snprintf(text, CARRIED_TEXT,
+                 "messages between devices %" PRIu32 " and %" PRIu32
+                 " of replica %" PRIu32,
+                 d < e ? d : e, d < e ? e : d, r);
+    else if (d == e && ((r + 1) % n == q || (q + 1) % n == r))
+        snprintf(text, CARRIED_TEXT, "the data of device %" PRIu32, d);
+    else
+        snprintf(text, CARRIED_TEXT, "nothing");
+    return text;
+}
+
+static bool is_slow(const lhi_slow *slow, uint32_t from, uint32_t to)
+{
+    lhi_extra x = lhi_slow_link(slow, from, to);
+    return x.latency_ns > 0 || x.transfer_ns > 0;
+}
+
+/* Pairs of hosts with a slow link; what they carry before and after. */
+static void add_links(const lh_places *s, const lhi_slow *slow,
+                      const uint32_t *hosts, const char *verb, char *why)
+{
+    char text[CARRIED_TEXT];
+    uint32_t n = 0;
+    for (uint32_t a = 0; a < slow->n_hosts; a++)
+        for (uint32_t b = a + 1; b < slow->n_hosts; b++) {
+            if ((!is_slow(slow, a, b) && !is_slow(slow, b, a)) || n++ >= SHOWN)
+                continue;
+            add_words(why,
+                      "%sthe slow link between hosts %" PRIu32 " and %" PRIu32
+                      " %s %s",
+                      n > 1 ? ", " : "", a, b, verb,
+                      carried(s, hosts, a, b, text));
+        }
+    if (n > SHOWN)
+        add_words(why, " and %" PRIu32 " more are slow", n - SHOWN);
+}
+
+static void add_hosts(const lhi_slow *slow, char *why)
+{
+    uint32_t n = 0;
+    for (uint32_t h = 0; h < slow->n_hosts; h++)
+        if (slow->slower[h] > 1 && n++ < SHOWN)
+            add_words(why, "%shost %" PRIu32 " takes %.3g times as long",
+                      *why ? ", " : "", h, slow->slower[h]);
+    if (n > SHOWN)
+        add_words(why, ", so do %" PRIu32 " more", n - SHOWN);
+}
+
+static void add_moves(const lh_places *s, const lh_exchange *x, char *why)
+{
+    for (uint32_t i = 0; i < x->n_moves && i < SHOWN_MOVES; i++) {
+        const lh_move *m = &x->moves[i];
+        add_words(why,
+                  "%shost %" PRIu32 " gets device %" PRIu32
+                  " of replica %" PRIu32,
+                  i ? ", " : "", m->to, m->place % s->n_devices,
+                  m->place / s->n_devices);
+    }
+    if (x->n_moves > SHOWN_MOVES)
+        add_words(why, " and %" PRIu32 " more move", x->n_moves - SHOWN_MOVES);
+}
+
+void lhi_exchange_say(const lh_places *s, const lhi_slow *slow,
+                      const uint32_t *now_hosts, double lasts,
+                      const lh_exchange *x, char *why)
+{
+    char one[TIME_TEXT], other[TIME_TEXT], move[TIME_TEXT];
+    why[0] = '\0';
+    add_links(s, slow, now_hosts, "carries", why);
+    add_hosts(slow, why);
+    add_words(why, "%s%s an iteration", *why ? ": " : "nothing is slow: ",
+              time_text(x->now_ns, one));
+    if (!x->is_exchange) {
+        add_words(why, x->all ? "; no places are worth what moving costs"
+                              : "; no exchange is worth what moving costs");
+        return;
+    }
+    add_words(why, ", %s where ", time_text(x->predicted_ns, other));
+    add_moves(s, x, why);
+    add_words(why, ", which takes %s once and counts for %.0f iterations",
+              time_text(x->move_ns, move), lasts);
+    size_t before = strlen(why);
+    add_words(why, "; then ");
+    add_links(s, slow, x->hosts, "carries", why);
+    if (strlen(why) == before + strlen("; then "))
+        why[before] = '\0';
+}

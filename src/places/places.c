@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A pipeline as its hosts' places make it. */
+#include "places/places_own.h"
+
+#include "base/take_options.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- making --------------------------------------------------------------- */
+
+static lh_status check_links(const lh_pipeline *p, lh_error *err)
+{
+    if (p->n_resources < p->n_links)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "hosts' places: some links of the pipeline are one; "
+                        "hosts need links of their own");
+    for (uint32_t i = 1; i < p->n_links; i++)
+        if (p->links[i].latency_ns != p->links[0].latency_ns ||
+            p->links[i].transfer_ns != p->links[0].transfer_ns)
+            return lhi_fail(err, LH_EUNSUPPORTED,
+                            "hosts' places: links %" PRIu32 ">%" PRIu32
+                            " and %" PRIu32 ">%" PRIu32
+                            " take different times; hosts that exchange their "
+                            "places have to be alike",
+                            p->links[0].from, p->links[0].to, p->links[i].from,
+                            p->links[i].to);
+    return LH_OK;
+}
+
+static lh_status check_pipeline(const lh_pipeline *p, uint32_t n_replicas,
+                                lh_error *err)
+{
+    if ((uint64_t)p->n_devices * n_replicas > LH_MAX_HOSTS)
+        return lhi_fail(err, LH_EINVAL,
+                        "hosts' places: %" PRIu32 " replicas of %" PRIu32
+                        " devices are more than %u hosts",
+                        n_replicas, p->n_devices, LH_MAX_HOSTS);
+    if (p->n_dp_ops > 0)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "hosts' places: the pipeline has data-parallel "
+                        "communication in the middle of the iteration");
+    for (uint32_t d = 1; d < p->n_devices; d++)
+        if (lh_pipeline_memory_limit(p, d) != lh_pipeline_memory_limit(p, 0))
+            return lhi_fail(err, LH_EUNSUPPORTED,
+                            "hosts' places: devices 0 and %" PRIu32
+                            " have different memory; hosts that exchange "
+                            "their places have to be alike",
+                            d);
+    return check_links(p, err);
+}
+
+static bool is_linked(const lh_link *links, uint32_t n, uint32_t a, uint32_t b)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (links[i].from == a && links[i].to == b)
+            return true;
+    return false;
+}
+
+/* Links for all messages, so that each can become slow. */
+static lh_status add_links(const lh_pipeline *p, lh_pipeline **out,
+                           lh_error *err)
+{
+    lh_pipeline_desc d = {.size = sizeof d};
+    LHI_TRY(lh_pipeline_describe(p, &d, err));
+    uint32_t n = p->n_links;
+    lh_link *links = calloc(n + 2 * (size_t)p->n_chunks, sizeof *links);
+    if (!links)
+        return lhi_fail_nomem(err);
+    if (n)
+        memcpy(links, d.links, n * sizeof *links);
+    for (uint32_t c = 0; c + 1 < p->n_chunks; c++) {
+        uint32_t a = p->chunks[c].device, b = p->chunks[c + 1].device;
+        if (a != b && !is_linked(links, n, a, b))
+            links[n++] = (lh_link){.from = a, .to = b};
+        if (a != b && !is_linked(links, n, b, a))
+            links[n++] = (lh_link){.from = b, .to = a};
+    }
+    d.links = links;
+    d.n_links = n;
+    lh_status status = lhi_pipeline_remake(p, &d, out, err);
+    free(links);
+    return status;
+}
+
+/* In messages; without a time of one, none: a link that takes longer makes no
+ * data-parallel communication longer of which that is not known. */
+static double in_messages(int64_t ns, int64_t transfer_ns)
+{
+    return transfer_ns > 0 ? (double)ns / (double)transfer_ns : ns > 0 ? -1 : 0;
+}
+
+static bool is_share(const double *of, uint32_t n)
+{
+    for (uint32_t i = 0; of && i < n; i++)
+        if (!(of[i] >= 0) || of[i] > 1e12)
+            return false;
+    return true;
+}
+
+static lh_status take_numbers(lh_places *s, const lh_places_options *o,
+                              lh_error *err)
+{
+    const lh_pipeline *p = s->pipeline;
+    s->gathers = LHI_NEW(s->mem, double, p->n_chunks);
+    s->scatters = LHI_NEW(s->mem, double, p->n_chunks);
+    s->state_ns = LHI_NEW(s->mem, int64_t, p->n_devices);
+    s->state_messages = LHI_NEW(s->mem, double, p->n_devices);
+    if (!s->gathers || !s->scatters || !s->state_ns || !s->state_messages)
+        return lhi_fail_nomem(err);
+    if (!is_share(o->gather_messages, p->n_chunks) ||
+        !is_share(o->scatter_messages, p->n_chunks) ||
+        !is_share(o->state_messages, p->n_devices))
+        return lhi_fail(err, LH_EINVAL,
+                        "lh_places_options: messages have to be numbers from 0 "
+                        "on");
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        const lh_chunk *k = &p->chunks[c];
+        s->gathers[c] = o->gather_messages
+                            ? o->gather_messages[c]
+                            : in_messages(k->all_gather_ns, s->transfer_ns);
+        s->scatters[c] =
+            o->scatter_messages ? o->scatter_messages[c]
+                                : in_messages(k->reduce_scatter_ns, s->transfer_ns);
+    }
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        s->state_ns[d] = o->state_ns ? o->state_ns[d] : 0;
+        if (s->state_ns[d] < 0 || s->state_ns[d] > INT64_MAX / 4096)
+            return lhi_fail(err, LH_EINVAL,
+                            "lh_places_options: state_ns of device %" PRIu32
+                            " is %" PRId64,
+                            d, s->state_ns[d]);
+        s->state_messages[d] = o->state_messages
+                                   ? o->state_messages[d]
+                                   : in_messages(s->state_ns[d], s->transfer_ns);
+    }
+    return LH_OK;
+}
+
+static lh_status set_up(lh_places *s, const lh_pipeline *pipeline,
+                        const lh_places_options *o, lh_error *err)
+{
+    s->n_replicas = o->n_replicas ? o->n_replicas : 1;
+    s->n_devices = pipeline->n_devices;
+    LHI_TRY(check_pipeline(pipeline, s->n_replicas, err));
+    s->n_hosts = s->n_replicas * s->n_devices;
+    LHI_TRY(add_links(pipeline, &s->pipeline, err));
+    LHI_TRY(check_links(s->pipeline, err));
+    if (s->pipeline->n_links > 0) {
+        s->latency_ns = s->pipeline->links[0].latency_ns;
+        s->transfer_ns = s->pipeline->links[0].transfer_ns;
+    }
+    return take_numbers(s, o, err);
+}
+
+lh_status lh_places_make(const lh_pipeline *pipeline,
+                         const lh_places_options *options, lh_places **out,
+                         lh_error *err)
+{
+    lh_places_options o;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_places_options, &o, options, err));
+    lhi_arena *mem = lhi_arena_make(0);
+    lh_places *s = mem ? LHI_NEW(mem, lh_places, 1) : NULL;
+    if (!s) {
+        lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    s->mem = mem;
+    lh_status status = set_up(s, pipeline, &o, err);
+    if (status != LH_OK)
+        lh_places_free(s);
+    else
+        *out = s;
+    return status;
+}
+
+void lh_places_free(lh_places *places)
+{
+    if (!places)
+        return;
+    lh_pipeline_free(places->pipeline);
+    lhi_arena_free(places->mem);
+}
+
+uint32_t lh_places_n_hosts(const lh_places *places)
+{
+    return places->n_hosts;
+}
+
+lh_link lh_places_usual(const lh_places *places)
+{
+    return (lh_link){.latency_ns = places->latency_ns,
+                     .transfer_ns = places->transfer_ns};
+}
+
+/* --- what is slow --------------------------------------------------------- */
+
+/* As much as a pipeline may have at most, so that it says what is wrong. */
+static int64_t sum_of(int64_t a, int64_t b)
+{
+    return a > INT64_MAX / 4 - b ? INT64_MAX / 4 : a + b;
+}
+
+static int64_t times(int64_t ns, double factor)
+{
+    double product = round((double)ns * factor);
+    return product < 0x1p61 ? (int64_t)product : INT64_MAX / 4;
+}
+
+static lh_status take_links(const lh_hosts_now *now, lhi_slow *s, lh_error *err)
+{
+    for (uint32_t i = 0; i < now->n_links; i++) {
+        const lh_host_link *l = &now->links[i];
+        if (l->from >= s->n_hosts || l->to >= s->n_hosts || l->from == l->to)
+            return lhi_fail(err, LH_EINVAL,
+                            "lh_hosts_now: no link leads from host %" PRIu32
+                            " to %" PRIu32 " of %" PRIu32,
+                            l->from, l->to, s->n_hosts);
+        if (l->latency_ns < 0 || l->transfer_ns < 0 ||
+            l->latency_ns > INT64_MAX / 4 || l->transfer_ns > INT64_MAX / 4)
+            return lhi_fail(err, LH_EINVAL,
+                            "lh_hosts_now: the times of link %" PRIu32
+                            " are out of range",
+                            i);
+        lhi_extra *x = &s->links[(size_t)l->from * s->n_hosts + l->to];
+        x->latency_ns = sum_of(x->latency_ns, l->latency_ns);
+        x->transfer_ns = sum_of(x->transfer_ns, l->transfer_ns);
+    }
+    return LH_OK;
+}
+
+lh_status lhi_slow_take(const lh_places *places, const lh_hosts_now *given,
+                        lhi_arena *mem, lhi_slow *out, lh_error *err)
+{
+    lh_hosts_now now;
+    uint32_t n = places->n_hosts;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_hosts_now, &now, given, err));
+    lhi_slow s = {n, LHI_NEW(mem, lhi_extra, (size_t)n * n),
+                  LHI_NEW(mem, double, n)};
+    if (!s.links || !s.slower)
+        return lhi_fail_nomem(err);
+    for (uint32_t h = 0; h < n; h++) {
+        s.slower[h] = now.slower ? now.slower[h] : 1;
+        if (!(s.slower[h] >= 1) || s.slower[h] > 1e9)
+            return lhi_fail(err, LH_EINVAL,
+                            "lh_hosts_now: host %" PRIu32
+                            " is slower by %g; it has to be 1 or more",
+                            h, s.slower[h]);
+    }
+    LHI_TRY(take_links(&now, &s, err));
+    *out = s;
+    return LH_OK;
+}
+
+/* --- views ---------------------------------------------------------------- */
+
+size_t lhi_view_bytes(const lh_places *s)
+{
+    return (s->pipeline->n_links + (size_t)s->n_devices) * sizeof(lhi_extra) +
+           s->n_devices * sizeof(double);
+}
+
+bool lhi_view_make(const lh_places *s, lhi_arena *mem, lhi_view *out)
+{
+    char *room = LHI_NEW(mem, char, lhi_view_bytes(s));
+    if (!room)
+        return false;
+    out->links = (lhi_extra *)(void *)room;
+    out->rings = out->links + s->pipeline->n_links;
+    out->slower = (double *)(void *)(out->rings + s->n_devices);
+    return true;
+}
+
+static void take_more(lhi_extra *most, lhi_extra x)
+{
+    if (x.latency_ns > most->latency_ns)
+        most->latency_ns = x.latency_ns;
+    if (x.transfer_ns > most->transfer_ns)
+        most->transfer_ns = x.transfer_ns;
+}
+
+void lhi_view_fill(const lh_places *s, const lhi_slow *slow,
+                   const uint32_t *hosts, lhi_view *view)
+{
+    const lh_pipeline *p = s->pipeline;
+    memset(view->links, 0, lhi_view_bytes(s));
+    for (uint32_t r = 0; r < s->n_replicas; r++) {
+        const uint32_t *own = hosts + (size_t)r * s->n_devices;
+        const uint32_t *next =
+            hosts + (size_t)((r + 1) % s->n_replicas) * s->n_devices;
+        for (uint32_t i = 0; i < p->n_links; i++)
+            take_more(&view->links[i],
+                      lhi_slow_link(slow, own[p->links[i].from],
+                                    own[p->links[i].to]));
+        for (uint32_t d = 0; d < s->n_devices; d++) {
+            if (s->n_replicas > 1)
+                take_more(&view->rings[d],
+                          lhi_slow_link(slow, own[d], next[d]));
+            if (slow->slower[own[d]] > view->slower[d])
+                view->slower[d] = slow->slower[own[d]];
+        }
+    }
+}
+
+/* The ring takes a step less than there are replicas, each as long as its
+ * slowest link. */
+static lh_status slow_data(const lh_places *s, uint32_t c, lhi_extra ring,
+                           lh_chunk *k, lh_error *err)
+{
+    bool is_there = k->all_gather_ns > 0 || k->reduce_scatter_ns > 0 ||
+                    s->gathers[c] > 0 || s->scatters[c] > 0;
+    if (!is_there || s->n_replicas < 2)
+        return LH_OK;
+    if (ring.transfer_ns > 0 && (s->gathers[c] < 0 || s->scatters[c] < 0))
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "hosts' places: how many messages the data-parallel "
+                        "communication of chunk %" PRIu32
+                        " is like is not known, for messages take no transfer "
+                        "time while nothing is slow; give them one",
+                        c);
+    if (ring.transfer_ns > 0) {
+        k->all_gather_ns =
+            sum_of(k->all_gather_ns, times(ring.transfer_ns, s->gathers[c]));
+        k->reduce_scatter_ns = sum_of(k->reduce_scatter_ns,
+                                      times(ring.transfer_ns, s->scatters[c]));
+    }
+    k->dp_latency_ns =
+        sum_of(k->dp_latency_ns, times(ring.latency_ns, s->n_replicas - 1));
+    return LH_OK;
+}
+
+static lh_status slow_chunks(const lh_places *s, const lhi_view *view,
+                             lh_chunk *chunks, lh_error *err)
+{
+    for (uint32_t c = 0; c < s->pipeline->n_chunks; c++) {
+        lh_chunk *k = &chunks[c];
+        double slower = view->slower[k->device];
+        k->f_ns = times(k->f_ns, slower);
+        k->d_ns = times(k->d_ns, slower);
+        k->w_ns = times(k->w_ns, slower);
+        LHI_TRY(slow_data(s, c, view->rings[k->device], k, err));
+    }
+    return LH_OK;
+}
+
+lh_status lhi_view_pipeline(const lh_places *s, const lhi_view *view,
+                            lh_pipeline **out, lh_error *err)
+{
+    lh_pipeline_desc d = {.size = sizeof d};
+    LHI_TRY(lh_pipeline_describe(s->pipeline, &d, err));
+    lh_link *links = calloc(d.n_links + (size_t)1, sizeof *links);
+    lh_chunk *chunks = calloc(d.n_chunks, sizeof *chunks);
+    lh_status status = links && chunks ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK) {
+        memcpy(chunks, d.chunks, d.n_chunks * sizeof *chunks);
+        for (uint32_t i = 0; i < d.n_links; i++) {
+            links[i] = d.links[i];
+            links[i].latency_ns =
+                sum_of(links[i].latency_ns, view->links[i].latency_ns);
+            links[i].transfer_ns =
+                sum_of(links[i].transfer_ns, view->links[i].transfer_ns);
+        }
+        status = slow_chunks(s, view, chunks, err);
+    }
+    if (status == LH_OK) {
+        d.links = links;
+        d.chunks = chunks;
+        status = lhi_pipeline_remake(s->pipeline, &d, out, err);
+    }
+    free(links);
+    free(chunks);
+    return status;
+}
+
+/* --- hosts ---------------------------------------------------------------- */
+
+static lh_status check_hosts(const lh_places *s, const uint32_t *hosts,
+                             lhi_arena *mem, lh_error *err)
+{
+    bool *seen = LHI_NEW(mem, bool, s->n_hosts);
+    if (!seen)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < s->n_hosts; i++) {
+        if (hosts[i] >= s->n_hosts || seen[hosts[i]])
+            return lhi_fail(err, LH_EINVAL,
+                            "hosts' places: host %" PRIu32
+                            " is none, or has two places",
+                            hosts[i]);
+        seen[hosts[i]] = true;
+    }
+    return LH_OK;
+}
+
+lh_status lhi_hosts_take(const lh_places *s, const uint32_t *given,
+                         lhi_arena *mem, uint32_t **out, lh_error *err)
+{
+    uint32_t *hosts = LHI_NEW(mem, uint32_t, s->n_hosts);
+    if (!hosts)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < s->n_hosts; i++)
+        hosts[i] = given ? given[i] : i;
+    LHI_TRY(check_hosts(s, hosts, mem, err));
+    *out = hosts;
+    return LH_OK;
+}
+
+lh_status lh_places_pipeline(const lh_places *places, const lh_hosts_now *now,
+                             const uint32_t *hosts, lh_pipeline **out,
+                             lh_error *err)
+{
+    lhi_slow slow;
+    lhi_view view;
+    uint32_t *own;
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_slow_take(places, now, mem, &slow, err);
+    if (status == LH_OK)
+        status = lhi_hosts_take(places, hosts, mem, &own, err);
+    if (status == LH_OK && !lhi_view_make(places, mem, &view))
+        status = lhi_fail_nomem(err);
+    if (status == LH_OK) {
+        lhi_view_fill(places, &slow, own, &view);
+        status = lhi_view_pipeline(places, &view, out, err);
+    }
+    lhi_arena_free(mem);
+    return status;
+}

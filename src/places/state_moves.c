@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* State on its way from the hosts that had places to those that get them. Each
+ * host sends one thing at a time and receives one, each thing as soon as it
+ * can in the order of places: a time that can be kept to. Where the link
+ * between two hosts is slow, a third one passes on what it has received whole,
+ * if that is sooner. */
+#include "places/places_own.h"
+
+#include <math.h>
+
+/* One hop; -1: not known. */
+static int64_t hop_ns(const lh_places *s, const lhi_slow *slow, uint32_t device,
+                      uint32_t from, uint32_t to)
+{
+    lhi_extra x = lhi_slow_link(slow, from, to);
+    if (x.transfer_ns > 0 && s->state_messages[device] < 0)
+        return -1;
+    double more = s->state_messages[device] > 0
+                      ? s->state_messages[device] * (double)x.transfer_ns
+                      : 0;
+    double all = (double)s->state_ns[device] + round(more) +
+                 (double)s->latency_ns + (double)x.latency_ns;
+    return all < 0x1p60 ? (int64_t)all : -1;
+}
+
+typedef struct wires {
+    int64_t *out, *in; /* per host: free again */
+} wires;
+
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* When the place could have what it needs; -1: never. */
+static int64_t try_way(const lh_places *s, const lhi_slow *slow, wires w,
+                       uint32_t via, lh_move *m)
+{
+    uint32_t device = m->place % s->n_devices;
+    if (via == LH_NONE) {
+        int64_t ns = hop_ns(s, slow, device, m->from, m->to);
+        m->start_ns = later(w.out[m->from], w.in[m->to]);
+        return ns < 0 ? -1 : m->start_ns + ns;
+    }
+    int64_t first = hop_ns(s, slow, device, m->from, via);
+    int64_t second = hop_ns(s, slow, device, via, m->to);
+    if (first < 0 || second < 0)
+        return -1;
+    m->start_ns = later(w.out[m->from], w.in[via]);
+    return later(later(m->start_ns + first, w.out[via]), w.in[m->to]) + second;
+}
+
+static bool find_way(const lh_places *s, const lhi_slow *slow, wires w,
+                     lh_move *m)
+{
+    lh_move best = *m;
+    best.end_ns = -1;
+    for (uint32_t k = 0; k <= slow->n_hosts; k++) {
+        lh_move one = *m;
+        one.via = k == 0 ? LH_NONE : k - 1;
+        if (one.via == m->from || one.via == m->to)
+            continue;
+        one.end_ns = try_way(s, slow, w, one.via, &one);
+        if (one.end_ns >= 0 && (best.end_ns < 0 || one.end_ns < best.end_ns))
+            best = one;
+    }
+    *m = best;
+    return best.end_ns >= 0;
+}
+
+int64_t lhi_moves_plan(const lh_places *s, const lhi_slow *slow,
+                       const uint32_t *from, const uint32_t *to,
+                       int64_t *free_at, lh_move *moves, uint32_t *n_moves)
+{
+    wires w = {free_at, free_at + slow->n_hosts};
+    int64_t all = 0;
+    *n_moves = 0;
+    for (uint32_t h = 0; h < 2 * slow->n_hosts; h++)
+        free_at[h] = 0;
+    for (uint32_t i = 0; i < s->n_hosts; i++) {
+        lh_move *m = &moves[*n_moves];
+        *m = (lh_move){.place = i, .from = from[i], .to = to[i]};
+        if (from[i] == to[i])
+            continue;
+        if (!find_way(s, slow, w, m))
+            return -1;
+        if (m->via != LH_NONE) {
+            uint32_t device = i % s->n_devices;
+            w.in[m->via] =
+                m->start_ns + hop_ns(s, slow, device, m->from, m->via);
+            w.out[m->from] = w.in[m->via];
+            w.out[m->via] = m->end_ns;
+        } else {
+            w.out[m->from] = m->end_ns;
+        }
+        w.in[m->to] = m->end_ns;
+        all = later(all, m->end_ns);
+        ++*n_moves;
+    }
+    return all;
+}

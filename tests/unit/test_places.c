@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hosts that exchange their places. */
+#include "test.h"
+#include "uniform.h"
+
+#include <longhaul/methods.h>
+#include <longhaul/places.h>
+
+enum { MS = 1000000, MOST_HOSTS = 16 };
+
+/* Two stages; a message takes 1 ms and 2 more, what a replica's data takes is
+ * 20 messages long to gather and 30 to scatter. */
+static const uniform two = {
+    .placement = "ud",
+    .devices = 2,
+    .microbatches = 4,
+    .f = 10,
+    .d = 10,
+    .w = 10,
+    .more = "links:\n"
+            "  - {from: 0, to: 1, latency: 2, transfer: 1}\n"
+            "  - {from: 1, to: 0, latency: 2, transfer: 1}\n"
+            "data_parallel:\n"
+            "  - {chunk: 0, all_gather: 20, reduce_scatter: 30, latency: 2}\n"
+            "  - {chunk: 1, all_gather: 20, reduce_scatter: 30, latency: 2}\n"};
+
+static const uniform four = {
+    .placement = "ud",
+    .devices = 4,
+    .microbatches = 8,
+    .f = 10,
+    .d = 10,
+    .w = 10,
+    .more = "links:\n"
+            "  - {from: 0, to: 1, latency: 1, transfer: 1}\n"
+            "  - {from: 1, to: 0, latency: 1, transfer: 1}\n"
+            "  - {from: 1, to: 2, latency: 1, transfer: 1}\n"
+            "  - {from: 2, to: 1, latency: 1, transfer: 1}\n"
+            "  - {from: 2, to: 3, latency: 1, transfer: 1}\n"
+            "  - {from: 3, to: 2, latency: 1, transfer: 1}\n"
+            "data_parallel:\n"
+            "  - {chunk: 0, all_gather: 5, reduce_scatter: 5}\n"
+            "  - {chunk: 1, all_gather: 5, reduce_scatter: 5}\n"
+            "  - {chunk: 2, all_gather: 5, reduce_scatter: 5}\n"
+            "  - {chunk: 3, all_gather: 5, reduce_scatter: 5}\n"};
+
+typedef struct setting {
+    lh_pipeline *quiet;
+    lh_places *places;
+    lh_schedule *schedule;
+} setting;
+
+static setting set_up(uniform u, uint32_t replicas, const int64_t *state_ns)
+{
+    lh_error err = {0};
+    setting t = {.quiet = uniform_make(u)};
+    const lh_places_options o = {
+        .size = sizeof o, .n_replicas = replicas, .state_ns = state_ns};
+    CHECK_OK(lh_places_make(t.quiet, &o, &t.places, &err), err);
+    CHECK_OK(lh_method_run("1f1b", t.quiet, NULL, &t.schedule, NULL, &err),
+             err);
+    return t;
+}
+
+static void tear_down(setting *t)
+{
+    lh_schedule_free(t->schedule);
+    lh_places_free(t->places);
+    lh_pipeline_free(t->quiet);
+}
+
+static lh_pipeline *pipeline_of(const setting *t, const lh_hosts_now *now,
+                                const uint32_t *hosts)
+{
+    lh_error err = {0};
+    lh_pipeline *p = NULL;
+    CHECK_OK(lh_places_pipeline(t->places, now, hosts, &p, &err), err);
+    return p;
+}
+
+static int64_t makespan(const setting *t, const lh_hosts_now *now,
+                        const uint32_t *hosts)
+{
+    lh_error err = {0};
+    lh_timeline *line = NULL;
+    lh_pipeline *p = pipeline_of(t, now, hosts);
+    CHECK_OK(lh_simulate(p, t->schedule, NULL, &line, &err), err);
+    int64_t ns = lh_timeline_makespan(line);
+    lh_timeline_free(line);
+    lh_pipeline_free(p);
+    return ns;
+}
+
+static lh_exchange *exchange(const setting *t, const lh_hosts_now *now,
+                             const lh_exchange_options *o)
+{
+    lh_error err = {0};
+    lh_exchange *x = NULL;
+    CHECK_OK(lh_places_exchange(t->places, now, t->schedule, o, &x, &err), err);
+    return x;
+}
+
+/* Both ways between hosts 0 and 2, which have device 0 of both replicas. */
+static const lh_host_link slow_ring[] = {{0, 2, 4 * MS, 3 * MS},
+                                         {2, 0, 4 * MS, 3 * MS}};
+static const lh_hosts_now ring_now = {
+    .size = sizeof ring_now, .n_links = 2, .links = slow_ring};
+
+static void a_slow_link_matters_by_what_it_carries(void)
+{
+    setting t = set_up(two, 2, NULL);
+    CHECK_INT(lh_places_n_hosts(t.places), 4);
+    CHECK_INT(lh_places_usual(t.places).latency_ns, 2 * MS);
+    CHECK_INT(lh_places_usual(t.places).transfer_ns, 1 * MS);
+
+    /* Data: 20 and 30 messages of 3 ms more each, one step of 4 ms more. */
+    lh_pipeline *p = pipeline_of(&t, &ring_now, NULL);
+    const lh_chunk *k = lh_pipeline_chunk(p, 0);
+    CHECK_INT(k->all_gather_ns, (20 + 60) * MS);
+    CHECK_INT(k->reduce_scatter_ns, (30 + 90) * MS);
+    CHECK_INT(k->dp_latency_ns, (2 + 4) * MS);
+    CHECK_INT(lh_pipeline_chunk(p, 1)->all_gather_ns, 20 * MS);
+    CHECK_INT(lh_pipeline_link(p, 0)->transfer_ns, 1 * MS);
+    lh_pipeline_free(p);
+
+    /* Messages, with hosts 1 and 2 in each other's place. */
+    const uint32_t crossed[] = {0, 2, 1, 3};
+    p = pipeline_of(&t, &ring_now, crossed);
+    CHECK_INT(lh_pipeline_chunk(p, 0)->all_gather_ns, 20 * MS);
+    CHECK_INT(lh_pipeline_chunk(p, 0)->dp_latency_ns, 2 * MS);
+    CHECK_INT(lh_pipeline_link(p, 0)->transfer_ns, (1 + 3) * MS);
+    CHECK_INT(lh_pipeline_link(p, 1)->latency_ns, (2 + 4) * MS);
+    lh_pipeline_free(p);
+
+    /* Nothing, with hosts 2 and 3: device 0 here and 1 there. */
+    const uint32_t diagonal[] = {0, 1, 3, 2};
+    CHECK_INT(makespan(&t, &ring_now, diagonal), makespan(&t, NULL, NULL));
+    tear_down(&t);
+}
+
+static void a_slow_host_is_slow_where_it_is(void)
+{
+    setting t = set_up(two, 2, NULL);
+    const double slower[] = {1, 1, 1, 1.5};
+    const lh_hosts_now now = {.size = sizeof now, .slower = slower};
+    lh_pipeline *p = pipeline_of(&t, &now, NULL);
+    CHECK_INT(lh_pipeline_chunk(p, 0)->f_ns, 10 * MS);
+    CHECK_INT(lh_pipeline_chunk(p, 1)->f_ns, 15 * MS);
+    lh_pipeline_free(p);
+    const uint32_t other[] = {3, 1, 2, 0};
+    p = pipeline_of(&t, &now, other);
+    CHECK_INT(lh_pipeline_chunk(p, 0)->w_ns, 15 * MS);
+    CHECK_INT(lh_pipeline_chunk(p, 1)->w_ns, 10 * MS);
+    lh_pipeline_free(p);
+    tear_down(&t);
+}
+
+/* A ring of three takes two steps. */
+static void longer_rings_take_more_steps(void)
+{
+    setting t = set_up(two, 3, NULL);
+    lh_host_link one = {2, 4, 4 * MS, 0};
+    const lh_hosts_now now = {.size = sizeof now, .n_links = 1, .links = &one};
+    lh_pipeline *p = pipeline_of(&t, &now, NULL);
+    CHECK_INT(lh_pipeline_chunk(p, 0)->dp_latency_ns, (2 + 2 * 4) * MS);
+    CHECK_INT(lh_pipeline_chunk(p, 0)->all_gather_ns, 20 * MS);
+    lh_pipeline_free(p);
+    /* The other way round nothing goes there. */
+    one = (lh_host_link){4, 2, 4 * MS, 0};
+    CHECK_INT(makespan(&t, &now, NULL), makespan(&t, NULL, NULL));
+    tear_down(&t);
+}
+
+/* --- choosing ------------------------------------------------------------- */
+
+/* Nothing is carried by the slow link any more; state of 50 ms each takes a
+ * link that is not slow: hosts 2 and 3, at the same time. */
+static void the_exchange_is_worked_out(void)
+{
+    const int64_t state[] = {50 * MS, 50 * MS};
+    setting t = set_up(two, 2, state);
+    const lh_exchange_options o = {.size = sizeof o, .lasts = 10};
+    lh_exchange *x = exchange(&t, &ring_now, &o);
+    CHECK(x->is_exchange && x->all);
+    CHECK_INT(x->n_tried, 24);
+    CHECK(x->n_simulated < 10);
+    CHECK_INT(x->now_ns, makespan(&t, &ring_now, NULL));
+    CHECK_INT(x->predicted_ns, makespan(&t, NULL, NULL));
+    CHECK_INT(x->n_moves, 2);
+    CHECK_INT(x->move_ns, (50 + 2) * MS);
+    CHECK_INT(x->predicted_ns, makespan(&t, &ring_now, x->hosts));
+    CHECK_HAS(x->why, "the slow link between hosts 0 and 2 carries the data of "
+                      "device 0");
+    CHECK_HAS(x->why, "52 ms once and counts for 10 iterations");
+    CHECK_HAS(x->why, "carries nothing");
+    lh_exchange_free(x);
+    tear_down(&t);
+}
+
+static void it_has_to_pay(void)
+{
+    const int64_t state[] = {1000 * MS, 1000 * MS};
+    setting t = set_up(two, 2, state);
+    int64_t saved = makespan(&t, &ring_now, NULL) - makespan(&t, NULL, NULL);
+    CHECK(saved > 0);
+    double pays = 1002.0 * MS / (double)saved;
+    lh_exchange_options o = {.size = sizeof o, .lasts = 0.99 * pays};
+    lh_exchange *x = exchange(&t, &ring_now, &o);
+    CHECK(!x->is_exchange);
+    CHECK_INT(x->move_ns, 0);
+    CHECK_INT(x->predicted_ns, x->now_ns);
+    for (uint32_t i = 0; i < 4; i++)
+        CHECK_INT(x->hosts[i], i);
+    CHECK_HAS(x->why, "worth what moving costs");
+    lh_exchange_free(x);
+    o.lasts = 1.01 * pays;
+    x = exchange(&t, &ring_now, &o);
+    CHECK(x->is_exchange);
+    lh_exchange_free(x);
+    tear_down(&t);
+}
+
+static uint32_t next(uint32_t *seed)
+{
+    return (*seed = *seed * 1664525 + 1013904223) >> 8;
+}
+
+/* What a place keeps of one device, over one link, in the pipeline `two`. */
+static int64_t hop_ns(const lh_hosts_now *now, int64_t state_ns, uint32_t from,
+                      uint32_t to)
+{
+    int64_t ns = state_ns + 2 * MS;
+    for (uint32_t i = 0; i < now->n_links; i++)
+        if (now->links[i].from == from && now->links[i].to == to)
+            ns += now->links[i].latency_ns +
+                  state_ns / MS * now->links[i].transfer_ns;
+    return ns;
+}
+
+/* Whether two moves have a host that would send, or receive, two at once. */
+static bool collide(const lh_move *a, const lh_move *b)
+{
+    bool same = a->from == b->from || a->to == b->to;
+    return same && a->via == LH_NONE && b->via == LH_NONE &&
+           a->start_ns < b->end_ns && b->start_ns < a->end_ns;
+}
+
+/* Slow links of all kinds: moves take what their links take, one at a time, and
+ * a third host passes on what is sooner there. */
+static void moves_can_be_kept_to(void)
+{
+    uint32_t n_via = 0, n_direct = 0;
+    const int64_t state[] = {50 * MS, 70 * MS};
+    for (uint32_t seed = 1; seed <= 60; seed++) {
+        uint32_t r = seed;
+        setting t = set_up(two, 3, state);
+        lh_host_link links[12];
+        for (uint32_t i = 0; i < 12; i++) {
+            links[i].from = next(&r) % 6;
+            links[i].to = (links[i].from + 1 + next(&r) % 5) % 6;
+            links[i].latency_ns = next(&r) % 20 * MS;
+            links[i].transfer_ns = next(&r) % 5 * MS;
+        }
+        const lh_hosts_now now = {
+            .size = sizeof now, .n_links = 12, .links = links};
+        lh_exchange *x = exchange(&t, &now, NULL);
+        int64_t last = 0;
+        for (uint32_t i = 0; i < x->n_moves; i++) {
+            const lh_move *m = &x->moves[i];
+            int64_t kept = state[m->place % 2], took = m->end_ns - m->start_ns,
+                    direct = hop_ns(&now, kept, m->from, m->to);
+            last = m->end_ns > last ? m->end_ns : last;
+            CHECK(x->hosts[m->place] == m->to && m->from == m->place);
+            if (m->via == LH_NONE) {
+                n_direct++;
+                CHECK_INT(took, direct);
+            } else {
+                n_via++;
+                CHECK(took >= hop_ns(&now, kept, m->from, m->via) +
+                                  hop_ns(&now, kept, m->via, m->to));
+            }
+            for (uint32_t k = 0; k < i; k++)
+                CHECK(!collide(m, &x->moves[k]));
+        }
+        CHECK_INT(x->move_ns, last);
+        lh_exchange_free(x);
+        tear_down(&t);
+    }
+    CHECK(n_via > 5 && n_direct > 50);
+}
+
+static void swap(uint32_t *a, uint32_t *b)
+{
+    uint32_t c = *a;
+    *a = *b;
+    *b = c;
+}
+
+/* Every order of the hosts from place k on. */
+static void least(const setting *t, const lh_hosts_now *now, uint32_t *hosts,
+                  uint32_t k, uint32_t n, int64_t *best)
+{
+    if (k == n) {
+        int64_t ns = makespan(t, now, hosts);
+        *best = ns < *best ? ns : *best;
+    }
+    for (uint32_t i = k; i < n; i++) {
+        swap(&hosts[k], &hosts[i]);
+        least(t, now, hosts, k + 1, n, best);
+        swap(&hosts[k], &hosts[i]);
+    }
+}
+
+/* Held against trying all of them one by one. */
+static void the_best_of_all_is_found(void)
+{
+    for (uint32_t seed = 1; seed <= 20; seed++) {
+        uint32_t r = seed, hosts[6] = {0, 1, 2, 3, 4, 5};
+        const uint32_t replicas = 1 + seed % 3, n = 2 * replicas;
+        setting t = set_up(two, replicas, NULL);
+        lh_host_link links[4];
+        double slower[6];
+        for (uint32_t i = 0; i < 4; i++) {
+            links[i].from = next(&r) % n;
+            links[i].to = (links[i].from + 1 + next(&r) % (n - 1)) % n;
+            links[i].latency_ns = next(&r) % 20 * MS;
+            links[i].transfer_ns = next(&r) % 5 * MS;
+        }
+        for (uint32_t h = 0; h < n; h++)
+            slower[h] = next(&r) % 3 ? 1 : 1.5;
+        const lh_hosts_now now = {.size = sizeof now,
+                                  .n_links = 4,
+                                  .links = links,
+                                  .slower = slower};
+        int64_t best = INT64_MAX;
+        least(&t, &now, hosts, 0, n, &best);
+        lh_exchange *x = exchange(&t, &now, NULL);
+        CHECK_MSG(x->predicted_ns == best, "seed %" PRIu32, seed);
+        CHECK_INT(makespan(&t, &now, x->hosts), x->predicted_ns);
+        lh_exchange_free(x);
+        tear_down(&t);
+    }
+}
+
+/* Sixteen hosts: one exchange after the other. The ring of device 0 gets rid of
+ * its slow link. */
+static void many_hosts_go_downhill(void)
+{
+    setting t = set_up(four, 4, NULL);
+    const lh_host_link links[] = {{0, 4, 0, 20 * MS}, {9, 13, 0, 20 * MS}};
+    const lh_hosts_now now = {
+        .size = sizeof now, .n_links = 2, .links = links};
+    lh_exchange *x = exchange(&t, &now, NULL);
+    CHECK(!x->all && x->is_exchange);
+    CHECK_INT(x->predicted_ns, makespan(&t, NULL, NULL));
+    CHECK_INT(x->predicted_ns, makespan(&t, &now, x->hosts));
+    CHECK_HAS(x->why, "hosts 9 and 13 carries nothing");
+    lh_exchange_free(x);
+    /* Few, by the same way: never worse than as they are. */
+    const lh_exchange_options o = {.size = sizeof o, .most_hosts = 1};
+    setting s = set_up(two, 2, NULL);
+    x = exchange(&s, &ring_now, &o);
+    CHECK(!x->all);
+    CHECK_INT(x->predicted_ns, makespan(&s, NULL, NULL));
+    lh_exchange_free(x);
+    tear_down(&s);
+    tear_down(&t);
+}
+
+/* --- refused -------------------------------------------------------------- */
+
+static void refuse(uniform u, uint32_t replicas, lh_status want,
+                   const char *says)
+{
+    lh_error err = {0};
+    lh_places *places = NULL;
+    lh_pipeline *p = uniform_make(u);
+    const lh_places_options o = {.size = sizeof o, .n_replicas = replicas};
+    CHECK_INT(lh_places_make(p, &o, &places, &err), want);
+    CHECK(!places);
+    CHECK_HAS(err.text, says);
+    lh_pipeline_free(p);
+}
+
+static void what_is_not_alike_is_refused(void)
+{
+    uniform u = four;
+    u.more = NULL;
+    u.datacenters = 2;
+    u.latency = 3;
+    refuse(u, 2, LH_EUNSUPPORTED, "hosts' places: ");
+    u = two;
+    u.more = "links:\n"
+             "  - {from: 0, to: 1, latency: 2}\n"
+             "  - {from: 1, to: 0, latency: 3}\n";
+    refuse(u, 2, LH_EUNSUPPORTED, "take different times");
+    u.more = "memory_limit: [3, 4]\n";
+    refuse(u, 2, LH_EUNSUPPORTED, "different memory");
+    refuse(two, 513, LH_EINVAL, "more than 1024 hosts");
+}
+
+static void wrong_numbers_are_refused(void)
+{
+    lh_error err = {0};
+    setting t = set_up(two, 2, NULL);
+    lh_pipeline *p = NULL;
+    const uint32_t twice[] = {0, 1, 2, 2};
+    CHECK_INT(lh_places_pipeline(t.places, NULL, twice, &p, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "host 2");
+    const lh_host_link none = {0, 4, 1, 1}, back = {0, 1, -1, 0};
+    lh_hosts_now now = {.size = sizeof now, .n_links = 1, .links = &none};
+    CHECK_INT(lh_places_pipeline(t.places, &now, NULL, &p, &err), LH_EINVAL);
+    now.links = &back;
+    CHECK_INT(lh_places_pipeline(t.places, &now, NULL, &p, &err), LH_EINVAL);
+    const double faster[] = {1, 1, 0.5, 1};
+    now = (lh_hosts_now){.size = sizeof now, .slower = faster};
+    CHECK_INT(lh_places_pipeline(t.places, &now, NULL, &p, &err), LH_EINVAL);
+    CHECK(!p);
+    tear_down(&t);
+    /* Messages that take no time tell nothing of how many make up the data. */
+    uniform u = two;
+    u.more = "data_parallel:\n"
+             "  - {chunk: 0, all_gather: 20, reduce_scatter: 30, latency: 2}\n";
+    t = set_up(u, 2, NULL);
+    CHECK_INT(lh_places_pipeline(t.places, &ring_now, NULL, &p, &err),
+              LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "chunk 0");
+    tear_down(&t);
+}
+
+int main(void)
+{
+    RUN(a_slow_link_matters_by_what_it_carries);
+    RUN(a_slow_host_is_slow_where_it_is);
+    RUN(longer_rings_take_more_steps);
+    RUN(the_exchange_is_worked_out);
+    RUN(it_has_to_pay);
+    RUN(moves_can_be_kept_to);
+    RUN(the_best_of_all_is_found);
+    RUN(many_hosts_go_downhill);
+    RUN(what_is_not_alike_is_refused);
+    RUN(wrong_numbers_are_refused);
+    return test_summary();
+}
