@@ -2,6 +2,7 @@
 /* longhaul profile: what passes and messages take on this machine. */
 #include "commands.h"
 #include "problem.h"
+#include "profile_torch.h"
 
 #include <inttypes.h>
 #include <longhaul/engine.h>
@@ -9,7 +10,8 @@
 
 typedef struct settings {
     uint32_t repeats;
-    bool no_links;
+    bool no_links, torch;
+    const char *modules, *tensor, *micro_batch, *python;
 } settings;
 
 static const cli_option options[] = {
@@ -26,12 +28,54 @@ static const cli_option options[] = {
      .type = CLI_FLAG,
      .at = offsetof(settings, no_links),
      .help = "Measure passes alone."},
+    {.name = "torch",
+     .type = CLI_FLAG,
+     .at = offsetof(settings, torch),
+     .help = "Have PyTorch run the layers, on this machine's GPU if it has "
+             "one. Needs a Python with the packages longhaul and torch."},
+    {.name = "modules",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, modules),
+     .arg = "MODEL",
+     .like = "torchtitan:llama3:8B",
+     .help = "torch: whose layers: a folder with Hugging Face's config.json, "
+             "or that file; torchtitan:MODEL:FLAVOR; or FILE.py:FUNCTION, "
+             "which returns a module that takes tokens. Without it, layers of "
+             "the Llama kind are made from the job's shape."},
+    {.name = "tensor",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, tensor),
+     .arg = "N,...",
+     .like = "2",
+     .help = "torch: degrees of tensor parallelism, whose shares of a layer "
+             "run alone; without it the layout's, or 1. With --modules 1 "
+             "alone."},
+    {.name = "micro-batch",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, micro_batch),
+     .arg = "N,...",
+     .like = "2",
+     .help = "torch: sequences at a time; without it the layout's, or 1."},
+    {.name = "python",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, python),
+     .arg = "FILE",
+     .words = CLI_WORDS_FILES,
+     .help = "torch: the Python that has longhaul and torch; without it that "
+             "which the environment's LONGHAUL_PYTHON names, which is the "
+             "package's own where pip has installed this program, or "
+             "python3."},
 };
 
 static const cli_example examples[] = {
     {"longhaul profile job.yaml -o profile.json",
      "Measure the job's model here; then name the file in the job: profile: "
      "profile.json."},
+    {"longhaul profile job.yaml --torch --tensor 1,2,4,8 -o profile.json",
+     "The same on the GPU, of each degree's share, by PyTorch."},
+    {"longhaul profile job.yaml --torch --modules torchtitan:llama3:8B -o "
+     "profile.json",
+     "The layers as torchtitan has them."},
 };
 
 static const char *const kinds[] = {"layer", "MoE layer", "embedding", "head",
@@ -63,10 +107,11 @@ static void print_text(cli *c, const lh_profile *p, const char *path)
                       ? 8 / p->links[i].beta_ns_per_byte
                       : 0.0);
     cli_print(
-        c, "  links between hosts (fabric, wan) are not measured: the program "
-           "runs on one; add what is known of them to the profile's links, leave "
-           "them to the job, or have a run measure them (train "
-           "--profile-out)\n");
+        c,
+        "  links between hosts (fabric, wan) are not measured: the program "
+        "runs on one; add what is known of them to the profile's links, leave "
+        "them to the job, or have a run measure them (train "
+        "--profile-out)\n");
     if (path)
         cli_print(c, "written       %s\n", path);
 }
@@ -100,16 +145,38 @@ static lh_status read_job(cli *c, lh_job **out)
     return status;
 }
 
-static lh_status run_profile(cli *c)
+static lh_status check_options(cli *c)
+{
+    static const char *const of_torch[] = {"modules", "tensor", "micro-batch",
+                                           "python"};
+    const settings *s = c->settings;
+    for (uint32_t i = 0; !s->torch && i < CLI_COUNT_OF(of_torch); i++)
+        if (cli_given(c, of_torch[i]))
+            return cli_usage(c, "--%s is for --torch", of_torch[i]);
+    if (s->torch && s->no_links)
+        return cli_usage(c, "--torch measures no links: leave out --no-links");
+    return LH_OK;
+}
+
+static lh_status measure(cli *c, const lh_job *job, lh_profile **out)
 {
     const settings *s = c->settings;
+    const torch_profile how = {s->python, s->modules, s->tensor, s->micro_batch,
+                               s->repeats};
+    const lh_measure_options with = {
+        .size = sizeof with, .repeats = s->repeats, .links = !s->no_links};
+    return s->torch ? cli_profile_torch(c, job, &how, out)
+                    : lh_profile_measure(job, &with, out, &c->err);
+}
+
+static lh_status run_profile(cli *c)
+{
     lh_job *job = NULL;
     lh_profile *profile = NULL;
-    lh_measure_options with = {
-        .size = sizeof with, .repeats = s->repeats, .links = !s->no_links};
+    CLI_TRY(check_options(c));
     CLI_TRY(read_job(c, &job));
     cli_progress(c, "measuring");
-    lh_status status = lh_profile_measure(job, &with, &profile, &c->err);
+    lh_status status = measure(c, job, &profile);
     cli_progress_end();
     if (status == LH_OK)
         status = put_profile(c, profile);
@@ -134,6 +201,12 @@ const cli_command cmd_profile = {
         "the profile's path node. Links between hosts (fabric, wan) are not "
         "measured: the job says them, or the profile if they are added to "
         "it.\n\n"
+        "With --torch, PyTorch runs the layers in the job's precision: F, D "
+        "(gradients of inputs) and W (of weights, added up in fp32) are timed "
+        "apart, on a GPU by CUDA events, and what stays from F to W is what "
+        "autograd saves. Communication between GPUs is not part of it. The "
+        "times are said to be of the GPU they were measured on, if it is a "
+        "known one, else of the job's.\n\n"
         "What comes out is a profile that plan takes: name it in the job, "
         "profile: FILE.",
     .output_help = "Write the profile to FILE, and a summary to standard "

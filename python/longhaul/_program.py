@@ -15,9 +15,14 @@ from ._errors import Error
 PROGRAM = pathlib.Path(__file__).parent / "bin" / "longhaul"
 
 
+def _environment() -> dict[str, str]:
+    """The program's: `profile --torch` runs layers by this Python."""
+    return {"LONGHAUL_PYTHON": sys.executable, **os.environ}
+
+
 def main() -> NoReturn:
     """Becomes the program, with the arguments of this process."""
-    os.execv(PROGRAM, ["longhaul", *sys.argv[1:]])
+    os.execve(PROGRAM, ["longhaul", *sys.argv[1:]], _environment())
 
 
 def run(command: str, *arguments: str | os.PathLike[str] | float) -> Any:
@@ -40,6 +45,7 @@ def run(command: str, *arguments: str | os.PathLike[str] | float) -> Any:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
+        env=_environment(),
     )
     out = done.stdout.decode(errors="replace")
     if not out and done.returncode == 0:

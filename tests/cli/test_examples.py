@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 
+import harness
 from harness import (ROOT, WORK, case, check, finish, makes, read, run, test,
                      uniform, write)
 from made import MEGATRON, TORCHTITAN
@@ -33,7 +34,8 @@ JOB = """
 FILES = ["job.yaml", "plan.json", "mega.json", "titan.json", "pipeline.yaml", "p.yaml", "ud.yaml",
          "wave.yaml", "s.csv", "a.json", "b.json", "proof.json", "book.txt",
          "args.txt", "events.yaml", "today.toml", "csv.txt", "steps.csv.gz",
-         "rank0.json", "rank1.json", "ranks.yaml"]
+         "rank0.json", "rank1.json", "ranks.yaml", "python"]
+harness.ENVIRONMENT["LONGHAUL_PYTHON"] = str(WORK / "python")
 
 
 @makes(*FILES)
@@ -69,6 +71,10 @@ def inputs():
     profiled()
     write("ranks.yaml", "longhaul: ranks/1\nranks: [{rank: 0, stage: 0, "
           "replica: 0}, {rank: 1, stage: 1, replica: 0}]\n")
+    # In place of one that has torch: `profile --torch` takes what it prints.
+    write("python", "#!/bin/sh\ncat >/dev/null\necho '{\"longhaul\": "
+          "\"profile/1\", \"entries\": [{\"kind\": \"layer\", \"sequence\": 8, "
+          "\"F_us\": 1, \"D_us\": 1, \"W_us\": 1}]}'\n")
     write("book.txt", "It is a truth universally acknowledged. " * 200)
 
 
@@ -77,6 +83,7 @@ def clear():
     for path in WORK.iterdir():
         if path.is_file() and path.name not in FILES:
             path.unlink()
+    (WORK / "python").chmod(0o755)
     if not (WORK / "examples").exists():
         (WORK / "examples").symlink_to(ROOT / "examples")
 
@@ -159,6 +166,7 @@ BESIDE = {
               "host-memory": ["pipeline.yaml", "-n", "1"],
               "host-copy": ["pipeline.yaml", "-n", "1", "--host-memory", "4"],
               "validation": [], "min-rate": [], "rate": []},
+    "profile": {"": ["job.yaml", "--torch"]},
     "explain": {"": ["pipeline.yaml"],
                 "path": ["pipeline.yaml", "--coupled", "9"],
                 "staging": ["pipeline.yaml", "--path", "delegated"]},

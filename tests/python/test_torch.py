@@ -7,34 +7,13 @@ other schedules as links change.
 Needs torch ($LONGHAUL_TORCH names a Python that has it) and longhaul installed
 by pip, for the same Python or for that which $LONGHAUL_PYTHON names."""
 import json
-import os
 import pathlib
 import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "cli"), str(HERE.parent / "peers")]
-from lacking import lacking  # noqa: E402
-
-if os.environ.pop("LD_LIBRARY_PATH", None):  # another library than its own
-    os.execv(sys.executable, [sys.executable, *sys.argv])
-try:
-    import torch
-except ImportError as error:
-    lacking("torch", error, "LONGHAUL_TORCH", "longhaul.torch")
-try:
-    import longhaul
-except ImportError:
-    # The package lies beside another Python's, and suits this one as well.
-    if other := os.environ.get("LONGHAUL_PYTHON"):
-        sys.path.append(subprocess.run(
-            [other, "-c", "import longhaul, pathlib;"
-             "print(pathlib.Path(longhaul.__file__).parents[1])"],
-            check=True, text=True, stdout=subprocess.PIPE).stdout.strip())
-    try:
-        import longhaul
-    except ImportError as error:
-        lacking("longhaul", error, "", "longhaul.torch")
+from torch_there import longhaul, torch  # noqa: E402
 
 import harness  # noqa: E402
 import longhaul.torch  # noqa: E402

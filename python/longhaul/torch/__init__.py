@@ -13,6 +13,7 @@ from ._versions import check as _check
 
 _check()
 
+from ._profile import profile  # noqa: E402
 from ._runtime import Adapt, PipelineRuntime, Switch, places  # noqa: E402
 
-__all__ = ["Adapt", "PipelineRuntime", "Switch", "places"]
+__all__ = ["Adapt", "PipelineRuntime", "Switch", "places", "profile"]

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch and longhaul, wherever they lie, or why a test is skipped."""
+import os
+import subprocess
+import sys
+
+from lacking import lacking
+
+if os.environ.pop("LD_LIBRARY_PATH", None):  # another library than its own
+    os.execv(sys.executable, [sys.executable, *sys.argv])
+try:
+    import torch  # noqa: F401
+except ImportError as error:
+    lacking("torch", error, "LONGHAUL_TORCH", "longhaul.torch")
+try:
+    import longhaul
+except ImportError:
+    # The package lies beside another Python's, and suits this one as well.
+    if other := os.environ.get("LONGHAUL_PYTHON"):
+        sys.path.append(subprocess.run(
+            [other, "-c", "import longhaul, pathlib;"
+             "print(pathlib.Path(longhaul.__file__).parents[1])"],
+            check=True, text=True, stdout=subprocess.PIPE).stdout.strip())
+    try:
+        import longhaul  # noqa: F401
+    except ImportError as error:
+        lacking("longhaul", error, "", "longhaul.torch")
