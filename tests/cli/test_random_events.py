@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs with twenty random events each: they end, with the bytes of a quiet one.
+
+Events are of all kinds that a device has: links that take longer, once or by a
+factor, devices that are slower (the timed device alone), another schedule or
+another path, by hand or by what --adapt decides. A few seeds are for every day,
+a hundred for the suite `slow`."""
+import json
+import pathlib
+import random
+
+from harness import (WORK, check, finish, is_sanitized, makes, run, test,
+                     uniform, write)
+from made import TWO_SITES
+
+EVENTS = 20
+STEPS = 24
+TRANSPORTS = ("inproc", "local")
+METHODS = ("gpipe", "zb-h1", "zb-h2", "slack", "steady-slack", "greedy")
+
+
+@makes("plan.json", "text")
+def a_plan():
+    """Four stages on two sites."""
+    job = TWO_SITES % 8
+    write("job.yaml", job.replace("pipeline: 2, data: 2",
+                                  "pipeline: 4, data: 1"))
+    done = run("plan", "job.yaml", "-o", "plan.json")
+    check(done.returncode == 0, done.stderr)
+    write("text", "It was the best of times, it was the worst of times.\n" * 99)
+
+
+def an_event(chance, far, near, kinds):
+    """A row of an events file. Times are such that some matter beside an
+    iteration of some milliseconds, and none makes a run long: factors of one
+    link multiply."""
+    begin = chance.randrange(STEPS - 1)
+    end = chance.randrange(begin + 1, STEPS + 4)
+    what = chance.choice(kinds)
+    row = f"  - {{from: {begin}, to: {end}, "
+    if what == "device":
+        return (row + f"device: {chance.randrange(4)}, "
+                f"slower: x{chance.uniform(1.1, 1.5):.2f}}}")
+    # Only links between the sites have delays that a factor could change.
+    links = far if what == "factor" else far + near
+    some = chance.sample(links, chance.randint(1, 2))
+    row += f"links: [{', '.join(repr(link) for link in some)}], "
+    if what == "factor":
+        return row + f"slower: x{chance.uniform(1.1, 1.5):.2f}}}"
+    return row + f"{what}: {chance.uniform(0.1, 2):.2f}}}"
+
+
+def the_events(chance, n, *named):
+    write("e.yaml", "longhaul: events/1\ntime_unit: ms\nevents:\n" + "\n".join(
+        an_event(chance, *named) for _ in range(n)) + "\n")
+
+
+def how_it_changes(chance, transport, link):
+    """Options, and how many of the events they are."""
+    words = ["--transport", transport, "--steps", str(STEPS)]
+    blocking = []
+    if chance.random() < 0.5:
+        blocking += ["--coupled", str(chance.randint(1, 3))]
+    if chance.random() < 0.5:
+        blocking += ["--receives", chance.choice(("late", "late-fd"))]
+    words += blocking
+    if chance.random() < 0.4:
+        return [*words, "--adapt"], 0
+    if blocking and chance.random() < 0.5:
+        words += ["--path", chance.choice(("delegated", f"{link}=delegated"))]
+    steps = chance.sample(range(1, STEPS), chance.randint(1, 6))
+    for step in sorted(steps):
+        words += ["--schedule-at", f"{step}={chance.choice(METHODS)}"]
+    return words, len(steps)
+
+
+def trained(words):
+    """Orders that wait for each other where sends block are refused before the
+    run: then none does."""
+    done = run("train", *words, "--json")
+    if done.returncode and "deadlock: " in done.stderr:
+        blocks = {"--coupled", "--receives", "--path"}
+        free = [word for before, word in zip(["", *words], words)
+                if not blocks & {before, word}]
+        return run("train", *free, "--json")
+    return done
+
+
+def weights(name):
+    return pathlib.Path(WORK, name, f"step-{STEPS:08}",
+                        "model.safetensors").read_bytes()
+
+
+def trains_to_the_same_bytes(seed, transport, quiet):
+    chance = random.Random(f"{seed} {transport} cpu")
+    words, n = how_it_changes(chance, transport, "west>east")
+    the_events(chance, EVENTS - n, ["west-east", "west>east", "east>west"],
+               ["0-1", "2>3", "3>2"], ["latency", "transfer", "factor"])
+    name = f"cpu-{seed}-{transport}"
+    done = trained(["plan.json", "--device", "cpu", "--data", "text",
+                    "--checkpoint", name, "--events", "e.yaml", *words])
+    what = f"seed {seed}, {transport}: train {' '.join(words)}"
+    if check(done.returncode == 0, f"{what}: {done.stderr}"):
+        found = json.loads(done.stdout)
+        check(len(found["iterations"]) == STEPS, what)
+        check(all(s["refused"] is None for s in found["switches"]),
+              f"{what}: {found['switches']}")
+        check(weights(name) == quiet, f"{what}: weights")
+        return len(found["switches"])
+    return 0
+
+
+def plays_to_its_end(seed, transport):
+    """Passes that only wait: devices may be slower, too."""
+    chance = random.Random(f"{seed} {transport} timed")
+    words, n = how_it_changes(chance, transport, "dc0>dc1")
+    the_events(chance, EVENTS - n, ["dc0-dc1", "dc0>dc1", "dc1>dc0"],
+               ["0-1", "2>3", "3>2"],
+               ["latency", "transfer", "factor", "device"])
+    done = trained(["p.yaml", "-s", "1f1b", "--speed", "8", "--events",
+                    "e.yaml", *words])
+    what = f"seed {seed}, {transport}: train p.yaml {' '.join(words)}"
+    if check(done.returncode == 0, f"{what}: {done.stderr}"):
+        check(len(json.loads(done.stdout)["iterations"]) == STEPS, what)
+
+
+def runs(seeds):
+    a_plan()
+    uniform("p.yaml", microbatches=8, times=(2, 2, 2), latency=1, transfer=1)
+    done = run("train", "plan.json", "--device", "cpu", "--data", "text",
+               "--steps", STEPS, "--checkpoint", "quiet", "--json")
+    trains = "OpenBLAS" not in done.stderr
+    if not trains:
+        print("SKIPPED training: OpenBLAS is not installed")
+    elif not check(done.returncode == 0, done.stderr):
+        return
+    n_switches = 0
+    for seed in seeds:
+        for transport in TRANSPORTS:
+            plays_to_its_end(seed, transport)
+            if trains:
+                n_switches += trains_to_the_same_bytes(seed, transport,
+                                                       weights("quiet"))
+    if trains:
+        check(n_switches > 0, "no run went on by another schedule")
+
+
+@test
+def a_few_seeds():
+    runs(range(1 if is_sanitized() else 3))
+
+
+@test
+def a_hundred_seeds():
+    runs(range(100))
+
+
+finish()
