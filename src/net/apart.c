@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "net/hello.h"
+#include "net/rail_join.h"
 #include "net/shared.h"
 #include "net/stream.h"
 #include "net/tcp.h"
@@ -25,25 +26,40 @@ static lh_status find_shared(void *context, const lhi_tcp_options *o,
     return status;
 }
 
-static void free_shared(void *of)
+/* What outlives the endpoint's streams. */
+typedef struct below {
+    lhi_shared *shared;
+    lhi_rails *rails; /* NULL: none */
+    lhi_failure failure;
+} below;
+
+static void free_below(void *of)
 {
-    lhi_shared_free(of);
+    below *b = of;
+    lhi_rails_close(b->rails);
+    lhi_shared_free(b->shared);
+    free(b);
 }
 
 static lh_status start(const lhi_tcp_options *o, const int *fds,
-                       const unsigned char *keys, lhi_shared *shared,
-                       lhi_net **out, lh_error *err)
+                       const unsigned char *keys, below *b, lhi_net **out,
+                       lh_error *err)
 {
     lhi_stream_options options = {.name = "tcp",
                                   .rank = o->rank,
                                   .n_ranks = o->n_ranks,
                                   .fds = fds,
                                   .keys = keys,
-                                  .links = lhi_shared_table(shared),
+                                  .links = lhi_shared_table(b->shared),
+                                  .failure = &b->failure,
                                   .silence_ns = o->silence_ns ? o->silence_ns
                                                               : LHI_SILENCE_NS,
-                                  .closed = free_shared,
-                                  .context = shared};
+                                  .closed = free_below,
+                                  .context = b};
+    if (b->rails) { /* which seal, and see what is lost */
+        options.keys = NULL;
+        options.silence_ns = 0;
+    }
     return lhi_net_stream(&options, out, err);
 }
 
@@ -51,26 +67,30 @@ lh_status lhi_net_tcp(const lhi_tcp_options *o, lhi_net **out, lh_error *err)
 {
     LHI_TRY(lhi_links_check(o->n_links, o->links, err));
     lhi_tcp_extra extra = {{0}};
-    lhi_shared *shared = NULL;
     size_t n = o->n_ranks ? o->n_ranks : 1;
+    below *b = calloc(1, sizeof *b);
     int *fds = malloc(n * sizeof *fds);
     unsigned char *keys = calloc(n, LHI_SEAL_KEY_BYTES);
-    lh_status status = fds && keys ? LH_OK : lhi_fail_nomem(err);
+    lh_status status = b && fds && keys ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK && o->rank == 0)
         status =
-            lhi_shared_make(o->n_links, o->links, extra.bytes, &shared, err);
+            lhi_shared_make(o->n_links, o->links, extra.bytes, &b->shared, err);
     bool joined = false;
     if (status == LH_OK) {
-        status = lhi_tcp_join(o, &extra, find_shared, &shared, fds, keys, err);
+        status =
+            lhi_tcp_join(o, &extra, find_shared, &b->shared, fds, keys, err);
         joined = status == LH_OK;
     }
+    if (status == LH_OK && o->n_rails)
+        status = lhi_rails_join(o, keys, &b->failure, fds, &b->rails, err);
     if (status == LH_OK)
-        status = start(o, fds, keys, shared, out, err);
+        status = start(o, fds, keys, b, out, err);
     if (status != LH_OK) {
         for (uint32_t i = 0; joined && i < o->n_ranks; i++)
             if (fds[i] >= 0)
                 close(fds[i]);
-        lhi_shared_free(shared);
+        if (b)
+            free_below(b);
     }
     free(fds);
     free(keys);
@@ -127,6 +147,10 @@ lh_status lhi_net_ucx(const lhi_tcp_options *o, lhi_net **out, lh_error *err)
                         "this build has no ucx transport: it was made without "
                         "OpenSSL (libssl-dev), by which ranks prove the job's "
                         "secret");
+    if (o->n_rails)
+        return lhi_fail(err, LH_EINVAL,
+                        "transport ucx takes its own ways (UCX_NET_DEVICES); "
+                        "rails are those of tcp");
     LHI_TRY(lhi_ucx_may_listen(options.loopback, o->insecure, err));
     LHI_TRY(lhi_net_tcp(o, &control, err));
     options.exchange = exchange;

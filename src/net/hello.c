@@ -27,6 +27,7 @@ void lhi_hello_write(const lhi_hello *h, unsigned char out[LHI_HELLO_BYTES])
     lhi_put_bytes(out + 16, 4, h->n_ranks);
     lhi_put_bytes(out + 20, 4, h->port);
     lhi_put_bytes(out + 24, 4, h->more);
+    lhi_put_bytes(out + 28, 4, h->n_rails);
     memcpy(out + 32, h->nonce, sizeof h->nonce);
     memcpy(out + 64, h->mac, sizeof h->mac);
     memcpy(out + 96, h->job, sizeof h->job);
@@ -45,19 +46,21 @@ lh_status lhi_hello_read(const unsigned char in[LHI_HELLO_BYTES],
                    .rank = (uint32_t)lhi_get_bytes(in + 12, 4),
                    .n_ranks = (uint32_t)lhi_get_bytes(in + 16, 4),
                    .port = (uint32_t)lhi_get_bytes(in + 20, 4),
-                   .more = (uint32_t)lhi_get_bytes(in + 24, 4)};
-    if (in[9] < LHI_HELLO_HELLO || in[9] > LHI_HELLO_GO || in[10] || in[11] ||
-        lhi_get_bytes(in + 28, 4))
+                   .more = (uint32_t)lhi_get_bytes(in + 24, 4),
+                   .n_rails = (uint32_t)lhi_get_bytes(in + 28, 4)};
+    if (in[9] < LHI_HELLO_HELLO || in[9] > LHI_HELLO_RAIL || in[10] || in[11] ||
+        h.n_rails > (h.kind == LHI_HELLO_HELLO ? LHI_MOST_RAILS : 0))
         return lhi_fail(err, LH_EIO, "it sent a greeting that there is not");
     if (h.n_ranks == 0 || h.n_ranks > LHI_NET_MOST_RANKS ||
         h.rank >= h.n_ranks || h.port > UINT16_MAX)
         return lhi_fail(err, LH_EIO,
                         "it says that it is rank %u of %u at port %u", h.rank,
                         h.n_ranks, h.port);
-    uint32_t most = h.kind == LHI_HELLO_REFUSE ? LHI_REFUSAL_BYTES
-                    : h.kind == LHI_HELLO_TABLE
-                        ? h.n_ranks * LHI_ADDRESS_BYTES + 64
-                        : 0;
+    uint32_t most =
+        h.kind == LHI_HELLO_REFUSE  ? LHI_REFUSAL_BYTES
+        : h.kind == LHI_HELLO_TABLE ? h.n_ranks * LHI_ADDRESS_BYTES + 64
+        : h.kind == LHI_HELLO_RAILS ? LHI_MOST_RAILS * LHI_ADDRESS_BYTES
+                                    : 0;
     if (h.more > most)
         return lhi_fail(err, LH_EIO, "it sent a greeting with %u more bytes",
                         h.more);

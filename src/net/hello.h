@@ -18,10 +18,13 @@ typedef enum lhi_hello_kind {
     LHI_HELLO_REFUSE,    /* no: text follows */
     LHI_HELLO_TABLE,     /* where everyone listens: addresses follow */
     LHI_HELLO_READY,     /* connected to all */
-    LHI_HELLO_GO         /* all are */
+    LHI_HELLO_GO,        /* all are */
+    LHI_HELLO_RAILS,     /* where my rails are: addresses follow */
+    LHI_HELLO_RAIL       /* as HELLO: this connection is a rail */
 } lhi_hello_kind;
 
 enum {
+    LHI_MOST_RAILS = 8,
     LHI_HELLO_BYTES = 128,
     LHI_NONCE_BYTES = 32,
     LHI_MAC_BYTES = 32,
@@ -32,8 +35,9 @@ enum {
 typedef struct lhi_hello {
     lhi_hello_kind kind;
     uint32_t rank, n_ranks; /* the sender's */
-    uint32_t port;          /* HELLO: where the sender listens */
+    uint32_t port;          /* HELLO: where the sender listens; RAIL: which */
     uint32_t more;          /* bytes that follow */
+    uint32_t n_rails;       /* HELLO: the sender's; 0: it has none */
     unsigned char nonce[LHI_NONCE_BYTES];
     unsigned char mac[LHI_MAC_BYTES];
     unsigned char job[32]; /* digest of the job's name */

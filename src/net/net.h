@@ -24,6 +24,9 @@
  *   hello.c, cards.c    what ranks that start apart tell each other first
  *   guests.c, sockets.c who knocks before it has proven anything
  *   tcp.c, apart.c      how ranks find each other so, and get an endpoint
+ *   rails.c             several connections to a peer, of which some may fail;
+ *   rail_carry.c, ...   what goes over one; rail_door.c, rail_join.c: how it
+ *                       comes to be
  *   threads.c, local.c  launchers: of threads, of processes
  *   mpi.c               ... and of the rank in a process that mpirun started
  *   slurm.c             who is who where srun did
@@ -273,10 +276,17 @@ typedef struct lhi_tcp_options {
     size_t secret_size; /* at least LHI_SECRET_LEAST */
     int64_t join_ns;    /* until all have to be there; 0: 4 s */
     int64_t silence_ns; /* a rank that is silent for so long has failed;
-                           0: 3.5 s */
+                           0: 3.5 s, with rails 10 s */
     uint32_t n_links; /* emulated, where all ranks are on one host; the same */
     const lhi_net_link *links; /* at every rank */
     bool insecure; /* ucx: may take messages from beyond this host */
+    /* tcp: messages take several ways to each peer (rails.h), each from one of
+     * these to that of the same number there: an address of this rank, the name
+     * of an interface that has one, or a network that has one ("10.1.0.0/24").
+     * As many at each rank, at most LHI_MOST_RAILS of net/hello.h. 0: the
+     * connections that the ranks join by are all. */
+    uint32_t n_rails;
+    const char *const *rails;
 } lhi_tcp_options;
 
 /* Joins the job: returns once all ranks are connected. LH_EIO: one does not

@@ -106,6 +106,9 @@ static bool objects(const tcp *t, const lhi_hello *h, char *text, size_t room)
     else if (h->n_ranks != o->n_ranks)
         snprintf(text, room, "rank %u has %u ranks in its job, rank %u has %u",
                  o->rank, o->n_ranks, h->rank, h->n_ranks);
+    else if (h->n_rails != o->n_rails)
+        snprintf(text, room, "rank %u has %u rails, rank %u has %u", o->rank,
+                 o->n_rails, h->rank, h->n_rails);
     else if (h->rank <= o->rank)
         snprintf(text, room, "rank %u expects no rank %u", o->rank, h->rank);
     else if (t->fds[h->rank] >= 0)
@@ -377,6 +380,7 @@ static lh_status greet(tcp *t, int fd, uint32_t to, int64_t until_ns,
     memcpy(s->job, t->job, sizeof s->job);
     lhi_hello h = greeting(t, LHI_HELLO_HELLO), answer;
     h.port = t->port;
+    h.n_rails = t->options->n_rails;
     if (!lhi_random_bytes(h.nonce, sizeof h.nonce))
         return lhi_fail(err, LH_EIO, "no random numbers: %s", strerror(errno));
     memcpy(s->client_nonce, h.nonce, sizeof h.nonce);
@@ -694,6 +698,9 @@ static lh_status check_options(const lhi_tcp_options *o, lh_error *err)
         o->rank >= o->n_ranks)
         return lhi_fail(err, LH_EINVAL, "there is no rank %u of %u", o->rank,
                         o->n_ranks);
+    if (o->n_rails > LHI_MOST_RAILS)
+        return lhi_fail(err, LH_EINVAL, "there are at most %d rails, not %u",
+                        LHI_MOST_RAILS, o->n_rails);
     if (o->secret_size < LHI_SECRET_LEAST)
         return lhi_fail(err, LH_EINVAL,
                         "the job's secret has %zu bytes; it needs at least %d",

@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "base/fail.h"
 #include "net/net.h"
+#include "net/rails.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -89,6 +90,35 @@ uint64_t lhi_frame_payload(const lhi_frame *f)
     default:
         return 0;
     }
+}
+
+void lhi_rail_head_write(const lhi_rail_head *h,
+                         unsigned char out[LHI_RAIL_HEAD])
+{
+    out[0] = 'L';
+    out[1] = 'R';
+    out[2] = LHI_WIRE_VERSION;
+    out[3] = (unsigned char)h->kind;
+    lhi_put_bytes(out + 4, 4, h->size);
+    lhi_put_bytes(out + 8, 8, h->number);
+    lhi_put_bytes(out + 16, 8, h->acknowledged);
+}
+
+lh_status lhi_rail_head_read(const unsigned char in[LHI_RAIL_HEAD],
+                             lhi_rail_head *out, lh_error *err)
+{
+    if (in[0] != 'L' || in[1] != 'R' || in[2] != LHI_WIRE_VERSION)
+        return lhi_fail(err, LH_EIO, "bytes that are no segment");
+    lhi_rail_head h = {.kind = (lhi_rail_kind)in[3],
+                       .size = (uint32_t)lhi_get_bytes(in + 4, 4),
+                       .number = lhi_get_bytes(in + 8, 8),
+                       .acknowledged = lhi_get_bytes(in + 16, 8)};
+    bool alive = h.kind == LHI_RAIL_ALIVE;
+    if ((in[3] != LHI_RAIL_SEGMENT && !alive) || h.size > LHI_RAIL_BYTES ||
+        (alive && (h.size || h.number)))
+        return lhi_fail(err, LH_EIO, "a segment that there is not");
+    *out = h;
+    return LH_OK;
 }
 
 void lhi_wire_text(const unsigned char *bytes, size_t n, char *out, size_t room)

@@ -50,6 +50,27 @@ lh_status lhi_frame_read(const unsigned char in[LHI_FRAME_BYTES],
 /* Bytes that follow the header. */
 uint64_t lhi_frame_payload(const lhi_frame *frame);
 
+/* What goes over a rail (rails.h) before a payload. */
+typedef enum lhi_rail_kind {
+    LHI_RAIL_SEGMENT = 1, /* a piece of the stream; without a payload its end */
+    LHI_RAIL_ALIVE        /* the sender is there */
+} lhi_rail_kind;
+
+enum { LHI_RAIL_HEAD = 24 };
+
+typedef struct lhi_rail_head {
+    lhi_rail_kind kind;
+    uint32_t size;         /* of the payload */
+    uint64_t number;       /* SEGMENT: from 0 */
+    uint64_t acknowledged; /* the sender has all segments before this one */
+} lhi_rail_head;
+
+void lhi_rail_head_write(const lhi_rail_head *head,
+                         unsigned char out[LHI_RAIL_HEAD]);
+/* LH_EIO: there is no such head; `err` says which field is wrong. */
+lh_status lhi_rail_head_read(const unsigned char in[LHI_RAIL_HEAD],
+                             lhi_rail_head *out, lh_error *err);
+
 /* Text of a peer, made fit to be shown: no control bytes, NUL-terminated. */
 void lhi_wire_text(const unsigned char *bytes, size_t n, char *out,
                    size_t room);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes that a peer sends: greetings, cards and messages of the engine if they
- * begin so, otherwise frames to an endpoint that has sent and received a
- * little. What is read is written again as the same bytes. */
+/* Bytes that a peer sends: greetings, cards, messages of the engine and heads
+ * of segments if they begin so, otherwise frames to an endpoint that has sent
+ * and received a little. What is read is written again as the same bytes. */
 #define _GNU_SOURCE
 #include "base/bytes.h"
 #include "fuzz.h"
@@ -38,6 +38,24 @@ static void greetings(const uint8_t *data, size_t size)
         REQUIRE(strlen(text) < sizeof text, "too long");
         data += h.more;
         size -= h.more;
+    }
+}
+
+/* What precedes the payloads of a rail. */
+static void rail_heads(const uint8_t *data, size_t size)
+{
+    for (; size >= LHI_RAIL_HEAD;
+         data += LHI_RAIL_HEAD, size -= LHI_RAIL_HEAD) {
+        lhi_rail_head h;
+        lh_error err = {0};
+        unsigned char again[LHI_RAIL_HEAD];
+        lh_status status = lhi_rail_head_read(data, &h, &err);
+        if (status != LH_OK) {
+            fuzz_refused(status, &err, NULL);
+            return;
+        }
+        lhi_rail_head_write(&h, again);
+        REQUIRE(memcmp(again, data, sizeof again) == 0, "another segment");
     }
 }
 
@@ -363,6 +381,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         greetings(data, size);
     else if (size >= 2 && memcmp(data, "LE", 2) == 0)
         engine_messages(data, size);
+    else if (size >= 2 && memcmp(data, "LR", 2) == 0)
+        rail_heads(data, size);
     else
         frames(data, size);
     return 0;

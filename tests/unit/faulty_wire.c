@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "base/realtime.h"
 #include "late_net.h"
+#include "net/sockets.h"
 #include "net/stream.h"
 
 #include <arpa/inet.h>
@@ -61,11 +62,16 @@ typedef struct wire {
     const wire_plan *plan;
     wire_log *log;
     uint32_t n;
-    uint64_t state;
+    uint64_t state, at;
     /* Of the connection of ranks i and k: [i][k] is i's end, or the thread's
      * that faces it; -1: none. */
     int ends[WIRE_MOST_RANKS][WIRE_MOST_RANKS];
     int mine[WIRE_MOST_RANKS][WIRE_MOST_RANKS];
+    /* Rails: where rank i dials the first of rank k, and where k listens. */
+    int doors[WIRE_MOST_RANKS][WIRE_MOST_RANKS];
+    struct sockaddr_in door_at[WIRE_MOST_RANKS][WIRE_MOST_RANKS];
+    int listeners[WIRE_MOST_RANKS][2];
+    struct sockaddr_in listens_at[WIRE_MOST_RANKS][2];
     int wake;
     pthread_t thread;
     lane lanes[WIRE_MOST_RANKS * WIRE_MOST_RANKS];
@@ -91,6 +97,67 @@ static bool tcp_pair(int out[2])
     for (int i = 0; i < 2 && out[1] >= 0; i++)
         setsockopt(out[i], IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     return out[1] >= 0;
+}
+
+static int listen_on_loopback(uint32_t host, struct sockaddr_in *at)
+{
+    socklen_t size = sizeof *at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    *at =
+        (struct sockaddr_in){.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK + host)};
+    if (fd < 0 || bind(fd, (struct sockaddr *)at, size) || listen(fd, 16) ||
+        getsockname(fd, (struct sockaddr *)at, &size))
+        abort();
+    return fd;
+}
+
+/* Where the rails of all are; rank i finds the wire at the first of others. */
+static void open_doors(wire *w)
+{
+    for (uint32_t i = 0; i < w->n; i++) {
+        for (uint32_t k = 0; k < 2; k++)
+            w->listeners[i][k] = listen_on_loopback(k, &w->listens_at[i][k]);
+        for (uint32_t k = 0; k < i; k++)
+            w->doors[i][k] = listen_on_loopback(0, &w->door_at[i][k]);
+    }
+}
+
+static void close_doors(wire *w)
+{
+    for (uint32_t i = 0; i < w->n; i++)
+        for (uint32_t k = 0; k < i; k++)
+            close(w->doors[i][k]);
+}
+
+static void close_pair(wire *w, uint32_t i, uint32_t k);
+static lane *lane_of(wire *w, uint32_t from, uint32_t to);
+
+/* Rank i dials rank k: the wire is between them (again). */
+static void let_in(wire *w, uint32_t i, uint32_t k)
+{
+    int fd = accept4(w->doors[i][k], NULL, NULL, SOCK_CLOEXEC), on = 1;
+    if (fd < 0)
+        return;
+    close_pair(w, i, k);
+    int to = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(to, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (connect(to, (struct sockaddr *)&w->listens_at[k][0],
+                sizeof w->listens_at[k][0])) {
+        close(to);
+        close(fd);
+        return;
+    }
+    w->mine[i][k] = fd;
+    w->mine[k][i] = to;
+    for (int back = 0; back < 2; back++) {
+        lane *l = back ? lane_of(w, k, i) : lane_of(w, i, k);
+        *l = (lane){.from = l->from,
+                    .to = l->to,
+                    .n_passed = l->n_passed,
+                    .n_pieces = l->n_pieces};
+    }
 }
 
 static lh_status connect_leg(wire *w, uint32_t i, uint32_t k, lh_error *err)
@@ -136,13 +203,14 @@ static lane *lane_of(wire *w, uint32_t from, uint32_t to)
 static bool is_due(const wire *w, const lane *l)
 {
     const wire_plan *p = w->plan;
-    return p->fault != WIRE_NOTHING && !w->log->struck && l->from == p->from &&
-           l->to == p->to && l->n_passed >= p->at;
+    return p->fault != WIRE_NOTHING && (!w->log->struck || p->every) &&
+           l->from == p->from && l->to == p->to && l->n_passed >= w->at;
 }
 
 static void note_strike(wire *w)
 {
     w->log->struck = true;
+    w->at += w->plan->every;
     w->log->struck_ns = lhi_now_ns();
 }
 
@@ -215,10 +283,10 @@ static size_t piece_of(wire *w, const lane *l)
         most = 1 + (size_t)chance_below(&w->state, SLOW_BYTES);
     if (is_due(w, l) && p->n_bytes < most)
         return p->n_bytes;
-    bool ahead = p->fault != WIRE_NOTHING && !w->log->struck &&
-                 l->from == p->from && l->to == p->to && l->n_passed < p->at;
-    if (ahead && p->at - l->n_passed < most)
-        most = (size_t)(p->at - l->n_passed);
+    bool ahead = p->fault != WIRE_NOTHING && (!w->log->struck || p->every) &&
+                 l->from == p->from && l->to == p->to && l->n_passed < w->at;
+    if (ahead && w->at - l->n_passed < most)
+        most = (size_t)(w->at - l->n_passed);
     return most;
 }
 
@@ -301,7 +369,8 @@ static short wants(wire *w, lane *l, int64_t now_ns, int64_t *until_ns)
 static bool pass_some(wire *w)
 {
     enum { MOST = WIRE_MOST_RANKS * WIRE_MOST_RANKS };
-    struct pollfd polls[MOST + 1];
+    struct pollfd polls[2 * MOST + 1];
+    uint32_t dials[2 * MOST + 1][2];
     lane *of[MOST + 1];
     nfds_t n = 1;
     int64_t now_ns = lhi_now_ns(), next_ns = now_ns + 1000 * ms_ns;
@@ -319,10 +388,18 @@ static bool pass_some(wire *w)
             of[n++] = l;
         }
     }
+    nfds_t n_lanes = n;
+    for (uint32_t i = 0; w->plan->rails && i < w->n; i++) {
+        for (uint32_t k = 0; k < i; k++) {
+            polls[n] = (struct pollfd){.fd = w->doors[i][k], .events = POLLIN};
+            dials[n][0] = i;
+            dials[n++][1] = k;
+        }
+    }
     struct timespec left = {(next_ns - now_ns) / 1000000000,
                             (next_ns - now_ns) % 1000000000};
     ppoll(polls, n, &left, NULL);
-    for (nfds_t i = 1; i < n; i++) {
+    for (nfds_t i = 1; i < n_lanes; i++) {
         if (!polls[i].revents || w->mine[of[i]->from][of[i]->to] < 0)
             continue;
         if (polls[i].events == POLLIN)
@@ -330,6 +407,9 @@ static bool pass_some(wire *w)
         else
             write_lane(w, of[i]);
     }
+    for (nfds_t i = n_lanes; i < n; i++)
+        if (polls[i].revents)
+            let_in(w, dials[i][0], dials[i][1]);
     return !polls[0].revents;
 }
 
@@ -344,6 +424,11 @@ static void *pass_all(void *of)
 
 typedef struct wire_rank {
     pthread_t thread;
+    wire *wire;
+    uint32_t rank;
+    lhi_links *table;
+    lhi_rails *rails;
+    lhi_failure failure;
     lhi_net *net;
     lhi_rank_main *rank_main;
     void *context;
@@ -352,9 +437,62 @@ typedef struct wire_rank {
     lh_error err;
 } wire_rank;
 
+static void close_rails(void *of)
+{
+    wire_rank *r = of;
+    lhi_rails_seen seen, *all = &r->wire->log->seen;
+    lhi_rails_look(r->rails, &seen);
+    __atomic_fetch_add(&all->n_lost, seen.n_lost, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&all->n_back, seen.n_back, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&all->n_again, seen.n_again, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&all->n_twice, seen.n_twice, __ATOMIC_RELAXED);
+    lhi_rails_close(r->rails);
+}
+
+/* An endpoint over two rails, of which the first goes through the wire. */
+static lh_status open_rails(wire_rank *r, lh_error *err)
+{
+    static const unsigned char keys[WIRE_MOST_RANKS * LHI_MAC_BYTES];
+    unsigned char addresses[WIRE_MOST_RANKS * 2 * LHI_ADDRESS_BYTES];
+    const wire *w = r->wire;
+    int fds[WIRE_MOST_RANKS];
+    for (uint32_t i = 0; i < w->n; i++) {
+        const struct sockaddr_in *first =
+            i < r->rank ? &w->door_at[r->rank][i] : &w->listens_at[i][0];
+        unsigned char *at = addresses + (size_t)2 * i * LHI_ADDRESS_BYTES;
+        lhi_address_write((const struct sockaddr *)first, at);
+        lhi_address_write((const struct sockaddr *)&w->listens_at[i][1],
+                          at + LHI_ADDRESS_BYTES);
+    }
+    lhi_rails_options o = {.rank = r->rank,
+                           .n_ranks = w->n,
+                           .n_rails = 2,
+                           .listeners = w->listeners[r->rank],
+                           .addresses = addresses,
+                           .keys = keys,
+                           .failure = &r->failure};
+    LHI_TRY(lhi_rails_open(&o, &r->rails, fds, err));
+    lhi_stream_options s = {.name = "faulty",
+                            .rank = r->rank,
+                            .n_ranks = w->n,
+                            .fds = fds,
+                            .links = r->table,
+                            .failure = &r->failure,
+                            .closed = close_rails,
+                            .context = r};
+    return lhi_net_stream(&s, &r->net, err);
+}
+
 static void *live(void *of)
 {
     wire_rank *r = of;
+    if (r->wire->plan->rails) {
+        r->status = open_rails(r, &r->err);
+        if (r->status != LH_OK) { /* the test cannot go on without */
+            fprintf(stderr, "FAILED: %s\n", r->err.text);
+            abort();
+        }
+    }
     r->status =
         lhi_rank_run(r->net, r->rank_main, r->context, &r->result, &r->err);
     return NULL;
@@ -429,19 +567,24 @@ lh_status wire_run(const wire_plan *plan, wire_log *log, uint32_t n,
     w->log = log;
     w->n = n;
     w->state = plan->seed;
+    w->at = plan->at;
     w->wake = eventfd(0, EFD_CLOEXEC);
     memset(w->ends, -1, sizeof w->ends);
     memset(w->mine, -1, sizeof w->mine);
-    wire_rank ranks[WIRE_MOST_RANKS] = {{0}};
+    wire_rank *ranks = calloc(WIRE_MOST_RANKS, sizeof *ranks);
+    if (!ranks)
+        abort();
     size_t table_bytes = n_links ? lhi_links_bytes(n_links) : 0;
     void *table = NULL;
     lh_status status = LH_OK;
     for (uint32_t i = 0; i < n; i++) {
         ranks[i].rank_main = rank_main;
         ranks[i].context = context;
+        ranks[i].wire = w;
+        ranks[i].rank = i;
         for (uint32_t k = 0; k < n; k++) {
             *lane_of(w, i, k) = (lane){.from = i, .to = k};
-            if (i != k && status == LH_OK)
+            if (i != k && status == LH_OK && !plan->rails)
                 status = connect_leg(w, i, k, err);
         }
     }
@@ -452,7 +595,11 @@ lh_status wire_run(const wire_plan *plan, wire_log *log, uint32_t n,
                      ? lhi_fail_nomem(err)
                      : lhi_links_init(table, n_links, links, err);
     }
-    if (status == LH_OK)
+    for (uint32_t i = 0; i < n; i++)
+        ranks[i].table = table;
+    if (status == LH_OK && plan->rails)
+        open_doors(w);
+    else if (status == LH_OK)
         status = open_ranks(w, table, ranks, err);
     if (status != LH_OK) { /* the test cannot go on without */
         fprintf(stderr, "FAILED: %s\n", err->text);
@@ -462,12 +609,15 @@ lh_status wire_run(const wire_plan *plan, wire_log *log, uint32_t n,
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t k = i + 1; k < n; k++)
             close_pair(w, i, k);
+    if (plan->rails)
+        close_doors(w);
     if (table) {
         lhi_links_fini(table);
         munmap(table, table_bytes);
     }
     close(w->wake);
     status = note_ends(w, ranks, results, err);
+    free(ranks);
     free(w);
     return status;
 }

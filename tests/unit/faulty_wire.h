@@ -2,11 +2,13 @@
 /* Ranks over connections in whose middle somebody sits: as threads of this
  * process, each with an endpoint as tcp makes it, but every byte between two of
  * them goes through a thread that passes it on as the plan says: in pieces,
- * late, and once, at a given byte, with something done to it. */
+ * late, and once, at a given byte, with something done to it. Of ranks with
+ * rails it is one of two; what has gone may come back there. */
 #ifndef FAULTY_WIRE_H
 #define FAULTY_WIRE_H
 
 #include "net/net.h"
+#include "net/rails.h"
 
 enum { WIRE_MOST_RANKS = 8 };
 
@@ -40,9 +42,11 @@ typedef struct wire_plan {
     uint32_t from, to; /* where: the bytes that go from here to there */
     bool both_ways;    /* half open: and those that come back */
     uint64_t at;       /* before which byte */
+    uint64_t every;    /* and again after so many; 0: once */
     size_t n_bytes;    /* that are doubled, dropped or swapped, at most */
     bool tcp;          /* connections are TCP's, else socket pairs */
     bool slow;         /* readers are: small buffers, small pieces, late */
+    bool rails;        /* two to each peer: the wire is the first */
     int64_t silence_ns;
 } wire_plan;
 
@@ -53,6 +57,7 @@ typedef struct wire_log {
     uint64_t passed[WIRE_MOST_RANKS][WIRE_MOST_RANKS]; /* bytes from, to */
     bool struck;                                       /* the fault came */
     int64_t struck_ns, ended_ns; /* and all ranks had ended */
+    lhi_rails_seen seen;         /* by all ranks */
 } wire_log;
 
 /* Like lhi_inproc_run, by the plan. */

@@ -127,11 +127,10 @@ static void make_training(training *t)
              (unsigned)MICROBATCHES / t->replicas, t->devices, t->placement,
              strcmp(t->placement, "ud") == 0 ? 1 : 2);
     lh_method_options o = {.size = sizeof o};
-    lh_exec_options how = {
-        .size = sizeof how,
-        .receives = t->receives,
-        .coupled_queue = t->queue,
-        .path = t->path};
+    lh_exec_options how = {.size = sizeof how,
+                           .receives = t->receives,
+                           .coupled_queue = t->queue,
+                           .path = t->path};
     CHECK_OK(lh_pipeline_parse(text, strlen(text), "test", &t->pipeline, &err),
              err);
     CHECK_OK(lh_method_run(t->method, t->pipeline, &o, &schedule, NULL, &err),
@@ -445,6 +444,88 @@ static void ends_with_the_same_or_a_reason(void)
                counts[k].ended, (double)counts[k].longest_ns * 1e-9);
 }
 
+/* With another rail beside the wire nothing that is done to it is seen, also
+ * where bytes of it are lost: seldom is the wire struck where it carries
+ * nothing more. */
+static void rails_lose_nothing(void)
+{
+    unsigned n_struck = 0, n = (unsigned)(n_seeds / 5);
+    lhi_rails_seen seen = {0};
+    for (uint64_t i = 0; i < n; i++) {
+        scenario s = choose_scenario(first_seed + i);
+        uint64_t state = first_seed + i, again = 7 * state;
+        lh_error err = {0};
+        bool same = false;
+        if (now.is == LATE) { /* which has no wire */
+            s = choose_scenario(again);
+            now.is = WIRE;
+        }
+        now.plan.rails = true;
+        if (wire_fault_is_harmless(now.plan.fault))
+            now.plan.fault = (wire_fault)chance_below(&state, N_WIRE_FAULTS);
+        now.plan.at /= 2;
+        now.log = (wire_log){0};
+        say_doing(first_seed + i, &s);
+        lh_status status = s.training ? train_once(s.training, &same, &err)
+                                      : run_case(s.conformance, &same, &err);
+        bool fails = s.conformance && s.conformance->fails;
+        CHECK_MSG(same && (fails || status == LH_OK),
+                  "seed %" PRIu64 " over rails (%s, %s): %s", first_seed + i,
+                  s.training ? s.training->name : s.conformance->name,
+                  wire_fault_name(now.plan.fault),
+                  status == LH_OK ? "other bytes" : err.text);
+        if (verbose)
+            printf("seed %" PRIu64 " over rails: %s, %s: %d struck, %d lost, "
+                   "%d again, %d twice, %d back\n",
+                   first_seed + i,
+                   s.training ? s.training->name : s.conformance->name,
+                   wire_fault_name(now.plan.fault), now.log.struck,
+                   (int)now.log.seen.n_lost, (int)now.log.seen.n_again,
+                   (int)now.log.seen.n_twice, (int)now.log.seen.n_back);
+        n_struck += now.log.struck;
+        seen.n_lost += now.log.seen.n_lost;
+        seen.n_back += now.log.seen.n_back;
+        seen.n_again += now.log.seen.n_again;
+        seen.n_twice += now.log.seen.n_twice;
+    }
+    printf("%u over rails, %u struck: %" PRIu64 " connections lost, %" PRIu64
+           " back; segments sent again %" PRIu64 ", come twice %" PRIu64 "\n",
+           n, n_struck, seen.n_lost, seen.n_back, seen.n_again, seen.n_twice);
+    if (n >= 40)
+        CHECK(n_struck > n / 4 && seen.n_lost > 0 && seen.n_again > 0);
+}
+
+/* A rail that is cut again and again while much is sent, so that segments are
+ * lost and come twice. */
+static void rails_cut_often(void)
+{
+    lhi_rails_seen seen = {0};
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        lh_error err = {0};
+        bool same = false;
+        now.is = WIRE;
+        now.plan = (wire_plan){.seed = seed,
+                               .fault = WIRE_CUT,
+                               .from = seed % 2,
+                               .to = 1 - seed % 2,
+                               .at = 5000,
+                               .every = 300000,
+                               .rails = true};
+        now.log = (wire_log){0};
+        scenario s = {.conformance = case_named("sizes")};
+        say_doing(seed, &s);
+        run_case(s.conformance, &same, &err);
+        CHECK_MSG(same, "cut often: %s", err.text);
+        seen.n_back += now.log.seen.n_back;
+        seen.n_again += now.log.seen.n_again;
+        seen.n_twice += now.log.seen.n_twice;
+    }
+    printf("cut often: %" PRIu64 " connections back; segments sent again "
+           "%" PRIu64 ", come twice %" PRIu64 "\n",
+           seen.n_back, seen.n_again, seen.n_twice);
+    CHECK(seen.n_back > 4 && seen.n_again > 4);
+}
+
 /* Seeds beyond the usual ones that have found something: a receive that was
  * looked at once it was done (205), bytes that were lost and replaced by
  * PINGs (734). */
@@ -500,6 +581,8 @@ int main(int argc, char **argv)
     RUN(undisturbed);
     RUN(ends_with_the_same_or_a_reason);
     RUN(found_before);
+    RUN(rails_lose_nothing);
+    RUN(rails_cut_often);
     for (uint32_t i = 0; i < N_TRAININGS; i++) {
         free(trainings[i].weights);
         lh_exec_free(trainings[i].exec);

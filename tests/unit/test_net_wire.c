@@ -505,6 +505,17 @@ static void greetings(void)
     lhi_hello_write(&h, bytes);
     CHECK_OK(lhi_hello_read(bytes, &back, &err), err);
     CHECK(back.rank == 3 && back.n_ranks == 8 && back.port == 4711);
+    bytes[28] = 2; /* rails: of a HELLO alone, and not so many */
+    CHECK_OK(lhi_hello_read(bytes, &back, &err), err);
+    CHECK_INT(back.n_rails, 2);
+    bytes[28] = LHI_MOST_RAILS + 1;
+    CHECK_INT(lhi_hello_read(bytes, &back, &err), LH_EIO);
+    bytes[28] = 2;
+    bytes[9] = LHI_HELLO_RAIL;
+    CHECK_INT(lhi_hello_read(bytes, &back, &err), LH_EIO);
+    bytes[28] = 0;
+    CHECK_OK(lhi_hello_read(bytes, &back, &err), err);
+    bytes[9] = LHI_HELLO_HELLO;
     bytes[8] = LHI_WIRE_VERSION + 1;
     CHECK_INT(lhi_hello_read(bytes, &back, &err), LH_EIO);
     CHECK_HAS(err.text, "it speaks version 3 of the wire format, not 2");

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What goes over a rail: segments and acknowledgements, each with its seals. */
+#define _GNU_SOURCE
+#include "net/rails_own.h"
+
+#include "base/fail.h"
+#include "base/realtime.h"
+#include "net/sockets.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static const size_t head_bytes = LHI_RAIL_HEAD + LHI_SEAL_BYTES;
+
+static lhi_segment **place(lhi_segment **ring, uint64_t number)
+{
+    return &ring[number % LHI_RAIL_WINDOW];
+}
+
+/* ---- beginning and ending ---- */
+
+void lhi_rail_drop(lhi_rails *s, uint32_t peer, uint32_t rail, int error)
+{
+    lhi_rail_peer *p = &s->peers[peer];
+    lhi_rail *r = &p->rails[rail];
+    if (r->state == LHI_RAIL_DOWN)
+        return;
+    bool was_up = r->state == LHI_RAIL_UP;
+    struct linger at_once = {1, 0};
+    /* What is on its way is of no use to anyone. */
+    if (error || was_up)
+        setsockopt(r->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    close(r->fd);
+    lhi_seal_free(r->seals_out);
+    lhi_seal_free(r->seals_in);
+    free(r->in);
+    if (r->out) {
+        r->out->in_hands = false;
+        if (r->out->let_go)
+            free(r->out);
+    }
+    *r = (lhi_rail){.fd = -1,
+                    .was_up = r->was_up,
+                    .error = error,
+                    .again_ns = lhi_now_ns() + LHI_RAIL_SILENT_NS / 3};
+    if (!was_up)
+        return;
+    if (!p->in_ended)
+        lhi_rails_count(&s->seen.n_lost, 1);
+    r->again_ns = lhi_now_ns();
+    for (uint64_t n = p->acknowledged; n < p->next; n++) {
+        lhi_segment *g = *place(p->sent, n);
+        if (g->waits || g->rail != rail)
+            continue;
+        g->waits = g->again = true;
+        p->n_waiting++;
+        if (n < p->look_from)
+            p->look_from = n;
+    }
+    p->owes = true; /* what this one was told may have been lost */
+}
+
+lh_status lhi_rail_begin(lhi_rails *s, uint32_t peer, uint32_t rail, int fd,
+                         const lhi_handshake *shake, int64_t answer_ns,
+                         lh_error *err)
+{
+    lhi_rail_peer *p = &s->peers[peer];
+    lhi_rail *r = &p->rails[rail];
+    unsigned char key[LHI_SEAL_KEY_BYTES];
+    bool up = s->rank < peer;
+    lhi_seal *out = NULL, *in = NULL;
+    lhi_prove(s->keys + (size_t)peer * LHI_MAC_BYTES, LHI_MAC_BYTES,
+              "rail frames", shake, NULL, 0, key);
+    LHI_TRY(lhi_seal_make(key, up, &out, err));
+    lh_status status = lhi_seal_make(key, !up, &in, err);
+    if (status != LH_OK) {
+        lhi_seal_free(out);
+        return status;
+    }
+    /* So what is written goes soon, or waits here for another rail. */
+    int lowat = 2 * LHI_RAIL_BYTES;
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &lowat, sizeof lowat);
+    bool was_up = r->was_up;
+    if (r->fd != fd)
+        lhi_rail_drop(s, peer, rail, 0);
+    int64_t now_ns = lhi_now_ns();
+    *r = (lhi_rail){.state = LHI_RAIL_UP,
+                    .fd = fd,
+                    .was_up = true,
+                    .has_room = true,
+                    .heard_ns = now_ns,
+                    .limit_ns = LHI_RAIL_SILENT_NS,
+                    .seals_out = out,
+                    .seals_in = in};
+    if (4 * answer_ns > r->limit_ns)
+        r->limit_ns = answer_ns < LHI_RAIL_SILENT_NS ? 4 * answer_ns
+                                                     : 4 * LHI_RAIL_SILENT_NS;
+    if (was_up)
+        lhi_rails_count(&s->seen.n_back, 1);
+    else
+        __atomic_fetch_add(&s->n_up, 1, __ATOMIC_RELEASE);
+    lhi_rail_say(s, peer, rail);
+    return LH_OK;
+}
+
+/* Our rank gets no more of a peer, and learns so. */
+static void hang_up(lhi_rail_peer *p)
+{
+    if (p->fd >= 0)
+        close(p->fd);
+    p->fd = -1;
+    p->given_up = true;
+    p->deaf = true;
+}
+
+void lhi_rails_give_up(lhi_rails *s, uint32_t peer, const char *why)
+{
+    lhi_failure_set(s->failure, peer, why);
+    /* Its stream ends, by which our rank is woken and tells the others. */
+    for (uint32_t i = 0; i < s->n_ranks; i++)
+        if (i != s->rank && (i == peer || peer == s->rank))
+            hang_up(&s->peers[i]);
+}
+
+/* ---- writing ---- */
+
+/* The frame that the rail writes next; `g`: its payload, NULL: none. */
+static void load(const lhi_rails *s, uint32_t peer, uint32_t rail,
+                 lhi_segment *g)
+{
+    lhi_rail_peer *p = &s->peers[peer];
+    lhi_rail *r = &p->rails[rail];
+    lhi_rail_head h = {.kind = g ? LHI_RAIL_SEGMENT : LHI_RAIL_ALIVE,
+                       .acknowledged = p->expected};
+    if (g) {
+        h.number = g->number;
+        h.size = g->size;
+        g->waits = false;
+        g->in_hands = true;
+        g->rail = rail;
+    }
+    lhi_rail_head_write(&h, r->out_head);
+    lhi_seal_begin(r->seals_out, LHI_SEAL_HEADER);
+    lhi_seal_add(r->seals_out, r->out_head, LHI_RAIL_HEAD);
+    lhi_seal_end(r->seals_out, r->out_head + LHI_RAIL_HEAD);
+    if (h.size) {
+        lhi_seal_begin(r->seals_out, LHI_SEAL_PAYLOAD);
+        lhi_seal_add(r->seals_out, g->bytes, g->size);
+        lhi_seal_end(r->seals_out, r->out_tail);
+    }
+    r->out = g;
+    r->out_sent = 0;
+    r->out_size = head_bytes + h.size + (h.size ? LHI_SEAL_BYTES : 0);
+    r->writes = true;
+    p->owes = false;
+}
+
+static struct iovec part(unsigned char *bytes, size_t size, size_t done)
+{
+    if (done > size)
+        done = size;
+    return (struct iovec){bytes + done, size - done};
+}
+
+/* True: the frame is out. */
+static bool write_frame(lhi_rails *s, uint32_t peer, uint32_t rail)
+{
+    lhi_rail *r = &s->peers[peer].rails[rail];
+    uint32_t size = r->out ? r->out->size : 0;
+    while (r->out_sent < r->out_size) {
+        size_t done = r->out_sent, gone = head_bytes + size;
+        struct iovec parts[3] = {
+            part(r->out_head, head_bytes, done),
+            part(r->out ? r->out->bytes : r->out_tail, size,
+                 done > head_bytes ? done - head_bytes : 0),
+            part(r->out_tail, r->out_size - gone,
+                 done > gone ? done - gone : 0)};
+        struct msghdr m = {.msg_iov = parts, .msg_iovlen = 3};
+        ssize_t n = sendmsg(r->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            r->has_room = false;
+            /* Of a lost connection, reading tells. */
+            return false;
+        }
+        r->out_sent += (size_t)n;
+        r->spoke_ns = lhi_now_ns();
+    }
+    lhi_segment *g = r->out;
+    r->writes = false;
+    r->out = NULL;
+    if (!g)
+        return true;
+    lhi_rails_count(&s->seen.sent[rail], g->size);
+    if (g->again)
+        lhi_rails_count(&s->seen.n_again, 1);
+    g->in_hands = false;
+    if (g->let_go)
+        free(g);
+    return true;
+}
+
+static lhi_segment *next_waiting(lhi_rail_peer *p)
+{
+    for (; p->n_waiting > 0 && p->look_from < p->next; p->look_from++) {
+        lhi_segment *g = *place(p->sent, p->look_from);
+        if (!g->waits)
+            continue;
+        /* The rail that had it in hands may still be writing it. */
+        p->n_waiting--;
+        p->look_from++;
+        return g;
+    }
+    return NULL;
+}
+
+bool lhi_rail_has_work(const lhi_rail_peer *p, const lhi_rail *r)
+{
+    return r->state == LHI_RAIL_UP && (r->writes || p->n_waiting > 0);
+}
+
+/* The rail that was heard last: what is told over it gets there. */
+static uint32_t liveliest(const lhi_rails *s, const lhi_rail_peer *p)
+{
+    uint32_t best = UINT32_MAX;
+    for (uint32_t k = 0; k < s->n_rails; k++) {
+        const lhi_rail *r = &p->rails[k];
+        if (r->state == LHI_RAIL_UP && !r->writes &&
+            (best == UINT32_MAX || r->heard_ns > p->rails[best].heard_ns))
+            best = k;
+    }
+    return best;
+}
+
+void lhi_rail_push(lhi_rails *s, uint32_t peer)
+{
+    lhi_rail_peer *p = &s->peers[peer];
+    bool any = true;
+    for (uint32_t k = 0; k < s->n_rails; k++)
+        if (p->rails[k].writes && p->rails[k].has_room)
+            write_frame(s, peer, k);
+    while (any && p->n_waiting > 0) {
+        any = false;
+        for (uint32_t i = 0; i < s->n_rails && p->n_waiting > 0; i++) {
+            uint32_t k = (p->turn + i) % s->n_rails;
+            lhi_rail *r = &p->rails[k];
+            if (r->state != LHI_RAIL_UP || r->writes || !r->has_room)
+                continue;
+            lhi_segment *g = next_waiting(p);
+            if (!g)
+                break;
+            load(s, peer, k, g);
+            write_frame(s, peer, k);
+            p->turn = k + 1;
+            any = true;
+            break;
+        }
+    }
+    uint32_t k = p->owes ? liveliest(s, p) : UINT32_MAX;
+    if (k != UINT32_MAX)
+        lhi_rail_say(s, peer, k);
+}
+
+void lhi_rail_say(lhi_rails *s, uint32_t peer, uint32_t rail)
+{
+    if (s->peers[peer].rails[rail].writes)
+        return;
+    load(s, peer, rail, NULL);
+    write_frame(s, peer, rail);
+}
+
+/* ---- reading ---- */
+
+/* The peer has all segments before that one. */
+static lh_status forget_until(lhi_rails *s, lhi_rail_peer *p, uint64_t number,
+                              lh_error *err)
+{
+    (void)s;
+    if (number > p->next)
+        return lhi_fail(err, LH_EIO, "it acknowledges what was not sent");
+    if (number > p->acknowledged)
+        p->moved_ns = lhi_now_ns();
+    for (; p->acknowledged < number; p->acknowledged++) {
+        lhi_segment **at = place(p->sent, p->acknowledged), *g = *at;
+        *at = NULL;
+        p->n_waiting -= g->waits;
+        g->let_go = true;
+        if (!g->in_hands)
+            free(g);
+    }
+    if (p->look_from < p->acknowledged)
+        p->look_from = p->acknowledged;
+    return LH_OK;
+}
+
+/* A head has come, and its seal is right. */
+static lh_status begin_in(lhi_rails *s, uint32_t peer, lhi_rail *r,
+                          lh_error *err)
+{
+    lhi_rail_peer *p = &s->peers[peer];
+    LHI_TRY(lhi_rail_head_read(r->in_head, &r->in_frame, err));
+    const lhi_rail_head *h = &r->in_frame;
+    LHI_TRY(forget_until(s, p, h->acknowledged, err));
+    if (h->kind != LHI_RAIL_SEGMENT)
+        return LH_OK;
+    if (h->number >= p->expected + LHI_RAIL_WINDOW)
+        return lhi_fail(err, LH_EIO, "it sends more than it may");
+    r->in = malloc(sizeof *r->in + h->size);
+    if (!r->in)
+        return lhi_fail_nomem(err);
+    *r->in = (lhi_segment){.number = h->number, .size = h->size};
+    return LH_OK;
+}
+
+/* A frame is there, and its seals are right. */
+static lh_status end_in(lhi_rails *s, uint32_t peer, lhi_rail *r, lh_error *err)
+{
+    lhi_rail_peer *p = &s->peers[peer];
+    lhi_segment *g = r->in;
+    r->heard_ns = p->heard_ns = lhi_now_ns();
+    r->in = NULL;
+    r->in_got = 0;
+    if (!g)
+        return LH_OK;
+    p->owes = true;
+    if (!p->came)
+        p->came = calloc(LHI_RAIL_WINDOW, sizeof(lhi_segment *));
+    if (!p->came) {
+        free(g);
+        return lhi_fail_nomem(err);
+    }
+    lhi_segment **at = place(p->came, g->number);
+    if (g->number < p->expected || *at) {
+        lhi_rails_count(&s->seen.n_twice, 1);
+        free(g);
+    } else {
+        *at = g;
+    }
+    return LH_OK;
+}
+
+static bool is_sealed(lhi_rail *r, lhi_seal_part what, const void *bytes,
+                      size_t n, const unsigned char *seal)
+{
+    lhi_seal_begin(r->seals_in, what);
+    lhi_seal_add(r->seals_in, bytes, n);
+    return lhi_seal_is(r->seals_in, seal);
+}
+
+/* Where the next bytes of the frame go. */
+static unsigned char *wanted(lhi_rail *r, size_t *n)
+{
+    size_t at = r->in_got, size = r->in ? r->in->size : 0;
+    if (at < head_bytes) {
+        *n = head_bytes - at;
+        return r->in_head + at;
+    }
+    at -= head_bytes;
+    if (at < size) {
+        *n = size - at;
+        return r->in->bytes + at;
+    }
+    at -= size;
+    *n = LHI_SEAL_BYTES - at;
+    return r->in_tail + at;
+}
+
+/* Bytes of the frame have come. */
+static lh_status took(lhi_rails *s, uint32_t peer, lhi_rail *r, lh_error *err)
+{
+    static const char broken[] = "its seal is broken";
+    if (r->in_got < head_bytes)
+        return LH_OK;
+    if (r->in_got == head_bytes) {
+        if (!is_sealed(r, LHI_SEAL_HEADER, r->in_head, LHI_RAIL_HEAD,
+                       r->in_head + LHI_RAIL_HEAD))
+            return lhi_fail(err, LH_EIO, broken);
+        LHI_TRY(begin_in(s, peer, r, err));
+        return r->in_frame.size ? LH_OK : end_in(s, peer, r, err);
+    }
+    /* Segments of its number are dropped only once they are whole. */
+    if (r->in_got < head_bytes + r->in->size + LHI_SEAL_BYTES)
+        return LH_OK;
+    if (!is_sealed(r, LHI_SEAL_PAYLOAD, r->in->bytes, r->in->size, r->in_tail))
+        return lhi_fail(err, LH_EIO, broken);
+    return end_in(s, peer, r, err);
+}
+
+void lhi_rail_read(lhi_rails *s, uint32_t peer, uint32_t rail)
+{
+    lhi_rail *r = &s->peers[peer].rails[rail];
+    lh_error err = {0};
+    size_t done = 0;
+    lh_status status = LH_OK;
+    while (status == LH_OK && done < 4 * LHI_RAIL_BYTES) {
+        size_t most;
+        unsigned char *into = wanted(r, &most);
+        ssize_t n = recv(r->fd, into, most, MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            break;
+        if (n <= 0) {
+            lhi_rail_drop(s, peer, rail, n < 0 ? errno : ECONNRESET);
+            return;
+        }
+        /* Bytes that are not sealed yet keep no rail alive for ever: those of
+         * a segment are few. */
+        r->heard_ns = lhi_now_ns();
+        r->in_got += (size_t)n;
+        done += (size_t)n;
+        status = took(s, peer, r, &err);
+    }
+    if (status == LH_OK)
+        return;
+    if (status == LH_ENOMEM)
+        lhi_rails_give_up(s, s->rank, err.text);
+    lhi_rail_drop(s, peer, rail, EPROTO);
+}

@@ -1,0 +1,560 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rails: the thread that moves everything, the streams of our rank, and when
+ * what is taken for lost. */
+#define _GNU_SOURCE
+#include "net/rails_own.h"
+
+#include "base/fail.h"
+#include "base/realtime.h"
+#include "net/sockets.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static const int64_t ms_ns = 1000000;
+
+/* ---- streams of our rank ---- */
+
+static lhi_segment **came_at(lhi_rail_peer *p, uint64_t number)
+{
+    return &p->came[number % LHI_RAIL_WINDOW];
+}
+
+/* Our rank takes nothing more from this peer: all is as if it had. */
+static void go_deaf(lhi_rail_peer *p)
+{
+    p->deaf = true;
+}
+
+/* One write of the segment; false: no more for now. */
+static bool give(lhi_rail_peer *p, const lhi_segment *g)
+{
+    while (!p->deaf && p->n_delivered < g->size) {
+        ssize_t n = send(p->fd, g->bytes + p->n_delivered,
+                         g->size - p->n_delivered, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return false;
+        if (n < 0)
+            go_deaf(p);
+        else
+            p->n_delivered += (size_t)n;
+    }
+    return true;
+}
+
+static void deliver(lhi_rails *s, uint32_t peer)
+{
+    lhi_rail_peer *p = &s->peers[peer];
+    lhi_segment *g;
+    while (p->came && (g = *came_at(p, p->expected))) {
+        if (!give(p, g))
+            return;
+        if (g->size == 0)
+            p->in_ended = true;
+        *came_at(p, p->expected) = NULL;
+        free(g);
+        p->expected++;
+        p->n_delivered = 0;
+        p->owes = true;
+    }
+    if (p->in_ended && !p->in_shut) {
+        p->in_shut = true;
+        if (p->fd >= 0)
+            shutdown(p->fd, SHUT_WR);
+    }
+}
+
+/* Not so much that it would wait here long; and all of it is there in any case
+ * once a rail comes back. */
+static bool wants_more(const lhi_rails *s, const lhi_rail_peer *p)
+{
+    return p->fd >= 0 && !p->out_ended &&
+           p->next - p->acknowledged < LHI_RAIL_WINDOW &&
+           p->n_waiting < 2 * s->n_rails;
+}
+
+static lh_status add_segment(lhi_rail_peer *p, const void *bytes, size_t size,
+                             lh_error *err)
+{
+    if (!p->sent)
+        p->sent = calloc(LHI_RAIL_WINDOW, sizeof(lhi_segment *));
+    lhi_segment *g = p->sent ? malloc(sizeof *g + size) : NULL;
+    if (!g)
+        return lhi_fail_nomem(err);
+    *g =
+        (lhi_segment){.number = p->next, .size = (uint32_t)size, .waits = true};
+    if (size)
+        memcpy(g->bytes, bytes, size);
+    if (p->acknowledged == p->next)
+        p->moved_ns = lhi_now_ns();
+    p->sent[p->next++ % LHI_RAIL_WINDOW] = g;
+    p->n_waiting++;
+    return LH_OK;
+}
+
+/* What our rank has written becomes segments. */
+static void take_written(lhi_rails *s, uint32_t peer)
+{
+    lhi_rail_peer *p = &s->peers[peer];
+    unsigned char bytes[LHI_RAIL_BYTES];
+    lh_error err = {0};
+    while (wants_more(s, p)) {
+        ssize_t n = recv(p->fd, bytes, sizeof bytes, MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return;
+        if (n < 0) /* it has closed before it had read all */
+            n = 0;
+        if (n == 0)
+            p->out_ended = true;
+        if (add_segment(p, bytes, (size_t)n, &err) != LH_OK) {
+            lhi_rails_give_up(s, s->rank, err.text);
+            return;
+        }
+        lhi_rail_push(s, peer);
+    }
+}
+
+/* ---- what is lost ---- */
+
+static uint32_t n_up(const lhi_rails *s, const lhi_rail_peer *p)
+{
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < s->n_rails; k++)
+        n += p->rails[k].state == LHI_RAIL_UP;
+    return n;
+}
+
+/* Nobody listens at any of its rails: it has ended, and could not say so. */
+static bool all_refuse(const lhi_rails *s, const lhi_rail_peer *p)
+{
+    for (uint32_t k = 0; k < s->n_rails; k++)
+        if (p->rails[k].state == LHI_RAIL_UP || !p->rails[k].was_up ||
+            p->rails[k].error != ECONNREFUSED)
+            return false;
+    return true;
+}
+
+static void look_for_lost(lhi_rails *s, uint32_t peer, int64_t now_ns)
+{
+    lhi_rail_peer *p = &s->peers[peer];
+    char why[200];
+    if (p->given_up || p->in_ended)
+        return;
+    if (p->acknowledged == p->next)
+        p->moved_ns = now_ns;
+    double gone_s = (double)(now_ns - p->heard_ns) * 1e-9;
+    double stuck_s = (double)(now_ns - p->moved_ns) * 1e-9;
+    if (all_refuse(s, p))
+        snprintf(why, sizeof why,
+                 "it has ended without a goodbye, rank %u finds: it refuses "
+                 "its rails",
+                 s->rank);
+    else if (now_ns - p->heard_ns > s->gone_ns)
+        snprintf(why, sizeof why,
+                 "rank %u has heard of it over none of %u rails for %.1f s",
+                 s->rank, s->n_rails, gone_s);
+    else if (now_ns - p->moved_ns > 2 * s->gone_ns)
+        snprintf(why, sizeof why,
+                 "it has not acknowledged what rank %u sends over %u rails for "
+                 "%.1f s",
+                 s->rank, s->n_rails, stuck_s);
+    else
+        return;
+    lhi_rails_give_up(s, peer, why);
+}
+
+/* A peer that has left, and to which nothing more can get. */
+static bool is_over(const lhi_rails *s, const lhi_rail_peer *p)
+{
+    bool sent = p->out_ended && p->acknowledged == p->next;
+    return p->given_up || sent || (p->in_ended && n_up(s, p) == 0);
+}
+
+static int64_t sooner(int64_t a_ns, int64_t b_ns)
+{
+    return a_ns < b_ns ? a_ns : b_ns;
+}
+
+static int64_t look_at_rail(lhi_rails *s, uint32_t peer, uint32_t k,
+                            int64_t now_ns)
+{
+    lhi_rail_peer *p = &s->peers[peer];
+    lhi_rail *r = &p->rails[k];
+    bool dials = s->rank > peer;
+    switch (r->state) {
+    case LHI_RAIL_DOWN:
+        if (!dials || p->in_ended || p->given_up)
+            return INT64_MAX;
+        if (r->again_ns <= now_ns)
+            lhi_rail_dial(s, peer, k);
+        return r->state == LHI_RAIL_DOWN ? r->again_ns : r->until_ns;
+    case LHI_RAIL_UP:
+        if (now_ns - r->heard_ns > r->limit_ns) {
+            lhi_rail_drop(s, peer, k, 0);
+            return now_ns;
+        }
+        if (now_ns - r->spoke_ns >= r->limit_ns / 3)
+            lhi_rail_say(s, peer, k);
+        /* One that cannot be written is looked at by what is heard of it. */
+        return sooner(r->heard_ns + r->limit_ns + ms_ns,
+                      r->writes ? INT64_MAX : r->spoke_ns + r->limit_ns / 3);
+    default:
+        if (r->until_ns <= now_ns)
+            lhi_rail_drop(s, peer, k, ETIMEDOUT);
+        return r->state == LHI_RAIL_DOWN ? r->again_ns : r->until_ns;
+    }
+}
+
+/* When to look again. */
+static int64_t look_at_clock(lhi_rails *s)
+{
+    int64_t now_ns = lhi_now_ns(), next_ns = now_ns + 1000 * ms_ns;
+    for (uint32_t i = 0; i < s->n_ranks; i++) {
+        if (i == s->rank)
+            continue;
+        for (uint32_t k = 0; k < s->n_rails; k++)
+            next_ns = sooner(next_ns, look_at_rail(s, i, k, now_ns));
+        look_for_lost(s, i, now_ns);
+        lhi_rail_push(s, i);
+    }
+    lhi_rail_drop_late(s, now_ns);
+    return next_ns;
+}
+
+/* ---- the thread ---- */
+
+static struct pollfd poll_of(const lhi_rail_peer *p, const lhi_rail *r)
+{
+    struct pollfd f = {.fd = r->fd, .events = POLLIN};
+    if (r->state == LHI_RAIL_CONNECTING)
+        f.events = POLLOUT;
+    else if (lhi_rail_has_work(p, r))
+        f.events |= POLLOUT;
+    return f;
+}
+
+/* As the thread hears it: pokes, listeners, guests, then of each peer its
+ * stream and its rails. */
+static nfds_t fill_polls(lhi_rails *s)
+{
+    struct pollfd *f = s->polls;
+    f[0] = (struct pollfd){.fd = s->poke, .events = POLLIN};
+    nfds_t n = 1 + s->n_rails;
+    struct pollfd *guests =
+        f + n - 1; /* where its listener goes: overwritten */
+    uint32_t n_guests = lhi_guests_polls(&s->guests, s->listeners[0], guests);
+    bool deaf = guests[0].fd < 0;
+    for (uint32_t k = 0; k < s->n_rails; k++)
+        f[1 + k] = (struct pollfd){.fd = deaf ? -1 : s->listeners[k],
+                                   .events = POLLIN};
+    n += n_guests - 1;
+    for (uint32_t i = 0; i < s->n_ranks; i++) {
+        const lhi_rail_peer *p = &s->peers[i];
+        if (i == s->rank)
+            continue;
+        bool full = p->came && p->came[p->expected % LHI_RAIL_WINDOW];
+        bool in = wants_more(s, p), out = full && !p->deaf;
+        f[n++] = (struct pollfd){
+            .fd = in || out ? p->fd : -1,
+            .events = (short)((in ? POLLIN : 0) | (out ? POLLOUT : 0))};
+        for (uint32_t k = 0; k < s->n_rails; k++)
+            f[n++] = poll_of(p, &p->rails[k]);
+    }
+    return n;
+}
+
+static void hear_rail(lhi_rails *s, uint32_t peer, uint32_t k, short events)
+{
+    lhi_rail *r = &s->peers[peer].rails[k];
+    if (!events || r->state == LHI_RAIL_DOWN)
+        return;
+    if (r->state != LHI_RAIL_UP) {
+        lhi_rail_greet(s, peer, k);
+        return;
+    }
+    if (events & POLLOUT)
+        r->has_room = true;
+    if (events & (POLLIN | POLLHUP | POLLERR))
+        lhi_rail_read(s, peer, k);
+}
+
+static void hear_peer(lhi_rails *s, uint32_t peer, const struct pollfd *f)
+{
+    lhi_rail_peer *p = &s->peers[peer];
+    for (uint32_t k = 0; k < s->n_rails; k++)
+        if (p->rails[k].fd == f[1 + k].fd)
+            hear_rail(s, peer, k, f[1 + k].revents);
+    deliver(s, peer);
+    if (f[0].fd >= 0 && f[0].revents)
+        take_written(s, peer);
+    lhi_rail_push(s, peer);
+}
+
+static void hear_guests(lhi_rails *s, uint32_t n_guests)
+{
+    const struct pollfd *f = s->polls + 1 + s->n_rails;
+    for (uint32_t i = 0; i < n_guests && i < s->guests.n; i++)
+        if (f[i].revents && s->guests.list[i].fd == f[i].fd)
+            lhi_rail_hear_guest(s, &s->guests.list[i]);
+    lhi_guests_forget(&s->guests);
+    for (uint32_t k = 0; k < s->n_rails; k++)
+        if (s->polls[1 + k].revents)
+            lhi_guests_accept(&s->guests, s->listeners[k]);
+}
+
+/* True: the thread may end. */
+static bool is_done(lhi_rails *s)
+{
+    uint32_t asks = __atomic_load_n(&s->asks, __ATOMIC_ACQUIRE);
+    if (asks == LHI_RAILS_STOP)
+        return true;
+    if (asks != LHI_RAILS_LEAVE)
+        return false;
+    bool all = true;
+    for (uint32_t i = 0; i < s->n_ranks; i++)
+        all = all && (i == s->rank || is_over(s, &s->peers[i]));
+    return all || lhi_now_ns() > s->close_by_ns;
+}
+
+static void *thread_main(void *of)
+{
+    lhi_rails *s = of;
+    int64_t next_ns = 0;
+    while (!is_done(s)) {
+        uint32_t n_guests = s->guests.n;
+        nfds_t n = fill_polls(s);
+        int64_t left_ns = next_ns - lhi_now_ns();
+        struct timespec left = lhi_timespec(left_ns > 0 ? left_ns : 0);
+        int ready = ppoll(s->polls, n, &left, NULL);
+        if (ready > 0 && s->polls[0].revents) {
+            uint64_t count;
+            ssize_t got = read(s->poke, &count, sizeof count);
+            (void)got;
+        }
+        const struct pollfd *f = s->polls + 1 + s->n_rails + n_guests;
+        for (uint32_t i = 0; ready > 0 && i < s->n_ranks; i++) {
+            if (i == s->rank)
+                continue;
+            hear_peer(s, i, f);
+            f += 1 + s->n_rails;
+        }
+        if (ready > 0)
+            hear_guests(s, n_guests);
+        next_ns = look_at_clock(s);
+    }
+    return NULL;
+}
+
+/* ---- from outside ---- */
+
+static void ask(lhi_rails *s, uint32_t what)
+{
+    uint64_t one = 1;
+    __atomic_store_n(&s->asks, what, __ATOMIC_RELEASE);
+    ssize_t n = write(s->poke, &one, sizeof one);
+    (void)n; /* full means that it wakes anyway */
+}
+
+static void free_peer(const lhi_rails *s, lhi_rail_peer *p)
+{
+    for (uint32_t i = 0; i < LHI_RAIL_WINDOW; i++) {
+        if (p->sent)
+            free(p->sent[i]);
+        if (p->came)
+            free(p->came[i]);
+    }
+    for (uint32_t k = 0; p->rails && k < s->n_rails; k++) {
+        lhi_rail *r = &p->rails[k];
+        if (r->fd >= 0)
+            close(r->fd);
+        if (r->out && r->out->let_go)
+            free(r->out);
+        free(r->in);
+        lhi_seal_free(r->seals_out);
+        lhi_seal_free(r->seals_in);
+    }
+    if (p->fd >= 0)
+        close(p->fd);
+    free(p->rails);
+    free(p->sent);
+    free(p->came);
+}
+
+/* Without the listeners. */
+static void free_rails(lhi_rails *s)
+{
+    for (uint32_t i = 0; s->peers && i < s->n_ranks; i++)
+        free_peer(s, &s->peers[i]);
+    lhi_guests_fini(&s->guests);
+    if (s->poke >= 0)
+        close(s->poke);
+    free(s->peers);
+    free(s->polls);
+    free(s->addresses);
+    free(s->keys);
+    free(s);
+}
+
+static lh_status allocate(lhi_rails *s, const lhi_rails_options *o,
+                          lh_error *err)
+{
+    size_t n = o->n_ranks, room = n * o->n_rails * LHI_ADDRESS_BYTES;
+    uint32_t others = o->n_ranks - 1;
+    uint32_t files = others * (o->n_rails + 2) + 8 + o->n_rails;
+    uint32_t best = files + others * o->n_rails + LHI_GUESTS_BESIDES;
+    uint32_t there = lhi_free_files(best);
+    if (there < files + 2)
+        return lhi_fail(err, LH_EIO,
+                        "rank %u has to open %u files for %u rails to each of "
+                        "%u others, and its limit leaves it %u; raise it "
+                        "(ulimit -n)",
+                        o->rank, files + 2, o->n_rails, others, there);
+    s->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (s->poke < 0)
+        return lhi_fail(err, LH_EIO, "cannot watch rails: %s", strerror(errno));
+    LHI_TRY(lhi_guests_init(&s->guests, there - files, err));
+    s->addresses = malloc(room);
+    s->keys = malloc(n * LHI_MAC_BYTES);
+    s->peers = calloc(n, sizeof *s->peers);
+    s->polls = calloc(2 + o->n_rails + s->guests.most + n * (1 + o->n_rails),
+                      sizeof *s->polls);
+    if (!s->addresses || !s->keys || !s->peers || !s->polls)
+        return lhi_fail_nomem(err);
+    memcpy(s->addresses, o->addresses, room);
+    memcpy(s->keys, o->keys, n * LHI_MAC_BYTES);
+    for (uint32_t i = 0; i < o->n_ranks; i++)
+        s->peers[i].fd = -1;
+    return LH_OK;
+}
+
+static lh_status make_streams(lhi_rails *s, int *fds, lh_error *err)
+{
+    int64_t now_ns = lhi_now_ns();
+    for (uint32_t i = 0; i < s->n_ranks; i++) {
+        lhi_rail_peer *p = &s->peers[i];
+        int ends[2];
+        if (i == s->rank)
+            continue;
+        p->rails = calloc(s->n_rails, sizeof *p->rails);
+        if (!p->rails)
+            return lhi_fail_nomem(err);
+        for (uint32_t k = 0; k < s->n_rails; k++)
+            p->rails[k].fd = -1;
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+            return lhi_fail(err, LH_EIO, "no socket pair: %s", strerror(errno));
+        p->fd = ends[0];
+        fds[i] = ends[1];
+        p->heard_ns = p->moved_ns = now_ns;
+    }
+    return LH_OK;
+}
+
+/* The thread has ended: says which rail is missing. */
+static lh_status missing(const lhi_rails *s, lh_error *err)
+{
+    for (uint32_t i = 0; i < s->n_ranks; i++) {
+        for (uint32_t k = 0; i != s->rank && k < s->n_rails; k++) {
+            const lhi_rail *r = &s->peers[i].rails[k];
+            struct sockaddr_storage a;
+            char from[LHI_ADDRESS_TEXT], to[LHI_ADDRESS_TEXT];
+            if (r->was_up)
+                continue;
+            size_t mine = ((size_t)s->rank * s->n_rails + k),
+                   its = ((size_t)i * s->n_rails + k);
+            socklen_t size =
+                lhi_address_read(s->addresses + mine * LHI_ADDRESS_BYTES, &a);
+            lhi_address_name(&a, size, from);
+            size = lhi_address_read(s->addresses + its * LHI_ADDRESS_BYTES, &a);
+            lhi_address_name(&a, size, to);
+            return lhi_fail(err, LH_EIO,
+                            "rail %u of rank %u (%s) does not get to rank %u "
+                            "(%s)%s%s",
+                            k, s->rank, from, i, to, r->error ? ": " : "",
+                            r->error ? strerror(r->error) : "");
+        }
+    }
+    return lhi_fail(err, LH_EIO, "rank %u: its rails failed", s->rank);
+}
+
+/* Until all rails are there. */
+static lh_status wait_for_all(lhi_rails *s, lh_error *err)
+{
+    uint32_t all = (s->n_ranks - 1) * s->n_rails;
+    int64_t until_ns = lhi_now_ns() + LHI_RAILS_JOIN_NS;
+    while (__atomic_load_n(&s->n_up, __ATOMIC_ACQUIRE) < all) {
+        if (lhi_now_ns() > until_ns || lhi_failure_text(s->failure)) {
+            ask(s, LHI_RAILS_STOP);
+            pthread_join(s->thread, NULL);
+            return missing(s, err);
+        }
+        lhi_sleep_for(ms_ns);
+    }
+    return LH_OK;
+}
+
+lh_status lhi_rails_open(const lhi_rails_options *o, lhi_rails **out, int *fds,
+                         lh_error *err)
+{
+    lhi_rails *s = calloc(1, sizeof *s);
+    if (!s)
+        return lhi_fail_nomem(err);
+    s->rank = o->rank;
+    s->n_ranks = o->n_ranks;
+    s->n_rails = o->n_rails;
+    s->gone_ns = o->gone_ns ? o->gone_ns : LHI_RAILS_GONE_NS;
+    s->failure = o->failure;
+    s->poke = -1;
+    memcpy(s->job, o->job, sizeof s->job);
+    memcpy(s->listeners, o->listeners, o->n_rails * sizeof *s->listeners);
+    for (uint32_t i = 0; i < o->n_ranks; i++)
+        fds[i] = -1;
+    lh_status status = allocate(s, o, err);
+    if (status == LH_OK)
+        status = make_streams(s, fds, err);
+    if (status == LH_OK)
+        status = lhi_thread_ordinary(&s->thread, thread_main, s, err);
+    if (status == LH_OK)
+        status = wait_for_all(s, err);
+    if (status == LH_OK) {
+        *out = s;
+        return LH_OK;
+    }
+    for (uint32_t i = 0; i < o->n_ranks; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    free_rails(s);
+    return status;
+}
+
+void lhi_rails_close(lhi_rails *s)
+{
+    if (!s)
+        return;
+    bool failed = lhi_failure_text(s->failure) != NULL;
+    s->close_by_ns = lhi_now_ns() + (failed ? 500 : 3000) * ms_ns;
+    ask(s, LHI_RAILS_LEAVE);
+    pthread_join(s->thread, NULL);
+    for (uint32_t k = 0; k < s->n_rails; k++)
+        close(s->listeners[k]);
+    free_rails(s);
+}
+
+void lhi_rails_look(const lhi_rails *s, lhi_rails_seen *out)
+{
+    const lhi_rails_seen *seen = &s->seen;
+    out->n_lost = __atomic_load_n(&seen->n_lost, __ATOMIC_RELAXED);
+    out->n_back = __atomic_load_n(&seen->n_back, __ATOMIC_RELAXED);
+    out->n_again = __atomic_load_n(&seen->n_again, __ATOMIC_RELAXED);
+    out->n_twice = __atomic_load_n(&seen->n_twice, __ATOMIC_RELAXED);
+    for (uint32_t k = 0; k < LHI_MOST_RAILS; k++)
+        out->sent[k] = __atomic_load_n(&seen->sent[k], __ATOMIC_RELAXED);
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks with several connections to each other: the conformance suite, who may
+ * be a rail, and what ends the run. What happens to bytes on a rail is in
+ * test_net_faults.c, to interfaces in tests/net/rails.sh. */
+#define _GNU_SOURCE
+#include "base/realtime.h"
+#include "net/hello.h"
+#include "net/rails.h"
+#include "net/wire.h"
+#include "net_conform.h"
+#include "net_processes.h"
+
+#include <signal.h>
+
+static const int64_t ms_ns = 1000000;
+static const char secret[] = "0123456789abcdef0123456789abcdef";
+
+typedef struct joining {
+    uint16_t port;
+    int64_t join_ns, silence_ns;
+    const char *rails[2][3]; /* of even ranks, of odd ones */
+} joining;
+
+static joining usual(void)
+{
+    return (joining){
+        .port = free_port(),
+        .rails = {{"127.0.0.1", "127.0.0.2"}, {"127.0.0.1", "127.0.0.2"}}};
+}
+
+static lh_status join(void *how, uint32_t rank, uint32_t n, uint32_t n_links,
+                      const lhi_net_link *links, lhi_net **out, lh_error *err)
+{
+    const joining *j = how;
+    lhi_tcp_options o = {.rank = rank,
+                         .n_ranks = n,
+                         .port = j->port,
+                         .job = "test",
+                         .secret = secret,
+                         .secret_size = strlen(secret),
+                         .n_links = n_links,
+                         .links = links,
+                         .join_ns = j->join_ns,
+                         .silence_ns = j->silence_ns,
+                         .rails = j->rails[rank % 2]};
+    while (o.n_rails < 3 && o.rails[o.n_rails])
+        o.n_rails++;
+    return lhi_net_tcp(&o, out, err);
+}
+
+static lh_status run_rails(uint32_t n, uint32_t n_links,
+                           const lhi_net_link *links, lhi_rank_main *rank_main,
+                           void *context, lhi_rank_result *results,
+                           lh_error *err)
+{
+    joining j = usual();
+    return run_processes(n, n_links, links, join, &j, rank_main, context,
+                         results, err);
+}
+
+static void conforms(void)
+{
+    processes_conform("rails", run_rails);
+}
+
+/* ---- joining ---- */
+
+static lh_status nothing(lhi_net *net, void *context, char **result,
+                         size_t *size, lh_error *err)
+{
+    (void)net, (void)context, (void)result, (void)size, (void)err;
+    return LH_OK;
+}
+
+/* Two ranks do not get together; `text` is why. */
+static void refused(const joining *j, const char *text)
+{
+    joining how = *j;
+    lh_error err = {0};
+    how.port = free_port();
+    how.join_ns = 1000 * ms_ns;
+    CHECK(run_processes(2, 0, NULL, join, &how, nothing, NULL, NULL, &err) !=
+          LH_OK);
+    CHECK_HAS(err.text, text);
+}
+
+static void which_addresses(void)
+{
+    joining j = usual();
+    lh_error err = {0};
+    j.rails[0][0] = j.rails[1][0] = "lo";
+    j.rails[0][1] = j.rails[1][1] = "127.0.0.2";
+    CHECK_OK(run_processes(2, 0, NULL, join, &j, nothing, NULL, NULL, &err),
+             err);
+    j.port = free_port();
+    j.rails[0][0] = j.rails[1][0] = "127.0.0.0/8"; /* 127.0.0.1 */
+    CHECK_OK(run_processes(2, 0, NULL, join, &j, nothing, NULL, NULL, &err),
+             err);
+    j.rails[0][0] = j.rails[1][0] = "no such thing";
+    refused(&j, "rail 0: 'no such thing' is no interface of this host");
+    j.rails[0][0] = j.rails[1][0] = "203.0.113.0/24";
+    refused(&j, "rail 0: this host has no address in 203.0.113.0/24");
+    j.rails[0][0] = j.rails[1][0] = "127.0.0.2";
+    refused(&j, "rails 0 and 1 have one address");
+}
+
+static void other_counts(void)
+{
+    joining j = usual();
+    j.rails[1][1] = NULL;
+    refused(&j, "rank 0 has 2 rails, rank 1 has 1");
+    j = usual();
+    j.rails[1][0] = NULL;
+    refused(&j, "rank 0 has 2 rails, rank 1 has 0");
+}
+
+/* ---- who knocks later ---- */
+
+static lh_status swap(lhi_net *net, uint64_t tag, lh_error *err)
+{
+    enum { N = 300000 };
+    static unsigned char out[N], in[N];
+    uint32_t peer = 1 - lhi_net_rank(net);
+    lhi_net_op send = {0}, receive = {0};
+    for (int i = 0; i < N; i++)
+        out[i] = (unsigned char)(i * 31 + (int)tag);
+    LHI_TRY(lhi_net_receive(net, peer, tag, in, N, &receive, err));
+    LHI_TRY(lhi_net_send(net, peer, tag, out, N, LHI_NET_NO_LINK, lhi_now_ns(),
+                         LHI_NET_NO_TURN, &send, err));
+    LHI_TRY(lhi_net_wait(net, &receive, 0, err));
+    LHI_TRY(lhi_net_wait(net, &send, 0, err));
+    EXPECT(memcmp(in, out, N) == 0);
+    return LH_OK;
+}
+
+static int knock(const struct sockaddr_in *door)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct timeval most = {20, 0};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
+    if (connect(fd, (const struct sockaddr *)door, sizeof *door))
+        abort();
+    return fd;
+}
+
+static lhi_hello greeting(lhi_hello_kind kind)
+{
+    lhi_hello h = {.kind = kind, .rank = 1, .n_ranks = 2};
+    lhi_job_digest("test", h.job);
+    return h;
+}
+
+/* Says that it is rank 1, and proves what the label and the job's secret can
+ * prove: it was not there when the ranks joined. True: it is shown the door. */
+static bool is_refused(const struct sockaddr_in *door, const char *label)
+{
+    unsigned char bytes[LHI_HELLO_BYTES];
+    lhi_hello h = greeting(LHI_HELLO_RAIL), answer;
+    lhi_handshake shake = {.client = 1, .n_ranks = 2};
+    lh_error err;
+    int fd = knock(door);
+    memset(h.nonce, 7, sizeof h.nonce);
+    lhi_hello_write(&h, bytes);
+    if (send(fd, bytes, sizeof bytes, MSG_NOSIGNAL) != sizeof bytes ||
+        recv(fd, bytes, sizeof bytes, MSG_WAITALL) != sizeof bytes ||
+        lhi_hello_read(bytes, &answer, &err) != LH_OK ||
+        answer.kind != LHI_HELLO_CHALLENGE)
+        abort();
+    memcpy(shake.client_nonce, h.nonce, sizeof h.nonce);
+    memcpy(shake.server_nonce, answer.nonce, sizeof answer.nonce);
+    memcpy(shake.job, h.job, sizeof h.job);
+    h = greeting(LHI_HELLO_PROOF);
+    lhi_prove(secret, strlen(secret), label, &shake, NULL, 0, h.mac);
+    lhi_hello_write(&h, bytes);
+    bool told = send(fd, bytes, sizeof bytes, MSG_NOSIGNAL) == sizeof bytes;
+    bool closed = recv(fd, bytes, sizeof bytes, MSG_WAITALL) <= 0;
+    close(fd);
+    return told && closed;
+}
+
+/* Rank 0 finds where it listens itself, and sends strangers there. */
+static lh_status besieged(lhi_net *net, void *context, char **result,
+                          size_t *size, lh_error *err)
+{
+    enum { MANY = 100 };
+    int doors = 0, strangers[MANY], n_strangers = 0;
+    (void)context, (void)result, (void)size;
+    LHI_TRY(swap(net, 1, err));
+    for (int fd = 3; fd < 64 && lhi_net_rank(net) == 0; fd++) {
+        struct sockaddr_in a;
+        socklen_t a_size = sizeof a;
+        int listens = 0;
+        socklen_t l_size = sizeof listens;
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &l_size) ||
+            !listens || getsockname(fd, (struct sockaddr *)&a, &a_size) ||
+            a.sin_family != AF_INET)
+            continue;
+        doors++;
+        EXPECT(is_refused(&a, "rail client"));
+        EXPECT(is_refused(&a, "client"));
+        for (int i = 0; i < MANY / 2; i++) {
+            static const char noise[200] = "GET / HTTP/1.1";
+            strangers[n_strangers] = knock(&a);
+            EXPECT(send(strangers[n_strangers++], noise, (size_t)(i % 3) * 60,
+                        MSG_NOSIGNAL) >= 0);
+        }
+    }
+    EXPECT(lhi_net_rank(net) != 0 || doors == 2);
+    LHI_TRY(swap(net, 2, err));
+    while (n_strangers > 0)
+        close(strangers[--n_strangers]);
+    return swap(net, 3, err);
+}
+
+static void strangers(void)
+{
+    joining j = usual();
+    lh_error err = {0};
+    CHECK_OK(run_processes(2, 0, NULL, join, &j, besieged, NULL, NULL, &err),
+             err);
+}
+
+/* ---- what ends the run ---- */
+
+static lh_status wait_for_next(lhi_net *net, void *context, char **result,
+                               size_t *size, lh_error *err)
+{
+    (void)context, (void)result, (void)size;
+    char byte;
+    lhi_net_op op = {0};
+    uint32_t peer = (lhi_net_rank(net) + 1) % lhi_net_n_ranks(net);
+    LHI_TRY(lhi_net_receive(net, peer, 99, &byte, 1, &op, err));
+    return lhi_net_wait(net, &op, 0, err);
+}
+
+/* Of three ranks that wait for each other one gets a signal; what the others
+ * say then. */
+static void one_gets(uint32_t odd, int number, const char *text, bool waits)
+{
+    joining j = usual();
+    rank_process p[3] = {{0}};
+    j.silence_ns = 1500 * ms_ns;
+    for (uint32_t i = 0; i < 3; i++)
+        rank_process_start(&p[i], i, 3, 0, NULL, join, &j, wait_for_next, NULL);
+    lhi_sleep_for(500 * ms_ns);
+    int64_t begin_ns = lhi_now_ns();
+    kill(p[odd].pid, number);
+    for (uint32_t i = 0; i < 3; i++)
+        if (i != odd)
+            rank_process_end(&p[i]);
+    int64_t took_ns = lhi_now_ns() - begin_ns;
+    kill(p[odd].pid, SIGKILL);
+    rank_process_end(&p[odd]);
+    char said[100];
+    snprintf(said, sizeof said, "rank %u: %s", odd, text);
+    for (uint32_t i = 0; i < 3; i++)
+        if (i != odd)
+            CHECK_MSG(strstr(p[i].text, said), "rank %u: '%s', without '%s'", i,
+                      p[i].text, said);
+    CHECK_MSG(!waits || took_ns > 1400 * ms_ns, "after %.3f s",
+              (double)took_ns * 1e-9);
+}
+
+/* Who dials it is refused, and tells the others. */
+static void killed(void)
+{
+    one_gets(0, SIGKILL, "it has ended without a goodbye, rank", false);
+}
+
+static void silent(void)
+{
+    one_gets(1, SIGSTOP, "rank ", true);
+}
+
+/* The last rank dials, and nobody dials it. */
+static void killed_last(void)
+{
+    one_gets(2, SIGKILL, "rank ", true);
+}
+
+/* A rank closes all of its rails under itself, again and again: they come back,
+ * and nothing is lost. */
+static lh_status cuts(lhi_net *net, void *context, char **result, size_t *size,
+                      lh_error *err)
+{
+    (void)context, (void)result, (void)size;
+    for (uint64_t tag = 1; tag <= 5; tag++) {
+        for (int fd = 3; fd < 64 && lhi_net_rank(net) == tag % 2; fd++) {
+            struct sockaddr_storage a;
+            socklen_t a_size = sizeof a;
+            if (getpeername(fd, (struct sockaddr *)&a, &a_size) == 0 &&
+                a.ss_family == AF_INET)
+                shutdown(fd, SHUT_RDWR);
+        }
+        LHI_TRY(swap(net, tag, err));
+    }
+    return LH_OK;
+}
+
+static void come_back(void)
+{
+    joining j = usual();
+    lh_error err = {0};
+    CHECK_OK(run_processes(2, 0, NULL, join, &j, cuts, NULL, NULL, &err), err);
+}
+
+/* ---- heads of segments ---- */
+
+static void heads(void)
+{
+    static const unsigned char want[LHI_RAIL_HEAD] = {
+        'L', 'R', LHI_WIRE_VERSION, 1, 0x10, 0x27, 0, 0, 5, 4, 3, 2, 1, 0, 0,
+        0,   7};
+    const lhi_rail_head h = {.kind = LHI_RAIL_SEGMENT,
+                             .size = 10000,
+                             .number = 0x0102030405,
+                             .acknowledged = 7};
+    unsigned char bytes[LHI_RAIL_HEAD];
+    lhi_rail_head got;
+    lh_error err = {0};
+    lhi_rail_head_write(&h, bytes);
+    CHECK(memcmp(bytes, want, sizeof bytes) == 0);
+    CHECK_OK(lhi_rail_head_read(bytes, &got, &err), err);
+    CHECK(memcmp(&got, &h, sizeof got) == 0);
+    /* at, byte: another first letter, version, kind; too large; a sign of
+     * life that has a number, or bytes. */
+    static const unsigned char wrong[][4] = {{0, 'X', 1, 'R'}, {2, 1, 1, 'R'},
+                                             {3, 3, 1, 'R'},   {3, 0, 1, 'R'},
+                                             {6, 1, 7, 0},     {3, 2, 1, 'R'}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        memcpy(bytes, want, sizeof bytes);
+        bytes[wrong[i][0]] = wrong[i][1];
+        bytes[wrong[i][2]] = wrong[i][3];
+        CHECK_INT(lhi_rail_head_read(bytes, &got, &err), LH_EIO);
+    }
+}
+
+int main(void)
+{
+    RUN(heads);
+    if (!lhi_hello_can_prove()) {
+        printf("SKIPPED: this build has no OpenSSL, so no tcp transport\n");
+        return 77;
+    }
+    RUN(conforms);
+    RUN(which_addresses);
+    RUN(other_counts);
+    RUN(strangers);
+    RUN(killed);
+    RUN(killed_last);
+    RUN(silent);
+    RUN(come_back);
+    return test_summary();
+}
