@@ -163,6 +163,16 @@ static const cli_option options[] = {
      .at = offsetof(train_settings, insecure),
      .help = "ucx: listen beyond this host, where UCX takes messages from "
              "anyone who reaches it; only in networks of the job's own."},
+    {.name = "rails",
+     .type = CLI_TEXT,
+     .at = offsetof(train_settings, rails),
+     .arg = "A,B,...",
+     .like = "lo,127.0.0.2",
+     .help = "tcp: ranks have an address at each of these, and a connection "
+             "from each to that of the same number of every other rank. All of "
+             "them carry messages; where one fails, the others carry its. Each "
+             "is an interface (eth1), a network (10.1.0.0/24) or an address of "
+             "this rank."},
     {.name = "emulate-links",
      .type = CLI_FLAG,
      .at = offsetof(train_settings, emulate_links),

@@ -172,6 +172,7 @@ void train_changes_fini(train_changes *changes)
         cli_view_fini(&changes->all[i].view);
     free(changes->all);
     free(changes->text);
+    free(changes->rails.text);
     json_decref(changes->told);
     json_decref(changes->noticed);
     json_decref(changes->decisions);

@@ -13,15 +13,16 @@
 
 #include <longhaul/engine.h>
 
-enum { TRAIN_INPROC, TRAIN_LOCAL, TRAIN_UCX }; /* --transport */
-enum { TRAIN_MEMORY_REPORT, TRAIN_MEMORY_ENFORCE }; /* --memory */
-enum { TRAIN_RANKS_ANY, TRAIN_RANKS_LOCAL };   /* --ranks */
+enum { TRAIN_INPROC, TRAIN_LOCAL, TRAIN_UCX, TRAIN_TCP }; /* --transport */
+enum { TRAIN_RANKS_ANY, TRAIN_RANKS_LOCAL };              /* --ranks */
+enum { TRAIN_MEMORY_REPORT, TRAIN_MEMORY_ENFORCE };       /* --memory */
+enum { TRAIN_MOST_RAILS = 8 };
 
 extern const char *const train_devices[], *const train_transports[];
 
 typedef struct train_settings {
     const char *schedule, *schedule_at, *events, *inject, *trace, *html, *svg,
-        *log, *profile_out, *path, *host_memory;
+        *log, *profile_out, *path, *host_memory, *rails;
     int64_t staging_ns;
     uint32_t device, transport, ranks, steps, sub_blocks, buffers,
         message_bytes, speed, memory;
@@ -34,6 +35,13 @@ typedef struct train_settings {
 } train_settings;
 
 lh_status train_run(cli *c);
+
+/* --rails: its parts, and the text that they are in, released with free(). */
+typedef struct train_rails {
+    char *text;
+    const char *parts[TRAIN_MOST_RAILS];
+    uint32_t n;
+} train_rails;
 
 /* --schedule-at */
 typedef struct train_change {
@@ -54,6 +62,7 @@ typedef struct train_changes {
     const char *path;    /* of messages: cli_path_of() */
     cli_paths paths;     /* of the run, or at its end */
     cli_model end;       /* how messages go then */
+    train_rails rails;
     /* --adapt */
     const cli_view *began;       /* what the run began with */
     char name[256];              /* that `current` is in */

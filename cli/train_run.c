@@ -164,6 +164,29 @@ static lh_status train_pipeline(cli *c, const cli_view *v,
     return status;
 }
 
+static lh_status take_rails(cli *c, train_rails *rails)
+{
+    const train_settings *s = c->settings;
+    if (!s->rails)
+        return LH_OK;
+    rails->text = strdup(s->rails);
+    if (!rails->text)
+        return cli_no_memory(c);
+    for (char *at = rails->text; at; rails->n++) {
+        char *end = strchr(at, ',');
+        if (end)
+            *end++ = 0;
+        if (rails->n == TRAIN_MOST_RAILS || !*at)
+            return cli_usage(c,
+                             "--rails %s: not 1 to %d interfaces, networks or "
+                             "addresses, separated by commas",
+                             s->rails, TRAIN_MOST_RAILS);
+        rails->parts[rails->n] = at;
+        at = end;
+    }
+    return LH_OK;
+}
+
 static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
                        train_changes *changes, lh_train_result **out)
 {
@@ -188,6 +211,8 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
         .message_bytes = s->message_bytes,
         .real_links = s->real_links,
         .insecure = s->insecure,
+        .n_rails = changes->rails.n,
+        .rails = changes->rails.parts,
         .profiles = s->profile_out != NULL,
         .realtime = s->realtime,
         .progress = show_iteration,
@@ -389,6 +414,8 @@ static lh_status check_options(cli *c)
         s->transport = TRAIN_LOCAL;
     if (s->insecure && s->transport != TRAIN_UCX)
         return cli_usage(c, "--insecure is for --transport ucx");
+    if (s->rails && s->transport != TRAIN_TCP)
+        return cli_usage(c, "--rails is for --transport tcp");
     return s->transport <= TRAIN_LOCAL ? cli_check_outputs(c) : LH_OK;
 }
 
@@ -409,6 +436,7 @@ static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
     CLI_TRY(cli_view_find_schedule(c, v, problem, s->schedule, &s->model,
                                    train_first_sub_blocks(s)));
     CLI_TRY(train_changes_read(c, v, changes));
+    CLI_TRY(take_rails(c, &changes->rails));
     v->pipeline = cli_problem_pipeline(problem);
     CLI_TRY(change_pipeline(c, v, problem->plan, changes, own));
     CLI_TRY(train_paths_read(c, v, &model, changes));

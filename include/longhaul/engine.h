@@ -298,6 +298,14 @@ typedef struct lh_train_options {
      * with LH_ENOMEM after that iteration, and a checkpoint if there are any.
      * LH_EINVAL: the pipeline has no limits, or not in bytes. */
     bool enforces_memory;
+    /* "tcp": messages between two ranks take several ways, each from one of
+     * these to that of the same number there, and go on over the others where
+     * one fails: of this rank, each an interface's name, an address, or a
+     * network that the host has an address in ("10.1.0.0/24"). As many at each
+     * rank; 0: one way, by which the ranks find each other. Borrowed until the
+     * run has ended. */
+    uint32_t n_rails;
+    const char *const *rails;
 } lh_train_options;
 
 typedef struct lh_train_result {

@@ -81,7 +81,9 @@ static lh_status run_task(lhi_job *job, uint32_t n_links,
                                .join_ns = LHI_SLURM_JOIN_NS,
                                .n_links = n_links,
                                .links = links,
-                               .insecure = job->o.insecure};
+                               .insecure = job->o.insecure,
+                               .n_rails = job->o.n_rails,
+                               .rails = job->o.rails};
     status = strcmp(job->o.transport, "ucx") == 0 ? lhi_net_ucx(&o, &net, err)
                                                   : lhi_net_tcp(&o, &net, err);
     if (status == LH_EINVAL && s.rank != 0) /* all find the same */
@@ -108,6 +110,8 @@ lh_status lhi_job_launched(lhi_job *job, uint32_t n_links,
                         job->o.transport, n, n);
     lhi_mpi_work work = {.transport = job->o.transport,
                          .insecure = job->o.insecure,
+                         .n_rails = job->o.n_rails,
+                         .rails = job->o.rails,
                          .n_links = n_links,
                          .links = links};
     LHI_TRY(lhi_job_digest_of(job, work.digest, err));

@@ -44,6 +44,10 @@ static lh_status check_options(const lh_train_options *options,
                         "there is no transport '%.40s'; inproc, local, ucx and "
                         "tcp are there",
                         out->transport);
+    if (out->n_rails && strcmp(out->transport, "tcp") != 0)
+        return lhi_fail(err, LH_EINVAL,
+                        "rails are ways of transport tcp, not of %s",
+                        out->transport);
     if (out->reschedule && out->profiles)
         return lhi_fail(err, LH_EINVAL,
                         "a profile is of one schedule: profiles and reschedule "

@@ -468,6 +468,14 @@ static void note_unheard(lhi_member *w)
     say(w, text);
 }
 
+/* What the transport has to say of itself, as of a way that has gone. */
+static void tell_of_net(const lhi_member *w)
+{
+    char text[400];
+    while (lhi_net_tell(w->net, text, sizeof text))
+        say(w, text);
+}
+
 /* Steps begin once all ranks have made what they need. */
 static lh_status await_all(lhi_member *w, lh_error *err)
 {
@@ -488,6 +496,7 @@ static lh_status lead(lhi_member *w, lhi_text *out, lh_error *err)
             break;
         }
         status = lead_step(w, step, err);
+        tell_of_net(w);
         if (w->over != LH_NONE)
             break;
     }
@@ -516,6 +525,7 @@ static lh_status follow(lhi_member *w, lh_error *err)
         lhi_done mine;
         LHI_TRY(lhi_member_hear_command(w, &command, err));
         LHI_TRY(heed(w, &command, err));
+        tell_of_net(w);
         if (command.what == LHI_COMMAND_END)
             break;
         if (command.what == LHI_COMMAND_STEP) {

@@ -41,6 +41,11 @@ static void free_below(void *of)
     free(b);
 }
 
+static bool tell_of_rails(void *of, char *text, size_t room)
+{
+    return lhi_rails_tell(of, text, room);
+}
+
 static lh_status start(const lhi_tcp_options *o, const int *fds,
                        const unsigned char *keys, below *b, lhi_net **out,
                        lh_error *err)
@@ -60,7 +65,12 @@ static lh_status start(const lhi_tcp_options *o, const int *fds,
         options.keys = NULL;
         options.silence_ns = 0;
     }
-    return lhi_net_stream(&options, out, err);
+    LHI_TRY(lhi_net_stream(&options, out, err));
+    if (b->rails) {
+        (*out)->tell = tell_of_rails;
+        (*out)->tell_of = b->rails;
+    }
+    return LH_OK;
 }
 
 lh_status lhi_net_tcp(const lhi_tcp_options *o, lhi_net **out, lh_error *err)

@@ -291,7 +291,9 @@ lh_status lhi_net_mpi(lhi_mpi *m, const lhi_mpi_work *work, lhi_net **out,
                          .secret_size = sizeof first->secret,
                          .n_links = work->n_links,
                          .links = work->links,
-                         .insecure = work->insecure};
+                         .insecure = work->insecure,
+                         .n_rails = work->n_rails,
+                         .rails = work->rails};
     return strcmp(work->transport, "ucx") == 0 ? lhi_net_ucx(&o, out, err)
                                                : lhi_net_tcp(&o, out, err);
 }

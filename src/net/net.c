@@ -46,6 +46,11 @@ bool lhi_net_speaks(const lhi_net *net)
     return f->from != f->rank && net->rank == (f->rank == 0 ? 1 : 0);
 }
 
+bool lhi_net_tell(lhi_net *net, char *text, size_t room)
+{
+    return net->tell && net->tell(net->tell_of, text, room);
+}
+
 const char *lhi_failure_text(const lhi_failure *failure)
 {
     switch (__atomic_load_n(&failure->state, __ATOMIC_ACQUIRE)) {

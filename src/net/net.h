@@ -166,6 +166,10 @@ const char *lhi_net_failure(const lhi_net *net);
  * or, where that was lost, the first of the others. */
 bool lhi_net_speaks(const lhi_net *net);
 
+/* What the transport has to tell people that does not end the run, as a
+ * sentence; false: nothing that was not told before. */
+bool lhi_net_tell(lhi_net *net, char *text, size_t room);
+
 uint32_t lhi_net_rank(const lhi_net *net);
 uint32_t lhi_net_n_ranks(const lhi_net *net);
 
@@ -321,7 +325,9 @@ typedef struct lhi_mpi_work {
     /* Digest of all that has to be the same on every rank: that of another
      * run is another job. */
     unsigned char digest[32];
-    bool insecure;    /* as in lhi_tcp_options */
+    bool insecure;    /* as in lhi_tcp_options; so are the rails */
+    uint32_t n_rails;
+    const char *const *rails;
     uint32_t n_links; /* emulated: only with all ranks on one host */
     const lhi_net_link *links;
 } lhi_mpi_work;

@@ -43,6 +43,8 @@ struct lhi_net {
     uint32_t bell;    /* atomic, a futex */
     lhi_links *links; /* NULL: none are emulated */
     lhi_failure *failure;
+    bool (*tell)(void *of, char *text, size_t room); /* NULL: says nothing */
+    void *tell_of;
     void (*release)(void *of); /* once closed; NULL: nothing */
     void *release_of;
 };

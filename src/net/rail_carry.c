@@ -25,6 +25,19 @@ static lhi_segment **place(lhi_segment **ring, uint64_t number)
 
 /* ---- beginning and ending ---- */
 
+static void note(lhi_rails *s, uint32_t peer, uint32_t rail, int error,
+                 int64_t away_ns)
+{
+    if (s->rank < peer)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->news[s->n_news++ % LHI_RAIL_NEWS] = (lhi_rail_news){
+        .peer = peer, .rail = rail, .error = error, .away_ns = away_ns};
+    if (s->n_news - s->n_told > LHI_RAIL_NEWS)
+        s->n_told = s->n_news - LHI_RAIL_NEWS;
+    pthread_mutex_unlock(&s->lock);
+}
+
 void lhi_rail_drop(lhi_rails *s, uint32_t peer, uint32_t rail, int error)
 {
     lhi_rail_peer *p = &s->peers[peer];
@@ -47,12 +60,15 @@ void lhi_rail_drop(lhi_rails *s, uint32_t peer, uint32_t rail, int error)
     }
     *r = (lhi_rail){.fd = -1,
                     .was_up = r->was_up,
+                    .gone_ns = was_up ? lhi_now_ns() : r->gone_ns,
                     .error = error,
                     .again_ns = lhi_now_ns() + LHI_RAIL_SILENT_NS / 3};
     if (!was_up)
         return;
-    if (!p->in_ended)
+    if (!p->in_ended) {
         lhi_rails_count(&s->seen.n_lost, 1);
+        note(s, peer, rail, error, -1);
+    }
     r->again_ns = lhi_now_ns();
     for (uint64_t n = p->acknowledged; n < p->next; n++) {
         lhi_segment *g = *place(p->sent, n);
@@ -90,6 +106,8 @@ lh_status lhi_rail_begin(lhi_rails *s, uint32_t peer, uint32_t rail, int fd,
     if (r->fd != fd)
         lhi_rail_drop(s, peer, rail, 0);
     int64_t now_ns = lhi_now_ns();
+    if (was_up)
+        note(s, peer, rail, 0, now_ns - r->gone_ns);
     *r = (lhi_rail){.state = LHI_RAIL_UP,
                     .fd = fd,
                     .was_up = true,

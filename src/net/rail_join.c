@@ -161,7 +161,8 @@ static lh_status listen_at_all(joining *j, lh_error *err)
             status = lhi_listen_at(&a, size_of((struct sockaddr *)&a),
                                    j->o->rank, &j->listeners[k], &port, &e);
         if (status != LH_OK)
-            return lhi_fail(err, status, "rail %u: %s", k, e.text);
+            return lhi_fail(err, status, "rank %u, rail %u: %s", j->o->rank, k,
+                            e.text);
         unsigned char *at = address_at(j, j->o->rank, k);
         lhi_address_write((struct sockaddr *)&a, at);
         at[16] = (unsigned char)(port >> 8);
@@ -169,9 +170,9 @@ static lh_status listen_at_all(joining *j, lh_error *err)
         for (uint32_t i = 0; i < k; i++)
             if (memcmp(at, address_at(j, j->o->rank, i), 16) == 0)
                 return lhi_fail(err, LH_EINVAL,
-                                "rails %u and %u have one address: if that "
-                                "goes, both go",
-                                i, k);
+                                "rank %u, rails %u and %u have one address: if "
+                                "that goes, both go",
+                                j->o->rank, i, k);
     }
     return LH_OK;
 }

@@ -401,6 +401,7 @@ static void free_rails(lhi_rails *s)
     free(s->polls);
     free(s->addresses);
     free(s->keys);
+    pthread_mutex_destroy(&s->lock);
     free(s);
 }
 
@@ -458,23 +459,28 @@ static lh_status make_streams(lhi_rails *s, int *fds, lh_error *err)
     return LH_OK;
 }
 
+static void name_ends(const lhi_rails *s, uint32_t peer, uint32_t rail,
+                      char from[LHI_ADDRESS_TEXT], char to[LHI_ADDRESS_TEXT])
+{
+    for (int its = 0; its < 2; its++) {
+        struct sockaddr_storage a;
+        size_t at = (size_t)(its ? peer : s->rank) * s->n_rails + rail;
+        socklen_t size =
+            lhi_address_read(s->addresses + at * LHI_ADDRESS_BYTES, &a);
+        lhi_address_name(&a, size, its ? to : from);
+    }
+}
+
 /* The thread has ended: says which rail is missing. */
 static lh_status missing(const lhi_rails *s, lh_error *err)
 {
     for (uint32_t i = 0; i < s->n_ranks; i++) {
         for (uint32_t k = 0; i != s->rank && k < s->n_rails; k++) {
             const lhi_rail *r = &s->peers[i].rails[k];
-            struct sockaddr_storage a;
             char from[LHI_ADDRESS_TEXT], to[LHI_ADDRESS_TEXT];
             if (r->was_up)
                 continue;
-            size_t mine = ((size_t)s->rank * s->n_rails + k),
-                   its = ((size_t)i * s->n_rails + k);
-            socklen_t size =
-                lhi_address_read(s->addresses + mine * LHI_ADDRESS_BYTES, &a);
-            lhi_address_name(&a, size, from);
-            size = lhi_address_read(s->addresses + its * LHI_ADDRESS_BYTES, &a);
-            lhi_address_name(&a, size, to);
+            name_ends(s, i, k, from, to);
             return lhi_fail(err, LH_EIO,
                             "rail %u of rank %u (%s) does not get to rank %u "
                             "(%s)%s%s",
@@ -513,6 +519,7 @@ lh_status lhi_rails_open(const lhi_rails_options *o, lhi_rails **out, int *fds,
     s->gone_ns = o->gone_ns ? o->gone_ns : LHI_RAILS_GONE_NS;
     s->failure = o->failure;
     s->poke = -1;
+    pthread_mutex_init(&s->lock, NULL);
     memcpy(s->job, o->job, sizeof s->job);
     memcpy(s->listeners, o->listeners, o->n_rails * sizeof *s->listeners);
     for (uint32_t i = 0; i < o->n_ranks; i++)
@@ -546,6 +553,33 @@ void lhi_rails_close(lhi_rails *s)
     for (uint32_t k = 0; k < s->n_rails; k++)
         close(s->listeners[k]);
     free_rails(s);
+}
+
+bool lhi_rails_tell(lhi_rails *s, char *text, size_t room)
+{
+    lhi_rail_news n;
+    pthread_mutex_lock(&s->lock);
+    bool is_there = s->n_told < s->n_news;
+    if (is_there)
+        n = s->news[s->n_told++ % LHI_RAIL_NEWS];
+    pthread_mutex_unlock(&s->lock);
+    if (!is_there)
+        return false;
+    char from[LHI_ADDRESS_TEXT], to[LHI_ADDRESS_TEXT];
+    name_ends(s, n.peer, n.rail, from, to);
+    int used = snprintf(text, room, "rail %u of ranks %u and %u (%s to %s) ",
+                        n.rail, s->rank, n.peer, from, to);
+    if (used < 0 || (size_t)used >= room)
+        return true;
+    if (n.away_ns < 0)
+        snprintf(text + used, room - (size_t)used,
+                 "has gone: %s; messages take the others, and it is dialled "
+                 "again",
+                 n.error ? strerror(n.error) : "nothing is heard");
+    else
+        snprintf(text + used, room - (size_t)used, "is back after %.1f s",
+                 (double)n.away_ns * 1e-9);
+    return true;
 }
 
 void lhi_rails_look(const lhi_rails *s, lhi_rails_seen *out)

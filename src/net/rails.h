@@ -61,6 +61,11 @@ lh_status lhi_rails_open(const lhi_rails_options *options, lhi_rails **out,
  * releases everything. NULL is fine. */
 void lhi_rails_close(lhi_rails *rails);
 
+/* What people are to know of rails that have gone or come back, as a sentence;
+ * false: nothing that was not told before. Of a rail's two ends, the one that
+ * dials tells. */
+bool lhi_rails_tell(lhi_rails *rails, char *text, size_t room);
+
 /* What has happened to rails so far. */
 typedef struct lhi_rails_seen {
     uint64_t n_lost, n_back;       /* connections; those that came back */

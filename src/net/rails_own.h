@@ -44,6 +44,7 @@ typedef struct lhi_rail {
     int64_t limit_ns; /* of its silence */
     int64_t until_ns; /* of an attempt */
     int64_t again_ns; /* DOWN: when to dial */
+    int64_t gone_ns;  /* since when, of one that was up; 0: it is not gone */
     lhi_handshake shake;
     unsigned char greeting[LHI_HELLO_BYTES];
     size_t n_greeting;
@@ -87,6 +88,15 @@ typedef struct lhi_rail_peer {
     lhi_rail *rails;
 } lhi_rail_peer;
 
+/* A rail has gone, or come back. */
+typedef struct lhi_rail_news {
+    uint32_t peer, rail;
+    int error;       /* why it has gone; 0: silence */
+    int64_t away_ns; /* back after so long; negative: it has gone */
+} lhi_rail_news;
+
+enum { LHI_RAIL_NEWS = 16 };
+
 struct lhi_rails {
     uint32_t rank, n_ranks, n_rails;
     int listeners[LHI_MOST_RAILS];
@@ -102,7 +112,10 @@ struct lhi_rails {
     uint32_t n_up; /* atomic: rails that are there, or were */
     uint32_t asks; /* atomic: what the thread is to do */
     int64_t close_by_ns;
-    lhi_rails_seen seen; /* atomic, each */
+    lhi_rails_seen seen;  /* atomic, each */
+    pthread_mutex_t lock; /* of the news: the oldest are lost if nobody asks */
+    lhi_rail_news news[LHI_RAIL_NEWS];
+    uint32_t n_news, n_told;
 };
 
 /* `asks` */

@@ -275,6 +275,49 @@ def ucx_beyond_this_host_has_to_be_allowed():
           f"--insecure alone: {done.stderr}")
 
 
+# --- rails -----------------------------------------------------------------------
+@test
+def weights_do_not_notice_rails():
+    """What fails under them is in tests/net/rails.sh and test_net_faults.c."""
+    make_plan()
+    reference = (WORK / "weights").read_bytes()
+    if not reference:
+        return
+    done = launched("-np", N_RANKS, PROGRAM, *train("r"), "--transport", "tcp",
+                    "--rails", "lo,127.0.0.2,127.0.0.3/32")
+    check("127.0.0.3/32" in said(done)[0] if done.returncode else False,
+          f"an address that lo has not: {done.stderr}")
+    done = launched("-np", N_RANKS, PROGRAM, *train("r"), "--transport", "tcp",
+                    "--rails", "lo,127.0.0.2")
+    weights = WORK / "r/step-00000002/model.safetensors"
+    check(done.returncode == 0 and weights.exists() and
+          weights.read_bytes() == reference, f"{done.stderr}")
+
+
+@test
+def rails_are_refused_in_words():
+    uniform("a.yaml", devices=2, microbatches=4)
+    quiet = ["train", "a.yaml", "-s", "1f1b", "--steps", "1"]
+    for more, code, why in [
+            (["--rails", "lo"], 2, "--rails is for --transport tcp"),
+            (["--transport", "ucx", "--rails", "lo"], 2,
+             "--rails is for --transport tcp"),
+            (["--transport", "tcp", "--rails", "lo,,lo"], 2,
+             "--rails lo,,lo: not 1 to 8"),
+            (["--transport", "tcp", "--rails", ",".join("abcdefghi")], 2,
+             "not 1 to 8")]:
+        done = run(*quiet, *more)
+        check(done.returncode == code and why in done.stderr,
+              f"{more}: {done.stderr}")
+    for rails, why in [("eth77", "'eth77' is no interface of this host"),
+                       ("127.0.0.1,lo", "rails 0 and 1 have one address")]:
+        done = launched("-np", 2, PROGRAM, *quiet, "--transport", "tcp",
+                        "--rails", rails)
+        if not lacks(done.stderr):
+            check(done.returncode != 0 and why in said(done)[0],
+                  f"{rails}: {done.stderr}")
+
+
 # --- clocks ----------------------------------------------------------------------
 @test
 def clocks_of_other_machines_say_nothing():

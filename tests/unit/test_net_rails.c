@@ -97,11 +97,11 @@ static void which_addresses(void)
     CHECK_OK(run_processes(2, 0, NULL, join, &j, nothing, NULL, NULL, &err),
              err);
     j.rails[0][0] = j.rails[1][0] = "no such thing";
-    refused(&j, "rail 0: 'no such thing' is no interface of this host");
+    refused(&j, ", rail 0: 'no such thing' is no interface of this host");
     j.rails[0][0] = j.rails[1][0] = "203.0.113.0/24";
-    refused(&j, "rail 0: this host has no address in 203.0.113.0/24");
+    refused(&j, ", rail 0: this host has no address in 203.0.113.0/24");
     j.rails[0][0] = j.rails[1][0] = "127.0.0.2";
-    refused(&j, "rails 0 and 1 have one address");
+    refused(&j, ", rails 0 and 1 have one address");
 }
 
 static void other_counts(void)
