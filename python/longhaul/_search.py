@@ -12,12 +12,17 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ._native import ffi
 
 T = TypeVar("T")
+
+# Seconds between two looks of a bar. A search tells far more often, and where
+# a notebook has no widgets each one would be a line of its own.
+_REFRESH_S = 0.1
 
 
 def _bar(what: str) -> Any:
@@ -38,6 +43,7 @@ class Search:
         self.stopped = False
         self._what = what
         self._bar: Any = _bar(what) if progress else None
+        self._shown_s = 0.0
         self._handle: Any = ffi.new_handle(self)
 
     @property
@@ -52,7 +58,11 @@ class Search:
         best = f", best {best_ns / 1e9:.3f} s" if 0 < best_ns < 2**62 else ""
         self._bar.total = total
         self._bar.n = done
-        self._bar.set_description(self._what + best)
+        self._bar.set_description(self._what + best, refresh=False)
+        now = time.monotonic()
+        if now - self._shown_s >= _REFRESH_S:
+            self._shown_s = now
+            self._bar.refresh()
 
     def run(self, call: Callable[[], T]) -> T:
         """What `call` returns; KeyboardInterrupt if it was interrupted."""

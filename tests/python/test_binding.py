@@ -356,6 +356,28 @@ def results_are_frames():
     check(len(plan.frame()) == 1 + len(plan.alternatives), "alternatives")
 
 
+SHOWN = """
+import sys, time, longhaul
+begin = time.monotonic()
+longhaul.plan(sys.argv[1], effort=3000, progress=True)
+print(time.monotonic() - begin)
+"""
+
+
+@test
+def bars_are_drawn_ten_times_a_second():
+    if not importlib.util.find_spec("tqdm"):
+        print("SKIPPED: no tqdm; progress is not tested", file=sys.stderr)
+        return
+    done = subprocess.run(
+        [sys.executable, "-c", SHOWN,
+         ROOT / "examples/llama3-8b-gcp-regions.yaml"], text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
+    drawn = done.stderr.count("planning")
+    check(0 < drawn <= 10 * float(done.stdout) + 4,
+          f"{drawn} times in {done.stdout} s")
+
+
 # --- threads and interrupts --------------------------------------------------
 
 
