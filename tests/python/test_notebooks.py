@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The notebooks of examples/ run, and show what is stored in them.
+
+    test_notebooks.py PROGRAM ROOT [--write]
+
+Every cell has outputs of the same kinds as in the file; what schedules
+print, of a pipeline that never changes, is the same to the letter. --write stores what they show.
+Needs longhaul installed by pip, nbclient and ipykernel; $LONGHAUL_PYTHON names
+a Python that has them."""
+import os
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "cli"), str(HERE.parent / "peers")]
+from lacking import lacking  # noqa: E402
+
+if os.environ.pop("LD_LIBRARY_PATH", None):  # another library than its own
+    os.execv(sys.executable, [sys.executable, *sys.argv])
+try:
+    import ipykernel  # noqa: F401
+    import longhaul  # noqa: F401
+    import nbclient
+    import nbformat
+except ImportError as error:
+    lacking("nbclient, ipykernel or longhaul", error, "LONGHAUL_PYTHON",
+            "the notebooks run")
+
+WRITES = "--write" in sys.argv
+if WRITES:
+    sys.argv.remove("--write")
+import harness  # noqa: E402
+from harness import HANGS, ROOT, check, test  # noqa: E402
+
+FOLDER = ROOT / "examples/notebooks"
+# Numbers that no work on the planner changes.
+EXACT = {"schedules"}
+
+
+def settle(notebook):
+    """Leaves out bars of progress, and what is of this run."""
+    for cell in notebook.cells:
+        cell.metadata = {}
+        if cell.cell_type != "code":
+            continue
+        kept = []
+        for output in cell.outputs:
+            output.get("data", {}).pop("text/plain", None)
+            if output.get("name") == "stderr":
+                continue
+            if output.get("name") and kept and kept[-1].get("name"):
+                kept[-1].text += output.text  # a bar was between them
+            else:
+                kept.append(output)
+        cell.outputs = kept
+    notebook.metadata["language_info"] = {"name": "python"}
+
+
+def printed(cell):
+    return [output.get("text") for output in cell.get("outputs", [])]
+
+
+def kinds(cell):
+    return [(output["output_type"], sorted(output.get("data", {})))
+            for output in cell.get("outputs", [])]
+
+
+def executed(path):
+    notebook = nbformat.read(path, as_version=4)
+    nbclient.NotebookClient(
+        notebook, timeout=HANGS, kernel_name="python3",
+        resources={"metadata": {"path": str(FOLDER)}}).execute()
+    return notebook
+
+
+def holds(name):
+    path = FOLDER / f"{name}.ipynb"
+    before = nbformat.read(path, as_version=4)
+    after = executed(path)
+    settle(after)
+    if WRITES:
+        path.write_text(nbformat.writes(after) + "\n")
+    for old, new in zip(before.cells, after.cells, strict=True):
+        if old.cell_type != "code":
+            continue
+        what = f"{name}: {new.source.splitlines()[0]!r}"
+        check(kinds(old) == kinds(new), f"{what}: {kinds(new)}")
+        if name in EXACT:
+            check(printed(old) == printed(new), f"{what}: {printed(new)}")
+    text = path.read_text()
+    check("/home/" not in text and str(ROOT) not in text, f"{name}: paths")
+
+
+@test
+def the_first_plan_runs():
+    holds("first-plan")
+
+
+@test
+def schedules_run():
+    holds("schedules")
+
+
+@test
+def what_if_runs():
+    holds("what-if")
+
+
+harness.finish()
