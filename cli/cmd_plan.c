@@ -262,6 +262,8 @@ static lh_status fill_report(cli *c, const lh_plan *p, lh_report *report)
     if (status == LH_OK)
         status = lh_report_add_trace(report, view.trace, view.method,
                                      view.shown, &c->err);
+    if (status == LH_OK)
+        status = cli_view_ask(c, &view, &(cli_model){0}, report);
     cli_view_fini(&view);
     return status;
 }

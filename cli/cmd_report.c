@@ -122,7 +122,9 @@ static lh_status add_source(cli *c, const source *s, const char *label,
                                &c->err);
 }
 
-static lh_status add_file(cli *c, const char *path, lh_report *report)
+/* A plan that is the first can be asked "what if?". */
+static lh_status add_file(cli *c, const char *path, bool first,
+                          lh_report *report)
 {
     source s = {0};
     const char *name = cli_name(c, path);
@@ -131,6 +133,8 @@ static lh_status add_file(cli *c, const char *path, lh_report *report)
         status = lh_report_add_fact(report, "input", name, &c->err);
     if (status == LH_OK)
         status = add_source(c, &s, name, report);
+    if (status == LH_OK && first && s.problem.plan)
+        status = cli_view_ask(c, &s.view, &(cli_model){0}, report);
     source_fini(&s);
     return status;
 }
@@ -181,7 +185,7 @@ static lh_status write_report(cli *c, lh_report *report, comparison *x)
     if (s->predicted)
         CLI_TRY(add_pair(c, report, x));
     for (uint32_t i = 0; i < c->n_operands; i++)
-        CLI_TRY(add_file(c, c->operands[i], report));
+        CLI_TRY(add_file(c, c->operands[i], i == 0, report));
     CLI_TRY(cli_write_html(c, report, path));
     if (c->common.json)
         return cli_put_json(

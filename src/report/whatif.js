@@ -232,7 +232,9 @@ function setFields(line) {
 function changed() {
   const line = lineOfFields();
   const items = [...itemsOfAddress(true), ...(line ? [line] : [])];
-  window.history.replaceState(null, '', '#' + items.join('&'));
+  /* A page within another one has no address of its own. */
+  if (window.location.protocol !== 'about:')
+    window.history.replaceState(null, '', '#' + items.join('&'));
   request(line);
 }
 
@@ -366,7 +368,7 @@ async function copy(text) {
 function save(name, text) {
   const url = URL.createObjectURL(new Blob([text], { type: 'text/plain' }));
   el('a', { href: url, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 10000);
+  setTimeout(() => URL.revokeObjectURL(url), 600000);
 }
 
 function saveSchedule() {

@@ -50,6 +50,18 @@ uniform: {placement: wave, chunks_per_device: 2, F: 1001, D: 977, W: 1013}
 datacenters: {count: 3, latency: 611, transfer: 401}
 """
 
+JOB = """longhaul: job/1
+model: {layers: 4, hidden: 64, ffn: 128, heads: 4, vocab: 256}
+training: {global_batch: 12, sequence: 32, precision: fp32}
+cluster:
+  gpu: {tflops: 0.1, memory_gib: 4, memory_gbps: 20}
+  gpus_per_node: 1
+  fabric: {gbps: 10, latency_us: 50}
+  datacenters: [{name: west, nodes: 2}, {name: east, nodes: 2}]
+  links: [{between: [west, east], latency_ms: 1, gbps: 1}]
+layout: {tensor: 1, context: 1, pipeline: 4, data: 1, micro_batch: 1}
+"""
+
 
 def check(ok, what):
     if not ok:
@@ -172,6 +184,25 @@ def test_refused(folder):
               f"{line}: {answer}")
 
 
+def test_plan(folder):
+    """Reports of plans answer, too: written with them, or from them."""
+    write(folder, "job.yaml", JOB)
+    longhaul(folder, "plan", "job.yaml", "--no-optimal", "--html", "p.html")
+    longhaul(folder, "report", "plan.json", "-o", "again.html")
+    for page in ("p.html", "again.html"):
+        lines = ["", "latency=x3", "speed.1=x0.5&schedule=1f1b"]
+        found = []
+        for line, answer in zip(lines, ask(os.path.join(folder, page), lines)):
+            write(folder, "pipeline.json", answer["file"])
+            if answer.get("schedule"):
+                write(folder, "schedule.csv", answer["schedule"][0])
+            found.append(answer["makespan"])
+            check(by_the_program(folder, answer["command"]) == found[-1],
+                  f"{page}, {line}: {found[-1]} ns, not of the program")
+        check(found[0] < found[1] and found[0] < found[2],
+              f"{page}: {found} for {lines}")
+
+
 ASKED = "document.documentElement.dataset.asking === '0'"
 MAKESPAN = "Number(document.documentElement.dataset.makespanNs)"
 MOVE = """((key, value) => {
@@ -280,6 +311,7 @@ def main():
         if built and node:
             test_random(folder)
             test_refused(folder)
+            test_plan(folder)
         if path:
             with chromium.Browser(path) as browser:
                 if built and node:
