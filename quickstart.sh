@@ -16,6 +16,7 @@ say 'Packages'
 sh tools/need-packages.sh gcc libc6-dev meson ninja-build pkg-config \
     libyaml-dev libjansson-dev zlib1g-dev libopenblas0-pthread \
     clang lld wasi-libc libclang-rt-14-dev-wasm32
+sh tools/get-wasm.sh || echo 'going on without the playground'
 echo 'all there'
 
 say 'Building in ./build'
@@ -88,3 +89,6 @@ echo "all layouts   $PWD/out/plan.html"
 echo "trace         $PWD/out/trace.json (open in https://ui.perfetto.dev)"
 echo "measured      $PWD/out/run.html"
 echo "report        $PWD/out/report.html"
+if $longhaul playground -o out/playground.html 2>/dev/null; then
+    echo "playground    $PWD/out/playground.html"
+fi

@@ -171,6 +171,11 @@ if [ -z "${LONGHAUL_PYTHON:-}" ] && [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
         export LONGHAUL_PYTHON="$PWD/build-wheel/bin/python"
 fi
 
+if [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
+    say 'What the playground is compiled with'
+    get get-wasm.sh build-wasm
+fi
+
 # With -g1 a report has file and line, which is all that is needed of it.
 say 'gcc, AddressSanitizer, UndefinedBehaviorSanitizer: all but what searches find'
 if build build-asan -Dbuildtype=debugoptimized -Dc_args=-g1 \
@@ -181,7 +186,7 @@ fi
 
 if command -v clang >/dev/null; then
     say 'clang, optimised, without sanitizers: all tests but slow and browser'
-    if CC=clang build build-clang -Dbuildtype=release; then
+    if CC=clang build build-clang -Dbuildtype=release -Dplayground=disabled; then
         suite build-clang --no-suite browser
     fi
 else
@@ -190,7 +195,7 @@ fi
 
 say 'ThreadSanitizer: what runs on several threads'
 configure build-tsan -Dbuildtype=debugoptimized -Dc_args=-g1 \
-    -Db_sanitize=thread -Db_lundef=false && suites build-tsan threads
+    -Dplayground=disabled -Db_sanitize=thread -Db_lundef=false && suites build-tsan threads
 
 say 'The library by a plain compiler, without configuring'
 step 'cc -std=c11' sh tools/plain-cc.sh

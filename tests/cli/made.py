@@ -5,6 +5,9 @@ import os
 
 from harness import ROOT, WORK, case, makes, read, run, uniform, write
 
+# Builds without the tools for it say so: tests/browser/test_playground.py.
+HAS_PLAYGROUND = run("playground").returncode == 0
+
 SITES = (ROOT / "examples/llama3-70b-two-sites.yaml").read_text()
 
 

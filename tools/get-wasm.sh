@@ -1,0 +1,48 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Gets the sources of libyaml and jansson, which the playground's planner is
+# compiled with for WebAssembly: Debian's, from where this machine's apt gets its
+# packages, known by their checksums. Downloads 230 KB the first time, nothing
+# later. A new build then has `longhaul playground`.
+#
+#     tools/get-wasm.sh [FOLDER]      (default: build-wasm beside meson.build)
+set -eu
+folder=${1:-$(dirname "$0")/../build-wasm}
+mkdir -p "$folder"
+mirror=$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null |
+    grep '/debian/*$' | head -n 1) || mirror=
+mirror=${mirror:-http://deb.debian.org/debian/}
+temp=$(mktemp -d)
+trap 'rm -rf "$temp"' EXIT
+
+download() {
+    if [ -x /usr/lib/apt/apt-helper ]; then
+        timeout 120 /usr/lib/apt/apt-helper -q download-file "$1" "$2" 2>&1
+    else
+        timeout 120 python3 -c 'import sys, urllib.request
+urllib.request.urlretrieve(sys.argv[1], sys.argv[2])' "$1" "$2" 2>&1
+    fi >"$temp/log" && [ -s "$2" ]
+}
+
+# get NAME PATH SHA256: unpacked as FOLDER/NAME.
+get() {
+    [ -d "$folder/$1" ] && return
+    rm -f "$temp/$1.tar.gz"
+    if ! download "${mirror%/}/$2" "$temp/$1.tar.gz"; then
+        cat "$temp/log" >&2
+        echo "get-wasm: cannot get ${mirror%/}/$2" >&2
+        exit 1
+    fi
+    if ! echo "$3  $temp/$1.tar.gz" | sha256sum -c - >/dev/null 2>&1; then
+        echo "get-wasm: $2 is not the file that it should be" >&2
+        exit 1
+    fi
+    mkdir "$temp/$1"
+    tar -xzf "$temp/$1.tar.gz" -C "$temp/$1" --strip-components=1
+    mv "$temp/$1" "$folder/$1"
+}
+
+get libyaml pool/main/liby/libyaml/libyaml_0.2.5.orig.tar.gz \
+    fa240dbf262be053f3898006d502d514936c818e422afdcf33921c63bed9bf2e
+get jansson pool/main/j/jansson/jansson_2.14.orig.tar.gz \
+    c739578bf6b764aa0752db9a2fdadcfe921c78f1228c7ec0bb47fa804c55d17b

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The commands that the playground runs. */
+#include "commands.h"
+
+extern const cli_command cmd_read;
+
+const cli_command *const cli_commands[] = {&cmd_init, &cmd_plan, &cmd_read,
+                                           NULL};

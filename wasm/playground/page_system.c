@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What stands in for cli/signals.c and cli/terminal.c, and for what the libc of
+ * WebAssembly lacks. The page is the terminal: it shows what is written to
+ * standard error, and ends the program by ending its worker. */
+#include "cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PAGE_COLUMNS = 96 };
+
+uint32_t cli_width(void)
+{
+    return PAGE_COLUMNS;
+}
+
+bool cli_color(const cli *c)
+{
+    (void)c;
+    return false;
+}
+
+bool cli_unicode(void)
+{
+    return true;
+}
+
+/* A line that begins so replaces the one before: wasi.js knows it. */
+void cli_progress(const cli *c, const char *format, ...)
+{
+    char line[72];
+    va_list args;
+    if (c->common.quiet)
+        return;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    fprintf(stderr, "\r%s\n", line);
+}
+
+void cli_progress_end(void)
+{
+}
+
+void cli_progress_wipe(void)
+{
+}
+
+void cli_catch_signals(void)
+{
+}
+
+void cli_interrupts_begin(const cli *c, cli_interrupt how)
+{
+    (void)c;
+    (void)how;
+}
+
+uint32_t cli_interrupts(void)
+{
+    return 0;
+}
+
+uint32_t cli_interrupts_end(void)
+{
+    return 0;
+}
+
+void cli_hold_signals(void)
+{
+}
+
+void cli_release_signals(void)
+{
+}
+
+/* --- of the libc ---------------------------------------------------------- */
+
+/* There are no links. */
+char *realpath(const char *path, char *resolved)
+{
+    return resolved ? strcpy(resolved, path) : strdup(path);
+}
+
+int fchmod(int fd, mode_t mode)
+{
+    (void)fd;
+    (void)mode;
+    return 0;
+}
+
+uid_t geteuid(void)
+{
+    return 0;
+}
+
+pid_t getpid(void)
+{
+    return 1;
+}
+
+int gethostname(char *name, size_t size)
+{
+    (void)name;
+    (void)size;
+    errno = ENOSYS;
+    return -1;
+}
