@@ -117,7 +117,10 @@ static const char *whose(const lh_diagnosis *d, const lh_slow_thing *t,
                          char *text, size_t room)
 {
     uint32_t replica = t->replica == LH_NONE ? 0 : d->replicas[t->replica];
-    if (t->what == LH_SLOW_STAGE)
+    if (t->what == LH_SLOW_MICROBATCHES)
+        snprintf(text, room,
+                 "microbatches are uneven: the longest of a rank's");
+    else if (t->what == LH_SLOW_STAGE)
         snprintf(text, room, "stage %" PRIu32 "%s: passes", t->stage,
                  t->stage + 1 == d->n_stages ? ", the last" : "");
     else if (t->what == LH_SLOW_WORKER)
@@ -138,7 +141,10 @@ static char *slow_text(const lh_diagnosis *d, const lh_slow_thing *t,
     static const char *const others[] = {
         [LH_SLOW_WORKER] = "those of the stage's other replicas",
         [LH_SLOW_STAGE] = "those of other stages",
-        [LH_SLOW_LINK] = "others"};
+        [LH_SLOW_LINK] = "others",
+        [LH_SLOW_MICROBATCHES] = "the mean one, forward and backward and on "
+                                 "all stages alike, as sequences of unequal "
+                                 "length do"};
     char who[120], cost[CLI_TIME_TEXT], since[80];
     if (t->from == d->steps[0].step && t->n_steps == d->n_steps)
         snprintf(since, sizeof since, "in every step that was recorded");
@@ -152,10 +158,10 @@ static char *slow_text(const lh_diagnosis *d, const lh_slow_thing *t,
                  " of %" PRIu32 " steps)",
                  t->from, t->until, t->n_steps, d->n_steps);
     snprintf(text, SENTENCE,
-             "%s take %.2f times as long as %s, %s; costs %s a "
-             "step%s",
-             whose(d, t, who, sizeof who), t->ratio, others[t->what], since,
-             cli_time_text(t->cost_ns, cost),
+             "%s take%s %.2f times as long as %s, %s; costs %s a step%s",
+             whose(d, t, who, sizeof who),
+             t->what == LH_SLOW_MICROBATCHES ? "s" : "", t->ratio,
+             others[t->what], since, cli_time_text(t->cost_ns, cost),
              t->hidden ? " once all else that is slow is as usual, and next "
                          "to nothing until then"
                        : "");

@@ -138,12 +138,14 @@ typedef enum lh_slow_what {
     LH_SLOW_WORKER, /* its passes, against those of the stage's others */
     LH_SLOW_STAGE,  /* its passes, against those of the other stages */
     LH_SLOW_LINK,   /* messages from stage `stage` to stage `to` of a replica */
+    LH_SLOW_MICROBATCHES, /* they take differently long, on all ranks alike: the
+                             longest of each against their mean */
 } lh_slow_what;
 
 typedef struct lh_slow_thing {
     lh_slow_what what;
-    uint32_t stage, to; /* `to`: of links */
-    uint32_t replica;   /* LH_NONE: of stages */
+    uint32_t stage, to; /* `to`: of links; LH_NONE: of microbatches */
+    uint32_t replica;   /* LH_NONE: of stages and microbatches */
     double ratio;       /* of its times to the others', over its slow steps */
     uint32_t n_steps;   /* in which it was slow */
     uint64_t from;      /* the first of these */

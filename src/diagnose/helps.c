@@ -49,20 +49,23 @@ static lh_status add_help(lhi_diagnosing *d, helping *helps,
 
 /* --- what is slow, as fast as others -------------------------------------- */
 
+static const char as_evenly[] = "their work can be shared as evenly as that";
+
 static lh_status add_mended(lhi_diagnosing *d, helping *helps, uint32_t thing,
-                            int64_t cost_ns, const char *what, lh_error *err)
+                            int64_t cost_ns, const char *assumes,
+                            const char *what, lh_error *err)
 {
     lhi_help_source source = {LHI_NEW(d->arena, lhi_scenario, 1), NULL};
     if (!source.scenario)
         return lhi_fail_nomem(err);
     LHI_TRY(lhi_scenario_mended(d, thing, source.scenario, err));
-    return add_help(d, helps, d->out.t_ns - (double)cost_ns, "", what, &source,
-                    err);
+    return add_help(d, helps, d->out.t_ns - (double)cost_ns, assumes, what,
+                    &source, err);
 }
 
 static lh_status mend_things(lhi_diagnosing *d, helping *helps, lh_error *err)
 {
-    uint32_t n[LH_SLOW_LINK + 1] = {0};
+    uint32_t n[LH_SLOW_MICROBATCHES + 1] = {0};
     for (uint32_t i = 0; i < d->out.n_slow_things; i++) {
         const lh_slow_thing *t = &d->out.slow_things[i];
         char what[160];
@@ -74,12 +77,17 @@ static lh_status mend_things(lhi_diagnosing *d, helping *helps, lh_error *err)
                      "replace the worker of stage %" PRIu32 ", replica %" PRIu32
                      ", by one like its stage's others",
                      t->stage, d->out.replicas[t->replica]);
+        else if (t->what == LH_SLOW_MICROBATCHES)
+            snprintf(what, sizeof what, "%s",
+                     "share sequences out so that all microbatches take alike");
         else
             snprintf(what, sizeof what,
                      "have messages from stage %" PRIu32 " to stage %" PRIu32
                      " of replica %" PRIu32 " take as long as others",
                      t->stage, t->to, d->out.replicas[t->replica]);
-        LHI_TRY(add_mended(d, helps, i, t->cost_ns, what, err));
+        LHI_TRY(add_mended(d, helps, i, t->cost_ns,
+                           t->what == LH_SLOW_MICROBATCHES ? as_evenly : "",
+                           what, err));
     }
     if (d->out.together_ns == 0)
         return LH_OK;
@@ -87,7 +95,7 @@ static lh_status mend_things(lhi_diagnosing *d, helping *helps, lh_error *err)
     snprintf(what, sizeof what,
              "have all %" PRIu32 " that are slow take as long as others",
              d->out.n_slow_things);
-    return add_mended(d, helps, LH_NONE, d->out.together_ns, what, err);
+    return add_mended(d, helps, LH_NONE, d->out.together_ns, "", what, err);
 }
 
 /* --- layers --------------------------------------------------------------- */
@@ -104,8 +112,8 @@ static bool has_slow_stage(const lh_diagnosis *out, char *names, size_t room)
     return len > 0;
 }
 
-/* Passes of every stage as long as the mean of all, a slow worker's still as
- * much slower as it is. */
+/* Passes of every stage as long as the mean of all; one that takes longer than
+ * its stage's others still does, by as much. */
 static lh_status move_layers(lhi_diagnosing *d, helping *helps, lh_error *err)
 {
     const lh_recording *r = d->recording;
@@ -129,8 +137,7 @@ static lh_status move_layers(lhi_diagnosing *d, helping *helps, lh_error *err)
             if (own <= 0)
                 continue;
             s->own[cell] = false;
-            s->instead_ns[cell] =
-                (int64_t)(d->passes.means[cell] * all / r->n_stages / own);
+            s->times[cell] = all / r->n_stages / own;
         }
     }
     LHI_TRY(lhi_play_mean(d, s, &ns, err));

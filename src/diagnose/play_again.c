@@ -57,7 +57,9 @@ static int64_t other_time(const lhi_recorded_step *step, const lhi_scenario *s,
     if (s->links && !lhi_op_is_pass((lhi_op_type)g->op[i]) &&
         !is_of_links(s, &g->worker[g->first[group]]))
         return step->ns[i];
-    return s->instead_ns[(size_t)g->worker[i] * LHI_N_OPS + g->op[i]];
+    size_t cell = (size_t)g->worker[i] * LHI_N_OPS + g->op[i];
+    return s->times[cell] > 0 ? (int64_t)((double)step->ns[i] * s->times[cell])
+                              : s->instead_ns[cell];
 }
 
 int64_t lhi_played_ns(const lhi_recorded_step *step, const lhi_scenario *s,

@@ -16,6 +16,8 @@ typedef struct lhi_scenario {
     uint8_t *own;            /* n_workers * LHI_N_OPS: 1 or 0 */
     const int64_t *usual_ns; /* LHI_N_OPS: of each kind; or ... */
     int64_t *instead_ns;     /* ... n_workers * LHI_N_OPS; NULL: usual_ns */
+    /* With instead_ns: of cells that are not 0 so many times their own. */
+    double *times;
     /* Of messages only those of these links have what stands in
      * instead_ns; NULL: all. */
     const lhi_ends *links;

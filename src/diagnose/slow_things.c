@@ -1,17 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Workers, stages and links that are slower than others of their kind, in which
- * steps, and what that costs. */
+/* Workers, stages and links that are slower than others of their kind, and
+ * microbatches that differ, in which steps, and what that costs. */
 #include "diagnose/diagnose_own.h"
+#include "diagnose/uneven_work.h"
 
 #include "base/sort.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* From how much on something is slow: passes of a stage hardly differ between
  * replicas, stages differ by their layers, messages by what else is sent. */
-static const double slow_from[] = {
-    [LH_SLOW_WORKER] = 1.1, [LH_SLOW_STAGE] = 1.1, [LH_SLOW_LINK] = 1.5};
+static const double slow_from[] = {[LH_SLOW_WORKER] = 1.1,
+                                   [LH_SLOW_STAGE] = 1.1,
+                                   [LH_SLOW_LINK] = 1.5,
+                                   [LH_SLOW_MICROBATCHES] = 1};
+/* A worker whose microbatches were longer by chance is not slow: so many
+ * standard deviations of their mean, and fewer where other stages show how much
+ * the replica had to do, as not all stages take as much longer for it. */
+#define CHANCE 3
+#define LEFT_OF_CHANCE 1
 /* Of a step: what costs less is no reason for anything. */
 #define COSTS_FROM 0.002
 /* What others hide has to cost more: it is told beside them. */
@@ -35,16 +44,18 @@ typedef struct lhi_looking {
     lhi_diagnosing *d;
     uint32_t n;
     looked_at *all;
-    uint32_t first_link;   /* links are the last of `all` */
-    uint32_t *of_receiver; /* 2 * worker + back: of the links that it receives
-                              from the last listed; LH_NONE */
-    uint32_t *next_link;   /* of each link, from 0 on */
-    double *passes;        /* of each worker, in the step that is looked at */
-    double *workers;       /* passes of the workers of each stage, sorted */
-    double *stages;        /* what the passes of a stage usually take, */
-    double *sorted_stages; /* and that sorted */
-    double *values;        /* room for as many as there are links */
-    uint32_t n_kept;       /* of `all`: those whose cost is worked out */
+    uint32_t first_link;     /* links are the last of `all` */
+    uint32_t *of_receiver;   /* 2 * worker + back: of the links that it receives
+                                from the last listed; LH_NONE */
+    uint32_t *next_link;     /* of each link, from 0 on */
+    double *passes;          /* of each worker, in the step that is looked at */
+    double *workers;         /* passes of the workers of each stage, sorted */
+    double *stages;          /* what the passes of a stage usually take, */
+    double *sorted_stages;   /* and that sorted */
+    double *values;          /* room for as many as there are links */
+    lhi_uneven_step *uneven; /* of each step */
+    double *works;           /* room for as many as there are stages */
+    uint32_t n_kept;         /* of `all`: those whose cost is worked out */
 } looking;
 
 /* The link of a message, the receive of which is operation i of a group;
@@ -60,8 +71,8 @@ static uint32_t find_link(const looking *l, const lhi_op_graph *g,
     return k;
 }
 
-/* Those of the first step: a job that moves its layers in between is none of
- * which links could be compared. */
+/* Of links: those of the first step. A job that moves its layers in between is
+ * none of which links could be compared. */
 static void list_links(looking *l)
 {
     const lhi_op_graph *g = l->d->recording->steps[0].graph;
@@ -101,6 +112,10 @@ static void list_things(looking *l)
     for (uint32_t s = 0; s < S && S > 1; s++)
         l->all[l->n++] = (looked_at){
             .thing = {.what = LH_SLOW_STAGE, .stage = s, .replica = LH_NONE}};
+    l->all[l->n++] = (looked_at){.thing = {.what = LH_SLOW_MICROBATCHES,
+                                           .stage = LH_NONE,
+                                           .to = LH_NONE,
+                                           .replica = LH_NONE}};
     list_links(l);
 }
 
@@ -167,11 +182,10 @@ static double other_links(const looking *l, bool back)
     return n > 2 ? lhi_lower_median(l->values, n) : 0;
 }
 
-/* Of the step whose sums are there. */
-static void compare_step(looking *l, const lhi_recorded_step *step, bool last)
+/* What the passes of each stage take on each worker, sorted, and usually. */
+static void sort_passes(looking *l)
 {
     const lh_recording *r = l->d->recording;
-    double links[2] = {other_links(l, false), other_links(l, true)};
     for (uint32_t s = 0; s < r->n_stages; s++) {
         double *workers = &l->workers[(size_t)s * r->n_replicas];
         for (uint32_t k = 0; k < r->n_replicas; k++)
@@ -180,22 +194,85 @@ static void compare_step(looking *l, const lhi_recorded_step *step, bool last)
         l->sorted_stages[s] = l->stages[s];
     }
     lhi_lower_median(l->sorted_stages, r->n_stages); /* sorts them */
+}
+
+/* Takes off what a replica had more or less to do than others, as most of its
+ * stages show: where microbatches are uneven. */
+static void take_off_work(looking *l)
+{
+    uint32_t S = l->d->recording->n_stages;
+    for (uint32_t first = 0; first < lhi_n_workers(l->d->recording);
+         first += S) {
+        double work;
+        for (uint32_t s = 0; s < S; s++)
+            l->works[s] =
+                l->stages[s] > 0 ? l->passes[first + s] / l->stages[s] : 0;
+        work = lhi_lower_median(l->works, S);
+        for (uint32_t s = 0; s < S && work > 0; s++)
+            l->passes[first + s] /= work;
+    }
+}
+
+/* From how much on it is slow in a step. */
+static double from_where(const looking *l, const looked_at *a,
+                         const lhi_uneven_step *uneven, uint32_t n_microbatches)
+{
+    double from = slow_from[a->thing.what];
+    if (!uneven->is_uneven || a->thing.what != LH_SLOW_WORKER)
+        return from;
+    return from + (l->d->recording->n_stages > 1 ? LEFT_OF_CHANCE : CHANCE) *
+                      uneven->spread / sqrt(n_microbatches);
+}
+
+/* What it took in the step whose sums are there, and what others of its kind
+ * did; 0: there are none. */
+static void compare_thing(const looking *l, const looked_at *a,
+                          const lhi_uneven_step *uneven, const double *links,
+                          double *own, double *others)
+{
+    switch (a->thing.what) {
+    case LH_SLOW_LINK:
+        *own = link_mean(a);
+        *others = links[a->back];
+        break;
+    case LH_SLOW_STAGE:
+        *own = l->stages[a->thing.stage];
+        *others = other_stages(l, a->thing.stage);
+        break;
+    case LH_SLOW_MICROBATCHES:
+        *others = uneven->is_uneven ? l->sorted_stages[0] : 0;
+        *own = *others * uneven->longest;
+        break;
+    case LH_SLOW_WORKER:
+        *own = l->passes[a->worker];
+        *others = others_of_stage(l, a->worker);
+        break;
+    }
+}
+
+/* Of the step whose sums are there. */
+static void compare_step(looking *l, uint32_t at)
+{
+    const lh_recording *r = l->d->recording;
+    const lhi_recorded_step *step = &r->steps[at];
+    const lhi_uneven_step *uneven = &l->uneven[at];
+    double links[2] = {other_links(l, false), other_links(l, true)};
+    sort_passes(l);
+    if (uneven->is_uneven && r->n_stages > 1) {
+        take_off_work(l);
+        sort_passes(l);
+    }
     for (uint32_t i = 0; i < l->n; i++) {
         looked_at *a = &l->all[i];
-        bool link = a->thing.what == LH_SLOW_LINK;
-        bool stage = a->thing.what == LH_SLOW_STAGE;
-        double own = link    ? link_mean(a)
-                     : stage ? l->stages[a->thing.stage]
-                             : l->passes[a->worker];
-        double others = link    ? links[a->back]
-                        : stage ? other_stages(l, a->thing.stage)
-                                : others_of_stage(l, a->worker);
-        if (others <= 0 || own <= slow_from[a->thing.what] * others)
+        double own, others,
+            from = from_where(l, a, uneven, step->graph->n_microbatches);
+        compare_thing(l, a, uneven, links, &own, &others);
+        if (others <= 0 || own <= from * others)
             continue;
         if (a->thing.n_steps++ == 0)
             a->thing.from = step->step;
         a->thing.until = step->step;
-        a->thing.to_the_end = last;
+        a->thing.to_the_end = at + 1 == r->n_steps;
         a->own += own;
         a->others += others;
     }
@@ -203,11 +280,40 @@ static void compare_step(looking *l, const lhi_recorded_step *step, bool last)
 
 /* --- costs ---------------------------------------------------------------- */
 
-/* A scenario, and room for its links. */
+/* A scenario, and room for its links; where microbatches stay uneven, passes
+ * that are as usual are so as well. */
 typedef struct usual_scenario {
     lhi_scenario *scenario;
     lhi_ends *links;
+    bool stays_uneven;
 } usual_scenario;
+
+/* Each pass as long as its stage's are on the mean: of all replicas, or by as
+ * much longer as those of a worker that is slow. */
+static void set_even(const looking *l, const lhi_scenario *s)
+{
+    const lh_recording *r = l->d->recording;
+    uint32_t S = r->n_stages, R = r->n_replicas;
+    for (uint32_t stage = 0; stage < S; stage++)
+        for (uint32_t k = 0; k <= LHI_OP_WEIGHT; k++) {
+            double usual = (double)lhi_usual_of_stage(&l->d->passes, r, stage,
+                                                      (lhi_op_type)k);
+            double sum = 0, n = 0;
+            for (uint32_t w = stage; w < S * R; w += S) {
+                double own = l->d->passes.means[(size_t)w * LHI_N_OPS + k];
+                bool is_slow = own > slow_from[LH_SLOW_WORKER] * usual;
+                sum += is_slow ? 0 : own;
+                n += !is_slow;
+            }
+            for (uint32_t w = stage; w < S * R; w += S) {
+                size_t cell = (size_t)w * LHI_N_OPS + k;
+                double own = l->d->passes.means[cell];
+                bool is_slow = own > slow_from[LH_SLOW_WORKER] * usual;
+                s->own[cell] = false;
+                s->instead_ns[cell] = (int64_t)(is_slow ? own : sum / n);
+            }
+        }
+}
 
 /* What operations usually take in place of those of the thing, too. */
 static void set_usual(const looking *l, const looked_at *a,
@@ -217,17 +323,23 @@ static void set_usual(const looking *l, const looked_at *a,
     const lh_recording *r = l->d->recording;
     const lhi_usual_passes *usual = &l->d->passes;
     uint32_t S = r->n_stages;
+    if (a->thing.what == LH_SLOW_MICROBATCHES)
+        set_even(l, s);
     for (uint32_t w = 0; w < lhi_n_workers(r); w++) {
-        int64_t *cells = &s->instead_ns[(size_t)w * LHI_N_OPS];
+        size_t row = (size_t)w * LHI_N_OPS;
         bool is_worker = a->thing.what == LH_SLOW_WORKER && w == a->worker;
         bool is_stage =
             a->thing.what == LH_SLOW_STAGE && w % S == a->thing.stage;
         for (uint32_t k = 0; k <= LHI_OP_WEIGHT; k++) {
             if (!is_worker && !is_stage)
                 continue;
-            cells[k] = is_worker ? lhi_usual_beside(usual, r, w, (lhi_op_type)k)
-                                 : lhi_usual_elsewhere(usual, r, w % S,
-                                                       (lhi_op_type)k);
+            s->instead_ns[row + k] =
+                is_worker
+                    ? lhi_usual_beside(usual, r, w, (lhi_op_type)k)
+                    : lhi_usual_elsewhere(usual, r, w % S, (lhi_op_type)k);
+            if (u->stays_uneven && usual->means[row + k] > 0)
+                s->times[row + k] =
+                    (double)s->instead_ns[row + k] / usual->means[row + k];
             *lhi_own(s, w, (lhi_op_type)k) = false;
         }
     }
@@ -248,9 +360,10 @@ lh_status lhi_scenario_instead(lhi_diagnosing *d, lhi_arena *arena,
 {
     LHI_TRY(
         lhi_scenario_make(d->recording, true, d->usual_ns, arena, out, err));
-    out->instead_ns = LHI_NEW(arena, int64_t,
-                              (size_t)lhi_n_workers(d->recording) * LHI_N_OPS);
-    return out->instead_ns ? LH_OK : lhi_fail_nomem(err);
+    size_t n = (size_t)lhi_n_workers(d->recording) * LHI_N_OPS;
+    out->instead_ns = LHI_NEW(arena, int64_t, n);
+    out->times = LHI_NEW(arena, double, n);
+    return out->instead_ns && out->times ? LH_OK : lhi_fail_nomem(err);
 }
 
 /* In the arena: of the things that were kept `only` as usual, or LH_NONE all
@@ -258,15 +371,20 @@ lh_status lhi_scenario_instead(lhi_diagnosing *d, lhi_arena *arena,
 static lh_status make_usual(const looking *l, uint32_t only, uint32_t without,
                             lhi_arena *arena, lhi_scenario *out, lh_error *err)
 {
-    usual_scenario u = {out, LHI_NEW(arena, lhi_ends, l->n_kept)};
+    usual_scenario u = {out, LHI_NEW(arena, lhi_ends, l->n_kept), false};
     if (!u.links)
         return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < l->n_kept; i++)
+        if (l->all[i].thing.what == LH_SLOW_MICROBATCHES)
+            u.stays_uneven = i == without || (only != LH_NONE && i != only);
     LHI_TRY(lhi_scenario_instead(l->d, arena, out, err));
     /* Stages last: a worker's own slowness is part of its stage's. */
-    for (uint32_t stages = 0; stages < 2; stages++)
+    static const lh_slow_what order[] = {LH_SLOW_MICROBATCHES, LH_SLOW_LINK,
+                                         LH_SLOW_WORKER, LH_SLOW_STAGE};
+    for (size_t k = 0; k < sizeof order / sizeof *order; k++)
         for (uint32_t i = 0; i < l->n_kept; i++)
             if (i != without && (only == LH_NONE || i == only) &&
-                (l->all[i].thing.what == LH_SLOW_STAGE) == (stages == 1))
+                l->all[i].thing.what == order[k])
                 set_usual(l, &l->all[i], &u);
     return LH_OK;
 }
@@ -377,7 +495,7 @@ lh_status lhi_find_slow_things(lhi_diagnosing *d, lh_error *err)
     l->d = d;
     /* Of each chunk and replica at most one message comes forward, one back. */
     size_t links = 2 * (size_t)r->n_replicas * r->steps[0].graph->n_chunks;
-    l->all = LHI_NEW(d->scratch, looked_at, n + r->n_stages + links);
+    l->all = LHI_NEW(d->scratch, looked_at, n + r->n_stages + 1 + links);
     l->of_receiver = LHI_NEW(d->scratch, uint32_t, 2 * (size_t)n);
     l->next_link = LHI_NEW(d->scratch, uint32_t, links);
     l->passes = LHI_NEW(d->scratch, double, n);
@@ -385,13 +503,16 @@ lh_status lhi_find_slow_things(lhi_diagnosing *d, lh_error *err)
     l->stages = LHI_NEW(d->scratch, double, r->n_stages);
     l->sorted_stages = LHI_NEW(d->scratch, double, r->n_stages);
     l->values = LHI_NEW(d->scratch, double, links);
+    l->works = LHI_NEW(d->scratch, double, r->n_stages);
     if (!l->all || !l->of_receiver || !l->next_link || !l->passes ||
-        !l->workers || !l->stages || !l->sorted_stages || !l->values)
+        !l->workers || !l->stages || !l->sorted_stages || !l->values ||
+        !l->works)
         return lhi_fail_nomem(err);
+    LHI_TRY(lhi_uneven_find(r, d->scratch, &l->uneven, err));
     list_things(l);
     for (uint32_t i = 0; i < r->n_steps; i++) {
         sum_step(l, &r->steps[i]);
-        compare_step(l, &r->steps[i], i + 1 == r->n_steps);
+        compare_step(l, i);
     }
     d->looking = l;
     return keep_dear(l, err);

@@ -55,17 +55,21 @@ static json_t *slow_json(const lh_diagnosis *d)
 {
     static const char *const names[] = {[LH_SLOW_WORKER] = "worker",
                                         [LH_SLOW_STAGE] = "stage",
-                                        [LH_SLOW_LINK] = "link"};
+                                        [LH_SLOW_LINK] = "link",
+                                        [LH_SLOW_MICROBATCHES] =
+                                            "microbatches"};
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < d->n_slow_things; i++) {
         const lh_slow_thing *t = &d->slow_things[i];
         json_t *j = json_pack(
-            "{s:s, s:I, s:f, s:I, s:I, s:I, s:b, s:o, s:b}", "what",
-            names[t->what], "stage", (json_int_t)t->stage, "ratio", t->ratio,
-            "steps", (json_int_t)t->n_steps, "from", (json_int_t)t->from,
-            "until", (json_int_t)t->until, "to_the_end", t->to_the_end,
-            "cost_s", lhi_seconds_json(t->cost_ns), "hidden", t->hidden);
+            "{s:s, s:f, s:I, s:I, s:I, s:b, s:o, s:b}", "what", names[t->what],
+            "ratio", t->ratio, "steps", (json_int_t)t->n_steps, "from",
+            (json_int_t)t->from, "until", (json_int_t)t->until, "to_the_end",
+            t->to_the_end, "cost_s", lhi_seconds_json(t->cost_ns), "hidden",
+            t->hidden);
         bool ok = j != NULL;
+        if (ok && t->stage != LH_NONE)
+            ok = lhi_json_set(j, "stage", json_integer(t->stage));
         if (ok && t->what == LH_SLOW_LINK)
             ok = lhi_json_set(j, "to", json_integer(t->to));
         if (ok && t->replica != LH_NONE)

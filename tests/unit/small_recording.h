@@ -14,8 +14,13 @@
 
 typedef struct small_job {
     uint32_t steps, stages, replicas, microbatches;
-    double slower;           /* passes of stage 0, replica 0; 0: as others */
-    uint32_t n_slower;       /* and of stage 1, replica 1 ...; 0: of one */
+    double slower;     /* passes of stage 0, replica 0; 0: as others */
+    uint32_t n_slower; /* and of stage 1, replica 1 ...; 0: of one */
+    /* What passes take as well, on all stages alike: at (step * replicas +
+     * replica) * microbatches + microbatch, at most 2; NULL: 1. */
+    const double *work;
+    const double *backward_work; /* of backward passes; NULL: `work` */
+    uint32_t work_shift;     /* on each further stage that of so many further */
     const char *leave_out;   /* an operation; NULL: none */
     uint32_t leave_out_step; /* of that step, from 0 on */
 } small_job;
@@ -38,13 +43,23 @@ static void small_row(const small_job *j, uint32_t step, uint32_t stage,
         microbatch >= 0 ? (int)stage : -1, microbatch, start, seconds);
 }
 
+static double small_work(const double *work, const small_job *j, uint32_t step,
+                         uint32_t stage, uint32_t replica, uint32_t m)
+{
+    uint32_t M = j->microbatches;
+    return work ? work[(step * j->replicas + replica) * M +
+                       (m + stage * j->work_shift) % M]
+                : 1;
+}
+
 /* A rank of one step; its passes begin as early as those of the slowest
  * replica let them, which makes no difference to what they take. */
 static void small_rank(const small_job *j, uint32_t step, uint32_t s,
                        uint32_t r)
 {
-    double slower = j->slower > 0 ? j->slower : 1;
-    double f = 0.010 * slower, b = 0.020 * slower,
+    double slower = j->slower > 0 ? j->slower : 1, longest = j->work ? 2 : 1;
+    const double *back = j->backward_work ? j->backward_work : j->work;
+    double f = 0.010 * slower * longest, b = 0.020 * slower * longest,
            own = s == r && (r == 0 || r < j->n_slower) ? slower : 1;
     uint32_t S = j->stages, M = j->microbatches;
     double half = 0.003 + (f + 0.002) * (S + M), end = half;
@@ -53,7 +68,8 @@ static void small_rank(const small_job *j, uint32_t step, uint32_t s,
         double at = 0.003 + (f + 0.002) * (s + m);
         if (s > 0)
             small_row(j, step, s, r, "forward-recv", m, -1, at - 0.001, 0.001);
-        small_row(j, step, s, r, "forward-compute", m, (int)m, at, 0.010 * own);
+        small_row(j, step, s, r, "forward-compute", m, (int)m, at,
+                  0.010 * own * small_work(j->work, j, step, s, r, m));
         if (s + 1 < S)
             small_row(j, step, s, r, "forward-send", m, -1, at + f + 0.001,
                       0.001);
@@ -61,7 +77,7 @@ static void small_rank(const small_job *j, uint32_t step, uint32_t s,
         if (s + 1 < S)
             small_row(j, step, s, r, "backward-recv", m, -1, at - 0.001, 0.001);
         small_row(j, step, s, r, "backward-compute", m, (int)m, at,
-                  0.020 * own);
+                  0.020 * own * small_work(back, j, step, s, r, m));
         if (s > 0)
             small_row(j, step, s, r, "backward-send", m, -1, at + b + 0.001,
                       0.001);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two recordings of production jobs against their authors' analysis of them,
+/* Three recordings of production jobs against their authors' analysis of them,
  * and against the performance model alone. */
 #include "test.h"
 
@@ -147,6 +147,21 @@ static void a_long_last_stage_is_as_its_authors_found(void)
     compare_with_authors("ST");
 }
 
+/* Uneven sequences before all else, then the last stage, and no worker. */
+static void uneven_sequences_are_as_their_authors_found(void)
+{
+    static const lh_slow_what found[] = {LH_SLOW_MICROBATCHES, LH_SLOW_STAGE};
+    job j;
+    compare_with_authors("SE");
+    job_open(&j, "SE");
+    const lh_diagnosis *d = j.diagnosis;
+    CHECK_INT(d->n_slow_things, 2);
+    for (uint32_t i = 0; i < 2 && i < d->n_slow_things; i++)
+        CHECK_INT(d->slow_things[i].what, found[i]);
+    CHECK_INT(d->slow_things[1].stage, 1);
+    job_close(&j);
+}
+
 /* As published: steps, T, T_ideal; measured / T; S; M_W, M_S. */
 static void the_published_table_comes_out(void)
 {
@@ -244,6 +259,7 @@ int main(void)
 {
     RUN(a_slow_worker_is_as_its_authors_found);
     RUN(a_long_last_stage_is_as_its_authors_found);
+    RUN(uneven_sequences_are_as_their_authors_found);
     RUN(the_published_table_comes_out);
     RUN(the_model_alone_predicts_the_spans_of_passes);
     RUN(results_do_not_depend_on_threads);

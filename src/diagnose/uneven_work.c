@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "diagnose/uneven_work.h"
+
+#include "diagnose/usual_passes.h"
+
+#include <math.h>
+
+/* From where on: passes of one length scatter by one or two per cent, and what
+ * disturbs a rank for a while meets other microbatches forward than backward,
+ * and other ranks not at all. Of the published jobs (docs/diagnose.md) two
+ * scatter by 0.02, the one with uneven sequences by 0.15 to 0.23, with a
+ * correlation of 0.99. */
+#define SPREAD_FROM 0.05
+#define CORRELATION_FROM 0.9
+
+/* Squares and products of two deviations from a mean. */
+typedef struct pair_sums {
+    double xx, yy, xy;
+} pair_sums;
+
+/* Of a worker: in a step, and over all steps. */
+typedef struct scatter {
+    double squares, longest;
+    uint32_t n;
+    pair_sums ways;   /* forward and backward */
+    pair_sums stages; /* its own and the mean of the replica's stages */
+} scatter;
+
+/* What the passes of a step take: of chunk c of replica r and microbatch m at
+ * (r * n_chunks + c) * n_microbatches + m; then by how much that is more than
+ * the mean of their row. */
+typedef struct taken {
+    double *forward, *backward, *both;
+    uint32_t *worker; /* r * n_chunks + c */
+} taken;
+
+static lh_status take_step(const lhi_recorded_step *step, lhi_arena *arena,
+                           taken *t, lh_error *err)
+{
+    const lhi_op_graph *g = step->graph;
+    size_t rows = (size_t)g->n_replicas * g->n_chunks;
+    t->forward = LHI_NEW(arena, double, rows * g->n_microbatches);
+    t->backward = LHI_NEW(arena, double, rows * g->n_microbatches);
+    t->both = LHI_NEW(arena, double, rows * g->n_microbatches);
+    t->worker = LHI_NEW(arena, uint32_t, rows);
+    if (!t->forward || !t->backward || !t->both || !t->worker)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < g->n_ops; i++) {
+        if (!lhi_op_is_pass((lhi_op_type)g->op[i]))
+            continue;
+        size_t row =
+            (size_t)(g->worker[i] / g->n_stages) * g->n_chunks + g->chunk[i];
+        size_t at = row * g->n_microbatches + g->microbatch[i];
+        (g->op[i] == LHI_OP_FORWARD ? t->forward : t->backward)[at] +=
+            (double)step->ns[i];
+        t->both[at] += (double)step->ns[i];
+        t->worker[row] = g->worker[i];
+    }
+    return LH_OK;
+}
+
+/* 0 where none took any time. */
+static void take_mean_off(double *values, uint32_t n)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += values[i];
+    for (uint32_t i = 0; i < n; i++)
+        values[i] = sum > 0 ? values[i] * n / sum - 1 : 0;
+}
+
+static void add_pair(pair_sums *to, double x, double y)
+{
+    to->xx += x * x;
+    to->yy += y * y;
+    to->xy += x * y;
+}
+
+static double correlation(const pair_sums *of)
+{
+    double squares = of->xx * of->yy;
+    return squares > 0 ? of->xy / sqrt(squares) : 0;
+}
+
+/* The rows of a replica, from `first` on. */
+static void add_replica(scatter *workers, const lhi_op_graph *g, const taken *t,
+                        size_t first)
+{
+    uint32_t C = g->n_chunks, M = g->n_microbatches;
+    for (size_t row = first; row < first + C; row++) {
+        take_mean_off(&t->forward[row * M], M);
+        take_mean_off(&t->backward[row * M], M);
+        take_mean_off(&t->both[row * M], M);
+    }
+    for (uint32_t m = 0; m < M; m++) {
+        double usual = 0;
+        for (size_t row = first; row < first + C; row++)
+            usual += t->both[row * M + m] / C;
+        for (size_t row = first; row < first + C; row++) {
+            scatter *w = &workers[t->worker[row]];
+            size_t at = row * M + m;
+            add_pair(&w->ways, t->forward[at], t->backward[at]);
+            add_pair(&w->stages, t->both[at], usual);
+            w->squares += t->both[at] * t->both[at];
+            w->longest = fmax(w->longest, 1 + t->both[at]);
+            w->n++;
+        }
+    }
+}
+
+static lh_status look_at_step(const lhi_recorded_step *step, lhi_arena *arena,
+                              scatter *workers, double *room,
+                              lhi_uneven_step *out, lh_error *err)
+{
+    const lhi_op_graph *g = step->graph;
+    uint32_t n = g->n_stages * g->n_replicas;
+    lhi_mark mark = lhi_arena_mark(arena);
+    taken t;
+    LHI_TRY(take_step(step, arena, &t, err));
+    for (uint32_t w = 0; w < n; w++) {
+        workers[w].squares = workers[w].longest = 0;
+        workers[w].n = 0;
+    }
+    for (uint32_t r = 0; r < g->n_replicas; r++)
+        add_replica(workers, g, &t, (size_t)r * g->n_chunks);
+    for (uint32_t w = 0; w < n; w++)
+        room[w] = workers[w].n ? sqrt(workers[w].squares / workers[w].n) : 0;
+    out->spread = lhi_lower_median(room, n);
+    for (uint32_t w = 0; w < n; w++)
+        room[w] = workers[w].longest;
+    out->longest = lhi_lower_median(room, n);
+    lhi_arena_rewind(arena, mark);
+    return LH_OK;
+}
+
+lh_status lhi_uneven_find(const lh_recording *recording, lhi_arena *arena,
+                          lhi_uneven_step **out, lh_error *err)
+{
+    uint32_t n = lhi_n_workers(recording);
+    lhi_uneven_step *steps =
+        LHI_NEW(arena, lhi_uneven_step, recording->n_steps);
+    scatter *workers = LHI_NEW(arena, scatter, n);
+    double *room = LHI_NEW(arena, double, n);
+    if (!steps || !workers || !room)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < recording->n_steps; i++)
+        LHI_TRY(look_at_step(&recording->steps[i], arena, workers, room,
+                             &steps[i], err));
+    for (uint32_t w = 0; w < n; w++)
+        room[w] = fmin(correlation(&workers[w].ways),
+                       correlation(&workers[w].stages));
+    bool alike = lhi_lower_median(room, n) >= CORRELATION_FROM;
+    for (uint32_t i = 0; i < recording->n_steps; i++)
+        steps[i].is_uneven = alike && steps[i].spread >= SPREAD_FROM;
+    *out = steps;
+    return LH_OK;
+}
