@@ -347,8 +347,8 @@ LH_API lh_status lh_train_timed(const lh_pipeline *pipeline,
                                 const lh_exec *exec,
                                 const lh_train_options *options,
                                 lh_train_result **out, lh_error *err);
-/* What is trained on the cpu device: a Llama-style model in float32. Texts are
- * borrowed while the call lasts. */
+/* What is trained on the cpu device: a model in float32, of a kind that
+ * docs/training.md lists. Texts are borrowed while the call lasts. */
 typedef struct lh_train_model {
     size_t size; /* sizeof(lh_train_model) */
     const lh_model *model;
@@ -383,7 +383,15 @@ typedef struct lh_train_model {
     const char *resume;
     const char *weights; /* safetensors to begin with; NULL: by the seed */
     bool emulate_links;  /* as the pipeline has them; else none is */
+    /* Share of attention's scores, of what attention and MLPs add, and of the
+     * embedding that training drops, 0 <= share < 1. What is dropped follows
+     * from the seed alone. Of a plan it is LH_TRAIN_DROPOUT where the job's
+     * layers drop, else 0, whatever is said here. */
+    double dropout;
 } lh_train_model;
+
+/* GPT-2's. */
+#define LH_TRAIN_DROPOUT 0.1
 
 /* Fills in what need not be said. */
 LH_API lh_train_model lh_train_model_defaults(void);

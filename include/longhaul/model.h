@@ -72,7 +72,8 @@ LH_API const lh_model *lh_model_preset(const char *name);
 LH_API const char *const *lh_model_presets(void);
 
 /* Reads a Hugging Face config.json of the Llama, Mistral, Mixtral, Qwen2,
- * Qwen3, Qwen2-MoE, Qwen3-MoE, DeepSeek-V2, DeepSeek-V3 or gpt-oss family.
+ * Qwen3, Qwen2-MoE, Qwen3-MoE, DeepSeek-V2, DeepSeek-V3, gpt-oss or GPT-2
+ * family.
  * Release with lh_model_free(). LH_EINPUT: `err` says which key of which line
  * is wrong; LH_EUNSUPPORTED: another family. */
 LH_API lh_status lh_model_parse(const char *text, size_t len, const char *name,
@@ -119,15 +120,15 @@ LH_API uint64_t lh_model_params(const lh_model *model);
 /* The same, of experts only those that one token passes. */
 LH_API uint64_t lh_model_active_params(const lh_model *model);
 
-/* What a layer of Llama's kind keeps for its backward, beside its input:
- * outputs of its operations, in their order. */
+/* What a layer keeps for its backward, beside its input: outputs of its
+ * operations, in their order. */
 typedef enum lh_layer_part {
     LH_PART_ATTENTION_NORM,
     LH_PART_QKV, /* queries, keys and values */
     LH_PART_ATTENTION,
     LH_PART_ATTENTION_OUTPUT,
     LH_PART_MLP_NORM,
-    LH_PART_GATE_UP, /* both */
+    LH_PART_GATE_UP, /* both; up alone without a gate */
     LH_PART_ACTIVATION,
     LH_N_LAYER_PARTS
 } lh_layer_part;

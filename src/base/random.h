@@ -11,12 +11,17 @@ typedef struct lhi_random {
     uint64_t state; /* begins as the seed */
 } lhi_random;
 
-static inline uint64_t lhi_random_next(lhi_random *r)
+/* A bijection in which each bit depends on each. */
+static inline uint64_t lhi_mix64(uint64_t z)
 {
-    uint64_t z = r->state += UINT64_C(0x9E3779B97F4A7C15);
     z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
     z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
     return z ^ z >> 31;
+}
+
+static inline uint64_t lhi_random_next(lhi_random *r)
+{
+    return lhi_mix64(r->state += UINT64_C(0x9E3779B97F4A7C15));
 }
 
 /* 0..n-1 */

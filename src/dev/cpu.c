@@ -17,32 +17,8 @@ enum {
 static lh_status check_model(const lh_model *model, uint32_t sequence,
                              lh_error *err)
 {
-    const char *what = NULL;
-    if (model->experts)
-        what = "experts";
-    else if (model->kv_lora_rank)
-        what = "latent attention";
-    else if (model->norm != LH_NORM_RMS)
-        what = "LayerNorm";
-    else if (!model->gated)
-        what = "MLPs without a gate";
-    else if (model->qkv_bias || model->output_bias || model->mlp_bias)
-        what = "biases";
-    else if (model->qk_norm)
-        what = "norms of queries and keys";
-    else if (model->attention_sinks)
-        what = "attention sinks";
-    else if (model->positions)
-        what = "learned positions";
-    else if (model->mtp_layers)
-        what = "multi-token prediction";
-    else if (model->sliding_window && model->sliding_window < sequence)
-        what = "a sliding window";
-    if (what)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the cpu device trains models of Llama's kind; %s has "
-                        "%s, which it does not know",
-                        model->name ? model->name : "this model", what);
+    lhi_family family;
+    LHI_TRY(lhi_family_of(model, sequence, &family, err));
     if (model->head_dim % 2 || model->heads % model->kv_heads)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the cpu device needs an even head_dim (not %u) and "
@@ -55,6 +31,8 @@ static lh_status check_options(const lhi_cpu_options *o, lh_error *err)
 {
     uint64_t rows = (uint64_t)o->microbatch * o->sequence;
     LHI_TRY(check_model(o->model, o->sequence, err));
+    if (!(o->dropout >= 0 && o->dropout < 1))
+        return lhi_fail(err, LH_EINVAL, "dropout must be from 0 to below 1");
     if (rows == 0 || rows > MAX_ROWS || o->n_microbatches == 0 ||
         o->n_microbatches > LH_MAX_MICROBATCHES)
         return lhi_fail(err, LH_EINVAL,
@@ -80,7 +58,8 @@ static lh_status check_options(const lhi_cpu_options *o, lh_error *err)
     return LH_OK;
 }
 
-/* Angle of pair i at position p: p * theta^(-2 i / dim). */
+/* Angle of pair i at position p: p * theta^(-2 i / dim); 0 where positions are
+ * learned. */
 static lh_status make_angles(lhi_cpu *cpu, double theta, lh_error *err)
 {
     uint32_t half = cpu->head_dim / 2;
@@ -90,7 +69,8 @@ static lh_status make_angles(lhi_cpu *cpu, double theta, lh_error *err)
         return lhi_fail_nomem(err);
     for (uint32_t p = 0; p < cpu->sequence; p++)
         for (uint32_t i = 0; i < half; i++) {
-            double angle = p * pow(theta, -2.0 * i / cpu->head_dim);
+            double angle =
+                cpu->positions ? 0 : p * pow(theta, -2.0 * i / cpu->head_dim);
             cpu->cosines[(size_t)p * half + i] = (float)cos(angle);
             cpu->sines[(size_t)p * half + i] = (float)sin(angle);
         }
@@ -113,6 +93,8 @@ static lh_status make_scratch(lhi_cpu *cpu, lh_error *err)
         !(cpu->d_key = lhi_cpu_floats(mem, cpu->sequence, d)) ||
         !(cpu->d_value = lhi_cpu_floats(mem, cpu->sequence, d)) ||
         !(cpu->delta = lhi_cpu_floats(mem, cpu->block, 1)) ||
+        (cpu->threshold &&
+         !(cpu->dropped = lhi_cpu_floats(mem, cpu->t, cpu->h))) ||
         !(cpu->window = LHI_NEW(mem, int32_t, cpu->sequence + 1)) ||
         !(cpu->losses = LHI_NEW(mem, double, cpu->n_microbatches)) ||
         !(cpu->has_loss = LHI_NEW(mem, bool, cpu->n_microbatches)))
@@ -327,7 +309,9 @@ static lh_status fill_cpu(lhi_cpu *cpu, const lhi_cpu_options *o, lh_error *err)
         LHI_TRY(lhi_blas_load(1, &cpu->sgemm, err));
     LHI_TRY(make_angles(cpu, o->rope_theta > 0 ? o->rope_theta : 10000, err));
     LHI_TRY(make_scratch(cpu, err));
-    return make_chunks(cpu, o, err);
+    LHI_TRY(make_chunks(cpu, o, err));
+    cpu->model = NULL;
+    return LH_OK;
 }
 
 lh_status lhi_device_cpu(const lhi_cpu_options *options, lhi_device **out,

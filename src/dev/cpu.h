@@ -2,11 +2,12 @@
 /* Inside the cpu device: cpu.c (the device), cpu_tensors.c (weights),
  * cpu_memory.c, cpu_predict.c (how much it holds), cpu_forward.c (F),
  * cpu_again.c (what of it D makes again), cpu_backward.c (D), cpu_attention.c,
- * cpu_weights.c (W).
+ * cpu_layer.c, cpu_dropout.c, cpu_weights.c (W).
  *
  * Shapes: t rows of a microbatch (sequences * tokens of one), h hidden, q and
- * kv the widths of all query and key heads, f the MLP's width, v the
- * vocabulary. */
+ * kv the widths of all query and key heads, f the MLP's width, up what of it is
+ * made of one row (2 f with a gate, else f), v the vocabulary. Products of
+ * layers are as their family keeps them: [out][in], or [in][out]. */
 #ifndef LHI_CPU_H
 #define LHI_CPU_H
 
@@ -15,19 +16,35 @@
 #include "dev/cpu_kernels.h"
 #include "dev/data.h"
 #include "dev/dev.h"
+#include "dev/families.h"
 
-enum { LHI_LAYER_TENSORS = 9, LHI_LAYER_ITEMS = 4 };
+enum { LHI_LAYER_ITEMS = 4 };
 
 /* Of one layer: values, or gradients. In the file's order, each right behind
  * the one before. */
 typedef struct lhi_cpu_weights {
-    float *norm1;   /* [h] */
+    float *norm1;   /* [h], of layer norms biases behind it */
     float *qkv;     /* [q + 2 kv][h] */
     float *out;     /* [h][q] */
-    float *norm2;   /* [h] */
-    float *gate_up; /* [2 f][h] */
+    float *norm2;   /* as norm1 */
+    float *gate_up; /* [up][h] */
     float *down;    /* [h][f] */
+    float *qkv_bias, *out_bias, *gate_up_bias, *down_bias; /* NULL: none */
 } lhi_cpu_weights;
+
+/* Where dropout drops: in a layer, or of the embedding. */
+typedef enum lhi_drop_site {
+    LHI_DROP_EMBEDDING,
+    LHI_DROP_SCORES,
+    LHI_DROP_ATTENTION, /* of its output */
+    LHI_DROP_MLP,       /* of its output */
+} lhi_drop_site;
+
+typedef struct lhi_drop {
+    uint64_t sample; /* of the run: the microbatch's first */
+    uint32_t layer;  /* of the model */
+    lhi_drop_site site;
+} lhi_drop;
 
 /* What one layer keeps of one microbatch from F to W. D puts gradients in
  * the place of what they are gradients of, once nothing needs that any more. */
@@ -37,11 +54,13 @@ typedef struct lhi_cpu_kept {
     float *attended;          /* [t][q] input of out */
     float *mid;               /* [t][h] after attention, then its gradient */
     float *norm2;             /* [t][h] input of gate_up */
-    float *gate_up;           /* [t][2 f], then its gradient */
+    float *gate_up;           /* [t][up], then its gradient */
     float *act;               /* [t][f] input of down */
-    float *inv1, *inv2;       /* [t] of the norms */
+    float *inv1, *inv2;       /* [t] of the norms, then their means */
     float *max, *inv;         /* [heads][t] of the softmax */
-    float *d_norm1, *d_norm2; /* [h] gradients of the norms' weights */
+    float *d_norm1, *d_norm2; /* gradients of the norms' weights */
+    uint64_t sample;          /* of the run: the microbatch's first */
+    uint32_t layer;           /* of the model */
     uint32_t items_left;      /* of W */
 } lhi_cpu_kept;
 
@@ -52,15 +71,15 @@ typedef struct lhi_cpu_slot {
     lhi_cpu_kept *layers;
     int32_t *tokens;              /* [t]: chunk 0 */
     int32_t *targets;             /* [t]: last chunk */
-    float *normed, *inv, *logits; /* [t][h], [t], [t][v]: last chunk */
-    float *d_norm;                /* [h]: last chunk */
+    float *normed, *inv, *logits; /* [t][h], as inv1, [t][v]: last chunk */
+    float *d_norm;                /* last chunk */
     uint32_t items_left;          /* of W */
     bool is_back;                 /* D has run */
 } lhi_cpu_slot;
 
 /* A weight gradient, the least that W can be cut into. */
 typedef enum lhi_cpu_item_kind {
-    LHI_ITEM_EMBEDDING,
+    LHI_ITEM_EMBEDDING, /* and learned positions */
     LHI_ITEM_QKV, /* and the norm before it */
     LHI_ITEM_OUT,
     LHI_ITEM_GATE_UP, /* and the norm before it */
@@ -83,7 +102,8 @@ typedef struct lhi_cpu_chunk {
     size_t n_values;
     lhi_cpu_weights *weights, *d_weights; /* by layer */
     float *embedding, *d_embedding;       /* [v][h] */
-    float *norm, *d_norm, *head, *d_head; /* [h], [v][h] */
+    float *positions, *d_positions;       /* learned: [positions][h]; NULL */
+    float *norm, *d_norm, *head, *d_head; /* as norm1, [v][h] */
     uint32_t n_tensors, n_items;
     lhi_tensor *tensors;
     lhi_cpu_item *items;
@@ -101,8 +121,16 @@ typedef struct lhi_cpu {
     const lhi_kernels *k;
     lhi_sgemm sgemm;
     const lhi_data *data;
-    uint32_t layers, h, heads, kv_heads, head_dim, q, kv, f, v;
-    bool tied;
+    const lh_model *model; /* while the device is made */
+    lhi_family family;
+    uint32_t layers, h, heads, kv_heads, head_dim, q, kv, f, up, v;
+    uint32_t positions;    /* learned; 0: rotary */
+    uint32_t norm_vectors; /* of weights: 2 with biases */
+    bool tied, gated;
+    bool in_first;      /* weights of layers are [in][out] */
+    uint32_t threshold; /* of dropout, of 2^24; 0: none */
+    float drop_scale;
+    uint64_t seed;
     uint32_t sequence, microbatch, t, n_microbatches;
     uint32_t replica, n_replicas;
     float epsilon;
@@ -124,6 +152,7 @@ typedef struct lhi_cpu {
     float *d_key, *d_value;   /* [sequence][head_dim] */
     float *delta;             /* [block] */
     int32_t *window;          /* [sequence + 1] */
+    float *dropped;           /* [t][h], with dropout */
 } lhi_cpu;
 
 /* Zeroed, on a cache line of its own; NULL: none left (cpu_memory.c). */
@@ -132,9 +161,11 @@ float *lhi_cpu_floats(lhi_arena *mem, size_t rows, size_t columns);
 /* The numbers that follow from the model and the options alone
  * (cpu_memory.c). */
 void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *options);
-/* Values of a chunk with so many layers. */
-double lhi_cpu_values(const lhi_cpu *cpu, uint32_t n_layers, bool is_first,
-                      bool is_last);
+/* The tensors of a chunk whose numbers are there. */
+uint32_t lhi_cpu_n_tensors(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
+/* Values of a chunk with so many layers from `first_layer` on. */
+double lhi_cpu_values(const lh_model *model, uint32_t first_layer,
+                      uint32_t n_layers, bool is_first, bool is_last);
 
 /* Bytes of so many floats, made by lhi_cpu_floats(). */
 double lhi_cpu_float_bytes(double n);
@@ -163,6 +194,44 @@ void lhi_cpu_weight_product(const lhi_cpu *cpu, const float *dy, const float *x,
                             float *dw, uint32_t rows, uint32_t in, uint32_t out,
                             bool adds);
 
+/* The same with a layer's weights, as its family keeps them; `bias` and `d_bias`
+ * may be NULL. */
+void lhi_cpu_linear(const lhi_cpu *cpu, const float *x, const float *w,
+                    const float *bias, float *y, uint32_t in, uint32_t out,
+                    bool adds);
+void lhi_cpu_linear_input(const lhi_cpu *cpu, const float *dy, const float *w,
+                          float *dx, uint32_t in, uint32_t out);
+void lhi_cpu_linear_weights(const lhi_cpu *cpu, const float *dy, const float *x,
+                            float *dw, float *d_bias, uint32_t in, uint32_t out,
+                            bool adds);
+
+/* The model's norm, and back, over a microbatch: see lhi_kernels. */
+void lhi_cpu_norm(const lhi_cpu *cpu, const float *x, const float *weight,
+                  float *out, float *inv);
+void lhi_cpu_norm_back(const lhi_cpu *cpu, const float *d_out,
+                       const float *weight, const float *inv, const float *add,
+                       float *x, float *d_weight);
+
+/* --- dropout (cpu_dropout.c) ------------------------------------------------
+ */
+
+bool lhi_cpu_drops(const lhi_cpu *cpu); /* in this step */
+/* The number of a microbatch's first sequence in the run. */
+uint64_t lhi_cpu_sample(const lhi_cpu *cpu, uint32_t microbatch);
+lhi_drop lhi_cpu_embedding_drop(const lhi_cpu *cpu, uint32_t microbatch);
+/* Drops of x, rows from `row` on of sequence `sequence` of the microbatch;
+ * `head` of the scores, else 0. Without dropout nothing. */
+void lhi_cpu_drop(const lhi_cpu *cpu, lhi_drop at, uint32_t sequence,
+                  uint32_t head, uint32_t row, float *x, size_t stride,
+                  uint32_t rows, uint32_t width);
+/* The same of [t][h]. */
+void lhi_cpu_drop_all(const lhi_cpu *cpu, lhi_drop at, float *x);
+/* The gradient of [t][h] before it was dropped, from d, the one after: in room
+ * that is good until the next call; without dropout d itself. */
+const float *lhi_cpu_drop_back(const lhi_cpu *cpu, lhi_drop at, const float *d);
+/* What that has made last goes to the place of d. */
+void lhi_cpu_keep_dropped(const lhi_cpu *cpu, float *d);
+
 /* Turns queries and keys in their place, by their positions. */
 void lhi_cpu_turn(const lhi_cpu *cpu, lhi_cpu_kept *kept);
 /* Turned kept->qkv to kept->attended: fills max and inv. */
@@ -190,6 +259,12 @@ bool lhi_cpu_attach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again);
 bool lhi_cpu_attach_kept(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t parts);
 /* Takes that back, where it is. */
 void lhi_cpu_detach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again);
+/* out = residual + x w' + bias, of which dropout may drop all but the residual:
+ * the end of attention and of the MLP. */
+void lhi_cpu_residual(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
+                      lhi_drop_site site, const float *residual, const float *x,
+                      const float *w, const float *bias, uint32_t in,
+                      float *out);
 /* Fills them, as F did, from x, the layer's input, and what was kept. */
 void lhi_cpu_make_again(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept, const float *x, uint32_t again);

@@ -40,15 +40,6 @@ static float *take_room(lhi_cpu *cpu, lh_layer_part part)
     return room;
 }
 
-void lhi_cpu_forward_product(const lhi_cpu *cpu, const float *x, const float *w,
-                             float *y, uint32_t rows, uint32_t in, uint32_t out,
-                             bool adds)
-{
-    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, (int)rows,
-               (int)out, (int)in, 1, x, (int)in, w, (int)in, adds ? 1 : 0, y,
-               (int)out);
-}
-
 static bool attach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again,
                    bool for_good)
 {
@@ -91,30 +82,45 @@ void lhi_cpu_detach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again)
     }
 }
 
+void lhi_cpu_residual(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
+                      lhi_drop_site site, const float *residual, const float *x,
+                      const float *w, const float *bias, uint32_t in,
+                      float *out)
+{
+    size_t n = (size_t)cpu->t * cpu->h;
+    bool drops = lhi_cpu_drops(cpu);
+    if (!drops)
+        memcpy(out, residual, n * sizeof *out);
+    lhi_cpu_linear(cpu, x, w, bias, out, in, cpu->h, !drops);
+    if (drops) {
+        lhi_cpu_drop_all(cpu, (lhi_drop){kept->sample, kept->layer, site}, out);
+        cpu->k->add(out, residual, n);
+    }
+}
+
 void lhi_cpu_make_again(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept, const float *x, uint32_t again)
 {
-    uint32_t t = cpu->t, h = cpu->h;
+    uint32_t h = cpu->h;
     if (has(again, LH_PART_ATTENTION_NORM))
-        cpu->k->norm(x, w->norm1, kept->norm1, kept->inv1, t, h, cpu->epsilon);
+        lhi_cpu_norm(cpu, x, w->norm1, kept->norm1, kept->inv1);
     if (has(again, LH_PART_QKV)) {
-        lhi_cpu_forward_product(cpu, kept->norm1, w->qkv, kept->qkv, t, h,
-                                cpu->q + 2 * cpu->kv, false);
+        lhi_cpu_linear(cpu, kept->norm1, w->qkv, w->qkv_bias, kept->qkv, h,
+                       cpu->q + 2 * cpu->kv, false);
         lhi_cpu_turn(cpu, kept);
     }
     if (has(again, LH_PART_ATTENTION))
         lhi_cpu_attend(cpu, kept);
-    if (has(again, LH_PART_ATTENTION_OUTPUT)) {
-        memcpy(kept->mid, x, (size_t)t * h * sizeof *x);
-        lhi_cpu_forward_product(cpu, kept->attended, w->out, kept->mid, t,
-                                cpu->q, h, true);
-    }
+    if (has(again, LH_PART_ATTENTION_OUTPUT))
+        lhi_cpu_residual(cpu, kept, LHI_DROP_ATTENTION, x, kept->attended,
+                         w->out, w->out_bias, cpu->q, kept->mid);
     if (has(again, LH_PART_MLP_NORM))
-        cpu->k->norm(kept->mid, w->norm2, kept->norm2, kept->inv2, t, h,
-                     cpu->epsilon);
+        lhi_cpu_norm(cpu, kept->mid, w->norm2, kept->norm2, kept->inv2);
     if (has(again, LH_PART_GATE_UP))
-        lhi_cpu_forward_product(cpu, kept->norm2, w->gate_up, kept->gate_up, t,
-                                h, 2 * cpu->f, false);
-    if (has(again, LH_PART_ACTIVATION))
-        cpu->k->swiglu(kept->gate_up, kept->act, t, cpu->f);
+        lhi_cpu_linear(cpu, kept->norm2, w->gate_up, w->gate_up_bias,
+                       kept->gate_up, h, cpu->up, false);
+    if (has(again, LH_PART_ACTIVATION) && cpu->gated)
+        cpu->k->swiglu(kept->gate_up, kept->act, cpu->t, cpu->f);
+    else if (has(again, LH_PART_ACTIVATION))
+        cpu->k->gelu(kept->gate_up, kept->act, (size_t)cpu->t * cpu->f);
 }

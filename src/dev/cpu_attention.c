@@ -10,6 +10,8 @@
 
 /* One head of one sequence. */
 typedef struct head {
+    lhi_drop drop;
+    uint32_t sequence, number;
     float *query, *key, *value; /* rows of qkv */
     float *max, *inv;           /* [sequence] */
     int width;                  /* of a row of qkv */
@@ -25,6 +27,9 @@ static head find_head(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
     float *first = kept->qkv + row * width;
     size_t key = cpu->q + (size_t)(number / group) * cpu->head_dim;
     return (head){
+        .drop = {kept->sample, kept->layer, LHI_DROP_SCORES},
+        .sequence = sequence,
+        .number = number,
         .query = first + (size_t)number * cpu->head_dim,
         .key = first + key,
         .value = first + key + cpu->kv,
@@ -49,6 +54,13 @@ static void score(const lhi_cpu *cpu, const head *a, uint32_t row,
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, (int)rows,
                (int)(row + rows), d, 1, a->query + row * (size_t)a->width,
                a->width, a->key, a->width, 0, scores, (int)cpu->sequence);
+}
+
+static void drop(const lhi_cpu *cpu, const head *a, uint32_t row, uint32_t rows,
+                 float *scores)
+{
+    lhi_cpu_drop(cpu, a->drop, a->sequence, a->number, row, scores,
+                 cpu->sequence, rows, row + rows);
 }
 
 void lhi_cpu_turn(const lhi_cpu *cpu, lhi_cpu_kept *kept)
@@ -76,6 +88,7 @@ void lhi_cpu_attend(lhi_cpu *cpu, lhi_cpu_kept *kept)
                 score(cpu, &a, row, rows, cpu->scores);
                 cpu->k->softmax(cpu->scores, s, rows, row + 1, n, a.scale,
                                 a.max + row, a.inv + row);
+                drop(cpu, &a, row, rows, cpu->scores);
                 cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN,
                            (int)rows, (int)d, (int)n, 1, cpu->scores, (int)s,
                            a.value, a.width, 0, to, (int)cpu->q);
@@ -83,6 +96,18 @@ void lhi_cpu_attend(lhi_cpu *cpu, lhi_cpu_kept *kept)
             }
         }
     }
+}
+
+/* The scores that values are weighed with; may lie in d_scores. */
+static const float *after_drop(const lhi_cpu *cpu, const head *a, uint32_t row,
+                               uint32_t rows)
+{
+    if (!lhi_cpu_drops(cpu))
+        return cpu->scores;
+    memcpy(cpu->d_scores, cpu->scores,
+           (size_t)rows * cpu->sequence * sizeof *cpu->scores);
+    drop(cpu, a, row, rows, cpu->d_scores);
+    return cpu->d_scores;
 }
 
 /* The query rows from `row` on: adds to d_key and d_value, puts the queries'
@@ -99,12 +124,13 @@ static void block_back(lhi_cpu *cpu, const head *a, uint32_t row,
     score(cpu, a, row, rows, cpu->scores);
     cpu->k->softmax_again(cpu->scores, s, rows, row + 1, n, a->scale,
                           a->max + row, a->inv + row);
+    const float *after = after_drop(cpu, a, row, rows);
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, (int)n, d,
-               (int)rows, 1, cpu->scores, (int)s, d_out, q, beta, cpu->d_value,
-               d);
+               (int)rows, 1, after, (int)s, d_out, q, beta, cpu->d_value, d);
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, (int)rows,
                (int)n, d, 1, d_out, q, a->value, a->width, 0, cpu->d_scores,
                (int)s);
+    drop(cpu, a, row, rows, cpu->d_scores);
     cpu->k->row_dots(d_out, cpu->q, attended, cpu->q, rows, cpu->head_dim,
                      cpu->delta);
     cpu->k->softmax_back(cpu->scores, cpu->d_scores, s, rows, n, a->scale,

@@ -6,28 +6,30 @@
 
 #include <string.h>
 
-void lhi_cpu_input_product(const lhi_cpu *cpu, const float *dy, const float *w,
-                           float *dx, uint32_t rows, uint32_t in, uint32_t out)
-{
-    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN, (int)rows,
-               (int)in, (int)out, 1, dy, (int)out, w, (int)in, 0, dx, (int)in);
-}
-
-/* `d`: gradient of the layer's output; x becomes that of its input. */
+/* `d`: gradient of the layer's output, then that of what was added last to it;
+ * x becomes that of its input. */
 static void layer_back(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_kept *a,
-                       const float *d, float *x)
+                       float *d, float *x)
 {
-    uint32_t t = cpu->t, h = cpu->h;
+    uint32_t h = cpu->h;
     float *wide = cpu->wide;
-    lhi_cpu_input_product(cpu, d, w->down, wide, t, cpu->f, h);
-    cpu->k->swiglu_back(a->gate_up, wide, t, cpu->f);
-    lhi_cpu_input_product(cpu, a->gate_up, w->gate_up, wide, t, h, 2 * cpu->f);
-    cpu->k->norm_back(wide, w->norm2, a->inv2, d, a->mid, a->d_norm2, t, h);
-    lhi_cpu_input_product(cpu, a->mid, w->out, wide, t, cpu->q, h);
+    lhi_drop at = {a->sample, a->layer, LHI_DROP_MLP};
+    lhi_cpu_linear_input(cpu, lhi_cpu_drop_back(cpu, at, d), w->down, wide,
+                         cpu->f, h);
+    if (cpu->gated)
+        cpu->k->swiglu_back(a->gate_up, wide, cpu->t, cpu->f);
+    else
+        cpu->k->gelu_back(a->gate_up, wide, (size_t)cpu->t * cpu->f);
+    lhi_cpu_linear_input(cpu, a->gate_up, w->gate_up, wide, h, cpu->up);
+    lhi_cpu_norm_back(cpu, wide, w->norm2, a->inv2, d, a->mid, a->d_norm2);
+    lhi_cpu_keep_dropped(cpu, d);
+    at.site = LHI_DROP_ATTENTION;
+    lhi_cpu_linear_input(cpu, lhi_cpu_drop_back(cpu, at, a->mid), w->out, wide,
+                         cpu->q, h);
     lhi_cpu_attend_back(cpu, a, wide);
-    lhi_cpu_input_product(cpu, a->qkv, w->qkv, wide, t, h,
-                          cpu->q + 2 * cpu->kv);
-    cpu->k->norm_back(wide, w->norm1, a->inv1, a->mid, x, a->d_norm1, t, h);
+    lhi_cpu_linear_input(cpu, a->qkv, w->qkv, wide, h, cpu->q + 2 * cpu->kv);
+    lhi_cpu_norm_back(cpu, wide, w->norm1, a->inv1, a->mid, x, a->d_norm1);
+    lhi_cpu_keep_dropped(cpu, a->mid);
 }
 
 lh_status lhi_cpu_d(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
@@ -43,8 +45,8 @@ lh_status lhi_cpu_d(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
     if (chunk->is_last) {
         lhi_cpu_input_product(cpu, slot->logits, chunk->head, cpu->wide, cpu->t,
                               cpu->h, cpu->v);
-        cpu->k->norm_back(cpu->wide, chunk->norm, slot->inv, NULL, slot->x[n],
-                          slot->d_norm, cpu->t, cpu->h);
+        lhi_cpu_norm_back(cpu, cpu->wide, chunk->norm, slot->inv, NULL,
+                          slot->x[n], slot->d_norm);
     } else {
         memcpy(slot->x[n], in, bytes);
     }
@@ -58,7 +60,10 @@ lh_status lhi_cpu_d(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
         if (joint && i > 0)
             lhi_cpu_ask_layer(cpu, chunk, i, microbatch);
     }
-    if (!chunk->is_first)
+    if (chunk->is_first)
+        lhi_cpu_drop_all(cpu, lhi_cpu_embedding_drop(cpu, microbatch),
+                         slot->x[0]);
+    else
         memcpy(out, slot->x[0], bytes);
     slot->is_back = true;
     return LH_OK;

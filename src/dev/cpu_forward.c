@@ -8,7 +8,7 @@
 static lhi_cpu_slot *make_slot(lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
     lhi_arena *mem = cpu->activations;
-    size_t t = cpu->t, h = cpu->h;
+    size_t t = cpu->t, h = cpu->h, vectors = cpu->norm_vectors;
     lhi_cpu_slot *slot = LHI_NEW(mem, lhi_cpu_slot, 1);
     bool ok = slot && (slot->x = LHI_NEW(mem, float *, chunk->n_layers + 1)) &&
               (slot->layers = LHI_NEW(mem, lhi_cpu_kept, chunk->n_layers));
@@ -17,19 +17,19 @@ static lhi_cpu_slot *make_slot(lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     for (uint32_t i = 0; ok && i < chunk->n_layers; i++) {
         lhi_cpu_kept *a = &slot->layers[i];
         ok = lhi_cpu_attach_kept(cpu, a, LH_PART_ALL & ~chunk->again[i]) &&
-             (a->inv1 = lhi_cpu_floats(mem, t, 1)) &&
-             (a->inv2 = lhi_cpu_floats(mem, t, 1)) &&
-             (a->d_norm1 = lhi_cpu_floats(mem, 1, h)) &&
-             (a->d_norm2 = lhi_cpu_floats(mem, 1, h));
+             (a->inv1 = lhi_cpu_floats(mem, vectors, t)) &&
+             (a->inv2 = lhi_cpu_floats(mem, vectors, t)) &&
+             (a->d_norm1 = lhi_cpu_floats(mem, vectors, h)) &&
+             (a->d_norm2 = lhi_cpu_floats(mem, vectors, h));
     }
     if (ok && chunk->is_first)
         ok = (slot->tokens = LHI_NEW(mem, int32_t, t)) != NULL;
     if (ok && chunk->is_last)
         ok = (slot->targets = LHI_NEW(mem, int32_t, t)) &&
              (slot->normed = lhi_cpu_floats(mem, t, h)) &&
-             (slot->inv = lhi_cpu_floats(mem, t, 1)) &&
+             (slot->inv = lhi_cpu_floats(mem, vectors, t)) &&
              (slot->logits = lhi_cpu_floats(mem, t, cpu->v)) &&
-             (slot->d_norm = lhi_cpu_floats(mem, 1, h));
+             (slot->d_norm = lhi_cpu_floats(mem, vectors, h));
     return ok ? slot : NULL;
 }
 
@@ -54,10 +54,7 @@ static lh_status take_slot(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
 static lh_status read_tokens(lhi_cpu *cpu, uint32_t microbatch, int32_t *out,
                              bool targets, lh_error *err)
 {
-    uint64_t replica = (uint64_t)cpu->replica * cpu->n_microbatches;
-    uint64_t all = (uint64_t)cpu->n_replicas * cpu->n_microbatches;
-    uint64_t sample =
-        (cpu->step * all + replica + microbatch) * cpu->microbatch;
+    uint64_t sample = lhi_cpu_sample(cpu, microbatch);
     for (uint32_t i = 0; i < cpu->microbatch; i++) {
         LHI_TRY(lhi_data_window(cpu->data, cpu->kind == LHI_STEP_VALIDATE,
                                 sample + i, cpu->window, err));
@@ -70,21 +67,24 @@ static lh_status read_tokens(lhi_cpu *cpu, uint32_t microbatch, int32_t *out,
 static lh_status embed(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                        lhi_cpu_slot *slot, uint32_t microbatch, lh_error *err)
 {
+    size_t one = (size_t)cpu->sequence * cpu->h;
     LHI_TRY(read_tokens(cpu, microbatch, slot->tokens, false, err));
     for (uint32_t i = 0; i < cpu->t; i++)
         memcpy(slot->x[0] + (size_t)i * cpu->h,
                chunk->embedding + (size_t)slot->tokens[i] * cpu->h,
                cpu->h * sizeof(float));
+    for (uint32_t i = 0; chunk->positions && i < cpu->microbatch; i++)
+        cpu->k->add(slot->x[0] + i * one, chunk->positions, one);
+    lhi_cpu_drop_all(cpu, lhi_cpu_embedding_drop(cpu, microbatch), slot->x[0]);
     return LH_OK;
 }
 
 static void layer_forward(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           lhi_cpu_kept *a, const float *x, float *out)
 {
-    uint32_t t = cpu->t, h = cpu->h;
     lhi_cpu_make_again(cpu, w, a, x, LH_PART_ALL);
-    memcpy(out, a->mid, (size_t)t * h * sizeof *x);
-    lhi_cpu_forward_product(cpu, a->act, w->down, out, t, cpu->f, h, true);
+    lhi_cpu_residual(cpu, a, LHI_DROP_MLP, a->mid, a->act, w->down,
+                     w->down_bias, cpu->f, out);
 }
 
 /* The loss, and in the logits' place their gradient. A few rows at a time, so
@@ -97,8 +97,8 @@ static lh_status head_forward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     double loss = 0;
     float scale = cpu->kind == LHI_STEP_TRAIN ? cpu->loss_scale : 0;
     LHI_TRY(read_tokens(cpu, microbatch, slot->targets, true, err));
-    cpu->k->norm(slot->x[chunk->n_layers], chunk->norm, slot->normed, slot->inv,
-                 t, h, cpu->epsilon);
+    lhi_cpu_norm(cpu, slot->x[chunk->n_layers], chunk->norm, slot->normed,
+                 slot->inv);
     for (uint32_t row = 0; row < t; row += cpu->logit_rows) {
         uint32_t rows = t - row < cpu->logit_rows ? t - row : cpu->logit_rows;
         float *logits = slot->logits + (size_t)row * cpu->v;
@@ -129,6 +129,8 @@ lh_status lhi_cpu_f(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
     for (uint32_t i = 0; i < chunk->n_layers; i++) {
         lhi_cpu_kept *kept = &slot->layers[i];
         kept->items_left = LHI_LAYER_ITEMS;
+        kept->sample = lhi_cpu_sample(cpu, microbatch);
+        kept->layer = chunk->first_layer + i;
         if (!lhi_cpu_attach(cpu, kept, chunk->again[i]))
             return lhi_fail_nomem(err);
         layer_forward(cpu, &chunk->weights[i], kept, slot->x[i],

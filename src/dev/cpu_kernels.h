@@ -7,6 +7,7 @@
 #ifndef LHI_CPU_KERNELS_H
 #define LHI_CPU_KERNELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,6 +28,16 @@ typedef struct lhi_kernels {
     void (*norm_back)(const float *d_out, const float *weight, const float *inv,
                       const float *add, float *x, float *d_weight, size_t rows,
                       size_t width);
+    /* Layer norm (arXiv:1607.06450): out = (x - mean) * inv * weight + bias,
+     * inv = 1 / the root of a row's variance plus epsilon. */
+    void (*layer_norm)(const float *x, const float *weight, const float *bias,
+                       float *out, float *inv, float *mean, size_t rows,
+                       size_t width, float epsilon);
+    /* As norm_back; d_weight gets the weight's sum, then the bias's. */
+    void (*layer_norm_back)(const float *d_out, const float *weight,
+                            const float *inv, const float *mean,
+                            const float *add, float *x, float *d_weight,
+                            size_t rows, size_t width);
     /* Rotary positions (arXiv:2104.09864), halves rotated as Llama's weights
      * at Hugging Face have it. `cosines`, `sines`: dim / 2 per row;
      * `direction` -1 rotates back. */
@@ -54,6 +65,18 @@ typedef struct lhi_kernels {
     /* Gradients in the place of gate and up. */
     void (*swiglu_back)(float *gate_up, const float *d_out, size_t rows,
                         size_t width);
+    /* GeLU (arXiv:1606.08415) by the hyperbolic tangent, as GPT-2 has it. */
+    void (*gelu)(const float *x, float *out, size_t n);
+    /* The gradient in the place of x. */
+    void (*gelu_back)(float *x, const float *d_out, size_t n);
+    void (*add_row)(float *x, const float *row, size_t rows, size_t width);
+    /* out (+)= the sum of the rows of x, the first one first. */
+    void (*add_up)(const float *x, float *out, size_t rows, size_t width,
+                   bool adds);
+    /* Dropout: each number is 0 if its own of `key`, its row and its column is
+     * below `threshold` of 2^24, else times `scale`. */
+    void (*drop)(float *x, size_t stride, size_t rows, size_t width,
+                 uint64_t key, uint32_t threshold, float scale);
     /* Cross-entropy of rows of logits with `targets`: the losses' sum in nats.
      * scale > 0: logits become their gradients times scale. */
     double (*cross_entropy)(float *logits, size_t rows, size_t width,

@@ -24,6 +24,7 @@ float *lhi_cpu_floats(lhi_arena *mem, size_t rows, size_t columns)
 void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
 {
     const lh_model *model = o->model;
+    cpu->model = model;
     cpu->layers = model->layers;
     cpu->h = model->hidden;
     cpu->heads = model->heads;
@@ -34,6 +35,15 @@ void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
     cpu->f = model->ffn;
     cpu->v = model->vocab;
     cpu->tied = model->tied_embeddings;
+    cpu->family = lhi_family_known(model);
+    cpu->gated = model->gated;
+    cpu->up = model->gated ? 2 * model->ffn : model->ffn;
+    cpu->positions = model->positions;
+    cpu->norm_vectors = model->norm == LH_NORM_LAYER ? 2 : 1;
+    cpu->in_first = cpu->family == LHI_FAMILY_GPT2;
+    cpu->threshold = (uint32_t)(o->dropout * 0x1p24);
+    cpu->drop_scale = (float)(1 / (1 - o->dropout));
+    cpu->seed = o->seed;
     cpu->sequence = o->sequence;
     cpu->microbatch = o->microbatch;
     cpu->t = o->microbatch * o->sequence;
@@ -42,13 +52,32 @@ void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
     cpu->block = cpu->sequence > 1024 ? 128 : 64;
 }
 
-double lhi_cpu_values(const lhi_cpu *cpu, uint32_t n_layers, bool is_first,
-                      bool is_last)
+uint32_t lhi_cpu_n_tensors(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
-    double h = cpu->h, ends = (double)cpu->v * h;
-    double layer =
-        2 * h + 2 * ((double)cpu->q + cpu->kv) * h + 3 * (double)cpu->f * h;
-    return n_layers * layer + (is_first ? ends : 0) + (is_last ? ends + h : 0);
+    const lh_model *m = cpu->model;
+    uint32_t first = chunk->first_layer, back = m->layers;
+    uint32_t n = lhi_layer_tensor_index(m, first + chunk->n_layers) -
+                 lhi_layer_tensor_index(m, first);
+    if (chunk->is_first)
+        n += lhi_n_front_tensors(m);
+    if (chunk->is_last)
+        n += lhi_n_model_tensors(m) - lhi_layer_tensor_index(m, back);
+    return n;
+}
+
+double lhi_cpu_values(const lh_model *model, uint32_t first_layer,
+                      uint32_t n_layers, bool is_first, bool is_last)
+{
+    uint32_t first = lhi_layer_tensor_index(model, first_layer);
+    uint32_t end = lhi_layer_tensor_index(model, first_layer + n_layers);
+    uint32_t back = lhi_layer_tensor_index(model, model->layers);
+    double values = lhi_count_values(model, first, end - first);
+    if (is_first)
+        values += lhi_count_values(model, 0, lhi_n_front_tensors(model));
+    if (is_last)
+        values +=
+            lhi_count_values(model, back, lhi_n_model_tensors(model) - back);
+    return values;
 }
 
 size_t lhi_cpu_columns(const lhi_cpu *cpu, lh_layer_part part)
@@ -59,7 +88,7 @@ size_t lhi_cpu_columns(const lhi_cpu *cpu, lh_layer_part part)
     case LH_PART_ATTENTION: /* and two numbers per head */
         return cpu->q + 2 * (size_t)cpu->heads;
     case LH_PART_GATE_UP:
-        return 2 * (size_t)cpu->f;
+        return cpu->up;
     case LH_PART_ACTIVATION:
         return cpu->f;
     default:
@@ -76,9 +105,11 @@ double lhi_cpu_float_bytes(double n)
 double lhi_cpu_slot_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
     double t = cpu->t, h = cpu->h, n = chunk->n_layers;
+    double vectors = cpu->norm_vectors; /* of a norm's numbers, weights too */
     double bytes = sizeof(lhi_cpu_slot) + n * sizeof(lhi_cpu_kept) +
                    (n + 1) * (sizeof(float *) + lhi_cpu_float_bytes(t * h)) +
-                   2 * n * (lhi_cpu_float_bytes(t) + lhi_cpu_float_bytes(h));
+                   2 * n * (lhi_cpu_float_bytes(vectors * t) +
+                            lhi_cpu_float_bytes(vectors * h));
     for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++) {
         double columns = (double)lhi_cpu_columns(cpu, (lh_layer_part)i);
         for (uint32_t k = 0; k < chunk->n_layers; k++)
@@ -89,8 +120,9 @@ double lhi_cpu_slot_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
         bytes += t * sizeof(int32_t);
     if (chunk->is_last)
         bytes += t * sizeof(int32_t) + lhi_cpu_float_bytes(t * h) +
-                 lhi_cpu_float_bytes(t) + lhi_cpu_float_bytes(t * cpu->v) +
-                 lhi_cpu_float_bytes(h);
+                 lhi_cpu_float_bytes(vectors * t) +
+                 lhi_cpu_float_bytes(t * cpu->v) +
+                 lhi_cpu_float_bytes(vectors * h);
     return bytes;
 }
 
@@ -98,10 +130,10 @@ double lhi_cpu_chunk_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
     const double name = 64;
     double n = chunk->n_layers, microbatches = cpu->n_microbatches;
-    double tensors = n * LHI_LAYER_TENSORS + 3;
+    double tensors = lhi_cpu_n_tensors(cpu, chunk);
     double items = n * LHI_LAYER_ITEMS + chunk->is_first + chunk->is_last;
     return sizeof *chunk +
-           n * (2 * sizeof(lhi_cpu_weights) + sizeof(uint32_t)) +
+           (n + 1) * 2 * sizeof(lhi_cpu_weights) + n * sizeof(uint32_t) +
            tensors * (sizeof(lhi_tensor) + name) +
            items * (sizeof(lhi_cpu_item) + microbatches) +
            microbatches * (sizeof(lhi_cpu_slot *) + sizeof(bool));
@@ -111,9 +143,11 @@ double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
 {
     double widest = cpu->f > cpu->h ? cpu->f : cpu->h;
     double s = cpu->sequence, block = cpu->block, d = cpu->head_dim;
+    double t = cpu->t;
     if (widest < cpu->q)
         widest = cpu->q;
-    return sizeof *cpu + lhi_cpu_float_bytes(cpu->t * widest) +
+    double dropped = cpu->threshold ? lhi_cpu_float_bytes(t * cpu->h) : 0;
+    return sizeof *cpu + lhi_cpu_float_bytes(t * widest) + dropped +
            2 * lhi_cpu_float_bytes(block * s) +
            2 * lhi_cpu_float_bytes(s * (cpu->head_dim / 2)) +
            lhi_cpu_float_bytes(block * d) + 2 * lhi_cpu_float_bytes(s * d) +
@@ -123,9 +157,7 @@ double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
 
 double lhi_cpu_parameters(const lhi_cpu_options *o, uint32_t i)
 {
-    lhi_cpu cpu = {.sequence = 0};
-    uint32_t c = o->mine[i];
-    lhi_cpu_shape(&cpu, o);
-    return lhi_cpu_values(&cpu, o->first_layers[c + 1] - o->first_layers[c],
+    uint32_t c = o->mine[i], first = o->first_layers[c];
+    return lhi_cpu_values(o->model, first, o->first_layers[c + 1] - first,
                           c == 0, c + 1 == o->n_chunks);
 }

@@ -127,8 +127,9 @@ static void add_chunk(const counter *k, const counted *c,
                       double bytes[LH_N_MEMORY_KINDS])
 {
     const lhi_cpu_chunk *chunk = &c->chunk;
-    double weights = lhi_cpu_float_bytes(lhi_cpu_values(
-        &k->cpu, chunk->n_layers, chunk->is_first, chunk->is_last));
+    double weights = lhi_cpu_float_bytes(
+        lhi_cpu_values(k->cpu.model, chunk->first_layer, chunk->n_layers,
+                       chunk->is_first, chunk->is_last));
     bytes[LH_MEMORY_PARAMETERS] += weights;
     bytes[LH_MEMORY_GRADIENTS] += weights;
     bytes[LH_MEMORY_ACTIVATIONS] +=

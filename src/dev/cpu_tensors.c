@@ -44,93 +44,68 @@ typedef struct maker {
     bool failed;
 } maker;
 
-/* The next tensor of the chunk; columns 0: a vector, which starts at 1. */
-static lhi_tensor *make_tensor(maker *m, uint32_t index, const char *name,
-                               uint32_t rows, uint32_t columns)
+/* Where values and gradients of a tensor are found. */
+static void put_down(lhi_cpu_chunk *chunk, lhi_cpu_weights *w,
+                     lhi_cpu_weights *d, lhi_role role, const lhi_tensor *t)
+{
+    float **const places[][2] = {
+        [LHI_ROLE_EMBEDDING] = {&chunk->embedding, &chunk->d_embedding},
+        [LHI_ROLE_POSITIONS] = {&chunk->positions, &chunk->d_positions},
+        [LHI_ROLE_NORM1] = {&w->norm1, &d->norm1},
+        [LHI_ROLE_QKV] = {&w->qkv, &d->qkv},
+        [LHI_ROLE_QKV_BIAS] = {&w->qkv_bias, &d->qkv_bias},
+        [LHI_ROLE_OUT] = {&w->out, &d->out},
+        [LHI_ROLE_OUT_BIAS] = {&w->out_bias, &d->out_bias},
+        [LHI_ROLE_NORM2] = {&w->norm2, &d->norm2},
+        [LHI_ROLE_GATE_UP] = {&w->gate_up, &d->gate_up},
+        [LHI_ROLE_GATE_UP_BIAS] = {&w->gate_up_bias, &d->gate_up_bias},
+        [LHI_ROLE_DOWN] = {&w->down, &d->down},
+        [LHI_ROLE_DOWN_BIAS] = {&w->down_bias, &d->down_bias},
+        [LHI_ROLE_NORM] = {&chunk->norm, &chunk->d_norm},
+        [LHI_ROLE_HEAD] = {&chunk->head, &chunk->d_head},
+    };
+    if (role == LHI_ROLE_NEXT)
+        return;
+    *places[role][0] = t->value;
+    *places[role][1] = t->gradient;
+}
+
+/* Tensor `index` of the model is the chunk's next; vectors start at 1, biases
+ * at 0. `layer`: of the chunk; weights of none are not looked at. */
+static void make_tensor(maker *m, uint32_t index, uint32_t layer)
 {
     lhi_cpu_chunk *chunk = m->chunk;
     lhi_tensor *tensor = &chunk->tensors[chunk->n_tensors++];
-    const char *copy = lhi_arena_strdup(m->mem, name);
+    lhi_model_tensor of;
+    lhi_model_tensor_of(m->cpu->model, index, &of);
+    const char *copy = lhi_arena_strdup(m->mem, of.name);
     if (!copy)
         m->failed = true;
     *tensor = (lhi_tensor){
         .name = copy,
         .value = chunk->values + m->at,
         .gradient = chunk->gradients + m->at,
-        .n = (size_t)rows * (columns ? columns : 1),
-        .rows = rows,
-        .columns = columns,
-        .decays = columns > 0,
+        .n = of.n,
+        .rows = of.rows,
+        .columns = of.columns,
+        .decays = of.columns > 0,
         .tied_chunk = LH_NONE,
         .index = index,
     };
     m->at += tensor->n;
-    if (columns)
+    if (m->cpu->tied && of.role == LHI_ROLE_EMBEDDING) {
+        tensor->tied_chunk = m->cpu->n_chunks - 1;
+    } else if (m->cpu->tied && of.role == LHI_ROLE_HEAD) {
+        tensor->tied_chunk = 0;
+        tensor->is_head = true;
+        index = 0; /* as the embedding */
+    }
+    if (of.columns)
         draw(tensor->value, tensor->n, m->seed, index);
-    for (size_t i = 0; !columns && i < tensor->n; i++)
-        tensor->value[i] = 1;
-    return tensor;
-}
-
-static lhi_tensor *make_layer_tensor(maker *m, uint32_t layer, uint32_t number,
-                                     const char *name, uint32_t rows,
-                                     uint32_t columns)
-{
-    char full[96];
-    uint32_t in_model = m->chunk->first_layer + layer;
-    snprintf(full, sizeof full, "model.layers.%u.%s.weight", in_model, name);
-    return make_tensor(m, 1 + in_model * LHI_LAYER_TENSORS + number, full, rows,
-                       columns);
-}
-
-static void make_layer(maker *m, uint32_t layer)
-{
-    const lhi_cpu *cpu = m->cpu;
-    lhi_cpu_weights *w = &m->chunk->weights[layer];
-    lhi_cpu_weights *d = &m->chunk->d_weights[layer];
-    const lhi_tensor *t;
-    t = make_layer_tensor(m, layer, 0, "input_layernorm", cpu->h, 0);
-    w->norm1 = t->value, d->norm1 = t->gradient;
-    t = make_layer_tensor(m, layer, 1, "self_attn.q_proj", cpu->q, cpu->h);
-    w->qkv = t->value, d->qkv = t->gradient;
-    make_layer_tensor(m, layer, 2, "self_attn.k_proj", cpu->kv, cpu->h);
-    make_layer_tensor(m, layer, 3, "self_attn.v_proj", cpu->kv, cpu->h);
-    t = make_layer_tensor(m, layer, 4, "self_attn.o_proj", cpu->h, cpu->q);
-    w->out = t->value, d->out = t->gradient;
-    t = make_layer_tensor(m, layer, 5, "post_attention_layernorm", cpu->h, 0);
-    w->norm2 = t->value, d->norm2 = t->gradient;
-    t = make_layer_tensor(m, layer, 6, "mlp.gate_proj", cpu->f, cpu->h);
-    w->gate_up = t->value, d->gate_up = t->gradient;
-    make_layer_tensor(m, layer, 7, "mlp.up_proj", cpu->f, cpu->h);
-    t = make_layer_tensor(m, layer, 8, "mlp.down_proj", cpu->h, cpu->f);
-    w->down = t->value, d->down = t->gradient;
-}
-
-static void make_ends(maker *m, bool first)
-{
-    const lhi_cpu *cpu = m->cpu;
-    lhi_cpu_chunk *chunk = m->chunk;
-    uint32_t norm = 1 + cpu->layers * LHI_LAYER_TENSORS;
-    lhi_tensor *t;
-    if (first && chunk->is_first) {
-        t = make_tensor(m, 0, "model.embed_tokens.weight", cpu->v, cpu->h);
-        if (cpu->tied)
-            t->tied_chunk = cpu->n_chunks - 1;
-        chunk->embedding = t->value, chunk->d_embedding = t->gradient;
-    }
-    if (first || !chunk->is_last)
-        return;
-    t = make_tensor(m, norm, "model.norm.weight", cpu->h, 0);
-    chunk->norm = t->value, chunk->d_norm = t->gradient;
-    t = make_tensor(m, norm + 1,
-                    cpu->tied ? "model.embed_tokens.weight" : "lm_head.weight",
-                    cpu->v, cpu->h);
-    chunk->head = t->value, chunk->d_head = t->gradient;
-    if (cpu->tied) {
-        t->tied_chunk = 0;
-        t->is_head = true;
-        draw(t->value, t->n, m->seed, 0); /* as the embedding */
-    }
+    for (size_t i = 0; !of.columns && i < tensor->n; i++)
+        tensor->value[i] = of.is_bias ? 0 : 1;
+    put_down(chunk, &chunk->weights[layer], &chunk->d_weights[layer], of.role,
+             tensor);
 }
 
 typedef struct item_maker {
@@ -166,7 +141,7 @@ lh_status lhi_cpu_items(const lhi_cpu *cpu, lhi_arena *mem,
         LHI_TRY(make_item(&m, LHI_ITEM_QKV, i,
                           h * (cpu->q + 2 * (uint64_t)cpu->kv)));
         LHI_TRY(make_item(&m, LHI_ITEM_OUT, i, h * cpu->q));
-        LHI_TRY(make_item(&m, LHI_ITEM_GATE_UP, i, 2 * h * cpu->f));
+        LHI_TRY(make_item(&m, LHI_ITEM_GATE_UP, i, h * cpu->up));
         LHI_TRY(make_item(&m, LHI_ITEM_DOWN, i, h * cpu->f));
     }
     if (chunk->is_last)
@@ -174,12 +149,33 @@ lh_status lhi_cpu_items(const lhi_cpu *cpu, lhi_arena *mem,
     return LH_OK;
 }
 
+/* In the model's order. */
+static void make_tensors(maker *m)
+{
+    const lh_model *model = m->cpu->model;
+    const lhi_cpu_chunk *chunk = m->chunk;
+    uint32_t at = lhi_layer_tensor_index(model, chunk->first_layer);
+    for (uint32_t i = 0; chunk->is_first && i < lhi_n_front_tensors(model); i++)
+        make_tensor(m, i, 0);
+    for (uint32_t k = 0; k < chunk->n_layers; k++) {
+        uint32_t end =
+            lhi_layer_tensor_index(model, chunk->first_layer + k + 1);
+        for (; at < end; at++)
+            make_tensor(m, at, k);
+    }
+    at = lhi_layer_tensor_index(model, model->layers);
+    for (; chunk->is_last && at < lhi_n_model_tensors(model); at++)
+        make_tensor(m, at, 0);
+}
+
 lh_status lhi_cpu_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
                           lhi_cpu_chunk *chunk, lh_error *err)
 {
     lhi_arena *mem = cpu->mem;
     uint32_t n = chunk->n_layers;
-    double values = lhi_cpu_values(cpu, n, chunk->is_first, chunk->is_last);
+    uint32_t n_tensors = lhi_cpu_n_tensors(cpu, chunk);
+    double values = lhi_cpu_values(cpu->model, chunk->first_layer, n,
+                                   chunk->is_first, chunk->is_last);
     maker m = {.cpu = cpu, .chunk = chunk, .mem = mem, .seed = options->seed};
     if (values > (double)(INT64_MAX / 8)) /* more than an address can say */
         return lhi_fail_nomem(err);
@@ -188,20 +184,16 @@ lh_status lhi_cpu_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
               lhi_cpu_floats(cpu->parameters, chunk->n_values, 1)) ||
         !(chunk->gradients =
               lhi_cpu_floats(cpu->gradients, chunk->n_values, 1)) ||
-        !(chunk->weights = LHI_NEW(mem, lhi_cpu_weights, n)) ||
-        !(chunk->d_weights = LHI_NEW(mem, lhi_cpu_weights, n)) ||
-        !(chunk->tensors =
-              LHI_NEW(mem, lhi_tensor, n * LHI_LAYER_TENSORS + 3)) ||
+        !(chunk->weights = LHI_NEW(mem, lhi_cpu_weights, n + 1)) ||
+        !(chunk->d_weights = LHI_NEW(mem, lhi_cpu_weights, n + 1)) ||
+        !(chunk->tensors = LHI_NEW(mem, lhi_tensor, n_tensors)) ||
         !(chunk->again = LHI_NEW(mem, uint32_t, n)) ||
         !(chunk->slots = LHI_NEW(mem, lhi_cpu_slot *, cpu->n_microbatches)) ||
         !(chunk->was_here = LHI_NEW(mem, bool, cpu->n_microbatches)))
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; options->again && i < n; i++)
         chunk->again[i] = options->again[chunk->first_layer + i];
-    make_ends(&m, true);
-    for (uint32_t i = 0; i < n; i++)
-        make_layer(&m, i);
-    make_ends(&m, false);
+    make_tensors(&m);
     if (m.failed)
         return lhi_fail_nomem(err);
     return lhi_cpu_items(cpu, mem, chunk, err);

@@ -10,21 +10,13 @@
 
 #include <string.h>
 
-void lhi_cpu_weight_product(const lhi_cpu *cpu, const float *dy, const float *x,
-                            float *dw, uint32_t rows, uint32_t in, uint32_t out,
-                            bool adds)
-{
-    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, (int)out,
-               (int)in, (int)rows, 1, dy, (int)out, x, (int)in, adds ? 1 : 0,
-               dw, (int)in);
-}
-
 static void add_norm(const lhi_cpu *cpu, float *to, const float *x, bool adds)
 {
+    size_t n = (size_t)cpu->norm_vectors * cpu->h;
     if (adds)
-        cpu->k->add(to, x, cpu->h);
+        cpu->k->add(to, x, n);
     else
-        memcpy(to, x, cpu->h * sizeof *to);
+        memcpy(to, x, n * sizeof *to);
 }
 
 static void add_embedding(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
@@ -36,6 +28,14 @@ static void add_embedding(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     for (uint32_t i = 0; i < cpu->t; i++)
         cpu->k->add(chunk->d_embedding + (size_t)slot->tokens[i] * h,
                     slot->x[0] + i * h, h);
+    if (!chunk->positions)
+        return;
+    /* Those that no sequence reaches have none. */
+    if (!adds)
+        memset(chunk->d_positions, 0, cpu->positions * h * sizeof(float));
+    for (uint32_t i = 0; i < cpu->microbatch; i++)
+        cpu->k->add(chunk->d_positions, slot->x[0] + i * cpu->sequence * h,
+                    cpu->sequence * h);
 }
 
 bool lhi_cpu_in_layer(const lhi_cpu_item *item)
@@ -57,21 +57,21 @@ static void do_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
         break;
     case LHI_ITEM_QKV:
         add_norm(cpu, d->norm1, a->d_norm1, adds);
-        lhi_cpu_weight_product(cpu, a->qkv, a->norm1, d->qkv, t, h,
+        lhi_cpu_linear_weights(cpu, a->qkv, a->norm1, d->qkv, d->qkv_bias, h,
                                cpu->q + 2 * cpu->kv, adds);
         break;
     case LHI_ITEM_OUT:
-        lhi_cpu_weight_product(cpu, a->mid, a->attended, d->out, t, cpu->q, h,
-                               adds);
+        lhi_cpu_linear_weights(cpu, a->mid, a->attended, d->out, d->out_bias,
+                               cpu->q, h, adds);
         break;
     case LHI_ITEM_GATE_UP:
         add_norm(cpu, d->norm2, a->d_norm2, adds);
-        lhi_cpu_weight_product(cpu, a->gate_up, a->norm2, d->gate_up, t, h,
-                               2 * f, adds);
+        lhi_cpu_linear_weights(cpu, a->gate_up, a->norm2, d->gate_up,
+                               d->gate_up_bias, h, cpu->up, adds);
         break;
     case LHI_ITEM_DOWN:
-        lhi_cpu_weight_product(cpu, slot->x[item->layer + 1], a->act, d->down,
-                               t, f, h, adds);
+        lhi_cpu_linear_weights(cpu, slot->x[item->layer + 1], a->act, d->down,
+                               d->down_bias, f, h, adds);
         break;
     case LHI_ITEM_HEAD:
         add_norm(cpu, chunk->d_norm, slot->d_norm, adds);

@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/fail.h"
 #include "base/input.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "dev/tokenizer.h"
 
@@ -34,13 +35,6 @@ static uint64_t count_windows(uint64_t n_tokens, uint32_t sequence)
     return n_tokens > 0 ? (n_tokens - 1) / sequence : 0;
 }
 
-static uint64_t mix(uint64_t z)
-{
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
 /* Where number i of n stands in the order that `key` gives: a Feistel network
  * on the next even number of bits, walked until it is below n. */
 static uint64_t shuffle(uint64_t i, uint64_t n, uint64_t key)
@@ -52,7 +46,7 @@ static uint64_t shuffle(uint64_t i, uint64_t n, uint64_t key)
     do {
         uint64_t left = i >> half, right = i & mask;
         for (uint64_t round = 0; round < 4; round++) {
-            uint64_t next = left ^ (mix(right + mix(key + round)) & mask);
+            uint64_t next = left ^ (lhi_mix64(right + lhi_mix64(key + round)) & mask);
             left = right;
             right = next;
         }
@@ -218,7 +212,7 @@ lh_status lhi_data_window(const lhi_data *data, int validation, uint64_t sample,
         return lhi_fail(err, LH_EINVAL, "there are no validation data");
     uint64_t epoch = sample / n, window = sample % n;
     if (!validation)
-        window = shuffle(window, n, mix(data->seed + mix(epoch + 1)));
+        window = shuffle(window, n, lhi_mix64(data->seed + lhi_mix64(epoch + 1)));
     uint64_t at = (validation ? data->n_train : 0) + window * data->sequence;
     if (data->encoded) {
         for (size_t i = 0; i < count; i++)

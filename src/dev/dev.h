@@ -7,10 +7,12 @@
  * ran, and in the end gradients. Where each idea is:
  *
  *   timed.c             a device that sleeps as long as the pipeline says
- *   cpu.c               a device that trains models of Llama's kind in float32:
+ *   cpu.c               a device that trains models in float32:
+ *   families.c          ... of which kinds, and what their tensors are called
  *   cpu_tensors.c       ... its weights (where they lie, and how much it
  *                       holds: cpu_memory.c; of a schedule: cpu_predict.c)
- *   cpu_forward.c       ... F; cpu_attention.c: attention, both ways
+ *   cpu_forward.c       ... F; cpu_attention.c: attention, both ways;
+ *                       cpu_layer.c: products, norms; cpu_dropout.c
  *   cpu_backward.c      ... D
  *   cpu_weights.c       ... W, in units that can be cut and put off
  *   cpu_kernels*.c      loops over floats, for three kinds of processor
@@ -33,8 +35,8 @@
 
 typedef struct lhi_device lhi_device;
 
-/* One trained tensor of a chunk. Names are Hugging Face's for Llama
- * ("model.layers.3.self_attn.q_proj.weight"). */
+/* One trained tensor of a chunk. Names are Hugging Face's, of Llama as
+ * "model.layers.3.self_attn.q_proj.weight". */
 typedef struct lhi_tensor {
     const char *name;
     float *value, *gradient; /* n each; the gradient is summed over the
@@ -115,7 +117,7 @@ lh_status lhi_device_timed(const lh_pipeline *pipeline, uint32_t device,
                            size_t message_bytes, int64_t slip_ns,
                            lhi_device **out, lh_error *err);
 
-/* cpu (src/dev/cpu.c): real training of Llama-style models in float32. */
+/* cpu (src/dev/cpu.c): real training in float32. */
 typedef struct lhi_data lhi_data; /* src/dev/data.h */
 
 typedef struct lhi_cpu_options {
@@ -134,7 +136,9 @@ typedef struct lhi_cpu_options {
     uint32_t sequence;   /* tokens of one */
     uint32_t n_microbatches;
     uint32_t replica, n_replicas; /* of data parallelism */
-    uint64_t seed;                /* of the first weights, by tensor */
+    uint64_t seed;                /* of the first weights, by tensor; of dropout */
+    double dropout; /* share of scores, of what attention and MLP add and of the
+                       embedding that training drops, 0 <= share < 1 */
     const lhi_data *data; /* borrowed; may be shared by devices of all threads;
                              NULL where neither chunk 0 nor the last is here */
     lhi_sgemm sgemm; /* from lhi_blas_load(), for as many callers as there are
@@ -152,8 +156,8 @@ lh_status lhi_cpu_predict(const lhi_cpu_options *options, const lh_pass *passes,
 /* The parameters of chunk mine[i], each of them a float. */
 double lhi_cpu_parameters(const lhi_cpu_options *options, uint32_t i);
 
-/* LH_EUNSUPPORTED: the model is not of Llama's kind, or OpenBLAS is not
- * installed; `err` says which and what to do. Open the first device of a
+/* LH_EUNSUPPORTED: the model is of no kind that is trained here, or OpenBLAS
+ * is not installed; `err` says which and what to do. Open the first device of a
  * process before it starts threads: OpenBLAS is loaded then. */
 lh_status lhi_device_cpu(const lhi_cpu_options *options, lhi_device **out,
                          lh_error *err);

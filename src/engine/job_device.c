@@ -28,7 +28,8 @@ lh_status lhi_job_cpu_options(const lhi_job *job, uint32_t rank,
                              .n_microbatches = x->n_half / x->n_chunks,
                              .replica = rank / x->n_ranks,
                              .n_replicas = job->n_replicas,
-                             .seed = m->seed};
+                             .seed = m->seed,
+                             .dropout = m->dropout};
     return LH_OK;
 }
 

@@ -9,6 +9,7 @@
 #include "base/take_options.h"
 #include "dev/data.h"
 #include "dev/dev.h"
+#include "spec/spec.h"
 
 #include <errno.h>
 #include <longhaul/engine.h>
@@ -132,6 +133,8 @@ static lh_status run_passes(measuring *m, const lhi_data *data, lh_error *err)
                          .sequence = m->job->training.sequence,
                          .n_microbatches = MICROBATCHES,
                          .n_replicas = 1,
+                         .dropout =
+                             lhi_job_drops(m->job) ? LH_TRAIN_DROPOUT : 0,
                          .data = data};
     LHI_TRY(lhi_device_cpu(&o, &m->device, err));
     LHI_TRY(allocate(m, err));

@@ -25,7 +25,7 @@ struct lhi_training {
     bool whole; /* all values are in place: nothing to gather */
     lhi_checkpoint_options checkpoint;
     lhi_folder_lock *folder_lock; /* rank 0 */
-    char recipe[256];
+    char recipe[320];
     /* The thread; under `lock`. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -452,9 +452,14 @@ static void describe(lhi_training *t, const lhi_train_options *with)
              m->sequence, m->micro_batch,
              t->o.exec->n_half / t->o.exec->n_chunks, m->seed, with->rate,
              with->min_rate, with->weight_decay, with->clip, m->validation);
+    size_t used = strlen(t->recipe);
+    if (m->dropout > 0)
+        snprintf(t->recipe + used, sizeof t->recipe - used, ", dropout %.9g",
+                 m->dropout);
     t->checkpoint =
         (lhi_checkpoint_options){.folder = m->checkpoint,
                                  .rope_theta = lh_model_rope_theta(m->model),
+                                 .dropout = m->dropout,
                                  .keep = m->keep,
                                  .recipe = t->recipe,
                                  .sequence = m->sequence,

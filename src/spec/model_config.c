@@ -21,6 +21,7 @@ typedef enum style {
     QWEN3_MOE,
     DEEPSEEK,
     GPT_OSS,
+    GPT2,
 } style;
 
 /* A class's sizes. */
@@ -48,11 +49,12 @@ static const family families[] = {
     {"deepseek_v3", DEEPSEEK, 129280, 7168, 18432, 61, 128, 128},
     {"kimi_k2", DEEPSEEK, 129280, 7168, 18432, 61, 128, 128},
     {"gpt_oss", GPT_OSS, 201088, 2880, 2880, 36, 64, 8},
+    {"gpt2", GPT2, 50257, 768, 3072, 12, 12, 12},
 };
 
 static const char *const family_names =
     "llama, mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, deepseek_v2, "
-    "deepseek_v3, gpt_oss";
+    "deepseek_v3, gpt_oss, gpt2";
 
 typedef struct reader {
     const lhi_doc *doc;
@@ -214,6 +216,7 @@ static lh_status read_biases(reader *r, lh_error *err)
         bias = true;
         break;
     case DEEPSEEK:
+    case GPT2:
         break;
     }
     LHI_TRY(take_flag(r, r->map, "attention_bias", &bias, err));
@@ -291,6 +294,7 @@ static lh_status read_window(reader *r, lh_error *err)
         return m->sliding_window ? read_layer_types(r, err) : LH_OK;
     case LLAMA:
     case DEEPSEEK:
+    case GPT2:
         break;
     }
     return LH_OK;
@@ -425,9 +429,50 @@ static lh_status read_deepseek(reader *r, lh_error *err)
     return read_deepseek_experts(r, err);
 }
 
+/* Its sizes have other names, embeddings are tied unless it says otherwise, and
+ * the MLP is four times as wide. */
+static lh_status read_gpt2(reader *r, lh_error *err)
+{
+    const family *f = r->family;
+    lh_model *m = &r->model;
+    const lhi_node *node = lhi_find(r->map, "activation_function");
+    const char *function = "gelu_new";
+    if (node)
+        LHI_TRY(lhi_get_string(r->doc, node, &function, err));
+    if (strncmp(function, "gelu", 4) != 0)
+        return lhi_doc_fail(r->doc, node, err, LH_EUNSUPPORTED,
+                            "'%.60s' is no kind of gelu", function);
+    m->norm = LH_NORM_LAYER;
+    m->gated = false;
+    m->qkv_bias = m->output_bias = m->mlp_bias = true;
+    m->tied_embeddings = true;
+    LHI_TRY(
+        take_size(r, "vocab_size", LHI_MAX_VOCAB, f->vocab, &m->vocab, err));
+    LHI_TRY(
+        take_size(r, "n_embd", LHI_MAX_WIDTH, f->hidden, &m->hidden, err));
+    LHI_TRY(
+        take_size(r, "n_layer", LHI_MAX_LAYERS, f->layers, &m->layers, err));
+    LHI_TRY(take_size(r, "n_head", LHI_MAX_WIDTH, f->heads, &m->heads, err));
+    LHI_TRY(take_size(r, "n_positions", LHI_MAX_VOCAB, 1024, &m->positions,
+                      err));
+    LHI_TRY(read_number(r, "n_inner", LHI_MAX_VOCAB, 4 * m->hidden, &m->ffn,
+                        err));
+    LHI_TRY(take_flag(r, r->map, "tie_word_embeddings", &m->tied_embeddings,
+                      err));
+    m->kv_heads = m->heads;
+    m->head_dim = m->hidden / m->heads;
+    if (m->hidden % m->heads != 0)
+        return lhi_doc_fail(r->doc, r->map, err, LH_EINPUT,
+                            "n_embd %u is no multiple of n_head %u", m->hidden,
+                            m->heads);
+    return LH_OK;
+}
+
 static lh_status read_all(reader *r, lh_error *err)
 {
     LHI_TRY(find_family(r, err));
+    if (r->family->style == GPT2)
+        return read_gpt2(r, err);
     LHI_TRY(read_sizes(r, err));
     LHI_TRY(read_biases(r, err));
     LHI_TRY(read_window(r, err));
@@ -446,6 +491,7 @@ static lh_status read_all(reader *r, lh_error *err)
     case MISTRAL:
     case QWEN2:
     case QWEN3:
+    case GPT2:
         break;
     }
     return read_head_dim(r, err);

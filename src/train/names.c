@@ -1,55 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hugging Face's names for Llama's tensors, in the model's order, and the
- * checksum of values. */
+/* The tensors that are kept of a model, in its order, and the checksum of
+ * values. */
 #include "train/train_own.h"
 
-#include <stdio.h>
 #include <string.h>
-
-enum { PER_LAYER = 9 };
 
 uint32_t lhi_n_kept_tensors(const lh_model *model)
 {
-    return model->layers * PER_LAYER + 3;
+    return lhi_n_model_tensors(model);
 }
 
 bool lhi_kept_tensor_of(const lh_model *model, uint32_t index,
                         lhi_kept_tensor *out)
 {
-    uint32_t h = model->hidden, f = model->ffn;
-    uint32_t q = model->heads * model->head_dim;
-    uint32_t kv = model->kv_heads * model->head_dim;
-    uint32_t last = lhi_n_kept_tensors(model) - 1;
-    const struct {
-        const char *name;
-        uint32_t rows, columns;
-    } of_layer[PER_LAYER] = {
-        {"input_layernorm", h, 0},   {"self_attn.q_proj", q, h},
-        {"self_attn.k_proj", kv, h}, {"self_attn.v_proj", kv, h},
-        {"self_attn.o_proj", h, q},  {"post_attention_layernorm", h, 0},
-        {"mlp.gate_proj", f, h},     {"mlp.up_proj", f, h},
-        {"mlp.down_proj", h, f}};
-    out->rows = model->vocab;
-    out->columns = h;
-    if (index == last && model->tied_embeddings)
-        return false;
-    if (index == 0) {
-        snprintf(out->name, sizeof out->name, "model.embed_tokens.weight");
-    } else if (index == last) {
-        snprintf(out->name, sizeof out->name, "lm_head.weight");
-    } else if (index == last - 1) {
-        snprintf(out->name, sizeof out->name, "model.norm.weight");
-        out->rows = h;
-        out->columns = 0;
-    } else {
-        uint32_t layer = (index - 1) / PER_LAYER, i = (index - 1) % PER_LAYER;
-        snprintf(out->name, sizeof out->name, "model.layers.%u.%s.weight",
-                 layer, of_layer[i].name);
-        out->rows = of_layer[i].rows;
-        out->columns = of_layer[i].columns;
-    }
-    out->n = (size_t)out->rows * (out->columns ? out->columns : 1);
-    return true;
+    lhi_model_tensor_of(model, index, out);
+    return out->role != LHI_ROLE_HEAD || !model->tied_embeddings;
 }
 
 /* Each step is a bijection of the state for a given word and of the word for a

@@ -84,38 +84,6 @@ static lh_status make_file(const char *path, const lh_model *model,
     return status;
 }
 
-/* For transformers. */
-static lh_status write_config(const lhi_train *train,
-                              const lhi_checkpoint_options *options,
-                              const char *folder, lh_error *err)
-{
-    const lh_model *m = train->o.model;
-    char path[LHI_PATH], *made;
-    size_t len;
-    lhi_text text = {0};
-    LHI_TRY(lhi_folder_path(path, err, "%s/" LHI_CONFIG_FILE, folder));
-    lhi_text_printf(
-        &text,
-        "{\n  \"architectures\": [\"LlamaForCausalLM\"],\n"
-        "  \"model_type\": \"llama\",\n  \"attention_bias\": false,\n"
-        "  \"head_dim\": %u,\n  \"hidden_act\": \"silu\",\n"
-        "  \"hidden_size\": %u,\n  \"intermediate_size\": %u,\n"
-        "  \"max_position_embeddings\": %u,\n  \"mlp_bias\": false,\n"
-        "  \"num_attention_heads\": %u,\n  \"num_hidden_layers\": %u,\n"
-        "  \"num_key_value_heads\": %u,\n  \"rms_norm_eps\": %.17g,\n"
-        "  \"rope_theta\": %.17g,\n  \"tie_word_embeddings\": %s,\n"
-        "  \"torch_dtype\": \"float32\",\n  \"vocab_size\": %u\n}\n",
-        m->head_dim, m->hidden, m->ffn,
-        options->sequence ? options->sequence : 2048, m->heads, m->layers,
-        m->kv_heads, options->norm_epsilon > 0 ? options->norm_epsilon : 1e-5,
-        options->rope_theta > 0 ? options->rope_theta : 10000.0,
-        m->tied_embeddings ? "true" : "false", m->vocab);
-    LHI_TRY(lhi_text_take(&text, &made, &len, err));
-    lh_status status = lh_file_write(path, made, len, err);
-    lh_text_free(made);
-    return status;
-}
-
 static lh_status copy_tokenizer(const char *from, const char *folder,
                                 lh_error *err)
 {
@@ -140,7 +108,7 @@ static lh_status begin_folder(const lhi_train *train,
     LHI_TRY(make_file(path, train->o.model, lhi_weight_suffixes, err));
     LHI_TRY(lhi_folder_path(path, err, "%s/" LHI_MOMENTS_FILE, folder));
     LHI_TRY(make_file(path, train->o.model, lhi_moment_suffixes, err));
-    LHI_TRY(write_config(train, options, folder, err));
+    LHI_TRY(lhi_write_config(train->o.model, options, folder, err));
     return options->tokenizer ? copy_tokenizer(options->tokenizer, folder, err)
                               : LH_OK;
 }

@@ -54,10 +54,38 @@ static json_t *sums_of(const lh_model *model, uint32_t replicas,
     return all;
 }
 
+static json_t *no_shape(json_t *shape)
+{
+    json_decref(shape);
+    return NULL;
+}
+
+/* What Llama has not: absent is as it is there. */
+static json_t *add_family(json_t *shape, const lh_model *m)
+{
+    const struct {
+        const char *key;
+        uint32_t value;
+    } more[] = {
+        {"layer_norm", m->norm == LH_NORM_LAYER},
+        {"no_gate", !m->gated},
+        {"qkv_bias", m->qkv_bias},
+        {"output_bias", m->output_bias},
+        {"mlp_bias", m->mlp_bias},
+        {"positions", m->positions},
+    };
+    for (size_t i = 0; shape && i < sizeof more / sizeof *more; i++)
+        if (more[i].value &&
+            json_object_set_new(shape, more[i].key,
+                                json_integer(more[i].value)) != 0)
+            return no_shape(shape);
+    return shape;
+}
+
 static json_t *shape_of(const lh_model *model,
                         const lhi_checkpoint_options *options)
 {
-    return json_pack(
+    json_t *shape = json_pack(
         "{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:f, s:f}", "layers",
         (int)model->layers, "hidden", (int)model->hidden, "ffn",
         (int)model->ffn, "vocab", (int)model->vocab, "heads", (int)model->heads,
@@ -65,6 +93,7 @@ static json_t *shape_of(const lh_model *model,
         "tied_embeddings", (int)model->tied_embeddings, "norm_epsilon",
         options->norm_epsilon > 0 ? options->norm_epsilon : 1e-5, "rope_theta",
         options->rope_theta > 0 ? options->rope_theta : 10000.0);
+    return add_family(shape, model);
 }
 
 /* Of all but "check" itself; negative: no memory. */

@@ -28,7 +28,8 @@
  *   folder.c, state.c   ... their folders, and what each is of
  *   folder_lock.c       ... who may write into one
  *   safetensors.c       ... the files' format, and
- *   shard_layout.c      ... where tensors lie in them (names.c: their names)
+ *   shard_layout.c      ... where tensors lie in them (names.c: which there are)
+ *   config_json.c       ... what transformers is told of the model
  *
  * Every number is made of the same operands in the same order whatever the
  * pipeline's degree is, so weights come out alike to the last bit. */
@@ -167,6 +168,7 @@ typedef struct lhi_checkpoint_options {
      * on, one line ("sequence 128, microbatch 2, ..."); may be NULL. */
     const char *recipe;
     double norm_epsilon, rope_theta; /* for config.json; 0: the defaults */
+    double dropout;                  /* for config.json */
     uint32_t sequence;               /* for config.json; 0: 2048 */
     const char *tokenizer; /* copied beside the weights; may be NULL */
     /* Of the folder, checked before anything is written; NULL: the caller sees

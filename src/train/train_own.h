@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "dev/cpu_kernels.h"
+#include "dev/families.h"
 #include "train/train.h"
 
 /* This rank's part of one tensor. */
@@ -63,16 +64,17 @@ lh_status lhi_list_steps(const char *folder, uint64_t **steps, size_t *n,
                          lh_error *err);
 
 /* What a checkpoint holds of a tensor of the model: name and shape. */
-typedef struct lhi_kept_tensor {
-    char name[96];
-    uint32_t rows, columns;
-    size_t n;
-} lhi_kept_tensor;
+typedef lhi_model_tensor lhi_kept_tensor;
 /* Tensor `index` in the model's order; false: the head of a tied pair, which is
  * kept as the embedding. */
 bool lhi_kept_tensor_of(const lh_model *model, uint32_t index,
                         lhi_kept_tensor *out);
 uint32_t lhi_n_kept_tensors(const lh_model *model);
+
+/* config.json, for transformers. */
+lh_status lhi_write_config(const lh_model *model,
+                           const lhi_checkpoint_options *options,
+                           const char *folder, lh_error *err);
 
 #define LHI_STEP_FOLDER "step-%08" PRIu64
 

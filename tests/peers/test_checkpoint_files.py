@@ -5,9 +5,10 @@
     test_checkpoint_files.py PROGRAM ROOT
 
 safetensors reads both files, with the names, shapes and types that
-docs/formats/checkpoint.md says; transformers' LlamaForCausalLM loads a
-checkpoint as it is and has our validation loss within 1e-5 relative; what
-transformers saves, training begins with. Needs torch, safetensors and
+docs/formats/checkpoint.md says; transformers loads a checkpoint as it is, as the
+model that the family's page names, and has our validation loss within 1e-5
+relative; what transformers saves, training begins with; `longhaul` reads the
+config.json that it wrote as the model that it trained. Needs torch, safetensors and
 transformers ($LONGHAUL_TORCH names a Python that has them).
 """
 import json
@@ -26,12 +27,15 @@ try:
     os.environ["HF_HUB_OFFLINE"] = "1"
     import torch
     from safetensors import safe_open
-    from transformers import LlamaForCausalLM
+    from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 except ImportError as error:
     lacking("torch, safetensors or transformers", error, "LONGHAUL_TORCH",
             "other programs read our checkpoints")
 
+# Which of CUDA's libraries are not there is not asked: a torch without them
+# (tools/torch-without-cuda.py) ends where GPT-2's code wants to know.
+torch.cuda.is_current_stream_capturing = lambda: False
 logging.set_verbosity_error()
 logging.disable_progress_bar()
 STEPS, SEQUENCE, BATCH = 6, 32, 8
@@ -62,14 +66,15 @@ def train(folder, steps, *more):
         "--json", *more))["iterations"]
 
 
-def plan(folder, tied, replicas):
+def plan(folder, model, replicas):
     """A small job: grouped heads whose width is not hidden / heads."""
     job = pathlib.Path(ROOT, "examples/tiny-llama-cpu.yaml").read_text()
+    lines = job.splitlines(keepends=True)
+    at, = [i for i, line in enumerate(lines) if line.startswith("model:")]
+    lines[at] = f"model: {json.dumps(model)}\n"
+    job = "".join(lines)
     for old, new in [
-            ("hidden: 128, ffn: 384", "hidden: 40, ffn: 56"),
-            ("head_dim: 32", "head_dim: 12"),
             ("sequence: 128", f"sequence: {SEQUENCE}"),
-            ("tied_embeddings: true", f"tied_embeddings: {str(tied).lower()}"),
             ("pipeline: 4, data: 1", f"pipeline: {4 // replicas}, "
                                      f"data: {replicas}")]:
         check(old in job, f"{old} is in the example")
@@ -80,24 +85,49 @@ def plan(folder, tied, replicas):
         pathlib.Path(ROOT, "LICENSE").read_bytes())
 
 
-def documented(tied):
-    """Names and shapes, by docs/formats/checkpoint.md."""
-    hidden, ffn, vocab, q, kv = 40, 56, 256, 4 * 12, 2 * 12
-    shapes = {"model.embed_tokens.weight": [vocab, hidden]}
+def in_layers(prefix, rows, front, back):
+    """Names and shapes of a model with four layers."""
+    shapes = dict(front)
     for layer in range(4):
-        for name, shape in [
-                ("input_layernorm", [hidden]), ("self_attn.q_proj", [q, hidden]),
-                ("self_attn.k_proj", [kv, hidden]),
-                ("self_attn.v_proj", [kv, hidden]),
-                ("self_attn.o_proj", [hidden, q]),
-                ("post_attention_layernorm", [hidden]),
-                ("mlp.gate_proj", [ffn, hidden]), ("mlp.up_proj", [ffn, hidden]),
-                ("mlp.down_proj", [hidden, ffn])]:
-            shapes[f"model.layers.{layer}.{name}.weight"] = shape
-    shapes["model.norm.weight"] = [hidden]
-    if not tied:
-        shapes["lm_head.weight"] = [vocab, hidden]
-    return shapes
+        shapes |= {f"{prefix}.{layer}.{name}": shape for name, shape in rows}
+    return shapes | dict(back)
+
+
+def llama(biases=""):
+    """Names and shapes, by docs/formats/checkpoint.md; `biases`: of q, k, v, o
+    and m, the MLP."""
+    hidden, ffn, vocab, q, kv = 40, 56, 256, 4 * 12, 2 * 12
+    rows = [("input_layernorm", [hidden]), ("self_attn.q_proj", [q, hidden]),
+            ("self_attn.k_proj", [kv, hidden]),
+            ("self_attn.v_proj", [kv, hidden]),
+            ("self_attn.o_proj", [hidden, q]),
+            ("post_attention_layernorm", [hidden]),
+            ("mlp.gate_proj", [ffn, hidden]), ("mlp.up_proj", [ffn, hidden]),
+            ("mlp.down_proj", [hidden, ffn])]
+    with_bias = [(f"{name}.bias", shape[:1]) for name, shape in rows
+                 if name.endswith("_proj") and
+                 ("m" if "mlp" in name else name[-6]) in biases]
+    return in_layers(
+        "model.layers", [(f"{name}.weight", s) for name, s in rows] + with_bias,
+        [("model.embed_tokens.weight", [vocab, hidden])],
+        [("model.norm.weight", [hidden]), ("lm_head.weight", [vocab, hidden])])
+
+
+def gpt2():
+    hidden, ffn, vocab = 48, 56, 256
+    rows = [(f"{name}.{kind}", shape if kind == "weight" else shape[-1:])
+            for name, shape in [
+                ("ln_1", [hidden]), ("attn.c_attn", [hidden, 3 * hidden]),
+                ("attn.c_proj", [hidden, hidden]), ("ln_2", [hidden]),
+                ("mlp.c_fc", [hidden, ffn]), ("mlp.c_proj", [ffn, hidden])]
+            for kind in ("weight", "bias")]
+    return in_layers(
+        "transformer.h", rows,
+        [("transformer.wte.weight", [vocab, hidden]),
+         ("transformer.wpe.weight", [64, hidden])],
+        [("transformer.ln_f.weight", [hidden]),
+         ("transformer.ln_f.bias", [hidden]),
+         ("lm_head.weight", [vocab, hidden])])
 
 
 def read_file(name, path, shapes):
@@ -115,8 +145,7 @@ def read_file(name, path, shapes):
     return tensors
 
 
-def safetensors(name, folder, tied):
-    shapes = documented(tied)
+def safetensors(name, folder, shapes):
     weights = read_file(name, folder / "model.safetensors", shapes)
     moments = read_file(name, folder / "optimizer.safetensors", {
         key + suffix: shape for key, shape in shapes.items()
@@ -142,7 +171,7 @@ def their_loss(model):
 
 
 def transformers(name, folder, weights, loss):
-    model, found = LlamaForCausalLM.from_pretrained(
+    model, found = AutoModelForCausalLM.from_pretrained(
         folder, output_loading_info=True, dtype=torch.float32)
     wrong = {key: value for key, value in found.items() if value}
     check(not wrong, f"{name}: {wrong}")
@@ -170,14 +199,45 @@ def back(name, folder, model):
           f"{name}: {halves[0]} from bfloat16, {ours[0]} from ours")
 
 
-for tied, replicas in [(True, 1), (False, 2)]:
-    name = f"{'tied' if tied else 'untied'}, {replicas} replicas"
+def config(name, folder, model):
+    """Our reader of config.json finds the model that was trained."""
+    job = json.loads((folder / "plan.json").read_text())["job"]
+    job["model"] = str(folder / "run" / f"step-{STEPS:08}" / "config.json")
+    (folder / "again.json").write_text(json.dumps(job))
+    longhaul(folder, "plan", "again.json", "-o", "again-plan.json")
+    again = json.loads((folder / "again-plan.json").read_text())["job"]["model"]
+    want = model if "positions" in model else {"rope_theta": 10000} | model
+    check({key: value for key, value in again.items() if key != "name"} ==
+          {key: value for key, value in want.items() if value is not False or
+           key == "gated"}, f"{name}: config.json says {again}, not {want}")
+
+
+def run(name, model, shapes, replicas):
+    model = {"layers": 4, "vocab": 256, "ffn": 56, "heads": 4} | model
+    if model["tied_embeddings"]:
+        shapes.pop("lm_head.weight")
     with tempfile.TemporaryDirectory() as at:
-        plan(at, tied, replicas)
+        plan(at, model, replicas)
         loss = train(at, STEPS, "--checkpoint", "run")[-1]["validation_loss"]
         folder = pathlib.Path(at, "run", f"step-{STEPS:08}")
-        weights = safetensors(name, folder, tied)
+        weights = safetensors(name, folder, shapes)
         back(name, pathlib.Path(at),
              transformers(name, folder, weights, loss))
+        config(name, pathlib.Path(at), model)
+
+
+LLAMA = {"hidden": 40, "kv_heads": 2, "head_dim": 12}
+GPT2 = {"hidden": 48, "kv_heads": 4, "head_dim": 12, "gated": False,
+        "norm": "layer", "positions": 64, "qkv_bias": True,
+        "output_bias": True, "mlp_bias": True}
+run("Llama, tied", LLAMA | {"tied_embeddings": True}, llama(), 1)
+run("Llama, 2 replicas", LLAMA | {"tied_embeddings": False}, llama(), 2)
+run("Llama with biases", LLAMA | {"tied_embeddings": True, "qkv_bias": True,
+                                  "output_bias": True, "mlp_bias": True},
+    llama("qkvom"), 1)
+run("Qwen2", LLAMA | {"tied_embeddings": False, "qkv_bias": True},
+    llama("qkv"), 1)
+run("GPT-2, tied", GPT2 | {"tied_embeddings": True}, gpt2(), 1)
+run("GPT-2, 2 replicas", GPT2 | {"tied_embeddings": False}, gpt2(), 2)
 print(f"{count[True]} passed, {count[False]} failed")
 sys.exit(count[False] > 0)

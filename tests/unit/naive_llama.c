@@ -2,6 +2,7 @@
 #include "naive_llama.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,35 +14,181 @@ static double *doubles(size_t n)
     return x;
 }
 
-enum { NORM1, Q, K, V, O, NORM2, GATE, UP, DOWN, N_LAYER };
+/* --- where tensors are -------------------------------------------------------
+ */
 
-static uint32_t at(uint32_t layer, int which)
+/* A matrix as a product takes it: element (out, in) at out * o + in * i, and
+ * its bias, NULL: none. */
+typedef struct matrix {
+    double *w, *g, *b, *gb;
+    size_t in, out, o, i;
+} matrix;
+
+typedef struct vectors {
+    double *w, *g, *b, *gb;
+} vectors;
+
+typedef struct layer_weights {
+    vectors norm1, norm2;
+    matrix q, k, v, out, gate, up, down;
+} layer_weights;
+
+static bool is_gpt2(const lh_model *m)
 {
-    return 1 + layer * N_LAYER + (uint32_t)which;
+    return m->norm == LH_NORM_LAYER;
+}
+
+/* A layer's tensors in their order: sizes. */
+static uint32_t layer_sizes(const lh_model *m, size_t *out)
+{
+    size_t h = m->hidden, q = (size_t)m->heads * m->head_dim, f = m->ffn;
+    size_t kv = (size_t)m->kv_heads * m->head_dim;
+    const size_t gpt2[] = {h, h, 3 * h * h, 3 * h, h * h, h,
+                           h, h, h * f,     f,     f * h, h};
+    const size_t llama[] = {
+        h,      q * h,
+        kv * h, kv * h,
+        q,      kv,
+        kv,     h * q,
+        h,      h,
+        f * h,  f * h,
+        f,      f,
+        h * f,  h};
+    const bool there[] = {1, 1, 1, 1, m->qkv_bias, m->qkv_bias, m->qkv_bias,
+                          1, m->output_bias, 1, 1, 1, m->mlp_bias, m->mlp_bias,
+                          1, m->mlp_bias};
+    uint32_t n = 0;
+    if (is_gpt2(m)) {
+        memcpy(out, gpt2, sizeof gpt2);
+        return 12;
+    }
+    for (int i = 0; i < 16; i++)
+        if (there[i])
+            out[n++] = llama[i];
+    return n;
+}
+
+static uint32_t front_of(const lh_model *m)
+{
+    return m->positions ? 2 : 1;
+}
+
+/* The next tensor, [out][in]. */
+static matrix next_matrix(const naive_llama *n, uint32_t *at, size_t in,
+                          size_t out)
+{
+    matrix a = {n->w[*at], n->g[*at], NULL, NULL, in, out, in, 1};
+    (*at)++;
+    return a;
+}
+
+static void next_bias(const naive_llama *n, uint32_t *at, matrix *to)
+{
+    to->b = n->w[*at];
+    to->gb = n->g[*at];
+    (*at)++;
+}
+
+/* The next tensor, [in][all], columns from `first` on, and its bias. */
+static matrix next_columns(const naive_llama *n, uint32_t at, size_t in,
+                           size_t all, size_t first, size_t out)
+{
+    return (matrix){n->w[at] + first,
+                    n->g[at] + first,
+                    n->w[at + 1] + first,
+                    n->g[at + 1] + first,
+                    in,
+                    out,
+                    1,
+                    all};
+}
+
+static layer_weights gpt2_weights(const naive_llama *n, uint32_t at)
+{
+    size_t h = n->model->hidden, f = n->model->ffn;
+    layer_weights w = {
+        .norm1 = {n->w[at], n->g[at], n->w[at + 1], n->g[at + 1]},
+        .q = next_columns(n, at + 2, h, 3 * h, 0, h),
+        .k = next_columns(n, at + 2, h, 3 * h, h, h),
+        .v = next_columns(n, at + 2, h, 3 * h, 2 * h, h),
+        .out = next_columns(n, at + 4, h, h, 0, h),
+        .norm2 = {n->w[at + 6], n->g[at + 6], n->w[at + 7], n->g[at + 7]},
+        .up = next_columns(n, at + 8, h, f, 0, f),
+        .down = next_columns(n, at + 10, f, h, 0, h),
+    };
+    return w;
+}
+
+static layer_weights weights_of(const naive_llama *n, uint32_t layer)
+{
+    const lh_model *m = n->model;
+    size_t sizes[16], h = m->hidden, f = m->ffn;
+    size_t q = (size_t)m->heads * m->head_dim;
+    size_t kv = (size_t)m->kv_heads * m->head_dim;
+    uint32_t at = front_of(m) + layer * layer_sizes(m, sizes);
+    layer_weights w = {0};
+    if (is_gpt2(m))
+        return gpt2_weights(n, at);
+    w.norm1 = (vectors){n->w[at], n->g[at], NULL, NULL};
+    at++;
+    w.q = next_matrix(n, &at, h, q);
+    w.k = next_matrix(n, &at, h, kv);
+    w.v = next_matrix(n, &at, h, kv);
+    if (m->qkv_bias) {
+        next_bias(n, &at, &w.q);
+        next_bias(n, &at, &w.k);
+        next_bias(n, &at, &w.v);
+    }
+    w.out = next_matrix(n, &at, q, h);
+    if (m->output_bias)
+        next_bias(n, &at, &w.out);
+    w.norm2 = (vectors){n->w[at], n->g[at], NULL, NULL};
+    at++;
+    w.gate = next_matrix(n, &at, h, f);
+    w.up = next_matrix(n, &at, h, f);
+    if (m->mlp_bias) {
+        next_bias(n, &at, &w.gate);
+        next_bias(n, &at, &w.up);
+    }
+    w.down = next_matrix(n, &at, f, h);
+    if (m->mlp_bias)
+        next_bias(n, &at, &w.down);
+    return w;
+}
+
+static vectors last_norm(const naive_llama *n)
+{
+    uint32_t at = n->n_tensors - (is_gpt2(n->model) ? 3 : 2);
+    vectors v = {n->w[at], n->g[at], NULL, NULL};
+    if (is_gpt2(n->model)) {
+        v.b = n->w[at + 1];
+        v.gb = n->g[at + 1];
+    }
+    return v;
 }
 
 naive_llama *naive_make(const lh_model *m)
 {
     naive_llama *n = calloc(1, sizeof *n);
-    size_t h = m->hidden, q = (size_t)m->heads * m->head_dim, f = m->ffn;
-    size_t kv = (size_t)m->kv_heads * m->head_dim;
-    size_t of_layer[N_LAYER] = {h, q * h, kv * h, kv * h, q * h,
-                                h, f * h, f * h,  f * h};
+    size_t h = m->hidden, of_layer[16];
+    uint32_t per = layer_sizes(m, of_layer), front = front_of(m);
     if (!n)
         abort();
     n->model = m;
     n->norm_epsilon = 1e-5;
     n->rope_theta = 10000;
-    n->n_tensors = at(m->layers, 0) + 2;
+    n->n_tensors = front + m->layers * per + (is_gpt2(m) ? 3 : 2);
     n->sizes = calloc(n->n_tensors, sizeof *n->sizes);
     n->w = calloc(n->n_tensors, sizeof *n->w);
     n->g = calloc(n->n_tensors, sizeof *n->g);
     if (!n->sizes || !n->w || !n->g)
         abort();
     for (uint32_t i = 0; i < n->n_tensors; i++) {
+        bool in_layer = i >= front && i < front + m->layers * per;
         size_t size = i == 0 || i + 1 == n->n_tensors ? m->vocab * h
-                      : i + 2 == n->n_tensors         ? h
-                                              : of_layer[(i - 1) % N_LAYER];
+                      : i < front                     ? m->positions * h
+                      : in_layer                      ? of_layer[(i - front) % per]
+                                                      : h;
         n->sizes[i] = size;
         if (i + 1 == n->n_tensors && m->tied_embeddings) {
             n->w[i] = n->w[0];
@@ -68,67 +215,125 @@ void naive_free(naive_llama *n)
     free(n);
 }
 
-/* y[s][out] (+)= x[s][in] w[out][in]' */
-static void linear(const double *x, const double *w, double *y, size_t s,
-                   size_t in, size_t out)
+/* --- operations --------------------------------------------------------------
+ */
+
+/* y[s][out] += x[s][in] w[out][in]' + b */
+static void linear(const double *x, const matrix *w, double *y, size_t s)
 {
     for (size_t t = 0; t < s; t++)
-        for (size_t o = 0; o < out; o++)
-            for (size_t i = 0; i < in; i++)
-                y[t * out + o] += x[t * in + i] * w[o * in + i];
+        for (size_t o = 0; o < w->out; o++) {
+            for (size_t i = 0; i < w->in; i++)
+                y[t * w->out + o] += x[t * w->in + i] * w->w[o * w->o + i * w->i];
+            y[t * w->out + o] += w->b ? w->b[o] : 0;
+        }
 }
 
-static void linear_back(const double *x, const double *w, const double *dy,
-                        double *dx, double *dw, size_t s, size_t in, size_t out)
+static void linear_back(const double *x, const matrix *w, const double *dy,
+                        double *dx, size_t s)
 {
     for (size_t t = 0; t < s; t++)
-        for (size_t o = 0; o < out; o++)
-            for (size_t i = 0; i < in; i++) {
-                dx[t * in + i] += dy[t * out + o] * w[o * in + i];
-                dw[o * in + i] += dy[t * out + o] * x[t * in + i];
+        for (size_t o = 0; o < w->out; o++) {
+            double d = dy[t * w->out + o];
+            for (size_t i = 0; i < w->in; i++) {
+                dx[t * w->in + i] += d * w->w[o * w->o + i * w->i];
+                w->g[o * w->o + i * w->i] += d * x[t * w->in + i];
             }
+            if (w->gb)
+                w->gb[o] += d;
+        }
+}
+
+/* RMS norms leave the mean in. */
+static double mean_of(const naive_llama *n, const double *x, size_t h)
+{
+    double sum = 0;
+    for (size_t i = 0; i < h && is_gpt2(n->model); i++)
+        sum += x[i];
+    return sum / (double)h;
 }
 
 static double inv_root(const naive_llama *n, const double *x, size_t h)
 {
-    double sum = 0;
+    double sum = 0, mean = mean_of(n, x, h);
     for (size_t i = 0; i < h; i++)
-        sum += x[i] * x[i];
+        sum += (x[i] - mean) * (x[i] - mean);
     return 1 / sqrt(sum / (double)h + n->norm_epsilon);
 }
 
-static void norm(const naive_llama *n, const double *x, const double *w,
-                 double *y, size_t s, size_t h)
+static void norm(const naive_llama *n, const double *x, vectors w, double *y,
+                 size_t s, size_t h)
 {
     for (size_t t = 0; t < s; t++) {
-        double r = inv_root(n, x + t * h, h);
+        double r = inv_root(n, x + t * h, h), mean = mean_of(n, x + t * h, h);
         for (size_t i = 0; i < h; i++)
-            y[t * h + i] = x[t * h + i] * r * w[i];
+            y[t * h + i] =
+                (x[t * h + i] - mean) * r * w.w[i] + (w.b ? w.b[i] : 0);
     }
 }
 
-static void norm_back(const naive_llama *n, const double *x, const double *w,
-                      const double *dy, double *dx, double *dw, size_t s,
-                      size_t h)
+/* By the chain rule through root and mean: of z = (x - mean) r, dx = r (dz -
+ * z mean(dz z)), and with a mean less what all have in common. */
+static void norm_back(const naive_llama *n, const double *x, vectors w,
+                      const double *dy, double *dx, size_t s, size_t h)
 {
     for (size_t t = 0; t < s; t++) {
         const double *v = x + t * h, *d = dy + t * h;
-        double r = inv_root(n, v, h), dot = 0;
+        double r = inv_root(n, v, h), mean = mean_of(n, v, h);
+        double dot = 0, all = 0;
         for (size_t i = 0; i < h; i++) {
-            dot += d[i] * w[i] * v[i];
-            dw[i] += d[i] * v[i] * r;
+            double z = (v[i] - mean) * r;
+            dot += d[i] * w.w[i] * z;
+            all += d[i] * w.w[i];
+            w.g[i] += d[i] * z;
+            if (w.gb)
+                w.gb[i] += d[i];
         }
+        if (!is_gpt2(n->model))
+            all = 0;
         for (size_t i = 0; i < h; i++)
-            dx[t * h + i] +=
-                d[i] * w[i] * r - v[i] * dot * r * r * r / (double)h;
+            dx[t * h + i] += r * (d[i] * w.w[i] - all / (double)h -
+                                  (v[i] - mean) * r * dot / (double)h);
     }
+}
+
+static double keep(const naive_llama *n, int site, uint32_t layer,
+                   uint32_t head, size_t row, size_t column)
+{
+    return n->keep ? n->keep(n->context, site, layer, head, (uint32_t)row,
+                             (uint32_t)column)
+                   : 1;
+}
+
+static void drop(const naive_llama *n, int site, uint32_t layer, double *x,
+                 size_t s)
+{
+    for (size_t i = 0; i < s * n->model->hidden; i++)
+        x[i] *= keep(n, site, layer, 0, i / n->model->hidden,
+                     i % n->model->hidden);
+}
+
+/* GeLU as GPT-2 has it, and its slope. */
+static double gelu(double x)
+{
+    return 0.5 * x *
+           (1 + tanh(sqrt(2 / 3.14159265358979323846) *
+                     (x + 0.044715 * x * x * x)));
+}
+
+static double gelu_slope(double x)
+{
+    double c = sqrt(2 / 3.14159265358979323846);
+    double h = tanh(c * (x + 0.044715 * x * x * x));
+    return 0.5 * (1 + h) +
+           0.5 * x * (1 - h * h) * c * (1 + 3 * 0.044715 * x * x);
 }
 
 static void rotate(const naive_llama *n, double *x, size_t s, size_t heads,
                    double sign)
 {
     size_t d = n->model->head_dim;
-    for (size_t t = 0; t < s; t++)
+    for (size_t t = 0; t < s && !n->model->positions; t++)
         for (size_t head = 0; head < heads; head++)
             for (size_t i = 0; i < d / 2; i++) {
                 double angle = (double)t *
@@ -145,7 +350,7 @@ typedef struct kept {
     double *x, *n1, *q, *k, *v, *p, *o, *mid, *n2, *gate, *up, *act;
 } kept;
 
-static void attend(const naive_llama *n, kept *a, size_t s)
+static void attend(const naive_llama *n, kept *a, uint32_t layer, size_t s)
 {
     size_t heads = n->model->heads, kvs = n->model->kv_heads;
     size_t d = n->model->head_dim;
@@ -165,15 +370,18 @@ static void attend(const naive_llama *n, kept *a, size_t s)
                 sum += p[u] = exp(p[u] - most);
             for (size_t u = 0; u <= t; u++) {
                 p[u] /= sum;
+                double by =
+                    keep(n, NAIVE_SCORES, layer, (uint32_t)head, t, u);
                 for (size_t i = 0; i < d; i++)
                     a->o[(t * heads + head) * d + i] +=
-                        p[u] * a->v[(u * kvs + kv) * d + i];
+                        by * p[u] * a->v[(u * kvs + kv) * d + i];
             }
         }
 }
 
-static void attend_back(const naive_llama *n, const kept *a, const double *d_o,
-                        double *dq, double *dk, double *dv, size_t s)
+static void attend_back(const naive_llama *n, const kept *a, uint32_t layer,
+                        const double *d_o, double *dq, double *dk, double *dv,
+                        size_t s)
 {
     size_t heads = n->model->heads, kvs = n->model->kv_heads;
     size_t d = n->model->head_dim;
@@ -185,10 +393,12 @@ static void attend_back(const naive_llama *n, const kept *a, const double *d_o,
             const double *out = d_o + (t * heads + head) * d;
             double all = 0;
             for (size_t u = 0; u <= t; u++) {
+                double by =
+                    keep(n, NAIVE_SCORES, layer, (uint32_t)head, t, u);
                 dp[u] = 0;
                 for (size_t i = 0; i < d; i++) {
-                    dp[u] += out[i] * a->v[(u * kvs + kv) * d + i];
-                    dv[(u * kvs + kv) * d + i] += p[u] * out[i];
+                    dp[u] += by * out[i] * a->v[(u * kvs + kv) * d + i];
+                    dv[(u * kvs + kv) * d + i] += by * p[u] * out[i];
                 }
                 all += dp[u] * p[u];
             }
@@ -203,6 +413,12 @@ static void attend_back(const naive_llama *n, const kept *a, const double *d_o,
             }
         }
     free(dp);
+}
+
+static void add(double *to, const double *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] += x[i];
 }
 
 static kept layer_forward(naive_llama *n, uint32_t layer, double *x, double *y,
@@ -223,23 +439,27 @@ static kept layer_forward(naive_llama *n, uint32_t layer, double *x, double *y,
               doubles(s * f),
               doubles(s * f),
               doubles(s * f)};
-    double **w = n->w + at(layer, 0);
-    norm(n, x, w[NORM1], a.n1, s, h);
-    linear(a.n1, w[Q], a.q, s, h, q);
-    linear(a.n1, w[K], a.k, s, h, kv);
-    linear(a.n1, w[V], a.v, s, h, kv);
+    layer_weights w = weights_of(n, layer);
+    norm(n, x, w.norm1, a.n1, s, h);
+    linear(a.n1, &w.q, a.q, s);
+    linear(a.n1, &w.k, a.k, s);
+    linear(a.n1, &w.v, a.v, s);
     rotate(n, a.q, s, m->heads, 1);
     rotate(n, a.k, s, m->kv_heads, 1);
-    attend(n, &a, s);
-    memcpy(a.mid, x, s * h * sizeof *x);
-    linear(a.o, w[O], a.mid, s, q, h);
-    norm(n, a.mid, w[NORM2], a.n2, s, h);
-    linear(a.n2, w[GATE], a.gate, s, h, f);
-    linear(a.n2, w[UP], a.up, s, h, f);
+    attend(n, &a, layer, s);
+    linear(a.o, &w.out, a.mid, s);
+    drop(n, NAIVE_ATTENTION, layer, a.mid, s);
+    add(a.mid, x, s * h);
+    norm(n, a.mid, w.norm2, a.n2, s, h);
+    linear(a.n2, &w.up, a.up, s);
+    if (m->gated)
+        linear(a.n2, &w.gate, a.gate, s);
     for (size_t i = 0; i < s * f; i++)
-        a.act[i] = a.gate[i] / (1 + exp(-a.gate[i])) * a.up[i];
-    memcpy(y, a.mid, s * h * sizeof *y);
-    linear(a.act, w[DOWN], y, s, f, h);
+        a.act[i] = m->gated ? a.gate[i] / (1 + exp(-a.gate[i])) * a.up[i]
+                            : gelu(a.up[i]);
+    linear(a.act, &w.down, y, s);
+    drop(n, NAIVE_MLP, layer, y, s);
+    add(y, a.mid, s * h);
     return a;
 }
 
@@ -250,30 +470,36 @@ static void layer_back(naive_llama *n, uint32_t layer, const kept *a, double *d,
     const lh_model *m = n->model;
     size_t h = m->hidden, f = m->ffn, dim = m->head_dim;
     size_t q = m->heads * dim, kv = m->kv_heads * dim;
-    double **w = n->w + at(layer, 0), **g = n->g + at(layer, 0);
+    layer_weights w = weights_of(n, layer);
     double *d_act = doubles(s * f), *d_gate = doubles(s * f);
     double *d_up = doubles(s * f), *d_n = doubles(s * h);
     double *d_o = doubles(s * q), *dq = doubles(s * q);
     double *dk = doubles(s * kv), *dv = doubles(s * kv);
-    linear_back(a->act, w[DOWN], d, d_act, g[DOWN], s, f, h);
+    double *end = doubles(s * h);
+    memcpy(end, d, s * h * sizeof *d);
+    drop(n, NAIVE_MLP, layer, end, s);
+    linear_back(a->act, &w.down, end, d_act, s);
     for (size_t i = 0; i < s * f; i++) {
         double z = 1 / (1 + exp(-a->gate[i]));
-        d_up[i] = d_act[i] * a->gate[i] * z;
+        d_up[i] = d_act[i] * (m->gated ? a->gate[i] * z : gelu_slope(a->up[i]));
         d_gate[i] = d_act[i] * a->up[i] * (z + a->gate[i] * z * (1 - z));
     }
-    linear_back(a->n2, w[GATE], d_gate, d_n, g[GATE], s, h, f);
-    linear_back(a->n2, w[UP], d_up, d_n, g[UP], s, h, f);
-    norm_back(n, a->mid, w[NORM2], d_n, d, g[NORM2], s, h);
-    linear_back(a->o, w[O], d, d_o, g[O], s, q, h);
-    attend_back(n, a, d_o, dq, dk, dv, s);
+    if (m->gated)
+        linear_back(a->n2, &w.gate, d_gate, d_n, s);
+    linear_back(a->n2, &w.up, d_up, d_n, s);
+    norm_back(n, a->mid, w.norm2, d_n, d, s, h);
+    memcpy(end, d, s * h * sizeof *d);
+    drop(n, NAIVE_ATTENTION, layer, end, s);
+    linear_back(a->o, &w.out, end, d_o, s);
+    attend_back(n, a, layer, d_o, dq, dk, dv, s);
     rotate(n, dq, s, m->heads, -1);
     rotate(n, dk, s, m->kv_heads, -1);
     memset(d_n, 0, s * h * sizeof *d_n);
-    linear_back(a->n1, w[Q], dq, d_n, g[Q], s, h, q);
-    linear_back(a->n1, w[K], dk, d_n, g[K], s, h, kv);
-    linear_back(a->n1, w[V], dv, d_n, g[V], s, h, kv);
-    norm_back(n, a->x, w[NORM1], d_n, d, g[NORM1], s, h);
-    double *all[] = {d_act, d_gate, d_up, d_n, d_o, dq, dk, dv};
+    linear_back(a->n1, &w.q, dq, d_n, s);
+    linear_back(a->n1, &w.k, dk, d_n, s);
+    linear_back(a->n1, &w.v, dv, d_n, s);
+    norm_back(n, a->x, w.norm1, d_n, d, s, h);
+    double *all[] = {d_act, d_gate, d_up, d_n, d_o, dq, dk, dv, end};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]);
 }
@@ -311,6 +537,7 @@ double naive_sequence(naive_llama *n, const int32_t *tokens, uint32_t s,
     const lh_model *m = n->model;
     size_t h = m->hidden, v = m->vocab;
     uint32_t last = n->n_tensors - 1;
+    const matrix head = {n->w[last], n->g[last], NULL, NULL, h, v, h, 1};
     kept *layers = calloc(m->layers + 1, sizeof *layers);
     double *x = doubles(s * h), *normed = doubles(s * h);
     double *logits = doubles(s * v), *d = doubles(s * h);
@@ -319,19 +546,25 @@ double naive_sequence(naive_llama *n, const int32_t *tokens, uint32_t s,
         abort();
     for (size_t t = 0; t < s; t++)
         memcpy(x + t * h, n->w[0] + (size_t)tokens[t] * h, h * sizeof *x);
+    if (m->positions)
+        add(x, n->w[1], s * h);
+    drop(n, NAIVE_EMBEDDING, 0, x, s);
     for (uint32_t i = 0; i < m->layers; i++) {
         double *y = doubles(s * h);
         layers[i] = layer_forward(n, i, x, y, s);
         x = y;
     }
-    norm(n, x, n->w[last - 1], normed, s, h);
-    linear(normed, n->w[last], logits, s, h, v);
+    norm(n, x, last_norm(n), normed, s, h);
+    linear(normed, &head, logits, s);
     double loss = entropy(logits, tokens + 1, s, v, scale);
     if (scale != 0) {
-        linear_back(normed, n->w[last], logits, d_normed, n->g[last], s, h, v);
-        norm_back(n, x, n->w[last - 1], d_normed, d, n->g[last - 1], s, h);
+        linear_back(normed, &head, logits, d_normed, s);
+        norm_back(n, x, last_norm(n), d_normed, d, s, h);
         for (uint32_t i = m->layers; i-- > 0;)
             layer_back(n, i, &layers[i], d, s);
+        drop(n, NAIVE_EMBEDDING, 0, d, s);
+        if (m->positions)
+            add(n->g[1], d, s * h);
         for (size_t t = 0; t < s; t++)
             for (size_t i = 0; i < h; i++)
                 n->g[0][(size_t)tokens[t] * h + i] += d[t * h + i];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A Llama in plain loops and doubles, forward and joint backward: what the cpu
- * device is compared with. Shares nothing with it but the order of tensors
- * (lhi_tensor.index). tests/peers/test_train_torch.py compares it with PyTorch.
- */
+/* A Llama, or a GPT-2, in plain loops and doubles, forward and joint backward:
+ * what the cpu device is compared with. Shares nothing with it but the order and
+ * layout of tensors (lhi_tensor.index). tests/peers/test_train_torch.py compares
+ * it with PyTorch. */
 #ifndef NAIVE_LLAMA_H
 #define NAIVE_LLAMA_H
 
@@ -11,6 +11,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { NAIVE_EMBEDDING, NAIVE_SCORES, NAIVE_ATTENTION, NAIVE_MLP };
+
+/* What a number is multiplied by: 1, or as dropout has it. */
+typedef double naive_keep(const void *context, int site, uint32_t layer,
+                          uint32_t head, uint32_t row, uint32_t column);
+
 typedef struct naive_llama {
     const lh_model *model;
     uint32_t n_tensors;
@@ -18,6 +24,8 @@ typedef struct naive_llama {
     double **w, **g; /* weights, gradients; a tied head's are those of the
                         embedding, which is number 0 */
     double norm_epsilon, rope_theta;
+    naive_keep *keep; /* NULL: no dropout */
+    const void *context;
 } naive_llama;
 
 naive_llama *naive_make(const lh_model *model);

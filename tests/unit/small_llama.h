@@ -32,6 +32,8 @@ typedef struct small {
     lhi_data *data;
     uint32_t n_chunks, n_devices, n_microbatches, microbatch, sequence;
     uint32_t replica, n_replicas;
+    double dropout;
+    uint64_t sample; /* that is compared now */
     uint32_t firsts[17];
     const uint32_t *again; /* see lhi_cpu_options */
     lhi_device *devices[16]; /* chunk c is on device c mod n_devices */
@@ -92,6 +94,7 @@ static inline bool small_open(small *s)
                                .replica = s->replica,
                                .n_replicas = s->n_replicas,
                                .seed = 3,
+                               .dropout = s->dropout,
                                .data = s->data},
             &s->devices[d], &err);
         if (status == LH_EUNSUPPORTED) {

@@ -6,6 +6,7 @@
 #include "small_llama.h"
 
 #include "dev/blas.h"
+#include "dev/cpu.h"
 
 #include <pthread.h>
 
@@ -25,15 +26,17 @@ static naive_llama *copy_of(small *s)
 static void stir(small *s)
 {
     uint32_t state = 5;
+    lhi_tensor *head = NULL; /* the last one */
     for (uint32_t i = 0; small_tensor(s, i); i++) {
         lhi_tensor *t = small_tensor(s, i);
         for (size_t j = 0; j < t->n; j++) {
             state = state * 1664525u + 1013904223u;
             float x = (float)(state >> 8) / 16777216.0f - 0.5f;
-            t->value[j] = t->columns ? x * 0.6f : 1 + x;
+            bool is_bias = strstr(t->name, ".bias") != NULL;
+            t->value[j] = t->columns || is_bias ? x * 0.6f : 1 + x;
         }
+        head = t;
     }
-    lhi_tensor *head = small_tensor(s, 1 + 9 * s->model.layers + 1);
     if (head->is_head)
         memcpy(head->value, small_tensor(s, 0)->value, head->n * sizeof(float));
 }
@@ -50,17 +53,38 @@ static double naive_step(naive_llama *n, small *s, uint64_t step,
                                  (step * s->n_replicas + s->replica) * per + i,
                                  window, &err),
                  err);
+        s->sample = (step * s->n_replicas + s->replica) * per + i;
         loss += naive_sequence(n, window, s->sequence, scale);
     }
     free(window);
     return loss;
 }
 
-static void differences(void)
+/* As GPT-2 is. */
+static lh_model gpt2_model(lh_model m)
 {
-    lh_model m = small_model();
-    m.layers = 2, m.vocab = 11, m.hidden = 6, m.ffn = 5, m.head_dim = 4;
-    naive_llama *n = naive_make(&m);
+    m.norm = LH_NORM_LAYER;
+    m.gated = false;
+    m.qkv_bias = m.output_bias = m.mlp_bias = true;
+    m.kv_heads = m.heads;
+    m.hidden = m.heads * m.head_dim;
+    m.positions = 200;
+    return m;
+}
+
+/* Some pattern of what stays. */
+static double pattern(const void *context, int site, uint32_t layer,
+                      uint32_t head, uint32_t row, uint32_t column)
+{
+    (void)context;
+    return (row * 7 + column * 3 + layer + head * 5 + (uint32_t)site) % 4 ? 1.3
+                                                                         : 0;
+}
+
+static void check_differences(const lh_model *m, bool drops)
+{
+    naive_llama *n = naive_make(m);
+    n->keep = drops ? pattern : NULL;
     int32_t tokens[8] = {3, 1, 4, 1, 5, 9, 2, 6};
     uint32_t state = 1;
     for (uint32_t i = 0; i < n->n_tensors; i++)
@@ -83,16 +107,49 @@ static void differences(void)
     naive_free(n);
 }
 
+static void differences(void)
+{
+    lh_model m = small_model();
+    m.layers = 2, m.vocab = 11, m.hidden = 6, m.ffn = 5, m.head_dim = 4;
+    check_differences(&m, false);
+    m.qkv_bias = m.output_bias = m.mlp_bias = true;
+    check_differences(&m, true);
+    m.heads = m.kv_heads = 2;
+    m = gpt2_model(m);
+    check_differences(&m, false);
+    m.tied_embeddings = true;
+    check_differences(&m, true);
+}
+
+/* What the device drops, asked of it number by number: of its first step's
+ * kind. */
+static double as_device(const void *context, int site, uint32_t layer,
+                        uint32_t head, uint32_t row, uint32_t column)
+{
+    const small *s = context;
+    lhi_cpu *cpu = (lhi_cpu *)s->devices[0];
+    float one[512];
+    for (uint32_t i = 0; i <= column; i++)
+        one[i] = 1;
+    lhi_cpu_drop(cpu, (lhi_drop){s->sample, layer, (lhi_drop_site)site}, 0,
+                 head, row, one, 512, 1, column + 1);
+    return (double)one[column];
+}
+
 static void compare(small s)
 {
     small_open(&s);
     stir(&s);
     naive_llama *n = copy_of(&s);
+    if (s.dropout > 0) {
+        n->keep = as_device;
+        n->context = &s;
+    }
     double scale = 1 / ((double)s.n_microbatches * s.microbatch * s.sequence *
                         s.n_replicas);
+    double got_loss = small_step(&s, 4, LHI_STEP_TRAIN, SMALL_JOINT);
     double want = naive_step(n, &s, 4, 0, scale);
-    CHECK_NEAR(small_step(&s, 4, LHI_STEP_TRAIN, SMALL_JOINT), want,
-               1e-6 * want);
+    CHECK_NEAR(got_loss, want, 1e-6 * want);
     for (uint32_t i = 0; i < n->n_tensors; i++) {
         lhi_tensor *t = small_tensor(&s, i);
         bool tied = s.model.tied_embeddings && i == 0;
@@ -113,6 +170,7 @@ static void compare(small s)
                       (size > 0 || s.sequence == 1),
                   "%s: error %g of %g", t->name, sqrt(error), sqrt(size));
     }
+    n->keep = NULL;
     want = naive_step(n, &s, 1, 1, 0);
     CHECK_NEAR(small_step(&s, 1, LHI_STEP_VALIDATE, SMALL_JOINT), want,
                1e-6 * want);
@@ -146,6 +204,31 @@ static void gradients_shapes(void)
     compare(s);
 }
 
+static void gradients_biases(void)
+{
+    small s = small_sizes();
+    s.model.qkv_bias = true;
+    compare(s);
+    s.model.output_bias = s.model.mlp_bias = true;
+    s.dropout = 0.2;
+    compare(s);
+}
+
+static void gradients_gpt2(void)
+{
+    small s = small_sizes();
+    s.model = gpt2_model(s.model);
+    compare(s);
+    s.dropout = 0.3;
+    compare(s);
+    s.model.tied_embeddings = true;
+    s.n_chunks = 3, s.n_devices = 1;
+    s.sequence = 70; /* two blocks of attention */
+    s.microbatch = 1, s.n_microbatches = 2, s.model.layers = 3;
+    s.n_replicas = 2, s.replica = 1;
+    compare(s);
+}
+
 /* Gradients of the two, bit by bit. */
 static void check_same(small *a, small *b)
 {
@@ -159,7 +242,7 @@ static void check_same(small *a, small *b)
     }
 }
 
-static void same_bits(void)
+static void check_ways(small base)
 {
     static const struct {
         uint32_t chunks, devices;
@@ -169,12 +252,12 @@ static void same_bits(void)
         {5, 5, SMALL_JOINT}, {5, 2, SMALL_PARTS},    {3, 3, SMALL_BACKWARD},
         {8, 4, SMALL_SPLIT}, /* chunks without layers */
     };
-    small one = small_sizes();
+    small one = base;
     small_open(&one);
     small_step(&one, 9, LHI_STEP_TRAIN, SMALL_PARTS); /* leaves nothing */
     double loss = small_step(&one, 2, LHI_STEP_TRAIN, SMALL_JOINT);
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        small other = small_sizes();
+        small other = base;
         other.n_chunks = ways[i].chunks;
         other.n_devices = ways[i].devices;
         small_open(&other);
@@ -184,6 +267,57 @@ static void same_bits(void)
         small_close(&other);
     }
     small_close(&one);
+}
+
+static void same_bits(void)
+{
+    small s = small_sizes();
+    check_ways(s);
+    s.model = gpt2_model(s.model);
+    s.model.tied_embeddings = true;
+    s.dropout = 0.1;
+    check_ways(s);
+}
+
+/* Dropout drops its share, other numbers in each step, sample, layer and site,
+ * and nothing when it validates. */
+static void dropped_shares(void)
+{
+    small s = small_sizes();
+    s.model = gpt2_model(s.model);
+    s.dropout = 0.3;
+    small_open(&s);
+    double first = small_step(&s, 0, LHI_STEP_VALIDATE, SMALL_JOINT);
+    small_step(&s, 0, LHI_STEP_TRAIN, SMALL_JOINT);
+    double again = small_step(&s, 0, LHI_STEP_VALIDATE, SMALL_JOINT);
+    CHECK(memcmp(&first, &again, sizeof first) == 0);
+    lh_error err;
+    lhi_cpu *cpu = (lhi_cpu *)s.devices[0];
+    CHECK_OK(s.devices[0]->ops->begin(s.devices[0], 0, LHI_STEP_TRAIN, &err),
+             err);
+    enum { N = 400, WAYS = 5 };
+    static float x[WAYS][N * N];
+    static const lhi_drop at[WAYS] = {{0, 0, LHI_DROP_MLP},
+                                      {1, 0, LHI_DROP_MLP},
+                                      {0, 1, LHI_DROP_MLP},
+                                      {0, 0, LHI_DROP_SCORES},
+                                      {0, 0, LHI_DROP_SCORES}};
+    for (int k = 0; k < WAYS; k++) {
+        size_t zeros = 0, alike = 0;
+        for (size_t i = 0; i < N * N; i++)
+            x[k][i] = 1;
+        lhi_cpu_drop(cpu, at[k], 0, k == 4, 0, x[k], N, N, N);
+        for (size_t i = 0; i < N * N; i++) {
+            zeros += x[k][i] == 0;
+            alike += k > 0 && x[k][i] == 0 && x[k - 1][i] == 0;
+            CHECK(x[k][i] == 0 || fabs((double)x[k][i] - 1 / 0.7) < 1e-6);
+        }
+        /* Within five deviations of 160000 draws. */
+        CHECK_NEAR((double)zeros / (N * N), 0.3, 5 * sqrt(0.21) / N);
+        if (k > 0)
+            CHECK_NEAR((double)alike / (N * N), 0.09, 5 * 0.29 / N);
+    }
+    small_close(&s);
 }
 
 static void *step_in_thread(void *context)
@@ -287,6 +421,9 @@ int main(void)
     RUN(gradients);
     RUN(gradients_tied);
     RUN(gradients_shapes);
+    RUN(gradients_biases);
+    RUN(gradients_gpt2);
+    RUN(dropped_shares);
     RUN(same_bits);
     RUN(same_in_threads);
     RUN(parts_cover_all);

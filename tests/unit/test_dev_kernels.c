@@ -39,6 +39,24 @@ static size_t run_all(const lhi_kernels *k, size_t width, size_t skew,
     k->norm_back(b, a, q, in[2] + skew, p, r, ROWS, width);
     KEEP(p, all);
     KEEP(r, width);
+    k->layer_norm(a, b, in[2] + skew, p, q, r, ROWS, width, 1e-5f);
+    KEEP(p, all);
+    KEEP(q, ROWS);
+    KEEP(r, ROWS);
+    memcpy(p, a, all * sizeof *p);
+    k->layer_norm_back(b, a, q, in[3] + skew, in[2] + skew, p, r, ROWS, width);
+    KEEP(p, all);
+    KEEP(r, 2 * width);
+    k->gelu(a, p, all);
+    KEEP(p, all);
+    memcpy(p, a, all * sizeof *p);
+    k->gelu_back(p, b, all);
+    k->add_row(p, b, ROWS, width);
+    k->drop(p, width, ROWS, width, 77, 1 << 22, 1.25f);
+    KEEP(p, all);
+    k->add_up(p, r, ROWS, width, false);
+    k->add_up(a, r, ROWS, width, true);
+    KEEP(r, width);
     if (width % 2 == 0) {
         k->rotate(a, width, p, width, ROWS, width, b, in[2] + skew, -1);
         KEEP(p, all);
@@ -85,7 +103,7 @@ static size_t run_all(const lhi_kernels *k, size_t width, size_t skew,
 
 static void same_bits(void)
 {
-    static float want[20 * ROOM], got[20 * ROOM];
+    static float want[30 * ROOM], got[30 * ROOM];
     const lhi_kernels *sets[4];
     size_t n_sets = lhi_kernels_list(sets, 4);
     CHECK(n_sets >= 1);
@@ -128,6 +146,30 @@ static void exponentials(void)
     CHECK_NEAR(out[1], 2 / (1 + exp(-2.)) * 3, 1e-5);
 }
 
+/* GPT-2's formula, and its slope by differences of it. */
+static double gelu_of(double x)
+{
+    return 0.5 * x *
+           (1 + tanh(sqrt(2 / 3.14159265358979323846) *
+                     (x + 0.044715 * x * x * x)));
+}
+
+static void gelus(void)
+{
+    const lhi_kernels *k = lhi_kernels_best();
+    for (double x = -30; x < 30; x += 0.0437) {
+        float v = (float)x, one = 1, out;
+        double d = 1e-5, at = (double)v;
+        k->gelu(&v, &out, 1);
+        CHECK_NEAR(out, gelu_of(at), 1e-6 * (1 + fabs(x)));
+        k->gelu_back(&v, &one, 1);
+        CHECK_NEAR(v, (gelu_of(at + d) - gelu_of(at - d)) / (2 * d), 2e-6);
+    }
+    float bad[2] = {NAN, -1e20f}, out[2];
+    k->gelu(bad, out, 2);
+    CHECK(isnan(out[0]) && fabs((double)out[1]) < 1e-6);
+}
+
 static void entropy(void)
 {
     const lhi_kernels *k = lhi_kernels_best();
@@ -145,6 +187,7 @@ int main(void)
 {
     RUN(same_bits);
     RUN(exponentials);
+    RUN(gelus);
     RUN(entropy);
     return test_summary();
 }

@@ -20,7 +20,7 @@
 
 enum { LAYERS = 8, STEPS = 20, MICROBATCHES = 8, SEQUENCE = 24 };
 
-static lh_model tiny, tied;
+static lh_model tiny, tied, gpt2;
 static char folder[64], text_path[80];
 
 static void write_text(void)
@@ -53,6 +53,7 @@ typedef struct setup {
     double validation;
     uint32_t again; /* parts of the first layer that the backward makes again;
                        turned by one in each layer that follows */
+    double dropout;
 } setup;
 
 static lh_pipeline *make_pipeline(const setup *s)
@@ -145,6 +146,7 @@ static lh_status train(const setup *s, const char *checkpoint, uint64_t steps,
         m.keep = 3;
         m.resume = s->resume;
         m.emulate_links = s->delays;
+        m.dropout = s->dropout;
         lh_train_options o = {
             .size = sizeof o, .transport = s->transport, .steps = steps};
         status = lh_train_cpu(p, x, &m, &o, out, err);
@@ -505,6 +507,82 @@ static void tied_embeddings(void)
     free(first);
 }
 
+/* --- other models ----------------------------------------------------------
+ */
+
+/* From halfway on, on another pipeline than before. */
+static void resume_halfway(setup s, const char *name)
+{
+    char path[160], half[200];
+    lh_error err;
+    lh_train_result *r = NULL;
+    s.joint = false, s.devices = 4, s.method = "zb-h1";
+    s.checkpoint_every = STEPS / 2;
+    snprintf(path, sizeof path, "%s/%s-half", folder, name);
+    CHECK_OK(train(&s, path, STEPS, &r, &err), err);
+    lh_train_result_free(r);
+    r = NULL;
+    snprintf(half, sizeof half, "%s/step-%08d", path, STEPS / 2);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    s.devices = 2, s.method = "1f1b", s.resume = half;
+    CHECK_OK(train(&s, path, STEPS, &r, &err), err);
+    CHECK(r && r->n_iterations == STEPS / 2);
+    lh_train_result_free(r);
+}
+
+/* One rank, and then each way; those with as many replicas are alike. */
+static void same_of_model(const lh_model *model, double dropout)
+{
+    static const setup all[] = {
+        {"ud", "1f1b", 1, 1, 0, "inproc", .joint = true},
+        {"ud", "zb-h2", 4, 1, 0, "inproc", .again = LH_PART_ALL},
+        {"ud", "gpipe", 2, 1, 0, "inproc", .joint = true, .again = 0x2a},
+        {"loop", "interleaved-1f1b", 4, 1, 0, "local", .again = 0x51},
+        {"wave", "zb-v", 2, 1, 0, "inproc", .delays = true},
+        {"ud", "1f1b", 1, 2, 0, "inproc", .joint = true},
+        {"wave", "zb-v", 2, 2, 0, "local", .again = 0x0f},
+        {"ud", "greedy", 4, 2, 1, "inproc", .delays = true},
+    };
+    char *first[3] = {NULL};
+    size_t sizes[3] = {0};
+    for (size_t i = 0; i <= sizeof all / sizeof *all; i++) {
+        bool resumes = i == sizeof all / sizeof *all;
+        setup s = all[resumes ? 0 : i];
+        char name[64];
+        size_t size = 0;
+        s.model = model;
+        s.dropout = dropout;
+        s.receives = LH_RECEIVES_EARLY;
+        snprintf(name, sizeof name, "%s%zu", model->name, i);
+        if (resumes)
+            resume_halfway(s, name);
+        else
+            CHECK(run(&s, name) < 4.5); /* it began at 5.5 */
+        char *bytes = read_weights(name, STEPS, &size);
+        char **same = &first[s.replicas];
+        CHECK(bytes != NULL);
+        if (!*same) {
+            *same = bytes;
+            sizes[s.replicas] = size;
+            continue;
+        }
+        CHECK_MSG(bytes && size == sizes[s.replicas] &&
+                      memcmp(bytes, *same, size) == 0,
+                  "%s: other weights", name);
+        free(bytes);
+    }
+    if (first[1] && first[2] && sizes[1] == sizes[2])
+        compare_floats(first[1], first[2], sizes[1]);
+    free(first[1]);
+    free(first[2]);
+}
+
+/* Layer norms, biases, GeLU, learned positions; dropout drops the same. */
+static void gpt2_alike(void)
+{
+    same_of_model(&gpt2, 0.1);
+}
+
 /* --- faults
  * ---------------------------------------------------------------------- */
 
@@ -541,6 +619,7 @@ int main(void)
     snprintf(text_path, sizeof text_path, "%s/text", folder);
     tied = tiny = tiny_model(LAYERS);
     tied.tied_embeddings = true;
+    gpt2 = tiny_gpt2(LAYERS);
     write_text();
     RUN(one_rank);
     RUN(schedules_and_degrees);
@@ -550,6 +629,7 @@ int main(void)
     RUN(killed_and_resumed);
     RUN(replicas);
     RUN(tied_embeddings);
+    RUN(gpt2_alike);
     RUN(faults);
     free(reference);
     remove_folder();

@@ -3,6 +3,7 @@
  * device is said to hold is what it comes to hold. */
 #define _GNU_SOURCE /* mkdtemp, RLIMIT_AS */
 #include "small_llama.h"
+#include "tiny_model.h"
 
 #include "base/memory_room.h"
 #include "dev/blas.h"
@@ -145,6 +146,7 @@ static double holds_what_was_counted(const lh_model *model, uint32_t n_chunks,
     s.n_chunks = n_chunks;
     s.n_microbatches = n_microbatches;
     s.sequence = sequence;
+    s.dropout = model->positions ? 0.1 : 0;
     if (!small_open(&s))
         return 0;
     small_order order = again ? SMALL_JOINT : SMALL_SPLIT;
@@ -161,7 +163,8 @@ static double holds_what_was_counted(const lh_model *model, uint32_t n_chunks,
                          .microbatch = s.microbatch,
                          .sequence = sequence,
                          .n_microbatches = n_microbatches,
-                         .n_replicas = 1};
+                         .n_replicas = 1,
+                         .dropout = s.dropout};
     small_step(&s, 0, LHI_STEP_TRAIN, order);
     double counted[LH_N_MEMORY_KINDS] = {0};
     int64_t held[LH_N_MEMORY_KINDS] = {0};
@@ -197,6 +200,10 @@ static void devices_hold_what_was_counted(void)
     holds_what_was_counted(&m, 2, 100, 2, NULL);
     m.tied_embeddings = true, m.layers = 1;
     holds_what_was_counted(&m, 4, 40, 9, NULL);
+    m = tiny_gpt2(5);
+    holds_what_was_counted(&m, 3, 30, 7, NULL);
+    uint32_t again[5] = {LH_PART_ALL, 0x51, LH_PART_ALL, 0, LH_PART_ALL};
+    holds_what_was_counted(&m, 2, 30, 7, again);
 }
 
 /* What the backward makes again takes the room of one layer, whatever the

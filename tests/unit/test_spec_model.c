@@ -329,13 +329,28 @@ static void bases_of_rotary_positions_are_read(void)
     }
 }
 
+/* GPT-2 small: 124,439,808 parameters. */
+static void gpt2_config(void)
+{
+    static const char text[] =
+        "{\"model_type\": \"gpt2\", \"vocab_size\": 50257, \"n_embd\": 768, "
+        "\"n_layer\": 12, \"n_head\": 12, \"n_positions\": 1024, "
+        "\"activation_function\": \"gelu_new\"}";
+    lh_model *m = NULL;
+    lh_error err;
+    CHECK_OK(lh_model_parse(text, strlen(text), "gpt2.json", &m, &err), err);
+    CHECK_INT(lh_model_params(m), 124439808);
+    CHECK(m->tied_embeddings && m->norm == LH_NORM_LAYER && !m->gated);
+    lh_model_free(m);
+}
+
 static void bad_configs_are_refused(void)
 {
     static const struct {
         const char *text, *says;
     } bad[] = {
         {"{}", "c.json:1: key 'model_type' is missing"},
-        {"{\"model_type\": \"gpt2\"}", "family 'gpt2' is not known"},
+        {"{\"model_type\": \"opt\"}", "family 'opt' is not known"},
         {"{\"model_type\": 3.5}", "family '3.5' is not known"},
         {"{\"model_type\": []}", "must be a text"},
         {"{\"model_type\": \"llama\"}", "key 'vocab_size' is missing"},
@@ -372,6 +387,11 @@ static void bad_configs_are_refused(void)
          "mlp_only_layers[0]: 6 is out of range"},
         {"{\"model_type\": \"deepseek_v3\", " SIZES "}", "'q_lora_rank'"},
         {"{\"model_type\": \"llava\", \"text_config\": 3}", "must be a map"},
+        {"{\"model_type\": \"gpt2\", \"activation_function\": \"relu\"}",
+         "'relu' is no kind of gelu"},
+        {"{\"model_type\": \"gpt2\", \"vocab_size\": 9, \"n_embd\": 5, "
+         "\"n_layer\": 1, \"n_head\": 2, \"n_positions\": 9}",
+         "n_embd 5 is no multiple of n_head 2"},
         {"{\"model_type\": \"llava\", \"text_config\": {\"model_type\": "
          "\"llama\", \"num_attention_heads\": 7}}",
          "hidden_size 4096 is no multiple"},
@@ -415,6 +435,7 @@ int main(void)
     RUN(absent_keys_mean_what_the_family_says);
     RUN(expert_patterns);
     RUN(bases_of_rotary_positions_are_read);
+    RUN(gpt2_config);
     RUN(bad_configs_are_refused);
     RUN(huge_models_are_refused);
     return test_summary();

@@ -20,4 +20,17 @@ static inline lh_model tiny_model(uint32_t layers)
                       .moe_interval = 1};
 }
 
+static inline lh_model tiny_gpt2(uint32_t layers)
+{
+    lh_model m = tiny_model(layers);
+    m.name = "tiny-gpt2";
+    m.norm = LH_NORM_LAYER;
+    m.gated = false;
+    m.qkv_bias = m.output_bias = m.mlp_bias = true;
+    m.tied_embeddings = true;
+    m.kv_heads = m.heads;
+    m.positions = 32;
+    return m;
+}
+
 #endif

@@ -4,6 +4,7 @@
 #include "base/fail.h"
 #include "base/take_options.h"
 #include "engine/plan/run_profile.h"
+#include "spec/spec.h"
 
 #include <inttypes.h>
 #include <longhaul/cost.h>
@@ -125,7 +126,8 @@ static uint32_t *layers_of(const lh_plan *plan, uint32_t n_chunks)
 }
 
 /* Operations as the planner calls them, and what they make. Queries, keys and
- * values are one product here, gate and up another one. */
+ * values are one product here, gate and up another one. What dropout drops is
+ * never kept. */
 static const struct {
     const char *name;
     lh_layer_part part;
@@ -140,6 +142,8 @@ static const struct {
     {"up", LH_PART_GATE_UP},
     {"gate", LH_PART_GATE_UP},
     {"activation", LH_PART_ACTIVATION},
+    {"attention dropout", LH_N_LAYER_PARTS},
+    {"mlp dropout", LH_N_LAYER_PARTS},
 };
 enum { N_OPERATIONS = sizeof operations / sizeof *operations };
 
@@ -179,15 +183,19 @@ static lh_status list_operations(const lh_plan *plan, uint32_t n_chunks,
                                  uint32_t *again, lh_error *err)
 {
     const lh_plan_elastic *e = plan->best.elastic;
+    bool gated = plan->job->model->gated;
     LHI_TRY(check_operations(e, n_chunks, err));
     for (uint32_t c = 0; c < n_chunks; c++) {
-        uint32_t first, n, of_part[LH_N_LAYER_PARTS];
+        uint32_t first, n, of_part[LH_N_LAYER_PARTS + 1];
         lh_plan_layers(plan, c, &first, &n);
         for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++)
             of_part[i] = UINT32_MAX;
         for (uint32_t k = 0; k < N_OPERATIONS; k++) {
             uint32_t *made = &of_part[operations[k].part];
             uint32_t here = layers_again(e, operations[k].name, c);
+            if (operations[k].part == LH_N_LAYER_PARTS ||
+                (!gated && strcmp(operations[k].name, "gate") == 0))
+                continue;
             if (*made != UINT32_MAX && *made != here)
                 return lhi_fail(
                     err, LH_EUNSUPPORTED,
@@ -245,6 +253,7 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
         m.micro_batch = plan->best.layout.micro_batch;
         m.sequence = plan->job->training.sequence;
         m.replicas = plan->best.layout.data;
+        m.dropout = lhi_job_drops(plan->job) ? LH_TRAIN_DROPOUT : 0;
         status = lh_train_cpu(pipeline, exec, &m, run, out, err);
     }
     free(first);

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dropout (arXiv:1207.0580). Whether a number is dropped follows from the seed,
+ * its sample's number in the run, layer, site, row and column: not from who
+ * computes it, when, or with which others. So backward and what is made again
+ * drop the same, and no masks are kept. */
+#include "base/random.h"
+#include "dev/cpu.h"
+
+#include <string.h>
+
+bool lhi_cpu_drops(const lhi_cpu *cpu)
+{
+    return cpu->threshold > 0 && cpu->kind == LHI_STEP_TRAIN;
+}
+
+uint64_t lhi_cpu_sample(const lhi_cpu *cpu, uint32_t microbatch)
+{
+    uint64_t replica = (uint64_t)cpu->replica * cpu->n_microbatches;
+    uint64_t all = (uint64_t)cpu->n_replicas * cpu->n_microbatches;
+    return (cpu->step * all + replica + microbatch) * cpu->microbatch;
+}
+
+lhi_drop lhi_cpu_embedding_drop(const lhi_cpu *cpu, uint32_t microbatch)
+{
+    return (lhi_drop){lhi_cpu_sample(cpu, microbatch), 0, LHI_DROP_EMBEDDING};
+}
+
+void lhi_cpu_drop(const lhi_cpu *cpu, lhi_drop at, uint32_t sequence,
+                  uint32_t head, uint32_t row, float *x, size_t stride,
+                  uint32_t rows, uint32_t width)
+{
+    if (!lhi_cpu_drops(cpu))
+        return;
+    uint64_t key = lhi_mix64(cpu->seed + at.sample + sequence);
+    key = lhi_mix64(key + 4 * (uint64_t)at.layer + at.site);
+    key = lhi_mix64(key + head);
+    cpu->k->drop(x, stride, rows, width, key + row, cpu->threshold,
+                 cpu->drop_scale);
+}
+
+void lhi_cpu_drop_all(const lhi_cpu *cpu, lhi_drop at, float *x)
+{
+    size_t one = (size_t)cpu->sequence * cpu->h;
+    for (uint32_t i = 0; i < cpu->microbatch; i++)
+        lhi_cpu_drop(cpu, at, i, 0, 0, x + i * one, cpu->h, cpu->sequence,
+                     cpu->h);
+}
+
+const float *lhi_cpu_drop_back(const lhi_cpu *cpu, lhi_drop at, const float *d)
+{
+    if (!lhi_cpu_drops(cpu))
+        return d;
+    memcpy(cpu->dropped, d, (size_t)cpu->t * cpu->h * sizeof *d);
+    lhi_cpu_drop_all(cpu, at, cpu->dropped);
+    return cpu->dropped;
+}
+
+void lhi_cpu_keep_dropped(const lhi_cpu *cpu, float *d)
+{
+    if (lhi_cpu_drops(cpu))
+        memcpy(d, cpu->dropped, (size_t)cpu->t * cpu->h * sizeof *d);
+}

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dev/families.h"
+
+#include "base/fail.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* --- which family ------------------------------------------------------------
+ */
+
+/* What no family has, or NULL. */
+static const char *unknown_part(const lh_model *m, uint32_t sequence)
+{
+    if (m->experts)
+        return "experts";
+    if (m->kv_lora_rank)
+        return "latent attention";
+    if (m->qk_norm)
+        return "norms of queries and keys";
+    if (m->attention_sinks)
+        return "attention sinks";
+    if (m->mtp_layers)
+        return "multi-token prediction";
+    if (m->sliding_window && m->sliding_window < sequence)
+        return "a sliding window";
+    return NULL;
+}
+
+/* Why a model with layer norms is not GPT-2's. */
+static const char *not_gpt2(const lh_model *m)
+{
+    if (m->gated)
+        return "layer norm and gated MLPs";
+    if (!m->positions)
+        return "layer norm and rotary positions";
+    if (!m->qkv_bias || !m->output_bias || !m->mlp_bias)
+        return "layer norm and products without biases";
+    if (m->kv_heads != m->heads)
+        return "learned positions and heads that share keys";
+    if ((uint64_t)m->heads * m->head_dim != m->hidden)
+        return "learned positions and heads that do not add up to hidden";
+    return NULL;
+}
+
+/* Why a model with RMS norms is neither Llama's nor Qwen2's. */
+static const char *not_llama(const lh_model *m)
+{
+    if (!m->gated)
+        return "RMS norm and MLPs without a gate";
+    if (m->positions)
+        return "RMS norm and learned positions";
+    if (m->output_bias && !m->qkv_bias)
+        return "a bias on attention's output alone";
+    if (m->qkv_bias && !m->output_bias && m->mlp_bias)
+        return "biases on MLPs and on queries, keys and values alone";
+    return NULL;
+}
+
+lhi_family lhi_family_known(const lh_model *m)
+{
+    if (m->norm == LH_NORM_LAYER)
+        return LHI_FAMILY_GPT2;
+    return m->qkv_bias && !m->output_bias ? LHI_FAMILY_QWEN2
+                                          : LHI_FAMILY_LLAMA;
+}
+
+lh_status lhi_family_of(const lh_model *m, uint32_t sequence, lhi_family *out,
+                        lh_error *err)
+{
+    const char *what = unknown_part(m, sequence);
+    if (!what)
+        what = m->norm == LH_NORM_LAYER ? not_gpt2(m) : not_llama(m);
+    if (what)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the cpu device trains models of the kinds of Llama, "
+                        "Qwen2 and GPT-2; %s has %s, which it does not know",
+                        m->name ? m->name : "this model", what);
+    if (m->positions && m->positions < sequence)
+        return lhi_fail(err, LH_EINVAL,
+                        "%s has %u positions, and a sequence %u tokens",
+                        m->name ? m->name : "the model", m->positions,
+                        sequence);
+    *out = lhi_family_known(m);
+    return LH_OK;
+}
+
+/* --- tensors -----------------------------------------------------------------
+ */
+
+/* A side of a tensor. */
+typedef enum side { NONE, H, Q, KV, QKV, F, VOCAB, POSITIONS } side;
+
+typedef enum need {
+    ALWAYS,
+    IF_QKV_BIAS,
+    IF_OUTPUT_BIAS,
+    IF_MLP_BIAS
+} need;
+
+typedef struct row {
+    const char *name;
+    side rows, columns;
+    lhi_role role;
+    need need;
+} row;
+
+static const row llama_front[] = {
+    {"model.embed_tokens.weight", VOCAB, H, LHI_ROLE_EMBEDDING, ALWAYS}};
+static const row llama_layer[] = {
+    {"input_layernorm.weight", H, NONE, LHI_ROLE_NORM1, ALWAYS},
+    {"self_attn.q_proj.weight", Q, H, LHI_ROLE_QKV, ALWAYS},
+    {"self_attn.k_proj.weight", KV, H, LHI_ROLE_NEXT, ALWAYS},
+    {"self_attn.v_proj.weight", KV, H, LHI_ROLE_NEXT, ALWAYS},
+    {"self_attn.q_proj.bias", Q, NONE, LHI_ROLE_QKV_BIAS, IF_QKV_BIAS},
+    {"self_attn.k_proj.bias", KV, NONE, LHI_ROLE_NEXT, IF_QKV_BIAS},
+    {"self_attn.v_proj.bias", KV, NONE, LHI_ROLE_NEXT, IF_QKV_BIAS},
+    {"self_attn.o_proj.weight", H, Q, LHI_ROLE_OUT, ALWAYS},
+    {"self_attn.o_proj.bias", H, NONE, LHI_ROLE_OUT_BIAS, IF_OUTPUT_BIAS},
+    {"post_attention_layernorm.weight", H, NONE, LHI_ROLE_NORM2, ALWAYS},
+    {"mlp.gate_proj.weight", F, H, LHI_ROLE_GATE_UP, ALWAYS},
+    {"mlp.up_proj.weight", F, H, LHI_ROLE_NEXT, ALWAYS},
+    {"mlp.gate_proj.bias", F, NONE, LHI_ROLE_GATE_UP_BIAS, IF_MLP_BIAS},
+    {"mlp.up_proj.bias", F, NONE, LHI_ROLE_NEXT, IF_MLP_BIAS},
+    {"mlp.down_proj.weight", H, F, LHI_ROLE_DOWN, ALWAYS},
+    {"mlp.down_proj.bias", H, NONE, LHI_ROLE_DOWN_BIAS, IF_MLP_BIAS},
+};
+static const row llama_back[] = {
+    {"model.norm.weight", H, NONE, LHI_ROLE_NORM, ALWAYS},
+    {"lm_head.weight", VOCAB, H, LHI_ROLE_HEAD, ALWAYS}};
+
+static const row gpt2_front[] = {
+    {"transformer.wte.weight", VOCAB, H, LHI_ROLE_EMBEDDING, ALWAYS},
+    {"transformer.wpe.weight", POSITIONS, H, LHI_ROLE_POSITIONS, ALWAYS}};
+static const row gpt2_layer[] = {
+    {"ln_1.weight", H, NONE, LHI_ROLE_NORM1, ALWAYS},
+    {"ln_1.bias", H, NONE, LHI_ROLE_NEXT, ALWAYS},
+    {"attn.c_attn.weight", H, QKV, LHI_ROLE_QKV, ALWAYS},
+    {"attn.c_attn.bias", QKV, NONE, LHI_ROLE_QKV_BIAS, ALWAYS},
+    {"attn.c_proj.weight", Q, H, LHI_ROLE_OUT, ALWAYS},
+    {"attn.c_proj.bias", H, NONE, LHI_ROLE_OUT_BIAS, ALWAYS},
+    {"ln_2.weight", H, NONE, LHI_ROLE_NORM2, ALWAYS},
+    {"ln_2.bias", H, NONE, LHI_ROLE_NEXT, ALWAYS},
+    {"mlp.c_fc.weight", H, F, LHI_ROLE_GATE_UP, ALWAYS},
+    {"mlp.c_fc.bias", F, NONE, LHI_ROLE_GATE_UP_BIAS, ALWAYS},
+    {"mlp.c_proj.weight", F, H, LHI_ROLE_DOWN, ALWAYS},
+    {"mlp.c_proj.bias", H, NONE, LHI_ROLE_DOWN_BIAS, ALWAYS},
+};
+static const row gpt2_back[] = {
+    {"transformer.ln_f.weight", H, NONE, LHI_ROLE_NORM, ALWAYS},
+    {"transformer.ln_f.bias", H, NONE, LHI_ROLE_NEXT, ALWAYS},
+    {"lm_head.weight", VOCAB, H, LHI_ROLE_HEAD, ALWAYS}};
+
+typedef struct rows {
+    const row *rows;
+    uint32_t n;
+} rows;
+
+typedef struct names {
+    const char *layers; /* before a layer's number */
+    rows front, layer, back;
+} names;
+
+#define ROWS(list)                                                             \
+    {                                                                          \
+        (list), sizeof(list) / sizeof *(list)                                  \
+    }
+
+static const names llama = {"model.layers", ROWS(llama_front),
+                            ROWS(llama_layer), ROWS(llama_back)};
+static const names gpt2 = {"transformer.h", ROWS(gpt2_front), ROWS(gpt2_layer),
+                           ROWS(gpt2_back)};
+
+static const names *names_of(const lh_model *m)
+{
+    return lhi_family_known(m) == LHI_FAMILY_GPT2 ? &gpt2 : &llama;
+}
+
+static bool is_needed(const lh_model *m, const row *r)
+{
+    switch (r->need) {
+    case IF_QKV_BIAS:
+        return m->qkv_bias;
+    case IF_OUTPUT_BIAS:
+        return m->output_bias;
+    case IF_MLP_BIAS:
+        return m->mlp_bias;
+    default:
+        return true;
+    }
+}
+
+static uint32_t count_rows(const lh_model *m, rows list)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < list.n; i++)
+        n += is_needed(m, &list.rows[i]);
+    return n;
+}
+
+static const row *find_row(const lh_model *m, rows list, uint32_t number)
+{
+    uint32_t i = 0;
+    while (!is_needed(m, &list.rows[i]) || number-- > 0)
+        i++;
+    return &list.rows[i];
+}
+
+static uint32_t width_of(const lh_model *m, side of)
+{
+    uint32_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
+    switch (of) {
+    case H:
+        return m->hidden;
+    case Q:
+        return q;
+    case KV:
+        return kv;
+    case QKV:
+        return q + 2 * kv;
+    case F:
+        return m->ffn;
+    case VOCAB:
+        return m->vocab;
+    case POSITIONS:
+        return m->positions;
+    default:
+        return 0;
+    }
+}
+
+uint32_t lhi_n_front_tensors(const lh_model *m)
+{
+    return count_rows(m, names_of(m)->front);
+}
+
+uint32_t lhi_n_layer_tensors(const lh_model *m, uint32_t layer)
+{
+    (void)layer;
+    return count_rows(m, names_of(m)->layer);
+}
+
+uint32_t lhi_layer_tensor_index(const lh_model *m, uint32_t layer)
+{
+    return lhi_n_front_tensors(m) + layer * lhi_n_layer_tensors(m, 0);
+}
+
+uint32_t lhi_n_model_tensors(const lh_model *m)
+{
+    return lhi_layer_tensor_index(m, m->layers) +
+           count_rows(m, names_of(m)->back);
+}
+
+static const row *row_of(const lh_model *m, uint32_t index, uint32_t *layer)
+{
+    const names *lists = names_of(m);
+    uint32_t front = lhi_n_front_tensors(m);
+    uint32_t back = lhi_layer_tensor_index(m, m->layers);
+    uint32_t per = lhi_n_layer_tensors(m, 0);
+    *layer = UINT32_MAX;
+    if (index < front)
+        return find_row(m, lists->front, index);
+    if (index >= back)
+        return find_row(m, lists->back, index - back);
+    *layer = (index - front) / per;
+    return find_row(m, lists->layer, (index - front) % per);
+}
+
+void lhi_model_tensor_of(const lh_model *m, uint32_t index,
+                         lhi_model_tensor *out)
+{
+    uint32_t layer;
+    const row *r = row_of(m, index, &layer);
+    bool tied = r->role == LHI_ROLE_HEAD && m->tied_embeddings;
+    const char *name = tied ? names_of(m)->front.rows[0].name : r->name;
+    size_t length = strlen(name);
+    if (layer == UINT32_MAX)
+        snprintf(out->name, sizeof out->name, "%s", name);
+    else
+        snprintf(out->name, sizeof out->name, "%s.%u.%s", names_of(m)->layers,
+                 layer, name);
+    out->rows = width_of(m, r->rows);
+    out->columns = width_of(m, r->columns);
+    out->n = (size_t)out->rows * (out->columns ? out->columns : 1);
+    out->role = r->role;
+    out->is_bias = length > 5 && strcmp(name + length - 5, ".bias") == 0;
+}
+
+double lhi_count_values(const lh_model *m, uint32_t first, uint32_t n)
+{
+    double values = 0;
+    for (uint32_t i = first; i < first + n; i++) {
+        uint32_t layer;
+        const row *r = row_of(m, i, &layer);
+        double columns = r->columns ? width_of(m, r->columns) : 1;
+        values += width_of(m, r->rows) * columns;
+    }
+    return values;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config.json of a checkpoint: the model as the transformers library is told
+ * about it. */
+#include "base/fail.h"
+#include "base/text.h"
+#include "train/train_own.h"
+
+static const char *truth(bool value)
+{
+    return value ? "true" : "false";
+}
+
+static double epsilon_of(const lhi_checkpoint_options *o)
+{
+    return o->norm_epsilon > 0 ? o->norm_epsilon : 1e-5;
+}
+
+/* What Llama and Qwen2 call alike. */
+static void add_llama(lhi_text *text, const lh_model *m,
+                      const lhi_checkpoint_options *o)
+{
+    lhi_text_printf(
+        text,
+        "  \"head_dim\": %u,\n  \"hidden_act\": \"silu\",\n"
+        "  \"hidden_size\": %u,\n  \"intermediate_size\": %u,\n"
+        "  \"max_position_embeddings\": %u,\n",
+        m->head_dim, m->hidden, m->ffn, o->sequence ? o->sequence : 2048);
+    if (lhi_family_known(m) == LHI_FAMILY_LLAMA)
+        lhi_text_printf(text, "  \"mlp_bias\": %s,\n", truth(m->mlp_bias));
+    lhi_text_printf(
+        text,
+        "  \"num_attention_heads\": %u,\n  \"num_hidden_layers\": %u,\n"
+        "  \"num_key_value_heads\": %u,\n  \"rms_norm_eps\": %.17g,\n"
+        "  \"rope_theta\": %.17g,\n",
+        m->heads, m->layers, m->kv_heads, epsilon_of(o),
+        o->rope_theta > 0 ? o->rope_theta : 10000.0);
+}
+
+static void add_gpt2(lhi_text *text, const lh_model *m,
+                     const lhi_checkpoint_options *o)
+{
+    lhi_text_printf(text,
+                    "  \"activation_function\": \"gelu_new\",\n"
+                    "  \"attn_pdrop\": %.17g,\n  \"embd_pdrop\": %.17g,\n"
+                    "  \"layer_norm_epsilon\": %.17g,\n  \"n_embd\": %u,\n"
+                    "  \"n_head\": %u,\n  \"n_inner\": %u,\n"
+                    "  \"n_layer\": %u,\n  \"n_positions\": %u,\n"
+                    "  \"resid_pdrop\": %.17g,\n",
+                    o->dropout, o->dropout, epsilon_of(o), m->hidden, m->heads,
+                    m->ffn, m->layers, m->positions, o->dropout);
+}
+
+static void add_all(lhi_text *text, const lh_model *m,
+                    const lhi_checkpoint_options *o)
+{
+    static const char *const heads[] = {
+        [LHI_FAMILY_LLAMA] = "  \"architectures\": [\"LlamaForCausalLM\"],\n"
+                             "  \"model_type\": \"llama\",\n",
+        [LHI_FAMILY_QWEN2] = "  \"architectures\": [\"Qwen2ForCausalLM\"],\n"
+                             "  \"model_type\": \"qwen2\",\n",
+        [LHI_FAMILY_GPT2] = "  \"architectures\": [\"GPT2LMHeadModel\"],\n"
+                            "  \"model_type\": \"gpt2\",\n",
+    };
+    lhi_family family = lhi_family_known(m);
+    lhi_text_printf(text, "{\n%s", heads[family]);
+    if (family == LHI_FAMILY_LLAMA)
+        lhi_text_printf(text, "  \"attention_bias\": %s,\n",
+                        truth(m->qkv_bias));
+    if (family == LHI_FAMILY_GPT2)
+        add_gpt2(text, m, o);
+    else
+        add_llama(text, m, o);
+    lhi_text_printf(text,
+                    "  \"tie_word_embeddings\": %s,\n"
+                    "  \"torch_dtype\": \"float32\",\n"
+                    "  \"vocab_size\": %u\n}\n",
+                    truth(m->tied_embeddings), m->vocab);
+}
+
+lh_status lhi_write_config(const lh_model *model,
+                           const lhi_checkpoint_options *options,
+                           const char *folder, lh_error *err)
+{
+    char path[LHI_PATH], *made;
+    size_t len;
+    lhi_text text = {0};
+    LHI_TRY(lhi_folder_path(path, err, "%s/" LHI_CONFIG_FILE, folder));
+    add_all(&text, model, options);
+    LHI_TRY(lhi_text_take(&text, &made, &len, err));
+    lh_status status = lh_file_write(path, made, len, err);
+    lh_text_free(made);
+    return status;
+}
