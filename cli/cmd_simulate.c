@@ -65,6 +65,24 @@ static const cli_option options[] = {
      .at = offsetof(settings, play.adapt),
      .help = "With --events: go on with another schedule, and with --coupled "
              "or --receives late another path, when that pays."},
+    {.name = "replicas",
+     .type = CLI_COUNT,
+     .at = offsetof(settings, play.replicas),
+     .arg = "N",
+     .least = 1,
+     .most = LH_MAX_HOSTS,
+     .help = "With --events: so many replicas run, device d of replica r on "
+             "host r x devices + d. Events are of hosts, then: h0-h4 is the "
+             "link between two, and a slow one that carries data-parallel "
+             "communication makes that slow."},
+    {.name = "moving",
+     .type = CLI_TIME,
+     .at = offsetof(settings, play.moving_ns),
+     .arg = "TIME",
+     .like = "400ms",
+     .help = "With --replicas and --adapt: hosts exchange their places where "
+             "that pays. What a host keeps, weights and moments, takes so long "
+             "over a link while nothing is slow."},
     CLI_PATH_ROWS(settings, play.staging_ns,
                   "With --path or --adapt: what a delegated message takes more "
                   "at either end."),
@@ -422,6 +440,15 @@ static lh_status check_events(cli *c)
         return cli_usage(c, "--log is for --events");
     if (!s->play.events && s->play.adapt)
         return cli_usage(c, "--adapt is for --events");
+    if (!s->play.events && s->play.replicas)
+        return cli_usage(c, "--replicas is for --events");
+    if (s->play.replicas && s->path)
+        return cli_usage(c, "--replicas is not for --path");
+    if (s->play.moving_ns && !(s->play.replicas && s->play.adapt))
+        return cli_usage(c, "--moving is for --replicas with --adapt");
+    if (s->play.moving_ns && s->play.staging_ns)
+        return cli_usage(c, "--moving is not for --staging: what copies take "
+                            "in other places is not predicted");
     if (s->model.host_copy_ns && !s->host_memory)
         return cli_usage(c, "--host-copy is for --host-memory");
     if (s->play.staging_ns && !s->play.adapt && !s->path)
@@ -442,9 +469,23 @@ static lh_status check_events(cli *c)
     return LH_OK;
 }
 
+/* A plan has replicas of its own. */
+static lh_status check_replicas(cli *c, const work *w)
+{
+    const settings *s = c->settings;
+    if (!s->play.replicas || !w->problem.plan)
+        return LH_OK;
+    uint32_t n = w->problem.plan->best.layout.data;
+    if (n == s->play.replicas)
+        return LH_OK;
+    return cli_usage(c, "--replicas %" PRIu32 ": the plan has %" PRIu32,
+                     s->play.replicas, n);
+}
+
 static lh_status play_events(cli *c, work *w)
 {
     const settings *s = c->settings;
+    CLI_TRY(check_replicas(c, w));
     cli_view *v = &w->view;
     lh_jitter jitter;
     cli_play play = s->play;
@@ -543,6 +584,13 @@ const cli_command cmd_simulate = {
         "the pipeline), schedule, path and slow, what is slow then; and "
         "switches. The path is direct with --coupled, where sends stop "
         "passes, else delegated.\n\n"
+        "With --replicas events are of hosts and of links between them, and an "
+        "iteration takes what it does in the slowest replica. With --moving "
+        "hosts exchange their places in the run, all orders of up to 8, of more "
+        "those that get better two by two: the JSON has exchanges, each with "
+        "step, the first after it, hosts, of each place, moves, before_s and "
+        "predicted_s of an iteration, move_s, which the first one takes more, "
+        "and why; the iteration has its exchange.\n\n"
         "With --path messages are delegated: copied to host memory and sent "
         "from there, so that no pass waits for them and they for no receive; "
         "--staging is what each copy takes.\n\n"

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "course_view.h"
-#include "wrap.h"
-
-#include <longhaul/adapt.h>
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 lh_status cli_course_read(cli *c, const char *path, const lh_pipeline *pipeline,
-                          uint32_t speed, lh_course **out)
+                          uint32_t speed, const lh_places *places,
+                          lh_course **out)
 {
     lh_events *events;
-    const lh_course_options o = {.size = sizeof o, .speed = speed};
+    const lh_course_options o = {
+        .size = sizeof o, .speed = speed, .places = places};
     CLI_TRY(lh_events_read(path, &events, &c->err));
     lh_status status = lh_course_make(pipeline, events, &o, out, &c->err);
     lh_events_free(events);
@@ -52,6 +51,7 @@ typedef struct playing {
     const cli_play *play;
     const cli_view *view;
     const cli_model *model;
+    lh_places *places; /* NULL: without --replicas */
     lh_course *course;
     int64_t *ns; /* per step */
     int64_t total_ns, after_ns;
@@ -80,10 +80,12 @@ static lh_played_step step_at(const playing *p, uint32_t step)
 static json_t *step_json(const playing *p, uint32_t step)
 {
     lh_played_step was = step_at(p, step);
-    return json_pack("{s:I, s:o, s:s, s:s, s:o}", "step", (json_int_t)step,
-                     "seconds", cli_seconds(p->ns[step]), "schedule",
-                     name_of(p, was.name), "path", path_name(p, was.path),
-                     "slow", cli_slow_json(p->course, step));
+    return json_pack("{s:I, s:o, s:s, s:s, s:o, s:o*}", "step",
+                     (json_int_t)step, "seconds", cli_seconds(p->ns[step]),
+                     "schedule", name_of(p, was.name), "path",
+                     path_name(p, was.path), "slow",
+                     cli_slow_json(p->course, step), "exchange",
+                     cli_exchange_json(p->played, step, p->after_ns));
 }
 
 static json_t *switch_json(const playing *p, const lh_played_switch *x)
@@ -108,7 +110,9 @@ static lh_status print_json(cli *c, const playing *p)
     uint32_t n_switches;
     const lh_played_switch *all = switches_of(p, &n_switches);
     json_t *list = json_array(), *switches = json_array();
-    bool ok = list && switches;
+    json_t *exchanges = p->places ? cli_exchanges_json(p->played, p->after_ns)
+                                  : NULL;
+    bool ok = list && switches && (exchanges || !p->places);
     for (uint32_t i = 0; ok && i < p->play->steps; i++)
         ok = json_array_append_new(list, step_json(p, i)) == 0;
     for (uint32_t i = 0; ok && i < n_switches; i++)
@@ -116,13 +120,14 @@ static lh_status print_json(cli *c, const playing *p)
     if (!ok) {
         json_decref(list);
         json_decref(switches);
+        json_decref(exchanges);
         return cli_no_memory(c);
     }
-    return cli_put_json(c, json_pack("{s:s, s:s, s:o, s:o, s:o}", "schedule",
-                                     p->view->method, "path",
-                                     cli_path_of(p->model), "total_s",
-                                     cli_seconds(p->total_ns), "iterations",
-                                     list, "switches", switches));
+    return cli_put_json(
+        c, json_pack("{s:s, s:s, s:o, s:o, s:o, s:o*}", "schedule",
+                     p->view->method, "path", cli_path_of(p->model), "total_s",
+                     cli_seconds(p->total_ns), "iterations", list, "switches",
+                     switches, "exchanges", exchanges));
 }
 
 typedef struct gathered {
@@ -292,6 +297,7 @@ static lh_status print_text(cli *c, const playing *p, int64_t quiet_ns)
         CLI_TRY(print_kept(c, p));
     print_spans(c, p, quiet_ns);
     print_switches(c, p);
+    cli_exchanges_print(c, p->played, p->after_ns);
     return LH_OK;
 }
 
@@ -319,6 +325,11 @@ static lh_status write_page(cli *c, const playing *p,
         fill_switches(p, UINT32_MAX, &t);
         status = cli_table_report(c, "Switches, and why", &t, report);
     }
+    cli_table moved = {0};
+    if (status == LH_OK &&
+        cli_exchanges_fill(p->played, p->after_ns, UINT32_MAX, &moved) > 0)
+        status = cli_table_report(c, "Hosts that exchange their places, and why",
+                                  &moved, report);
     if (status == LH_OK)
         status = cli_write_html(c, report, p->play->html);
     lh_report_free(report);
@@ -332,10 +343,13 @@ static lh_status draw_steps(cli *c, const playing *p)
     const char *const names[] = {p->played ? "adapting" : p->view->method,
                                  p->view->method};
     const uint32_t n = p->play->steps;
-    uint32_t n_switches;
+    uint32_t n_switches, n_moved = 0;
     const lh_played_switch *all = switches_of(p, &n_switches);
+    const lh_played_exchange *moved =
+        p->played ? lh_played_exchanges(p->played, &n_moved) : NULL;
     cli_spans spans = {0};
-    lh_report_mark *marks = calloc(n_switches + (size_t)1, sizeof *marks);
+    lh_report_mark *marks =
+        calloc(n_switches + n_moved + (size_t)1, sizeof *marks);
     int64_t *ns = calloc(2 * (size_t)n, sizeof *ns);
     const bool keeps = p->played && !p->play->jitter;
     lh_report_course drawn = {.size = sizeof drawn,
@@ -344,7 +358,7 @@ static lh_status draw_steps(cli *c, const playing *p)
                               .n_series = keeps ? 2 : 1,
                               .series = names,
                               .ns = ns,
-                              .n_marks = n_switches,
+                              .n_marks = n_switches + n_moved,
                               .marks = marks};
     lh_status status = marks && ns ? cli_spans_find(c, p->course, 0, n, &spans)
                                    : cli_no_memory(c);
@@ -352,6 +366,9 @@ static lh_status draw_steps(cli *c, const playing *p)
         memcpy(ns, p->ns, n * sizeof *ns);
         for (uint32_t i = 0; i < n_switches; i++)
             marks[i] = (lh_report_mark){all[i].step, name_of(p, all[i].to)};
+        for (uint32_t i = 0; i < n_moved; i++)
+            marks[n_switches + i] =
+                (lh_report_mark){moved[i].step, "hosts move"};
         drawn.spans = spans.all;
         drawn.n_spans = spans.n;
     }
@@ -433,7 +450,10 @@ static lh_status play_adapting(cli *c, playing *p)
     const lh_adapt_options a = {
         .size = sizeof a, .sim = &sim, .delegation = &d};
     const lh_adapt_play_options o = {
-        .size = sizeof o, .adapt = &a, .jitter = p->play->jitter};
+        .size = sizeof o,
+        .adapt = &a,
+        .jitter = p->play->jitter,
+        .exchange = p->play->moving_ns > 0};
     CLI_TRY(lh_adapt_play(p->course, p->view->schedule, &o, n, &p->played,
                           &c->err));
     const lh_played_step *steps = lh_played_steps(p->played, &n);
@@ -473,10 +493,17 @@ lh_status cli_play_run(cli *c, const cli_play *play, const cli_view *view,
                        const cli_model *model, int64_t after_ns)
 {
     playing p = {.play = play, .view = view, .model = model};
-    CLI_TRY(cli_course_read(c, play->events, view->pipeline, 1, &p.course));
-    lh_status status = play_steps(c, &p, after_ns);
+    lh_status status = LH_OK;
+    if (play->replicas > 0)
+        status = cli_places_make(c, play, view->pipeline, &p.places);
+    if (status == LH_OK)
+        status = cli_course_read(c, play->events, view->pipeline, 1, p.places,
+                                 &p.course);
+    if (status == LH_OK)
+        status = play_steps(c, &p, after_ns);
     free(p.ns);
     lh_played_free(p.played);
     lh_course_free(p.course);
+    lh_places_free(p.places);
     return status;
 }

@@ -5,10 +5,13 @@
 #define CLI_COURSE_VIEW_H
 
 #include "view.h"
+#include "wrap.h"
 
+#include <longhaul/adapt.h>
 #include <longhaul/delegate.h>
 #include <longhaul/events.h>
 #include <longhaul/jitter.h>
+#include <longhaul/places.h>
 
 /* A row of an option table; `member` of the settings is a const char *. */
 #define CLI_EVENTS_ROW(settings, member, says)                                 \
@@ -18,9 +21,10 @@
     }
 
 /* Reads the events of the file at `path` for a pipeline that is played `speed`
- * times as fast. */
+ * times as fast; `places` NULL: of devices, not of hosts. */
 lh_status cli_course_read(cli *c, const char *path, const lh_pipeline *pipeline,
-                          uint32_t speed, lh_course **out);
+                          uint32_t speed, const lh_places *places,
+                          lh_course **out);
 
 /* ["2-3", "device 1"]: what is slow in a step; NULL: no memory. `course` NULL:
  * nothing is. */
@@ -57,6 +61,8 @@ typedef struct cli_play {
     const char *events, *log, *html, *svg;
     uint32_t steps;
     bool adapt;
+    uint32_t replicas; /* events are of their hosts; 0: of devices */
+    int64_t moving_ns; /* of what a host keeps; 0: hosts stay */
     int64_t staging_ns;        /* a message's copy on the delegated path */
     const lh_delegation *path; /* that of the run; NULL: none is given */
     const lh_jitter *jitter;   /* NULL: none */
@@ -66,5 +72,19 @@ typedef struct cli_play {
  * follows the pipeline in each. */
 lh_status cli_play_run(cli *c, const cli_play *play, const cli_view *view,
                        const cli_model *model, int64_t after_ns);
+
+/* Those of --replicas (course_hosts.c). */
+lh_status cli_places_make(cli *c, const cli_play *play,
+                          const lh_pipeline *pipeline, lh_places **out);
+/* Hosts that exchanged their places: all of a run, NULL: no memory; that before
+ * a step, NULL: there is none. `played` may be NULL. */
+json_t *cli_exchanges_json(const lh_played *played, int64_t after_ns);
+json_t *cli_exchange_json(const lh_played *played, uint64_t step,
+                          int64_t after_ns);
+/* The first `most` as rows of a table, and how many there are; to the
+ * terminal. */
+uint32_t cli_exchanges_fill(const lh_played *played, int64_t after_ns,
+                            uint32_t most, cli_table *t);
+void cli_exchanges_print(cli *c, const lh_played *played, int64_t after_ns);
 
 #endif

@@ -143,6 +143,10 @@ typedef struct lh_adapt_play_options {
     /* Each iteration is one of its samples, of the iteration's number; NULL:
      * links and devices are as the course has them. */
     const lh_jitter *jitter;
+    /* Hosts may exchange their places, where the course has some: the iteration
+     * from which they have is longer by what moving takes. How long an iteration
+     * takes in other places is predicted without copies on the delegated path. */
+    bool exchange;
 } lh_adapt_play_options;
 
 typedef struct lh_played_step {
@@ -167,6 +171,15 @@ typedef struct lh_played_switch {
     const char *why;
 } lh_played_switch;
 
+/* Hosts that exchanged their places. */
+typedef struct lh_played_exchange {
+    uint64_t step; /* the first after it */
+    uint32_t n_hosts, n_moves;
+    const uint32_t *hosts; /* of each place, from then on */
+    int64_t before_ns, predicted_ns, move_ns;
+    const char *why;
+} lh_played_exchange;
+
 typedef struct lh_played lh_played;
 
 /* Plays steps 0 to n_steps - 1 of a course as a run with a monitor does, which
@@ -186,6 +199,8 @@ LH_API const lh_played_step *lh_played_steps(const lh_played *played,
                                              uint64_t *n_steps);
 LH_API const lh_played_switch *lh_played_switches(const lh_played *played,
                                                   uint32_t *n_switches);
+LH_API const lh_played_exchange *lh_played_exchanges(const lh_played *played,
+                                                     uint32_t *n_exchanges);
 LH_API const lh_played_notice *lh_played_notices(const lh_played *played,
                                                  uint32_t *n_notices);
 

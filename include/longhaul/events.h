@@ -11,6 +11,7 @@
 #define LONGHAUL_EVENTS_H
 
 #include <longhaul/pipeline.h>
+#include <longhaul/places.h>
 #include <longhaul/schedule.h>
 #include <longhaul/simulate.h>
 #include <longhaul/status.h>
@@ -37,7 +38,8 @@ typedef struct lh_event {
      * when it changes and -1. */
     int64_t from, to;
     uint32_t n_links;         /* 0: of no links */
-    const char *const *links; /* "2-3", both ways; "2>3"; or their names */
+    /* "2-3", both ways; "2>3"; or their names; "h0-h4": of hosts */
+    const char *const *links;
     int64_t latency_ns, transfer_ns; /* more than the links' own; 0: none */
     /* Factors are at least 1, which is as it is. Of the links' own: */
     double latency_times, transfer_times;
@@ -79,6 +81,11 @@ typedef struct lh_course lh_course; /* immutable once made */
 typedef struct lh_course_options {
     size_t size;    /* sizeof(lh_course_options) */
     uint32_t speed; /* times of events are divided by it; 0: 1 */
+    /* Events are of hosts: links "h0-h4" and "h0>h4" are between two of them,
+     * a device is a host, and a link of the pipeline is that of all replicas.
+     * What is slow stays so when hosts move. Of the pipeline that the course is
+     * made of; it has to outlive the course. NULL: there are devices alone. */
+    const lh_places *places;
 } lh_course_options;
 
 /* The pipeline in each step. Links that events name between devices, and that
@@ -97,7 +104,8 @@ LH_API uint32_t lh_course_n_states(const lh_course *course);
 LH_API uint32_t lh_course_state(const lh_course *course, uint64_t step);
 /* The pipeline in a state. All have the same chunks and links, with other
  * times; a schedule of the pipeline that the course was made of is one of
- * each. Release with lh_pipeline_free(). */
+ * each. With places: hosts are where they begin. Release with
+ * lh_pipeline_free(). */
 LH_API lh_status lh_course_pipeline(const lh_course *course, uint32_t state,
                                     lh_pipeline **out, lh_error *err);
 /* What is slow in a state: links as the events name them, and "device 2".

@@ -1,65 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A run that adapts, in virtual time: each iteration is simulated, a monitor
  * gets what it would have measured, and what is decided is followed later. */
-#include "adapt/adapt_own.h"
+#include "adapt/play_own.h"
 
-#include "base/arena.h"
 #include "base/take_options.h"
+#include "course/course.h"
 #include "pipe/pipeline_own.h"
 #include "pipe/schedule_own.h"
-#include "sim/draws.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* What ran from some step on. */
-typedef struct version {
-    const char *name;
-    lh_schedule *schedule;
-    lh_data_path path;
-    bool *links; /* mixed; else NULL */
-} version;
-
-/* One iteration as it is measured. */
-typedef struct measured {
-    bool is_known;
-    int64_t ns;
-    lh_seen seen;
-    lh_seen_message *messages;
-    lh_seen_pass *passes;
-    lh_seen_collective *collectives;
-} measured;
-
-struct lh_played {
-    lhi_arena *mem;
-    uint64_t n_steps;
-    lh_played_step *steps;
-    uint32_t n_versions, n_notices, room_notices;
-    version *versions; /* room for one more than there are, likewise: */
-    lh_played_switch *switches; /* [n_versions - 1] led to versions[...] */
-    lh_played_notice *notices;
-};
-
-/* One run under way. */
-typedef struct play {
-    const lh_course *course;
-    lh_adapt_options adapt_options;
-    const lh_jitter *jitter;
-    lh_adapt *adapt;
-    lh_monitor *monitor;
-    lh_pipeline **pipelines;  /* per state; NULL: not needed yet */
-    lhi_jitter_draws **draws; /* likewise */
-    measured **known;         /* per version, per state */
-    uint32_t n_known;         /* versions that have room there */
-    measured drawn;           /* with jitter: the last one */
-    uint64_t follow_at;       /* the last version; UINT64_MAX: it is followed */
-    uint32_t now;             /* the version that runs */
-    lh_played *out;
-} play;
-
 /* --- one iteration -------------------------------------------------------- */
 
-static int64_t staging_of(const play *p, uint32_t link)
+static int64_t staging_of(const lhi_playing *p, uint32_t link)
 {
     const lh_delegation *d = p->adapt_options.delegation;
     return d->link_staging_ns ? d->link_staging_ns[link] : d->staging_ns;
@@ -67,10 +21,10 @@ static int64_t staging_of(const play *p, uint32_t link)
 
 /* Copies are not on the network: a message enters after the one and has
  * arrived before the other. Those over no link are not watched. */
-static void note_messages(const play *p, const version *v, const lh_timeline *t,
-                          measured *m)
+static void note_messages(const lhi_playing *p, const lhi_version *v, const lh_timeline *t,
+                          lhi_played_iteration *m)
 {
-    uint32_t n, links = lh_pipeline_n_links(p->pipelines[0]);
+    uint32_t n, links = lh_pipeline_n_links(p->spots[0].pipelines[0]);
     const lh_message *all = lh_timeline_messages(t, &n);
     m->seen.n_messages = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -91,7 +45,7 @@ static void note_messages(const play *p, const version *v, const lh_timeline *t,
 
 /* Without copies to and from host memory, which whoever simulates adds. */
 static void note_passes(const lh_pipeline *pipeline, const lh_timeline *t,
-                        measured *m)
+                        lhi_played_iteration *m)
 {
     m->seen.n_passes = 0;
     for (uint32_t d = 0; d < lh_timeline_n_devices(t); d++) {
@@ -107,7 +61,7 @@ static void note_passes(const lh_pipeline *pipeline, const lh_timeline *t,
 }
 
 /* Those of a whole chunk, which alone can be compared with each other. */
-static void note_collectives(const lh_timeline *t, measured *m)
+static void note_collectives(const lh_timeline *t, lhi_played_iteration *m)
 {
     uint32_t n;
     const lh_collective *all = lh_timeline_collectives(t, &n);
@@ -120,17 +74,17 @@ static void note_collectives(const lh_timeline *t, measured *m)
     m->seen.collectives = m->collectives;
 }
 
-static void forget(measured *m)
+static void forget(lhi_played_iteration *m)
 {
     free(m->messages);
     free(m->passes);
     free(m->collectives);
-    *m = (measured){0};
+    *m = (lhi_played_iteration){0};
 }
 
-static lh_status measure(const play *p, const version *v,
+static lh_status measure(const lhi_playing *p, const lhi_version *v,
                          const lh_pipeline *pipeline, const lh_timeline *t,
-                         measured *m, lh_error *err)
+                         lhi_played_iteration *m, lh_error *err)
 {
     uint32_t n_messages, n_collectives;
     size_t n_passes = 0;
@@ -157,8 +111,8 @@ static lh_status measure(const play *p, const version *v,
 }
 
 /* On the version's path. */
-static lh_status simulate_one(const play *p, const version *v,
-                              const lh_pipeline *pipeline, measured *m,
+static lh_status simulate_one(const lhi_playing *p, const lhi_version *v,
+                              const lh_pipeline *pipeline, lhi_played_iteration *m,
                               lh_error *err)
 {
     const lh_sim_options *sim = p->adapt_options.sim;
@@ -181,39 +135,30 @@ static lh_status simulate_one(const play *p, const version *v,
     return status;
 }
 
-static lh_status need_state(play *p, uint32_t state, lh_error *err)
-{
-    if (!p->pipelines[state])
-        LHI_TRY(
-            lh_course_pipeline(p->course, state, &p->pipelines[state], err));
-    if (p->jitter && !p->draws[state])
-        return lhi_jitter_draws_make(p->pipelines[state], p->jitter,
-                                     &p->draws[state], err);
-    return LH_OK;
-}
-
 /* Without jitter iterations of one state and version are one. */
-static lh_status play_step(play *p, uint64_t step, measured **out,
+static lh_status play_step(lhi_playing *p, uint64_t step, lhi_played_iteration **out,
                            lh_error *err)
 {
     uint32_t state = lh_course_state(p->course, step);
-    const version *v = &p->out->versions[p->now];
-    LHI_TRY(need_state(p, state, err));
+    const lhi_version *v = &p->out->versions[p->now];
+    LHI_TRY(lhi_spot_need(p, v->spot, state, err));
+    const lhi_spot *spot = &p->spots[v->spot];
     if (p->jitter) {
-        lhi_jitter_draws_next(p->draws[state], (uint32_t)step);
+        lhi_jitter_draws *draws = spot->draws[state];
+        lhi_jitter_draws_next(draws, (uint32_t)step);
         *out = &p->drawn;
-        return simulate_one(p, v, lhi_jitter_draws_pipeline(p->draws[state]),
-                            &p->drawn, err);
+        return simulate_one(p, v, lhi_jitter_draws_pipeline(draws), &p->drawn,
+                            err);
     }
     *out = &p->known[p->now][state];
     return (*out)->is_known
                ? LH_OK
-               : simulate_one(p, v, p->pipelines[state], *out, err);
+               : simulate_one(p, v, spot->pipelines[state], *out, err);
 }
 
 /* --- what comes of it ----------------------------------------------------- */
 
-static lh_status add_notices(play *p, uint64_t step, lh_error *err)
+static lh_status add_notices(lhi_playing *p, uint64_t step, lh_error *err)
 {
     uint32_t n;
     lh_played *o = p->out;
@@ -231,58 +176,17 @@ static lh_status add_notices(play *p, uint64_t step, lh_error *err)
     return LH_OK;
 }
 
-/* Room for one more version, everywhere. */
-static lh_status make_room(play *p, lh_error *err)
-{
-    lh_played *o = p->out;
-    size_t n = (size_t)o->n_versions + 1;
-    version *versions = realloc(o->versions, n * sizeof *versions);
-    if (versions)
-        o->versions = versions;
-    lh_played_switch *switches = realloc(o->switches, n * sizeof *switches);
-    if (switches)
-        o->switches = switches;
-    measured **known = realloc(p->known, n * sizeof *known);
-    if (known)
-        p->known = known;
-    if (!versions || !switches || !known)
-        return lhi_fail_nomem(err);
-    known[n - 1] = calloc(lh_course_n_states(p->course), sizeof **known);
-    if (!known[n - 1])
-        return lhi_fail_nomem(err);
-    p->n_known = (uint32_t)n;
-    return LH_OK;
-}
-
-static lh_status add_version(play *p, const char *name,
-                             const lh_schedule *schedule, lh_data_path path,
-                             const bool *links, lh_error *err)
-{
-    lh_played *o = p->out;
-    uint32_t n = lh_pipeline_n_links(p->pipelines[0]);
-    version v = {.name = name, .path = path};
-    LHI_TRY(make_room(p, err));
-    if (links) {
-        v.links = LHI_NEW(o->mem, bool, n);
-        if (!v.links)
-            return lhi_fail_nomem(err);
-        memcpy(v.links, links, n * sizeof *links);
-    }
-    LHI_TRY(lhi_schedule_copy(schedule, &v.schedule, err));
-    o->versions[o->n_versions++] = v;
-    return LH_OK;
-}
-
-static lh_status add_switch(play *p, const lh_decision *d, uint64_t at,
+static lh_status add_switch(lhi_playing *p, const lh_decision *d, uint64_t at,
                             lh_error *err)
 {
     lh_played *o = p->out;
     const char *why = lhi_arena_strdup(o->mem, d->why);
     if (!why)
         return lhi_fail_nomem(err);
-    LHI_TRY(add_version(p, d->name, d->schedule, d->path, d->delegated, err));
-    version *to = &o->versions[o->n_versions - 1];
-    o->switches[o->n_versions - 2] =
+    LHI_TRY(lhi_play_add(p, d->name, d->schedule, d->path, d->delegated,
+                         o->versions[p->now].spot, err));
+    lhi_version *to = &o->versions[o->n_versions - 1];
+    o->switches[o->n_switches++] =
         (lh_played_switch){.step = at,
                            .from = to[-1].name,
                            .to = to->name,
@@ -297,52 +201,60 @@ static lh_status add_switch(play *p, const lh_decision *d, uint64_t at,
 }
 
 /* After a step. */
-static lh_status decide(play *p, uint64_t step, lh_error *err)
+static lh_status decide(lhi_playing *p, uint64_t step, lh_error *err)
 {
     lh_adapt_now now = {.size = sizeof now,
                         .step = step,
                         .steps_left = p->out->n_steps - step - 1};
     const lh_decision *d;
     lh_pipeline *estimated;
+    /* Hosts are about to move, and all else is seen after that. */
+    if (p->follow_at != UINT64_MAX &&
+        p->out->versions[p->out->n_versions - 1].moves)
+        return LH_OK;
     LHI_TRY(lh_monitor_pipeline(p->monitor, &estimated, err));
     now.pipeline = estimated;
     now.events = lh_monitor_going_on(p->monitor, &now.n_events);
     lh_status status = lh_adapt_decide(p->adapt, &now, &d, err);
     lh_pipeline_free(estimated);
+    bool moves = false;
+    if (status == LH_OK && p->exchange && p->follow_at == UINT64_MAX)
+        status = lhi_play_hosts(p, step, d, &moves, err);
+    if (status == LH_OK && d->is_switch && moves)
+        return lh_adapt_answer(p->adapt, step + 1, false, err);
     if (status == LH_OK && d->is_switch)
         status = add_switch(p, d, step + 1 + LH_ADAPT_GO_BY, err);
     return status;
 }
 
-static lh_status follow(play *p, uint64_t step, lh_error *err)
+/* *moving_ns: what moving takes before the step, if hosts do. */
+static lh_status follow(lhi_playing *p, uint64_t step, int64_t *moving_ns,
+                        lh_error *err)
 {
     if (step != p->follow_at)
         return LH_OK;
     p->follow_at = UINT64_MAX;
-    const version *v = &p->out->versions[++p->now];
-    lh_sim_options how = {.size = sizeof how};
-    if (p->adapt_options.sim)
-        how = *p->adapt_options.sim;
-    if (v->path == LH_DATA_PATH_DELEGATED) {
-        how.coupled_queue = 0;
-        how.receives = LH_RECEIVES_EARLY;
-        how.own_receives = true;
+    const lhi_version *v = &p->out->versions[++p->now];
+    if (v->moves) {
+        *moving_ns = p->out->exchanges[p->out->n_exchanges - 1].move_ns;
+        return LH_OK;
     }
-    if (v->path != LH_DATA_PATH_DIRECT)
-        how.delegated = v->links;
+    const lh_sim_options how = lhi_play_sim(p, v);
     LHI_TRY(lh_monitor_follow_on(p->monitor, v->schedule, &how, err));
     return lh_adapt_answer(p->adapt, step, true, err);
 }
 
-static lh_status play_all(play *p, lh_error *err)
+static lh_status play_all(lhi_playing *p, lh_error *err)
 {
     lh_played *o = p->out;
     for (uint64_t i = 0; i < o->n_steps; i++) {
-        measured *m;
-        LHI_TRY(follow(p, i, err));
+        lhi_played_iteration *m;
+        int64_t moving_ns = 0;
+        LHI_TRY(follow(p, i, &moving_ns, err));
         LHI_TRY(play_step(p, i, &m, err));
-        const version *v = &o->versions[p->now];
-        o->steps[i] = (lh_played_step){m->ns, v->name, v->path, v->links};
+        const lhi_version *v = &o->versions[p->now];
+        o->steps[i] =
+            (lh_played_step){m->ns + moving_ns, v->name, v->path, v->links};
         m->seen.step = i;
         LHI_TRY(lh_monitor_add(p->monitor, &m->seen, err));
         LHI_TRY(add_notices(p, i, err));
@@ -353,53 +265,51 @@ static lh_status play_all(play *p, lh_error *err)
 
 /* --- the whole ------------------------------------------------------------ */
 
-static lh_status set_up(play *p, const lh_schedule *schedule, lh_error *err)
+static lh_status set_up(lhi_playing *p, const lh_schedule *schedule, lh_error *err)
 {
     lh_played *o = p->out;
-    uint32_t states = lh_course_n_states(p->course);
-    p->pipelines = calloc(states, sizeof *p->pipelines);
-    p->draws = calloc(states, sizeof *p->draws);
     o->mem = lhi_arena_make(0);
     o->steps = calloc(o->n_steps + 1, sizeof *o->steps);
-    if (!p->pipelines || !p->draws || !o->mem || !o->steps)
+    if (!o->mem || !o->steps)
         return lhi_fail_nomem(err);
-    LHI_TRY(lh_course_pipeline(p->course, 0, &p->pipelines[0], err));
+    LHI_TRY(lhi_spot_add(p, NULL, err));
+    LHI_TRY(lhi_spot_need(p, 0, 0, err));
+    const lh_pipeline *quiet = p->spots[0].pipelines[0];
     const lh_monitor_options m = {.size = sizeof m,
                                   .sim = p->adapt_options.sim};
-    LHI_TRY(lh_monitor_make(p->pipelines[0], schedule, &m, &p->monitor, err));
-    LHI_TRY(lh_adapt_make(p->pipelines[0], schedule, &p->adapt_options,
-                          &p->adapt, err));
-    return add_version(p, lh_adapt_candidate(0), schedule, LH_DATA_PATH_DIRECT,
-                       NULL, err);
+    LHI_TRY(lh_monitor_make(quiet, schedule, &m, &p->monitor, err));
+    LHI_TRY(lh_adapt_make(quiet, schedule, &p->adapt_options, &p->adapt, err));
+    return lhi_play_add(p, lh_adapt_candidate(0), schedule, LH_DATA_PATH_DIRECT,
+                        NULL, 0, err);
 }
 
-static void tear_down(play *p)
+static void tear_down(lhi_playing *p)
 {
     uint32_t states = lh_course_n_states(p->course);
-    for (uint32_t s = 0; s < states; s++) {
-        if (p->pipelines)
-            lh_pipeline_free(p->pipelines[s]);
-        if (p->draws)
-            lhi_jitter_draws_free(p->draws[s]);
+    for (uint32_t s = 0; s < states; s++)
         for (uint32_t v = 0; v < p->n_known; v++)
             forget(&p->known[v][s]);
-    }
     for (uint32_t v = 0; v < p->n_known; v++)
         free(p->known[v]);
     free(p->known);
-    free(p->pipelines);
-    free(p->draws);
+    lhi_spots_free(p);
     forget(&p->drawn);
     lh_monitor_free(p->monitor);
     lh_adapt_free(p->adapt);
 }
 
 /* A switch that no step was left for was none. */
-static void drop_late(play *p)
+static void drop_late(lhi_playing *p)
 {
     lh_played *o = p->out;
-    while (o->n_versions > p->now + 1)
-        lh_schedule_free(o->versions[--o->n_versions].schedule);
+    while (o->n_versions > p->now + 1) {
+        lhi_version *last = &o->versions[--o->n_versions];
+        lh_schedule_free(last->schedule);
+        if (last->moves)
+            o->n_exchanges--;
+        else
+            o->n_switches--;
+    }
 }
 
 lh_status lh_adapt_play(const lh_course *course, const lh_schedule *schedule,
@@ -407,10 +317,11 @@ lh_status lh_adapt_play(const lh_course *course, const lh_schedule *schedule,
                         lh_played **out, lh_error *err)
 {
     lh_adapt_play_options o;
-    play p = {.course = course, .follow_at = UINT64_MAX};
+    lhi_playing p = {.course = course, .follow_at = UINT64_MAX};
     LHI_TRY(LHI_OPTIONS_TAKE(lh_adapt_play_options, &o, options, err));
     LHI_TRY(LHI_OPTIONS_TAKE(lh_adapt_options, &p.adapt_options, o.adapt, err));
     p.jitter = o.jitter;
+    p.exchange = o.exchange && course->places;
     p.adapt_options.size = sizeof p.adapt_options;
     if (!(p.out = calloc(1, sizeof *p.out)))
         return lhi_fail_nomem(err);
@@ -435,6 +346,7 @@ void lh_played_free(lh_played *played)
         lh_schedule_free(played->versions[v].schedule);
     free(played->versions);
     free(played->switches);
+    free(played->exchanges);
     free(played->notices);
     free(played->steps);
     lhi_arena_free(played->mem);
@@ -451,8 +363,15 @@ const lh_played_step *lh_played_steps(const lh_played *played,
 const lh_played_switch *lh_played_switches(const lh_played *played,
                                            uint32_t *n_switches)
 {
-    *n_switches = played->n_versions - 1;
+    *n_switches = played->n_switches;
     return played->switches;
+}
+
+const lh_played_exchange *lh_played_exchanges(const lh_played *played,
+                                              uint32_t *n_exchanges)
+{
+    *n_exchanges = played->n_exchanges;
+    return played->exchanges;
 }
 
 const lh_played_notice *lh_played_notices(const lh_played *played,

@@ -3,6 +3,7 @@
 #include "course/course.h"
 #include "base/take_options.h"
 #include "pipe/pipeline_own.h"
+#include "places/places_own.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -34,15 +35,16 @@ static lh_status refuse_event(const lh_events *events, const lh_event *e,
 }
 
 /* A factor of nothing is nothing. */
-static lh_status check_factors(const lhi_link_list *list, const lh_event *e,
-                               const bool *hit, lh_error *err)
+static lh_status check_factors(const lh_link *links, const lhi_effect *effect,
+                               lh_error *err)
 {
+    const lh_event *e = effect->event;
     bool has_latency = false, has_transfer = false;
-    for (uint32_t i = 0; i < list->n_links; i++)
-        if (hit[i]) {
-            has_latency = has_latency || list->links[i].latency_ns > 0;
-            has_transfer = has_transfer || list->links[i].transfer_ns > 0;
-        }
+    for (uint32_t i = 0; i < effect->n_links; i++) {
+        const lh_link *link = &links[effect->links[i]];
+        has_latency = has_latency || link->latency_ns > 0;
+        has_transfer = has_transfer || link->transfer_ns > 0;
+    }
     const char *key = e->latency_times > 1 && !has_latency     ? "latency"
                       : e->transfer_times > 1 && !has_transfer ? "transfer"
                       : e->slower > 1 && !has_latency && !has_transfer
@@ -68,7 +70,6 @@ static lh_status find_event_links(lhi_link_list *list, lhi_effect *effect,
             return status;
         }
     }
-    LHI_TRY(check_factors(list, e, hit, err));
     for (uint32_t i = 0; i < list->n_links; i++)
         effect->n_links += hit[i];
     effect->links = LHI_NEW(mem, uint32_t, effect->n_links);
@@ -78,7 +79,19 @@ static lh_status find_event_links(lhi_link_list *list, lhi_effect *effect,
     for (uint32_t i = 0; i < list->n_links; i++)
         if (hit[i])
             effect->links[n++] = i;
-    return LH_OK;
+    return check_factors(list->links, effect, err);
+}
+
+static lh_status find_host(const lh_course *c, const lh_event *e,
+                           lh_error *err)
+{
+    uint32_t n = lh_places_n_hosts(c->places);
+    if (e->device < n)
+        return LH_OK;
+    return lhi_fail(err, LH_EINPUT,
+                    "device: there is no host %" PRIu32 "; there are 0 to "
+                    "%" PRIu32,
+                    e->device, n - 1);
 }
 
 static lh_status find_device(const lh_pipeline *p, const lh_event *e,
@@ -123,8 +136,20 @@ static lh_status check_numbers(const lh_event *e, lh_error *err)
     return LH_OK;
 }
 
-static lh_status find_one(lhi_link_list *list, lhi_effect *effect, bool *hit,
-                          lhi_arena *mem, lh_error *err)
+static lh_status find_hosts(lh_course *c, lhi_effect *effect, lh_error *err)
+{
+    if (effect->event->n_links == 0)
+        return find_host(c, effect->event, err);
+    lh_status status = lhi_event_hosts(c, effect, err);
+    if (status != LH_OK) {
+        lhi_wrap(err, "links");
+        return status;
+    }
+    return check_factors(c->host_links, effect, err);
+}
+
+static lh_status find_one(lh_course *c, lhi_link_list *list, lhi_effect *effect,
+                          bool *hit, lh_error *err)
 {
     const lh_event *e = effect->event;
     if (e->rail != LH_RAIL_AS_IT_IS)
@@ -132,9 +157,11 @@ static lh_status find_one(lhi_link_list *list, lhi_effect *effect, bool *hit,
                         "rail: ranks have one way to each other here, and "
                         "without it no run goes on; leave the event out");
     LHI_TRY(check_numbers(e, err));
+    if (c->places)
+        return find_hosts(c, effect, err);
     if (e->n_links == 0)
         return find_device(list->pipeline, e, err);
-    return find_event_links(list, effect, hit, mem, err);
+    return find_event_links(list, effect, hit, c->mem, err);
 }
 
 static lh_status find_all(lh_course *c, const lh_events *events,
@@ -151,7 +178,7 @@ static lh_status find_all(lh_course *c, const lh_events *events,
     list->links = links;
     for (uint32_t i = 0; status == LH_OK && i < c->n_effects; i++) {
         memset(hit, 0, room);
-        status = find_one(list, &c->effects[i], hit, c->mem, err);
+        status = find_one(c, list, &c->effects[i], hit, err);
         refuse_event(events, &events->events[i], status, err);
     }
     free(hit);
@@ -239,7 +266,8 @@ static lh_status name_effect(lh_course *c, lhi_effect *x, lh_error *err)
 {
     const lh_event *e = x->event;
     char device[24];
-    snprintf(device, sizeof device, "device %" PRIu32, e->device);
+    snprintf(device, sizeof device, "%s %" PRIu32,
+             c->places ? "host" : "device", e->device);
     x->n_names = e->n_links ? e->n_links : 1;
     x->names = LHI_NEW(c->mem, uint32_t, x->n_names);
     if (!x->names)
@@ -278,10 +306,24 @@ static lh_status check_size(const lh_events *events, lh_error *err)
                     events->n_events, n, LH_MAX_EVENTS, LH_MAX_EVENT_LINKS);
 }
 
+static lh_status check_places(const lh_course *c, const lh_pipeline *pipeline,
+                              lh_error *err)
+{
+    const lh_pipeline *p = c->places ? c->places->pipeline : pipeline;
+    if (p->n_devices == pipeline->n_devices &&
+        p->n_chunks == pipeline->n_chunks &&
+        p->n_microbatches == pipeline->n_microbatches)
+        return LH_OK;
+    return lhi_fail(err, LH_EINVAL,
+                    "lh_course_options: the places are of another pipeline");
+}
+
 /* Links in the events' numbers are those of the pipeline that is made. */
 static lh_status take_events(lh_course *c, const lh_events *events,
-                             const lh_pipeline *pipeline, lh_error *err)
+                             const lh_pipeline *given, lh_error *err)
 {
+    LHI_TRY(check_places(c, given, err));
+    const lh_pipeline *pipeline = c->places ? c->places->pipeline : given;
     lh_pipeline_desc desc = {.size = sizeof desc};
     LHI_TRY(check_size(events, err));
     LHI_TRY(lh_pipeline_describe(pipeline, &desc, err));
@@ -341,6 +383,7 @@ lh_status lh_course_make(const lh_pipeline *pipeline, const lh_events *events,
     }
     c->mem = mem;
     c->speed = o.speed ? o.speed : 1;
+    c->places = o.places;
     lh_status status = take_events(c, events, pipeline, err);
     if (status == LH_OK)
         status = check_states(c, events, err);
@@ -357,6 +400,7 @@ void lh_course_free(lh_course *course)
     if (!course)
         return;
     lh_pipeline_free(course->base);
+    free(course->host_links);
     lhi_arena_free(course->mem);
 }
 
@@ -452,9 +496,53 @@ static void slow_links(const lh_course *c, const uint64_t *set, lh_link *links)
     }
 }
 
+lh_status lhi_course_hosts(const lh_course *c, uint32_t state, lhi_arena *mem,
+                           lh_hosts_now *out, lh_error *err)
+{
+    uint32_t n = c->n_host_links, n_hosts = lh_places_n_hosts(c->places);
+    const uint64_t *set = c->active + (size_t)state * c->n_words;
+    lh_link usual = lh_places_usual(c->places);
+    lh_link *links = LHI_NEW(mem, lh_link, n);
+    lh_host_link *more = LHI_NEW(mem, lh_host_link, n);
+    double *slower = LHI_NEW(mem, double, n_hosts);
+    if (!links || !more || !slower)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++)
+        links[i] = c->host_links[i];
+    slow_links(c, set, links);
+    for (uint32_t i = 0; i < n; i++)
+        more[i] = (lh_host_link){links[i].from, links[i].to,
+                                 links[i].latency_ns - usual.latency_ns,
+                                 links[i].transfer_ns - usual.transfer_ns};
+    for (uint32_t h = 0; h < n_hosts; h++)
+        slower[h] = 1;
+    for (uint32_t k = 0; k < c->n_effects; k++)
+        if (has(set, k) && c->effects[k].event->n_links == 0)
+            slower[c->effects[k].event->device] *= c->effects[k].event->slower;
+    *out = (lh_hosts_now){
+        .size = sizeof *out, .n_links = n, .links = more, .slower = slower};
+    return LH_OK;
+}
+
+static lh_status places_pipeline(const lh_course *c, uint32_t state,
+                                 lh_pipeline **out, lh_error *err)
+{
+    lh_hosts_now now;
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_course_hosts(c, state, mem, &now, err);
+    if (status == LH_OK)
+        status = lh_places_pipeline(c->places, &now, NULL, out, err);
+    lhi_arena_free(mem);
+    return status;
+}
+
 lh_status lh_course_pipeline(const lh_course *course, uint32_t state,
                              lh_pipeline **out, lh_error *err)
 {
+    if (course->places)
+        return places_pipeline(course, state, out, err);
     lh_pipeline_desc desc = {.size = sizeof desc};
     const uint64_t *set = course->active + (size_t)state * course->n_words;
     LHI_TRY(lh_pipeline_describe(course->base, &desc, err));

@@ -2,7 +2,8 @@
 /* What is inside an lh_course. Immutable once made.
  *
  * In: a pipeline, and events (longhaul/events.h). Out: the pipeline in each
- * step. event_links.c: which of a pipeline's links an event names. course.c:
+ * step. event_links.c: which of a pipeline's links an event names. event_hosts.c: which
+ * links between hosts. course.c:
  * steps with the same events as one state, and the pipeline in it.
  * course_play.c: steps one after the other in virtual time. */
 #ifndef LHI_COURSE_H
@@ -17,7 +18,7 @@
 typedef struct lhi_effect {
     const lh_event *event;
     uint32_t n_links;
-    uint32_t *links; /* of the course's pipeline */
+    uint32_t *links; /* of the course's pipeline, or of its host_links */
     uint32_t n_names;
     uint32_t *names; /* of what it makes slow, in the course's list */
 } lhi_effect;
@@ -25,6 +26,10 @@ typedef struct lhi_effect {
 struct lh_course {
     lhi_arena *mem;
     lh_pipeline *base; /* nothing is slow */
+    /* Events are of its hosts, and of links between them; NULL: of devices. */
+    const lh_places *places;
+    uint32_t n_host_links;
+    lh_link *host_links; /* those that events name, as usual; from: host */
     uint32_t speed;
     uint32_t n_effects;
     lhi_effect *effects;
@@ -51,5 +56,13 @@ typedef struct lhi_link_list {
  * where there is none. LH_EINPUT: there is nothing that it can be. */
 lh_status lhi_event_links(lhi_link_list *list, const char *name, bool *hit,
                           lh_error *err);
+
+/* Fills in effect->links by the names of its event. LH_EINPUT: there is nothing
+ * that one can be. */
+lh_status lhi_event_hosts(lh_course *course, lhi_effect *effect, lh_error *err);
+
+/* What is slow in a state of a course that has places; in `mem`. */
+lh_status lhi_course_hosts(const lh_course *course, uint32_t state,
+                           lhi_arena *mem, lh_hosts_now *out, lh_error *err);
 
 #endif

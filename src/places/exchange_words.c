@@ -47,23 +47,33 @@ static bool has_link(const lh_pipeline *p, uint32_t from, uint32_t to)
     return false;
 }
 
+typedef enum carries {
+    NOTHING,
+    MESSAGES,
+    DATA
+} carries;
+
 /* What the link between two hosts carries, one way or the other. */
-static const char *carried(const lh_places *s, const uint32_t *hosts,
-                           uint32_t one, uint32_t other, char *text)
+static carries carried(const lh_places *s, const uint32_t *hosts, uint32_t one,
+                       uint32_t other, char *text)
 {
     uint32_t a = place_of(hosts, one), b = place_of(hosts, other);
     uint32_t d = a % s->n_devices, e = b % s->n_devices, r = a / s->n_devices,
              q = b / s->n_devices, n = s->n_replicas;
-    if (r == q && (has_link(s->pipeline, d, e) || has_link(s->pipeline, e, d)))
+    if (r == q &&
+        (has_link(s->pipeline, d, e) || has_link(s->pipeline, e, d))) {
         snprintf(text, CARRIED_TEXT,
                  "messages between devices %" PRIu32 " and %" PRIu32
                  " of replica %" PRIu32,
                  d < e ? d : e, d < e ? e : d, r);
-    else if (d == e && ((r + 1) % n == q || (q + 1) % n == r))
+        return MESSAGES;
+    }
+    if (d == e && ((r + 1) % n == q || (q + 1) % n == r)) {
         snprintf(text, CARRIED_TEXT, "the data of device %" PRIu32, d);
-    else
-        snprintf(text, CARRIED_TEXT, "nothing");
-    return text;
+        return DATA;
+    }
+    snprintf(text, CARRIED_TEXT, "nothing");
+    return NOTHING;
 }
 
 static bool is_slow(const lhi_slow *slow, uint32_t from, uint32_t to)
@@ -72,24 +82,32 @@ static bool is_slow(const lhi_slow *slow, uint32_t from, uint32_t to)
     return x.latency_ns > 0 || x.transfer_ns > 0;
 }
 
-/* Pairs of hosts with a slow link; what they carry before and after. */
+/* Pairs of hosts with a slow link, and what they carry: each, or how many of
+ * many. */
 static void add_links(const lh_places *s, const lhi_slow *slow,
-                      const uint32_t *hosts, const char *verb, char *why)
+                      const uint32_t *hosts, char *why)
 {
     char text[CARRIED_TEXT];
-    uint32_t n = 0;
+    uint32_t n = 0, of[DATA + 1] = {0};
+    size_t before = strlen(why);
     for (uint32_t a = 0; a < slow->n_hosts; a++)
         for (uint32_t b = a + 1; b < slow->n_hosts; b++) {
-            if ((!is_slow(slow, a, b) && !is_slow(slow, b, a)) || n++ >= SHOWN)
+            if (!is_slow(slow, a, b) && !is_slow(slow, b, a))
                 continue;
-            add_words(why,
-                      "%sthe slow link between hosts %" PRIu32 " and %" PRIu32
-                      " %s %s",
-                      n > 1 ? ", " : "", a, b, verb,
-                      carried(s, hosts, a, b, text));
+            of[carried(s, hosts, a, b, text)]++;
+            if (n++ < SHOWN)
+                add_words(why,
+                          "%sthe slow link between hosts %" PRIu32
+                          " and %" PRIu32 " carries %s",
+                          n > 1 ? ", " : "", a, b, text);
         }
-    if (n > SHOWN)
-        add_words(why, " and %" PRIu32 " more are slow", n - SHOWN);
+    if (n <= SHOWN)
+        return;
+    why[before] = '\0';
+    add_words(why,
+              "of %" PRIu32 " slow links between hosts %" PRIu32
+              " carry data, %" PRIu32 " messages",
+              n, of[DATA], of[MESSAGES]);
 }
 
 static void add_hosts(const lhi_slow *slow, char *why)
@@ -123,7 +141,7 @@ void lhi_exchange_say(const lh_places *s, const lhi_slow *slow,
 {
     char one[TIME_TEXT], other[TIME_TEXT], move[TIME_TEXT];
     why[0] = '\0';
-    add_links(s, slow, now_hosts, "carries", why);
+    add_links(s, slow, now_hosts, why);
     add_hosts(slow, why);
     add_words(why, "%s%s an iteration", *why ? ": " : "nothing is slow: ",
               time_text(x->now_ns, one));
@@ -138,7 +156,7 @@ void lhi_exchange_say(const lh_places *s, const lhi_slow *slow,
               time_text(x->move_ns, move), lasts);
     size_t before = strlen(why);
     add_words(why, "; then ");
-    add_links(s, slow, x->hosts, "carries", why);
+    add_links(s, slow, x->hosts, why);
     if (strlen(why) == before + strlen("; then "))
         why[before] = '\0';
 }

@@ -33,8 +33,8 @@ JOB = """
     """
 FILES = ["job.yaml", "plan.json", "mega.json", "titan.json", "pipeline.yaml", "p.yaml", "ud.yaml",
          "wave.yaml", "s.csv", "a.json", "b.json", "proof.json", "book.txt",
-         "args.txt", "events.yaml", "today.toml", "csv.txt", "steps.csv.gz",
-         "rank0.json", "rank1.json", "ranks.yaml", "python"]
+         "args.txt", "events.yaml", "alike.yaml", "hosts.yaml", "today.toml",
+         "csv.txt", "steps.csv.gz", "rank0.json", "rank1.json", "ranks.yaml", "python"]
 harness.ENVIRONMENT["LONGHAUL_PYTHON"] = str(WORK / "python")
 
 
@@ -57,6 +57,12 @@ def inputs():
     for name in ("a.json", "b.json"):
         run("simulate", "pipeline.yaml", "-s", "s.csv", "--trace", name)
     write("args.txt", MEGATRON)
+    uniform("alike.yaml")
+    write("hosts.yaml", """
+        longhaul: events/1
+        events:
+          - {from: 1, to: 2, links: [h0-h4], latency: 0.03}
+        """)
     write("events.yaml", """
         longhaul: events/1
         time_unit: ms
@@ -160,7 +166,9 @@ BESIDE = {
                  "path": ["pipeline.yaml", "--coupled", "1"],
                  "host-copy": ["pipeline.yaml", "--host-memory", "4"],
                  "staging": ["pipeline.yaml", "--events", "events.yaml",
-                             "--steps", "3", "--adapt", "--coupled", "1"]},
+                             "--steps", "3", "--adapt", "--coupled", "1"],
+                 "moving": ["alike.yaml", "--events", "hosts.yaml", "--steps",
+                            "3", "--adapt", "--replicas", "2"]},
     "train": {"": ["plan.json", "--speed", "1000"],
               "path": ["plan.json", "--speed", "1000", "--coupled", "9"],
               "staging": ["plan.json", "--speed", "1000", "--path",

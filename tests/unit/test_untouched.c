@@ -2,6 +2,7 @@
 /* What fails leaves its outputs alone, and what succeeds the error: each call
  * with something wrong about it, and with every allocation failing in turn. */
 #include "untouched_calls.h"
+#include "untouched_places.h"
 
 /* --- all of them ---------------------------------------------------------- */
 
@@ -27,6 +28,7 @@
     X(plays)                                                                   \
     X(makes_places)                                                            \
     X(moves_hosts)                                                             \
+    X(plays_moving)                                                            \
     X(monitors)                                                                \
     X(adapts)                                                                  \
     X(decides)                                                                 \

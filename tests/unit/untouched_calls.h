@@ -236,38 +236,6 @@ static lh_status plays(bool bad)
     return status;
 }
 
-static lh_status makes_places(bool bad)
-{
-    POISONED(lh_places *, out);
-    POISONED(lh_pipeline *, at);
-    const lh_places_options o = {.size = sizeof o,
-                                 .n_replicas = bad ? 1000 : 2};
-    lh_status status = CALL(lh_places_make(pipeline, &o, &out, &err), out);
-    if (status != LH_OK)
-        return status;
-    status = CALL(lh_places_pipeline(out, NULL, NULL, &at, &err), at);
-    if (status == LH_OK)
-        lh_pipeline_free(at);
-    lh_places_free(out);
-    return status;
-}
-
-static lh_status moves_hosts(bool bad)
-{
-    POISONED(lh_exchange *, out);
-    lh_places *places = NULL;
-    const double slower[] = {1, bad ? 0 : 2};
-    const lh_hosts_now now = {.size = sizeof now, .slower = slower};
-    lh_status status = lh_places_make(pipeline, NULL, &places, &err);
-    if (status == LH_OK)
-        status = CALL(
-            lh_places_exchange(places, &now, schedule, NULL, &out, &err), out);
-    if (status == LH_OK)
-        lh_exchange_free(out);
-    lh_places_free(places);
-    return status;
-}
-
 static lh_status monitors(bool bad)
 {
     POISONED(lh_monitor *, out);

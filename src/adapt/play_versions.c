@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What runs from some step on, one after the other. */
+#include "adapt/play_own.h"
+
+#include "pipe/schedule_own.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Room for one more version, everywhere. */
+static lh_status make_room(lhi_playing *p, lh_error *err)
+{
+    lh_played *o = p->out;
+    size_t n = (size_t)o->n_versions + 1;
+    lhi_version *versions = realloc(o->versions, n * sizeof *versions);
+    if (versions)
+        o->versions = versions;
+    lh_played_switch *switches = realloc(o->switches, n * sizeof *switches);
+    if (switches)
+        o->switches = switches;
+    lh_played_exchange *exchanges =
+        realloc(o->exchanges, n * sizeof *exchanges);
+    if (exchanges)
+        o->exchanges = exchanges;
+    lhi_played_iteration **known = realloc(p->known, n * sizeof *known);
+    if (known)
+        p->known = known;
+    if (!versions || !switches || !exchanges || !known)
+        return lhi_fail_nomem(err);
+    known[n - 1] = calloc(lh_course_n_states(p->course), sizeof **known);
+    if (!known[n - 1])
+        return lhi_fail_nomem(err);
+    p->n_known = (uint32_t)n;
+    return LH_OK;
+}
+
+lh_status lhi_play_add(lhi_playing *p, const char *name,
+                       const lh_schedule *schedule, lh_data_path path,
+                       const bool *links, uint32_t spot, lh_error *err)
+{
+    lh_played *o = p->out;
+    uint32_t n = lh_pipeline_n_links(p->spots[0].pipelines[0]);
+    lhi_version v = {.name = name, .path = path, .spot = spot};
+    LHI_TRY(make_room(p, err));
+    if (links) {
+        v.links = LHI_NEW(o->mem, bool, n);
+        if (!v.links)
+            return lhi_fail_nomem(err);
+        memcpy(v.links, links, n * sizeof *links);
+    }
+    LHI_TRY(lhi_schedule_copy(schedule, &v.schedule, err));
+    o->versions[o->n_versions++] = v;
+    return LH_OK;
+}
+
+lh_sim_options lhi_play_sim(const lhi_playing *p, const lhi_version *v)
+{
+    lh_sim_options how = {.size = sizeof how};
+    if (p->adapt_options.sim)
+        how = *p->adapt_options.sim;
+    if (v->path == LH_DATA_PATH_DELEGATED) {
+        how.coupled_queue = 0;
+        how.receives = LH_RECEIVES_EARLY;
+        how.own_receives = true;
+    }
+    if (v->path != LH_DATA_PATH_DIRECT)
+        how.delegated = v->links;
+    return how;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Links between hosts by what people call them: h0-h4, both ways, and h0>h4;
+ * or as links of the pipeline, which each replica has. */
+#include "course/course.h"
+#include "places/places_own.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The number of a host at the beginning of a text; NULL: there is none. */
+static const char *scan_host(const char *text, uint32_t n_hosts, uint32_t *out)
+{
+    uint64_t host = 0;
+    const char *at = text + 1;
+    if (*text != 'h')
+        return NULL;
+    for (; *at >= '0' && *at <= '9'; at++) {
+        host = 10 * host + (uint64_t)(*at - '0');
+        if (host >= n_hosts)
+            return NULL;
+    }
+    *out = (uint32_t)host;
+    return at > text + 1 ? at : NULL;
+}
+
+static bool scan_pair(const char *name, uint32_t n_hosts, uint32_t *a,
+                      uint32_t *b, bool *one_way)
+{
+    const char *at = scan_host(name, n_hosts, a);
+    if (!at || (*at != '-' && *at != '>'))
+        return false;
+    *one_way = *at == '>';
+    at = scan_host(at + 1, n_hosts, b);
+    return at && *at == '\0' && *a != *b;
+}
+
+/* The course's number of the link, which is new to it at first. */
+static lh_status number_of(lh_course *c, uint32_t from, uint32_t to,
+                           uint32_t *out, lh_error *err)
+{
+    for (*out = 0; *out < c->n_host_links; ++*out)
+        if (c->host_links[*out].from == from && c->host_links[*out].to == to)
+            return LH_OK;
+    if ((c->n_host_links & (c->n_host_links - 1)) == 0) {
+        size_t room = c->n_host_links ? 2 * (size_t)c->n_host_links : 1;
+        lh_link *more = realloc(c->host_links, room * sizeof *more);
+        if (!more)
+            return lhi_fail_nomem(err);
+        c->host_links = more;
+    }
+    lh_link link = lh_places_usual(c->places);
+    link.from = from;
+    link.to = to;
+    c->host_links[c->n_host_links++] = link;
+    return LH_OK;
+}
+
+/* An effect's links, each once. */
+typedef struct found {
+    uint32_t *links, n, room;
+} found;
+
+static lh_status add_link(lh_course *c, found *f, uint32_t from, uint32_t to,
+                          lh_error *err)
+{
+    uint32_t number, i = 0;
+    LHI_TRY(number_of(c, from, to, &number, err));
+    while (i < f->n && f->links[i] != number)
+        i++;
+    if (i < f->n)
+        return LH_OK;
+    if (f->n == f->room) {
+        uint32_t room = f->room ? 2 * f->room : 8;
+        uint32_t *more = realloc(f->links, room * sizeof *more);
+        if (!more)
+            return lhi_fail_nomem(err);
+        f->links = more;
+        f->room = room;
+    }
+    f->links[f->n++] = number;
+    return LH_OK;
+}
+
+/* One of the pipeline, in each replica. */
+static lh_status add_replicas(lh_course *c, const char *name, found *f,
+                              lh_error *err)
+{
+    const lh_pipeline *p = c->places->pipeline;
+    bool *hit = calloc(p->n_links + (size_t)1, sizeof *hit);
+    if (!hit)
+        return lhi_fail_nomem(err);
+    lh_status status = lh_event_links(p, name, hit, err);
+    for (uint32_t i = 0; status == LH_OK && i < p->n_links; i++)
+        for (uint32_t r = 0; hit[i] && status == LH_OK &&
+                             r < c->places->n_replicas;
+             r++)
+            status = add_link(c, f, r * p->n_devices + p->links[i].from,
+                              r * p->n_devices + p->links[i].to, err);
+    free(hit);
+    return status;
+}
+
+static lh_status add_named(lh_course *c, const char *name, found *f,
+                           lh_error *err)
+{
+    uint32_t a, b;
+    bool one_way;
+    if (!scan_pair(name, c->places->n_hosts, &a, &b, &one_way))
+        return add_replicas(c, name, f, err);
+    LHI_TRY(add_link(c, f, a, b, err));
+    return one_way ? LH_OK : add_link(c, f, b, a, err);
+}
+
+lh_status lhi_event_hosts(lh_course *c, lhi_effect *effect, lh_error *err)
+{
+    const lh_event *e = effect->event;
+    found f = {0};
+    lh_status status = LH_OK;
+    for (uint32_t i = 0; status == LH_OK && i < e->n_links; i++)
+        status = add_named(c, e->links[i], &f, err);
+    if (status == LH_OK) {
+        effect->links = LHI_NEW(c->mem, uint32_t, f.n);
+        if (!effect->links)
+            status = lhi_fail_nomem(err);
+    }
+    if (status == LH_OK) {
+        memcpy(effect->links, f.links, f.n * sizeof *f.links);
+        effect->n_links = f.n;
+    }
+    free(f.links);
+    return status;
+}

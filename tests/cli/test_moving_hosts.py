@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""simulate --replicas: slow links between hosts, which exchange their places."""
+import json
+
+from harness import case, check, finish, json_case, read, test, write
+
+GO_BY = 2  # iterations from a decision until it is followed
+STEPS = 100
+QUIET = 434  # ms, of zb-h2 on the direct path
+
+
+def files(stages=4):
+    """7B as in Adaptra's figure 3; a stage's data is like 104 messages."""
+    links = [(a, b) for a in range(stages) for b in (a - 1, a + 1)
+             if 0 <= b < stages]
+    write("p.yaml", "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: 8\n"
+          f"devices: {stages}\nuniform: {{placement: ud, F: 12400, D: 12400, "
+          "W: 12400, memory: {F: 1, D: 0, W: -1}}\nlinks:\n" +
+          "".join(f"  - {{from: {a}, to: {b}, transfer: 671}}\n"
+                  for a, b in links) + "data_parallel:\n" +
+          "".join(f"  - {{chunk: {c}, all_gather: 35000, "
+                  "reduce_scatter: 35000}\n" for c in range(stages)))
+
+
+def events(*rows):
+    write("e.yaml", "longhaul: events/1\ntime_unit: ms\nevents:\n" +
+          "".join(f"  - {{{row}}}\n" for row in rows))
+
+
+def played(name, *more, path=("--coupled", "1", "--receives", "late")):
+    return json_case(name, ["simulate", "p.yaml", "-s", "zb-h2", "--events",
+                            "e.yaml", "--steps", str(STEPS), "--replicas", "2",
+                            *path, *more])
+
+
+def seconds(found, step):
+    return found["iterations"][step]["seconds"]
+
+
+@test
+def a_slow_link_costs_by_what_it_carries():
+    files()
+    # Hosts 0 and 4 have device 0; 0 and 1 are neighbours; 0 and 5 neither.
+    for link, least, most in (("h0-h4", 8, 8.4), ("h4>h0", 8, 8.4),
+                              ("h0-h1", 1.8, 2.3), ("0-1", 1.8, 2.3),
+                              ("h0-h5", 1, 1)):
+        events(f"from: 10, to: 20, links: ['{link}'], transfer: 30")
+        found = played(link)
+        quiet, slow = seconds(found, 9), seconds(found, 10)
+        check(abs(quiet * 1000 - QUIET) < 1, f"{link}: quiet {quiet}")
+        check(least <= slow / quiet <= most, f"{link}: {slow / quiet}")
+        check(seconds(found, 20) == quiet and found["exchanges"] == [], link)
+        check(found["iterations"][10]["slow"] == [link], link)
+
+
+@test
+def a_host_is_slow_where_it_is():
+    files()
+    events("from: 10, to: 20, device: 6, slower: x2")
+    found = played("host")
+    check(found["iterations"][10]["slow"] == ["host 6"], found["iterations"])
+    check(seconds(found, 10) > 1.5 * seconds(found, 9), "slow")
+
+
+@test
+def hosts_exchange_their_places():
+    files()
+    events("from: 20, to: 80, links: [h0-h4], transfer: 30")
+    found = played("moving", "--adapt", "--moving", "400ms", "--log", "log",
+                   "--html", "r.html", "--svg", "s.svg")
+    kept = played("kept", "--adapt")
+    check(len(found["exchanges"]) == 1, found["exchanges"])
+    one = found["exchanges"][0]
+    step = one["step"]
+    # Noticed with the second or third iteration that has it.
+    check(step in (20 + 2 + GO_BY, 20 + 3 + GO_BY), one)
+    check(sorted(one["hosts"]) == list(range(8)), one)
+    places = {host: place for place, host in enumerate(one["hosts"])}
+    check(places[0] % 4 != places[4] % 4, f"still a ring: {one}")
+    check("hosts 0 and 4 carries the data of device 0" in one["why"], one)
+    check(one["before_s"] > 3 and one["predicted_s"] < 0.5, one)
+    check(abs(one["move_s"] - 0.4) < 0.002, one)
+    # The first iteration has what moving takes, the next ones what was said.
+    check(abs(seconds(found, step) - seconds(found, step + 1) - one["move_s"])
+          < 1e-9 and abs(seconds(found, step + 1) - one["predicted_s"]) < 1e-9,
+          found["iterations"][step:step + 2])
+    check(found["iterations"][step]["exchange"] == one and
+          "exchange" not in found["iterations"][step + 1], "its iteration")
+    check(json.loads(read("log").splitlines()[step])["exchange"] == one, "log")
+    check("Hosts that exchange their places" in read("r.html") and
+          "hosts move" in read("s.svg"), "report and picture")
+    check(kept["total_s"] > 3.5 * found["total_s"] and kept["exchanges"] == [],
+          f"{kept['total_s']} and {found['total_s']}")
+    again = played("again", "--adapt", "--moving", "400ms")
+    check(again == played("and again", "--adapt", "--moving", "400ms"), "same")
+
+
+@test
+def moving_has_to_pay():
+    """It costs what twelve iterations gain."""
+    files()
+    for last, moves in ((10, 0), (80, 1)):
+        events(f"from: 20, to: {20 + last}, links: [h0-h4], transfer: 10")
+        found = played(f"{last} steps", "--adapt", "--moving", "12s", path=())
+        check(len(found["exchanges"]) == moves, found["exchanges"])
+    events("from: 20, to: 80, links: [h0-h4], transfer: 10")
+    found = played("dear", "--adapt", "--moving", "120s", path=())
+    check(found["exchanges"] == [], found["exchanges"])
+
+
+@test
+def between_two_switches_messages_cross():
+    """Then schedules are made for the slow link."""
+    files()
+    across = ", ".join(f"h{a}-h{b}" for a in range(4) for b in range(4, 8))
+    events(f"from: 20, to: 90, links: [{across}], transfer: 30")
+    found = played("switches", "--adapt", "--moving", "100ms")
+    moved = found["exchanges"][0]
+    halves = [[host // 4 for host in moved["hosts"][r:r + 4]] for r in (0, 4)]
+    check(halves[0] == halves[1] and sorted(halves[0]) == [0, 0, 1, 1] and
+          halves[0][0] == halves[0][1], f"one link of each pipeline: {moved}")
+    later = [s for s in found["switches"] if s["step"] > moved["step"]]
+    check(later and later[0]["predicted_s"] < 0.95 * moved["predicted_s"],
+          found["switches"])
+
+
+@test
+def people_are_told():
+    files()
+    events("from: 20, to: 80, links: [h0-h4], transfer: 30")
+    case("text", ["simulate", "p.yaml", "-s", "zb-h2", "--events", "e.yaml",
+                  "--steps", "90", "--replicas", "2", "--adapt", "--moving",
+                  "400ms"],
+         out=r"Hosts that exchange their places.*the slow link between hosts 0 "
+             r"and\s+4 carries the\s+data of\s+device 0.*carries\s+nothing")
+
+
+@test
+def what_cannot_be_is_refused():
+    files()
+    events("from: 1, to: 2, links: [h0-h4], transfer: 3")
+    base = ["simulate", "p.yaml", "-s", "zb-h2"]
+    play = [*base, "--events", "e.yaml", "--steps", "3"]
+    case("hosts of no replicas", play, 1, err=r"'h0-h4' is no link")
+    case("none", [*base, "--replicas", "2"], 2, err="--replicas is for")
+    case("moving", [*play, "--moving", "1ms"], 2, err="--moving is for")
+    case("path", [*play, "--replicas", "2", "--path", "delegated"], 2,
+         err="--replicas is not for --path")
+    case("staging", [*play, "--replicas", "2", "--adapt", "--moving", "1ms",
+                     "--staging", "1ms", "--coupled", "1"], 2,
+         err="--moving is not for --staging")
+    for link in ("h0-h8", "h0-h0", "h0", "h-h1", "h0-h1-"):
+        events(f"from: 1, to: 2, links: ['{link}'], transfer: 3")
+        case(link, [*play, "--replicas", "2"], 1,
+             err=f"e.yaml:4: links: '{link}'")
+    events("from: 1, to: 2, device: 8, slower: x2")
+    case("host", [*play, "--replicas", "2"], 1,
+         err="no host 8; there are 0 to 7")
+    events("from: 1, to: 2, links: [h0-h4], latency: x2")
+    case("factor", [*play, "--replicas", "2"], 1, err="has no latency")
+    write("p.yaml", read("p.yaml").replace("to: 1, transfer: 671",
+                                           "to: 1, transfer: 672"))
+    case("unlike", [*play, "--replicas", "2"], 1, err="take different times")
+
+
+finish()
