@@ -11,23 +11,22 @@ folder=${1:-$(dirname "$0")/../build-wasm}
 mkdir -p "$folder"
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null |
     grep '/debian/*$' | head -n 1) || mirror=
-mirror=${mirror:-http://deb.debian.org/debian/}
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
 
 download() {
-    if [ -x /usr/lib/apt/apt-helper ]; then
-        timeout 120 /usr/lib/apt/apt-helper -q download-file "$1" "$2" 2>&1
-    else
-        timeout 120 python3 -c 'import sys, urllib.request
-urllib.request.urlretrieve(sys.argv[1], sys.argv[2])' "$1" "$2" 2>&1
-    fi >"$temp/log" && [ -s "$2" ]
+    timeout 120 /usr/lib/apt/apt-helper -q download-file "$1" "$2" \
+        >"$temp/log" 2>&1 && [ -s "$2" ]
 }
 
 # get NAME PATH SHA256: unpacked as FOLDER/NAME.
 get() {
     [ -d "$folder/$1" ] && return
-    rm -f "$temp/$1.tar.gz"
+    if [ -z "$mirror" ]; then
+        echo "get-wasm: apt here knows no Debian mirror: put the unpacked" \
+            "$2 in $folder/$1" >&2
+        exit 1
+    fi
     if ! download "${mirror%/}/$2" "$temp/$1.tar.gz"; then
         cat "$temp/log" >&2
         echo "get-wasm: cannot get ${mirror%/}/$2" >&2
