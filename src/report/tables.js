@@ -247,6 +247,13 @@ function sweepChart(sweep) {
     y1: box.bottom, y2: box.bottom }), svg('text', {
     x: (box.left + box.right) / 2, y: H - 6, 'text-anchor': 'middle' },
   sweep.x));
+  (sweep.marks || []).forEach(({ x, text, soft }, i) => {
+    if (x < x0 || x > x1) return;
+    chart.append(svg('line', { class: soft ? 'mark soft' : 'mark', x1: X(x),
+      x2: X(x), y1: box.top, y2: box.bottom }), svg('text', {
+      class: soft ? 'mark-text soft' : 'mark-text', x: X(x) + 4,
+      y: box.top + 9 + 13 * (i % 6) }, text));
+  });
   const ends = [];
   series.forEach((s, n) => {
     const [color, dash, shape] = lineStyle(n);

@@ -8,7 +8,8 @@ const asked = JSON.parse($('asked').textContent);
 /* --- the worker ------------------------------------------------------------- */
 
 /* Runs in the worker, which has nothing else of this file. Answers the latest
- * request: {id, line, methods}; a newer one ends the table of an older. */
+ * request: {id, line, methods, points}; a newer one ends the table of an older,
+ * and the curves, for which `points` has latencies. */
 function simulator() {
   const text = new TextDecoder();
   const utf8 = new TextEncoder();
@@ -54,18 +55,28 @@ function simulator() {
     if (!page) throw new Error('the simulator does not take this pipeline');
     self.postMessage({ controls: call('page_controls') });
   };
-  const answer = async ({ id, line, methods }) => {
+  /* null: a newer request came. */
+  const rowsOf = async (line, methods) => {
+    const rows = [];
+    for (const method of methods) {
+      await new Promise((resolve) => { setTimeout(resolve); });
+      if (latest) return null;
+      rows.push(call('page_row', line, method));
+    }
+    return rows;
+  };
+  const answer = async ({ id, line, methods, points }) => {
     const from = performance.now();
     const result = call('page_ask', line);
     self.postMessage({ id, answer: result, ms: performance.now() - from });
     if (result.error) return;
-    const rows = [];
-    for (const method of methods) {
-      await new Promise((resolve) => { setTimeout(resolve); });
-      if (latest) return;
-      rows.push(call('page_row', line, method));
-    }
+    const rows = await rowsOf(line, methods);
+    if (!rows) return;
     self.postMessage({ id, rows, ms: performance.now() - from });
+    if (points.length)
+      await self.sweepLatency(points, (ns) => rowsOf(
+        `${line}${line ? '&' : ''}latency=${ns}ns`, methods),
+      (told) => self.postMessage({ id, curves: told }));
   };
   self.onmessage = async ({ data: message }) => {
     try {
@@ -95,7 +106,7 @@ const ask = { worker: null, controls: null, fields: new Map(), sent: 0,
 
 /* Keys of the address that are not changes. */
 const OWN_KEYS = ['theme', 'critical', 'links', 'memory', 'show', 'from', 'to',
-  'find', 'check'];
+  'find', 'check', 'curves'];
 
 /* "x1.414" of a slider's place, whose 0 is as it is. */
 function factorAt(place) {
@@ -180,6 +191,7 @@ function buildControls() {
   $('what-if').append(top,
     links.length > 2 ? each('Each link', links) : null,
     devices.length > 1 ? each('Each device', devices) : null,
+    links.length ? curvesBox() : null,
     el('div', { class: 'ask-tools' },
       button('ask-reset', 'Reset', reset),
       button('copy-command', 'Copy command', () => copy(command())),
@@ -248,8 +260,10 @@ function request(line) {
   ask.sent++;
   document.documentElement.dataset.asking = '1';
   $('ask-state').textContent = 'simulating';
+  if (curvesOpen()) beginCurves();
   ask.worker.postMessage({ id: ask.sent, line, methods: ask.controls.methods
-    .filter((m) => m.row).map((m) => m.name) });
+    .filter((m) => m.row).map((m) => m.name),
+  points: curvesOpen() ? curvePoints() : [] });
 }
 
 /* --- what comes back ---------------------------------------------------------- */
@@ -300,6 +314,10 @@ function hear({ data: message }) {
     return;
   }
   if (message.id !== ask.sent) return;
+  if (message.curves) {
+    hearCurves(message.curves);
+    return;
+  }
   if (message.answer) showAnswer(message.answer, message.ms);
   if (message.rows) showAnswerRows(message.rows);
   if (message.rows || message.answer.error)
@@ -386,6 +404,8 @@ function askAddress() {
   if (ask.sent && line === ask.line) return;
   setFields(line);
   request(line);
+  if (itemsOfAddress(true).includes('curves=1') && $('curves-box'))
+    $('curves-box').open = true;
 }
 
 function wireWhatIf() {
@@ -405,7 +425,8 @@ function wireWhatIf() {
     return;
   }
   document.documentElement.dataset.asking = '1';
-  const code = new Blob([`(${simulator})()`], { type: 'text/javascript' });
+  const code = new Blob([`self.sweepLatency = ${sweepLatency};`,
+    `(${simulator})()`], { type: 'text/javascript' });
   ask.worker = new Worker(URL.createObjectURL(code));
   ask.worker.onmessage = hear;
   ask.worker.postMessage({ wasm: $('wasm').textContent, asked });

@@ -3,9 +3,10 @@
 // and what it offers to take away.
 //
 //     node ask.js REPORT.html <LINES
+//     node ask.js REPORT.html NS,NS...
 //
 // For each line of changes a line of JSON: {makespan, ms, file, command,
-// schedule} or {error}.
+// schedule} or {error}. Of latencies, the curves over them.
 'use strict';
 const fs = require('fs');
 
@@ -23,23 +24,43 @@ const { pipelineFile, command } = new Function('asked', 'ask',
   return { pipelineFile, command };`)(asked, ask);
 
 const self = {};
-new Function('self', `${source('simulator')}simulator();`)(self);
+new Function('self', `${source('simulator')}simulator();
+  self.sweepLatency = async ${source('sweepLatency')}`)(self);
 let heard = null;
 self.postMessage = (message) => heard(message);
 
 function send(message) {
   return new Promise((resolve) => {
-    heard = (back) => (back.rows ? null : resolve(back));
+    heard = (back) => (back.rows || back.curves ? null : resolve(back));
     self.onmessage({ data: message });
+  });
+}
+
+/* All that is told of the curves over these latencies. */
+function sweep(points, methods) {
+  const all = [];
+  return new Promise((resolve, reject) => {
+    heard = (back) => {
+      if (back.broken) reject(new Error(back.broken));
+      if (back.curves) all.push(back.curves);
+      if (back.curves && back.curves.changes) resolve(all);
+    };
+    self.onmessage({ data: { id: 0, line: '', methods, points } });
   });
 }
 
 async function main() {
   const opened = await send({ wasm: element('wasm'), asked });
   if (opened.broken) throw new Error(opened.broken);
+  if (process.argv[3]) {
+    const told = await sweep(process.argv[3].split(',').map(Number),
+      opened.controls.methods.filter((m) => m.row).map((m) => m.name));
+    console.log(JSON.stringify(told));
+    return;
+  }
   const lines = fs.readFileSync(0, 'utf8').split('\n').slice(0, -1);
   for (const [id, line] of lines.entries()) {
-    const { answer, ms, broken } = await send({ id, line, methods: [] });
+    const { answer, ms, broken } = await send({ id, line, methods: [], points: [] });
     await new Promise((resolve) => { setTimeout(resolve); });
     if (broken) throw new Error(`${line}: ${broken}`);
     ask.answer = answer;

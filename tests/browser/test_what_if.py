@@ -203,6 +203,48 @@ def test_plan(folder):
               f"{page}: {found} for {lines}")
 
 
+def by_latency(folder, pipeline, ns):
+    """{method: makespan in ns} of `longhaul compare`, all links at a latency."""
+    told = json.loads(longhaul(folder, "compare", pipeline, "--sweep",
+                               f"latency={ns}ns", "--json"))
+    return {row["method"]: round(row["makespan_s"] * 1e9)
+            for row in told["rows"] if row["status"] == "ok"}
+
+
+def fastest(spans):
+    return {m for m, ns in spans.items() if ns == min(spans.values())}
+
+
+def test_curves(folder):
+    """They are what `compare --sweep` says, and the fastest changes where they
+    say."""
+    path = report(folder, SITES, "zb-h1")
+    points = [0, 20000000, 40000000, 60000000]
+    run = subprocess.run(["node", os.path.join(HERE, "ask.js"), path,
+                          ",".join(map(str, points))],
+                         capture_output=True, text=True, check=False)
+    check(run.returncode == 0, run.stderr)
+    *told, end = json.loads(run.stdout)
+    check([t["ns"] for t in told] == points, f"points: {told}")
+    for t in told:
+        here = {r["method"]: r["makespan"] for r in t["rows"]
+                if r["status"] == "ok"}
+        check(here == by_latency(folder, "p.yaml", t["ns"]),
+              f"at {t['ns']} ns: {here}")
+    winner = end["first"]
+    check(winner in fastest(by_latency(folder, "p.yaml", 0)), f"first {winner}")
+    check(end["changes"], "the fastest never changes")
+    for change in end["changes"]:
+        before = by_latency(folder, "p.yaml",
+                            change["ns"] - (points[1] >> 10) - 1)
+        now = by_latency(folder, "p.yaml", change["ns"])
+        check(winner in fastest(before) and winner not in fastest(now) and
+              change["to"] in fastest(now), f"{winner} to {change}")
+        winner = change["to"]
+    check(winner in fastest(by_latency(folder, "p.yaml", points[-1])),
+          f"{winner} at the end")
+
+
 ASKED = "document.documentElement.dataset.asking === '0'"
 MAKESPAN = "Number(document.documentElement.dataset.makespanNs)"
 MOVE = """((key, value) => {
@@ -290,6 +332,26 @@ def test_address(browser, folder):
     check(not browser.troubles(), f"addresses: {browser.troubles()}")
 
 
+def test_curves_drawn(browser, folder):
+    path = report(folder, SITES, "zb-h1")
+    drawn = "document.documentElement.dataset.curves === '0'"
+    first = None
+    for address in ("curves=1", "curves=1&bandwidth=x0.1"):
+        check(browser.open(path, address) and browser.wait(drawn),
+              f"#{address}: no curves")
+        lines = browser.run("document.querySelectorAll('#curves-list polyline')"
+                            ".length")
+        says = browser.run(
+            "document.getElementById('curves-told').textContent")
+        marks = browser.run("document.querySelectorAll('#curves-list .mark')"
+                            ".length")
+        check(lines > 8 and marks == says.count("then") and marks > 0,
+              f"#{address}: {lines} curves, {marks} marks, {says}")
+        check(says != first, f"#{address} changes no curve")
+        first = says
+    check(not browser.troubles(), f"curves: {browser.troubles()}")
+
+
 def test_without_tools(browser, folder):
     path = report(folder, SITES, "zb-h1")
     check(browser.open(path), "the report does not open")
@@ -312,11 +374,13 @@ def main():
             test_random(folder)
             test_refused(folder)
             test_plan(folder)
+            test_curves(folder)
         if path:
             with chromium.Browser(path) as browser:
                 if built and node:
                     test_controls(browser, folder)
                     test_address(browser, folder)
+                    test_curves_drawn(browser, folder)
                 if not built:
                     test_without_tools(browser, folder)
     print(f"{len(failures)} failed")
