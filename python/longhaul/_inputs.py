@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from . import _errors
 from ._library import encoded, ffi, lib, owned, text_of, try_call
 
-Source: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"
+Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
 
 class Text:

@@ -7,6 +7,7 @@ Needs longhaul installed by pip; $LONGHAUL_PYTHON names a Python that has it."""
 import concurrent.futures
 import dataclasses
 import importlib.util
+import inspect
 import json
 import os
 import pathlib
@@ -14,6 +15,7 @@ import random
 import signal
 import subprocess
 import sys
+import typing
 import xml.etree.ElementTree
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -441,6 +443,14 @@ def interrupts_end_searches():
                     placement="loop", chunks=2, times=(13, 11, 7), latency=17,
                     transfer=3, limit=40)
     interrupted(f"longhaul.schedule('{WORK / large}', 'optimal')", TWO_SITES)
+
+
+@test
+def annotations_mean_something():
+    for name in longhaul.__all__:
+        thing = getattr(longhaul, name)
+        if inspect.isfunction(thing):
+            check(typing.get_type_hints(thing), f"{name} has no types")
 
 
 @test
