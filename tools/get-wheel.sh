@@ -24,6 +24,6 @@ pip install auditwheel==6.8.2 ruff==0.17.6 'pyright[nodejs]==1.1.414' ||
     echo 'no auditwheel, ruff or pyright: what needs them will be skipped' >&2
 pip install pandas tqdm ||
     echo 'no pandas or tqdm: what needs them will be skipped' >&2
-pip install nbclient==0.11.0 ipykernel==7.4.0 ||
-    echo 'no nbclient or ipykernel: notebooks will be skipped' >&2
+pip install nbclient==0.11.0 ipykernel==7.4.0 pdoc==16.0.0 ||
+    echo 'no nbclient, ipykernel or pdoc: notebooks and reference skip' >&2
 "$folder/bin/python" -c 'import longhaul'
