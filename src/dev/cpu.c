@@ -133,6 +133,7 @@ static void free_cpu(lhi_cpu *cpu)
     lhi_arena_free(cpu->parameters);
     lhi_arena_free(cpu->gradients);
     lhi_arena_free(cpu->activations);
+    lhi_arena_free(cpu->whole);
     lhi_arena_free(cpu->mem); /* the device too */
 }
 
@@ -182,7 +183,7 @@ static lh_status begin_step(lhi_device *device, uint64_t step,
         for (uint32_t j = 0; kind == LHI_STEP_TRAIN && j < chunk->n_items;
              j++) {
             memset(chunk->items[j].asked, 0, n * sizeof(bool));
-            chunk->items[j].done = 0;
+            chunk->items[j].first = chunk->items[j].done = 0;
         }
     }
     return LH_OK;
@@ -199,6 +200,7 @@ static lh_status run_pass(lhi_cpu *cpu, const lh_pass *pass, const void *in,
         return lhi_fail(err, LH_EINVAL,
                         "chunk %u, microbatch %u: there is no such pass here",
                         pass->chunk, m);
+    LHI_TRY(lhi_cpu_check_places(chunk, pass, err));
     if (pass->kind != LH_W &&
         ((!(forward ? chunk->is_first : chunk->is_last) && !in) ||
          (!(forward ? chunk->is_last : chunk->is_first) && !out)))
@@ -280,6 +282,42 @@ static size_t peak_bytes(const lhi_device *device)
     return sum;
 }
 
+static lhi_sharded_tensors sharded(const lhi_device *device, uint32_t chunk)
+{
+    lhi_sharded_tensors out = {0};
+    const lhi_cpu_chunk *c = find_chunk(as_cpu(device), chunk);
+    size_t at = 0;
+    for (uint32_t i = 0; c && i < c->n_tensors; i++) {
+        out.n_values += at < c->n_sharded_values;
+        out.n_gradients += at < c->n_sharded_gradients;
+        at += c->tensors[i].n;
+    }
+    out.values = c ? c->n_sharded_values : 0;
+    out.gradients = c ? c->n_sharded_gradients : 0;
+    return out;
+}
+
+static void settle(lhi_device *device)
+{
+    lhi_cpu *cpu = as_cpu(device);
+    for (uint32_t i = 0; i < cpu->n_mine; i++)
+        cpu->mine[i].has_values = cpu->mine[i].n_sharded_values == 0;
+    lhi_arena_free(cpu->whole);
+    cpu->whole = NULL;
+}
+
+static void place_values(lhi_device *device, uint32_t chunk, float *room)
+{
+    lhi_cpu_place_values(find_chunk(as_cpu(device), chunk), room);
+}
+
+static void place_gradients(lhi_device *device, uint32_t chunk, float *room,
+                            uint32_t first_microbatch)
+{
+    lhi_cpu_place_gradients(find_chunk(as_cpu(device), chunk), room,
+                            first_microbatch);
+}
+
 static const lhi_device_ops cpu_ops = {
     .name = "cpu",
     .close = close_cpu,
@@ -291,6 +329,10 @@ static const lhi_device_ops cpu_ops = {
     .tensor = tensor,
     .peak_bytes = peak_bytes,
     .held = held,
+    .sharded = sharded,
+    .settle = settle,
+    .place_values = place_values,
+    .place_gradients = place_gradients,
 };
 
 static lh_status fill_cpu(lhi_cpu *cpu, const lhi_cpu_options *o, lh_error *err)
@@ -327,7 +369,8 @@ lh_status lhi_device_cpu(const lhi_cpu_options *options, lhi_device **out,
     cpu->mem = mem;
     lh_status status = (cpu->parameters = lhi_arena_make(0)) &&
                                (cpu->gradients = lhi_arena_make(0)) &&
-                               (cpu->activations = lhi_arena_make(0))
+                               (cpu->activations = lhi_arena_make(0)) &&
+                               (cpu->whole = lhi_arena_make(0))
                            ? fill_cpu(cpu, options, err)
                            : lhi_fail_nomem(err);
     if (status != LH_OK) {

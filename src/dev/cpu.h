@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the cpu device: cpu.c (the device), cpu_tensors.c (weights),
- * cpu_memory.c, cpu_predict.c (how much it holds), cpu_forward.c (F),
+ * cpu_shards.c (those that are sharded), cpu_memory.c, cpu_predict.c (how much
+ * it holds), cpu_forward.c (F),
  * cpu_again.c (what of it D makes again), cpu_backward.c (D), cpu_attention.c,
  * cpu_layer.c, cpu_dropout.c, cpu_weights.c (W).
  *
@@ -91,15 +92,21 @@ typedef struct lhi_cpu_item {
     lhi_cpu_item_kind kind;
     uint32_t layer;      /* in the chunk */
     uint64_t from, cost; /* in multiplications per row, and all before it */
-    uint32_t done;       /* microbatches 0..done-1 are in the gradient */
+    uint32_t first;      /* microbatch of those in the gradient */
+    uint32_t done;       /* microbatches first..done-1 are in it */
     bool *asked;         /* by microbatch: its W was due */
 } lhi_cpu_item;
 
 typedef struct lhi_cpu_chunk {
     uint32_t chunk, first_layer, n_layers;
     bool is_first, is_last;
-    float *values, *gradients;
+    float *values, *gradients; /* where the first of them are */
     size_t n_values;
+    /* The first of them are where they were put last, if they are anywhere
+     * (cpu_shards.c). */
+    size_t n_sharded_values, n_sharded_gradients;
+    uint32_t n_sharded_items; /* whose gradients these are */
+    bool has_values, has_gradients;
     lhi_cpu_weights *weights, *d_weights; /* by layer */
     float *embedding, *d_embedding;       /* [v][h] */
     float *positions, *d_positions;       /* learned: [positions][h]; NULL */
@@ -118,6 +125,7 @@ typedef struct lhi_cpu {
     lhi_device base; /* first */
     lhi_arena *mem;  /* scratch, and what is small */
     lhi_arena *parameters, *gradients, *activations;
+    lhi_arena *whole; /* all values, until the device is settled, or NULL */
     const lhi_kernels *k;
     lhi_sgemm sgemm;
     const lhi_data *data;
@@ -183,6 +191,22 @@ lh_status lhi_cpu_items(const lhi_cpu *cpu, lhi_arena *mem,
 /* Weights, gradients, names, W's items; values are drawn from the seed. */
 lh_status lhi_cpu_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
                           lhi_cpu_chunk *chunk, lh_error *err);
+
+/* --- weights that are sharded (cpu_shards.c) --------------------------------
+ */
+
+/* Values of a chunk's first *n_items items, which come nearest to that
+ * share. */
+double lhi_cpu_split(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+                     double share, uint32_t *n_items);
+/* What is not sharded of a chunk that was made whole gets room for good. */
+lh_status lhi_cpu_part_chunk(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err);
+void lhi_cpu_place_values(lhi_cpu_chunk *chunk, float *room);
+void lhi_cpu_place_gradients(lhi_cpu_chunk *chunk, float *room,
+                             uint32_t first_microbatch);
+/* LH_EINVAL: what the pass needs is nowhere. */
+lh_status lhi_cpu_check_places(const lhi_cpu_chunk *chunk, const lh_pass *pass,
+                               lh_error *err);
 
 /* y = x w', dx = dy w, dw (+)= dy' x; w is [out][in]. */
 void lhi_cpu_forward_product(const lhi_cpu *cpu, const float *x, const float *w,

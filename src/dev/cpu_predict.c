@@ -120,18 +120,25 @@ static lh_status make_chunk(counter *k, const lhi_cpu_options *o, uint32_t i,
         return lhi_fail_nomem(err);
     for (uint32_t l = 0; o->again && l < n; l++)
         c->chunk.again[l] = o->again[first + l];
-    return lhi_cpu_items(&k->cpu, k->mem, &c->chunk, err);
+    LHI_TRY(lhi_cpu_items(&k->cpu, k->mem, &c->chunk, err));
+    c->chunk.n_sharded_values = (size_t)lhi_cpu_split(
+        &k->cpu, &c->chunk, o->sharded_parameters, &c->chunk.n_sharded_items);
+    c->chunk.n_sharded_gradients = (size_t)lhi_cpu_split(
+        &k->cpu, &c->chunk, o->sharded_gradients, &c->chunk.n_sharded_items);
+    return LH_OK;
 }
 
 static void add_chunk(const counter *k, const counted *c,
                       double bytes[LH_N_MEMORY_KINDS])
 {
     const lhi_cpu_chunk *chunk = &c->chunk;
-    double weights = lhi_cpu_float_bytes(
-        lhi_cpu_values(k->cpu.model, chunk->first_layer, chunk->n_layers,
-                       chunk->is_first, chunk->is_last));
-    bytes[LH_MEMORY_PARAMETERS] += weights;
-    bytes[LH_MEMORY_GRADIENTS] += weights;
+    double values = lhi_cpu_values(k->cpu.model, chunk->first_layer,
+                                   chunk->n_layers, chunk->is_first,
+                                   chunk->is_last);
+    bytes[LH_MEMORY_PARAMETERS] +=
+        lhi_cpu_float_bytes(values - (double)chunk->n_sharded_values);
+    bytes[LH_MEMORY_GRADIENTS] +=
+        lhi_cpu_float_bytes(values - (double)chunk->n_sharded_gradients);
     bytes[LH_MEMORY_ACTIVATIONS] +=
         c->most_slots * lhi_cpu_slot_bytes(&k->cpu, chunk);
     bytes[LH_MEMORY_SCRATCH] += lhi_cpu_chunk_bytes(&k->cpu, chunk);
@@ -158,6 +165,24 @@ static lh_status count(counter *k, const lhi_cpu_options *o,
             k->most_rooms[i] * lhi_cpu_float_bytes(k->cpu.t * columns);
     }
     return LH_OK;
+}
+
+lh_status lhi_cpu_sharded(const lhi_cpu_options *options, uint32_t i,
+                          lhi_sharded_tensors *out, lh_error *err)
+{
+    counter k = {.mem = lhi_arena_make(0)};
+    if (!k.mem)
+        return lhi_fail_nomem(err);
+    lhi_cpu_shape(&k.cpu, options);
+    k.chunks = LHI_NEW(k.mem, counted, options->n_mine);
+    lh_status status =
+        k.chunks ? make_chunk(&k, options, i, err) : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        *out = (lhi_sharded_tensors){
+            .values = k.chunks[i].chunk.n_sharded_values,
+            .gradients = k.chunks[i].chunk.n_sharded_gradients};
+    lhi_arena_free(k.mem);
+    return status;
 }
 
 lh_status lhi_cpu_predict(const lhi_cpu_options *options, const lh_pass *passes,

@@ -180,10 +180,19 @@ lh_status lhi_cpu_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
     if (values > (double)(INT64_MAX / 8)) /* more than an address can say */
         return lhi_fail_nomem(err);
     chunk->n_values = (size_t)values;
-    if (!(chunk->values =
-              lhi_cpu_floats(cpu->parameters, chunk->n_values, 1)) ||
-        !(chunk->gradients =
-              lhi_cpu_floats(cpu->gradients, chunk->n_values, 1)) ||
+    LHI_TRY(lhi_cpu_items(cpu, mem, chunk, err));
+    uint32_t unused;
+    chunk->n_sharded_values =
+        (size_t)lhi_cpu_split(cpu, chunk, options->sharded_parameters, &unused);
+    chunk->n_sharded_gradients = (size_t)lhi_cpu_split(
+        cpu, chunk, options->sharded_gradients, &chunk->n_sharded_items);
+    chunk->has_values = true;
+    chunk->has_gradients = chunk->n_sharded_gradients == 0;
+    bool parted = chunk->n_sharded_values > 0 || chunk->n_sharded_gradients > 0;
+    lhi_arena *parameters = parted ? cpu->whole : cpu->parameters;
+    lhi_arena *gradients = parted ? cpu->whole : cpu->gradients;
+    if (!(chunk->values = lhi_cpu_floats(parameters, chunk->n_values, 1)) ||
+        !(chunk->gradients = lhi_cpu_floats(gradients, chunk->n_values, 1)) ||
         !(chunk->weights = LHI_NEW(mem, lhi_cpu_weights, n + 1)) ||
         !(chunk->d_weights = LHI_NEW(mem, lhi_cpu_weights, n + 1)) ||
         !(chunk->tensors = LHI_NEW(mem, lhi_tensor, n_tensors)) ||
@@ -196,5 +205,5 @@ lh_status lhi_cpu_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
     make_tensors(&m);
     if (m.failed)
         return lhi_fail_nomem(err);
-    return lhi_cpu_items(cpu, mem, chunk, err);
+    return parted ? lhi_cpu_part_chunk(cpu, chunk, err) : LH_OK;
 }

@@ -47,7 +47,7 @@ static void do_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                     const lhi_cpu_item *item, const lhi_cpu_slot *slot)
 {
     uint32_t t = cpu->t, h = cpu->h, f = cpu->f;
-    bool adds = item->done > 0;
+    bool adds = item->done > item->first;
     bool in_layer = lhi_cpu_in_layer(item);
     const lhi_cpu_kept *a = in_layer ? &slot->layers[item->layer] : NULL;
     const lhi_cpu_weights *d = in_layer ? &chunk->d_weights[item->layer] : NULL;

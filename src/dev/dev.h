@@ -67,6 +67,13 @@ typedef enum lhi_step_kind {
                           gradients stay as they are */
 } lhi_step_kind;
 
+/* The first tensors of a chunk whose values, or gradients, the device keeps no
+ * room for: how many, and so many floats, one tensor after the other. */
+typedef struct lhi_sharded_tensors {
+    uint32_t n_values, n_gradients;
+    size_t values, gradients;
+} lhi_sharded_tensors;
+
 typedef struct lhi_device_ops {
     const char *name; /* "timed", "cpu" */
     void (*close)(lhi_device *device);
@@ -102,6 +109,17 @@ typedef struct lhi_device_ops {
     size_t (*peak_bytes)(const lhi_device *device);
     /* These by kind, added to bytes[]. */
     void (*held)(const lhi_device *device, int64_t bytes[LH_N_MEMORY_KINDS]);
+    /* Sharded tensors; NULL on a device that trains nothing. Until settle() all
+     * values are there (and may be changed); then those that are sharded are
+     * nowhere. Before a pass they, and its gradients, are given room, which the
+     * caller keeps until they are elsewhere: values are as the caller has them,
+     * gradients are of the microbatches from `first_microbatch` on. NULL: they
+     * are gone. */
+    lhi_sharded_tensors (*sharded)(const lhi_device *device, uint32_t chunk);
+    void (*settle)(lhi_device *device);
+    void (*place_values)(lhi_device *device, uint32_t chunk, float *room);
+    void (*place_gradients)(lhi_device *device, uint32_t chunk, float *room,
+                            uint32_t first_microbatch);
 } lhi_device_ops;
 
 /* The first member of every device. */
@@ -132,6 +150,9 @@ typedef struct lhi_cpu_options {
     /* By layer of the model: parts that F does not keep and D makes again, bits
      * 1 << lh_layer_part; copied. NULL: none. */
     const uint32_t *again;
+    /* Of each chunk, 0 to 1; as many of its weights' products as come nearest.
+     * Parameters are at most gradients. */
+    double sharded_gradients, sharded_parameters;
     uint32_t microbatch; /* sequences */
     uint32_t sequence;   /* tokens of one */
     uint32_t n_microbatches;
@@ -153,6 +174,9 @@ typedef struct lhi_cpu_options {
 lh_status lhi_cpu_predict(const lhi_cpu_options *options, const lh_pass *passes,
                           uint32_t n_passes, double bytes[LH_N_MEMORY_KINDS],
                           lh_error *err);
+/* What of chunk mine[i] is sharded; the numbers of tensors are left out. */
+lh_status lhi_cpu_sharded(const lhi_cpu_options *options, uint32_t i,
+                          lhi_sharded_tensors *out, lh_error *err);
 /* The parameters of chunk mine[i], each of them a float. */
 double lhi_cpu_parameters(const lhi_cpu_options *options, uint32_t i);
 

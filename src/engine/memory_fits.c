@@ -74,8 +74,8 @@ static lh_status predict_rank(const lhi_job *job, const lh_exec *exec,
     for (uint32_t i = 0; i < o.n_mine; i++)
         values += lhi_cpu_parameters(&o, i);
     message *= sizeof(float) * o.model->hidden;
-    lhi_train_predict(values, count_tied(job, exec, stage), job->n_replicas,
-                      bytes);
+    lhi_train_predict(values, count_tied(job, exec, stage), 0, job->n_replicas,
+                      false, bytes);
     bytes[LH_MEMORY_BUFFERS] += count_messages(&exec->ranks[stage], message);
     free((uint32_t *)(uintptr_t)o.mine);
     return status;

@@ -39,20 +39,23 @@ static lh_status check_options(const lhi_train_options *o, lh_error *err)
     return LH_OK;
 }
 
-void lhi_train_predict(double n_values, double n_tied, uint32_t n_replicas,
+void lhi_train_predict(double n_values, double n_tied, double n_sharded,
+                       uint32_t n_replicas, bool staged,
                        double bytes[LH_N_MEMORY_KINDS])
 {
     double share = n_values / n_replicas;
+    bool arrays = n_replicas > 1 && !staged;
+    bytes[LH_MEMORY_PARAMETERS] += sizeof(float) * n_sharded / n_replicas;
     bytes[LH_MEMORY_MOMENTS] += sizeof(float) * 2 * share;
     bytes[LH_MEMORY_GRADIENTS] += n_replicas > 1 ? sizeof(float) * share : 0;
-    bytes[LH_MEMORY_BUFFERS] += n_replicas > 1 ? sizeof(float) * n_values : 0;
+    bytes[LH_MEMORY_BUFFERS] += arrays ? sizeof(float) * n_values : 0;
     bytes[LH_MEMORY_BUFFERS] += sizeof(float) * n_tied / n_replicas;
 }
 
 double lhi_train_bytes(double n_values, uint32_t n_replicas)
 {
     double bytes[LH_N_MEMORY_KINDS] = {0}, sum = 0;
-    lhi_train_predict(n_values, 0, n_replicas, bytes);
+    lhi_train_predict(n_values, 0, 0, n_replicas, false, bytes);
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
         sum += bytes[i];
     return sum;
@@ -63,6 +66,7 @@ void lhi_train_held(const lhi_train *train, int64_t bytes[LH_N_MEMORY_KINDS])
     bytes[LH_MEMORY_MOMENTS] += (int64_t)lhi_arena_used(train->moments);
     bytes[LH_MEMORY_GRADIENTS] += (int64_t)lhi_arena_used(train->gradients);
     bytes[LH_MEMORY_BUFFERS] += (int64_t)lhi_arena_used(train->buffers);
+    bytes[LH_MEMORY_PARAMETERS] += (int64_t)lhi_arena_used(train->parameters);
     bytes[LH_MEMORY_SCRATCH] += (int64_t)lhi_arena_used(train->mem);
 }
 
@@ -73,11 +77,12 @@ static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
     size_t n = chunk->piece;
     float *m = LHI_NEW(train->moments, float, n);
     float *v = LHI_NEW(train->moments, float, n);
-    if (replicas > 1) {
+    bool arrays = replicas > 1 && !train->o.staged;
+    if (arrays)
         chunk->array = LHI_NEW(train->buffers, float, n *replicas);
+    if (replicas > 1)
         chunk->sums = LHI_NEW(train->gradients, float, n);
-    }
-    if (!m || !v || (replicas > 1 && (!chunk->array || !chunk->sums)))
+    if (!m || !v || (arrays && !chunk->array) || (replicas > 1 && !chunk->sums))
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < chunk->n_tensors; i++) {
         lhi_owned *own = &chunk->owned[i];
@@ -98,10 +103,13 @@ static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
     chunk->owned = LHI_NEW(train->mem, lhi_owned, chunk->n_tensors);
     if (!chunk->owned)
         return lhi_fail_nomem(err);
+    size_t offset = 0;
     for (uint32_t i = 0; i < chunk->n_tensors; i++) {
         lhi_owned *own = &chunk->owned[i];
         lhi_tensor *tensor = device->ops->tensor(device, c, i);
         own->tensor = tensor;
+        own->offset = offset;
+        offset += tensor->n;
         own->share = tensor->n / replicas + (tensor->n % replicas != 0);
         own->at = chunk->piece;
         chunk->piece += own->share;
@@ -110,6 +118,7 @@ static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
             own->first = tensor->n;
         own->n = tensor->n - own->first < own->share ? tensor->n - own->first
                                                      : own->share;
+        own->value = tensor->value + own->first;
         if (tensor->tied_chunk != LH_NONE && tensor->is_head) {
             train->head = own;
             train->head_chunk = c;
@@ -163,7 +172,8 @@ lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,
     train->o = *options;
     lh_status status = (train->moments = lhi_arena_make(0)) &&
                                (train->gradients = lhi_arena_make(0)) &&
-                               (train->buffers = lhi_arena_make(0))
+                               (train->buffers = lhi_arena_make(0)) &&
+                               (train->parameters = lhi_arena_make(0))
                            ? make_chunks(train, err)
                            : lhi_fail_nomem(err);
     if (status != LH_OK) {
@@ -181,6 +191,7 @@ void lhi_train_free(lhi_train *train)
     lhi_arena_free(train->moments);
     lhi_arena_free(train->gradients);
     lhi_arena_free(train->buffers);
+    lhi_arena_free(train->parameters);
     lhi_arena_free(train->mem);
 }
 
@@ -189,7 +200,7 @@ uint64_t lhi_train_step(const lhi_train *train)
     return train->step;
 }
 
-static lhi_train_chunk *find_chunk(lhi_train *train, uint32_t chunk)
+lhi_train_chunk *lhi_train_find_chunk(const lhi_train *train, uint32_t chunk)
 {
     for (uint32_t i = 0; i < train->o.n_mine; i++)
         if (train->chunks[i].chunk == chunk)
@@ -220,7 +231,7 @@ static void move(const lhi_train *train, const lhi_train_chunk *chunk,
 void lhi_train_parameters(lhi_train *train, uint32_t chunk, float **values,
                           size_t *n)
 {
-    const lhi_train_chunk *c = find_chunk(train, chunk);
+    const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
     *values = NULL;
     *n = 0;
     if (!c || !c->array)
@@ -233,7 +244,7 @@ void lhi_train_parameters(lhi_train *train, uint32_t chunk, float **values,
 
 void lhi_train_gathered(lhi_train *train, uint32_t chunk)
 {
-    const lhi_train_chunk *c = find_chunk(train, chunk);
+    const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
     if (!c || !c->array)
         return;
     for (uint32_t i = 0; i < c->n_tensors; i++)
@@ -243,7 +254,7 @@ void lhi_train_gathered(lhi_train *train, uint32_t chunk)
 void lhi_train_gradients(lhi_train *train, uint32_t chunk, const float **values,
                          size_t *n, float **out)
 {
-    const lhi_train_chunk *c = find_chunk(train, chunk);
+    const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
     *values = NULL;
     *out = NULL;
     *n = 0;

@@ -23,6 +23,7 @@
  * Where each idea is:
  *
  *   train.c             who owns which values; the arrays above
+ *   parts.c             ... a part at a time, of what is sharded
  *   update.c            the step itself
  *   save.c, load.c      checkpoints, by all ranks at once
  *   folder.c, state.c   ... their folders, and what each is of
@@ -53,6 +54,11 @@ typedef struct lhi_train_options {
     uint64_t warmup; /* steps of linear growth to `rate` */
     double beta1, beta2, epsilon, weight_decay;
     double clip; /* of the global norm; 0: none */
+    bool staged; /* exchanges go by lhi_train_pack() and the like */
+    /* Of staged ones, around what is written of each chunk: its values are to
+     * be whole, or may be gone again. On all replicas, in the same order. */
+    lh_status (*show)(void *context, uint32_t chunk, bool whole, lh_error *err);
+    void *context;
 } lhi_train_options;
 
 /* Sensible values: rate 3e-4, betas 0.9 and 0.95, epsilon 1e-8, decay 0.1, clip
@@ -64,8 +70,10 @@ lhi_train_options lhi_train_defaults(uint64_t steps);
  * with several replicas, the arrays that they exchange. */
 double lhi_train_bytes(double n_values, uint32_t n_replicas);
 /* By kind, added to bytes[]; n_tied: values of a tied embedding whose other
- * copy is on another rank, or 0. */
-void lhi_train_predict(double n_values, double n_tied, uint32_t n_replicas,
+ * copy is on another rank, or 0; n_sharded: values that are sharded. Staged
+ * ones exchange no arrays of their own. */
+void lhi_train_predict(double n_values, double n_tied, double n_sharded,
+                       uint32_t n_replicas, bool staged,
                        double bytes[LH_N_MEMORY_KINDS]);
 /* What it does hold. */
 void lhi_train_held(const lhi_train *train, int64_t bytes[LH_N_MEMORY_KINDS]);
@@ -90,6 +98,37 @@ void lhi_train_gathered(lhi_train *train, uint32_t chunk);
  * the sum of the replicas' pieces into `out`, n / n_replicas values. */
 void lhi_train_gradients(lhi_train *train, uint32_t chunk, const float **values,
                          size_t *n, float **out);
+
+/* The same a part at a time, for chunks that are sharded (lhi_device_ops): a
+ * part is [from, to) of every replica's piece, its array these one after the
+ * other, in room of the caller's. `room` is where sharded values, or gradients,
+ * are, or are to be; NULL where none is in the part. A piece begins with those
+ * that are sharded. */
+typedef struct lhi_train_part {
+    uint32_t chunk;
+    size_t from, to;
+} lhi_train_part;
+
+typedef struct lhi_train_pieces {
+    size_t all, values, gradients; /* that are sharded */
+} lhi_train_pieces;
+lhi_train_pieces lhi_train_pieces_of(const lhi_train *train, uint32_t chunk);
+/* This replica's values into its place in the array; all replicas' out of it.
+ */
+void lhi_train_pack_values(const lhi_train *train, const lhi_train_part *part,
+                           float *array);
+void lhi_train_unpack_values(const lhi_train *train, const lhi_train_part *part,
+                             const float *array, float *room);
+/* All gradients into the array; the sums that the reduce-scatter gives, (to -
+ * from) values, where `adds` upon those of earlier groups. */
+void lhi_train_pack_gradients(const lhi_train *train,
+                              const lhi_train_part *part, const float *room,
+                              float *array);
+void lhi_train_take_sums(lhi_train *train, const lhi_train_part *part,
+                         const float *sums, bool adds);
+/* After values were made or loaded: the replica's pieces of what is sharded are
+ * kept, and the device settles. */
+lh_status lhi_train_settle(lhi_train *train, lh_error *err);
 
 /* A tied embedding whose other copy is on another rank of the same replica:
  * send `mine` (n values, also with one replica) to the rank that has chunk

@@ -17,7 +17,9 @@ typedef struct lhi_owned {
     lhi_tensor *tensor;
     size_t share;    /* c */
     size_t at;       /* in a replica's part of the array */
+    size_t offset;   /* of the tensor, in the chunk's values */
     size_t first, n; /* values that are owned */
+    float *value;    /* n of these, wherever they are */
     float *gradient; /* n, summed over the replicas */
     float *m, *v;    /* n */
 } lhi_owned;
@@ -26,12 +28,12 @@ typedef struct lhi_train_chunk {
     uint32_t chunk, n_tensors;
     lhi_owned *owned;
     size_t piece; /* values of a replica's part of the array */
-    float *array; /* n_replicas * piece; NULL with one replica */
+    float *array; /* n_replicas * piece; NULL with one replica, or staged */
     float *sums;  /* piece: what reduce-scatter gives */
 } lhi_train_chunk;
 
 struct lhi_train {
-    lhi_arena *mem, *moments, *gradients, *buffers;
+    lhi_arena *mem, *moments, *gradients, *buffers, *parameters;
     lhi_device *device;
     const lhi_kernels *k;
     lhi_train_options o;
@@ -42,6 +44,9 @@ struct lhi_train {
     uint32_t embedding_chunk, head_chunk;
     float *theirs; /* the other end's gradient */
 };
+
+/* NULL: it is another rank's. */
+lhi_train_chunk *lhi_train_find_chunk(const lhi_train *train, uint32_t chunk);
 
 /* Folders: src/train/folder.c. Names are made in `buffer`. */
 enum { LHI_PATH = 4096 };

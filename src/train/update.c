@@ -49,8 +49,7 @@ static void update(const lhi_train *train, const lhi_owned *own, lhi_adamw how)
 {
     if (!own->tensor->decays)
         how.decay = 0;
-    train->k->adamw(&how, own->tensor->value + own->first, own->m, own->v,
-                    own->gradient, own->n);
+    train->k->adamw(&how, own->value, own->m, own->v, own->gradient, own->n);
 }
 
 lh_status lhi_train_update(lhi_train *train, const double *tally,
