@@ -388,6 +388,13 @@ typedef struct lh_train_model {
      * from the seed alone. Of a plan it is LH_TRAIN_DROPOUT where the job's
      * layers drop, else 0, whatever is said here. */
     double dropout;
+    /* Of each chunk's parameters, where passes of the pipeline launch
+     * data-parallel operations and there are several replicas: the share whose
+     * gradients are scattered group by group and freed (ZeRO-2 and 3), and the
+     * share that is gathered before use and freed (ZeRO-3), at most the other.
+     * As many of the weights' products, the first ones of the chunk, as come
+     * nearest to it. */
+    double sharded_gradients, sharded_parameters;
 } lh_train_model;
 
 /* GPT-2's. */

@@ -16,20 +16,23 @@ lh_status lhi_job_cpu_options(const lhi_job *job, uint32_t rank,
     for (uint32_t c = 0; c < x->n_chunks; c++)
         if (x->chunk_ranks[c] == stage)
             mine[n++] = c;
-    *out = (lhi_cpu_options){.model = m->model,
-                             .rope_theta = lh_model_rope_theta(m->model),
-                             .n_chunks = x->n_chunks,
-                             .first_layers = m->first_layers,
-                             .again = m->again,
-                             .n_mine = n,
-                             .mine = mine,
-                             .microbatch = m->micro_batch,
-                             .sequence = m->sequence,
-                             .n_microbatches = x->n_half / x->n_chunks,
-                             .replica = rank / x->n_ranks,
-                             .n_replicas = job->n_replicas,
-                             .seed = m->seed,
-                             .dropout = m->dropout};
+    *out = (lhi_cpu_options){
+        .model = m->model,
+        .rope_theta = lh_model_rope_theta(m->model),
+        .n_chunks = x->n_chunks,
+        .first_layers = m->first_layers,
+        .again = m->again,
+        .n_mine = n,
+        .mine = mine,
+        .sharded_gradients = job->n_replicas > 1 ? m->sharded_gradients : 0,
+        .sharded_parameters = job->n_replicas > 1 ? m->sharded_parameters : 0,
+        .microbatch = m->micro_batch,
+        .sequence = m->sequence,
+        .n_microbatches = x->n_half / x->n_chunks,
+        .replica = rank / x->n_ranks,
+        .n_replicas = job->n_replicas,
+        .seed = m->seed,
+        .dropout = m->dropout};
     return LH_OK;
 }
 

@@ -3,6 +3,8 @@
  * is too much may otherwise show after hours, in the middle of a step. What is
  * counted is needed for certain; that there is room for it promises nothing. */
 #include "base/memory_room.h"
+#include "engine/shard_plan.h"
+#include "engine/sharded.h"
 #include "engine/steps.h"
 
 #include <inttypes.h>
@@ -61,6 +63,47 @@ static lh_status predict_device(const lhi_exec_rank *rank,
     return status;
 }
 
+/* What training holds beside the device: lhi_train_held(), and make_rooms() of
+ * sharded.c. */
+static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
+                                  uint32_t stage, const lhi_cpu_options *o,
+                                  double bytes[LH_N_MEMORY_KINDS],
+                                  lh_error *err)
+{
+    bool staged =
+        job->n_replicas > 1 && lhi_is_staged(job->pipeline, job->model);
+    lhi_sharded_tensors *all = calloc(exec->n_chunks, sizeof *all), most = {0};
+    double values = 0, sharded = 0, largest = 0;
+    lhi_shard_plan plan = {0};
+    lh_status status = all ? LH_OK : lhi_fail_nomem(err);
+    for (uint32_t i = 0; status == LH_OK && i < o->n_mine; i++) {
+        lhi_sharded_tensors *one = &all[o->mine[i]];
+        double here = lhi_cpu_parameters(o, i);
+        values += here;
+        largest = here > largest ? here : largest;
+        status = lhi_cpu_sharded(o, i, one, err);
+        sharded += (double)one->values;
+        most.values = one->values > most.values ? one->values : most.values;
+        if (one->gradients > most.gradients)
+            most.gradients = one->gradients;
+    }
+    if (status == LH_OK && staged)
+        status =
+            lhi_shard_plan_make(job->pipeline, exec, stage, all, &plan, err);
+    free(all);
+    if (status != LH_OK)
+        return status;
+    lhi_train_predict(values, count_tied(job, exec, stage), sharded,
+                      job->n_replicas, staged, bytes);
+    if (staged)
+        bytes[LH_MEMORY_BUFFERS] +=
+            sizeof(float) * ((double)plan.n_values * (double)most.values +
+                             (double)plan.n_gradients * (double)most.gradients +
+                             largest + largest / job->n_replicas);
+    lhi_shard_plan_fini(&plan);
+    return LH_OK;
+}
+
 /* By kind, under `exec`. */
 static lh_status predict_rank(const lhi_job *job, const lh_exec *exec,
                               uint32_t rank, double bytes[LH_N_MEMORY_KINDS],
@@ -70,12 +113,10 @@ static lh_status predict_rank(const lhi_job *job, const lh_exec *exec,
     uint32_t stage = rank % exec->n_ranks;
     LHI_TRY(lhi_job_cpu_options(job, rank, &o, err));
     lh_status status = predict_device(&exec->ranks[stage], &o, bytes, err);
-    double values = 0, message = (double)o.microbatch * o.sequence;
-    for (uint32_t i = 0; i < o.n_mine; i++)
-        values += lhi_cpu_parameters(&o, i);
+    double message = (double)o.microbatch * o.sequence;
     message *= sizeof(float) * o.model->hidden;
-    lhi_train_predict(values, count_tied(job, exec, stage), 0, job->n_replicas,
-                      false, bytes);
+    if (status == LH_OK)
+        status = predict_training(job, exec, stage, &o, bytes, err);
     bytes[LH_MEMORY_BUFFERS] += count_messages(&exec->ranks[stage], message);
     free((uint32_t *)(uintptr_t)o.mine);
     return status;

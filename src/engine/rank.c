@@ -238,10 +238,13 @@ static lh_status give_output(lhi_rank *rank, uint32_t i, lhi_buffer *buffer,
 /* --- a step -----------------------------------------------------------------
  */
 
-static lh_status before_pass(lhi_rank *rank, const lhi_exec_pass *pass,
+static lh_status before_pass(lhi_rank *rank, uint32_t i, lhi_step_kind kind,
                              int64_t *ready_ns, lh_error *err)
 {
+    const lhi_exec_pass *pass = &rank->program->passes[i];
     const lhi_rank_hooks *hooks = rank->o.hooks;
+    if (hooks && hooks->pass)
+        return hooks->pass(hooks->context, i, kind, err);
     if (hooks)
         return pass->is_first
                    ? hooks->first(hooks->context, pass->pass.chunk, err)
@@ -261,7 +264,7 @@ static void after_pass(lhi_rank *rank, const lhi_exec_pass *pass,
     if (!hooks) {
         lhi_played_start(rank, pass, span->start_ns);
         lhi_played_end(rank, pass, span->end_ns);
-    } else if (pass->is_last) {
+    } else if (pass->is_last && !hooks->pass) {
         hooks->last(hooks->context, pass->pass.chunk);
     }
 }
@@ -296,7 +299,7 @@ static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
     const void *in;
     int64_t ready_ns = *free_ns;
     LHI_TRY(take_input(rank, i, &in, &ready_ns, err));
-    LHI_TRY(before_pass(rank, pass, &ready_ns, err));
+    LHI_TRY(before_pass(rank, i, kind, &ready_ns, err));
     if (pass->output != LH_NONE && rank->delegated)
         lhi_delegated_reclaim(rank->delegated);
     if (pass->output != LH_NONE && !(buffer = lhi_pool_take(&rank->pool)))

@@ -62,6 +62,9 @@ typedef struct lhi_rank_hooks {
     lh_status (*first)(void *context, uint32_t chunk, lh_error *err);
     /* After the last W or B: takes note, returns at once. */
     void (*last)(void *context, uint32_t chunk);
+    /* Before every pass, in the place of both; NULL: they are called. */
+    lh_status (*pass)(void *context, uint32_t i, lhi_step_kind kind,
+                      lh_error *err);
 } lhi_rank_hooks;
 
 typedef struct lhi_rank_options {

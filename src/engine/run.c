@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "base/take_options.h"
 #include "engine/deciding.h"
+#include "engine/sharded.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -248,21 +249,24 @@ static lh_status check_model(const lh_train_model *m, const lh_exec *exec,
     return LH_OK;
 }
 
-/* The device gathers the values of a chunk once, at the start of a step, and
- * reduces its gradients once, after the last pass. */
+/* What passes launch is looked at by lhi_shard_plan_make(), as memory is
+ * predicted. */
 static lh_status check_collectives(const lhi_job *job, lh_error *err)
 {
     const lh_pipeline *p = job->pipeline;
+    const lh_train_model *m = job->model;
+    if (!(m->sharded_parameters >= 0) || !(m->sharded_gradients <= 1) ||
+        !(m->sharded_parameters <= m->sharded_gradients))
+        return lhi_fail(err, LH_EINVAL,
+                        "shares of what is sharded must be 0 to 1, of "
+                        "parameters at most that of gradients");
     if (job->n_replicas == 1)
         return LH_OK;
-    if (p->n_dp_ops > 0)
+    if (lhi_is_staged(p, m) &&
+        (job->o.reschedule || job->o.adapt || job->o.profiles))
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "passes of the pipeline launch %" PRIu32
-                        " data-parallel operations; the cpu device gathers "
-                        "whole chunks before the first pass and reduces them "
-                        "after the last: plan with another layout.schedule "
-                        "than elastic, or run it on the timed device",
-                        p->n_dp_ops);
+                        "passes launch data-parallel operations: such a run "
+                        "keeps to its schedule, and is not profiled");
     if (p->gathers_late)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the pipeline gathers %" PRIu32 " chunks ahead; the "

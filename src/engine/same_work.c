@@ -84,7 +84,9 @@ static void add_model(unsigned char sum[SUM_BYTES], const lh_train_model *t,
                                 lhi_bits_of(t->clip),
                                 t->checkpoint != NULL,
                                 t->resume != NULL,
-                                t->weights != NULL};
+                                t->weights != NULL,
+                                lhi_bits_of(t->sharded_gradients),
+                                lhi_bits_of(t->sharded_parameters)};
     add_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
     for (uint32_t c = 0; c <= n_chunks; c++)
         add_numbers(sum, &(uint64_t){t->first_layers[c]}, 1);

@@ -31,6 +31,8 @@
  *                       which, and by which queues
  *   played.c            ... data parallelism of timed devices
  *   training.c          data parallelism that is real; optimizer, checkpoints
+ *   sharded.c           ... launched by passes, of what is sharded:
+ *   shard_plan.c        ... where that is meanwhile
  *   resume.c            ... going on from one, the same on all ranks
  *   sum_ranks.c         ... sums over all ranks
  *   outcome.c           what rank 0 recorded, as a result and a trace

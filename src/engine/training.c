@@ -3,6 +3,7 @@
 
 #include "base/realtime.h"
 #include "engine/resume.h"
+#include "engine/sharded.h"
 #include "engine/sum_ranks.h"
 
 #include <inttypes.h>
@@ -23,6 +24,8 @@ struct lhi_training {
     lhi_net_group group;                 /* this stage's replicas */
     uint32_t *group_ranks;
     bool whole; /* all values are in place: nothing to gather */
+    lhi_shards *sharded; /* where passes launch what is communicated; then the
+                             thread below has nothing to do, and is not there */
     lhi_checkpoint_options checkpoint;
     lhi_folder_lock *folder_lock; /* rank 0 */
     char recipe[320];
@@ -104,22 +107,6 @@ static int64_t date_collective(lhi_training *t, uint32_t chunk, bool is_scatter,
     return arrive;
 }
 
-/* Waits for what is emulated; ends where the run does. */
-static lh_status sleep_until(const lhi_training *t, int64_t until_ns,
-                             lh_error *err)
-{
-    enum { LOOK_NS = 50000000 };
-    for (int64_t now = lhi_now_ns(); now < until_ns; now = lhi_now_ns()) {
-        const char *failure = lhi_net_failure(t->o.net);
-        if (failure)
-            return lhi_fail(err, LH_EIO, "%s", failure);
-        if (lhi_net_stopped(t->o.stop))
-            return lhi_fail(err, LH_ECANCELED, "interrupted");
-        lhi_sleep_until(until_ns - now > LOOK_NS ? now + LOOK_NS : until_ns);
-    }
-    return LH_OK;
-}
-
 /* --- the thread --------------------------------------------------------------
  */
 
@@ -197,11 +184,23 @@ static lh_status first(void *of, uint32_t chunk, lh_error *err)
         int64_t arrive_ns = t->arrive_ns[chunk];
         pthread_mutex_unlock(&t->lock);
         if (status == LH_OK && t->o.emulates)
-            status = sleep_until(t, arrive_ns, err);
+            status = lhi_sleep_emulated(t->o.net, t->o.stop, arrive_ns, err);
     } /* else it has none to wait for */
     if (status == LH_OK)
         lhi_train_gathered(t->train, chunk);
     return status;
+}
+
+static lh_status pass(void *of, uint32_t i, lhi_step_kind kind, lh_error *err)
+{
+    lhi_training *t = of;
+    return lhi_shards_pass(t->sharded, i, kind, err);
+}
+
+static lh_status show(void *of, uint32_t chunk, bool whole, lh_error *err)
+{
+    lhi_training *t = of;
+    return lhi_shards_show(t->sharded, chunk, whole, err);
 }
 
 static void last(void *of, uint32_t chunk)
@@ -219,6 +218,8 @@ static void last(void *of, uint32_t chunk)
 
 void lhi_training_begin(lhi_training *t, uint64_t step)
 {
+    if (t->sharded)
+        lhi_shards_begin(t->sharded, step);
     pthread_mutex_lock(&t->lock);
     t->step = step;
     t->round++;
@@ -234,6 +235,8 @@ void lhi_training_begin(lhi_training *t, uint64_t step)
 
 static lh_status await_scatters(lhi_training *t, lh_error *err)
 {
+    if (t->sharded)
+        return lhi_shards_end(t->sharded, err);
     if (!t->has_thread) {
         int64_t ready_ns = 0;
         for (uint32_t i = 0; i < t->n_mine; i++)
@@ -248,7 +251,9 @@ static lh_status await_scatters(lhi_training *t, lh_error *err)
         *err = t->err;
     int64_t last_ns = t->last_ns;
     pthread_mutex_unlock(&t->lock);
-    return status == LH_OK ? sleep_until(t, last_ns, err) : status;
+    return status == LH_OK
+               ? lhi_sleep_emulated(t->o.net, t->o.stop, last_ns, err)
+               : status;
 }
 
 static lh_status exchange(lhi_training *t, uint32_t peer, uint64_t turn,
@@ -315,6 +320,8 @@ lh_status lhi_training_end(lhi_training *t, uint64_t turn,
 
 lh_status lhi_training_gather(lhi_training *t, uint64_t turn, lh_error *err)
 {
+    if (t->sharded)
+        return lhi_shards_gather(t->sharded, turn, err);
     if (t->whole)
         return LH_OK;
     for (uint32_t i = 0; i < t->n_mine; i++) {
@@ -415,6 +422,11 @@ static lh_status list_chunks(lhi_training *t, lh_error *err)
     return LH_OK;
 }
 
+static bool shards(const lhi_training *t)
+{
+    return t->o.n_replicas > 1 && lhi_is_staged(t->o.pipeline, t->o.model);
+}
+
 static lhi_train_options train_options(const lhi_training *t)
 {
     const lh_train_model *m = t->o.model;
@@ -437,6 +449,9 @@ static lhi_train_options train_options(const lhi_training *t)
         with.clip = m->clip;
     if (m->warmup != UINT64_MAX)
         with.warmup = m->warmup;
+    with.staged = shards(t);
+    with.show = with.staged ? show : NULL;
+    with.context = (void *)(uintptr_t)t;
     return with;
 }
 
@@ -475,6 +490,26 @@ static lh_status lock_checkpoints(lhi_training *t, lh_error *err)
     return lhi_tidy_folder(folder, err);
 }
 
+static lh_status make_sharded(lhi_training *t, lh_error *err)
+{
+    const lhi_shards_options o = {.pipeline = t->o.pipeline,
+                                  .exec = t->o.exec,
+                                  .stage = t->o.stage,
+                                  .n_mine = t->n_mine,
+                                  .mine = t->mine,
+                                  .emulates = t->o.emulates,
+                                  .shared_clock = t->o.shared_clock,
+                                  .net = t->o.net,
+                                  .group = &t->group,
+                                  .stop = t->o.stop,
+                                  .train = t->train,
+                                  .device = t->o.device};
+    LHI_TRY(lhi_train_settle(t->train, err));
+    LHI_TRY(lhi_shards_make(&o, &t->sharded, err));
+    t->hooks.pass = pass;
+    return LH_OK;
+}
+
 static lh_status set_up(lhi_training *t, lh_error *err)
 {
     const lh_train_model *m = t->o.model;
@@ -497,6 +532,8 @@ static lh_status set_up(lhi_training *t, lh_error *err)
     t->whole = true;
     if (t->o.n_replicas == 1)
         return LH_OK;
+    if (shards(t))
+        return make_sharded(t, err);
     if (pthread_create(&t->thread, NULL, thread_main, t) != 0)
         return lhi_fail(err, LH_EIO, "cannot start a communication thread");
     t->has_thread = true;
@@ -510,7 +547,7 @@ lh_status lhi_training_make(const lhi_training_options *options,
     if (!t)
         return lhi_fail_nomem(err);
     t->o = *options;
-    t->hooks = (lhi_rank_hooks){t, first, last};
+    t->hooks = (lhi_rank_hooks){t, first, last, NULL};
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->changed, NULL);
     lh_status status = set_up(t, err);
@@ -524,6 +561,8 @@ lh_status lhi_training_make(const lhi_training_options *options,
 
 void lhi_training_stop(lhi_training *t)
 {
+    if (t->sharded)
+        lhi_shards_stop(t->sharded);
     pthread_mutex_lock(&t->lock);
     t->stop = true;
     pthread_cond_broadcast(&t->changed);
@@ -538,6 +577,7 @@ void lhi_training_free(lhi_training *t)
     if (!t)
         return;
     lhi_training_stop(t);
+    lhi_shards_free(t->sharded);
     lhi_train_free(t->train);
     lhi_folder_lock_release(t->folder_lock);
     pthread_cond_destroy(&t->changed);
@@ -561,6 +601,8 @@ const lhi_rank_hooks *lhi_training_hooks(lhi_training *t)
 
 const lhi_played *lhi_training_played(const lhi_training *t, uint32_t *n)
 {
+    if (t->sharded)
+        return lhi_shards_played(t->sharded, n);
     *n = t->n_played;
     return t->played;
 }
@@ -568,6 +610,8 @@ const lhi_played *lhi_training_played(const lhi_training *t, uint32_t *n)
 void lhi_training_held(const lhi_training *t, int64_t bytes[LH_N_MEMORY_KINDS])
 {
     lhi_train_held(t->train, bytes);
+    if (t->sharded)
+        lhi_shards_held(t->sharded, bytes);
 }
 
 uint64_t lhi_training_step(const lhi_training *t)

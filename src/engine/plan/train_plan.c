@@ -81,24 +81,19 @@ static lh_status check_degrees(const lh_plan *plan, lh_error *err)
                     l->tensor, l->context, l->expert);
 }
 
-/* The cpu device shards the optimizer alone, over all replicas. */
+/* Gradients and parameters are sharded where passes launch what that takes,
+ * as elastic plans say; the optimizer over all replicas. */
 static lh_status check_sharding(const lh_choice *best, lh_error *err)
 {
-    const lh_plan_elastic *e = best->elastic;
     if (best->layout.data == 1)
         return LH_OK;
-    if (best->zero != 1)
+    if (best->zero != 1 && !best->elastic)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the plan has zero %" PRIu32 "; the cpu device shards "
-                        "the optimizer, and neither gradients nor parameters: "
-                        "plan with zero: 1 in the job's training",
-                        best->zero);
-    if (e && (e->gradients > 0 || e->parameters > 0))
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the plan shards %.3g of the gradients and %.3g of the "
-                        "parameters, the cpu device the optimizer alone: plan "
-                        "with zero: 1 in the job's training",
-                        e->gradients, e->parameters);
+                        "the plan has zero %" PRIu32 " and schedule %s; the "
+                        "cpu device shards gradients and parameters by what "
+                        "elastic schedules launch: plan with zero: 1 in the "
+                        "job's training, or schedule: elastic in its layout",
+                        best->zero, best->layout.schedule);
     if (best->layout.sharding <= LH_SHARDING_FULL)
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
@@ -254,6 +249,9 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
         m.sequence = plan->job->training.sequence;
         m.replicas = plan->best.layout.data;
         m.dropout = lhi_job_drops(plan->job) ? LH_TRAIN_DROPOUT : 0;
+        const lh_plan_elastic *elastic = plan->best.elastic;
+        m.sharded_gradients = elastic ? elastic->gradients : 0;
+        m.sharded_parameters = elastic ? elastic->parameters : 0;
         status = lh_train_cpu(pipeline, exec, &m, run, out, err);
     }
     free(first);

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/sharded.h"
+
+#include "base/realtime.h"
+#include "engine/rank.h"
+#include "engine/shard_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct lhi_shards {
+    lhi_shards_options o;
+    lhi_arena *mem;   /* what is small */
+    lhi_arena *rooms; /* and what is counted */
+    const lhi_exec_rank *program;
+    lhi_shard_plan plan;
+    float **values, **gradients; /* rooms */
+    float *array, *sums;         /* of one collective */
+    uint64_t turn;
+    uint32_t n_turn; /* collectives of it */
+    uint32_t shown;  /* chunk in room 0 of values; LH_NONE */
+    /* The thread; under `lock`. */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    bool has_thread, stop;
+    uint64_t round, step;
+    uint32_t n_launched, n_done;
+    int64_t *launched_ns, *arrive_ns; /* by communication */
+    int64_t data_free_ns, last_ns;
+    lhi_played *played;
+    lh_status status;
+    lh_error err;
+};
+
+/* --- one collective --------------------------------------------------------
+ */
+
+static uint64_t tag_of(const lhi_shards *s, uint64_t step, uint32_t number)
+{
+    uint32_t first = 2 * s->o.exec->n_chunks;
+    return lhi_tag(LHI_TAG_DATA, step, (first + number) * LHI_NET_TAGS);
+}
+
+static lh_status gather(lhi_shards *s, const lhi_train_part *part, float *room,
+                        uint64_t tag, int64_t *ready_ns, lh_error *err)
+{
+    lhi_net_group group = *s->o.group;
+    size_t n = (part->to - part->from) * group.n_ranks;
+    group.latest_ns = ready_ns;
+    if (n == 0)
+        return LH_OK;
+    lhi_train_pack_values(s->o.train, part, s->array);
+    LHI_TRY(lhi_net_all_gather(s->o.net, &group, tag, s->array, n,
+                               sizeof *s->array, err));
+    lhi_train_unpack_values(s->o.train, part, s->array, room);
+    return LH_OK;
+}
+
+static lh_status scatter(lhi_shards *s, const lhi_train_part *part,
+                         const float *room, bool adds, uint64_t tag,
+                         int64_t *ready_ns, lh_error *err)
+{
+    lhi_net_group group = *s->o.group;
+    lhi_train_pieces pieces = lhi_train_pieces_of(s->o.train, part->chunk);
+    size_t n = (part->to - part->from) * group.n_ranks;
+    lhi_train_part early = *part, late = *part;
+    group.latest_ns = ready_ns;
+    if (n == 0)
+        return LH_OK;
+    lhi_train_pack_gradients(s->o.train, part, room, s->array);
+    LHI_TRY(lhi_net_reduce_scatter(s->o.net, &group, tag, s->array, n, s->sums,
+                                   err));
+    if (early.to > pieces.gradients)
+        early.to = pieces.gradients;
+    if (late.from < pieces.gradients)
+        late.from = pieces.gradients;
+    if (early.from < early.to)
+        lhi_train_take_sums(s->o.train, &early, s->sums, adds);
+    if (late.from < late.to)
+        lhi_train_take_sums(s->o.train, &late,
+                            s->sums + (late.from - part->from), false);
+    return LH_OK;
+}
+
+/* What communication k carries. */
+static lhi_train_part part_of(const lhi_shards *s, uint32_t k)
+{
+    const lhi_exec_data *d = &s->program->data[k];
+    lhi_train_pieces pieces = lhi_train_pieces_of(s->o.train, d->chunk);
+    lhi_train_part part = {d->chunk, 0, pieces.all};
+    if (d->op == LH_NONE)
+        return part;
+    const lh_dp_op *op = &s->o.pipeline->dp_ops[d->op];
+    if (op->kind == LH_DP_AGO || op->kind == LH_DP_RSO)
+        return part;
+    size_t n = d->is_scatter ? pieces.gradients : pieces.values;
+    part.from = n * op->bucket / op->n_buckets;
+    part.to = n * (op->bucket + 1) / op->n_buckets;
+    return part;
+}
+
+static lh_status communicate(lhi_shards *s, uint32_t k, uint64_t step,
+                             int64_t *ready_ns, lh_error *err)
+{
+    const lhi_shard_op *op = &s->plan.ops[k];
+    const lhi_train_part part = part_of(s, k);
+    uint64_t tag = tag_of(s, step, k);
+    int64_t *ready = s->o.shared_clock ? ready_ns : NULL;
+    if (s->program->data[k].is_scatter)
+        return scatter(s, &part,
+                       op->room == LH_NONE ? NULL : s->gradients[op->room],
+                       op->adds, tag, ready, err);
+    return gather(s, &part, op->room == LH_NONE ? NULL : s->values[op->room],
+                  tag, ready, err);
+}
+
+/* --- times -----------------------------------------------------------------
+ */
+
+/* As it was, or as it would have been over the stage's data-parallel link, one
+ * after the other. Under the lock. */
+static void date(lhi_shards *s, uint32_t k, int64_t ready_ns)
+{
+    const lhi_exec_data *d = &s->program->data[k];
+    const lh_chunk *c = &s->o.pipeline->chunks[d->chunk];
+    int64_t takes = d->is_scatter ? c->reduce_scatter_ns : c->all_gather_ns;
+    int64_t depart = ready_ns, sent = lhi_now_ns(), latency = 0;
+    if (d->op != LH_NONE)
+        takes = s->o.pipeline->dp_ops[d->op].transfer_ns;
+    if (s->o.emulates) {
+        depart = ready_ns > s->data_free_ns ? ready_ns : s->data_free_ns;
+        sent = depart + takes;
+        latency = takes > 0 ? c->dp_latency_ns : 0;
+        s->data_free_ns = sent;
+    }
+    s->arrive_ns[k] = sent + latency;
+    s->played[k] =
+        (lhi_played){d->chunk, d->is_scatter, d->op,          ready_ns,
+                     depart,   sent,          s->arrive_ns[k]};
+    if (s->arrive_ns[k] > s->last_ns)
+        s->last_ns = s->arrive_ns[k];
+}
+
+lh_status lhi_sleep_emulated(lhi_net *net, const lhi_net_stop *stop,
+                             int64_t until_ns, lh_error *err)
+{
+    enum { LOOK_NS = 50000000 };
+    for (int64_t now = lhi_now_ns(); now < until_ns; now = lhi_now_ns()) {
+        const char *failure = lhi_net_failure(net);
+        if (failure)
+            return lhi_fail(err, LH_EIO, "%s", failure);
+        if (lhi_net_stopped(stop))
+            return lhi_fail(err, LH_ECANCELED, "interrupted");
+        lhi_sleep_until(until_ns - now > LOOK_NS ? now + LOOK_NS : until_ns);
+    }
+    return LH_OK;
+}
+
+/* --- the thread ------------------------------------------------------------
+ */
+
+/* Under the lock, which it gives up meanwhile. */
+static lh_status run_next(lhi_shards *s)
+{
+    uint32_t k = s->n_done;
+    uint64_t step = s->step;
+    int64_t ready_ns = s->launched_ns[k];
+    pthread_mutex_unlock(&s->lock);
+    lh_status status = communicate(s, k, step, &ready_ns, &s->err);
+    pthread_mutex_lock(&s->lock);
+    if (status != LH_OK)
+        return status;
+    date(s, k, ready_ns);
+    s->n_done++;
+    pthread_cond_broadcast(&s->changed);
+    return LH_OK;
+}
+
+static void *thread_main(void *of)
+{
+    lhi_shards *s = of;
+    pthread_mutex_lock(&s->lock);
+    while (!s->stop && s->status == LH_OK) {
+        if (s->n_done < s->n_launched)
+            s->status = run_next(s);
+        else
+            pthread_cond_wait(&s->changed, &s->lock);
+    }
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+/* --- a step ----------------------------------------------------------------
+ */
+
+static bool shards_values(const lhi_shards *s, uint32_t chunk)
+{
+    return lhi_train_pieces_of(s->o.train, chunk).values > 0;
+}
+
+void lhi_shards_begin(lhi_shards *s, uint64_t step)
+{
+    for (uint32_t i = 0; i < s->o.n_mine; i++) {
+        uint32_t chunk = s->o.mine[i];
+        if (shards_values(s, chunk))
+            s->o.device->ops->place_values(s->o.device, chunk, NULL);
+        if (lhi_train_pieces_of(s->o.train, chunk).gradients > 0)
+            s->o.device->ops->place_gradients(s->o.device, chunk, NULL, 0);
+    }
+    s->shown = LH_NONE;
+    pthread_mutex_lock(&s->lock);
+    s->step = step;
+    s->n_launched = s->n_done = 0;
+    s->data_free_ns = lhi_now_ns();
+    s->last_ns = 0;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Launches what goes with pass i, and waits for the first `needs`. */
+static lh_status launch_and_wait(lhi_shards *s, uint32_t i, uint32_t needs,
+                                 lh_error *err)
+{
+    int64_t arrive_ns = 0;
+    pthread_mutex_lock(&s->lock);
+    while (s->n_launched < s->program->n_data &&
+           s->program->data[s->n_launched].after <= i)
+        s->launched_ns[s->n_launched++] = lhi_now_ns();
+    pthread_cond_broadcast(&s->changed);
+    while (s->n_done < needs && s->status == LH_OK)
+        pthread_cond_wait(&s->changed, &s->lock);
+    lh_status status = s->status;
+    if (status != LH_OK && err)
+        *err = s->err;
+    for (uint32_t k = 0; status == LH_OK && k < needs; k++)
+        if (s->arrive_ns[k] > arrive_ns)
+            arrive_ns = s->arrive_ns[k];
+    pthread_mutex_unlock(&s->lock);
+    if (status != LH_OK || !s->o.emulates)
+        return status;
+    return lhi_sleep_emulated(s->o.net, s->o.stop, arrive_ns, err);
+}
+
+static lh_status show_for_pass(lhi_shards *s, const lh_pass *pass,
+                               lh_error *err)
+{
+    if (s->shown == pass->chunk || !shards_values(s, pass->chunk))
+        return LH_OK;
+    return lhi_shards_show(s, pass->chunk, true, err);
+}
+
+lh_status lhi_shards_pass(lhi_shards *s, uint32_t i, lhi_step_kind kind,
+                          lh_error *err)
+{
+    const lh_pass *pass = &s->program->passes[i].pass;
+    const lhi_shard_pass *how = &s->plan.passes[i];
+    const lhi_device_ops *ops = s->o.device->ops;
+    if (kind == LHI_STEP_VALIDATE)
+        return show_for_pass(s, pass, err);
+    LHI_TRY(launch_and_wait(s, i, how->needs, err));
+    if (how->values != LH_NONE)
+        ops->place_values(s->o.device, pass->chunk, s->values[how->values]);
+    if (how->gradients != LH_NONE)
+        ops->place_gradients(s->o.device, pass->chunk,
+                             s->gradients[how->gradients],
+                             how->first_microbatch);
+    return LH_OK;
+}
+
+lh_status lhi_shards_end(lhi_shards *s, lh_error *err)
+{
+    uint32_t all = s->program->n_data;
+    LHI_TRY(launch_and_wait(s, s->program->n_passes, all, err));
+    pthread_mutex_lock(&s->lock);
+    int64_t last_ns = s->last_ns;
+    pthread_mutex_unlock(&s->lock);
+    return lhi_sleep_emulated(s->o.net, s->o.stop, last_ns, err);
+}
+
+const lhi_played *lhi_shards_played(const lhi_shards *s, uint32_t *n)
+{
+    *n = s->n_done;
+    return s->played;
+}
+
+/* --- between steps ---------------------------------------------------------
+ */
+
+/* Numbers above all steps', so that tags differ. */
+static uint64_t next_tag(lhi_shards *s)
+{
+    return tag_of(s, (1u << 23) + s->turn, s->n_turn++);
+}
+
+lh_status lhi_shards_gather(lhi_shards *s, uint64_t turn, lh_error *err)
+{
+    s->turn = turn;
+    s->n_turn = 0;
+    for (uint32_t i = 0; i < s->o.n_mine; i++) {
+        uint32_t chunk = s->o.mine[i];
+        lhi_train_pieces pieces = lhi_train_pieces_of(s->o.train, chunk);
+        lhi_train_part part = {chunk, pieces.values, pieces.all};
+        LHI_TRY(gather(s, &part, NULL, next_tag(s), NULL, err));
+    }
+    s->shown = LH_NONE;
+    return LH_OK;
+}
+
+lh_status lhi_shards_show(lhi_shards *s, uint32_t chunk, bool whole,
+                          lh_error *err)
+{
+    lhi_train_pieces pieces = lhi_train_pieces_of(s->o.train, chunk);
+    lhi_train_part part = {chunk, 0, pieces.values};
+    if (pieces.values == 0)
+        return LH_OK;
+    s->shown = whole ? chunk : LH_NONE;
+    if (whole)
+        LHI_TRY(gather(s, &part, s->values[0], next_tag(s), NULL, err));
+    s->o.device->ops->place_values(s->o.device, chunk,
+                                   whole ? s->values[0] : NULL);
+    return LH_OK;
+}
+
+void lhi_shards_held(const lhi_shards *s, int64_t bytes[LH_N_MEMORY_KINDS])
+{
+    bytes[LH_MEMORY_BUFFERS] += (int64_t)lhi_arena_used(s->rooms);
+}
+
+/* --- making and freeing ----------------------------------------------------
+ */
+
+static lh_status make_rooms(lhi_shards *s, lh_error *err)
+{
+    size_t values = 0, gradients = 0, piece = 0;
+    const lhi_shard_plan *plan = &s->plan;
+    for (uint32_t i = 0; i < s->o.n_mine; i++) {
+        uint32_t chunk = s->o.mine[i];
+        lhi_sharded_tensors t = s->o.device->ops->sharded(s->o.device, chunk);
+        lhi_train_pieces pieces = lhi_train_pieces_of(s->o.train, chunk);
+        values = t.values > values ? t.values : values;
+        gradients = t.gradients > gradients ? t.gradients : gradients;
+        piece = pieces.all > piece ? pieces.all : piece;
+    }
+    s->values = LHI_NEW(s->mem, float *, plan->n_values);
+    s->gradients = LHI_NEW(s->mem, float *, plan->n_gradients);
+    s->array = LHI_NEW(s->rooms, float, piece * s->o.group->n_ranks);
+    s->sums = LHI_NEW(s->rooms, float, piece);
+    bool ok = s->values && s->gradients && s->array && s->sums;
+    for (uint32_t i = 0; ok && i < plan->n_values; i++)
+        ok = (s->values[i] = LHI_NEW(s->rooms, float, values)) != NULL;
+    for (uint32_t i = 0; ok && i < plan->n_gradients; i++)
+        ok = (s->gradients[i] = LHI_NEW(s->rooms, float, gradients)) != NULL;
+    return ok ? LH_OK : lhi_fail_nomem(err);
+}
+
+static lh_status set_up(lhi_shards *s, lh_error *err)
+{
+    uint32_t n = s->program->n_data, n_chunks = s->o.exec->n_chunks;
+    lhi_sharded_tensors *all = LHI_NEW(s->mem, lhi_sharded_tensors, n_chunks);
+    s->launched_ns = LHI_NEW(s->mem, int64_t, n);
+    s->arrive_ns = LHI_NEW(s->mem, int64_t, n);
+    s->played = LHI_NEW(s->mem, lhi_played, n);
+    if (!all || !s->launched_ns || !s->arrive_ns || !s->played)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < s->o.n_mine; i++)
+        all[s->o.mine[i]] =
+            s->o.device->ops->sharded(s->o.device, s->o.mine[i]);
+    LHI_TRY(lhi_shard_plan_make(s->o.pipeline, s->o.exec, s->o.stage, all,
+                                &s->plan, err));
+    LHI_TRY(make_rooms(s, err));
+    if (pthread_create(&s->thread, NULL, thread_main, s) != 0)
+        return lhi_fail(err, LH_EIO, "cannot start a communication thread");
+    s->has_thread = true;
+    return LH_OK;
+}
+
+lh_status lhi_shards_make(const lhi_shards_options *options, lhi_shards **out,
+                          lh_error *err)
+{
+    lhi_shards *s = calloc(1, sizeof *s);
+    if (!s)
+        return lhi_fail_nomem(err);
+    s->o = *options;
+    s->program = &options->exec->ranks[options->stage];
+    s->shown = LH_NONE;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    s->mem = lhi_arena_make(0);
+    s->rooms = lhi_arena_make(0);
+    lh_status status =
+        s->mem && s->rooms ? set_up(s, err) : lhi_fail_nomem(err);
+    if (status != LH_OK) {
+        lhi_shards_free(s);
+        return status;
+    }
+    *out = s;
+    return LH_OK;
+}
+
+void lhi_shards_stop(lhi_shards *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->stop = true;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    if (s->has_thread)
+        pthread_join(s->thread, NULL);
+    s->has_thread = false;
+}
+
+void lhi_shards_free(lhi_shards *s)
+{
+    if (!s)
+        return;
+    lhi_shards_stop(s);
+    lhi_shard_plan_fini(&s->plan);
+    lhi_arena_free(s->mem);
+    lhi_arena_free(s->rooms);
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
