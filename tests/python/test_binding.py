@@ -30,6 +30,7 @@ except ImportError as error:
     lacking("longhaul", error, "LONGHAUL_PYTHON", "the Python package")
 
 import harness  # noqa: E402
+import random_jobs  # noqa: E402
 from harness import HANGS, ROOT, WORK, check, run, test, uniform  # noqa: E402
 
 TWO_SITES = str(ROOT / "examples/pipeline-two-sites.yaml")
@@ -200,6 +201,26 @@ def plans_are_those_of_the_program():
                                              target)["text"], target)
     chrome = printed("export", WORK / "t.json", "--to", "chrome")["text"]
     check(longhaul.export(str(WORK / "t.json"), "chrome") == chrome, "chrome")
+
+
+@test
+def plans_of_random_jobs_are_those_of_the_program():
+    r, planned = random.Random(3), 0
+    for i in range(24):
+        (WORK / "r.yaml").write_text(random_jobs.job(r))
+        path = str(WORK / "r.yaml")
+        plan = both(f"job {i}", lambda: longhaul.plan(path, **LITTLE, top=3),
+                    "plan", path, *AS_LITTLE, "--top", 3)
+        if not plan:
+            continue
+        planned += 1
+        plan.write(WORK / "r.json")
+        for command, call in (("simulate", plan.simulate),
+                              ("check", plan.check)):
+            both(f"{command} {i}", call, command, WORK / "r.json")
+        both(f"compare {i}", lambda: plan.compare(methods=["1f1b", "zb-h1"]),
+             "compare", WORK / "r.json", "--methods", "1f1b,zb-h1")
+    check(planned > 5, f"{planned} jobs have a plan")
 
 
 @test
@@ -384,7 +405,7 @@ def bars_are_drawn_ten_times_a_second():
 
 
 @test
-def two_hundred_plans_in_threads_are_one():
+def a_thousand_plans_in_threads_are_one():
     def work(i):
         if i % 4 == 0:
             return longhaul.schedule(shared, "auto").csv()
@@ -392,7 +413,7 @@ def two_hundred_plans_in_threads_are_one():
 
     shared = longhaul.plan(JOB, quick=True, threads=1, **LITTLE)
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        done = list(pool.map(work, range(200)))
+        done = list(pool.map(work, range(1000)))
     check(len(set(done[0::4])) == 1, "schedules differ")
     check({text for i, text in enumerate(done) if i % 4} == {shared.json()},
           "plans differ")
