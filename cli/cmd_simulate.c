@@ -80,9 +80,17 @@ static const cli_option options[] = {
      .at = offsetof(settings, play.moving_ns),
      .arg = "TIME",
      .like = "400ms",
-     .help = "With --replicas and --adapt: hosts exchange their places where "
-             "that pays. What a host keeps, weights and moments, takes so long "
-             "over a link while nothing is slow."},
+     .help =
+         "With --adapt and --replicas: hosts exchange their places where "
+         "that pays; with --layers: layers move. What a host keeps, weights "
+         "and moments, takes so long over a link while nothing is slow."},
+    {.name = "layers",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, play.layers),
+     .arg = "N,N,...",
+     .like = "8,8,8,8",
+     .help = "With --adapt and --moving: layers of each chunk, which move away "
+             "from slow devices where that pays, and back."},
     CLI_PATH_ROWS(settings, play.staging_ns,
                   "With --path or --adapt: what a delegated message takes more "
                   "at either end."),
@@ -378,9 +386,8 @@ static lh_status fill_report(cli *c, const cli_view *v, lh_report *report)
     CLI_TRY(lh_report_add_fact(report, "longhaul", lh_version(), &c->err));
     CLI_TRY(cli_view_report(c, v, report, v->method));
     const settings *s = c->settings;
-    return s->path || s->host_memory
-               ? LH_OK
-               : cli_view_ask(c, v, &s->model, report);
+    return s->path || s->host_memory ? LH_OK
+                                     : cli_view_ask(c, v, &s->model, report);
 }
 
 static lh_status write_html(cli *c, const cli_view *v, const char *path)
@@ -444,8 +451,12 @@ static lh_status check_events(cli *c)
         return cli_usage(c, "--replicas is for --events");
     if (s->play.replicas && s->path)
         return cli_usage(c, "--replicas is not for --path");
-    if (s->play.moving_ns && !(s->play.replicas && s->play.adapt))
-        return cli_usage(c, "--moving is for --replicas with --adapt");
+    if (s->play.moving_ns &&
+        !((s->play.replicas || s->play.layers) && s->play.adapt))
+        return cli_usage(c, "--moving is for --adapt with --replicas or "
+                            "--layers");
+    if (s->play.layers && !s->play.moving_ns)
+        return cli_usage(c, "--layers is for --moving");
     if (s->play.moving_ns && s->play.staging_ns)
         return cli_usage(c, "--moving is not for --staging: what copies take "
                             "in other places is not predicted");
@@ -586,11 +597,14 @@ const cli_command cmd_simulate = {
         "passes, else delegated.\n\n"
         "With --replicas events are of hosts and of links between them, and an "
         "iteration takes what it does in the slowest replica. With --moving "
-        "hosts exchange their places in the run, all orders of up to 8, of more "
+        "hosts exchange their places in the run, all orders of up to 8, of "
+        "more "
         "those that get better two by two: the JSON has exchanges, each with "
         "step, the first after it, hosts, of each place, moves, before_s and "
         "predicted_s of an iteration, move_s, which the first one takes more, "
-        "and why; the iteration has its exchange.\n\n"
+        "and why; the iteration has its exchange. With --layers, too, layers "
+        "move away from devices that are slow: the JSON has layer_moves, alike "
+        "but for layers, of each chunk, and the iteration has its layers.\n\n"
         "With --path messages are delegated: copied to host memory and sent "
         "from there, so that no pass waits for them and they for no receive; "
         "--staging is what each copy takes.\n\n"

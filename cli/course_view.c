@@ -52,6 +52,8 @@ typedef struct playing {
     const cli_view *view;
     const cli_model *model;
     lh_places *places; /* NULL: without --replicas */
+    lh_layers *layers; /* NULL: without --layers */
+    int64_t layer_ns;
     lh_course *course;
     int64_t *ns; /* per step */
     int64_t total_ns, after_ns;
@@ -80,12 +82,14 @@ static lh_played_step step_at(const playing *p, uint32_t step)
 static json_t *step_json(const playing *p, uint32_t step)
 {
     lh_played_step was = step_at(p, step);
-    return json_pack("{s:I, s:o, s:s, s:s, s:o, s:o*}", "step",
-                     (json_int_t)step, "seconds", cli_seconds(p->ns[step]),
-                     "schedule", name_of(p, was.name), "path",
-                     path_name(p, was.path), "slow",
-                     cli_slow_json(p->course, step), "exchange",
-                     cli_exchange_json(p->played, step, p->after_ns));
+    return json_pack(
+        "{s:I, s:o, s:s, s:s, s:o, s:o*, s:o*}", "step", (json_int_t)step,
+        "seconds", cli_seconds(p->ns[step]), "schedule", name_of(p, was.name),
+        "path", path_name(p, was.path), "slow", cli_slow_json(p->course, step),
+        "exchange",
+        cli_moved_at_json(p->played, CLI_MOVED_HOSTS, step, p->after_ns),
+        "layers",
+        cli_moved_at_json(p->played, CLI_MOVED_LAYERS, step, p->after_ns));
 }
 
 static json_t *switch_json(const playing *p, const lh_played_switch *x)
@@ -110,9 +114,15 @@ static lh_status print_json(cli *c, const playing *p)
     uint32_t n_switches;
     const lh_played_switch *all = switches_of(p, &n_switches);
     json_t *list = json_array(), *switches = json_array();
-    json_t *exchanges = p->places ? cli_exchanges_json(p->played, p->after_ns)
-                                  : NULL;
-    bool ok = list && switches && (exchanges || !p->places);
+    json_t *moved[CLI_N_MOVED] = {NULL};
+    if (p->places)
+        moved[CLI_MOVED_HOSTS] =
+            cli_moved_json(p->played, CLI_MOVED_HOSTS, p->after_ns);
+    if (p->layers)
+        moved[CLI_MOVED_LAYERS] =
+            cli_moved_json(p->played, CLI_MOVED_LAYERS, p->after_ns);
+    bool ok = list && switches && (moved[CLI_MOVED_HOSTS] || !p->places) &&
+              (moved[CLI_MOVED_LAYERS] || !p->layers);
     for (uint32_t i = 0; ok && i < p->play->steps; i++)
         ok = json_array_append_new(list, step_json(p, i)) == 0;
     for (uint32_t i = 0; ok && i < n_switches; i++)
@@ -120,14 +130,16 @@ static lh_status print_json(cli *c, const playing *p)
     if (!ok) {
         json_decref(list);
         json_decref(switches);
-        json_decref(exchanges);
+        json_decref(moved[CLI_MOVED_HOSTS]);
+        json_decref(moved[CLI_MOVED_LAYERS]);
         return cli_no_memory(c);
     }
     return cli_put_json(
-        c, json_pack("{s:s, s:s, s:o, s:o, s:o, s:o*}", "schedule",
+        c, json_pack("{s:s, s:s, s:o, s:o, s:o, s:o*, s:o*}", "schedule",
                      p->view->method, "path", cli_path_of(p->model), "total_s",
                      cli_seconds(p->total_ns), "iterations", list, "switches",
-                     switches, "exchanges", exchanges));
+                     switches, "exchanges", moved[CLI_MOVED_HOSTS],
+                     "layer_moves", moved[CLI_MOVED_LAYERS]));
 }
 
 typedef struct gathered {
@@ -297,7 +309,8 @@ static lh_status print_text(cli *c, const playing *p, int64_t quiet_ns)
         CLI_TRY(print_kept(c, p));
     print_spans(c, p, quiet_ns);
     print_switches(c, p);
-    cli_exchanges_print(c, p->played, p->after_ns);
+    cli_moved_print(c, p->played, CLI_MOVED_HOSTS, p->after_ns);
+    cli_moved_print(c, p->played, CLI_MOVED_LAYERS, p->after_ns);
     return LH_OK;
 }
 
@@ -325,11 +338,13 @@ static lh_status write_page(cli *c, const playing *p,
         fill_switches(p, UINT32_MAX, &t);
         status = cli_table_report(c, "Switches, and why", &t, report);
     }
-    cli_table moved = {0};
-    if (status == LH_OK &&
-        cli_exchanges_fill(p->played, p->after_ns, UINT32_MAX, &moved) > 0)
-        status = cli_table_report(c, "Hosts that exchange their places, and why",
-                                  &moved, report);
+    for (int i = 0; status == LH_OK && i < CLI_N_MOVED; i++) {
+        cli_table moved = {0};
+        if (cli_moved_fill(p->played, (cli_moved)i, p->after_ns, UINT32_MAX,
+                           &moved) > 0)
+            status = cli_table_report(c, cli_moved_title((cli_moved)i), &moved,
+                                      report);
+    }
     if (status == LH_OK)
         status = cli_write_html(c, report, p->play->html);
     lh_report_free(report);
@@ -343,10 +358,11 @@ static lh_status draw_steps(cli *c, const playing *p)
     const char *const names[] = {p->played ? "adapting" : p->view->method,
                                  p->view->method};
     const uint32_t n = p->play->steps;
-    uint32_t n_switches, n_moved = 0;
+    uint32_t n_switches;
     const lh_played_switch *all = switches_of(p, &n_switches);
-    const lh_played_exchange *moved =
-        p->played ? lh_played_exchanges(p->played, &n_moved) : NULL;
+    const uint32_t n_hosts = cli_moved_mark(p->played, CLI_MOVED_HOSTS, NULL);
+    const uint32_t n_moved =
+        n_hosts + cli_moved_mark(p->played, CLI_MOVED_LAYERS, NULL);
     cli_spans spans = {0};
     lh_report_mark *marks =
         calloc(n_switches + n_moved + (size_t)1, sizeof *marks);
@@ -366,9 +382,9 @@ static lh_status draw_steps(cli *c, const playing *p)
         memcpy(ns, p->ns, n * sizeof *ns);
         for (uint32_t i = 0; i < n_switches; i++)
             marks[i] = (lh_report_mark){all[i].step, name_of(p, all[i].to)};
-        for (uint32_t i = 0; i < n_moved; i++)
-            marks[n_switches + i] =
-                (lh_report_mark){moved[i].step, "hosts move"};
+        cli_moved_mark(p->played, CLI_MOVED_HOSTS, marks + n_switches);
+        cli_moved_mark(p->played, CLI_MOVED_LAYERS,
+                       marks + n_switches + n_hosts);
         drawn.spans = spans.all;
         drawn.n_spans = spans.n;
     }
@@ -449,11 +465,12 @@ static lh_status play_adapting(cli *c, playing *p)
                              .staging_ns = p->play->staging_ns};
     const lh_adapt_options a = {
         .size = sizeof a, .sim = &sim, .delegation = &d};
-    const lh_adapt_play_options o = {
-        .size = sizeof o,
-        .adapt = &a,
-        .jitter = p->play->jitter,
-        .exchange = p->play->moving_ns > 0};
+    const lh_adapt_play_options o = {.size = sizeof o,
+                                     .adapt = &a,
+                                     .jitter = p->play->jitter,
+                                     .exchange = p->play->moving_ns > 0,
+                                     .layers = p->layers,
+                                     .layer_ns = p->layer_ns};
     CLI_TRY(lh_adapt_play(p->course, p->view->schedule, &o, n, &p->played,
                           &c->err));
     const lh_played_step *steps = lh_played_steps(p->played, &n);
@@ -496,6 +513,9 @@ lh_status cli_play_run(cli *c, const cli_play *play, const cli_view *view,
     lh_status status = LH_OK;
     if (play->replicas > 0)
         status = cli_places_make(c, play, view->pipeline, &p.places);
+    if (status == LH_OK && play->layers)
+        status =
+            cli_layers_make(c, play, view->pipeline, &p.layers, &p.layer_ns);
     if (status == LH_OK)
         status = cli_course_read(c, play->events, view->pipeline, 1, p.places,
                                  &p.course);
@@ -504,6 +524,7 @@ lh_status cli_play_run(cli *c, const cli_play *play, const cli_view *view,
     free(p.ns);
     lh_played_free(p.played);
     lh_course_free(p.course);
+    lh_layers_free(p.layers);
     lh_places_free(p.places);
     return status;
 }

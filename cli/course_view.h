@@ -11,6 +11,7 @@
 #include <longhaul/delegate.h>
 #include <longhaul/events.h>
 #include <longhaul/jitter.h>
+#include <longhaul/layers.h>
 #include <longhaul/places.h>
 
 /* A row of an option table; `member` of the settings is a const char *. */
@@ -61,8 +62,9 @@ typedef struct cli_play {
     const char *events, *log, *html, *svg;
     uint32_t steps;
     bool adapt;
-    uint32_t replicas; /* events are of their hosts; 0: of devices */
-    int64_t moving_ns; /* of what a host keeps; 0: hosts stay */
+    uint32_t replicas;         /* events are of their hosts; 0: of devices */
+    const char *layers;        /* of each chunk; NULL: they stay */
+    int64_t moving_ns;         /* of what a host keeps; 0: hosts stay */
     int64_t staging_ns;        /* a message's copy on the delegated path */
     const lh_delegation *path; /* that of the run; NULL: none is given */
     const lh_jitter *jitter;   /* NULL: none */
@@ -73,18 +75,34 @@ typedef struct cli_play {
 lh_status cli_play_run(cli *c, const cli_play *play, const cli_view *view,
                        const cli_model *model, int64_t after_ns);
 
-/* Those of --replicas (course_hosts.c). */
+/* What moves (course_moves.c). */
+typedef enum cli_moved {
+    CLI_MOVED_HOSTS,
+    CLI_MOVED_LAYERS,
+    CLI_N_MOVED
+} cli_moved;
+
+/* Of --replicas. */
 lh_status cli_places_make(cli *c, const cli_play *play,
                           const lh_pipeline *pipeline, lh_places **out);
-/* Hosts that exchanged their places: all of a run, NULL: no memory; that before
- * a step, NULL: there is none. `played` may be NULL. */
-json_t *cli_exchanges_json(const lh_played *played, int64_t after_ns);
-json_t *cli_exchange_json(const lh_played *played, uint64_t step,
-                          int64_t after_ns);
-/* The first `most` as rows of a table, and how many there are; to the
- * terminal. */
-uint32_t cli_exchanges_fill(const lh_played *played, int64_t after_ns,
-                            uint32_t most, cli_table *t);
-void cli_exchanges_print(cli *c, const lh_played *played, int64_t after_ns);
+/* Of --layers; *layer_ns: what moving one takes. */
+lh_status cli_layers_make(cli *c, const cli_play *play,
+                          const lh_pipeline *pipeline, lh_layers **out,
+                          int64_t *layer_ns);
+/* All that moved in a run, NULL: no memory; what did before a step, NULL:
+ * nothing. `played` may be NULL. */
+json_t *cli_moved_json(const lh_played *played, cli_moved what,
+                       int64_t after_ns);
+json_t *cli_moved_at_json(const lh_played *played, cli_moved what,
+                          uint64_t step, int64_t after_ns);
+/* The first `most` as rows of a table, and how many there are; as marks, which
+ * may be NULL; to the terminal. */
+uint32_t cli_moved_fill(const lh_played *played, cli_moved what,
+                        int64_t after_ns, uint32_t most, cli_table *t);
+uint32_t cli_moved_mark(const lh_played *played, cli_moved what,
+                        lh_report_mark *marks);
+const char *cli_moved_title(cli_moved what);
+void cli_moved_print(cli *c, const lh_played *played, cli_moved what,
+                     int64_t after_ns);
 
 #endif

@@ -22,6 +22,7 @@
 #include <longhaul/delegate.h>
 #include <longhaul/events.h>
 #include <longhaul/jitter.h>
+#include <longhaul/layers.h>
 #include <longhaul/monitor.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>
@@ -144,9 +145,16 @@ typedef struct lh_adapt_play_options {
      * links and devices are as the course has them. */
     const lh_jitter *jitter;
     /* Hosts may exchange their places, where the course has some: the iteration
-     * from which they have is longer by what moving takes. How long an iteration
-     * takes in other places is predicted without copies on the delegated path. */
+     * from which they have is longer by what moving takes. How long an
+     * iteration takes in other places is predicted without copies on the
+     * delegated path. */
     bool exchange;
+    /* Layers may move away from slow devices, and back: of the course's
+     * pipeline. The iteration from which they have is longer by what moving
+     * takes, a layer `layer_ns` from one host to another. Predicted likewise.
+     * NULL: they stay. Borrowed for the call. */
+    const lh_layers *layers;
+    int64_t layer_ns;
 } lh_adapt_play_options;
 
 typedef struct lh_played_step {
@@ -180,6 +188,15 @@ typedef struct lh_played_exchange {
     const char *why;
 } lh_played_exchange;
 
+/* Layers that moved. */
+typedef struct lh_played_layers {
+    uint64_t step; /* the first after it */
+    uint32_t n_chunks, n_moves;
+    const uint32_t *numbers; /* of each chunk, from then on */
+    int64_t before_ns, predicted_ns, move_ns;
+    const char *why;
+} lh_played_layers;
+
 typedef struct lh_played lh_played;
 
 /* Plays steps 0 to n_steps - 1 of a course as a run with a monitor does, which
@@ -201,6 +218,9 @@ LH_API const lh_played_switch *lh_played_switches(const lh_played *played,
                                                   uint32_t *n_switches);
 LH_API const lh_played_exchange *lh_played_exchanges(const lh_played *played,
                                                      uint32_t *n_exchanges);
+LH_API const lh_played_layers *lh_played_layer_moves(const lh_played *played,
+                                                     uint32_t *n_moves);
+/* Of devices with the layers that they had at first. */
 LH_API const lh_played_notice *lh_played_notices(const lh_played *played,
                                                  uint32_t *n_notices);
 

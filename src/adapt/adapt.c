@@ -277,6 +277,13 @@ static lh_status search_anew(lh_adapt *a, const lh_adapt_now *now,
     return LH_OK;
 }
 
+void lhi_adapt_renew(lh_adapt *a)
+{
+    a->needs_search = true;
+    a->was_refused = false;
+    a->settled = false;
+}
+
 static void say_open(lh_adapt *a)
 {
     a->decision.is_switch = false;

@@ -21,8 +21,8 @@ static int64_t staging_of(const lhi_playing *p, uint32_t link)
 
 /* Copies are not on the network: a message enters after the one and has
  * arrived before the other. Those over no link are not watched. */
-static void note_messages(const lhi_playing *p, const lhi_version *v, const lh_timeline *t,
-                          lhi_played_iteration *m)
+static void note_messages(const lhi_playing *p, const lhi_version *v,
+                          const lh_timeline *t, lhi_played_iteration *m)
 {
     uint32_t n, links = lh_pipeline_n_links(p->spots[0].pipelines[0]);
     const lh_message *all = lh_timeline_messages(t, &n);
@@ -61,16 +61,21 @@ static void note_passes(const lh_pipeline *pipeline, const lh_timeline *t,
 }
 
 /* Those of a whole chunk, which alone can be compared with each other. */
-static void note_collectives(const lh_timeline *t, lhi_played_iteration *m)
+static void note_collectives(const lh_pipeline *pipeline, const lh_timeline *t,
+                             lhi_played_iteration *m)
 {
     uint32_t n;
     const lh_collective *all = lh_timeline_collectives(t, &n);
     m->seen.n_collectives = 0;
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
+        const lh_chunk *k = &pipeline->chunks[all[i].chunk];
+        int64_t ns =
+            k->dp_latency_ns + (all[i].is_reduce_scatter ? k->reduce_scatter_ns
+                                                         : k->all_gather_ns);
         if (all[i].op == LH_NONE)
-            m->collectives[m->seen.n_collectives++] =
-                (lh_seen_collective){all[i].chunk, all[i].is_reduce_scatter,
-                                     all[i].arrive_ns - all[i].depart_ns};
+            m->collectives[m->seen.n_collectives++] = (lh_seen_collective){
+                all[i].chunk, all[i].is_reduce_scatter, ns};
+    }
     m->seen.collectives = m->collectives;
 }
 
@@ -105,30 +110,39 @@ static lh_status measure(const lhi_playing *p, const lhi_version *v,
     m->ns = lh_timeline_makespan(t);
     note_messages(p, v, t, m);
     note_passes(pipeline, t, m);
-    note_collectives(t, m);
+    note_collectives(pipeline, t, m);
     m->is_known = true;
     return LH_OK;
 }
 
-/* On the version's path. */
-static lh_status simulate_one(const lhi_playing *p, const lhi_version *v,
-                              const lh_pipeline *pipeline, lhi_played_iteration *m,
-                              lh_error *err)
+static lh_status simulate_path(const lhi_playing *p, const lhi_version *v,
+                               const lh_pipeline *pipeline, lh_timeline **out,
+                               lh_error *err)
 {
     const lh_sim_options *sim = p->adapt_options.sim;
+    if (v->path == LH_DATA_PATH_DIRECT)
+        return lh_simulate(pipeline, v->schedule, sim, out, err);
+    lh_delegation d = *p->adapt_options.delegation;
+    lh_pipeline *staged;
+    lh_sim_options how;
+    d.links = v->links;
+    LHI_TRY(lh_delegate(pipeline, sim, &d, &staged, &how, err));
+    lh_status status = lh_simulate(staged, v->schedule, &how, out, err);
+    lh_pipeline_free(staged);
+    return status;
+}
+
+/* On the version's path, with its numbers of layers; what is measured is of the
+ * first ones, which `pipeline` has. */
+static lh_status simulate_one(const lhi_playing *p, const lhi_version *v,
+                              const lh_pipeline *pipeline,
+                              lhi_played_iteration *m, lh_error *err)
+{
     lh_timeline *t = NULL;
-    lh_status status;
-    if (v->path == LH_DATA_PATH_DIRECT) {
-        status = lh_simulate(pipeline, v->schedule, sim, &t, err);
-    } else {
-        lh_delegation d = *p->adapt_options.delegation;
-        lh_pipeline *staged;
-        lh_sim_options how;
-        d.links = v->links;
-        LHI_TRY(lh_delegate(pipeline, sim, &d, &staged, &how, err));
-        status = lh_simulate(staged, v->schedule, &how, &t, err);
-        lh_pipeline_free(staged);
-    }
+    lh_pipeline *shared;
+    LHI_TRY(lhi_spot_share(p, v->spot, pipeline, &shared, err));
+    lh_status status = simulate_path(p, v, shared, &t, err);
+    lh_pipeline_free(shared);
     if (status == LH_OK)
         status = measure(p, v, pipeline, t, m, err);
     lh_timeline_free(t);
@@ -136,8 +150,8 @@ static lh_status simulate_one(const lhi_playing *p, const lhi_version *v,
 }
 
 /* Without jitter iterations of one state and version are one. */
-static lh_status play_step(lhi_playing *p, uint64_t step, lhi_played_iteration **out,
-                           lh_error *err)
+static lh_status play_step(lhi_playing *p, uint64_t step,
+                           lhi_played_iteration **out, lh_error *err)
 {
     uint32_t state = lh_course_state(p->course, step);
     const lhi_version *v = &p->out->versions[p->now];
@@ -200,6 +214,23 @@ static lh_status add_switch(lhi_playing *p, const lh_decision *d, uint64_t at,
     return LH_OK;
 }
 
+/* What was decided, or rather a move of hosts or layers. */
+static lh_status act(lhi_playing *p, uint64_t step,
+                     const lh_pipeline *estimated, const lh_decision *d,
+                     lh_error *err)
+{
+    bool moves = false;
+    bool is_free = p->follow_at == UINT64_MAX;
+    if (p->exchange && is_free)
+        LHI_TRY(lhi_play_hosts(p, step, d, &moves, err));
+    if (p->layers && is_free && !moves)
+        LHI_TRY(lhi_play_layers(p, step, estimated, d, &moves, err));
+    if (d->is_switch && moves)
+        return lh_adapt_answer(p->adapt, step + 1, false, err);
+    return d->is_switch ? add_switch(p, d, step + 1 + LH_ADAPT_GO_BY, err)
+                        : LH_OK;
+}
+
 /* After a step. */
 static lh_status decide(lhi_playing *p, uint64_t step, lh_error *err)
 {
@@ -207,23 +238,23 @@ static lh_status decide(lhi_playing *p, uint64_t step, lh_error *err)
                         .step = step,
                         .steps_left = p->out->n_steps - step - 1};
     const lh_decision *d;
-    lh_pipeline *estimated;
-    /* Hosts are about to move, and all else is seen after that. */
+    lh_pipeline *estimated, *shared;
+    uint32_t spot = p->out->versions[p->now].spot;
+    /* Hosts or layers are about to move, and all else is seen after that. */
     if (p->follow_at != UINT64_MAX &&
-        p->out->versions[p->out->n_versions - 1].moves)
+        p->out->versions[p->out->n_versions - 1].came != LHI_CAME_SWITCH)
         return LH_OK;
     LHI_TRY(lh_monitor_pipeline(p->monitor, &estimated, err));
-    now.pipeline = estimated;
-    now.events = lh_monitor_going_on(p->monitor, &now.n_events);
-    lh_status status = lh_adapt_decide(p->adapt, &now, &d, err);
+    lh_status status = lhi_spot_share(p, spot, estimated, &shared, err);
+    if (status == LH_OK) {
+        now.pipeline = shared;
+        now.events = lh_monitor_going_on(p->monitor, &now.n_events);
+        status = lh_adapt_decide(p->adapt, &now, &d, err);
+        lh_pipeline_free(shared);
+    }
+    if (status == LH_OK)
+        status = act(p, step, estimated, d, err);
     lh_pipeline_free(estimated);
-    bool moves = false;
-    if (status == LH_OK && p->exchange && p->follow_at == UINT64_MAX)
-        status = lhi_play_hosts(p, step, d, &moves, err);
-    if (status == LH_OK && d->is_switch && moves)
-        return lh_adapt_answer(p->adapt, step + 1, false, err);
-    if (status == LH_OK && d->is_switch)
-        status = add_switch(p, d, step + 1 + LH_ADAPT_GO_BY, err);
     return status;
 }
 
@@ -235,8 +266,14 @@ static lh_status follow(lhi_playing *p, uint64_t step, int64_t *moving_ns,
         return LH_OK;
     p->follow_at = UINT64_MAX;
     const lhi_version *v = &p->out->versions[++p->now];
-    if (v->moves) {
-        *moving_ns = p->out->exchanges[p->out->n_exchanges - 1].move_ns;
+    if (v->came != LHI_CAME_SWITCH) {
+        const lh_played *o = p->out;
+        *moving_ns = v->came == LHI_CAME_EXCHANGE
+                         ? o->exchanges[o->n_exchanges - 1].move_ns
+                         : o->layers[o->n_layers - 1].move_ns;
+        /* Of hosts it is told by what the monitor notices. */
+        if (v->came == LHI_CAME_LAYERS)
+            lhi_adapt_renew(p->adapt);
         return LH_OK;
     }
     const lh_sim_options how = lhi_play_sim(p, v);
@@ -265,14 +302,15 @@ static lh_status play_all(lhi_playing *p, lh_error *err)
 
 /* --- the whole ------------------------------------------------------------ */
 
-static lh_status set_up(lhi_playing *p, const lh_schedule *schedule, lh_error *err)
+static lh_status set_up(lhi_playing *p, const lh_schedule *schedule,
+                        lh_error *err)
 {
     lh_played *o = p->out;
     o->mem = lhi_arena_make(0);
     o->steps = calloc(o->n_steps + 1, sizeof *o->steps);
     if (!o->mem || !o->steps)
         return lhi_fail_nomem(err);
-    LHI_TRY(lhi_spot_add(p, NULL, err));
+    LHI_TRY(lhi_spot_add(p, NULL, NULL, err));
     LHI_TRY(lhi_spot_need(p, 0, 0, err));
     const lh_pipeline *quiet = p->spots[0].pipelines[0];
     const lh_monitor_options m = {.size = sizeof m,
@@ -305,10 +343,10 @@ static void drop_late(lhi_playing *p)
     while (o->n_versions > p->now + 1) {
         lhi_version *last = &o->versions[--o->n_versions];
         lh_schedule_free(last->schedule);
-        if (last->moves)
-            o->n_exchanges--;
-        else
-            o->n_switches--;
+        uint32_t *n = last->came == LHI_CAME_SWITCH     ? &o->n_switches
+                      : last->came == LHI_CAME_EXCHANGE ? &o->n_exchanges
+                                                        : &o->n_layers;
+        --*n;
     }
 }
 
@@ -322,6 +360,8 @@ lh_status lh_adapt_play(const lh_course *course, const lh_schedule *schedule,
     LHI_TRY(LHI_OPTIONS_TAKE(lh_adapt_options, &p.adapt_options, o.adapt, err));
     p.jitter = o.jitter;
     p.exchange = o.exchange && course->places;
+    p.layers = o.layers;
+    p.layer_ns = o.layer_ns;
     p.adapt_options.size = sizeof p.adapt_options;
     if (!(p.out = calloc(1, sizeof *p.out)))
         return lhi_fail_nomem(err);
@@ -347,6 +387,7 @@ void lh_played_free(lh_played *played)
     free(played->versions);
     free(played->switches);
     free(played->exchanges);
+    free(played->layers);
     free(played->notices);
     free(played->steps);
     lhi_arena_free(played->mem);
@@ -372,6 +413,13 @@ const lh_played_exchange *lh_played_exchanges(const lh_played *played,
 {
     *n_exchanges = played->n_exchanges;
     return played->exchanges;
+}
+
+const lh_played_layers *lh_played_layer_moves(const lh_played *played,
+                                              uint32_t *n_moves)
+{
+    *n_moves = played->n_layers;
+    return played->layers;
 }
 
 const lh_played_notice *lh_played_notices(const lh_played *played,

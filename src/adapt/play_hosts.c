@@ -8,81 +8,7 @@
 #include "pipe/pipeline_own.h"
 #include "places/places_own.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-/* --- where they are ------------------------------------------------------- */
-
-lh_status lhi_spot_add(lhi_playing *p, const uint32_t *hosts, lh_error *err)
-{
-    uint32_t states = lh_course_n_states(p->course);
-    size_t n = (size_t)p->n_spots + 1;
-    lhi_spot *more = realloc(p->spots, n * sizeof *more);
-    if (!more)
-        return lhi_fail_nomem(err);
-    p->spots = more;
-    lhi_spot *spot = &more[p->n_spots++];
-    *spot = (lhi_spot){.pipelines = calloc(states, sizeof *spot->pipelines),
-                       .draws = calloc(states, sizeof *spot->draws)};
-    if (!spot->pipelines || !spot->draws)
-        return lhi_fail_nomem(err);
-    if (!hosts)
-        return LH_OK;
-    size_t bytes = lh_places_n_hosts(p->course->places) * sizeof *hosts;
-    spot->hosts = malloc(bytes);
-    if (!spot->hosts)
-        return lhi_fail_nomem(err);
-    memcpy(spot->hosts, hosts, bytes);
-    return LH_OK;
-}
-
-void lhi_spots_free(lhi_playing *p)
-{
-    uint32_t states = lh_course_n_states(p->course);
-    for (uint32_t i = 0; i < p->n_spots; i++) {
-        lhi_spot *spot = &p->spots[i];
-        for (uint32_t s = 0; s < states; s++) {
-            if (spot->pipelines)
-                lh_pipeline_free(spot->pipelines[s]);
-            if (spot->draws)
-                lhi_jitter_draws_free(spot->draws[s]);
-        }
-        free(spot->pipelines);
-        free(spot->draws);
-        free(spot->hosts);
-    }
-    free(p->spots);
-}
-
-static lh_status make_pipeline(const lhi_playing *p, const lhi_spot *spot,
-                               uint32_t state, lh_pipeline **out, lh_error *err)
-{
-    lh_hosts_now now;
-    if (!spot->hosts)
-        return lh_course_pipeline(p->course, state, out, err);
-    lhi_arena *mem = lhi_arena_make(0);
-    if (!mem)
-        return lhi_fail_nomem(err);
-    lh_status status = lhi_course_hosts(p->course, state, mem, &now, err);
-    if (status == LH_OK)
-        status = lh_places_pipeline(p->course->places, &now, spot->hosts, out,
-                                    err);
-    lhi_arena_free(mem);
-    return status;
-}
-
-lh_status lhi_spot_need(lhi_playing *p, uint32_t i, uint32_t state, lh_error *err)
-{
-    lhi_spot *spot = &p->spots[i];
-    if (!spot->pipelines[state])
-        LHI_TRY(make_pipeline(p, spot, state, &spot->pipelines[state], err));
-    if (p->jitter && !spot->draws[state])
-        return lhi_jitter_draws_make(spot->pipelines[state], p->jitter,
-                                     &spot->draws[state], err);
-    return LH_OK;
-}
-
-/* --- whether they move ---------------------------------------------------- */
 
 /* Once for what is slow, and again when it has lasted for twice as long. */
 static bool is_due(lhi_playing *p, uint32_t state, uint64_t lasts)
@@ -120,10 +46,10 @@ static lh_status add_exchange(lhi_playing *p, const lh_exchange *x, uint64_t at,
     if (!why || !hosts)
         return lhi_fail_nomem(err);
     memcpy(hosts, x->hosts, x->n_hosts * sizeof *hosts);
-    LHI_TRY(lhi_spot_add(p, x->hosts, err));
+    LHI_TRY(lhi_spot_add(p, x->hosts, p->spots[now->spot].numbers, err));
     LHI_TRY(lhi_play_add(p, now->name, now->schedule, now->path, now->links,
                          p->n_spots - 1, err));
-    o->versions[o->n_versions - 1].moves = true;
+    o->versions[o->n_versions - 1].came = LHI_CAME_EXCHANGE;
     o->exchanges[o->n_exchanges++] =
         (lh_played_exchange){.step = at,
                              .n_hosts = x->n_hosts,

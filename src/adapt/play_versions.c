@@ -22,10 +22,13 @@ static lh_status make_room(lhi_playing *p, lh_error *err)
         realloc(o->exchanges, n * sizeof *exchanges);
     if (exchanges)
         o->exchanges = exchanges;
+    lh_played_layers *layers = realloc(o->layers, n * sizeof *layers);
+    if (layers)
+        o->layers = layers;
     lhi_played_iteration **known = realloc(p->known, n * sizeof *known);
     if (known)
         p->known = known;
-    if (!versions || !switches || !exchanges || !known)
+    if (!versions || !switches || !exchanges || !layers || !known)
         return lhi_fail_nomem(err);
     known[n - 1] = calloc(lh_course_n_states(p->course), sizeof **known);
     if (!known[n - 1])

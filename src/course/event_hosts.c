@@ -92,9 +92,8 @@ static lh_status add_replicas(lh_course *c, const char *name, found *f,
         return lhi_fail_nomem(err);
     lh_status status = lh_event_links(p, name, hit, err);
     for (uint32_t i = 0; status == LH_OK && i < p->n_links; i++)
-        for (uint32_t r = 0; hit[i] && status == LH_OK &&
-                             r < c->places->n_replicas;
-             r++)
+        for (uint32_t r = 0;
+             hit[i] && status == LH_OK && r < c->places->n_replicas; r++)
             status = add_link(c, f, r * p->n_devices + p->links[i].from,
                               r * p->n_devices + p->links[i].to, err);
     free(hit);

@@ -104,8 +104,8 @@ static lh_status predict(search *s, const uint32_t *hosts, int64_t *ns,
     LHI_TRY(simulate(s, ns, err));
     size_t bytes = lhi_view_bytes(s->places);
     void *view = lhi_arena_alloc(s->mem, bytes, 1);
-    if (!view || (2 * s->n_simulated > s->n_slots &&
-                  !make_slots(s, 2 * s->n_slots)))
+    if (!view ||
+        (2 * s->n_simulated > s->n_slots && !make_slots(s, 2 * s->n_slots)))
         return lhi_fail_nomem(err);
     memcpy(view, s->view.links, bytes);
     *slot_of(s, view) = (slot){*ns, view};

@@ -1,35 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Why hosts are to exchange their places, or not, for people. */
+#include "places/place_words.h"
 #include "places/places_own.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { TIME_TEXT = 24, CARRIED_TEXT = 80, SHOWN = 2, SHOWN_MOVES = 4 };
-
-static void add_words(char *why, const char *format, ...) LHI_PRINTF(2, 3);
-
-/* What does not fit is left out. */
-static void add_words(char *why, const char *format, ...)
-{
-    size_t used = strlen(why);
-    va_list list;
-    va_start(list, format);
-    vsnprintf(why + used, LHI_EXCHANGE_WHY - used, format, list);
-    va_end(list);
-}
-
-static const char *time_text(int64_t ns, char *text)
-{
-    double ms = (double)ns * 1e-6;
-    if (ms >= 10000)
-        snprintf(text, TIME_TEXT, "%.1f s", ms * 1e-3);
-    else
-        snprintf(text, TIME_TEXT, ms >= 100 ? "%.0f ms" : "%.3g ms", ms);
-    return text;
-}
+enum { CARRIED_TEXT = 80, SHOWN = 2, SHOWN_MOVES = 4 };
 
 static uint32_t place_of(const uint32_t *hosts, uint32_t host)
 {
@@ -47,11 +25,7 @@ static bool has_link(const lh_pipeline *p, uint32_t from, uint32_t to)
     return false;
 }
 
-typedef enum carries {
-    NOTHING,
-    MESSAGES,
-    DATA
-} carries;
+typedef enum carries { NOTHING, MESSAGES, DATA } carries;
 
 /* What the link between two hosts carries, one way or the other. */
 static carries carried(const lh_places *s, const uint32_t *hosts, uint32_t one,
@@ -96,18 +70,18 @@ static void add_links(const lh_places *s, const lhi_slow *slow,
                 continue;
             of[carried(s, hosts, a, b, text)]++;
             if (n++ < SHOWN)
-                add_words(why,
-                          "%sthe slow link between hosts %" PRIu32
-                          " and %" PRIu32 " carries %s",
-                          n > 1 ? ", " : "", a, b, text);
+                lhi_words_add(why, LHI_EXCHANGE_WHY,
+                              "%sthe slow link between hosts %" PRIu32
+                              " and %" PRIu32 " carries %s",
+                              n > 1 ? ", " : "", a, b, text);
         }
     if (n <= SHOWN)
         return;
     why[before] = '\0';
-    add_words(why,
-              "of %" PRIu32 " slow links between hosts %" PRIu32
-              " carry data, %" PRIu32 " messages",
-              n, of[DATA], of[MESSAGES]);
+    lhi_words_add(why, LHI_EXCHANGE_WHY,
+                  "of %" PRIu32 " slow links between hosts %" PRIu32
+                  " carry data, %" PRIu32 " messages",
+                  n, of[DATA], of[MESSAGES]);
 }
 
 static void add_hosts(const lhi_slow *slow, char *why)
@@ -115,47 +89,54 @@ static void add_hosts(const lhi_slow *slow, char *why)
     uint32_t n = 0;
     for (uint32_t h = 0; h < slow->n_hosts; h++)
         if (slow->slower[h] > 1 && n++ < SHOWN)
-            add_words(why, "%shost %" PRIu32 " takes %.3g times as long",
-                      *why ? ", " : "", h, slow->slower[h]);
+            lhi_words_add(why, LHI_EXCHANGE_WHY,
+                          "%shost %" PRIu32 " takes %.3g times as long",
+                          *why ? ", " : "", h, slow->slower[h]);
     if (n > SHOWN)
-        add_words(why, ", so do %" PRIu32 " more", n - SHOWN);
+        lhi_words_add(why, LHI_EXCHANGE_WHY, ", so do %" PRIu32 " more",
+                      n - SHOWN);
 }
 
 static void add_moves(const lh_places *s, const lh_exchange *x, char *why)
 {
     for (uint32_t i = 0; i < x->n_moves && i < SHOWN_MOVES; i++) {
         const lh_move *m = &x->moves[i];
-        add_words(why,
-                  "%shost %" PRIu32 " gets device %" PRIu32
-                  " of replica %" PRIu32,
-                  i ? ", " : "", m->to, m->place % s->n_devices,
-                  m->place / s->n_devices);
+        lhi_words_add(why, LHI_EXCHANGE_WHY,
+                      "%shost %" PRIu32 " gets device %" PRIu32
+                      " of replica %" PRIu32,
+                      i ? ", " : "", m->to, m->place % s->n_devices,
+                      m->place / s->n_devices);
     }
     if (x->n_moves > SHOWN_MOVES)
-        add_words(why, " and %" PRIu32 " more move", x->n_moves - SHOWN_MOVES);
+        lhi_words_add(why, LHI_EXCHANGE_WHY, " and %" PRIu32 " more move",
+                      x->n_moves - SHOWN_MOVES);
 }
 
 void lhi_exchange_say(const lh_places *s, const lhi_slow *slow,
                       const uint32_t *now_hosts, double lasts,
                       const lh_exchange *x, char *why)
 {
-    char one[TIME_TEXT], other[TIME_TEXT], move[TIME_TEXT];
+    char one[LHI_TIME_WORDS], other[LHI_TIME_WORDS], move[LHI_TIME_WORDS];
     why[0] = '\0';
     add_links(s, slow, now_hosts, why);
     add_hosts(slow, why);
-    add_words(why, "%s%s an iteration", *why ? ": " : "nothing is slow: ",
-              time_text(x->now_ns, one));
+    lhi_words_add(
+        why, LHI_EXCHANGE_WHY, "%s%s an iteration",
+        *why ? ": " : "nothing is slow: ", lhi_time_words(x->now_ns, one));
     if (!x->is_exchange) {
-        add_words(why, x->all ? "; no places are worth what moving costs"
-                              : "; no exchange is worth what moving costs");
+        lhi_words_add(why, LHI_EXCHANGE_WHY,
+                      x->all ? "; no places are worth what moving costs"
+                             : "; no exchange is worth what moving costs");
         return;
     }
-    add_words(why, ", %s where ", time_text(x->predicted_ns, other));
+    lhi_words_add(why, LHI_EXCHANGE_WHY, ", %s where ",
+                  lhi_time_words(x->predicted_ns, other));
     add_moves(s, x, why);
-    add_words(why, ", which takes %s once and counts for %.0f iterations",
-              time_text(x->move_ns, move), lasts);
+    lhi_words_add(why, LHI_EXCHANGE_WHY,
+                  ", which takes %s once and counts for %.0f iterations",
+                  lhi_time_words(x->move_ns, move), lasts);
     size_t before = strlen(why);
-    add_words(why, "; then ");
+    lhi_words_add(why, LHI_EXCHANGE_WHY, "; then ");
     add_links(s, slow, x->hosts, why);
     if (strlen(why) == before + strlen("; then "))
         why[before] = '\0';

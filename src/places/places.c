@@ -122,9 +122,9 @@ static lh_status take_numbers(lh_places *s, const lh_places_options *o,
         s->gathers[c] = o->gather_messages
                             ? o->gather_messages[c]
                             : in_messages(k->all_gather_ns, s->transfer_ns);
-        s->scatters[c] =
-            o->scatter_messages ? o->scatter_messages[c]
-                                : in_messages(k->reduce_scatter_ns, s->transfer_ns);
+        s->scatters[c] = o->scatter_messages ? o->scatter_messages[c]
+                                             : in_messages(k->reduce_scatter_ns,
+                                                           s->transfer_ns);
     }
     for (uint32_t d = 0; d < p->n_devices; d++) {
         s->state_ns[d] = o->state_ns ? o->state_ns[d] : 0;
@@ -133,9 +133,9 @@ static lh_status take_numbers(lh_places *s, const lh_places_options *o,
                             "lh_places_options: state_ns of device %" PRIu32
                             " is %" PRId64,
                             d, s->state_ns[d]);
-        s->state_messages[d] = o->state_messages
-                                   ? o->state_messages[d]
-                                   : in_messages(s->state_ns[d], s->transfer_ns);
+        s->state_messages[d] =
+            o->state_messages ? o->state_messages[d]
+                              : in_messages(s->state_ns[d], s->transfer_ns);
     }
     return LH_OK;
 }

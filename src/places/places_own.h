@@ -6,7 +6,8 @@
  * places.c: a pipeline as slow as its places make it.
  * state_moves.c: how state goes from host to host.
  * exchange.c: the best of all places.
- * exchange_words.c: that, said. */
+ * exchange_words.c: that, said; place_words.h: with what.
+ * layers_own.h: the layers of chunks. */
 #ifndef LHI_PLACES_OWN_H
 #define LHI_PLACES_OWN_H
 
@@ -23,7 +24,7 @@ struct lh_places {
     int64_t latency_ns, transfer_ns; /* of each link */
     double *gathers, *scatters;      /* per chunk, in messages */
     int64_t *state_ns;               /* per device */
-    double *state_messages; /* per device; negative: not known */
+    double *state_messages;          /* per device; negative: not known */
 };
 
 /* More than usual. */

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE /* mkdtemp */
 #include "api_calls.h"
 
+#include <longhaul/layers.h>
 #include <longhaul/places.h>
 
 /* --- the structs ---------------------------------------------------------- */
@@ -84,10 +85,34 @@ static lh_status exchanged(const void *given, lh_error *err)
     return moved(NULL, NULL, given, err);
 }
 
+/* Of a pipeline with two layers in each chunk. */
+static lh_status shared_out(const void *given, lh_error *err)
+{
+    static const uint32_t two[] = {2, 2};
+    lh_pipeline *p = pipeline();
+    lh_schedule *s = schedule(p);
+    lh_layers *layers = NULL;
+    lh_layer_move *m = NULL;
+    lh_status status = lh_layers_make(p, two, &layers, err);
+    if (status == LH_OK)
+        status = lh_layers_find(layers, p, s, given, &m, err);
+    say(status, "%s", m ? m->why : "");
+    lh_layer_move_free(m);
+    lh_layers_free(layers);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+    return status;
+}
+
+static const uint32_t odd_numbers[2] = {3, 1};
+static const lh_layers_options sharing = {.size = sizeof sharing,
+                                          .numbers = odd_numbers,
+                                          .sim = &sim,
+                                          .layer_ns = 7,
+                                          .lasts = 1e6};
 static const double no_messages[2] = {0, 0};
-static const lh_places_options places = {.size = sizeof places,
-                                         .n_replicas = 3,
-                                         .state_messages = no_messages};
+static const lh_places_options places = {
+    .size = sizeof places, .n_replicas = 3, .state_messages = no_messages};
 static const double slower_hosts[2] = {2, 3};
 static const lh_hosts_now hosts_now = {.size = sizeof hosts_now,
                                        .n_links = 1,
@@ -192,6 +217,7 @@ static const taker takers[] = {
     TAKER(lh_jitter, hardened, &jitter, seed),
     TAKER(lh_jitter, spread, &jitter, seed),
     TAKER(lh_course_options, followed, &course_options, speed),
+    TAKER(lh_layers_options, shared_out, &sharing, layer_ns),
     TAKER(lh_places_options, placed, &places, state_messages),
     TAKER(lh_hosts_now, slowed, &hosts_now, slower),
     TAKER(lh_exchange_options, exchanged, &exchange, most_hosts),

@@ -28,7 +28,9 @@
     X(plays)                                                                   \
     X(makes_places)                                                            \
     X(moves_hosts)                                                             \
+    X(makes_layers)                                                            \
     X(plays_moving)                                                            \
+    X(plays_sharing)                                                           \
     X(monitors)                                                                \
     X(adapts)                                                                  \
     X(decides)                                                                 \

@@ -24,6 +24,7 @@
 #include <longhaul/events.h>
 #include <longhaul/jitter.h>
 #include <longhaul/kernels.h>
+#include <longhaul/layers.h>
 #include <longhaul/monitor.h>
 #include <longhaul/optical.h>
 #include <longhaul/places.h>

@@ -37,6 +37,53 @@ static lh_status moves_hosts(bool bad)
     return status;
 }
 
+static lh_status makes_layers(bool bad)
+{
+    const uint32_t numbers[] = {2, bad ? 0 : 3};
+    POISONED(lh_layers *, out);
+    POISONED(lh_pipeline *, at);
+    POISONED(lh_layer_move *, move);
+    lh_status status = CALL(lh_layers_make(pipeline, numbers, &out, &err), out);
+    if (status != LH_OK)
+        return status;
+    status = CALL(lh_layers_pipeline(out, pipeline, numbers, &at, &err), at);
+    if (status == LH_OK) {
+        lh_pipeline_free(at);
+        status = CALL(
+            lh_layers_find(out, pipeline, schedule, NULL, &move, &err), move);
+    }
+    if (status == LH_OK)
+        lh_layer_move_free(move);
+    lh_layers_free(out);
+    return status;
+}
+
+/* A device is slow in the middle of it; layers move. */
+static lh_status plays_sharing(bool bad)
+{
+    const uint32_t numbers[] = {8, 8};
+    lh_event e;
+    lh_events events = slow_device(bad, &e);
+    lh_layers *layers = NULL;
+    lh_course *course = NULL;
+    POISONED(lh_played *, out);
+    e.from = 2;
+    e.to = 12;
+    lh_adapt_play_options sharing = {.size = sizeof sharing};
+    lh_status status = lh_layers_make(pipeline, numbers, &layers, &err);
+    sharing.layers = layers;
+    if (status == LH_OK)
+        status = lh_course_make(pipeline, &events, NULL, &course, &err);
+    if (status == LH_OK)
+        status = CALL(lh_adapt_play(course, schedule, &sharing, 16, &out, &err),
+                      out);
+    if (status == LH_OK)
+        lh_played_free(out);
+    lh_course_free(course);
+    lh_layers_free(layers);
+    return status;
+}
+
 /* The link between two hosts is slow in the middle of it; they move. */
 static lh_status plays_moving(bool bad)
 {
@@ -64,8 +111,8 @@ static lh_status plays_moving(bool bad)
     if (status == LH_OK)
         status = lh_course_make(pipeline, &events, &o, &course, &err);
     if (status == LH_OK)
-        status = CALL(lh_adapt_play(course, schedule, &moving, 16, &out, &err),
-                      out);
+        status =
+            CALL(lh_adapt_play(course, schedule, &moving, 16, &out, &err), out);
     if (status == LH_OK)
         lh_played_free(out);
     lh_course_free(course);

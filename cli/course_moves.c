@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* simulate --moving: hosts that exchange their places, layers that move. */
+#include "course_view.h"
+#include "values.h"
+#include "wrap.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+lh_status cli_places_make(cli *c, const cli_play *play,
+                          const lh_pipeline *pipeline, lh_places **out)
+{
+    uint32_t n = lh_pipeline_n_devices(pipeline);
+    int64_t *state = calloc(n, sizeof *state);
+    const lh_places_options o = {
+        .size = sizeof o, .n_replicas = play->replicas, .state_ns = state};
+    if (!state)
+        return cli_no_memory(c);
+    for (uint32_t d = 0; d < n; d++)
+        state[d] = play->moving_ns;
+    lh_status status = lh_places_make(pipeline, &o, out, &c->err);
+    free(state);
+    return status;
+}
+
+/* "8,8,7": as many as there are chunks, and how many they are together. */
+static bool read_numbers(const char *text, uint32_t n, uint32_t *numbers,
+                         uint64_t *sum)
+{
+    char one[16];
+    *sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t number;
+        size_t len = strcspn(text, ",");
+        if (len >= sizeof one || (text[len] == ',') != (i + 1 < n))
+            return false;
+        memcpy(one, text, len);
+        one[len] = '\0';
+        if (!cli_parse_count(one, 1, 1000000, &number))
+            return false;
+        numbers[i] = (uint32_t)number;
+        *sum += number;
+        text += len + 1;
+    }
+    return true;
+}
+
+lh_status cli_layers_make(cli *c, const cli_play *play,
+                          const lh_pipeline *pipeline, lh_layers **out,
+                          int64_t *layer_ns)
+{
+    uint64_t sum;
+    uint32_t n = lh_pipeline_n_chunks(pipeline);
+    uint32_t *numbers = calloc(n, sizeof *numbers);
+    if (!numbers)
+        return cli_no_memory(c);
+    lh_status status = LH_OK;
+    if (!read_numbers(play->layers, n, numbers, &sum))
+        status = cli_usage(c,
+                           "--layers: '%s' is not a whole number from 1 on for "
+                           "each of the %" PRIu32 " chunks, such as 8,8,8",
+                           play->layers, n);
+    if (status == LH_OK)
+        status = lh_layers_make(pipeline, numbers, out, &c->err);
+    if (status == LH_OK)
+        *layer_ns =
+            (int64_t)((double)play->moving_ns *
+                          lh_pipeline_n_devices(pipeline) / (double)sum +
+                      0.5);
+    free(numbers);
+    return status;
+}
+
+/* --- what moved ----------------------------------------------------------- */
+
+/* Of hosts or of layers. */
+typedef struct moved {
+    uint64_t step;
+    uint32_t n, n_moves;
+    const uint32_t *numbers;
+    int64_t before_ns, predicted_ns, move_ns;
+    const char *why;
+} moved;
+
+static uint32_t count_moved(const lh_played *played, cli_moved what)
+{
+    uint32_t n = 0;
+    if (played && what == CLI_MOVED_HOSTS)
+        lh_played_exchanges(played, &n);
+    else if (played)
+        lh_played_layer_moves(played, &n);
+    return n;
+}
+
+static moved moved_at(const lh_played *played, cli_moved what, uint32_t i)
+{
+    uint32_t n;
+    if (what == CLI_MOVED_HOSTS) {
+        const lh_played_exchange *x = &lh_played_exchanges(played, &n)[i];
+        return (moved){x->step,      x->n_hosts,      x->n_moves, x->hosts,
+                       x->before_ns, x->predicted_ns, x->move_ns, x->why};
+    }
+    const lh_played_layers *x = &lh_played_layer_moves(played, &n)[i];
+    return (moved){x->step,      x->n_chunks,     x->n_moves, x->numbers,
+                   x->before_ns, x->predicted_ns, x->move_ns, x->why};
+}
+
+static json_t *numbers_json(const moved *x)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < x->n; i++)
+        if (json_array_append_new(list, json_integer(x->numbers[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+static json_t *moved_json(const lh_played *played, cli_moved what, uint32_t i,
+                          int64_t after_ns)
+{
+    const moved x = moved_at(played, what, i);
+    return json_pack(
+        "{s:I, s:o, s:I, s:o, s:o, s:o, s:s}", "step", (json_int_t)x.step,
+        what == CLI_MOVED_HOSTS ? "hosts" : "layers", numbers_json(&x), "moves",
+        (json_int_t)x.n_moves, "before_s", cli_seconds(x.before_ns + after_ns),
+        "predicted_s", cli_seconds(x.predicted_ns + after_ns), "move_s",
+        cli_seconds(x.move_ns), "why", x.why);
+}
+
+json_t *cli_moved_json(const lh_played *played, cli_moved what,
+                       int64_t after_ns)
+{
+    uint32_t n = count_moved(played, what);
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < n; i++)
+        if (json_array_append_new(list,
+                                  moved_json(played, what, i, after_ns)) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+json_t *cli_moved_at_json(const lh_played *played, cli_moved what,
+                          uint64_t step, int64_t after_ns)
+{
+    uint32_t n = count_moved(played, what);
+    for (uint32_t i = 0; i < n; i++)
+        if (moved_at(played, what, i).step == step)
+            return moved_json(played, what, i, after_ns);
+    return NULL;
+}
+
+uint32_t cli_moved_fill(const lh_played *played, cli_moved what,
+                        int64_t after_ns, uint32_t most, cli_table *t)
+{
+    static const char *const head[] = {"from step", "#iteration", "#moving",
+                                       "why"};
+    char step[24], one[CLI_TIME_TEXT], move[CLI_TIME_TEXT];
+    uint32_t n = count_moved(played, what);
+    if (n > 0)
+        cli_table_row(t, 4, head);
+    for (uint32_t i = 0; i < n && i < most; i++) {
+        const moved x = moved_at(played, what, i);
+        snprintf(step, sizeof step, "%" PRIu64, x.step);
+        const char *cells[] = {step,
+                               cli_time_text(x.predicted_ns + after_ns, one),
+                               cli_time_text(x.move_ns, move), x.why};
+        cli_table_row(t, 4, cells);
+    }
+    return n;
+}
+
+uint32_t cli_moved_mark(const lh_played *played, cli_moved what,
+                        lh_report_mark *marks)
+{
+    uint32_t n = count_moved(played, what);
+    for (uint32_t i = 0; marks && i < n; i++)
+        marks[i] = (lh_report_mark){moved_at(played, what, i).step,
+                                    what == CLI_MOVED_HOSTS ? "hosts move"
+                                                            : "layers move"};
+    return n;
+}
+
+const char *cli_moved_title(cli_moved what)
+{
+    return what == CLI_MOVED_HOSTS ? "Hosts that exchange their places"
+                                   : "Layers that move";
+}
+
+void cli_moved_print(cli *c, const lh_played *played, cli_moved what,
+                     int64_t after_ns)
+{
+    enum { MOST_ROWS = 12 };
+    cli_table t = {.most = 8};
+    uint32_t n = cli_moved_fill(played, what, after_ns, MOST_ROWS, &t);
+    if (n == 0)
+        return;
+    cli_print(c, "\n%s\n", cli_moved_title(what));
+    cli_table_print(c, "", &t);
+    if (n > MOST_ROWS)
+        cli_print(c, "  ... and %" PRIu32 " more: see --json\n", n - MOST_ROWS);
+}

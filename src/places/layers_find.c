@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How many layers each chunk should have: one goes at a time from the chunk to
+ * the chunk where that gains most, as long as it gains, from what is now and
+ * from what was at first; of all that were tried the best counts. Those between
+ * the two pass one on, so that the layers of each stay next to each other. */
+#include "places/layers_own.h"
+#include "places/place_words.h"
+
+#include "base/take_options.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WHY_TEXT = 400, SHOWN = 12 };
+
+typedef struct search {
+    const lh_layers *layers;
+    const lh_pipeline *pipeline; /* with the first numbers */
+    const lh_schedule *schedule;
+    lh_layers_options o;
+    double lasts;
+    lhi_arena *mem;
+    uint32_t n;
+    uint32_t *from, *best, *next, *step, *trial;
+    int64_t *sent, *received; /* per device, in layers */
+    double *work;             /* per device */
+    int64_t now_ns, best_ns, best_move_ns, next_ns;
+    double best_total, next_spread;
+    uint64_t n_tried;
+} search;
+
+/* Layers that cross each border between chunks, of different devices. */
+static uint64_t count_moves(const search *s, const uint32_t *to,
+                            int64_t *busiest)
+{
+    const lh_pipeline *p = s->pipeline;
+    uint64_t n_moves = 0;
+    int64_t before = 0;
+    *busiest = 0;
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        s->sent[d] = s->received[d] = 0;
+    for (uint32_t c = 0; c + 1 < s->n; c++) {
+        before += (int64_t)to[c] - (int64_t)s->from[c];
+        uint32_t a = p->chunks[c].device, b = p->chunks[c + 1].device;
+        int64_t n = before < 0 ? -before : before;
+        if (a == b || n == 0)
+            continue;
+        s->sent[before < 0 ? a : b] += n;
+        s->received[before < 0 ? b : a] += n;
+        n_moves += (uint64_t)n;
+    }
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        *busiest = s->sent[d] > *busiest ? s->sent[d] : *busiest;
+        *busiest = s->received[d] > *busiest ? s->received[d] : *busiest;
+    }
+    return n_moves;
+}
+
+/* *fits: the schedule has room. */
+static lh_status simulate(search *s, const uint32_t *numbers, int64_t *ns,
+                          bool *fits, lh_error *err)
+{
+    lh_pipeline *p;
+    lh_timeline *t;
+    LHI_TRY(lh_layers_pipeline(s->layers, s->pipeline, numbers, &p, err));
+    lh_status status = lh_simulate(p, s->schedule, s->o.sim, &t, err);
+    if (status == LH_OK) {
+        *ns = lh_timeline_makespan(t);
+        *fits = lh_timeline_fits(t, NULL);
+        lh_timeline_free(t);
+    }
+    lh_pipeline_free(p);
+    s->n_tried++;
+    return status;
+}
+
+/* How unevenly devices work: where an iteration stays as long, it is the way to
+ * one that is shorter. */
+static double spread_of(const search *s, const uint32_t *numbers)
+{
+    const lh_pipeline *p = s->pipeline;
+    double sum = 0;
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        s->work[d] = 0;
+    for (uint32_t c = 0; c < s->n; c++) {
+        const lh_chunk *k = &p->chunks[c];
+        lhi_shares x = lhi_layers_shares(s->layers, c, numbers[c]);
+        s->work[k->device] += (double)k->f_ns * x.f + (double)k->d_ns * x.d +
+                              (double)k->w_ns * x.w;
+    }
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        sum += s->work[d] * s->work[d];
+    return sum;
+}
+
+/* What is best with moving is kept; *is_next: the trial is better than `next`
+ * without, and is that then. */
+static lh_status try_numbers(search *s, bool *is_next, lh_error *err)
+{
+    int64_t ns, busiest;
+    bool fits;
+    LHI_TRY(simulate(s, s->trial, &ns, &fits, err));
+    if (!fits)
+        return LH_OK;
+    double spread = spread_of(s, s->trial);
+    if (ns < s->next_ns || (ns == s->next_ns && spread < s->next_spread)) {
+        s->next_ns = ns;
+        s->next_spread = spread;
+        memcpy(s->next, s->trial, s->n * sizeof *s->next);
+        *is_next = true;
+    }
+    count_moves(s, s->trial, &busiest);
+    double move = (double)busiest * (double)s->o.layer_ns;
+    double total = (double)ns * s->lasts + move;
+    if (total >= s->best_total || move > 0x1p61)
+        return LH_OK;
+    s->best_total = total;
+    s->best_ns = ns;
+    s->best_move_ns = (int64_t)move;
+    memcpy(s->best, s->trial, s->n * sizeof *s->best);
+    return LH_OK;
+}
+
+/* From `next` on, as long as it gets better. */
+static lh_status go_downhill(search *s, lh_error *err)
+{
+    for (bool better = true; better;) {
+        better = false;
+        memcpy(s->step, s->next, s->n * sizeof *s->step);
+        for (uint32_t a = 0; a < s->n; a++)
+            for (uint32_t b = 0; b < s->n; b++) {
+                if (a == b || s->step[a] < 2)
+                    continue;
+                memcpy(s->trial, s->step, s->n * sizeof *s->trial);
+                s->trial[a]--;
+                s->trial[b]++;
+                LHI_TRY(try_numbers(s, &better, err));
+            }
+    }
+    return LH_OK;
+}
+
+/* From the numbers of now, and from the first ones. */
+static lh_status find_best(search *s, lh_error *err)
+{
+    bool is_next;
+    LHI_TRY(go_downhill(s, err));
+    s->next_ns = INT64_MAX;
+    memcpy(s->trial, s->layers->numbers, s->n * sizeof *s->trial);
+    LHI_TRY(try_numbers(s, &is_next, err));
+    return s->next_ns < INT64_MAX ? go_downhill(s, err) : LH_OK;
+}
+
+/* --- words ---------------------------------------------------------------- */
+
+static void add_numbers(const search *s, const uint32_t *numbers, char *why)
+{
+    for (uint32_t c = 0; c < s->n && c < SHOWN; c++)
+        lhi_words_add(why, WHY_TEXT, "%s%" PRIu32, c ? ", " : "", numbers[c]);
+    if (s->n > SHOWN)
+        lhi_words_add(why, WHY_TEXT, ", ...");
+}
+
+/* Which devices take longer than while nothing is slow. */
+static void add_slow(const search *s, char *why)
+{
+    const lh_pipeline *quiet = s->layers->pipeline;
+    uint32_t n = 0;
+    for (uint32_t d = 0; d < quiet->n_devices; d++) {
+        double was = 0, is = 0;
+        for (uint32_t c = 0; c < s->n; c++) {
+            const lh_chunk *k = &quiet->chunks[c], *q = &s->pipeline->chunks[c];
+            if (k->device != d)
+                continue;
+            was += (double)k->f_ns + (double)k->d_ns + (double)k->w_ns;
+            is += (double)q->f_ns + (double)q->d_ns + (double)q->w_ns;
+        }
+        if (is > 1.02 * was && was > 0 && n++ < 3)
+            lhi_words_add(why, WHY_TEXT,
+                          "%sdevice %" PRIu32 " takes %.3g times as long",
+                          n > 1 ? ", " : "", d, is / was);
+    }
+    lhi_words_add(why, WHY_TEXT, n ? ": " : "no device is slow: ");
+}
+
+static void say(const search *s, const lh_layer_move *m, char *why)
+{
+    char one[LHI_TIME_WORDS], other[LHI_TIME_WORDS], move[LHI_TIME_WORDS];
+    add_slow(s, why);
+    lhi_words_add(why, WHY_TEXT, "%s an iteration",
+                  lhi_time_words(m->now_ns, one));
+    if (!m->is_move) {
+        lhi_words_add(why, WHY_TEXT, "; no layers are worth what moving costs");
+        return;
+    }
+    lhi_words_add(why, WHY_TEXT, " with ");
+    add_numbers(s, s->from, why);
+    lhi_words_add(why, WHY_TEXT, " layers, %s with ",
+                  lhi_time_words(m->predicted_ns, other));
+    add_numbers(s, m->numbers, why);
+    lhi_words_add(why, WHY_TEXT,
+                  "; moving them takes %s once and counts for %.0f iterations",
+                  lhi_time_words(m->move_ns, move), s->lasts);
+}
+
+/* --- the whole ------------------------------------------------------------ */
+
+static lh_status set_up(search *s, lh_error *err)
+{
+    const lh_pipeline *p = s->layers->pipeline;
+    bool fits;
+    s->n = p->n_chunks;
+    if (!(s->o.lasts >= 0) || s->o.lasts > 1e15 || s->o.layer_ns < 0)
+        return lhi_fail(err, LH_EINVAL,
+                        "lh_layers_options: lasts is %g, layer_ns %" PRId64
+                        "; neither may be negative",
+                        s->o.lasts, s->o.layer_ns);
+    s->lasts = s->o.lasts > 0 ? s->o.lasts : 1e6;
+    s->from = LHI_NEW(s->mem, uint32_t, s->n);
+    s->best = LHI_NEW(s->mem, uint32_t, s->n);
+    s->next = LHI_NEW(s->mem, uint32_t, s->n);
+    s->step = LHI_NEW(s->mem, uint32_t, s->n);
+    s->work = LHI_NEW(s->mem, double, p->n_devices);
+    s->trial = LHI_NEW(s->mem, uint32_t, s->n);
+    s->sent = LHI_NEW(s->mem, int64_t, p->n_devices);
+    s->received = LHI_NEW(s->mem, int64_t, p->n_devices);
+    if (!s->from || !s->best || !s->next || !s->work || !s->step || !s->trial ||
+        !s->sent || !s->received)
+        return lhi_fail_nomem(err);
+    const uint32_t *now = s->o.numbers ? s->o.numbers : s->layers->numbers;
+    memcpy(s->from, now, s->n * sizeof *now);
+    memcpy(s->best, now, s->n * sizeof *now);
+    memcpy(s->next, now, s->n * sizeof *now);
+    LHI_TRY(simulate(s, s->from, &s->now_ns, &fits, err));
+    s->n_tried = 0;
+    s->best_ns = s->next_ns = s->now_ns;
+    s->next_spread = spread_of(s, s->from);
+    s->best_total = (double)s->now_ns * s->lasts;
+    return LH_OK;
+}
+
+/* The value owns its arena, which begins with it. */
+typedef struct owned {
+    lh_layer_move move; /* first */
+    lhi_arena *mem;
+} owned;
+
+static lh_status tell(search *s, lh_layer_move **out, lh_error *err)
+{
+    int64_t busiest;
+    owned *x = LHI_NEW(s->mem, owned, 1);
+    char *why = LHI_NEW(s->mem, char, WHY_TEXT);
+    if (!x || !why)
+        return lhi_fail_nomem(err);
+    uint64_t n_moves = count_moves(s, s->best, &busiest);
+    x->mem = s->mem;
+    x->move = (lh_layer_move){
+        .is_move = memcmp(s->best, s->from, s->n * sizeof *s->best) != 0,
+        .n_chunks = s->n,
+        .numbers = s->best,
+        .now_ns = s->now_ns,
+        .predicted_ns = s->best_ns,
+        .move_ns = s->best_move_ns,
+        .n_moves = n_moves < UINT32_MAX ? (uint32_t)n_moves : UINT32_MAX,
+        .n_tried = s->n_tried,
+        .why = why};
+    say(s, &x->move, why);
+    *out = &x->move;
+    return LH_OK;
+}
+
+lh_status lh_layers_find(const lh_layers *layers, const lh_pipeline *pipeline,
+                         const lh_schedule *schedule,
+                         const lh_layers_options *options, lh_layer_move **out,
+                         lh_error *err)
+{
+    search s = {.layers = layers, .pipeline = pipeline, .schedule = schedule};
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_layers_options, &s.o, options, err));
+    s.mem = lhi_arena_make(0);
+    if (!s.mem)
+        return lhi_fail_nomem(err);
+    lh_status status = set_up(&s, err);
+    if (status == LH_OK)
+        status = find_best(&s, err);
+    if (status == LH_OK)
+        status = tell(&s, out, err);
+    if (status != LH_OK)
+        lhi_arena_free(s.mem);
+    return status;
+}
+
+void lh_layer_move_free(lh_layer_move *move)
+{
+    if (move)
+        lhi_arena_free(((owned *)(void *)move)->mem);
+}

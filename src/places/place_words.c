@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "places/place_words.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void lhi_words_add(char *text, size_t room, const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text + used, room - used, format, values);
+    va_end(values);
+}
+
+const char *lhi_time_words(int64_t ns, char *text)
+{
+    double ms = (double)ns * 1e-6;
+    if (ms >= 10000)
+        snprintf(text, LHI_TIME_WORDS, "%.1f s", ms * 1e-3);
+    else
+        snprintf(text, LHI_TIME_WORDS, ms >= 100 ? "%.0f ms" : "%.3g ms", ms);
+    return text;
+}
