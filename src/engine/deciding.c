@@ -126,6 +126,20 @@ static void thing_text(const lhi_deciding *d, const lh_monitor_event *e,
                  e->index);
 }
 
+/* What this run cannot do about it, which moves no state between ranks. */
+static const char *undone_text(const lh_monitor_event *e)
+{
+    if (e->cost_ns <= 0)
+        return "";
+    if (e->what == LH_MONITOR_DATA)
+        return ", of which hosts in other places could save up to all, but no "
+               "state is moved here (simulate --moving says what it gains)";
+    if (e->what == LH_MONITOR_DEVICE)
+        return ", of which layers on other devices could save a part, but no "
+               "state is moved here (simulate --layers says what it gains)";
+    return "";
+}
+
 static lh_status tell_event(lhi_deciding *d, uint64_t step,
                             const lh_monitor_event *e, lh_error *err)
 {
@@ -142,9 +156,9 @@ static lh_status tell_event(lhi_deciding *d, uint64_t step,
     else
         snprintf(row.text, sizeof row.text,
                  "from iteration %" PRIu64 " on %s takes %s in place of %s; an "
-                 "iteration takes %s more because of it",
-                 e->from, thing, now, before,
-                 e->cost_ns > 0 ? cost : "nothing");
+                 "iteration takes %s more because of it%s",
+                 e->from, thing, now, before, e->cost_ns > 0 ? cost : "nothing",
+                 undone_text(e));
     return add_told(d, &row, err);
 }
 

@@ -101,6 +101,25 @@ def people_get_the_reasons():
 
 
 @test
+def what_is_not_moved_is_said():
+    """A device that becomes slow: layers stay where they are."""
+    uniform("p.yaml", microbatches=8)
+    write("e.yaml", """
+        longhaul: events/1
+        events:
+          - {from: 11, to: 1000, device: 2, slower: x3}
+        """)
+    found = json_case("device", ["train", "p.yaml", "-s", "1f1b", "--events",
+                                 "e.yaml", "--steps", "24", "--speed", "10",
+                                 "--adapt"])
+    begun = [n for n in found["noticed"] if n["what"] == "device" and
+             n["index"] == 2 and n["change"] == "begins"]
+    check(begun and begun[0]["cost_s"] > 0 and
+          "layers on other devices could save a part, but no state is moved "
+          "here" in begun[0]["text"], found["noticed"])
+
+
+@test
 def what_does_not_go_with_it_is_refused():
     uniform("p.yaml")
     write("text", "It was the best of times.\n" * 9)
