@@ -208,6 +208,26 @@ def runs_are_compared_with_their_prediction():
           "only" not in done.stdout, f"{done.stdout}{done.stderr}")
 
 
+def far_job(rank, text, path):
+    runtime = PipelineRuntime(
+        text, torch_runs.stages_of(text, rank), schedule="gpipe",
+        loss_fn=torch_runs.loss_of, scale_grads=False,
+        inject="dc0>dc1=latency:500ms")
+    trains(runtime, 2, 8)
+    runtime.write_trace(path)
+    runtime.close()
+
+
+@test
+def messages_of_a_link_slower_than_planned_overlap():
+    trace = WORK / "far.json"
+    torch_runs.on_ranks(2, far_job, torch_runs.pipeline(2), str(trace))
+    late = [e["name"] for e in json.loads(trace.read_text())["traceEvents"]
+            if e.get("cat") == "message" and
+            e["args"]["ready_ns"] - e["args"]["produced_ns"] > 400_000_000]
+    check(not late, f"no receive waits while others are under way: {late}")
+
+
 # --- other schedules while it runs -------------------------------------------
 
 

@@ -119,6 +119,11 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         )
         self._links = self._course.links()
         self._meet(stages[0].group)
+        # Of gloo any number of receives may wait, in any order; NCCL's would
+        # hold up what is sent to the same rank.
+        self._posts_early = dist.get_backend(stages[0].group) == "gloo"
+        self._is_posted = False
+        self._receivers: dict[tuple[bool, int], Callable[[int], Any]] = {}
         self._rows: list[Row] = []
         self._marks = marks_of(torch.device(stages[0].device))
         self._times: list[tuple[Any, Any]] = []
@@ -267,6 +272,22 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         )
         self._order = order
         self.order = order.name
+        self._coming = self._sent_here(order)
+
+    def _sent_here(self, order: Order) -> list[tuple[bool, int, int]]:
+        """What each other device sends to this one, in its order: whether it
+        goes forward, to which stage, of which microbatch."""
+        found: list[tuple[bool, int, int]] = []
+        for device, row in enumerate(order.rows):
+            for cell in row if device != self._device else ():
+                sent = re.fullmatch(r"(\d+)SEND_([FB])(\d+)", cell)
+                if sent is None:
+                    continue
+                forward = sent[2] == "F"
+                to = int(sent[1]) + (1 if forward else -1)
+                if self._course.places[to] == self._device:
+                    found.append((forward, to, int(sent[3])))
+        return found
 
     # --- taking part in PyTorch's runtime -----------------------------------
 
@@ -306,20 +327,37 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         index = stage.stage_index
 
         def make(original: Any) -> Any:
+            self._receivers[forward, index] = original
+
             def get_recv_ops(microbatch: int) -> list[Any]:
-                ops = original(microbatch)
-                if ops:
-                    peer = self._course.places[index + (-1 if forward else 1)]
-                    staged = (peer, self._device) in self._delegated
-                    tag = self._tag(forward, index, microbatch)
-                    self._messages[forward, index, microbatch] = self._inlet(
-                        peer
-                    ).post(ops, tag, staged)
+                if self._posts_early and self._has_backward:
+                    self._post_all()
+                else:
+                    self._post(forward, index, microbatch)
                 return []
 
             return get_recv_ops
 
         return make
+
+    def _post(self, forward: bool, index: int, microbatch: int) -> None:
+        ops = self._receivers[forward, index](microbatch)
+        if ops:
+            peer = self._course.places[index + (-1 if forward else 1)]
+            staged = (peer, self._device) in self._delegated
+            tag = self._tag(forward, index, microbatch)
+            self._messages[forward, index, microbatch] = self._inlet(peer).post(
+                ops, tag, staged
+            )
+
+    def _post_all(self) -> None:
+        """Every receive of the step, once: what is late is awaited by the pass
+        that needs it, and what is early by none."""
+        if self._is_posted:
+            return
+        self._is_posted = True
+        for key in self._coming:
+            self._post(*key)
 
     def _send(self, stage: Any, forward: bool) -> Callable[[Any], Any]:
         index = stage.stage_index
@@ -358,6 +396,8 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
 
         def make(original: Any) -> Any:
             def run(microbatch: int, *args: Any, **more: Any) -> Any:
+                if self._posts_early and self._has_backward:
+                    self._post_all()
                 message = None
                 if forward is not None:
                     message = self._messages.pop(
@@ -398,6 +438,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             self._control.begin(self._steps)
         self._rows.clear()
         self._times.clear()
+        self._is_posted = False
         self._marks.begin()
         try:
             made = super().step(*args, **more)
