@@ -498,6 +498,57 @@ static lh_status report_sites(cli *c, const lh_plan *p, lh_report *report)
     return cli_table_report(c, "Where the layers are", &t, report);
 }
 
+/* "289,423" */
+static void add_grouped(words *w, double number)
+{
+    char digits[40];
+    const int n = snprintf(digits, sizeof digits, "%.0f", number);
+    for (int i = 0; i < n; i++)
+        add_words(w, i && (n - i) % 3 == 0 ? "," : "", "%c", digits[i]);
+}
+
+/* Where links vary: what most iterations keep. */
+static lh_status add_jitter_card(cli *c, const lh_plan *p, lh_report *report)
+{
+    const lh_jitter_result *r = p->best.jitter;
+    char p95[CLI_TIME_TEXT], mean[CLI_TIME_TEXT], p99[CLI_TIME_TEXT];
+    words more = {0};
+    if (!r)
+        return LH_OK;
+    add_words(&more, "", "with jitter; mean %s, 99 %% within %s",
+              cli_plan_time(p, r->mean_ns, mean),
+              cli_plan_time(p, (double)r->p99_ns, p99));
+    return lh_report_add_card(report, "95 % of iterations within",
+                              cli_plan_time(p, (double)r->p95_ns, p95),
+                              more.text, &c->err);
+}
+
+static lh_status add_cards(cli *c, const lh_plan *p, lh_report *report)
+{
+    const lh_choice *b = &p->best;
+    char parameters[20], share[20], name[4 * NAME + 4];
+    words rate = {0}, days = {0}, gpus = {0}, of = {0};
+    add_grouped(&rate, b->tokens_per_s);
+    add_words(&days, "", "tokens/s; %.3g days per trillion",
+              1e12 / b->tokens_per_s / 86400);
+    add_grouped(&gpus, lh_plan_gpus(p));
+    add_words(&of, "", "of %" PRIu32 " in the job", p->job->n_gpus);
+    snprintf(share, sizeof share, "%.1f %%", 100 * b->mfu);
+    const char *const cards[][3] = {
+        {"Throughput", rate.text, days.text},
+        {"Model FLOPs utilisation", share, "of the GPUs' peak"},
+        {"GPUs", gpus.text, of.text},
+        {"Parameters",
+         params_text(lh_model_params(p->job->model), parameters,
+                     sizeof parameters),
+         cli_name(c, cli_shorten(p->job->model->name, NAME, name,
+                                 sizeof name))}};
+    for (uint32_t i = 0; i < sizeof cards / sizeof *cards; i++)
+        CLI_TRY(lh_report_add_card(report, cards[i][0], cards[i][1],
+                                   cards[i][2], &c->err));
+    return add_jitter_card(c, p, report);
+}
+
 lh_status cli_plan_summary(cli *c, const lh_plan *p, lh_report *report)
 {
     words legend = {0}, search = {0};
@@ -521,5 +572,6 @@ lh_status cli_plan_summary(cli *c, const lh_plan *p, lh_report *report)
     CLI_TRY(add_fact(c, report, "GPUs", describe_gpus(p).text));
     CLI_TRY(add_fact(c, report, "in words", legend.text));
     CLI_TRY(add_fact(c, report, "search", search.text));
+    CLI_TRY(add_cards(c, p, report));
     return report_sites(c, p, report);
 }

@@ -376,28 +376,26 @@ static lh_status add_curve(cli *c, const lh_plan *p, const lh_plan_curve *curve,
 /* What a device of each pipeline rank holds when it holds most. */
 static lh_status add_memory(cli *c, const lh_plan *p, lh_report *report)
 {
-    static const char *const head[] = {
-        "#rank",      "#all, GiB",    "#parameters", "#gradients",
-        "#optimizer", "#activations", "#buffers",    "#temporary"};
-    cli_table t = {0};
-    cli_table_row(&t, 8, head);
     for (uint32_t i = 0; i < p->n_ranks; i++) {
         const lh_plan_memory *m = &p->rank_memory[i];
-        const int64_t bytes[] = {memory_of(m),         m->parameters_bytes,
-                                 m->gradients_bytes,   m->optimizer_bytes,
-                                 m->activations_bytes, m->buffers_bytes,
-                                 m->temporary_bytes};
-        char texts[8][40];
-        const char *cells[8] = {texts[0]};
-        snprintf(texts[0], sizeof texts[0], "%" PRIu32, m->rank);
-        for (int k = 0; k < 7; k++) {
-            snprintf(texts[k + 1], sizeof texts[0], "%.3f",
-                     (double)bytes[k] / (double)(INT64_C(1) << 30));
-            cells[k + 1] = texts[k + 1];
-        }
-        cli_table_row(&t, 8, cells);
+        const lh_report_kind kinds[] = {{"parameters", m->parameters_bytes},
+                                        {"gradients", m->gradients_bytes},
+                                        {"optimizer", m->optimizer_bytes},
+                                        {"activations", m->activations_bytes},
+                                        {"buffers", m->buffers_bytes},
+                                        {"temporary", m->temporary_bytes}};
+        const int64_t limit =
+            m->rank < lh_pipeline_n_devices(p->pipeline)
+                ? lh_pipeline_memory_limit(p->pipeline, m->rank)
+                : 0;
+        char name[40];
+        snprintf(name, sizeof name, "rank %" PRIu32, m->rank);
+        CLI_TRY(lh_report_add_memory(report, name,
+                                     limit == LH_NO_LIMIT ? 0 : limit,
+                                     sizeof kinds / sizeof *kinds, kinds,
+                                     &c->err));
     }
-    return cli_table_report(c, "Memory", &t, report);
+    return LH_OK;
 }
 
 lh_status cli_plan_reasons(cli *c, const lh_plan *p, lh_report *report)

@@ -85,6 +85,12 @@ typedef struct lh_report_part {
     int64_t ns; /* 0 or more */
 } lh_report_part;
 
+/* What takes memory. */
+typedef struct lh_report_kind {
+    const char *name;
+    int64_t bytes; /* 0 or more */
+} lh_report_kind;
+
 /* A table of text, which rows follow. */
 typedef struct lh_report_table {
     size_t size; /* sizeof(lh_report_table) */
@@ -140,6 +146,17 @@ LH_API void lh_report_free(lh_report *report); /* NULL is fine */
 /* A line of the heading, such as "job" and "llama3-70b-two-sites.yaml". */
 LH_API lh_status lh_report_add_fact(lh_report *report, const char *name,
                                     const char *value, lh_error *err);
+/* A number that readers look for first, large: "Throughput", "289,423 tokens/s",
+ * and what is said below it. */
+LH_API lh_status lh_report_add_card(lh_report *report, const char *name,
+                                    const char *value, const char *more,
+                                    lh_error *err);
+/* What takes a device's memory when it takes most; each device has the same
+ * kinds. `limit_bytes` 0: it has none. */
+LH_API lh_status lh_report_add_memory(lh_report *report, const char *device,
+                                      int64_t limit_bytes, uint32_t n_kinds,
+                                      const lh_report_kind *kinds,
+                                      lh_error *err);
 /* A timeline. Several are shown one under the other on one axis of time, so
  * that a measured run can be held against the predicted one. `label` is what
  * it is called, e.g. "zb-h1" or "measured"; `analysis` may be NULL.

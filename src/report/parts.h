@@ -36,6 +36,7 @@ extern const char lhi_report_page_wasm[];
 struct lh_report {
     char *title;
     lhi_text facts, traces, rows, sweeps, reasons; /* items of JSON lists */
+    lhi_text cards, memory;                        /* the same */
     lhi_text courses;                              /* sections of the page */
     lhi_text diagnosis; /* JSON; empty: there is none */
     lhi_text what_if; /* an object of JSON; empty: there is none */

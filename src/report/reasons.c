@@ -53,6 +53,42 @@ lh_status lh_report_add_parts(lh_report *report, const char *title,
     return lhi_report_add_item(&report->reasons, &item, err);
 }
 
+lh_status lh_report_add_memory(lh_report *report, const char *device,
+                               int64_t limit_bytes, uint32_t n_kinds,
+                               const lh_report_kind *kinds, lh_error *err)
+{
+    lhi_text item = {0};
+    if (n_kinds > MOST_PARTS)
+        return lhi_fail(err, LH_EINVAL, "more than %d kinds", MOST_PARTS);
+    LHI_TRY(check_texts(&device, 1, err));
+    for (uint32_t i = 0; i < n_kinds; i++) {
+        LHI_TRY(check_texts(&kinds[i].name, 1, err));
+        if (kinds[i].bytes < 0)
+            return lhi_fail(err, LH_EINVAL, "kind %" PRIu32 " is negative", i);
+    }
+    lhi_text_puts(&item, "{\"name\":");
+    lhi_json_add_string(&item, device);
+    lhi_text_printf(&item, ",\"limit\":%" PRId64 ",\"parts\":[",
+                    limit_bytes);
+    for (uint32_t i = 0; i < n_kinds; i++) {
+        lhi_text_puts(&item, i ? ",[" : "[");
+        lhi_json_add_string(&item, kinds[i].name);
+        lhi_text_printf(&item, ",%" PRId64 "]", kinds[i].bytes);
+    }
+    lhi_text_puts(&item, "]}");
+    return lhi_report_add_item(&report->memory, &item, err);
+}
+
+lh_status lh_report_add_card(lh_report *report, const char *name,
+                             const char *value, const char *more, lh_error *err)
+{
+    const char *texts[] = {name, value, more};
+    lhi_text item = {0};
+    LHI_TRY(check_texts(texts, 3, err));
+    add_texts(&item, texts, 3);
+    return lhi_report_add_item(&report->cards, &item, err);
+}
+
 lh_status lh_report_add_table(lh_report *report, const lh_report_table *table,
                               lh_error *err)
 {

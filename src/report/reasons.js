@@ -23,12 +23,15 @@ function partsBar({ parts: title, list }) {
 function textTable(title, head, rows) {
   const numeric = head.map((name) => name.startsWith('#'));
   const kind = (i) => (numeric[i] ? 'num' : '');
-  return el('div', {}, el('h3', {}, title), el('div', { class: 'scroll' },
+  const box = el('div', {}, el('h3', {}, title), el('div', { class: 'scroll' },
     el('table', { class: 'texts' }, el('thead', {}, el('tr', {},
       ...head.map((name, i) => el('th', { class: kind(i), scope: 'col' },
         numeric[i] ? name.slice(1) : name)))),
     el('tbody', {}, ...rows.map((cells) => el('tr', {},
       ...cells.map((text, i) => cell(text, kind(i)))))))));
+  /* Rows that go on with the one before stay behind it. */
+  if (rows.every((cells) => cells[0] !== '')) sortable(box.querySelector('table'));
+  return box;
 }
 
 function showReasons() {

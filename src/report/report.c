@@ -38,6 +38,8 @@ void lh_report_free(lh_report *report)
         return;
     free(report->title);
     lhi_text_fini(&report->facts);
+    lhi_text_fini(&report->cards);
+    lhi_text_fini(&report->memory);
     lhi_text_fini(&report->traces);
     lhi_text_fini(&report->rows);
     lhi_text_fini(&report->sweeps);
@@ -198,6 +200,8 @@ static void add_data(lhi_text *page, const lh_report *report)
     lhi_text_puts(out, "{\"longhaul\":\"" LONGHAUL_VERSION "\",\"title\":");
     lhi_json_add_string(out, report->title);
     add_list(out, "facts", &report->facts);
+    add_list(out, "cards", &report->cards);
+    add_list(out, "memory", &report->memory);
     add_list(out, "traces", &report->traces);
     add_list(out, "rows", &report->rows);
     add_list(out, "sweeps", &report->sweeps);

@@ -54,8 +54,8 @@ function showHeading() {
   if (!t) return;
   document.documentElement.dataset.makespanNs = t.makespan;
   const cards = $('cards');
-  cards.replaceChildren();
-  cards.append(card('Makespan', time(t.makespan), `${t.label}, ${t.source}`));
+  cards.replaceChildren(card('Makespan', time(t.makespan),
+    `${t.label}, ${t.source}`), ...data.cards.map((texts) => card(...texts)));
   cards.append(card('Bubble', percent(idleShare(t)),
     `idle, over ${t.devices} device${t.devices > 1 ? 's' : ''}`));
   if (t.hasMemory) {
@@ -66,11 +66,11 @@ function showHeading() {
       `on device ${d}` + (limit === null ? ''
         : `, of ${memory(limit, t.unit)}`)));
   }
-  if (t.causes && causeTotals(t).length) {
-    const [name, sum] = causeTotals(t)[0];
-    cards.append(card('Idle mostly for', name,
-      percent(sum / (t.makespan * t.devices)) + ' of all time'));
-  }
+  const wait = longestWait(t);
+  if (wait)
+    cards.append(card('Longest wait', `device ${wait.device} for ${wait.of}`,
+      `${percent(wait.ns / t.makespan)} of device ${wait.device}'s time, for ` +
+      `${KIND_NAMES[wait.kind]} passes`));
   if (t.linkRows.length) {
     const busiest = t.linkRows.reduce((x, y) =>
       (y.track.busy() > x.track.busy() ? y : x));
@@ -648,6 +648,7 @@ $('timeline').hidden = panels.length === 0;
 showHeading();
 showLegend();
 showReasons();
+showMemory(data.memory);
 showRows(data.rows);
 if (data.diagnosis) showDiagnosis();
 else showVersus();
@@ -669,3 +670,4 @@ document.addEventListener('keydown', keys);
 window.addEventListener('hashchange', applyAddress);
 applyAddress();
 wireWhatIf();
+wireFolding();

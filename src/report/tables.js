@@ -31,7 +31,7 @@ function showRows(rows) {
         : '+' + percent(r.makespan / best - 1), 'num'),
       cell(r.bubble < 0 || !ok ? '\u2013' : percent(r.bubble), 'num'),
       cell(r.peak < 0 ? '\u2013' : memory(r.peak, unit), 'num'),
-      cell(r.status, 'status'), cell(r.why, 'why'));
+      cell(r.status, 'status'), cell(readable(r.why, unit), 'why'));
   }));
   let order = null;
   let rising = true;
@@ -143,10 +143,12 @@ function showIdle() {
   if (!known.length) return;
   const worst = Math.max(...known.map(worstIdle));
   const reach = [0.01, 0.05, 0.1, 0.25, 0.5].find((r) => worst <= r) || 1;
-  $('idle').replaceChildren(el('div', { class: 'panel-head' },
+  refill($('idle'),el('div', { class: 'panel-head' },
     el('h2', {}, 'Idle time by cause'),
     el('p', { class: 'note' }, `share of the makespan; bars reach to ` +
       `${100 * reach}\u00a0%`)),
+  el('ul', { class: 'sentences' }, ...known.map((t) => el('li', {},
+    (known.length > 1 ? `${t.label}: ` : '') + waitSentence(t)))),
   el('div', { class: 'stacks' }, ...known.map((t) => idleOf(t, reach))));
 }
 
@@ -302,7 +304,7 @@ function linkTable(t) {
     'Most waiting', 'Most in flight'];
   const rows = t.linkRows.slice().sort((x, y) =>
     y.track.busy() - x.track.busy()).slice(0, 40);
-  return el('table', {}, el('thead', {}, el('tr', {}, ...head.map((name, i) =>
+  const table = el('table', {}, el('thead', {}, el('tr', {}, ...head.map((name, i) =>
     el('th', { class: i && name ? 'num' : '', scope: 'col' }, name)))),
   el('tbody', {}, ...rows.map((row) => {
     const busy = row.track.busy() / t.makespan;
@@ -315,13 +317,15 @@ function linkTable(t) {
       cell(row.waiting.max ? String(row.waiting.max) : '\u2013', 'num'),
       cell(row.flying.max ? String(row.flying.max) : '\u2013', 'num'));
   })));
+  sortable(table);
+  return table;
 }
 
 function showLinks() {
   const known = traces.filter((t) => t.linkRows.length);
   $('links').hidden = !known.length;
   if (!known.length) return;
-  $('links').replaceChildren(el('div', { class: 'panel-head' },
+  refill($('links'), el('div', { class: 'panel-head' },
     el('h2', {}, 'Link use')));
   for (const t of known) {
     if (traces.length > 1) $('links').append(el('h3', {}, t.label));

@@ -336,7 +336,7 @@ function showTolerance(slack) {
       cell(delay(s.tolerates), 'num'), cell(time(s.delay), 'num'),
       cell(over ? 'too much' : '', over ? 'up' : ''));
   });
-  $('tolerance').replaceChildren(el('div', { class: 'panel-head' },
+  refill($('tolerance'), el('div', { class: 'panel-head' },
     el('h2', {}, 'Tolerance'), el('p', { class: 'note' },
       'the delay between devices that the schedule absorbs')),
   el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {},

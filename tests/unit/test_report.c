@@ -65,7 +65,13 @@ static void page_of_everything(void)
     CHECK_OK(lh_report_add_parts(report, "Parts", 2, parts, &err), err);
     CHECK_OK(lh_report_add_table(report, &table, &err), err);
     CHECK_OK(lh_report_add_cells(report, 2, cells, &err), err);
+    const lh_report_kind kinds[] = {{"weights", 7}, {"</script>", 0}};
+    CHECK_OK(lh_report_add_card(report, "GPUs", "<8>", "of 8", &err), err);
+    CHECK_OK(lh_report_add_memory(report, "rank 0", 9, 2, kinds, &err), err);
     char *text = html_of(report);
+    CHECK_HAS(text, "\"cards\":[\n[\"GPUs\",\"\\u003c8>\",\"of 8\"]]");
+    CHECK_HAS(text, "\"memory\":[\n{\"name\":\"rank 0\",\"limit\":9,\"parts\":"
+                    "[[\"weights\",7],[\"\\u003c/script>\",0]]}]");
     CHECK_HAS(text, "{\"parts\":\"Parts\",\"list\":[[\"compute\",30],"
                     "[\"\\u003c/script>\",12]]},\n"
                     "{\"table\":\"Links\",\"head\":[\"Question\",\"#rate\"]},\n"
@@ -99,6 +105,9 @@ static void page_refuses(void)
     row.why = "\xc3";
     CHECK_INT(lh_report_add_row(report, &row, &err), LH_EINVAL);
     CHECK_INT(lh_report_add_fact(report, "\xc3", "", &err), LH_EINVAL);
+    CHECK_INT(lh_report_add_card(report, "", "\xc3", "", &err), LH_EINVAL);
+    const lh_report_kind none = {"x", -1};
+    CHECK_INT(lh_report_add_memory(report, "x", 0, 1, &none, &err), LH_EINVAL);
     CHECK_INT(lh_report_add_trace(report, &small_trace, "\xc3", NULL, &err),
               LH_EINVAL);
 
@@ -135,7 +144,8 @@ static void page_refuses(void)
     CHECK_INT(lh_report_add_table(report, &table, &err), LH_EINVAL);
     CHECK_INT(lh_report_add_parts(report, "t", 1, &part, &err), LH_EINVAL);
     char *text = html_of(report);
-    CHECK_HAS(text, "\"facts\":[\n],\n\"traces\":[\n],\n\"rows\":[\n],\n"
+    CHECK_HAS(text, "\"facts\":[\n],\n\"cards\":[\n],\n\"memory\":[\n],\n"
+                    "\"traces\":[\n],\n\"rows\":[\n],\n"
                     "\"sweeps\":[\n],\n\"reasons\":[\n]}");
     lh_text_free(text);
     lh_report_free(report);

@@ -59,6 +59,11 @@ static lh_status fill(lh_report *report, lh_error *err)
         .size = sizeof table, .title = "Links", .n_columns = 1, .head = texts};
     if (status == LH_OK)
         status = lh_report_add_parts(report, "Parts", 1, &part, err);
+    const lh_report_kind kind = {"weights", 7};
+    if (status == LH_OK)
+        status = lh_report_add_card(report, "a", "b", "c", err);
+    if (status == LH_OK)
+        status = lh_report_add_memory(report, "rank 0", 9, 1, &kind, err);
     if (status == LH_OK)
         status = lh_report_add_table(report, &table, err);
     if (status == LH_OK)

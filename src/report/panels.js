@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What readers do with panels and tables, and what they read there first. */
+
+/* --- folding ------------------------------------------------------------------ */
+
+/* Every panel's heading folds it. */
+function wireFolding() {
+  for (const panel of document.querySelectorAll('main > .panel')) {
+    const heading = panel.querySelector('.panel-head h2');
+    if (!heading || heading.querySelector('button')) continue;
+    const button = el('button', { type: 'button', class: 'fold',
+      'aria-expanded': 'true', onclick: () => {
+        const folded = panel.classList.toggle('folded');
+        button.setAttribute('aria-expanded', String(!folded));
+        if (!folded) resize();
+      } }, ...heading.childNodes);
+    heading.append(button);
+  }
+}
+
+/* New content of a panel, which stays folded if it is. */
+function refill(panel, ...children) {
+  const folded = panel.classList.contains('folded');
+  panel.replaceChildren(...children);
+  wireFolding();
+  if (folded) panel.querySelector('.fold').setAttribute('aria-expanded', 'false');
+}
+
+/* --- sorting ------------------------------------------------------------------- */
+
+const SORTED_UNITS = { ns: 1, '\u00b5s': 1e3, us: 1e3, ms: 1e6, s: 1e9, min: 6e10,
+  h: 3.6e12, B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 };
+
+/* "12.3 ms" as a number; what is none, as "-", is last. */
+function numberIn(text) {
+  const m = /^([+\u2212-]?)([\d.,]+(?:e[+-]?\d+)?)\s*([^\s\d]+)?/i.exec(text);
+  if (!m) return NaN;
+  const value = Number(m[2].replace(/,/g, '')) * (SORTED_UNITS[m[3]] || 1);
+  return m[1] && m[1] !== '+' ? -value : value;
+}
+
+function sortTable(table, column, rising) {
+  const rows = [...table.tBodies[0].rows];
+  const texts = new Map(rows.map((row) =>
+    [row, row.cells[column] ? row.cells[column].textContent.trim() : '']));
+  const numeric = table.tHead.rows[0].cells[column].classList.contains('num');
+  const less = (a, b) => {
+    if (!numeric) return texts.get(a).localeCompare(texts.get(b), 'en');
+    const [x, y] = [numberIn(texts.get(a)), numberIn(texts.get(b))];
+    if (Number.isNaN(x) || Number.isNaN(y))
+      return (Number.isNaN(x) - Number.isNaN(y)) * (rising ? 1 : -1);
+    return x - y;
+  };
+  rows.sort((a, b) => less(a, b) * (rising ? 1 : -1));
+  table.tBodies[0].append(...rows);
+}
+
+/* The columns of a table sort it; those that sort by themselves stay. */
+function sortable(table) {
+  if (!table.tHead || !table.tBodies.length) return;
+  [...table.tHead.rows[0].cells].forEach((head, i) => {
+    if (head.textContent.trim() === '' || head.querySelector('button')) return;
+    head.append(el('button', { type: 'button', title: 'Sort by this',
+      onclick: () => {
+        const rising = head.getAttribute('aria-sort') !== 'ascending';
+        for (const other of table.tHead.rows[0].cells)
+          other.removeAttribute('aria-sort');
+        head.setAttribute('aria-sort', rising ? 'ascending' : 'descending');
+        sortTable(table, i, rising);
+      } }, ...head.childNodes));
+  });
+}
+
+/* --- what waits for what -------------------------------------------------------- */
+
+/* {device, of, kind, link, ns}: the device that waits longest for messages that
+ * another one makes in passes of a kind; null: none waits. */
+function longestWait(t) {
+  const r = t.runs;
+  const m = t.messages;
+  const sums = new Map();
+  for (let i = 0; i < r.n; i++) {
+    const message = r.incoming[i];
+    if (message < 0) continue;
+    const first = i === t.first[r.device[i]];
+    const free = first ? 0 : r.issued[i - 1];
+    const ns = Math.min(r.start[i], m.arrive[message]) - free;
+    if (ns <= 0) continue;
+    const from = m.from[message];
+    const key = [r.device[i], r.device[from], r.kind[from], m.link[message]];
+    const name = key.join();
+    const sum = sums.get(name) || { key, ns: 0 };
+    sum.ns += ns;
+    sums.set(name, sum);
+  }
+  let most = null;
+  for (const sum of sums.values()) if (!most || sum.ns > most.ns) most = sum;
+  if (!most) return null;
+  const [device, of, kind, link] = most.key;
+  return { device, of, kind, link, ns: most.ns };
+}
+
+/* "Device 2 waits longest: 125 ms, 24.9 % of the time, for ..." */
+function waitSentence(t) {
+  const wait = longestWait(t);
+  if (!wait) return 'No device waits for another one.';
+  const link = wait.link < 0 ? '' : ` over link ${t.links[wait.link]}`;
+  return `Device ${wait.device} waits longest: ${time(wait.ns)}, ` +
+    `${percent(wait.ns / t.makespan)} of the time, for ` +
+    `${KIND_NAMES[wait.kind]} passes of device ${wait.of}${link}.`;
+}
+
+/* --- memory by kind -------------------------------------------------------------- */
+
+/* From this share of the limit on it is near. */
+const NEAR = 0.95;
+
+/* {name, limit, parts: [[kind, bytes]]} of each device. */
+function showMemory(list) {
+  if (!list || !list.length) return;
+  $('memory').hidden = false;
+  const kinds = list[0].parts.map(([kind]) => kind);
+  const sum = (d) => d.parts.reduce((all, [, bytes]) => all + bytes, 0);
+  const whole = Math.max(...list.map((d) => Math.max(d.limit, sum(d))));
+  const near = list.filter((d) => d.limit > 0 && sum(d) >= NEAR * d.limit);
+  const row = (d) => {
+    const all = sum(d);
+    const bar = el('div', { class: 'stack-bar' }, ...d.parts.map(
+      ([kind, bytes], k) => el('i', { title: `${kind}: ${memory(bytes, 'B')}`,
+        style: `width:${100 * bytes / whole}%;background:var(${
+          PART_COLORS[k % PART_COLORS.length]})` })));
+    if (d.limit > 0)
+      bar.append(el('b', { class: 'limit', 'aria-hidden': 'true',
+        style: `left:${100 * d.limit / whole}%` }));
+    return el('div', { class: 'stack-row memory-row' +
+      (near.includes(d) ? ' near' : '') }, el('span', {}, d.name), bar,
+    el('b', {}, memory(all, 'B') + (d.limit > 0
+      ? `, ${percent(all / d.limit)}` : '')));
+  };
+  $('memory').replaceChildren(el('div', { class: 'panel-head' },
+    el('h2', {}, 'Memory'), el('p', { class: near.length ? 'note up' : 'note' },
+      !list[0].limit ? 'the most of each device' : near.length
+        ? `${near.length} of ${list.length} devices have less than ` +
+          `${percent(1 - NEAR)} of their limit left`
+        : 'the most of each device; the line is its limit')),
+  ...list.slice(0, 256).map(row),
+  el('div', { class: 'legend', style: 'margin-top:9px' },
+    ...kinds.map((kind, k) => el('span', {}, el('i', { style:
+      `background:var(${PART_COLORS[k % PART_COLORS.length]})` }), kind))));
+  if (list.length > 256)
+    $('memory').append(el('p', { class: 'note' },
+      `The first 256 of ${list.length} devices.`));
+}
+
+/* --- units for people ------------------------------------------------------------- */
+
+/* Bytes within a sentence of the program: "needs memory 86539949376". */
+function readable(text, unit) {
+  return unit !== 'bytes' && unit !== 'B' ? text
+    : text.replace(/\b\d{5,}\b/g, (n) => memory(Number(n), unit));
+}

@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What readers of a plan's report find first, fold, sort, and can read.
+
+    test_panels.py LONGHAUL"""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import chromium
+
+LONGHAUL = os.path.abspath(sys.argv[1])
+JOB = """longhaul: job/1
+model: {layers: 4, hidden: 64, ffn: 128, heads: 4, vocab: 256}
+training: {global_batch: 12, sequence: 32, precision: fp32}
+cluster:
+  gpu: {tflops: 0.1, memory_gib: 0.004, memory_gbps: 20}
+  gpus_per_node: 1
+  memory_reserve: 0%
+  fabric: {gbps: 10, latency_us: 50}
+  datacenters: [{name: west, nodes: 2}, {name: east, nodes: 2}]
+  links: [{between: [west, east], latency_ms: 1, gbps: 1}]
+layout: {tensor: 1, context: 1, pipeline: 4, data: 1, micro_batch: 1}
+"""
+AA = 4.5  # contrast of text, of WCAG 2
+failures = []
+
+
+def check(ok, what):
+    if not ok:
+        failures.append(what)
+        print("FAILED:", what, file=sys.stderr)
+
+
+def made(folder):
+    """The plan, whose report is r.html."""
+    with open(os.path.join(folder, "job.yaml"), "w", encoding="utf-8") as f:
+        f.write(JOB)
+    done = subprocess.run(
+        [LONGHAUL, "plan", "job.yaml", "--no-optimal", "--jitter",
+         "latency=0.3", "--html", "r.html", "-q"], cwd=folder,
+        capture_output=True, text=True, check=False)
+    check(done.returncode == 0, done.stderr)
+    with open(os.path.join(folder, "plan.json"), encoding="utf-8") as f:
+        return json.load(f)
+
+
+def number(text):
+    return float(re.match(r"[\d,.]+", text)[0].replace(",", ""))
+
+
+def test_cards(browser, plan):
+    cards = dict(browser.run(
+        "[...document.querySelectorAll('.card')].map((c) => [c.children[0]."
+        "textContent, c.children[1].textContent + '; ' + c.children[2]"
+        ".textContent])"))
+    rate = plan["tokens_per_s"]
+    check(abs(number(cards["Throughput"]) - rate) < 1 and
+          f"{1e12 / rate / 86400:.3g} days" in cards["Throughput"],
+          f"throughput: {cards}")
+    check(abs(number(cards["Model FLOPs utilisation"]) - 100 * plan["mfu"])
+          < 0.06, f"utilisation: {cards}")
+    check(cards["GPUs"] == "4; of 4 in the job", f"GPUs: {cards}")
+    check("Parameters" in cards and "95 % of iterations within" in cards,
+          f"cards: {list(cards)}")
+    check(re.match(r"device \d for \d; ", cards["Longest wait"]),
+          f"wait: {cards}")
+    says = browser.run("document.querySelector('#idle .sentences')"
+                       ".textContent")
+    check(re.search(r"Device \d waits longest: .* for .* passes of device \d "
+                    r"over link", says), f"idle: {says}")
+
+
+def test_memory(browser, plan):
+    rows = browser.run(
+        "[...document.querySelectorAll('.memory-row')].map((r) => "
+        "[r.lastChild.textContent, r.classList.contains('near')])")
+    check(len(rows) == len(plan["memory"]) == 4, f"memory: {rows}")
+    peak = max(number(text.split(", ")[1]) for text, _ in rows)
+    for text, near in rows:
+        check(near == (number(text.split(", ")[1]) >= 95), f"{text}: {near}")
+    check(abs(peak - 100 * plan["peak_memory_bytes"] /
+              plan["memory_limit_bytes"]) < 0.06, f"peak {peak}")
+
+
+def test_fold_and_sort(browser):
+    folded = ("document.querySelector('#links .scroll').getClientRects()"
+              ".length === 0")
+    fold = "document.querySelector('#links .fold')"
+    check(not browser.run(folded), "folded from the beginning")
+    browser.run(f"{fold}.click()")
+    check(browser.run(folded) and browser.run(
+        f"{fold}.getAttribute('aria-expanded')") == "false", "does not fold")
+    browser.run(f"{fold}.click()")
+    check(not browser.run(folded), "does not unfold")
+    names = ("[...document.querySelectorAll('#links tbody tr')].map((r) => "
+             "[r.cells[0].textContent, parseFloat(r.cells[2].textContent)])")
+    head = "document.querySelectorAll('#links th')[%d].firstChild.click()"
+    browser.run(head % 0)
+    rows = browser.run(names)
+    check(rows == sorted(rows, key=lambda r: r[0]), f"by name: {rows}")
+    browser.run(head % 2)
+    busy = [r[1] for r in browser.run(names)]
+    check(busy == sorted(busy), f"by use: {busy}")
+    browser.run(head % 2)
+    busy = [r[1] for r in browser.run(names)]
+    check(busy == sorted(busy, reverse=True), f"by use, falling: {busy}")
+
+
+def lightness(color):
+    parts = [int(color[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    lin = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4
+           for p in parts]
+    return 0.2126 * lin[0] + 0.7152 * lin[1] + 0.0722 * lin[2]
+
+
+def test_contrast(browser, path):
+    for theme in ("light", "dark"):
+        browser.open(path, f"theme={theme}")
+        browser.wait(f"document.documentElement.dataset.theme === '{theme}'")
+        colors = browser.run(
+            "Object.fromEntries(['ink', 'soft', 'faint', 'good', 'bad', "
+            "'panel', 'bg'].map((n) => [n, getComputedStyle("
+            "document.documentElement).getPropertyValue('--' + n).trim()]))")
+        for text in ("ink", "soft", "faint", "good", "bad"):
+            for behind in ("panel", "bg"):
+                lo, hi = sorted(lightness(colors[n]) for n in (text, behind))
+                ratio = (hi + 0.05) / (lo + 0.05)
+                check(ratio >= AA,
+                      f"{theme}: {text} on {behind} has {ratio:.2f}")
+
+
+def main():
+    browser_path = chromium.find()
+    with tempfile.TemporaryDirectory() as folder:
+        plan = made(folder)
+        path = os.path.join(folder, "r.html")
+        if browser_path:
+            with chromium.Browser(browser_path) as browser:
+                for size in ((1500, 1200), (800, 1200)):
+                    check(browser.open(path, size=size), "does not open")
+                    browser.wait("document.documentElement.dataset.asking "
+                                 "!== '1'")
+                    check(browser.run("document.documentElement.scrollWidth")
+                          <= size[0], f"wider than {size[0]} pixels")
+                    test_cards(browser, plan)
+                    test_memory(browser, plan)
+                    test_fold_and_sort(browser)
+                test_contrast(browser, path)
+                check(not browser.troubles(), f"{browser.troubles()}")
+    print(f"{len(failures)} failed")
+    if failures:
+        sys.exit(1)
+    if not browser_path:
+        print("SKIPPED: no Chromium here; apt install chromium",
+              file=sys.stderr)
+        sys.exit(77)
+
+
+main()
