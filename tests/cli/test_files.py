@@ -412,8 +412,40 @@ def what_memory_lacks_is_never_nothing():
                             done.stdout), f"{at}: {done.stderr!r}")
         low, high = (low, at) if done.returncode == 0 else (at, high)
         if done.returncode:
-            check(re.search(r"needs [\d.]+ ([GMK]iB|bytes) more", done.stderr),
-                  f"{at}: {done.stderr!r}")
+            check(re.search(r"needs (at least )?[\d.]+ ([GMK]iB|bytes) more",
+                            done.stderr), f"{at}: {done.stderr!r}")
+
+
+ONE_GPU = """longhaul: job/1
+model: llama3-8b
+training: {{global_batch: 32, sequence: 2048{training}}}
+cluster:
+  gpu: {{preset: h200, memory_gib: {memory}}}
+  memory_reserve: 0%
+  gpus_per_node: 1
+  datacenters: [{{name: here, nodes: 1}}]
+layout: {{{layout}}}
+"""
+
+
+@test
+def what_memory_lacks_is_what_mends_it():
+    """And not the least by some bound; what a job has not fixed is no way out."""
+    def plan(memory, training="", layout=""):
+        write("one.yaml", ONE_GPU.format(memory=memory, training=training,
+                                         layout=layout))
+        return run("plan", "one.yaml", "--no-optimal", "-q", "-o", "x.json")
+    said = plan(130).stderr
+    lacks = float(re.search(r"recompute full\) needs ([\d.]+) GiB more than a "
+                            "GPU of device 0 has; use more GPUs, or such with "
+                            r"more memory\n\Z", said)[1])
+    for more, status in (lacks + 0.06, 0), (lacks - 0.06, 1):
+        done = plan(130 + more)
+        check(done.returncode == status, f"{said!r}, {more}: {done}")
+    check("training.recompute: full" in plan(
+        130, ", recompute: none").stderr, "recomputation is fixed")
+    check("or leave more of layout open" in plan(130, "", "tensor: 1").stderr,
+          "the layout is fixed")
 
 
 finish()

@@ -184,6 +184,7 @@ static lh_status take_child(branch *b, const node *child, lh_error *err)
         if (is_closer(s, &child->floor)) {
             s->closest = child->config;
             s->closest_floor = child->floor;
+            s->closest_whole = child->level == LHI_LEVEL_WHOLE;
         }
         return LH_OK;
     }

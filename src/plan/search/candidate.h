@@ -105,6 +105,7 @@ typedef struct lhi_layout_search {
     lh_error first_refusal; /* why the first layout did not work */
     lhi_config closest;     /* of those that do not fit */
     lhi_floor closest_floor; /* missing 0: none */
+    bool closest_whole;      /* all of it is decided */
     /* Layouts that elastic plans can be on; of these those not looked at. */
     uint64_t n_elastic, n_elastic_left;
     lhi_elastic_choices elastic;

@@ -42,21 +42,68 @@ static const lhi_candidate *nearest_to_fit(const lhi_layout_search *s)
     return nearest;
 }
 
-static lh_status refuse_memory(const lhi_layout_search *s,
-                               const lhi_candidate *c, lh_error *err)
+enum { ADVICE_TEXT = 160 };
+
+/* What may help: only what the job leaves room for. */
+static void memory_advice(const lh_job *job, char text[ADVICE_TEXT])
 {
-    const lh_layout *l = &c->config.layout;
-    char missing[LHI_AMOUNT_TEXT];
+    const lh_layout *l = &job->layout;
+    const lh_training *t = &job->training;
+    bool given = l->tensor || l->context || l->expert || l->pipeline ||
+                 l->data || l->micro_batch || l->chunks_per_device ||
+                 l->chunk_layers;
+    snprintf(text, ADVICE_TEXT, "use more GPUs, or such with more memory%s%s%s",
+             t->zero_given && t->zero < 3 && job->n_gpus > 1
+                 ? ", or a higher training.zero"
+                 : "",
+             t->recompute_given && t->recompute != LH_RECOMPUTE_FULL
+                 ? ", or training.recompute: full"
+                 : "",
+             given ? ", or leave more of layout open" : "");
+}
+
+/* Of the layouts that were built, and the one that its bound makes the closest
+ * where that is a whole one: what one lacks with these layers, which is often
+ * many times its bound. */
+static lh_status refuse_memory(lhi_layout_search *s, lh_error *err)
+{
+    const lhi_candidate *c = nearest_to_fit(s);
+    const bool none_built = !c;
+    lhi_candidate closest = {.config = s->closest};
+    char missing[LHI_AMOUNT_TEXT], least[LHI_AMOUNT_TEXT];
+    char at_least[ADVICE_TEXT] = "", advice[ADVICE_TEXT];
+    memory_advice(s->job, advice);
+    if (s->closest_floor.missing && s->closest_whole) {
+        LHI_TRY(lhi_candidate_bound(s, &closest, err));
+        if (closest.missing > 0 && (!c || closest.missing < c->missing))
+            c = &closest;
+    }
+    lhi_amount_text(s->closest_floor.missing, least);
+    const lh_layout *l = c ? &c->config.layout : &s->closest.layout;
+    const lh_datacenter *dc = &s->job->datacenters[s->closest_floor.missing_in];
+    if (c && none_built && s->closest_floor.missing < c->missing)
+        snprintf(at_least, sizeof at_least,
+                 ", and by their bounds all lack %s or more", least);
+    if (c)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "%s: no layout fits in memory; of those built the "
+                        "closest (tensor %" PRIu32 ", pipeline %" PRIu32
+                        ", data %" PRIu32 ", micro_batch %" PRIu32
+                        ", recompute %s) needs %s more than a GPU of device "
+                        "%" PRIu32 " has%s; %s",
+                        s->job->name, l->tensor, l->pipeline, l->data,
+                        l->micro_batch, lh_recompute_name(c->config.recompute),
+                        lhi_amount_text(c->missing, missing), c->missing_on,
+                        at_least, advice);
     return lhi_fail(err, LH_EINFEASIBLE,
                     "%s: no layout fits in memory; the closest (tensor "
                     "%" PRIu32 ", pipeline %" PRIu32 ", data %" PRIu32
-                    ", micro_batch %" PRIu32 ", recompute %s) needs %s "
-                    "more than a GPU of device %" PRIu32
-                    " has; use more GPUs, a higher ZeRO stage or larger "
-                    "degrees",
+                    ", micro_batch %" PRIu32 ", recompute %s) needs at "
+                    "least %s more than a %s of %s has, however its layers "
+                    "are divided; %s",
                     s->job->name, l->tensor, l->pipeline, l->data,
-                    l->micro_batch, lh_recompute_name(c->config.recompute),
-                    lhi_amount_text(c->missing, missing), c->missing_on);
+                    l->micro_batch, lh_recompute_name(s->closest.recompute),
+                    least, dc->gpu.name, dc->name, advice);
 }
 
 static lh_status refuse_drawn(const lhi_layout_search *s, lh_error *err)
@@ -85,7 +132,7 @@ static const lhi_candidate *with_reason(const lhi_layout_search *s)
 }
 
 /* Nothing works: say what comes closest. */
-static lh_status refuse(const lhi_layout_search *s, lh_error *err)
+static lh_status refuse(lhi_layout_search *s, lh_error *err)
 {
     const lhi_candidate *c = with_reason(s);
     if (c)
@@ -96,26 +143,8 @@ static lh_status refuse(const lhi_layout_search *s, lh_error *err)
                         s->job->name, c->config.layout.tensor,
                         c->config.layout.pipeline, c->config.layout.data,
                         c->config.layout.micro_batch, c->choice.why);
-    if (s->closest_floor.missing) {
-        const lh_layout *l = &s->closest.layout;
-        char missing[LHI_AMOUNT_TEXT];
-        const lh_datacenter *dc =
-            &s->job->datacenters[s->closest_floor.missing_in];
-        return lhi_fail(
-            err, LH_EINFEASIBLE,
-            "%s: no layout fits in memory; the closest (tensor "
-            "%" PRIu32 ", pipeline %" PRIu32 ", data %" PRIu32
-            ", micro_batch %" PRIu32 ", recompute %s) needs %s "
-            "more than a %s of %s has, however its layers are divided; "
-            "use more GPUs, a higher ZeRO stage or larger degrees",
-            s->job->name, l->tensor, l->pipeline, l->data, l->micro_batch,
-            lh_recompute_name(s->closest.recompute),
-            lhi_amount_text(s->closest_floor.missing, missing), dc->gpu.name,
-            dc->name);
-    }
-    const lhi_candidate *nearest = nearest_to_fit(s);
-    if (nearest)
-        return refuse_memory(s, nearest, err);
+    if (s->closest_floor.missing || nearest_to_fit(s))
+        return refuse_memory(s, err);
     if (s->options.partition == LH_PARTITION_MONTE_CARLO)
         return refuse_drawn(s, err);
     if (s->n == 0 && s->n_dropped && !s->first_refusal.text[0])
