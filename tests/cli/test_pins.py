@@ -111,6 +111,22 @@ def one_partition_that_fits():
     check(got >= (1 - FASTER) * free, f"{got:.6f} s, left open {free:.6f} s")
 
 
+@test
+def layers_that_fit_elsewhere_are_tried():
+    """Of each layout few partitions fit, and the fastest layout does not with
+    even chunks: it does with those of another."""
+    job = {"model": "{layers: 42, hidden: 4096, ffn: 11264, heads: 32, vocab: "
+                    "128256, gated: true, experts: 8, experts_per_token: 2, "
+                    "expert_ffn: 1024, dense_layers: 3}",
+           "batch": 64, "sequence": 4096, "per_node": 8, "fabric": 400,
+           "gpu": "{tflops: 312, memory_gib: 4.1, memory_gbps: 2000}",
+           "layout": "pipeline: 6", "nodes": [2, 4], "ms": 1, "gbps": 400}
+    options = "--no-optimal", "--effort", "4000"
+    free = plan(job, options)["iteration_s"]
+    got = plan(job, options, "chunks_per_device: 1")["iteration_s"]
+    check(got >= (1 - FASTER) * free, f"{got:.6f} s, left open {free:.6f} s")
+
+
 H100 = {"gpu": "h100-sxm", "per_node": 8, "fabric": 400, "sequence": 4096}
 
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layers moved between the chunks of layouts: first of those that are fastest
  * as they are, then of the others that their bounds over all partitions leave
- * a chance, the least bound first, whether or not even chunks of them fit. */
+ * a chance, the least bound first, whether or not even chunks of them fit; then
+ * layers of one are tried in all others. */
 #include "plan/layout/alike.h"
 #include "plan/layout/uneven.h"
 #include "plan/search/goal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     FASTEST = 12,               /* layouts */
@@ -17,6 +19,9 @@ enum {
     MOST_KINDS = 64,
     NEAR = 2, /* dimensions */
     PASSES_OF_NEAR = 2000000,
+    DONORS = 3,           /* partitions of as many chunks */
+    MOST_DONATED = 20000, /* pipelines that are built with these */
+    PASSES_OF_DONATED = 1000000,
 };
 
 /* A layout is tried under every method if a quick one's time on its partition
@@ -244,10 +249,15 @@ static lh_status move_fastest(mover *m, lh_error *err)
     return LH_OK;
 }
 
+static uint64_t passes_of(const lhi_candidate *c)
+{
+    return 3 * (uint64_t)c->config.layout.pipeline *
+           c->config.layout.chunks_per_device * c->config.microbatches;
+}
+
 static lh_status move_other(mover *m, lhi_candidate *c, lh_error *err)
 {
-    uint64_t each = 3 * (uint64_t)c->config.layout.pipeline *
-                    c->config.layout.chunks_per_device * c->config.microbatches;
+    uint64_t each = passes_of(c);
     effort how = {c->config.layers, PASSES_OF_OTHERS, false, false, false};
     if (how.most < TIMED_OF_OTHERS * each)
         how.most = TIMED_OF_OTHERS * each;
@@ -324,6 +334,116 @@ static lh_status move_near(mover *m, lh_error *err)
     return LH_OK;
 }
 
+/* --- layers of others -------------------------------------------------------
+ */
+
+static bool is_chunked_alike(const lhi_candidate *a, const lhi_candidate *b)
+{
+    return a->config.layout.pipeline == b->config.layout.pipeline &&
+           a->config.layout.chunks_per_device ==
+               b->config.layout.chunks_per_device &&
+           a->config.placement == b->config.placement;
+}
+
+static bool is_same_layers(const lhi_candidate *a, const lhi_candidate *b)
+{
+    const uint32_t n =
+        a->config.layout.pipeline * a->config.layout.chunks_per_device;
+    return memcmp(a->config.layers, b->config.layers,
+                  n * sizeof *a->config.layers) == 0;
+}
+
+/* Of those whose chunks are like `c`, the fastest with layers of their own;
+ * each of these once. How many. */
+static int find_donors(const mover *m, const lhi_candidate *c,
+                       const lhi_candidate *donors[DONORS])
+{
+    int n = 0;
+    for (; n < DONORS; n++) {
+        const lhi_candidate *best = NULL;
+        for (uint32_t i = 0; i < m->s->n; i++) {
+            const lhi_candidate *o = &m->s->candidates[i];
+            bool out = !lhi_candidate_works(o) || !o->config.layers ||
+                       !is_chunked_alike(o, c) ||
+                       (best && value(m, o) >= value(m, best));
+            for (int k = 0; k < n && !out; k++)
+                out = is_same_layers(donors[k], o);
+            if (!out)
+                best = o;
+        }
+        if (!best)
+            break;
+        donors[n] = best;
+    }
+    return n;
+}
+
+static bool is_left(const mover *m, const lhi_candidate *c)
+{
+    return !is_hopeless(m, c) &&
+           lhi_uneven_possible(m->s->job, &c->config, &m->s->options);
+}
+
+static lh_status try_donor(mover *m, lhi_candidate *c, const uint32_t *layers,
+                           lh_error *err)
+{
+    lhi_layout_search *s = m->s;
+    lhi_candidate moved = *c;
+    const uint64_t n_memory = s->n_memory, n_unsupported = s->n_unsupported;
+    moved.config.layers = layers;
+    moved.missing = 0; /* of its own */
+    LHI_TRY(lhi_candidate_bound(s, &moved, err));
+    s->n_memory = n_memory;
+    s->n_unsupported = n_unsupported;
+    bool hopeless = moved.bound_ns == INT64_MAX ||
+                    (s->options.goal == LH_PLAN_FASTEST
+                         ? moved.bound_ns >= s->best_value
+                         : lhi_candidate_works(c) &&
+                               lhi_value_at(&s->options, &c->choice,
+                                            moved.bound_ns) >= s->best_value);
+    const uint64_t passes = passes_of(c);
+    if (hopeless || m->passes < passes)
+        return LH_OK;
+    m->passes -= passes;
+    LHI_TRY(simulate(m, c, &moved, err));
+    note_best(m, c);
+    return LH_OK;
+}
+
+/* What is left, with the layers that suit the fastest of as many chunks, is
+ * often faster than with its own, which may not even fit; and to build it takes
+ * little beside moving its layers one by one. */
+static lh_status try_layers_of_others(mover *m, lh_error *err)
+{
+    lhi_layout_search *s = m->s;
+    bool *done = calloc(s->n + (size_t)1, sizeof *done);
+    lh_status status = done ? LH_OK : lhi_fail_nomem(err);
+    uint64_t built = 0;
+    m->passes = PASSES_OF_DONATED;
+    for (uint32_t i = 0; i < s->n && status == LH_OK; i++) {
+        const lhi_candidate *donors[DONORS];
+        const uint32_t *layers[DONORS];
+        if (done[i] || !is_left(m, &s->candidates[i]))
+            continue;
+        int n = find_donors(m, &s->candidates[i], donors);
+        for (int k = 0; k < n; k++)
+            layers[k] = donors[k]->config.layers;
+        for (uint32_t j = i; j < s->n && status == LH_OK; j++) {
+            lhi_candidate *c = &s->candidates[j];
+            if (done[j] || !is_left(m, c) ||
+                !is_chunked_alike(c, &s->candidates[i]))
+                continue;
+            done[j] = true;
+            for (int k = 0; k < n && status == LH_OK; k++)
+                if (c->config.layers != layers[k] && built++ < MOST_DONATED &&
+                    !is_over(m) && !is_hopeless(m, c))
+                    status = try_donor(m, c, layers[k], err);
+        }
+    }
+    free(done);
+    return status;
+}
+
 lh_status lhi_layout_search_move_one(lhi_layout_search *s, uint32_t candidate,
                                      uint64_t *passes, lh_error *err)
 {
@@ -352,6 +472,13 @@ lh_status lhi_layout_search_move(lhi_layout_search *s, lh_error *err)
         status = move_others(&m, err);
     if (status == LH_OK)
         status = move_near(&m, err);
+    const int64_t before = s->best_value;
+    if (status == LH_OK)
+        status = try_layers_of_others(&m, err);
+    if (status == LH_OK && s->best_value < before) {
+        memset(m.tried, 0, s->n * sizeof *m.tried);
+        status = move_near(&m, err);
+    }
     free(m.done);
     free(m.tried);
     return status;
