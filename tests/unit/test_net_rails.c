@@ -6,10 +6,13 @@
 #include "base/realtime.h"
 #include "net/hello.h"
 #include "net/rails.h"
+#include "net/seal.h"
+#include "net/sockets.h"
 #include "net/wire.h"
 #include "net_conform.h"
 #include "net_processes.h"
 
+#include <pthread.h>
 #include <signal.h>
 
 static const int64_t ms_ns = 1000000;
@@ -304,7 +307,157 @@ static void come_back(void)
     CHECK_OK(run_processes(2, 0, NULL, join, &j, cuts, NULL, NULL, &err), err);
 }
 
-/* ---- heads of segments ---- */
+/* ---- segments ---- */
+
+/* A rank 1 that says what it likes over a rail that it has proven. */
+typedef struct speaker {
+    struct sockaddr_in door;
+    unsigned char key[LHI_MAC_BYTES];
+    lhi_seal *seals;
+    int fd;
+} speaker;
+
+static void say_hello(int fd, const lhi_hello *h)
+{
+    unsigned char bytes[LHI_HELLO_BYTES];
+    lhi_hello_write(h, bytes);
+    if (send(fd, bytes, sizeof bytes, MSG_NOSIGNAL) != sizeof bytes)
+        abort();
+}
+
+static lhi_hello hear_hello(int fd)
+{
+    unsigned char bytes[LHI_HELLO_BYTES];
+    lhi_hello h;
+    if (recv(fd, bytes, sizeof bytes, MSG_WAITALL) != sizeof bytes ||
+        lhi_hello_read(bytes, &h, NULL) != LH_OK)
+        abort();
+    return h;
+}
+
+static void introduce(speaker *s)
+{
+    lhi_hello h = greeting(LHI_HELLO_RAIL);
+    lhi_handshake shake = {.client = 1, .n_ranks = 2};
+    unsigned char key[LHI_SEAL_KEY_BYTES];
+    s->fd = knock(&s->door);
+    memset(h.nonce, 9, sizeof h.nonce);
+    say_hello(s->fd, &h);
+    memcpy(shake.client_nonce, h.nonce, sizeof h.nonce);
+    memcpy(shake.server_nonce, hear_hello(s->fd).nonce, sizeof h.nonce);
+    memcpy(shake.job, h.job, sizeof h.job);
+    h = greeting(LHI_HELLO_PROOF);
+    lhi_prove(s->key, sizeof s->key, "rail client", &shake, NULL, 0, h.mac);
+    say_hello(s->fd, &h);
+    if (hear_hello(s->fd).kind != LHI_HELLO_WELCOME)
+        abort();
+    lhi_prove(s->key, sizeof s->key, "rail frames", &shake, NULL, 0, key);
+    if (lhi_seal_make(key, false, &s->seals, NULL) != LH_OK)
+        abort();
+}
+
+static void say_segment(speaker *s, uint64_t number, const void *bytes,
+                        uint32_t size)
+{
+    unsigned char head[LHI_RAIL_HEAD + LHI_SEAL_BYTES], tail[LHI_SEAL_BYTES];
+    const lhi_rail_head h = {
+        .kind = LHI_RAIL_SEGMENT, .size = size, .number = number};
+    lhi_rail_head_write(&h, head);
+    lhi_seal_begin(s->seals, LHI_SEAL_HEADER);
+    lhi_seal_add(s->seals, head, LHI_RAIL_HEAD);
+    lhi_seal_end(s->seals, head + LHI_RAIL_HEAD);
+    send(s->fd, head, sizeof head, MSG_NOSIGNAL);
+    if (!size)
+        return;
+    lhi_seal_begin(s->seals, LHI_SEAL_PAYLOAD);
+    lhi_seal_add(s->seals, bytes, size);
+    lhi_seal_end(s->seals, tail);
+    send(s->fd, bytes, size, MSG_NOSIGNAL);
+    send(s->fd, tail, sizeof tail, MSG_NOSIGNAL);
+}
+
+/* Until the other end has all before that one. */
+static void await(const speaker *s, uint64_t number)
+{
+    unsigned char bytes[LHI_RAIL_HEAD + LHI_SEAL_BYTES];
+    lhi_rail_head h = {0};
+    while (h.acknowledged < number)
+        if (recv(s->fd, bytes, sizeof bytes, MSG_WAITALL) != sizeof bytes ||
+            lhi_rail_head_read(bytes, &h, NULL) != LH_OK)
+            abort();
+}
+
+enum { N_LATER = 2 * LHI_RAIL_WINDOW };
+
+static void *speak(void *of)
+{
+    speaker *s = of;
+    introduce(s);
+    say_segment(s, 2, "gh", 2); /* before its turn */
+    say_segment(s, 0, "abc", 3);
+    say_segment(s, 0, "xxx", 3); /* again, delivered or not */
+    say_segment(s, 2, "xx", 2);
+    say_segment(s, 1, "def", 3);
+    say_segment(s, 1, "xxx", 3);
+    for (uint64_t i = 0; i < N_LATER; i++) { /* all the way round, and again */
+        say_segment(s, 3 + i, ".", 1);
+        if (i % 500 == 0)
+            await(s, 3 + i);
+        if (i % 100 == 50)
+            say_segment(s, 3 + i / 2, "x", 1);
+    }
+    say_segment(s, 3 + N_LATER, NULL, 0);
+    return NULL;
+}
+
+/* Each once and in their order, however they come. */
+static void segments(void)
+{
+    speaker s = {.door = {.sin_family = AF_INET,
+                          .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof s.door;
+    int listener =
+        socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (bind(listener, (struct sockaddr *)&s.door, size) ||
+        listen(listener, 4) ||
+        getsockname(listener, (struct sockaddr *)&s.door, &size))
+        abort();
+    unsigned char addresses[2 * LHI_ADDRESS_BYTES], keys[2 * LHI_MAC_BYTES];
+    memset(keys, 3, sizeof keys);
+    memcpy(s.key, keys, sizeof s.key);
+    lhi_address_write((struct sockaddr *)&s.door, addresses);
+    lhi_address_write((struct sockaddr *)&s.door,
+                      addresses + LHI_ADDRESS_BYTES);
+    lhi_failure failure = {0};
+    lhi_rails_options o = {.n_ranks = 2,
+                           .n_rails = 1,
+                           .listeners = &listener,
+                           .addresses = addresses,
+                           .keys = keys,
+                           .failure = &failure};
+    lhi_job_digest("test", o.job);
+    lhi_rails *rails = NULL;
+    lh_error err = {0};
+    int fds[2];
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, speak, &s))
+        abort();
+    CHECK_OK(lhi_rails_open(&o, &rails, fds, &err), err);
+    static char got[N_LATER + 100], want[N_LATER + 8];
+    memset(want, '.', sizeof want);
+    memcpy(want, "abcdefgh", 8);
+    ssize_t n = recv(fds[1], got, sizeof got, MSG_WAITALL); /* to its end */
+    CHECK_INT(n, sizeof want);
+    CHECK(memcmp(got, want, sizeof want) == 0);
+    pthread_join(thread, NULL);
+    lhi_rails_seen seen;
+    lhi_rails_look(rails, &seen);
+    CHECK_INT(seen.n_twice, 3 + (N_LATER + 49) / 100);
+    close(fds[1]);
+    close(s.fd);
+    lhi_rails_close(rails);
+    lhi_seal_free(s.seals);
+}
 
 static void heads(void)
 {
@@ -350,5 +503,6 @@ int main(void)
     RUN(killed_last);
     RUN(silent);
     RUN(come_back);
+    RUN(segments);
     return test_summary();
 }
