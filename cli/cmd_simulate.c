@@ -91,6 +91,16 @@ static const cli_option options[] = {
      .like = "8,8,8,8",
      .help = "With --adapt and --moving: layers of each chunk, which move away "
              "from slow devices where that pays, and back."},
+    {.name = "restart",
+     .type = CLI_COUNT,
+     .at = offsetof(settings, play.restart),
+     .arg = "N",
+     .least = 1,
+     .most = 1000000,
+     .help = "With --events: ranks have one rail, and where that goes down the "
+             "run begins again where it saved, which costs the time of N more "
+             "iterations. Without this option they have two, and go on over "
+             "the other."},
     CLI_PATH_ROWS(settings, play.staging_ns,
                   "With --path or --adapt: what a delegated message takes more "
                   "at either end."),
@@ -460,6 +470,11 @@ static lh_status check_events(cli *c)
     if (s->play.moving_ns && s->play.staging_ns)
         return cli_usage(c, "--moving is not for --staging: what copies take "
                             "in other places is not predicted");
+    if (!s->play.events && s->play.restart)
+        return cli_usage(c, "--restart is for --events");
+    if (s->play.restart && (s->play.adapt || s->path))
+        return cli_usage(c, "--restart is of runs that cannot go on over "
+                            "another rail: no --adapt, no --path");
     if (s->model.host_copy_ns && !s->host_memory)
         return cli_usage(c, "--host-copy is for --host-memory");
     if (s->play.staging_ns && !s->play.adapt && !s->path)

@@ -6,12 +6,14 @@
 #include <string.h>
 
 lh_status cli_course_read(cli *c, const char *path, const lh_pipeline *pipeline,
-                          uint32_t speed, const lh_places *places,
-                          lh_course **out)
+                          uint32_t speed, uint32_t restart,
+                          const lh_places *places, lh_course **out)
 {
     lh_events *events;
-    const lh_course_options o = {
-        .size = sizeof o, .speed = speed, .places = places};
+    const lh_course_options o = {.size = sizeof o,
+                                 .speed = speed,
+                                 .places = places,
+                                 .restart_steps = restart};
     CLI_TRY(lh_events_read(path, &events, &c->err));
     lh_status status = lh_course_make(pipeline, events, &o, out, &c->err);
     lh_events_free(events);
@@ -517,8 +519,8 @@ lh_status cli_play_run(cli *c, const cli_play *play, const cli_view *view,
         status =
             cli_layers_make(c, play, view->pipeline, &p.layers, &p.layer_ns);
     if (status == LH_OK)
-        status = cli_course_read(c, play->events, view->pipeline, 1, p.places,
-                                 &p.course);
+        status = cli_course_read(c, play->events, view->pipeline, 1,
+                                 play->restart, p.places, &p.course);
     if (status == LH_OK)
         status = play_steps(c, &p, after_ns);
     free(p.ns);

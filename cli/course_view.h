@@ -24,8 +24,8 @@
 /* Reads the events of the file at `path` for a pipeline that is played `speed`
  * times as fast; `places` NULL: of devices, not of hosts. */
 lh_status cli_course_read(cli *c, const char *path, const lh_pipeline *pipeline,
-                          uint32_t speed, const lh_places *places,
-                          lh_course **out);
+                          uint32_t speed, uint32_t restart,
+                          const lh_places *places, lh_course **out);
 
 /* ["2-3", "device 1"]: what is slow in a step; NULL: no memory. `course` NULL:
  * nothing is. */
@@ -65,6 +65,7 @@ typedef struct cli_play {
     uint32_t replicas;         /* events are of their hosts; 0: of devices */
     const char *layers;        /* of each chunk; NULL: they stay */
     int64_t moving_ns;         /* of what a host keeps; 0: hosts stay */
+    uint32_t restart;          /* lh_course_options.restart_steps */
     int64_t staging_ns;        /* a message's copy on the delegated path */
     const lh_delegation *path; /* that of the run; NULL: none is given */
     const lh_jitter *jitter;   /* NULL: none */

@@ -10,8 +10,7 @@ lh_status train_events_read(cli *c, cli_view *v, train_changes *changes,
 {
     const train_settings *s = c->settings;
     lh_pipeline *quiet;
-    CLI_TRY(
-        cli_course_read(c, s->events, v->pipeline, s->speed, NULL,
+    CLI_TRY(cli_course_read(c, s->events, v->pipeline, s->speed, 0, NULL,
                             &changes->course));
     CLI_TRY(lh_course_pipeline(changes->course, 0, &quiet, &c->err));
     lh_pipeline_free(*own);

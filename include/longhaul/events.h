@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What becomes slow while a job trains, and when: links, devices. Text form:
+/* What becomes slow while a job trains, and when: links, devices; and when ways
+ * between ranks fail. Text form:
  * docs/formats/events.md. A course is what such events come to for one
  * pipeline: how it is in each step. Iterations follow one another without
  * overlap, so that one takes as long as its pipeline does alone.
@@ -25,6 +26,11 @@ extern "C" {
 
 #define LH_MAX_EVENTS 1000u
 #define LH_MAX_EVENT_LINKS 4096u /* named by all events of a file together */
+
+/* In the step in which a rail goes down, messages from and to its rank go only
+ * so long after the step has begun: until it is noticed, and they take the
+ * other. */
+#define LH_RAIL_NOTICE_NS INT64_C(300000000)
 
 typedef enum lh_rail {
     LH_RAIL_AS_IT_IS, /* the event is of no rail */
@@ -86,13 +92,17 @@ typedef struct lh_course_options {
      * What is slow stays so when hosts move. Of the pipeline that the course is
      * made of; it has to outlive the course. NULL: there are devices alone. */
     const lh_places *places;
+    /* 0: ranks have two rails, and go on over the other when one goes down.
+     * Else they have one: the run begins again where it saved, and the step in
+     * which it goes down takes as long as itself and so many more. */
+    uint32_t restart_steps;
 } lh_course_options;
 
 /* The pipeline in each step. Links that events name between devices, and that
  * it has not, are added to it, without delay. LH_EINPUT: the pipeline has not
  * what an event names, the event would change nothing, or a number of it is not
- * as above; LH_EUNSUPPORTED: a rail. `options` may be NULL. The events need not
- * outlive the call. Release with lh_course_free(). */
+ * as above; a rail goes down that is the last one, or up that is not down.
+ * `options` may be NULL. The events need not outlive the call. Release with lh_course_free(). */
 LH_API lh_status lh_course_make(const lh_pipeline *pipeline,
                                 const lh_events *events,
                                 const lh_course_options *options,
@@ -108,7 +118,8 @@ LH_API uint32_t lh_course_state(const lh_course *course, uint64_t step);
  * lh_pipeline_free(). */
 LH_API lh_status lh_course_pipeline(const lh_course *course, uint32_t state,
                                     lh_pipeline **out, lh_error *err);
-/* What is slow in a state: links as the events name them, and "device 2".
+/* What is slow in a state: links as the events name them, "device 2", and
+ * "rail of rank 2" in the step in which one goes down.
  * Fills in the first `room` of the names, which are borrowed from the course,
  * and returns how many there are. */
 LH_API uint32_t lh_course_slow(const lh_course *course, uint32_t state,

@@ -59,6 +59,21 @@ static lh_status check_factors(const lh_link *links, const lhi_effect *effect,
                     *key == 's' ? "latency and no transfer time" : key);
 }
 
+static lh_status take_hit(const lhi_link_list *list, lhi_effect *effect,
+                          const bool *hit, lhi_arena *mem, lh_error *err)
+{
+    for (uint32_t i = 0; i < list->n_links; i++)
+        effect->n_links += hit[i];
+    effect->links = LHI_NEW(mem, uint32_t, effect->n_links);
+    if (!effect->links)
+        return lhi_fail_nomem(err);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < list->n_links; i++)
+        if (hit[i])
+            effect->links[n++] = i;
+    return LH_OK;
+}
+
 static lh_status find_event_links(lhi_link_list *list, lhi_effect *effect,
                                   bool *hit, lhi_arena *mem, lh_error *err)
 {
@@ -70,20 +85,11 @@ static lh_status find_event_links(lhi_link_list *list, lhi_effect *effect,
             return status;
         }
     }
-    for (uint32_t i = 0; i < list->n_links; i++)
-        effect->n_links += hit[i];
-    effect->links = LHI_NEW(mem, uint32_t, effect->n_links);
-    if (!effect->links)
-        return lhi_fail_nomem(err);
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < list->n_links; i++)
-        if (hit[i])
-            effect->links[n++] = i;
+    LHI_TRY(take_hit(list, effect, hit, mem, err));
     return check_factors(list->links, effect, err);
 }
 
-static lh_status find_host(const lh_course *c, const lh_event *e,
-                           lh_error *err)
+static lh_status find_host(const lh_course *c, const lh_event *e, lh_error *err)
 {
     uint32_t n = lh_places_n_hosts(c->places);
     if (e->device < n)
@@ -136,6 +142,33 @@ static lh_status check_numbers(const lh_event *e, lh_error *err)
     return LH_OK;
 }
 
+/* The links that messages from and to the rank take. */
+static lh_status find_rail(lhi_link_list *list, lhi_effect *effect, bool *hit,
+                           lhi_arena *mem, lh_error *err)
+{
+    uint32_t rank = effect->event->rank;
+    uint32_t n = lh_pipeline_n_devices(list->pipeline);
+    if (effect->event->from < 0)
+        return lhi_fail(err, LH_EINPUT, "at %" PRId64 ": a step is at least 0",
+                        effect->event->from);
+    if (rank >= n)
+        return lhi_fail(err, LH_EINPUT,
+                        "rank: there is no rank %" PRIu32
+                        "; the pipeline has 0 to %" PRIu32,
+                        rank, n - 1);
+    bool any = false;
+    for (uint32_t i = 0; i < list->n_links; i++) {
+        hit[i] = list->links[i].from == rank || list->links[i].to == rank;
+        any = any || hit[i];
+    }
+    if (!any)
+        return lhi_fail(err, LH_EINPUT,
+                        "rank: rank %" PRIu32 " has no links, whose messages "
+                        "could wait for a rail",
+                        rank);
+    return take_hit(list, effect, hit, mem, err);
+}
+
 static lh_status find_hosts(lh_course *c, lhi_effect *effect, lh_error *err)
 {
     if (effect->event->n_links == 0)
@@ -152,16 +185,50 @@ static lh_status find_one(lh_course *c, lhi_link_list *list, lhi_effect *effect,
                           bool *hit, lh_error *err)
 {
     const lh_event *e = effect->event;
-    if (e->rail != LH_RAIL_AS_IT_IS)
+    if (e->rail != LH_RAIL_AS_IT_IS && c->places)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "rail: ranks have one way to each other here, and "
-                        "without it no run goes on; leave the event out");
+                        "rail: those of hosts are not played; leave the event "
+                        "out, or have devices alone");
+    if (e->rail != LH_RAIL_AS_IT_IS)
+        return find_rail(list, effect, hit, c->mem, err);
     LHI_TRY(check_numbers(e, err));
     if (c->places)
         return find_hosts(c, effect, err);
     if (e->n_links == 0)
         return find_device(list->pipeline, e, err);
     return find_event_links(list, effect, hit, c->mem, err);
+}
+
+/* A rank has two rails, of which one at a time may be down. */
+static lh_status check_rail(const lh_events *events, const lh_event *e,
+                            bool restarts, lh_error *err)
+{
+    const lh_event *before = NULL;
+    for (uint32_t i = 0; i < events->n_events; i++) {
+        const lh_event *x = &events->events[i];
+        if (x->rail == LH_RAIL_AS_IT_IS || x->rank != e->rank || x == e)
+            continue;
+        if (x->from == e->from)
+            return lhi_fail(err, LH_EINPUT,
+                            "rail: two events of rank %" PRIu32
+                            " at step %" PRId64,
+                            e->rank, e->from);
+        if (x->from < e->from && (!before || x->from > before->from))
+            before = x;
+    }
+    bool down = before && before->rail == LH_RAIL_DOWN;
+    if (e->rail == LH_RAIL_UP && !down)
+        return lhi_fail(err, LH_EINPUT,
+                        "rail: none of rank %" PRIu32 " is down at step "
+                        "%" PRId64,
+                        e->rank, e->from);
+    if (e->rail == LH_RAIL_DOWN && down && !restarts)
+        return lhi_fail(err, LH_EINPUT,
+                        "rail: the last of rank %" PRIu32 " goes down at step "
+                        "%" PRId64 ", and without one no run goes on; let one "
+                        "come up before",
+                        e->rank, e->from);
+    return LH_OK;
 }
 
 static lh_status find_all(lh_course *c, const lh_events *events,
@@ -176,10 +243,17 @@ static lh_status find_all(lh_course *c, const lh_events *events,
     if (status == LH_OK && list->n_links)
         memcpy(links, list->links, list->n_links * sizeof *links);
     list->links = links;
-    for (uint32_t i = 0; status == LH_OK && i < c->n_effects; i++) {
+    /* Rails last: of all links that the others add. */
+    for (uint32_t i = 0; status == LH_OK && i < 2 * c->n_effects; i++) {
+        const lh_event *e = &events->events[i % c->n_effects];
+        bool rails = i >= c->n_effects;
+        if ((e->rail != LH_RAIL_AS_IT_IS) != rails)
+            continue;
         memset(hit, 0, room);
-        status = find_one(c, list, &c->effects[i], hit, err);
-        refuse_event(events, &events->events[i], status, err);
+        status = find_one(c, list, &c->effects[i % c->n_effects], hit, err);
+        if (status == LH_OK && rails)
+            status = check_rail(events, e, c->restart_steps > 0, err);
+        refuse_event(events, e, status, err);
     }
     free(hit);
     return status;
@@ -265,9 +339,12 @@ static lh_status find_name(lh_course *c, const char *name, uint32_t *out,
 static lh_status name_effect(lh_course *c, lhi_effect *x, lh_error *err)
 {
     const lh_event *e = x->event;
-    char device[24];
-    snprintf(device, sizeof device, "%s %" PRIu32,
-             c->places ? "host" : "device", e->device);
+    char device[32];
+    if (e->rail == LH_RAIL_AS_IT_IS)
+        snprintf(device, sizeof device, "%s %" PRIu32,
+                 c->places ? "host" : "device", e->device);
+    else
+        snprintf(device, sizeof device, "rail of rank %" PRIu32, e->rank);
     x->n_names = e->n_links ? e->n_links : 1;
     x->names = LHI_NEW(c->mem, uint32_t, x->n_names);
     if (!x->names)
@@ -338,6 +415,13 @@ static lh_status take_events(lh_course *c, const lh_events *events,
     for (uint32_t i = 0; i < c->n_effects; i++) {
         own[i] = events->events[i];
         c->effects[i].event = &own[i];
+        if (own[i].rail == LH_RAIL_AS_IT_IS)
+            continue;
+        /* Of the step alone; coming up is of none. */
+        own[i].to = own[i].from + (own[i].rail == LH_RAIL_DOWN);
+        own[i].latency_times = own[i].transfer_times = own[i].slower = 1;
+        own[i].latency_ns = own[i].transfer_ns = 0;
+        c->effects[i].hold_ns = LH_RAIL_NOTICE_NS / c->speed;
     }
     lh_status status = find_all(c, events, &list, err);
     desc.links = list.links;
@@ -384,6 +468,7 @@ lh_status lh_course_make(const lh_pipeline *pipeline, const lh_events *events,
     c->mem = mem;
     c->speed = o.speed ? o.speed : 1;
     c->places = o.places;
+    c->restart_steps = o.restart_steps;
     lh_status status = take_events(c, events, pipeline, err);
     if (status == LH_OK)
         status = check_states(c, events, err);
@@ -471,12 +556,17 @@ static void slow_passes(const lh_event *e, lh_chunk *chunks, uint32_t n_chunks)
     }
 }
 
+static bool slows(const uint64_t *set, uint32_t k, const lhi_effect *x)
+{
+    return has(set, k) && x->hold_ns == 0;
+}
+
 /* First all factors, then all sums: in whatever order the events stand. */
 static void slow_links(const lh_course *c, const uint64_t *set, lh_link *links)
 {
     for (uint32_t k = 0; k < c->n_effects; k++) {
         const lhi_effect *x = &c->effects[k];
-        for (uint32_t i = 0; has(set, k) && i < x->n_links; i++) {
+        for (uint32_t i = 0; slows(set, k, x) && i < x->n_links; i++) {
             lh_link *link = &links[x->links[i]];
             link->latency_ns = times(
                 link->latency_ns, x->event->slower * x->event->latency_times);
@@ -486,7 +576,7 @@ static void slow_links(const lh_course *c, const uint64_t *set, lh_link *links)
     }
     for (uint32_t k = 0; k < c->n_effects; k++) {
         const lhi_effect *x = &c->effects[k];
-        for (uint32_t i = 0; has(set, k) && i < x->n_links; i++) {
+        for (uint32_t i = 0; slows(set, k, x) && i < x->n_links; i++) {
             lh_link *link = &links[x->links[i]];
             link->latency_ns =
                 sum_of(link->latency_ns, x->event->latency_ns / c->speed);
@@ -494,6 +584,26 @@ static void slow_links(const lh_course *c, const uint64_t *set, lh_link *links)
                 sum_of(link->transfer_ns, x->event->transfer_ns / c->speed);
         }
     }
+}
+
+static lh_status hold_links(const lh_course *c, const uint64_t *set,
+                            lh_pipeline *p, lh_error *err)
+{
+    for (uint32_t k = 0; k < c->n_effects; k++) {
+        const lhi_effect *x = &c->effects[k];
+        for (uint32_t i = 0; has(set, k) && x->hold_ns && i < x->n_links; i++)
+            LHI_TRY(lhi_pipeline_hold(p, x->links[i], x->hold_ns, err));
+    }
+    return LH_OK;
+}
+
+uint32_t lhi_course_n_failures(const lh_course *course, uint32_t state)
+{
+    const uint64_t *set = course->active + (size_t)state * course->n_words;
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < course->n_effects; k++)
+        n += has(set, k) && course->effects[k].hold_ns > 0;
+    return n;
 }
 
 lh_status lhi_course_hosts(const lh_course *c, uint32_t state, lhi_arena *mem,
@@ -544,6 +654,7 @@ lh_status lh_course_pipeline(const lh_course *course, uint32_t state,
     if (course->places)
         return places_pipeline(course, state, out, err);
     lh_pipeline_desc desc = {.size = sizeof desc};
+    lh_pipeline *made = NULL;
     const uint64_t *set = course->active + (size_t)state * course->n_words;
     LHI_TRY(lh_pipeline_describe(course->base, &desc, err));
     lh_link *links = calloc(desc.n_links + (size_t)1, sizeof *links);
@@ -554,14 +665,20 @@ lh_status lh_course_pipeline(const lh_course *course, uint32_t state,
         if (desc.n_links)
             memcpy(links, desc.links, desc.n_links * sizeof *links);
         for (uint32_t k = 0; k < course->n_effects; k++)
-            if (has(set, k) && course->effects[k].event->n_links == 0)
+            if (has(set, k) && course->effects[k].n_links == 0)
                 slow_passes(course->effects[k].event, chunks, desc.n_chunks);
         slow_links(course, set, links);
         desc.links = links;
         desc.chunks = chunks;
-        status = lhi_pipeline_remake(course->base, &desc, out, err);
+        status = lhi_pipeline_remake(course->base, &desc, &made, err);
     }
     free(links);
     free(chunks);
+    if (status == LH_OK && course->restart_steps == 0)
+        status = hold_links(course, set, made, err);
+    if (status == LH_OK)
+        *out = made;
+    else
+        lh_pipeline_free(made);
     return status;
 }

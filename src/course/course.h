@@ -19,6 +19,7 @@ typedef struct lhi_effect {
     const lh_event *event;
     uint32_t n_links;
     uint32_t *links; /* of the course's pipeline, or of its host_links */
+    int64_t hold_ns; /* these take no messages for so long; 0: no rail fails */
     uint32_t n_names;
     uint32_t *names; /* of what it makes slow, in the course's list */
 } lhi_effect;
@@ -30,7 +31,7 @@ struct lh_course {
     const lh_places *places;
     uint32_t n_host_links;
     lh_link *host_links; /* those that events name, as usual; from: host */
-    uint32_t speed;
+    uint32_t speed, restart_steps;
     uint32_t n_effects;
     lhi_effect *effects;
     /* Steps starts[i] to starts[i + 1] - 1 are in states[i]; starts[0] is 0,
@@ -64,5 +65,8 @@ lh_status lhi_event_hosts(lh_course *course, lhi_effect *effect, lh_error *err);
 /* What is slow in a state of a course that has places; in `mem`. */
 lh_status lhi_course_hosts(const lh_course *course, uint32_t state,
                            lhi_arena *mem, lh_hosts_now *out, lh_error *err);
+
+/* How many rails go down in a state. */
+uint32_t lhi_course_n_failures(const lh_course *course, uint32_t state);
 
 #endif

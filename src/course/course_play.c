@@ -22,6 +22,22 @@ static lh_status play_state(const lh_course *course, uint32_t state,
     return status;
 }
 
+/* What a run without another rail takes more. */
+static lh_status add_restarts(const lh_course *course, uint32_t state,
+                              int64_t *ns, lh_error *err)
+{
+    int64_t n = course->restart_steps;
+    if (*ns < 0 || n == 0 || lhi_course_n_failures(course, state) == 0)
+        return LH_OK;
+    if (*ns > INT64_MAX / 2 / (1 + n))
+        return lhi_fail(err, LH_EINVAL,
+                        "a restart of %" PRId64 " steps takes longer than any "
+                        "time can be",
+                        n);
+    *ns *= 1 + n;
+    return LH_OK;
+}
+
 lh_status lh_course_play(const lh_course *course, const lh_schedule *schedule,
                          const lh_sim_options *options, uint64_t n_steps,
                          int64_t *ns, lh_error *err)
@@ -37,6 +53,8 @@ lh_status lh_course_play(const lh_course *course, const lh_schedule *schedule,
             status = play_state(course, lh_course_state(course, i), schedule,
                                 options, of_state, err);
     }
+    for (uint32_t i = 0; status == LH_OK && i < n_states; i++)
+        status = add_restarts(course, i, &known[i], err);
     for (uint64_t i = 0; status == LH_OK && i < n_steps; i++)
         ns[i] = known[lh_course_state(course, i)];
     free(known);

@@ -49,6 +49,25 @@ lh_status lhi_job_enter_step(const lhi_job *job, uint64_t step, lhi_net *net,
     return status;
 }
 
+/* Links that wait for a rail in the state of this step. */
+lh_status lhi_job_hold_links(const lhi_job *job, uint32_t state, lhi_net *net,
+                             int64_t begin_ns, lh_error *err)
+{
+    const lh_course *course = job->o.course;
+    if (!course || !job->emulates || !lhi_course_n_failures(course, state))
+        return LH_OK;
+    lh_pipeline *now;
+    LHI_TRY(lh_course_pipeline(course, state, &now, err));
+    lh_status status = LH_OK;
+    for (uint32_t i = 0; i < now->n_resources * job->n_replicas; i++) {
+        int64_t held_ns = now->held_ns[i % now->n_resources];
+        if (status == LH_OK && held_ns > 0)
+            status = lhi_net_hold_link(net, i, begin_ns + held_ns, err);
+    }
+    lh_pipeline_free(now);
+    return status;
+}
+
 lh_status lhi_job_check_course(const lhi_job *job, lh_error *err)
 {
     const lh_course *course = job->o.course;
@@ -64,14 +83,18 @@ lh_status lhi_job_check_course(const lhi_job *job, lh_error *err)
                         "one that it has in state 0");
     bool links = false, devices = false;
     for (uint32_t i = 0; i < course->n_effects; i++) {
-        links = links || course->effects[i].event->n_links > 0;
-        devices = devices || course->effects[i].event->n_links == 0;
+        links = links || course->effects[i].n_links > 0;
+        devices = devices || course->effects[i].n_links == 0;
     }
     if (links && !job->emulates)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "events make links slow, which only emulated links "
-                        "can be; do without real links, or without these "
-                        "events");
+                        "events make links slow or rails fail, which only "
+                        "emulated links do; do without real links, or without "
+                        "these events");
+    if (course->restart_steps)
+        return lhi_fail(err, LH_EINVAL,
+                        "a run goes on where a rail fails: a course with "
+                        "restarts is for playing");
     if (devices && job->model)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "events make a device slow, which only the timed "
@@ -96,6 +119,9 @@ static lh_status add_state(const lh_course *course, uint32_t state,
     size_t len = 0;
     LHI_TRY(lh_course_pipeline(course, state, &p, err));
     lh_status status = lh_pipeline_format(p, &text, &len, err);
+    if (p->held_ns)
+        add_text(sum, (const char *)p->held_ns,
+                 p->n_resources * sizeof *p->held_ns);
     lh_pipeline_free(p);
     LHI_TRY(status);
     add_text(sum, text, len);

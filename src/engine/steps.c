@@ -358,6 +358,7 @@ static lh_status lead_step(lhi_member *w, uint64_t step, lh_error *err)
     command.t0_ns = lhi_now_ns();
     if (!w->training)
         command.t0_ns += AHEAD_NS + (int64_t)w->n * AHEAD_PER_RANK_NS;
+    LHI_TRY(lhi_job_hold_links(w->job, w->state, w->net, command.t0_ns, err));
     *it = (lh_iteration){.step = step, .validation_loss = NAN};
     LHI_TRY(lead_command(w, &command, it, &report, err));
     it->loss = report.loss;

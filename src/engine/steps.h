@@ -134,6 +134,9 @@ lh_status lhi_job_digest_of(const lhi_job *job, unsigned char out[32],
 /* --- what is slow in a step (conditions.c) --- */
 
 /* Whether the course of events, if there is one, is one of this run. */
+/* Rank 0, once it is known when the step begins: rails that go down in it. */
+lh_status lhi_job_hold_links(const lhi_job *job, uint32_t state, lhi_net *net,
+                             int64_t begin_ns, lh_error *err);
 lh_status lhi_job_check_course(const lhi_job *job, lh_error *err);
 /* Between two steps, on each rank before it begins with `step`, and on rank 0
  * before it tells the others to: if that is in another state of the course than

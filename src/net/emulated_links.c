@@ -306,6 +306,22 @@ lh_status lhi_links_set(lhi_links *table, uint32_t i, const lhi_net_link *rule,
     return LH_OK;
 }
 
+lh_status lhi_links_hold(lhi_links *table, uint32_t i, int64_t until_ns,
+                         lh_error *err)
+{
+    if (i >= table->n_links)
+        return lhi_fail(err, LH_EINVAL, "no emulated link %u: there are %u", i,
+                        table->n_links);
+    link *l = &table->links[i];
+    LHI_TRY(lock_link(l, i, err));
+    settle(l, lhi_now_ns());
+    if (l->free_ns < until_ns)
+        l->free_ns = until_ns;
+    date_from(l, l->head);
+    pthread_mutex_unlock(&l->lock);
+    return LH_OK;
+}
+
 bool lhi_links_valid(const lhi_links *table, uint32_t i, uint32_t slot)
 {
     return table && i < table->n_links && slot < LHI_LINKS_SLOTS;

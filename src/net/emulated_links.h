@@ -48,6 +48,10 @@ lh_status lhi_links_enter(lhi_links *table, uint32_t link, uint32_t sender,
 lh_status lhi_links_set(lhi_links *table, uint32_t link,
                         const lhi_net_link *rule, lh_error *err);
 
+/* What enters the link leaves no sooner. */
+lh_status lhi_links_hold(lhi_links *table, uint32_t link, int64_t until_ns,
+                         lh_error *err);
+
 /* False where no message can be there (a peer may send anything). */
 bool lhi_links_valid(const lhi_links *table, uint32_t link, uint32_t slot);
 

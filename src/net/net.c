@@ -101,6 +101,15 @@ lh_status lhi_net_set_link(lhi_net *net, uint32_t link,
     return lhi_links_set(net->links, link, rule, err);
 }
 
+lh_status lhi_net_hold_link(lhi_net *net, uint32_t link, int64_t until_ns,
+                            lh_error *err)
+{
+    if (!net->links)
+        return lhi_fail(err, LH_EINVAL, "no emulated link %u: there are none",
+                        link);
+    return lhi_links_hold(net->links, link, until_ns, err);
+}
+
 lh_status lhi_net_enter(lhi_net *net, lhi_net_op *op, int64_t entered_ns,
                         uint64_t turn, lh_error *err)
 {

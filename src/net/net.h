@@ -112,6 +112,11 @@ lh_status lhi_net_send(lhi_net *net, uint32_t to, uint64_t tag,
 lh_status lhi_net_set_link(lhi_net *net, uint32_t link,
                            const lhi_net_link *rule, lh_error *err);
 
+/* An emulated link takes no message before that, for all ranks: what enters it
+ * sooner leaves then. LH_EINVAL: there is no such link. */
+lh_status lhi_net_hold_link(lhi_net *net, uint32_t link, int64_t until_ns,
+                            lh_error *err);
+
 /* Posts a receive of exactly `size` bytes (another size is an error that names
  * both, and ends the run). Never blocks. */
 lh_status lhi_net_receive(lhi_net *net, uint32_t from, uint64_t tag, void *data,

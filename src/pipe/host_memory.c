@@ -100,6 +100,19 @@ lh_status lh_pipeline_with_host(const lh_pipeline *pipeline,
     return status;
 }
 
+lh_status lhi_pipeline_hold(lh_pipeline *p, uint32_t link, int64_t until_ns,
+                            lh_error *err)
+{
+    uint32_t resource = p->link_resources[link];
+    if (!p->held_ns)
+        p->held_ns = LHI_NEW(p->mem, int64_t, p->n_resources);
+    if (!p->held_ns)
+        return lhi_fail_nomem(err);
+    if (p->held_ns[resource] < until_ns)
+        p->held_ns[resource] = until_ns;
+    return LH_OK;
+}
+
 lh_status lhi_pipeline_remake(const lh_pipeline *from,
                               const lh_pipeline_desc *desc, lh_pipeline **out,
                               lh_error *err)
@@ -108,6 +121,10 @@ lh_status lhi_pipeline_remake(const lh_pipeline *from,
     LHI_TRY(lh_pipeline_make(desc, &made, err));
     lh_status status =
         lh_pipeline_has_host(from) ? keep_own_limits(from, made, err) : LH_OK;
+    for (uint32_t i = 0; from->held_ns && i < from->n_links; i++)
+        if (status == LH_OK)
+            status = lhi_pipeline_hold(
+                made, i, from->held_ns[from->link_resources[i]], err);
     if (status == LH_OK)
         *out = made;
     else

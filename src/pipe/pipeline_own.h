@@ -62,7 +62,14 @@ struct lh_pipeline {
     uint32_t *enqueue, *dequeue;
     lh_receives receives;
     const char **dp_links; /* per device; NULL: no device's has a name */
+    /* Per resource: in an iteration it takes messages only from then on. Of
+     * states of a course alone, in no description; NULL: at once. */
+    int64_t *held_ns;
 };
+
+/* Until then the link's resource takes no messages. */
+lh_status lhi_pipeline_hold(lh_pipeline *p, uint32_t link, int64_t until_ns,
+                            lh_error *err);
 
 /* NULL-terminated, by value of lh_receives. */
 extern const char *const lhi_receives_names[];

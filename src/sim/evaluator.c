@@ -297,7 +297,10 @@ static void reset(lh_evaluator *e)
     /* The first chunk's F and the last one's backward need no input. */
     memset(e->arrive[0], 0, row * sizeof *e->arrive[0]);
     memset(e->arrive[1] + (n - row), 0, row * sizeof *e->arrive[1]);
-    memset(e->link_free, 0, p->n_resources * sizeof *e->link_free);
+    if (p->held_ns)
+        memcpy(e->link_free, p->held_ns, p->n_resources * sizeof *e->link_free);
+    else
+        memset(e->link_free, 0, p->n_resources * sizeof *e->link_free);
     memset(e->device_free, 0, p->n_devices * sizeof *e->device_free);
     memset(e->dp_free, 0, p->n_devices * sizeof *e->dp_free);
     memset(e->gathered, 0, p->n_chunks * sizeof *e->gathered);

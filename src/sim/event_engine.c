@@ -584,6 +584,8 @@ static lh_status make_engine(engine *e, lh_error *err)
                                        .stalled_on = NO_INPUT};
         t->memory_limits[d] = p->memory_limits[d];
     }
+    for (uint32_t r = 0; p->held_ns && r < p->n_resources; r++)
+        e->links[r].free_ns = p->held_ns[r];
     if (!e->options.fifo && e->s->n_link_orders)
         LHI_TRY(take_link_orders(e, err));
     return make_copies(e, err);

@@ -92,9 +92,14 @@ def what_would_have_no_effect_is_refused():
                    ["--objective", "makespan"]):
         case(option[0], [*base, "--events", "e.yaml", "--steps", "3", *option],
              code=2, err=r"is of one iteration; not with --events")
-    write("rail.yaml", EVENTS + "  - {at: 6, rank: 2, rail: down}\n")
+    case("restart alone", [*base, "--restart", "3"], code=2,
+         err=r"--restart is for --events")
+    case("restart of what goes on", [*base, "--events", "e.yaml", "--steps",
+                                     "3", "--restart", "3", "--adapt"], code=2,
+         err=r"--restart is of runs that cannot go on")
+    write("rail.yaml", EVENTS + "  - {at: 6, rank: 2, rail: up}\n")
     case("a rail", [*base, "--events", "rail.yaml", "-n", "3"], code=1,
-         err=r"rail\.yaml:6: rail: .*leave the event out")
+         err=r"rail\.yaml:6: rank: .*")
     write("no.yaml", EVENTS.replace("0-1", "0-9"))
     case("no such link", [*base, "--events", "no.yaml", "-n", "3"], code=1,
          err=r"no\.yaml:4: links: '0-9' is no link of the pipeline")
@@ -159,6 +164,44 @@ def a_run_is_held_against_the_same_events():
 
 
 @test
+def rails_go_down_and_come_up():
+    """Messages of rank 1 wait until it is noticed: 300 ms, of which a part is
+    hidden; a run without another rail begins again."""
+    uniform("p.yaml", microbatches=6, latency=8, transfer=1)
+    write("e.yaml", """
+        longhaul: events/1
+        events:
+          - {at: 1, rank: 1, rail: down}
+          - {at: 3, rank: 1, rail: up}
+          - {at: 4, rank: 1, rail: down}
+        """)
+    base = ["p.yaml", "-s", "zb-h1", "--events", "e.yaml", "--steps", "5"]
+    played = json_case("played", ["simulate", *base])["iterations"]
+    quiet = played[0]["seconds"]
+    check([i["slow"] for i in played] ==
+          [["rail of rank 1"] if i in (1, 4) else [] for i in range(5)], played)
+    check([i["seconds"] == quiet for i in played] ==
+          [True, False, True, True, False] and
+          played[1]["seconds"] == played[4]["seconds"] and
+          quiet + 0.2 < played[1]["seconds"] <= quiet + 0.3, played)
+    adapting = json_case("adapting", ["simulate", *base, "--adapt"])
+    check([i["seconds"] for i in adapting["iterations"]] ==
+          [i["seconds"] for i in played] and not adapting["switches"], adapting)
+    again = json_case("again", ["simulate", *base, "--restart", "9"])
+    check([round(i["seconds"] / quiet, 6) for i in again["iterations"]] ==
+          [1, 10, 1, 1, 10], again)
+    for transport in ("inproc", "local"):
+        found = json_case(transport, ["train", *base, "--speed", "5",
+                                      "--transport", transport])["iterations"]
+        for ran, was in zip(found, played):
+            check(ran["slow"] == was["slow"] and
+                  abs(ran["predicted_s"] * 5 - was["seconds"]) < 1e-8 and
+                  ran["seconds"] >= ran["predicted_s"], f"{ran}, played {was}")
+    case("real links", ["train", *base, "--real-links"], code=1,
+         err=r"rails fail, which only emulated links do")
+
+
+@test
 def another_schedule_under_events_is_predicted():
     uniform("p.yaml", microbatches=6)
     write("e.yaml", EVENTS)
@@ -190,6 +233,7 @@ def weights_do_not_notice_events():
         time_unit: ms
         events:
           - {from: 1, to: 3, links: [west-east], latency: 30, transfer: x3}
+          - {at: 2, rank: 1, rail: down}
         """)
     write("device.yaml", EVENTS)
     train = ["train", "plan.json", "--device", "cpu", "--data", "text",
@@ -214,9 +258,10 @@ def weights_do_not_notice_events():
             continue
         steps = json.loads(done.stdout)["iterations"]
         check([i["slow"] for i in steps] ==
-              [[], ["west-east"], ["west-east"], []], steps)
+              [[], ["west-east"], ["west-east", "rail of rank 1"], []], steps)
         # There and back again, 31 ms each, is the least of an iteration.
         check(all(i["seconds"] > 0.062 for i in steps[1:3]), steps)
+        check(steps[2]["seconds"] > 0.331, steps)  # held until 300 ms
         check(weights(transport) == weights("without"), f"{transport}: weights")
     case("a device", [*train, "--events", "device.yaml"], code=1,
          err=r"device\.yaml:4: links: |only the timed device can be")
@@ -262,7 +307,7 @@ def real_links_are_what_they_are():
     write("e.yaml", EVENTS)
     case("links", ["train", "p.yaml", "-s", "1f1b", "--events", "e.yaml",
                    "--real-links", "--speed", "9"], code=1,
-         err="which only emulated links can be")
+         err="which only emulated links do")
     write("device.yaml", """
         longhaul: events/1
         events:

@@ -378,6 +378,40 @@ static lh_status changing_link(lhi_net *net, void *context, char **result,
     return LH_OK;
 }
 
+/* A link that is held: what enters it leaves once it is free, one after the
+ * other, when that was is said in the messages. */
+static lh_status held_link(lhi_net *net, void *context, char **result,
+                           size_t *size, lh_error *err)
+{
+    UNUSED_REST;
+    const int64_t ms = 1000000;
+    lhi_net_op ops[2] = {{0}};
+    int64_t until_ns[2];
+    if (lhi_net_rank(net) == 0) {
+        int64_t now_ns = lhi_now_ns();
+        until_ns[0] = until_ns[1] = now_ns + 300 * ms;
+        LHI_TRY(lhi_net_hold_link(net, 0, until_ns[0], err));
+        LHI_TRY(lhi_net_hold_link(net, 0, now_ns + ms, err)); /* held longer */
+        for (uint32_t i = 0; i < 2; i++)
+            LHI_TRY(lhi_net_send(net, 1, i, &until_ns[i], sizeof until_ns[i], 0,
+                                 now_ns, LHI_NET_NO_TURN, &ops[i], err));
+        lh_error e = {0};
+        EXPECT(lhi_net_hold_link(net, 1, now_ns, &e) == LH_EINVAL);
+        EXPECT(strstr(e.text, "no emulated link 1"));
+    } else {
+        for (uint32_t i = 0; i < 2; i++)
+            LHI_TRY(lhi_net_receive(net, 0, i, &until_ns[i], sizeof until_ns[i],
+                                    &ops[i], err));
+    }
+    for (uint32_t i = 0; i < 2; i++)
+        LHI_TRY(lhi_net_wait(net, &ops[i], 0, err));
+    for (uint32_t i = 0; i < 2 && lhi_net_rank(net) == 1; i++) {
+        EXPECT_NEAR(ops[i].began_ns, until_ns[i] + i * ms, 0);
+        EXPECT_NEAR(ops[i].arrived_ns, until_ns[i] + (i + 6) * ms, 0);
+    }
+    return LH_OK;
+}
+
 /* An explicit order: the first to be handed over leaves last. */
 /* Once nothing is on the link, messages may leave first in, first out, and
  * then in turns again, which go on counting. */
@@ -766,6 +800,7 @@ const net_case net_cases[] = {
     {"wrong group", 2, wrong_group, 0, {{0}}, NULL},
     {"fifo", 3, fifo, 1, {{400000000, 3000000, 1000}}, NULL},
     {"shared link", 3, shared_link, 2, {{0}, {400000000, 3000000, 0}}, NULL},
+    {"held link", 2, held_link, 1, {{5000000, 1000000, 0}}, NULL},
     {"changing link", 2, changing_link, 1, {{400000000, 3000000, 0}}, NULL},
     {"turns", 2, turns, 1, {{5000000, 3000000, 0}}, NULL},
     {"bell", 3, bell, 2, {{30000000, 3000000, 0}, {5000000, 3000000, 0}}, NULL},

@@ -6,6 +6,7 @@
 #include "uniform.h"
 #include <math.h>
 
+#include <longhaul/delegate.h>
 #include <longhaul/events.h>
 #include <longhaul/methods.h>
 
@@ -226,12 +227,138 @@ static void what_a_pipeline_has_not_is_refused(void)
         CHECK(!c);
         lh_events_free(e);
     }
-    lh_events *rail = events_of("  - {at: 5, rank: 2, rail: down}\n");
-    lh_course *c = NULL;
+    lh_pipeline_free(p);
+}
+
+/* --- rails -----------------------------------------------------------------
+ */
+
+static void rails_that_cannot_be_are_refused(void)
+{
+    static const struct {
+        const char *links, *events, *says;
+    } bad[] = {
+        {"0, to: 1", "  - {at: 5, rank: 4, rail: down}\n",
+         "e.yaml:4: rank: there is no rank 4; the pipeline has 0 to 3"},
+        {"0, to: 1", "  - {at: 5, rank: 2, rail: down}\n",
+         "e.yaml:4: rank: rank 2 has no links"},
+        {"0, to: 1", "  - {at: 5, rank: 1, rail: up}\n",
+         "e.yaml:4: rail: none of rank 1 is down at step 5"},
+        {"0, to: 1",
+         "  - {at: 9, rank: 1, rail: down}\n"
+         "  - {at: 5, rank: 1, rail: down}\n",
+         "e.yaml:4: rail: the last of rank 1 goes down at step 9"},
+        {"0, to: 1",
+         "  - {at: 5, rank: 1, rail: down}\n"
+         "  - {at: 5, rank: 1, rail: up}\n",
+         "rail: two events of rank 1 at step 5"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char links[80];
+        snprintf(links, sizeof links, "  - {from: %s, latency: 1}\n",
+                 bad[i].links);
+        lh_pipeline *p = pipeline_of(links);
+        lh_events *e = events_of(bad[i].events);
+        lh_course *c = NULL;
+        lh_error err = {0};
+        CHECK_INT(lh_course_make(p, e, NULL, &c, &err), LH_EINPUT);
+        CHECK_HAS(err.text, bad[i].says);
+        CHECK(!c);
+        lh_events_free(e);
+        lh_pipeline_free(p);
+    }
+}
+
+/* Also links that other events add, wherever these stand. */
+static void a_rail_holds_links_that_events_add(void)
+{
+    lh_pipeline *p = pipeline_of("");
+    lh_course *c =
+        course_of(p, "  - {at: 1, rank: 0, rail: down}\n"
+                     "  - {from: 0, to: 9, links: [0-1], latency: 3}\n");
+    lh_method_options how = {.size = sizeof how};
+    lh_schedule *s = NULL;
     lh_error err = {0};
-    CHECK_INT(lh_course_make(p, rail, NULL, &c, &err), LH_EUNSUPPORTED);
-    CHECK_HAS(err.text, "e.yaml:4: rail: ");
-    lh_events_free(rail);
+    int64_t ns[2] = {0};
+    CHECK_OK(lh_method_run("1f1b", p, &how, &s, NULL, &err), err);
+    CHECK_OK(lh_course_play(c, s, NULL, 2, ns, &err), err);
+    CHECK(ns[1] > ns[0] + 250 * MS && ns[1] <= ns[0] + 300 * MS);
+    lh_schedule_free(s);
+    lh_course_free(c);
+    lh_pipeline_free(p);
+}
+
+/* One microbatch on three devices: F ends at 10, is there at 14, F to 24, there
+ * at 28, F D to 48, there at 52, D to 62, there at 66, D W to 86 ms. Where
+ * links of rank 0 are held for 300 ms, its first message is there at 304 in
+ * place of 14, and the others are later than 300 anyway; of rank 2, at 304 in
+ * place of 28. */
+static void a_rail_that_goes_down_holds_its_messages(void)
+{
+    lh_pipeline *p = uniform_make(
+        (uniform){.placement = "ud",
+                  .devices = 3,
+                  .microbatches = 1,
+                  .f = 10,
+                  .d = 10,
+                  .w = 10,
+                  .more = "links:\n  - {from: 0, to: 1, latency: 4}\n"
+                          "  - {from: 1, to: 0, latency: 4}\n"
+                          "  - {from: 1, to: 2, latency: 4}\n"
+                          "  - {from: 2, to: 1, latency: 4}\n"});
+    static const char lines[] = "  - {at: 1, rank: 0, rail: down}\n"
+                                "  - {at: 3, rank: 0, rail: up}\n"
+                                "  - {at: 4, rank: 0, rail: down}\n"
+                                "  - {at: 4, rank: 2, rail: down}\n"
+                                "  - {at: 6, rank: 2, rail: up}\n"
+                                "  - {at: 7, rank: 2, rail: down}\n";
+    static const int64_t want[] = {86, 376, 86, 86, 376, 86, 86, 362};
+    lh_method_options how = {.size = sizeof how};
+    lh_schedule *s = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_method_run("zb-h1", p, &how, &s, NULL, &err), err);
+    lh_course *c = course_of(p, lines);
+    int64_t ns[8] = {0};
+    CHECK_OK(lh_course_play(c, s, NULL, 8, ns, &err), err);
+    for (int i = 0; i < 8; i++)
+        CHECK_MSG(ns[i] == want[i] * MS, "step %d: %lld us", i,
+                  (long long)(ns[i] / 1000));
+    const char *names[2];
+    CHECK_INT(lh_course_slow(c, lh_course_state(c, 4), names, 2), 2);
+    CHECK_STR(names[0], "rail of rank 0");
+    CHECK_STR(names[1], "rail of rank 2");
+    CHECK_INT(lh_course_state(c, 3), 0);
+    /* The fast evaluator says the same; so does the delegated path, with what
+     * its copies take. */
+    lh_pipeline *held = at_step(c, 7), *staged = NULL;
+    lh_evaluator *fast = NULL;
+    int64_t makespan = 0;
+    CHECK_OK(lh_evaluator_make(held, NULL, &fast, &err), err);
+    CHECK_OK(lh_evaluator_run(fast, s, &makespan, &err), err);
+    CHECK_INT(makespan, 362 * MS);
+    const lh_delegation copies = {.size = sizeof copies, .staging_ns = MS};
+    lh_sim_options sim;
+    CHECK_OK(lh_delegate(held, NULL, &copies, &staged, &sim, &err), err);
+    lh_timeline *t = NULL;
+    CHECK_OK(lh_simulate(staged, s, &sim, &t, &err), err);
+    CHECK_INT(lh_timeline_makespan(t), (362 + 2 + 2 + 2) * MS);
+    lh_timeline_free(t);
+    lh_evaluator_free(fast);
+    lh_pipeline_free(held);
+    lh_pipeline_free(staged);
+    lh_course_free(c);
+    /* Without another rail it costs a step and five more. */
+    lh_events *e = events_of("  - {at: 1, rank: 0, rail: down}\n"
+                             "  - {at: 2, rank: 0, rail: down}\n");
+    const lh_course_options o = {.size = sizeof o, .restart_steps = 5};
+    c = NULL;
+    CHECK_OK(lh_course_make(p, e, &o, &c, &err), err);
+    CHECK_OK(lh_course_play(c, s, NULL, 4, ns, &err), err);
+    for (int i = 0; i < 4; i++)
+        CHECK_INT(ns[i], (i == 1 || i == 2 ? 6 : 1) * 86 * MS);
+    lh_course_free(c);
+    lh_events_free(e);
+    lh_schedule_free(s);
     lh_pipeline_free(p);
 }
 
@@ -424,6 +551,9 @@ int main(void)
     RUN(what_makes_no_sense_is_refused);
     RUN(links_are_found_by_ends_and_by_name);
     RUN(what_a_pipeline_has_not_is_refused);
+    RUN(rails_that_cannot_be_are_refused);
+    RUN(a_rail_holds_links_that_events_add);
+    RUN(a_rail_that_goes_down_holds_its_messages);
     RUN(what_a_program_says_is_looked_at);
     RUN(events_at_once_multiply_and_add);
     RUN(devices_are_slower_in_all_their_passes);
