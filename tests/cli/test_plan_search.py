@@ -120,6 +120,14 @@ def an_elastic_plan_says_what_it_was_compared_with():
                     "than the best plan that is not elastic: ", plan["why"])
     check(said and abs(float(said[1]) - gap) < 0.06, plan["why"])
     check(plan["search"]["elastic"] == 1, plan["search"])
+    # Elastic plans with other values are not searched for.
+    others = [r for r in plan["runners_up"] if "elastic" not in r["choice"] and
+              r["dimension"] != "schedule"]
+    check(others, "nothing stands beside it")
+    for runner in others:
+        check(runner.get("first_sight") and
+              "at first sight" in runner["choice"]["why"] or
+              "or more" in runner["choice"]["why"], runner)
 
 
 @test

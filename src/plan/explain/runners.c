@@ -131,6 +131,8 @@ static bool is_first_sight(const runner *r, lhi_dimension d, const lh_choice *c)
     if (heads->n && d == LHI_DIMENSION_ZERO && c->zero >= 2 &&
         lhi_elastic_suits(r->job, &config))
         return true; /* elastic plans that shard so much alone are not known */
+    if (r->plan->best.elastic && !c->elastic && d != LHI_DIMENSION_SCHEDULE)
+        return true; /* nor are those with another value than the best has */
     for (uint32_t i = 0; i < heads->n; i++) {
         const lhi_head *h = &heads->all[i];
         if (h->dimension != d || d == LHI_DIMENSION_SCHEDULE)
