@@ -9,12 +9,23 @@ The method is section 4 of Lin et al., "Understanding Stragglers in Large Model
 Training Using What-if Analysis" (OSDI 2025, arXiv:2505.05713), written anew from
 the paper for recordings like its two: one chunk a stage, the same operations in
 every step. Prints both programs' times and the largest difference of their
-numbers as JSON."""
+numbers as JSON.
+
+    git clone https://github.com/ByteDance-Seed/StragglerAnalysis
+    pip install "pandas<2.3" -r StragglerAnalysis/requirements.txt
+    bench/peer_whatif.py build-fast/cli/longhaul tests/data/recordings/AR.csv.gz \
+        --authors StragglerAnalysis
+
+runs its authors' own three programs, too, as their run_all.sh does, on their
+data of that name."""
 import argparse
 import json
+import os
+import pathlib
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 
 import numpy as np
@@ -179,11 +190,58 @@ def processor_s(who):
     return used.ru_utime + used.ru_stime
 
 
+def run_authors(folder, name):
+    """Processor time of each of their programs, and of one that only starts;
+    what they find."""
+    data = folder / "data"
+    seconds = {}
+    with tempfile.TemporaryDirectory() as made:
+        def run(label, *words):
+            before = processor_s(resource.RUSAGE_CHILDREN)
+            subprocess.run([sys.executable, *words], check=True, cwd=folder,
+                           env={**os.environ, "PYTHONPATH":
+                                f"{folder}:{folder / 'analyzer'}"},
+                           capture_output=True)
+            seconds[label] = processor_s(resource.RUSAGE_CHILDREN) - before
+
+        run("start", "-c", "import analyzer.wia")
+        run("slowdowns", "analyzer/wia.py", "--metadata",
+            data / f"meta-{name}.yaml", "--trace",
+            data / f"trace-{name}.parquet", "--dump-dir", made, "--root", made)
+        found = json.loads((pathlib.Path(made) / f"{name}.json").read_text())
+        for of in "ms", "mw":
+            run(of, f"analyzer/compute_{of}.py", "--trial", name, "--dump-dir",
+                made, "--root", made, "--analysis-result",
+                data / f"result-{name}.json")
+            found |= json.loads(
+                (pathlib.Path(made) / f"{of}-{name}.json").read_text())
+    return seconds, {"slowdown": found["blocking_slowdown"],
+                     "t_s": found["tori"], "ideal_s": found["tideal"],
+                     "last_stage_share": found["Ms"],
+                     "worker_share": found["Mw"]}
+
+
+def beside_authors(folder, name, runs, told, ours):
+    every = []
+    for _ in range(runs):
+        seconds, found = run_authors(folder, name)
+        every.append(seconds)
+    medians = {k: float(np.median([one[k] for one in every]))
+               for k in every[0]}
+    whole = sum(v for k, v in medians.items() if k != "start")
+    return {"authors_s": medians, "authors_times_as_long": whole / ours,
+            "authors_times_without_starts":
+                (whole - 3 * medians["start"]) / ours,
+            "authors_largest_difference": max(abs(told[k] - v) / max(1, abs(v))
+                                              for k, v in found.items())}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("longhaul")
     parser.add_argument("recording")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--authors", type=pathlib.Path, metavar="FOLDER")
     args = parser.parse_args()
     theirs, ours = [], []
     for _ in range(args.runs):
@@ -195,8 +253,11 @@ def main():
                                "--json", "-j", "1"], check=True,
                               capture_output=True).stdout
         ours.append(processor_s(resource.RUSAGE_CHILDREN) - before)
-    told = dict(numbers({k: v for k, v in json.loads(text).items()
-                         if k in analysis}))
+    result = json.loads(text)
+    told = dict(numbers({k: v for k, v in result.items() if k in analysis}))
+    authors = beside_authors(
+        args.authors.resolve(), pathlib.Path(args.recording).name.split(".")[0],
+        args.runs, result, float(np.median(ours))) if args.authors else {}
     worst = max(abs(told[name] / value - 1)
                 for name, value in numbers(analysis))
     print(json.dumps({
@@ -205,7 +266,7 @@ def main():
         "pandas_s": {"best": min(theirs), "median": float(np.median(theirs))},
         "longhaul_s": {"best": min(ours), "median": float(np.median(ours))},
         "times_as_long": float(np.median(theirs) / np.median(ours)),
-        "largest_difference": worst}, indent=1))
+        "largest_difference": worst, **authors}, indent=1))
 
 
 main()
