@@ -43,7 +43,8 @@ typedef struct lhi_gauge {
     bool has_left;
 } lhi_gauge;
 
-/* The mean without the tenth at either end, and its variance. Sorts them. */
+/* The mean without the tenth at either end, and its variance. Changes their
+ * order. */
 lhi_gauge_reading lhi_gauge_read(double *samples, size_t n);
 
 /* While it is warming up (`learns`) everything is quiet. A move is of at least

@@ -504,6 +504,45 @@ static void slow_data_parallel_links(void)
 }
 
 /* A tenth at either end does not count. */
+static int by_size(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* As worked out from them sorted, the tenth at either end cut off for the mean
+ * and put to its next neighbour for the variance. */
+static void readings_are_of_the_middle(void)
+{
+    enum { MOST = 400 };
+    static double x[MOST], sorted[MOST];
+    lhi_random random = {3};
+    for (size_t n = 2; n <= MOST; n += n < 60 ? 1 : 17)
+        for (uint32_t kinds = 2; kinds < 1u << 30; kinds *= 1000) {
+            for (size_t i = 0; i < n; i++)
+                x[i] = sorted[i] = 1 + lhi_random_below(&random, kinds);
+            qsort(sorted, n, sizeof *sorted, by_size);
+            const size_t cut = n / 10, left = n - 2 * cut;
+            double mean = 0, all = 0, squares = 0;
+            for (size_t i = 0; i < n; i++) {
+                size_t at = i < cut ? cut : i < cut + left ? i : cut + left - 1;
+                mean += at == i ? sorted[i] / (double)left : 0;
+                all += sorted[at] / (double)n;
+            }
+            for (size_t i = 0; i < n; i++) {
+                size_t at = i < cut ? cut : i < cut + left ? i : cut + left - 1;
+                squares += (sorted[at] - all) * (sorted[at] - all);
+            }
+            const double kept = (double)left / (double)n;
+            const double variance =
+                squares / (double)(n - 1) / (kept * kept) / (double)n;
+            const lhi_gauge_reading r = lhi_gauge_read(x, n);
+            CHECK_INT(r.n, n);
+            CHECK_NEAR(r.mean, mean, 1e-9 * mean);
+            CHECK_NEAR(r.variance, variance, 1e-9 * (variance + 1e-9));
+        }
+}
+
 static void readings_are_trimmed(void)
 {
     double x[] = {9, 1, 1e9, 3, 5, 7, -1e9, 5, 5, 5};
@@ -585,6 +624,7 @@ static void real_links_tell_entries_by_arrivals(void)
 
 int main(void)
 {
+    RUN(readings_are_of_the_middle);
     RUN(readings_are_trimmed);
     RUN(without_noise_all_is_exact);
     RUN(a_queue_is_not_latency);
