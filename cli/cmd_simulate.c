@@ -65,16 +65,8 @@ static const cli_option options[] = {
      .at = offsetof(settings, play.adapt),
      .help = "With --events: go on with another schedule, and with --coupled "
              "or --receives late another path, when that pays."},
-    {.name = "replicas",
-     .type = CLI_COUNT,
-     .at = offsetof(settings, play.replicas),
-     .arg = "N",
-     .least = 1,
-     .most = LH_MAX_HOSTS,
-     .help = "With --events: so many replicas run, device d of replica r on "
-             "host r x devices + d. Events are of hosts, then: h0-h4 is the "
-             "link between two, and a slow one that carries data-parallel "
-             "communication makes that slow."},
+    CLI_REPLICAS_ROW(settings, play.replicas,
+                     "With --events: so many replicas run."),
     {.name = "moving",
      .type = CLI_TIME,
      .at = offsetof(settings, play.moving_ns),
@@ -495,23 +487,10 @@ static lh_status check_events(cli *c)
     return LH_OK;
 }
 
-/* A plan has replicas of its own. */
-static lh_status check_replicas(cli *c, const work *w)
-{
-    const settings *s = c->settings;
-    if (!s->play.replicas || !w->problem.plan)
-        return LH_OK;
-    uint32_t n = w->problem.plan->best.layout.data;
-    if (n == s->play.replicas)
-        return LH_OK;
-    return cli_usage(c, "--replicas %" PRIu32 ": the plan has %" PRIu32,
-                     s->play.replicas, n);
-}
-
 static lh_status play_events(cli *c, work *w)
 {
     const settings *s = c->settings;
-    CLI_TRY(check_replicas(c, w));
+    CLI_TRY(cli_check_replicas(c, s->play.replicas, w->problem.plan));
     cli_view *v = &w->view;
     lh_jitter jitter;
     cli_play play = s->play;

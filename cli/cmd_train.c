@@ -63,6 +63,9 @@ static const cli_option options[] = {
                    "run goes on, as FILE says: on emulated links, which the "
                    "cpu device then has, and on the timed device. The schedule "
                    "is made without that, the prediction has it."),
+    CLI_REPLICAS_ROW(train_settings, replicas,
+                     "With --events: the pipeline is one of so many replicas, "
+                     "of which the timed device plays the slowest."),
     {.name = "steps",
      .letter = 'n',
      .type = CLI_COUNT,

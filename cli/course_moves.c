@@ -8,6 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+lh_status cli_check_replicas(cli *c, uint32_t replicas, const lh_plan *plan)
+{
+    if (!replicas || !plan || plan->best.layout.data == replicas)
+        return LH_OK;
+    return cli_usage(c, "--replicas %" PRIu32 ": the plan has %" PRIu32,
+                     replicas, plan->best.layout.data);
+}
+
 lh_status cli_places_make(cli *c, const cli_play *play,
                           const lh_pipeline *pipeline, lh_places **out)
 {

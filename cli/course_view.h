@@ -13,12 +13,26 @@
 #include <longhaul/jitter.h>
 #include <longhaul/layers.h>
 #include <longhaul/places.h>
+#include <longhaul/plan.h>
 
 /* A row of an option table; `member` of the settings is a const char *. */
 #define CLI_EVENTS_ROW(settings, member, says)                                 \
     {                                                                          \
         .name = "events", .type = CLI_TEXT, .at = offsetof(settings, member),  \
         .arg = "FILE", .help = says, .words = CLI_WORDS_FILES                  \
+    }
+
+/* The same; uint32_t. */
+#define CLI_REPLICAS_ROW(settings, member, says)                               \
+    {                                                                          \
+        .name = "replicas", .type = CLI_COUNT,                                 \
+        .at = offsetof(settings, member), .arg = "N", .least = 1,              \
+        .most = LH_MAX_HOSTS,                                                  \
+        .help =                                                                \
+            says " Device d of replica r is on host r x devices + d, and "     \
+                 "events are of hosts: h0-h4 is the link between two, and "    \
+                 "a slow one that carries data-parallel communication "        \
+                 "makes that slow."                                            \
     }
 
 /* Reads the events of the file at `path` for a pipeline that is played `speed`
@@ -83,7 +97,8 @@ typedef enum cli_moved {
     CLI_N_MOVED
 } cli_moved;
 
-/* Of --replicas. */
+/* Of --replicas, 0: without; a plan, NULL: none, has some of its own. */
+lh_status cli_check_replicas(cli *c, uint32_t replicas, const lh_plan *plan);
 lh_status cli_places_make(cli *c, const cli_play *play,
                           const lh_pipeline *pipeline, lh_places **out);
 /* Of --layers; *layer_ns: what moving one takes. */

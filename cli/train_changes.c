@@ -177,5 +177,6 @@ void train_changes_fini(train_changes *changes)
     json_decref(changes->noticed);
     json_decref(changes->decisions);
     lh_course_free(changes->course);
+    lh_places_free(changes->places);
     cli_paths_fini(&changes->paths);
 }

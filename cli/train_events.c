@@ -10,8 +10,11 @@ lh_status train_events_read(cli *c, cli_view *v, train_changes *changes,
 {
     const train_settings *s = c->settings;
     lh_pipeline *quiet;
-    CLI_TRY(cli_course_read(c, s->events, v->pipeline, s->speed, 0, NULL,
-                            &changes->course));
+    const cli_play play = {.replicas = s->replicas};
+    if (s->replicas)
+        CLI_TRY(cli_places_make(c, &play, v->pipeline, &changes->places));
+    CLI_TRY(cli_course_read(c, s->events, v->pipeline, s->speed, 0,
+                            changes->places, &changes->course));
     CLI_TRY(lh_course_pipeline(changes->course, 0, &quiet, &c->err));
     lh_pipeline_free(*own);
     v->pipeline = *own = quiet;

@@ -24,7 +24,7 @@ typedef struct train_settings {
     const char *schedule, *schedule_at, *events, *inject, *trace, *html, *svg,
         *log, *profile_out, *path, *host_memory, *rails;
     int64_t staging_ns;
-    uint32_t device, transport, ranks, steps, sub_blocks, buffers,
+    uint32_t device, transport, ranks, replicas, steps, sub_blocks, buffers,
         message_bytes, speed, memory;
     bool realtime, emulate_links, real_links, insecure, adapt;
     cli_model model;
@@ -59,6 +59,7 @@ typedef struct train_changes {
     const char *current; /* name of what iterations follow */
     json_t *told;        /* what is still to be said in the log, or NULL */
     lh_course *course;   /* --events; NULL: nothing becomes slow */
+    lh_places *places;   /* --replicas, of the course; else NULL */
     const char *path;    /* of messages: cli_path_of() */
     cli_paths paths;     /* of the run, or at its end */
     cli_model end;       /* how messages go then */

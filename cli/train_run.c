@@ -320,6 +320,7 @@ static lh_status change_pipeline(cli *c, cli_view *v, const lh_plan *plan,
 {
     const train_settings *s = c->settings;
     lh_pipeline *changed;
+    CLI_TRY(cli_check_replicas(c, s->replicas, plan));
     if (s->inject) {
         CLI_TRY(cli_inject(c, s->inject, v->pipeline, message_bytes_of(c, plan),
                            &changed));
@@ -346,6 +347,7 @@ static lh_status check_options(cli *c)
         {"message-bytes", s->message_bytes > 0, false},
         {"real-links", s->real_links, false},
         {"host-memory", s->host_memory, false},
+        {"replicas", s->replicas > 0, false},
         {"emulate-links", s->emulate_links, true},
         {"profile-out", s->profile_out, true},
         {"memory", cli_given(c, "memory"), true},
@@ -369,6 +371,8 @@ static lh_status check_options(cli *c)
         if (some[i].is_given && some[i].is_for_cpu != cpu)
             return cli_usage(c, "--%s is for the %s device", some[i].name,
                              cpu ? "timed" : "cpu");
+    if (s->replicas && !s->events)
+        return cli_usage(c, "--replicas is for --events");
     if (s->model.host_copy_ns && !s->host_memory)
         return cli_usage(c, "--host-copy is for --host-memory");
     if (s->host_memory && (s->speed > 1 || s->inject || s->events))

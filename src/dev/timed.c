@@ -151,6 +151,11 @@ void lhi_timed_take_times(lhi_device *device, const lh_pipeline *pipeline)
         t->chunks[c] = *lh_pipeline_chunk(pipeline, c);
 }
 
+const lh_chunk *lhi_timed_chunk(const lhi_device *device, uint32_t chunk)
+{
+    return &((const timed *)device)->chunks[chunk];
+}
+
 lh_status lhi_device_timed(const lh_pipeline *pipeline, uint32_t device,
                            size_t message_bytes, int64_t slip_ns,
                            lhi_device **out, lh_error *err)

@@ -15,8 +15,10 @@ typedef struct lhi_timed_slips {
 /* Of a timed device, since the last call. */
 lhi_timed_slips lhi_timed_take_slips(lhi_device *device);
 
-/* From the next pass on passes take their times in `pipeline`, which has the
- * same chunks as the device's. */
+/* From the next pass on passes, and data-parallel communication, take their
+ * times in `pipeline`, which has the same chunks as the device's. */
 void lhi_timed_take_times(lhi_device *device, const lh_pipeline *pipeline);
+/* A chunk with its times of now. */
+const lh_chunk *lhi_timed_chunk(const lhi_device *device, uint32_t chunk);
 
 #endif

@@ -95,6 +95,11 @@ lh_status lhi_job_check_course(const lhi_job *job, lh_error *err)
         return lhi_fail(err, LH_EINVAL,
                         "a run goes on where a rail fails: a course with "
                         "restarts is for playing");
+    if (course->places && job->model)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "events are of hosts and of what their links carry, "
+                        "data too, which the timed device plays; on the cpu "
+                        "device replicas are there themselves");
     if (devices && job->model)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "events make a device slow, which only the timed "

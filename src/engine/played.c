@@ -4,6 +4,8 @@
  * the passes that it follows. */
 #include "engine/rank.h"
 
+#include "dev/timed.h"
+
 #include <string.h>
 
 lh_status lhi_played_make(lhi_rank *rank, lh_error *err)
@@ -18,11 +20,10 @@ lh_status lhi_played_make(lhi_rank *rank, lh_error *err)
 
 static int64_t transfer_of(const lhi_rank *rank, const lhi_exec_data *data)
 {
-    const lh_pipeline *p = rank->o.pipeline;
+    const lh_chunk *k = lhi_timed_chunk(rank->o.device, data->chunk);
     if (data->op != LH_NONE)
-        return p->dp_ops[data->op].transfer_ns;
-    return data->is_scatter ? p->chunks[data->chunk].reduce_scatter_ns
-                            : p->chunks[data->chunk].all_gather_ns;
+        return rank->o.pipeline->dp_ops[data->op].transfer_ns;
+    return data->is_scatter ? k->reduce_scatter_ns : k->all_gather_ns;
 }
 
 /* The next one of the stream. */
@@ -39,8 +40,8 @@ static void play_next(lhi_rank *rank, int64_t ready_ns)
                       .depart_ns = depart,
                       .sent_ns = depart + transfer_of(rank, data)};
     rank->data_free_ns = x->sent_ns;
-    x->arrive_ns =
-        x->sent_ns + rank->o.pipeline->chunks[data->chunk].dp_latency_ns;
+    x->arrive_ns = x->sent_ns +
+                   lhi_timed_chunk(rank->o.device, data->chunk)->dp_latency_ns;
     if (data->before == LH_NONE)
         return;
     int64_t *waits = &rank->data_ready_ns[data->before];

@@ -64,6 +64,31 @@ def a_host_is_slow_where_it_is():
 
 
 @test
+def a_run_plays_it_on_the_clock():
+    """By the timed device: no iteration takes less than was predicted."""
+    files()
+    events("from: 1, to: 3, links: [h0-h4], transfer: 30",
+           "from: 4, to: 5, device: 6, slower: x2")
+    replicas = ["--events", "e.yaml", "--replicas", "2"]
+    said = json_case("simulate", ["simulate", "p.yaml", "-s", "zb-h2", "-n",
+                                  "6", *replicas])["iterations"]
+    for transport in ("inproc", "local"):
+        found = json_case(transport, [
+            "train", "p.yaml", "-s", "1f1b", "--steps", "6", "--speed", "8",
+            "--schedule-at", "1=zb-h2", "--transport", transport, *replicas])
+        for i, one in enumerate(found["iterations"][1:], 1):
+            check(one["slow"] == said[i]["slow"] and
+                  one["seconds"] * 8 >= 0.999 * said[i]["seconds"],
+                  f"{transport}, {i}: {one}, said {said[i]}")
+        check(found["iterations"][1]["seconds"] * 8 > 3, "data was slow")
+    case("without", ["train", "p.yaml", "--replicas", "2"], 2,
+         err="--replicas is for --events")
+    write("text", "It was the best of times.\n" * 9)
+    case("cpu", ["train", "p.yaml", "--device", "cpu", "--data", "text",
+                 *replicas], 2, err="--replicas is for the timed device")
+
+
+@test
 def hosts_exchange_their_places():
     files()
     events("from: 20, to: 80, links: [h0-h4], transfer: 30")
