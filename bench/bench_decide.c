@@ -108,7 +108,7 @@ static double decide(const setting *s, uint64_t seed, uint64_t *effort)
                                 .sim = s->direct ? &direct : NULL,
                                 .delegation = s->direct ? &copies : NULL};
     lh_schedule *schedule;
-    lh_adapt *a;
+    lh_adapt *a = NULL;
     const lh_decision *d;
     lh_error err;
     lh_pipeline *quiet = make_pipeline(s, seed, extra_ns);
