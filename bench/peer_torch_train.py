@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same training in PyTorch: model, data order, optimizer.
 
-Imported by bench/train.py, which measures it beside longhaul, and by
-tests/peers/test_train_torch.py, which compares the numbers.
+Imported by bench/train.py and bench/sharded.py, which measure it beside longhaul,
+and by tests/peers/test_train_torch.py, which compares the numbers.
 """
 import json
 import math
@@ -127,6 +127,7 @@ class Training:
         self.microbatches, self.clip = microbatches, clip
         self.steps, self.rate = steps, rate
         self.min_rate, self.warmup, self.done = min_rate, warmup, 0
+        self.replica, self.replicas = 0, 1
         groups = [{"params": [p for p in model.parameters() if p.dim() == 2],
                    "weight_decay": 0.1},
                   {"params": [p for p in model.parameters() if p.dim() == 1],
@@ -135,7 +136,8 @@ class Training:
                                            eps=1e-8, fused=fused)
 
     def batch(self, microbatch):
-        first = (self.done * self.microbatches + microbatch) * self.microbatch
+        first = ((self.done * self.replicas + self.replica) *
+                 self.microbatches + microbatch) * self.microbatch
         rows = [window(self.tokens, self.sequence, self.seed, first + i)
                 for i in range(self.microbatch)]
         all_ = torch.from_numpy(numpy.stack(rows).astype("int64"))

@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Training with parameters, gradients and optimizer sharded beside PyTorch's
+FSDP2 over gloo: same weights, data and rates.
+
+    test_sharded_torch.py LONGHAUL ROOT
+
+The losses of two and of four processes within 1e-5 (relative). Needs torch and
+numpy ($LONGHAUL_TORCH names a Python that has them).
+"""
+import os
+import sys
+
+from lacking import SKIP, lacking
+
+PROGRAM, ROOT = sys.argv[1:3]
+sys.path.insert(0, os.path.join(ROOT, "bench"))
+try:
+    import torch
+    from torch.distributed.fsdp import fully_shard  # not in every version
+    import numpy
+except ImportError as error:
+    lacking("torch with FSDP2, or numpy", error, "LONGHAUL_TORCH",
+            "sharded training agrees with PyTorch's")
+assert torch and fully_shard and numpy
+import sharded
+
+failed = 0
+for replicas, steps in ((2, 3), (4, 2)):
+    try:
+        row = sharded.compare(PROGRAM, replicas, steps,
+                              os.path.join(ROOT, "LICENSE"), levels=(3,))
+    except SystemExit as why:
+        if "OpenBLAS" not in str(why):
+            raise
+        print("SKIPPED:", why, file=sys.stderr)
+        sys.exit(SKIP)
+    falls = row["losses"][-1] < row["losses"][0]
+    ok = row["worst_loss"] < 1e-5 and falls and len(row["losses"]) == steps
+    print(f"{replicas} processes: losses within {row['worst_loss']:.1e} of "
+          "PyTorch's")
+    if not ok:
+        print("FAILED:", row, file=sys.stderr)
+        failed += 1
+sys.exit(failed > 0)
