@@ -395,6 +395,9 @@ typedef struct lh_train_model {
      * As many of the weights' products, the first ones of the chunk, as come
      * nearest to it. */
     double sharded_gradients, sharded_parameters;
+    /* With experts: what the part of the loss that keeps them in use is times
+     * (docs/training.md). 0: there is none. */
+    double balance;
 } lh_train_model;
 
 /* GPT-2's. */

@@ -80,9 +80,8 @@ static lh_status make_angles(lhi_cpu *cpu, double theta, lh_error *err)
 static lh_status make_scratch(lhi_cpu *cpu, lh_error *err)
 {
     lhi_arena *mem = cpu->mem;
-    size_t widest = cpu->f > cpu->h ? cpu->f : cpu->h, d = cpu->head_dim;
-    if (widest < cpu->q)
-        widest = cpu->q;
+    size_t widest = lhi_cpu_widest(cpu), d = cpu->head_dim;
+    size_t all = (size_t)cpu->t * cpu->chosen;
     cpu->logit_rows = LOGITS_AT_ONCE / cpu->v;
     if (cpu->logit_rows < 64)
         cpu->logit_rows = 64;
@@ -93,6 +92,10 @@ static lh_status make_scratch(lhi_cpu *cpu, lh_error *err)
         !(cpu->d_key = lhi_cpu_floats(mem, cpu->sequence, d)) ||
         !(cpu->d_value = lhi_cpu_floats(mem, cpu->sequence, d)) ||
         !(cpu->delta = lhi_cpu_floats(mem, cpu->block, 1)) ||
+        (cpu->experts &&
+         (!(cpu->routed = lhi_cpu_floats(mem, all, cpu->h)) ||
+          !(cpu->d_shares = lhi_cpu_floats(mem, all, 1)) ||
+          !(cpu->d_experts = lhi_cpu_floats(mem, 2, cpu->experts)))) ||
         (cpu->threshold &&
          !(cpu->dropped = lhi_cpu_floats(mem, cpu->t, cpu->h))) ||
         !(cpu->window = LHI_NEW(mem, int32_t, cpu->sequence + 1)) ||

@@ -3,7 +3,7 @@
  * cpu_shards.c (those that are sharded), cpu_memory.c, cpu_predict.c (how much
  * it holds), cpu_forward.c (F),
  * cpu_again.c (what of it D makes again), cpu_backward.c (D), cpu_attention.c,
- * cpu_layer.c, cpu_dropout.c, cpu_weights.c (W).
+ * cpu_layer.c, cpu_experts.c, cpu_dropout.c, cpu_weights.c (W).
  *
  * Shapes: t rows of a microbatch (sequences * tokens of one), h hidden, q and
  * kv the widths of all query and key heads, f the MLP's width, up what of it is
@@ -31,6 +31,9 @@ typedef struct lhi_cpu_weights {
     float *gate_up; /* [up][h] */
     float *down;    /* [h][f] */
     float *qkv_bias, *out_bias, *gate_up_bias, *down_bias; /* NULL: none */
+    /* In the place of gate_up and down: [experts][h], and of each expert
+     * gate_up [2 f][h], then down [h][f]. */
+    float *router, *experts;
 } lhi_cpu_weights;
 
 /* Where dropout drops: in a layer, or of the embedding. */
@@ -63,6 +66,13 @@ typedef struct lhi_cpu_kept {
     uint64_t sample;          /* of the run: the microbatch's first */
     uint32_t layer;           /* of the model */
     uint32_t items_left;      /* of W */
+    /* Which experts each row passes (cpu_experts.c): */
+    float *probabilities; /* [t][experts], then the gradient of the logits */
+    float *shares;        /* [t][chosen]: what an expert's result is times */
+    int32_t *chosen;      /* [t][chosen]: experts */
+    int32_t *place;       /* [t][chosen]: row among those of all experts */
+    int32_t *source;      /* [t * chosen]: by such a row, which of t it was */
+    int32_t *first;       /* [experts + 1]: an expert's first row */
 } lhi_cpu_kept;
 
 /* One microbatch in one chunk. */
@@ -134,6 +144,9 @@ typedef struct lhi_cpu {
     uint32_t layers, h, heads, kv_heads, head_dim, q, kv, f, up, v;
     uint32_t positions;    /* learned; 0: rotary */
     uint32_t norm_vectors; /* of weights: 2 with biases */
+    uint32_t experts;      /* 0: none */
+    uint32_t chosen;       /* how often a row passes an MLP: 1 without experts */
+    float balance;         /* share of the loss that balances experts */
     bool tied, gated;
     bool in_first;      /* weights of layers are [in][out] */
     uint32_t threshold; /* of dropout, of 2^24; 0: none */
@@ -154,13 +167,16 @@ typedef struct lhi_cpu {
     uint32_t logit_rows;            /* rows of logits at once */
     float *spare[LH_N_LAYER_PARTS]; /* see cpu_again.c */
     /* Scratch: */
-    float *wide;              /* [t][max(f, h, q)] */
+    float *wide;              /* [t][lhi_cpu_widest()] */
     float *scores, *d_scores; /* [block][sequence] */
     float *d_query;           /* [block][head_dim] */
     float *d_key, *d_value;   /* [sequence][head_dim] */
     float *delta;             /* [block] */
     int32_t *window;          /* [sequence + 1] */
     float *dropped;           /* [t][h], with dropout */
+    float *routed;            /* [t * chosen][h], with experts */
+    float *d_shares;          /* [t * chosen], with experts */
+    float *d_experts;         /* [2][experts] */
 } lhi_cpu;
 
 /* Zeroed, on a cache line of its own; NULL: none left (cpu_memory.c). */
@@ -182,6 +198,8 @@ double lhi_cpu_float_bytes(double n);
  * and gradients (lhi_cpu_tensors()). */
 double lhi_cpu_slot_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
 double lhi_cpu_chunk_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
+/* Floats of what passes make of a row on the way, at most. */
+size_t lhi_cpu_widest(const lhi_cpu *cpu);
 /* make_scratch() and make_angles() of cpu.c. */
 double lhi_cpu_scratch_bytes(const lhi_cpu *cpu);
 /* The items of W of a chunk whose numbers are there. */
@@ -235,6 +253,29 @@ void lhi_cpu_norm(const lhi_cpu *cpu, const float *x, const float *weight,
 void lhi_cpu_norm_back(const lhi_cpu *cpu, const float *d_out,
                        const float *weight, const float *inv, const float *add,
                        float *x, float *d_weight);
+
+/* --- experts (cpu_experts.c) ------------------------------------------------
+ */
+
+/* Room for what a layer keeps of routes; false: no memory. */
+bool lhi_cpu_make_routes(const lhi_cpu *cpu, lhi_arena *mem,
+                         lhi_cpu_kept *kept);
+/* From norm2: the routes, and gate_up of all rows. */
+void lhi_cpu_experts_up(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+                        lhi_cpu_kept *kept);
+/* out = mid + what the experts make of act. */
+void lhi_cpu_experts_down(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+                          const lhi_cpu_kept *kept, float *out);
+/* From d, the gradient of what they added, to that of norm2, in cpu->wide; puts
+ * gradients of gate_up and of the router's logits in their places. */
+void lhi_cpu_experts_back(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+                          lhi_cpu_kept *kept, const float *d);
+/* What W adds: router, gate and up; down, from d as above. */
+void lhi_cpu_experts_up_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
+                                const lhi_cpu_weights *d_w, bool adds);
+void lhi_cpu_experts_down_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
+                                  const float *d, const lhi_cpu_weights *d_w,
+                                  bool adds);
 
 /* --- dropout (cpu_dropout.c) ------------------------------------------------
  */

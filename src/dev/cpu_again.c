@@ -116,11 +116,14 @@ void lhi_cpu_make_again(lhi_cpu *cpu, const lhi_cpu_weights *w,
                          w->out, w->out_bias, cpu->q, kept->mid);
     if (has(again, LH_PART_MLP_NORM))
         lhi_cpu_norm(cpu, kept->mid, w->norm2, kept->norm2, kept->inv2);
-    if (has(again, LH_PART_GATE_UP))
+    if (has(again, LH_PART_GATE_UP) && cpu->experts)
+        lhi_cpu_experts_up(cpu, w, kept);
+    else if (has(again, LH_PART_GATE_UP))
         lhi_cpu_linear(cpu, kept->norm2, w->gate_up, w->gate_up_bias,
                        kept->gate_up, h, cpu->up, false);
     if (has(again, LH_PART_ACTIVATION) && cpu->gated)
-        cpu->k->swiglu(kept->gate_up, kept->act, cpu->t, cpu->f);
+        cpu->k->swiglu(kept->gate_up, kept->act, (size_t)cpu->t * cpu->chosen,
+                       cpu->f);
     else if (has(again, LH_PART_ACTIVATION))
         cpu->k->gelu(kept->gate_up, kept->act, (size_t)cpu->t * cpu->f);
 }

@@ -6,6 +6,23 @@
 
 #include <string.h>
 
+/* From d, the gradient of what the MLP added, to that of norm2, in cpu->wide. */
+static void mlp_back(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_kept *a,
+                     const float *d)
+{
+    float *wide = cpu->wide;
+    if (cpu->experts) {
+        lhi_cpu_experts_back(cpu, w, a, d);
+        return;
+    }
+    lhi_cpu_linear_input(cpu, d, w->down, wide, cpu->f, cpu->h);
+    if (cpu->gated)
+        cpu->k->swiglu_back(a->gate_up, wide, cpu->t, cpu->f);
+    else
+        cpu->k->gelu_back(a->gate_up, wide, (size_t)cpu->t * cpu->f);
+    lhi_cpu_linear_input(cpu, a->gate_up, w->gate_up, wide, cpu->h, cpu->up);
+}
+
 /* `d`: gradient of the layer's output, then that of what was added last to it;
  * x becomes that of its input. */
 static void layer_back(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_kept *a,
@@ -14,13 +31,7 @@ static void layer_back(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_kept *a,
     uint32_t h = cpu->h;
     float *wide = cpu->wide;
     lhi_drop at = {a->sample, a->layer, LHI_DROP_MLP};
-    lhi_cpu_linear_input(cpu, lhi_cpu_drop_back(cpu, at, d), w->down, wide,
-                         cpu->f, h);
-    if (cpu->gated)
-        cpu->k->swiglu_back(a->gate_up, wide, cpu->t, cpu->f);
-    else
-        cpu->k->gelu_back(a->gate_up, wide, (size_t)cpu->t * cpu->f);
-    lhi_cpu_linear_input(cpu, a->gate_up, w->gate_up, wide, h, cpu->up);
+    mlp_back(cpu, w, a, lhi_cpu_drop_back(cpu, at, d));
     lhi_cpu_norm_back(cpu, wide, w->norm2, a->inv2, d, a->mid, a->d_norm2);
     lhi_cpu_keep_dropped(cpu, d);
     at.site = LHI_DROP_ATTENTION;

@@ -20,7 +20,8 @@ static lhi_cpu_slot *make_slot(lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
              (a->inv1 = lhi_cpu_floats(mem, vectors, t)) &&
              (a->inv2 = lhi_cpu_floats(mem, vectors, t)) &&
              (a->d_norm1 = lhi_cpu_floats(mem, vectors, h)) &&
-             (a->d_norm2 = lhi_cpu_floats(mem, vectors, h));
+             (a->d_norm2 = lhi_cpu_floats(mem, vectors, h)) &&
+             (!cpu->experts || lhi_cpu_make_routes(cpu, mem, a));
     }
     if (ok && chunk->is_first)
         ok = (slot->tokens = LHI_NEW(mem, int32_t, t)) != NULL;
@@ -83,7 +84,10 @@ static void layer_forward(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           lhi_cpu_kept *a, const float *x, float *out)
 {
     lhi_cpu_make_again(cpu, w, a, x, LH_PART_ALL);
-    lhi_cpu_residual(cpu, a, LHI_DROP_MLP, a->mid, a->act, w->down,
+    if (cpu->experts)
+        lhi_cpu_experts_down(cpu, w, a, out);
+    else
+        lhi_cpu_residual(cpu, a, LHI_DROP_MLP, a->mid, a->act, w->down,
                      w->down_bias, cpu->f, out);
 }
 

@@ -32,12 +32,15 @@ void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
     cpu->head_dim = model->head_dim;
     cpu->q = model->heads * model->head_dim;
     cpu->kv = model->kv_heads * model->head_dim;
-    cpu->f = model->ffn;
+    cpu->experts = model->experts;
+    cpu->chosen = model->experts ? model->experts_per_token : 1;
+    cpu->balance = (float)o->balance;
+    cpu->f = model->experts ? model->expert_ffn : model->ffn;
     cpu->v = model->vocab;
     cpu->tied = model->tied_embeddings;
     cpu->family = lhi_family_known(model);
     cpu->gated = model->gated;
-    cpu->up = model->gated ? 2 * model->ffn : model->ffn;
+    cpu->up = model->gated ? 2 * cpu->f : cpu->f;
     cpu->positions = model->positions;
     cpu->norm_vectors = model->norm == LH_NORM_LAYER ? 2 : 1;
     cpu->in_first = cpu->family == LHI_FAMILY_GPT2;
@@ -88,9 +91,9 @@ size_t lhi_cpu_columns(const lhi_cpu *cpu, lh_layer_part part)
     case LH_PART_ATTENTION: /* and two numbers per head */
         return cpu->q + 2 * (size_t)cpu->heads;
     case LH_PART_GATE_UP:
-        return cpu->up;
+        return (size_t)cpu->chosen * cpu->up;
     case LH_PART_ACTIVATION:
-        return cpu->f;
+        return (size_t)cpu->chosen * cpu->f;
     default:
         return cpu->h;
     }
@@ -100,6 +103,17 @@ double lhi_cpu_float_bytes(double n)
 {
     double unit = alignof(max_align_t);
     return ceil((n + LINE_FLOATS) * sizeof(float) / unit) * unit;
+}
+
+/* lhi_cpu_make_routes() of cpu_experts.c. */
+static double route_bytes(const lhi_cpu *cpu)
+{
+    double all = (double)cpu->t * cpu->chosen;
+    if (!cpu->experts)
+        return 0;
+    return lhi_cpu_float_bytes((double)cpu->t * cpu->experts) +
+           lhi_cpu_float_bytes(all) +
+           (3 * all + cpu->experts + 1) * sizeof(int32_t);
 }
 
 double lhi_cpu_slot_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
@@ -116,6 +130,7 @@ double lhi_cpu_slot_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
             if (!(chunk->again[k] >> i & 1))
                 bytes += lhi_cpu_float_bytes(t * columns);
     }
+    bytes += n * route_bytes(cpu);
     if (chunk->is_first)
         bytes += t * sizeof(int32_t);
     if (chunk->is_last)
@@ -139,15 +154,25 @@ double lhi_cpu_chunk_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
            microbatches * (sizeof(lhi_cpu_slot *) + sizeof(bool));
 }
 
+size_t lhi_cpu_widest(const lhi_cpu *cpu)
+{
+    size_t mlp = (size_t)cpu->chosen * cpu->f;
+    size_t widest = mlp > cpu->h ? mlp : cpu->h;
+    return widest < cpu->q ? cpu->q : widest;
+}
+
 double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
 {
-    double widest = cpu->f > cpu->h ? cpu->f : cpu->h;
     double s = cpu->sequence, block = cpu->block, d = cpu->head_dim;
     double t = cpu->t;
-    if (widest < cpu->q)
-        widest = cpu->q;
+    double all = t * cpu->chosen;
+    double routed = cpu->experts ? lhi_cpu_float_bytes(all * cpu->h) +
+                                       lhi_cpu_float_bytes(all) +
+                                       lhi_cpu_float_bytes(2.0 * cpu->experts)
+                                 : 0;
     double dropped = cpu->threshold ? lhi_cpu_float_bytes(t * cpu->h) : 0;
-    return sizeof *cpu + lhi_cpu_float_bytes(t * widest) + dropped +
+    return sizeof *cpu + dropped + routed +
+           lhi_cpu_float_bytes(t * (double)lhi_cpu_widest(cpu)) +
            2 * lhi_cpu_float_bytes(block * s) +
            2 * lhi_cpu_float_bytes(s * (cpu->head_dim / 2)) +
            lhi_cpu_float_bytes(block * d) + 2 * lhi_cpu_float_bytes(s * d) +

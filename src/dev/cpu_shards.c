@@ -56,7 +56,11 @@ double lhi_cpu_split(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     for (uint32_t i = 0; share > 0 && i < chunk->n_items; i++)
         all += item_values(cpu, chunk, &chunk->items[i]);
     for (uint32_t i = 0; share > 0 && i < chunk->n_items; i++) {
-        at += item_values(cpu, chunk, &chunk->items[i]);
+        double values = item_values(cpu, chunk, &chunk->items[i]);
+        at += values;
+        /* Experts' weights lie together: what is cut with them has none. */
+        if (values == 0 && *n_items == i && i > 0)
+            *n_items = i + 1;
         if (fabs(at - share * all) >= fabs(best - share * all))
             continue;
         best = at;

@@ -61,6 +61,8 @@ static void put_down(lhi_cpu_chunk *chunk, lhi_cpu_weights *w,
         [LHI_ROLE_GATE_UP_BIAS] = {&w->gate_up_bias, &d->gate_up_bias},
         [LHI_ROLE_DOWN] = {&w->down, &d->down},
         [LHI_ROLE_DOWN_BIAS] = {&w->down_bias, &d->down_bias},
+        [LHI_ROLE_ROUTER] = {&w->router, &d->router},
+        [LHI_ROLE_EXPERTS] = {&w->experts, &d->experts},
         [LHI_ROLE_NORM] = {&chunk->norm, &chunk->d_norm},
         [LHI_ROLE_HEAD] = {&chunk->head, &chunk->d_head},
     };
@@ -132,6 +134,7 @@ lh_status lhi_cpu_items(const lhi_cpu *cpu, lhi_arena *mem,
 {
     const item_maker m = {cpu, mem, chunk, err};
     uint64_t h = cpu->h, n = chunk->n_layers;
+    uint64_t mlp = h * cpu->chosen; /* times a width */
     chunk->items = LHI_NEW(mem, lhi_cpu_item, n * LHI_LAYER_ITEMS + 2);
     if (!chunk->items)
         return lhi_fail_nomem(err);
@@ -141,8 +144,8 @@ lh_status lhi_cpu_items(const lhi_cpu *cpu, lhi_arena *mem,
         LHI_TRY(make_item(&m, LHI_ITEM_QKV, i,
                           h * (cpu->q + 2 * (uint64_t)cpu->kv)));
         LHI_TRY(make_item(&m, LHI_ITEM_OUT, i, h * cpu->q));
-        LHI_TRY(make_item(&m, LHI_ITEM_GATE_UP, i, h * cpu->up));
-        LHI_TRY(make_item(&m, LHI_ITEM_DOWN, i, h * cpu->f));
+        LHI_TRY(make_item(&m, LHI_ITEM_GATE_UP, i, mlp * cpu->up));
+        LHI_TRY(make_item(&m, LHI_ITEM_DOWN, i, mlp * cpu->f));
     }
     if (chunk->is_last)
         LHI_TRY(make_item(&m, LHI_ITEM_HEAD, 0, h * cpu->v));

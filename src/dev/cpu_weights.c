@@ -66,12 +66,19 @@ static void do_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
         break;
     case LHI_ITEM_GATE_UP:
         add_norm(cpu, d->norm2, a->d_norm2, adds);
-        lhi_cpu_linear_weights(cpu, a->gate_up, a->norm2, d->gate_up,
-                               d->gate_up_bias, h, cpu->up, adds);
+        if (cpu->experts)
+            lhi_cpu_experts_up_weights(cpu, a, d, adds);
+        else
+            lhi_cpu_linear_weights(cpu, a->gate_up, a->norm2, d->gate_up,
+                                   d->gate_up_bias, h, cpu->up, adds);
         break;
     case LHI_ITEM_DOWN:
-        lhi_cpu_linear_weights(cpu, slot->x[item->layer + 1], a->act, d->down,
-                               d->down_bias, f, h, adds);
+        if (cpu->experts)
+            lhi_cpu_experts_down_weights(cpu, a, slot->x[item->layer + 1], d,
+                                         adds);
+        else
+            lhi_cpu_linear_weights(cpu, slot->x[item->layer + 1], a->act,
+                                   d->down, d->down_bias, f, h, adds);
         break;
     case LHI_ITEM_HEAD:
         add_norm(cpu, chunk->d_norm, slot->d_norm, adds);

@@ -160,6 +160,8 @@ typedef struct lhi_cpu_options {
     uint64_t seed;                /* of the first weights, by tensor; of dropout */
     double dropout; /* share of scores, of what attention and MLP add and of the
                        embedding that training drops, 0 <= share < 1 */
+    double balance; /* with experts: what the part of the loss that balances
+                       them is times; 0: there is none */
     const lhi_data *data; /* borrowed; may be shared by devices of all threads;
                              NULL where neither chunk 0 nor the last is here */
     lhi_sgemm sgemm; /* from lhi_blas_load(), for as many callers as there are

@@ -12,8 +12,6 @@
 /* What no family has, or NULL. */
 static const char *unknown_part(const lh_model *m, uint32_t sequence)
 {
-    if (m->experts)
-        return "experts";
     if (m->kv_lora_rank)
         return "latent attention";
     if (m->qk_norm)
@@ -43,6 +41,24 @@ static const char *not_gpt2(const lh_model *m)
     return NULL;
 }
 
+/* Why a model with experts is not Mixtral's. */
+static const char *not_mixtral(const lh_model *m)
+{
+    if (m->norm != LH_NORM_RMS || m->positions || !m->gated)
+        return "experts, and layer norm, learned positions or no gate";
+    if (m->qkv_bias || m->output_bias || m->mlp_bias || m->router_bias)
+        return "experts and biases";
+    if (m->experts_per_token == 0 || m->experts_per_token > m->experts ||
+        m->expert_ffn == 0)
+        return "experts without a width, or no number of them that it has for "
+               "each token";
+    if (m->shared_expert_ffn)
+        return "shared experts";
+    if (m->dense_layers || m->moe_interval > 1 || m->n_dense_list)
+        return "experts in some of its layers alone";
+    return NULL;
+}
+
 /* Why a model with RMS norms is neither Llama's nor Qwen2's. */
 static const char *not_llama(const lh_model *m)
 {
@@ -59,6 +75,8 @@ static const char *not_llama(const lh_model *m)
 
 lhi_family lhi_family_known(const lh_model *m)
 {
+    if (m->experts)
+        return LHI_FAMILY_MIXTRAL;
     if (m->norm == LH_NORM_LAYER)
         return LHI_FAMILY_GPT2;
     return m->qkv_bias && !m->output_bias ? LHI_FAMILY_QWEN2
@@ -70,11 +88,14 @@ lh_status lhi_family_of(const lh_model *m, uint32_t sequence, lhi_family *out,
 {
     const char *what = unknown_part(m, sequence);
     if (!what)
-        what = m->norm == LH_NORM_LAYER ? not_gpt2(m) : not_llama(m);
+        what = m->experts                 ? not_mixtral(m)
+               : m->norm == LH_NORM_LAYER ? not_gpt2(m)
+                                          : not_llama(m);
     if (what)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the cpu device trains models of the kinds of Llama, "
-                        "Qwen2 and GPT-2; %s has %s, which it does not know",
+                        "Qwen2, GPT-2 and Mixtral; %s has %s, which it does not "
+                        "know",
                         m->name ? m->name : "this model", what);
     if (m->positions && m->positions < sequence)
         return lhi_fail(err, LH_EINVAL,
@@ -89,7 +110,18 @@ lh_status lhi_family_of(const lh_model *m, uint32_t sequence, lhi_family *out,
  */
 
 /* A side of a tensor. */
-typedef enum side { NONE, H, Q, KV, QKV, F, VOCAB, POSITIONS } side;
+typedef enum side {
+    NONE,
+    H,
+    Q,
+    KV,
+    QKV,
+    F,
+    EXPERTS,
+    EXPERT_F,
+    VOCAB,
+    POSITIONS
+} side;
 
 typedef enum need {
     ALWAYS,
@@ -129,6 +161,21 @@ static const row llama_back[] = {
     {"model.norm.weight", H, NONE, LHI_ROLE_NORM, ALWAYS},
     {"lm_head.weight", VOCAB, H, LHI_ROLE_HEAD, ALWAYS}};
 
+static const row mixtral_layer[] = {
+    {"input_layernorm.weight", H, NONE, LHI_ROLE_NORM1, ALWAYS},
+    {"self_attn.q_proj.weight", Q, H, LHI_ROLE_QKV, ALWAYS},
+    {"self_attn.k_proj.weight", KV, H, LHI_ROLE_NEXT, ALWAYS},
+    {"self_attn.v_proj.weight", KV, H, LHI_ROLE_NEXT, ALWAYS},
+    {"self_attn.o_proj.weight", H, Q, LHI_ROLE_OUT, ALWAYS},
+    {"post_attention_layernorm.weight", H, NONE, LHI_ROLE_NORM2, ALWAYS},
+    {"block_sparse_moe.gate.weight", EXPERTS, H, LHI_ROLE_ROUTER, ALWAYS},
+};
+static const row mixtral_expert[] = {
+    {"w1.weight", EXPERT_F, H, LHI_ROLE_EXPERTS, ALWAYS},
+    {"w3.weight", EXPERT_F, H, LHI_ROLE_NEXT, ALWAYS},
+    {"w2.weight", H, EXPERT_F, LHI_ROLE_NEXT, ALWAYS},
+};
+
 static const row gpt2_front[] = {
     {"transformer.wte.weight", VOCAB, H, LHI_ROLE_EMBEDDING, ALWAYS},
     {"transformer.wpe.weight", POSITIONS, H, LHI_ROLE_POSITIONS, ALWAYS}};
@@ -159,6 +206,8 @@ typedef struct rows {
 typedef struct names {
     const char *layers; /* before a layer's number */
     rows front, layer, back;
+    const char *experts; /* within a layer, before an expert's number */
+    rows expert;         /* of each, behind the rows of a layer */
 } names;
 
 #define ROWS(list)                                                             \
@@ -167,13 +216,27 @@ typedef struct names {
     }
 
 static const names llama = {"model.layers", ROWS(llama_front),
-                            ROWS(llama_layer), ROWS(llama_back)};
+                            ROWS(llama_layer), ROWS(llama_back),
+                            NULL,           {NULL, 0}};
 static const names gpt2 = {"transformer.h", ROWS(gpt2_front), ROWS(gpt2_layer),
-                           ROWS(gpt2_back)};
+                           ROWS(gpt2_back),  NULL,             {NULL, 0}};
+static const names mixtral = {"model.layers",
+                              ROWS(llama_front),
+                              ROWS(mixtral_layer),
+                              ROWS(llama_back),
+                              "block_sparse_moe.experts",
+                              ROWS(mixtral_expert)};
 
 static const names *names_of(const lh_model *m)
 {
-    return lhi_family_known(m) == LHI_FAMILY_GPT2 ? &gpt2 : &llama;
+    switch (lhi_family_known(m)) {
+    case LHI_FAMILY_GPT2:
+        return &gpt2;
+    case LHI_FAMILY_MIXTRAL:
+        return &mixtral;
+    default:
+        return &llama;
+    }
 }
 
 static bool is_needed(const lh_model *m, const row *r)
@@ -220,6 +283,10 @@ static uint32_t width_of(const lh_model *m, side of)
         return q + 2 * kv;
     case F:
         return m->ffn;
+    case EXPERTS:
+        return m->experts;
+    case EXPERT_F:
+        return m->expert_ffn;
     case VOCAB:
         return m->vocab;
     case POSITIONS:
@@ -236,8 +303,9 @@ uint32_t lhi_n_front_tensors(const lh_model *m)
 
 uint32_t lhi_n_layer_tensors(const lh_model *m, uint32_t layer)
 {
-    (void)layer;
-    return count_rows(m, names_of(m)->layer);
+    const names *lists = names_of(m);
+    (void)layer; /* all are alike */
+    return count_rows(m, lists->layer) + m->experts * lists->expert.n;
 }
 
 uint32_t lhi_layer_tensor_index(const lh_model *m, uint32_t layer)
@@ -251,38 +319,48 @@ uint32_t lhi_n_model_tensors(const lh_model *m)
            count_rows(m, names_of(m)->back);
 }
 
-static const row *row_of(const lh_model *m, uint32_t index, uint32_t *layer)
+static const row *row_of(const lh_model *m, uint32_t index, uint32_t *layer,
+                         uint32_t *expert)
 {
     const names *lists = names_of(m);
     uint32_t front = lhi_n_front_tensors(m);
     uint32_t back = lhi_layer_tensor_index(m, m->layers);
     uint32_t per = lhi_n_layer_tensors(m, 0);
-    *layer = UINT32_MAX;
+    *layer = *expert = UINT32_MAX;
     if (index < front)
         return find_row(m, lists->front, index);
     if (index >= back)
         return find_row(m, lists->back, index - back);
     *layer = (index - front) / per;
-    return find_row(m, lists->layer, (index - front) % per);
+    index = (index - front) % per;
+    uint32_t common = count_rows(m, lists->layer);
+    if (index < common)
+        return find_row(m, lists->layer, index);
+    *expert = (index - common) / lists->expert.n;
+    return &lists->expert.rows[(index - common) % lists->expert.n];
 }
 
 void lhi_model_tensor_of(const lh_model *m, uint32_t index,
                          lhi_model_tensor *out)
 {
-    uint32_t layer;
-    const row *r = row_of(m, index, &layer);
+    uint32_t layer, expert;
+    const names *lists = names_of(m);
+    const row *r = row_of(m, index, &layer, &expert);
     bool tied = r->role == LHI_ROLE_HEAD && m->tied_embeddings;
-    const char *name = tied ? names_of(m)->front.rows[0].name : r->name;
+    const char *name = tied ? lists->front.rows[0].name : r->name;
     size_t length = strlen(name);
     if (layer == UINT32_MAX)
         snprintf(out->name, sizeof out->name, "%s", name);
+    else if (expert == UINT32_MAX)
+        snprintf(out->name, sizeof out->name, "%s.%u.%s", lists->layers, layer,
+                 name);
     else
-        snprintf(out->name, sizeof out->name, "%s.%u.%s", names_of(m)->layers,
-                 layer, name);
+        snprintf(out->name, sizeof out->name, "%s.%u.%s.%u.%s", lists->layers,
+                 layer, lists->experts, expert, name);
     out->rows = width_of(m, r->rows);
     out->columns = width_of(m, r->columns);
     out->n = (size_t)out->rows * (out->columns ? out->columns : 1);
-    out->role = r->role;
+    out->role = expert == 0 || expert == UINT32_MAX ? r->role : LHI_ROLE_NEXT;
     out->is_bias = length > 5 && strcmp(name + length - 5, ".bias") == 0;
 }
 
@@ -290,8 +368,8 @@ double lhi_count_values(const lh_model *m, uint32_t first, uint32_t n)
 {
     double values = 0;
     for (uint32_t i = first; i < first + n; i++) {
-        uint32_t layer;
-        const row *r = row_of(m, i, &layer);
+        uint32_t layer, expert;
+        const row *r = row_of(m, i, &layer, &expert);
         double columns = r->columns ? width_of(m, r->columns) : 1;
         values += width_of(m, r->rows) * columns;
     }

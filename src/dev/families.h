@@ -14,6 +14,8 @@ typedef enum lhi_family {
     LHI_FAMILY_QWEN2, /* the same, queries, keys and values with biases */
     LHI_FAMILY_GPT2,  /* layer norms, learned positions, GeLU, biases; products
                          are kept as [in][out] */
+    LHI_FAMILY_MIXTRAL, /* as Llama, every MLP several experts of which a token
+                           passes some, weighed by a router */
 } lhi_family;
 
 /* LH_EUNSUPPORTED: of none of them, or with what the device does not know;
@@ -38,6 +40,9 @@ typedef enum lhi_role {
     LHI_ROLE_GATE_UP_BIAS,
     LHI_ROLE_DOWN,
     LHI_ROLE_DOWN_BIAS,
+    LHI_ROLE_ROUTER,
+    LHI_ROLE_EXPERTS, /* the first one's gate, up and down; those of the others
+                         follow */
     LHI_ROLE_NORM,
     LHI_ROLE_HEAD,
 } lhi_role;

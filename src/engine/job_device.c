@@ -32,7 +32,8 @@ lh_status lhi_job_cpu_options(const lhi_job *job, uint32_t rank,
         .replica = rank / x->n_ranks,
         .n_replicas = job->n_replicas,
         .seed = m->seed,
-        .dropout = m->dropout};
+        .dropout = m->dropout,
+        .balance = m->balance};
     return LH_OK;
 }
 

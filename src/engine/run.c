@@ -200,7 +200,8 @@ lh_train_model lh_train_model_defaults(void)
                             .min_rate = NAN,
                             .weight_decay = NAN,
                             .clip = NAN,
-                            .warmup = UINT64_MAX};
+                            .warmup = UINT64_MAX,
+                            .balance = 0.01};
 }
 
 static lh_status open_data(const lh_train_model *m, lhi_data **out,

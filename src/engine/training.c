@@ -471,10 +471,15 @@ static void describe(lhi_training *t, const lhi_train_options *with)
     if (m->dropout > 0)
         snprintf(t->recipe + used, sizeof t->recipe - used, ", dropout %.9g",
                  m->dropout);
+    used = strlen(t->recipe);
+    if (m->model->experts)
+        snprintf(t->recipe + used, sizeof t->recipe - used, ", balance %.9g",
+                 m->balance);
     t->checkpoint =
         (lhi_checkpoint_options){.folder = m->checkpoint,
                                  .rope_theta = lh_model_rope_theta(m->model),
                                  .dropout = m->dropout,
+                                 .balance = m->balance,
                                  .keep = m->keep,
                                  .recipe = t->recipe,
                                  .sequence = m->sequence,

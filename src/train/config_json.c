@@ -24,7 +24,8 @@ static void add_llama(lhi_text *text, const lh_model *m,
         "  \"head_dim\": %u,\n  \"hidden_act\": \"silu\",\n"
         "  \"hidden_size\": %u,\n  \"intermediate_size\": %u,\n"
         "  \"max_position_embeddings\": %u,\n",
-        m->head_dim, m->hidden, m->ffn, o->sequence ? o->sequence : 2048);
+        m->head_dim, m->hidden, m->experts ? m->expert_ffn : m->ffn,
+        o->sequence ? o->sequence : 2048);
     if (lhi_family_known(m) == LHI_FAMILY_LLAMA)
         lhi_text_printf(text, "  \"mlp_bias\": %s,\n", truth(m->mlp_bias));
     lhi_text_printf(
@@ -34,6 +35,17 @@ static void add_llama(lhi_text *text, const lh_model *m,
         "  \"rope_theta\": %.17g,\n",
         m->heads, m->layers, m->kv_heads, epsilon_of(o),
         o->rope_theta > 0 ? o->rope_theta : 10000.0);
+}
+
+static void add_mixtral(lhi_text *text, const lh_model *m,
+                        const lhi_checkpoint_options *o)
+{
+    lhi_text_printf(text,
+                    "  \"num_experts_per_tok\": %u,\n"
+                    "  \"num_local_experts\": %u,\n"
+                    "  \"router_aux_loss_coef\": %.17g,\n"
+                    "  \"sliding_window\": null,\n",
+                    m->experts_per_token, m->experts, o->balance);
 }
 
 static void add_gpt2(lhi_text *text, const lh_model *m,
@@ -60,12 +72,17 @@ static void add_all(lhi_text *text, const lh_model *m,
                              "  \"model_type\": \"qwen2\",\n",
         [LHI_FAMILY_GPT2] = "  \"architectures\": [\"GPT2LMHeadModel\"],\n"
                             "  \"model_type\": \"gpt2\",\n",
+        [LHI_FAMILY_MIXTRAL] =
+            "  \"architectures\": [\"MixtralForCausalLM\"],\n"
+            "  \"model_type\": \"mixtral\",\n",
     };
     lhi_family family = lhi_family_known(m);
     lhi_text_printf(text, "{\n%s", heads[family]);
     if (family == LHI_FAMILY_LLAMA)
         lhi_text_printf(text, "  \"attention_bias\": %s,\n",
                         truth(m->qkv_bias));
+    if (family == LHI_FAMILY_MIXTRAL)
+        add_mixtral(text, m, o);
     if (family == LHI_FAMILY_GPT2)
         add_gpt2(text, m, o);
     else

@@ -73,6 +73,9 @@ static json_t *add_family(json_t *shape, const lh_model *m)
         {"output_bias", m->output_bias},
         {"mlp_bias", m->mlp_bias},
         {"positions", m->positions},
+        {"experts", m->experts},
+        {"experts_per_token", m->experts ? m->experts_per_token : 0},
+        {"expert_ffn", m->experts ? m->expert_ffn : 0},
     };
     for (size_t i = 0; shape && i < sizeof more / sizeof *more; i++)
         if (more[i].value &&

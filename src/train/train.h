@@ -207,7 +207,7 @@ typedef struct lhi_checkpoint_options {
      * on, one line ("sequence 128, microbatch 2, ..."); may be NULL. */
     const char *recipe;
     double norm_epsilon, rope_theta; /* for config.json; 0: the defaults */
-    double dropout;                  /* for config.json */
+    double dropout, balance;         /* for config.json */
     uint32_t sequence;               /* for config.json; 0: 2048 */
     const char *tokenizer; /* copied beside the weights; may be NULL */
     /* Of the folder, checked before anything is written; NULL: the caller sees

@@ -28,9 +28,13 @@ typedef struct vectors {
     double *w, *g, *b, *gb;
 } vectors;
 
+enum { MOST_EXPERTS = 8, MOST_TENSORS = 7 + 3 * MOST_EXPERTS };
+
 typedef struct layer_weights {
     vectors norm1, norm2;
     matrix q, k, v, out, gate, up, down;
+    matrix router;
+    matrix experts[MOST_EXPERTS][3]; /* gate, up, down */
 } layer_weights;
 
 static bool is_gpt2(const lh_model *m)
@@ -58,6 +62,14 @@ static uint32_t layer_sizes(const lh_model *m, size_t *out)
                           1, m->output_bias, 1, 1, 1, m->mlp_bias, m->mlp_bias,
                           1, m->mlp_bias};
     uint32_t n = 0;
+    if (m->experts) {
+        const size_t common[] = {h,      q * h, kv * h,        kv * h,
+                                 h * q, h,     h * m->experts};
+        memcpy(out, common, sizeof common);
+        for (uint32_t i = 0; i < 3 * m->experts; i++)
+            out[7 + i] = h * m->expert_ffn;
+        return 7 + 3 * m->experts;
+    }
     if (is_gpt2(m)) {
         memcpy(out, gpt2, sizeof gpt2);
         return 12;
@@ -122,7 +134,7 @@ static layer_weights gpt2_weights(const naive_llama *n, uint32_t at)
 static layer_weights weights_of(const naive_llama *n, uint32_t layer)
 {
     const lh_model *m = n->model;
-    size_t sizes[16], h = m->hidden, f = m->ffn;
+    size_t sizes[MOST_TENSORS], h = m->hidden, f = m->ffn;
     size_t q = (size_t)m->heads * m->head_dim;
     size_t kv = (size_t)m->kv_heads * m->head_dim;
     uint32_t at = front_of(m) + layer * layer_sizes(m, sizes);
@@ -144,6 +156,15 @@ static layer_weights weights_of(const naive_llama *n, uint32_t layer)
         next_bias(n, &at, &w.out);
     w.norm2 = (vectors){n->w[at], n->g[at], NULL, NULL};
     at++;
+    if (m->experts) {
+        w.router = next_matrix(n, &at, h, m->experts);
+        for (uint32_t e = 0; e < m->experts; e++) {
+            w.experts[e][0] = next_matrix(n, &at, h, m->expert_ffn);
+            w.experts[e][1] = next_matrix(n, &at, h, m->expert_ffn);
+            w.experts[e][2] = next_matrix(n, &at, m->expert_ffn, h);
+        }
+        return w;
+    }
     w.gate = next_matrix(n, &at, h, f);
     w.up = next_matrix(n, &at, h, f);
     if (m->mlp_bias) {
@@ -170,7 +191,7 @@ static vectors last_norm(const naive_llama *n)
 naive_llama *naive_make(const lh_model *m)
 {
     naive_llama *n = calloc(1, sizeof *n);
-    size_t h = m->hidden, of_layer[16];
+    size_t h = m->hidden, of_layer[MOST_TENSORS];
     uint32_t per = layer_sizes(m, of_layer), front = front_of(m);
     if (!n)
         abort();
@@ -313,6 +334,155 @@ static void drop(const naive_llama *n, int site, uint32_t layer, double *x,
                      i % n->model->hidden);
 }
 
+/* --- experts: one row after the other ----------------------------------------
+ */
+
+typedef struct routed {
+    double p[MOST_EXPERTS], share[MOST_EXPERTS]; /* 0: not chosen */
+} routed;
+
+static routed route(const naive_llama *n, const layer_weights *w,
+                    const double *x)
+{
+    routed r = {{0}, {0}};
+    uint32_t experts = n->model->experts;
+    double all = 0, chosen = 0;
+    linear(x, &w->router, r.p, 1);
+    for (uint32_t e = 0; e < experts; e++)
+        all += r.p[e] = exp(r.p[e]);
+    for (uint32_t e = 0; e < experts; e++)
+        r.p[e] /= all;
+    for (uint32_t e = 0; e < experts; e++) {
+        uint32_t before = 0; /* that are likelier */
+        for (uint32_t i = 0; i < experts; i++)
+            before += r.p[i] > r.p[e] || (r.p[i] == r.p[e] && i < e);
+        if (before < n->model->experts_per_token)
+            chosen += r.share[e] = r.p[e];
+    }
+    for (uint32_t e = 0; e < experts; e++)
+        r.share[e] /= chosen;
+    return r;
+}
+
+static double silu(double x)
+{
+    return x / (1 + exp(-x));
+}
+
+static void experts_forward(const naive_llama *n, const layer_weights *w,
+                            const double *x, double *y, size_t s)
+{
+    size_t h = n->model->hidden, f = n->model->expert_ffn;
+    for (size_t t = 0; t < s; t++) {
+        routed r = route(n, w, x + t * h);
+        for (uint32_t e = 0; e < n->model->experts; e++) {
+            if (r.share[e] == 0)
+                continue;
+            double *gate = doubles(f), *up = doubles(f), *out = doubles(h);
+            linear(x + t * h, &w->experts[e][0], gate, 1);
+            linear(x + t * h, &w->experts[e][1], up, 1);
+            for (size_t i = 0; i < f; i++)
+                up[i] *= silu(gate[i]);
+            linear(up, &w->experts[e][2], out, 1);
+            for (size_t i = 0; i < h; i++)
+                y[t * h + i] += r.share[e] * out[i];
+            free(gate);
+            free(up);
+            free(out);
+        }
+    }
+}
+
+/* One row through one expert, from `d` to dx; what its result is worth. */
+static double expert_back(const matrix *w, const double *x, const double *d,
+                          double share, double *dx, size_t h, size_t f)
+{
+    double *gate = doubles(f), *up = doubles(f), *act = doubles(f);
+    double *out = doubles(h), *scaled = doubles(h), *d_act = doubles(f);
+    double worth = 0;
+    linear(x, &w[0], gate, 1);
+    linear(x, &w[1], up, 1);
+    for (size_t i = 0; i < f; i++)
+        act[i] = silu(gate[i]) * up[i];
+    linear(act, &w[2], out, 1);
+    for (size_t i = 0; i < h; i++) {
+        worth += out[i] * d[i];
+        scaled[i] = share * d[i];
+    }
+    linear_back(act, &w[2], scaled, d_act, 1);
+    for (size_t i = 0; i < f; i++) {
+        double z = 1 / (1 + exp(-gate[i])), was = gate[i];
+        gate[i] = d_act[i] * up[i] * (z + was * z * (1 - z));
+        up[i] = d_act[i] * silu(was);
+    }
+    linear_back(x, &w[0], gate, dx, 1);
+    linear_back(x, &w[1], up, dx, 1);
+    double *all[] = {gate, up, act, out, scaled, d_act};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        free(all[i]);
+    return worth;
+}
+
+/* Of the part of the loss that balances: experts / (k s) times how often an
+ * expert was chosen, for each of its probabilities. */
+static void balances(const naive_llama *n, const layer_weights *w,
+                     const double *x, double *out, size_t s)
+{
+    size_t h = n->model->hidden;
+    for (size_t t = 0; t < s; t++) {
+        routed r = route(n, w, x + t * h);
+        for (uint32_t e = 0; e < n->model->experts; e++)
+            out[e] += (r.share[e] > 0) * n->balance * n->model->experts /
+                      (n->model->experts_per_token * (double)s);
+    }
+}
+
+static void experts_back(const naive_llama *n, const layer_weights *w,
+                         const double *x, const double *d, double *dx, size_t s,
+                         double scale)
+{
+    size_t h = n->model->hidden, f = n->model->expert_ffn;
+    uint32_t experts = n->model->experts;
+    double of_loss[MOST_EXPERTS] = {0};
+    balances(n, w, x, of_loss, s);
+    for (size_t t = 0; t < s; t++) {
+        routed r = route(n, w, x + t * h);
+        double dp[MOST_EXPERTS], worth[MOST_EXPERTS] = {0};
+        double chosen = 0, mean = 0, dot = 0;
+        for (uint32_t e = 0; e < experts; e++) {
+            if (r.share[e] > 0) {
+                worth[e] = expert_back(w->experts[e], x + t * h, d + t * h,
+                                       r.share[e], dx + t * h, h, f);
+                chosen += r.p[e];
+                mean += worth[e] * r.share[e];
+            }
+        }
+        for (uint32_t e = 0; e < experts; e++) {
+            dp[e] = scale * of_loss[e];
+            if (r.share[e] > 0)
+                dp[e] += (worth[e] - mean) / chosen;
+            dot += dp[e] * r.p[e];
+        }
+        for (uint32_t e = 0; e < experts; e++)
+            dp[e] = r.p[e] * (dp[e] - dot);
+        linear_back(x + t * h, &w->router, dp, dx + t * h, 1);
+    }
+}
+
+/* The part of the loss itself, of a sequence, times s. */
+static double balance_loss(const naive_llama *n, const layer_weights *w,
+                           const double *x, size_t s)
+{
+    double by[MOST_EXPERTS] = {0}, loss = 0;
+    balances(n, w, x, by, s);
+    for (size_t t = 0; t < s; t++) {
+        routed r = route(n, w, x + t * n->model->hidden);
+        for (uint32_t e = 0; e < n->model->experts; e++)
+            loss += by[e] * r.p[e];
+    }
+    return loss;
+}
+
 /* GeLU as GPT-2 has it, and its slope. */
 static double gelu(double x)
 {
@@ -451,6 +621,13 @@ static kept layer_forward(naive_llama *n, uint32_t layer, double *x, double *y,
     drop(n, NAIVE_ATTENTION, layer, a.mid, s);
     add(a.mid, x, s * h);
     norm(n, a.mid, w.norm2, a.n2, s, h);
+    if (m->experts) {
+        experts_forward(n, &w, a.n2, y, s);
+        n->balance_loss += balance_loss(n, &w, a.n2, s);
+        drop(n, NAIVE_MLP, layer, y, s);
+        add(y, a.mid, s * h);
+        return a;
+    }
     linear(a.n2, &w.up, a.up, s);
     if (m->gated)
         linear(a.n2, &w.gate, a.gate, s);
@@ -465,7 +642,7 @@ static kept layer_forward(naive_llama *n, uint32_t layer, double *x, double *y,
 
 /* d: gradient of the output; becomes that of the input. */
 static void layer_back(naive_llama *n, uint32_t layer, const kept *a, double *d,
-                       size_t s)
+                       size_t s, double scale)
 {
     const lh_model *m = n->model;
     size_t h = m->hidden, f = m->ffn, dim = m->head_dim;
@@ -478,15 +655,19 @@ static void layer_back(naive_llama *n, uint32_t layer, const kept *a, double *d,
     double *end = doubles(s * h);
     memcpy(end, d, s * h * sizeof *d);
     drop(n, NAIVE_MLP, layer, end, s);
-    linear_back(a->act, &w.down, end, d_act, s);
-    for (size_t i = 0; i < s * f; i++) {
+    if (m->experts)
+        experts_back(n, &w, a->n2, end, d_n, s, scale);
+    else
+        linear_back(a->act, &w.down, end, d_act, s);
+    for (size_t i = 0; i < s * f && !m->experts; i++) {
         double z = 1 / (1 + exp(-a->gate[i]));
         d_up[i] = d_act[i] * (m->gated ? a->gate[i] * z : gelu_slope(a->up[i]));
         d_gate[i] = d_act[i] * a->up[i] * (z + a->gate[i] * z * (1 - z));
     }
-    if (m->gated)
+    if (m->gated && !m->experts)
         linear_back(a->n2, &w.gate, d_gate, d_n, s);
-    linear_back(a->n2, &w.up, d_up, d_n, s);
+    if (!m->experts)
+        linear_back(a->n2, &w.up, d_up, d_n, s);
     norm_back(n, a->mid, w.norm2, d_n, d, s, h);
     memcpy(end, d, s * h * sizeof *d);
     drop(n, NAIVE_ATTENTION, layer, end, s);
@@ -549,6 +730,7 @@ double naive_sequence(naive_llama *n, const int32_t *tokens, uint32_t s,
     if (m->positions)
         add(x, n->w[1], s * h);
     drop(n, NAIVE_EMBEDDING, 0, x, s);
+    n->balance_loss = 0;
     for (uint32_t i = 0; i < m->layers; i++) {
         double *y = doubles(s * h);
         layers[i] = layer_forward(n, i, x, y, s);
@@ -561,7 +743,7 @@ double naive_sequence(naive_llama *n, const int32_t *tokens, uint32_t s,
         linear_back(normed, &head, logits, d_normed, s);
         norm_back(n, x, last_norm(n), d_normed, d, s, h);
         for (uint32_t i = m->layers; i-- > 0;)
-            layer_back(n, i, &layers[i], d, s);
+            layer_back(n, i, &layers[i], d, s, scale);
         drop(n, NAIVE_EMBEDDING, 0, d, s);
         if (m->positions)
             add(n->g[1], d, s * h);

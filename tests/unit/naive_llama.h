@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A Llama, or a GPT-2, in plain loops and doubles, forward and joint backward:
+/* A Llama, a GPT-2 or a Mixtral, in plain loops and doubles, forward and joint backward:
  * what the cpu device is compared with. Shares nothing with it but the order and
  * layout of tensors (lhi_tensor.index). tests/peers/test_train_torch.py compares
  * it with PyTorch. */
@@ -24,6 +24,9 @@ typedef struct naive_llama {
     double **w, **g; /* weights, gradients; a tied head's are those of the
                         embedding, which is number 0 */
     double norm_epsilon, rope_theta;
+    double balance;      /* with experts */
+    double balance_loss; /* of the last sequence: of what balances them, which
+                            gradients are of, too, and the loss has not */
     naive_keep *keep; /* NULL: no dropout */
     const void *context;
 } naive_llama;

@@ -32,7 +32,7 @@ typedef struct small {
     lhi_data *data;
     uint32_t n_chunks, n_devices, n_microbatches, microbatch, sequence;
     uint32_t replica, n_replicas;
-    double dropout;
+    double dropout, balance;
     uint64_t sample; /* that is compared now */
     uint32_t firsts[17];
     const uint32_t *again; /* see lhi_cpu_options */
@@ -95,6 +95,7 @@ static inline bool small_open(small *s)
                                .n_replicas = s->n_replicas,
                                .seed = 3,
                                .dropout = s->dropout,
+                               .balance = s->balance,
                                .data = s->data},
             &s->devices[d], &err);
         if (status == LH_EUNSUPPORTED) {

@@ -72,6 +72,16 @@ static lh_model gpt2_model(lh_model m)
     return m;
 }
 
+static lh_model mixtral_model(lh_model m)
+{
+    m.qkv_bias = m.output_bias = m.mlp_bias = false;
+    m.experts = 5;
+    m.experts_per_token = 2;
+    m.expert_ffn = m.ffn;
+    m.ffn = 0;
+    return m;
+}
+
 /* Some pattern of what stays. */
 static double pattern(const void *context, int site, uint32_t layer,
                       uint32_t head, uint32_t row, uint32_t column)
@@ -85,6 +95,7 @@ static void check_differences(const lh_model *m, bool drops)
 {
     naive_llama *n = naive_make(m);
     n->keep = drops ? pattern : NULL;
+    n->balance = 0.3;
     int32_t tokens[8] = {3, 1, 4, 1, 5, 9, 2, 6};
     uint32_t state = 1;
     for (uint32_t i = 0; i < n->n_tensors; i++)
@@ -97,9 +108,9 @@ static void check_differences(const lh_model *m, bool drops)
         for (size_t j = 0; j < n->sizes[i]; j += 1 + n->sizes[i] / 9) {
             double was = n->w[i][j], d = 1e-5, up, down;
             n->w[i][j] = was + d;
-            up = naive_sequence(n, tokens, 7, 0);
+            up = naive_sequence(n, tokens, 7, 0) + n->balance_loss;
             n->w[i][j] = was - d;
-            down = naive_sequence(n, tokens, 7, 0);
+            down = naive_sequence(n, tokens, 7, 0) + n->balance_loss;
             n->w[i][j] = was;
             CHECK_NEAR((up - down) / (2 * d), n->g[i][j],
                        1e-6 * (1 + fabs(n->g[i][j])));
@@ -114,6 +125,8 @@ static void differences(void)
     check_differences(&m, false);
     m.qkv_bias = m.output_bias = m.mlp_bias = true;
     check_differences(&m, true);
+    lh_model moe = mixtral_model(m);
+    check_differences(&moe, true);
     m.heads = m.kv_heads = 2;
     m = gpt2_model(m);
     check_differences(&m, false);
@@ -141,6 +154,7 @@ static void compare(small s)
     small_open(&s);
     stir(&s);
     naive_llama *n = copy_of(&s);
+    n->balance = s.balance;
     if (s.dropout > 0) {
         n->keep = as_device;
         n->context = &s;
@@ -164,10 +178,12 @@ static void compare(small s)
             size += n->g[i][j] * n->g[i][j];
             error += (got - n->g[i][j]) * (got - n->g[i][j]);
         }
-        /* Gradients of queries and keys vanish where there is one token. */
+        /* Gradients of queries and keys vanish where there is one token, and
+         * those of experts that no token chooses. */
         CHECK_MSG(sqrt(error) <=
                           2e-6 * sqrt(size) + 5e-9 * sqrt((double)t->n) &&
-                      (size > 0 || s.sequence == 1),
+                      (size > 0 || s.sequence == 1 ||
+                       strstr(t->name, "experts")),
                   "%s: error %g of %g", t->name, sqrt(error), sqrt(size));
     }
     n->keep = NULL;
@@ -229,6 +245,25 @@ static void gradients_gpt2(void)
     compare(s);
 }
 
+static void gradients_mixtral(void)
+{
+    small s = small_sizes();
+    s.model = mixtral_model(s.model);
+    compare(s);
+    s.balance = 0.5;
+    compare(s);
+    s.model.experts_per_token = 3;
+    s.dropout = 0.2;
+    s.n_chunks = 3, s.n_devices = 1;
+    compare(s);
+    s.model.experts_per_token = s.model.experts;
+    s.sequence = 5, s.n_microbatches = 1, s.microbatch = 1; /* few rows */
+    s.dropout = 0;
+    compare(s);
+    s.model.experts_per_token = 1;
+    compare(s);
+}
+
 /* Gradients of the two, bit by bit. */
 static void check_same(small *a, small *b)
 {
@@ -276,6 +311,10 @@ static void same_bits(void)
     s.model = gpt2_model(s.model);
     s.model.tied_embeddings = true;
     s.dropout = 0.1;
+    check_ways(s);
+    s = small_sizes();
+    s.model = mixtral_model(s.model);
+    s.balance = 0.1;
     check_ways(s);
 }
 
@@ -377,6 +416,58 @@ static void parts_cover_all(void)
     small_close(&whole);
 }
 
+/* Mixtures of kinds, and what none of them has. */
+static void refuses_kinds(void)
+{
+    const lh_model llama = small_model(), gpt2 = gpt2_model(llama);
+    const lh_model mixtral = mixtral_model(llama);
+    struct {
+        lh_model model;
+        const char *says;
+    } rows[] = {
+        {llama, "norms of queries and keys"},
+        {llama, "RMS norm and MLPs without a gate"},
+        {llama, "RMS norm and learned positions"},
+        {llama, "a bias on attention's output alone"},
+        {gpt2, "layer norm and gated MLPs"},
+        {gpt2, "layer norm and rotary positions"},
+        {gpt2, "layer norm and products without biases"},
+        {gpt2, "heads that share keys"},
+        {gpt2, "do not add up to hidden"},
+        {mixtral, "experts and biases"},
+        {mixtral, "shared experts"},
+        {mixtral, "experts in some of its layers alone"},
+        {mixtral, "no number of them that it has"},
+        {mixtral, "experts, and layer norm"},
+        {llama, "multi-token prediction"},
+        {llama, "a sliding window"},
+    };
+    const uint32_t firsts[] = {0, llama.layers};
+    rows[0].model.qk_norm = true, rows[1].model.gated = false;
+    rows[2].model.positions = 50, rows[3].model.output_bias = true;
+    rows[4].model.gated = true, rows[5].model.positions = 0;
+    rows[6].model.mlp_bias = false, rows[7].model.kv_heads = 2;
+    rows[8].model.hidden = 44, rows[9].model.router_bias = true;
+    rows[10].model.shared_expert_ffn = 8, rows[11].model.dense_layers = 1;
+    rows[12].model.experts_per_token = 6;
+    rows[13].model.norm = LH_NORM_LAYER, rows[14].model.mtp_layers = 1;
+    rows[15].model.sliding_window = 2;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lh_error err = {0};
+        lhi_device *none = NULL;
+        CHECK_INT(lhi_device_cpu(&(lhi_cpu_options){.model = &rows[i].model,
+                                                    .n_chunks = 1,
+                                                    .first_layers = firsts,
+                                                    .microbatch = 1,
+                                                    .sequence = 9,
+                                                    .n_microbatches = 1,
+                                                    .n_replicas = 1},
+                                 &none, &err),
+                  LH_EUNSUPPORTED);
+        CHECK_HAS(err.text, rows[i].says);
+    }
+}
+
 static void refusals(void)
 {
     small s = small_sizes();
@@ -400,7 +491,7 @@ static void refusals(void)
     CHECK_HAS(err.text, "twice");
     small_close(&s);
     small_text(s.path, sizeof s.path);
-    s.model.experts = 8;
+    s.model.kv_lora_rank = 8;
     lhi_device *none = NULL;
     CHECK_INT(lhi_device_cpu(&(lhi_cpu_options){.model = &s.model,
                                                 .n_chunks = 1,
@@ -411,8 +502,9 @@ static void refusals(void)
                                                 .n_replicas = 1},
                              &none, &err),
               LH_EUNSUPPORTED);
-    CHECK_HAS(err.text, "small has experts");
+    CHECK_HAS(err.text, "small has latent attention");
     unlink(s.path);
+    refuses_kinds();
 }
 
 int main(void)
@@ -423,6 +515,7 @@ int main(void)
     RUN(gradients_shapes);
     RUN(gradients_biases);
     RUN(gradients_gpt2);
+    RUN(gradients_mixtral);
     RUN(dropped_shares);
     RUN(same_bits);
     RUN(same_in_threads);

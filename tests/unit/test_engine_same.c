@@ -20,7 +20,7 @@
 
 enum { LAYERS = 8, STEPS = 20, MICROBATCHES = 8, SEQUENCE = 24 };
 
-static lh_model tiny, tied, gpt2;
+static lh_model tiny, tied, gpt2, mixtral;
 static char folder[64], text_path[80];
 
 static void write_text(void)
@@ -583,6 +583,12 @@ static void gpt2_alike(void)
     same_of_model(&gpt2, 0.1);
 }
 
+/* A router, experts, and the part of the loss that balances them. */
+static void mixtral_alike(void)
+{
+    same_of_model(&mixtral, 0);
+}
+
 /* --- faults
  * ---------------------------------------------------------------------- */
 
@@ -620,6 +626,7 @@ int main(void)
     tied = tiny = tiny_model(LAYERS);
     tied.tied_embeddings = true;
     gpt2 = tiny_gpt2(LAYERS);
+    mixtral = tiny_mixtral(LAYERS);
     write_text();
     RUN(one_rank);
     RUN(schedules_and_degrees);
@@ -630,6 +637,7 @@ int main(void)
     RUN(replicas);
     RUN(tied_embeddings);
     RUN(gpt2_alike);
+    RUN(mixtral_alike);
     RUN(faults);
     free(reference);
     remove_folder();

@@ -27,7 +27,7 @@ typedef struct setup {
     const char *data;                    /* in place of what is elastic; NULL */
     const char *transport, *resume;
     uint32_t again;
-    bool tied, delays;
+    bool tied, delays, experts;
     double validation;
     uint64_t steps;            /* 0: STEPS */
     uint32_t checkpoint_every; /* 0: at the end alone */
@@ -62,7 +62,7 @@ static lh_status train(const setup *s, const char *name, lh_train_result **out,
 {
     char path[128];
     uint32_t first_layers[17], again[LAYERS];
-    lh_model model = tiny_model(LAYERS);
+    lh_model model = s->experts ? tiny_mixtral(LAYERS) : tiny_model(LAYERS);
     lh_pipeline *p = make_pipeline(s);
     lh_schedule *schedule = NULL;
     lh_exec *x = NULL;
@@ -377,6 +377,37 @@ static void groups(void)
     free(first.weights);
 }
 
+/* Weights of experts lie together, gate, up and down of each: they are cut off
+ * together, wherever the share ends. */
+static void experts(void)
+{
+    static const double shares[] = {1, .55, .42, .3};
+    setup reference = {
+        .stages = 2, .chunks = 1, .replicas = 2, .experts = true};
+    setup other = {.stages = 1,
+                   .chunks = 2,
+                   .replicas = 2,
+                   .enqueue = "4,4",
+                   .dequeue = "4,4",
+                   .scatter = 3,
+                   .forward = 2,
+                   .backward = 2,
+                   .experts = true};
+    outcome want = run(&reference, "experts");
+    for (uint32_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+        double weights, losses;
+        other.gradients = shares[i];
+        other.parameters = i % 2 ? 0 : shares[i];
+        outcome got = run(&other, "experts-cut");
+        differences(&got, &want, &weights, &losses);
+        CHECK_MSG(weights > 0 && losses < 1e-6,
+                  "%.2f: losses differ by %g, weights by %g", shares[i], losses,
+                  weights);
+        free(got.weights);
+    }
+    free(want.weights);
+}
+
 /* A level each, and what is made again, from one checkpoint to the next, with
  * validation in between, tied embeddings and another pipeline: as long as all
  * go backward in one group, not a bit differs. */
@@ -605,6 +636,7 @@ int main(void)
         fclose(file);
     RUN(all_at_once_is_as_before);
     RUN(groups);
+    RUN(experts);
     RUN(levels_change_at_checkpoints);
     RUN(any_of_them);
     RUN(holds_less);

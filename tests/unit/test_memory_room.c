@@ -204,6 +204,9 @@ static void devices_hold_what_was_counted(void)
     holds_what_was_counted(&m, 3, 30, 7, NULL);
     uint32_t again[5] = {LH_PART_ALL, 0x51, LH_PART_ALL, 0, LH_PART_ALL};
     holds_what_was_counted(&m, 2, 30, 7, again);
+    m = tiny_mixtral(5);
+    holds_what_was_counted(&m, 3, 30, 7, NULL);
+    holds_what_was_counted(&m, 2, 30, 7, again);
 }
 
 /* What the backward makes again takes the room of one layer, whatever the

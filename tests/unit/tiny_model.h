@@ -20,6 +20,17 @@ static inline lh_model tiny_model(uint32_t layers)
                       .moe_interval = 1};
 }
 
+static inline lh_model tiny_mixtral(uint32_t layers)
+{
+    lh_model m = tiny_model(layers);
+    m.name = "tiny-mixtral";
+    m.experts = 6;
+    m.experts_per_token = 2;
+    m.expert_ffn = 24;
+    m.ffn = 0;
+    return m;
+}
+
 static inline lh_model tiny_gpt2(uint32_t layers)
 {
     lh_model m = tiny_model(layers);
