@@ -3,9 +3,9 @@
 """Runs with twenty random events each: they end, with the bytes of a quiet one.
 
 Events are of all kinds that a device has: links that take longer, once or by a
-factor, devices that are slower (the timed device alone), another schedule or
-another path, by hand or by what --adapt decides. A few seeds are for every day,
-a hundred for the suite `slow`."""
+factor, devices that are slower (the timed device alone), rails that go down and
+come up, another schedule or another path, by hand or by what --adapt decides. A
+few seeds are for every day, a hundred for the suite `slow`."""
 import json
 import pathlib
 import random
@@ -51,9 +51,20 @@ def an_event(chance, far, near, kinds):
     return row + f"{what}: {chance.uniform(0.1, 2):.2f}}}"
 
 
+def a_rail(chance):
+    """It goes down, and comes up and goes down again."""
+    rank = chance.randrange(4)
+    steps = sorted(chance.sample(range(STEPS), chance.randint(1, 3)))
+    return [f"  - {{at: {step}, rank: {rank}, rail: {('down', 'up')[i % 2]}}}"
+            for i, step in enumerate(steps)]
+
+
 def the_events(chance, n, *named):
-    write("e.yaml", "longhaul: events/1\ntime_unit: ms\nevents:\n" + "\n".join(
-        an_event(chance, *named) for _ in range(n)) + "\n")
+    rows = a_rail(chance)
+    rows += [an_event(chance, *named) for _ in range(n - len(rows))]
+    chance.shuffle(rows)
+    write("e.yaml", "longhaul: events/1\ntime_unit: ms\nevents:\n" +
+          "\n".join(rows) + "\n")
 
 
 def how_it_changes(chance, transport, link):
