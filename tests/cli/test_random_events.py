@@ -52,8 +52,9 @@ def an_event(chance, far, near, kinds):
 
 
 def a_rail(chance):
-    """It goes down, and comes up and goes down again."""
-    rank = chance.randrange(4)
+    """It goes down, and comes up and goes down again. Between the sites are
+    ranks 1 and 2; others may have no links."""
+    rank = chance.randint(1, 2)
     steps = sorted(chance.sample(range(STEPS), chance.randint(1, 3)))
     return [f"  - {{at: {step}, rank: {rank}, rail: {('down', 'up')[i % 2]}}}"
             for i, step in enumerate(steps)]
