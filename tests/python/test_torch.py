@@ -222,9 +222,13 @@ def far_job(rank, text, path):
 def messages_of_a_link_slower_than_planned_overlap():
     trace = WORK / "far.json"
     torch_runs.on_ranks(2, far_job, torch_runs.pipeline(2), str(trace))
-    late = [e["name"] for e in json.loads(trace.read_text())["traceEvents"]
-            if e.get("cat") == "message" and
-            e["args"]["ready_ns"] - e["args"]["produced_ns"] > 400_000_000]
+    messages = {e["name"]: e["args"] for e in json.loads(
+        trace.read_text())["traceEvents"] if e.get("cat") == "message"}
+    queued = [name for name, m in messages.items()
+              if m["depart_ns"] != m["ready_ns"]]
+    check(messages and not queued, f"no link has transfers: {queued}")
+    late = [name for name, m in messages.items()
+            if m["ready_ns"] - m["produced_ns"] > 400_000_000]
     check(not late, f"no receive waits while others are under way: {late}")
 
 

@@ -27,7 +27,7 @@ class Row:
     start_ns: int = 0
     end_ns: int = 0
     posted_ns: int = 0  # the receive of its input
-    entered_ns: int = 0  # its input the link, where that was free for it
+    entered_ns: int = 0  # its input the link, not before
     arrived_ns: int = 0
 
 

@@ -41,7 +41,7 @@ class Message:
         self.tag = tag
         self.works: list[Any] = []
         self.posted_ns = host_ns()
-        self.entered_ns = 0  # of an emulated link; 0: it does not say
+        self.entered_ns = 0  # not before; 0: a real link, which does not say
         self.arrived_ns = 0
         self.copied: Any = None  # event of a GPU's stream
         self.error: BaseException | None = None
@@ -201,8 +201,11 @@ class Inlet:
         if delays is None:
             message.arrived_ns = now
             return
-        message.entered_ns = max(now, self._free_ns)
-        self._free_ns = message.entered_ns + delays.transfer_ns
+        # What it took to get here is part of its delay. As waiting for the link
+        # it would show what the messages' distance is for a transfer.
+        queued = self._free_ns > now
+        message.entered_ns = self._free_ns if queued else message.posted_ns
+        self._free_ns = max(now, self._free_ns) + delays.transfer_ns
         message.arrived_ns = self._free_ns + delays.latency_ns
 
     def close(self, waits: bool) -> None:
