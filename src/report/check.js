@@ -140,6 +140,8 @@ function check() {
     max_ms: times[times.length - 1] || 0, views: times.length, shapes,
     pixels: Object.fromEntries(KINDS.map((k, i) => [k, drawn[i]])),
     passes: traces.map((t) => t.runs.n), shown: visiblePanels().length,
+    links: panels.map((p) => p.rows.filter((row) => row.type === 'link')
+      .map((row) => [row.link.name, row.h])),
     matches: state.matches.map((m) => passName(m.panel.t, m.run)).slice(0, 20),
     match_count: state.matches.length, critical: state.critical,
     tip: $('tip').hidden ? '' : $('tip').textContent,

@@ -284,7 +284,8 @@ function pick(values, ids) {
   return Float64Array.from(ids, (i) => values[i]);
 }
 
-/* Links that take any time, each with its messages in order of departure. */
+/* Links that take any time, those between sites first, each with its messages
+ * in order of departure. */
 function linkTracks(t) {
   const m = t.messages;
   const lists = new Map();
@@ -293,7 +294,11 @@ function linkTracks(t) {
     if (!lists.has(m.link[i])) lists.set(m.link[i], []);
     lists.get(m.link[i]).push(i);
   }
-  t.linkRows = [...lists.keys()].sort((a, b) => a - b).map((link) => {
+  const siteOf = (run) => t.site[t.runs.device[run]];
+  const far = new Set([...lists.keys()].filter((link) =>
+    lists.get(link).some((i) => siteOf(m.from[i]) !== siteOf(m.to[i]))));
+  t.linkRows = [...lists.keys()].sort((a, b) =>
+    far.has(b) - far.has(a) || a - b).map((link) => {
     const ids = lists.get(link).sort((a, b) => m.depart[a] - m.depart[b]);
     const ready = pick(m.ready, ids);
     const depart = pick(m.depart, ids);
@@ -301,7 +306,7 @@ function linkTracks(t) {
     const arrive = pick(m.arrive, ids);
     const kind = Uint8Array.from(ids, (i) => t.runs.kind[m.from[i]]);
     return {
-      link, ids, arrive, ready,
+      link, ids, arrive, ready, far: far.has(link),
       name: link < 0 ? 'no link' : t.links[link],
       track: new Track(depart, sent, kind, ids),
       waiting: Steps.count(ready, depart),

@@ -102,7 +102,7 @@ class Panel {
         const bands = {
           wait: link.waiting.max > 0 ? 10 : 0,
           send: link.track.busy() > 0 ? 10 : 0,
-          fly: link.flying.max > 0 ? 14 : 0,
+          fly: link.flying.max > 0 ? (link.far ? 22 : 14) : 0,
         };
         this.linkRow.set(link.link, rows.length);
         push({ type: 'link', link, bands, gap: 4,

@@ -110,6 +110,17 @@ def test_fold_and_sort(browser):
     check(busy == sorted(busy, reverse=True), f"by use, falling: {busy}")
 
 
+def test_far_links_first(browser, path):
+    browser.open(path, "check=1")
+    browser.wait("document.getElementById('check')")
+    (rows,) = json.loads(browser.run(
+        "document.getElementById('check').textContent"))["links"]
+    check({name for name, _ in rows[:2]} == {"west>east", "east>west"} and
+          len(rows) == 6, f"links: {rows}")
+    check(min(h for _, h in rows[:2]) > max(h for _, h in rows[2:]),
+          f"heights: {rows}")
+
+
 def lightness(color):
     parts = [int(color[i:i + 2], 16) / 255 for i in (1, 3, 5)]
     lin = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4
@@ -149,6 +160,7 @@ def main():
                     test_cards(browser, plan)
                     test_memory(browser, plan)
                     test_fold_and_sort(browser)
+                test_far_links_first(browser, path)
                 test_contrast(browser, path)
                 check(not browser.troubles(), f"{browser.troubles()}")
     print(f"{len(failures)} failed")
