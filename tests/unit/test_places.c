@@ -237,12 +237,29 @@ static int64_t hop_ns(const lh_hosts_now *now, int64_t state_ns, uint32_t from,
     return ns;
 }
 
-/* Whether two moves have a host that would send, or receive, two at once. */
-static bool collide(const lh_move *a, const lh_move *b)
+/* What a host sends, or receives, and when. */
+typedef struct use {
+    uint32_t host;
+    bool sends;
+    int64_t start_ns, end_ns;
+} use;
+
+static void add_hop(use *uses, uint32_t *n, uint32_t from, uint32_t to,
+                    int64_t start_ns, int64_t end_ns)
 {
-    bool same = a->from == b->from || a->to == b->to;
-    return same && a->via == LH_NONE && b->via == LH_NONE &&
-           a->start_ns < b->end_ns && b->start_ns < a->end_ns;
+    uses[(*n)++] = (use){from, true, start_ns, end_ns};
+    uses[(*n)++] = (use){to, false, start_ns, end_ns};
+}
+
+/* No host sends two things at once, or receives two. */
+static void check_uses(const use *uses, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < i; k++)
+            CHECK(uses[i].host != uses[k].host ||
+                  uses[i].sends != uses[k].sends ||
+                  uses[i].start_ns >= uses[k].end_ns ||
+                  uses[k].start_ns >= uses[i].end_ns);
 }
 
 /* Slow links of all kinds: moves take what their links take, one at a time, and
@@ -265,6 +282,8 @@ static void moves_can_be_kept_to(void)
             .size = sizeof now, .n_links = 12, .links = links};
         lh_exchange *x = exchange(&t, &now, NULL);
         int64_t last = 0;
+        use uses[4 * 6];
+        uint32_t n_uses = 0;
         for (uint32_t i = 0; i < x->n_moves; i++) {
             const lh_move *m = &x->moves[i];
             int64_t kept = state[m->place % 2], took = m->end_ns - m->start_ns,
@@ -274,14 +293,19 @@ static void moves_can_be_kept_to(void)
             if (m->via == LH_NONE) {
                 n_direct++;
                 CHECK_INT(took, direct);
-            } else {
-                n_via++;
-                CHECK(took >= hop_ns(&now, kept, m->from, m->via) +
-                                  hop_ns(&now, kept, m->via, m->to));
+                add_hop(uses, &n_uses, m->from, m->to, m->start_ns, m->end_ns);
+                continue;
             }
-            for (uint32_t k = 0; k < i; k++)
-                CHECK(!collide(m, &x->moves[k]));
+            n_via++;
+            int64_t first = hop_ns(&now, kept, m->from, m->via),
+                    second = hop_ns(&now, kept, m->via, m->to);
+            CHECK(took >= first + second);
+            add_hop(uses, &n_uses, m->from, m->via, m->start_ns,
+                    m->start_ns + first);
+            add_hop(uses, &n_uses, m->via, m->to, m->end_ns - second,
+                    m->end_ns);
         }
+        check_uses(uses, n_uses);
         CHECK_INT(x->move_ns, last);
         lh_exchange_free(x);
         tear_down(&t);
@@ -328,10 +352,8 @@ static void the_best_of_all_is_found(void)
         }
         for (uint32_t h = 0; h < n; h++)
             slower[h] = next(&r) % 3 ? 1 : 1.5;
-        const lh_hosts_now now = {.size = sizeof now,
-                                  .n_links = 4,
-                                  .links = links,
-                                  .slower = slower};
+        const lh_hosts_now now = {
+            .size = sizeof now, .n_links = 4, .links = links, .slower = slower};
         int64_t best = INT64_MAX;
         least(&t, &now, hosts, 0, n, &best);
         lh_exchange *x = exchange(&t, &now, NULL);
@@ -348,8 +370,7 @@ static void many_hosts_go_downhill(void)
 {
     setting t = set_up(four, 4, NULL);
     const lh_host_link links[] = {{0, 4, 0, 20 * MS}, {9, 13, 0, 20 * MS}};
-    const lh_hosts_now now = {
-        .size = sizeof now, .n_links = 2, .links = links};
+    const lh_hosts_now now = {.size = sizeof now, .n_links = 2, .links = links};
     lh_exchange *x = exchange(&t, &now, NULL);
     CHECK(!x->all && x->is_exchange);
     CHECK_INT(x->predicted_ns, makespan(&t, NULL, NULL));
