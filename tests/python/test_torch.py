@@ -7,6 +7,7 @@ other schedules as links change.
 Needs torch ($LONGHAUL_TORCH names a Python that has it) and longhaul installed
 by pip, for the same Python or for that which $LONGHAUL_PYTHON names."""
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from torch_there import longhaul, torch  # noqa: E402
 import harness  # noqa: E402
 import longhaul.torch  # noqa: E402
 import torch_runs  # noqa: E402
-from harness import WORK, check, run, test  # noqa: E402
+from harness import ROOT, WORK, check, run, test  # noqa: E402
 from longhaul.torch import Adapt, PipelineRuntime, places  # noqa: E402
 from torch import distributed  # noqa: E402
 
@@ -300,6 +301,20 @@ def a_step_that_raises_ends_the_job():
     text = torch_runs.pipeline(2, times=(3, 1, 1))
     got = torch_runs.on_ranks(2, broken_job, text)
     check(got[0] == "broken here" and got[1] != "nothing was raised", f"{got}")
+
+
+@test
+def the_example_of_adapting_runs():
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "4",
+         ROOT / "examples/torch/adapting.py", "--pass-ms", "2", "--latency",
+         "2", "--slower", "10", "--steps", "9", "--begin", "4", "--end", "7"],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(
+            pathlib.Path(longhaul.__file__).parents[1])})
+    check(done.returncode == 0 and
+          done.stdout.count("are the bits of one process") == 2,
+          f"{done.stdout}{done.stderr[-2000:]}")
 
 
 # --- what is refused ---------------------------------------------------------
