@@ -88,6 +88,18 @@ static void add_model(unsigned char sum[SUM_BYTES], const lh_train_model *t,
                                 lhi_bits_of(t->sharded_gradients),
                                 lhi_bits_of(t->sharded_parameters)};
     add_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
+    const uint64_t family[] = {m->gated,
+                               m->qkv_bias,
+                               m->output_bias,
+                               m->mlp_bias,
+                               (uint64_t)m->norm,
+                               m->positions,
+                               m->experts,
+                               m->experts_per_token,
+                               m->expert_ffn,
+                               lhi_bits_of(t->dropout),
+                               lhi_bits_of(t->balance)};
+    add_numbers(sum, family, sizeof family / sizeof *family);
     for (uint32_t c = 0; c <= n_chunks; c++)
         add_numbers(sum, &(uint64_t){t->first_layers[c]}, 1);
     for (uint32_t i = 0; i < m->layers; i++)

@@ -144,19 +144,23 @@ def strangers_before_the_ranks_change_nothing():
 def ranks_with_another_model_are_refused():
     make_plan()
     job = (WORK / "job.yaml").read_text()
-    check("tied_embeddings: true" in job, "the job's ends are not tied")
-    write("untied.yaml", job.replace("tied_embeddings: true",
-                                     "tied_embeddings: false"))
-    done = run("plan", "untied.yaml", "-o", "untied.json")
-    check(done.returncode == 0, f"plan: {done.stderr}")
     how = ["--device", "cpu", "--data", "text", "--steps", "1", "--transport",
            "tcp"]
-    done = launched("-np", "1", PROGRAM, "train", "plan.json", *how, ":",
-                    "-np", N_RANKS - 1, PROGRAM, "train", "untied.json", *how)
-    if not lacks(done.stderr):
-        check(done.returncode != 0 and len(said(done)) == 1 and
-              "rank 1 is to run something else than rank 0" in done.stderr,
-              f"{done.returncode} {done.stderr}")
+    for here, there in (("tied_embeddings: true", "tied_embeddings: false"),
+                        ("tied_embeddings: true",
+                         "tied_embeddings: true, qkv_bias: true"),
+                        ("training: {", "training: {dropout: true, ")):
+        check(here in job, f"the job has no {here}")
+        write("other.yaml", job.replace(here, there))
+        done = run("plan", "other.yaml", "-o", "other.json")
+        check(done.returncode == 0, f"plan: {done.stderr}")
+        done = launched("-np", "1", PROGRAM, "train", "plan.json", *how, ":",
+                        "-np", N_RANKS - 1, PROGRAM, "train", "other.json",
+                        *how)
+        if not lacks(done.stderr):
+            check(done.returncode != 0 and len(said(done)) == 1 and
+                  "rank 1 is to run something else than rank 0" in done.stderr,
+                  f"{there}: {done.returncode} {done.stderr}")
 
 
 @test
