@@ -131,6 +131,19 @@ H100 = {"gpu": "h100-sxm", "per_node": 8, "fabric": 400, "sequence": 4096}
 
 
 @test
+def unequal_sites_under_one_schedule():
+    job = {**H100, "model": "qwen2.5-72b", "batch": 512, "sequence": 8192,
+           "layout": "schedule: 1f1b, outermost: pipeline",
+           "nodes": [16, 8, 4], "ms": 30, "gbps": 400}
+    free = plan(job, ())["iteration_s"]
+    for degrees in ("tensor: 2, pipeline: 16", "tensor: 4, pipeline: 14",
+                    "chunks_per_device: 1"):
+        got = plan(job, (), degrees)["iteration_s"]
+        check(got >= (1 - FASTER) * free,
+              f"{degrees}: {got:.6f} s, left open {free:.6f} s")
+
+
+@test
 def more_small_jobs():
     for seed in range(3, 23):
         hold(f"seed {seed}", tiny(seed), ("--no-optimal",))
