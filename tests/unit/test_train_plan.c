@@ -63,6 +63,39 @@ static void timed(void)
     lh_plan_free(plan);
 }
 
+/* A share of the same peak as the plan's, where sites have other GPUs. */
+static void unequal_sites(void)
+{
+    lh_error err = {0};
+    lh_job *job = job_with(
+        JOB_SMALL,
+        "  gpus_per_node: 2\n"
+        "  datacenters: [{name: west, nodes: 1}, {name: east, nodes: 1, "
+        "gpu: a100-80g}]\n"
+        "training: {global_batch: 8, sequence: 16}\n"
+        "layout: {tensor: 1, data: 2, pipeline: 2, micro_batch: 2}\n");
+    const lh_plan_options quick = {.size = sizeof quick, .quick = true};
+    const lh_train_options run = {.size = sizeof run, .steps = 1};
+    const lh_train_plan_options o = {.size = sizeof o, .run = &run};
+    lh_plan *plan = NULL;
+    lh_train_result *r = NULL;
+    CHECK_OK(lh_plan_make(job, &quick, &plan, &err), err);
+    if (plan)
+        CHECK_OK(lh_train_plan(plan, &o, &r, &err), err);
+    if (r) {
+        double done = r->utilisation * (double)r->median_ns;
+        double want = plan->best.mfu * (double)plan->best.iteration_ns;
+        CHECK(fabs(done / want - 1) < 1e-12);
+        want = lh_cost_iteration_flops(plan->job) /
+               (2 * plan->job->datacenters[0].gpu.flops_per_s +
+                2 * plan->job->datacenters[1].gpu.flops_per_s) * 1e9;
+        CHECK(fabs(done / want - 1) < 1e-12);
+    }
+    lh_train_result_free(r);
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
 /* Sequences of 16 tokens, two of them, hidden 32, in two bytes each; tensor
  * parallelism divides that. */
 static void message_bytes(void)
@@ -362,6 +395,7 @@ static void refuses_operations(void)
 int main(void)
 {
     RUN(timed);
+    RUN(unequal_sites);
     RUN(message_bytes);
     RUN(cpu);
     RUN(recomputes);

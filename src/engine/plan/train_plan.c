@@ -59,13 +59,10 @@ static lh_status add_end(const lhi_plan_run *run, lh_train_result *r,
 /* Of the machines that the plan counts on; negative: there is no time. */
 static double utilisation(const lh_plan *plan, int64_t ns)
 {
-    const lh_job *job = plan->job;
-    const lh_layout *l = &plan->best.layout;
-    double ranks = (double)l->pipeline * l->data;
-    if (ns <= 0)
+    const lh_choice *best = &plan->best;
+    if (ns <= 0 || best->mfu <= 0)
         return -1;
-    return lh_cost_iteration_flops(job) /
-           ((double)ns / 1e9 * ranks * job->datacenters[0].gpu.flops_per_s);
+    return best->mfu * (double)best->iteration_ns / (double)ns;
 }
 
 static lh_status check_degrees(const lh_plan *plan, lh_error *err)
