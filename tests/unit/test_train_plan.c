@@ -316,12 +316,14 @@ static void refuses_what_it_does_not_do(void)
     static const struct {
         const char *training, *layout, *says;
     } rows[] = {
-        {"zero: 0", "", "the plan has zero 0 and schedule"},
+        {"zero: 0", "", "the plan has zero 0; the cpu device shards at"},
+        {"zero: 0", ", schedule: elastic", "plan with zero: 1 in the job's"},
         {"zero: 2", "", "plan with zero: 1 in the job's training"},
         {"zero: 3", "", "by what elastic schedules launch"},
         {"zero: 1, recompute: [layernorm]", "",
          "runs recompute: none, selective and full"},
         {"zero: 1, recompute: none", ", sharding: hybrid", "sharding: full"},
+        {"zero: 3", ", sharding: hybrid, schedule: elastic", "sharding: full"},
     };
     lh_train_model m = lh_train_model_defaults();
     lh_train_plan_options o = {

@@ -84,19 +84,24 @@ static lh_status check_sharding(const lh_choice *best, lh_error *err)
 {
     if (best->layout.data == 1)
         return LH_OK;
-    if (best->zero != 1 && !best->elastic)
+    if (best->layout.sharding > LH_SHARDING_FULL)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the plan has zero %" PRIu32 " and schedule %s; the "
-                        "cpu device shards gradients and parameters by what "
-                        "elastic schedules launch: plan with zero: 1 in the "
-                        "job's training, or schedule: elastic in its layout",
-                        best->zero, best->layout.schedule);
-    if (best->layout.sharding <= LH_SHARDING_FULL)
+                        "the plan shards over the replicas of a datacenter, "
+                        "the cpu device over all of them: plan with sharding: "
+                        "full in the job's layout");
+    if (best->zero == 0)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the plan has zero 0; the cpu device shards at least "
+                        "the optimizer over replicas: plan with zero: 1 in "
+                        "the job's training");
+    if (best->zero == 1 || best->elastic)
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
-                    "the plan shards over the replicas of a datacenter, the "
-                    "cpu device over all of them: plan with sharding: full in "
-                    "the job's layout");
+                    "the plan has zero %" PRIu32 " and schedule %s; the cpu "
+                    "device shards gradients and parameters by what elastic "
+                    "schedules launch: plan with zero: 1 in the job's "
+                    "training, or schedule: elastic in its layout",
+                    best->zero, best->layout.schedule);
 }
 
 static lh_status check_cpu(const lh_plan *plan, lh_error *err)
