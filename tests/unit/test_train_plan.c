@@ -63,8 +63,9 @@ static void timed(void)
     lh_plan_free(plan);
 }
 
-/* A share of the same peak as the plan's, where sites have other GPUs. */
-static void unequal_sites(void)
+/* Shares of the peak of the GPUs in use, a plan's and its run's, where sites
+ * have other GPUs: with one replica those of east are idle. */
+static void unequal_sites(uint32_t replicas)
 {
     lh_error err = {0};
     lh_job *job = job_with(
@@ -73,7 +74,8 @@ static void unequal_sites(void)
         "  datacenters: [{name: west, nodes: 1}, {name: east, nodes: 1, "
         "gpu: a100-80g}]\n"
         "training: {global_batch: 8, sequence: 16}\n"
-        "layout: {tensor: 1, data: 2, pipeline: 2, micro_batch: 2}\n");
+        "layout: {tensor: 1, data: %u, pipeline: 2, micro_batch: 2}\n",
+        replicas);
     const lh_plan_options quick = {.size = sizeof quick, .quick = true};
     const lh_train_options run = {.size = sizeof run, .steps = 1};
     const lh_train_plan_options o = {.size = sizeof o, .run = &run};
@@ -83,17 +85,24 @@ static void unequal_sites(void)
     if (plan)
         CHECK_OK(lh_train_plan(plan, &o, &r, &err), err);
     if (r) {
-        double done = r->utilisation * (double)r->median_ns;
-        double want = plan->best.mfu * (double)plan->best.iteration_ns;
-        CHECK(fabs(done / want - 1) < 1e-12);
-        want = lh_cost_iteration_flops(plan->job) /
-               (2 * plan->job->datacenters[0].gpu.flops_per_s +
-                2 * plan->job->datacenters[1].gpu.flops_per_s) * 1e9;
-        CHECK(fabs(done / want - 1) < 1e-12);
+        double peak = 2 * job->datacenters[0].gpu.flops_per_s;
+        if (replicas == 2)
+            peak += 2 * job->datacenters[1].gpu.flops_per_s;
+        double want = lh_cost_iteration_flops(job) * 1e9 / peak;
+        double planned = plan->best.mfu * (double)plan->best.iteration_ns;
+        double ran = r->utilisation * (double)r->median_ns;
+        CHECK(fabs(planned / want - 1) < 1e-12);
+        CHECK(fabs(ran / want - 1) < 1e-12);
     }
     lh_train_result_free(r);
     lh_plan_free(plan);
     lh_job_free(job);
+}
+
+static void peaks(void)
+{
+    unequal_sites(2);
+    unequal_sites(1);
 }
 
 /* Sequences of 16 tokens, two of them, hidden 32, in two bytes each; tensor
@@ -397,7 +406,7 @@ static void refuses_operations(void)
 int main(void)
 {
     RUN(timed);
-    RUN(unequal_sites);
+    RUN(peaks);
     RUN(message_bytes);
     RUN(cpu);
     RUN(recomputes);

@@ -168,7 +168,8 @@ bool lhi_candidate_works(const lhi_candidate *c);
 /* What is known of a layout before any method has run. */
 lh_choice lhi_candidate_choice(const lhi_candidate *c, const char *method);
 /* Tokens per second and utilisation of a time. */
-void lhi_choice_rates(const lh_job *job, lh_choice *choice);
+lh_status lhi_choice_rates(const lh_job *job, lhi_arena *mem, lh_choice *choice,
+                           lh_error *err);
 
 /* The methods that a plan considers: all that stand for themselves. */
 bool lhi_method_considered(const lh_job *job, const lh_plan_options *options,

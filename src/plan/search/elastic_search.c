@@ -197,7 +197,7 @@ lh_status lhi_elastic_choice_finish(const lhi_layout_search *s,
 {
     if (!choice->elastic)
         choice->zero = s->job->training.zero;
-    lhi_choice_rates(s->job, choice);
+    LHI_TRY(lhi_choice_rates(s->job, s->mem, choice, err));
     return lhi_money_set(s->job, s->mem, choice, err);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every method makes of a layout. */
 #include "base/amount.h"
+#include "base/same.h"
 #include "plan/layout/target.h"
 #include "plan/search/goal.h"
 #include "plan/search/money.h"
@@ -27,25 +28,51 @@ lh_choice lhi_candidate_choice(const lhi_candidate *c, const char *method)
     return choice;
 }
 
-static double peak_flops(const lh_job *job, const lh_layout *l)
+static double peak_of(const lh_job *job, uint32_t datacenter)
 {
-    double all = 0;
-    for (uint32_t i = 0; i < job->n_datacenters; i++)
-        all += job->datacenters[i].gpus * job->datacenters[i].gpu.flops_per_s;
-    double used = (double)lhi_group_size(l) * l->pipeline * l->data;
-    return all * used / job->n_gpus;
+    return job->datacenters[datacenter].gpu.flops_per_s;
 }
 
-void lhi_choice_rates(const lh_job *job, lh_choice *choice)
+/* Of the GPUs that the layout takes. */
+static lh_status peak_flops(const lh_job *job, const lh_layout *l,
+                            lhi_arena *mem, double *out, lh_error *err)
 {
+    bool alike = true;
+    double sum = 0;
+    for (uint32_t i = 1; i < job->n_datacenters; i++)
+        alike = alike && lhi_same(peak_of(job, i), peak_of(job, 0));
+    if (alike) {
+        *out = peak_of(job, 0) *
+               ((double)lhi_group_size(l) * l->pipeline * l->data);
+        return LH_OK;
+    }
+    lhi_places places;
+    lhi_mark mark = lhi_arena_mark(mem);
+    LHI_TRY(lhi_layout_place(job, l, mem, &places, err));
+    for (uint32_t g = 0; g < places.sites->n_groups; g++)
+        for (uint32_t s = 0; s < l->pipeline; s++)
+            sum +=
+                places.sites->groups[g].replicas *
+                peak_of(job,
+                        places.ranks[(size_t)g * l->pipeline + s].datacenter);
+    lhi_arena_rewind(mem, mark);
+    *out = sum * lhi_group_size(l);
+    return LH_OK;
+}
+
+lh_status lhi_choice_rates(const lh_job *job, lhi_arena *mem, lh_choice *choice,
+                           lh_error *err)
+{
+    double peak;
     if (choice->status != LH_CHOICE_OK || choice->iteration_ns == 0)
-        return;
+        return LH_OK;
+    LHI_TRY(peak_flops(job, &choice->layout, mem, &peak, err));
     double seconds = (double)choice->iteration_ns / 1e9;
     const lh_training *t = &job->training;
     choice->tokens_per_s =
         (double)t->global_batch * (double)t->sequence / seconds;
-    choice->mfu = lh_cost_iteration_flops(job) /
-                  (seconds * peak_flops(job, &choice->layout));
+    choice->mfu = lh_cost_iteration_flops(job) / (seconds * peak);
+    return LH_OK;
 }
 
 static void set_outcome(const lhi_built *built, const lhi_method_outcome *o,
@@ -78,8 +105,7 @@ lh_status lhi_method_try(const lh_job *job, const lh_plan_options *options,
     LHI_TRY(lhi_tried_find(tried, built->pipeline, choice->layout.schedule,
                            options->sub_blocks, mem, &outcome, schedule, err));
     set_outcome(built, &outcome, choice);
-    lhi_choice_rates(job, choice);
-    return LH_OK;
+    return lhi_choice_rates(job, mem, choice, err);
 }
 
 bool lhi_method_considered(const lh_job *job, const lh_plan_options *options,
