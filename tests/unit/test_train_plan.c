@@ -331,6 +331,7 @@ static void refuses_what_it_does_not_do(void)
         {"zero: 3", "", "by what elastic schedules launch"},
         {"zero: 1, recompute: [layernorm]", "",
          "runs recompute: none, selective and full"},
+        {"zero: 1, optimizer: adam", "", "plan with optimizer: adamw"},
         {"zero: 1, recompute: none", ", sharding: hybrid", "sharding: full"},
         {"zero: 3", ", sharding: hybrid, schedule: elastic", "sharding: full"},
     };

@@ -110,6 +110,20 @@ static lh_status check_cpu(const lh_plan *plan, lh_error *err)
     return check_sharding(&plan->best, err);
 }
 
+/* Adam decays through the gradients, AdamW beside them: without decay they are
+ * one. */
+static lh_status check_optimizer(const lh_plan *plan, const lh_train_model *m,
+                                 lh_error *err)
+{
+    if (plan->job->training.optimizer != LH_OPTIMIZER_ADAM ||
+        m->weight_decay <= 0) /* NAN: the default, which is more */
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "the job's optimizer is adam, the cpu device's AdamW: "
+                    "without weight decay they are the same (--weight-decay "
+                    "0), with it plan with optimizer: adamw");
+}
+
 /* Where the layers of each chunk begin, and where the last one's end. */
 static uint32_t *layers_of(const lh_plan *plan, uint32_t n_chunks)
 {
@@ -238,6 +252,7 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
 {
     lh_train_model m;
     LHI_TRY(LHI_OPTIONS_TAKE(lh_train_model, &m, given, err));
+    LHI_TRY(check_optimizer(plan, &m, err));
     uint32_t n_chunks = lh_pipeline_n_chunks(pipeline);
     uint32_t *first = layers_of(plan, n_chunks);
     uint32_t *again = calloc(plan->job->model->layers + 1u, sizeof *again);
