@@ -49,7 +49,7 @@ json_t *train_memory_json(const lh_plan *plan, const lh_train_result *r)
     return list;
 }
 
-enum { COLUMNS = 5, CELL = 160 };
+enum { COLUMNS = 6, CELL = 160 };
 
 static void add_row(cli_table *t, char cells[COLUMNS][CELL])
 {
@@ -61,7 +61,7 @@ static void add_row(cli_table *t, char cells[COLUMNS][CELL])
 
 static void put_mib(char cell[CELL], int64_t bytes)
 {
-    if (bytes == LH_NO_LIMIT)
+    if (bytes == LH_NO_LIMIT || bytes < 0)
         snprintf(cell, CELL, "-");
     else
         snprintf(cell, CELL, "%.2f", (double)bytes / (1 << 20));
@@ -81,8 +81,8 @@ void train_memory_print(cli *c, const lh_plan *plan, const lh_train_result *r)
 {
     uint32_t n;
     const lh_train_memory *all = lh_train_memory_held(r, &n);
-    char cells[COLUMNS][CELL] = {"rank", "#predicted", "#measured", "#limit",
-                                 "measured, MiB"};
+    char cells[COLUMNS][CELL] = {"rank",     "#predicted", "#measured",
+                                 "#planned", "#limit",     "measured, MiB"};
     cli_table t = {0};
     add_row(&t, cells);
     for (uint32_t i = 0; i < n; i++) {
@@ -90,16 +90,14 @@ void train_memory_print(cli *c, const lh_plan *plan, const lh_train_result *r)
         snprintf(cells[0], CELL, "%" PRIu32, i);
         put_mib(cells[1], m->predicted_bytes);
         put_mib(cells[2], m->measured_bytes);
-        put_mib(cells[3], m->limit_bytes);
-        put_kinds(cells[4], m->measured);
+        put_mib(cells[3], of_plan(plan, i));
+        put_mib(cells[4], m->limit_bytes);
+        put_kinds(cells[5], m->measured);
         add_row(&t, cells);
     }
     cli_table_print(c, "memory", &t);
     cli_wrap(c, "in MiB", 0,
-             "predicted: counted before the run began; measured: allocated. "
-             "Not in it: the program, the data, OpenBLAS's buffers, what a "
-             "transport has under way");
-    if (plan)
-        cli_wrap(c, "plan", 0, "%.2f MiB on the fullest GPU, modelled",
-                 (double)plan->best.peak_memory_bytes / (1 << 20));
+             "predicted: counted before the run began; measured: allocated; "
+             "planned: of a GPU there, modelled. Not in it: the program, the "
+             "data, OpenBLAS's buffers, what a transport has under way");
 }

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Short of memory, and fed with what takes much of it."""
 import json
+import re
 import resource
 import shutil
 import subprocess
@@ -134,6 +135,8 @@ def ranks_hold_what_was_predicted_and_no_more_than_their_limit():
     done = run("train", "plan.json", *how, "--memory", "report")
     for part in ("memory ", "predicted ", "activations", "GPU"):
         check(part in done.stdout, f"without '{part}': {done.stdout}")
+    printed = [line.split()[3] for line in done.stdout.splitlines()
+               if re.fullmatch(r" +[0-3]( +[0-9.]+){4}", line)]
     done = run("train", "plan.json", *how, "--json")
     rows = json.loads(done.stdout)["memory"]
     check([row["rank"] for row in rows] == [0, 1, 2, 3], f"ranks of {rows}")
@@ -147,6 +150,8 @@ def ranks_hold_what_was_predicted_and_no_more_than_their_limit():
         check(abs(off[0] / off[1] - 1) < .03, f"held, predicted: {off}")
         check(abs(row["planned_bytes"] / row["predicted_bytes"] - 1) < .2,
               f"the plan's: {row}")
+    planned = [f"{row['planned_bytes'] / MIB:.2f}" for row in rows]
+    check(printed == planned, f"planned: {printed}, not {planned}")
     plan = json.loads((WORK / "plan.json").read_text())
     plan["pipeline"]["memory_limit"] = [rows[1]["predicted_bytes"]] * 4
     write("low.json", json.dumps(plan))
