@@ -6,12 +6,18 @@
 
 enum { MOST_GRADIENT_ROOMS = 2 }; /* one that fills, one that empties */
 
+/* Buckets of an operation, which come one after the other. */
+typedef struct buckets {
+    uint32_t n, all; /* launched so far, of how many; n is 0 between two */
+} buckets;
+
 /* Microbatches of one group in one direction on one chunk. */
 typedef struct block {
     uint32_t first, size, n_done;
     uint32_t room;      /* of values; LH_NONE: none yet */
     uint32_t gathered;  /* communications that bring them; 0: not launched */
     bool has_gather;    /* there is one, now or later */
+    buckets parts;      /* of it */
     uint32_t gradients; /* room; LH_NONE */
 } block;
 
@@ -26,6 +32,7 @@ typedef struct planner {
     uint32_t *users;     /* per room of values: blocks that need it */
     uint32_t *pending;   /* per chunk: room of gradients to be scattered */
     bool *is_pending;    /* per chunk: a group's are */
+    buckets *parts;      /* per chunk: of their scatter */
     uint32_t *n_back;    /* per chunk: microbatches that went backward */
     bool *begun, *ended; /* per chunk: gathered whole; scattered for good */
     bool *added;         /* per chunk: sums of a group are there */
@@ -89,11 +96,29 @@ static bool is_whole(const planner *l, const lhi_exec_data *d)
     return kind == LH_DP_AGO || kind == LH_DP_RSO;
 }
 
-/* Bucket i of n. */
-static bool is_last_bucket(const planner *l, const lhi_exec_data *d)
+/* What is carried in buckets has to come as 0, 1, ... of as many; *last: that
+ * was all. */
+static lh_status take_bucket(const planner *l, uint32_t i, uint32_t k,
+                             buckets *parts, bool *last)
 {
-    return d->op == LH_NONE ||
-           l->p->dp_ops[d->op].bucket + 1 == l->p->dp_ops[d->op].n_buckets;
+    const lhi_exec_data *d = &l->rank->data[k];
+    uint32_t bucket = 0, all = 1;
+    if (d->op != LH_NONE) {
+        bucket = l->p->dp_ops[d->op].bucket;
+        all = l->p->dp_ops[d->op].n_buckets;
+    }
+    if (all > 1 && is_whole(l, d))
+        return refuse(l, i, d->chunk,
+                      "what comes once an iteration is cut into buckets");
+    if (bucket != parts->n || (bucket > 0 && all != parts->all))
+        return refuse(l, i, d->chunk,
+                      d->is_scatter ? "a bucket of its gradients is left out "
+                                      "or comes twice"
+                                    : "a bucket of its parameters is left out "
+                                      "or comes twice");
+    *last = bucket + 1 == all;
+    *parts = (buckets){*last ? 0 : bucket + 1, all};
+    return LH_OK;
 }
 
 /* The block that gather k is for: its last bucket says which pass waits. NULL:
@@ -137,9 +162,11 @@ static lh_status launch_gather(planner *l, uint32_t i, uint32_t k)
 {
     const lhi_exec_data *d = &l->rank->data[k];
     uint32_t last;
+    bool is_all;
     block *b = target_of(l, k, &last);
     if (!b)
         return refuse(l, i, d->chunk, "no pass waits for a gather");
+    LHI_TRY(take_bucket(l, i, k, &b->parts, &is_all));
     if (is_whole(l, d))
         l->begun[d->chunk] = true;
     if (l->sharded[d->chunk].values == 0)
@@ -150,7 +177,7 @@ static lh_status launch_gather(planner *l, uint32_t i, uint32_t k)
         l->users[b->room] = 1 + (first ? heirs_of(l, d->chunk) : 0);
     }
     l->out->ops[k].room = b->room;
-    if (is_last_bucket(l, d))
+    if (is_all)
         b->gathered = k + 1;
     return LH_OK;
 }
@@ -160,8 +187,10 @@ static lh_status launch_scatter(planner *l, uint32_t i, uint32_t k)
     const lhi_exec_data *d = &l->rank->data[k];
     uint32_t c = d->chunk;
     lhi_shard_op *op = &l->out->ops[k];
+    bool is_all;
     if (!l->is_pending[c])
         return refuse(l, i, c, "gradients are scattered before they are there");
+    LHI_TRY(take_bucket(l, i, k, &l->parts[c], &is_all));
     op->room = l->pending[c];
     op->adds = l->added[c];
     if (is_whole(l, d)) {
@@ -175,7 +204,7 @@ static lh_status launch_scatter(planner *l, uint32_t i, uint32_t k)
                       "its last group's gradients are scattered in "
                       "parts");
     }
-    if (!is_last_bucket(l, d))
+    if (!is_all)
         return LH_OK;
     l->added[c] = true;
     l->is_pending[c] = false;
@@ -318,12 +347,14 @@ static lh_status plan_rank(planner *l)
     l->users = LHI_NEW(out->mem, uint32_t, (size_t)l->rank->n_data + 1);
     l->pending = LHI_NEW(out->mem, uint32_t, n);
     l->is_pending = LHI_NEW(out->mem, bool, n);
+    l->parts = LHI_NEW(out->mem, buckets, n);
     l->n_back = LHI_NEW(out->mem, uint32_t, n);
     l->begun = LHI_NEW(out->mem, bool, n);
     l->ended = LHI_NEW(out->mem, bool, n);
     l->added = LHI_NEW(out->mem, bool, n);
     if (!out->ops || !out->passes || !l->users || !l->pending ||
-        !l->is_pending || !l->n_back || !l->begun || !l->ended || !l->added)
+        !l->is_pending || !l->parts || !l->n_back || !l->begun || !l->ended ||
+        !l->added)
         return lhi_fail_nomem(l->err);
     for (uint32_t k = 0; k < l->rank->n_data; k++)
         out->ops[k].room = LH_NONE;

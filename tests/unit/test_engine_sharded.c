@@ -548,6 +548,12 @@ static void holds_less(void)
 #define RSG "  - {chunk: 1, reduce_scatter: 5, kind: RSG, launch: 0B0}\n"
 #define RSG0 "  - {chunk: 0, reduce_scatter: 5, kind: RSG, launch: 1B4}\n"
 #define RSO "  - {chunk: 1, reduce_scatter: 5, kind: RSO, launch: 0B4}\n"
+#define BUCKET(b, launched)                                                    \
+    "  - {chunk: 1, reduce_scatter: 5, kind: RSG, bucket: " b                  \
+    ", launch: " launched "}\n"
+#define GATHERED(b, launched, waits)                                           \
+    "  - {chunk: 1, all_gather: 5, kind: AGB, bucket: " b                      \
+    ", launch: " launched waits "}\n"
 
 static void refuses(void)
 {
@@ -564,6 +570,17 @@ static void refuses(void)
         {TWO_CHUNKS(AGO RSG0 "  - {chunk: 1, reduce_scatter: 5, kind: RSO, "
                              "launch: 0B0}\n"),
          "the last scatter comes before the last backward"},
+        {TWO_CHUNKS(AGO BUCKET("1/2", "0B0") RSG0 RSO),
+         "a bucket of its gradients is left out or comes twice"},
+        {TWO_CHUNKS(AGO BUCKET("0/2", "0B0") BUCKET("0/2", "0B1") RSG0 RSO),
+         "a bucket of its gradients is left out or comes twice"},
+        {TWO_CHUNKS(AGO BUCKET("0/3", "0B0") BUCKET("1/2", "0B1") RSG0 RSO),
+         "a bucket of its gradients is left out or comes twice"},
+        {TWO_CHUNKS(AGO RSG RSG0 GATHERED("1/2", "0B1", ", before: 1B4") RSO),
+         "a bucket of its parameters is left out or comes twice"},
+        {TWO_CHUNKS(AGO RSG RSG0 "  - {chunk: 1, reduce_scatter: 5, kind: RSO, "
+                                 "bucket: 0/2, launch: 0B4}\n"),
+         "what comes once an iteration is cut into buckets"},
         {{.stages = 1,
           .chunks = 1,
           .replicas = 2,
@@ -571,8 +588,13 @@ static void refuses(void)
           .parameters = .2},
          "of parameters at most that of gradients"},
     };
-    const setup all_there = TWO_CHUNKS(AGO RSG RSG0 RSO);
-    free(run(&all_there, "all-there").weights);
+    const setup there[] = {
+        TWO_CHUNKS(AGO RSG RSG0 RSO),
+        TWO_CHUNKS(AGO BUCKET("0/2", "0B0") BUCKET("1/2", "0B1") RSG0 RSO),
+        TWO_CHUNKS(AGO RSG RSG0 GATHERED("0/2", "0B0", "")
+                       GATHERED("1/2", "0B1", ", before: 1B4") RSO)};
+    for (size_t i = 0; i < sizeof there / sizeof *there; i++)
+        free(run(&there[i], "all-there").weights);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         lh_error err = {0};
         lh_train_result *r = NULL;
