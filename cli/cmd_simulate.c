@@ -44,8 +44,8 @@ static const cli_option options[] = {
     CLI_JITTER_ROWS(settings),
     CLI_EVENTS_ROW(settings, play.events,
                    "Play --steps iterations, one after the other, while links "
-                   "and devices become slow as FILE says. The schedule is made "
-                   "without that."),
+                   "and devices become slow, and rails fail, as FILE says. The "
+                   "schedule is made without that."),
     {.name = "steps",
      .letter = 'n',
      .type = CLI_COUNT,

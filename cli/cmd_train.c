@@ -59,10 +59,11 @@ static const cli_option options[] = {
              "like one of --schedule-at. Weights do not notice. --log and "
              "--json say what was noticed, what was decided, and why."},
     CLI_EVENTS_ROW(train_settings, events,
-                   "Links and devices become slow, and well again, while the "
-                   "run goes on, as FILE says: on emulated links, which the "
-                   "cpu device then has, and on the timed device. The schedule "
-                   "is made without that, the prediction has it."),
+                   "Links and devices become slow, and well again, and rails "
+                   "fail, while the run goes on, as FILE says: on emulated "
+                   "links, which the cpu device then has, and on the timed "
+                   "device. The schedule is made without that, the prediction "
+                   "has it."),
     CLI_REPLICAS_ROW(train_settings, replicas,
                      "With --events: the pipeline is one of so many replicas, "
                      "of which the timed device plays the slowest."),
