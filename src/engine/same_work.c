@@ -132,6 +132,33 @@ static lh_status add_data(unsigned char sum[SUM_BYTES], const lhi_job *job,
     return status;
 }
 
+/* Limits count where they are enforced, on all ranks. */
+static void add_limits(unsigned char sum[SUM_BYTES], const lhi_job *job)
+{
+    add_numbers(sum, &(uint64_t){job->o.enforces_memory}, 1);
+    for (uint32_t i = 0; job->o.enforces_memory && i < job->exec->n_ranks; i++)
+        add_numbers(
+            sum,
+            &(uint64_t){(uint64_t)lh_pipeline_memory_limit(job->pipeline, i)},
+            1);
+}
+
+/* What operations carry, beyond what instructions have of them. */
+static void add_operations(unsigned char sum[SUM_BYTES], const lh_pipeline *p)
+{
+    for (uint32_t i = 0; i < p->n_dp_ops; i++) {
+        const lh_dp_op *op = &p->dp_ops[i];
+        add_numbers(
+            sum,
+            (const uint64_t[]){(uint64_t)op->kind, op->bucket, op->n_buckets},
+            3);
+    }
+    for (uint32_t i = 0; i < p->n_enqueue; i++)
+        add_numbers(sum, &(uint64_t){p->enqueue[i]}, 1);
+    for (uint32_t i = 0; i < p->n_dequeue; i++)
+        add_numbers(sum, &(uint64_t){p->dequeue[i]}, 1);
+}
+
 /* What copies of delegated messages take. */
 static void add_copies(unsigned char sum[SUM_BYTES], const lhi_job *job)
 {
@@ -169,6 +196,8 @@ lh_status lhi_job_digest_of(const lhi_job *job, unsigned char out[32],
         add_model(sum, job->model, job->exec->n_chunks);
     if (job->data)
         LHI_TRY(add_data(sum, job, err));
+    add_limits(sum, job);
+    add_operations(sum, job->pipeline);
     add_copies(sum, job);
     LHI_TRY(lhi_job_digest_course(job, sum, err));
     memcpy(out, sum, sizeof sum);

@@ -164,6 +164,28 @@ def ranks_with_another_model_are_refused():
 
 
 @test
+def ranks_with_other_limits_are_refused():
+    """Of memory that is enforced: all of them end the run, or none."""
+    make_plan()
+    plan = json.loads((WORK / "plan.json").read_text())
+    plan["pipeline"]["memory_limit"][0] -= 1
+    write("other.json", json.dumps(plan))
+    how = ["--device", "cpu", "--data", "text", "--steps", "1", "--transport",
+           "tcp"]
+    enforced = ["--memory", "enforce"]
+    for plans in (["plan.json", enforced, "plan.json", []],
+                  ["plan.json", [], "plan.json", enforced],
+                  ["plan.json", enforced, "other.json", enforced]):
+        done = launched("-np", "1", PROGRAM, "train", plans[0], *how,
+                        *plans[1], ":", "-np", N_RANKS - 1, PROGRAM, "train",
+                        plans[2], *how, *plans[3])
+        if not lacks(done.stderr):
+            check(done.returncode != 0 and len(said(done)) == 1 and
+                  "rank 1 is to run something else than rank 0" in done.stderr,
+                  f"{plans}: {done.returncode} {done.stderr}")
+
+
+@test
 def ranks_with_other_data_are_refused():
     """Of as many tokens, and of more."""
     make_plan()
