@@ -11,10 +11,11 @@ function act() {
   const box = panel.canvas.getBoundingClientRect();
   const i = panel.t.runs.n >> 1;
   const row = panel.rows[panel.deviceRow[panel.t.runs.device[i]]];
+  const middle = () => box.left + panel.x((panel.t.runs.start[i] +
+    panel.t.runs.end[i]) / 2);
   const at = {
     bubbles: true, cancelable: true,
-    clientX: box.left + panel.x((panel.t.runs.start[i] +
-      panel.t.runs.end[i]) / 2),
+    clientX: middle(),
     clientY: box.top + row.y + row.h / 2 - panel.view.scrollTop,
   };
   const result = { pass: passName(panel.t, i) };
@@ -23,9 +24,11 @@ function act() {
     new KeyboardEvent('keydown', { key, bubbles: true }));
   const note = () => spans.push(state.b - state.a);
   note();
-  for (let k = 0; k < 12; k++)
+  for (let k = 0; k < 12; k++) { /* each turns about a whole pixel */
     panel.canvas.dispatchEvent(new WheelEvent('wheel',
       Object.assign({ deltaY: -120 }, at)));
+    at.clientX = middle();
+  }
   note();
   panel.canvas.dispatchEvent(new PointerEvent('pointermove', at));
   result.tip = $('tip').textContent;
