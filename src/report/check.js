@@ -101,6 +101,13 @@ function countShapes() {
   return count;
 }
 
+/* Pixels between a timeline's end and the longest number beside it. */
+function roomBeside(p) {
+  p.ctx.font = `11px ${FONT}`;
+  return RIGHT - 8 -
+    p.ctx.measureText(memory(1023.99 * 2 ** 30, 'bytes')).width;
+}
+
 /* Draws many views, and writes down how much that was and what came out. */
 function check() {
   const times = [];
@@ -149,6 +156,7 @@ function check() {
     match_count: state.matches.length, critical: state.critical,
     tip: $('tip').hidden ? '' : $('tip').textContent,
     view: [a, b], nodes: document.querySelectorAll('*').length,
+    beside: Math.min(...panels.map(roomBeside)),
     wide: document.documentElement.scrollWidth > window.innerWidth,
     checksum: traces.map((t) => [t.makespan,
       t.runs.end.reduce((x, y) => Math.max(x, y), 0),

@@ -33,7 +33,7 @@ function readColors() {
 /* --- one trace's rows ----------------------------------------------------- */
 
 const LEFT = 132;
-const RIGHT = 66;
+const RIGHT = 84;
 const AXIS = 26;
 const PAPER = 990; /* pixels across a printed page */
 const FONT = 'system-ui, "Segoe UI", "Helvetica Neue", "DejaVu Sans", sans-serif';

@@ -110,15 +110,44 @@ def test_fold_and_sort(browser):
     check(busy == sorted(busy, reverse=True), f"by use, falling: {busy}")
 
 
+# Words of tables that go on in a next line.
+BROKEN = """[...document.querySelectorAll('table.texts td')].flatMap((td) => {
+  const at = td.firstChild, range = document.createRange();
+  if (!at || at.nodeType !== Node.TEXT_NODE) return [];
+  return [...at.data.matchAll(/[\\w.]+/g)].filter((word) => {
+    range.setStart(at, word.index);
+    range.setEnd(at, word.index + word[0].length);
+    return new Set([...range.getClientRects()].map((r) => r.top)).size > 1;
+  }).map((word) => word[0]);
+})"""
+
+
+def test_words(browser, width):
+    check(browser.run("document.querySelectorAll('table.texts').length") > 1,
+          "no tables of texts")
+    broken = browser.run(BROKEN)
+    check(not broken, f"{width} pixels: broken words {broken}")
+    over = browser.run("""[...document.querySelectorAll('.facts dt')].filter(
+      (dt) => {
+        const range = document.createRange();
+        range.selectNodeContents(dt);
+        return range.getClientRects().length > 1;
+      }).map((dt) => dt.textContent)""")
+    check(not over, f"{width} pixels: names of facts in two lines: {over}")
+
+
 def test_far_links_first(browser, path):
     browser.open(path, "check=1")
     browser.wait("document.getElementById('check')")
-    (rows,) = json.loads(browser.run(
-        "document.getElementById('check').textContent"))["links"]
+    result = json.loads(browser.run(
+        "document.getElementById('check').textContent"))
+    (rows,) = result["links"]
     check({name for name, _ in rows[:2]} == {"west>east", "east>west"} and
           len(rows) == 6, f"links: {rows}")
     check(min(h for _, h in rows[:2]) > max(h for _, h in rows[2:]),
           f"heights: {rows}")
+    check(result["beside"] > 0, "numbers beside the timeline begin "
+          f"{-result['beside']} pixels within it")
 
 
 def lightness(color):
@@ -160,6 +189,7 @@ def main():
                     test_cards(browser, plan)
                     test_memory(browser, plan)
                     test_fold_and_sort(browser)
+                    test_words(browser, size[0])
                 test_far_links_first(browser, path)
                 test_contrast(browser, path)
                 check(not browser.troubles(), f"{browser.troubles()}")
