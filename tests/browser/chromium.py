@@ -131,6 +131,21 @@ class Browser:
         return self.wait("document.readyState === 'complete' && "
                          "location.protocol === 'file:'")
 
+    def downloaded(self):
+        """Names of the files that are whole, since the page was opened. One
+        may be there, empty, before it is, and gone in between."""
+        names = {}
+        done = []
+        for event in self.events:
+            params = event.get("params", {})
+            if event.get("method") == "Page.downloadWillBegin":
+                names[params["guid"]] = params["suggestedFilename"]
+            if (event.get("method") == "Page.downloadProgress" and
+                    params["state"] == "completed" and
+                    params["guid"] in names):
+                done.append(names[params["guid"]])
+        return done
+
     def troubles(self):
         """Errors and warnings that the page wrote, and what it asked of a
         network, since it was opened."""

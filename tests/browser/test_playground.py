@@ -214,7 +214,7 @@ def test_plan(browser, folder):
                          ("report.html", "save-report")):
         saved = os.path.join(folder, name)
         browser.run(f"document.getElementById('{button}').click()")
-        browser.until(lambda: os.path.exists(saved))
+        browser.until(lambda: os.path.basename(saved) in browser.downloaded())
         with open(saved, "rb") as f, open(os.path.join(here, name), "rb") as g:
             check(f.read() == g.read(), f"{name} is not the program's")
     with open(os.path.join(here, "plan.json"), encoding="utf-8") as f:

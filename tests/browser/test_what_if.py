@@ -269,11 +269,12 @@ def take_away(browser, folder):
         if os.path.exists(os.path.join(folder, name)):
             os.remove(os.path.join(folder, name))
     wanted = ["pipeline.json"]
+    before = browser.downloaded()
     browser.run("document.getElementById('save-pipeline').click()")
     if not browser.run("document.getElementById('save-schedule').hidden"):
         browser.run("document.getElementById('save-schedule').click()")
         wanted.append("schedule.csv")
-    browser.until(lambda: all(os.path.exists(os.path.join(folder, name))
+    browser.until(lambda: all(name in browser.downloaded()[len(before):]
                               for name in wanted))
     return by_the_program(folder, browser.run(
         "document.getElementById('ask-command').textContent"))
