@@ -334,6 +334,13 @@ static lh_status write_page(cli *c, const playing *p,
     if (status == LH_OK)
         status = lh_report_add_fact(report, "all iterations",
                                     cli_time_text(p->total_ns, text), &c->err);
+    if (status == LH_OK && drawn->n_series == 2) {
+        int64_t kept_ns = 0;
+        for (uint32_t i = 0; i < drawn->n_iterations; i++)
+            kept_ns += drawn->ns[drawn->n_iterations + (size_t)i];
+        status = lh_report_add_fact(report, "without adapting",
+                                    cli_time_text(kept_ns, text), &c->err);
+    }
     if (status == LH_OK)
         status = lh_report_add_course(report, drawn, &c->err);
     if (status == LH_OK) {

@@ -4,7 +4,7 @@
 import json
 import re
 
-from harness import (ROOT, case, check, finish, json_case, read, run, test,
+from harness import (ANY, ROOT, case, check, finish, json_case, read, run, test,
                      uniform, write)
 
 TRACE = ROOT / "examples/adaptra-trace.yaml"
@@ -160,6 +160,10 @@ def people_read_why():
     for words in ("each way", "no schedule is"):
         check(words in done.stdout, words)
     check(max(map(len, done.stdout.splitlines())) <= 80, "columns")
+    case("page", ["simulate", STAGES, "-s", "zb-h2", *DIRECT, "--events", TRACE,
+                  "--steps", "420", "--adapt", "--html", "r.html", "-q"], out=ANY)
+    kept = re.search(r"(?m)^kept +(.*) with zb-h2", done.stdout)[1]
+    check(f'["without adapting","{kept}"]' in read("r.html"), kept)
 
 
 @test
