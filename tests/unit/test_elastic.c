@@ -611,6 +611,29 @@ static void what_cannot_be(void)
     CHECK_INT(lh_elastic_plan_queue(&g, 3, &plan, &err), LH_EINVAL);
 }
 
+/* What is wrong is said: groups that cannot be, or memory, and of which kind
+ * the closest plan is. */
+static void searched_in_vain(void)
+{
+    lh_elastic_op op = {1, 1};
+    lh_elastic_setting s = {.given = make_case(3, 1, 1, 4, 2, 4, 0, 0, 10),
+                            .least_queue = 3,
+                            .most_queue = 3};
+    lh_elastic_best *best = NULL;
+    lh_error err = {0};
+    CHECK_INT(lh_elastic_search_events(1, &s, 1000000, &best, &err),
+              LH_EINFEASIBLE);
+    CHECK_HAS(err.text,
+              "cuts 4 microbatches into groups of as many as the 3 stages");
+    s.most_queue = 4;
+    CHECK_INT(lh_elastic_search_events(1, &s, 10, &best, &err), LH_EINFEASIBLE);
+    CHECK_HAS(err.text, "the closest takes");
+    s.n_ops = 1;
+    s.ops = &op;
+    CHECK_INT(lh_elastic_search_events(1, &s, 10, &best, &err), LH_EINFEASIBLE);
+    CHECK_HAS(err.text, "the closest, with everything recomputed, takes");
+}
+
 int main(void)
 {
     RUN(states_of_the_optimiser_and_its_like);
@@ -628,5 +651,6 @@ int main(void)
     RUN(file_and_method);
     RUN(refused_files);
     RUN(what_cannot_be);
+    RUN(searched_in_vain);
     return test_summary();
 }

@@ -279,10 +279,16 @@ static lh_status refuse(const searcher *s, lh_error *err)
                         g->stages);
     if (s->least_missing == 0 && is_stopped(s))
         return lhi_fail(err, LH_EINFEASIBLE, "stopped before a plan was found");
+    if (s->least_missing == 0)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "no queue that may be taken cuts %" PRIu32
+                        " microbatches into groups of as many as the %" PRIu32
+                        " stages",
+                        g->microbatches, g->stages);
     return lhi_fail(err, LH_EINFEASIBLE,
-                    "no plan fits: the closest, with everything recomputed, "
-                    "takes %" PRId64 " bytes more than stays below the budget "
-                    "of %" PRId64,
+                    "no plan fits: the closest%s takes %" PRId64
+                    " bytes more than stays below the budget of %" PRId64,
+                    s->setting->n_ops ? ", with everything recomputed," : "",
                     s->least_missing, s->budget);
 }
 
