@@ -156,6 +156,8 @@ function check() {
     match_count: state.matches.length, critical: state.critical,
     tip: $('tip').hidden ? '' : $('tip').textContent,
     view: [a, b], nodes: document.querySelectorAll('*').length,
+    sentence: readable('takes 86539949376 bytes more than 86436216832',
+      'bytes'),
     beside: Math.min(...panels.map(roomBeside)),
     wide: document.documentElement.scrollWidth > window.innerWidth,
     checksum: traces.map((t) => [t.makespan,

@@ -154,8 +154,8 @@ function showMemory(list) {
 
 /* --- units for people ------------------------------------------------------------- */
 
-/* Bytes within a sentence of the program: "needs memory 86539949376". */
+/* Bytes within a sentence of the program: "takes 86539949376 bytes more". */
 function readable(text, unit) {
   return unit !== 'bytes' && unit !== 'B' ? text
-    : text.replace(/\b\d{5,}\b/g, (n) => memory(Number(n), unit));
+    : text.replace(/\b(\d{5,})( bytes)?\b/g, (_, n) => memory(Number(n), unit));
 }

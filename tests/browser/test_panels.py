@@ -146,6 +146,8 @@ def test_far_links_first(browser, path):
           len(rows) == 6, f"links: {rows}")
     check(min(h for _, h in rows[:2]) > max(h for _, h in rows[2:]),
           f"heights: {rows}")
+    check(result["sentence"] == "takes 80.6\u00a0GiB more than 80.5\u00a0GiB",
+          result["sentence"])
     check(result["beside"] > 0, "numbers beside the timeline begin "
           f"{-result['beside']} pixels within it")
 
