@@ -10,7 +10,7 @@
 
 enum { HEIGHT = 16, LEFT = 9 };
 
-static const char marks[] = "o+x*#@%&$=";
+static const char marks[] = "o+x*#@%&$=abcdefghijklmnpqrstuvwyz";
 
 typedef struct plot {
     lhi_text out;

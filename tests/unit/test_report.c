@@ -347,6 +347,34 @@ static void plot_shows(void)
               LH_EINVAL);
 }
 
+static void marks_of_a_plot_differ(void)
+{
+    static const double xs[] = {0};
+    static const int64_t ns[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    static const char *const names[] = {"A", "B", "C", "D", "E", "F",
+                                        "G", "H", "I", "J", "K", "L"};
+    const lh_report_sweep sweep = {.size = sizeof sweep,
+                                   .x = "x",
+                                   .n_points = 1,
+                                   .xs = xs,
+                                   .n_series = 12,
+                                   .series = names,
+                                   .makespan_ns = ns};
+    lh_error err = {0};
+    char *text = NULL;
+    CHECK_OK(lh_report_terminal_plot(&sweep, NULL, &text, NULL, &err), err);
+    bool seen[128] = {false};
+    for (int i = 0; i < 12; i++) {
+        char line[] = " A\n";
+        line[1] = names[i][0];
+        const char *at = text ? strstr(text, line) : NULL;
+        CHECK(at && !seen[at[-1] & 127]);
+        if (at)
+            seen[at[-1] & 127] = true;
+    }
+    lh_text_free(text);
+}
+
 static void times_as_text(void)
 {
     static const struct {
@@ -378,6 +406,7 @@ int main(void)
     RUN(terminal_fits);
     RUN(terminal_shows);
     RUN(plot_shows);
+    RUN(marks_of_a_plot_differ);
     RUN(times_as_text);
     return test_summary();
 }
