@@ -138,7 +138,7 @@ def test_words(browser, width):
 
 def test_far_links_first(browser, path):
     browser.open(path, "check=1")
-    browser.wait("document.getElementById('check')")
+    browser.wait("!!document.getElementById('check')")
     result = json.loads(browser.run(
         "document.getElementById('check').textContent"))
     (rows,) = result["links"]
