@@ -527,7 +527,12 @@ static lh_status add_cards(cli *c, const lh_plan *p, lh_report *report)
 {
     const lh_choice *b = &p->best;
     char parameters[20], share[20], name[4 * NAME + 4];
-    words rate = {0}, days = {0}, gpus = {0}, of = {0};
+    char iteration[CLI_TIME_TEXT], passes[CLI_TIME_TEXT], rest[CLI_TIME_TEXT];
+    words rate = {0}, days = {0}, gpus = {0}, of = {0}, made = {0};
+    double rest_ns = (double)(b->optimizer_ns + b->overhead_ns);
+    add_words(&made, "", "modelled; pipeline %s, optimizer and overhead %s",
+              cli_plan_time(p, (double)b->iteration_ns - rest_ns, passes),
+              cli_plan_time(p, rest_ns, rest));
     add_grouped(&rate, b->tokens_per_s);
     add_words(&days, "", "tokens/s; %.3g days per trillion",
               1e12 / b->tokens_per_s / 86400);
@@ -535,6 +540,8 @@ static lh_status add_cards(cli *c, const lh_plan *p, lh_report *report)
     add_words(&of, "", "of %" PRIu32 " in the job", p->job->n_gpus);
     snprintf(share, sizeof share, "%.1f %%", 100 * b->mfu);
     const char *const cards[][3] = {
+        {"Iteration", cli_plan_time(p, (double)b->iteration_ns, iteration),
+         made.text},
         {"Throughput", rate.text, days.text},
         {"Model FLOPs utilisation", share, "of the GPUs' peak"},
         {"GPUs", gpus.text, of.text},

@@ -649,7 +649,7 @@ showHeading();
 showLegend();
 showReasons();
 showMemory(data.memory);
-showRows(data.rows);
+showRows(data.rows, rowsTake());
 if (data.diagnosis) showDiagnosis();
 else showVersus();
 showIdle();

@@ -7,17 +7,23 @@ function cell(text, kind) {
   return el('td', { class: kind || '' }, text);
 }
 
-function showRows(rows) {
+/* What a row of the schedules takes: of a plan's, an iteration. */
+function rowsTake() {
+  return data.cards.some(([name]) => name === 'Iteration') ? 'Iteration'
+    : 'Makespan';
+}
+
+function showRows(rows, takes = 'Makespan') {
   if (!rows.length) return;
   $('compare').hidden = false;
   const good = rows.filter((r) => r.makespan >= 0 && r.status === 'ok');
   const best = Math.min(...good.map((r) => r.makespan));
   const worst = Math.max(...good.map((r) => r.makespan));
   const unit = (traces[0] || {}).unit || '';
-  const columns = [['Schedule', 'method'], ['Makespan', 'makespan'],
+  const columns = [['Schedule', 'method'], [takes, 'makespan'],
     ['', null], ['Against best', 'makespan'], ['Bubble', 'bubble'],
     ['Peak memory', 'peak'], ['\u00a0\u00a0Status', 'status'], ['Why', 'why']];
-  const numeric = new Set(['Makespan', 'Against best', 'Bubble',
+  const numeric = new Set([takes, 'Against best', 'Bubble',
     'Peak memory']);
   const body = el('tbody');
   const fill = (list_) => body.replaceChildren(...list_.map((r) => {

@@ -289,7 +289,7 @@ function showAnswer(result, ms) {
 
 function showAnswerRows(rows) {
   if (ask.line === '' && data.rows.length > 1) {
-    showRows(data.rows);
+    showRows(data.rows, rowsTake());
     return;
   }
   const t = traces[0];

@@ -57,6 +57,11 @@ def test_cards(browser, plan):
         "[...document.querySelectorAll('.card')].map((c) => [c.children[0]."
         "textContent, c.children[1].textContent + '; ' + c.children[2]"
         ".textContent])"))
+    check(abs(number(cards["Iteration"]) - plan["iteration_s"] * 1e3) < 0.001,
+          f"iteration: {cards}")
+    heads = browser.run("[...document.querySelectorAll('#rows th')]"
+                        ".map((x) => x.textContent)")
+    check(heads[1] == "Iteration", f"schedules: {heads}")
     rate = plan["tokens_per_s"]
     check(abs(number(cards["Throughput"]) - rate) < 1 and
           f"{1e12 / rate / 86400:.3g} days" in cards["Throughput"],
