@@ -111,9 +111,41 @@ static const lh_played_switch *switches_of(const playing *p, uint32_t *n)
     return p->played ? lh_played_switches(p->played, n) : NULL;
 }
 
+/* The same run without --adapt: each iteration, in `ns`. */
+static lh_status play_kept(cli *c, const playing *p, int64_t *ns)
+{
+    lh_sim_options sim = cli_sim_options(p->model);
+    uint32_t n = p->play->steps;
+    CLI_TRY(lh_course_play(p->course, p->view->schedule, &sim, n, ns, &c->err));
+    for (uint32_t i = 0; i < n; i++)
+        ns[i] += p->after_ns;
+    return LH_OK;
+}
+
+/* The sum of these; negative: there is none, as nothing adapts or all varies.
+ */
+static lh_status kept_total(cli *c, const playing *p, int64_t *total_ns)
+{
+    uint32_t n = p->play->steps;
+    *total_ns = -1;
+    if (!p->played || p->play->jitter)
+        return LH_OK;
+    int64_t *ns = calloc(n, sizeof *ns);
+    if (!ns)
+        return cli_no_memory(c);
+    lh_status status = play_kept(c, p, ns);
+    *total_ns = 0;
+    for (uint32_t i = 0; i < n; i++)
+        *total_ns += ns[i];
+    free(ns);
+    return status;
+}
+
 static lh_status print_json(cli *c, const playing *p)
 {
     uint32_t n_switches;
+    int64_t kept_ns;
+    CLI_TRY(kept_total(c, p, &kept_ns));
     const lh_played_switch *all = switches_of(p, &n_switches);
     json_t *list = json_array(), *switches = json_array();
     json_t *moved[CLI_N_MOVED] = {NULL};
@@ -137,11 +169,13 @@ static lh_status print_json(cli *c, const playing *p)
         return cli_no_memory(c);
     }
     return cli_put_json(
-        c, json_pack("{s:s, s:s, s:o, s:o, s:o, s:o*, s:o*}", "schedule",
-                     p->view->method, "path", cli_path_of(p->model), "total_s",
-                     cli_seconds(p->total_ns), "iterations", list, "switches",
-                     switches, "exchanges", moved[CLI_MOVED_HOSTS],
-                     "layer_moves", moved[CLI_MOVED_LAYERS]));
+        c,
+        json_pack("{s:s, s:s, s:o, s:o*, s:o, s:o, s:o*, s:o*}", "schedule",
+                  p->view->method, "path", cli_path_of(p->model), "total_s",
+                  cli_seconds(p->total_ns), "kept_s",
+                  kept_ns < 0 ? NULL : cli_seconds(kept_ns), "iterations", list,
+                  "switches", switches, "exchanges", moved[CLI_MOVED_HOSTS],
+                  "layer_moves", moved[CLI_MOVED_LAYERS]));
 }
 
 typedef struct gathered {
@@ -264,37 +298,10 @@ static void print_switches(cli *c, const playing *p)
         cli_print(c, "  ... and %" PRIu32 " more: see --json\n", n - MOST_ROWS);
 }
 
-/* The same run without --adapt: each iteration, in `ns`. */
-static lh_status play_kept(cli *c, const playing *p, int64_t *ns)
-{
-    lh_sim_options sim = cli_sim_options(p->model);
-    uint32_t n = p->play->steps;
-    CLI_TRY(lh_course_play(p->course, p->view->schedule, &sim, n, ns, &c->err));
-    for (uint32_t i = 0; i < n; i++)
-        ns[i] += p->after_ns;
-    return LH_OK;
-}
-
-static lh_status print_kept(cli *c, const playing *p)
-{
-    char text[CLI_TIME_TEXT];
-    uint32_t n = p->play->steps;
-    int64_t *ns = calloc(n, sizeof *ns), total = 0;
-    if (!ns)
-        return cli_no_memory(c);
-    lh_status status = play_kept(c, p, ns);
-    for (uint32_t i = 0; i < n; i++)
-        total += ns[i];
-    free(ns);
-    if (status == LH_OK)
-        cli_print(c, "kept          %s with %s throughout\n",
-                  cli_time_text(total, text), p->view->method);
-    return status;
-}
-
 static lh_status print_text(cli *c, const playing *p, int64_t quiet_ns)
 {
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
+    int64_t kept_ns;
     uint32_t n_slow = 0;
     for (uint32_t i = 0; i < p->play->steps; i++)
         n_slow += lh_course_state(p->course, i) != 0;
@@ -307,8 +314,10 @@ static lh_status print_text(cli *c, const playing *p, int64_t quiet_ns)
     cli_print(c, "without       %s, %s an iteration\n",
               cli_time_text(quiet_ns * p->play->steps, a),
               cli_time_text(quiet_ns, b));
-    if (p->played && !p->play->jitter)
-        CLI_TRY(print_kept(c, p));
+    CLI_TRY(kept_total(c, p, &kept_ns));
+    if (kept_ns >= 0)
+        cli_print(c, "kept          %s with %s throughout\n",
+                  cli_time_text(kept_ns, a), p->view->method);
     print_spans(c, p, quiet_ns);
     print_switches(c, p);
     cli_moved_print(c, p->played, CLI_MOVED_HOSTS, p->after_ns);

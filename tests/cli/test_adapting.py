@@ -84,6 +84,8 @@ def what_comes_and_goes_does_not_make_it_flap():
                                         "220"])
         check(found["total_s"] <= 1.01 * kept["total_s"],
               f"{found['total_s']} s, kept {kept['total_s']}")
+        check(found["kept_s"] == kept["total_s"] and "kept_s" not in kept,
+              f"{found['kept_s']} s kept, {kept}")
 
 
 # Memory leaves room for one of two: an order for the link as it is, or one for
