@@ -213,8 +213,9 @@ until_so are_up
 sleep 1
 n=$(log)
 until_so logged $((n + 3)) || failed=1
-# Rank 0 is asked to stop: after this step.
-kill -INT "$(pgrep -P "$first" | head -n 1)" 2>/dev/null
+# Rank 0 is asked to stop: after this step. timeout passes a signal on to its
+# child and to its group, and two interrupts would end it at once.
+kill -TERM "$(pgrep -P "$first" | head -n 1)" 2>/dev/null
 for pid in $pids; do
     wait "$pid"
 done
