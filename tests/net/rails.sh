@@ -128,7 +128,7 @@ for k in 0 1; do
     ip -n $a link set rail$k up
     until_so are_up
     go_on
-    sleep 1.5 # until it is dialled again
+    sleep 4 # until it is dialled again
 done
 go_on
 touch "$work/stop"
@@ -210,7 +210,7 @@ n=$(log)
 until_so logged $((n + 3)) || failed=1
 ip -n $b link set rail0 up
 until_so are_up
-sleep 1
+until_so grep -q 'rail 0 of ranks 1 and 0 .* is back' "$work/said1"
 n=$(log)
 until_so logged $((n + 3)) || failed=1
 # Rank 0 is asked to stop: after this step. timeout passes a signal on to its
