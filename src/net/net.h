@@ -33,6 +33,8 @@
  *   emulated_links.c    when a message arrives over a slower link;
  *   shared.c            ... for processes that were not forked together
  *   net_collective.c    barrier, reduce-scatter, all-gather
+ *   group.c             ... of groups that last; all-to-all, rings
+ *   net_round.c         what both are made of
  *
  * Times are nanoseconds of lhi_now_ns() (base/realtime.h). */
 #ifndef LHI_NET_H

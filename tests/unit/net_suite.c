@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE
 #include "net_suite.h"
+#include "net_suite_groups.h"
 
 #include "base/fail.h"
 #include "base/realtime.h"
@@ -820,5 +821,13 @@ const net_case net_cases[] = {
     {"hands back half", 2, hands_back_half, 0, {{0}}, "rank 1: half is done"},
     {"barrier waits", 4, barrier_waits, 0, {{0}}, NULL},
     {"one stops", 3, one_stops, 0, {{0}}, "rank 0: interrupted"},
+    {"groups sum", 4, net_groups_sum, 0, {{0}}, NULL},
+    {"groups of all pairs", 4, net_groups_all_pairs, 0, {{0}}, NULL},
+    {"groups in a ring", 3, net_groups_ring, 0, {{0}}, NULL},
+    {"groups apart", 4, net_groups_apart, 0, {{0}}, NULL},
+    {"groups' links", 2, net_groups_link, 0, {{0}}, NULL},
+    {"groups refused", 2, net_groups_refuse, 0, {{0}}, NULL},
+    {"groups fail", 3, net_groups_fail, 0, {{0}}, "rank 2: the roof fell in"},
+    {"groups disagree", 2, net_groups_disagree, 0, {{0}}, "has 83 bytes"},
 };
 const unsigned n_net_cases = sizeof net_cases / sizeof net_cases[0];

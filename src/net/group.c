@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/group.h"
+
+#include "base/fail.h"
+#include "base/realtime.h"
+#include "net/net_round.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct lhi_group {
+    lhi_net *net;
+    const lhi_net_stop *stop;
+    lhi_net_group members;
+    uint64_t tag, calls;
+    int64_t latest_ns, began_ns, spent_ns;
+    int64_t latency_ns;
+    double ns_per_byte;
+    uint32_t *ranks;
+    size_t *sizes, *others, *shares; /* n_ranks each: scratch of a call */
+    float *parts;                    /* what others have given to a sum */
+    size_t n_parts;
+    lhi_round round;   /* under way */
+    size_t given, got; /* its bytes */
+};
+
+static lh_status check_options(const lhi_net *net, const lhi_group_options *o,
+                               lh_error *err)
+{
+    const lhi_net_group g = {o->n_ranks, o->mine, o->ranks, LHI_NET_NO_LINK,
+                             NULL};
+    LHI_TRY(lhi_round_check(net, &g, err));
+    if (o->tag & UINT32_MAX)
+        return lhi_fail(err, LH_EINVAL,
+                        "the tag %" PRIx64 " of a group has lower bits",
+                        o->tag);
+    for (uint32_t i = 0; i < o->n_ranks; i++)
+        for (uint32_t k = 0; k < i; k++)
+            if (o->ranks[i] == o->ranks[k])
+                return lhi_fail(err, LH_EINVAL,
+                                "rank %" PRIu32 " is in a group twice",
+                                o->ranks[i]);
+    return LH_OK;
+}
+
+lh_status lhi_group_make(lhi_net *net, const lhi_group_options *o,
+                         lhi_group **out, lh_error *err)
+{
+    LHI_TRY(check_options(net, o, err));
+    size_t n = o->n_ranks;
+    lhi_group *g = calloc(1, sizeof *g);
+    if (!g)
+        return lhi_fail_nomem(err);
+    g->ranks = malloc(n * sizeof *g->ranks);
+    g->sizes = malloc(3 * n * sizeof *g->sizes);
+    g->round.sends = calloc(2 * n, sizeof *g->round.sends);
+    if (!g->ranks || !g->sizes || !g->round.sends) {
+        lhi_group_free(g);
+        return lhi_fail_nomem(err);
+    }
+    memcpy(g->ranks, o->ranks, n * sizeof *g->ranks);
+    g->others = g->sizes + n;
+    g->shares = g->others + n;
+    g->net = net;
+    g->stop = o->stop;
+    g->tag = o->tag;
+    g->members = (lhi_net_group){o->n_ranks, o->mine, g->ranks, LHI_NET_NO_LINK,
+                                 &g->latest_ns};
+    g->round.net = net;
+    g->round.group = &g->members;
+    g->round.receives = g->round.sends + n;
+    *out = g;
+    return LH_OK;
+}
+
+void lhi_group_free(lhi_group *g)
+{
+    if (!g)
+        return;
+    free(g->ranks);
+    free(g->sizes);
+    free(g->round.sends);
+    free(g->parts);
+    free(g);
+}
+
+uint32_t lhi_group_n_ranks(const lhi_group *g)
+{
+    return g->members.n_ranks;
+}
+
+uint32_t lhi_group_mine(const lhi_group *g)
+{
+    return g->members.mine;
+}
+
+size_t lhi_group_held(const lhi_group *g)
+{
+    return g->n_parts * sizeof *g->parts;
+}
+
+void lhi_group_set_link(lhi_group *g, int64_t latency_ns, double ns_per_byte)
+{
+    g->latency_ns = latency_ns;
+    g->ns_per_byte = ns_per_byte;
+}
+
+int64_t lhi_group_spent_ns(const lhi_group *g)
+{
+    return g->spent_ns;
+}
+
+uint64_t lhi_group_calls(const lhi_group *g)
+{
+    return g->calls;
+}
+
+/* --- a round of messages ----------------------------------------------------
+ */
+
+static void round_begin(lhi_group *g)
+{
+    g->began_ns = g->latest_ns = lhi_now_ns();
+    g->round.tag = g->tag | (g->calls++ & UINT32_MAX);
+    /* What is not begun in this round is not waited for. */
+    memset(g->round.sends, 0, 2 * g->members.n_ranks * sizeof *g->round.sends);
+    g->given = g->got = 0;
+}
+
+static lh_status receive(lhi_group *g, uint32_t i, void *data, size_t size,
+                         lh_error *err)
+{
+    g->got += size;
+    return lhi_round_receive(&g->round, i, data, size, err);
+}
+
+static lh_status give(lhi_group *g, uint32_t i, const void *data, size_t size,
+                      lh_error *err)
+{
+    g->given += size;
+    return lhi_round_send(&g->round, i, data, size, err);
+}
+
+static lh_status round_end(lhi_group *g, lh_status status, lh_error *err)
+{
+    if (status == LH_OK)
+        status = lhi_round_wait(&g->round, g->round.receives, g->stop, err);
+    status = lhi_round_end(&g->round, status, g->stop, err);
+    size_t most = g->given > g->got ? g->given : g->got;
+    int64_t link_ns =
+        g->latency_ns + (int64_t)((double)most * g->ns_per_byte + 0.5);
+    if (status == LH_OK && link_ns > 0 && g->members.n_ranks > 1)
+        lhi_sleep_until(g->latest_ns + link_ns);
+    g->spent_ns += lhi_now_ns() - g->began_ns;
+    return status;
+}
+
+/* All-to-all from sizes and places at both ends. */
+static lh_status exchange(lhi_group *g, const unsigned char *out,
+                          const size_t *gives, unsigned char *in,
+                          const size_t *gets, lh_error *err)
+{
+    uint32_t n = g->members.n_ranks, mine = g->members.mine;
+    lh_status status = LH_OK;
+    round_begin(g);
+    unsigned char *to = in;
+    for (uint32_t i = 0; i < n && status == LH_OK; to += gets[i++])
+        if (i != mine)
+            status = receive(g, i, to, gets[i], err);
+    const unsigned char *from = out;
+    for (uint32_t i = 0; i < n && status == LH_OK; from += gives[i++])
+        if (i != mine)
+            status = give(g, i, from, gives[i], err);
+    return round_end(g, status, err);
+}
+
+/* --- collectives ------------------------------------------------------------
+ */
+
+static size_t sum_before(const size_t *sizes, uint32_t i)
+{
+    size_t sum = 0;
+    for (uint32_t k = 0; k < i; k++)
+        sum += sizes[k];
+    return sum;
+}
+
+lh_status lhi_group_all_gather(lhi_group *g, const void *mine, void *all,
+                               const size_t *sizes, lh_error *err)
+{
+    uint32_t n = g->members.n_ranks, me = g->members.mine;
+    unsigned char *to = all;
+    unsigned char *place = to + sum_before(sizes, me);
+    lh_status status = LH_OK;
+    if (mine != place && sizes[me] > 0)
+        memcpy(place, mine, sizes[me]);
+    round_begin(g);
+    for (uint32_t i = 0; i < n && status == LH_OK; to += sizes[i++])
+        if (i != me)
+            status = receive(g, i, to, sizes[i], err);
+    for (uint32_t i = 0; i < n && status == LH_OK; i++)
+        if (i != me)
+            status = give(g, i, place, sizes[me], err);
+    return round_end(g, status, err);
+}
+
+static bool reserve_parts(lhi_group *g, size_t n)
+{
+    if (n <= g->n_parts)
+        return true;
+    float *parts = realloc(g->parts, n * sizeof *parts);
+    if (!parts)
+        return false;
+    g->parts = parts;
+    g->n_parts = n;
+    return true;
+}
+
+/* What the others have of the caller's `count` values comes to g->parts. */
+static lh_status gather_parts(lhi_group *g, const float *values, size_t count,
+                              const size_t *counts, lh_error *err)
+{
+    uint32_t n = g->members.n_ranks, me = g->members.mine;
+    if (!reserve_parts(g, count * (n - 1))) {
+        lhi_fail_nomem(err);
+        return lhi_round_end(&g->round, LH_ENOMEM, NULL, err);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        g->sizes[i] = counts[i] * sizeof *values;
+        g->others[i] = i == me ? 0 : count * sizeof *values;
+    }
+    return exchange(g, (const unsigned char *)values, g->sizes,
+                    (unsigned char *)g->parts, g->others, err);
+}
+
+lh_status lhi_group_reduce_scatter(lhi_group *g, const float *values,
+                                   float *out, const size_t *counts,
+                                   lh_error *err)
+{
+    size_t count = counts[g->members.mine];
+    LHI_TRY(gather_parts(g, values, count, counts, err));
+    lhi_round_add(&g->members, values + sum_before(counts, g->members.mine),
+                  g->parts, count, out);
+    return LH_OK;
+}
+
+/* Below that every member sends all that it has to all others and adds for
+ * itself: one step in the place of two. */
+enum { FEW_VALUES = 1024 };
+
+lh_status lhi_group_all_reduce(lhi_group *g, float *values, size_t n,
+                               lh_error *err)
+{
+    uint32_t n_ranks = g->members.n_ranks;
+    if (n <= FEW_VALUES) {
+        size_t bytes = n * sizeof *values;
+        if (!reserve_parts(g, n * n_ranks)) {
+            lhi_fail_nomem(err);
+            return lhi_round_end(&g->round, LH_ENOMEM, NULL, err);
+        }
+        for (uint32_t i = 0; i < n_ranks; i++)
+            g->sizes[i] = bytes;
+        LHI_TRY(lhi_group_all_gather(g, values, g->parts, g->sizes, err));
+        for (size_t k = 0; k < n; k++) {
+            float sum = g->parts[k];
+            for (uint32_t i = 1; i < n_ranks; i++)
+                sum += g->parts[i * n + k];
+            values[k] = sum;
+        }
+        return LH_OK;
+    }
+    size_t first = 0;
+    for (uint32_t i = 0; i < n_ranks; i++) {
+        g->shares[i] = n / n_ranks + (i < n % n_ranks);
+        if (i < g->members.mine)
+            first += g->shares[i];
+    }
+    size_t count = g->shares[g->members.mine];
+    LHI_TRY(gather_parts(g, values, count, g->shares, err));
+    lhi_round_add(&g->members, values + first, g->parts, count, values + first);
+    for (uint32_t i = 0; i < n_ranks; i++)
+        g->sizes[i] = g->shares[i] * sizeof *values;
+    return lhi_group_all_gather(g, values + first, values, g->sizes, err);
+}
+
+lh_status lhi_group_all_to_all(lhi_group *g, const void *out,
+                               const size_t *gives, void *in,
+                               const size_t *gets, lh_error *err)
+{
+    uint32_t me = g->members.mine;
+    if (gives[me] != gets[me])
+        return lhi_round_end(
+            &g->round,
+            lhi_fail(err, LH_EINVAL,
+                     "a rank gives itself %zu bytes and gets %zu", gives[me],
+                     gets[me]),
+            NULL, err);
+    if (gives[me] > 0)
+        memcpy((unsigned char *)in + sum_before(gets, me),
+               (const unsigned char *)out + sum_before(gives, me), gives[me]);
+    return exchange(g, out, gives, in, gets, err);
+}
+
+lh_status lhi_group_shift_begin(lhi_group *g, bool back, const void *out,
+                                size_t gives, void *in, size_t gets,
+                                lh_error *err)
+{
+    uint32_t n = g->members.n_ranks, me = g->members.mine;
+    uint32_t next = (me + 1) % n, before = (me + n - 1) % n;
+    round_begin(g);
+    if (n == 1) {
+        if (gives != gets)
+            return round_end(g,
+                             lhi_fail(err, LH_EINVAL,
+                                      "a rank gives itself %zu bytes and gets "
+                                      "%zu",
+                                      gives, gets),
+                             err);
+        if (gives > 0)
+            memcpy(in, out, gives);
+        return LH_OK;
+    }
+    lh_status status = receive(g, back ? next : before, in, gets, err);
+    if (status == LH_OK)
+        status = give(g, back ? before : next, out, gives, err);
+    return status == LH_OK ? LH_OK : round_end(g, status, err);
+}
+
+lh_status lhi_group_shift_end(lhi_group *g, lh_error *err)
+{
+    g->began_ns = lhi_now_ns(); /* what the caller did meanwhile is no wait */
+    return round_end(g, LH_OK, err);
+}
+
+lh_status lhi_group_shift(lhi_group *g, bool back, const void *out,
+                          size_t gives, void *in, size_t gets, lh_error *err)
+{
+    LHI_TRY(lhi_group_shift_begin(g, back, out, gives, in, gets, err));
+    return lhi_group_shift_end(g, err);
+}

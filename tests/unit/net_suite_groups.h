@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Cases of the conformance suite: groups of ranks (src/net/group.h). */
+#ifndef NET_SUITE_GROUPS_H
+#define NET_SUITE_GROUPS_H
+
+#include "net/net.h"
+
+lhi_rank_main net_groups_sum;       /* 4 ranks */
+lhi_rank_main net_groups_all_pairs; /* 4 */
+lhi_rank_main net_groups_ring;      /* 3 */
+lhi_rank_main net_groups_apart;     /* 4: two kinds at once, in two threads */
+lhi_rank_main net_groups_link;      /* 2 */
+lhi_rank_main net_groups_refuse;    /* 2 */
+lhi_rank_main net_groups_fail;      /* 3, of which the last fails */
+lhi_rank_main net_groups_disagree;  /* 2, of which one gives what none wants */
+
+#endif
