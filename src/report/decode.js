@@ -275,8 +275,10 @@ function deviceTracks(t) {
   for (let d = 0; d < t.devices; d++) {
     const lo = t.first[d];
     const hi = t.first[d + 1];
-    t.tracks.push(new Track(r.start.subarray(lo, hi), r.end.subarray(lo, hi),
-      r.kind.subarray(lo, hi), null));
+    const track = new Track(r.start.subarray(lo, hi), r.end.subarray(lo, hi),
+      r.kind.subarray(lo, hi), null);
+    track.chunk = r.chunk.subarray(lo, hi);
+    t.tracks.push(track);
   }
 }
 
@@ -284,8 +286,8 @@ function pick(values, ids) {
   return Float64Array.from(ids, (i) => values[i]);
 }
 
-/* Links that take any time, those between sites first, each with its messages
- * in order of departure. */
+/* Links that take any time, as the program has them in order, each with its
+ * messages in order of departure. */
 function linkTracks(t) {
   const m = t.messages;
   const lists = new Map();
@@ -294,11 +296,7 @@ function linkTracks(t) {
     if (!lists.has(m.link[i])) lists.set(m.link[i], []);
     lists.get(m.link[i]).push(i);
   }
-  const siteOf = (run) => t.site[t.runs.device[run]];
-  const far = new Set([...lists.keys()].filter((link) =>
-    lists.get(link).some((i) => siteOf(m.from[i]) !== siteOf(m.to[i]))));
-  t.linkRows = [...lists.keys()].sort((a, b) =>
-    far.has(b) - far.has(a) || a - b).map((link) => {
+  t.linkRows = t.rows.links.map(([link, name, far, quiet]) => {
     const ids = lists.get(link).sort((a, b) => m.depart[a] - m.depart[b]);
     const ready = pick(m.ready, ids);
     const depart = pick(m.depart, ids);
@@ -306,8 +304,7 @@ function linkTracks(t) {
     const arrive = pick(m.arrive, ids);
     const kind = Uint8Array.from(ids, (i) => t.runs.kind[m.from[i]]);
     return {
-      link, ids, arrive, ready, far: far.has(link),
-      name: link < 0 ? 'no link' : t.links[link],
+      link, ids, arrive, ready, name, far: far === 1, quiet: quiet === 1,
       track: new Track(depart, sent, kind, ids),
       waiting: Steps.count(ready, depart),
       flying: Steps.count(sent, arrive),
@@ -368,7 +365,7 @@ function decodeTrace(from) {
 
 /* Where replicas stand beside each other, a device is a stage of one. */
 function deviceName(t, d) {
-  return t.per ? `stage ${d % t.per}` : `device ${d}`;
+  return t.per ? `stage ${d % t.per}` : t.rows.labels[d];
 }
 
 function passName(t, i) {

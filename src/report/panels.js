@@ -127,8 +127,7 @@ function showMemory(list) {
     const all = sum(d);
     const bar = el('div', { class: 'stack-bar' }, ...d.parts.map(
       ([kind, bytes], k) => el('i', { title: `${kind}: ${memory(bytes, 'B')}`,
-        style: `width:${100 * bytes / whole}%;background:var(${
-          PART_COLORS[k % PART_COLORS.length]})` })));
+        style: `width:${100 * bytes / whole}%;background:var(--k${k % 8})` })));
     if (d.limit > 0)
       bar.append(el('b', { class: 'limit', 'aria-hidden': 'true',
         style: `left:${100 * d.limit / whole}%` }));
@@ -146,7 +145,7 @@ function showMemory(list) {
   ...list.slice(0, 256).map(row),
   el('div', { class: 'legend', style: 'margin-top:9px' },
     ...kinds.map((kind, k) => el('span', {}, el('i', { style:
-      `background:var(${PART_COLORS[k % PART_COLORS.length]})` }), kind))));
+      `background:var(--k${k % 8})` }), kind))));
   if (list.length > 256)
     $('memory').append(el('p', { class: 'note' },
       `The first 256 of ${list.length} devices.`));

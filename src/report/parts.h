@@ -13,6 +13,7 @@
  *   reasons.c        tables of text and bars of parts in it
  *   explain.c        an analysis in terms of its trace
  *   markup.c         what pictures and the page write alike
+ *   timeline_rows.c  which rows a timeline has, in which order, by which names
  *   svg.c            a timeline as a still picture
  *   course_svg.c     iterations one after the other, likewise
  *   text_timeline.c  the same as text; text_plot.c the curves of a sweep */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a plan has to say: parts of a whole, and tables of text. */
 
-const PART_COLORS = ['--f', '--d', '--i2', '--i3', '--i4', '--i5', '--i6',
-  '--i7', '--i8', '--i1'];
+function partColor(i) {
+  return `--p${i % 9}`;
+}
 
 /* A bar, and below it what each part is. */
 function partsBar({ parts: title, list }) {
   const all = list.reduce((sum, [, ns]) => sum + ns, 0);
   const shown = list.map(([name, ns], i) => [name, ns,
-    PART_COLORS[i % PART_COLORS.length]]).filter(([, ns]) => ns > 0);
+    partColor(i)]).filter(([, ns]) => ns > 0);
   const share = (ns) => (all > 0 ? 100 * ns / all : 0);
   return el('div', { class: 'parts' },
     el('h3', {}, `${title}: ${time(all)}`),

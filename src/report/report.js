@@ -9,6 +9,7 @@ const started = performance.now();
 
 const state = {
   a: 0, b: end, critical: false, links: true, memory: true,
+  quiet: false, /* whether quiet links are shown, too */
   matches: [], match: -1, hover: null, pinned: null, cursor: null, over: null,
   printing: false, checked: /\bcheck=1/.test(window.location.hash),
 };
@@ -68,9 +69,9 @@ function showHeading() {
   }
   const wait = longestWait(t);
   if (wait)
-    cards.append(card('Longest wait', `device ${wait.device} for ${wait.of}`,
-      `${percent(wait.ns / t.makespan)} of device ${wait.device}'s time, for ` +
-      `${KIND_NAMES[wait.kind]} passes`));
+    cards.append(card('Longest wait', time(wait.ns),
+      `device ${wait.device}, for ${KIND_NAMES[wait.kind]} passes of device ` +
+      `${wait.of}: ${percent(wait.ns / t.makespan)} of its time`));
   if (t.linkRows.length) {
     const busiest = t.linkRows.reduce((x, y) =>
       (y.track.busy() > x.track.busy() ? y : x));
@@ -97,6 +98,8 @@ function showLegend() {
   if (traces.some((t) => t.linkRows.some((l) => l.waiting.max > 0)))
     $('legend').append(el('span', {},
       el('i', { style: 'background:var(--queue)' }), 'messages waiting'));
+  if (traces.some((t) => t.rows.most > 1))
+    $('legend').append(el('span', {}, 'a shade for each chunk of a device'));
   if (traces.some((t) => t.path))
     $('legend').append(el('span', {},
       el('i', { style: 'background:var(--critical);height:4px' }),
@@ -389,7 +392,9 @@ function wire(panel) {
     draw();
   });
   canvas.addEventListener('pointerup', () => {
-    if (drag && !drag.moved)
+    if (drag && !drag.moved && state.hover && state.hover.row &&
+      state.hover.row.type === 'fold') toggle('quiet');
+    else if (drag && !drag.moved)
       state.pinned = state.hover && (state.hover.run !== undefined ||
         state.hover.message !== undefined) ? state.hover : null;
     drag = null;
@@ -461,7 +466,7 @@ function keys(event) {
     d: () => setView(state.a + span / 8, state.b + span / 8),
     0: fit, Home: fit, '/': () => $('find').focus(),
     c: () => hasPath() && toggle('critical'), l: () => toggle('links'),
-    m: () => toggle('memory'), '[': () => step(-1), ']': () => step(1),
+    m: () => toggle('memory'), q: () => $('toggle-quiet') && toggle('quiet'), '[': () => step(-1), ']': () => step(1),
     Escape: () => { state.pinned = null; $('tip').hidden = true; draw(); },
   };
   const action = actions[event.key];
@@ -534,11 +539,22 @@ function pressButton(id, text, title, on, action) {
     onclick: action }, text);
 }
 
+/* The button is of use only while there are such links. */
+function showQuiet() {
+  const button = $('toggle-quiet');
+  if (button)
+    button.hidden = !traces.some((t) => t.linkRows.some((l) => l.quiet));
+}
+
 function wireToolbar() {
   const add = (name, text, title) => $('toggles').append(pressButton(
     'toggle-' + name, text, title, state[name], () => toggle(name)));
   if (hasPath()) add('critical', 'Critical path', 'What the makespan is made of (c)');
   if (traces.some((t) => t.linkRows.length)) add('links', 'Links', 'Messages on the links (l)');
+  if (traces.some((t) => t.linkRows.length)) {
+    add('quiet', 'Quiet links', 'Links that are hardly used (q)');
+    showQuiet();
+  }
   if (traces.some((t) => t.hasMemory)) add('memory', 'Memory', 'Memory over time (m)');
   if (traces.length > 1)
     panels.forEach((panel, i) => $('shown').append(pressButton(
@@ -590,7 +606,7 @@ function wireTheme() {
 function applyAddress() {
   const want = new URLSearchParams(window.location.hash.slice(1));
   if (want.has('theme')) setTheme(want.get('theme') === 'dark' ? 'dark' : 'light');
-  for (const name of ['critical', 'links', 'memory'])
+  for (const name of ['critical', 'links', 'memory', 'quiet'])
     if (want.has(name)) toggle(name, want.get(name) === '1');
   applyPlayed(want);
   if (want.has('show') && panels.length > 1) {
@@ -625,6 +641,7 @@ function replaceTrace(t, ghost) {
   showVersus();
   showIdle();
   showLinks();
+  showQuiet();
   relayOut();
   if (all) fit();
   else setView(state.a, state.b);

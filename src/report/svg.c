@@ -2,6 +2,7 @@
 /* The timeline as a still picture. Coordinates are written in hundredths of a
  * pixel, as integers, so that no locale can put a comma in them. */
 #include "report/parts.h"
+#include "report/timeline_rows.h"
 
 #include "base/arena.h"
 #include "base/take_options.h"
@@ -21,12 +22,14 @@ enum {
     MAX_LABELS = 20000,
     MAX_FLIGHTS = 400, /* of one link that are drawn one by one */
     N_KINDS = 5,       /* those of passes, then collectives */
+    N_SHADES = 8,      /* of a kind, for the chunks of a device */
+    N_FILLS = N_KINDS * N_SHADES,
 };
 
 static const char *const kind_colors[N_KINDS] = {[LH_F] = "#1f4e92",
                                                  [LH_D] = "#f5cf52",
                                                  [LH_W] = "#57b391",
-                                                 [LH_B] = "#d0563c",
+                                                 [LH_B] = "#c24a30",
                                                  [4] = "#8c7bb8"};
 static const char *const kind_texts[N_KINDS] = {
     [LH_F] = "F forward",
@@ -46,7 +49,9 @@ typedef struct picture {
     const lh_report_analysis *analysis;
     lhi_arena *mem;
     int32_t width, height, plot, row_height;
+    lhi_timeline_rows rows;
     int32_t *device_y, *dp_y; /* dp_y 0: none */
+    int32_t quiet_y;          /* of the line about quiet links; 0: none */
     link_row *links;          /* the last is of messages without a link */
     uint32_t n_labels;
     int n_digits; /* of the highest microbatch */
@@ -84,20 +89,20 @@ static void add_box(lhi_text *path, int64_t x, int64_t right, int64_t y,
 /* The boxes of one row, a path per kind, and the half pixel in which slices
  * narrower than that are being added up. */
 typedef struct row_boxes {
-    lhi_text paths[N_KINDS];
-    int64_t y, height;    /* hundredths */
-    int64_t column;       /* -1: none */
-    double used[N_KINDS]; /* of the column, in hundredths of a pixel */
-    int open_kind;        /* -1, or the kind of a box that may still grow */
+    lhi_text paths[N_FILLS]; /* [kind * N_SHADES + shade] */
+    int64_t y, height;       /* hundredths */
+    int64_t column;          /* -1: none */
+    double used[N_KINDS];    /* of the column, in hundredths of a pixel */
+    int open_fill;           /* -1, or the path of a box that may still grow */
     int64_t open_x, open_right;
 } row_boxes;
 
 static void close_box(row_boxes *r)
 {
-    if (r->open_kind >= 0)
-        add_box(&r->paths[r->open_kind], r->open_x, r->open_right, r->y,
+    if (r->open_fill >= 0)
+        add_box(&r->paths[r->open_fill], r->open_x, r->open_right, r->y,
                 r->height);
-    r->open_kind = -1;
+    r->open_fill = -1;
 }
 
 /* A column is drawn in the kind that fills most of it, if it is half full. */
@@ -111,9 +116,9 @@ static void close_column(row_boxes *r)
             most = k;
         if (k == N_KINDS - 1 && r->column >= 0 && sum >= 25) {
             int64_t x = r->column * 50;
-            if (r->open_kind != most || r->open_right != x) {
+            if (r->open_fill != most * N_SHADES || r->open_right != x) {
                 close_box(r);
-                r->open_kind = most;
+                r->open_fill = most * N_SHADES;
                 r->open_x = x;
             }
             r->open_right = x + 50;
@@ -123,15 +128,16 @@ static void close_column(row_boxes *r)
     r->column = -1;
 }
 
-static void add_slice(picture *p, row_boxes *r, int kind, int64_t start_ns,
-                      int64_t end_ns)
+static void add_slice(picture *p, row_boxes *r, int kind, int shade,
+                      int64_t start_ns, int64_t end_ns)
 {
     int64_t x = x_of(p, start_ns), right = x_of(p, end_ns);
     if (right - x >= 50) {
         close_column(r);
         close_box(r);
         int64_t gap = right - x > 400 ? 60 : 0;
-        add_box(&r->paths[kind], x, right - gap, r->y, r->height);
+        add_box(&r->paths[kind * N_SHADES + shade], x, right - gap, r->y,
+                r->height);
         return;
     }
     int64_t column = x / 50;
@@ -147,17 +153,47 @@ static void add_slice(picture *p, row_boxes *r, int kind, int64_t start_ns,
 static void begin_row(row_boxes *r, int32_t y, int32_t height)
 {
     *r = (row_boxes){
-        .y = y * 100, .height = height * 100, .column = -1, .open_kind = -1};
+        .y = y * 100, .height = height * 100, .column = -1, .open_fill = -1};
+}
+
+static bool has_light_label(int kind)
+{
+    return kind == LH_F || kind == LH_B;
+}
+
+/* How far a chunk's passes are shaded, of N_SHADES; a device's first: not. */
+static int shade_of(const picture *p, uint32_t chunk)
+{
+    const uint32_t most = p->rows.most_chunks, turn = p->rows.turns[chunk];
+    if (most <= 1)
+        return 0;
+    return (int)((uint64_t)turn * (N_SHADES - 1) / (most - 1));
+}
+
+/* A kind's colour, shaded away from that of the label on it, as the page does:
+ * the last by 45 %. */
+static void add_fill(lhi_text *out, int kind, int shade)
+{
+    const int to = has_light_label(kind) ? 0 : 255;
+    const unsigned long color = strtoul(kind_colors[kind] + 1, NULL, 16);
+    lhi_text_puts(out, "#");
+    for (int shift = 16; shift >= 0; shift -= 8) {
+        const int part = (int)(color >> shift & 255);
+        lhi_text_printf(out, "%02x",
+                        part + (to - part) * 45 * shade / (N_SHADES - 1) / 100);
+    }
 }
 
 static void end_row(picture *p, row_boxes *r)
 {
     close_column(r);
     close_box(r);
-    for (int k = 0; k < N_KINDS; k++) {
+    for (int k = 0; k < N_FILLS; k++) {
         p->out.failed |= r->paths[k].failed;
         if (r->paths[k].len) {
-            lhi_text_printf(&p->out, "<path fill=\"%s\" d=\"", kind_colors[k]);
+            lhi_text_puts(&p->out, "<path fill=\"");
+            add_fill(&p->out, k / N_SHADES, k % N_SHADES);
+            lhi_text_puts(&p->out, "\" d=\"");
             lhi_text_add(&p->out, r->paths[k].data, r->paths[k].len);
             lhi_text_puts(&p->out, "\"/>\n");
         }
@@ -238,7 +274,6 @@ static link_row *row_of(const picture *p, uint32_t link)
 static void lay_out_links(picture *p)
 {
     const lh_trace *t = p->t;
-    bool any = false;
     for (uint32_t i = 0; i < t->n_messages; i++) {
         const lh_trace_message *m = &t->messages[i];
         link_row *row = row_of(p, m->link);
@@ -248,16 +283,33 @@ static void lay_out_links(picture *p)
         if (m->arrive_ns > m->sent_ns)
             row->fly = 13;
     }
-    for (uint32_t i = 0; i <= t->n_links; i++) {
-        link_row *row = &p->links[i];
-        if (row->send + row->fly == 0)
+    if (p->rows.n_links > 0)
+        p->height += HEAD;
+    for (uint32_t i = 0; i < p->rows.n_links; i++) {
+        link_row *row = row_of(p, p->rows.links[i].link);
+        if (p->rows.links[i].quiet) {
+            row->send = row->fly = 0;
             continue;
-        if (!any)
-            p->height += HEAD;
-        any = true;
+        }
+        if (p->rows.links[i].far && row->fly)
+            row->fly = 20;
+        if (row->send + row->fly == 0)
+            row->send = 9; /* it is waited for alone */
         row->y = p->height;
         p->height += row->send + row->fly + 4;
     }
+    if (p->rows.n_quiet > 0) {
+        p->quiet_y = p->height;
+        p->height += 14;
+    }
+}
+
+/* Whether the i-th device in order is the first of its site. */
+static bool is_first(const picture *p, uint32_t i)
+{
+    const uint32_t *devices = p->rows.devices;
+    return i == 0 ||
+           p->t->devices[devices[i]].site != p->t->devices[devices[i - 1]].site;
 }
 
 static bool lay_out(picture *p)
@@ -266,7 +318,8 @@ static bool lay_out(picture *p)
     p->device_y = LHI_NEW(p->mem, int32_t, t->n_devices);
     p->dp_y = LHI_NEW(p->mem, int32_t, t->n_devices);
     p->links = LHI_NEW(p->mem, link_row, (size_t)t->n_links + 1);
-    if (!p->device_y || !p->dp_y || !p->links)
+    if (!p->device_y || !p->dp_y || !p->links ||
+        !lhi_timeline_rows_make(t, p->mem, &p->rows))
         return false;
     p->row_height = t->n_devices <= 16 ? 22 : t->n_devices <= 64 ? 12 : 7;
     int32_t gap = p->row_height > 10 ? 3 : 1;
@@ -280,19 +333,16 @@ static bool lay_out(picture *p)
             m /= 10;
         }
     p->height = TOP;
-    for (uint32_t s = 0; s < t->n_sites; s++) {
-        if (t->n_sites > 1 || t->site_names[s][0])
+    for (uint32_t i = 0; i < t->n_devices; i++) {
+        const uint32_t d = p->rows.devices[i];
+        if (lhi_timeline_grouped(t) && is_first(p, i))
             p->height += HEAD;
-        for (uint32_t d = 0; d < t->n_devices; d++) {
-            if (t->devices[d].site != s)
-                continue;
-            p->device_y[d] = p->height;
-            p->height += p->row_height + gap;
-            if (!p->dp_y[d])
-                continue;
-            p->dp_y[d] = p->height;
-            p->height += 6 + gap;
-        }
+        p->device_y[d] = p->height;
+        p->height += p->row_height + gap;
+        if (!p->dp_y[d])
+            continue;
+        p->dp_y[d] = p->height;
+        p->height += 6 + gap;
     }
     lay_out_links(p);
     p->height += 14;
@@ -402,19 +452,20 @@ static void add_label(picture *p, const lh_trace_run *r, int32_t y)
         shown = text + kind + 1;
     if (room < p->n_digits * 100 + 10)
         return;
-    bool dark = r->pass.kind == LH_F || r->pass.kind == LH_B;
     lhi_text_puts(&p->out, "<text x=\"");
     lhi_add_hundredths(&p->out, (x + right) / 2);
-    lhi_text_printf(&p->out, "\" y=\"%d\"%s>%s</text>\n",
-                    (int)(y + p->row_height / 2 + 4),
-                    dark ? " fill=\"#fff\"" : "", shown);
+    lhi_text_printf(
+        &p->out, "\" y=\"%d\"%s>%s</text>\n", (int)(y + p->row_height / 2 + 4),
+        has_light_label(r->pass.kind) ? " fill=\"#fff\"" : "", shown);
     p->n_labels++;
 }
 
-static void add_device(picture *p, uint32_t d, const lh_trace_run *runs,
-                       uint32_t n)
+static void add_device(picture *p, uint32_t d)
 {
     row_boxes row;
+    uint32_t n;
+    const lh_trace_run *runs = lhi_runs_of(p->t, d, &n);
+    char label[LHI_ROW_LABEL];
     int32_t y = p->device_y[d];
     double *used = too_many(p, n) ? begin_shares(p) : NULL;
     add_track(p, y, p->row_height);
@@ -424,7 +475,8 @@ static void add_device(picture *p, uint32_t d, const lh_trace_run *runs,
         if (used)
             add_share(p, used, r->pass.kind, r->start_ns, r->end_ns);
         else
-            add_slice(p, &row, r->pass.kind, r->start_ns, r->end_ns);
+            add_slice(p, &row, r->pass.kind, shade_of(p, r->pass.chunk),
+                      r->start_ns, r->end_ns);
     }
     end_row(p, &row);
     if (used)
@@ -435,30 +487,20 @@ static void add_device(picture *p, uint32_t d, const lh_trace_run *runs,
                            "fill=\"#20262e\">\n");
     for (uint32_t i = 0; i < n && !p->out.failed; i++)
         add_label(p, &runs[i], y);
-    lhi_text_printf(&p->out,
-                    "</g>\n<text x=\"14\" y=\"%d\">device %" PRIu32 "</text>\n",
-                    (int)(y + p->row_height / 2 + 4), d);
+    lhi_text_puts(&p->out, "</g>\n");
+    add_text(p, 14, y + p->row_height / 2 + 4, "", lhi_device_label(d, label));
 }
 
 static void add_devices(picture *p)
 {
     const lh_trace *t = p->t;
-    for (uint32_t s = 0; s < t->n_sites; s++) {
-        const char *name = t->site_names[s];
-        bool first = t->n_sites > 1 || name[0];
-        for (uint32_t d = 0; first && d < t->n_devices; d++)
-            if (t->devices[d].site == s) {
-                add_text(p, 14, p->device_y[d] - 7,
-                         " font-weight=\"600\" fill=\"#1b2430\"",
-                         name[0] ? name : "(no name)");
-                first = false;
-            }
-    }
-    for (uint32_t d = 0, i = 0, end; d < t->n_devices; d++, i = end) {
-        end = i;
-        while (end < t->n_runs && t->runs[end].device == d)
-            end++;
-        add_device(p, d, t->runs + i, end - i);
+    for (uint32_t i = 0; i < t->n_devices; i++) {
+        const uint32_t d = p->rows.devices[i];
+        if (lhi_timeline_grouped(t) && is_first(p, i))
+            add_text(p, 14, p->device_y[d] - 7,
+                     " font-weight=\"600\" fill=\"#1b2430\"",
+                     lhi_site_label(t, t->devices[d].site));
+        add_device(p, d);
         if (!p->dp_y[d])
             continue;
         row_boxes row;
@@ -466,7 +508,7 @@ static void add_devices(picture *p)
         begin_row(&row, p->dp_y[d], 6);
         for (uint32_t k = 0; k < t->n_collectives; k++)
             if (t->collectives[k].device == d)
-                add_slice(p, &row, 4, t->collectives[k].depart_ns,
+                add_slice(p, &row, 4, 0, t->collectives[k].depart_ns,
                           t->collectives[k].sent_ns);
         end_row(p, &row);
     }
@@ -493,7 +535,7 @@ static void add_link(picture *p, uint32_t link)
     double *used = too_many(p, row->n_messages) ? begin_shares(p) : NULL;
     add_track(p, row->y, row->send + row->fly);
     add_text(p, 14, row->y + (row->send + row->fly) / 2 + 4, "",
-             id == LH_NONE ? "no link" : t->link_names[link]);
+             lhi_link_label(t, id));
     begin_row(&send, row->y, row->send ? row->send - 1 : 0);
     for (uint32_t i = 0; i < t->n_messages && !p->out.failed; i++) {
         const lh_trace_message *m = &t->messages[i];
@@ -502,7 +544,7 @@ static void add_link(picture *p, uint32_t link)
         if (used)
             add_share(p, used, m->producer.kind, m->depart_ns, m->sent_ns);
         else if (row->send)
-            add_slice(p, &send, m->producer.kind, m->depart_ns, m->sent_ns);
+            add_slice(p, &send, m->producer.kind, 0, m->depart_ns, m->sent_ns);
         if (row->fly && row->n_messages <= MAX_FLIGHTS)
             add_flight(p, m, row);
     }
@@ -513,16 +555,21 @@ static void add_link(picture *p, uint32_t link)
 
 static void add_links(picture *p)
 {
-    bool first = true;
-    for (uint32_t i = 0; i <= p->t->n_links && !p->out.failed; i++) {
-        if (p->links[i].send + p->links[i].fly == 0)
-            continue;
-        if (first)
-            add_text(p, 14, p->links[i].y - 7,
+    char label[LHI_ROW_LABEL];
+    const lhi_timeline_rows *rows = &p->rows;
+    for (uint32_t i = 0; i < rows->n_links && !p->out.failed; i++) {
+        const uint32_t link = rows->links[i].link;
+        if (i == 0)
+            add_text(p, 14,
+                     (rows->links[i].quiet ? p->quiet_y : row_of(p, link)->y) -
+                         7,
                      " font-weight=\"600\" fill=\"#1b2430\"", "Links");
-        first = false;
-        add_link(p, i);
+        if (!rows->links[i].quiet)
+            add_link(p, link == LH_NONE ? p->t->n_links : link);
     }
+    if (rows->n_quiet > 0)
+        add_text(p, 14, p->quiet_y + 9, "",
+                 lhi_quiet_label(rows->n_quiet, label));
 }
 
 /* Top and height of the row that a step is in; false: it has none. */

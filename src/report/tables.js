@@ -121,8 +121,8 @@ function idleOf(t, reach) {
   const all = t.makespan * t.devices;
   box.append(stackRow('all devices', totals, all, reach, false));
   if (t.devices <= 64)
-    for (let d = 0; d < t.devices; d++)
-      box.append(stackRow(`device ${d}`, t.causes.map((name, c) =>
+    for (const d of t.rows.devices)
+      box.append(stackRow(deviceName(t, d), t.causes.map((name, c) =>
         [name, t.idle[d * n + c], c]).filter((x) => x[1] > 0), t.makespan,
       reach, t.devices > 16));
   const legend = el('div', { class: 'legend', style: 'margin-top:9px' },
@@ -168,14 +168,12 @@ function svg(tag, attributes, ...children) {
   return node;
 }
 
-/* Three lists of coprime lengths, so that 315 curves differ. */
-const LINE_COLORS = ['--f', '--b', '--w', '--i1', '--i3', '--critical',
-  '--soft', '--i7', '--i5'];
+/* Nine colours and two lists, of coprime lengths, so that 315 curves differ. */
 const DASHES = ['', '7 3', '2 3', '9 3 2 3', '4 2', '12 4', '6 2 2 2'];
 const MARKERS = ['circle', 'square', 'diamond', 'up', 'down'];
 
 function lineStyle(n) {
-  return [LINE_COLORS[n % LINE_COLORS.length], DASHES[n % DASHES.length],
+  return [`--s${n % 9}`, DASHES[n % DASHES.length],
     MARKERS[n % MARKERS.length]];
 }
 

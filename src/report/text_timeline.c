@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The timeline as text: a row per device, a character per stretch of time. */
+/* The timeline as text: a row per device and per link in use, a character per
+ * stretch of time. */
 #include "report/parts.h"
+#include "report/timeline_rows.h"
 
 #include "base/take_options.h"
 
@@ -9,7 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_KINDS = 4, LEAST_WIDTH = 40, MOST_WIDTH = 1000, RIGHT = 6 };
+enum {
+    N_KINDS = 4,
+    LEAST_WIDTH = 40,
+    MOST_WIDTH = 1000,
+    RIGHT = 6,
+    MOST_LINKS = 8,  /* that have rows */
+    MOST_LABEL = 16, /* columns of a link's name */
+    IDLE = -1,       /* what a column shows other than a kind */
+    FLIGHT = -2,
+};
 
 /* What stands for a kind: without colour by its density, so that rows read as
  * shades; in ASCII by its letter. */
@@ -29,10 +40,12 @@ static const int inks[N_KINDS] = {231, 16, 16, 231};
 typedef struct screen {
     lhi_text out;
     const lh_trace *t;
+    lhi_timeline_rows rows;
     bool color, ascii;
     uint32_t width, left, columns;
-    double *used; /* [column][kind]: of the row being drawn */
-    char *labels; /* [column]: a digit of a microbatch, 0: none */
+    double *used;   /* [column][kind]: of the row being drawn */
+    double *flight; /* [column]: how long something was on its way */
+    char *labels;   /* [column]: a digit of a microbatch, 0: none */
 } screen;
 
 char *lhi_time_text(int64_t ns, char *buffer)
@@ -82,18 +95,26 @@ static uint32_t clamp_column(const screen *s, double column)
     return column >= s->columns ? s->columns - 1 : (uint32_t)column;
 }
 
-static void add_use(screen *s, const lh_trace_run *r)
+/* Adds to sums[column * each] the share of it that is within a time. */
+static void add_time(const screen *s, double *sums, size_t each,
+                     int64_t start_ns, int64_t end_ns)
 {
-    double from = column_of(s, r->start_ns), to = column_of(s, r->end_ns);
+    double from = column_of(s, start_ns), to = column_of(s, end_ns);
     uint32_t first = clamp_column(s, from), last = clamp_column(s, to);
     for (uint32_t c = first; c <= last; c++) {
         double a = from > c ? from : c, b = to < c + 1 ? to : c + 1;
         if (b > a)
-            s->used[(size_t)c * N_KINDS + r->pass.kind] += b - a;
+            sums[c * each] += b - a;
     }
 }
 
-/* The kind that a column shows, -1: the device idles for most of it. */
+static void add_use(screen *s, lh_pass_kind kind, int64_t start_ns,
+                    int64_t end_ns)
+{
+    add_time(s, s->used + kind, N_KINDS, start_ns, end_ns);
+}
+
+/* The kind that a column shows, or FLIGHT; IDLE: nothing for most of it. */
 static int shown_kind(const screen *s, uint32_t column)
 {
     const double *used = s->used + (size_t)column * N_KINDS;
@@ -104,7 +125,7 @@ static int shown_kind(const screen *s, uint32_t column)
         if (used[k] > used[most])
             most = k;
     }
-    return sum >= 0.5 ? most : -1;
+    return sum >= 0.5 ? most : s->flight[column] >= 0.5 ? FLIGHT : IDLE;
 }
 
 /* Puts the microbatch at the beginning of a pass that leaves room for it. */
@@ -135,7 +156,9 @@ static void add_cell(screen *s, uint32_t column, int *now)
                             inks[kind]);
         *now = kind;
     }
-    if (kind < 0)
+    if (kind == FLIGHT)
+        lhi_text_puts(&s->out, s->ascii ? "-" : "\xe2\x94\x80");
+    else if (kind == IDLE)
         lhi_text_puts(&s->out, s->ascii ? "." : "\xc2\xb7");
     else if (label)
         lhi_text_printf(&s->out, "%c", label);
@@ -145,26 +168,59 @@ static void add_cell(screen *s, uint32_t column, int *now)
         lhi_text_puts(&s->out, s->color ? " " : blocks[kind]);
 }
 
-static void add_device(screen *s, uint32_t device, const lh_trace_run *runs,
-                       uint32_t n)
+static void begin_row(screen *s)
 {
-    int64_t busy_ns = 0;
-    int now = -1;
     memset(s->used, 0, (size_t)s->columns * N_KINDS * sizeof *s->used);
+    memset(s->flight, 0, s->columns * sizeof *s->flight);
     memset(s->labels, 0, s->columns);
-    for (uint32_t i = 0; i < n; i++) {
-        add_use(s, &runs[i]);
-        busy_ns += runs[i].end_ns - runs[i].start_ns;
-    }
-    for (uint32_t i = 0; i < n; i++)
-        add_label(s, &runs[i]);
-    lhi_text_printf(&s->out, "%*" PRIu32 " ", (int)s->left - 1, device);
+}
+
+static void end_row(screen *s, const char *name, double busy_ns)
+{
+    int now = IDLE;
+    size_t room = s->left - 3, len = lhi_shown_columns(name);
+    lhi_text_puts(&s->out, "  ");
+    lhi_text_add_shown(&s->out, name, room);
+    lhi_text_printf(&s->out, "%*s", (int)(len < room ? room - len : 0) + 1, "");
     for (uint32_t c = 0; c < s->columns; c++)
         add_cell(s, c, &now);
     if (now >= 0)
         lhi_text_puts(&s->out, "\033[0m");
     double span = s->t->makespan_ns > 0 ? (double)s->t->makespan_ns : 1;
-    lhi_text_printf(&s->out, "%5.0f%%\n", 100 * (double)busy_ns / span);
+    lhi_text_printf(&s->out, "%5.0f%%\n", 100 * busy_ns / span);
+}
+
+static void add_device(screen *s, uint32_t device)
+{
+    uint32_t n;
+    const lh_trace_run *runs = lhi_runs_of(s->t, device, &n);
+    char label[LHI_ROW_LABEL];
+    double busy_ns = 0;
+    begin_row(s);
+    for (uint32_t i = 0; i < n; i++) {
+        const lh_trace_run *r = &runs[i];
+        add_use(s, r->pass.kind, r->start_ns, r->end_ns);
+        busy_ns += (double)(r->end_ns - r->start_ns);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        add_label(s, &runs[i]);
+    end_row(s, lhi_device_label(device, label), busy_ns);
+}
+
+/* The kinds of the passes whose messages are sent. */
+static void add_link(screen *s, uint32_t link)
+{
+    double busy_ns = 0;
+    begin_row(s);
+    for (uint32_t i = 0; i < s->t->n_messages; i++) {
+        const lh_trace_message *m = &s->t->messages[i];
+        if (m->link != link)
+            continue;
+        add_use(s, m->producer.kind, m->depart_ns, m->sent_ns);
+        add_time(s, s->flight, 1, m->sent_ns, m->arrive_ns);
+        busy_ns += (double)(m->sent_ns - m->depart_ns);
+    }
+    end_row(s, lhi_link_label(s->t, link), busy_ns);
 }
 
 /* --- around the rows ------------------------------------------------------ */
@@ -194,59 +250,104 @@ static void add_axis(screen *s)
     lhi_text_puts(&s->out, "\n");
 }
 
+/* Where `columns` more have no room in the legend's line, in the next one. */
+static void next_item(screen *s, uint32_t *at, uint32_t columns)
+{
+    const bool first = *at == 0;
+    if (first || *at + 2 + columns > s->width) {
+        lhi_text_printf(&s->out, "%s%*s", first ? "" : "\n", (int)s->left, "");
+        *at = s->left;
+    } else {
+        lhi_text_puts(&s->out, "  ");
+        *at += 2;
+    }
+    *at += columns;
+}
+
 static void add_legend(screen *s)
 {
     bool used[N_KINDS] = {false};
-    uint32_t at = s->left;
+    const bool marked = s->color || s->ascii; /* by its letter */
+    uint32_t at = 0;
     for (uint32_t i = 0; i < s->t->n_runs; i++)
         used[s->t->runs[i].pass.kind] = true;
-    lhi_text_printf(&s->out, "%*s", (int)s->left, "");
     for (int k = 0; k < N_KINDS; k++) {
-        uint32_t len = (uint32_t)strlen(names[k]) + 5;
         if (!used[k])
             continue;
-        if (at + len > s->width) {
-            lhi_text_printf(&s->out, "\n%*s", (int)s->left, "");
-            at = s->left;
-        }
-        at += len;
+        next_item(s, &at, (uint32_t)strlen(names[k]) + (marked ? 2 : 4));
         if (s->color)
             lhi_text_printf(&s->out, "\033[48;5;%d;38;5;%dm%c\033[0m",
                             backgrounds[k], inks[k], letters[k]);
         else if (s->ascii)
             lhi_text_printf(&s->out, "%c", letters[k]);
         else
-            lhi_text_puts(&s->out, blocks[k]);
-        if (s->color || s->ascii)
-            lhi_text_printf(&s->out, " %s  ", names[k]);
-        else
-            lhi_text_printf(&s->out, " %c %s  ", letters[k], names[k]);
+            lhi_text_printf(&s->out, "%s %c", blocks[k], letters[k]);
+        lhi_text_printf(&s->out, " %s", names[k]);
+    }
+    if (s->rows.n_links > s->rows.n_quiet) {
+        next_item(s, &at, 11);
+        lhi_text_puts(&s->out,
+                      s->ascii ? "- under way" : "\xe2\x94\x80 under way");
     }
     lhi_text_puts(&s->out, "\n");
 }
 
-static void add_all(screen *s)
+static void add_devices(screen *s)
 {
     const lh_trace *t = s->t;
-    bool grouped = t->n_sites > 1 || t->site_names[0][0];
-    add_axis(s);
-    for (uint32_t site = 0; site < t->n_sites; site++) {
-        bool first = grouped;
-        for (uint32_t d = 0, i = 0, end; d < t->n_devices; d++, i = end) {
-            end = i;
-            while (end < t->n_runs && t->runs[end].device == d)
-                end++;
-            if (t->devices[d].site != site || s->out.failed)
-                continue;
-            if (first) {
-                lhi_text_add_shown(&s->out, t->site_names[site], s->width);
-                lhi_text_puts(&s->out, "\n");
-                first = false;
-            }
-            add_device(s, d, t->runs + i, end - i);
+    for (uint32_t i = 0, last = LH_NONE; i < t->n_devices; i++) {
+        const uint32_t d = s->rows.devices[i], site = t->devices[d].site;
+        if (lhi_timeline_grouped(t) && site != last) {
+            lhi_text_add_shown(&s->out, lhi_site_label(t, site), s->width);
+            lhi_text_puts(&s->out, "\n");
         }
+        last = site;
+        if (!s->out.failed)
+            add_device(s, d);
     }
+}
+
+/* Links that are in use: those that there is no room for, and quiet ones, are
+ * counted. */
+static void add_links(screen *s)
+{
+    char label[LHI_ROW_LABEL];
+    const uint32_t n = s->rows.n_links - s->rows.n_quiet;
+    if (s->rows.n_links == 0)
+        return;
+    lhi_text_puts(&s->out, "Links\n");
+    for (uint32_t i = 0; i < n && i < MOST_LINKS && !s->out.failed; i++)
+        add_link(s, s->rows.links[i].link);
+    if (n > MOST_LINKS)
+        lhi_text_printf(&s->out, "  ... %" PRIu32 " more\n", n - MOST_LINKS);
+    if (s->rows.n_quiet > 0)
+        lhi_text_printf(&s->out, "  %s\n",
+                        lhi_quiet_label(s->rows.n_quiet, label));
+}
+
+static void add_all(screen *s)
+{
+    add_axis(s);
+    add_devices(s);
+    add_links(s);
     add_legend(s);
+}
+
+/* Columns before a row: for every name of a device, and the beginning at least
+ * of those of links. */
+static uint32_t left_of(const screen *s)
+{
+    char label[LHI_ROW_LABEL];
+    size_t most = strlen(lhi_device_label(s->t->n_devices - 1, label));
+    for (uint32_t i = 0; i < s->rows.n_links; i++) {
+        size_t len =
+            lhi_shown_columns(lhi_link_label(s->t, s->rows.links[i].link));
+        len = len < MOST_LABEL ? len : MOST_LABEL;
+        if (!s->rows.links[i].quiet && i < MOST_LINKS && len > most &&
+            s->width >= 60)
+            most = len;
+    }
+    return (uint32_t)most + 3;
 }
 
 lh_status lhi_take_terminal(const lh_terminal_options *given,
@@ -272,15 +373,18 @@ lh_status lh_report_terminal(const lh_trace *trace,
     LHI_TRY(lhi_take_terminal(options, &o, err));
     screen s = {
         .t = trace, .color = o.color, .ascii = o.ascii, .width = o.width};
-    s.left = (uint32_t)snprintf(NULL, 0, "%" PRIu32, trace->n_devices - 1) + 3;
-    s.columns = o.width - s.left - RIGHT;
-    s.used = malloc((size_t)s.columns * N_KINDS * sizeof *s.used);
-    s.labels = malloc(s.columns);
-    if (s.used && s.labels)
+    lhi_arena *mem = lhi_arena_make(0);
+    if (mem && lhi_timeline_rows_make(trace, mem, &s.rows)) {
+        s.left = left_of(&s);
+        s.columns = o.width - s.left - RIGHT;
+        s.used = LHI_NEW(mem, double, (size_t)s.columns *N_KINDS);
+        s.flight = LHI_NEW(mem, double, s.columns);
+        s.labels = LHI_NEW(mem, char, s.columns);
+    }
+    if (s.used && s.flight && s.labels)
         add_all(&s);
     else
         s.out.failed = true;
-    free(s.used);
-    free(s.labels);
+    lhi_arena_free(mem);
     return lhi_text_take(&s.out, text, len, err);
 }

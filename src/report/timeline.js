@@ -14,24 +14,58 @@ function rgb(text) {
   return [n >> 16, (n >> 8) & 255, n & 255];
 }
 
+/* Colours of a kind's passes, a shade for each chunk that a device has: away
+ * from the colour of the label on it, which stays readable. */
+function shadesOf(t) {
+  const most = Math.max(1, t.rows.most);
+  const key = `${most} ${colors.panel}`;
+  if (t.shades && t.shades.key === key) return t.shades;
+  t.shades = colors.rgb.map((color, k) => {
+    const to = rgb(colors.labels[k] === colors['on-dark'] ? '#000000'
+      : '#ffffff');
+    return Array.from({ length: most }, (_, i) => {
+      const by = most > 1 ? SHADE * i / (most - 1) : 0;
+      return i === 0 ? colors.kinds[k] : '#' + color.map((c, j) =>
+        Math.round(c + (to[j] - c) * by).toString(16).padStart(2, '0')).join('');
+    });
+  });
+  t.shades.key = key;
+  return t.shades;
+}
+
+/* As WCAG 2 has it. */
+function luminance(color) {
+  const [r, g, b] = rgb(color).map((c) => (c <= 10.3 ? c / 3294.6
+    : ((c / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
+
+/* The colour of text that is read best on `color`. */
+function readableOn(color) {
+  const at = luminance(color) + 0.05;
+  return (luminance(colors['on-dark']) + 0.05) / at >=
+    at / (luminance(colors['on-light']) + 0.05) ? colors['on-dark']
+    : colors['on-light'];
+}
+
 function readColors() {
   const style = getComputedStyle(document.documentElement);
   const get = (name) => style.getPropertyValue('--' + name).trim();
   for (const name of ['panel', 'ink', 'soft', 'faint', 'line', 'line-soft',
     'track', 'site', 'on-dark', 'on-light', 'critical', 'found', 'queue',
-    'mem', 'limit', 'accent'])
+    'flight', 'mem', 'accent'])
     colors[name] = get(name);
   colors.kinds = KINDS.map((k) => get(k.toLowerCase()));
   colors.rgb = colors.kinds.map(rgb);
   /* As a word of an image's bytes: red first, alpha last. */
   colors.packed = colors.rgb.map((c) =>
     new Uint32Array(new Uint8ClampedArray([...c, 255]).buffer)[0]);
-  colors.labels = KINDS.map((k) => ('FB'.includes(k) ? colors['on-dark']
-    : colors['on-light']));
+  colors.labels = colors.kinds.map(readableOn);
 }
 
 /* --- one trace's rows ----------------------------------------------------- */
 
+const SHADE = 0.45; /* of a device's last chunk */
 const LEFT = 132;
 const RIGHT = 84;
 const AXIS = 26;
@@ -84,10 +118,10 @@ class Panel {
     this.deviceRow = [];
     this.dpRow = [];
     this.linkRow = new Map();
-    t.sites.forEach((name, s) => {
-      if (name || t.sites.length > 1)
-        push({ type: 'head', name: name || `site ${s}`, h: 20, gap: 3 });
-      for (let d = 0; d < t.devices; d++) {
+    t.rows.sites.forEach((s, i) => {
+      if (t.rows.grouped)
+        push({ type: 'head', name: t.rows.heads[i], h: 20, gap: 3 });
+      for (const d of t.rows.devices) {
         if (t.site[d] !== s) continue;
         this.deviceRow[d] = rows.length;
         push({ type: 'device', d, h, gap: h > 12 ? 3 : 1 });
@@ -98,7 +132,13 @@ class Panel {
     });
     if (state.links && t.linkRows.length) {
       push({ type: 'head', name: 'Links', h: 20, gap: 3 });
+      let folded = false;
       for (const link of t.linkRows) {
+        if (link.quiet && !folded) {
+          folded = true;
+          push({ type: 'fold', name: t.rows.quiet, h: 18, gap: 3 });
+        }
+        if (link.quiet && !state.quiet) continue;
         const bands = {
           wait: link.waiting.max > 0 ? 10 : 0,
           send: link.track.busy() > 0 ? 10 : 0,
@@ -116,8 +156,7 @@ class Panel {
       const peak = Math.max(1e-9, ...t.memory.map((m) => m.max));
       this.memTop = Math.max(peak, ...limits.filter((v) => v < 3 * peak));
       const mh = t.devices <= 16 ? 30 : t.devices <= 64 ? 16 : 10;
-      for (let d = 0; d < t.devices; d++)
-        push({ type: 'mem', d, h: mh, gap: 3 });
+      for (const d of t.rows.devices) push({ type: 'mem', d, h: mh, gap: 3 });
     }
     this.rows = rows;
     this.height = y + 6;
@@ -272,14 +311,14 @@ class Panel {
     if (row.type === 'head') {
       ctx.fillStyle = colors.site;
       ctx.fillRect(0, row.y, this.width, row.h);
-      return;
     }
+    if (row.type === 'head' || row.type === 'fold') return;
     ctx.fillStyle = colors.track;
     ctx.fillRect(LEFT, row.y, this.plot, row.h);
   }
 
   drawRow(row, dim) {
-    const { ctx, t } = this;
+    const { ctx, t, state } = this;
     ctx.textBaseline = 'middle';
     ctx.textAlign = 'left';
     const middle = row.y + row.h / 2 + 0.5;
@@ -287,6 +326,13 @@ class Panel {
       ctx.font = `600 12px ${FONT}`;
       ctx.fillStyle = colors.ink;
       ctx.fillText(row.name, 10, middle);
+      return;
+    }
+    if (row.type === 'fold') {
+      ctx.font = `12px ${FONT}`;
+      ctx.fillStyle = colors.soft;
+      ctx.fillText(`${state.quiet ? '\u25be' : '\u25b8'} ${row.name}, each in ` +
+        'use for less than 5\u00a0% of the time', 10, middle);
       return;
     }
     ctx.save();
@@ -324,7 +370,7 @@ class Panel {
       name = row.link.name;
       right = percent(row.link.track.busy() / t.makespan);
     } else {
-      name = `device ${row.d}`;
+      name = deviceName(t, row.d);
       right = memory(t.memory[row.d].max, t.unit === 'bytes' ? 'bytes' : '');
     }
     ctx.font = `${row.type === 'dp' ? 9 : size}px ${FONT}`;
@@ -378,12 +424,15 @@ class Panel {
 
   drawSlices(track, lo, hi, y, h, dim, label) {
     const { ctx } = this;
+    const shades = shadesOf(this.t);
     ctx.globalAlpha = dim ? 0.25 : 1;
     for (let k = 0; k < KINDS.length; k++) {
       if (!track.sums[k]) continue;
-      ctx.fillStyle = colors.kinds[k];
+      let shade = -1;
       for (let i = lo; i < hi; i++) {
         if (track.kind[i] !== k) continue;
+        const turn = track.chunk ? this.t.rows.turns[track.chunk[i]] : 0;
+        if (turn !== shade) ctx.fillStyle = shades[k][shade = turn];
         const x = this.x(track.start[i]);
         const w = this.x(track.end[i]) - x;
         ctx.fillRect(x, y, w > 4 ? w - 0.8 : Math.max(w, 0.5), h);
@@ -509,7 +558,7 @@ class Panel {
     const limit = t.limit[row.d];
     if (limit === null || limit > top) return;
     const y = row.y + row.h - limit * row.h / top;
-    ctx.strokeStyle = colors.limit;
+    ctx.strokeStyle = colors.ink;
     ctx.lineWidth = 1.2;
     ctx.setLineDash([5, 3]);
     ctx.beginPath();
@@ -544,7 +593,7 @@ class Panel {
     const hi = above(track.end, state.b, lo, track.n);
     if (hi - lo > 240) {
       ctx.globalAlpha = dim ? 0.25 : 0.55;
-      this.drawSteps(link.flying, y, h, link.flying.max, colors.mem);
+      this.drawSteps(link.flying, y, h, link.flying.max, colors.flight);
       ctx.globalAlpha = 1;
       return;
     }
@@ -567,7 +616,8 @@ class Panel {
     const { t } = this;
     if (step === 'p') {
       const row = this.rows[this.deviceRow[t.runs.device[index]]];
-      return { y: row.y, h: row.h, kind: t.runs.kind[index] };
+      return { y: row.y, h: row.h, kind: t.runs.kind[index],
+        turn: t.rows.turns[t.runs.chunk[index]] };
     }
     if (step === 'c') {
       const row = this.rows[this.dpRow[t.collectives.device[index]]];
@@ -587,6 +637,7 @@ class Panel {
   drawPath() {
     const { ctx, state } = this;
     const { path } = this.t;
+    const shades = shadesOf(this.t);
     const lo = above(path.end, state.a, 0, path.n);
     const hi = above(path.start, state.b, lo, path.n);
     const last = new Map(); /* rightmost pixel drawn, by row */
@@ -600,7 +651,7 @@ class Panel {
       last.set(place.y, right);
       const w = Math.max(right - x, 0.8);
       if (!place.flight) {
-        ctx.fillStyle = colors.kinds[place.kind];
+        ctx.fillStyle = shades[place.kind][place.turn || 0];
         ctx.fillRect(x, place.y, w > 4 ? w - 0.8 : w, place.h);
         ctx.fillStyle = colors.critical;
         const line = place.h >= 16 ? 3.5 : 2.5;
@@ -714,9 +765,10 @@ class Panel {
 
   hit(x, y) {
     y += this.view.scrollTop;
-    if (x < LEFT || x > LEFT + this.plot) return null;
     const row = this.rows.find((r) => y >= r.y && y < r.y + r.h + r.gap);
     if (!row) return null;
+    if (row.type === 'fold') return { panel: this, row };
+    if (x < LEFT || x > LEFT + this.plot) return null;
     const t = this.timeAt(x);
     const slack = 2 * (this.state.b - this.state.a) / this.plot;
     if (row.type === 'device') {

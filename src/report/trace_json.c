@@ -3,6 +3,7 @@
 #include "report/page_json.h"
 
 #include "base/whole.h"
+#include "report/timeline_rows.h"
 #include "trace/trace_own.h"
 
 #include <inttypes.h>
@@ -207,7 +208,50 @@ static void add_causes(columns *c, const lh_report_analysis *a)
     lhi_text_puts(out, "]");
 }
 
-static void add_all(columns *c, const char *label, const lh_report_analysis *a)
+static void add_numbers(lhi_text *out, const char *key, const uint32_t *numbers,
+                        uint32_t n)
+{
+    lhi_text_printf(out, "\"%s\":[", key);
+    for (uint32_t i = 0; i < n; i++)
+        lhi_text_printf(out, "%s%" PRIu32, i ? "," : "", numbers[i]);
+    lhi_text_puts(out, "],");
+}
+
+/* Which rows there are, and what they are called. */
+static void add_rows(columns *c, const lhi_timeline_rows *rows)
+{
+    const lh_trace *t = c->t;
+    char label[LHI_ROW_LABEL];
+    lhi_text *out = c->out;
+    lhi_text_puts(out, ",\"rows\":{");
+    add_numbers(out, "sites", rows->sites, rows->n_sites);
+    add_numbers(out, "devices", rows->devices, t->n_devices);
+    add_numbers(out, "turns", rows->turns, rows->n_chunks);
+    lhi_text_printf(out, "\"most\":%" PRIu32 ",\"grouped\":%s,\"heads\":[",
+                    rows->most_chunks,
+                    lhi_timeline_grouped(t) ? "true" : "false");
+    for (uint32_t i = 0; i < rows->n_sites; i++) {
+        lhi_text_puts(out, i ? "," : "");
+        lhi_json_add_string(out, lhi_site_label(t, rows->sites[i]));
+    }
+    lhi_text_puts(out, "],\"labels\":[");
+    for (uint32_t d = 0; d < t->n_devices; d++)
+        lhi_text_printf(out, "%s\"%s\"", d ? "," : "",
+                        lhi_device_label(d, label));
+    lhi_text_puts(out, "],\"links\":[");
+    for (uint32_t i = 0; i < rows->n_links; i++) {
+        const lhi_link_row *row = &rows->links[i];
+        lhi_text_printf(out, "%s[%" PRId64 ",", i ? "," : "",
+                        row->link == LH_NONE ? -1 : (int64_t)row->link);
+        lhi_json_add_string(out, lhi_link_label(t, row->link));
+        lhi_text_printf(out, ",%d,%d]", row->far, row->quiet);
+    }
+    lhi_text_printf(out, "],\"quiet\":\"%s\"}",
+                    lhi_quiet_label(rows->n_quiet, label));
+}
+
+static void add_all(columns *c, const char *label,
+                    const lhi_timeline_rows *rows, const lh_report_analysis *a)
 {
     const lh_trace *t = c->t;
     lhi_text_printf(c->out,
@@ -220,6 +264,7 @@ static void add_all(columns *c, const char *label, const lh_report_analysis *a)
     add_text(c->out, "unit", t->memory_unit);
     add_names(c->out, "sites", t->site_names, t->n_sites);
     add_names(c->out, "links", t->link_names, t->n_links);
+    add_rows(c, rows);
     add_devices(c);
     add_runs(c);
     add_messages(c);
@@ -246,10 +291,14 @@ lh_status lhi_trace_to_page(lhi_text *out, const lh_trace *trace,
                  .runs_by_pass = lhi_run_index(trace->runs, trace->n_runs),
                  .values = malloc(most * sizeof *c.values),
                  .tick_ns = tick_of(trace, analysis)};
-    if (c.runs_by_pass && c.values)
-        add_all(&c, label, analysis);
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_timeline_rows rows;
+    if (c.runs_by_pass && c.values && mem &&
+        lhi_timeline_rows_make(trace, mem, &rows))
+        add_all(&c, label, &rows, analysis);
     else
         out->failed = true;
+    lhi_arena_free(mem);
     free(c.runs_by_pass);
     free(c.values);
     return out->failed ? lhi_fail_nomem(err) : LH_OK;

@@ -106,7 +106,7 @@ const ask = { worker: null, controls: null, fields: new Map(), sent: 0,
 
 /* Keys of the address that are not changes. */
 const OWN_KEYS = ['theme', 'critical', 'links', 'memory', 'show', 'from', 'to',
-  'find', 'check', 'curves'];
+  'find', 'check', 'curves', 'quiet'];
 
 /* "x1.414" of a slider's place, whose 0 is as it is. */
 function factorAt(place) {
@@ -188,10 +188,10 @@ function buildControls() {
     devices.push(factorControl(`speed.${d}`, `device ${d}, speed`, 'x0.9', 2));
   const button = (id, text, action) => el('button', { type: 'button', id,
     onclick: action }, text);
-  $('what-if').append(top,
+  $('what-if').append(top, ...[
     links.length > 2 ? each('Each link', links) : null,
     devices.length > 1 ? each('Each device', devices) : null,
-    links.length ? curvesBox() : null,
+    links.length ? curvesBox() : null].filter((box) => box),
     el('div', { class: 'ask-tools' },
       button('ask-reset', 'Reset', reset),
       button('copy-command', 'Copy command', () => copy(command())),

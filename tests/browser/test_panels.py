@@ -71,7 +71,8 @@ def test_cards(browser, plan):
     check(cards["GPUs"] == "4; of 4 in the job", f"GPUs: {cards}")
     check("Parameters" in cards and "95 % of iterations within" in cards,
           f"cards: {list(cards)}")
-    check(re.match(r"device \d for \d; ", cards["Longest wait"]),
+    check(re.match(r"[\d.]+\u00a0m?s; device \d, for .* passes of device \d: ",
+                   cards["Longest wait"]),
           f"wait: {cards}")
     says = browser.run("document.querySelector('#idle .sentences')"
                        ".textContent")
@@ -141,16 +142,55 @@ def test_words(browser, width):
     check(not over, f"{width} pixels: names of facts in two lines: {over}")
 
 
-def test_far_links_first(browser, path):
-    browser.open(path, "check=1")
+def links_of(browser, path, address):
+    browser.open(path, "check=1" + address)
     browser.wait("!!document.getElementById('check')")
     result = json.loads(browser.run(
         "document.getElementById('check').textContent"))
-    (rows,) = result["links"]
-    check({name for name, _ in rows[:2]} == {"west>east", "east>west"} and
-          len(rows) == 6, f"links: {rows}")
-    check(min(h for _, h in rows[:2]) > max(h for _, h in rows[2:]),
-          f"heights: {rows}")
+    return result["links"][0], result
+
+
+# Clicks along the names of the timeline's rows, until quiet links are shown.
+CLICK_FOLD = """(() => {
+  const canvas = document.querySelector('.view canvas');
+  const box = canvas.getBoundingClientRect();
+  const button = document.getElementById('toggle-quiet');
+  for (let y = 30; y < box.height; y += 6) {
+    for (const type of ['pointermove', 'pointerdown', 'pointerup'])
+      canvas.dispatchEvent(new PointerEvent(type, { bubbles: true, button: 0,
+        pointerId: 1, clientX: box.left + 40, clientY: box.top + y }));
+    if (button.getAttribute('aria-pressed') === 'true') return;
+  }
+})()"""
+UNFOLDS = {
+    "button": "document.getElementById('toggle-quiet').click()",
+    "key": "document.dispatchEvent(new KeyboardEvent('keydown', {key: 'q'}))",
+    "click": "HTMLElement.prototype.setPointerCapture = () => {};" + CLICK_FOLD,
+}
+
+
+def test_unfolding(browser, path):
+    tall = ("document.querySelector('.view canvas').clientHeight + "
+            "document.querySelector('.view').lastChild.clientHeight")
+    for how, act in UNFOLDS.items():
+        browser.open(path, size=(1500, 3000))
+        browser.wait("document.documentElement.dataset.asking !== '1'")
+        before = browser.run(tall)
+        browser.run(act)
+        check(browser.run("document.getElementById('toggle-quiet')"
+                          ".getAttribute('aria-pressed')") == "true" and
+              browser.run(tall) > before + 40,
+              f"quiet links do not unfold by {how}")
+
+
+def test_far_links_first(browser, path):
+    rows, result = links_of(browser, path, "")
+    check({name for name, _ in rows} == {"west>east", "east>west"},
+          f"links, quiet ones folded: {rows}")
+    shown, _ = links_of(browser, path, "&quiet=1")
+    check(shown[:2] == rows and len(shown) == 6, f"links: {shown}")
+    check(min(h for _, h in shown[:2]) > max(h for _, h in shown[2:]),
+          f"heights: {shown}")
     check(result["sentence"] == "takes 80.6\u00a0GiB more than 80.5\u00a0GiB",
           result["sentence"])
     check(result["beside"] > 0, "numbers beside the timeline begin "
@@ -198,6 +238,7 @@ def main():
                     test_fold_and_sort(browser)
                     test_words(browser, size[0])
                 test_far_links_first(browser, path)
+                test_unfolding(browser, path)
                 test_contrast(browser, path)
                 check(not browser.troubles(), f"{browser.troubles()}")
     print(f"{len(failures)} failed")

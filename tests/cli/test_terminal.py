@@ -61,9 +61,9 @@ def plain(text):
 
 
 def drawn(text):
-    """The lines of the timeline: number of a device, then its passes."""
+    """The lines of the timeline: a device's name, then its passes."""
     return [line for line in plain(text).split("\n")
-            if re.match(r" +\d .*\d%$", line)]
+            if re.match(r"  device \d .*\d%$", line)]
 
 
 for columns in (60, 100, 180):

@@ -114,7 +114,7 @@ def names_are_shown_and_tables_stay_straight():
     for name, wide in (("k\u202ek", 8), ("\u00e9" * 20, 20), ("\u4e2d" * 4, 8)):
         (WORK / "q.yaml").write_text(PIPELINE.format(json.dumps(name)))
         text = clean("simulate", "q.yaml", "-s", "1f1b").stdout.decode()
-        head, row = text[text.index("\nLinks\n"):].splitlines()[2:4]
+        head, row = text[text.rindex("\nLinks\n"):].splitlines()[2:4]
         extra = len(name) - wide if "\u4e2d" in name else 0
         check(row.index("%") == head.index("in use") + 5 + extra,
               f"columns: {head!r} {row!r}")

@@ -287,7 +287,7 @@ static void terminal_fits(void)
                 lh_report_terminal(&small_trace, &options, &text, NULL, &err),
                 err);
             CHECK(widest(text) <= width);
-            CHECK_INT(count(text, "\n0 ") + count(text, "\n  0 "), 1);
+            CHECK_INT(count(text, "\n  device 0 "), 1);
             CHECK((strchr(text, '\033') != NULL) == options.color);
             for (const char *p = text; *p && options.ascii; p++)
                 CHECK((unsigned char)*p < 0x80);
@@ -306,15 +306,17 @@ static void terminal_shows(void)
     lh_error err = {0};
     char *text = NULL;
     lh_terminal_options options = {
-        .size = sizeof options, .width = 98, .ascii = true};
+        .size = sizeof options, .width = 107, .ascii = true};
     CHECK_OK(lh_report_terminal(&small_trace, &options, &text, NULL, &err),
              err);
-    /* 88 columns for 890 ns: a column is about 10 ns. */
-    CHECK_HAS(text, "west\n  0 ..........0FFFFFFFFF1FFFFFFFFF......");
+    /* 89 columns for 890 ns: a column is 10 ns. */
+    CHECK_HAS(text, "west\n  device 0  ..........0FFFFFFFFF1FFFFFFFFF......");
     CHECK_HAS(text, "0DDDDDDDDDWWWWWWWWWW");
-    CHECK_HAS(text, "0BBBBBBBBBBBB1FFF");
+    CHECK_HAS(text, "0BBBBBBBBBBBBB1FFF");
+    CHECK_HAS(text, "Links\n  west-east ....................FFFFFFFFFFF"
+                    "FFFFFFFFFFF--....");
     CHECK_HAS(text, "F forward  D input gradient  W weight gradient  "
-                    "B backward");
+                    "B backward  - under way\n");
     CHECK_HAS(text, "|0 ");
     CHECK_HAS(text, "890 ns|");
     CHECK_HAS(text, "45%\n"); /* 400 of 890 */
