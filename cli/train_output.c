@@ -173,11 +173,14 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
 {
     const train_settings *s = c->settings;
     json_t *j = json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:s, s:s, s:I, s:o, s:o, s:f, s:b, s:o, "
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:I, s:o, s:o, "
+        "s:f, s:b, s:o, "
         "s:o, s:o}",
         "device", train_devices[s->device], "transport",
         train_transports[s->transport], "schedule", v->method, "ranks",
-        (json_int_t)r->n_ranks, "replicas", (json_int_t)r->n_replicas, "clock",
+        (json_int_t)r->n_ranks, "replicas", (json_int_t)r->n_replicas, "tensor",
+        (json_int_t)r->tensor, "context", (json_int_t)r->context, "expert",
+        (json_int_t)r->expert, "clock",
         s->device == LH_TRAIN_CPU ? "real" : "deadlines", "receives",
         cli_receives_of(&s->model, v->pipeline), "coupled",
         (json_int_t)s->model.coupled, "predicted_s",
@@ -286,10 +289,16 @@ static void print_trained(cli *c, const lh_plan *plan, const lh_train_result *r)
 static void print_ranks(cli *c, const cli_view *v, const lh_plan *plan,
                         const lh_train_result *r)
 {
-    const uint32_t stages = r->n_ranks / r->n_replicas;
+    const uint32_t together = r->context * r->tensor;
+    const uint32_t stages = r->n_ranks / (r->n_replicas * together);
     const uint32_t replicas = plan ? plan->best.layout.data : 1;
     cli_print(c, "schedule      %s on ", v->method);
-    if (r->n_replicas > 1)
+    if (together > 1)
+        cli_print(c,
+                  "%" PRIu32 " ranks: %" PRIu32 " stages x %" PRIu32
+                  " replicas x context %" PRIu32 " x tensor %" PRIu32,
+                  r->n_ranks, stages, r->n_replicas, r->context, r->tensor);
+    else if (r->n_replicas > 1)
         cli_print(
             c, "%" PRIu32 " ranks: %" PRIu32 " stages x %" PRIu32 " replicas",
             r->n_ranks, stages, r->n_replicas);

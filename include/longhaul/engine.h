@@ -328,6 +328,7 @@ typedef struct lh_train_result {
     double utilisation;
     uint32_t n_ranks,
         n_replicas; /* that ran, those of all replicas; of these */
+    uint32_t tensor, context, expert; /* of each of them */
     /* cpu: processors that the ranks share, where they are fewer than these and
      * predicted_ns counts on that: passes of all ranks share them. 0: each has
      * its own, or it is not known. */
@@ -347,6 +348,22 @@ LH_API lh_status lh_train_timed(const lh_pipeline *pipeline,
                                 const lh_exec *exec,
                                 const lh_train_options *options,
                                 lh_train_result **out, lh_error *err);
+/* Ranks that compute passes together. */
+typedef enum lh_train_group_kind {
+    LH_TRAIN_GROUP_TENSOR,
+    LH_TRAIN_GROUP_CONTEXT,
+    LH_TRAIN_GROUP_EXPERT,
+    LH_TRAIN_GROUP_EXPERT_TENSOR,
+    LH_N_TRAIN_GROUPS
+} lh_train_group_kind;
+
+/* The link that they share: each of their exchanges takes the latency, and so
+ * long for each byte that one of them sends or receives. */
+typedef struct lh_train_group {
+    int64_t latency_ns;
+    double ns_per_byte;
+} lh_train_group;
+
 /* What is trained on the cpu device: a model in float32, of a kind that
  * docs/training.md lists. Texts are borrowed while the call lasts. */
 typedef struct lh_train_model {
@@ -398,6 +415,16 @@ typedef struct lh_train_model {
     /* With experts: what the part of the loss that keeps them in use is times
      * (docs/training.md). 0: there is none. */
     double balance;
+    /* Of each replica, how many ranks divide layers, sequences, experts and an
+     * expert's matrices among them, as Megatron-LM counts these: the ranks of a
+     * device of the pipeline are replicas * context * tensor, in groups of
+     * tensor, then context; the same ranks are in groups of expert_tensor, then
+     * expert. 0: 1; expert_tensor 0: 1 where expert is above 1, else tensor, as
+     * lh_layout_expert_tensor() has it. */
+    uint32_t tensor, context, expert, expert_tensor;
+    /* What their messages take with emulate_links, by lh_train_group_kind; all
+     * zero: what they do take. */
+    lh_train_group groups[LH_N_TRAIN_GROUPS];
 } lh_train_model;
 
 /* GPT-2's. */
@@ -407,7 +434,9 @@ typedef struct lh_train_model {
 LH_API lh_train_model lh_train_model_defaults(void);
 
 /* Trains for options->steps steps altogether, those of a resumed run included.
- * There are replicas * devices ranks: rank r has device r % devices. */
+ * There are replicas * context * tensor copies of the pipeline, of which copy c
+ * is tensor rank c % tensor: rank r has device r % devices of copy
+ * r / devices. */
 LH_API lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
                               const lh_train_model *model,
                               const lh_train_options *options,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a rank computes with: one interface, several devices. A device runs the
  * passes of one rank, one at a time and in the order that it is told; messages
- * are not its business. All calls are made by one thread at a time.
+ * between passes are not its business. All calls are made by one thread at a time.
  *
  * What goes in is a pass and its input; what comes out is its output, when it
  * ran, and in the end gradients. Where each idea is:
@@ -23,6 +23,7 @@
 #define LHI_DEV_H
 
 #include "dev/blas.h"
+#include "net/group.h"
 
 #include <longhaul/engine.h>
 #include <longhaul/model.h>
@@ -74,6 +75,11 @@ typedef struct lhi_sharded_tensors {
     size_t values, gradients;
 } lhi_sharded_tensors;
 
+/* Ranks that compute a pass together; NULL: the device is alone in it. */
+typedef struct lhi_device_groups {
+    lhi_group *tensor, *context, *expert, *expert_tensor;
+} lhi_device_groups;
+
 typedef struct lhi_device_ops {
     const char *name; /* "timed", "cpu" */
     void (*close)(lhi_device *device);
@@ -120,6 +126,11 @@ typedef struct lhi_device_ops {
     void (*place_values)(lhi_device *device, uint32_t chunk, float *room);
     void (*place_gradients)(lhi_device *device, uint32_t chunk, float *room,
                             uint32_t first_microbatch);
+    /* Before the first step: the groups that it computes in, borrowed. Passes
+     * call their collectives, all members the same ones in the same order,
+     * which follows from the order of their passes. NULL: on a device that
+     * computes alone. */
+    void (*join)(lhi_device *device, const lhi_device_groups *groups);
 } lhi_device_ops;
 
 /* The first member of every device. */

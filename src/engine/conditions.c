@@ -59,7 +59,8 @@ lh_status lhi_job_hold_links(const lhi_job *job, uint32_t state, lhi_net *net,
     lh_pipeline *now;
     LHI_TRY(lh_course_pipeline(course, state, &now, err));
     lh_status status = LH_OK;
-    for (uint32_t i = 0; i < now->n_resources * job->n_replicas; i++) {
+    for (uint32_t i = 0; i < now->n_resources * lhi_grid_copies(&job->grid);
+         i++) {
         int64_t held_ns = now->held_ns[i % now->n_resources];
         if (status == LH_OK && held_ns > 0)
             status = lhi_net_hold_link(net, i, begin_ns + held_ns, err);

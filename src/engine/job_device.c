@@ -10,11 +10,14 @@ lh_status lhi_job_cpu_options(const lhi_job *job, uint32_t rank,
     const lh_train_model *m = job->model;
     const lh_exec *x = job->exec;
     uint32_t *mine = calloc(x->n_chunks, sizeof *mine);
-    uint32_t n = 0, stage = rank % x->n_ranks;
+    const lhi_grid *grid = &job->grid;
+    const lhi_grid_place at = lhi_grid_place_of(grid, rank);
+    bool shares = lhi_grid_size(grid, LHI_GRID_DATA) > 1;
+    uint32_t n = 0;
     if (!mine)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < x->n_chunks; c++)
-        if (x->chunk_ranks[c] == stage)
+        if (x->chunk_ranks[c] == at.device)
             mine[n++] = c;
     *out = (lhi_cpu_options){
         .model = m->model,
@@ -24,13 +27,13 @@ lh_status lhi_job_cpu_options(const lhi_job *job, uint32_t rank,
         .again = m->again,
         .n_mine = n,
         .mine = mine,
-        .sharded_gradients = job->n_replicas > 1 ? m->sharded_gradients : 0,
-        .sharded_parameters = job->n_replicas > 1 ? m->sharded_parameters : 0,
+        .sharded_gradients = shares ? m->sharded_gradients : 0,
+        .sharded_parameters = shares ? m->sharded_parameters : 0,
         .microbatch = m->micro_batch,
         .sequence = m->sequence,
         .n_microbatches = x->n_half / x->n_chunks,
-        .replica = rank / x->n_ranks,
-        .n_replicas = job->n_replicas,
+        .replica = at.replica,
+        .n_replicas = grid->replicas,
         .seed = m->seed,
         .dropout = m->dropout,
         .balance = m->balance};

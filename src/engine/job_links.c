@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The links of a pipeline as the network emulates them. What replicas share is
- * in their transfer times: the pipeline is that of one replica while the others
+/* The links of a pipeline as the network emulates them. What copies of it share
+ * is in their transfer times: the pipeline is that of one copy while the others
  * send, too. So each has links of its own. */
 #include "engine/steps.h"
 
@@ -9,7 +9,7 @@
 
 size_t lhi_job_n_links(const lhi_job *job)
 {
-    return (size_t)job->pipeline->n_resources * job->n_replicas;
+    return (size_t)job->pipeline->n_resources * lhi_grid_copies(&job->grid);
 }
 
 lh_status lhi_job_links(const lhi_job *job, lhi_net_link *links, lh_error *err)

@@ -33,7 +33,7 @@ static lh_status launched_main(lhi_net *net, void *of, char **result,
 static lh_status check_ranks(const lhi_job *job, uint32_t rank,
                              uint32_t n_ranks, const char *how, lh_error *err)
 {
-    uint32_t n = job->exec->n_ranks * job->n_replicas;
+    uint32_t n = lhi_grid_ranks(&job->grid);
     if (n_ranks == n)
         return LH_OK;
     if (rank != 0) /* all find the same; rank 0 says it */
@@ -98,7 +98,7 @@ lh_status lhi_job_launched(lhi_job *job, uint32_t n_links,
                            lh_error *err)
 {
     lhi_mpi *mpi;
-    uint32_t n = job->exec->n_ranks * job->n_replicas;
+    uint32_t n = lhi_grid_ranks(&job->grid);
     job->launched = true;
     if (lhi_slurm_launched())
         return run_task(job, n_links, links, result, err);

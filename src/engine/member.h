@@ -31,6 +31,7 @@ typedef struct lhi_member {
     lhi_sending seen;             /* other ranks, of the last step asked for */
     uint64_t clock;               /* where the run adapts, of the host */
     lhi_device *device;
+    lhi_group *groups[LHI_N_GRID_KINDS]; /* that the device is in; or NULL */
     lhi_training *training; /* NULL: nothing is trained */
     lhi_observer *observer; /* NULL: nothing is to be profiled */
     uint64_t n_steps;       /* that this rank has done */
@@ -68,6 +69,12 @@ lh_status lhi_member_tell_done(lhi_member *w, const lhi_done *done,
                                lh_error *err);
 lh_status lhi_member_hear_done(lhi_member *w, uint32_t from, lhi_done *out,
                                lh_error *err);
+
+/* --- whom its device computes with (member_groups.c) ------------------------
+ */
+
+lh_status lhi_member_join_groups(lhi_member *w, lh_error *err);
+void lhi_member_leave_groups(lhi_member *w);
 
 /* --- memory (member_memory.c) ----------------------------------------------
  */

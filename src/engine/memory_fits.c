@@ -70,8 +70,8 @@ static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
                                   double bytes[LH_N_MEMORY_KINDS],
                                   lh_error *err)
 {
-    bool staged =
-        job->n_replicas > 1 && lhi_is_staged(job->pipeline, job->model);
+    uint32_t sharers = lhi_grid_size(&job->grid, LHI_GRID_DATA);
+    bool staged = sharers > 1 && lhi_is_staged(job->pipeline, job->model);
     lhi_sharded_tensors *all = calloc(exec->n_chunks, sizeof *all), most = {0};
     double values = 0, sharded = 0, largest = 0;
     lhi_shard_plan plan = {0};
@@ -93,13 +93,13 @@ static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
     free(all);
     if (status != LH_OK)
         return status;
-    lhi_train_predict(values, count_tied(job, exec, stage), sharded,
-                      job->n_replicas, staged, bytes);
+    lhi_train_predict(values, count_tied(job, exec, stage), sharded, sharers,
+                      staged, bytes);
     if (staged)
         bytes[LH_MEMORY_BUFFERS] +=
             sizeof(float) * ((double)plan.n_values * (double)most.values +
                              (double)plan.n_gradients * (double)most.gradients +
-                             largest + largest / job->n_replicas);
+                             largest + largest / sharers);
     lhi_shard_plan_fini(&plan);
     return LH_OK;
 }
@@ -299,7 +299,7 @@ lh_status lhi_job_over_limit(uint32_t rank, int64_t bytes, int64_t limit_bytes,
 
 lh_status lhi_job_fits(const lhi_job *job, lhi_job_place place, lh_error *err)
 {
-    uint32_t n = job->exec->n_ranks * job->n_replicas;
+    uint32_t n = lhi_grid_ranks(&job->grid);
     rank_need sum = {0}, most = {0}, least = {0}, one = {0};
     for (uint32_t r = 0; r < n; r++) {
         LHI_TRY(count_rank(job, job->exec, r, &one, err));
@@ -325,7 +325,7 @@ lh_status lhi_job_activations(const lhi_job *job, const lh_exec *exec,
                               uint32_t rank, bool all, double *bytes,
                               lh_error *err)
 {
-    uint32_t n = all ? exec->n_ranks * job->n_replicas : 1;
+    uint32_t n = all ? lhi_grid_ranks(&job->grid) : 1;
     double sum = 0;
     for (uint32_t r = 0; r < n; r++) {
         rank_need one = {0};

@@ -144,7 +144,8 @@ static void note_state(lhi_observer *o, lhi_device *device)
             values += (double)ops->tensor(device, c, i)->n;
         o->sums[at_chunk(o->job, STATE, c)] =
             2 * sizeof(float) * values +
-            lhi_train_bytes(values, o->job->n_replicas);
+            lhi_train_bytes(values,
+                            lhi_grid_size(&o->job->grid, LHI_GRID_DATA));
     }
 }
 
@@ -250,8 +251,8 @@ static void add_steps(const lhi_job *job, const double *sums,
             sums + steps[i].iteration % KEPT_STEPS * row_size(job);
         for (uint32_t c = 0; c < n_chunks; c++)
             for (uint32_t k = 0; k < COLUMNS; k++) {
-                double n = counts[(size_t)COLUMNS * c + k] * job->n_replicas *
-                           to->n_steps;
+                double n = counts[(size_t)COLUMNS * c + k] *
+                           lhi_grid_copies(&job->grid) * to->n_steps;
                 double *sum = k < F_MESSAGES
                                   ? &to->pass_ns[c * F_MESSAGES + k]
                                   : &to->message_ns[2 * c + (k - F_MESSAGES)];

@@ -366,7 +366,7 @@ static void predict(const lhi_job *job, int64_t alone_ns, lh_train_result *r)
     for (uint32_t c = 0; c < p->n_chunks; c++)
         passes_ns += (double)p->chunks[c].f_ns + (double)p->chunks[c].d_ns +
                      (double)p->chunks[c].w_ns;
-    passes_ns *= (double)p->n_microbatches * job->n_replicas / n;
+    passes_ns *= (double)p->n_microbatches * lhi_grid_copies(&job->grid) / n;
     r->n_processors = n;
     if (passes_ns > (double)r->predicted_ns && passes_ns < 0x1p62)
         r->predicted_ns = (int64_t)passes_ns;
@@ -460,7 +460,7 @@ static lh_status read_held(const lhi_job *job, reader *r, owned_result *to,
                            lh_error *err)
 {
     double held;
-    uint32_t n = job->exec->n_ranks * job->n_replicas;
+    uint32_t n = lhi_grid_ranks(&job->grid);
     const unsigned char *at =
         next_bytes(r, n * LH_N_MEMORY_KINDS * sizeof held);
     if (!at)
@@ -613,8 +613,11 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
         .trace = to->trace,
         .n_grown = (uint32_t)head.n_grown,
         .utilisation = -1,
-        .n_ranks = job->exec->n_ranks * job->n_replicas,
-        .n_replicas = job->n_replicas,
+        .n_ranks = lhi_grid_ranks(&job->grid),
+        .n_replicas = job->grid.replicas,
+        .context = job->grid.context,
+        .tensor = job->grid.tensor,
+        .expert = job->grid.expert,
     };
     if (status == LH_OK)
         status = summarise(job, to, err);

@@ -7,7 +7,11 @@
  * A pass waits for the pass before it, for its input, and for communications of
  * its data stream. These are served in the order of their launch, whatever
  * passes do, and all replicas launch them in the same order; so each comes to
- * its end once it is launched, and one replica's walk is that of all. A message
+ * its end once it is launched, and one replica's walk is that of all. So it is
+ * where passes compute together with their counterparts in other copies of the
+ * pipeline: all copies have the same passes in the same order, so what the walk
+ * carries out on one it carries out on all, and the collectives inside of a
+ * pass find all their members in it. A message
  * waits for the pass that makes it, for its receive to be posted (nothing is
  * taken to be buffered on the way: a rendezvous), and on a link with an
  * explicit order for the message before it. Where sends are coupled, it also

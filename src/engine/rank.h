@@ -27,7 +27,8 @@ enum {
     LHI_TAG_SCHEDULE,
     LHI_TAG_VOTE,
     LHI_TAG_ARRIVED, /* a message of a coupled rank has */
-    LHI_TAG_SEEN
+    LHI_TAG_SEEN,
+    LHI_TAG_GROUP /* of ranks that compute a pass together */
 };
 
 static inline uint64_t lhi_tag(unsigned class, uint64_t step, uint32_t number)
@@ -71,7 +72,7 @@ typedef struct lhi_rank_options {
     const lh_pipeline *pipeline;
     const lh_exec *exec;
     uint32_t stage; /* the pipeline's device that it is */
-    uint32_t base;  /* the endpoint's number of stage 0 of its replica */
+    uint32_t base;  /* the endpoint's number of stage 0 of its copy */
     lhi_net *net;
     lhi_device *device;
     bool emulates; /* messages take the pipeline's links */

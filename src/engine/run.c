@@ -100,7 +100,7 @@ static lh_status run_processes(lhi_job *job, uint32_t n, uint32_t n_links,
 static lh_status run_ranks(lhi_job *job, const lhi_net_link *links,
                            lhi_rank_result *first, lh_error *err)
 {
-    uint32_t n = job->exec->n_ranks * job->n_replicas;
+    uint32_t n = lhi_grid_ranks(&job->grid);
     uint32_t n_links = job->emulates ? (uint32_t)lhi_job_n_links(job) : 0;
     lhi_job_place place = transports[find_transport(job->o.transport)].place;
     if (place == LHI_RANKS_ANYWHERE)
@@ -176,7 +176,8 @@ lh_status lh_train_timed(const lh_pipeline *pipeline, const lh_exec *exec,
                          const lh_train_options *options, lh_train_result **out,
                          lh_error *err)
 {
-    lhi_job job = {.pipeline = pipeline, .exec = exec, .n_replicas = 1};
+    lhi_job job = {.pipeline = pipeline, .exec = exec};
+    job.grid = (lhi_grid){exec->n_ranks, 1, 1, 1, 1, 1};
     LHI_TRY(check_plan(pipeline, exec, err));
     LHI_TRY(check_options(options, &job.o, err));
     if (job.o.enforces_memory)
@@ -250,6 +251,30 @@ static lh_status check_model(const lh_train_model *m, const lh_exec *exec,
     return LH_OK;
 }
 
+/* The ranks that there are. */
+static lh_status take_grid(lhi_job *job, lh_error *err)
+{
+    const lh_train_model *m = job->model;
+    lhi_grid *g = &job->grid;
+    *g = (lhi_grid){.n_devices = job->exec->n_ranks,
+                    .replicas = m->replicas ? m->replicas : 1,
+                    .context = m->context ? m->context : 1,
+                    .tensor = m->tensor ? m->tensor : 1,
+                    .expert = m->expert ? m->expert : 1,
+                    .expert_tensor = m->expert_tensor};
+    if (!g->expert_tensor)
+        g->expert_tensor = m->model->experts && g->expert == 1 ? g->tensor : 1;
+    LHI_TRY(lhi_grid_check(g, err));
+    if (g->tensor == 1 && g->context == 1 && g->expert == 1 &&
+        g->expert_tensor == 1)
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "the cpu device does not run tensor %" PRIu32
+                    ", context %" PRIu32 ", expert %" PRIu32
+                    ": set these to 1 in the job's layout",
+                    g->tensor, g->context, g->expert);
+}
+
 /* What passes launch is looked at by lhi_shard_plan_make(), as memory is
  * predicted. */
 static lh_status check_collectives(const lhi_job *job, lh_error *err)
@@ -261,7 +286,7 @@ static lh_status check_collectives(const lhi_job *job, lh_error *err)
         return lhi_fail(err, LH_EINVAL,
                         "shares of what is sharded must be 0 to 1, of "
                         "parameters at most that of gradients");
-    if (job->n_replicas == 1)
+    if (lhi_grid_size(&job->grid, LHI_GRID_DATA) == 1)
         return LH_OK;
     if (lhi_is_staged(p, m) &&
         (job->o.reschedule || job->o.adapt || job->o.profiles))
@@ -282,7 +307,7 @@ static lh_status check_collectives(const lhi_job *job, lh_error *err)
  * before there are threads. */
 static lh_status make_devices(lhi_job *job, lh_error *err)
 {
-    uint32_t n = job->exec->n_ranks * job->n_replicas, made = 0;
+    uint32_t n = lhi_grid_ranks(&job->grid), made = 0;
     lh_status status = LH_OK;
     job->devices = calloc(n, sizeof *job->devices);
     if (!job->devices)
@@ -296,7 +321,7 @@ static lh_status make_devices(lhi_job *job, lh_error *err)
 /* Those that no rank has taken. */
 static void close_devices(lhi_job *job)
 {
-    uint32_t n = job->exec->n_ranks * job->n_replicas;
+    uint32_t n = lhi_grid_ranks(&job->grid);
     for (uint32_t i = 0; job->devices && i < n; i++)
         if (job->devices[i])
             job->devices[i]->ops->close(job->devices[i]);
@@ -306,7 +331,7 @@ static void close_devices(lhi_job *job)
 static lh_status predict_memory(const lhi_job *job, lh_train_memory **out,
                                 lh_error *err)
 {
-    uint32_t n = job->exec->n_ranks * job->n_replicas;
+    uint32_t n = lhi_grid_ranks(&job->grid);
     lh_train_memory *made = calloc(n, sizeof *made);
     lh_status status = made ? LH_OK : lhi_fail_nomem(err);
     for (uint32_t r = 0; status == LH_OK && r < n; r++)
@@ -328,7 +353,7 @@ static lh_status train_here(lhi_job *job, lhi_job_place place,
     LHI_TRY(open_data(job->model, &data, err));
     job->data = data;
     bool threads = place == LHI_RANKS_THREADS;
-    uint32_t here = threads ? job->exec->n_ranks * job->n_replicas : 1;
+    uint32_t here = threads ? lhi_grid_ranks(&job->grid) : 1;
     lh_status status = lhi_blas_load(here, &job->sgemm, err);
     if (status == LH_OK && threads)
         status = make_devices(job, err);
@@ -350,13 +375,13 @@ lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
     LHI_TRY(check_model(&m, exec, err));
     lhi_job job = {.pipeline = pipeline,
                    .exec = exec,
-                   .n_replicas = m.replicas ? m.replicas : 1,
                    .emulates = m.emulate_links,
                    .model = &m};
     LHI_TRY(check_options(options, &job.o, err));
     uint32_t transport = find_transport(job.o.transport);
     lhi_job_place place = transports[transport].place;
     job.shared_clock = place != LHI_RANKS_ANYWHERE;
+    LHI_TRY(take_grid(&job, err));
     LHI_TRY(check_collectives(&job, err));
     LHI_TRY(lhi_job_keeps_limits(&job, exec, err));
     LHI_TRY(lhi_job_fits(&job, place, err));

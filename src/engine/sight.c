@@ -10,7 +10,7 @@ typedef struct maker {
 
 struct lhi_sight {
     const lh_pipeline *pipeline;
-    uint32_t n_stages, n_replicas;
+    uint32_t n_stages, n_copies;
     bool emulates;
     uint64_t
         *bytes;    /* of messages to a chunk: per chunk F's, then D's or B's */
@@ -50,7 +50,7 @@ lh_status lhi_sight_make(const lhi_job *job, const lhi_device *device,
         return lhi_fail_nomem(err);
     s->pipeline = job->pipeline;
     s->n_stages = job->exec->n_ranks;
-    s->n_replicas = job->n_replicas;
+    s->n_copies = lhi_grid_copies(&job->grid);
     s->emulates = job->emulates;
     s->makers = calloc(2 * (size_t)job->exec->n_half, sizeof *s->makers);
     lh_status status =
@@ -89,7 +89,7 @@ static void *grown(void *at, size_t *room, size_t n, size_t size)
 static lh_status make_room(lhi_sight *s, size_t n_passes, size_t n_collectives,
                            lh_error *err)
 {
-    size_t n = s->n_messages * s->n_replicas;
+    size_t n = s->n_messages * s->n_copies;
     lh_seen_message *messages =
         grown(s->messages, &s->message_room, n, sizeof *messages);
     if (!messages)
@@ -185,7 +185,7 @@ static void add_messages(lhi_sight *s, const lh_exec *x,
 
 static bool reads_one_clock(const lhi_sight *s, const lhi_seen_part *parts)
 {
-    for (uint32_t r = 1; r < s->n_stages * s->n_replicas; r++)
+    for (uint32_t r = 1; r < s->n_stages * s->n_copies; r++)
         if (parts[r].head.clock != parts[0].head.clock)
             return false;
     return true;
@@ -194,7 +194,7 @@ static bool reads_one_clock(const lhi_sight *s, const lhi_seen_part *parts)
 static lh_status merge_messages(lhi_sight *s, const lh_exec *x,
                                 const lhi_seen_part *parts, lh_error *err)
 {
-    uint32_t n = reads_one_clock(s, parts) ? s->n_replicas : 1;
+    uint32_t n = reads_one_clock(s, parts) ? s->n_copies : 1;
     for (uint32_t q = 0; q < n; q++) {
         lh_seen_message *of = s->messages + q * s->n_messages;
         add_messages(s, x, parts + (size_t)q * s->n_stages, of);
@@ -220,7 +220,7 @@ static void merge_passes(lhi_sight *s, const lh_exec *x,
     for (uint32_t r = 0; r < x->n_ranks; r++)
         for (uint32_t i = 0; i < x->ranks[r].n_passes; i++, to++) {
             *to = (lh_seen_pass){x->ranks[r].passes[i].pass, 0};
-            for (uint32_t q = 0; q < s->n_replicas; q++) {
+            for (uint32_t q = 0; q < s->n_copies; q++) {
                 const lhi_seen_row *row =
                     &parts[(size_t)q * s->n_stages + r].rows[i];
                 to->ns = later(to->ns, row->ended_ns - row->could_ns);

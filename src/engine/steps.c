@@ -554,21 +554,23 @@ static lh_status follow(lhi_member *w, lh_error *err)
 static lh_status make_training(lhi_member *w, lh_error *err)
 {
     const lhi_job *job = w->job;
-    uint32_t n = job->exec->n_ranks;
-    lhi_training_options o = {.pipeline = job->pipeline,
-                              .exec = job->exec,
-                              .emulates = job->emulates,
-                              .shared_clock = job->shared_clock,
-                              .model = job->model,
-                              .stage = w->me % n,
-                              .replica = w->me / n,
-                              .n_replicas = job->n_replicas,
-                              .n_ranks = w->n,
-                              .steps = job->o.steps,
-                              .net = w->net,
-                              .device = w->device,
-                              .remarks = {job->o.remark, job->o.context},
-                              .stop = w->stop};
+    uint32_t sharers[LHI_NET_MOST_RANKS];
+    lhi_training_options o = {
+        .pipeline = job->pipeline,
+        .exec = job->exec,
+        .emulates = job->emulates,
+        .shared_clock = job->shared_clock,
+        .model = job->model,
+        .grid = &job->grid,
+        .stage = w->me % job->exec->n_ranks,
+        .replica = lhi_grid_group(&job->grid, LHI_GRID_DATA, w->me, sharers),
+        .n_replicas = lhi_grid_size(&job->grid, LHI_GRID_DATA),
+        .n_ranks = w->n,
+        .steps = job->o.steps,
+        .net = w->net,
+        .device = w->device,
+        .remarks = {job->o.remark, job->o.context},
+        .stop = w->stop};
     return lhi_training_make(&o, &w->training, err);
 }
 
@@ -577,6 +579,7 @@ static lh_status make_rank(lhi_member *w, lh_error *err)
     const lhi_job *job = w->job;
     if (!w->device)
         LHI_TRY(lhi_job_device(job, w->me, &w->device, err));
+    LHI_TRY(lhi_member_join_groups(w, err));
     if (job->model)
         LHI_TRY(make_training(w, err));
     const lhi_rank_options o = rank_options(w);
@@ -614,6 +617,7 @@ static void free_member(void *of)
     lhi_rescheduler_free(w->rescheduler);
     free(w->seen.bytes);
     lhi_shift_free(w->shift);
+    lhi_member_leave_groups(w);
     lhi_training_free(w->training);
     lhi_observer_free(w->observer);
     if (w->device)

@@ -10,10 +10,12 @@
  *   prove.c             that these cannot stop; exec.c: looking at them
  *   memory_fits.c       whether there is memory for it, and how much it takes
  *   job_device.c        what a rank computes with
+ *   grid.c              which ranks there are, and which compute together
  *   run.c, launched.c   calls that start a run, with the launchers of src/net
  *   same_work.c         what ranks that start apart have to have alike
  *   steps.c             what a rank does from the first step to the last
  *   member.h            ... what it has, and says: member_talk.c; what was
+ *   member_groups.c     ... whom it computes with
  *   member_records.c    ... recorded; member_memory.c: and held
  *   conditions.c        ... while links and devices become slow
  *   messages.c          what ranks tell each other then, as bytes
@@ -44,6 +46,7 @@
 
 #include "base/text.h"
 #include "dev/data.h"
+#include "engine/grid.h"
 #include "engine/proposed.h"
 #include "engine/rank.h"
 #include "engine/training.h"
@@ -55,7 +58,7 @@ typedef struct lhi_job {
     lh_exec_options others; /* under which these are lowered */
     lh_train_options o;     /* complete */
     lh_train_adapt adapt;   /* that o.adapt points to, unless it is NULL */
-    uint32_t n_replicas;
+    lhi_grid grid;
     bool shared_clock; /* one machine */
     bool emulates;
     bool launched; /* each rank in a process that mpirun or srun started */
@@ -149,7 +152,7 @@ lh_status lhi_job_digest_course(const lhi_job *job, unsigned char sum[32],
                                 lh_error *err);
 
 /* The emulated links, lhi_job_n_links() of them: one per resource of each
- * replica, the first replica's first. */
+ * copy of the pipeline, the first copy's first. */
 size_t lhi_job_n_links(const lhi_job *job);
 lh_status lhi_job_links(const lhi_job *job, lhi_net_link *links, lh_error *err);
 

@@ -277,8 +277,8 @@ static lh_status exchange_tied(lhi_training *t, uint64_t turn, lh_error *err)
     lhi_train_pair pair = lhi_train_tied(t->train);
     if (pair.n == 0)
         return LH_OK;
-    uint32_t peer = t->o.replica * t->o.exec->n_ranks +
-                    t->o.exec->chunk_ranks[pair.other_chunk];
+    uint32_t copy = lhi_net_rank(t->o.net) - t->o.stage;
+    uint32_t peer = copy + t->o.exec->chunk_ranks[pair.other_chunk];
     return exchange(t, peer, turn, pair.mine, pair.theirs,
                     pair.n * sizeof *pair.mine, err);
 }
@@ -413,8 +413,8 @@ static lh_status list_chunks(lhi_training *t, lh_error *err)
         if (x->chunk_ranks[c] == t->o.stage)
             t->mine[t->n_mine++] = c;
     lhi_training_reschedule(t, x);
-    for (uint32_t k = 0; k < t->o.n_replicas; k++)
-        t->group_ranks[k] = k * x->n_ranks + t->o.stage;
+    lhi_grid_group(t->o.grid, LHI_GRID_DATA, lhi_net_rank(t->o.net),
+                   t->group_ranks);
     t->group = (lhi_net_group){.n_ranks = t->o.n_replicas,
                                .mine = t->o.replica,
                                .ranks = t->group_ranks,

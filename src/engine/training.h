@@ -4,6 +4,7 @@
 #ifndef LHI_TRAINING_H
 #define LHI_TRAINING_H
 
+#include "engine/grid.h"
 #include "engine/rank.h"
 #include "train/train.h"
 
@@ -15,7 +16,11 @@ typedef struct lhi_training_options {
     bool emulates;     /* collectives take their times in the pipeline */
     bool shared_clock; /* else times of other ranks say nothing here */
     const lh_train_model *model;
-    uint32_t stage, replica, n_replicas, n_ranks;
+    const lhi_grid *grid; /* borrowed */
+    uint32_t stage, n_ranks;
+    /* Of those that sum gradients and share the optimizer: replicas of each
+     * context. */
+    uint32_t replica, n_replicas;
     uint64_t steps;
     lhi_net *net;
     lhi_device *device;

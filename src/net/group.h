@@ -30,7 +30,8 @@ typedef struct lhi_group_options {
 } lhi_group_options;
 
 /* LH_EINVAL: the caller is not that member, a rank is there twice, or the tag
- * has lower bits. Release it before the endpoint is closed. */
+ * has lower bits. Release it between calls; the endpoint may be closed
+ * before. */
 lh_status lhi_group_make(lhi_net *net, const lhi_group_options *options,
                          lhi_group **out, lh_error *err);
 void lhi_group_free(lhi_group *group); /* NULL is fine */

@@ -72,9 +72,10 @@ static void keep(world *w, uint32_t r, int64_t scale)
 static void make_world(world *w, const lh_pipeline *p, const lh_exec *x)
 {
     uint32_t n = x->n_ranks;
-    *w = (world){
-        .job = {
-            .pipeline = p, .exec = x, .n_replicas = 1, .shared_clock = true}};
+    *w = (world){.job = {.pipeline = p,
+                         .exec = x,
+                         .grid = {n, 1, 1, 1, 1, 1},
+                         .shared_clock = true}};
     w->shifts = calloc(n, sizeof *w->shifts);
     w->ranks = calloc(n, sizeof *w->ranks);
     for (uint32_t r = 0; w->shifts && w->ranks && r < n; r++) {

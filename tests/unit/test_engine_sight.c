@@ -69,7 +69,7 @@ static void set_up(stage *s, lh_receives receives, uint32_t coupled,
     CHECK_OK(lhi_device_timed(s->pipeline, 0, 640, 0, &s->device, &err), err);
     s->job = (lhi_job){.pipeline = s->pipeline,
                        .exec = s->exec,
-                       .n_replicas = n_replicas,
+                       .grid = {3, n_replicas, 1, 1, 1, 1},
                        .emulates = emulates};
     CHECK_OK(lhi_sight_make(&s->job, s->device, &s->sight, &err), err);
     for (uint32_t r = 0; r < 3 * n_replicas; r++) {

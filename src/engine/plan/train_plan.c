@@ -65,19 +65,6 @@ static double utilisation(const lh_plan *plan, int64_t ns)
     return best->mfu * (double)best->iteration_ns / (double)ns;
 }
 
-static lh_status check_degrees(const lh_plan *plan, lh_error *err)
-{
-    const lh_layout *l = &plan->best.layout;
-    if (l->tensor * l->context * l->expert == 1)
-        return LH_OK;
-    return lhi_fail(err, LH_EUNSUPPORTED,
-                    "the plan has tensor %" PRIu32 ", context %" PRIu32
-                    ", expert %" PRIu32
-                    "; the cpu device runs whole layers: set these to 1 "
-                    "in the job's layout",
-                    l->tensor, l->context, l->expert);
-}
-
 /* Gradients and parameters are sharded where passes launch what that takes,
  * as elastic plans say; the optimizer over all replicas. */
 static lh_status check_sharding(const lh_choice *best, lh_error *err)
@@ -102,12 +89,6 @@ static lh_status check_sharding(const lh_choice *best, lh_error *err)
                     "schedules launch: plan with zero: 1 in the job's "
                     "training, or schedule: elastic in its layout",
                     best->zero, best->layout.schedule);
-}
-
-static lh_status check_cpu(const lh_plan *plan, lh_error *err)
-{
-    LHI_TRY(check_degrees(plan, err));
-    return check_sharding(&plan->best, err);
 }
 
 /* Adam decays through the gradients, AdamW beside them: without decay they are
@@ -245,6 +226,16 @@ static lh_status list_again(const lh_plan *plan, uint32_t n_chunks,
     return LH_OK;
 }
 
+static void take_degrees(const lh_plan *plan, lh_train_model *m)
+{
+    const lh_layout *l = &plan->best.layout;
+    m->replicas = l->data;
+    m->tensor = l->tensor;
+    m->context = l->context;
+    m->expert = l->expert;
+    m->expert_tensor = l->expert_tensor;
+}
+
 static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
                            const lh_exec *exec, const lh_train_model *given,
                            const lh_train_options *run, lh_train_result **out,
@@ -264,7 +255,7 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
         m.again = again;
         m.micro_batch = plan->best.layout.micro_batch;
         m.sequence = plan->job->training.sequence;
-        m.replicas = plan->best.layout.data;
+        take_degrees(plan, &m);
         m.dropout = lhi_job_drops(plan->job) ? LH_TRAIN_DROPOUT : 0;
         const lh_plan_elastic *elastic = plan->best.elastic;
         m.sharded_gradients = elastic ? elastic->gradients : 0;
@@ -285,7 +276,7 @@ lh_status lh_train_plan(const lh_plan *plan,
     LHI_TRY(LHI_OPTIONS_TAKE(lh_train_plan_options, &o, options, err));
     LHI_TRY(LHI_OPTIONS_TAKE(lh_train_options, &run, o.run, err));
     if (o.device == LH_TRAIN_CPU)
-        LHI_TRY(check_cpu(plan, err));
+        LHI_TRY(check_sharding(&plan->best, err));
     else if (o.device != LH_TRAIN_TIMED)
         return lhi_fail(err, LH_EINVAL, "there is no device %d to train on",
                         (int)o.device);

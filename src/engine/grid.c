@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/grid.h"
+
+#include "base/fail.h"
+#include "net/net.h"
+
+#include <inttypes.h>
+
+lh_status lhi_grid_check(const lhi_grid *g, lh_error *err)
+{
+    const uint32_t degrees[] = {g->n_devices, g->replicas, g->context,
+                                g->tensor,    g->expert,   g->expert_tensor};
+    uint64_t n = 1;
+    for (unsigned i = 0; i < sizeof degrees / sizeof *degrees; i++)
+        if (degrees[i] == 0 || degrees[i] > LHI_NET_MOST_RANKS)
+            return lhi_fail(err, LH_EINVAL,
+                            "there are %" PRIu32 " ranks in a row, and may be "
+                            "1 to %d",
+                            degrees[i], LHI_NET_MOST_RANKS);
+    for (unsigned i = 0; i < 4; i++) /* each product fits */
+        if ((n *= degrees[i]) > LHI_NET_MOST_RANKS)
+            return lhi_fail(err, LH_EINVAL,
+                            "%" PRIu32 " devices, %" PRIu32
+                            " replicas, context "
+                            "%" PRIu32 " and tensor %" PRIu32 " make more "
+                            "than %d ranks",
+                            g->n_devices, g->replicas, g->context, g->tensor,
+                            LHI_NET_MOST_RANKS);
+    if (lhi_grid_copies(g) % (g->expert * g->expert_tensor) != 0)
+        return lhi_fail(err, LH_EINVAL,
+                        "%" PRIu32 " ranks of a device are no multiple of "
+                        "expert %" PRIu32 " times expert_tensor %" PRIu32,
+                        lhi_grid_copies(g), g->expert, g->expert_tensor);
+    return LH_OK;
+}
+
+uint32_t lhi_grid_copies(const lhi_grid *g)
+{
+    return g->replicas * g->context * g->tensor;
+}
+
+uint32_t lhi_grid_ranks(const lhi_grid *g)
+{
+    return g->n_devices * lhi_grid_copies(g);
+}
+
+lhi_grid_place lhi_grid_place_of(const lhi_grid *g, uint32_t rank)
+{
+    uint32_t copy = rank / g->n_devices;
+    return (lhi_grid_place){
+        .device = rank % g->n_devices,
+        .tensor = copy % g->tensor,
+        .context = copy / g->tensor % g->context,
+        .replica = copy / (g->tensor * g->context),
+        .expert_tensor = copy % g->expert_tensor,
+        .expert = copy / g->expert_tensor % g->expert,
+        .expert_replica = copy / (g->expert_tensor * g->expert),
+    };
+}
+
+uint32_t lhi_grid_rank_of(const lhi_grid *g, const lhi_grid_place *at)
+{
+    uint32_t copy =
+        (at->replica * g->context + at->context) * g->tensor + at->tensor;
+    return copy * g->n_devices + at->device;
+}
+
+uint32_t lhi_grid_size(const lhi_grid *g, lhi_grid_kind kind)
+{
+    switch (kind) {
+    case LHI_GRID_TENSOR:
+        return g->tensor;
+    case LHI_GRID_CONTEXT:
+        return g->context;
+    case LHI_GRID_DATA:
+        return g->replicas * g->context;
+    case LHI_GRID_EXPERT:
+        return g->expert;
+    case LHI_GRID_EXPERT_TENSOR:
+        return g->expert_tensor;
+    default:
+        return lhi_grid_copies(g) / (g->expert * g->expert_tensor);
+    }
+}
+
+/* How far apart, in copies, its members are. */
+static uint32_t stride_of(const lhi_grid *g, lhi_grid_kind kind)
+{
+    switch (kind) {
+    case LHI_GRID_CONTEXT:
+    case LHI_GRID_DATA:
+        return g->tensor;
+    case LHI_GRID_EXPERT:
+        return g->expert_tensor;
+    case LHI_GRID_EXPERT_DATA:
+        return g->expert_tensor * g->expert;
+    default:
+        return 1;
+    }
+}
+
+uint32_t lhi_grid_group(const lhi_grid *g, lhi_grid_kind kind, uint32_t rank,
+                        uint32_t *ranks)
+{
+    uint32_t n = lhi_grid_size(g, kind), stride = stride_of(g, kind);
+    uint32_t copy = rank / g->n_devices;
+    uint32_t mine = copy / stride % n;
+    for (uint32_t i = 0; i < n; i++)
+        ranks[i] =
+            rank - mine * stride * g->n_devices + i * stride * g->n_devices;
+    return mine;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The groups of ranks that a device computes in. */
+#include "engine/member.h"
+
+/* Those that passes call; where the device finds it, and whose link it is. */
+static const struct {
+    lhi_grid_kind kind;
+    lh_train_group_kind link;
+} called[] = {
+    {LHI_GRID_TENSOR, LH_TRAIN_GROUP_TENSOR},
+    {LHI_GRID_CONTEXT, LH_TRAIN_GROUP_CONTEXT},
+    {LHI_GRID_EXPERT, LH_TRAIN_GROUP_EXPERT},
+    {LHI_GRID_EXPERT_TENSOR, LH_TRAIN_GROUP_EXPERT_TENSOR},
+};
+enum { N_CALLED = sizeof called / sizeof *called };
+
+static lh_status make_group(lhi_member *w, unsigned i, lh_error *err)
+{
+    const lhi_job *job = w->job;
+    const lhi_grid_kind kind = called[i].kind;
+    uint32_t ranks[LHI_NET_MOST_RANKS];
+    lhi_group_options o = {.n_ranks = lhi_grid_size(&job->grid, kind),
+                           .ranks = ranks,
+                           .tag = lhi_tag(LHI_TAG_GROUP, kind, 0),
+                           .stop = w->stop};
+    if (o.n_ranks == 1)
+        return LH_OK;
+    o.mine = lhi_grid_group(&job->grid, kind, w->me, ranks);
+    LHI_TRY(lhi_group_make(w->net, &o, &w->groups[kind], err));
+    const lh_train_group *link = &job->model->groups[called[i].link];
+    if (job->emulates)
+        lhi_group_set_link(w->groups[kind], link->latency_ns,
+                           link->ns_per_byte);
+    return LH_OK;
+}
+
+lh_status lhi_member_join_groups(lhi_member *w, lh_error *err)
+{
+    for (unsigned i = 0; w->job->model && i < N_CALLED; i++)
+        LHI_TRY(make_group(w, i, err));
+    const lhi_device_groups with = {.tensor = w->groups[LHI_GRID_TENSOR],
+                                    .context = w->groups[LHI_GRID_CONTEXT],
+                                    .expert = w->groups[LHI_GRID_EXPERT],
+                                    .expert_tensor =
+                                        w->groups[LHI_GRID_EXPERT_TENSOR]};
+    if (w->device->ops->join)
+        w->device->ops->join(w->device, &with);
+    return LH_OK;
+}
+
+void lhi_member_leave_groups(lhi_member *w)
+{
+    for (uint32_t i = 0; i < LHI_N_GRID_KINDS; i++)
+        lhi_group_free(w->groups[i]);
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which ranks there are, and which compute together: against counting. */
+#include "engine/grid.h"
+#include "test.h"
+
+#include <string.h>
+
+static const lhi_grid grids[] = {
+    {1, 1, 1, 1, 1, 1}, {4, 1, 1, 1, 1, 1}, {3, 2, 1, 1, 1, 1},
+    {2, 1, 1, 4, 1, 1}, {2, 1, 3, 1, 1, 1}, {2, 3, 2, 2, 1, 2},
+    {1, 4, 1, 2, 4, 1}, {3, 2, 2, 2, 4, 2}, {2, 4, 2, 2, 2, 4},
+};
+enum { N_GRIDS = sizeof grids / sizeof *grids, MOST = 64 };
+
+/* Whether two ranks are in one group of the kind. */
+static bool together(const lhi_grid *g, lhi_grid_kind kind, uint32_t r,
+                     uint32_t q)
+{
+    lhi_grid_place a = lhi_grid_place_of(g, r), b = lhi_grid_place_of(g, q);
+    bool tensor = a.tensor == b.tensor, context = a.context == b.context;
+    bool replica = a.replica == b.replica, expert = a.expert == b.expert;
+    bool part = a.expert_tensor == b.expert_tensor;
+    bool again = a.expert_replica == b.expert_replica;
+    const bool same[LHI_N_GRID_KINDS] = {
+        [LHI_GRID_TENSOR] = replica && context,
+        [LHI_GRID_CONTEXT] = replica && tensor,
+        [LHI_GRID_DATA] = tensor,
+        [LHI_GRID_EXPERT] = part && again,
+        [LHI_GRID_EXPERT_TENSOR] = expert && again,
+        [LHI_GRID_EXPERT_DATA] = part && expert,
+    };
+    return a.device == b.device && same[kind];
+}
+
+static void check_group(const lhi_grid *g, lhi_grid_kind kind, uint32_t r)
+{
+    uint32_t ranks[MOST], n = 0;
+    uint32_t mine = lhi_grid_group(g, kind, r, ranks);
+    CHECK_INT(ranks[mine], r);
+    for (uint32_t q = 0; q < lhi_grid_ranks(g); q++)
+        if (together(g, kind, r, q)) {
+            CHECK(n < lhi_grid_size(g, kind));
+            CHECK_INT(ranks[n++], q);
+        }
+    CHECK_INT(n, lhi_grid_size(g, kind));
+}
+
+static void groups_are_those_alike(void)
+{
+    for (int i = 0; i < N_GRIDS; i++) {
+        const lhi_grid *g = &grids[i];
+        lh_error err = {0};
+        CHECK_OK(lhi_grid_check(g, &err), err);
+        CHECK_INT(lhi_grid_ranks(g),
+                  g->n_devices * g->replicas * g->context * g->tensor);
+        for (uint32_t r = 0; r < lhi_grid_ranks(g); r++) {
+            lhi_grid_place at = lhi_grid_place_of(g, r);
+            CHECK_INT(lhi_grid_rank_of(g, &at), r);
+            CHECK_INT(at.device, r % g->n_devices);
+            CHECK(at.tensor < g->tensor && at.context < g->context &&
+                  at.replica < g->replicas);
+            for (uint32_t k = 0; k < LHI_N_GRID_KINDS; k++)
+                check_group(g, (lhi_grid_kind)k, r);
+        }
+    }
+}
+
+/* Megatron-LM's order within a device: tensor, context, then replicas; experts
+ * lie inside the data-parallel ranks. */
+static void numbers_as_megatron(void)
+{
+    const lhi_grid g = {1, 2, 2, 2, 2, 1};
+    uint32_t ranks[MOST];
+    static const uint32_t of_5[LHI_N_GRID_KINDS][4] = {
+        [LHI_GRID_TENSOR] = {4, 5},     [LHI_GRID_CONTEXT] = {5, 7},
+        [LHI_GRID_DATA] = {1, 3, 5, 7}, [LHI_GRID_EXPERT] = {4, 5},
+        [LHI_GRID_EXPERT_TENSOR] = {5}, [LHI_GRID_EXPERT_DATA] = {1, 3, 5, 7},
+    };
+    for (uint32_t k = 0; k < LHI_N_GRID_KINDS; k++) {
+        uint32_t n = lhi_grid_size(&g, (lhi_grid_kind)k);
+        lhi_grid_group(&g, (lhi_grid_kind)k, 5, ranks);
+        CHECK(memcmp(ranks, of_5[k], n * sizeof *ranks) == 0);
+    }
+}
+
+static void refuses(void)
+{
+    static const struct {
+        lhi_grid grid;
+        const char *why;
+    } bad[] = {
+        {{1, 1, 1, 0, 1, 1}, "0 ranks in a row"},
+        {{1, 5000, 1, 1, 1, 1}, "5000 ranks in a row"},
+        {{64, 8, 4, 4, 1, 1}, "64 devices, 8 replicas, context 4 and tensor 4"},
+        {{2, 2, 1, 2, 3, 1}, "4 ranks of a device are no multiple of expert 3"},
+        {{2, 2, 1, 2, 2, 4}, "expert 2 times expert_tensor 4"},
+    };
+    for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
+        lh_error err = {0};
+        CHECK_INT(lhi_grid_check(&bad[i].grid, &err), LH_EINVAL);
+        CHECK_HAS(err.text, bad[i].why);
+    }
+}
+
+int main(void)
+{
+    RUN(groups_are_those_alike);
+    RUN(numbers_as_megatron);
+    RUN(refuses);
+    return test_summary();
+}
