@@ -121,6 +121,7 @@ typedef struct work {
     cli_view view;
     lh_bound bound;
     lh_jitter_result jitter; /* samples 0: not asked for */
+    lh_jitter drawn;         /* then */
     double straggler_rate;   /* as given: of a plan's, for each GPU */
 } work;
 
@@ -377,9 +378,26 @@ static lh_status print_text(cli *c, const work *w)
 /* --- the command
  * --------------------------------------------------------------- */
 
-static lh_status fill_report(cli *c, const cli_view *v, lh_report *report)
+/* The histogram of --jitter. */
+static lh_status report_jitter(cli *c, const work *w, lh_report *report)
+{
+    const settings *s = c->settings;
+    const lh_sim_options sim = cli_sim_options(&s->model);
+    const int64_t usual_ns = iteration_ns(w);
+    const cli_varied varied = {
+        .pipeline = w->view.pipeline,
+        .schedule = w->view.schedule,
+        .sim = &sim,
+        .jitter = &w->drawn,
+        .after_ns = usual_ns - lh_timeline_makespan(w->view.timeline),
+        .usual_ns = usual_ns};
+    return w->jitter.samples ? cli_jitter_report(c, &varied, report) : LH_OK;
+}
+
+static lh_status fill_report(cli *c, const work *w, lh_report *report)
 {
     char time[CLI_TIME_TEXT];
+    const cli_view *v = &w->view;
     cli_time_text(lh_timeline_makespan(v->timeline), time);
     CLI_TRY(lh_report_add_fact(report, "input", cli_name(c, c->operands[0]),
                                &c->err));
@@ -387,31 +405,33 @@ static lh_status fill_report(cli *c, const cli_view *v, lh_report *report)
     CLI_TRY(lh_report_add_fact(report, "makespan", time, &c->err));
     CLI_TRY(lh_report_add_fact(report, "longhaul", lh_version(), &c->err));
     CLI_TRY(cli_view_report(c, v, report, v->method));
+    CLI_TRY(report_jitter(c, w, report));
     const settings *s = c->settings;
     return s->path || s->host_memory ? LH_OK
                                      : cli_view_ask(c, v, &s->model, report);
 }
 
-static lh_status write_html(cli *c, const cli_view *v, const char *path)
+static lh_status write_html(cli *c, const work *w, const char *path)
 {
     lh_report *report = NULL;
     CLI_TRY(lh_report_make(cli_name(c, c->operands[0]), &report, &c->err));
-    lh_status status = fill_report(c, v, report);
+    lh_status status = fill_report(c, w, report);
     if (status == LH_OK)
         status = cli_write_html(c, report, path);
     lh_report_free(report);
     return status;
 }
 
-static lh_status write_files(cli *c, const cli_view *v)
+static lh_status write_files(cli *c, const work *w)
 {
     const settings *s = c->settings;
+    const cli_view *v = &w->view;
     if (s->trace)
         CLI_TRY(cli_write_trace(c, v->trace, s->trace));
     if (s->svg)
         CLI_TRY(cli_write_svg(c, v, s->svg));
     if (s->html)
-        CLI_TRY(write_html(c, v, s->html));
+        CLI_TRY(write_html(c, w, s->html));
     return LH_OK;
 }
 
@@ -430,11 +450,10 @@ static lh_status read_varying(cli *c, work *w, lh_jitter *out)
 static lh_status vary(cli *c, work *w)
 {
     const settings *s = c->settings;
-    lh_jitter jitter;
     lh_sim_options sim = cli_sim_options(&s->model);
-    CLI_TRY(read_varying(c, w, &jitter));
-    cli_progress(c, "drawing %" PRIu32 " iterations", jitter.samples);
-    return lh_jitter_run(w->view.pipeline, w->view.schedule, &sim, &jitter,
+    CLI_TRY(read_varying(c, w, &w->drawn));
+    cli_progress(c, "drawing %" PRIu32 " iterations", w->drawn.samples);
+    return lh_jitter_run(w->view.pipeline, w->view.schedule, &sim, &w->drawn,
                          &w->jitter, &c->err);
 }
 
@@ -534,7 +553,7 @@ static lh_status simulate(cli *c, work *w)
     if (s->jitter.spec && !s->play.events)
         CLI_TRY(vary(c, w));
     if (!s->play.events)
-        CLI_TRY(write_files(c, v));
+        CLI_TRY(write_files(c, w));
     cli_progress_end();
     if (s->play.events)
         return play_events(c, w);

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool is_key(const char *text, size_t len, const char *key)
@@ -70,6 +71,28 @@ lh_status cli_read_jitter(cli *c, const cli_jitter *given, lh_jitter *out)
             return lh_jitter_check(out, &c->err);
         text++;
     }
+}
+
+lh_status cli_jitter_report(cli *c, const cli_varied *varied, lh_report *report)
+{
+    const uint32_t n = varied->jitter->samples;
+    int64_t *ns = calloc(n, sizeof *ns);
+    if (!ns)
+        return cli_no_memory(c);
+    lh_status status =
+        lh_jitter_times(varied->pipeline, varied->schedule, varied->sim,
+                        varied->jitter, ns, &c->err);
+    for (uint32_t i = 0; status == LH_OK && i < n; i++)
+        ns[i] += varied->after_ns;
+    const lh_report_varied drawn = {.size = sizeof drawn,
+                                    .title = "Iterations with jitter",
+                                    .n = n,
+                                    .ns = ns,
+                                    .usual_ns = varied->usual_ns};
+    if (status == LH_OK)
+        status = lh_report_add_varied(report, &drawn, &c->err);
+    free(ns);
+    return status;
 }
 
 char *cli_straggler_text(double rate, uint32_t n_gpus, char *text)

@@ -6,6 +6,7 @@
 #include "inputs.h"
 
 #include <longhaul/jitter.h>
+#include <longhaul/report.h>
 
 typedef struct cli_jitter {
     const char *spec; /* NULL: none */
@@ -40,5 +41,18 @@ lh_status cli_read_jitter(cli *c, const cli_jitter *given, lh_jitter *out);
  * at most CLI_STRAGGLER_TEXT bytes; "" where there are none. */
 enum { CLI_STRAGGLER_TEXT = 160 };
 char *cli_straggler_text(double rate, uint32_t n_gpus, char *text);
+
+/* What the iterations of a report vary by. */
+typedef struct cli_varied {
+    const lh_pipeline *pipeline;
+    const lh_schedule *schedule;
+    const lh_sim_options *sim; /* NULL: the defaults */
+    const lh_jitter *jitter;   /* its samples are not 0 */
+    int64_t after_ns;          /* of each iteration, which does not vary */
+    int64_t usual_ns;          /* of an iteration without jitter */
+} cli_varied;
+/* Draws all of them again, and adds their histogram. */
+lh_status cli_jitter_report(cli *c, const cli_varied *varied,
+                            lh_report *report);
 
 #endif

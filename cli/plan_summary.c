@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is planned, in words: the model, the GPUs, the layout, where it lies,
  * what comes after it. */
+#include "jitter_view.h"
 #include "plan_links.h"
 #include "plan_screen.h"
 #include "view.h"
@@ -523,6 +524,23 @@ static lh_status add_jitter_card(cli *c, const lh_plan *p, lh_report *report)
                               more.text, &c->err);
 }
 
+/* And all iterations that were drawn. */
+static lh_status add_varied(cli *c, const lh_plan *p, lh_report *report)
+{
+    const lh_choice *b = &p->best;
+    lh_jitter jitter;
+    if (!b->jitter || !p->robust)
+        return LH_OK;
+    CLI_TRY(lh_plan_jitter(p->job, b, &p->robust->jitter, &jitter, &c->err));
+    jitter.samples = b->jitter->samples;
+    const cli_varied varied = {.pipeline = p->pipeline,
+                               .schedule = p->schedule,
+                               .jitter = &jitter,
+                               .after_ns = b->optimizer_ns + b->overhead_ns,
+                               .usual_ns = b->iteration_ns};
+    return cli_jitter_report(c, &varied, report);
+}
+
 static lh_status add_cards(cli *c, const lh_plan *p, lh_report *report)
 {
     const lh_choice *b = &p->best;
@@ -553,7 +571,8 @@ static lh_status add_cards(cli *c, const lh_plan *p, lh_report *report)
     for (uint32_t i = 0; i < sizeof cards / sizeof *cards; i++)
         CLI_TRY(lh_report_add_card(report, cards[i][0], cards[i][1],
                                    cards[i][2], &c->err));
-    return add_jitter_card(c, p, report);
+    CLI_TRY(add_jitter_card(c, p, report));
+    return add_varied(c, p, report);
 }
 
 lh_status cli_plan_summary(cli *c, const lh_plan *p, lh_report *report)

@@ -59,6 +59,14 @@ LH_API lh_status lh_jitter_run(const lh_pipeline *pipeline,
                                const lh_jitter *jitter, lh_jitter_result *out,
                                lh_error *err);
 
+/* The same drawn one by one: ns[i] is the makespan of sample i, of
+ * jitter->samples, which is not 0 here. */
+LH_API lh_status lh_jitter_times(const lh_pipeline *pipeline,
+                                 const lh_schedule *schedule,
+                                 const lh_sim_options *options,
+                                 const lh_jitter *jitter, int64_t *ns,
+                                 lh_error *err);
+
 #ifdef __cplusplus
 }
 #endif

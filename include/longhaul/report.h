@@ -123,6 +123,15 @@ typedef struct lh_report_course {
     const lh_report_mark *marks; /* both in order of time */
 } lh_report_course;
 
+/* How long iterations take that differ, in any order. */
+typedef struct lh_report_varied {
+    size_t size;       /* sizeof(lh_report_varied) */
+    const char *title; /* "Iterations with jitter" */
+    uint32_t n;        /* 1..1000000 */
+    const int64_t *ns; /* each 0 or more */
+    int64_t usual_ns;  /* where nothing differs; 0: not known */
+} lh_report_varied;
+
 /* A diagnosis, of the recording. */
 typedef struct lh_report_diagnosis {
     size_t size; /* sizeof(lh_report_diagnosis) */
@@ -170,6 +179,12 @@ LH_API lh_status lh_report_add_row(lh_report *report, const lh_report_row *row,
 LH_API lh_status lh_report_add_sweep(lh_report *report,
                                      const lh_report_sweep *sweep,
                                      lh_error *err);
+
+/* As a histogram, with the mean and what 95 % and 99 % of them keep.
+ * LH_EINVAL: there are none, too many, or one is negative. */
+LH_API lh_status lh_report_add_varied(lh_report *report,
+                                      const lh_report_varied *varied,
+                                      lh_error *err);
 
 /* Parts that make up a whole, as one bar. */
 LH_API lh_status lh_report_add_parts(lh_report *report, const char *title,

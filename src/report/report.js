@@ -666,6 +666,7 @@ showHeading();
 showLegend();
 showReasons();
 showMemory(data.memory);
+showVaried(data.varied);
 showRows(data.rows, rowsTake());
 if (data.diagnosis) showDiagnosis();
 else showVersus();

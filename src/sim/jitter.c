@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MOST_SAMPLES = 1000000, USUAL_SAMPLES = 1000 };
 static const int64_t most_ns = INT64_C(1) << 53; /* as everywhere */
@@ -282,19 +283,55 @@ static lh_status run_all(lhi_jitter_draws *draws, const lh_schedule *schedule,
     return status;
 }
 
-lh_status lh_jitter_run(const lh_pipeline *pipeline,
-                        const lh_schedule *schedule,
-                        const lh_sim_options *options, const lh_jitter *jitter,
-                        lh_jitter_result *out, lh_error *err)
+/* *out: as many as *n, to be freed. */
+static lh_status draw_all(const lh_pipeline *pipeline,
+                          const lh_schedule *schedule,
+                          const lh_sim_options *options,
+                          const lh_jitter *jitter, int64_t **out, uint32_t *n,
+                          lh_error *err)
 {
     lhi_jitter_draws *draws;
     LHI_TRY(lhi_jitter_draws_make(pipeline, jitter, &draws, err));
     int64_t *ns = calloc(draws->jitter.samples, sizeof *ns);
     lh_status status =
         ns ? run_all(draws, schedule, options, ns, err) : lhi_fail_nomem(err);
-    if (status == LH_OK)
-        sum_up(ns, draws->jitter.samples, out);
-    free(ns);
+    *n = draws->jitter.samples;
     lhi_jitter_draws_free(draws);
+    if (status == LH_OK)
+        *out = ns;
+    else
+        free(ns);
     return status;
+}
+
+lh_status lh_jitter_run(const lh_pipeline *pipeline,
+                        const lh_schedule *schedule,
+                        const lh_sim_options *options, const lh_jitter *jitter,
+                        lh_jitter_result *out, lh_error *err)
+{
+    int64_t *ns;
+    uint32_t n;
+    LHI_TRY(draw_all(pipeline, schedule, options, jitter, &ns, &n, err));
+    sum_up(ns, n, out);
+    free(ns);
+    return LH_OK;
+}
+
+lh_status lh_jitter_times(const lh_pipeline *pipeline,
+                          const lh_schedule *schedule,
+                          const lh_sim_options *options,
+                          const lh_jitter *jitter, int64_t *ns, lh_error *err)
+{
+    int64_t *all;
+    uint32_t n;
+    lh_jitter j;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_jitter, &j, jitter, err));
+    if (j.samples == 0)
+        return lhi_fail(err, LH_EINVAL,
+                        "jitter: no samples, so that nothing says how many "
+                        "times there is room for");
+    LHI_TRY(draw_all(pipeline, schedule, options, jitter, &all, &n, err));
+    memcpy(ns, all, n * sizeof *ns);
+    free(all);
+    return LH_OK;
 }

@@ -80,6 +80,24 @@ def test_cards(browser, plan):
                     r"over link", says), f"idle: {says}")
 
 
+def test_varied(browser, plan):
+    """Every iteration that the plan drew is in the histogram."""
+    told = plan["jitter"]
+    says = browser.run("document.querySelector('#varied .note').textContent")
+    for key in ("mean_s", "p50_s", "p95_s", "p99_s"):
+        ms = f"{told[key] * 1e3:.4g}"
+        check(ms in says, f"varied: {key} is {ms} ms: {says}")
+    bars = browser.run("[...document.querySelectorAll('#varied .times title')]"
+                       ".map((t) => t.textContent)")
+    counts = [number(text.split(": ")[1]) for text in bars]
+    check(sum(counts) == told["samples"] == 1000 and len(bars) > 20,
+          f"varied: {bars}")
+    marks = browser.run("[...document.querySelectorAll('#varied .mark-text')]"
+                        ".map((t) => t.textContent.split(/[\\d.]+\u00a0/)[0])")
+    check(sorted(marks) == ["95 % within ", "99 % within ", "mean ",
+                            "without jitter "], f"varied: marks {marks}")
+
+
 def test_memory(browser, plan):
     rows = browser.run(
         "[...document.querySelectorAll('.memory-row')].map((r) => "
@@ -235,6 +253,7 @@ def main():
                           <= size[0], f"wider than {size[0]} pixels")
                     test_cards(browser, plan)
                     test_memory(browser, plan)
+                    test_varied(browser, plan)
                     test_fold_and_sort(browser)
                     test_words(browser, size[0])
                 test_far_links_first(browser, path)

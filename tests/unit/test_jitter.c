@@ -7,6 +7,8 @@
 #include <longhaul/jitter.h>
 #include <longhaul/methods.h>
 
+#include <math.h>
+
 static lh_jitter_result run(const lh_pipeline *p, const char *method,
                             lh_jitter j)
 {
@@ -210,8 +212,44 @@ static void refusals(void)
     lh_pipeline_free(p);
 }
 
+/* One by one they are what is summed up, and sample i draws the same. */
+static void times_one_by_one(void)
+{
+    enum { N = 200 };
+    lh_jitter j = {.size = sizeof j, .latency = 0.5, .samples = N, .seed = 7};
+    lh_pipeline *p = uniform_make(two);
+    lh_schedule *s = NULL;
+    lh_error err = {0};
+    int64_t ns[N] = {0}, fewer[3] = {0}, least = INT64_MAX, most = 0;
+    double sum = 0;
+    CHECK_OK(lh_method_run("1f1b", p, NULL, &s, NULL, &err), err);
+    lh_jitter_result r = run(p, "1f1b", j);
+    CHECK_OK(lh_jitter_times(p, s, NULL, &j, ns, &err), err);
+    uint32_t within = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        sum += (double)ns[i];
+        least = ns[i] < least ? ns[i] : least;
+        most = ns[i] > most ? ns[i] : most;
+        within += ns[i] <= r.p95_ns;
+    }
+    CHECK(fabs(sum / N - r.mean_ns) < 1e-3 * r.mean_ns);
+    CHECK_INT(least, r.least_ns);
+    CHECK_INT(most, r.most_ns);
+    CHECK_INT(within, 190);
+    j.samples = 3;
+    CHECK_OK(lh_jitter_times(p, s, NULL, &j, fewer, &err), err);
+    for (int i = 0; i < 3; i++)
+        CHECK_INT(fewer[i], ns[i]);
+    j.samples = 0;
+    CHECK_INT(lh_jitter_times(p, s, NULL, &j, ns, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "no samples");
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
 int main(void)
 {
+    RUN(times_one_by_one);
     RUN(one_microbatch);
     RUN(rare_events);
     RUN(all_degraded);

@@ -106,6 +106,18 @@ static void page_refuses(void)
     CHECK_INT(lh_report_add_row(report, &row, &err), LH_EINVAL);
     CHECK_INT(lh_report_add_fact(report, "\xc3", "", &err), LH_EINVAL);
     CHECK_INT(lh_report_add_card(report, "", "\xc3", "", &err), LH_EINVAL);
+    const int64_t times[] = {3, -1};
+    lh_report_varied varied = {
+        .size = sizeof varied, .title = "x", .n = 2, .ns = times};
+    CHECK_INT(lh_report_add_varied(report, &varied, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "ns[1]");
+    varied.n = 0;
+    CHECK_INT(lh_report_add_varied(report, &varied, &err), LH_EINVAL);
+    varied = (lh_report_varied){.size = sizeof varied, .n = 1, .ns = times};
+    CHECK_INT(lh_report_add_varied(report, &varied, &err), LH_EINVAL);
+    varied.title = "x";
+    varied.usual_ns = -1;
+    CHECK_INT(lh_report_add_varied(report, &varied, &err), LH_EINVAL);
     const lh_report_kind none = {"x", -1};
     CHECK_INT(lh_report_add_memory(report, "x", 0, 1, &none, &err), LH_EINVAL);
     CHECK_INT(lh_report_add_trace(report, &small_trace, "\xc3", NULL, &err),
@@ -145,8 +157,40 @@ static void page_refuses(void)
     CHECK_INT(lh_report_add_parts(report, "t", 1, &part, &err), LH_EINVAL);
     char *text = html_of(report);
     CHECK_HAS(text, "\"facts\":[\n],\n\"cards\":[\n],\n\"memory\":[\n],\n"
-                    "\"traces\":[\n],\n\"rows\":[\n],\n"
+                    "\"varied\":[\n],\n\"traces\":[\n],\n\"rows\":[\n],\n"
                     "\"sweeps\":[\n],\n\"reasons\":[\n]}");
+    lh_text_free(text);
+    lh_report_free(report);
+}
+
+/* Bars of a round width from the fastest to the slowest. */
+static void iterations_that_differ(void)
+{
+    lh_error err = {0};
+    lh_report *report = NULL;
+    int64_t ns[100];
+    for (int i = 0; i < 100; i++)
+        ns[i] = 20000 + 10 * (99 - i); /* 20000 to 20990 */
+    ns[0] = 21200;
+    const lh_report_varied varied = {.size = sizeof varied,
+                                     .title = "differ",
+                                     .n = 100,
+                                     .ns = ns,
+                                     .usual_ns = 19000};
+    const int64_t far[] = {0, INT64_MAX};
+    const lh_report_varied apart = {
+        .size = sizeof apart, .title = "apart", .n = 2, .ns = far};
+    CHECK_OK(lh_report_make("", &report, &err), err);
+    CHECK_OK(lh_report_add_varied(report, &varied, &err), err);
+    CHECK_OK(lh_report_add_varied(report, &apart, &err), err);
+    char *text = html_of(report);
+    CHECK_HAS(text, "{\"title\":\"differ\",\"n\":100,\"usual\":19000,"
+                    "\"mean\":20497,\"p50\":20490,\"p95\":20940,"
+                    "\"p99\":20980,\"least\":20000,\"most\":21200,"
+                    "\"from\":20000,\"width\":20,\"counts\":[2,2,2,");
+    CHECK_HAS(text, "2,1,0,0,0,0,0,0,0,0,0,0,1]}");
+    CHECK_HAS(text, "\"most\":9223372036854775807,\"from\":0,\"width\":"
+                    "100000000000000000,\"counts\":[1,0,");
     lh_text_free(text);
     lh_report_free(report);
 }
@@ -401,6 +445,7 @@ int main(void)
 {
     RUN(page_of_nothing);
     RUN(page_of_everything);
+    RUN(iterations_that_differ);
     RUN(page_refuses);
     RUN(svg_of_everything);
     RUN(pictures_of_extremes);

@@ -24,6 +24,7 @@
     X(evaluates)                                                               \
     X(analyses)                                                                \
     X(shakes)                                                                  \
+    X(draws_times)                                                             \
     X(follows)                                                                 \
     X(plays)                                                                   \
     X(makes_places)                                                            \

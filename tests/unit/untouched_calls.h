@@ -191,6 +191,19 @@ static lh_status shakes(bool bad)
         out);
 }
 
+typedef struct three_times {
+    int64_t ns[3];
+} three_times;
+
+static lh_status draws_times(bool bad)
+{
+    POISONED(three_times, out);
+    lh_jitter j = {.size = sizeof j, .latency = 1, .samples = 3};
+    return CALL(lh_jitter_times(bad ? other : pipeline, schedule, NULL, &j,
+                                out.ns, &err),
+                out);
+}
+
 /* A device that is there, or not. */
 static lh_events slow_device(bool bad, lh_event *e)
 {
