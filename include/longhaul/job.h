@@ -74,7 +74,7 @@ typedef struct lh_training {
      * no recomputation). */
     bool zero_given, recompute_given;
     /* Layers drop activations, and keep the masks. Not given: models with
-     * layer norm do, as GPT-2 and GPT-3 did. */
+     * layer norm do, as GPT-2 and GPT-3 did, but for Falcon's. */
     bool dropout_given, dropout;
     lh_dispatcher dispatcher; /* LH_DISPATCHER_ALL_TO_ALL where not given */
     /* With LH_RECOMPUTE_MODULES: 1 << lh_module of each, added up. */

@@ -19,8 +19,8 @@ typedef enum lh_norm {
 } lh_norm;
 
 /* Plain numbers, immutable; 0 means "has none" unless said otherwise. Every
- * layer is attention, then an MLP, each behind a norm. The MLP of a dense layer
- * is `ffn` wide; that of a mixture-of-experts (MoE) layer is a router,
+ * layer is attention, then an MLP, each behind a norm, or both behind one
+ * (parallel_block). The MLP of a dense layer is `ffn` wide; that of a mixture-of-experts (MoE) layer is a router,
  * `experts` MLPs of `expert_ffn` and shared ones that every token passes,
  * together `shared_expert_ffn` wide. */
 typedef struct lh_model {
@@ -28,6 +28,9 @@ typedef struct lh_model {
     uint32_t layers, hidden, ffn, vocab;
     uint32_t heads, kv_heads, head_dim; /* with MLA: kv_heads = heads */
     bool gated;           /* MLPs have three matrices (SwiGLU), else two */
+    bool parallel_block;  /* Falcon: a layer's attention and MLP take the same
+                             norm's output, and both add to its input; without
+                             experts */
     bool tied_embeddings; /* the head's matrix is the embedding's */
     bool qkv_bias, output_bias; /* of attention's projections */
     bool mlp_bias;
@@ -72,8 +75,8 @@ LH_API const lh_model *lh_model_preset(const char *name);
 LH_API const char *const *lh_model_presets(void);
 
 /* Reads a Hugging Face config.json of the Llama, Mistral, Mixtral, Qwen2,
- * Qwen3, Qwen2-MoE, Qwen3-MoE, DeepSeek-V2, DeepSeek-V3, gpt-oss or GPT-2
- * family.
+ * Qwen3, Qwen2-MoE, Qwen3-MoE, DeepSeek-V2, DeepSeek-V3, gpt-oss, GPT-2 or
+ * Falcon (7B) family.
  * Release with lh_model_free(). LH_EINPUT: `err` says which key of which line
  * is wrong; LH_EUNSUPPORTED: another family. */
 LH_API lh_status lh_model_parse(const char *text, size_t len, const char *name,

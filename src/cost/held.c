@@ -79,8 +79,10 @@ static void keep_layer(const lhi_shape *shape, uint32_t layer, parts *p)
     double hidden = m->hidden * shape->norm_share;
 
     keep_attention(shape, p);
-    p->rest += e * hidden; /* the second norm's input */
-    p->norms += shape->factor * hidden;
+    if (!m->parallel_block) {
+        p->rest += e * hidden; /* the second norm's input */
+        p->norms += shape->factor * hidden;
+    }
     if (shape->dropout)
         p->rest += hidden;
     if (!lh_model_layer_is_moe(m, layer)) {

@@ -107,7 +107,9 @@ static void add_attention(lister *l, uint32_t layer)
      * added, only its share of the tokens. */
     lhi_op *op = add_linear(l, "attention output", s->tokens,
                             s->heads * s->v_dim, s->model->hidden, 1, true);
-    op->stored = hidden * s->element;
+    /* In a parallel block it is a part of the layer's sum and nothing more. */
+    op->stored = s->model->parallel_block ? 0 : hidden * s->element;
+    op->fixed = s->model->parallel_block;
     if (s->tensor > 1) {
         op->again.tensor_bytes = s->tokens * s->model->hidden * s->element;
         op->again.tensor_calls = 1;
@@ -164,7 +166,8 @@ uint32_t lhi_ops_layer(const lhi_shape *shape, uint32_t layer, lhi_op *ops)
     add_fixed(&l, "input", hidden * shape->element);
     add_norm(&l, "attention norm");
     add_attention(&l, layer);
-    add_norm(&l, "mlp norm");
+    if (!shape->model->parallel_block)
+        add_norm(&l, "mlp norm");
     if (lh_model_layer_is_moe(shape->model, layer))
         add_experts(&l);
     else

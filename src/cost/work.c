@@ -325,6 +325,11 @@ static void add_experts(const lhi_shape *shape, lhi_passes *out)
     add_shared_experts(shape, out);
 }
 
+double lhi_norms_of(const lh_model *model)
+{
+    return model->parallel_block ? 1 : 2;
+}
+
 /* Norms and residuals around attention and MLP. */
 static void add_norms(const lhi_shape *shape, lhi_passes *out)
 {
@@ -333,18 +338,22 @@ static void add_norms(const lhi_shape *shape, lhi_passes *out)
     double residual =
         3 * values * shape->element + (shape->dropout ? values : 0);
 
-    add_pointwise(&out->f, 2 * (norm + residual), 4);
-    add_pointwise(&out->d, 2 * (1.5 * norm + residual), 4);
+    double times = lhi_norms_of(shape->model);
+
+    add_pointwise(&out->f, times * norm + 2 * residual, times + 2);
+    add_pointwise(&out->d, times * 1.5 * norm + 2 * residual, times + 2);
 }
 
 /* Per layer forward two all-reduces of the activations [Nar section 2.3], or
  * as many bytes in two all-gathers and two reduce-scatters [Kor section 4.2.2];
- * backward the same. W's second all-gather of its input hides behind D. Where
+ * backward the same; half of these where attention and MLP take and make the
+ * same sums (parallel blocks). W's second all-gather of its input hides behind D. Where
  * experts are spread otherwise, only attention and shared experts have them. */
 static void add_tensor(const lhi_shape *shape, uint32_t layer, lhi_passes *out)
 {
     const lh_model *m = shape->model;
-    double bytes = shape->tokens * m->hidden * shape->element, calls = 4;
+    double bytes = shape->tokens * m->hidden * shape->element;
+    double calls = 2 * lhi_norms_of(m);
 
     if (shape->tensor == 1)
         return;
@@ -380,7 +389,9 @@ static void recompute_norms(const lhi_shape *shape, lhi_work *d)
 {
     double values = shape->tokens * shape->norm_share * shape->model->hidden;
 
-    add_pointwise(d, 2 * 2 * values * shape->element, 2);
+    double times = lhi_norms_of(shape->model);
+
+    add_pointwise(d, times * 2 * values * shape->element, times);
 }
 
 static void recompute_routed_activation(const lhi_shape *shape, lhi_work *d)

@@ -49,6 +49,10 @@ void lhi_work_head(const lhi_shape *shape, lhi_passes *out);
 /* Those modules. */
 void lhi_work_mtp(const lhi_shape *shape, lhi_passes *out);
 
+/* Norms of a layer; and, with tensor parallelism, how often what its products
+ * make is summed. */
+double lhi_norms_of(const lh_model *model);
+
 /* Tokens that each token of a layer attends to on average. */
 double lhi_visible(const lh_model *model, uint32_t layer, double sequence);
 

@@ -281,6 +281,7 @@ static bool same_shape(const lh_model *a, const lh_model *b)
         {a->kv_heads, b->kv_heads},
         {a->head_dim, b->head_dim},
         {a->gated, b->gated},
+        {a->parallel_block, b->parallel_block},
         {a->tied_embeddings, b->tied_embeddings},
         {a->qkv_bias, b->qkv_bias},
         {a->output_bias, b->output_bias},

@@ -290,7 +290,7 @@ static void add_training(writer *w)
                         "  zero: %" PRIu32, t->zero);
     if (t->recompute_given)
         add_recompute(text, t);
-    if (t->dropout_given && t->dropout != (w->in->model.norm == LH_NORM_LAYER))
+    if (t->dropout_given && t->dropout != lhi_model_drops(&w->in->model))
         lhi_draft_value(text, "whether layers drop activations",
                         "  dropout: %s", t->dropout ? "true" : "false");
     if (t->dispatcher == LH_DISPATCHER_DEEPEP)

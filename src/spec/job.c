@@ -550,11 +550,17 @@ static lh_status read_all(reader *r, lh_error *err)
     return read_profile(r, err);
 }
 
-/* GPT-2 and GPT-3, and who else has layer norm, trained with dropout. */
+/* GPT-2 and GPT-3, and who else has layer norm, trained with dropout, but not
+ * Falcon. */
+bool lhi_model_drops(const lh_model *model)
+{
+    return model->norm == LH_NORM_LAYER && !model->parallel_block;
+}
+
 bool lhi_job_drops(const lh_job *job)
 {
     return job->training.dropout_given ? job->training.dropout
-                                       : job->model->norm == LH_NORM_LAYER;
+                                       : lhi_model_drops(job->model);
 }
 
 lh_status lhi_job_from_node(const lhi_doc *doc, const lhi_node *map,

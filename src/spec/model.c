@@ -99,7 +99,7 @@ lh_layer_params lh_model_layer_params(const lh_model *m, uint32_t layer)
     lh_layer_params p = {0};
     uint64_t idle = 0; /* of the experts: those that one token does not pass */
     p.attention = m->kv_lora_rank ? latent_attention(m) : plain_attention(m);
-    p.norms = 2 * norm_params(m);
+    p.norms = (m->parallel_block ? 1 : 2) * norm_params(m);
     if (lh_model_layer_is_moe(m, layer)) {
         uint64_t one = mlp_params(m, m->expert_ffn);
         if (m->shared_expert_ffn)
@@ -232,6 +232,11 @@ lh_status lhi_model_check(const lhi_doc *doc, const lhi_node *at,
         return fail_model(doc, at,
                           "latent attention (kv_lora_rank) needs "
                           "qk_nope_head_dim, qk_rope_head_dim and v_head_dim",
+                          err);
+    if (m->parallel_block && (m->experts || m->mtp_layers))
+        return fail_model(doc, at,
+                          "layers with a parallel_block have one dense MLP: "
+                          "leave experts and mtp_layers out",
                           err);
     LHI_TRY(check_experts(doc, at, m, err));
     if (most_params(m) > 0x1p50)

@@ -22,6 +22,7 @@ typedef enum style {
     DEEPSEEK,
     GPT_OSS,
     GPT2,
+    FALCON,
 } style;
 
 /* A class's sizes. */
@@ -50,11 +51,12 @@ static const family families[] = {
     {"kimi_k2", DEEPSEEK, 129280, 7168, 18432, 61, 128, 128},
     {"gpt_oss", GPT_OSS, 201088, 2880, 2880, 36, 64, 8},
     {"gpt2", GPT2, 50257, 768, 3072, 12, 12, 12},
+    {"falcon", FALCON, 65024, 4544, 18176, 32, 71, 1},
 };
 
 static const char *const family_names =
     "llama, mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, deepseek_v2, "
-    "deepseek_v3, gpt_oss, gpt2";
+    "deepseek_v3, gpt_oss, gpt2, falcon";
 
 typedef struct reader {
     const lhi_doc *doc;
@@ -217,6 +219,7 @@ static lh_status read_biases(reader *r, lh_error *err)
         break;
     case DEEPSEEK:
     case GPT2:
+    case FALCON:
         break;
     }
     LHI_TRY(take_flag(r, r->map, "attention_bias", &bias, err));
@@ -295,6 +298,7 @@ static lh_status read_window(reader *r, lh_error *err)
     case LLAMA:
     case DEEPSEEK:
     case GPT2:
+    case FALCON:
         break;
     }
     return LH_OK;
@@ -429,19 +433,26 @@ static lh_status read_deepseek(reader *r, lh_error *err)
     return read_deepseek_experts(r, err);
 }
 
+/* That the activation function, if it is named, is a GeLU. */
+static lh_status need_gelu(const reader *r, const char *key, lh_error *err)
+{
+    const lhi_node *node = lhi_find(r->map, key);
+    const char *function = "gelu";
+    if (node)
+        LHI_TRY(lhi_get_string(r->doc, node, &function, err));
+    if (strncmp(function, "gelu", 4) != 0)
+        return lhi_doc_fail(r->doc, node, err, LH_EUNSUPPORTED,
+                            "'%.60s' is no kind of gelu", function);
+    return LH_OK;
+}
+
 /* Its sizes have other names, embeddings are tied unless it says otherwise, and
  * the MLP is four times as wide. */
 static lh_status read_gpt2(reader *r, lh_error *err)
 {
     const family *f = r->family;
     lh_model *m = &r->model;
-    const lhi_node *node = lhi_find(r->map, "activation_function");
-    const char *function = "gelu_new";
-    if (node)
-        LHI_TRY(lhi_get_string(r->doc, node, &function, err));
-    if (strncmp(function, "gelu", 4) != 0)
-        return lhi_doc_fail(r->doc, node, err, LH_EUNSUPPORTED,
-                            "'%.60s' is no kind of gelu", function);
+    LHI_TRY(need_gelu(r, "activation_function", err));
     m->norm = LH_NORM_LAYER;
     m->gated = false;
     m->qkv_bias = m->output_bias = m->mlp_bias = true;
@@ -468,9 +479,60 @@ static lh_status read_gpt2(reader *r, lh_error *err)
     return LH_OK;
 }
 
+/* A flag that must be `must`, which is also what holds where it is absent. */
+static lh_status need_flag(const reader *r, const char *key, bool must,
+                           const char *why, lh_error *err)
+{
+    bool value = must;
+    LHI_TRY(take_flag(r, r->map, key, &value, err));
+    if (value == must)
+        return LH_OK;
+    return lhi_doc_fail(r->doc, lhi_find(r->map, key), err, LH_EUNSUPPORTED,
+                        "%s", why);
+}
+
+/* Falcon 7B's: one norm per layer. What 40B and 180B have, two norms and heads
+ * that share keys in groups, is another layer. */
+static lh_status read_falcon(reader *r, lh_error *err)
+{
+    const family *f = r->family;
+    lh_model *m = &r->model;
+    bool bias = false, shared = true;
+    LHI_TRY(need_flag(r, "new_decoder_architecture", false,
+                      "is not known: only layers of one norm, as Falcon 7B's",
+                      err));
+    LHI_TRY(need_flag(r, "alibi", false,
+                      "is not known: only rotary positions", err));
+    LHI_TRY(need_gelu(r, "activation", err));
+    m->norm = LH_NORM_LAYER;
+    m->gated = false;
+    m->parallel_block = m->tied_embeddings = true;
+    LHI_TRY(
+        take_size(r, "vocab_size", LHI_MAX_VOCAB, f->vocab, &m->vocab, err));
+    LHI_TRY(
+        take_size(r, "hidden_size", LHI_MAX_WIDTH, f->hidden, &m->hidden, err));
+    LHI_TRY(take_size(r, "num_hidden_layers", LHI_MAX_LAYERS, f->layers,
+                      &m->layers, err));
+    LHI_TRY(take_size(r, "num_attention_heads", LHI_MAX_WIDTH, f->heads,
+                      &m->heads, err));
+    LHI_TRY(read_number(r, "ffn_hidden_size", LHI_MAX_VOCAB, 4 * m->hidden,
+                        &m->ffn, err));
+    LHI_TRY(take_flag(r, r->map, "multi_query", &shared, err));
+    LHI_TRY(take_flag(r, r->map, "parallel_attn", &m->parallel_block, err));
+    LHI_TRY(take_flag(r, r->map, "bias", &bias, err));
+    LHI_TRY(take_flag(r, r->map, "tie_word_embeddings", &m->tied_embeddings,
+                      err));
+    LHI_TRY(read_rope_theta(r, err));
+    m->qkv_bias = m->output_bias = m->mlp_bias = bias;
+    m->kv_heads = shared ? 1 : m->heads;
+    return read_head_dim(r, err);
+}
+
 static lh_status read_all(reader *r, lh_error *err)
 {
     LHI_TRY(find_family(r, err));
+    if (r->family->style == FALCON)
+        return read_falcon(r, err);
     if (r->family->style == GPT2)
         return read_gpt2(r, err);
     LHI_TRY(read_sizes(r, err));
@@ -492,6 +554,7 @@ static lh_status read_all(reader *r, lh_error *err)
     case QWEN2:
     case QWEN3:
     case GPT2:
+    case FALCON:
         break;
     }
     return read_head_dim(r, err);

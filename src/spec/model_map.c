@@ -18,6 +18,7 @@ static const lhi_field model_rows[] = {
     {COUNT(head_dim), .least = 1, .most = LHI_MAX_WIDTH, .when = LHI_LEFT_OUT},
     {COUNT(vocab), .least = 1, .most = LHI_MAX_VOCAB},
     {FLAG(gated), .when = LHI_LEFT_OUT, .absent = true},
+    {FLAG(parallel_block), .when = LHI_LEFT_OUT},
     {FLAG(tied_embeddings), .when = LHI_LEFT_OUT},
     {FLAG(qkv_bias), .when = LHI_LEFT_OUT},
     {FLAG(output_bias), .when = LHI_LEFT_OUT},

@@ -168,6 +168,8 @@ uint32_t lhi_job_words(const lh_job *job, uint32_t tensor);
 
 /* Whether layers drop activations and keep the masks. */
 bool lhi_job_drops(const lh_job *job);
+/* Where the job does not say. */
+bool lhi_model_drops(const lh_model *model);
 /* `framework` of a job whose model, training and layout are read already. */
 extern const lhi_table lhi_framework_table;
 lh_status lhi_framework_from_node(const lhi_doc *doc, const lhi_node *map,

@@ -36,6 +36,44 @@ static void sum_like_a_layer(const char *preset, uint32_t layer,
         fprintf(stderr, "%s layer %u tensor %u\n", preset, layer, tensor);
 }
 
+/* A parallel block has one norm, keeps no sum between attention and MLP, and is
+ * summed half as often. */
+static void parallel_blocks(void)
+{
+    fixture plain, beside;
+    lh_model m = *lh_model_preset("gpt3-175b");
+    lh_cost_op ops[LH_COST_MAX_OPS];
+    for (uint32_t tensor = 1; tensor <= 8; tensor *= 8) {
+        uint32_t n = 0;
+        double bytes = 0, hidden = 2048.0 * m.hidden / tensor;
+        fixture_init(&plain, "gpt3-175b");
+        fixture_init(&beside, "gpt3-175b");
+        plain.job.training.sequence = beside.job.training.sequence = 2048;
+        plain.layout.tensor = beside.layout.tensor = tensor;
+        plain.slice = beside.slice = (lh_cost_slice){.n_layers = 1};
+        plain.job.training.dropout_given = beside.job.training.dropout_given =
+            true;
+        m.parallel_block = true;
+        beside.job.model = &m;
+        COST(&plain);
+        COST(&beside);
+        /* In two bytes: the second norm's input and output. */
+        CHECK_NEAR((double)(plain.cost.activation_bytes -
+                            beside.cost.activation_bytes),
+                   2 * 2 * hidden, 2);
+        CHECK_NEAR(beside.cost.f.flops, plain.cost.f.flops, 0);
+        CHECK(beside.cost.f.total_ns < plain.cost.f.total_ns);
+        lh_error err = {0};
+        CHECK_OK(lh_cost_layer_ops(&beside.job, &beside.layout, &beside.slice,
+                                   0, &beside.options, ops, &n, &err),
+                 err);
+        for (uint32_t i = 0; i < n; i++)
+            bytes += (double)ops[i].bytes;
+        CHECK_NEAR(bytes, (double)beside.cost.activation_bytes,
+                   LH_COST_MAX_OPS);
+    }
+}
+
 static void presets(void)
 {
     static const struct {
@@ -102,6 +140,7 @@ static void recomputed_in_part(void)
 int main(void)
 {
     RUN(presets);
+    RUN(parallel_blocks);
     RUN(published_totals);
     RUN(recomputed_in_part);
     return test_summary();

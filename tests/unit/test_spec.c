@@ -316,6 +316,9 @@ static void odd_jobs_survive_a_round_trip(void)
         "experts: 4, experts_per_token: 2, expert_ffn: 3, dense_layers: 1, "
         "moe_interval: 2, moe_phase: 1, dense_list: [3, 5]}\n" TRAINING TWO
             LINK,
+        "longhaul: job/1\nmodel: {layers: 4, hidden: 8, heads: 2, kv_heads: 1, "
+        "ffn: 7, vocab: 10, gated: false, norm: layer, parallel_block: "
+        "true}\n" TRAINING TWO LINK,
         /* a map that equals a preset is still a map */
         "longhaul: job/1\nmodel: {name: llama3-8b, layers: 32, hidden: 4096, "
         "ffn: 14336, heads: 32, kv_heads: 8, vocab: 128256}\n" TRAINING TWO

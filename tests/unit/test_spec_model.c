@@ -344,6 +344,35 @@ static void gpt2_config(void)
     lh_model_free(m);
 }
 
+#define FALCON                                                                 \
+    "{\"model_type\": \"falcon\", \"vocab_size\": 65024, "                       \
+    "\"hidden_size\": 4544, \"num_hidden_layers\": 32, "                         \
+    "\"num_attention_heads\": 71"
+
+/* Falcon 7B: 6,921,720,704 parameters, worked out of the report's shape
+ * (arXiv:2311.16867): embedding 65024 x 4544, tied; per layer one norm of 2 x
+ * 4544, 4544 x (4544 + 2 x 64) + 4544^2 + 2 x 4544 x 18176; a last norm. */
+static void falcon_config(void)
+{
+    lh_error err;
+    lh_model *m = parse(FALCON "}", &err);
+    CHECK_MSG(m, "%s", err.text);
+    if (!m)
+        return;
+    CHECK_INT(lh_model_params(m), 6921720704);
+    CHECK(m->parallel_block && m->tied_embeddings && !m->gated &&
+          m->norm == LH_NORM_LAYER && m->kv_heads == 1 && m->head_dim == 64);
+    lh_model_free(m);
+    m = parse(FALCON ", \"parallel_attn\": false, \"multi_query\": false, "
+                     "\"bias\": true}",
+              &err);
+    CHECK_MSG(m, "%s", err.text);
+    if (m)
+        CHECK(!m->parallel_block && m->kv_heads == 71 && m->mlp_bias &&
+              lh_model_layer_params(m, 0).norms == 4 * 4544);
+    lh_model_free(m);
+}
+
 static void bad_configs_are_refused(void)
 {
     static const struct {
@@ -395,6 +424,10 @@ static void bad_configs_are_refused(void)
         {"{\"model_type\": \"llava\", \"text_config\": {\"model_type\": "
          "\"llama\", \"num_attention_heads\": 7}}",
          "hidden_size 4096 is no multiple"},
+        {FALCON ", \"new_decoder_architecture\": true}",
+         "new_decoder_architecture: is not known"},
+        {FALCON ", \"alibi\": true}", "alibi: is not known"},
+        {FALCON ", \"activation\": \"relu\"}", "'relu' is no kind of gelu"},
         {"[1]", "c.json:1:"},
         {"", "c.json"},
         {"{\"model_type\": ", "c.json:2: not valid YAML or JSON"},
@@ -436,6 +469,7 @@ int main(void)
     RUN(expert_patterns);
     RUN(bases_of_rotary_positions_are_read);
     RUN(gpt2_config);
+    RUN(falcon_config);
     RUN(bad_configs_are_refused);
     RUN(huge_models_are_refused);
     return test_summary();

@@ -32,6 +32,12 @@ static void bad_models_are_refused(void)
     refuse(MAP("dense_list: [4]"), "dense_list[0]: 4 is out of range");
     refuse(MAP("kv_lora_rank: 4"), "qk_nope_head_dim");
     refuse(MAP("kv_lora_rank: 4, kv_heads: 1"), "leave kv_heads out");
+    refuse(MAP("parallel_block: 1"), "parallel_block: must be true or false");
+    refuse(MAP("parallel_block: true, mtp_layers: 1"),
+           "leave experts and mtp_layers out");
+    refuse(MAP("parallel_block: true, experts: 2, expert_ffn: 4, "
+               "experts_per_token: 1"),
+           "with a parallel_block have one dense MLP");
     refuse(MAP("name: ''"), "name: must not be empty");
     refuse(WITH("{layers: 4, hidden: 9, heads: 2, vocab: 10, ffn: 16}"),
            "give head_dim");

@@ -26,6 +26,7 @@ def lacking(model: Any) -> str | None:
         (model.kv_lora_rank > 0, "multi-head latent attention"),
         (model.norm != lib.LH_NORM_RMS, "layer norms"),
         (not model.gated, "an MLP that is not gated"),
+        (model.parallel_block, "attention and MLP beside each other"),
         (model.sliding_window > 0, "a sliding window"),
         (model.qk_norm, "norms of queries and keys"),
         (model.attention_sinks, "attention sinks"),

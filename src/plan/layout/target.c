@@ -176,6 +176,10 @@ static bool knows_biases(const lh_model *m)
 
 static lh_status megatron_job(const lh_job *job, lh_error *err)
 {
+    if (job->model->parallel_block)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "has attention and MLP one after the other; use a model "
+                      "with parallel_block: false");
     if (!knows_biases(job->model))
         return refuse(LH_TARGET_MEGATRON, err,
                       "has biases on all products, those of routers included, "
@@ -446,6 +450,10 @@ static lh_status torchtitan_job(const lh_job *job, lh_error *err)
         return refuse(LH_TARGET_TORCHTITAN, err,
                       "has no multi-token prediction; use a model with "
                       "mtp_layers: 0");
+    if (job->model->parallel_block)
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "has attention and MLP one after the other; use a model "
+                      "with parallel_block: false");
     if (lhi_job_drops(job))
         return refuse(LH_TARGET_TORCHTITAN, err,
                       "has no dropout in its models; use training.dropout: "
