@@ -20,9 +20,9 @@ typedef enum lh_norm {
 
 /* Plain numbers, immutable; 0 means "has none" unless said otherwise. Every
  * layer is attention, then an MLP, each behind a norm, or both behind one
- * (parallel_block). The MLP of a dense layer is `ffn` wide; that of a mixture-of-experts (MoE) layer is a router,
- * `experts` MLPs of `expert_ffn` and shared ones that every token passes,
- * together `shared_expert_ffn` wide. */
+ * (parallel_block). The MLP of a dense layer is `ffn` wide; that of a
+ * mixture-of-experts (MoE) layer is a router, `experts` MLPs of `expert_ffn` and
+ * shared ones that every token passes, together `shared_expert_ffn` wide. */
 typedef struct lh_model {
     const char *name; /* of a preset, or of the file it came from */
     uint32_t layers, hidden, ffn, vocab;
@@ -133,6 +133,9 @@ typedef enum lh_layer_part {
     LH_PART_MLP_NORM,
     LH_PART_GATE_UP, /* both; up alone without a gate */
     LH_PART_ACTIVATION,
+    LH_PART_LATENT, /* of latent attention, before LH_PART_QKV: what is
+                       compressed, and its norms' outputs; not in the order, so
+                       that the others keep their numbers */
     LH_N_LAYER_PARTS
 } lh_layer_part;
 

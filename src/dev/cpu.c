@@ -19,11 +19,14 @@ static lh_status check_model(const lh_model *model, uint32_t sequence,
 {
     lhi_family family;
     LHI_TRY(lhi_family_of(model, sequence, &family, err));
-    if (model->head_dim % 2 || model->heads % model->kv_heads)
+    uint32_t turned =
+        model->kv_lora_rank ? model->qk_rope_head_dim : model->head_dim;
+    if (turned % 2 || model->heads % model->kv_heads)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the cpu device needs an even head_dim (not %u) and "
+                        "the cpu device needs an even %s (not %u) and "
                         "heads (%u) in groups of the same size (%u kv_heads)",
-                        model->head_dim, model->heads, model->kv_heads);
+                        model->kv_lora_rank ? "qk_rope_head_dim" : "head_dim",
+                        turned, model->heads, model->kv_heads);
     return LH_OK;
 }
 
@@ -62,7 +65,7 @@ static lh_status check_options(const lhi_cpu_options *o, lh_error *err)
  * learned. */
 static lh_status make_angles(lhi_cpu *cpu, double theta, lh_error *err)
 {
-    uint32_t half = cpu->head_dim / 2;
+    uint32_t half = cpu->rope / 2;
     cpu->cosines = lhi_cpu_floats(cpu->mem, cpu->sequence, half);
     cpu->sines = lhi_cpu_floats(cpu->mem, cpu->sequence, half);
     if (!cpu->cosines || !cpu->sines)
@@ -70,7 +73,7 @@ static lh_status make_angles(lhi_cpu *cpu, double theta, lh_error *err)
     for (uint32_t p = 0; p < cpu->sequence; p++)
         for (uint32_t i = 0; i < half; i++) {
             double angle =
-                cpu->positions ? 0 : p * pow(theta, -2.0 * i / cpu->head_dim);
+                cpu->positions ? 0 : p * pow(theta, -2.0 * i / cpu->rope);
             cpu->cosines[(size_t)p * half + i] = (float)cos(angle);
             cpu->sines[(size_t)p * half + i] = (float)sin(angle);
         }
@@ -81,7 +84,7 @@ static lh_status make_scratch(lhi_cpu *cpu, lh_error *err)
 {
     lhi_arena *mem = cpu->mem;
     size_t widest = lhi_cpu_widest(cpu), d = cpu->head_dim;
-    size_t all = (size_t)cpu->t * cpu->chosen;
+    size_t all = (size_t)cpu->t * cpu->chosen, beside = lhi_cpu_beside(cpu);
     cpu->logit_rows = LOGITS_AT_ONCE / cpu->v;
     if (cpu->logit_rows < 64)
         cpu->logit_rows = 64;
@@ -90,7 +93,8 @@ static lh_status make_scratch(lhi_cpu *cpu, lh_error *err)
         !(cpu->d_scores = lhi_cpu_floats(mem, cpu->block, cpu->sequence)) ||
         !(cpu->d_query = lhi_cpu_floats(mem, cpu->block, d)) ||
         !(cpu->d_key = lhi_cpu_floats(mem, cpu->sequence, d)) ||
-        !(cpu->d_value = lhi_cpu_floats(mem, cpu->sequence, d)) ||
+        !(cpu->d_value = lhi_cpu_floats(mem, cpu->sequence, cpu->value_dim)) ||
+        (beside && !(cpu->beside = lhi_cpu_floats(mem, cpu->t, beside))) ||
         !(cpu->delta = lhi_cpu_floats(mem, cpu->block, 1)) ||
         (cpu->experts &&
          (!(cpu->routed = lhi_cpu_floats(mem, all, cpu->h)) ||

@@ -3,12 +3,13 @@
  * cpu_shards.c (those that are sharded), cpu_memory.c, cpu_predict.c (how much
  * it holds), cpu_forward.c (F),
  * cpu_again.c (what of it D makes again), cpu_backward.c (D), cpu_attention.c,
- * cpu_layer.c, cpu_experts.c, cpu_dropout.c, cpu_weights.c (W).
+ * cpu_latent.c, cpu_layer.c, cpu_experts.c, cpu_dropout.c, cpu_weights.c (W).
  *
- * Shapes: t rows of a microbatch (sequences * tokens of one), h hidden, q and
- * kv the widths of all query and key heads, f the MLP's width, up what of it is
- * made of one row (2 f with a gate, else f), v the vocabulary. Products of
- * layers are as their family keeps them: [out][in], or [in][out]. */
+ * Shapes: t rows of a microbatch (sequences * tokens of one), h hidden, q, kv
+ * and values the widths of all query, key and value heads, qkv their sum, o the
+ * width of what attention makes, f the MLP's width, up what of it is made of
+ * one row (2 f with a gate, else f), v the vocabulary. Products of layers are
+ * as their family keeps them: [out][in], or [in][out]. */
 #ifndef LHI_CPU_H
 #define LHI_CPU_H
 
@@ -25,12 +26,18 @@ enum { LHI_LAYER_ITEMS = 4 };
  * the one before. */
 typedef struct lhi_cpu_weights {
     float *norm1;   /* [h], of layer norms biases behind it */
-    float *qkv;     /* [q + 2 kv][h] */
-    float *out;     /* [h][q] */
-    float *norm2;   /* as norm1 */
+    float *qkv;     /* [qkv][h] */
+    float *out;     /* [h][o] */
+    float *norm2;   /* as norm1; NULL: attention and MLP share norm1 */
     float *gate_up; /* [up][h] */
     float *down;    /* [h][f] */
     float *qkv_bias, *out_bias, *gate_up_bias, *down_bias; /* NULL: none */
+    /* Of queries and keys: [head_dim] each; of latents: [q_rank], [kv_rank]. */
+    float *q_norm, *k_norm;
+    /* In the place of qkv, with latents: [q_rank][h] (NULL: queries are not
+     * compressed), [q][q_rank or h], [kv_rank + rope][h] and
+     * [heads * (nope + value_dim)][kv_rank]. */
+    float *q_down, *q_up, *kv_down, *kv_up;
     /* In the place of gate_up and down: [experts][h], and of each expert
      * gate_up [2 f][h], then down [h][f]. */
     float *router, *experts;
@@ -54,8 +61,8 @@ typedef struct lhi_drop {
  * the place of what they are gradients of, once nothing needs that any more. */
 typedef struct lhi_cpu_kept {
     float *norm1;             /* [t][h] input of qkv */
-    float *qkv;               /* [t][q + 2 kv], then its gradient */
-    float *attended;          /* [t][q] input of out */
+    float *qkv;               /* [t][qkv], then its gradient */
+    float *attended;          /* [t][o] input of out */
     float *mid;               /* [t][h] after attention, then its gradient */
     float *norm2;             /* [t][h] input of gate_up */
     float *gate_up;           /* [t][up], then its gradient */
@@ -63,6 +70,15 @@ typedef struct lhi_cpu_kept {
     float *inv1, *inv2;       /* [t] of the norms, then their means */
     float *max, *inv;         /* [heads][t] of the softmax */
     float *d_norm1, *d_norm2; /* gradients of the norms' weights */
+    float *d_inner; /* [inner]: of q_norm, then of k_norm */
+    /* With norms of queries and keys: both before them, in the room of qkv,
+     * [t][q] and [t][kv], then their gradients; inv of each head. */
+    float *plain_q, *plain_k, *inv_q, *inv_k;
+    /* With latents: before their norms, then gradients; behind them. The turned
+     * key lies behind each row of kv_latent, before it is turned. Of these
+     * inv_q and inv_k are one of each row. */
+    float *q_latent, *q_normed;   /* [t][q_rank] */
+    float *kv_latent, *kv_normed; /* [t][kv_rank + rope], [t][kv_rank] */
     uint64_t sample;          /* of the run: the microbatch's first */
     uint32_t layer;           /* of the model */
     uint32_t items_left;      /* of W */
@@ -142,6 +158,12 @@ typedef struct lhi_cpu {
     const lh_model *model; /* while the device is made */
     lhi_family family;
     uint32_t layers, h, heads, kv_heads, head_dim, q, kv, f, up, v;
+    uint32_t value_dim, values, qkv, o; /* value_dim: of a head */
+    uint32_t rope;            /* of head_dim: its last, which are turned */
+    uint32_t q_rank, kv_rank; /* of latents; kv_rank 0: there are none */
+    uint32_t inner;           /* weights of norms within attention */
+    bool head_norms;          /* of queries and keys */
+    bool parallel; /* attention and MLP beside each other, on one norm */
     uint32_t positions;    /* learned; 0: rotary */
     uint32_t norm_vectors; /* of weights: 2 with biases */
     uint32_t experts;      /* 0: none */
@@ -162,12 +184,13 @@ typedef struct lhi_cpu {
     float loss_scale; /* 1 / tokens of the global batch */
     double *losses;   /* by microbatch */
     bool *has_loss;
-    float *cosines, *sines;         /* [sequence][head_dim / 2] */
+    float *cosines, *sines;         /* [sequence][rope / 2] */
     uint32_t block;                 /* query rows at once in attention */
     uint32_t logit_rows;            /* rows of logits at once */
     float *spare[LH_N_LAYER_PARTS]; /* see cpu_again.c */
     /* Scratch: */
     float *wide;              /* [t][lhi_cpu_widest()] */
+    float *beside;            /* [t][lhi_cpu_beside()] */
     float *scores, *d_scores; /* [block][sequence] */
     float *d_query;           /* [block][head_dim] */
     float *d_key, *d_value;   /* [sequence][head_dim] */
@@ -198,8 +221,10 @@ double lhi_cpu_float_bytes(double n);
  * and gradients (lhi_cpu_tensors()). */
 double lhi_cpu_slot_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
 double lhi_cpu_chunk_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
-/* Floats of what passes make of a row on the way, at most. */
+/* Floats of what passes make of a row on the way, at most; and while that is in
+ * use, of another thing: 0: there is none. */
 size_t lhi_cpu_widest(const lhi_cpu *cpu);
+size_t lhi_cpu_beside(const lhi_cpu *cpu);
 /* make_scratch() and make_angles() of cpu.c. */
 double lhi_cpu_scratch_bytes(const lhi_cpu *cpu);
 /* The items of W of a chunk whose numbers are there. */
@@ -297,11 +322,34 @@ const float *lhi_cpu_drop_back(const lhi_cpu *cpu, lhi_drop at, const float *d);
 /* What that has made last goes to the place of d. */
 void lhi_cpu_keep_dropped(const lhi_cpu *cpu, float *d);
 
+/* --- attention (cpu_attention.c, cpu_latent.c) -----------------------------
+ */
+
+/* Queries and keys of kept->qkv, each head through its norm, in their place;
+ * and from gradients of what comes of that to those of what went in. */
+void lhi_cpu_norm_heads(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+                        lhi_cpu_kept *kept);
+void lhi_cpu_norm_heads_back(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+                             lhi_cpu_kept *kept);
+/* From norm1 the latents, from these kept->qkv, turned. */
+void lhi_cpu_latents(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+                     lhi_cpu_kept *kept);
+void lhi_cpu_from_latents(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+                          lhi_cpu_kept *kept);
+/* From the gradient of kept->qkv, which comes to lie as the products made it,
+ * to that of norm1, in cpu->wide. */
+void lhi_cpu_latents_back(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+                          lhi_cpu_kept *kept);
+/* What W adds of these products. */
+void lhi_cpu_latent_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
+                            const lhi_cpu_weights *d_w, bool adds);
+
 /* Turns queries and keys in their place, by their positions. */
 void lhi_cpu_turn(const lhi_cpu *cpu, lhi_cpu_kept *kept);
 /* Turned kept->qkv to kept->attended: fills max and inv. */
 void lhi_cpu_attend(lhi_cpu *cpu, lhi_cpu_kept *kept);
-/* The gradient of `attended` (d, [t][q]) to that of qkv, in its place. */
+/* The gradient of `attended` (d, [t][o]) to that of qkv, in its place; with
+ * latents still turned. */
 void lhi_cpu_attend_back(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *d);
 
 lh_status lhi_cpu_f(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
@@ -333,7 +381,8 @@ void lhi_cpu_residual(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
 /* Fills them, as F did, from x, the layer's input, and what was kept. */
 void lhi_cpu_make_again(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept, const float *x, uint32_t again);
-/* Floats of a part in one row of a microbatch (cpu_memory.c). */
+/* Floats of a part in one row of a microbatch (cpu_memory.c); 0: the model has
+ * no such part. */
 size_t lhi_cpu_columns(const lhi_cpu *cpu, lh_layer_part part);
 /* Whether an item of W belongs to this part of it. */
 bool lhi_cpu_in_part(const lhi_cpu_chunk *chunk, const lhi_cpu_item *item,

@@ -21,6 +21,7 @@ static float **place_of(lhi_cpu_kept *kept, lh_layer_part part)
         [LH_PART_MLP_NORM] = &kept->norm2,
         [LH_PART_GATE_UP] = &kept->gate_up,
         [LH_PART_ACTIVATION] = &kept->act,
+        [LH_PART_LATENT] = &kept->q_latent,
     };
     return places[part];
 }
@@ -40,11 +41,35 @@ static float *take_room(lhi_cpu *cpu, lh_layer_part part)
     return room;
 }
 
+/* What lies in a part's room behind its first numbers. */
+static void divide_rooms(const lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t parts)
+{
+    size_t t = cpu->t;
+    if (has(parts, LH_PART_ATTENTION)) {
+        kept->max = kept->attended + t * cpu->o;
+        kept->inv = kept->max + t * cpu->heads;
+    }
+    if (has(parts, LH_PART_QKV) && cpu->head_norms) {
+        kept->plain_q = kept->qkv + t * cpu->qkv;
+        kept->plain_k = kept->plain_q + t * cpu->q;
+        kept->inv_q = kept->plain_k + t * cpu->kv;
+        kept->inv_k = kept->inv_q + t * cpu->heads;
+    }
+    if (has(parts, LH_PART_LATENT) && cpu->kv_rank) {
+        kept->q_normed = kept->q_latent + t * cpu->q_rank;
+        kept->kv_latent = kept->q_normed + t * cpu->q_rank;
+        kept->kv_normed = kept->kv_latent + t * (cpu->kv_rank + cpu->rope);
+        kept->inv_q = kept->kv_normed + t * cpu->kv_rank;
+        kept->inv_k = kept->inv_q + t;
+    }
+}
+
 static bool attach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again,
                    bool for_good)
 {
     for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++) {
-        if (!has(again, (lh_layer_part)i))
+        if (!has(again, (lh_layer_part)i) ||
+            lhi_cpu_columns(cpu, (lh_layer_part)i) == 0)
             continue;
         float *room = for_good
                           ? make_room(cpu, (lh_layer_part)i, cpu->activations)
@@ -53,10 +78,7 @@ static bool attach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again,
             return false;
         *place_of(kept, (lh_layer_part)i) = room;
     }
-    if (has(again, LH_PART_ATTENTION)) {
-        kept->max = kept->attended + (size_t)cpu->t * cpu->q;
-        kept->inv = kept->max + (size_t)cpu->t * cpu->heads;
-    }
+    divide_rooms(cpu, kept, again);
     return true;
 }
 
@@ -98,29 +120,43 @@ void lhi_cpu_residual(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
     }
 }
 
+static void make_qkv(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+                     lhi_cpu_kept *kept)
+{
+    if (cpu->kv_rank) {
+        lhi_cpu_from_latents(cpu, w, kept);
+        return;
+    }
+    lhi_cpu_linear(cpu, kept->norm1, w->qkv, w->qkv_bias, kept->qkv, cpu->h,
+                   cpu->qkv, false);
+    if (cpu->head_norms)
+        lhi_cpu_norm_heads(cpu, w, kept);
+    lhi_cpu_turn(cpu, kept);
+}
+
 void lhi_cpu_make_again(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept, const float *x, uint32_t again)
 {
     uint32_t h = cpu->h;
     if (has(again, LH_PART_ATTENTION_NORM))
         lhi_cpu_norm(cpu, x, w->norm1, kept->norm1, kept->inv1);
-    if (has(again, LH_PART_QKV)) {
-        lhi_cpu_linear(cpu, kept->norm1, w->qkv, w->qkv_bias, kept->qkv, h,
-                       cpu->q + 2 * cpu->kv, false);
-        lhi_cpu_turn(cpu, kept);
-    }
+    if (has(again, LH_PART_LATENT) && cpu->kv_rank)
+        lhi_cpu_latents(cpu, w, kept);
+    if (has(again, LH_PART_QKV))
+        make_qkv(cpu, w, kept);
     if (has(again, LH_PART_ATTENTION))
         lhi_cpu_attend(cpu, kept);
     if (has(again, LH_PART_ATTENTION_OUTPUT))
         lhi_cpu_residual(cpu, kept, LHI_DROP_ATTENTION, x, kept->attended,
-                         w->out, w->out_bias, cpu->q, kept->mid);
-    if (has(again, LH_PART_MLP_NORM))
+                         w->out, w->out_bias, cpu->o, kept->mid);
+    if (has(again, LH_PART_MLP_NORM) && !cpu->parallel)
         lhi_cpu_norm(cpu, kept->mid, w->norm2, kept->norm2, kept->inv2);
     if (has(again, LH_PART_GATE_UP) && cpu->experts)
         lhi_cpu_experts_up(cpu, w, kept);
     else if (has(again, LH_PART_GATE_UP))
-        lhi_cpu_linear(cpu, kept->norm2, w->gate_up, w->gate_up_bias,
-                       kept->gate_up, h, cpu->up, false);
+        lhi_cpu_linear(cpu, cpu->parallel ? kept->norm1 : kept->norm2,
+                       w->gate_up, w->gate_up_bias, kept->gate_up, h, cpu->up,
+                       false);
     if (has(again, LH_PART_ACTIVATION) && cpu->gated)
         cpu->k->swiglu(kept->gate_up, kept->act, (size_t)cpu->t * cpu->chosen,
                        cpu->f);

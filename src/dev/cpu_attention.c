@@ -14,7 +14,7 @@ typedef struct head {
     uint32_t sequence, number;
     float *query, *key, *value; /* rows of qkv */
     float *max, *inv;           /* [sequence] */
-    int width;                  /* of a row of qkv */
+    int width;                  /* of a row of qkv: cpu->qkv */
     float scale;
 } head;
 
@@ -22,17 +22,16 @@ static head find_head(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                       uint32_t sequence, uint32_t number)
 {
     uint32_t group = cpu->heads / cpu->kv_heads;
-    size_t width = cpu->q + 2 * (size_t)cpu->kv;
+    size_t width = cpu->qkv, shared = number / group;
     size_t row = (size_t)sequence * cpu->sequence;
     float *first = kept->qkv + row * width;
-    size_t key = cpu->q + (size_t)(number / group) * cpu->head_dim;
     return (head){
         .drop = {kept->sample, kept->layer, LHI_DROP_SCORES},
         .sequence = sequence,
         .number = number,
         .query = first + (size_t)number * cpu->head_dim,
-        .key = first + key,
-        .value = first + key + cpu->kv,
+        .key = first + cpu->q + shared * cpu->head_dim,
+        .value = first + cpu->q + cpu->kv + shared * cpu->value_dim,
         .max = kept->max + (size_t)number * cpu->t + row,
         .inv = kept->inv + (size_t)number * cpu->t + row,
         .width = (int)width,
@@ -76,14 +75,14 @@ void lhi_cpu_turn(const lhi_cpu *cpu, lhi_cpu_kept *kept)
 
 void lhi_cpu_attend(lhi_cpu *cpu, lhi_cpu_kept *kept)
 {
-    uint32_t s = cpu->sequence, d = cpu->head_dim;
+    uint32_t s = cpu->sequence, d = cpu->value_dim;
     for (uint32_t i = 0; i < cpu->microbatch; i++) {
         for (uint32_t number = 0; number < cpu->heads; number++) {
             head a = find_head(cpu, kept, i, number);
             for (uint32_t row = 0; row < s; row += cpu->block) {
                 uint32_t rows = s - row < cpu->block ? s - row : cpu->block;
                 uint32_t n = row + rows;
-                float *to = kept->attended + ((size_t)i * s + row) * cpu->q +
+                float *to = kept->attended + ((size_t)i * s + row) * cpu->o +
                             (size_t)number * d;
                 score(cpu, &a, row, rows, cpu->scores);
                 cpu->k->softmax(cpu->scores, s, rows, row + 1, n, a.scale,
@@ -91,8 +90,8 @@ void lhi_cpu_attend(lhi_cpu *cpu, lhi_cpu_kept *kept)
                 drop(cpu, &a, row, rows, cpu->scores);
                 cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN,
                            (int)rows, (int)d, (int)n, 1, cpu->scores, (int)s,
-                           a.value, a.width, 0, to, (int)cpu->q);
-                cpu->k->scale_rows(to, cpu->q, rows, d, a.inv + row);
+                           a.value, a.width, 0, to, (int)cpu->o);
+                cpu->k->scale_rows(to, cpu->o, rows, d, a.inv + row);
             }
         }
     }
@@ -110,6 +109,21 @@ static const float *after_drop(const lhi_cpu *cpu, const head *a, uint32_t row,
     return cpu->d_scores;
 }
 
+/* [rows][head_dim] to their place among qkv, turned back; with latents that
+ * is left to who makes the latents' gradients. */
+static void turn_back(const lhi_cpu *cpu, const float *from, float *to,
+                      uint32_t row, uint32_t rows)
+{
+    size_t d = cpu->head_dim, turned = (size_t)row * (cpu->rope / 2);
+    if (!cpu->kv_rank) {
+        cpu->k->rotate(from, d, to, cpu->qkv, rows, d, cpu->cosines + turned,
+                       cpu->sines + turned, -1);
+        return;
+    }
+    for (size_t i = 0; i < rows; i++)
+        memcpy(to + i * cpu->qkv, from + i * d, d * sizeof *to);
+}
+
 /* The query rows from `row` on: adds to d_key and d_value, puts the queries'
  * own gradient, turned back, in their place. `adds`: d_key and d_value hold
  * something. */
@@ -118,20 +132,20 @@ static void block_back(lhi_cpu *cpu, const head *a, uint32_t row,
 {
     uint32_t s = cpu->sequence, left = s - row;
     uint32_t rows = left < cpu->block ? left : cpu->block, n = row + rows;
-    int d = (int)cpu->head_dim, q = (int)cpu->q;
+    int d = (int)cpu->head_dim, v = (int)cpu->value_dim, o = (int)cpu->o;
     float *query = a->query + row * (size_t)a->width;
     float beta = adds ? 1 : 0;
     score(cpu, a, row, rows, cpu->scores);
     cpu->k->softmax_again(cpu->scores, s, rows, row + 1, n, a->scale,
                           a->max + row, a->inv + row);
     const float *after = after_drop(cpu, a, row, rows);
-    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, (int)n, d,
-               (int)rows, 1, after, (int)s, d_out, q, beta, cpu->d_value, d);
+    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, (int)n, v,
+               (int)rows, 1, after, (int)s, d_out, o, beta, cpu->d_value, v);
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, (int)rows,
-               (int)n, d, 1, d_out, q, a->value, a->width, 0, cpu->d_scores,
+               (int)n, v, 1, d_out, o, a->value, a->width, 0, cpu->d_scores,
                (int)s);
     drop(cpu, a, row, rows, cpu->d_scores);
-    cpu->k->row_dots(d_out, cpu->q, attended, cpu->q, rows, cpu->head_dim,
+    cpu->k->row_dots(d_out, cpu->o, attended, cpu->o, rows, cpu->value_dim,
                      cpu->delta);
     cpu->k->softmax_back(cpu->scores, cpu->d_scores, s, rows, n, a->scale,
                          cpu->delta);
@@ -141,15 +155,12 @@ static void block_back(lhi_cpu *cpu, const head *a, uint32_t row,
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, (int)n, d,
                (int)rows, 1, cpu->d_scores, (int)s, query, a->width, beta,
                cpu->d_key, d);
-    size_t turned = (size_t)row * (cpu->head_dim / 2);
-    cpu->k->rotate(cpu->d_query, cpu->head_dim, query, (size_t)a->width, rows,
-                   cpu->head_dim, cpu->cosines + turned, cpu->sines + turned,
-                   -1);
+    turn_back(cpu, cpu->d_query, query, row, rows);
 }
 
 void lhi_cpu_attend_back(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *d)
 {
-    uint32_t s = cpu->sequence, dim = cpu->head_dim;
+    uint32_t s = cpu->sequence, dim = cpu->value_dim;
     uint32_t group = cpu->heads / cpu->kv_heads;
     uint32_t last = (s - 1) / cpu->block * cpu->block;
     for (uint32_t i = 0; i < cpu->microbatch; i++)
@@ -160,14 +171,13 @@ void lhi_cpu_attend_back(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *d)
             for (uint32_t row = last + cpu->block; row > 0;) {
                 row -= cpu->block;
                 size_t at =
-                    ((size_t)i * s + row) * cpu->q + (size_t)number * dim;
+                    ((size_t)i * s + row) * cpu->o + (size_t)number * dim;
                 block_back(cpu, &a, row, kept->attended + at, d + at,
                            number % group > 0 || row != last);
             }
             if (number % group != group - 1)
                 continue;
-            cpu->k->rotate(cpu->d_key, dim, a.key, (size_t)a.width, s, dim,
-                           cpu->cosines, cpu->sines, -1);
+            turn_back(cpu, cpu->d_key, a.key, 0, s);
             for (uint32_t row = 0; row < s; row++)
                 memcpy(a.value + row * (size_t)a.width,
                        cpu->d_value + (size_t)row * dim, dim * sizeof(float));

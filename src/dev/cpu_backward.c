@@ -23,23 +23,56 @@ static void mlp_back(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_kept *a,
     lhi_cpu_linear_input(cpu, a->gate_up, w->gate_up, wide, cpu->h, cpu->up);
 }
 
+/* From a->mid, the gradient of what attention added to the layer, to that of
+ * norm1, in cpu->wide. */
+static void attention_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
+                           lhi_cpu_kept *a)
+{
+    float *wide = cpu->wide;
+    lhi_drop at = {a->sample, a->layer, LHI_DROP_ATTENTION};
+    lhi_cpu_linear_input(cpu, lhi_cpu_drop_back(cpu, at, a->mid), w->out, wide,
+                         cpu->o, cpu->h);
+    lhi_cpu_attend_back(cpu, a, wide);
+    if (cpu->kv_rank) {
+        lhi_cpu_latents_back(cpu, w, a);
+        return;
+    }
+    if (cpu->head_norms)
+        lhi_cpu_norm_heads_back(cpu, w, a);
+    lhi_cpu_linear_input(cpu, a->qkv, w->qkv, wide, cpu->h, cpu->qkv);
+}
+
+/* Of a layer whose attention and MLP both take norm1 and add to x. */
+static void parallel_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
+                          lhi_cpu_kept *a, float *d, float *x)
+{
+    size_t n = (size_t)cpu->t * cpu->h;
+    lhi_drop at = {a->sample, a->layer, LHI_DROP_MLP};
+    memcpy(a->mid, d, n * sizeof *d);
+    mlp_back(cpu, w, a, lhi_cpu_drop_back(cpu, at, d));
+    lhi_cpu_keep_dropped(cpu, d);
+    memcpy(cpu->beside, cpu->wide, n * sizeof *d);
+    attention_back(cpu, w, a);
+    cpu->k->add(cpu->wide, cpu->beside, n);
+    lhi_cpu_norm_back(cpu, cpu->wide, w->norm1, a->inv1, a->mid, x, a->d_norm1);
+    lhi_cpu_keep_dropped(cpu, a->mid);
+}
+
 /* `d`: gradient of the layer's output, then that of what was added last to it;
  * x becomes that of its input. */
 static void layer_back(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_kept *a,
                        float *d, float *x)
 {
-    uint32_t h = cpu->h;
-    float *wide = cpu->wide;
     lhi_drop at = {a->sample, a->layer, LHI_DROP_MLP};
+    if (cpu->parallel) {
+        parallel_back(cpu, w, a, d, x);
+        return;
+    }
     mlp_back(cpu, w, a, lhi_cpu_drop_back(cpu, at, d));
-    lhi_cpu_norm_back(cpu, wide, w->norm2, a->inv2, d, a->mid, a->d_norm2);
+    lhi_cpu_norm_back(cpu, cpu->wide, w->norm2, a->inv2, d, a->mid, a->d_norm2);
     lhi_cpu_keep_dropped(cpu, d);
-    at.site = LHI_DROP_ATTENTION;
-    lhi_cpu_linear_input(cpu, lhi_cpu_drop_back(cpu, at, a->mid), w->out, wide,
-                         cpu->q, h);
-    lhi_cpu_attend_back(cpu, a, wide);
-    lhi_cpu_linear_input(cpu, a->qkv, w->qkv, wide, h, cpu->q + 2 * cpu->kv);
-    lhi_cpu_norm_back(cpu, wide, w->norm1, a->inv1, a->mid, x, a->d_norm1);
+    attention_back(cpu, w, a);
+    lhi_cpu_norm_back(cpu, cpu->wide, w->norm1, a->inv1, a->mid, x, a->d_norm1);
     lhi_cpu_keep_dropped(cpu, a->mid);
 }
 

@@ -21,6 +21,8 @@ static lhi_cpu_slot *make_slot(lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
              (a->inv2 = lhi_cpu_floats(mem, vectors, t)) &&
              (a->d_norm1 = lhi_cpu_floats(mem, vectors, h)) &&
              (a->d_norm2 = lhi_cpu_floats(mem, vectors, h)) &&
+             (!cpu->inner ||
+              (a->d_inner = lhi_cpu_floats(mem, cpu->inner, 1))) &&
              (!cpu->experts || lhi_cpu_make_routes(cpu, mem, a));
     }
     if (ok && chunk->is_first)

@@ -32,6 +32,18 @@ void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
     cpu->head_dim = model->head_dim;
     cpu->q = model->heads * model->head_dim;
     cpu->kv = model->kv_heads * model->head_dim;
+    cpu->kv_rank = model->kv_lora_rank;
+    cpu->q_rank = cpu->kv_rank ? model->q_lora_rank : 0;
+    cpu->rope = cpu->kv_rank ? model->qk_rope_head_dim : model->head_dim;
+    cpu->value_dim = cpu->kv_rank ? model->v_head_dim : model->head_dim;
+    cpu->values = model->kv_heads * cpu->value_dim;
+    cpu->qkv = cpu->q + cpu->kv + cpu->values;
+    cpu->o = model->heads * cpu->value_dim;
+    cpu->head_norms = model->qk_norm;
+    cpu->inner = cpu->kv_rank      ? cpu->q_rank + cpu->kv_rank
+                 : cpu->head_norms ? 2 * cpu->head_dim
+                                   : 0;
+    cpu->parallel = model->parallel_block;
     cpu->experts = model->experts;
     cpu->chosen = model->experts ? model->experts_per_token : 1;
     cpu->balance = (float)o->balance;
@@ -86,10 +98,18 @@ double lhi_cpu_values(const lh_model *model, uint32_t first_layer,
 size_t lhi_cpu_columns(const lhi_cpu *cpu, lh_layer_part part)
 {
     switch (part) {
-    case LH_PART_QKV:
-        return cpu->q + 2 * (size_t)cpu->kv;
+    case LH_PART_LATENT: /* before and behind their norms, of each one number */
+        return cpu->kv_rank
+                   ? 2 * ((size_t)cpu->q_rank + cpu->kv_rank) + cpu->rope + 2
+                   : 0;
+    case LH_PART_QKV: /* with norms what went into them, one number per head */
+        return cpu->qkv + (cpu->head_norms ? (size_t)cpu->q + cpu->kv +
+                                                 cpu->heads + cpu->kv_heads
+                                           : 0);
     case LH_PART_ATTENTION: /* and two numbers per head */
-        return cpu->q + 2 * (size_t)cpu->heads;
+        return cpu->o + 2 * (size_t)cpu->heads;
+    case LH_PART_MLP_NORM:
+        return cpu->parallel ? 0 : cpu->h;
     case LH_PART_GATE_UP:
         return (size_t)cpu->chosen * cpu->up;
     case LH_PART_ACTIVATION:
@@ -126,11 +146,13 @@ double lhi_cpu_slot_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
                             lhi_cpu_float_bytes(vectors * h));
     for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++) {
         double columns = (double)lhi_cpu_columns(cpu, (lh_layer_part)i);
-        for (uint32_t k = 0; k < chunk->n_layers; k++)
+        for (uint32_t k = 0; columns > 0 && k < chunk->n_layers; k++)
             if (!(chunk->again[k] >> i & 1))
                 bytes += lhi_cpu_float_bytes(t * columns);
     }
     bytes += n * route_bytes(cpu);
+    if (cpu->inner)
+        bytes += n * lhi_cpu_float_bytes(cpu->inner);
     if (chunk->is_first)
         bytes += t * sizeof(int32_t);
     if (chunk->is_last)
@@ -158,7 +180,21 @@ size_t lhi_cpu_widest(const lhi_cpu *cpu)
 {
     size_t mlp = (size_t)cpu->chosen * cpu->f;
     size_t widest = mlp > cpu->h ? mlp : cpu->h;
-    return widest < cpu->q ? cpu->q : widest;
+    size_t attention = cpu->q > cpu->o ? cpu->q : cpu->o;
+    if (cpu->kv_rank) { /* keys that are not turned, and values; a latent */
+        size_t made = cpu->kv + cpu->values - (size_t)cpu->heads * cpu->rope;
+        attention = attention > made ? attention : made;
+        attention = attention > cpu->kv_rank ? attention : cpu->kv_rank;
+    }
+    return widest < attention ? attention : widest;
+}
+
+size_t lhi_cpu_beside(const lhi_cpu *cpu)
+{
+    size_t most = cpu->kv_rank || cpu->parallel ? cpu->h : 0;
+    most = most > cpu->q_rank ? most : cpu->q_rank;
+    most = most > cpu->kv_rank ? most : cpu->kv_rank;
+    return cpu->kv_rank && cpu->rope > most ? cpu->rope : most;
 }
 
 double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
@@ -171,11 +207,15 @@ double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
                                        lhi_cpu_float_bytes(2.0 * cpu->experts)
                                  : 0;
     double dropped = cpu->threshold ? lhi_cpu_float_bytes(t * cpu->h) : 0;
+    double beside = (double)lhi_cpu_beside(cpu);
+    if (beside > 0)
+        dropped += lhi_cpu_float_bytes(t * beside);
     return sizeof *cpu + dropped + routed +
            lhi_cpu_float_bytes(t * (double)lhi_cpu_widest(cpu)) +
            2 * lhi_cpu_float_bytes(block * s) +
-           2 * lhi_cpu_float_bytes(s * (cpu->head_dim / 2)) +
-           lhi_cpu_float_bytes(block * d) + 2 * lhi_cpu_float_bytes(s * d) +
+           2 * lhi_cpu_float_bytes(s * (cpu->rope / 2)) +
+           lhi_cpu_float_bytes(block * d) + lhi_cpu_float_bytes(s * d) +
+           lhi_cpu_float_bytes(s * cpu->value_dim) +
            lhi_cpu_float_bytes(block) + (s + 1) * sizeof(int32_t) +
            cpu->n_microbatches * (sizeof(double) + sizeof(bool));
 }

@@ -161,8 +161,9 @@ static lh_status count(counter *k, const lhi_cpu_options *o,
     bytes[LH_MEMORY_SCRATCH] += lhi_cpu_scratch_bytes(&k->cpu);
     for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++) {
         double columns = (double)lhi_cpu_columns(&k->cpu, (lh_layer_part)i);
-        bytes[LH_MEMORY_SCRATCH] +=
-            k->most_rooms[i] * lhi_cpu_float_bytes(k->cpu.t * columns);
+        if (columns > 0)
+            bytes[LH_MEMORY_SCRATCH] +=
+                k->most_rooms[i] * lhi_cpu_float_bytes(k->cpu.t * columns);
     }
     return LH_OK;
 }

@@ -17,6 +17,7 @@ static lhi_cpu_item_kind item_of(lhi_role role, lhi_cpu_item_kind before)
     case LHI_ROLE_OUT:
         return LHI_ITEM_OUT;
     case LHI_ROLE_NORM2:
+    case LHI_ROLE_GATE_UP: /* where both share norm1 */
         return LHI_ITEM_GATE_UP;
     case LHI_ROLE_DOWN:
         return LHI_ITEM_DOWN;

@@ -54,6 +54,12 @@ static void put_down(lhi_cpu_chunk *chunk, lhi_cpu_weights *w,
         [LHI_ROLE_NORM1] = {&w->norm1, &d->norm1},
         [LHI_ROLE_QKV] = {&w->qkv, &d->qkv},
         [LHI_ROLE_QKV_BIAS] = {&w->qkv_bias, &d->qkv_bias},
+        [LHI_ROLE_Q_NORM] = {&w->q_norm, &d->q_norm},
+        [LHI_ROLE_K_NORM] = {&w->k_norm, &d->k_norm},
+        [LHI_ROLE_Q_DOWN] = {&w->q_down, &d->q_down},
+        [LHI_ROLE_Q_UP] = {&w->q_up, &d->q_up},
+        [LHI_ROLE_KV_DOWN] = {&w->kv_down, &d->kv_down},
+        [LHI_ROLE_KV_UP] = {&w->kv_up, &d->kv_up},
         [LHI_ROLE_OUT] = {&w->out, &d->out},
         [LHI_ROLE_OUT_BIAS] = {&w->out_bias, &d->out_bias},
         [LHI_ROLE_NORM2] = {&w->norm2, &d->norm2},
@@ -129,6 +135,17 @@ static lh_status make_item(const item_maker *m, lhi_cpu_item_kind kind,
     return item->asked ? LH_OK : lhi_fail_nomem(m->err);
 }
 
+/* Multiplications of a row from norm1 to queries, keys and values. */
+static uint64_t qkv_cost(const lhi_cpu *cpu)
+{
+    uint64_t h = cpu->h;
+    if (!cpu->kv_rank)
+        return h * cpu->qkv;
+    uint64_t q = cpu->q_rank ? cpu->q_rank * (h + cpu->q) : h * cpu->q;
+    uint64_t made = cpu->kv + cpu->values - (uint64_t)cpu->heads * cpu->rope;
+    return q + h * ((uint64_t)cpu->kv_rank + cpu->rope) + cpu->kv_rank * made;
+}
+
 lh_status lhi_cpu_items(const lhi_cpu *cpu, lhi_arena *mem,
                         lhi_cpu_chunk *chunk, lh_error *err)
 {
@@ -141,9 +158,8 @@ lh_status lhi_cpu_items(const lhi_cpu *cpu, lhi_arena *mem,
     if (chunk->is_first)
         LHI_TRY(make_item(&m, LHI_ITEM_EMBEDDING, 0, h));
     for (uint32_t i = 0; i < n; i++) {
-        LHI_TRY(make_item(&m, LHI_ITEM_QKV, i,
-                          h * (cpu->q + 2 * (uint64_t)cpu->kv)));
-        LHI_TRY(make_item(&m, LHI_ITEM_OUT, i, h * cpu->q));
+        LHI_TRY(make_item(&m, LHI_ITEM_QKV, i, qkv_cost(cpu)));
+        LHI_TRY(make_item(&m, LHI_ITEM_OUT, i, h * cpu->o));
         LHI_TRY(make_item(&m, LHI_ITEM_GATE_UP, i, mlp * cpu->up));
         LHI_TRY(make_item(&m, LHI_ITEM_DOWN, i, mlp * cpu->f));
     }

@@ -10,13 +10,35 @@
 
 #include <string.h>
 
-static void add_norm(const lhi_cpu *cpu, float *to, const float *x, bool adds)
+static void add_vector(const lhi_cpu *cpu, float *to, const float *x, size_t n,
+                       bool adds)
 {
-    size_t n = (size_t)cpu->norm_vectors * cpu->h;
     if (adds)
         cpu->k->add(to, x, n);
     else
         memcpy(to, x, n * sizeof *to);
+}
+
+static void add_norm(const lhi_cpu *cpu, float *to, const float *x, bool adds)
+{
+    add_vector(cpu, to, x, (size_t)cpu->norm_vectors * cpu->h, adds);
+}
+
+/* What is between norm1 and queries, keys and values. */
+static void add_qkv(const lhi_cpu *cpu, const lhi_cpu_kept *a,
+                    const lhi_cpu_weights *d, bool adds)
+{
+    size_t k_norm = cpu->kv_rank ? cpu->q_rank : cpu->head_dim;
+    if (d->q_norm)
+        add_vector(cpu, d->q_norm, a->d_inner, k_norm, adds);
+    if (d->k_norm)
+        add_vector(cpu, d->k_norm, a->d_inner + k_norm, cpu->inner - k_norm,
+                   adds);
+    if (cpu->kv_rank)
+        lhi_cpu_latent_weights(cpu, a, d, adds);
+    else
+        lhi_cpu_linear_weights(cpu, a->qkv, a->norm1, d->qkv, d->qkv_bias,
+                               cpu->h, cpu->qkv, adds);
 }
 
 static void add_embedding(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
@@ -57,20 +79,21 @@ static void do_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
         break;
     case LHI_ITEM_QKV:
         add_norm(cpu, d->norm1, a->d_norm1, adds);
-        lhi_cpu_linear_weights(cpu, a->qkv, a->norm1, d->qkv, d->qkv_bias, h,
-                               cpu->q + 2 * cpu->kv, adds);
+        add_qkv(cpu, a, d, adds);
         break;
     case LHI_ITEM_OUT:
         lhi_cpu_linear_weights(cpu, a->mid, a->attended, d->out, d->out_bias,
-                               cpu->q, h, adds);
+                               cpu->o, h, adds);
         break;
     case LHI_ITEM_GATE_UP:
-        add_norm(cpu, d->norm2, a->d_norm2, adds);
+        if (!cpu->parallel)
+            add_norm(cpu, d->norm2, a->d_norm2, adds);
         if (cpu->experts)
             lhi_cpu_experts_up_weights(cpu, a, d, adds);
         else
-            lhi_cpu_linear_weights(cpu, a->gate_up, a->norm2, d->gate_up,
-                                   d->gate_up_bias, h, cpu->up, adds);
+            lhi_cpu_linear_weights(
+                cpu, a->gate_up, cpu->parallel ? a->norm1 : a->norm2,
+                d->gate_up, d->gate_up_bias, h, cpu->up, adds);
         break;
     case LHI_ITEM_DOWN:
         if (cpu->experts)

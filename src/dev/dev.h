@@ -12,6 +12,7 @@
  *   cpu_tensors.c       ... its weights (where they lie, and how much it
  *                       holds: cpu_memory.c; of a schedule: cpu_predict.c)
  *   cpu_forward.c       ... F; cpu_attention.c: attention, both ways;
+ *                       cpu_latent.c: what its queries and keys come of;
  *                       cpu_layer.c: products, norms; cpu_dropout.c
  *   cpu_backward.c      ... D
  *   cpu_weights.c       ... W, in units that can be cut and put off

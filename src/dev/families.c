@@ -12,16 +12,58 @@
 /* What no family has, or NULL. */
 static const char *unknown_part(const lh_model *m, uint32_t sequence)
 {
-    if (m->kv_lora_rank)
-        return "latent attention";
-    if (m->qk_norm)
-        return "norms of queries and keys";
     if (m->attention_sinks)
         return "attention sinks";
     if (m->mtp_layers)
         return "multi-token prediction";
     if (m->sliding_window && m->sliding_window < sequence)
         return "a sliding window";
+    return NULL;
+}
+
+/* Why a model whose attention and MLP are beside each other is not Falcon's. */
+static const char *not_falcon(const lh_model *m)
+{
+    if (m->norm != LH_NORM_LAYER || m->gated || m->positions)
+        return "a parallel block, and RMS norm, gated MLPs or learned "
+               "positions";
+    if (m->qkv_bias || m->output_bias || m->mlp_bias)
+        return "a parallel block and biases";
+    if (m->kv_heads != 1)
+        return "a parallel block and more than one key and value head";
+    if ((uint64_t)m->heads * m->head_dim != m->hidden)
+        return "a parallel block and heads that do not add up to hidden";
+    if (m->experts || m->qk_norm || m->kv_lora_rank)
+        return "a parallel block, and experts, norms of queries and keys or "
+               "latent attention";
+    return NULL;
+}
+
+/* Why a model with latent attention is not DeepSeek's. */
+static const char *not_deepseek(const lh_model *m)
+{
+    if (m->norm != LH_NORM_RMS || m->positions || !m->gated)
+        return "latent attention, and layer norm, learned positions or no gate";
+    if (m->qkv_bias || m->output_bias || m->mlp_bias)
+        return "latent attention and biases";
+    if (m->qk_norm)
+        return "latent attention, and norms of queries and keys";
+    if (m->experts)
+        return "latent attention and experts";
+    return NULL;
+}
+
+/* Why a model with norms of queries and keys is not Qwen3's. */
+static const char *not_qwen3(const lh_model *m)
+{
+    if (m->norm != LH_NORM_RMS || m->positions || !m->gated)
+        return "norms of queries and keys, and layer norm, learned positions "
+               "or no gate";
+    if (m->qkv_bias != m->output_bias || m->mlp_bias)
+        return "norms of queries and keys, and biases on some of attention's "
+               "products alone or on MLPs";
+    if (m->experts)
+        return "norms of queries and keys, and experts";
     return NULL;
 }
 
@@ -75,6 +117,12 @@ static const char *not_llama(const lh_model *m)
 
 lhi_family lhi_family_known(const lh_model *m)
 {
+    if (m->parallel_block)
+        return LHI_FAMILY_FALCON;
+    if (m->kv_lora_rank)
+        return LHI_FAMILY_DEEPSEEK;
+    if (m->qk_norm)
+        return LHI_FAMILY_QWEN3;
     if (m->experts)
         return LHI_FAMILY_MIXTRAL;
     if (m->norm == LH_NORM_LAYER)
@@ -88,14 +136,17 @@ lh_status lhi_family_of(const lh_model *m, uint32_t sequence, lhi_family *out,
 {
     const char *what = unknown_part(m, sequence);
     if (!what)
-        what = m->experts                 ? not_mixtral(m)
+        what = m->parallel_block          ? not_falcon(m)
+               : m->kv_lora_rank          ? not_deepseek(m)
+               : m->qk_norm               ? not_qwen3(m)
+               : m->experts               ? not_mixtral(m)
                : m->norm == LH_NORM_LAYER ? not_gpt2(m)
                                           : not_llama(m);
     if (what)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the cpu device trains models of the kinds of Llama, "
-                        "Qwen2, GPT-2 and Mixtral; %s has %s, which it does not "
-                        "know",
+                        "Qwen2, Qwen3, GPT-2, Falcon, DeepSeek and Mixtral; %s "
+                        "has %s, which it does not know",
                         m->name ? m->name : "this model", what);
     if (m->positions && m->positions < sequence)
         return lhi_fail(err, LH_EINVAL,
@@ -116,6 +167,13 @@ typedef enum side {
     Q,
     KV,
     QKV,
+    OUT, /* what attention makes */
+    HEAD,
+    Q_RANK,
+    Q_FROM, /* what queries are made of */
+    KV_RANK,
+    KV_DOWN, /* with the key that is turned */
+    KV_UP,   /* keys that are not, and values */
     F,
     EXPERTS,
     EXPERT_F,
@@ -127,7 +185,10 @@ typedef enum need {
     ALWAYS,
     IF_QKV_BIAS,
     IF_OUTPUT_BIAS,
-    IF_MLP_BIAS
+    IF_MLP_BIAS,
+    IF_QK_NORM,
+    IF_Q_RANK,
+    UNLESS_Q_RANK,
 } need;
 
 typedef struct row {
@@ -144,6 +205,8 @@ static const row llama_layer[] = {
     {"self_attn.q_proj.weight", Q, H, LHI_ROLE_QKV, ALWAYS},
     {"self_attn.k_proj.weight", KV, H, LHI_ROLE_NEXT, ALWAYS},
     {"self_attn.v_proj.weight", KV, H, LHI_ROLE_NEXT, ALWAYS},
+    {"self_attn.q_norm.weight", HEAD, NONE, LHI_ROLE_Q_NORM, IF_QK_NORM},
+    {"self_attn.k_norm.weight", HEAD, NONE, LHI_ROLE_K_NORM, IF_QK_NORM},
     {"self_attn.q_proj.bias", Q, NONE, LHI_ROLE_QKV_BIAS, IF_QKV_BIAS},
     {"self_attn.k_proj.bias", KV, NONE, LHI_ROLE_NEXT, IF_QKV_BIAS},
     {"self_attn.v_proj.bias", KV, NONE, LHI_ROLE_NEXT, IF_QKV_BIAS},
@@ -160,6 +223,24 @@ static const row llama_layer[] = {
 static const row llama_back[] = {
     {"model.norm.weight", H, NONE, LHI_ROLE_NORM, ALWAYS},
     {"lm_head.weight", VOCAB, H, LHI_ROLE_HEAD, ALWAYS}};
+
+static const row deepseek_layer[] = {
+    {"input_layernorm.weight", H, NONE, LHI_ROLE_NORM1, ALWAYS},
+    {"self_attn.q_a_proj.weight", Q_RANK, H, LHI_ROLE_Q_DOWN, IF_Q_RANK},
+    {"self_attn.q_a_layernorm.weight", Q_RANK, NONE, LHI_ROLE_Q_NORM,
+     IF_Q_RANK},
+    {"self_attn.q_b_proj.weight", Q, Q_FROM, LHI_ROLE_Q_UP, IF_Q_RANK},
+    {"self_attn.q_proj.weight", Q, Q_FROM, LHI_ROLE_Q_UP, UNLESS_Q_RANK},
+    {"self_attn.kv_a_proj_with_mqa.weight", KV_DOWN, H, LHI_ROLE_KV_DOWN,
+     ALWAYS},
+    {"self_attn.kv_a_layernorm.weight", KV_RANK, NONE, LHI_ROLE_K_NORM, ALWAYS},
+    {"self_attn.kv_b_proj.weight", KV_UP, KV_RANK, LHI_ROLE_KV_UP, ALWAYS},
+    {"self_attn.o_proj.weight", H, OUT, LHI_ROLE_OUT, ALWAYS},
+    {"post_attention_layernorm.weight", H, NONE, LHI_ROLE_NORM2, ALWAYS},
+    {"mlp.gate_proj.weight", F, H, LHI_ROLE_GATE_UP, ALWAYS},
+    {"mlp.up_proj.weight", F, H, LHI_ROLE_NEXT, ALWAYS},
+    {"mlp.down_proj.weight", H, F, LHI_ROLE_DOWN, ALWAYS},
+};
 
 static const row mixtral_layer[] = {
     {"input_layernorm.weight", H, NONE, LHI_ROLE_NORM1, ALWAYS},
@@ -198,6 +279,18 @@ static const row gpt2_back[] = {
     {"transformer.ln_f.bias", H, NONE, LHI_ROLE_NEXT, ALWAYS},
     {"lm_head.weight", VOCAB, H, LHI_ROLE_HEAD, ALWAYS}};
 
+static const row falcon_front[] = {
+    {"transformer.word_embeddings.weight", VOCAB, H, LHI_ROLE_EMBEDDING,
+     ALWAYS}};
+static const row falcon_layer[] = {
+    {"input_layernorm.weight", H, NONE, LHI_ROLE_NORM1, ALWAYS},
+    {"input_layernorm.bias", H, NONE, LHI_ROLE_NEXT, ALWAYS},
+    {"self_attention.query_key_value.weight", QKV, H, LHI_ROLE_QKV, ALWAYS},
+    {"self_attention.dense.weight", H, Q, LHI_ROLE_OUT, ALWAYS},
+    {"mlp.dense_h_to_4h.weight", F, H, LHI_ROLE_GATE_UP, ALWAYS},
+    {"mlp.dense_4h_to_h.weight", H, F, LHI_ROLE_DOWN, ALWAYS},
+};
+
 typedef struct rows {
     const row *rows;
     uint32_t n;
@@ -220,6 +313,12 @@ static const names llama = {"model.layers", ROWS(llama_front),
                             NULL,           {NULL, 0}};
 static const names gpt2 = {"transformer.h", ROWS(gpt2_front), ROWS(gpt2_layer),
                            ROWS(gpt2_back),  NULL,             {NULL, 0}};
+static const names falcon = {
+    "transformer.h", ROWS(falcon_front), ROWS(falcon_layer),
+    ROWS(gpt2_back), NULL,               {NULL, 0}};
+static const names deepseek = {
+    "model.layers",   ROWS(llama_front), ROWS(deepseek_layer),
+    ROWS(llama_back), NULL,              {NULL, 0}};
 static const names mixtral = {"model.layers",
                               ROWS(llama_front),
                               ROWS(mixtral_layer),
@@ -232,6 +331,10 @@ static const names *names_of(const lh_model *m)
     switch (lhi_family_known(m)) {
     case LHI_FAMILY_GPT2:
         return &gpt2;
+    case LHI_FAMILY_FALCON:
+        return &falcon;
+    case LHI_FAMILY_DEEPSEEK:
+        return &deepseek;
     case LHI_FAMILY_MIXTRAL:
         return &mixtral;
     default:
@@ -248,6 +351,12 @@ static bool is_needed(const lh_model *m, const row *r)
         return m->output_bias;
     case IF_MLP_BIAS:
         return m->mlp_bias;
+    case IF_QK_NORM:
+        return m->qk_norm;
+    case IF_Q_RANK:
+        return m->q_lora_rank > 0;
+    case UNLESS_Q_RANK:
+        return m->q_lora_rank == 0;
     default:
         return true;
     }
@@ -281,6 +390,20 @@ static uint32_t width_of(const lh_model *m, side of)
         return kv;
     case QKV:
         return q + 2 * kv;
+    case OUT:
+        return m->heads * m->v_head_dim;
+    case HEAD:
+        return m->head_dim;
+    case Q_RANK:
+        return m->q_lora_rank;
+    case Q_FROM:
+        return m->q_lora_rank ? m->q_lora_rank : m->hidden;
+    case KV_RANK:
+        return m->kv_lora_rank;
+    case KV_DOWN:
+        return m->kv_lora_rank + m->qk_rope_head_dim;
+    case KV_UP:
+        return m->heads * (m->qk_nope_head_dim + m->v_head_dim);
     case F:
         return m->ffn;
     case EXPERTS:

@@ -14,6 +14,10 @@ typedef enum lhi_family {
     LHI_FAMILY_QWEN2, /* the same, queries, keys and values with biases */
     LHI_FAMILY_GPT2,  /* layer norms, learned positions, GeLU, biases; products
                          are kept as [in][out] */
+    LHI_FAMILY_QWEN3, /* as Llama, a norm for each query and key */
+    LHI_FAMILY_FALCON, /* layer norms, rotary positions, one key and value head,
+                          GeLU, no biases; attention and MLP beside each other */
+    LHI_FAMILY_DEEPSEEK, /* as Llama, latent attention (DeepSeek-V3) */
     LHI_FAMILY_MIXTRAL, /* as Llama, every MLP several experts of which a token
                            passes some, weighed by a router */
 } lhi_family;
@@ -33,6 +37,12 @@ typedef enum lhi_role {
     LHI_ROLE_NORM1, /* weight; biases follow */
     LHI_ROLE_QKV,
     LHI_ROLE_QKV_BIAS,
+    LHI_ROLE_Q_NORM, /* of each head, or of the latent of queries */
+    LHI_ROLE_K_NORM, /* likewise; of the latent of keys and values */
+    LHI_ROLE_Q_DOWN, /* latents: lhi_cpu_weights of cpu.h */
+    LHI_ROLE_Q_UP,
+    LHI_ROLE_KV_DOWN,
+    LHI_ROLE_KV_UP,
     LHI_ROLE_OUT,
     LHI_ROLE_OUT_BIAS,
     LHI_ROLE_NORM2,

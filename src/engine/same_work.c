@@ -97,6 +97,12 @@ static void add_model(unsigned char sum[SUM_BYTES], const lh_train_model *t,
                                m->experts,
                                m->experts_per_token,
                                m->expert_ffn,
+                               m->parallel_block,
+                               m->qk_norm,
+                               m->q_lora_rank,
+                               m->kv_lora_rank,
+                               m->qk_rope_head_dim,
+                               m->v_head_dim,
                                lhi_bits_of(t->dropout),
                                lhi_bits_of(t->balance)};
     add_numbers(sum, family, sizeof family / sizeof *family);

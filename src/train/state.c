@@ -76,6 +76,12 @@ static json_t *add_family(json_t *shape, const lh_model *m)
         {"experts", m->experts},
         {"experts_per_token", m->experts ? m->experts_per_token : 0},
         {"expert_ffn", m->experts ? m->expert_ffn : 0},
+        {"parallel_block", m->parallel_block},
+        {"qk_norm", m->qk_norm},
+        {"q_lora_rank", m->kv_lora_rank ? m->q_lora_rank : 0},
+        {"kv_lora_rank", m->kv_lora_rank},
+        {"qk_rope_head_dim", m->kv_lora_rank ? m->qk_rope_head_dim : 0},
+        {"v_head_dim", m->kv_lora_rank ? m->v_head_dim : 0},
     };
     for (size_t i = 0; shape && i < sizeof more / sizeof *more; i++)
         if (more[i].value &&

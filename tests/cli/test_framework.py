@@ -246,6 +246,16 @@ def what_megatron_cannot_do_is_refused_before_the_search():
 
 
 @test
+def others_have_no_parallel_blocks():
+    text = (ROOT / "examples/tiny-falcon-cpu.yaml").read_text()
+    text = text.replace("precision: fp32", "precision: bf16")
+    write("job.yaml", text.replace("zero: 1", "zero: 0"))
+    for target in "megatron", "torchtitan":
+        case(target, ["plan", "job.yaml", "--for", target], 1,
+             err="use a model with parallel_block: false")
+
+
+@test
 def the_preset_of_who_runs_the_plan_holds_where_a_section_names_none():
     def ways(key, *options, named="framework: megatron, "):
         framework = "" if key is None else f"framework: {{{key}}}"

@@ -148,6 +148,54 @@ def mixtral():
         [("model.norm.weight", [hidden]), ("lm_head.weight", [vocab, hidden])])
 
 
+def qwen3():
+    shapes = llama()
+    for layer in range(4):
+        for norm in ("q_norm", "k_norm"):
+            shapes[f"model.layers.{layer}.self_attn.{norm}.weight"] = [12]
+    return shapes
+
+
+def falcon():
+    hidden, ffn, vocab = 48, 56, 256
+    rows = [("input_layernorm.weight", [hidden]),
+            ("input_layernorm.bias", [hidden]),
+            ("self_attention.query_key_value.weight", [hidden + 24, hidden]),
+            ("self_attention.dense.weight", [hidden, hidden]),
+            ("mlp.dense_h_to_4h.weight", [ffn, hidden]),
+            ("mlp.dense_4h_to_h.weight", [hidden, ffn])]
+    return in_layers(
+        "transformer.h", rows,
+        [("transformer.word_embeddings.weight", [vocab, hidden])],
+        [("transformer.ln_f.weight", [hidden]),
+         ("transformer.ln_f.bias", [hidden]),
+         ("lm_head.weight", [vocab, hidden])])
+
+
+def deepseek(model):
+    hidden, ffn, vocab, heads = 40, 56, 256, 4
+    q = heads * (model["qk_nope_head_dim"] + model["qk_rope_head_dim"])
+    made = heads * (model["qk_nope_head_dim"] + model["v_head_dim"])
+    kv, rank = model["kv_lora_rank"], model.get("q_lora_rank", 0)
+    rows = [("input_layernorm", [hidden]),
+            ("self_attn.kv_a_proj_with_mqa",
+             [kv + model["qk_rope_head_dim"], hidden]),
+            ("self_attn.kv_a_layernorm", [kv]),
+            ("self_attn.kv_b_proj", [made, kv]),
+            ("self_attn.o_proj", [hidden, heads * model["v_head_dim"]]),
+            ("post_attention_layernorm", [hidden]),
+            ("mlp.gate_proj", [ffn, hidden]), ("mlp.up_proj", [ffn, hidden]),
+            ("mlp.down_proj", [hidden, ffn])]
+    rows += [("self_attn.q_a_proj", [rank, hidden]),
+             ("self_attn.q_a_layernorm", [rank]),
+             ("self_attn.q_b_proj", [q, rank])] if rank else [
+                 ("self_attn.q_proj", [q, hidden])]
+    return in_layers(
+        "model.layers", [(f"{name}.weight", s) for name, s in rows],
+        [("model.embed_tokens.weight", [vocab, hidden])],
+        [("model.norm.weight", [hidden]), ("lm_head.weight", [vocab, hidden])])
+
+
 def read_file(name, path, shapes):
     """All tensors, as safetensors has them."""
     with safe_open(path, framework="pt") as file:
@@ -257,6 +305,17 @@ run("Llama with biases", LLAMA | {"tied_embeddings": True, "qkv_bias": True,
     llama("qkvom"), 1)
 run("Qwen2", LLAMA | {"tied_embeddings": False, "qkv_bias": True},
     llama("qkv"), 1)
+run("Qwen3", LLAMA | {"tied_embeddings": False, "qk_norm": True}, qwen3(), 1)
+FALCON = {"hidden": 48, "kv_heads": 1, "head_dim": 12, "gated": False,
+          "norm": "layer", "parallel_block": True}
+run("Falcon, tied", FALCON | {"tied_embeddings": True}, falcon(), 1)
+run("Falcon, 2 replicas", FALCON | {"tied_embeddings": False}, falcon(), 2)
+DEEPSEEK = {"hidden": 40, "kv_lora_rank": 16, "qk_nope_head_dim": 10,
+            "qk_rope_head_dim": 6, "v_head_dim": 12, "tied_embeddings": False}
+for rank in (20, 0):
+    model = DEEPSEEK | ({"q_lora_rank": rank} if rank else {})
+    run(f"DeepSeek, latent attention, queries' rank {rank}", model,
+        deepseek(model), 1)
 run("GPT-2, tied", GPT2 | {"tied_embeddings": True}, gpt2(), 1)
 run("GPT-2, 2 replicas", GPT2 | {"tied_embeddings": False}, gpt2(), 2)
 run("Mixtral", LLAMA | {"ffn": 0, "experts": 5, "experts_per_token": 2,

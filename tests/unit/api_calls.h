@@ -470,7 +470,7 @@ static lh_status measured(const void *given, lh_error *err)
     lh_profile *profile = NULL;
     lh_job other = *job;
     lh_model model = *job->model;
-    model.qk_norm = true;
+    model.attention_sinks = true;
     other.model = &model;
     lh_status status = lh_profile_measure(&other, given, &profile, err);
     CHECK(status != LH_OK && !profile);

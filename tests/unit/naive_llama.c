@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "naive_latent.h"
 #include "naive_llama.h"
 
 #include <math.h>
@@ -31,7 +32,8 @@ typedef struct vectors {
 enum { MOST_EXPERTS = 8, MOST_TENSORS = 7 + 3 * MOST_EXPERTS };
 
 typedef struct layer_weights {
-    vectors norm1, norm2;
+    vectors norm1, norm2, q_norm, k_norm;
+    naive_latent latent, d_latent;
     matrix q, k, v, out, gate, up, down;
     matrix router;
     matrix experts[MOST_EXPERTS][3]; /* gate, up, down */
@@ -42,6 +44,32 @@ static bool is_gpt2(const lh_model *m)
     return m->norm == LH_NORM_LAYER;
 }
 
+/* Those of latent attention, then of the MLP; where queries are not compressed
+ * the first two are left out. */
+static uint32_t deepseek_sizes(const lh_model *m, size_t *out)
+{
+    size_t h = m->hidden, q = (size_t)m->heads * m->head_dim, f = m->ffn;
+    size_t rank = m->q_lora_rank, kv = m->kv_lora_rank;
+    size_t made = (size_t)m->qk_nope_head_dim + m->v_head_dim;
+    const size_t all[] = {h,
+                          rank * h,
+                          rank,
+                          q * (rank ? rank : h),
+                          (kv + m->qk_rope_head_dim) * h,
+                          kv,
+                          m->heads * made * kv,
+                          h * m->heads * m->v_head_dim,
+                          h,
+                          f * h,
+                          f * h,
+                          h * f};
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < 12; i++)
+        if (all[i] > 0)
+            out[n++] = all[i];
+    return n;
+}
+
 /* A layer's tensors in their order: sizes. */
 static uint32_t layer_sizes(const lh_model *m, size_t *out)
 {
@@ -49,16 +77,19 @@ static uint32_t layer_sizes(const lh_model *m, size_t *out)
     size_t kv = (size_t)m->kv_heads * m->head_dim;
     const size_t gpt2[] = {h, h, 3 * h * h, 3 * h, h * h, h,
                            h, h, h * f,     f,     f * h, h};
+    const size_t falcon[] = {h, h, (q + 2 * kv) * h, h * q, h * f, f * h};
+    size_t d = m->head_dim;
     const size_t llama[] = {
         h,      q * h,
         kv * h, kv * h,
+        d,      d,
         q,      kv,
         kv,     h * q,
         h,      h,
         f * h,  f * h,
         f,      f,
         h * f,  h};
-    const bool there[] = {1, 1, 1, 1, m->qkv_bias, m->qkv_bias, m->qkv_bias,
+    const bool there[] = {1, 1, 1, 1, m->qk_norm, m->qk_norm, m->qkv_bias, m->qkv_bias, m->qkv_bias,
                           1, m->output_bias, 1, 1, 1, m->mlp_bias, m->mlp_bias,
                           1, m->mlp_bias};
     uint32_t n = 0;
@@ -70,11 +101,17 @@ static uint32_t layer_sizes(const lh_model *m, size_t *out)
             out[7 + i] = h * m->expert_ffn;
         return 7 + 3 * m->experts;
     }
+    if (m->parallel_block) {
+        memcpy(out, falcon, sizeof falcon);
+        return 6;
+    }
     if (is_gpt2(m)) {
         memcpy(out, gpt2, sizeof gpt2);
         return 12;
     }
-    for (int i = 0; i < 16; i++)
+    if (m->kv_lora_rank)
+        return deepseek_sizes(m, out);
+    for (int i = 0; i < 18; i++)
         if (there[i])
             out[n++] = llama[i];
     return n;
@@ -131,27 +168,88 @@ static layer_weights gpt2_weights(const naive_llama *n, uint32_t at)
     return w;
 }
 
+static layer_weights falcon_weights(const naive_llama *n, uint32_t at)
+{
+    const lh_model *m = n->model;
+    size_t h = m->hidden, f = m->ffn, q = m->heads * m->head_dim;
+    size_t kv = m->kv_heads * m->head_dim;
+    layer_weights w = {.norm1 = {n->w[at], n->g[at], n->w[at + 1], n->g[at + 1]}};
+    double *qkv = n->w[at + 2], *g = n->g[at + 2];
+    w.q = (matrix){qkv, g, NULL, NULL, h, q, h, 1};
+    w.k = (matrix){qkv + q * h, g + q * h, NULL, NULL, h, kv, h, 1};
+    w.v = (matrix){qkv + (q + kv) * h, g + (q + kv) * h, NULL, NULL, h, kv,
+                   h, 1};
+    at += 3;
+    w.out = next_matrix(n, &at, q, h);
+    w.up = next_matrix(n, &at, h, f);
+    w.down = next_matrix(n, &at, f, h);
+    return w;
+}
+
+static void next_latent(const naive_llama *n, uint32_t *at, double **w,
+                        double **g)
+{
+    *w = n->w[*at];
+    *g = n->g[*at];
+    (*at)++;
+}
+
+static void latent_weights(const naive_llama *n, uint32_t *at,
+                           layer_weights *w)
+{
+    naive_latent *l = &w->latent, *d = &w->d_latent;
+    if (n->model->q_lora_rank) {
+        next_latent(n, at, &l->q_down, &d->q_down);
+        next_latent(n, at, &l->q_norm, &d->q_norm);
+    }
+    next_latent(n, at, &l->q_up, &d->q_up);
+    next_latent(n, at, &l->kv_down, &d->kv_down);
+    next_latent(n, at, &l->kv_norm, &d->kv_norm);
+    next_latent(n, at, &l->kv_up, &d->kv_up);
+}
+
+/* Queries, keys and values as products of the row itself. */
+static void plain_weights(const naive_llama *n, uint32_t *at, layer_weights *w)
+{
+    const lh_model *m = n->model;
+    size_t h = m->hidden, kv = (size_t)m->kv_heads * m->head_dim;
+    w->q = next_matrix(n, at, h, (size_t)m->heads * m->head_dim);
+    w->k = next_matrix(n, at, h, kv);
+    w->v = next_matrix(n, at, h, kv);
+    if (m->qk_norm) {
+        w->q_norm = (vectors){n->w[*at], n->g[*at], NULL, NULL};
+        w->k_norm = (vectors){n->w[*at + 1], n->g[*at + 1], NULL, NULL};
+        *at += 2;
+    }
+    if (m->qkv_bias) {
+        next_bias(n, at, &w->q);
+        next_bias(n, at, &w->k);
+        next_bias(n, at, &w->v);
+    }
+}
+
+static size_t value_dim(const lh_model *m)
+{
+    return m->kv_lora_rank ? m->v_head_dim : m->head_dim;
+}
+
 static layer_weights weights_of(const naive_llama *n, uint32_t layer)
 {
     const lh_model *m = n->model;
     size_t sizes[MOST_TENSORS], h = m->hidden, f = m->ffn;
-    size_t q = (size_t)m->heads * m->head_dim;
-    size_t kv = (size_t)m->kv_heads * m->head_dim;
     uint32_t at = front_of(m) + layer * layer_sizes(m, sizes);
     layer_weights w = {0};
+    if (m->parallel_block)
+        return falcon_weights(n, at);
     if (is_gpt2(m))
         return gpt2_weights(n, at);
     w.norm1 = (vectors){n->w[at], n->g[at], NULL, NULL};
     at++;
-    w.q = next_matrix(n, &at, h, q);
-    w.k = next_matrix(n, &at, h, kv);
-    w.v = next_matrix(n, &at, h, kv);
-    if (m->qkv_bias) {
-        next_bias(n, &at, &w.q);
-        next_bias(n, &at, &w.k);
-        next_bias(n, &at, &w.v);
-    }
-    w.out = next_matrix(n, &at, q, h);
+    if (m->kv_lora_rank)
+        latent_weights(n, &at, &w);
+    else
+        plain_weights(n, &at, &w);
+    w.out = next_matrix(n, &at, m->heads * value_dim(m), h);
     if (m->output_bias)
         next_bias(n, &at, &w.out);
     w.norm2 = (vectors){n->w[at], n->g[at], NULL, NULL};
@@ -518,12 +616,13 @@ static void rotate(const naive_llama *n, double *x, size_t s, size_t heads,
 
 typedef struct kept {
     double *x, *n1, *q, *k, *v, *p, *o, *mid, *n2, *gate, *up, *act;
+    double *plain_q, *plain_k; /* before their norms */
 } kept;
 
 static void attend(const naive_llama *n, kept *a, uint32_t layer, size_t s)
 {
     size_t heads = n->model->heads, kvs = n->model->kv_heads;
-    size_t d = n->model->head_dim;
+    size_t d = n->model->head_dim, vd = value_dim(n->model);
     for (size_t head = 0; head < heads; head++)
         for (size_t t = 0; t < s; t++) {
             size_t kv = head / (heads / kvs);
@@ -542,9 +641,9 @@ static void attend(const naive_llama *n, kept *a, uint32_t layer, size_t s)
                 p[u] /= sum;
                 double by =
                     keep(n, NAIVE_SCORES, layer, (uint32_t)head, t, u);
-                for (size_t i = 0; i < d; i++)
-                    a->o[(t * heads + head) * d + i] +=
-                        by * p[u] * a->v[(u * kvs + kv) * d + i];
+                for (size_t i = 0; i < vd; i++)
+                    a->o[(t * heads + head) * vd + i] +=
+                        by * p[u] * a->v[(u * kvs + kv) * vd + i];
             }
         }
 }
@@ -554,21 +653,21 @@ static void attend_back(const naive_llama *n, const kept *a, uint32_t layer,
                         size_t s)
 {
     size_t heads = n->model->heads, kvs = n->model->kv_heads;
-    size_t d = n->model->head_dim;
+    size_t d = n->model->head_dim, vd = value_dim(n->model);
     double *dp = doubles(s);
     for (size_t head = 0; head < heads; head++)
         for (size_t t = 0; t < s; t++) {
             size_t kv = head / (heads / kvs);
             const double *p = a->p + (head * s + t) * s;
-            const double *out = d_o + (t * heads + head) * d;
+            const double *out = d_o + (t * heads + head) * vd;
             double all = 0;
             for (size_t u = 0; u <= t; u++) {
                 double by =
                     keep(n, NAIVE_SCORES, layer, (uint32_t)head, t, u);
                 dp[u] = 0;
-                for (size_t i = 0; i < d; i++) {
-                    dp[u] += by * out[i] * a->v[(u * kvs + kv) * d + i];
-                    dv[(u * kvs + kv) * d + i] += by * p[u] * out[i];
+                for (size_t i = 0; i < vd; i++) {
+                    dp[u] += by * out[i] * a->v[(u * kvs + kv) * vd + i];
+                    dv[(u * kvs + kv) * vd + i] += by * p[u] * out[i];
                 }
                 all += dp[u] * p[u];
             }
@@ -591,6 +690,61 @@ static void add(double *to, const double *x, size_t n)
         to[i] += x[i];
 }
 
+static void make_qkv(const naive_llama *n, const layer_weights *w, kept *a,
+                     size_t s)
+{
+    const lh_model *m = n->model;
+    size_t d = m->head_dim, q = s * m->heads * d, kv = s * m->kv_heads * d;
+    if (m->kv_lora_rank) {
+        naive_latent_forward(m, n->rope_theta, &w->latent, a->n1, a->q, a->k,
+                             a->v, s);
+        return;
+    }
+    linear(a->n1, &w->q, a->q, s);
+    linear(a->n1, &w->k, a->k, s);
+    linear(a->n1, &w->v, a->v, s);
+    if (m->qk_norm) {
+        memcpy(a->plain_q, a->q, q * sizeof *a->q);
+        memcpy(a->plain_k, a->k, kv * sizeof *a->k);
+        norm(n, a->plain_q, w->q_norm, a->q, s * m->heads, d);
+        norm(n, a->plain_k, w->k_norm, a->k, s * m->kv_heads, d);
+    }
+    rotate(n, a->q, s, m->heads, 1);
+    rotate(n, a->k, s, m->kv_heads, 1);
+}
+
+/* The gradient of what went through a head's norm, in its place. */
+static void heads_back(const naive_llama *n, const double *plain, vectors w,
+                       double *d, size_t heads)
+{
+    size_t all = heads * n->model->head_dim;
+    double *dx = doubles(all);
+    norm_back(n, plain, w, d, dx, heads, n->model->head_dim);
+    memcpy(d, dx, all * sizeof *d);
+    free(dx);
+}
+
+static void qkv_back(const naive_llama *n, const layer_weights *w,
+                     const kept *a, double *dq, double *dk, double *dv,
+                     double *d_n, size_t s)
+{
+    const lh_model *m = n->model;
+    if (m->kv_lora_rank) {
+        naive_latent_back(m, n->rope_theta, &w->latent, &w->d_latent, a->n1,
+                          dq, dk, dv, d_n, s);
+        return;
+    }
+    rotate(n, dq, s, m->heads, -1);
+    rotate(n, dk, s, m->kv_heads, -1);
+    if (m->qk_norm) {
+        heads_back(n, a->plain_q, w->q_norm, dq, s * m->heads);
+        heads_back(n, a->plain_k, w->k_norm, dk, s * m->kv_heads);
+    }
+    linear_back(a->n1, &w->q, dq, d_n, s);
+    linear_back(a->n1, &w->k, dk, d_n, s);
+    linear_back(a->n1, &w->v, dv, d_n, s);
+}
+
 static kept layer_forward(naive_llama *n, uint32_t layer, double *x, double *y,
                           size_t s)
 {
@@ -603,24 +757,25 @@ static kept layer_forward(naive_llama *n, uint32_t layer, double *x, double *y,
               doubles(s * kv),
               doubles(s * kv),
               doubles(m->heads * s * s),
+              doubles(s * m->heads * value_dim(m)),
+              doubles(s * h),
+              doubles(s * h),
+              doubles(s * f),
+              doubles(s * f),
+              doubles(s * f),
               doubles(s * q),
-              doubles(s * h),
-              doubles(s * h),
-              doubles(s * f),
-              doubles(s * f),
-              doubles(s * f)};
+              doubles(s * kv)};
     layer_weights w = weights_of(n, layer);
     norm(n, x, w.norm1, a.n1, s, h);
-    linear(a.n1, &w.q, a.q, s);
-    linear(a.n1, &w.k, a.k, s);
-    linear(a.n1, &w.v, a.v, s);
-    rotate(n, a.q, s, m->heads, 1);
-    rotate(n, a.k, s, m->kv_heads, 1);
+    make_qkv(n, &w, &a, s);
     attend(n, &a, layer, s);
     linear(a.o, &w.out, a.mid, s);
     drop(n, NAIVE_ATTENTION, layer, a.mid, s);
     add(a.mid, x, s * h);
-    norm(n, a.mid, w.norm2, a.n2, s, h);
+    if (m->parallel_block)
+        memcpy(a.n2, a.n1, s * h * sizeof *a.n2);
+    else
+        norm(n, a.mid, w.norm2, a.n2, s, h);
     if (m->experts) {
         experts_forward(n, &w, a.n2, y, s);
         n->balance_loss += balance_loss(n, &w, a.n2, s);
@@ -650,7 +805,7 @@ static void layer_back(naive_llama *n, uint32_t layer, const kept *a, double *d,
     layer_weights w = weights_of(n, layer);
     double *d_act = doubles(s * f), *d_gate = doubles(s * f);
     double *d_up = doubles(s * f), *d_n = doubles(s * h);
-    double *d_o = doubles(s * q), *dq = doubles(s * q);
+    double *d_o = doubles(s * m->heads * value_dim(m)), *dq = doubles(s * q);
     double *dk = doubles(s * kv), *dv = doubles(s * kv);
     double *end = doubles(s * h);
     memcpy(end, d, s * h * sizeof *d);
@@ -668,17 +823,15 @@ static void layer_back(naive_llama *n, uint32_t layer, const kept *a, double *d,
         linear_back(a->n2, &w.gate, d_gate, d_n, s);
     if (!m->experts)
         linear_back(a->n2, &w.up, d_up, d_n, s);
-    norm_back(n, a->mid, w.norm2, d_n, d, s, h);
+    if (!m->parallel_block) {
+        norm_back(n, a->mid, w.norm2, d_n, d, s, h);
+        memset(d_n, 0, s * h * sizeof *d_n);
+    }
     memcpy(end, d, s * h * sizeof *d);
     drop(n, NAIVE_ATTENTION, layer, end, s);
     linear_back(a->o, &w.out, end, d_o, s);
     attend_back(n, a, layer, d_o, dq, dk, dv, s);
-    rotate(n, dq, s, m->heads, -1);
-    rotate(n, dk, s, m->kv_heads, -1);
-    memset(d_n, 0, s * h * sizeof *d_n);
-    linear_back(a->n1, &w.q, dq, d_n, s);
-    linear_back(a->n1, &w.k, dk, d_n, s);
-    linear_back(a->n1, &w.v, dv, d_n, s);
+    qkv_back(n, &w, a, dq, dk, dv, d_n, s);
     norm_back(n, a->x, w.norm1, d_n, d, s, h);
     double *all[] = {d_act, d_gate, d_up, d_n, d_o, dq, dk, dv, end};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
@@ -688,7 +841,7 @@ static void layer_back(naive_llama *n, uint32_t layer, const kept *a, double *d,
 static void free_kept(kept *a)
 {
     double *all[] = {a->x, a->n1,  a->q,  a->k,    a->v,  a->p,
-                     a->o, a->mid, a->n2, a->gate, a->up, a->act};
+                     a->o, a->mid, a->n2, a->gate, a->up, a->act, a->plain_q, a->plain_k};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]);
 }

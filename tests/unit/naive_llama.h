@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A Llama, a GPT-2 or a Mixtral, in plain loops and doubles, forward and joint backward:
+/* A Llama, a Qwen, a GPT-2, a Falcon, a DeepSeek or a Mixtral, in plain loops and doubles, forward and joint backward:
  * what the cpu device is compared with. Shares nothing with it but the order and
  * layout of tensors (lhi_tensor.index). tests/peers/test_train_torch.py compares
  * it with PyTorch. */

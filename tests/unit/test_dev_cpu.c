@@ -82,6 +82,35 @@ static lh_model mixtral_model(lh_model m)
     return m;
 }
 
+static lh_model qwen3_model(lh_model m)
+{
+    m.qk_norm = true;
+    return m;
+}
+
+static lh_model falcon_model(lh_model m)
+{
+    m.norm = LH_NORM_LAYER;
+    m.gated = false;
+    m.kv_heads = 1;
+    m.hidden = m.heads * m.head_dim;
+    m.parallel_block = true;
+    return m;
+}
+
+/* Latents of other widths than all else. */
+static lh_model deepseek_model(lh_model m)
+{
+    m.kv_heads = m.heads;
+    m.q_lora_rank = 14;
+    m.kv_lora_rank = 9;
+    m.qk_nope_head_dim = 7;
+    m.qk_rope_head_dim = 6;
+    m.v_head_dim = 11;
+    m.head_dim = m.qk_nope_head_dim + m.qk_rope_head_dim;
+    return m;
+}
+
 /* Some pattern of what stays. */
 static double pattern(const void *context, int site, uint32_t layer,
                       uint32_t head, uint32_t row, uint32_t column)
@@ -123,6 +152,14 @@ static void differences(void)
     lh_model m = small_model();
     m.layers = 2, m.vocab = 11, m.hidden = 6, m.ffn = 5, m.head_dim = 4;
     check_differences(&m, false);
+    lh_model other = qwen3_model(m);
+    check_differences(&other, false);
+    other = falcon_model(m);
+    check_differences(&other, true);
+    other = deepseek_model(m);
+    check_differences(&other, true);
+    other.q_lora_rank = 0;
+    check_differences(&other, false);
     m.qkv_bias = m.output_bias = m.mlp_bias = true;
     check_differences(&m, true);
     lh_model moe = mixtral_model(m);
@@ -264,6 +301,71 @@ static void gradients_mixtral(void)
     compare(s);
 }
 
+static void gradients_qwen3(void)
+{
+    small s = small_sizes();
+    s.model = qwen3_model(s.model);
+    compare(s);
+    s.model.qkv_bias = s.model.output_bias = true;
+    s.model.tied_embeddings = true;
+    s.dropout = 0.2;
+    s.n_chunks = 3, s.n_devices = 2;
+    compare(s);
+}
+
+static void gradients_falcon(void)
+{
+    small s = small_sizes();
+    s.model = falcon_model(s.model);
+    compare(s);
+    s.model.tied_embeddings = true;
+    s.dropout = 0.3;
+    s.n_chunks = 3, s.n_devices = 1;
+    s.sequence = 70; /* two blocks of attention */
+    s.microbatch = 1, s.n_microbatches = 2, s.model.layers = 3;
+    compare(s);
+}
+
+static void gradients_deepseek(void)
+{
+    small s = small_sizes();
+    s.model = deepseek_model(s.model);
+    compare(s);
+    s.model.q_lora_rank = 0;
+    s.dropout = 0.2;
+    s.n_chunks = 3, s.n_devices = 2;
+    s.model.layers = 3;
+    compare(s);
+    s.model.q_lora_rank = s.model.kv_lora_rank = 60; /* the widest of all */
+    s.model.qk_rope_head_dim = 4, s.model.qk_nope_head_dim = 2;
+    s.model.head_dim = 6, s.model.v_head_dim = 4;
+    s.sequence = 70;
+    s.microbatch = 1, s.n_microbatches = 2;
+    compare(s);
+    s.model.q_lora_rank = s.model.kv_lora_rank = 4;
+    s.model.qk_rope_head_dim = 50, s.model.qk_nope_head_dim = 1;
+    s.model.head_dim = 51, s.model.v_head_dim = 2;
+    compare(s);
+}
+
+/* The planner's count of parameters, which is of none of this code. */
+static void as_many_as_planned(void)
+{
+    lh_model models[] = {small_model(),
+                         gpt2_model(small_model()),
+                         mixtral_model(small_model()),
+                         qwen3_model(small_model()),
+                         falcon_model(small_model()),
+                         deepseek_model(small_model()),
+                         deepseek_model(small_model())};
+    models[6].q_lora_rank = 0;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        const lh_model *m = &models[i];
+        CHECK_INT(lhi_count_values(m, 0, lhi_n_model_tensors(m)),
+                  lh_model_params(m));
+    }
+}
+
 /* Gradients of the two, bit by bit. */
 static void check_same(small *a, small *b)
 {
@@ -315,6 +417,14 @@ static void same_bits(void)
     s = small_sizes();
     s.model = mixtral_model(s.model);
     s.balance = 0.1;
+    check_ways(s);
+    s = small_sizes();
+    s.model = qwen3_model(s.model);
+    check_ways(s);
+    s.model = falcon_model(small_model());
+    s.dropout = 0.1;
+    check_ways(s);
+    s.model = deepseek_model(small_model());
     check_ways(s);
 }
 
@@ -421,11 +531,24 @@ static void refuses_kinds(void)
 {
     const lh_model llama = small_model(), gpt2 = gpt2_model(llama);
     const lh_model mixtral = mixtral_model(llama);
+    const lh_model deepseek = deepseek_model(llama);
+    const lh_model falcon = falcon_model(llama);
     struct {
         lh_model model;
         const char *says;
     } rows[] = {
-        {llama, "norms of queries and keys"},
+        {llama, "norms of queries and keys, and biases on some"},
+        {llama, "norms of queries and keys, and experts"},
+        {llama, "norms of queries and keys, and layer norm"},
+        {deepseek, "latent attention and biases"},
+        {deepseek, "latent attention and experts"},
+        {deepseek, "latent attention, and norms of queries"},
+        {deepseek, "latent attention, and layer norm"},
+        {falcon, "a parallel block and biases"},
+        {falcon, "more than one key and value head"},
+        {falcon, "a parallel block and heads that do not add up"},
+        {falcon, "a parallel block, and RMS norm"},
+        {falcon, "a parallel block, and experts"},
         {llama, "RMS norm and MLPs without a gate"},
         {llama, "RMS norm and learned positions"},
         {llama, "a bias on attention's output alone"},
@@ -443,15 +566,24 @@ static void refuses_kinds(void)
         {llama, "a sliding window"},
     };
     const uint32_t firsts[] = {0, llama.layers};
-    rows[0].model.qk_norm = true, rows[1].model.gated = false;
-    rows[2].model.positions = 50, rows[3].model.output_bias = true;
-    rows[4].model.gated = true, rows[5].model.positions = 0;
-    rows[6].model.mlp_bias = false, rows[7].model.kv_heads = 2;
-    rows[8].model.hidden = 44, rows[9].model.router_bias = true;
-    rows[10].model.shared_expert_ffn = 8, rows[11].model.dense_layers = 1;
-    rows[12].model.experts_per_token = 6;
-    rows[13].model.norm = LH_NORM_LAYER, rows[14].model.mtp_layers = 1;
-    rows[15].model.sliding_window = 2;
+    lh_model *m[sizeof rows / sizeof *rows];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        m[i] = &rows[i].model;
+    m[0]->qk_norm = m[1]->qk_norm = m[2]->qk_norm = true;
+    m[0]->qkv_bias = true, m[1]->experts = 5, m[2]->norm = LH_NORM_LAYER;
+    m[3]->qkv_bias = true, m[4]->experts = 5, m[5]->qk_norm = true;
+    m[6]->norm = LH_NORM_LAYER, m[7]->mlp_bias = true, m[8]->kv_heads = 2;
+    m[9]->hidden = 44, m[10]->norm = LH_NORM_RMS, m[11]->experts = 5;
+    lh_model **more = m + 12;
+    more[0]->gated = false;
+    more[1]->positions = 50, more[2]->output_bias = true;
+    more[3]->gated = true, more[4]->positions = 0;
+    more[5]->mlp_bias = false, more[6]->kv_heads = 2;
+    more[7]->hidden = 44, more[8]->router_bias = true;
+    more[9]->shared_expert_ffn = 8, more[10]->dense_layers = 1;
+    more[11]->experts_per_token = 6;
+    more[12]->norm = LH_NORM_LAYER, more[13]->mtp_layers = 1;
+    more[14]->sliding_window = 2;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         lh_error err = {0};
         lhi_device *none = NULL;
@@ -491,7 +623,7 @@ static void refusals(void)
     CHECK_HAS(err.text, "twice");
     small_close(&s);
     small_text(s.path, sizeof s.path);
-    s.model.kv_lora_rank = 8;
+    s.model.attention_sinks = true;
     lhi_device *none = NULL;
     CHECK_INT(lhi_device_cpu(&(lhi_cpu_options){.model = &s.model,
                                                 .n_chunks = 1,
@@ -502,7 +634,7 @@ static void refusals(void)
                                                 .n_replicas = 1},
                              &none, &err),
               LH_EUNSUPPORTED);
-    CHECK_HAS(err.text, "small has latent attention");
+    CHECK_HAS(err.text, "small has attention sinks");
     unlink(s.path);
     refuses_kinds();
 }
@@ -516,6 +648,10 @@ int main(void)
     RUN(gradients_biases);
     RUN(gradients_gpt2);
     RUN(gradients_mixtral);
+    RUN(gradients_qwen3);
+    RUN(gradients_falcon);
+    RUN(gradients_deepseek);
+    RUN(as_many_as_planned);
     RUN(dropped_shares);
     RUN(same_bits);
     RUN(same_in_threads);

@@ -20,7 +20,7 @@
 
 enum { LAYERS = 8, STEPS = 20, MICROBATCHES = 8, SEQUENCE = 24 };
 
-static lh_model tiny, tied, gpt2, mixtral;
+static lh_model tiny, tied, gpt2, mixtral, qwen3, falcon, deepseek;
 static char folder[64], text_path[80];
 
 static void write_text(void)
@@ -537,7 +537,7 @@ static void same_of_model(const lh_model *model, double dropout)
         {"ud", "1f1b", 1, 1, 0, "inproc", .joint = true},
         {"ud", "zb-h2", 4, 1, 0, "inproc", .again = LH_PART_ALL},
         {"ud", "gpipe", 2, 1, 0, "inproc", .joint = true, .again = 0x2a},
-        {"loop", "interleaved-1f1b", 4, 1, 0, "local", .again = 0x51},
+        {"loop", "interleaved-1f1b", 4, 1, 0, "local", .again = 0xd1},
         {"wave", "zb-v", 2, 1, 0, "inproc", .delays = true},
         {"ud", "1f1b", 1, 2, 0, "inproc", .joint = true},
         {"wave", "zb-v", 2, 2, 0, "local", .again = 0x0f},
@@ -589,6 +589,24 @@ static void mixtral_alike(void)
     same_of_model(&mixtral, 0);
 }
 
+/* A norm for each query and key. */
+static void qwen3_alike(void)
+{
+    same_of_model(&qwen3, 0);
+}
+
+/* Attention and MLP on one norm; what both add is dropped apart. */
+static void falcon_alike(void)
+{
+    same_of_model(&falcon, 0.1);
+}
+
+/* Latents: kept, made again with all that is made of them, or alone. */
+static void deepseek_alike(void)
+{
+    same_of_model(&deepseek, 0);
+}
+
 /* --- faults
  * ---------------------------------------------------------------------- */
 
@@ -627,6 +645,9 @@ int main(void)
     tied.tied_embeddings = true;
     gpt2 = tiny_gpt2(LAYERS);
     mixtral = tiny_mixtral(LAYERS);
+    qwen3 = tiny_qwen3(LAYERS);
+    falcon = tiny_falcon(LAYERS);
+    deepseek = tiny_deepseek(LAYERS);
     write_text();
     RUN(one_rank);
     RUN(schedules_and_degrees);
@@ -638,6 +659,9 @@ int main(void)
     RUN(tied_embeddings);
     RUN(gpt2_alike);
     RUN(mixtral_alike);
+    RUN(qwen3_alike);
+    RUN(falcon_alike);
+    RUN(deepseek_alike);
     RUN(faults);
     free(reference);
     remove_folder();

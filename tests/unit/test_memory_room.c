@@ -207,6 +207,13 @@ static void devices_hold_what_was_counted(void)
     m = tiny_mixtral(5);
     holds_what_was_counted(&m, 3, 30, 7, NULL);
     holds_what_was_counted(&m, 2, 30, 7, again);
+    const lh_model more[] = {tiny_qwen3(5), tiny_falcon(5), tiny_deepseek(5)};
+    again[1] = 1u << LH_PART_LATENT | 1u << LH_PART_MLP_NORM;
+    again[3] = 1u << LH_PART_QKV;
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+        holds_what_was_counted(&more[i], 3, 30, 7, NULL);
+        holds_what_was_counted(&more[i], 2, 30, 7, again);
+    }
 }
 
 /* What the backward makes again takes the room of one layer, whatever the

@@ -44,4 +44,36 @@ static inline lh_model tiny_gpt2(uint32_t layers)
     return m;
 }
 
+static inline lh_model tiny_qwen3(uint32_t layers)
+{
+    lh_model m = tiny_model(layers);
+    m.name = "tiny-qwen3";
+    m.qk_norm = true;
+    return m;
+}
+
+static inline lh_model tiny_falcon(uint32_t layers)
+{
+    lh_model m = tiny_model(layers);
+    m.name = "tiny-falcon";
+    m.norm = LH_NORM_LAYER;
+    m.gated = false;
+    m.parallel_block = true;
+    m.tied_embeddings = true;
+    return m;
+}
+
+static inline lh_model tiny_deepseek(uint32_t layers)
+{
+    lh_model m = tiny_model(layers);
+    m.name = "tiny-deepseek";
+    m.kv_heads = m.heads;
+    m.q_lora_rank = 20;
+    m.kv_lora_rank = 12;
+    m.qk_nope_head_dim = 10;
+    m.qk_rope_head_dim = 6;
+    m.v_head_dim = 14;
+    return m;
+}
+
 #endif

@@ -118,14 +118,17 @@ static uint32_t *layers_of(const lh_plan *plan, uint32_t n_chunks)
 }
 
 /* Operations as the planner calls them, and what they make. Queries, keys and
- * values are one product here, gate and up another one. What dropout drops is
- * never kept. */
+ * values are one product here, gate and up another one; with latent attention
+ * both of what is compressed, and both of what comes of it. What dropout drops
+ * is never kept. */
 static const struct {
     const char *name;
     lh_layer_part part;
 } operations[] = {
     {"attention norm", LH_PART_ATTENTION_NORM},
+    {"latent", LH_PART_LATENT},
     {"query", LH_PART_QKV},
+    {"key and value", LH_PART_QKV},
     {"key", LH_PART_QKV},
     {"value", LH_PART_QKV},
     {"attention", LH_PART_ATTENTION},
@@ -170,12 +173,24 @@ static lh_status check_operations(const lh_plan_elastic *e, uint32_t n_chunks,
     return LH_OK;
 }
 
+/* Whether it is one of the model's. */
+static bool has_operation(const lh_model *m, uint32_t k)
+{
+    const char *name = operations[k].name;
+    bool latent =
+        strcmp(name, "latent") == 0 || strcmp(name, "key and value") == 0;
+    bool plain = strcmp(name, "key") == 0 || strcmp(name, "value") == 0;
+    if (operations[k].part == LH_N_LAYER_PARTS ||
+        (!m->gated && strcmp(name, "gate") == 0))
+        return false;
+    return m->kv_lora_rank ? !plain : !latent;
+}
+
 /* The parts of an elastic plan's operations, chunk by chunk. */
 static lh_status list_operations(const lh_plan *plan, uint32_t n_chunks,
                                  uint32_t *again, lh_error *err)
 {
     const lh_plan_elastic *e = plan->best.elastic;
-    bool gated = plan->job->model->gated;
     LHI_TRY(check_operations(e, n_chunks, err));
     for (uint32_t c = 0; c < n_chunks; c++) {
         uint32_t first, n, of_part[LH_N_LAYER_PARTS + 1];
@@ -185,8 +200,7 @@ static lh_status list_operations(const lh_plan *plan, uint32_t n_chunks,
         for (uint32_t k = 0; k < N_OPERATIONS; k++) {
             uint32_t *made = &of_part[operations[k].part];
             uint32_t here = layers_again(e, operations[k].name, c);
-            if (operations[k].part == LH_N_LAYER_PARTS ||
-                (!gated && strcmp(operations[k].name, "gate") == 0))
+            if (!has_operation(plan->job->model, k))
                 continue;
             if (*made != UINT32_MAX && *made != here)
                 return lhi_fail(
@@ -206,6 +220,32 @@ static lh_status list_operations(const lh_plan *plan, uint32_t n_chunks,
     return LH_OK;
 }
 
+/* What named modules make in a layer. */
+static uint32_t parts_of_modules(const lh_model *m, uint32_t modules,
+                                 uint32_t layer)
+{
+    const uint32_t norms =
+        1u << LH_PART_ATTENTION_NORM | 1u << LH_PART_MLP_NORM;
+    const uint32_t act = 1u << LH_PART_ACTIVATION;
+    const uint32_t mlp = act | 1u << LH_PART_GATE_UP;
+    const bool moe = lh_model_layer_is_moe(m, layer);
+    const struct {
+        lh_module module;
+        uint32_t parts;
+    } rows[] = {
+        {LH_MODULE_CORE_ATTN, 1u << LH_PART_ATTENTION},
+        {LH_MODULE_LAYERNORM, norms},
+        {LH_MODULE_MLA_UP_PROJ, 1u << LH_PART_QKV},
+        {LH_MODULE_MLP, moe ? 0 : mlp},
+        {LH_MODULE_MOE, moe ? mlp : 0},
+        {LH_MODULE_MOE_ACT, moe ? act : 0},
+    };
+    uint32_t parts = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        parts |= modules >> rows[i].module & 1 ? rows[i].parts : 0;
+    return parts;
+}
+
 /* By layer of the model, what the plan's recomputation makes again. */
 static lh_status list_again(const lh_plan *plan, uint32_t n_chunks,
                             uint32_t *again, lh_error *err)
@@ -215,14 +255,19 @@ static lh_status list_again(const lh_plan *plan, uint32_t n_chunks,
     lh_recompute kind = plan->best.recompute;
     if (kind == LH_RECOMPUTE_OPERATIONS)
         return list_operations(plan, n_chunks, again, err);
-    if (kind == LH_RECOMPUTE_MODULES)
+    const lh_model *model = plan->job->model;
+    uint32_t modules = plan->job->training.recompute_modules;
+    if (kind == LH_RECOMPUTE_MODULES && modules >> LH_MODULE_SHARED_EXPERTS & 1)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the plan makes modules of other programs again; the "
-                        "cpu device runs recompute: none, selective and full");
-    for (uint32_t i = 0; i < plan->job->model->layers; i++)
+                        "the plan makes shared_experts again; the cpu device "
+                        "does not apart from moe: leave it out of the job's "
+                        "training.recompute");
+    for (uint32_t i = 0; i < model->layers; i++)
         again[i] = kind == LH_RECOMPUTE_FULL        ? LH_PART_ALL
                    : kind == LH_RECOMPUTE_SELECTIVE ? cheap
-                                                    : 0;
+                   : kind == LH_RECOMPUTE_MODULES
+                       ? parts_of_modules(model, modules, i)
+                       : 0;
     return LH_OK;
 }
 
