@@ -44,8 +44,8 @@ static void add_bars(lhi_text *out, const int64_t *sorted, uint32_t n)
     lhi_text_puts(out, "]");
 }
 
-static lh_status take(const lh_report_varied *given, lh_report_varied *mine,
-                      lh_error *err)
+static lh_status take_varied(const lh_report_varied *given,
+                             lh_report_varied *mine, lh_error *err)
 {
     LHI_TRY(LHI_OPTIONS_TAKE(lh_report_varied, mine, given, err));
     if (!mine->title || !lhi_utf8_ok(mine->title))
@@ -68,7 +68,7 @@ lh_status lh_report_add_varied(lh_report *report,
     lh_report_varied v;
     lh_jitter_result sum;
     lhi_text item = {0};
-    LHI_TRY(take(varied, &v, err));
+    LHI_TRY(take_varied(varied, &v, err));
     int64_t *ns = malloc(v.n * sizeof *ns);
     if (!ns)
         return lhi_fail_nomem(err);

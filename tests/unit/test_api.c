@@ -142,6 +142,11 @@ static const lh_report_course small_course = {.size = sizeof small_course,
                                               .n_series = 1,
                                               .series = course_names,
                                               .ns = course_ns};
+static const lh_report_varied small_varied = {.size = sizeof small_varied,
+                                              .title = "differ",
+                                              .n = 2,
+                                              .ns = course_ns,
+                                              .usual_ns = 4};
 static lh_reschedule reschedule = {
     .size = sizeof reschedule, .name = "zb-h1", .why = "to see"};
 static const char *const methods[] = {"1f1b", "zb-h1"};
@@ -240,6 +245,7 @@ static const taker takers[] = {
     TAKER(lh_report_analysis, with_analysis, &small_analysis, n_causes),
     TAKER(lh_report_sweep, with_sweep, &small_sweep, n_series),
     TAKER(lh_report_sweep, plotted, &small_sweep, n_series),
+    TAKER(lh_report_varied, with_varied, &small_varied, usual_ns),
     TAKER(lh_report_course, course_drawn, &small_course, n_spans),
     TAKER(lh_report_table, with_table, &table, n_columns),
     TAKER(lh_report_diagnosis, with_diagnosis, &diagnosis_page, n_sentences),
