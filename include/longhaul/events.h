@@ -118,6 +118,11 @@ LH_API uint32_t lh_course_state(const lh_course *course, uint64_t step);
  * lh_pipeline_free(). */
 LH_API lh_status lh_course_pipeline(const lh_course *course, uint32_t state,
                                     lh_pipeline **out, lh_error *err);
+/* With places: with `hosts` in them (longhaul/places.h); NULL: where they
+ * begin. LH_EINVAL: hosts are not each there once, or there are no places. */
+LH_API lh_status lh_course_pipeline_in(const lh_course *course, uint32_t state,
+                                       const uint32_t *hosts, lh_pipeline **out,
+                                       lh_error *err);
 /* What is slow in a state: links as the events name them, "device 2", and
  * "rail of rank 2" in the step in which one goes down.
  * Fills in the first `room` of the names, which are borrowed from the course,

@@ -39,6 +39,14 @@ LH_API lh_status lh_layers_pipeline(const lh_layers *layers,
                                     const uint32_t *numbers, lh_pipeline **out,
                                     lh_error *err);
 
+/* What it takes that chunks with `from` layers come to have `to`, where sending
+ * what a host keeps of one layer takes layer_ns: layers go from chunk to chunk,
+ * each host sends one at a time, and receives one. LH_EINVAL: these are not as
+ * many, or a chunk has none. */
+LH_API lh_status lh_layers_moving(const lh_layers *layers, const uint32_t *from,
+                                  const uint32_t *to, int64_t layer_ns,
+                                  int64_t *out_ns, lh_error *err);
+
 typedef struct lh_layers_options {
     size_t size;               /* sizeof(lh_layers_options) */
     const uint32_t *numbers;   /* of each chunk, now; NULL: as at first */

@@ -86,6 +86,15 @@ LH_API lh_status lh_places_pipeline(const lh_places *places,
                                     const uint32_t *hosts, lh_pipeline **out,
                                     lh_error *err);
 
+/* What it takes that hosts that are in places `from` come to be in `to`, as of
+ * lh_exchange; NULL: as they begin. LH_EINVAL: hosts are not each there once,
+ * or a number of `now`, which may be NULL, is out of range; LH_EUNSUPPORTED:
+ * what a link that is slow takes is not known. */
+LH_API lh_status lh_places_moving(const lh_places *places,
+                                  const lh_hosts_now *now, const uint32_t *from,
+                                  const uint32_t *to, int64_t *out_ns,
+                                  lh_error *err);
+
 typedef struct lh_exchange_options {
     size_t size;           /* sizeof(lh_exchange_options) */
     const uint32_t *hosts; /* of each place, now; NULL: as they begin */

@@ -60,29 +60,13 @@ void lhi_spots_free(lhi_playing *p)
     free(p->spots);
 }
 
-static lh_status make_pipeline(const lhi_playing *p, const lhi_spot *spot,
-                               uint32_t state, lh_pipeline **out, lh_error *err)
-{
-    lh_hosts_now now;
-    if (!spot->hosts)
-        return lh_course_pipeline(p->course, state, out, err);
-    lhi_arena *mem = lhi_arena_make(0);
-    if (!mem)
-        return lhi_fail_nomem(err);
-    lh_status status = lhi_course_hosts(p->course, state, mem, &now, err);
-    if (status == LH_OK)
-        status =
-            lh_places_pipeline(p->course->places, &now, spot->hosts, out, err);
-    lhi_arena_free(mem);
-    return status;
-}
-
 lh_status lhi_spot_need(lhi_playing *p, uint32_t i, uint32_t state,
                         lh_error *err)
 {
     lhi_spot *spot = &p->spots[i];
     if (!spot->pipelines[state])
-        LHI_TRY(make_pipeline(p, spot, state, &spot->pipelines[state], err));
+        LHI_TRY(lh_course_pipeline_in(p->course, state, spot->hosts,
+                                      &spot->pipelines[state], err));
     if (p->jitter && !spot->draws[state])
         return lhi_jitter_draws_make(spot->pipelines[state], p->jitter,
                                      &spot->draws[state], err);

@@ -635,7 +635,8 @@ lh_status lhi_course_hosts(const lh_course *c, uint32_t state, lhi_arena *mem,
 }
 
 static lh_status places_pipeline(const lh_course *c, uint32_t state,
-                                 lh_pipeline **out, lh_error *err)
+                                 const uint32_t *hosts, lh_pipeline **out,
+                                 lh_error *err)
 {
     lh_hosts_now now;
     lhi_arena *mem = lhi_arena_make(0);
@@ -643,7 +644,7 @@ static lh_status places_pipeline(const lh_course *c, uint32_t state,
         return lhi_fail_nomem(err);
     lh_status status = lhi_course_hosts(c, state, mem, &now, err);
     if (status == LH_OK)
-        status = lh_places_pipeline(c->places, &now, NULL, out, err);
+        status = lh_places_pipeline(c->places, &now, hosts, out, err);
     lhi_arena_free(mem);
     return status;
 }
@@ -651,8 +652,18 @@ static lh_status places_pipeline(const lh_course *c, uint32_t state,
 lh_status lh_course_pipeline(const lh_course *course, uint32_t state,
                              lh_pipeline **out, lh_error *err)
 {
+    return lh_course_pipeline_in(course, state, NULL, out, err);
+}
+
+lh_status lh_course_pipeline_in(const lh_course *course, uint32_t state,
+                                const uint32_t *hosts, lh_pipeline **out,
+                                lh_error *err)
+{
     if (course->places)
-        return places_pipeline(course, state, out, err);
+        return places_pipeline(course, state, hosts, out, err);
+    if (hosts)
+        return lhi_fail(err, LH_EINVAL,
+                        "the course has no hosts that could have other places");
     lh_pipeline_desc desc = {.size = sizeof desc};
     lh_pipeline *made = NULL;
     const uint64_t *set = course->active + (size_t)state * course->n_words;

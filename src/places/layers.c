@@ -160,3 +160,54 @@ lh_status lh_layers_pipeline(const lh_layers *l, const lh_pipeline *pipeline,
     free(chunks);
     return status;
 }
+
+/* --- on their way ---------------------------------------------------------
+ */
+
+uint64_t lhi_layers_count(const lh_pipeline *p, const uint32_t *from,
+                          const uint32_t *to, int64_t *room, int64_t *busiest)
+{
+    int64_t *sent = room, *received = room + p->n_devices, before = 0;
+    uint64_t n_moves = 0;
+    *busiest = 0;
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        sent[d] = received[d] = 0;
+    for (uint32_t c = 0; c + 1 < p->n_chunks; c++) {
+        before += (int64_t)to[c] - (int64_t)from[c];
+        uint32_t a = p->chunks[c].device, b = p->chunks[c + 1].device;
+        int64_t n = before < 0 ? -before : before;
+        if (a == b || n == 0)
+            continue;
+        sent[before < 0 ? a : b] += n;
+        received[before < 0 ? b : a] += n;
+        n_moves += (uint64_t)n;
+    }
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        *busiest = sent[d] > *busiest ? sent[d] : *busiest;
+        *busiest = received[d] > *busiest ? received[d] : *busiest;
+    }
+    return n_moves;
+}
+
+lh_status lh_layers_moving(const lh_layers *l, const uint32_t *from,
+                           const uint32_t *to, int64_t layer_ns,
+                           int64_t *out_ns, lh_error *err)
+{
+    int64_t busiest;
+    const lh_pipeline *p = l->pipeline;
+    LHI_TRY(check_numbers(l, from, err));
+    LHI_TRY(check_numbers(l, to, err));
+    int64_t *room = calloc(2 * (size_t)p->n_devices, sizeof *room);
+    if (!room)
+        return lhi_fail_nomem(err);
+    lhi_layers_count(p, from, to, room, &busiest);
+    free(room);
+    double all = (double)busiest * (double)layer_ns;
+    if (layer_ns < 0 || all > 0x1p61)
+        return lhi_fail(err, LH_EINVAL,
+                        "moving a layer takes %" PRId64 " ns, which is below 0 "
+                        "or beyond 73 years for all",
+                        layer_ns);
+    *out_ns = (int64_t)all;
+    return LH_OK;
+}

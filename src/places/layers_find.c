@@ -25,39 +25,12 @@ typedef struct search {
     lhi_arena *mem;
     uint32_t n;
     uint32_t *from, *best, *next, *step, *trial;
-    int64_t *sent, *received; /* per device, in layers */
+    int64_t *moved;           /* room for what devices send and receive */
     double *work;             /* per device */
     int64_t now_ns, best_ns, best_move_ns, next_ns;
     double best_total, next_spread;
     uint64_t n_tried;
 } search;
-
-/* Layers that cross each border between chunks, of different devices. */
-static uint64_t count_moves(const search *s, const uint32_t *to,
-                            int64_t *busiest)
-{
-    const lh_pipeline *p = s->pipeline;
-    uint64_t n_moves = 0;
-    int64_t before = 0;
-    *busiest = 0;
-    for (uint32_t d = 0; d < p->n_devices; d++)
-        s->sent[d] = s->received[d] = 0;
-    for (uint32_t c = 0; c + 1 < s->n; c++) {
-        before += (int64_t)to[c] - (int64_t)s->from[c];
-        uint32_t a = p->chunks[c].device, b = p->chunks[c + 1].device;
-        int64_t n = before < 0 ? -before : before;
-        if (a == b || n == 0)
-            continue;
-        s->sent[before < 0 ? a : b] += n;
-        s->received[before < 0 ? b : a] += n;
-        n_moves += (uint64_t)n;
-    }
-    for (uint32_t d = 0; d < p->n_devices; d++) {
-        *busiest = s->sent[d] > *busiest ? s->sent[d] : *busiest;
-        *busiest = s->received[d] > *busiest ? s->received[d] : *busiest;
-    }
-    return n_moves;
-}
 
 /* *fits: the schedule has room. */
 static lh_status simulate(search *s, const uint32_t *numbers, int64_t *ns,
@@ -112,7 +85,7 @@ static lh_status try_numbers(search *s, bool *is_next, lh_error *err)
         memcpy(s->next, s->trial, s->n * sizeof *s->next);
         *is_next = true;
     }
-    count_moves(s, s->trial, &busiest);
+    lhi_layers_count(s->pipeline, s->from, s->trial, s->moved, &busiest);
     double move = (double)busiest * (double)s->o.layer_ns;
     double total = (double)ns * s->lasts + move;
     if (total >= s->best_total || move > 0x1p61)
@@ -225,10 +198,9 @@ static lh_status set_up(search *s, lh_error *err)
     s->step = LHI_NEW(s->mem, uint32_t, s->n);
     s->work = LHI_NEW(s->mem, double, p->n_devices);
     s->trial = LHI_NEW(s->mem, uint32_t, s->n);
-    s->sent = LHI_NEW(s->mem, int64_t, p->n_devices);
-    s->received = LHI_NEW(s->mem, int64_t, p->n_devices);
+    s->moved = LHI_NEW(s->mem, int64_t, 2 * (size_t)p->n_devices);
     if (!s->from || !s->best || !s->next || !s->work || !s->step || !s->trial ||
-        !s->sent || !s->received)
+        !s->moved)
         return lhi_fail_nomem(err);
     const uint32_t *now = s->o.numbers ? s->o.numbers : s->layers->numbers;
     memcpy(s->from, now, s->n * sizeof *now);
@@ -255,7 +227,8 @@ static lh_status tell(search *s, lh_layer_move **out, lh_error *err)
     char *why = LHI_NEW(s->mem, char, WHY_TEXT);
     if (!x || !why)
         return lhi_fail_nomem(err);
-    uint64_t n_moves = count_moves(s, s->best, &busiest);
+    uint64_t n_moves = 
+        lhi_layers_count(s->pipeline, s->from, s->best, s->moved, &busiest);
     x->mem = s->mem;
     x->move = (lh_layer_move){
         .is_move = memcmp(s->best, s->from, s->n * sizeof *s->best) != 0,

@@ -30,4 +30,10 @@ typedef struct lhi_shares {
 lhi_shares lhi_layers_shares(const lh_layers *layers, uint32_t chunk,
                              uint32_t now);
 
+/* Layers that cross each border between chunks of different devices, and the
+ * most of them that one device sends, or receives. `room` is for two numbers of
+ * each device. */
+uint64_t lhi_layers_count(const lh_pipeline *pipeline, const uint32_t *from,
+                          const uint32_t *to, int64_t *room, int64_t *busiest);
+
 #endif

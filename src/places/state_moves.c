@@ -99,3 +99,38 @@ int64_t lhi_moves_plan(const lh_places *s, const lhi_slow *slow,
     }
     return all;
 }
+
+static lh_status plan_all(const lh_places *s, const lh_hosts_now *now,
+                          const uint32_t *from, const uint32_t *to,
+                          lhi_arena *mem, int64_t *out, lh_error *err)
+{
+    lhi_slow slow;
+    uint32_t *before, *then, n_moves;
+    LHI_TRY(lhi_slow_take(s, now, mem, &slow, err));
+    LHI_TRY(lhi_hosts_take(s, from, mem, &before, err));
+    LHI_TRY(lhi_hosts_take(s, to, mem, &then, err));
+    int64_t *free_at = LHI_NEW(mem, int64_t, 2 * (size_t)s->n_hosts);
+    lh_move *moves = LHI_NEW(mem, lh_move, (size_t)s->n_hosts + 1);
+    if (!free_at || !moves)
+        return lhi_fail_nomem(err);
+    int64_t ns =
+        lhi_moves_plan(s, &slow, before, then, free_at, moves, &n_moves);
+    if (ns < 0)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "how long a slow link takes for what a host keeps is "
+                        "not known: say how many messages that is");
+    *out = ns;
+    return LH_OK;
+}
+
+lh_status lh_places_moving(const lh_places *places, const lh_hosts_now *now,
+                           const uint32_t *from, const uint32_t *to,
+                           int64_t *out_ns, lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = plan_all(places, now, from, to, mem, out_ns, err);
+    lhi_arena_free(mem);
+    return status;
+}
