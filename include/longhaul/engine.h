@@ -165,6 +165,13 @@ typedef struct lh_reschedule {
     bool own_path;
     lh_data_path path;
     const bool *delegated;
+    /* Who has which part then; NULL: as the iteration before. Layers of each
+     * chunk, as many as before together; the rank in each place, of all
+     * replicas one after the other. What was trained is sent there between the
+     * two iterations. Timed devices, which have nothing to send, take move_ns
+     * for it. Borrowed like `schedule`. */
+    const uint32_t *layers, *hosts;
+    int64_t move_ns; /* by who proposes it */
 } lh_reschedule;
 
 /* What became of it. */
@@ -176,6 +183,17 @@ typedef struct lh_switch {
                              simulator; 0: it could not be lowered */
     lh_data_path path;    /* of its messages */
 } lh_switch;
+
+/* What of a job moved with it, to other ranks or chunks. */
+typedef struct lh_moved {
+    uint32_t n_chunks; /* 0: chunks have the layers that they began with */
+    uint32_t n_places; /* 0: ranks have the places that they began with */
+    const uint32_t *layers; /* of each chunk, from then on */
+    const uint32_t *hosts;  /* the rank in each place, likewise */
+    uint64_t bytes;         /* that went from one rank to another */
+    int64_t ns;             /* what it took between the two iterations */
+    int64_t predicted_ns;   /* by who proposed it; 0: that was not said */
+} lh_moved;
 
 /* What a run that adapts has noticed or decided. */
 typedef struct lh_notice {
@@ -306,6 +324,13 @@ typedef struct lh_train_options {
      * run has ended. */
     uint32_t n_rails;
     const char *const *rails;
+    /* On rank 0, before `switched` is told of the schedule that it came with;
+     * borrowed for the call. May be NULL. */
+    void (*moved)(void *context, const lh_moved *what);
+    /* timed: layers of each chunk of the pipeline, so that they may move; cpu:
+     * they are the model's. NULL: they stay. Borrowed until the run has
+     * ended. */
+    const uint32_t *layers;
 } lh_train_options;
 
 typedef struct lh_train_result {
@@ -496,6 +521,11 @@ LH_API lh_status lh_profile_measure(const lh_job *job,
  * from the result. */
 LH_API const lh_switch *lh_train_switches(const lh_train_result *result,
                                           uint32_t *n_switches);
+
+/* What moved with the i-th of them; NULL: nothing did. Borrowed from the
+ * result. */
+LH_API const lh_moved *lh_train_moved(const lh_train_result *result,
+                                      uint32_t i);
 
 /* All that a run that adapts has noticed and decided. Borrowed from the
  * result. */

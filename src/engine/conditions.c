@@ -2,7 +2,7 @@
 /* What is slow in a step of a run: rank 0 sets the emulated links for all,
  * every timed device the times of its passes. Between two steps nothing is
  * under way, so all of a step is under the same conditions. */
-#include "engine/steps.h"
+#include "engine/seat.h"
 
 #include "course/course.h"
 #include "dev/timed.h"
@@ -28,22 +28,44 @@ static lh_status set_links(const lhi_job *job, const lh_pipeline *now,
     return status;
 }
 
-lh_status lhi_job_enter_step(const lhi_job *job, uint64_t step, lhi_net *net,
+lh_status lhi_job_conditions(const lhi_job *job, uint64_t step,
+                             const lhi_seats *seats, lh_pipeline **out,
+                             lh_error *err)
+{
+    const lh_course *course = job->o.course;
+    lh_pipeline *now = NULL, *shared = NULL;
+    *out = NULL;
+    if (course)
+        LHI_TRY(lh_course_pipeline_in(
+            course, lh_course_state(course, step),
+            seats && course->places ? seats->hosts : NULL, &now, err));
+    lh_status status = lhi_seats_pipeline(job, now ? now : job->pipeline, seats,
+                                          &shared, err);
+    if (status != LH_OK || shared) {
+        lh_pipeline_free(now);
+        now = shared;
+    }
+    *out = now;
+    return status;
+}
+
+lh_status lhi_job_enter_step(const lhi_job *job, uint64_t step,
+                             const lhi_seats *seats, lhi_net *net,
                              lhi_device *device, uint32_t *state, lh_error *err)
 {
     const lh_course *course = job->o.course;
     uint32_t next = course ? lh_course_state(course, step) : 0;
     if (next == *state)
         return LH_OK;
-    lh_pipeline *now;
-    lh_status status = lh_course_pipeline(course, next, &now, err);
-    if (status != LH_OK)
-        return status;
-    if (job->emulates && lhi_net_rank(net) == 0)
+    lh_pipeline *made;
+    LHI_TRY(lhi_job_conditions(job, step, seats, &made, err));
+    const lh_pipeline *now = made ? made : job->pipeline;
+    lh_status status = LH_OK;
+    if (course && job->emulates && lhi_net_rank(net) == 0)
         status = set_links(job, now, net, err);
     if (!job->model)
         lhi_timed_take_times(device, now);
-    lh_pipeline_free(now);
+    lh_pipeline_free(made);
     if (status == LH_OK)
         *state = next;
     return status;

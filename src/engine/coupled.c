@@ -74,7 +74,7 @@ static lh_status say_arrived(lhi_coupled *c, const lhi_exec_post *post,
     word *w = &c->said[c->n_said++];
     *w = (word){0};
     lhi_notice_write(arrived_ns, w->bytes);
-    return lhi_net_send(rank->o.net, rank->o.base + post->peer,
+    return lhi_net_send(rank->o.net, lhi_rank_host(rank, post->peer),
                         tag_of(c, c->n_said_to[post->peer]++), w->bytes,
                         sizeof w->bytes, LHI_NET_NO_LINK, lhi_now_ns(),
                         LHI_NET_NO_TURN, &w->op, err);
@@ -118,7 +118,7 @@ static lh_status await_word(lhi_coupled *c, receiver *r, lh_error *err)
 {
     const lhi_rank *rank = c->rank;
     r->next = (word){.op = {.rings = true}};
-    return lhi_net_receive(rank->o.net, rank->o.base + r->peer,
+    return lhi_net_receive(rank->o.net, lhi_rank_host(rank, r->peer),
                            tag_of(c, r->n_heard), r->next.bytes,
                            sizeof r->next.bytes, &r->next.op, err);
 }
@@ -138,7 +138,7 @@ static lh_status hear(lhi_coupled *c, receiver *r, lh_error *err)
     lh_status status =
         lhi_notice_read(r->next.bytes, sizeof r->next.bytes, &arrived_ns, err);
     if (status != LH_OK) {
-        lhi_wrap(err, "rank %u sends", c->rank->o.base + r->peer);
+        lhi_wrap(err, "rank %u sends", lhi_rank_host(c->rank, r->peer));
         return status;
     }
     note_freed(c, c->rank->o.emulates ? arrived_ns : r->next.op.arrived_ns);

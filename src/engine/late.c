@@ -59,14 +59,14 @@ static lh_status send_one(sender *s, uint32_t pass)
     notice heard = {0};
     int64_t posted_ns;
     LHI_TRY(lhi_net_receive(
-        rank->o.net, rank->o.base + s->peer,
+        rank->o.net, lhi_rank_host(rank, s->peer),
         lhi_tag(LHI_TAG_NOTICE, 2 * late->step + late->kind, p->output),
         heard.bytes, sizeof heard.bytes, &heard.op, &s->err));
     LHI_TRY(lhi_net_wait(rank->o.net, &heard.op, 0, &s->err));
     lh_status status =
         lhi_notice_read(heard.bytes, sizeof heard.bytes, &posted_ns, &s->err);
     if (status != LH_OK) {
-        lhi_wrap(&s->err, "rank %u sends", rank->o.base + s->peer);
+        lhi_wrap(&s->err, "rank %u sends", lhi_rank_host(rank, s->peer));
         return status;
     }
     pthread_mutex_lock(&late->lock);
@@ -224,7 +224,7 @@ lh_status lhi_late_posted(lhi_late *late, const lhi_exec_post *post,
     *n = (notice){0};
     lhi_notice_write(posted_ns, n->bytes);
     return lhi_net_send(
-        rank->o.net, rank->o.base + post->peer,
+        rank->o.net, lhi_rank_host(rank, post->peer),
         lhi_tag(LHI_TAG_NOTICE, 2 * late->step + late->kind, post->input),
         n->bytes, sizeof n->bytes, LHI_NET_NO_LINK, lhi_now_ns(),
         LHI_NET_NO_TURN, &n->op, err);

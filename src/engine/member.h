@@ -36,8 +36,12 @@ typedef struct lhi_member {
     lhi_observer *observer; /* NULL: nothing is to be profiled */
     uint64_t n_steps;       /* that this rank has done */
     uint32_t me, n;
+    uint32_t place;          /* that it has now */
+    lhi_seat *seat;          /* NULL: what it began with */
+    lhi_exchange_ops moving; /* under way until the endpoint is closed */
     lh_iteration *iterations; /* rank 0 */
     uint32_t n_iterations;
+    int64_t moved_ns; /* what moving took before this step */
     bool interrupted, saved;
     int64_t held[LH_N_MEMORY_KINDS]; /* the most so far, all kinds together */
     uint32_t over;                   /* a rank beyond its limit; LH_NONE */
@@ -45,7 +49,8 @@ typedef struct lhi_member {
     uint64_t n_grown;
     uint64_t n_grown_before; /* this rank's, under schedules before */
     uint64_t turn;           /* numbers the rounds of orders */
-    uint32_t state;          /* of the course of events; 0 without one */
+    uint32_t state;          /* of the course of events; 0 without one;
+                                LH_NONE: not known to be set */
     lhi_net_stop stop_now;
     const lhi_net_stop *stop; /* rank 0: &stop_now; NULL: nothing stops it */
     atomic_bool told;         /* that it stops */
@@ -79,13 +84,27 @@ void lhi_member_leave_groups(lhi_member *w);
 /* --- memory (member_memory.c) ----------------------------------------------
  */
 
-/* Notes what is held now; `also`: and by a rank that is about to go. */
-void lhi_member_note_held(lhi_member *w, const lhi_rank *also);
+/* Notes what is held now, also by what is about to come; NULL: there is no
+ * such. */
+void lhi_member_note_held(lhi_member *w, const lhi_shift *next,
+                          const lhi_seat *seat);
 /* Where limits are enforced, after a step, on all ranks: w->over. */
 lh_status lhi_member_check_limits(lhi_member *w, uint64_t turn, lh_error *err);
 /* At the end, on all ranks: what each has held, by rank and kind, which rank 0
  * adds to `out`. */
 lh_status lhi_member_share_held(lhi_member *w, lhi_text *out, lh_error *err);
+
+/* --- other seats (member_move.c) --------------------------------------------
+ */
+
+/* Who has what now; NULL: as the run began. */
+const lhi_seats *lhi_member_seats(const lhi_member *w);
+/* All ranks, of a proposal that moves and that all agree to: what was trained
+ * moves; timed devices take the time. *out: rank 0's, bytes of all ranks. Then
+ * the proposal is to be closed, and lhi_member_moved() told, with the seat that
+ * the rescheduler had for it. */
+lh_status lhi_member_move(lhi_member *w, lhi_moving *out, lh_error *err);
+void lhi_member_moved(lhi_member *w, lhi_seat *next);
 
 /* --- the end: what was recorded ------------------------------------------- */
 

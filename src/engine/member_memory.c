@@ -14,7 +14,8 @@ static int64_t sum_of(const int64_t bytes[LH_N_MEMORY_KINDS])
     return sum;
 }
 
-void lhi_member_note_held(lhi_member *w, const lhi_rank *also)
+void lhi_member_note_held(lhi_member *w, const lhi_shift *next,
+                          const lhi_seat *seat)
 {
     int64_t now[LH_N_MEMORY_KINDS] = {0};
     if (!w->training)
@@ -22,8 +23,12 @@ void lhi_member_note_held(lhi_member *w, const lhi_rank *also)
     w->device->ops->held(w->device, now);
     lhi_training_held(w->training, now);
     lhi_rank_held(w->shift->rank, now);
-    if (also)
-        lhi_rank_held(also, now);
+    if (next)
+        lhi_rank_held(next->rank, now);
+    if (seat) {
+        seat->device->ops->held(seat->device, now);
+        lhi_training_held(seat->training, now);
+    }
     if (sum_of(now) > sum_of(w->held))
         memcpy(w->held, now, sizeof now);
 }
@@ -55,7 +60,7 @@ lh_status lhi_member_share_held(lhi_member *w, lhi_text *out, lh_error *err)
     double *all = calloc(n, sizeof *all);
     if (!all)
         return lhi_fail_nomem(err);
-    lhi_member_note_held(w, NULL);
+    lhi_member_note_held(w, NULL, NULL);
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
         all[(size_t)w->me * LH_N_MEMORY_KINDS + i] = (double)w->held[i];
     lh_status status = lhi_sum_ranks(w->net, w->turn, all, n, w->stop, err);

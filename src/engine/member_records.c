@@ -48,14 +48,14 @@ static lh_status hear_counts(lhi_member *w, uint32_t rank,
         rank, lhi_counts_read(head, LHI_COUNTS_BYTES, out, err), err);
 }
 
-static lh_status hear_records(lhi_member *w, uint32_t rank, lhi_text *out,
-                              lh_error *err)
+static lh_status hear_records(lhi_member *w, uint32_t rank, uint32_t place,
+                              lhi_text *out, lh_error *err)
 {
     lhi_counts counts;
     unsigned char head[LHI_COUNTS_BYTES];
     uint64_t turn = w->turn;
     LHI_TRY(hear_counts(w, rank, head, &counts, err));
-    LHI_TRY(lhi_job_check_counts(w->job, w->shift->exec, rank, &counts, err));
+    LHI_TRY(lhi_job_check_counts(w->job, w->shift->exec, place, &counts, err));
     size_t size = lhi_rows_bytes(&counts);
     unsigned char *rows = malloc(size + 1);
     if (!rows)
@@ -108,6 +108,8 @@ void lhi_member_add_heading(const lhi_member *w, uint32_t n_recorded,
     for (uint32_t i = 0; i < outcome.n_switches; i++) {
         lhi_switch_write(&switches[i], change);
         lhi_text_add(out, (const char *)change, sizeof change);
+        if (switches[i].n_seats)
+            lhi_text_add(out, switches[i].seats, switches[i].n_seats);
     }
     add_told(w, out);
     if (last)
@@ -118,10 +120,11 @@ lh_status lhi_member_collect(lhi_member *w, lhi_text *out, lh_error *err)
 {
     uint32_t n = w->shift->has_records ? w->job->exec->n_ranks : 0;
     lhi_member_add_heading(w, n, out);
-    if (n > 0)
-        LHI_TRY(write_records(w, out, err));
-    for (uint32_t r = 1; r < n; r++)
-        LHI_TRY(hear_records(w, r, out, err));
+    for (uint32_t p = 0; p < n; p++) {
+        uint32_t host = lhi_seats_host(lhi_member_seats(w), p);
+        LHI_TRY(host == w->me ? write_records(w, out, err)
+                              : hear_records(w, host, p, out, err));
+    }
     if (w->observer && w->n_iterations > 0)
         lhi_text_add(out, (const char *)lhi_observer_sums(w->observer),
                      lhi_observed_size(w->job) * sizeof(double));

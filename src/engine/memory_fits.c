@@ -321,30 +321,48 @@ lh_status lhi_job_fits(const lhi_job *job, lhi_job_place place, lh_error *err)
     }
 }
 
+static lh_status sum_needs(const lhi_job *job, const lh_exec *exec,
+                           uint32_t rank, bool all, rank_need *sum,
+                           lh_error *err)
+{
+    uint32_t n = all ? lhi_grid_ranks(&job->grid) : 1;
+    *sum = (rank_need){0};
+    for (uint32_t r = 0; r < n; r++) {
+        rank_need one = {0};
+        LHI_TRY(count_rank(job, exec, all ? r : rank, &one, err));
+        sum->activations += one.activations;
+        sum->state += one.state;
+    }
+    return LH_OK;
+}
+
 lh_status lhi_job_activations(const lhi_job *job, const lh_exec *exec,
                               uint32_t rank, bool all, double *bytes,
                               lh_error *err)
 {
-    uint32_t n = all ? lhi_grid_ranks(&job->grid) : 1;
-    double sum = 0;
-    for (uint32_t r = 0; r < n; r++) {
-        rank_need one = {0};
-        LHI_TRY(count_rank(job, exec, all ? r : rank, &one, err));
-        sum += one.activations;
-    }
-    *bytes = sum;
+    rank_need sum;
+    LHI_TRY(sum_needs(job, exec, rank, all, &sum, err));
+    *bytes = sum.activations;
     return LH_OK;
 }
 
-lh_status lhi_job_fits_more(double bytes, lh_error *err)
+lh_status lhi_job_state(const lhi_job *job, const lh_exec *exec, uint32_t rank,
+                        bool all, double *bytes, lh_error *err)
+{
+    rank_need sum;
+    LHI_TRY(sum_needs(job, exec, rank, all, &sum, err));
+    *bytes = sum.state;
+    return LH_OK;
+}
+
+lh_status lhi_job_fits_more(double bytes, const char *what, lh_error *err)
 {
     size_text more, there;
     lhi_memory_room room = lhi_room_to_fill("");
     if (bytes <= (double)room.bytes)
         return LH_OK;
     return lhi_fail(err, LH_ENOMEM,
-                    "it keeps %s more of activations at a time, but there are "
-                    "%s, by %s",
-                    show_bytes(bytes, true, more),
+                    "it keeps %s more of %s, but there are %s, by %s",
+                    show_bytes(bytes, true, more), what,
                     show_bytes((double)room.bytes, false, there), room.limit);
 }

@@ -143,7 +143,7 @@ lh_status lhi_command_read(const unsigned char *in, size_t size,
     o.proposes = proposes & 1;
     o.sees = proposes >> 1;
     o.verdict = (lhi_verdict)verdict;
-    if (what > LHI_COMMAND_SCHEDULE)
+    if (what > LHI_COMMAND_MOVE)
         return fail_field(MESSAGE_COMMAND, "kind", what, err);
     if (proposes > 3)
         return fail_field(MESSAGE_COMMAND, "proposal", proposes, err);
@@ -406,7 +406,7 @@ void lhi_proposal_write(const lhi_proposal *p,
     put32(&at, p->texts.n_rows);
     put32(&at, p->texts.n_links);
     put32(&at, p->texts.n_paths);
-    put32(&at, 0);
+    put32(&at, p->texts.n_seats);
 }
 
 lh_status lhi_proposal_read(const unsigned char *in, size_t size,
@@ -420,11 +420,9 @@ lh_status lhi_proposal_read(const unsigned char *in, size_t size,
     t->n_rows = get32(&at);
     t->n_links = get32(&at);
     t->n_paths = get32(&at);
-    uint32_t rest = get32(&at);
+    t->n_seats = get32(&at);
     if (begin)
         return fail_field(MESSAGE_PROPOSAL, "beginning", begin, err);
-    if (rest)
-        return fail_field(MESSAGE_PROPOSAL, "end", rest, err);
     if (t->n_rows > lhi_input_bytes(LHI_INPUT_SCHEDULE))
         return fail_field(MESSAGE_PROPOSAL, "length of rows", t->n_rows, err);
     if (t->n_links > lhi_input_bytes(LHI_INPUT_SCHEDULE) ||
@@ -433,6 +431,8 @@ lh_status lhi_proposal_read(const unsigned char *in, size_t size,
                           err);
     if (t->n_paths > LHI_PATHS_MOST || (t->n_paths && !t->n_rows))
         return fail_field(MESSAGE_PROPOSAL, "length of paths", t->n_paths, err);
+    if (t->n_seats > LHI_SEATS_MOST || (t->n_seats && !t->n_rows))
+        return fail_field(MESSAGE_PROPOSAL, "length of seats", t->n_seats, err);
     *out = p;
     return LH_OK;
 }
@@ -468,6 +468,11 @@ void lhi_switch_write(const lhi_switch *s, unsigned char out[LHI_SWITCH_BYTES])
     put64(&at, s->step);
     put64(&at, (uint64_t)s->predicted_ns);
     put64(&at, (uint64_t)s->expected_ns);
+    put64(&at, s->moved_bytes);
+    put64(&at, (uint64_t)s->move_ns);
+    put64(&at, (uint64_t)s->move_expected_ns);
+    put32(&at, s->n_seats);
+    put32(&at, 0);
     put_text(&at, s->to, sizeof s->to);
     put_text(&at, s->why, sizeof s->why);
     put_text(&at, s->refused, sizeof s->refused);
@@ -484,11 +489,18 @@ lh_status lhi_switch_read(const unsigned char *in, size_t size, lhi_switch *out,
                     .step = get64(&at)};
     s.predicted_ns = get_time(&at);
     s.expected_ns = get_time(&at);
+    s.moved_bytes = get64(&at);
+    s.move_ns = get_time(&at);
+    s.move_expected_ns = get_time(&at);
+    s.n_seats = get32(&at);
+    uint32_t rest = get32(&at);
     LHI_TRY(get_text(&at, s.to, sizeof s.to, MESSAGE_SWITCH, err));
     LHI_TRY(get_text(&at, s.why, sizeof s.why, MESSAGE_SWITCH, err));
     LHI_TRY(get_text(&at, s.refused, sizeof s.refused, MESSAGE_SWITCH, err));
     if (refused >> 1 > LH_DATA_PATH_MIXED)
         return fail_field(MESSAGE_SWITCH, "path", refused >> 1, err);
+    if (s.n_seats > LHI_SEATS_MOST || rest)
+        return fail_field(MESSAGE_SWITCH, "length of seats", s.n_seats, err);
     *out = s;
     return LH_OK;
 }
@@ -583,6 +595,8 @@ void lhi_outcome_head_write(const lhi_outcome *o,
     put32(&at, o->texts.n_links);
     put32(&at, o->n_told);
     put32(&at, o->texts.n_paths);
+    put32(&at, o->texts.n_seats);
+    put32(&at, 0);
 }
 
 lh_status lhi_outcome_head_read(const unsigned char *in, size_t size,
@@ -599,6 +613,9 @@ lh_status lhi_outcome_head_read(const unsigned char *in, size_t size,
     o.texts.n_links = get32(&at);
     o.n_told = get32(&at);
     o.texts.n_paths = get32(&at);
+    o.texts.n_seats = get32(&at);
+    if (get32(&at))
+        return fail_field(MESSAGE_OUTCOME, "end", 1, err);
     if (interrupted > 1)
         return fail_field(MESSAGE_OUTCOME, "interruption", interrupted, err);
     *out = o;

@@ -13,18 +13,18 @@
 #include <stdint.h>
 
 enum {
-    LHI_MESSAGE_VERSION = 5,
+    LHI_MESSAGE_VERSION = 6,
     LHI_COMMAND_BYTES = 32,
     LHI_DONE_BYTES = 48,
     LHI_NOTICE_BYTES = 16,
     LHI_COUNTS_BYTES = 16,
     LHI_RECORD_BYTES = 40,
     LHI_PLAYED_BYTES = 48,
-    LHI_OUTCOME_BYTES = 48,
+    LHI_OUTCOME_BYTES = 56,
     LHI_ITERATION_BYTES = 72,
     LHI_PROPOSAL_BYTES = 32,
     LHI_VOTE_BYTES = 256,
-    LHI_SWITCH_BYTES = 1024,
+    LHI_SWITCH_BYTES = 1056,
     LHI_SEEN_BYTES = 24,
     LHI_SEEN_ROW_BYTES = 48,
     LHI_TOLD_BYTES = 768,
@@ -32,8 +32,9 @@ enum {
     LHI_SWITCH_NAME = 128,               /* these, too */
     LHI_SWITCH_WHY = 600,
     LHI_PATHS_MOST = 1 << 20, /* bytes of how messages go */
+    LHI_SEATS_MOST = 1 << 20, /* bytes of who has what */
     LHI_SWITCH_REFUSED =
-        LHI_SWITCH_BYTES - 32 - LHI_SWITCH_NAME - LHI_SWITCH_WHY,
+        LHI_SWITCH_BYTES - 64 - LHI_SWITCH_NAME - LHI_SWITCH_WHY,
     LHI_TOLD_NAME = 32, /* these, too */
     LHI_TOLD_TEXT = LHI_TOLD_BYTES - 104 - LHI_TOLD_NAME
 };
@@ -45,7 +46,8 @@ typedef enum lhi_command_kind {
     LHI_COMMAND_SAVE,
     LHI_COMMAND_MEASURE, /* once, after the last step: what profiles have */
     LHI_COMMAND_END,     /* the last one */
-    LHI_COMMAND_SCHEDULE /* nothing but the proposal, before the first step */
+    LHI_COMMAND_SCHEDULE, /* nothing but the proposal, before the first step */
+    LHI_COMMAND_MOVE      /* go on with it, and exchange what it has elsewhere */
 } lhi_command_kind;
 
 /* What becomes of the schedule that was proposed in the command before. */
@@ -117,15 +119,15 @@ typedef struct lhi_counts {
 } lhi_counts;
 
 /* Texts of a schedule that is proposed, one after the other: its rows, its link
- * orders, how messages go (lhi_paths_write(); none: as the run began). In
- * bytes. */
+ * orders, how messages go (lhi_paths_write(); none: as the run began), who has
+ * which part (engine/seats.h; none: likewise). In bytes. */
 typedef struct lhi_texts {
-    uint32_t n_rows, n_links, n_paths;
+    uint32_t n_rows, n_links, n_paths, n_seats;
 } lhi_texts;
 
 static inline size_t lhi_texts_size(const lhi_texts *t)
 {
-    return (size_t)t->n_rows + t->n_links + t->n_paths;
+    return (size_t)t->n_rows + t->n_links + t->n_paths + t->n_seats;
 }
 
 /* A schedule that counts from `step` on; its texts follow as one message.
@@ -152,6 +154,12 @@ typedef struct lhi_switch {
     uint64_t step;
     int64_t predicted_ns;
     int64_t expected_ns; /* by whoever proposed it; 0: not said */
+    /* Where parts of the job moved with it: a text of so many bytes follows,
+     * the texts' last. */
+    uint32_t n_seats;
+    char *seats; /* that, where it is; not in SWITCH */
+    uint64_t moved_bytes;
+    int64_t move_ns, move_expected_ns;
     bool is_refused;
     lh_data_path path;
     char to[LHI_SWITCH_NAME], why[LHI_SWITCH_WHY], refused[LHI_SWITCH_REFUSED];

@@ -238,6 +238,8 @@ typedef struct owned_result {
     lh_iteration *iterations;
     lhi_switch *rows;
     lh_switch *switches; /* with the texts of `rows` */
+    lhi_seats *seats;    /* per switch, of those that moved something */
+    lh_moved *moved;     /* likewise, with the numbers of `seats` */
     uint32_t n_switches;
     lhi_told *told;
     lh_notice *notices; /* with the texts of `told` */
@@ -372,19 +374,20 @@ static void predict(const lhi_job *job, int64_t alone_ns, lh_train_result *r)
         r->predicted_ns = (int64_t)passes_ns;
 }
 
-/* As it was in the last of the iterations: *at, with *made in it. */
+/* As it was in the last of the iterations, with `seats`: *at, with *made in
+ * it. */
 static lh_status last_conditions(const lhi_job *job, const owned_result *to,
-                                 uint64_t n, lhi_job *at, lh_pipeline **made,
-                                 lh_error *err)
+                                 uint64_t n, const lhi_seats *seats,
+                                 lhi_job *at, lh_pipeline **made, lh_error *err)
 {
-    const lh_course *course = n > 0 ? job->o.course : NULL;
     *at = *job;
     *made = NULL;
-    if (!course)
+    if (n == 0)
         return LH_OK;
-    uint32_t state = lh_course_state(course, to->iterations[n - 1].step);
-    LHI_TRY(lh_course_pipeline(course, state, made, err));
-    at->pipeline = *made;
+    LHI_TRY(lhi_job_conditions(job, to->iterations[n - 1].step, seats, made,
+                               err));
+    if (*made)
+        at->pipeline = *made;
     return LH_OK;
 }
 
@@ -484,20 +487,41 @@ static lh_status read_held(const lhi_job *job, reader *r, owned_result *to,
     return LH_OK;
 }
 
-static lh_status read_switches(reader *r, uint32_t n, owned_result *to,
-                               lh_error *err)
+/* What moved with it, if anything did. */
+static lh_status read_moved(const lhi_job *job, reader *r, owned_result *to,
+                            uint32_t i, lh_error *err)
+{
+    const lhi_switch *row = &to->rows[i];
+    if (row->n_seats == 0)
+        return LH_OK;
+    const unsigned char *text = next_bytes(r, row->n_seats);
+    if (!text)
+        return fail_half(err);
+    LHI_TRY(lhi_seats_read((const char *)text, row->n_seats, &job->seating,
+                           &to->seats[i], err));
+    to->moved[i] = lhi_moved_shown(row, &to->seats[i]);
+    return LH_OK;
+}
+
+static lh_status read_switches(const lhi_job *job, reader *r, uint32_t n,
+                               owned_result *to, lh_error *err)
 {
     if (n > r->left / LHI_SWITCH_BYTES)
         return fail_half(err);
     to->rows = calloc(n + 1u, sizeof *to->rows);
     to->switches = calloc(n + 1u, sizeof *to->switches);
-    if (!to->rows || !to->switches)
+    to->seats = calloc(n + 1u, sizeof *to->seats);
+    to->moved = calloc(n + 1u, sizeof *to->moved);
+    if (!to->rows || !to->switches || !to->seats || !to->moved)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++) {
-        LHI_TRY(lhi_switch_read(next_bytes(r, LHI_SWITCH_BYTES),
-                                LHI_SWITCH_BYTES, &to->rows[i], err));
+        const unsigned char *bytes = next_bytes(r, LHI_SWITCH_BYTES);
+        if (!bytes)
+            return fail_half(err);
+        LHI_TRY(lhi_switch_read(bytes, LHI_SWITCH_BYTES, &to->rows[i], err));
         to->switches[i] = lhi_switch_shown(&to->rows[i]);
         to->n_switches++;
+        LHI_TRY(read_moved(job, r, to, i, err));
     }
     return LH_OK;
 }
@@ -536,15 +560,18 @@ static lh_status read_schedule(const lhi_job *job, reader *r,
 }
 
 /* What ranks recorded of the last iteration. */
-static lh_status read_last(const lhi_job *job, const lh_exec *exec, reader *r,
-                           owned_result *to, uint64_t n, lh_error *err)
+static lh_status read_last(const lhi_job *job, const lhi_proposed *followed,
+                           reader *r, owned_result *to, uint64_t n,
+                           lh_error *err)
 {
     lhi_job at;
     lh_pipeline *made;
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);
-    lh_status status = last_conditions(job, to, n, &at, &made, err);
+    const lh_exec *exec = followed ? followed->exec : job->exec;
+    lh_status status = last_conditions(
+        job, to, n, followed ? followed->seats : NULL, &at, &made, err);
     if (status == LH_OK) {
         status = read_records(&at, exec, r, mem, &to->trace, err);
         lh_pipeline_free(made);
@@ -586,7 +613,7 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
     for (uint64_t i = 0; i < head.n_iterations; i++)
         to->iterations[i] =
             lhi_iteration_read(next_bytes(r, LHI_ITERATION_BYTES));
-    lh_status status = read_switches(r, head.n_switches, to, err);
+    lh_status status = read_switches(job, r, head.n_switches, to, err);
     if (status == LH_OK)
         status = read_told(r, head.n_told, to, err);
     if (status == LH_OK)
@@ -598,7 +625,7 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
     if (status == LH_OK)
         status = keep_path(job, exec, to, err);
     if (status == LH_OK && head.n_recorded)
-        status = read_last(job, exec, r, to, head.n_iterations, err);
+        status = read_last(job, followed, r, to, head.n_iterations, err);
     if (status == LH_OK && job->model && job->o.profiles &&
         head.n_iterations > 0 && head.n_recorded > 0)
         status = read_observed(job, r, to, head.n_iterations, err);
@@ -667,6 +694,12 @@ const lh_switch *lh_train_switches(const lh_train_result *result,
     return own->switches;
 }
 
+const lh_moved *lh_train_moved(const lh_train_result *result, uint32_t i)
+{
+    const owned_result *own = (const owned_result *)result;
+    return i < own->n_switches && own->rows[i].n_seats ? &own->moved[i] : NULL;
+}
+
 const lh_notice *lh_train_notices(const lh_train_result *result,
                                   uint32_t *n_notices)
 {
@@ -707,6 +740,10 @@ void lh_train_result_free(lh_train_result *result)
     lh_profile_free(own->profile);
     free(own->memory);
     free(own->iterations);
+    for (uint32_t i = 0; i < own->n_switches; i++)
+        lhi_seats_fini(&own->seats[i]);
+    free(own->seats);
+    free(own->moved);
     free(own->switches);
     free(own->told);
     free(own->notices);

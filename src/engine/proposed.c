@@ -15,25 +15,31 @@ typedef struct entry {
     struct entry *next;
     uint32_t n_users;
     lh_exec *exec;
+    lhi_seats seats;
+    lh_pipeline *pipeline; /* NULL: the run's own */
     char text[];
 } entry;
 
 struct lhi_proposals {
     const lh_pipeline *pipeline;
     const lh_exec_options *options;
+    lhi_seating seating;
     pthread_mutex_t lock;
     entry *first;
 };
 
 lh_status lhi_proposals_make(const lh_pipeline *pipeline,
                              const lh_exec_options *options,
-                             lhi_proposals **out, lh_error *err)
+                             const lhi_seating *seating, lhi_proposals **out,
+                             lh_error *err)
 {
     lhi_proposals *all = calloc(1, sizeof *all);
     if (!all)
         return lhi_fail_nomem(err);
     all->pipeline = pipeline;
     all->options = options;
+    if (seating)
+        all->seating = *seating;
     pthread_mutex_init(&all->lock, NULL);
     *out = all;
     return LH_OK;
@@ -99,10 +105,25 @@ static lh_status options_of(const entry *e, lh_delegation *costs, bool *links,
     return LH_OK;
 }
 
+/* Who has what, and the pipeline as it is then. */
+static lh_status seat(entry *e, lh_error *err)
+{
+    const lhi_texts *t = &e->proposed.texts;
+    const lhi_proposals *all = e->of;
+    const char *text = e->text + t->n_rows + t->n_links + t->n_paths;
+    LHI_TRY(lhi_seats_read(text, t->n_seats, &all->seating, &e->seats, err));
+    if (e->seats.layers)
+        LHI_TRY(lh_layers_pipeline(all->seating.layers, all->pipeline,
+                                   e->seats.layers, &e->pipeline, err));
+    e->proposed.seats = &e->seats;
+    e->proposed.pipeline = e->pipeline ? e->pipeline : all->pipeline;
+    return LH_OK;
+}
+
 static lh_status lower(entry *e, lh_error *err)
 {
     const lhi_texts *t = &e->proposed.texts;
-    const lh_pipeline *p = e->of->pipeline;
+    const lh_pipeline *p = e->proposed.pipeline;
     lh_exec_options options;
     lh_delegation costs;
     lh_schedule *schedule = NULL;
@@ -121,6 +142,14 @@ static lh_status lower(entry *e, lh_error *err)
     return status;
 }
 
+static void free_entry(entry *e)
+{
+    lh_exec_free(e->exec);
+    lh_pipeline_free(e->pipeline);
+    lhi_seats_fini(&e->seats);
+    free(e);
+}
+
 static lh_status make_entry(lhi_proposals *all, const char *text,
                             const lhi_texts *texts, entry **out, lh_error *err)
 {
@@ -132,9 +161,11 @@ static lh_status make_entry(lhi_proposals *all, const char *text,
     e->of = all;
     e->proposed.text = e->text;
     e->proposed.texts = *texts;
-    lh_status status = lower(e, err);
+    lh_status status = seat(e, err);
+    if (status == LH_OK)
+        status = lower(e, err);
     if (status != LH_OK) {
-        free(e);
+        free_entry(e);
         return status;
     }
     e->next = all->first;
@@ -193,8 +224,6 @@ void lhi_proposed_release(const lhi_proposed *proposed)
     if (unused)
         *at = e->next;
     pthread_mutex_unlock(&all->lock);
-    if (unused) {
-        lh_exec_free(e->exec);
-        free(e);
-    }
+    if (unused)
+        free_entry(e);
 }

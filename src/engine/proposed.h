@@ -7,6 +7,7 @@
 
 #include "engine/exec.h"
 #include "engine/messages.h"
+#include "engine/seats.h"
 
 /* Those that ranks of this process use now; for several threads. */
 typedef struct lhi_proposals lhi_proposals;
@@ -15,13 +16,18 @@ typedef struct lhi_proposed {
     const char *text;
     lhi_texts texts;
     const lh_exec *exec;
+    const lhi_seats *seats; /* who has what then */
+    /* With their numbers of layers, of which `exec` is. */
+    const lh_pipeline *pipeline;
 } lhi_proposed;
 
 /* All are of the pipeline, and lowered under `options`, but for the paths that
- * they have themselves. Both are borrowed. */
+ * they have themselves. `seating`: what may move; NULL: nothing. All are
+ * borrowed. */
 lh_status lhi_proposals_make(const lh_pipeline *pipeline,
                              const lh_exec_options *options,
-                             lhi_proposals **out, lh_error *err);
+                             const lhi_seating *seating, lhi_proposals **out,
+                             lh_error *err);
 /* Once all are released. NULL is fine. */
 void lhi_proposals_free(lhi_proposals *proposals);
 

@@ -132,7 +132,7 @@ static lh_status post(lhi_rank *rank, uint32_t k, uint64_t step,
     slot->op = (lhi_net_op){.rings = !what->delegated &&
                                      lhi_coupled_awaits(rank->coupled)};
     LHI_TRY(lhi_net_receive(
-        rank->o.net, rank->o.base + what->peer,
+        rank->o.net, lhi_rank_host(rank, what->peer),
         lhi_tag(LHI_TAG_MESSAGE, 2 * step + kind, what->input), slot->data,
         lhi_rank_input_bytes(rank, what->input), &slot->op, err));
     if (slot->op.rings)

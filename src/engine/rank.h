@@ -8,6 +8,7 @@
 #include "dev/dev.h"
 #include "engine/exec.h"
 #include "engine/messages.h"
+#include "engine/seats.h"
 #include "net/net.h"
 
 #include <pthread.h>
@@ -28,7 +29,8 @@ enum {
     LHI_TAG_VOTE,
     LHI_TAG_ARRIVED, /* a message of a coupled rank has */
     LHI_TAG_SEEN,
-    LHI_TAG_GROUP /* of ranks that compute a pass together */
+    LHI_TAG_GROUP, /* of ranks that compute a pass together */
+    LHI_TAG_STATE /* what was trained, to where it moves */
 };
 
 static inline uint64_t lhi_tag(unsigned class, uint64_t step, uint32_t number)
@@ -72,7 +74,8 @@ typedef struct lhi_rank_options {
     const lh_pipeline *pipeline;
     const lh_exec *exec;
     uint32_t stage; /* the pipeline's device that it is */
-    uint32_t base;  /* the endpoint's number of stage 0 of its copy */
+    uint32_t base;  /* the place of stage 0 of its copy */
+    const lhi_seats *seats; /* who has which; NULL: as the run began */
     lhi_net *net;
     lhi_device *device;
     bool emulates; /* messages take the pipeline's links */
@@ -101,6 +104,12 @@ typedef struct lhi_rank {
     lhi_delegated *delegated; /* NULL: all messages take the direct path */
     uint64_t turns;           /* steps so far in which links had orders */
 } lhi_rank;
+
+/* The endpoint's number of a stage of its replica. */
+static inline uint32_t lhi_rank_host(const lhi_rank *rank, uint32_t stage)
+{
+    return lhi_seats_host(rank->o.seats, rank->o.base + stage);
+}
 
 lh_status lhi_rank_make(const lhi_rank_options *options, lhi_rank **out,
                         lh_error *err);

@@ -27,7 +27,7 @@ typedef enum phase {
 
 struct lhi_rescheduler {
     const lhi_job *job;
-    lhi_rank_options rank;
+    lhi_rank_options rank, next_rank; /* now; after the proposal */
     uint32_t me, n;
     exchange *others;     /* rank 0: per rank; else one */
     double most_bytes;    /* cpu: activations of what was followed so far */
@@ -46,6 +46,10 @@ struct lhi_rescheduler {
     const lh_schedule *schedule;
     char *paths; /* how messages are to go: n_paths bytes */
     uint32_t n_paths;
+    char *seats; /* rank 0: who is to have what, a text */
+    const lhi_proposed *proposed; /* that has what is so now; NULL: the run
+                                     began with it */
+    lhi_seat *next_seat; /* NULL: this rank keeps its own */
     unsigned char head[LHI_PROPOSAL_BYTES];
     char *text;
     double bytes;
@@ -60,34 +64,68 @@ struct lhi_rescheduler {
 
 /* Whether there is memory for what is kept at once beyond what was so far: of
  * ranks on one machine rank 0 says it for all. */
-static lh_status check_memory(lhi_rescheduler *r, const lh_exec *exec,
-                              lh_error *err)
+static lh_status check_memory(lhi_rescheduler *r, const lhi_job *job,
+                              const lh_exec *exec, lh_error *err)
 {
-    bool all = !r->job->launched;
-    if (!r->job->model || (all && r->me > 0))
+    bool all = !job->launched;
+    uint32_t place = r->next_rank.base + r->next_rank.stage;
+    if (!job->model || (all && r->me > 0))
         return LH_OK;
-    LHI_TRY(lhi_job_keeps_limits(r->job, exec, err));
-    LHI_TRY(lhi_job_activations(r->job, exec, r->me, all, &r->bytes, err));
+    LHI_TRY(lhi_job_keeps_limits(job, exec, err));
+    LHI_TRY(lhi_job_activations(job, exec, place, all, &r->bytes, err));
     if (r->bytes <= r->most_bytes)
         return LH_OK;
-    return lhi_job_fits_more(r->bytes - r->most_bytes, err);
+    return lhi_job_fits_more(r->bytes - r->most_bytes, "activations at a time",
+                             err);
+}
+
+static const lhi_seats *seats_of(const lhi_proposed *proposed)
+{
+    return proposed ? proposed->seats : NULL;
+}
+
+/* What this rank is to have, and how it then runs; where it is to be somewhere
+ * else, or to have other layers, all is made anew. */
+static lh_status take_seat(lhi_rescheduler *r, const lhi_proposed *proposed,
+                           lh_error *err)
+{
+    const lhi_seats *seats = proposed->seats;
+    lhi_rank_options *with = &r->next_rank;
+    *with = r->rank;
+    with->exec = proposed->exec;
+    with->pipeline = proposed->pipeline;
+    with->seats = seats;
+    if (lhi_seats_alike(seats, seats_of(r->proposed)) || !r->job->model)
+        return LH_OK;
+    LHI_TRY(lhi_seat_make(r->job, with->net, proposed->exec, seats, with->stop,
+                          &r->next_seat, err));
+    const lhi_seat *seat = r->next_seat;
+    with->stage = seat->place % proposed->exec->n_ranks;
+    with->base = seat->place - with->stage;
+    with->device = seat->device;
+    with->hooks = lhi_training_hooks(seat->training);
+    return LH_OK;
 }
 
 static lh_status make_shift(lhi_rescheduler *r, const lhi_proposal *p,
                             lh_error *err)
 {
     const lhi_proposed *proposed;
-    lhi_rank_options with = r->rank;
     LHI_TRY(lhi_proposed_take(r->job->proposals, r->text, &p->texts, &proposed,
                               err));
-    with.exec = proposed->exec;
-    lh_status status = check_memory(r, with.exec, err);
+    lh_status status = take_seat(r, proposed, err);
     if (status == LH_OK)
-        status = lhi_shift_make(&with, &r->next, err);
+        status = check_memory(r, r->next_seat ? &r->next_seat->job : r->job,
+                              proposed->exec, err);
     if (status == LH_OK)
+        status = lhi_shift_make(&r->next_rank, &r->next, err);
+    if (status == LH_OK) {
         r->next->proposed = proposed;
-    else
-        lhi_proposed_release(proposed);
+        return LH_OK;
+    }
+    lhi_seat_free(r->next_seat);
+    r->next_seat = NULL;
+    lhi_proposed_release(proposed);
     return status;
 }
 
@@ -134,6 +172,7 @@ static lh_status format(const lhi_rescheduler *r, lhi_proposal *p, char **out,
     const lh_schedule *schedule = r->schedule;
     char *rows = NULL, *links = NULL, *both = NULL;
     size_t n_rows = 0, n_links = 0;
+    size_t n_seats = r->seats ? strlen(r->seats) : 0;
     size_t most = lhi_input_bytes(LHI_INPUT_SCHEDULE);
     lh_status status = lh_schedule_format(schedule, &rows, &n_rows, err);
     if (status == LH_OK)
@@ -143,7 +182,11 @@ static lh_status format(const lhi_rescheduler *r, lhi_proposal *p, char **out,
     if (status == LH_OK && (n_rows > most || n_links > most))
         status =
             lhi_fail_large("the proposed schedule", most, "a schedule", err);
-    if (status == LH_OK && !(both = malloc(n_rows + n_links + r->n_paths + 1)))
+    if (status == LH_OK && n_seats > LHI_SEATS_MOST)
+        status = lhi_fail_large("the proposed seats", LHI_SEATS_MOST,
+                                "seats of a run", err);
+    if (status == LH_OK &&
+        !(both = malloc(n_rows + n_links + r->n_paths + n_seats + 1)))
         status = lhi_fail_nomem(err);
     if (status == LH_OK) {
         memcpy(both, rows, n_rows);
@@ -151,7 +194,10 @@ static lh_status format(const lhi_rescheduler *r, lhi_proposal *p, char **out,
             memcpy(both + n_rows, links, n_links);
         if (r->n_paths)
             memcpy(both + n_rows + n_links, r->paths, r->n_paths);
-        p->texts = (lhi_texts){(uint32_t)n_rows, (uint32_t)n_links, r->n_paths};
+        if (n_seats)
+            memcpy(both + n_rows + n_links + r->n_paths, r->seats, n_seats);
+        p->texts = (lhi_texts){(uint32_t)n_rows, (uint32_t)n_links, r->n_paths,
+                               (uint32_t)n_seats};
         *out = both;
     }
     lh_text_free(rows);
@@ -360,6 +406,14 @@ void lhi_rescheduler_stop(lhi_rescheduler *r)
     if (r->has_thread)
         pthread_join(r->thread, NULL);
     r->has_thread = false;
+    lhi_seat_stop(r->next_seat);
+}
+
+static void free_switches(lhi_rescheduler *r)
+{
+    for (uint32_t i = 0; i < r->n_closed; i++)
+        free(r->switches[i].seats);
+    free(r->switches);
 }
 
 void lhi_rescheduler_free(lhi_rescheduler *r)
@@ -369,12 +423,14 @@ void lhi_rescheduler_free(lhi_rescheduler *r)
     lhi_rescheduler_stop(r);
     lhi_shift_free(r->retired);
     lhi_shift_free(r->next);
+    lhi_seat_free(r->next_seat);
+    free(r->seats);
     pthread_cond_destroy(&r->changed);
     pthread_mutex_destroy(&r->lock);
     free(r->text);
     free(r->paths);
     free(r->others);
-    free(r->switches);
+    free_switches(r);
     free(r);
 }
 
@@ -399,11 +455,39 @@ static lh_status add_switch(lhi_rescheduler *r, uint64_t step,
     return LH_OK;
 }
 
+/* Who is to have what: as given, else as now. */
+static lh_status set_seats(lhi_rescheduler *r, const lh_reschedule *what,
+                           lh_error *err)
+{
+    static const lhi_seats begun = {0};
+    const lhi_seats *now = seats_of(r->proposed);
+    lhi_seats then = now ? *now : begun;
+    then.n_chunks = r->job->seating.n_chunks;
+    then.n_places = r->job->seating.n_places;
+    then.move_ns = 0;
+    if (what->layers)
+        then.layers = (uint32_t *)(uintptr_t)what->layers;
+    if (what->hosts && then.n_places == 0)
+        return lhi_fail(err, LH_EINVAL,
+                        "reschedule gives ranks other places from step %" PRIu64
+                        " on; in this run they have none that differ",
+                        r->step);
+    if (what->hosts)
+        then.hosts = (uint32_t *)(uintptr_t)what->hosts;
+    if (what->layers || what->hosts)
+        then.move_ns = what->move_ns;
+    free(r->seats);
+    r->seats = NULL;
+    return lhi_seats_write(&then, &r->seats, err);
+}
+
 lh_status lhi_rescheduler_open(lhi_rescheduler *r, uint64_t step,
                                const lh_reschedule *what, lh_error *err)
 {
-    if (what)
+    if (what) {
         LHI_TRY(add_switch(r, step, what, err));
+        LHI_TRY(set_seats(r, what, err));
+    }
     pthread_mutex_lock(&r->lock);
     r->n_paths = what && what->own_path
                      ? lhi_paths_write(what->path, what->delegated,
@@ -450,38 +534,81 @@ lh_status lhi_rescheduler_await(lhi_rescheduler *r, bool *agrees, lh_error *err)
     return status;
 }
 
-const lhi_rank *lhi_rescheduler_next(lhi_rescheduler *r)
+const lhi_shift *lhi_rescheduler_next(lhi_rescheduler *r)
 {
     pthread_mutex_lock(&r->lock);
-    const lhi_rank *next = r->next ? r->next->rank : NULL;
+    const lhi_shift *next = r->next;
     pthread_mutex_unlock(&r->lock);
     return next;
 }
 
-void lhi_rescheduler_close(lhi_rescheduler *r, bool go, lhi_shift **shift)
+bool lhi_rescheduler_moves(lhi_rescheduler *r)
 {
     pthread_mutex_lock(&r->lock);
-    if (r->me == 0 && (go || r->vote.refuses)) {
-        lhi_switch *row = &r->switches[r->n_closed++];
-        row->is_refused = !go;
-        if (r->next)
-            row->predicted_ns = lh_exec_predicted_ns(r->next->exec);
-        if (!go)
-            lhi_text_copy(row->refused, sizeof row->refused, r->vote.why);
-    }
+    bool moves =
+        r->next && !lhi_seats_alike(r->next->proposed->seats,
+                                    r->proposed ? r->proposed->seats : NULL);
+    pthread_mutex_unlock(&r->lock);
+    return moves;
+}
+
+lhi_seat *lhi_rescheduler_seat(lhi_rescheduler *r)
+{
+    return r->next_seat;
+}
+
+/* What rank 0 remembers of a proposal that all, or none, go on with. */
+static void note_end(lhi_rescheduler *r, bool go, const lhi_moving *moved)
+{
+    lhi_switch *row = &r->switches[r->n_closed++];
+    row->is_refused = !go;
+    if (r->next)
+        row->predicted_ns = lh_exec_predicted_ns(r->next->exec);
+    if (!go)
+        lhi_text_copy(row->refused, sizeof row->refused, r->vote.why);
+    if (!go || !moved)
+        return;
+    row->seats = r->seats;
+    r->seats = NULL;
+    row->n_seats = row->seats ? (uint32_t)strlen(row->seats) : 0;
+    row->moved_bytes = moved->bytes;
+    row->move_ns = moved->ns;
+    row->move_expected_ns = r->next->proposed->seats->move_ns;
+}
+
+/* What is followed from now on. */
+static void go_on(lhi_rescheduler *r, lhi_shift **shift)
+{
+    r->retired = *shift;
+    *shift = r->next;
+    r->rank = r->next_rank;
+    lhi_proposed_release(r->proposed);
+    r->proposed = lhi_proposed_hold(r->next->proposed);
+    r->next_seat = NULL; /* the caller has it */
+    if (r->bytes > r->most_bytes)
+        r->most_bytes = r->bytes;
+}
+
+void lhi_rescheduler_close(lhi_rescheduler *r, bool go, const lhi_moving *moved,
+                           lhi_shift **shift)
+{
+    lhi_seat *unused = NULL;
+    pthread_mutex_lock(&r->lock);
+    if (r->me == 0 && (go || r->vote.refuses))
+        note_end(r, go, moved);
     r->retired = r->next;
-    if (go) {
-        r->retired = *shift;
-        *shift = r->next;
-        if (r->bytes > r->most_bytes)
-            r->most_bytes = r->bytes;
-    }
+    if (go)
+        go_on(r, shift);
+    else
+        unused = r->next_seat;
     r->next = NULL;
+    r->next_seat = NULL;
     free(r->text);
     r->text = NULL;
     r->phase = IDLE;
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
+    lhi_seat_free(unused);
 }
 
 const lhi_switch *lhi_rescheduler_switches(const lhi_rescheduler *r,
@@ -501,6 +628,17 @@ lh_switch lhi_switch_shown(const lhi_switch *row)
                        .predicted_ns = row->expected_ns && row->predicted_ns
                                            ? row->expected_ns
                                            : row->predicted_ns};
+}
+
+lh_moved lhi_moved_shown(const lhi_switch *row, const lhi_seats *seats)
+{
+    return (lh_moved){.n_chunks = seats->layers ? seats->n_chunks : 0,
+                      .n_places = seats->hosts ? seats->n_places : 0,
+                      .layers = seats->layers,
+                      .hosts = seats->hosts,
+                      .bytes = row->moved_bytes,
+                      .ns = row->move_ns,
+                      .predicted_ns = row->move_expected_ns};
 }
 
 lh_notice lhi_notice_shown(const lhi_told *row)

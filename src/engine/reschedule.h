@@ -9,6 +9,7 @@
 #ifndef LHI_RESCHEDULE_H
 #define LHI_RESCHEDULE_H
 
+#include "engine/seat.h"
 #include "engine/shift.h"
 #include "engine/steps.h"
 
@@ -32,18 +33,33 @@ bool lhi_rescheduler_is_open(lhi_rescheduler *r); /* NULL: no */
  * rank 0: all have voted for it. LH_ECANCELED: the run is to end. */
 lh_status lhi_rescheduler_await(lhi_rescheduler *r, bool *agrees,
                                 lh_error *err);
+/* What came of parts of the job that moved. */
+typedef struct lhi_moving {
+    uint64_t bytes; /* from one rank to another */
+    int64_t ns;
+} lhi_moving;
+
 /* After that. `go`, to which this rank has agreed: puts the new shift in the
  * place of the one in *shift, which is freed in a while; else what was made for
- * the proposal is, and if all had agreed, it was none. */
-void lhi_rescheduler_close(lhi_rescheduler *r, bool go, lhi_shift **shift);
+ * the proposal is, and if all had agreed, it was none. `moved`: rank 0, where
+ * parts of the job have; else NULL. */
+void lhi_rescheduler_close(lhi_rescheduler *r, bool go, const lhi_moving *moved,
+                           lhi_shift **shift);
 
 /* What was made for a proposal that is to be closed with `go`; borrowed. */
-const lhi_rank *lhi_rescheduler_next(lhi_rescheduler *r);
+const lhi_shift *lhi_rescheduler_next(lhi_rescheduler *r);
+/* Whether parts of the job move with it. Then what was trained has to move
+ * before it is closed, to the seat, where there is one, which is the caller's
+ * once it is. */
+bool lhi_rescheduler_moves(lhi_rescheduler *r);
+lhi_seat *lhi_rescheduler_seat(lhi_rescheduler *r);
 
 /* Rank 0: all proposals so far that were followed or refused. */
 const lhi_switch *lhi_rescheduler_switches(const lhi_rescheduler *r,
                                            uint32_t *n);
 lh_switch lhi_switch_shown(const lhi_switch *row);
+/* `seats`: of the row's text. */
+lh_moved lhi_moved_shown(const lhi_switch *row, const lhi_seats *seats);
 lh_notice lhi_notice_shown(const lhi_told *row);
 
 #endif

@@ -20,6 +20,12 @@ enum { TURNS = 4 }; /* that an order may use up */
 #define AHEAD_NS 1000000
 #define AHEAD_PER_RANK_NS 100000
 
+static lh_status enter_step(lhi_member *w, uint64_t step, lh_error *err)
+{
+    return lhi_job_enter_step(w->job, step, lhi_member_seats(w), w->net,
+                              w->device, &w->state, err);
+}
+
 /* --- one step
  * ----------------------------------------------------------------- */
 
@@ -48,7 +54,7 @@ static lh_status train_step(lhi_member *w, const lhi_command *command,
     if (w->observer)
         lhi_observe_step(w->observer, w->n_steps++, w->shift);
     *end_ns = lhi_now_ns();
-    lhi_member_note_held(w, NULL);
+    lhi_member_note_held(w, NULL, NULL);
     return lhi_member_check_limits(w, w->turn + 1, err);
 }
 
@@ -98,6 +104,34 @@ static lh_status send_seen(lhi_member *w, lh_error *err)
     return LH_OK;
 }
 
+/* `moved`: of parts of the job that have; NULL: of one with which none does. */
+static void close_proposal(lhi_member *w, bool go, const lhi_moving *moved)
+{
+    const lhi_rank *rank = w->shift->rank;
+    const uint64_t turns = rank->turns;
+    const uint32_t n_grown = lhi_rank_grown(rank);
+    lhi_seat *seat = moved ? lhi_rescheduler_seat(w->rescheduler) : NULL;
+    if (go)
+        lhi_member_note_held(w, lhi_rescheduler_next(w->rescheduler), NULL);
+    lhi_rescheduler_close(w->rescheduler, go, moved, &w->shift);
+    if (!go)
+        return;
+    w->n_grown_before += n_grown;
+    w->shift->rank->turns = turns;
+    if (moved)
+        lhi_member_moved(w, seat);
+    if (w->training)
+        lhi_training_reschedule(w->training, w->shift->exec);
+}
+
+static lh_status move(lhi_member *w, lh_error *err)
+{
+    lhi_moving moved;
+    LHI_TRY(lhi_member_move(w, &moved, err));
+    close_proposal(w, true, &moved);
+    return LH_OK;
+}
+
 /* Does what rank 0 has ordered; what of it only rank 0 wants is in *report. */
 static lh_status obey(lhi_member *w, const lhi_command *command, lhi_done *out,
                       lhi_train_report *report, lh_error *err)
@@ -105,6 +139,8 @@ static lh_status obey(lhi_member *w, const lhi_command *command, lhi_done *out,
     *out = (lhi_done){.loss = NAN};
     if (command->what == LHI_COMMAND_SCHEDULE)
         return LH_OK;
+    if (command->what == LHI_COMMAND_MOVE)
+        return move(w, err);
     if (command->what == LHI_COMMAND_VALIDATE)
         return validate(w, &out->loss, err);
     if (command->what == LHI_COMMAND_SAVE)
@@ -171,12 +207,12 @@ static lh_status lead_command(lhi_member *w, const lhi_command *command,
 
 static lhi_rank_options rank_options(const lhi_member *w)
 {
-    uint32_t stage = w->me % w->job->exec->n_ranks;
+    uint32_t stage = w->place % w->job->exec->n_ranks;
     return (lhi_rank_options){
         .pipeline = w->job->pipeline,
         .exec = w->job->exec,
         .stage = stage,
-        .base = w->me - stage,
+        .base = w->place - stage,
         .net = w->net,
         .device = w->device,
         .emulates = w->job->emulates,
@@ -193,22 +229,6 @@ static lh_status open_proposal(lhi_member *w, uint64_t step,
     if (!w->rescheduler)
         LHI_TRY(lhi_rescheduler_make(w->job, &with, &w->rescheduler, err));
     return lhi_rescheduler_open(w->rescheduler, step, what, err);
-}
-
-static void close_proposal(lhi_member *w, bool go)
-{
-    const lhi_rank *rank = w->shift->rank;
-    const uint64_t turns = rank->turns;
-    const uint32_t n_grown = lhi_rank_grown(rank);
-    if (go)
-        lhi_member_note_held(w, lhi_rescheduler_next(w->rescheduler));
-    lhi_rescheduler_close(w->rescheduler, go, &w->shift);
-    if (!go)
-        return;
-    w->n_grown_before += n_grown;
-    w->shift->rank->turns = turns;
-    if (w->training)
-        lhi_training_reschedule(w->training, w->shift->exec);
 }
 
 /* Asks which schedule is to count from `step` on. */
@@ -241,6 +261,30 @@ static lh_status propose(lhi_member *w, uint64_t step, lhi_command *command,
     return LH_OK;
 }
 
+/* All take their seats, which the iteration that follows is longer by. */
+static lh_status lead_move(lhi_member *w, uint64_t step, lh_error *err)
+{
+    const lhi_command command = {.what = LHI_COMMAND_MOVE,
+                                 .step = step,
+                                 .verdict = LHI_VERDICT_GO};
+    int64_t begin_ns = lhi_now_ns();
+    LHI_TRY(lead_command(w, &command, NULL, NULL, err));
+    w->moved_ns = lhi_now_ns() - begin_ns;
+    return LH_OK;
+}
+
+static lh_status tell_moved(const lhi_member *w, const lhi_switch *row,
+                            lh_error *err)
+{
+    lhi_seats seats;
+    LHI_TRY(lhi_seats_read(row->seats, row->n_seats, &w->job->seating, &seats,
+                           err));
+    const lh_moved what = lhi_moved_shown(row, &seats);
+    w->job->o.moved(w->job->o.context, &what);
+    lhi_seats_fini(&seats);
+    return LH_OK;
+}
+
 /* What has become of the proposal, if one is open. */
 static lh_status decide(lhi_member *w, lhi_command *command, lh_error *err)
 {
@@ -250,10 +294,16 @@ static lh_status decide(lhi_member *w, lhi_command *command, lh_error *err)
         return LH_OK;
     LHI_TRY(lhi_rescheduler_await(w->rescheduler, &all_agree, err));
     bool go = all_agree && command->what == LHI_COMMAND_STEP;
-    command->verdict = go ? LHI_VERDICT_GO : LHI_VERDICT_DROP;
     lhi_rescheduler_switches(w->rescheduler, &before);
-    close_proposal(w, go);
+    if (go && lhi_rescheduler_moves(w->rescheduler)) {
+        LHI_TRY(lead_move(w, command->step, err));
+    } else {
+        command->verdict = go ? LHI_VERDICT_GO : LHI_VERDICT_DROP;
+        close_proposal(w, go, NULL);
+    }
     const lhi_switch *rows = lhi_rescheduler_switches(w->rescheduler, &n);
+    if (n > before && w->job->o.moved && rows[before].n_seats)
+        LHI_TRY(tell_moved(w, &rows[before], err));
     if (n > before && w->job->o.switched) {
         const lh_switch what = lhi_switch_shown(&rows[before]);
         w->job->o.switched(w->job->o.context, &what);
@@ -288,10 +338,12 @@ static lh_status heed(lhi_member *w, const lhi_command *command, lh_error *err)
 {
     bool steps = command->what == LHI_COMMAND_STEP;
     bool ends = command->what == LHI_COMMAND_END;
+    bool moves = command->what == LHI_COMMAND_MOVE;
     bool open = lhi_rescheduler_is_open(w->rescheduler);
     bool decides = command->verdict != LHI_VERDICT_NONE;
     bool go = command->verdict == LHI_VERDICT_GO;
-    if (decides != (open && (steps || ends)) || (go && ends))
+    if (decides != (open && (steps || ends || moves)) || (go && ends) ||
+        (moves && !go))
         return lhi_fail(err, LH_EIO, "rank 0 sends %s, which it may not now",
                         decides ? "a verdict on a schedule"
                                 : "no verdict on its schedule");
@@ -302,7 +354,13 @@ static lh_status heed(lhi_member *w, const lhi_command *command, lh_error *err)
             return lhi_fail(err, LH_EIO,
                             "rank 0 goes on with a schedule that this rank has "
                             "refused");
-        close_proposal(w, go);
+        if (go && moves != lhi_rescheduler_moves(w->rescheduler))
+            return lhi_fail(err, LH_EIO,
+                            "rank 0 %s, which its schedule does not",
+                            moves ? "has parts of the job move"
+                                  : "leaves all parts of the job in place");
+        if (!moves) /* else once they have moved */
+            close_proposal(w, go, NULL);
         open = false;
     }
     if (command->sees && (!steps || !w->shift->rank->seen))
@@ -349,10 +407,10 @@ static lh_status lead_step(lhi_member *w, uint64_t step, lh_error *err)
     lh_iteration *it = &w->iterations[w->n_iterations];
     lhi_train_report report = {.loss = NAN, .norm = NAN, .rate = NAN};
     lhi_command command = {.what = LHI_COMMAND_STEP, .step = step};
+    w->moved_ns = 0;
     LHI_TRY(decide(w, &command, err));
     LHI_TRY(propose(w, step + 1, &command, err));
-    LHI_TRY(
-        lhi_job_enter_step(w->job, step, w->net, w->device, &w->state, err));
+    LHI_TRY(enter_step(w, step, err));
     command.sees =
         w->adapting && lhi_adapting_begin(w->adapting, step, w->shift);
     command.t0_ns = lhi_now_ns();
@@ -361,6 +419,7 @@ static lh_status lead_step(lhi_member *w, uint64_t step, lh_error *err)
     LHI_TRY(lhi_job_hold_links(w->job, w->state, w->net, command.t0_ns, err));
     *it = (lh_iteration){.step = step, .validation_loss = NAN};
     LHI_TRY(lead_command(w, &command, it, &report, err));
+    it->ns += w->moved_ns;
     it->loss = report.loss;
     it->norm = report.norm;
     it->rate = report.rate;
@@ -531,8 +590,7 @@ static lh_status follow(lhi_member *w, lh_error *err)
             break;
         if (command.what == LHI_COMMAND_STEP) {
             note_unheard(w);
-            LHI_TRY(lhi_job_enter_step(w->job, command.step, w->net, w->device,
-                                       &w->state, err));
+            LHI_TRY(enter_step(w, command.step, err));
         }
         lhi_train_report report;
         LHI_TRY(obey(w, &command, &mine, &report, err));
@@ -543,7 +601,7 @@ static lh_status follow(lhi_member *w, lh_error *err)
     }
     w->turn++;
     LHI_TRY(lhi_member_share_held(w, NULL, err));
-    return w->shift->has_records && w->me < w->job->exec->n_ranks
+    return w->shift->has_records && w->place < w->job->exec->n_ranks
                ? lhi_member_send_records(w, err)
                : LH_OK;
 }
@@ -553,24 +611,8 @@ static lh_status follow(lhi_member *w, lh_error *err)
 
 static lh_status make_training(lhi_member *w, lh_error *err)
 {
-    const lhi_job *job = w->job;
-    uint32_t sharers[LHI_NET_MOST_RANKS];
-    lhi_training_options o = {
-        .pipeline = job->pipeline,
-        .exec = job->exec,
-        .emulates = job->emulates,
-        .shared_clock = job->shared_clock,
-        .model = job->model,
-        .grid = &job->grid,
-        .stage = w->me % job->exec->n_ranks,
-        .replica = lhi_grid_group(&job->grid, LHI_GRID_DATA, w->me, sharers),
-        .n_replicas = lhi_grid_size(&job->grid, LHI_GRID_DATA),
-        .n_ranks = w->n,
-        .steps = job->o.steps,
-        .net = w->net,
-        .device = w->device,
-        .remarks = {job->o.remark, job->o.context},
-        .stop = w->stop};
+    const lhi_training_options o = lhi_job_training(
+        w->job, w->net, w->device, w->place, w->stop);
     return lhi_training_make(&o, &w->training, err);
 }
 
@@ -618,10 +660,15 @@ static void free_member(void *of)
     free(w->seen.bytes);
     lhi_shift_free(w->shift);
     lhi_member_leave_groups(w);
-    lhi_training_free(w->training);
     lhi_observer_free(w->observer);
-    if (w->device)
-        w->device->ops->close(w->device);
+    if (w->seat) {
+        lhi_seat_free(w->seat);
+    } else {
+        lhi_training_free(w->training);
+        if (w->device)
+            w->device->ops->close(w->device);
+    }
+    free(w->moving.ops);
     free(w->iterations);
     free(w);
 }
@@ -636,7 +683,7 @@ lh_status lhi_job_rank(lhi_net *net, void *of, char **result, size_t *size,
     w->job = job;
     w->net = net;
     w->over = LH_NONE;
-    w->me = lhi_net_rank(net);
+    w->me = w->place = lhi_net_rank(net);
     w->n = lhi_net_n_ranks(net);
     if (job->devices) {
         w->device = job->devices[w->me];

@@ -22,6 +22,9 @@
  *   shift.c             what a rank has of one execution plan
  *   reschedule.c        another one in its place, while the run goes on;
  *   proposed.c          ... from texts to execution plans
+ *   seats.c             who has which part of the job; seat.c: what a rank
+ *                       needs in another place; member_move.c: going there,
+ *   exchange_state.c    ... with all that was trained
  *   adapting.c          a run that watches itself: its thread on rank 0
  *   sight.c             ... what all ranks have seen of an iteration
  *   deciding.c          ... what follows from that
@@ -49,6 +52,7 @@
 #include "engine/grid.h"
 #include "engine/proposed.h"
 #include "engine/rank.h"
+#include "engine/seats.h"
 #include "engine/training.h"
 
 typedef struct lhi_job {
@@ -56,6 +60,7 @@ typedef struct lhi_job {
     const lh_exec *exec; /* that the run begins with */
     lhi_proposals *proposals;
     lh_exec_options others; /* under which these are lowered */
+    lhi_seating seating;    /* what may move */
     lh_train_options o;     /* complete */
     lh_train_adapt adapt;   /* that o.adapt points to, unless it is NULL */
     lhi_grid grid;
@@ -109,8 +114,12 @@ lh_status lhi_job_over_limit(uint32_t rank, int64_t bytes, int64_t limit_bytes,
 lh_status lhi_job_activations(const lhi_job *job, const lh_exec *exec,
                               uint32_t rank, bool all, double *bytes,
                               lh_error *err);
-/* LH_ENOMEM: there is no room for so much beside what is held already. */
-lh_status lhi_job_fits_more(double bytes, lh_error *err);
+/* Likewise of all but these: weights, gradients, moments, buffers. */
+lh_status lhi_job_state(const lhi_job *job, const lh_exec *exec, uint32_t rank,
+                        bool all, double *bytes, lh_error *err);
+/* LH_ENOMEM: there is no room for so much beside what is held already; `what`
+ * it is of. */
+lh_status lhi_job_fits_more(double bytes, const char *what, lh_error *err);
 
 /* The device of a rank of the job. */
 lh_status lhi_job_device(const lhi_job *job, uint32_t rank, lhi_device **out,
@@ -141,10 +150,16 @@ lh_status lhi_job_digest_of(const lhi_job *job, unsigned char out[32],
 lh_status lhi_job_hold_links(const lhi_job *job, uint32_t state, lhi_net *net,
                              int64_t begin_ns, lh_error *err);
 lh_status lhi_job_check_course(const lhi_job *job, lh_error *err);
+/* The pipeline as it is in a step with these seats: *out, to be released; NULL:
+ * as the run began. */
+lh_status lhi_job_conditions(const lhi_job *job, uint64_t step,
+                             const lhi_seats *seats, lh_pipeline **out,
+                             lh_error *err);
 /* Between two steps, on each rank before it begins with `step`, and on rank 0
  * before it tells the others to: if that is in another state of the course than
  * *state, links and device are set to it. */
-lh_status lhi_job_enter_step(const lhi_job *job, uint64_t step, lhi_net *net,
+lh_status lhi_job_enter_step(const lhi_job *job, uint64_t step,
+                             const lhi_seats *seats, lhi_net *net,
                              lhi_device *device, uint32_t *state,
                              lh_error *err);
 /* Of lhi_job_digest_of(): adds the course. */

@@ -277,8 +277,9 @@ static lh_status exchange_tied(lhi_training *t, uint64_t turn, lh_error *err)
     lhi_train_pair pair = lhi_train_tied(t->train);
     if (pair.n == 0)
         return LH_OK;
-    uint32_t copy = lhi_net_rank(t->o.net) - t->o.stage;
-    uint32_t peer = copy + t->o.exec->chunk_ranks[pair.other_chunk];
+    uint32_t peer = lhi_seats_host(
+        t->o.seats, t->o.place - t->o.stage +
+                        t->o.exec->chunk_ranks[pair.other_chunk]);
     return exchange(t, peer, turn, pair.mine, pair.theirs,
                     pair.n * sizeof *pair.mine, err);
 }
@@ -413,8 +414,9 @@ static lh_status list_chunks(lhi_training *t, lh_error *err)
         if (x->chunk_ranks[c] == t->o.stage)
             t->mine[t->n_mine++] = c;
     lhi_training_reschedule(t, x);
-    lhi_grid_group(t->o.grid, LHI_GRID_DATA, lhi_net_rank(t->o.net),
-                   t->group_ranks);
+    lhi_grid_group(t->o.grid, LHI_GRID_DATA, t->o.place, t->group_ranks);
+    for (uint32_t k = 0; k < t->o.n_replicas; k++)
+        t->group_ranks[k] = lhi_seats_host(t->o.seats, t->group_ranks[k]);
     t->group = (lhi_net_group){.n_ranks = t->o.n_replicas,
                                .mine = t->o.replica,
                                .ranks = t->group_ranks,
@@ -522,7 +524,7 @@ static lh_status set_up(lhi_training *t, lh_error *err)
     lhi_train_options with = train_options(t);
     describe(t, &with);
     LHI_TRY(lhi_train_make(t->o.device, &with, &t->train, err));
-    if (m->checkpoint && lhi_net_rank(t->o.net) == 0)
+    if (m->checkpoint && lhi_net_rank(t->o.net) == 0 && !t->o.moves)
         LHI_TRY(lock_checkpoints(t, err));
     const lhi_resume_options resume = {.train = t->train,
                                        .net = t->o.net,
@@ -530,9 +532,9 @@ static lh_status set_up(lhi_training *t, lh_error *err)
                                        .checkpoint = &t->checkpoint,
                                        .remarks = t->o.remarks,
                                        .stop = t->o.stop};
-    if (m->resume)
+    if (m->resume && !t->o.moves)
         LHI_TRY(lhi_resume(&resume, err));
-    else if (m->weights)
+    else if (m->weights && !t->o.moves)
         LHI_TRY(lhi_train_load_weights(t->train, m->weights, err));
     t->whole = true;
     if (t->o.n_replicas == 1)
@@ -597,6 +599,20 @@ void lhi_training_free(lhi_training *t)
     free(t->played);
     free(t->group_ranks);
     free(t);
+}
+
+lhi_train *lhi_training_train(lhi_training *t)
+{
+    return t->train;
+}
+
+/* Only one of them has the lock of the folder. */
+void lhi_training_take_over(lhi_training *t, lhi_training *before)
+{
+    lhi_train_go_on(t->train, lhi_train_step(before->train));
+    t->folder_lock = before->folder_lock;
+    t->checkpoint.lock = t->folder_lock;
+    before->folder_lock = NULL;
 }
 
 const lhi_rank_hooks *lhi_training_hooks(lhi_training *t)

@@ -6,6 +6,7 @@
 
 #include "engine/grid.h"
 #include "engine/rank.h"
+#include "engine/seats.h"
 #include "train/train.h"
 
 typedef struct lhi_training lhi_training;
@@ -17,7 +18,7 @@ typedef struct lhi_training_options {
     bool shared_clock; /* else times of other ranks say nothing here */
     const lh_train_model *model;
     const lhi_grid *grid; /* borrowed */
-    uint32_t stage, n_ranks;
+    uint32_t place, stage, n_ranks;
     /* Of those that sum gradients and share the optimizer: replicas of each
      * context. */
     uint32_t replica, n_replicas;
@@ -26,6 +27,11 @@ typedef struct lhi_training_options {
     lhi_device *device;
     lhi_remarks remarks;      /* rank 0 */
     const lhi_net_stop *stop; /* rank 0: may end lhi_training_make() */
+    /* Borrowed; NULL: as the run began. */
+    const lhi_seats *seats;
+    /* Values come from another one of this run, by lhi_training_train(), before
+     * lhi_training_take_over(): no rank waits for another when it is made. */
+    bool moves;
 } lhi_training_options;
 
 /* All ranks call it: those that resume agree on a checkpoint. Rank 0 has the
@@ -38,6 +44,11 @@ void lhi_training_free(lhi_training *training); /* NULL is fine */
 
 /* What the rank's passes call; lives as long as `training`. */
 const lhi_rank_hooks *lhi_training_hooks(lhi_training *training);
+/* Its part of what is trained. */
+lhi_train *lhi_training_train(lhi_training *training);
+/* Goes on where `before` ended, whose part has moved to wherever it belongs;
+ * that one is only to be freed. */
+void lhi_training_take_over(lhi_training *training, lhi_training *before);
 /* Steps done so far. */
 uint64_t lhi_training_step(const lhi_training *training);
 

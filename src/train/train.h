@@ -24,6 +24,7 @@
  *
  *   train.c             who owns which values; the arrays above
  *   parts.c             ... a part at a time, of what is sharded
+ *   carry.c             ... which go elsewhere
  *   update.c            the step itself
  *   save.c, load.c      checkpoints, by all ranks at once
  *   folder.c, state.c   ... their folders, and what each is of
@@ -129,6 +130,21 @@ void lhi_train_take_sums(lhi_train *train, const lhi_train_part *part,
 /* After values were made or loaded: the replica's pieces of what is sharded are
  * kept, and the device settles. */
 lh_status lhi_train_settle(lhi_train *train, lh_error *err);
+
+/* Where parts of the job change their places, after the update and the
+ * all-gather of every chunk: a tensor with what the next step needs of it, its
+ * values and this replica's piece of both moments. Ranks of one replica have
+ * the same piece of a tensor wherever it is. The arrays are the train's. */
+typedef struct lhi_train_carried {
+    uint32_t chunk, index; /* index: of the model's order */
+    float *values, *moments[2];
+    size_t n_values, n_moments;
+} lhi_train_carried;
+/* Of all chunks of the rank. */
+uint32_t lhi_train_n_carried(const lhi_train *train);
+lhi_train_carried lhi_train_carry(lhi_train *train, uint32_t i);
+/* All are there: as after so many steps. */
+void lhi_train_go_on(lhi_train *train, uint64_t step);
 
 /* A tied embedding whose other copy is on another rank of the same replica:
  * send `mine` (n values, also with one replica) to the rank that has chunk

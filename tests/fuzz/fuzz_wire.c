@@ -7,6 +7,7 @@
 #include "fuzz.h"
 
 #include "engine/messages.h"
+#include "engine/seats.h"
 #include "net/cards.h"
 #include "net/hello.h"
 #include "net/proto.h"
@@ -175,6 +176,28 @@ static size_t notices(const uint8_t *data, size_t size, uint32_t n)
     return done;
 }
 
+/* Who has what, of two chunks with five layers on two ranks. */
+static void seats(const uint8_t *data, size_t size)
+{
+    const lhi_seating seating = {.n_chunks = 2, .n_places = 2, .n_layers = 5};
+    lhi_seats s, same;
+    lh_error err = {0};
+    char *again = NULL;
+    lh_status status = lhi_seats_read((const char *)data, (uint32_t)size,
+                                      &seating, &s, &err);
+    if (status != LH_OK) {
+        fuzz_refused(status, &err, NULL);
+        return;
+    }
+    MUST(lhi_seats_write(&s, &again, &err), err);
+    MUST(lhi_seats_read(again, (uint32_t)strlen(again), &seating, &same, &err),
+         err);
+    REQUIRE(lhi_seats_alike(&s, &same), "other seats");
+    lh_text_free(again);
+    lhi_seats_fini(&s);
+    lhi_seats_fini(&same);
+}
+
 static void outcome(const uint8_t *data, size_t size)
 {
     lhi_outcome o;
@@ -209,6 +232,11 @@ static void outcome(const uint8_t *data, size_t size)
         REQUIRE(memcmp(row_again, data, sizeof row_again) == 0, "another row");
         data += LHI_SWITCH_BYTES;
         size -= LHI_SWITCH_BYTES;
+        if (row.n_seats > size)
+            return;
+        seats(data, row.n_seats);
+        data += row.n_seats;
+        size -= row.n_seats;
     }
     size_t told = notices(data, size, o.n_told);
     if (told == SIZE_MAX)
@@ -257,6 +285,8 @@ static void engine_messages(const uint8_t *data, size_t size)
     recorded(data, size);
     seen(data, size);
     notices(data, size, 1);
+    if (size < UINT32_MAX)
+        seats(data, size);
     outcome(data, size);
 }
 

@@ -63,7 +63,7 @@ static void begin_duel(duel *d, uint32_t real)
                              .context = &d->script,
                              .reschedule = real ? NULL : next_schedule,
                              .switched = real ? NULL : told}};
-    CHECK_OK(lhi_proposals_make(d->pipeline, &d->exec->options,
+    CHECK_OK(lhi_proposals_make(d->pipeline, &d->exec->options, NULL,
                                 &d->job.proposals, &err),
              err);
     CHECK_OK(lhi_net_inproc(2, 0, NULL, d->nets, &err), err);
@@ -222,7 +222,7 @@ static void propose(duel *d, uint64_t round, uint64_t step, const char *text,
     char both[400];
     unsigned char head[LHI_PROPOSAL_BYTES];
     const lhi_texts texts = {(uint32_t)strlen(text), 0,
-                             (uint32_t)strlen(paths)};
+                             (uint32_t)strlen(paths), 0};
     snprintf(both, sizeof both, "%s%s", text, paths);
     lhi_proposal_write(&(lhi_proposal){step, texts}, head);
     send_bytes(d, LHI_TAG_SCHEDULE, round, 0, head, sizeof head);

@@ -102,7 +102,7 @@ static void only_this(read_message *read, const unsigned char *bytes,
     CHECK_INT(read(copy, size + 1, &out, &err), LH_EIO);
     copy[2] = LHI_MESSAGE_VERSION + 1;
     CHECK_INT(read(copy, size, &out, &err), LH_EIO);
-    CHECK_HAS(err.text, "of version 6, not 5");
+    CHECK_HAS(err.text, "of version 7, not 6");
     copy[2] = LHI_MESSAGE_VERSION;
     copy[3] ^= 8;
     CHECK_INT(read(copy, size, &out, &err), LH_EIO);
@@ -136,7 +136,7 @@ static void commands(void)
     message back;
     lh_error err;
     lhi_command_write(&o, bytes);
-    CHECK(memcmp(bytes, "LE\5\1\2\0\0\0\xfe\xff", 10) == 0);
+    CHECK(memcmp(bytes, "LE\6\1\2\0\0\0\xfe\xff", 10) == 0);
     CHECK_INT(lhi_get_bytes(bytes + 16, 8), (uint64_t)-5);
     CHECK_OK(read_command(bytes, sizeof bytes, &back, &err), err);
     CHECK_INT(back.command.what, o.what);
@@ -144,8 +144,8 @@ static void commands(void)
     CHECK(bytes[24] == 3 && bytes[28] == 2 && back.command.sees);
     CHECK(back.command.proposes && back.command.verdict == LHI_VERDICT_DROP);
     only_this(read_command, bytes, sizeof bytes);
-    not_with(read_command, bytes, sizeof bytes, 4, 6,
-             "a command whose kind is 6");
+    not_with(read_command, bytes, sizeof bytes, 4, 7,
+             "a command whose kind is 7");
     not_with(read_command, bytes, sizeof bytes, 24, 4,
              "a command whose proposal is 4");
     not_with(read_command, bytes, sizeof bytes, 28, 3,
@@ -163,7 +163,7 @@ static void reports(void)
     CHECK_OK(read_done(bytes, sizeof bytes, &back, &err), err);
     CHECK(lhi_bits_of(back.done.loss) == lhi_bits_of(none.loss));
     lhi_done_write(&d, bytes);
-    CHECK(memcmp(bytes, "LE\5\2", 4) == 0);
+    CHECK(memcmp(bytes, "LE\6\2", 4) == 0);
     CHECK(lhi_get_bytes(bytes + 24, 8) == 3);
     CHECK_OK(read_done(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.done.end_ns == d.end_ns && back.done.loss == d.loss);
@@ -179,7 +179,7 @@ static void notices(void)
     message back;
     lh_error err;
     lhi_notice_write(-123456789012345, bytes);
-    CHECK(memcmp(bytes, "LE\5\3\0\0\0\0", 8) == 0);
+    CHECK(memcmp(bytes, "LE\6\3\0\0\0\0", 8) == 0);
     CHECK_OK(read_notice(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.posted_ns == -123456789012345);
     only_this(read_notice, bytes, sizeof bytes);
@@ -199,7 +199,7 @@ static void records(void)
     message back;
     lh_error err;
     lhi_counts_write(&n, head);
-    CHECK(memcmp(head, "LE\5\4\2\0\0\0\1\0\0\0\0\0\0\0", 16) == 0);
+    CHECK(memcmp(head, "LE\6\4\2\0\0\0\1\0\0\0\0\0\0\0", 16) == 0);
     CHECK_OK(read_counts(head, sizeof head, &back, &err), err);
     CHECK(back.counts.n_passes == 2 && back.counts.n_played == 1);
     only_this(read_counts, head, sizeof head);
@@ -229,7 +229,7 @@ static void records(void)
 static void outcomes(void)
 {
     unsigned char bytes[LHI_OUTCOME_BYTES], row[LHI_ITERATION_BYTES];
-    const lhi_outcome o = {9, 1, true, 4, 5, 8, {6, 7, 3}};
+    const lhi_outcome o = {9, 1, true, 4, 5, 8, {6, 7, 3, 2}};
     const lh_iteration it = {.step = 1,
                              .ns = 2,
                              .loss = 3,
@@ -242,7 +242,7 @@ static void outcomes(void)
     message back;
     lh_error err;
     lhi_outcome_head_write(&o, bytes);
-    CHECK(memcmp(bytes, "LE\5\5\1\0\0\0\x9", 9) == 0);
+    CHECK(memcmp(bytes, "LE\6\5\1\0\0\0\x9", 9) == 0);
     CHECK_OK(read_outcome(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.outcome.n_iterations == 9 && back.outcome.n_grown == 1);
     CHECK(back.outcome.interrupted && back.outcome.n_recorded == 4);
@@ -250,6 +250,8 @@ static void outcomes(void)
     CHECK(back.outcome.texts.n_links == 7 && bytes[28] == 5 && bytes[36] == 7);
     CHECK(back.outcome.n_told == 8 && bytes[40] == 8);
     CHECK(back.outcome.texts.n_paths == 3 && bytes[44] == 3);
+    CHECK(back.outcome.texts.n_seats == 2 && bytes[48] == 2);
+    not_with(read_outcome, bytes, sizeof bytes, 52, 1, "end is 1");
     only_this(read_outcome, bytes, sizeof bytes);
     not_with(read_outcome, bytes, sizeof bytes, 4, 2, "interruption is 2");
     lhi_iteration_write(&it, row);
@@ -263,31 +265,37 @@ static void outcomes(void)
 static void proposals(void)
 {
     unsigned char bytes[LHI_PROPOSAL_BYTES];
-    const lhi_proposal p = {7, {300, 20, 9}};
+    const lhi_proposal p = {7, {300, 20, 9, 4}};
     message back;
     lh_error err = {0};
     lhi_proposal_write(&p, bytes);
-    CHECK(memcmp(bytes, "LE\5\6\0\0\0\0\7", 9) == 0);
+    CHECK(memcmp(bytes, "LE\6\6\0\0\0\0\7", 9) == 0);
     CHECK_INT(lhi_get_bytes(bytes + 16, 4), 300);
     CHECK_OK(read_proposal(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.proposal.step == 7 && back.proposal.texts.n_rows == 300);
     CHECK_INT(back.proposal.texts.n_links, 20);
     CHECK_INT(back.proposal.texts.n_paths, 9);
     CHECK_INT(bytes[24], 9);
+    CHECK_INT(back.proposal.texts.n_seats, 4);
+    CHECK_INT(bytes[28], 4);
     only_this(read_proposal, bytes, sizeof bytes);
     not_with(read_proposal, bytes, sizeof bytes, 4, 1, "whose beginning is 1");
-    not_with(read_proposal, bytes, sizeof bytes, 28, 1, "whose end is 1");
+    not_with(read_proposal, bytes, sizeof bytes, 31, 1, "length of seats");
     not_with(read_proposal, bytes, sizeof bytes, 27, 1, "length of paths");
     /* Longer than any schedule, so nobody makes room for it. */
     not_with(read_proposal, bytes, sizeof bytes, 19, 0x11, "length of rows");
     not_with(read_proposal, bytes, sizeof bytes, 23, 0x11, "of link orders");
-    const lhi_proposal no_rows = {7, {0, 20, 0}}, no_way = {7, {0, 0, 2}};
+    const lhi_proposal no_rows = {7, {0, 20, 0, 0}},
+                       no_way = {7, {0, 0, 2, 0}}, no_one = {7, {0, 0, 0, 3}};
     lhi_proposal_write(&no_rows, bytes);
     CHECK_INT(read_proposal(bytes, sizeof bytes, &back, &err), LH_EIO);
     CHECK_HAS(err.text, "length of link orders is 20");
     lhi_proposal_write(&no_way, bytes);
     CHECK_INT(read_proposal(bytes, sizeof bytes, &back, &err), LH_EIO);
     CHECK_HAS(err.text, "length of paths is 2");
+    lhi_proposal_write(&no_one, bytes);
+    CHECK_INT(read_proposal(bytes, sizeof bytes, &back, &err), LH_EIO);
+    CHECK_HAS(err.text, "length of seats is 3");
 }
 
 static void votes(void)
@@ -297,7 +305,7 @@ static void votes(void)
     message back;
     lh_error err = {0};
     lhi_vote_write(&against, bytes);
-    CHECK(memcmp(bytes, "LE\5\7\1\0\0\0\x9", 9) == 0);
+    CHECK(memcmp(bytes, "LE\6\7\1\0\0\0\x9", 9) == 0);
     CHECK(memcmp(bytes + 16, "no\0", 3) == 0 && bytes[255] == 0);
     CHECK_OK(read_vote(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.vote.refuses && back.vote.step == 9);
@@ -317,25 +325,39 @@ static void votes(void)
 static void switches(void)
 {
     unsigned char bytes[LHI_SWITCH_BYTES];
-    const lhi_switch s = {3,       -4,     5,         true, LH_DATA_PATH_MIXED,
-                          "zb-h1", "slow", "deadlock"};
+    const lhi_switch s = {.step = 3,
+                          .predicted_ns = -4,
+                          .expected_ns = 5,
+                          .n_seats = 9,
+                          .moved_bytes = 6,
+                          .move_ns = 7,
+                          .move_expected_ns = 8,
+                          .is_refused = true,
+                          .path = LH_DATA_PATH_MIXED,
+                          .to = "zb-h1",
+                          .why = "slow",
+                          .refused = "deadlock"};
     message back;
     lh_error err = {0};
     lhi_switch_write(&s, bytes);
-    CHECK(memcmp(bytes, "LE\5\10\5\0\0\0\3", 9) == 0);
-    CHECK(memcmp(bytes + 32, "zb-h1", 6) == 0);
-    CHECK(memcmp(bytes + 160, "slow", 5) == 0);
-    CHECK(memcmp(bytes + 760, "deadlock", 9) == 0);
+    CHECK(memcmp(bytes, "LE\6\10\5\0\0\0\3", 9) == 0);
+    CHECK(memcmp(bytes + 64, "zb-h1", 6) == 0);
+    CHECK(memcmp(bytes + 192, "slow", 5) == 0);
+    CHECK(memcmp(bytes + 792, "deadlock", 9) == 0);
     CHECK_OK(read_switch(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.change.step == 3 && back.change.predicted_ns == -4);
     CHECK(back.change.is_refused && back.change.expected_ns == 5);
     CHECK(back.change.path == LH_DATA_PATH_MIXED);
+    CHECK(bytes[32] == 6 && bytes[40] == 7 && bytes[48] == 8 && bytes[56] == 9);
+    CHECK(back.change.moved_bytes == 6 && back.change.move_ns == 7);
+    CHECK(back.change.move_expected_ns == 8 && back.change.n_seats == 9);
     CHECK_STR(back.change.to, s.to);
     CHECK_STR(back.change.why, s.why);
     CHECK_STR(back.change.refused, s.refused);
     only_this(read_switch, bytes, sizeof bytes);
     not_with(read_switch, bytes, sizeof bytes, 4, 6, "whose path is 3");
-    not_with(read_switch, bytes, sizeof bytes, 1023, 1, "does not end");
+    not_with(read_switch, bytes, sizeof bytes, 60, 1, "length of seats");
+    not_with(read_switch, bytes, sizeof bytes, 1055, 1, "does not end");
 }
 
 static lh_status read_told(const unsigned char *in, size_t size, message *out,
@@ -367,7 +389,7 @@ static void notices_of_changes(void)
     message back;
     lh_error err = {0};
     lhi_told_write(&t, bytes);
-    CHECK(memcmp(bytes, "LE\5\12\3\0\0\0\7", 9) == 0);
+    CHECK(memcmp(bytes, "LE\6\12\3\0\0\0\7", 9) == 0);
     CHECK(bytes[16] == 1 && bytes[20] == 3 && bytes[24] == 2);
     CHECK(memcmp(bytes + 104, "slack", 6) == 0);
     CHECK(memcmp(bytes + 136, "since", 5) == 0);
@@ -404,7 +426,7 @@ static void sights(void)
     lh_error err = {0};
     CHECK_INT(lhi_seen_size(&head), SIZE);
     lhi_seen_write(&head, rows, &played, bytes);
-    CHECK(memcmp(bytes, "LE\5\11\2\0\0\0\1\0\0\0\0\0\0\0\xfe\xff", 18) == 0);
+    CHECK(memcmp(bytes, "LE\6\11\2\0\0\0\1\0\0\0\0\0\0\0\xfe\xff", 18) == 0);
     CHECK(bytes[24] == 1 && bytes[112] == 0xf4 && bytes[120] == 1);
     CHECK_OK(lhi_seen_read(bytes, SIZE, &back, rows_back, &played_back, &err),
              err);

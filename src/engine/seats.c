@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/seats.h"
+
+#include "base/fail.h"
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- texts
+ * ----------------------------------------------------------------------- */
+
+static void write_numbers(lhi_text *text, const uint32_t *numbers, uint32_t n)
+{
+    for (uint32_t i = 0; numbers && i < n; i++)
+        lhi_text_printf(text, "%s%" PRIu32, i ? "," : "", numbers[i]);
+    lhi_text_puts(text, ";");
+}
+
+lh_status lhi_seats_write(const lhi_seats *s, char **out, lh_error *err)
+{
+    lhi_text text = {0};
+    size_t size;
+    if (s && (s->layers || s->hosts)) {
+        write_numbers(&text, s->layers, s->n_chunks);
+        write_numbers(&text, s->hosts, s->n_places);
+        lhi_text_printf(&text, "%" PRId64, s->move_ns);
+    } else {
+        lhi_text_puts(&text, "");
+    }
+    return lhi_text_take(&text, out, &size, err);
+}
+
+typedef struct cursor {
+    const char *at, *end;
+} cursor;
+
+/* A number of at most 18 digits, without a sign. */
+static bool read_number(cursor *c, uint64_t most, uint64_t *out)
+{
+    uint64_t value = 0;
+    uint32_t n = 0;
+    for (; c->at < c->end && *c->at >= '0' && *c->at <= '9' && n < 19; n++)
+        value = 10 * value + (uint64_t)(*c->at++ - '0');
+    *out = value;
+    return n > 0 && n < 19 && value <= most;
+}
+
+static bool take_mark(cursor *c, char what)
+{
+    if (c->at == c->end || *c->at != what)
+        return false;
+    c->at++;
+    return true;
+}
+
+static lh_status fail_text(const char *what, lh_error *err)
+{
+    return lhi_fail(err, LH_EINPUT, "seats whose %s cannot be read", what);
+}
+
+/* n numbers, or none; then a semicolon. */
+static lh_status read_numbers(cursor *c, uint32_t n, uint64_t most,
+                              const char *what, uint32_t **out, lh_error *err)
+{
+    if (take_mark(c, ';'))
+        return LH_OK;
+    if (n == 0)
+        return fail_text(what, err);
+    uint32_t *all = *out = calloc(n, sizeof *all);
+    if (!all)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t one;
+        if (!read_number(c, most, &one) || !take_mark(c, i + 1 < n ? ',' : ';'))
+            return fail_text(what, err);
+        all[i] = (uint32_t)one;
+    }
+    return LH_OK;
+}
+
+/* --- whether they are such
+ * ------------------------------------------------------- */
+
+static lh_status check_layers(const lhi_seats *s, const lhi_seating *seating,
+                              lh_error *err)
+{
+    uint64_t sum = 0;
+    for (uint32_t c = 0; c < s->n_chunks; c++) {
+        if (s->layers[c] == 0)
+            return lhi_fail(err, LH_EINPUT,
+                            "chunk %" PRIu32 " would have no layer; each needs "
+                            "one",
+                            c);
+        sum += s->layers[c];
+    }
+    if (sum != seating->n_layers)
+        return lhi_fail(err, LH_EINPUT,
+                        "the chunks would have %" PRIu64 " layers together, "
+                        "and the job has %" PRIu32,
+                        sum, seating->n_layers);
+    return LH_OK;
+}
+
+static lh_status check_hosts(const lhi_seats *s, lh_error *err)
+{
+    bool *there = calloc((size_t)s->n_places + 1, sizeof *there);
+    lh_status status = there ? LH_OK : lhi_fail_nomem(err);
+    for (uint32_t p = 0; status == LH_OK && p < s->n_places; p++) {
+        if (s->hosts[p] >= s->n_places || there[s->hosts[p]])
+            status = lhi_fail(err, LH_EINPUT,
+                              "rank %" PRIu32 " would have place %" PRIu32
+                              ", and %s",
+                              s->hosts[p], p,
+                              s->hosts[p] >= s->n_places ? "is none"
+                                                         : "another one, too");
+        else
+            there[s->hosts[p]] = true;
+    }
+    free(there);
+    return status;
+}
+
+static lh_status read_all(cursor *c, const lhi_seating *seating, lhi_seats *to,
+                          lh_error *err)
+{
+    uint64_t ns = 0;
+    LHI_TRY(read_numbers(c, to->n_chunks, UINT32_MAX, "layers", &to->layers,
+                         err));
+    LHI_TRY(
+        read_numbers(c, to->n_places, UINT32_MAX, "ranks", &to->hosts, err));
+    if (!read_number(c, INT64_MAX / 4, &ns) || c->at != c->end)
+        return fail_text("time", err);
+    to->move_ns = (int64_t)ns;
+    if (to->layers && seating->n_layers == 0)
+        return lhi_fail(err, LH_EINPUT,
+                        "layers do not move in this run: it does not know how "
+                        "many each chunk has, or ranks share them");
+    if (to->layers)
+        LHI_TRY(check_layers(to, seating, err));
+    return to->hosts ? check_hosts(to, err) : LH_OK;
+}
+
+lh_status lhi_seats_read(const char *text, uint32_t n,
+                         const lhi_seating *seating, lhi_seats *out,
+                         lh_error *err)
+{
+    cursor c = {text, text + n};
+    lhi_seats made = {.n_chunks = seating->n_chunks,
+                      .n_places = seating->n_places};
+    if (n > 0) {
+        lh_status status = read_all(&c, seating, &made, err);
+        if (status != LH_OK) {
+            lhi_seats_fini(&made);
+            return status;
+        }
+    }
+    *out = made;
+    return LH_OK;
+}
+
+/* --- values
+ * ---------------------------------------------------------------------- */
+
+static lh_status copy_numbers(const uint32_t *from, uint32_t n, uint32_t **to,
+                              lh_error *err)
+{
+    if (!from)
+        return LH_OK;
+    if (!(*to = calloc((size_t)n + 1, sizeof **to)))
+        return lhi_fail_nomem(err);
+    memcpy(*to, from, n * sizeof *from);
+    return LH_OK;
+}
+
+lh_status lhi_seats_copy(const lhi_seats *from, lhi_seats *to, lh_error *err)
+{
+    lhi_seats made = *from;
+    made.layers = made.hosts = NULL;
+    lh_status status =
+        copy_numbers(from->layers, from->n_chunks, &made.layers, err);
+    if (status == LH_OK)
+        status = copy_numbers(from->hosts, from->n_places, &made.hosts, err);
+    if (status != LH_OK) {
+        lhi_seats_fini(&made);
+        return status;
+    }
+    *to = made;
+    return LH_OK;
+}
+
+void lhi_seats_fini(lhi_seats *s)
+{
+    free(s->layers);
+    free(s->hosts);
+    s->layers = s->hosts = NULL;
+}
+
+static bool are_alike(const uint32_t *a, const uint32_t *b, uint32_t n)
+{
+    if (!a || !b)
+        return a == b;
+    return memcmp(a, b, n * sizeof *a) == 0;
+}
+
+/* Numbers that say what is so without them count as others: then what moves is
+ * nothing, and takes no time. */
+bool lhi_seats_alike(const lhi_seats *a, const lhi_seats *b)
+{
+    static const lhi_seats begun = {0};
+    a = a ? a : &begun;
+    b = b ? b : &begun;
+    const lhi_seats *any = a->n_chunks ? a : b;
+    return are_alike(a->layers, b->layers, any->n_chunks) &&
+           are_alike(a->hosts, b->hosts, any->n_places);
+}
+
+uint32_t lhi_seats_host(const lhi_seats *s, uint32_t place)
+{
+    return s && s->hosts ? s->hosts[place] : place;
+}
+
+uint32_t lhi_seats_place(const lhi_seats *s, uint32_t host)
+{
+    uint32_t place = 0;
+    if (!s || !s->hosts)
+        return host;
+    while (s->hosts[place] != host)
+        place++;
+    return place;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What of a rank's part goes to another one where layers, or ranks, change
+ * their places: all that the next step depends on. Gradients and the arrays
+ * that are exchanged in a step are made anew in each. */
+#include "train/train_own.h"
+
+uint32_t lhi_train_n_carried(const lhi_train *train)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < train->o.n_mine; i++)
+        n += train->chunks[i].n_tensors;
+    return n;
+}
+
+lhi_train_carried lhi_train_carry(lhi_train *train, uint32_t i)
+{
+    const lhi_train_chunk *c = train->chunks;
+    for (; i >= c->n_tensors; c++)
+        i -= c->n_tensors;
+    const lhi_owned *own = &c->owned[i];
+    return (lhi_train_carried){.chunk = c->chunk,
+                               .index = own->tensor->index,
+                               .values = own->tensor->value,
+                               .n_values = own->tensor->n,
+                               .moments = {own->m, own->v},
+                               .n_moments = own->n};
+}
+
+void lhi_train_go_on(lhi_train *train, uint64_t step)
+{
+    train->step = step;
+}
