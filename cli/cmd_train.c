@@ -49,6 +49,42 @@ static const cli_option options[] = {
              "0: a CSV file, or a method that makes one. All ranks prepare it "
              "while the iteration before runs. Given again, or after ';': more "
              "of them."},
+    {.name = "layers-at",
+     .type = CLI_TEXT,
+     .at = offsetof(train_settings, layers_at),
+     .arg = "STEP=N,N,...",
+     .adds_up = ';',
+     .like = "2=9,7,8,8",
+     .help = "From iteration STEP on the chunks have so many layers, as many "
+             "together as before. Weights and moments are sent to where their "
+             "layers are then, before the iteration; weights do not notice. "
+             "Prepared like --schedule-at. Given again, or after ';': more."},
+    {.name = "places-at",
+     .type = CLI_TEXT,
+     .at = offsetof(train_settings, places_at),
+     .arg = "STEP=RANK,RANK,...",
+     .adds_up = ';',
+     .like = "2=0,1,2,3,5,4,6,7",
+     .help = "From iteration STEP on these ranks are in the places, device by "
+             "device, those of all replicas one after the other, and have what "
+             "was trained there, as with --layers-at. On the timed device: "
+             "hosts, with --replicas."},
+    {.name = "layers",
+     .type = CLI_TEXT,
+     .at = offsetof(train_settings, layers),
+     .arg = "N,N,...",
+     .like = "8,8,8,8",
+     .help = "With --layers-at: layers of each chunk of a pipeline as the run "
+             "begins. A plan has its own."},
+    {.name = "moving",
+     .type = CLI_TIME,
+     .at = offsetof(train_settings, moving_ns),
+     .arg = "TIME",
+     .like = "400ms",
+     .help = "With --layers-at or --places-at on the timed device: what a host "
+             "keeps, weights and moments, takes so long over a link; each "
+             "sends one thing at a time and receives one, and the iteration is "
+             "longer by that."},
     {.name = "adapt",
      .type = CLI_FLAG,
      .at = offsetof(train_settings, adapt),
@@ -313,6 +349,9 @@ static const cli_example examples[] = {
      "The same passes over a slower link."},
     {"longhaul train pipeline.yaml -s 1f1b --steps 4 --schedule-at 2=zb-h1",
      "The last two iterations by another schedule."},
+    {"longhaul train pipeline.yaml -s 1f1b --steps 4 --layers 8,8,8,8 "
+     "--layers-at 2=7,9,8,8 --moving 400ms",
+     "The last two with a layer of the first chunk in the second."},
     {"longhaul train pipeline.yaml -s zb-h2 --events events.yaml --steps 20 "
      "--speed 10",
      "Twenty iterations, in some of which links are slow."},

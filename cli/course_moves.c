@@ -32,28 +32,6 @@ lh_status cli_places_make(cli *c, const cli_play *play,
     return status;
 }
 
-/* "8,8,7": as many as there are chunks, and how many they are together. */
-static bool read_numbers(const char *text, uint32_t n, uint32_t *numbers,
-                         uint64_t *sum)
-{
-    char one[16];
-    *sum = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t number;
-        size_t len = strcspn(text, ",");
-        if (len >= sizeof one || (text[len] == ',') != (i + 1 < n))
-            return false;
-        memcpy(one, text, len);
-        one[len] = '\0';
-        if (!cli_parse_count(one, 1, 1000000, &number))
-            return false;
-        numbers[i] = (uint32_t)number;
-        *sum += number;
-        text += len + 1;
-    }
-    return true;
-}
-
 lh_status cli_layers_make(cli *c, const cli_play *play,
                           const lh_pipeline *pipeline, lh_layers **out,
                           int64_t *layer_ns)
@@ -64,7 +42,7 @@ lh_status cli_layers_make(cli *c, const cli_play *play,
     if (!numbers)
         return cli_no_memory(c);
     lh_status status = LH_OK;
-    if (!read_numbers(play->layers, n, numbers, &sum))
+    if (!cli_parse_numbers(play->layers, 1, n, numbers, &sum))
         status = cli_usage(c,
                            "--layers: '%s' is not a whole number from 1 on for "
                            "each of the %" PRIu32 " chunks, such as 8,8,8",

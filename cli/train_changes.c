@@ -124,15 +124,22 @@ const lh_reschedule *train_changes_at(train_changes *changes, uint64_t step)
     uint32_t n = 0;
     while (n < changes->n && changes->all[n].step <= step)
         n++;
-    if (n == changes->n_given)
+    lh_reschedule *given = &changes->given;
+    *given = (lh_reschedule){.size = sizeof *given,
+                             .schedule = changes->began->schedule,
+                             .name = changes->began->method};
+    const bool moves = train_moves_at(changes, step, given);
+    if (n == changes->n_given && !moves)
         return NULL;
-    const train_change *x = &changes->all[n - 1];
+    if (n != changes->n_given)
+        given->why = moves ? "--schedule-at, and what moves with it"
+                           : "--schedule-at";
     changes->n_given = n;
-    changes->given = (lh_reschedule){.size = sizeof changes->given,
-                                     .schedule = x->view.schedule,
-                                     .name = x->view.method,
-                                     .why = "--schedule-at"};
-    return &changes->given;
+    if (n) {
+        given->schedule = changes->all[n - 1].view.schedule;
+        given->name = changes->all[n - 1].view.method;
+    }
+    return given;
 }
 
 uint64_t train_last_step(const lh_train_result *r)
@@ -173,6 +180,7 @@ void train_changes_fini(train_changes *changes)
     free(changes->all);
     free(changes->text);
     free(changes->rails.text);
+    train_moves_fini(changes);
     json_decref(changes->told);
     json_decref(changes->noticed);
     json_decref(changes->decisions);

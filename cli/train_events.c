@@ -10,7 +10,8 @@ lh_status train_events_read(cli *c, cli_view *v, train_changes *changes,
 {
     const train_settings *s = c->settings;
     lh_pipeline *quiet;
-    const cli_play play = {.replicas = s->replicas};
+    const cli_play play = {.replicas = s->replicas,
+                           .moving_ns = s->moving_ns / s->speed};
     if (s->replicas)
         CLI_TRY(cli_places_make(c, &play, v->pipeline, &changes->places));
     CLI_TRY(cli_course_read(c, s->events, v->pipeline, s->speed, 0,
@@ -21,22 +22,37 @@ lh_status train_events_read(cli *c, cli_view *v, train_changes *changes,
     return LH_OK;
 }
 
-/* Makespans by schedule and state, worked out where they are asked for. */
+/* Makespans by what ranks went on with and state, worked out where they are
+ * asked for. */
 typedef struct makespans {
     cli *c;
     const cli_view *v;
     const train_changes *changes;
+    const lh_train_result *r;
     uint32_t n_states;
-    int64_t *ns; /* [schedule * n_states + state]; -1: not yet */
+    int64_t *ns; /* [switches so far * n_states + state]; -1: not yet */
 } makespans;
 
-static lh_status find_makespan(makespans *m, uint32_t schedule, uint32_t state,
+static uint32_t switches_until(const lh_train_result *r, uint64_t step)
+{
+    uint32_t n, i = 0;
+    const lh_switch *rows = lh_train_switches(r, &n);
+    while (i < n && rows[i].step <= step)
+        i++;
+    return i;
+}
+
+/* Of an iteration as `step`, if it were in `state`. */
+static lh_status find_makespan(makespans *m, uint64_t step, uint32_t state,
                                int64_t *out)
 {
-    int64_t *known = &m->ns[(size_t)schedule * m->n_states + state];
+    size_t row = switches_until(m->r, step);
+    int64_t *known = &m->ns[row * m->n_states + state];
+    uint32_t schedule = train_changes_followed(m->changes, m->r, step);
     lh_pipeline *p;
     if (*known < 0) {
-        CLI_TRY(lh_course_pipeline(m->changes->course, state, &p, &m->c->err));
+        CLI_TRY(train_pipeline_at(m->c, m->changes, m->v->pipeline, m->r, step,
+                                  state, &p));
         lh_status status = train_makespan(
             m->c, m->changes, p,
             schedule ? m->changes->all[schedule - 1].view.schedule
@@ -62,12 +78,12 @@ int64_t train_median(int64_t *ns, uint32_t n)
 }
 
 /* Of the iterations that the result's median is of; `some`: room for all. */
-static int64_t median_at_end(const train_changes *changes, const int64_t *ns,
-                             const lh_train_result *r, int64_t *some)
+static int64_t median_at_end(const int64_t *ns, const lh_train_result *r,
+                             int64_t *some)
 {
-    uint32_t last = train_changes_at_end(changes, r), n = 0;
+    uint32_t last = switches_until(r, train_last_step(r)), n = 0;
     for (uint32_t i = 0; i < r->n_iterations; i++)
-        if (train_changes_followed(changes, r, r->iterations[i].step) == last)
+        if (switches_until(r, r->iterations[i].step) == last)
             some[n++] = ns[i];
     return train_median(some, n);
 }
@@ -81,17 +97,16 @@ static lh_status predict_all(makespans *m, lh_train_result *r, int64_t *ns,
     int64_t quiet;
     /* What all passes take on the processors that there are. */
     int64_t least = r->predicted_ns > r->unshared_ns ? r->predicted_ns : 0;
-    CLI_TRY(find_makespan(m, train_changes_at_end(changes, r), 0, &quiet));
+    CLI_TRY(find_makespan(m, train_last_step(r), 0, &quiet));
     for (uint32_t i = 0; i < r->n_iterations; i++) {
         uint64_t step = r->iterations[i].step;
-        CLI_TRY(find_makespan(m, train_changes_followed(changes, r, step),
-                              lh_course_state(changes->course, step),
+        CLI_TRY(find_makespan(m, step, lh_course_state(changes->course, step),
                               &alone[i]));
         alone[i] += r->unshared_ns - quiet;
         ns[i] = alone[i] > least ? alone[i] : least;
     }
-    r->unshared_ns = median_at_end(changes, alone, r, some);
-    r->predicted_ns = median_at_end(changes, ns, r, some);
+    r->unshared_ns = median_at_end(alone, r, some);
+    r->predicted_ns = median_at_end(ns, r, some);
     if (r->predicted_ns > 0)
         r->error = (double)r->median_ns / (double)r->predicted_ns - 1;
     return LH_OK;
@@ -101,11 +116,13 @@ lh_status train_events_predict(cli *c, const cli_view *v,
                                const train_changes *changes, lh_train_result *r,
                                int64_t **out)
 {
-    makespans m = {.c = c, .v = v, .changes = changes};
+    makespans m = {.c = c, .v = v, .changes = changes, .r = r};
+    uint32_t n_switches;
     if (!changes->course || r->elsewhere || r->n_iterations == 0)
         return LH_OK;
     m.n_states = lh_course_n_states(changes->course);
-    size_t n = (size_t)m.n_states * (changes->n + 1);
+    lh_train_switches(r, &n_switches);
+    size_t n = m.n_states * ((size_t)n_switches + 1);
     int64_t *ns = calloc(r->n_iterations, sizeof *ns);
     int64_t *rest = calloc(2 * (size_t)r->n_iterations, sizeof *rest);
     m.ns = malloc(n * sizeof *m.ns);

@@ -47,10 +47,10 @@ json_t *train_iteration_json(const lh_iteration *it, const train_moment *at)
 /* --- schedules that it went on with --------------------------------------- */
 
 json_t *train_switch_json(const lh_switch *what, const char *from,
-                          const char *path)
+                          const char *path, json_t *moved)
 {
     return json_pack(
-        "{s:I, s:s, s:s, s:s, s:o, s:s, s:o}", "step", (json_int_t)what->step,
+        "{s:o, s:I, s:s, s:s, s:s, s:o, s:s, s:o}", "moved", moved, "step", (json_int_t)what->step,
         "from", from, "to", what->to, "path", path, "predicted_s",
         what->predicted_ns > 0 ? cli_seconds(what->predicted_ns) : json_null(),
         "why", what->why, "refused",
@@ -100,7 +100,8 @@ static json_t *switches_json(cli *c, const cli_view *v,
         shown.to = train_name(v, shown.to);
         json_t *one =
             train_switch_json(&shown, schedule_of(v, r, rows[i].step, true),
-                              train_path_name(c, rows[i].path));
+                              train_path_name(c, rows[i].path),
+                              train_moved_json(lh_train_moved(r, i)));
         if (!one || json_array_append_new(list, one)) {
             json_decref(list);
             return NULL;
@@ -121,10 +122,14 @@ static bool print_switches(cli *c, const cli_view *v, const lh_train_result *r)
     const lh_switch *rows = lh_train_switches(r, &n);
     for (uint32_t i = 0; i < n; i++) {
         any = any || (!rows[i].refused && rows[i].step <= train_last_step(r));
+        if (lh_train_moved(r, i))
+            train_moved_print(c, rows[i].step, lh_train_moved(r, i));
         if (rows[i].refused)
             cli_wrap(c, "refused", 0, "%s from iteration %" PRIu64 " on: %s",
                      train_name(v, rows[i].to), rows[i].step, rows[i].refused);
-        else
+        else if (!lh_train_moved(r, i) ||
+                 strcmp(schedule_of(v, r, rows[i].step, true),
+                        train_name(v, rows[i].to)) != 0)
             cli_wrap(c, "switched", 0,
                      "to %s%s from iteration %" PRIu64 " on; by the simulator "
                      "its passes take %s",
@@ -490,6 +495,13 @@ static lh_status add_iterations(cli *c, const cli_view *began,
                             &t, report);
 }
 
+static const char *moved_mark(const lh_moved *m)
+{
+    if (m->n_chunks && m->n_places)
+        return "layers and places move";
+    return m->n_chunks ? "layers move" : "places change";
+}
+
 /* How long iterations took: into the report, or as a picture of its own. */
 static lh_status draw_iterations(cli *c, const cli_view *began,
                                  const lh_course *course,
@@ -518,10 +530,13 @@ static lh_status draw_iterations(cli *c, const cli_view *began,
         ns[i] = r->iterations[i].ns;
         ns[n + i] = predicted_ns ? predicted_ns[i] : 0;
     }
-    for (uint32_t i = 0; status == LH_OK && i < n_switches; i++)
+    for (uint32_t i = 0; status == LH_OK && i < n_switches; i++) {
+        const lh_moved *moved = lh_train_moved(r, i);
         if (!rows[i].refused)
-            marks[drawn.n_marks++] =
-                (lh_report_mark){rows[i].step, train_name(began, rows[i].to)};
+            marks[drawn.n_marks++] = (lh_report_mark){
+                rows[i].step,
+                moved ? moved_mark(moved) : train_name(began, rows[i].to)};
+    }
     drawn.spans = spans.all;
     drawn.n_spans = spans.n;
     if (status == LH_OK)

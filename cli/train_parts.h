@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The train command's parts: cmd_train.c has what can be asked for, train_run.c
  * runs it, train_changes.c has the schedules that it goes on with,
- * train_paths.c how messages go, train_events.c what is slow meanwhile,
+ * train_moves.c what moves to other ranks or chunks, train_paths.c how messages
+ * go, train_events.c what is slow meanwhile,
  * train_adapt.c what it notices of that, train_output.c says what came out,
  * train_memory.c what ranks held. */
 #ifndef CLI_TRAIN_PARTS_H
@@ -22,8 +23,9 @@ extern const char *const train_devices[], *const train_transports[];
 
 typedef struct train_settings {
     const char *schedule, *schedule_at, *events, *inject, *trace, *html, *svg,
-        *log, *profile_out, *path, *host_memory, *rails;
-    int64_t staging_ns;
+        *log, *profile_out, *path, *host_memory, *rails, *layers, *layers_at,
+        *places_at;
+    int64_t staging_ns, moving_ns;
     uint32_t device, transport, ranks, replicas, steps, sub_blocks, buffers,
         message_bytes, speed, memory;
     bool realtime, emulate_links, real_links, insecure, adapt;
@@ -49,6 +51,17 @@ typedef struct train_change {
     cli_view view; /* its schedule and method */
 } train_change;
 
+/* --layers-at, --places-at: one, and all by step. */
+typedef struct train_move {
+    uint64_t step;
+    uint32_t n, *numbers; /* of chunks, or of places */
+} train_move;
+
+typedef struct train_moves {
+    train_move *all;
+    uint32_t n, n_given; /* all; that count so far */
+} train_moves;
+
 typedef struct train_changes {
     train_change *all; /* by step */
     uint32_t n;
@@ -64,6 +77,16 @@ typedef struct train_changes {
     cli_paths paths;     /* of the run, or at its end */
     cli_model end;       /* how messages go then */
     train_rails rails;
+    /* What moves. */
+    train_moves layers, hosts;
+    uint32_t *first_layers; /* of each chunk; NULL: not known, or not each has
+                               one */
+    uint64_t n_layers;
+    lh_layers *rules; /* of these; else NULL */
+    int64_t host_ns;  /* sending what a host keeps; 0: not said */
+    int64_t layer_ns; /* likewise, of a layer */
+    char why[64];     /* of what is given */
+    json_t *moved;    /* still to be said in the log, or NULL */
     /* --adapt */
     const cli_view *began;       /* what the run began with */
     char name[256];              /* that `current` is in */
@@ -85,6 +108,24 @@ const lh_reschedule *train_changes_at(train_changes *changes, uint64_t step);
 const train_change *train_changes_last(const train_changes *changes,
                                        const lh_train_result *r);
 void train_changes_fini(train_changes *changes);
+
+/* --- --layers-at, --places-at ------------------------------------------- */
+
+/* Of the view's pipeline, for which `changes` was made. */
+lh_status train_moves_read(cli *c, const cli_view *v, const lh_plan *plan,
+                           train_changes *changes);
+void train_moves_fini(train_changes *changes);
+/* Who has what from `step` on, into *out, with what moving takes; whether that
+ * is new. */
+bool train_moves_at(train_changes *changes, uint64_t step, lh_reschedule *out);
+/* NULL is null; NULL: no memory. */
+json_t *train_moved_json(const lh_moved *moved);
+void train_moved_print(cli *c, uint64_t step, const lh_moved *moved);
+/* The pipeline of a step, in a state of the course, with what has moved by
+ * then: *out, to be released; NULL: it is `quiet`, that of the run. */
+lh_status train_pipeline_at(cli *c, const train_changes *changes,
+                            const lh_pipeline *quiet, const lh_train_result *r,
+                            uint64_t step, uint32_t state, lh_pipeline **out);
 
 /* How far in `changes` the run had come with iteration `step`: so many of its
  * schedules, of which the last one counts. */
@@ -175,9 +216,10 @@ typedef struct train_moment {
 
 double train_tokens_per_s(const lh_iteration *it);
 json_t *train_iteration_json(const lh_iteration *it, const train_moment *at);
-/* `from`: the schedule before; `path`: of messages, cli_path_of(). */
+/* `from`: the schedule before; `path`: of messages, cli_path_of(); `moved` is
+ * taken over. */
 json_t *train_switch_json(const lh_switch *what, const char *from,
-                          const char *path);
+                          const char *path, json_t *moved);
 
 /* --log, open for the length of a run. */
 typedef struct train_log {

@@ -52,6 +52,13 @@ static const lh_reschedule *next_schedule(void *of, uint64_t step)
     return train_changes_at(w->changes, step);
 }
 
+static void show_moved(void *of, const lh_moved *what)
+{
+    watch *w = of;
+    json_decref(w->changes->moved);
+    w->changes->moved = train_moved_json(what);
+}
+
 static void show_switch(void *of, const lh_switch *what)
 {
     watch *w = of;
@@ -59,8 +66,10 @@ static void show_switch(void *of, const lh_switch *what)
     lh_switch shown = *what;
     shown.to = train_name(changes->began, what->to);
     json_decref(changes->told);
-    changes->told = train_switch_json(&shown, changes->current,
-                                      train_path_name(w->c, what->path));
+    changes->told = train_switch_json(
+        &shown, changes->current, train_path_name(w->c, what->path),
+        changes->moved ? changes->moved : json_null());
+    changes->moved = NULL;
     if (what->refused) {
         cli_note(w->c, "iteration %" PRIu64 " goes on with %s: %s: %s",
                  what->step, changes->current, shown.to, what->refused);
@@ -219,8 +228,12 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
         .stop = asked_to_stop,
         .failed = show_failure,
         .context = &w,
-        .reschedule = changes->n ? next_schedule : NULL,
+        .reschedule =
+            changes->n || changes->layers.n || changes->hosts.n ? next_schedule
+                                                                : NULL,
         .switched = show_switch,
+        .moved = show_moved,
+        .layers = s->device == LH_TRAIN_CPU ? NULL : changes->first_layers,
         .course = changes->course,
         .adapt = s->adapt ? &adapt : NULL,
         .remark = show_remark,
@@ -257,11 +270,10 @@ static lh_status put_last(cli *c, const cli_view *v, const lh_plan *plan,
     lh_pipeline *then = NULL;
     if (!change && !course && !adapted)
         return train_put_results(c, v, v, plan, changes, predicted_ns, r);
-    if (course)
-        CLI_TRY(lh_course_pipeline(
-            course,
-            lh_course_state(course, r->iterations[r->n_iterations - 1].step),
-            &then, &c->err));
+    if (r->n_iterations)
+        CLI_TRY(train_pipeline_at(
+            c, changes, v->pipeline, r, train_last_step(r),
+            course ? lh_course_state(course, train_last_step(r)) : 0, &then));
     cli_view last = {.pipeline = then ? then : v->pipeline,
                      .method = change ? change->view.method : v->method,
                      .schedule = change ? change->view.schedule : v->schedule};
@@ -348,6 +360,8 @@ static lh_status check_options(cli *c)
         {"real-links", s->real_links, false},
         {"host-memory", s->host_memory, false},
         {"replicas", s->replicas > 0, false},
+        {"layers", s->layers, false},
+        {"moving", s->moving_ns > 0, false},
         {"emulate-links", s->emulate_links, true},
         {"profile-out", s->profile_out, true},
         {"memory", cli_given(c, "memory"), true},
@@ -381,12 +395,18 @@ static lh_status check_options(cli *c)
     if (s->inject && s->real_links)
         return cli_usage(c, "--inject gives emulated links other delays; "
                             "not with --real-links");
-    if (s->schedule_at && s->profile_out)
+    const bool moves = s->layers_at || s->places_at;
+    if ((s->schedule_at || moves) && s->profile_out)
         return cli_usage(c, "--profile-out measures one schedule: no "
-                            "--schedule-at");
-    if (s->adapt && (s->schedule_at || s->profile_out))
+                            "--schedule-at, --layers-at or --places-at");
+    if (s->adapt && (s->schedule_at || moves || s->profile_out))
         return cli_usage(c, "--adapt chooses schedules by itself, while the "
-                            "run goes on: no --schedule-at, no --profile-out");
+                            "run goes on: no --schedule-at, --layers-at, "
+                            "--places-at or --profile-out");
+    if (s->layers && !s->layers_at)
+        return cli_usage(c, "--layers is for --layers-at");
+    if (s->moving_ns && !moves)
+        return cli_usage(c, "--moving is for --layers-at and --places-at");
     if (s->path && s->profile_out)
         return cli_usage(c, "--profile-out measures links without copies to "
                             "and from host memory: no --path");
@@ -441,6 +461,7 @@ static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
                                    train_first_sub_blocks(s)));
     CLI_TRY(train_changes_read(c, v, changes));
     CLI_TRY(take_rails(c, &changes->rails));
+    CLI_TRY(train_moves_read(c, v, problem->plan, changes));
     v->pipeline = cli_problem_pipeline(problem);
     CLI_TRY(change_pipeline(c, v, problem->plan, changes, own));
     CLI_TRY(train_paths_read(c, v, &model, changes));

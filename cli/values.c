@@ -20,6 +20,27 @@ bool cli_parse_count(const char *text, uint64_t least, uint64_t most,
     return true;
 }
 
+bool cli_parse_numbers(const char *text, uint32_t least, uint32_t n,
+                       uint32_t *numbers, uint64_t *sum)
+{
+    char one[16];
+    *sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t number;
+        size_t len = strcspn(text, ",");
+        if (len >= sizeof one || (text[len] == ',') != (i + 1 < n))
+            return false;
+        memcpy(one, text, len);
+        one[len] = '\0';
+        if (!cli_parse_count(one, least, 1000000, &number))
+            return false;
+        numbers[i] = (uint32_t)number;
+        *sum += number;
+        text += len + 1;
+    }
+    return true;
+}
+
 bool cli_parse_real(const char *text, double *out, const char **rest)
 {
     if ((*text < '0' || *text > '9') && *text != '.')

@@ -9,6 +9,9 @@
 /* Strict decimal number; false: it is not one, or not in least..most. */
 bool cli_parse_count(const char *text, uint64_t least, uint64_t most,
                      uint64_t *out);
+/* "8,8,7": n of them from `least` on, and what they are together. */
+bool cli_parse_numbers(const char *text, uint32_t least, uint32_t n,
+                       uint32_t *numbers, uint64_t *sum);
 /* A finite, non-negative decimal number and what follows it. */
 bool cli_parse_real(const char *text, double *out, const char **rest);
 

@@ -4,8 +4,9 @@
 
 Events are of all kinds that a device has: links that take longer, once or by a
 factor, devices that are slower (the timed device alone), rails that go down and
-come up, another schedule or another path, by hand or by what --adapt decides. A
-few seeds are for every day, a hundred for the suite `slow`."""
+come up, another schedule or another path, by hand or by what --adapt decides,
+layers that go to other chunks and ranks that change their places. A few seeds
+are for every day, a hundred for the suite `slow`."""
 import json
 import pathlib
 import random
@@ -16,6 +17,7 @@ from made import TWO_SITES
 
 EVENTS = 20
 STEPS = 24
+LAYERS = 7  # on four chunks
 TRANSPORTS = ("inproc", "local")
 METHODS = ("gpipe", "zb-h1", "zb-h2", "slack", "steady-slack", "greedy")
 
@@ -23,7 +25,7 @@ METHODS = ("gpipe", "zb-h1", "zb-h2", "slack", "steady-slack", "greedy")
 @makes("plan.json", "text")
 def a_plan():
     """Four stages on two sites."""
-    job = TWO_SITES % 8
+    job = (TWO_SITES % 8).replace("layers: 4", f"layers: {LAYERS}")
     write("job.yaml", job.replace("pipeline: 2, data: 2",
                                   "pipeline: 4, data: 1"))
     done = run("plan", "job.yaml", "-o", "plan.json")
@@ -68,7 +70,26 @@ def the_events(chance, n, *named):
           "\n".join(rows) + "\n")
 
 
-def how_it_changes(chance, transport, link):
+def the_moves(chance, device):
+    """Layers and ranks that move, and how many times."""
+    words, n = [], 0
+    layers = chance.sample(range(1, STEPS), chance.randint(0, 3))
+    for step in sorted(layers):
+        cuts = [0, *sorted(chance.sample(range(1, LAYERS), 3)), LAYERS]
+        numbers = [str(b - a) for a, b in zip(cuts, cuts[1:])]
+        words += ["--layers-at", f"{step}={','.join(numbers)}"]
+        n += 1
+    if device == "timed" and n:
+        return [*words, "--layers", "2,2,2,1", "--moving", "20ms"], n
+    ranks = chance.sample(range(1, STEPS), chance.randint(0, 3))
+    for step in sorted(ranks) if device == "cpu" else []:
+        places = [str(rank) for rank in chance.sample(range(4), 4)]
+        words += ["--places-at", f"{step}={','.join(places)}"]
+        n += 1
+    return words, n
+
+
+def how_it_changes(chance, transport, link, device):
     """Options, and how many of the events they are."""
     words = ["--transport", transport, "--steps", str(STEPS)]
     blocking = []
@@ -84,7 +105,8 @@ def how_it_changes(chance, transport, link):
     steps = chance.sample(range(1, STEPS), chance.randint(1, 6))
     for step in sorted(steps):
         words += ["--schedule-at", f"{step}={chance.choice(METHODS)}"]
-    return words, len(steps)
+    moves, n = the_moves(chance, device)
+    return words + moves, len(steps) + n
 
 
 def trained(words):
@@ -106,7 +128,7 @@ def weights(name):
 
 def trains_to_the_same_bytes(seed, transport, quiet):
     chance = random.Random(f"{seed} {transport} cpu")
-    words, n = how_it_changes(chance, transport, "west>east")
+    words, n = how_it_changes(chance, transport, "west>east", "cpu")
     the_events(chance, EVENTS - n, ["west-east", "west>east", "east>west"],
                ["0-1", "2>3", "3>2"], ["latency", "transfer", "factor"])
     name = f"cpu-{seed}-{transport}"
@@ -119,14 +141,15 @@ def trains_to_the_same_bytes(seed, transport, quiet):
         check(all(s["refused"] is None for s in found["switches"]),
               f"{what}: {found['switches']}")
         check(weights(name) == quiet, f"{what}: weights")
-        return len(found["switches"])
-    return 0
+        return len(found["switches"]), sum(s["moved"] is not None
+                                           for s in found["switches"])
+    return 0, 0
 
 
 def plays_to_its_end(seed, transport):
     """Passes that only wait: devices may be slower, too."""
     chance = random.Random(f"{seed} {transport} timed")
-    words, n = how_it_changes(chance, transport, "dc0>dc1")
+    words, n = how_it_changes(chance, transport, "dc0>dc1", "timed")
     the_events(chance, EVENTS - n, ["dc0-dc1", "dc0>dc1", "dc1>dc0"],
                ["0-1", "2>3", "3>2"],
                ["latency", "transfer", "factor", "device"])
@@ -147,15 +170,17 @@ def runs(seeds):
         print("SKIPPED training: OpenBLAS is not installed")
     elif not check(done.returncode == 0, done.stderr):
         return
-    n_switches = 0
+    n_switches = n_moved = 0
     for seed in seeds:
         for transport in TRANSPORTS:
             plays_to_its_end(seed, transport)
             if trains:
-                n_switches += trains_to_the_same_bytes(seed, transport,
-                                                       weights("quiet"))
+                n = trains_to_the_same_bytes(seed, transport, weights("quiet"))
+                n_switches += n[0]
+                n_moved += n[1]
     if trains:
-        check(n_switches > 0, "no run went on by another schedule")
+        check(n_switches > n_moved, "no run went on by another schedule")
+        check(n_moved > 0, "nothing moved in any run")
 
 
 @test

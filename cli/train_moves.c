@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --layers-at, --places-at: layers that go to other chunks, and ranks that
+ * change their places, while a run goes on. */
+#define _POSIX_C_SOURCE 200809L
+#include "train_parts.h"
+#include "values.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- reading
+ * --------------------------------------------------------------------- */
+
+static lh_status fail_numbers(cli *c, const char *option, const char *text)
+{
+    return cli_usage(c,
+                     "--%s: '%.80s' is not STEP=N,N,... with whole numbers, as "
+                     "10=2,1",
+                     option, text);
+}
+
+/* "STEP=N,N,..." */
+static lh_status read_move(cli *c, const char *option, uint32_t least,
+                           const char *text, train_move *out)
+{
+    const train_settings *s = c->settings;
+    char number[16];
+    const char *at = strchr(text, '=');
+    size_t len = at ? (size_t)(at - text) : sizeof number;
+    if (len >= sizeof number)
+        return fail_numbers(c, option, text);
+    memcpy(number, text, len);
+    number[len] = 0;
+    if (!cli_parse_count(number, 0, UINT32_MAX, &out->step))
+        return fail_numbers(c, option, text);
+    uint32_t n = 1;
+    for (const char *k = ++at; *k; k++)
+        n += *k == ',';
+    if (!(out->numbers = calloc(n, sizeof *out->numbers)))
+        return cli_no_memory(c);
+    uint64_t sum;
+    if (!cli_parse_numbers(at, least, n, out->numbers, &sum))
+        return fail_numbers(c, option, text);
+    out->n = n;
+    if (out->step >= s->steps)
+        return cli_usage(c,
+                         "--%s %.80s: the run has iterations 0 to %" PRIu32
+                         "; see --steps",
+                         option, text, s->steps - 1);
+    return LH_OK;
+}
+
+static int by_step(const void *a, const void *b)
+{
+    const train_move *x = a, *y = b;
+    return (x->step > y->step) - (x->step < y->step);
+}
+
+static lh_status read_list(cli *c, const char *option, const char *text,
+                           uint32_t least, train_moves *out)
+{
+    uint32_t n = 1;
+    if (!text)
+        return LH_OK;
+    for (const char *at = text; *at; at++)
+        n += *at == ';';
+    char *copy = strdup(text), *rest = copy;
+    out->all = calloc(n, sizeof *out->all);
+    lh_status status = copy && out->all ? LH_OK : cli_no_memory(c);
+    while (status == LH_OK && rest) {
+        char *one = rest;
+        rest = strchr(one, ';');
+        if (rest)
+            *rest++ = 0;
+        status = read_move(c, option, least, one, &out->all[out->n++]);
+    }
+    free(copy);
+    CLI_TRY(status);
+    qsort(out->all, out->n, sizeof *out->all, by_step);
+    for (uint32_t i = 1; i < out->n; i++)
+        if (out->all[i].step == out->all[i - 1].step)
+            return cli_usage(c, "--%s: iteration %" PRIu64 " is there twice",
+                             option, out->all[i].step);
+    return LH_OK;
+}
+
+static lh_status check_layers(cli *c, const train_changes *changes, uint32_t n)
+{
+    for (uint32_t i = 0; i < changes->layers.n; i++) {
+        const train_move *x = &changes->layers.all[i];
+        uint64_t sum = 0;
+        for (uint32_t k = 0; k < x->n; k++)
+            sum += x->numbers[k];
+        if (x->n != n)
+            return cli_usage(c,
+                             "--layers-at %" PRIu64 ": numbers of %" PRIu32
+                             " chunks; there are %" PRIu32,
+                             x->step, x->n, n);
+        if (sum != changes->n_layers)
+            return cli_usage(c,
+                             "--layers-at %" PRIu64 ": %" PRIu64
+                             " layers; the chunks have %" PRIu64 " together",
+                             x->step, sum, changes->n_layers);
+    }
+    return LH_OK;
+}
+
+static lh_status check_places(cli *c, const train_changes *changes, uint32_t n)
+{
+    for (uint32_t i = 0; i < changes->hosts.n; i++) {
+        const train_move *x = &changes->hosts.all[i];
+        bool *there = calloc((size_t)n + 1, sizeof *there);
+        if (!there)
+            return cli_no_memory(c);
+        bool valid = x->n == n;
+        for (uint32_t k = 0; valid && k < n; k++) {
+            valid = x->numbers[k] < n && !there[x->numbers[k]];
+            if (valid)
+                there[x->numbers[k]] = true;
+        }
+        free(there);
+        if (!valid)
+            return cli_usage(c,
+                             "--places-at %" PRIu64 ": not each of the ranks 0 "
+                             "to %" PRIu32 " once",
+                             x->step, n - 1);
+    }
+    return LH_OK;
+}
+
+/* Of each chunk, as the run begins. */
+static lh_status find_layers(cli *c, const cli_view *v, const lh_plan *plan,
+                             train_changes *changes)
+{
+    const train_settings *s = c->settings;
+    uint32_t n = lh_pipeline_n_chunks(v->pipeline);
+    bool numbered = s->layers || plan;
+    if (s->layers && plan)
+        return cli_usage(c, "--layers is for pipelines: a plan has its own");
+    if (!numbered)
+        return LH_OK;
+    if (!(changes->first_layers = calloc(n, sizeof *changes->first_layers)))
+        return cli_no_memory(c);
+    if (s->layers &&
+        !cli_parse_numbers(s->layers, 1, n, changes->first_layers,
+                           &changes->n_layers))
+        return cli_usage(c,
+                         "--layers: '%s' is not a whole number from 1 on for "
+                         "each of the %" PRIu32 " chunks, such as 8,8,8",
+                         s->layers, n);
+    bool all = true;
+    for (uint32_t i = 0; plan && i < n; i++) {
+        uint32_t first;
+        lh_plan_layers(plan, i, &first, &changes->first_layers[i]);
+        changes->n_layers += changes->first_layers[i];
+        all = all && changes->first_layers[i] > 0;
+    }
+    if (all)
+        return LH_OK;
+    free(changes->first_layers); /* none of it moves */
+    changes->first_layers = NULL;
+    return LH_OK;
+}
+
+lh_status train_moves_read(cli *c, const cli_view *v, const lh_plan *plan,
+                           train_changes *changes)
+{
+    const train_settings *s = c->settings;
+    uint32_t devices = lh_pipeline_n_devices(v->pipeline);
+    bool cpu = s->device == LH_TRAIN_CPU;
+    CLI_TRY(read_list(c, "layers-at", s->layers_at, 1, &changes->layers));
+    CLI_TRY(read_list(c, "places-at", s->places_at, 0, &changes->hosts));
+    CLI_TRY(find_layers(c, v, plan, changes));
+    if (s->layers_at && !changes->first_layers)
+        return plan ? cli_usage(c, "--layers-at: a chunk of the plan has no "
+                                   "layer; each needs one")
+                    : cli_usage(c, "--layers-at: how many layers each chunk "
+                                   "has is said by --layers, or by a plan");
+    if (s->places_at && !cpu && !s->replicas)
+        return cli_usage(c, "--places-at: on the timed device it is of hosts: "
+                            "with --replicas and --events of theirs");
+    uint32_t replicas = cpu    ? plan->best.layout.data
+                        : s->replicas ? s->replicas
+                                      : 1;
+    CLI_TRY(check_layers(c, changes, lh_pipeline_n_chunks(v->pipeline)));
+    CLI_TRY(check_places(c, changes, devices * replicas));
+    changes->host_ns = s->moving_ns / s->speed;
+    if (!changes->layers.n)
+        return LH_OK;
+    changes->layer_ns = (int64_t)((double)changes->host_ns * devices /
+                                      (double)changes->n_layers +
+                                  0.5);
+    return lh_layers_make(v->pipeline, changes->first_layers, &changes->rules,
+                          &c->err);
+}
+
+void train_moves_fini(train_changes *changes)
+{
+    for (uint32_t i = 0; i < changes->layers.n; i++)
+        free(changes->layers.all[i].numbers);
+    for (uint32_t i = 0; i < changes->hosts.n; i++)
+        free(changes->hosts.all[i].numbers);
+    free(changes->layers.all);
+    free(changes->hosts.all);
+    free(changes->first_layers);
+    lh_layers_free(changes->rules);
+    json_decref(changes->moved);
+}
+
+/* --- while it runs
+ * --------------------------------------------------------------- */
+
+/* The last one that counts from a step up to `step` on. */
+static const uint32_t *numbers_at(const train_moves *moves, uint64_t step,
+                                  uint32_t *n)
+{
+    *n = 0;
+    while (*n < moves->n && moves->all[*n].step <= step)
+        ++*n;
+    return *n ? moves->all[*n - 1].numbers : NULL;
+}
+
+/* NULL: as the run began. */
+static const uint32_t *given_before(const train_moves *moves)
+{
+    return moves->n_given ? moves->all[moves->n_given - 1].numbers : NULL;
+}
+
+/* While no link is slow; what cannot be said takes no time. */
+static int64_t moving_ns(const train_changes *changes, const lh_reschedule *to)
+{
+    int64_t layers = 0, hosts = 0;
+    const uint32_t *from = given_before(&changes->layers);
+    if (changes->host_ns == 0)
+        return 0;
+    if (to->layers && changes->rules)
+        lh_layers_moving(changes->rules, from ? from : changes->first_layers,
+                         to->layers, changes->layer_ns, &layers, NULL);
+    if (to->hosts && changes->places)
+        lh_places_moving(changes->places, NULL, given_before(&changes->hosts),
+                         to->hosts, &hosts, NULL);
+    return layers + hosts;
+}
+
+bool train_moves_at(train_changes *changes, uint64_t step, lh_reschedule *out)
+{
+    uint32_t n_layers, n_hosts;
+    out->layers = numbers_at(&changes->layers, step, &n_layers);
+    out->hosts = numbers_at(&changes->hosts, step, &n_hosts);
+    bool layers = n_layers != changes->layers.n_given;
+    bool hosts = n_hosts != changes->hosts.n_given;
+    out->move_ns = moving_ns(changes, out);
+    snprintf(changes->why, sizeof changes->why, "%s%s%s",
+             layers ? "--layers-at" : "", layers && hosts ? ", " : "",
+             hosts ? "--places-at" : "");
+    out->why = changes->why;
+    changes->layers.n_given = n_layers;
+    changes->hosts.n_given = n_hosts;
+    return layers || hosts;
+}
+
+/* --- what came of it
+ * ------------------------------------------------------------- */
+
+static json_t *numbers_json(const uint32_t *numbers, uint32_t n)
+{
+    json_t *list = n ? json_array() : json_null();
+    for (uint32_t i = 0; list && i < n; i++)
+        if (json_array_append_new(list, json_integer(numbers[i]))) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+json_t *train_moved_json(const lh_moved *m)
+{
+    if (!m)
+        return json_null();
+    return json_pack(
+        "{s:o, s:o, s:I, s:o, s:o}", "layers",
+        numbers_json(m->layers, m->n_chunks), "places",
+        numbers_json(m->hosts, m->n_places), "bytes", (json_int_t)m->bytes,
+        "seconds", cli_seconds(m->ns), "predicted_s",
+        m->predicted_ns > 0 ? cli_seconds(m->predicted_ns) : json_null());
+}
+
+/* "2,1,1" */
+static void numbers_text(const uint32_t *numbers, uint32_t n, char *text,
+                         size_t room)
+{
+    size_t at = 0;
+    text[0] = 0;
+    for (uint32_t i = 0; i < n && at < room; i++)
+        at += (size_t)snprintf(text + at, room - at, "%s%" PRIu32,
+                               i ? "," : "", numbers[i]);
+    if (at >= room)
+        memcpy(text + room - 4, "...", 4);
+}
+
+void train_moved_print(cli *c, uint64_t step, const lh_moved *m)
+{
+    char layers[400], hosts[400], time[CLI_TIME_TEXT];
+    numbers_text(m->layers, m->n_chunks, layers, sizeof layers);
+    numbers_text(m->hosts, m->n_places, hosts, sizeof hosts);
+    cli_wrap(c, "moved", 0,
+             "before iteration %" PRIu64 ", in %s, %" PRIu64 " bytes: %s%s%s%s",
+             step, cli_time_text(m->ns, time), m->bytes,
+             m->n_chunks ? "chunks have layers " : "", layers,
+             m->n_chunks && m->n_places ? "; places have ranks "
+             : m->n_places              ? "places have ranks "
+                                        : "",
+             hosts);
+}
+
+/* What moved last before an iteration, or with it. */
+static const lh_moved *moved_last(const lh_train_result *r, uint64_t step)
+{
+    uint32_t n;
+    const lh_moved *last = NULL;
+    const lh_switch *rows = lh_train_switches(r, &n);
+    for (uint32_t i = 0; i < n && rows[i].step <= step; i++)
+        if (lh_train_moved(r, i))
+            last = lh_train_moved(r, i);
+    return last;
+}
+
+lh_status train_pipeline_at(cli *c, const train_changes *changes,
+                            const lh_pipeline *quiet, const lh_train_result *r,
+                            uint64_t step, uint32_t state, lh_pipeline **out)
+{
+    const lh_moved *moved = moved_last(r, step);
+    lh_pipeline *now = NULL, *then = NULL;
+    *out = NULL;
+    if (changes->course)
+        CLI_TRY(lh_course_pipeline_in(changes->course, state,
+                                      moved && changes->places ? moved->hosts
+                                                               : NULL,
+                                      &now,
+                                      &c->err));
+    if (!moved || !moved->layers) {
+        *out = now;
+        return LH_OK;
+    }
+    lh_status status = lh_layers_pipeline(changes->rules, now ? now : quiet,
+                                          moved->layers, &then, &c->err);
+    lh_pipeline_free(now);
+    *out = then;
+    return status;
+}

@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""train --layers-at and --places-at: parts of a job that move in a run."""
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+
+from harness import (HANGS, PROGRAM, UNDER_MPI, WORK, case, check, finish,
+                     json_case, makes, read, run, test, uniform, write)
+from made import TRAINED
+
+STEPS = 9
+MOVES = ["--layers-at", "2=1,3;6=3,1", "--places-at", "3=1,0,3,2;5=2,3,0,1",
+         "--schedule-at", "4=gpipe"]
+
+
+@makes("plan.json", "text")
+def a_plan():
+    """Two stages, two replicas."""
+    write("job.yaml", TRAINED % 2)
+    done = run("plan", "job.yaml", "-o", "plan.json")
+    check(done.returncode == 0, done.stderr)
+    write("text", "It was the best of times, it was the worst of times.\n" * 99)
+
+
+TRAIN = ["train", "plan.json", "--device", "cpu", "--data", "text", "--steps",
+         str(STEPS)]
+
+
+def checkpoint(name):
+    folder = pathlib.Path(WORK, name, f"step-{STEPS:08}")
+    return [(folder / file).read_bytes()
+            for file in ("model.safetensors", "optimizer.safetensors")]
+
+
+def trains_quietly():
+    done = run(*TRAIN, "--checkpoint", "quiet", "--json")
+    if "OpenBLAS" in done.stderr:
+        print("SKIPPED training: OpenBLAS is not installed")
+        return False
+    return check(done.returncode == 0, done.stderr)
+
+
+def said(found):
+    return [(s["step"], s["moved"] and s["moved"]["layers"],
+             s["moved"] and s["moved"]["places"], s["why"])
+            for s in found["switches"]]
+
+
+WANT = [(2, [1, 3], None, "--layers-at"),
+        (3, [1, 3], [1, 0, 3, 2], "--places-at"),
+        (4, None, None, "--schedule-at"),
+        (5, [1, 3], [2, 3, 0, 1], "--places-at"),
+        (6, [3, 1], [2, 3, 0, 1], "--layers-at")]
+
+
+@test
+def weights_do_not_notice_on_any_transport():
+    a_plan()
+    if not trains_quietly():
+        return
+    ways = [("inproc", [PROGRAM]), ("local", [PROGRAM])]
+    if shutil.which("mpirun"):
+        launch = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np",
+                  "4", PROGRAM]
+        ways += [("tcp", launch), ("ucx", launch)]
+    else:
+        print("SKIPPED mpirun: it is not installed")
+    for transport, way in ways:
+        done = subprocess.run(
+            [*way, *TRAIN, "--transport", transport, "--checkpoint", transport,
+             *MOVES, "--json"], cwd=WORK, env=UNDER_MPI, capture_output=True,
+            text=True, timeout=HANGS)
+        if transport == "ucx" and "not built in" in done.stderr + done.stdout:
+            print("SKIPPED ucx: it is not built in")
+            continue
+        if not check(done.returncode == 0, f"{transport}: {done.stderr}"):
+            continue
+        found = json.loads(done.stdout)
+        check(said(found) == WANT, found["switches"])
+        check(all(s["refused"] is None for s in found["switches"]), found)
+        for s in found["switches"]:
+            moved = s["moved"]
+            check(not moved or moved["bytes"] > 0 and moved["seconds"] > 0 and
+                  moved["predicted_s"] is None, moved)
+        check(checkpoint(transport) == checkpoint("quiet"),
+              f"{transport}: weights or moments")
+
+
+@test
+def a_run_begins_where_parts_are_by_then():
+    a_plan()
+    if not trains_quietly():
+        return
+    done = run(*TRAIN, "--checkpoint", "half", "--checkpoint-every", "4", "--keep", "9",
+               *MOVES, "--json")
+    check(done.returncode == 0, done.stderr)
+    found = json_case("resumed", [*TRAIN, "--resume", "half/step-00000004",
+                                  "--checkpoint", "whole", *MOVES])
+    check([s["step"] for s in found["switches"]] == [4, 5, 6], found)
+    check(found["switches"][0]["moved"]["layers"] == [1, 3] and
+          found["switches"][0]["moved"]["places"] == [1, 0, 3, 2], found)
+    check(checkpoint("whole") == checkpoint("quiet"), "weights or moments")
+
+
+@test
+def what_moved_is_said():
+    a_plan()
+    if not trains_quietly():
+        return
+    (WORK / "log").unlink(missing_ok=True)
+    case("for people", [*TRAIN, "-q", *MOVES, "--log", "log", "--html",
+                        "r.html"],
+         out=r"\nmoved +before iteration 2, in .*, \d+ bytes: chunks\s+have\s+"
+             r"layers\s+1,3\n(.*\n)*moved +before iteration 3, .*: chunks\s+"
+             r"have\s+layers\s+1,3; places\s+have\s+ranks\s+1,0,3,2\n")
+    lines = [json.loads(line) for line in read("log").splitlines()]
+    check([line["step"] for line in lines if "switch" in line and
+           line["switch"]["moved"]] == [2, 3, 5, 6], lines)
+    check("layers move" in read("r.html") or
+          "layers and places move" in read("r.html"), "the report marks it")
+
+
+@test
+def timed_devices_take_what_moving_takes():
+    uniform("p.yaml", microbatches=4, times=(8, 8, 8), latency=1, transfer=1)
+    base = ["train", "p.yaml", "-s", "1f1b", "--speed", "4", "--steps", "4",
+            "--layers", "4,4,4,4", "--layers-at", "2=2,6,6,2"]
+    # 2 of 16 layers cross two borders: 2/16 of 4 x 80 ms, 4 times as fast.
+    found = json_case("moving", [*base, "--moving", "80ms"])
+    moved = found["switches"][0]["moved"]
+    check(abs(moved["predicted_s"] - 0.010) < 1e-9 and
+          moved["seconds"] >= 0.010 and moved["bytes"] == 0, moved)
+    times = [i["seconds"] for i in found["iterations"]]
+    check(times[2] >= found["predicted_s"] + 0.010, found)
+    still = json_case("still", base[:-4])
+    check(found["predicted_s"] > 1.1 * still["predicted_s"], found)
+    free = json_case("free", base)
+    check(free["switches"][0]["moved"]["predicted_s"] is None, free)
+
+
+@test
+def hosts_take_their_places():
+    """Nothing goes over the ring's slow link in other places."""
+    write("ring.yaml", "longhaul: pipeline/1\ntime_unit: us\n"
+          "microbatches: 4\ndevices: 2\nuniform: {placement: ud, F: 8000, "
+          "D: 8000, W: 8000, memory: {F: 1, D: 0, W: -1}}\nlinks:\n"
+          "  - {from: 0, to: 1, transfer: 671}\n"
+          "  - {from: 1, to: 0, transfer: 671}\ndata_parallel:\n"
+          "  - {chunk: 0, all_gather: 35000, reduce_scatter: 35000}\n"
+          "  - {chunk: 1, all_gather: 35000, reduce_scatter: 35000}\n")
+    write("e.yaml", "longhaul: events/1\ntime_unit: ms\nevents:\n"
+                    "  - {from: 1, to: 9, links: [h0-h2], transfer: 30}\n")
+    base = ["train", "ring.yaml", "-s", "1f1b", "--speed", "4", "--steps", "6",
+            "--events", "e.yaml", "--replicas", "2", "--moving", "8ms"]
+    found = json_case("moving", [*base, "--places-at", "3=0,1,3,2"])
+    moved = found["switches"][0]["moved"]
+    check(moved["places"] == [0, 1, 3, 2] and moved["layers"] is None and
+          abs(moved["predicted_s"] - 0.002) < 1e-9 and
+          moved["seconds"] >= moved["predicted_s"], moved)
+    said_s = [i["predicted_s"] for i in found["iterations"]]
+    check(said_s[0] == said_s[4] < said_s[2] / 4, said_s)
+    check(all(i["seconds"] >= i["predicted_s"] - 1e-6
+              for i in found["iterations"]), found)
+
+
+@test
+def what_cannot_be_is_refused():
+    uniform("p.yaml", latency=8, transfer=1)
+    a_plan()
+    played = ["train", "p.yaml", "-s", "1f1b", "--steps", "3", "--layers",
+              "2,2,2,2"]
+    layers = "--layers-at"
+    for given, says in [
+            (["1"], r"--layers-at: '1' is not STEP=N,N,\.\.\."),
+            (["x=1,2"], "is not STEP=N,N"),
+            (["1=1,2,"], "is not STEP=N,N"),
+            (["1=0,4,2,2"], "is not STEP=N,N"),
+            (["1=2,2,4"], "1: numbers of 3 chunks; there are 4"),
+            (["1=2,2,2,3"], "1: 9 layers; the chunks have 8 together"),
+            (["3=1,2,3,2"], "iterations 0 to 2; see --steps"),
+            (["1=1,2,3,2;1=2,2,2,2"], "--layers-at: iteration 1 is there "
+                                      "twice")]:
+        case(given[0], [*played, layers, *given], 2, err=says)
+    case("no layers", ["train", "p.yaml", "-s", "1f1b", layers, "1=1,2,3,2"],
+         2, err="--layers-at: how many layers each chunk has is said by")
+    case("wrong ones", ["train", "p.yaml", "-s", "1f1b", "--layers", "1,2",
+                        layers, "1=1,2,3,2"], 2, err="--layers: '1,2' is not")
+    case("alone", ["train", "p.yaml", "--layers", "2,2,2,2"], 2,
+         err="--layers is for --layers-at")
+    case("moving", ["train", "p.yaml", "--moving", "1ms"], 2,
+         err="--moving is for --layers-at")
+    case("timed places", ["train", "p.yaml", "--places-at", "1=1,0,2,3"], 2,
+         err="--places-at: on the timed device it is of hosts")
+    cpu = [*TRAIN, "--places-at"]
+    for given, says in [("1=0,1", "not each of the ranks 0 to 3 once"),
+                        ("1=0,1,2,2", "not each of the ranks 0 to 3 once"),
+                        ("1=0,1,2,4", "not each of the ranks 0 to 3 once")]:
+        case(given, [*cpu, given], 2, err=says)
+    case("a plan's", [*TRAIN, layers, "1=1,3", "--layers", "2,2"], 2,
+         err="--layers is for the timed device")
+    case("cpu moving", [*TRAIN, layers, "1=1,3", "--moving", "1ms"], 2,
+         err="--moving is for the timed device")
+    case("profile", [*TRAIN, layers, "1=1,3", "--profile-out", "f"], 2,
+         err="--profile-out measures one schedule")
+    case("adapt", [*TRAIN, layers, "1=1,3", "--adapt"], 2,
+         err="--adapt chooses schedules by itself")
+    done = run(*TRAIN, layers, "1=1,3", "--memory", "enforce", "--json")
+    if "OpenBLAS" not in done.stderr and check(done.returncode == 0,
+                                               done.stderr):
+        refused = json.loads(done.stdout)["switches"][0]["refused"]
+        check(re.search("memory is enforced", refused), refused)
+
+
+finish()
