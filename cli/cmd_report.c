@@ -2,6 +2,7 @@
 /* longhaul report: HTML from plans and traces; predicted against measured. */
 #include "commands.h"
 #include "difference_view.h"
+#include "plan_pair.h"
 #include "plan_why.h"
 #include "view.h"
 
@@ -44,8 +45,10 @@ static const cli_option options[] = {
 static const cli_example examples[] = {
     {"longhaul report plan.json",
      "Write report.html with the plan's timeline and all that it compares."},
-    {"longhaul report a.json b.json -o both.html",
-     "Show two traces, one under the other on one axis of time."},
+    {"longhaul report a.json b.json c.json -o all.html",
+     "Show traces, one under the other on one axis of time."},
+    {"longhaul report before.json after.json -o both.html",
+     "Show two plans beside each other, with a table of what differs."},
     {"longhaul report --predicted a.json --measured b.json",
      "Compare a run with its prediction, pass by pass."},
 };
@@ -122,6 +125,13 @@ static lh_status add_source(cli *c, const source *s, const char *label,
                                &c->err);
 }
 
+static lh_status add_named(cli *c, const source *s, const char *name,
+                           lh_report *report)
+{
+    CLI_TRY(lh_report_add_fact(report, "input", name, &c->err));
+    return add_source(c, s, name, report);
+}
+
 /* A plan that is the first can be asked "what if?". */
 static lh_status add_file(cli *c, const char *path, bool first,
                           lh_report *report)
@@ -130,12 +140,36 @@ static lh_status add_file(cli *c, const char *path, bool first,
     const char *name = cli_name(c, path);
     lh_status status = read_source(c, path, &s);
     if (status == LH_OK)
-        status = lh_report_add_fact(report, "input", name, &c->err);
-    if (status == LH_OK)
-        status = add_source(c, &s, name, report);
+        status = add_named(c, &s, name, report);
     if (status == LH_OK && first && s.problem.plan)
         status = cli_view_ask(c, &s.view, &(cli_model){0}, report);
     source_fini(&s);
+    return status;
+}
+
+/* Two plans stand beside each other; anything else one after the other. */
+static lh_status add_two(cli *c, lh_report *report)
+{
+    static const source none;
+    source s[2] = {none, none};
+    const char *names[2] = {0};
+    lh_status status = LH_OK;
+    for (int i = 0; status == LH_OK && i < 2; i++) {
+        names[i] = cli_name(c, c->operands[i]);
+        status = read_source(c, c->operands[i], &s[i]);
+    }
+    const lh_plan *const plans[2] = {s[0].problem.plan, s[1].problem.plan};
+    if (status == LH_OK && plans[0] && plans[1])
+        status = cli_plan_pair(c, plans, names, report);
+    for (int i = 0; status == LH_OK && i < 2; i++)
+        status = plans[0] && plans[1]
+                     ? lh_report_add_trace(report, trace_of(&s[i]), names[i],
+                                           s[i].view.shown, &c->err)
+                     : add_named(c, &s[i], names[i], report);
+    if (status == LH_OK && plans[0])
+        status = cli_view_ask(c, &s[0].view, &(cli_model){0}, report);
+    source_fini(&s[0]);
+    source_fini(&s[1]);
     return status;
 }
 
@@ -184,7 +218,10 @@ static lh_status write_report(cli *c, lh_report *report, comparison *x)
         c->common.output ? c->common.output : cli_default_output(c);
     if (s->predicted)
         CLI_TRY(add_pair(c, report, x));
-    for (uint32_t i = 0; i < c->n_operands; i++)
+    const bool two = c->n_operands == 2 && !s->predicted;
+    if (two)
+        CLI_TRY(add_two(c, report));
+    for (uint32_t i = 0; i < c->n_operands && !two; i++)
         CLI_TRY(add_file(c, c->operands[i], i == 0, report));
     CLI_TRY(cli_write_html(c, report, path));
     if (c->common.json)
@@ -201,12 +238,18 @@ static lh_status run_report(cli *c)
 {
     const settings *s = c->settings;
     CLI_TRY(check_usage(c));
-    const char *title = s->title       ? s->title
+    char both[400];
+    const char *title = s->title       ? cli_name(c, s->title)
                         : s->predicted ? "predicted and measured"
-                                       : c->operands[0];
+                                       : cli_name(c, c->operands[0]);
     lh_report *report = NULL;
     comparison x = {0};
-    CLI_TRY(lh_report_make(cli_name(c, title), &report, &c->err));
+    if (!s->title && !s->predicted && c->n_operands == 2) {
+        snprintf(both, sizeof both, "%s and %s", title,
+                 cli_name(c, c->operands[1]));
+        title = both;
+    }
+    CLI_TRY(lh_report_make(title, &report, &c->err));
     lh_status status = write_report(c, report, &x);
     lh_run_log_free(x.log);
     lh_report_free(report);
@@ -222,7 +265,8 @@ const cli_command cmd_report = {
     .description =
         "One file that works offline: timelines with zoom, search and the "
         "critical path, memory over time, tables, the use of links. Several "
-        "files are shown one under the other on one axis of time.\n\n"
+        "files are shown one under the other on one axis of time; of two plans "
+        "a table says in what they differ.\n\n"
         "With --predicted and --measured, two traces of the same passes are "
         "compared: how far the makespans differ, how much longer passes of "
         "each kind took, and how far off their starts are; with --log, all "

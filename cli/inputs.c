@@ -271,6 +271,20 @@ char *cli_memory_text(int64_t amount, const char *unit, char *buffer)
     return buffer;
 }
 
+char *cli_grouped_text(double number, char *buffer)
+{
+    char digits[CLI_GROUPED_TEXT / 2];
+    const int n = snprintf(digits, sizeof digits, "%.0f", number);
+    char *to = buffer;
+    for (int i = 0; i < n && i < (int)sizeof digits - 1; i++) {
+        if (i && (n - i) % 3 == 0)
+            *to++ = ',';
+        *to++ = digits[i];
+    }
+    *to = '\0';
+    return buffer;
+}
+
 int64_t cli_highest_peak(const lh_timeline *timeline, uint32_t *device)
 {
     int64_t most = INT64_MIN;

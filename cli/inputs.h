@@ -173,6 +173,9 @@ char *cli_time_text(int64_t ns, char *buffer);
 /* "12.5 GiB" or "31.0 MiB" where the unit is bytes, else number and unit. */
 #define CLI_MEMORY_TEXT 64
 char *cli_memory_text(int64_t amount, const char *unit, char *buffer);
+/* "289,423" */
+#define CLI_GROUPED_TEXT 64
+char *cli_grouped_text(double number, char *buffer);
 /* The highest peak and (may be NULL) its device. */
 int64_t cli_highest_peak(const lh_timeline *timeline, uint32_t *device);
 double cli_now(void); /* seconds of a clock that only goes forward */

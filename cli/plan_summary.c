@@ -499,15 +499,6 @@ static lh_status report_sites(cli *c, const lh_plan *p, lh_report *report)
     return cli_table_report(c, "Where the layers are", &t, report);
 }
 
-/* "289,423" */
-static void add_grouped(words *w, double number)
-{
-    char digits[40];
-    const int n = snprintf(digits, sizeof digits, "%.0f", number);
-    for (int i = 0; i < n; i++)
-        add_words(w, i && (n - i) % 3 == 0 ? "," : "", "%c", digits[i]);
-}
-
 /* Where links vary: what most iterations keep. */
 static lh_status add_jitter_card(cli *c, const lh_plan *p, lh_report *report)
 {
@@ -546,23 +537,24 @@ static lh_status add_cards(cli *c, const lh_plan *p, lh_report *report)
     const lh_choice *b = &p->best;
     char parameters[20], share[20], name[4 * NAME + 4];
     char iteration[CLI_TIME_TEXT], passes[CLI_TIME_TEXT], rest[CLI_TIME_TEXT];
-    words rate = {0}, days = {0}, gpus = {0}, of = {0}, made = {0};
+    char rate[CLI_GROUPED_TEXT], gpus[CLI_GROUPED_TEXT];
+    words days = {0}, of = {0}, made = {0};
     double rest_ns = (double)(b->optimizer_ns + b->overhead_ns);
     add_words(&made, "", "modelled; pipeline %s, optimizer and overhead %s",
               cli_plan_time(p, (double)b->iteration_ns - rest_ns, passes),
               cli_plan_time(p, rest_ns, rest));
-    add_grouped(&rate, b->tokens_per_s);
     add_words(&days, "", "tokens/s; %.3g days per trillion",
               1e12 / b->tokens_per_s / 86400);
-    add_grouped(&gpus, lh_plan_gpus(p));
+    cli_grouped_text(b->tokens_per_s, rate);
+    cli_grouped_text(lh_plan_gpus(p), gpus);
     add_words(&of, "", "of %" PRIu32 " in the job", p->job->n_gpus);
     snprintf(share, sizeof share, "%.1f %%", 100 * b->mfu);
     const char *const cards[][3] = {
         {"Iteration", cli_plan_time(p, (double)b->iteration_ns, iteration),
          made.text},
-        {"Throughput", rate.text, days.text},
+        {"Throughput", rate, days.text},
         {"Model FLOPs utilisation", share, "of the GPUs' peak"},
-        {"GPUs", gpus.text, of.text},
+        {"GPUs", gpus, of.text},
         {"Parameters",
          params_text(lh_model_params(p->job->model), parameters,
                      sizeof parameters),

@@ -132,6 +132,21 @@ typedef struct lh_report_varied {
     int64_t usual_ns;  /* where nothing differs; 0: not known */
 } lh_report_varied;
 
+/* What two have of something, such as plans. */
+typedef struct lh_report_difference {
+    const char *group;          /* "memory"; rows of one follow each other */
+    const char *name;           /* "peak" */
+    const char *first, *second; /* alike: shown on demand alone */
+    const char *change;         /* "+2.1 %"; "" or NULL: none */
+    int better;                 /* the second is: 1, -1: worse, 0: neither */
+} lh_report_difference;
+typedef struct lh_report_differences {
+    size_t size;                /* sizeof(lh_report_differences) */
+    const char *first, *second; /* what both are called */
+    uint32_t n_rows;            /* at most 1000 */
+    const lh_report_difference *rows;
+} lh_report_differences;
+
 /* A diagnosis, of the recording. */
 typedef struct lh_report_diagnosis {
     size_t size; /* sizeof(lh_report_diagnosis) */
@@ -155,8 +170,8 @@ LH_API void lh_report_free(lh_report *report); /* NULL is fine */
 /* A line of the heading, such as "job" and "llama3-70b-two-sites.yaml". */
 LH_API lh_status lh_report_add_fact(lh_report *report, const char *name,
                                     const char *value, lh_error *err);
-/* A number that readers look for first, large: "Throughput", "289,423 tokens/s",
- * and what is said below it. */
+/* A number that readers look for first, large: "Throughput", "289,423
+ * tokens/s", and what is said below it. */
 LH_API lh_status lh_report_add_card(lh_report *report, const char *name,
                                     const char *value, const char *more,
                                     lh_error *err);
@@ -185,6 +200,11 @@ LH_API lh_status lh_report_add_sweep(lh_report *report,
 LH_API lh_status lh_report_add_varied(lh_report *report,
                                       const lh_report_varied *varied,
                                       lh_error *err);
+
+/* Beside each other, as a table above the timelines. LH_EINVAL: too many rows,
+ * or a text is not UTF-8. */
+LH_API lh_status lh_report_add_differences(
+    lh_report *report, const lh_report_differences *differences, lh_error *err);
 
 /* Parts that make up a whole, as one bar. */
 LH_API lh_status lh_report_add_parts(lh_report *report, const char *title,

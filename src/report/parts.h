@@ -11,6 +11,7 @@
  *   trace_json.c     a trace in that JSON: columns of whole numbers
  *   diagnosis_page.c a diagnosis in it, with the steps that were played
  *   reasons.c        tables of text and bars of parts in it
+ *   differences.c    what two of something have, as a table
  *   varied.c         iterations that differ, as a histogram
  *   explain.c        an analysis in terms of its trace
  *   markup.c         what pictures and the page write alike
@@ -38,7 +39,7 @@ extern const char lhi_report_page_wasm[];
 struct lh_report {
     char *title;
     lhi_text facts, traces, rows, sweeps, reasons; /* items of JSON lists */
-    lhi_text cards, memory, varied;                /* the same */
+    lhi_text cards, memory, varied, differences;   /* the same */
     lhi_text courses;                              /* sections of the page */
     lhi_text diagnosis; /* JSON; empty: there is none */
     lhi_text what_if; /* an object of JSON; empty: there is none */

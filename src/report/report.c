@@ -41,6 +41,7 @@ void lh_report_free(lh_report *report)
     lhi_text_fini(&report->cards);
     lhi_text_fini(&report->memory);
     lhi_text_fini(&report->varied);
+    lhi_text_fini(&report->differences);
     lhi_text_fini(&report->traces);
     lhi_text_fini(&report->rows);
     lhi_text_fini(&report->sweeps);
@@ -204,6 +205,7 @@ static void add_data(lhi_text *page, const lh_report *report)
     add_list(out, "cards", &report->cards);
     add_list(out, "memory", &report->memory);
     add_list(out, "varied", &report->varied);
+    add_list(out, "differences", &report->differences);
     add_list(out, "traces", &report->traces);
     add_list(out, "rows", &report->rows);
     add_list(out, "sweeps", &report->sweeps);

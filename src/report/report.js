@@ -57,6 +57,11 @@ function showHeading() {
   const cards = $('cards');
   cards.replaceChildren(card('Makespan', time(t.makespan),
     `${t.label}, ${t.source}`), ...data.cards.map((texts) => card(...texts)));
+  if (data.differences.length) { /* the table has what each is like */
+    cards.append(card(`${traces[1].label} against ${t.label}`,
+      change(t.makespan, traces[1].makespan), time(traces[1].makespan)));
+    return;
+  }
   cards.append(card('Bubble', percent(idleShare(t)),
     `idle, over ${t.devices} device${t.devices > 1 ? 's' : ''}`));
   if (t.hasMemory) {
@@ -667,6 +672,7 @@ showLegend();
 showReasons();
 showMemory(data.memory);
 showVaried(data.varied);
+showDifferences(data.differences);
 showRows(data.rows, rowsTake());
 if (data.diagnosis) showDiagnosis();
 else showVersus();

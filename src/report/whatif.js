@@ -277,6 +277,8 @@ function showAnswer(result, ms) {
   }
   ask.answer = result;
   const t = decodeTrace(result.trace);
+  if (traces.length > 1)
+    t.label = ask.first.label + (ask.line === '' ? '' : ', changed');
   replaceTrace(t, ask.line === '' ? null : ask.first);
   state.textContent = (ask.line === '' ? 'as it was' :
     `${change(ask.first.makespan, t.makespan)} of ${time(ask.first.makespan)}`) +

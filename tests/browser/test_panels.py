@@ -98,6 +98,63 @@ def test_varied(browser, plan):
                             "without jitter "], f"varied: marks {marks}")
 
 
+def two_plans(folder):
+    """The plan, and one with twice the replicas; their report is two.html."""
+    with open(os.path.join(folder, "other.yaml"), "w", encoding="utf-8") as f:
+        f.write(JOB.replace("pipeline: 4, data: 1", "pipeline: 2, data: 2"))
+    for words in (["plan", "other.yaml", "--no-optimal", "-o", "other.json",
+                   "-q"], ["report", "plan.json", "other.json", "-o",
+                           "two.html"]):
+        done = subprocess.run([LONGHAUL, *words], cwd=folder, text=True,
+                              capture_output=True, check=False)
+        check(done.returncode == 0, done.stderr)
+    with open(os.path.join(folder, "other.json"), encoding="utf-8") as f:
+        return os.path.join(folder, "two.html"), json.load(f)
+
+
+def test_two_plans(browser, folder, plan):
+    path, other = two_plans(folder)
+    browser.open(path)
+    browser.wait("document.documentElement.dataset.asking !== '1'")
+    rows = ("Object.fromEntries([...document.querySelectorAll("
+            "'#differences tbody tr:not(.group)')].map((r) => [r.cells[0]"
+            ".textContent, [...r.cells].slice(1).map((c) => c.textContent)]))")
+    shown = browser.run(rows)
+    check(browser.run("document.title") == "plan.json and other.json",
+          "title of two plans")
+    check(browser.run("document.querySelectorAll('.trace').length") == 2,
+          "two timelines")
+    layouts = [p["layout"] for p in (plan, other)]
+    check([shown["pipeline"][:2], shown["data"][:2]] == [
+        [str(x["pipeline"]) for x in layouts], [str(x["data"]) for x in
+                                                layouts]], f"layout: {shown}")
+    for name, value in {
+            "iteration": lambda p: p["iteration_s"] * 1e3,
+            "tokens per second": lambda p: p["tokens_per_s"],
+            "model FLOPs utilisation": lambda p: p["mfu"] * 100}.items():
+        a, b = value(plan), value(other)
+        texts = shown[name]
+        check(abs(number(texts[0]) - a) < 0.51 and
+              abs(number(texts[1]) - b) < 0.51, f"{name}: {texts}, {a}, {b}")
+        by = 100 * (b / a - 1)
+        check(texts[2] == f"{'+' if by > 0 else chr(0x2212)}{abs(by):.1f} %",
+              f"{name}: {texts[2]}, not {by}")
+        good = (by > 0) == (name != "iteration")
+        check(browser.run("[...document.querySelectorAll('#differences tr')]"
+                          f".find((r) => r.cells[0].textContent === '{name}')"
+                          ".cells[3].className") ==
+              ("num down" if good else "num up"), f"{name}: colour")
+    peaks = [p["peak_memory_bytes"] / 2 ** 20 for p in (plan, other)]
+    check(all(abs(number(text) - peak) < 0.06 for text, peak in
+              zip(shown["peak"], peaks)), f"peak: {shown['peak']} {peaks}")
+    check("tensor" not in shown, "what is alike is shown")
+    browser.run("document.querySelector('#differences .panel-head > button')"
+                ".click()")
+    check(browser.run(rows)["tensor"][:2] == ["1", "1"],
+          "what is alike is not shown on demand")
+    check(not browser.troubles(), f"two plans: {browser.troubles()}")
+
+
 def test_memory(browser, plan):
     rows = browser.run(
         "[...document.querySelectorAll('.memory-row')].map((r) => "
@@ -256,6 +313,7 @@ def main():
                     test_varied(browser, plan)
                     test_fold_and_sort(browser)
                     test_words(browser, size[0])
+                test_two_plans(browser, folder, plan)
                 test_far_links_first(browser, path)
                 test_unfolding(browser, path)
                 test_contrast(browser, path)

@@ -599,6 +599,13 @@ static lh_status with_varied(const void *given, lh_error *err)
     return say_report(status, r, err);
 }
 
+static lh_status with_differences(const void *given, lh_error *err)
+{
+    lh_report *r = report();
+    lh_status status = lh_report_add_differences(r, given, err);
+    return say_report(status, r, err);
+}
+
 static lh_status with_table(const void *given, lh_error *err)
 {
     lh_report *r = report();

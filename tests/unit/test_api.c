@@ -147,6 +147,14 @@ static const lh_report_varied small_varied = {.size = sizeof small_varied,
                                               .n = 2,
                                               .ns = course_ns,
                                               .usual_ns = 4};
+static const lh_report_difference small_difference = {
+    .group = "g", .name = "n", .first = "1", .second = "2"};
+static const lh_report_differences small_differences = {
+    .size = sizeof small_differences,
+    .first = "a",
+    .second = "b",
+    .n_rows = 1,
+    .rows = &small_difference};
 static lh_reschedule reschedule = {
     .size = sizeof reschedule, .name = "zb-h1", .why = "to see"};
 static const char *const methods[] = {"1f1b", "zb-h1"};
@@ -246,6 +254,7 @@ static const taker takers[] = {
     TAKER(lh_report_sweep, with_sweep, &small_sweep, n_series),
     TAKER(lh_report_sweep, plotted, &small_sweep, n_series),
     TAKER(lh_report_varied, with_varied, &small_varied, usual_ns),
+    TAKER(lh_report_differences, with_differences, &small_differences, n_rows),
     TAKER(lh_report_course, course_drawn, &small_course, n_spans),
     TAKER(lh_report_table, with_table, &table, n_columns),
     TAKER(lh_report_diagnosis, with_diagnosis, &diagnosis_page, n_sentences),

@@ -157,7 +157,7 @@ static void page_refuses(void)
     CHECK_INT(lh_report_add_parts(report, "t", 1, &part, &err), LH_EINVAL);
     char *text = html_of(report);
     CHECK_HAS(text, "\"facts\":[\n],\n\"cards\":[\n],\n\"memory\":[\n],\n"
-                    "\"varied\":[\n],\n\"traces\":[\n],\n\"rows\":[\n],\n"
+                    "\"varied\":[\n],\n\"differences\":[\n],\n\"traces\":[\n],\n\"rows\":[\n],\n"
                     "\"sweeps\":[\n],\n\"reasons\":[\n]}");
     lh_text_free(text);
     lh_report_free(report);
@@ -192,6 +192,39 @@ static void iterations_that_differ(void)
     CHECK_HAS(text, "\"most\":9223372036854775807,\"from\":0,\"width\":"
                     "100000000000000000,\"counts\":[1,0,");
     lh_text_free(text);
+    lh_report_free(report);
+}
+
+static void two_beside_each_other(void)
+{
+    lh_error err = {0};
+    lh_report *report = NULL;
+    lh_report_difference rows[] = {
+        {"memory", "peak", "4 GiB", "3 <GiB>", "-25 %", 1},
+        {"memory", "limit", "8 GiB", "8 GiB", NULL, 0},
+        {"layout", "data", "1", "2", "", -5}};
+    lh_report_differences d = {.size = sizeof d,
+                               .first = "a",
+                               .second = "b",
+                               .n_rows = 3,
+                               .rows = rows};
+    CHECK_OK(lh_report_make("", &report, &err), err);
+    CHECK_OK(lh_report_add_differences(report, &d, &err), err);
+    char *text = html_of(report);
+    CHECK_HAS(text, "{\"first\":\"a\",\"second\":\"b\",\"rows\":["
+                    "[\"memory\",\"peak\",\"4 GiB\",\"3 \\u003cGiB>\","
+                    "\"-25 %\",1],[\"memory\",\"limit\",\"8 GiB\","
+                    "\"8 GiB\",\"\",0],[\"layout\",\"data\",\"1\",\"2\","
+                    "\"\",-1]]}");
+    lh_text_free(text);
+    rows[2].second = NULL;
+    CHECK_INT(lh_report_add_differences(report, &d, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "rows[2]");
+    d.second = "\xc3";
+    CHECK_INT(lh_report_add_differences(report, &d, &err), LH_EINVAL);
+    d.second = "b";
+    d.n_rows = 1001;
+    CHECK_INT(lh_report_add_differences(report, &d, &err), LH_EINVAL);
     lh_report_free(report);
 }
 
@@ -446,6 +479,7 @@ int main(void)
     RUN(page_of_nothing);
     RUN(page_of_everything);
     RUN(iterations_that_differ);
+    RUN(two_beside_each_other);
     RUN(page_refuses);
     RUN(svg_of_everything);
     RUN(pictures_of_extremes);

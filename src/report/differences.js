@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two of something beside each other: what differs, and on demand all. */
+
+function differenceRows(rows, all) {
+  const shown = rows.filter(([, , first, second]) => all || first !== second);
+  const list_ = [];
+  let last = null;
+  for (const [group, name, first, second, by, better] of shown) {
+    if (group !== last)
+      list_.push(el('tr', { class: 'group' }, el('th', { colspan: 4,
+        scope: 'colgroup' }, group[0].toUpperCase() + group.slice(1))));
+    last = group;
+    list_.push(el('tr', {}, cell(name), cell(first, 'num'),
+      cell(second, 'num'), cell(by, 'num' +
+        (better > 0 ? ' down' : better < 0 ? ' up' : ''))));
+  }
+  return list_;
+}
+
+function showDifferences(list_) {
+  if (!list_.length) return;
+  $('differences').hidden = false;
+  for (const { first, second, rows } of list_) {
+    const body = el('tbody', {}, ...differenceRows(rows, false));
+    const alike = rows.filter(([, , a, b]) => a === b).length;
+    const button = el('button', { type: 'button', 'aria-pressed': 'false',
+      onclick: () => {
+        const all = button.getAttribute('aria-pressed') !== 'true';
+        button.setAttribute('aria-pressed', String(all));
+        body.replaceChildren(...differenceRows(rows, all));
+      } }, `What is alike, too (${alike})`);
+    $('differences').append(el('div', { class: 'panel-head' },
+      el('h2', {}, 'Differences'), button),
+    el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {},
+      ...['', first, second, 'Change'].map((name, i) => el('th', {
+        class: i ? 'num' : '', scope: 'col' }, name)))), body)));
+  }
+}
