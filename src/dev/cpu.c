@@ -234,6 +234,9 @@ static lh_status run_timed_pass(lhi_device *device, const lh_pass *pass,
     lhi_span spent = {.start_ns = lhi_now_ns()};
     (void)ready_ns;
     LHI_TRY(run_pass(as_cpu(device), pass, in, out, err));
+    const lhi_part_hooks *hooks = as_cpu(device)->hooks;
+    if (hooks)
+        LHI_TRY(hooks->ended(hooks->context, pass, err));
     spent.end_ns = lhi_now_ns();
     if (span)
         *span = spent;
@@ -325,6 +328,30 @@ static void place_gradients(lhi_device *device, uint32_t chunk, float *room,
                             first_microbatch);
 }
 
+static uint32_t n_parts(const lhi_device *device, uint32_t chunk)
+{
+    const lhi_cpu_chunk *found = find_chunk(as_cpu(device), chunk);
+    return found ? found->n_parts : 0;
+}
+
+static const lhi_device_part *part(const lhi_device *device, uint32_t chunk,
+                                   uint32_t i)
+{
+    const lhi_cpu_chunk *found = find_chunk(as_cpu(device), chunk);
+    return found && i < found->n_parts ? &found->parts[i] : NULL;
+}
+
+static void hook_parts(lhi_device *device, const lhi_part_hooks *hooks)
+{
+    as_cpu(device)->hooks = hooks;
+}
+
+static void show_part(lhi_device *device, uint32_t chunk, uint32_t i,
+                      float *room)
+{
+    lhi_cpu_show_part(find_chunk(as_cpu(device), chunk), i, room);
+}
+
 static const lhi_device_ops cpu_ops = {
     .name = "cpu",
     .close = close_cpu,
@@ -340,6 +367,10 @@ static const lhi_device_ops cpu_ops = {
     .settle = settle,
     .place_values = place_values,
     .place_gradients = place_gradients,
+    .n_parts = n_parts,
+    .part = part,
+    .hook_parts = hook_parts,
+    .show_part = show_part,
 };
 
 static lh_status fill_cpu(lhi_cpu *cpu, const lhi_cpu_options *o, lh_error *err)

@@ -133,6 +133,10 @@ typedef struct lhi_cpu_chunk {
     size_t n_sharded_values, n_sharded_gradients;
     uint32_t n_sharded_items; /* whose gradients these are */
     bool has_values, has_gradients;
+    bool by_layer;            /* else all of these are in one place */
+    uint32_t n_parts;         /* embedding, layers, head */
+    lhi_device_part *parts;   /* where they are in the chunk, and now: */
+    float **part_values, **part_gradients;
     lhi_cpu_weights *weights, *d_weights; /* by layer */
     float *embedding, *d_embedding;       /* [v][h] */
     float *positions, *d_positions;       /* learned: [positions][h]; NULL */
@@ -155,6 +159,7 @@ typedef struct lhi_cpu {
     const lhi_kernels *k;
     lhi_sgemm sgemm;
     const lhi_data *data;
+    const lhi_part_hooks *hooks; /* of what is sharded layer by layer */
     const lh_model *model; /* while the device is made */
     lhi_family family;
     uint32_t layers, h, heads, kv_heads, head_dim, q, kv, f, up, v;
@@ -247,6 +252,30 @@ lh_status lhi_cpu_part_chunk(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err);
 void lhi_cpu_place_values(lhi_cpu_chunk *chunk, float *room);
 void lhi_cpu_place_gradients(lhi_cpu_chunk *chunk, float *room,
                              uint32_t first_microbatch);
+/* The parts of a chunk whose tensors are there. */
+lh_status lhi_cpu_parts(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err);
+/* Where sharding goes layer by layer: the pass comes to part `part`. */
+lh_status lhi_cpu_take_values(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                              uint32_t part, bool backward, lh_error *err);
+void lhi_cpu_show_part(lhi_cpu_chunk *chunk, uint32_t part, float *room);
+/* Likewise: an item's gradients, of one microbatch, get room. */
+lh_status lhi_cpu_take_gradients(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                                 uint32_t part, lh_error *err);
+/* The part that an item belongs to; how many belong to one, and the first. */
+uint32_t lhi_cpu_part_of(const lhi_cpu_chunk *chunk, const lhi_cpu_item *item);
+uint32_t lhi_cpu_part_items(const lhi_cpu_chunk *chunk, uint32_t part,
+                            uint32_t *first);
+/* Whether all of these are due for the next microbatch, *m. */
+static inline bool lhi_cpu_part_is_due(const lhi_cpu_chunk *chunk,
+                                       uint32_t first, uint32_t n,
+                                       uint32_t n_microbatches, uint32_t *m)
+{
+    bool due = n > 0 && chunk->items[first].done < n_microbatches;
+    *m = n > 0 ? chunk->items[first].done : 0;
+    for (uint32_t i = 0; due && i < n; i++)
+        due = chunk->items[first + i].asked[*m];
+    return due;
+}
 /* LH_EINVAL: what the pass needs is nowhere. */
 lh_status lhi_cpu_check_places(const lhi_cpu_chunk *chunk, const lh_pass *pass,
                                lh_error *err);
@@ -359,8 +388,8 @@ lh_status lhi_cpu_f(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
 lh_status lhi_cpu_d(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
                     bool joint, const float *in, float *out, lh_error *err);
 /* The weights of a layer take the microbatch, or will in its turn. */
-void lhi_cpu_ask_layer(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t layer,
-                       uint32_t microbatch);
+lh_status lhi_cpu_ask_layer(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t layer,
+                            uint32_t microbatch, lh_error *err);
 
 /* --- parts that are made again (cpu_again.c) -------------------------------
  */

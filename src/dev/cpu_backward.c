@@ -87,6 +87,7 @@ lh_status lhi_cpu_d(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
                         "D of chunk %u, microbatch %u, comes %s", chunk->chunk,
                         microbatch, slot ? "twice" : "before its F");
     if (chunk->is_last) {
+        LHI_TRY(lhi_cpu_take_values(cpu, chunk, chunk->n_parts - 1, true, err));
         lhi_cpu_input_product(cpu, slot->logits, chunk->head, cpu->wide, cpu->t,
                               cpu->h, cpu->v);
         lhi_cpu_norm_back(cpu, cpu->wide, chunk->norm, slot->inv, NULL,
@@ -96,19 +97,24 @@ lh_status lhi_cpu_d(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
     }
     for (uint32_t i = n; i-- > 0;) {
         lhi_cpu_kept *kept = &slot->layers[i];
+        LHI_TRY(
+            lhi_cpu_take_values(cpu, chunk, chunk->is_first + i, true, err));
         if (!lhi_cpu_attach(cpu, kept, chunk->again[i]))
             return lhi_fail_nomem(err);
         lhi_cpu_make_again(cpu, &chunk->weights[i], kept, slot->x[i],
                            chunk->again[i]);
         layer_back(cpu, &chunk->weights[i], kept, slot->x[i + 1], slot->x[i]);
         if (joint && i > 0)
-            lhi_cpu_ask_layer(cpu, chunk, i, microbatch);
+            LHI_TRY(lhi_cpu_ask_layer(cpu, chunk, i, microbatch, err));
     }
-    if (chunk->is_first)
+    if (chunk->is_first) {
+        /* Nothing needs it, but FSDP2 gathers it, and so do plans. */
+        LHI_TRY(lhi_cpu_take_values(cpu, chunk, 0, true, err));
         lhi_cpu_drop_all(cpu, lhi_cpu_embedding_drop(cpu, microbatch),
                          slot->x[0]);
-    else
+    } else {
         memcpy(out, slot->x[0], bytes);
+    }
     slot->is_back = true;
     return LH_OK;
 }

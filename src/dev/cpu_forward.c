@@ -128,12 +128,16 @@ lh_status lhi_cpu_f(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
                         "F of chunk %u, microbatch %u, comes twice in a step",
                         chunk->chunk, microbatch);
     LHI_TRY(take_slot(cpu, chunk, microbatch, &slot, err));
-    if (chunk->is_first)
+    if (chunk->is_first) {
+        LHI_TRY(lhi_cpu_take_values(cpu, chunk, 0, false, err));
         LHI_TRY(embed(cpu, chunk, slot, microbatch, err));
-    else
+    } else {
         memcpy(slot->x[0], in, bytes);
+    }
     for (uint32_t i = 0; i < chunk->n_layers; i++) {
         lhi_cpu_kept *kept = &slot->layers[i];
+        LHI_TRY(
+            lhi_cpu_take_values(cpu, chunk, chunk->is_first + i, false, err));
         kept->items_left = LHI_LAYER_ITEMS;
         kept->sample = lhi_cpu_sample(cpu, microbatch);
         kept->layer = chunk->first_layer + i;
@@ -143,10 +147,13 @@ lh_status lhi_cpu_f(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
                       slot->x[i + 1]);
         lhi_cpu_detach(cpu, kept, chunk->again[i]);
     }
-    if (chunk->is_last)
+    if (chunk->is_last) {
+        LHI_TRY(
+            lhi_cpu_take_values(cpu, chunk, chunk->n_parts - 1, false, err));
         LHI_TRY(head_forward(cpu, chunk, slot, microbatch, err));
-    else
+    } else {
         memcpy(out, slot->x[chunk->n_layers], bytes);
+    }
     if (cpu->kind == LHI_STEP_VALIDATE) {
         chunk->slots[microbatch] = NULL;
         slot->next = chunk->free;

@@ -169,7 +169,8 @@ double lhi_cpu_chunk_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     double n = chunk->n_layers, microbatches = cpu->n_microbatches;
     double tensors = lhi_cpu_n_tensors(cpu, chunk);
     double items = n * LHI_LAYER_ITEMS + chunk->is_first + chunk->is_last;
-    return sizeof *chunk +
+    double part = sizeof *chunk->parts + 2 * sizeof(float *);
+    return sizeof *chunk + (chunk->by_layer ? (n + 2) * part : 0) +
            (n + 1) * 2 * sizeof(lhi_cpu_weights) + n * sizeof(uint32_t) +
            tensors * (sizeof(lhi_tensor) + name) +
            items * (sizeof(lhi_cpu_item) + microbatches) +
@@ -225,4 +226,22 @@ double lhi_cpu_parameters(const lhi_cpu_options *o, uint32_t i)
     uint32_t c = o->mine[i], first = o->first_layers[c];
     return lhi_cpu_values(o->model, first, o->first_layers[c + 1] - first,
                           c == 0, c + 1 == o->n_chunks);
+}
+
+double lhi_cpu_largest_part(const lhi_cpu_options *o, uint32_t i,
+                            uint32_t *n_parts)
+{
+    const lh_model *m = o->model;
+    uint32_t c = o->mine[i], first = o->first_layers[c];
+    uint32_t n = o->first_layers[c + 1] - first;
+    bool is_first = c == 0, is_last = c + 1 == o->n_chunks;
+    double ends[] = {is_first ? lhi_cpu_values(m, 0, 0, true, false) : 0,
+                     is_last ? lhi_cpu_values(m, 0, 0, false, true) : 0};
+    double most = ends[0] > ends[1] ? ends[0] : ends[1];
+    for (uint32_t k = 0; k < n; k++) {
+        double one = lhi_cpu_values(m, first + k, 1, false, false);
+        most = one > most ? one : most;
+    }
+    *n_parts = n + is_first + is_last;
+    return most;
 }

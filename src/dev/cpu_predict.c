@@ -50,20 +50,33 @@ static void count_f(counter *k, counted *c, uint32_t m)
     }
 }
 
-/* As ask() of cpu_weights.c. */
+/* As take_next() of cpu_weights.c. */
+static void take_next(counter *k, counted *c, lhi_cpu_item *item)
+{
+    uint32_t now = item->done++;
+    uint32_t *left =
+        &c->layer_left[(size_t)now * c->chunk.n_layers + item->layer];
+    if (lhi_cpu_in_layer(item) && *left > 0 && --*left == 0)
+        detach(k, c, now, item->layer);
+    if (c->items_left[now] > 0 && --c->items_left[now] == 0)
+        c->n_slots--;
+}
+
+/* As ask() there. */
 static void ask(counter *k, counted *c, lhi_cpu_item *item, uint32_t m)
 {
-    uint32_t n = c->chunk.n_layers;
+    uint32_t first = 0, n, now;
     item->asked[m] = true;
-    for (; item->done < k->cpu.n_microbatches && item->asked[item->done];
-         item->done++) {
-        uint32_t now = item->done;
-        uint32_t *left = &c->layer_left[(size_t)now * n + item->layer];
-        if (lhi_cpu_in_layer(item) && *left > 0 && --*left == 0)
-            detach(k, c, now, item->layer);
-        if (c->items_left[now] > 0 && --c->items_left[now] == 0)
-            c->n_slots--;
+    if (!c->chunk.by_layer) {
+        while (item->done < k->cpu.n_microbatches && item->asked[item->done])
+            take_next(k, c, item);
+        return;
     }
+    n = lhi_cpu_part_items(&c->chunk, lhi_cpu_part_of(&c->chunk, item), &first);
+    while (lhi_cpu_part_is_due(&c->chunk, first, n, k->cpu.n_microbatches,
+                               &now))
+        for (uint32_t i = 0; i < n; i++)
+            take_next(k, c, &c->chunk.items[first + i]);
 }
 
 static void count_d(counter *k, counted *c, uint32_t m, bool joint)
@@ -111,7 +124,9 @@ static lh_status make_chunk(counter *k, const lhi_cpu_options *o, uint32_t i,
                                .first_layer = first,
                                .n_layers = n,
                                .is_first = number == 0,
-                               .is_last = number + 1 == o->n_chunks};
+                               .is_last = number + 1 == o->n_chunks,
+                               .by_layer = o->by_layer};
+    c->chunk.n_parts = n + c->chunk.is_first + c->chunk.is_last;
     c->items_left = LHI_NEW(k->mem, uint32_t, k->cpu.n_microbatches);
     c->layer_left = LHI_NEW(k->mem, uint32_t, all);
     c->attached = LHI_NEW(k->mem, bool, all);

@@ -154,11 +154,125 @@ void lhi_cpu_place_gradients(lhi_cpu_chunk *chunk, float *room,
         chunk->items[i].first = first_microbatch;
 }
 
+/* --- layer by layer --------------------------------------------------------
+ */
+
+static void add_part(lhi_cpu_chunk *chunk, uint32_t end_tensor)
+{
+    lhi_device_part *part = &chunk->parts[chunk->n_parts++];
+    if (chunk->n_parts > 1) {
+        const lhi_device_part *before = part - 1;
+        part->first_tensor = before->first_tensor + before->n_tensors;
+        part->at = before->at + before->n;
+    }
+    for (uint32_t i = part->first_tensor; i < end_tensor; i++)
+        part->n += chunk->tensors[i].n;
+    part->n_tensors = end_tensor - part->first_tensor;
+}
+
+lh_status lhi_cpu_parts(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err)
+{
+    const lh_model *m = cpu->model;
+    uint32_t most = chunk->n_layers + 2, at = 0;
+    chunk->parts = LHI_NEW(cpu->mem, lhi_device_part, most);
+    chunk->part_values = LHI_NEW(cpu->mem, float *, most);
+    chunk->part_gradients = LHI_NEW(cpu->mem, float *, most);
+    if (!chunk->parts || !chunk->part_values || !chunk->part_gradients)
+        return lhi_fail_nomem(err);
+    if (chunk->is_first)
+        add_part(chunk, at = lhi_n_front_tensors(m));
+    for (uint32_t i = 0; i < chunk->n_layers; i++)
+        add_part(chunk, at += lhi_n_layer_tensors(m, chunk->first_layer + i));
+    if (chunk->is_last)
+        add_part(chunk, chunk->n_tensors);
+    for (uint32_t i = 0; i < chunk->n_parts; i++) {
+        chunk->part_values[i] = chunk->values + chunk->parts[i].at;
+        chunk->part_gradients[i] = chunk->gradients + chunk->parts[i].at;
+    }
+    return LH_OK;
+}
+
+/* The pointers of one part alone: others may have been where it goes. */
+static void move_part(lhi_cpu_chunk *chunk, uint32_t i, bool gradients,
+                      float *to)
+{
+    const lhi_device_part *part = &chunk->parts[i];
+    uint32_t first = chunk->is_first;
+    float **at = gradients ? chunk->part_gradients : chunk->part_values;
+    uintptr_t from = (uintptr_t)at[i];
+    lhi_cpu_weights *all = gradients ? chunk->d_weights : chunk->weights;
+    size_t offset = 0;
+    if (from == (uintptr_t)to)
+        return;
+    for (uint32_t k = 0; k < part->n_tensors; k++) {
+        lhi_tensor *t = &chunk->tensors[part->first_tensor + k];
+        *(gradients ? &t->gradient : &t->value) = to + offset;
+        offset += t->n;
+    }
+    at[i] = to;
+    if (i >= first && i < first + chunk->n_layers) {
+        float *pointers[sizeof *all / sizeof(float *)];
+        memcpy((void *)pointers, &all[i - first], sizeof pointers);
+        move_pointers(pointers, sizeof pointers / sizeof *pointers, from,
+                      part->n, to);
+        memcpy(&all[i - first], (const void *)pointers, sizeof pointers);
+        return;
+    }
+    bool front = i < first;
+    float **ends[] = {gradients ? &chunk->d_embedding : &chunk->embedding,
+                      gradients ? &chunk->d_positions : &chunk->positions,
+                      gradients ? &chunk->d_norm : &chunk->norm,
+                      gradients ? &chunk->d_head : &chunk->head};
+    move_pointers(ends[front ? 0 : 2], 1, from, part->n, to);
+    move_pointers(ends[front ? 1 : 3], 1, from, part->n, to);
+}
+
+lh_status lhi_cpu_take_values(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                              uint32_t part, bool backward, lh_error *err)
+{
+    uint32_t then = LH_NONE;
+    float *room;
+    if (!cpu->hooks || !chunk->by_layer || chunk->n_sharded_values == 0)
+        return LH_OK;
+    if (backward && part > 0)
+        then = part - 1;
+    else if (!backward && part + 1 < chunk->n_parts)
+        then = part + 1;
+    LHI_TRY(cpu->hooks->values(cpu->hooks->context, chunk->chunk, part, then,
+                               &room, err));
+    move_part(chunk, part, false, room);
+    return LH_OK;
+}
+
+void lhi_cpu_show_part(lhi_cpu_chunk *chunk, uint32_t part, float *room)
+{
+    move_part(chunk, part, false, room);
+}
+
+lh_status lhi_cpu_take_gradients(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                                 uint32_t part, lh_error *err)
+{
+    float *room;
+    LHI_TRY(cpu->hooks->gradients(cpu->hooks->context, chunk->chunk, part,
+                                  &room, err));
+    move_part(chunk, part, true, room);
+    return LH_OK;
+}
+
+uint32_t lhi_cpu_part_of(const lhi_cpu_chunk *chunk, const lhi_cpu_item *item)
+{
+    if (item->kind == LHI_ITEM_EMBEDDING)
+        return 0;
+    return item->kind == LHI_ITEM_HEAD ? chunk->n_parts - 1
+                                       : chunk->is_first + item->layer;
+}
+
 lh_status lhi_cpu_check_places(const lhi_cpu_chunk *chunk, const lh_pass *pass,
                                lh_error *err)
 {
     bool backward = pass->kind == LH_B || pass->kind == LH_W;
-    if (chunk->has_values && (!backward || chunk->has_gradients))
+    if (chunk->by_layer ||
+        (chunk->has_values && (!backward || chunk->has_gradients)))
         return LH_OK;
     return lhi_fail(err, LH_EINVAL,
                     "chunk %u, microbatch %u: %s that are sharded have no room",

@@ -224,5 +224,7 @@ lh_status lhi_cpu_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
     make_tensors(&m);
     if (m.failed)
         return lhi_fail_nomem(err);
+    if ((chunk->by_layer = options->by_layer))
+        LHI_TRY(lhi_cpu_parts(cpu, chunk, err));
     return parted ? lhi_cpu_part_chunk(cpu, chunk, err) : LH_OK;
 }

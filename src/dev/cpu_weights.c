@@ -69,7 +69,7 @@ static void do_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                     const lhi_cpu_item *item, const lhi_cpu_slot *slot)
 {
     uint32_t t = cpu->t, h = cpu->h, f = cpu->f;
-    bool adds = item->done > item->first;
+    bool adds = item->done > item->first && !chunk->by_layer;
     bool in_layer = lhi_cpu_in_layer(item);
     const lhi_cpu_kept *a = in_layer ? &slot->layers[item->layer] : NULL;
     const lhi_cpu_weights *d = in_layer ? &chunk->d_weights[item->layer] : NULL;
@@ -119,33 +119,66 @@ bool lhi_cpu_in_part(const lhi_cpu_chunk *chunk, const lhi_cpu_item *item,
     return (2 * item->from + item->cost) * n / (2 * chunk->cost) == pass->part;
 }
 
-static void ask(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *item,
-                uint32_t microbatch)
+/* The item takes the next microbatch. */
+static void take_next(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *item)
 {
-    item->asked[microbatch] = true;
-    while (item->done < cpu->n_microbatches && item->asked[item->done]) {
-        lhi_cpu_slot *slot = chunk->slots[item->done];
-        do_item(cpu, chunk, item, slot);
-        lhi_cpu_kept *kept =
-            lhi_cpu_in_layer(item) ? &slot->layers[item->layer] : NULL;
-        if (kept && --kept->items_left == 0)
-            lhi_cpu_detach(cpu, kept, chunk->again[item->layer]);
-        if (--slot->items_left == 0) {
-            chunk->slots[item->done] = NULL;
-            slot->next = chunk->free;
-            chunk->free = slot;
-        }
-        item->done++;
+    lhi_cpu_slot *slot = chunk->slots[item->done];
+    do_item(cpu, chunk, item, slot);
+    lhi_cpu_kept *kept =
+        lhi_cpu_in_layer(item) ? &slot->layers[item->layer] : NULL;
+    if (kept && --kept->items_left == 0)
+        lhi_cpu_detach(cpu, kept, chunk->again[item->layer]);
+    if (--slot->items_left == 0) {
+        chunk->slots[item->done] = NULL;
+        slot->next = chunk->free;
+        chunk->free = slot;
     }
+    item->done++;
 }
 
-void lhi_cpu_ask_layer(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t layer,
-                       uint32_t microbatch)
+uint32_t lhi_cpu_part_items(const lhi_cpu_chunk *chunk, uint32_t part,
+                            uint32_t *first)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < chunk->n_items; i++)
+        if (lhi_cpu_part_of(chunk, &chunk->items[i]) == part && n++ == 0)
+            *first = i;
+    return n;
+}
+
+/* All of the part's items, microbatch by microbatch: each is scattered. */
+static lh_status ask_part(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t part,
+                          lh_error *err)
+{
+    uint32_t first = 0, n = lhi_cpu_part_items(chunk, part, &first), m;
+    while (lhi_cpu_part_is_due(chunk, first, n, cpu->n_microbatches, &m)) {
+        LHI_TRY(lhi_cpu_take_gradients(cpu, chunk, part, err));
+        for (uint32_t i = 0; i < n; i++)
+            take_next(cpu, chunk, &chunk->items[first + i]);
+        cpu->hooks->scatter(cpu->hooks->context, chunk->chunk, part, m);
+    }
+    return LH_OK;
+}
+
+static lh_status ask(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *item,
+                     uint32_t microbatch, lh_error *err)
+{
+    item->asked[microbatch] = true;
+    if (chunk->by_layer && cpu->hooks)
+        return ask_part(cpu, chunk, lhi_cpu_part_of(chunk, item), err);
+    while (item->done < cpu->n_microbatches && item->asked[item->done])
+        take_next(cpu, chunk, item);
+    return LH_OK;
+}
+
+lh_status lhi_cpu_ask_layer(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t layer,
+                            uint32_t microbatch, lh_error *err)
 {
     for (uint32_t i = 0; i < chunk->n_items; i++)
         if (lhi_cpu_in_layer(&chunk->items[i]) &&
             chunk->items[i].layer == layer)
-            ask(cpu, chunk, &chunk->items[i], microbatch);
+            LHI_TRY(ask(cpu, chunk, &chunk->items[i], microbatch, err));
+    return LH_OK;
 }
 
 lh_status lhi_cpu_w(lhi_cpu *cpu, lhi_cpu_chunk *chunk, const lh_pass *pass,
@@ -166,6 +199,6 @@ lh_status lhi_cpu_w(lhi_cpu *cpu, lhi_cpu_chunk *chunk, const lh_pass *pass,
     for (uint32_t i = 0; i < chunk->n_items; i++)
         if (lhi_cpu_in_part(chunk, &chunk->items[i], pass) &&
             !(joint && chunk->items[i].asked[m])) /* with its D */
-            ask(cpu, chunk, &chunk->items[i], m);
+            LHI_TRY(ask(cpu, chunk, &chunk->items[i], m, err));
     return LH_OK;
 }

@@ -81,6 +81,32 @@ typedef struct lhi_device_groups {
     lhi_group *tensor, *context, *expert, *expert_tensor;
 } lhi_device_groups;
 
+/* Of a chunk, what is sharded at a time where that goes layer by layer: the
+ * embedding, a layer, or the head with its norm, as the forward comes by
+ * them. */
+typedef struct lhi_device_part {
+    uint32_t first_tensor, n_tensors;
+    size_t at, n; /* values: the first of the chunk's, and how many */
+} lhi_device_part;
+
+/* Whoever has what is sharded layer by layer. run() calls these, in an order
+ * that follows from its passes alone; it fails as they do. */
+typedef struct lhi_part_hooks {
+    void *context;
+    /* A pass needs the part, and `then` after it (LH_NONE: no other one): room
+     * with its values, which are good until the next call. */
+    lh_status (*values)(void *context, uint32_t chunk, uint32_t part,
+                        uint32_t then, float **room, lh_error *err);
+    /* Room that the gradients of one microbatch go to, and that they are there;
+     * *room is the caller's again with that. Microbatches come in order. */
+    lh_status (*gradients)(void *context, uint32_t chunk, uint32_t part,
+                           float **room, lh_error *err);
+    void (*scatter)(void *context, uint32_t chunk, uint32_t part,
+                    uint32_t microbatch);
+    /* The pass is through. */
+    lh_status (*ended)(void *context, const lh_pass *pass, lh_error *err);
+} lhi_part_hooks;
+
 typedef struct lhi_device_ops {
     const char *name; /* "timed", "cpu" */
     void (*close)(lhi_device *device);
@@ -132,6 +158,15 @@ typedef struct lhi_device_ops {
      * which follows from the order of their passes. NULL: on a device that
      * computes alone. */
     void (*join)(lhi_device *device, const lhi_device_groups *groups);
+    /* Where sharding goes layer by layer these give room, in the place of both,
+     * from settle() on. Parts of a chunk; borrowed. */
+    uint32_t (*n_parts)(const lhi_device *device, uint32_t chunk);
+    const lhi_device_part *(*part)(const lhi_device *device, uint32_t chunk,
+                                   uint32_t i);
+    void (*hook_parts)(lhi_device *device, const lhi_part_hooks *hooks);
+    /* Between steps: the part's values are in that room. */
+    void (*show_part)(lhi_device *device, uint32_t chunk, uint32_t i,
+                      float *room);
 } lhi_device_ops;
 
 /* The first member of every device. */
@@ -165,6 +200,7 @@ typedef struct lhi_cpu_options {
     /* Of each chunk, 0 to 1; as many of its weights' products as come nearest.
      * Parameters are at most gradients. */
     double sharded_gradients, sharded_parameters;
+    bool by_layer; /* these are 1, or parameters 0, and it goes layer by layer */
     uint32_t microbatch; /* sequences */
     uint32_t sequence;   /* tokens of one */
     uint32_t n_microbatches;
@@ -191,6 +227,10 @@ lh_status lhi_cpu_predict(const lhi_cpu_options *options, const lh_pass *passes,
 /* What of chunk mine[i] is sharded; the numbers of tensors are left out. */
 lh_status lhi_cpu_sharded(const lhi_cpu_options *options, uint32_t i,
                           lhi_sharded_tensors *out, lh_error *err);
+/* The largest part of chunk mine[i], in values, where that goes layer by layer;
+ * *n_parts: how many there are. */
+double lhi_cpu_largest_part(const lhi_cpu_options *options, uint32_t i,
+                            uint32_t *n_parts);
 /* The parameters of chunk mine[i], each of them a float. */
 double lhi_cpu_parameters(const lhi_cpu_options *options, uint32_t i);
 
