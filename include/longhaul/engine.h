@@ -437,6 +437,16 @@ typedef struct lh_train_model {
      * As many of the weights' products, the first ones of the chunk, as come
      * nearest to it. */
     double sharded_gradients, sharded_parameters;
+    /* No operations are launched: passes gather and scatter layer by layer.
+     * Gradients are then sharded whole, parameters whole or not. */
+    bool by_layer;
+    /* By stage and replica, stages * replicas: which site it is at. Replicas of
+     * a site share the optimizer, and what else is sharded; gradients are then
+     * summed with the other sites', which have as many: by each replica with
+     * those that have its share, or by one of a site for all (leaders). NULL:
+     * all share. */
+    const uint32_t *sites;
+    bool leaders;
     /* With experts: what the part of the loss that keeps them in use is times
      * (docs/training.md). 0: there is none. */
     double balance;

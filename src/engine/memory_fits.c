@@ -3,6 +3,8 @@
  * is too much may otherwise show after hours, in the middle of a step. What is
  * counted is needed for certain; that there is room for it promises nothing. */
 #include "base/memory_room.h"
+#include "engine/layered.h"
+#include "engine/shard_groups.h"
 #include "engine/shard_plan.h"
 #include "engine/sharded.h"
 #include "engine/steps.h"
@@ -64,7 +66,7 @@ static lh_status predict_device(const lhi_exec_rank *rank,
 }
 
 /* What training holds beside the device: lhi_train_held(), and make_rooms() of
- * sharded.c. */
+ * sharded.c or layered.c. */
 static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
                                   uint32_t stage, const lhi_cpu_options *o,
                                   double bytes[LH_N_MEMORY_KINDS],
@@ -73,7 +75,10 @@ static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
     uint32_t sharers = lhi_grid_size(&job->grid, LHI_GRID_DATA);
     bool staged = sharers > 1 && lhi_is_staged(job->pipeline, job->model);
     lhi_sharded_tensors *all = calloc(exec->n_chunks, sizeof *all), most = {0};
-    double values = 0, sharded = 0, largest = 0;
+    double values = 0, sharded = 0, largest = 0, part = 0;
+    uint32_t n_parts = 0, parts;
+    uint32_t n_shards =
+        lhi_shard_groups_of(job->model, sharers, stage, 0).n_shards;
     lhi_shard_plan plan = {0};
     lh_status status = all ? LH_OK : lhi_fail_nomem(err);
     for (uint32_t i = 0; status == LH_OK && i < o->n_mine; i++) {
@@ -81,25 +86,30 @@ static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
         double here = lhi_cpu_parameters(o, i);
         values += here;
         largest = here > largest ? here : largest;
+        part = fmax(part, lhi_cpu_largest_part(o, i, &parts));
+        n_parts = parts > n_parts ? parts : n_parts;
         status = lhi_cpu_sharded(o, i, one, err);
         sharded += (double)one->values;
         most.values = one->values > most.values ? one->values : most.values;
         if (one->gradients > most.gradients)
             most.gradients = one->gradients;
     }
-    if (status == LH_OK && staged)
+    if (status == LH_OK && staged && !job->model->by_layer)
         status =
             lhi_shard_plan_make(job->pipeline, exec, stage, all, &plan, err);
     free(all);
     if (status != LH_OK)
         return status;
     lhi_train_predict(values, count_tied(job, exec, stage), sharded, sharers,
-                      staged, bytes);
-    if (staged)
+                      n_shards, staged, bytes);
+    if (staged && job->model->by_layer)
+        bytes[LH_MEMORY_BUFFERS] +=
+            lhi_layered_bytes(part, n_parts, n_shards, sharded > 0);
+    else if (staged)
         bytes[LH_MEMORY_BUFFERS] +=
             sizeof(float) * ((double)plan.n_values * (double)most.values +
                              (double)plan.n_gradients * (double)most.gradients +
-                             largest + largest / sharers);
+                             largest + largest / n_shards);
     lhi_shard_plan_fini(&plan);
     return LH_OK;
 }

@@ -5,6 +5,7 @@
 #include "base/take_options.h"
 #include "course/course.h"
 #include "engine/deciding.h"
+#include "engine/shard_groups.h"
 #include "engine/sharded.h"
 
 #include <inttypes.h>
@@ -337,10 +338,25 @@ static lh_status check_collectives(const lhi_job *job, lh_error *err)
         return lhi_fail(err, LH_EINVAL,
                         "shares of what is sharded must be 0 to 1, of "
                         "parameters at most that of gradients");
+    bool all = !(m->sharded_gradients < 1) &&
+               (!(m->sharded_parameters < 1) || !(m->sharded_parameters > 0));
+    if (m->by_layer && (p->n_dp_ops > 0 || !all))
+        return lhi_fail(err, LH_EINVAL,
+                        "what is sharded layer by layer is so whole, and "
+                        "passes launch no data-parallel operations");
     if (lhi_grid_size(&job->grid, LHI_GRID_DATA) == 1)
         return LH_OK;
+    LHI_TRY(lhi_shard_groups_check(m, lhi_grid_size(&job->grid, LHI_GRID_DATA),
+                                   job->exec->n_ranks, err));
+    if (m->by_layer && job->emulates)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "what passes gather and scatter layer by layer is in "
+                        "their times, and cannot be emulated: plan with zero: "
+                        "1 in the job's training or schedule: elastic in its "
+                        "layout, or leave links as they are");
     if (lhi_is_staged(p, m) &&
-        (job->o.reschedule || job->o.adapt || job->o.profiles))
+        (job->o.profiles ||
+         (!m->by_layer && (job->o.reschedule || job->o.adapt))))
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "passes launch data-parallel operations: such a run "
                         "keeps to its schedule, and is not profiled");

@@ -86,7 +86,10 @@ static void add_model(unsigned char sum[SUM_BYTES], const lh_train_model *t,
                                 t->resume != NULL,
                                 t->weights != NULL,
                                 lhi_bits_of(t->sharded_gradients),
-                                lhi_bits_of(t->sharded_parameters)};
+                                lhi_bits_of(t->sharded_parameters),
+                                t->by_layer,
+                                t->sites != NULL,
+                                t->leaders};
     add_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
     const uint64_t family[] = {m->gated,
                                m->qkv_bias,
@@ -204,6 +207,10 @@ lh_status lhi_job_digest_of(const lhi_job *job, unsigned char out[32],
         LHI_TRY(add_rank(sum, job->exec, r, err));
     if (job->model)
         add_model(sum, job->model, job->exec->n_chunks);
+    for (uint32_t i = 0; job->model && job->model->sites &&
+                         i < job->exec->n_ranks * job->grid.replicas;
+         i++)
+        add_numbers(sum, &(uint64_t){job->model->sites[i]}, 1);
     if (job->data)
         LHI_TRY(add_data(sum, job, err));
     add_limits(sum, job);

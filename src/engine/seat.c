@@ -2,6 +2,7 @@
 #include "engine/seat.h"
 
 #include "base/fail.h"
+#include "engine/shard_groups.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -92,10 +93,27 @@ static lh_status make_parts(lhi_seat *s, lhi_net *net, const lh_exec *exec,
     return lhi_training_make(&o, &s->training, err);
 }
 
+/* Values are whole between steps, and moments in the same pieces at every
+ * stage. */
+static lh_status check_parts(const lhi_job *job, lh_error *err)
+{
+    const lh_train_model *m = job->model;
+    uint32_t n = lhi_grid_size(&job->grid, LHI_GRID_DATA);
+    if (m && n > 1 && m->by_layer)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "what is sharded layer by layer does not move");
+    if (m && n > 1 && !lhi_shard_groups_alike(m, n, job->exec->n_ranks))
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "replicas share by site, and at other sites at some "
+                        "stages than at others: parts do not move");
+    return LH_OK;
+}
+
 lh_status lhi_seat_make(const lhi_job *job, lhi_net *net, const lh_exec *exec,
                         const lhi_seats *seats, const lhi_net_stop *stop,
                         lhi_seat **out, lh_error *err)
 {
+    LHI_TRY(check_parts(job, err));
     lhi_seat *s = calloc(1, sizeof *s);
     if (!s)
         return lhi_fail_nomem(err);

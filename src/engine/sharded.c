@@ -2,6 +2,7 @@
 #include "engine/sharded.h"
 
 #include "base/realtime.h"
+#include "engine/part_exchange.h"
 #include "engine/rank.h"
 #include "engine/shard_plan.h"
 
@@ -15,7 +16,7 @@ struct lhi_shards {
     const lhi_exec_rank *program;
     lhi_shard_plan plan;
     float **values, **gradients; /* rooms */
-    float *array, *sums;         /* of one collective */
+    lhi_part_exchange exchange;
     uint64_t turn;
     uint32_t n_turn; /* collectives of it */
     uint32_t shown;  /* chunk in room 0 of values; LH_NONE */
@@ -42,45 +43,12 @@ static uint64_t tag_of(const lhi_shards *s, uint64_t step, uint32_t number)
     return lhi_tag(LHI_TAG_DATA, step, (first + number) * LHI_NET_TAGS);
 }
 
-static lh_status gather(lhi_shards *s, const lhi_train_part *part, float *room,
-                        uint64_t tag, int64_t *ready_ns, lh_error *err)
+/* Whether communication k is of all that a chunk has, once an iteration. */
+static bool is_whole(const lhi_shards *s, uint32_t k)
 {
-    lhi_net_group group = *s->o.group;
-    size_t n = (part->to - part->from) * group.n_ranks;
-    group.latest_ns = ready_ns;
-    if (n == 0)
-        return LH_OK;
-    lhi_train_pack_values(s->o.train, part, s->array);
-    LHI_TRY(lhi_net_all_gather(s->o.net, &group, tag, s->array, n,
-                               sizeof *s->array, err));
-    lhi_train_unpack_values(s->o.train, part, s->array, room);
-    return LH_OK;
-}
-
-static lh_status scatter(lhi_shards *s, const lhi_train_part *part,
-                         const float *room, bool adds, uint64_t tag,
-                         int64_t *ready_ns, lh_error *err)
-{
-    lhi_net_group group = *s->o.group;
-    lhi_train_pieces pieces = lhi_train_pieces_of(s->o.train, part->chunk);
-    size_t n = (part->to - part->from) * group.n_ranks;
-    lhi_train_part early = *part, late = *part;
-    group.latest_ns = ready_ns;
-    if (n == 0)
-        return LH_OK;
-    lhi_train_pack_gradients(s->o.train, part, room, s->array);
-    LHI_TRY(lhi_net_reduce_scatter(s->o.net, &group, tag, s->array, n, s->sums,
-                                   err));
-    if (early.to > pieces.gradients)
-        early.to = pieces.gradients;
-    if (late.from < pieces.gradients)
-        late.from = pieces.gradients;
-    if (early.from < early.to)
-        lhi_train_take_sums(s->o.train, &early, s->sums, adds);
-    if (late.from < late.to)
-        lhi_train_take_sums(s->o.train, &late,
-                            s->sums + (late.from - part->from), false);
-    return LH_OK;
+    uint32_t op = s->program->data[k].op;
+    lh_dp_kind kind = op == LH_NONE ? LH_DP_AGO : s->o.pipeline->dp_ops[op].kind;
+    return kind == LH_DP_AGO || kind == LH_DP_RSO;
 }
 
 /* What communication k carries. */
@@ -88,12 +56,10 @@ static lhi_train_part part_of(const lhi_shards *s, uint32_t k)
 {
     const lhi_exec_data *d = &s->program->data[k];
     lhi_train_pieces pieces = lhi_train_pieces_of(s->o.train, d->chunk);
-    lhi_train_part part = {d->chunk, 0, pieces.all};
-    if (d->op == LH_NONE)
+    lhi_train_part part = {d->chunk, 0, pieces.all, 0};
+    if (is_whole(s, k))
         return part;
     const lh_dp_op *op = &s->o.pipeline->dp_ops[d->op];
-    if (op->kind == LH_DP_AGO || op->kind == LH_DP_RSO)
-        return part;
     size_t n = d->is_scatter ? pieces.gradients : pieces.values;
     part.from = n * op->bucket / op->n_buckets;
     part.to = n * (op->bucket + 1) / op->n_buckets;
@@ -107,12 +73,23 @@ static lh_status communicate(lhi_shards *s, uint32_t k, uint64_t step,
     const lhi_train_part part = part_of(s, k);
     uint64_t tag = tag_of(s, step, k);
     int64_t *ready = s->o.shared_clock ? ready_ns : NULL;
-    if (s->program->data[k].is_scatter)
-        return scatter(s, &part,
-                       op->room == LH_NONE ? NULL : s->gradients[op->room],
-                       op->adds, tag, ready, err);
-    return gather(s, &part, op->room == LH_NONE ? NULL : s->values[op->room],
-                  tag, ready, err);
+    if (!s->program->data[k].is_scatter)
+        return lhi_part_gather(
+            &s->exchange, &part,
+            op->room == LH_NONE ? NULL : s->values[op->room], tag, ready, err);
+    LHI_TRY(lhi_part_scatter(
+        &s->exchange, &part,
+        op->room == LH_NONE ? NULL : s->gradients[op->room], op->adds, tag,
+        ready, err));
+    if (!s->o.across || !is_whole(s, k))
+        return LH_OK;
+    size_t n;
+    float *sums = lhi_train_sums(s->o.train, part.chunk, &n);
+    const lhi_site_sums sites = {s->o.net, s->o.group, s->o.across,
+                                 s->o.leaders};
+    uint32_t number = s->program->n_data + k * lhi_site_sum_tags(s->o.group);
+    return lhi_sum_sites(&sites, sums, n, s->exchange.sums,
+                         tag_of(s, step, number), ready, err);
 }
 
 /* --- times -----------------------------------------------------------------
@@ -300,8 +277,9 @@ lh_status lhi_shards_gather(lhi_shards *s, uint64_t turn, lh_error *err)
     for (uint32_t i = 0; i < s->o.n_mine; i++) {
         uint32_t chunk = s->o.mine[i];
         lhi_train_pieces pieces = lhi_train_pieces_of(s->o.train, chunk);
-        lhi_train_part part = {chunk, pieces.values, pieces.all};
-        LHI_TRY(gather(s, &part, NULL, next_tag(s), NULL, err));
+        lhi_train_part part = {chunk, pieces.values, pieces.all, 0};
+        LHI_TRY(lhi_part_gather(&s->exchange, &part, NULL, next_tag(s), NULL,
+                                err));
     }
     s->shown = LH_NONE;
     return LH_OK;
@@ -311,12 +289,13 @@ lh_status lhi_shards_show(lhi_shards *s, uint32_t chunk, bool whole,
                           lh_error *err)
 {
     lhi_train_pieces pieces = lhi_train_pieces_of(s->o.train, chunk);
-    lhi_train_part part = {chunk, 0, pieces.values};
+    lhi_train_part part = {chunk, 0, pieces.values, 0};
     if (pieces.values == 0)
         return LH_OK;
     s->shown = whole ? chunk : LH_NONE;
     if (whole)
-        LHI_TRY(gather(s, &part, s->values[0], next_tag(s), NULL, err));
+        LHI_TRY(lhi_part_gather(&s->exchange, &part, s->values[0], next_tag(s),
+                                NULL, err));
     s->o.device->ops->place_values(s->o.device, chunk,
                                    whole ? s->values[0] : NULL);
     return LH_OK;
@@ -344,9 +323,13 @@ static lh_status make_rooms(lhi_shards *s, lh_error *err)
     }
     s->values = LHI_NEW(s->mem, float *, plan->n_values);
     s->gradients = LHI_NEW(s->mem, float *, plan->n_gradients);
-    s->array = LHI_NEW(s->rooms, float, piece * s->o.group->n_ranks);
-    s->sums = LHI_NEW(s->rooms, float, piece);
-    bool ok = s->values && s->gradients && s->array && s->sums;
+    s->exchange = (lhi_part_exchange){
+        .net = s->o.net,
+        .train = s->o.train,
+        .group = s->o.group,
+        .array = LHI_NEW(s->rooms, float, piece * s->o.group->n_ranks),
+        .sums = LHI_NEW(s->rooms, float, piece)};
+    bool ok = s->values && s->gradients && s->exchange.array && s->exchange.sums;
     for (uint32_t i = 0; ok && i < plan->n_values; i++)
         ok = (s->values[i] = LHI_NEW(s->rooms, float, values)) != NULL;
     for (uint32_t i = 0; ok && i < plan->n_gradients; i++)

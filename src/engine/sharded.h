@@ -28,7 +28,10 @@ typedef struct lhi_shards_options {
     bool emulates;        /* collectives take their times in the pipeline */
     bool shared_clock;    /* else times of other ranks say nothing here */
     lhi_net *net;
-    const lhi_net_group *group; /* this stage's replicas; borrowed */
+    const lhi_net_group *group; /* those of this stage's replicas that share;
+                                   borrowed */
+    const lhi_net_group *across; /* with the same share elsewhere; NULL: none */
+    bool leaders;                /* as in lhi_site_sums */
     const lhi_net_stop *stop;
     lhi_train *train; /* staged, settled */
     lhi_device *device;

@@ -2,7 +2,9 @@
 #include "engine/training.h"
 
 #include "base/realtime.h"
+#include "engine/layered.h"
 #include "engine/resume.h"
+#include "engine/shard_groups.h"
 #include "engine/sharded.h"
 #include "engine/sum_ranks.h"
 
@@ -21,11 +23,15 @@ struct lhi_training {
     lhi_rank_hooks hooks;
     uint32_t n_mine;
     uint32_t *mine, *gathers, *scatters; /* chunks; in those orders */
-    lhi_net_group group;                 /* this stage's replicas */
-    uint32_t *group_ranks;
+    lhi_shard_groups shards;
+    lhi_net_group group;  /* this stage's replicas that share with this one */
+    lhi_net_group across; /* and those with the same share elsewhere */
+    uint32_t *all_ranks, *group_ranks, *across_ranks;
     bool whole; /* all values are in place: nothing to gather */
-    lhi_shards *sharded; /* where passes launch what is communicated; then the
-                             thread below has nothing to do, and is not there */
+    /* Where passes launch, or do, what is communicated; then the thread below
+     * has nothing to do, and is not there. */
+    lhi_shards *sharded;
+    lhi_layered *layered;
     lhi_checkpoint_options checkpoint;
     lhi_folder_lock *folder_lock; /* rank 0 */
     char recipe[320];
@@ -48,6 +54,26 @@ struct lhi_training {
 static uint64_t data_tag(uint64_t step, uint32_t chunk, bool is_scatter)
 {
     return lhi_tag(LHI_TAG_DATA, step, (2 * chunk + is_scatter) * LHI_NET_TAGS);
+}
+
+/* Behind all of these. */
+static uint64_t sum_tag(const lhi_training *t, uint64_t step, uint32_t chunk)
+{
+    uint32_t each = lhi_site_sum_tags(&t->group);
+    return lhi_tag(LHI_TAG_DATA, step,
+                   (2 * t->o.exec->n_chunks + each * chunk) * LHI_NET_TAGS);
+}
+
+/* Where others are divided alike. The array is done with by then. */
+static lh_status sum_sites(lhi_training *t, uint64_t step, uint32_t chunk,
+                           float *room, int64_t *ready_ns, lh_error *err)
+{
+    const lhi_site_sums sites = {t->o.net, &t->group, &t->across,
+                                 t->o.model->leaders};
+    size_t n;
+    float *sums = lhi_train_sums(t->train, chunk, &n);
+    return lhi_sum_sites(&sites, sums, n, room, sum_tag(t, step, chunk),
+                         ready_ns, err);
 }
 
 /* Both raise *ready_ns, when this rank was ready, to when all replicas were, as
@@ -75,10 +101,12 @@ static lh_status scatter(lhi_training *t, uint64_t step, uint32_t chunk,
     size_t n;
     group.latest_ns = t->o.shared_clock ? ready_ns : NULL;
     lhi_train_gradients(t->train, chunk, &values, &n, &out);
-    if (n == 0)
-        return LH_OK;
-    return lhi_net_reduce_scatter(t->o.net, &group, data_tag(step, chunk, true),
-                                  values, n, out, err);
+    if (n > 0)
+        LHI_TRY(lhi_net_reduce_scatter(t->o.net, &group,
+                                       data_tag(step, chunk, true), values, n,
+                                       out, err));
+    return sum_sites(t, step, chunk, (float *)(uintptr_t)values,
+                     group.latest_ns, err);
 }
 
 /* --- times
@@ -194,13 +222,18 @@ static lh_status first(void *of, uint32_t chunk, lh_error *err)
 static lh_status pass(void *of, uint32_t i, lhi_step_kind kind, lh_error *err)
 {
     lhi_training *t = of;
-    return lhi_shards_pass(t->sharded, i, kind, err);
+    return t->layered ? lhi_layered_pass(t->layered, i, kind, err)
+                      : lhi_shards_pass(t->sharded, i, kind, err);
 }
 
-static lh_status show(void *of, uint32_t chunk, bool whole, lh_error *err)
+static lh_status show(void *of, uint32_t chunk, uint32_t tensor, lh_error *err)
 {
     lhi_training *t = of;
-    return lhi_shards_show(t->sharded, chunk, whole, err);
+    if (t->layered)
+        return lhi_layered_show(t->layered, chunk, tensor, err);
+    return tensor == 0 || tensor == LH_NONE
+               ? lhi_shards_show(t->sharded, chunk, tensor == 0, err)
+               : LH_OK;
 }
 
 static void last(void *of, uint32_t chunk)
@@ -220,6 +253,8 @@ void lhi_training_begin(lhi_training *t, uint64_t step)
 {
     if (t->sharded)
         lhi_shards_begin(t->sharded, step);
+    if (t->layered)
+        lhi_layered_begin(t->layered, step);
     pthread_mutex_lock(&t->lock);
     t->step = step;
     t->round++;
@@ -237,6 +272,8 @@ static lh_status await_scatters(lhi_training *t, lh_error *err)
 {
     if (t->sharded)
         return lhi_shards_end(t->sharded, err);
+    if (t->layered)
+        return lhi_layered_end(t->layered, err);
     if (!t->has_thread) {
         int64_t ready_ns = 0;
         for (uint32_t i = 0; i < t->n_mine; i++)
@@ -323,6 +360,8 @@ lh_status lhi_training_gather(lhi_training *t, uint64_t turn, lh_error *err)
 {
     if (t->sharded)
         return lhi_shards_gather(t->sharded, turn, err);
+    if (t->layered)
+        return lhi_layered_gather(t->layered, turn, err);
     if (t->whole)
         return LH_OK;
     for (uint32_t i = 0; i < t->n_mine; i++) {
@@ -384,6 +423,8 @@ void lhi_training_reschedule(lhi_training *t, const lh_exec *exec)
 {
     const lhi_exec_rank *program = &exec->ranks[t->o.stage];
     uint32_t gathers = 0, scatters = 0;
+    if (t->layered)
+        lhi_layered_reschedule(t->layered, exec);
     pthread_mutex_lock(&t->lock);
     for (uint32_t i = 0; i < program->n_passes; i++) {
         const lhi_exec_pass *pass = &program->passes[i];
@@ -393,6 +434,25 @@ void lhi_training_reschedule(lhi_training *t, const lh_exec *exec)
             t->scatters[scatters++] = pass->pass.chunk;
     }
     pthread_mutex_unlock(&t->lock);
+}
+
+static void list_groups(lhi_training *t)
+{
+    lhi_grid_group(t->o.grid, LHI_GRID_DATA, t->o.place, t->all_ranks);
+    for (uint32_t k = 0; k < t->o.n_replicas; k++)
+        t->all_ranks[k] = lhi_seats_host(t->o.seats, t->all_ranks[k]);
+    t->shards = lhi_shard_groups_of(t->o.model, t->o.n_replicas, t->o.stage,
+                                    t->o.replica);
+    lhi_shard_members(t->o.model, t->o.n_replicas, t->o.stage, t->o.replica,
+                      t->all_ranks, t->group_ranks, t->across_ranks);
+    t->group = (lhi_net_group){.n_ranks = t->shards.n_shards,
+                               .mine = t->shards.shard,
+                               .ranks = t->group_ranks,
+                               .link = LHI_NET_NO_LINK};
+    t->across = (lhi_net_group){.n_ranks = t->shards.n_sites,
+                                .mine = t->shards.site,
+                                .ranks = t->across_ranks,
+                                .link = LHI_NET_NO_LINK};
 }
 
 static lh_status list_chunks(lhi_training *t, lh_error *err)
@@ -406,21 +466,17 @@ static lh_status list_chunks(lhi_training *t, lh_error *err)
     t->ended_ns = calloc(x->n_chunks, sizeof *t->ended_ns);
     t->arrive_ns = calloc(x->n_chunks, sizeof *t->arrive_ns);
     t->played = calloc(2 * (size_t)x->n_chunks, sizeof *t->played);
+    t->all_ranks = calloc(t->o.n_replicas, sizeof *t->all_ranks);
     t->group_ranks = calloc(t->o.n_replicas, sizeof *t->group_ranks);
+    t->across_ranks = calloc(t->o.n_replicas, sizeof *t->across_ranks);
     if (!t->mine || !t->gathers || !t->scatters || !t->gathered || !t->ended ||
-        !t->ended_ns || !t->arrive_ns || !t->played || !t->group_ranks)
+        !t->ended_ns || !t->arrive_ns || !t->played || !t->all_ranks || !t->group_ranks || !t->across_ranks)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < x->n_chunks; c++)
         if (x->chunk_ranks[c] == t->o.stage)
             t->mine[t->n_mine++] = c;
     lhi_training_reschedule(t, x);
-    lhi_grid_group(t->o.grid, LHI_GRID_DATA, t->o.place, t->group_ranks);
-    for (uint32_t k = 0; k < t->o.n_replicas; k++)
-        t->group_ranks[k] = lhi_seats_host(t->o.seats, t->group_ranks[k]);
-    t->group = (lhi_net_group){.n_ranks = t->o.n_replicas,
-                               .mine = t->o.replica,
-                               .ranks = t->group_ranks,
-                               .link = LHI_NET_NO_LINK};
+    list_groups(t);
     return LH_OK;
 }
 
@@ -439,6 +495,9 @@ static lhi_train_options train_options(const lhi_training *t)
     with.mine = t->mine;
     with.replica = t->o.replica;
     with.n_replicas = t->o.n_replicas;
+    with.shard = t->shards.shard;
+    with.n_shards = t->shards.n_shards;
+    with.follows = t->shards.site > 0;
     if (!isnan(m->rate)) {
         with.rate = m->rate;
         with.min_rate = m->rate / 10;
@@ -508,11 +567,17 @@ static lh_status make_sharded(lhi_training *t, lh_error *err)
                                   .shared_clock = t->o.shared_clock,
                                   .net = t->o.net,
                                   .group = &t->group,
+                                  .across = t->shards.n_sites > 1 ? &t->across
+                                                                  : NULL,
+                                  .leaders = t->o.model->leaders,
                                   .stop = t->o.stop,
                                   .train = t->train,
                                   .device = t->o.device};
     LHI_TRY(lhi_train_settle(t->train, err));
-    LHI_TRY(lhi_shards_make(&o, &t->sharded, err));
+    if (t->o.model->by_layer)
+        LHI_TRY(lhi_layered_make(&o, &t->layered, err));
+    else
+        LHI_TRY(lhi_shards_make(&o, &t->sharded, err));
     t->hooks.pass = pass;
     return LH_OK;
 }
@@ -570,6 +635,8 @@ void lhi_training_stop(lhi_training *t)
 {
     if (t->sharded)
         lhi_shards_stop(t->sharded);
+    if (t->layered)
+        lhi_layered_stop(t->layered);
     pthread_mutex_lock(&t->lock);
     t->stop = true;
     pthread_cond_broadcast(&t->changed);
@@ -585,6 +652,7 @@ void lhi_training_free(lhi_training *t)
         return;
     lhi_training_stop(t);
     lhi_shards_free(t->sharded);
+    lhi_layered_free(t->layered);
     lhi_train_free(t->train);
     lhi_folder_lock_release(t->folder_lock);
     pthread_cond_destroy(&t->changed);
@@ -597,7 +665,9 @@ void lhi_training_free(lhi_training *t)
     free(t->ended_ns);
     free(t->arrive_ns);
     free(t->played);
+    free(t->all_ranks);
     free(t->group_ranks);
+    free(t->across_ranks);
     free(t);
 }
 
@@ -624,6 +694,8 @@ const lhi_played *lhi_training_played(const lhi_training *t, uint32_t *n)
 {
     if (t->sharded)
         return lhi_shards_played(t->sharded, n);
+    if (t->layered)
+        return lhi_layered_played(t->layered, n);
     *n = t->n_played;
     return t->played;
 }
@@ -633,6 +705,8 @@ void lhi_training_held(const lhi_training *t, int64_t bytes[LH_N_MEMORY_KINDS])
     lhi_train_held(t->train, bytes);
     if (t->sharded)
         lhi_shards_held(t->sharded, bytes);
+    if (t->layered)
+        lhi_layered_held(t->layered, bytes);
 }
 
 uint64_t lhi_training_step(const lhi_training *t)

@@ -18,6 +18,19 @@ lhi_train_pieces lhi_train_pieces_of(const lhi_train *train, uint32_t chunk)
     };
 }
 
+lhi_train_part lhi_train_part_of(const lhi_train *train, uint32_t chunk,
+                                 uint32_t first, uint32_t n_tensors)
+{
+    const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
+    uint32_t end = first + n_tensors;
+    return (lhi_train_part){
+        .chunk = chunk,
+        .from = first < c->n_tensors ? c->owned[first].at : c->piece,
+        .to = end < c->n_tensors ? c->owned[end].at : c->piece,
+        .base = first < c->n_tensors ? c->owned[first].offset : 0,
+    };
+}
+
 /* Of one tensor and one replica: `n` values from `first` of the tensor on are
  * in the part, at `at` of its array; then there is filling, up to `room`. */
 typedef struct overlap {
@@ -48,7 +61,7 @@ void lhi_train_pack_values(const lhi_train *train, const lhi_train_part *part,
     const lhi_train_chunk *c = lhi_train_find_chunk(train, part->chunk);
     for (uint32_t i = 0; i < c->n_tensors; i++) {
         const lhi_owned *own = &c->owned[i];
-        overlap o = find_overlap(own, part, train->o.replica);
+        overlap o = find_overlap(own, part, train->o.shard);
         if (o.n > 0)
             memcpy(array + o.at, own->value + (o.first - own->first),
                    o.n * sizeof *array);
@@ -65,11 +78,12 @@ void lhi_train_unpack_values(const lhi_train *train, const lhi_train_part *part,
         train->device->ops->sharded(train->device, part->chunk);
     for (uint32_t i = 0; i < c->n_tensors; i++) {
         const lhi_owned *own = &c->owned[i];
-        for (uint32_t r = 0; r < train->o.n_replicas; r++) {
+        for (uint32_t r = 0; r < train->o.n_shards; r++) {
             overlap o = find_overlap(own, part, r);
             float *to = i < s.n_values ? room : own->tensor->value;
             if (o.n > 0)
-                memcpy(to + (i < s.n_values ? own->offset : 0) + o.first,
+                memcpy(to + (i < s.n_values ? own->offset - part->base : 0) +
+                           o.first,
                        array + o.at, o.n * sizeof *array);
         }
     }
@@ -84,13 +98,15 @@ void lhi_train_pack_gradients(const lhi_train *train,
         train->device->ops->sharded(train->device, part->chunk);
     for (uint32_t i = 0; i < c->n_tensors; i++) {
         const lhi_owned *own = &c->owned[i];
-        for (uint32_t r = 0; r < train->o.n_replicas; r++) {
+        for (uint32_t r = 0; r < train->o.n_shards; r++) {
             overlap o = find_overlap(own, part, r);
             const float *from =
                 i < s.n_gradients ? room : own->tensor->gradient;
             if (o.n > 0)
                 memcpy(array + o.at,
-                       from + (i < s.n_gradients ? own->offset : 0) + o.first,
+                       from +
+                           (i < s.n_gradients ? own->offset - part->base : 0) +
+                           o.first,
                        o.n * sizeof *array);
             if (o.room > o.n)
                 memset(array + o.at + o.n, 0, (o.room - o.n) * sizeof *array);

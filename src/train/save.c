@@ -155,20 +155,25 @@ static lh_status write_chunk(const lhi_train *train, uint32_t i,
                              const writer *weights, const writer *moments,
                              double *sums, lh_error *err)
 {
-    uint32_t replica = train->o.replica, replicas = train->o.n_replicas;
+    uint32_t shard = train->o.shard, shards = train->o.n_shards;
+    uint32_t chunk = train->chunks[i].chunk;
     for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++) {
         const lhi_owned *own = &train->chunks[i].owned[j];
         const lhi_tensor *t = own->tensor;
-        double *sum = sums + lhi_sums_at(t->index, replicas);
+        double *sum = sums + lhi_sums_at(t->index, shards);
         if (own == train->head)
             continue;
-        if (replica == 0)
+        if (train->o.show)
+            LHI_TRY(train->o.show(train->o.context, chunk, j, err));
+        if (train->o.follows)
+            continue;
+        if (train->o.replica == 0)
             LHI_TRY(write_values(weights, t->index, 0, 0, t->value, t->n,
                                  &sum[0], err));
         LHI_TRY(write_values(moments, t->index, 0, own->first, own->m, own->n,
-                             &sum[1 + replica], err));
+                             &sum[1 + shard], err));
         LHI_TRY(write_values(moments, t->index, 1, own->first, own->v, own->n,
-                             &sum[1 + replicas + replica], err));
+                             &sum[1 + shards + shard], err));
     }
     return LH_OK;
 }
@@ -179,11 +184,9 @@ static lh_status write_owned(const lhi_train *train, const writer *weights,
     const lhi_train_options *o = &train->o;
     for (uint32_t i = 0; i < o->n_mine; i++) {
         uint32_t chunk = train->chunks[i].chunk;
-        if (o->show)
-            LHI_TRY(o->show(o->context, chunk, true, err));
         LHI_TRY(write_chunk(train, i, weights, moments, sums, err));
         if (o->show)
-            LHI_TRY(o->show(o->context, chunk, false, err));
+            LHI_TRY(o->show(o->context, chunk, LH_NONE, err));
     }
     return LH_OK;
 }

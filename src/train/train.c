@@ -36,26 +36,31 @@ static lh_status check_options(const lhi_train_options *o, lh_error *err)
     if (o->n_replicas == 0 || o->replica >= o->n_replicas || o->steps == 0)
         return lhi_fail(err, LH_EINVAL, "replica %u is none of %u, or no steps",
                         o->replica, o->n_replicas);
+    if (o->n_shards && (o->shard >= o->n_shards || o->n_shards > o->n_replicas))
+        return lhi_fail(err, LH_EINVAL,
+                        "shard %u is none of %u, or there are more than "
+                        "replicas",
+                        o->shard, o->n_shards);
     return LH_OK;
 }
 
 void lhi_train_predict(double n_values, double n_tied, double n_sharded,
-                       uint32_t n_replicas, bool staged,
+                       uint32_t n_replicas, uint32_t n_shards, bool staged,
                        double bytes[LH_N_MEMORY_KINDS])
 {
-    double share = n_values / n_replicas;
-    bool arrays = n_replicas > 1 && !staged;
-    bytes[LH_MEMORY_PARAMETERS] += sizeof(float) * n_sharded / n_replicas;
+    double share = n_values / n_shards;
+    bool arrays = n_shards > 1 && !staged;
+    bytes[LH_MEMORY_PARAMETERS] += sizeof(float) * n_sharded / n_shards;
     bytes[LH_MEMORY_MOMENTS] += sizeof(float) * 2 * share;
     bytes[LH_MEMORY_GRADIENTS] += n_replicas > 1 ? sizeof(float) * share : 0;
     bytes[LH_MEMORY_BUFFERS] += arrays ? sizeof(float) * n_values : 0;
-    bytes[LH_MEMORY_BUFFERS] += sizeof(float) * n_tied / n_replicas;
+    bytes[LH_MEMORY_BUFFERS] += sizeof(float) * n_tied / n_shards;
 }
 
 double lhi_train_bytes(double n_values, uint32_t n_replicas)
 {
     double bytes[LH_N_MEMORY_KINDS] = {0}, sum = 0;
-    lhi_train_predict(n_values, 0, 0, n_replicas, false, bytes);
+    lhi_train_predict(n_values, 0, 0, n_replicas, n_replicas, false, bytes);
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
         sum += bytes[i];
     return sum;
@@ -73,13 +78,13 @@ void lhi_train_held(const lhi_train *train, int64_t bytes[LH_N_MEMORY_KINDS])
 static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
                               lh_error *err)
 {
-    uint32_t replicas = train->o.n_replicas;
+    uint32_t replicas = train->o.n_replicas, shards = train->o.n_shards;
     size_t n = chunk->piece;
     float *m = LHI_NEW(train->moments, float, n);
     float *v = LHI_NEW(train->moments, float, n);
-    bool arrays = replicas > 1 && !train->o.staged;
+    bool arrays = shards > 1 && !train->o.staged;
     if (arrays)
-        chunk->array = LHI_NEW(train->buffers, float, n *replicas);
+        chunk->array = LHI_NEW(train->buffers, float, n *shards);
     if (replicas > 1)
         chunk->sums = LHI_NEW(train->gradients, float, n);
     if (!m || !v || (arrays && !chunk->array) || (replicas > 1 && !chunk->sums))
@@ -98,7 +103,7 @@ static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
                             lh_error *err)
 {
     lhi_device *device = train->device;
-    uint32_t replicas = train->o.n_replicas, c = chunk->chunk;
+    uint32_t shards = train->o.n_shards, c = chunk->chunk;
     chunk->n_tensors = device->ops->n_tensors(device, c);
     chunk->owned = LHI_NEW(train->mem, lhi_owned, chunk->n_tensors);
     if (!chunk->owned)
@@ -110,10 +115,10 @@ static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
         own->tensor = tensor;
         own->offset = offset;
         offset += tensor->n;
-        own->share = tensor->n / replicas + (tensor->n % replicas != 0);
+        own->share = tensor->n / shards + (tensor->n % shards != 0);
         own->at = chunk->piece;
         chunk->piece += own->share;
-        own->first = own->share * train->o.replica;
+        own->first = own->share * train->o.shard;
         if (own->first > tensor->n)
             own->first = tensor->n;
         own->n = tensor->n - own->first < own->share ? tensor->n - own->first
@@ -170,6 +175,10 @@ lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,
     train->mem = mem;
     train->device = device;
     train->o = *options;
+    if (train->o.n_shards == 0) {
+        train->o.n_shards = options->n_replicas;
+        train->o.shard = options->replica;
+    }
     lh_status status = (train->moments = lhi_arena_make(0)) &&
                                (train->gradients = lhi_arena_make(0)) &&
                                (train->buffers = lhi_arena_make(0)) &&
@@ -212,7 +221,7 @@ lhi_train_chunk *lhi_train_find_chunk(const lhi_train *train, uint32_t chunk)
 static void move(const lhi_train *train, const lhi_train_chunk *chunk,
                  const lhi_owned *own, float *values, bool back)
 {
-    for (uint32_t r = 0; r < train->o.n_replicas; r++) {
+    for (uint32_t r = 0; r < train->o.n_shards; r++) {
         size_t first = own->share * r, n = own->share;
         float *at = chunk->array + r * chunk->piece + own->at;
         if (first > own->tensor->n)
@@ -239,7 +248,7 @@ void lhi_train_parameters(lhi_train *train, uint32_t chunk, float **values,
     for (uint32_t i = 0; i < c->n_tensors; i++)
         move(train, c, &c->owned[i], c->owned[i].tensor->value, false);
     *values = c->array;
-    *n = c->piece * train->o.n_replicas;
+    *n = c->piece * train->o.n_shards;
 }
 
 void lhi_train_gathered(lhi_train *train, uint32_t chunk)
@@ -251,6 +260,20 @@ void lhi_train_gathered(lhi_train *train, uint32_t chunk)
         move(train, c, &c->owned[i], c->owned[i].tensor->value, true);
 }
 
+static void copy_gradients(const lhi_train_chunk *c)
+{
+    for (uint32_t i = 0; i < c->n_tensors; i++)
+        memcpy(c->owned[i].gradient, c->owned[i].tensor->gradient,
+               c->owned[i].n * sizeof(float));
+}
+
+float *lhi_train_sums(lhi_train *train, uint32_t chunk, size_t *n)
+{
+    const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
+    *n = c && c->sums ? c->piece : 0;
+    return c ? c->sums : NULL;
+}
+
 void lhi_train_gradients(lhi_train *train, uint32_t chunk, const float **values,
                          size_t *n, float **out)
 {
@@ -258,13 +281,17 @@ void lhi_train_gradients(lhi_train *train, uint32_t chunk, const float **values,
     *values = NULL;
     *out = NULL;
     *n = 0;
-    if (!c || !c->array)
+    if (!c || !c->sums)
         return;
+    if (!c->array) { /* all of it is owned here */
+        copy_gradients(c);
+        return;
+    }
     for (uint32_t i = 0; i < c->n_tensors; i++)
         move(train, c, &c->owned[i], c->owned[i].tensor->gradient, false);
     *values = c->array;
     *out = c->sums;
-    *n = c->piece * train->o.n_replicas;
+    *n = c->piece * train->o.n_shards;
 }
 
 lhi_train_pair lhi_train_tied(lhi_train *train)
@@ -323,6 +350,24 @@ lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
     return LH_OK;
 }
 
+/* What nobody shares is added up as if all did, so that the norm is the same to
+ * the last bit. */
+static void tally_squares(const lhi_train *train, const lhi_owned *own,
+                          double *tally)
+{
+    uint32_t replicas = train->o.n_replicas;
+    size_t n = own->n, share = n / replicas + (n % replicas != 0);
+    if (train->o.n_shards > 1) {
+        tally[train->o.shard] = train->k->squares(own->gradient, n);
+        return;
+    }
+    for (uint32_t r = 0; r < replicas; r++) {
+        size_t first = share * r < n ? share * r : n;
+        size_t here = n - first < share ? n - first : share;
+        tally[r] = train->k->squares(own->gradient + first, here);
+    }
+}
+
 lh_status lhi_train_tally(lhi_train *train, double *tally, lh_error *err)
 {
     LHI_TRY(lhi_train_validation_tally(train, tally, err));
@@ -330,10 +375,10 @@ lh_status lhi_train_tally(lhi_train *train, double *tally, lh_error *err)
     for (uint32_t i = 0; i < train->o.n_mine; i++)
         for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++) {
             const lhi_owned *own = &train->chunks[i].owned[j];
-            size_t at = (size_t)own->tensor->index * train->o.n_replicas +
-                        train->o.replica;
-            if (own != train->head)
-                tally[at] = train->k->squares(own->gradient, own->n);
+            if (own != train->head && !train->o.follows)
+                tally_squares(train, own,
+                              tally + (size_t)own->tensor->index *
+                                          train->o.n_replicas);
         }
     return LH_OK;
 }

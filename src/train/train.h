@@ -49,6 +49,10 @@ typedef struct lhi_train_options {
     uint32_t n_chunks, n_mine;
     const uint32_t *mine; /* the chunks of this rank; copied */
     uint32_t replica, n_replicas;
+    /* What is owned is divided among so many replicas, of which this is one;
+     * others, if there are any, are divided alike. 0: among all. */
+    uint32_t shard, n_shards;
+    bool follows; /* another replica with these says what all have to know */
     uint64_t steps;  /* of the whole run: the rate's course */
     double rate;     /* the highest */
     double min_rate; /* at the end of the cosine */
@@ -56,9 +60,11 @@ typedef struct lhi_train_options {
     double beta1, beta2, epsilon, weight_decay;
     double clip; /* of the global norm; 0: none */
     bool staged; /* exchanges go by lhi_train_pack() and the like */
-    /* Of staged ones, around what is written of each chunk: its values are to
-     * be whole, or may be gone again. On all replicas, in the same order. */
-    lh_status (*show)(void *context, uint32_t chunk, bool whole, lh_error *err);
+    /* Of staged ones, before the values of a tensor of the chunk are written:
+     * they are to be whole; LH_NONE: no longer any of it. On all replicas, in
+     * the same order. */
+    lh_status (*show)(void *context, uint32_t chunk, uint32_t tensor,
+                      lh_error *err);
     void *context;
 } lhi_train_options;
 
@@ -72,9 +78,9 @@ lhi_train_options lhi_train_defaults(uint64_t steps);
 double lhi_train_bytes(double n_values, uint32_t n_replicas);
 /* By kind, added to bytes[]; n_tied: values of a tied embedding whose other
  * copy is on another rank, or 0; n_sharded: values that are sharded. Staged
- * ones exchange no arrays of their own. */
+ * ones exchange no arrays of their own. n_shards as in lhi_train_options. */
 void lhi_train_predict(double n_values, double n_tied, double n_sharded,
-                       uint32_t n_replicas, bool staged,
+                       uint32_t n_replicas, uint32_t n_shards, bool staged,
                        double bytes[LH_N_MEMORY_KINDS]);
 /* What it does hold. */
 void lhi_train_held(const lhi_train *train, int64_t bytes[LH_N_MEMORY_KINDS]);
@@ -87,18 +93,21 @@ void lhi_train_free(lhi_train *train); /* NULL is fine */
 /* Steps done so far: 0, or what a checkpoint said. The next step to `begin`. */
 uint64_t lhi_train_step(const lhi_train *train);
 
-/* The chunk's updated values: this replica's piece, values [n * replica /
- * n_replicas, n * (replica + 1) / n_replicas), is in place; the all-gather
- * fills the others; n is a multiple of n_replicas. */
+/* The chunk's updated values: this replica's piece, values [n * shard /
+ * n_shards, n * (shard + 1) / n_shards), is in place; the all-gather fills the
+ * others; n is a multiple of n_shards, and 0 where that is 1. */
 void lhi_train_parameters(lhi_train *train, uint32_t chunk, float **values,
                           size_t *n);
 /* The array is whole: the tensors take their values from it. */
 void lhi_train_gathered(lhi_train *train, uint32_t chunk);
 
 /* The chunk's gradients, n values in pieces as above; the reduce-scatter puts
- * the sum of the replicas' pieces into `out`, n / n_replicas values. */
+ * the sum of the replicas' pieces into `out`, n / n_shards values. Where others
+ * are divided alike, their sums are to be added. With one replica n is 0. */
 void lhi_train_gradients(lhi_train *train, uint32_t chunk, const float **values,
                          size_t *n, float **out);
+/* The sums that there are of a chunk so far, and how many. */
+float *lhi_train_sums(lhi_train *train, uint32_t chunk, size_t *n);
 
 /* The same a part at a time, for chunks that are sharded (lhi_device_ops): a
  * part is [from, to) of every replica's piece, its array these one after the
@@ -108,7 +117,12 @@ void lhi_train_gradients(lhi_train *train, uint32_t chunk, const float **values,
 typedef struct lhi_train_part {
     uint32_t chunk;
     size_t from, to;
+    size_t base; /* the room begins with this value of the chunk */
 } lhi_train_part;
+
+/* The part that tensors from `first` on are. */
+lhi_train_part lhi_train_part_of(const lhi_train *train, uint32_t chunk,
+                                 uint32_t first, uint32_t n_tensors);
 
 typedef struct lhi_train_pieces {
     size_t all, values, gradients; /* that are sharded */

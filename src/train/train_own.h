@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside src/train: an lhi_train's parts.
  *
- * Pieces: of a tensor of n values, replica r owns those from r * c on, c the
- * number of replicas' share of n rounded up. A chunk's array is, replica by
- * replica, its pieces of all tensors, each filled up to c with zeros. */
+ * Pieces: of a tensor of n values, shard r owns those from r * c on, c the
+ * number of shards' share of n rounded up. A chunk's array is, shard by shard,
+ * its pieces of all tensors, each filled up to c with zeros. */
 #ifndef LHI_TRAIN_OWN_H
 #define LHI_TRAIN_OWN_H
 
@@ -27,8 +27,8 @@ typedef struct lhi_owned {
 typedef struct lhi_train_chunk {
     uint32_t chunk, n_tensors;
     lhi_owned *owned;
-    size_t piece; /* values of a replica's part of the array */
-    float *array; /* n_replicas * piece; NULL with one replica, or staged */
+    size_t piece; /* values of a shard's part of the array */
+    float *array; /* n_shards * piece; NULL with one shard, or staged */
     float *sums;  /* piece: what reduce-scatter gives */
 } lhi_train_chunk;
 

@@ -224,7 +224,7 @@ static void links_are_as_planned(void)
     }
 }
 
-/* ZeRO 2 and 3 communicate in passes, which the cpu device does not. */
+/* What ZeRO 2 and 3 communicate in passes has no times of its own. */
 static void what_cannot_be_emulated_is_refused(void)
 {
     lh_error err = {0};

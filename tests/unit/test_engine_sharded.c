@@ -5,203 +5,7 @@
  * what was predicted. */
 #define _GNU_SOURCE
 #include "scripted_switches.h"
-#include "test.h"
-#include "tiny_model.h"
-
-#include <longhaul/engine.h>
-#include <longhaul/methods.h>
-#include <math.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-enum { LAYERS = 8, STEPS = 6, ALL_MICROBATCHES = 16, SEQUENCE = 24 };
-
-static char folder[64], text_path[80];
-static void (*progress)(void *context, const lh_iteration *iteration);
-
-typedef struct setup {
-    uint32_t stages, chunks, replicas;
-    const char *enqueue, *dequeue; /* NULL: 1F1B without operations */
-    double gradients, parameters;
-    uint32_t scatter, forward, backward; /* buckets */
-    const char *data;                    /* in place of what is elastic; NULL */
-    const char *transport, *resume;
-    uint32_t again;
-    bool tied, delays, experts;
-    double validation;
-    uint64_t steps;            /* 0: STEPS */
-    uint32_t checkpoint_every; /* 0: at the end alone */
-    double rate;               /* 0: 3e-3 */
-} setup;
-
-static lh_pipeline *make_pipeline(const setup *s)
-{
-    char text[2048], elastic[1024] = "";
-    lh_error err;
-    lh_pipeline *p = NULL;
-    if (s->data)
-        snprintf(elastic, sizeof elastic, "%s", s->data);
-    else if (s->enqueue)
-        snprintf(elastic, sizeof elastic,
-                 "data_parallel:\n  elastic: {enqueue: [%s], dequeue: [%s], "
-                 "transfer: %d, gradients: %.17g, parameters: %.17g, "
-                 "buckets: {scatter: %u, forward: %u, backward: %u}}\n",
-                 s->enqueue, s->dequeue, s->delays ? 300 : 10, s->gradients,
-                 s->parameters, s->scatter, s->forward, s->backward);
-    snprintf(text, sizeof text,
-             "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: %u\n"
-             "devices: %u\nbackward: joint\nuniform: {placement: loop, "
-             "chunks_per_device: %u, F: 60, D: 60, W: 60}\n%s",
-             ALL_MICROBATCHES / s->replicas, s->stages, s->chunks, elastic);
-    CHECK_OK(lh_pipeline_parse(text, strlen(text), "test", &p, &err), err);
-    return p;
-}
-
-static lh_status train(const setup *s, const char *name, lh_train_result **out,
-                       lh_error *err)
-{
-    char path[128];
-    uint32_t first_layers[17], again[LAYERS];
-    lh_model model = s->experts ? tiny_mixtral(LAYERS) : tiny_model(LAYERS);
-    lh_pipeline *p = make_pipeline(s);
-    lh_schedule *schedule = NULL;
-    lh_exec *x = NULL;
-    lh_method_options with = {.size = sizeof with};
-    if (!p)
-        return LH_EINVAL;
-    model.tied_embeddings = s->tied;
-    uint32_t n = lh_pipeline_n_chunks(p);
-    for (uint32_t c = 0; c <= n; c++)
-        first_layers[c] = LAYERS * c / n;
-    for (uint32_t i = 0; i < LAYERS; i++)
-        again[i] = s->again;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    lh_train_model m = lh_train_model_defaults();
-    m.model = &model;
-    m.first_layers = first_layers;
-    m.again = again;
-    m.sequence = SEQUENCE;
-    m.replicas = s->replicas;
-    m.sharded_gradients = s->gradients;
-    m.sharded_parameters = s->parameters;
-    m.seed = 5;
-    m.data = text_path;
-    m.rate = s->rate > 0 ? s->rate : 3e-3;
-    m.min_rate = m.rate;
-    m.validation = s->validation;
-    m.validate_every = s->validation > 0 ? 2 : 0;
-    m.checkpoint = path;
-    m.checkpoint_every = s->checkpoint_every;
-    m.resume = s->resume;
-    m.emulate_links = s->delays;
-    const lh_train_options o = {.size = sizeof o,
-                                .transport =
-                                    s->transport ? s->transport : "inproc",
-                                .steps = s->steps ? s->steps : STEPS,
-                                .progress = progress};
-    lh_status status = lh_method_run(s->enqueue ? "elastic" : "1f1b", p, &with,
-                                     &schedule, NULL, err);
-    if (status == LH_OK)
-        status = lh_exec_make(p, schedule, NULL, &x, err);
-    if (status == LH_OK)
-        status = lh_train_cpu(p, x, &m, &o, out, err);
-    lh_exec_free(x);
-    lh_schedule_free(schedule);
-    lh_pipeline_free(p);
-    return status;
-}
-
-/* --- what came out ---------------------------------------------------------
- */
-
-typedef struct outcome {
-    char *weights;
-    size_t size;
-    double losses[STEPS];
-    double most_bytes; /* held by any rank, without messages */
-} outcome;
-
-static char *read_weights(const char *name, unsigned step, size_t *size)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s/step-%08u/model.safetensors", folder,
-             name, step);
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return NULL;
-    fseek(file, 0, SEEK_END);
-    *size = (size_t)ftell(file);
-    rewind(file);
-    char *bytes = malloc(*size + 1);
-    if (bytes && fread(bytes, 1, *size, file) != *size) {
-        free(bytes);
-        bytes = NULL;
-    }
-    fclose(file);
-    return bytes;
-}
-
-static void check_memory(const lh_train_result *r, const char *name,
-                         outcome *out)
-{
-    uint32_t n;
-    const lh_train_memory *all = lh_train_memory_held(r, &n);
-    CHECK_INT(n, r->n_ranks);
-    for (uint32_t i = 0; i < n; i++) {
-        double off =
-            (double)all[i].measured_bytes / (double)all[i].predicted_bytes - 1;
-        double held = (double)all[i].measured_bytes;
-        CHECK_MSG(fabs(off) < 0.03 || (r->n_grown > 0 && off > 0),
-                  "%s: rank %u: %lld bytes predicted, %lld held", name,
-                  (unsigned)i, (long long)all[i].predicted_bytes,
-                  (long long)all[i].measured_bytes);
-        out->most_bytes = held > out->most_bytes ? held : out->most_bytes;
-    }
-}
-
-static outcome run(const setup *s, const char *name)
-{
-    lh_error err;
-    lh_train_result *r = NULL;
-    outcome out = {0};
-    lh_status status = train(s, name, &r, &err);
-    CHECK_MSG(status == LH_OK, "%s: %s", name, err.text);
-    if (status != LH_OK)
-        return out;
-    for (uint32_t i = 0; i < r->n_iterations && i < STEPS; i++)
-        out.losses[i] = r->iterations[i].loss;
-    check_memory(r, name, &out);
-    lh_train_result_free(r);
-    out.weights =
-        read_weights(name, s->steps ? (unsigned)s->steps : STEPS, &out.size);
-    CHECK_MSG(out.weights != NULL, "%s: no weights", name);
-    return out;
-}
-
-static bool are_same(const outcome *a, const outcome *b)
-{
-    return a->weights && b->weights && a->size == b->size &&
-           memcmp(a->weights, b->weights, a->size) == 0;
-}
-
-/* The largest difference of two weights, and of two losses relative to one. */
-static void differences(const outcome *a, const outcome *b, double *weights,
-                        double *losses)
-{
-    uint64_t head = 0;
-    *weights = *losses = 0;
-    if (!a->weights || !b->weights || a->size != b->size)
-        return;
-    memcpy(&head, a->weights, sizeof head);
-    for (size_t at = 8 + head; at + 4 <= a->size; at += 4) {
-        float x, y;
-        memcpy(&x, a->weights + at, 4);
-        memcpy(&y, b->weights + at, 4);
-        *weights = fmax(*weights, fabs((double)x - (double)y));
-    }
-    for (int i = 0; i < STEPS; i++)
-        *losses = fmax(*losses, fabs(a->losses[i] / b->losses[i] - 1));
-}
+#include "sharded_runs.h"
 
 /* --- tests -----------------------------------------------------------------
  */
@@ -643,19 +447,8 @@ static void killed(void)
 
 int main(void)
 {
-    char command[128];
-    snprintf(folder, sizeof folder, "/tmp/longhaul-sharded-XXXXXX");
-    if (!mkdtemp(folder))
+    if (!runs_begin())
         return 1;
-    snprintf(text_path, sizeof text_path, "%s/text", folder);
-    FILE *file = fopen(text_path, "w");
-    uint32_t state = 1;
-    for (int i = 0; file && i < 9000; i++) {
-        state = state * 1664525 + 1013904223;
-        fputc("etaoin shrdlu\n"[(state >> 24) % 14], file);
-    }
-    if (file)
-        fclose(file);
     RUN(all_at_once_is_as_before);
     RUN(groups);
     RUN(experts);
@@ -665,7 +458,6 @@ int main(void)
     RUN(refuses);
     RUN(killed);
     free(plain.weights);
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    CHECK_INT(system(command), 0);
+    runs_end();
     return test_summary();
 }

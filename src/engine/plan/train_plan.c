@@ -3,6 +3,7 @@
  * what it promises. */
 #include "base/fail.h"
 #include "base/take_options.h"
+#include "engine/plan/plan_sharding.h"
 #include "engine/plan/run_profile.h"
 #include "spec/spec.h"
 
@@ -63,32 +64,6 @@ static double utilisation(const lh_plan *plan, int64_t ns)
     if (ns <= 0 || best->mfu <= 0)
         return -1;
     return best->mfu * (double)best->iteration_ns / (double)ns;
-}
-
-/* Gradients and parameters are sharded where passes launch what that takes,
- * as elastic plans say; the optimizer over all replicas. */
-static lh_status check_sharding(const lh_choice *best, lh_error *err)
-{
-    if (best->layout.data == 1)
-        return LH_OK;
-    if (best->layout.sharding > LH_SHARDING_FULL)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the plan shards over the replicas of a datacenter, "
-                        "the cpu device over all of them: plan with sharding: "
-                        "full in the job's layout");
-    if (best->zero == 0)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the plan has zero 0; the cpu device shards at least "
-                        "the optimizer over replicas: plan with zero: 1 in "
-                        "the job's training");
-    if (best->zero == 1 || best->elastic)
-        return LH_OK;
-    return lhi_fail(err, LH_EUNSUPPORTED,
-                    "the plan has zero %" PRIu32 " and schedule %s; the cpu "
-                    "device shards gradients and parameters by what elastic "
-                    "schedules launch: plan with zero: 1 in the job's "
-                    "training, or schedule: elastic in its layout",
-                    best->zero, best->layout.schedule);
 }
 
 /* Adam decays through the gradients, AdamW beside them: without decay they are
@@ -292,8 +267,11 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
     uint32_t n_chunks = lh_pipeline_n_chunks(pipeline);
     uint32_t *first = layers_of(plan, n_chunks);
     uint32_t *again = calloc(plan->job->model->layers + 1u, sizeof *again);
+    uint32_t *sites = NULL;
     lh_status status = first && again ? list_again(plan, n_chunks, again, err)
                                       : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = lhi_plan_sharding(plan, &m, &sites, err);
     if (status == LH_OK) {
         m.model = plan->job->model;
         m.first_layers = first;
@@ -302,13 +280,11 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
         m.sequence = plan->job->training.sequence;
         take_degrees(plan, &m);
         m.dropout = lhi_job_drops(plan->job) ? LH_TRAIN_DROPOUT : 0;
-        const lh_plan_elastic *elastic = plan->best.elastic;
-        m.sharded_gradients = elastic ? elastic->gradients : 0;
-        m.sharded_parameters = elastic ? elastic->parameters : 0;
         status = lh_train_cpu(pipeline, exec, &m, run, out, err);
     }
     free(first);
     free(again);
+    free(sites);
     return status;
 }
 
@@ -320,9 +296,7 @@ lh_status lh_train_plan(const lh_plan *plan,
     lh_train_options run;
     LHI_TRY(LHI_OPTIONS_TAKE(lh_train_plan_options, &o, options, err));
     LHI_TRY(LHI_OPTIONS_TAKE(lh_train_options, &run, o.run, err));
-    if (o.device == LH_TRAIN_CPU)
-        LHI_TRY(check_sharding(&plan->best, err));
-    else if (o.device != LH_TRAIN_TIMED)
+    if (o.device != LH_TRAIN_CPU && o.device != LH_TRAIN_TIMED)
         return lhi_fail(err, LH_EINVAL, "there is no device %d to train on",
                         (int)o.device);
     const lh_pipeline *pipeline = o.pipeline ? o.pipeline : plan->pipeline;

@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/layered.h"
+
+#include "base/realtime.h"
+#include "engine/rank.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROOMS = 2 }; /* one in use, one that is filled or emptied */
+
+/* What the thread does, one after the other. */
+typedef enum sending_kind {
+    GATHER_PART,
+    GATHER_CHUNK, /* of which nothing is sharded between steps */
+    SCATTER_PART,
+    SUM_CHUNK, /* over others that are divided alike */
+} sending_kind;
+
+typedef struct sending {
+    sending_kind kind;
+    uint32_t chunk, part;
+    float *room;
+    bool adds;
+    bool is_planned; /* the pipeline has an operation for it */
+    uint64_t tag;
+    int64_t launched_ns;
+} sending;
+
+typedef struct room {
+    float *at;
+    uint32_t chunk, part; /* that are in it, or on their way; LH_NONE */
+    uint64_t done;        /* free, or filled, once so many are through */
+} room;
+
+struct lhi_layered {
+    lhi_shards_options o;
+    lhi_arena *mem, *rooms; /* what is small; what is counted */
+    const lhi_exec_rank *program;
+    lhi_part_exchange exchange;
+    lhi_part_hooks hooks;
+    bool shards_values;
+    room values[ROOMS], gradients[ROOMS];
+    uint32_t n_rooms, next_gradients;
+    uint64_t turn, step;
+    bool validates;
+    uint32_t number;     /* of the step's collectives: tags */
+    uint32_t pass;       /* that runs */
+    uint32_t *scattered; /* per chunk: parts of microbatches so far */
+    uint64_t *gathered;  /* per chunk: it is whole once so many are through */
+    /* The thread; under `lock`. `queue` is a ring. */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    bool has_thread, stop;
+    sending *queue;
+    uint32_t queue_room;
+    uint64_t n_queued, n_done;
+    lhi_played *played;
+    uint32_t n_played;
+    lh_status status;
+    lh_error err;
+};
+
+static uint32_t parts_of(const lhi_layered *l, uint32_t chunk)
+{
+    return l->o.device->ops->n_parts(l->o.device, chunk);
+}
+
+static lhi_train_part find_part(const lhi_layered *l, uint32_t chunk,
+                                uint32_t part)
+{
+    const lhi_device_part *p =
+        l->o.device->ops->part(l->o.device, chunk, part);
+    return lhi_train_part_of(l->o.train, chunk, p->first_tensor, p->n_tensors);
+}
+
+/* --- the thread ------------------------------------------------------------
+ */
+
+static lh_status gather_chunk(lhi_layered *l, const sending *s,
+                              int64_t *ready_ns, lh_error *err)
+{
+    for (uint32_t i = 0; i < parts_of(l, s->chunk); i++) {
+        lhi_train_part part = find_part(l, s->chunk, i);
+        LHI_TRY(lhi_part_gather(&l->exchange, &part, NULL,
+                                s->tag + (uint64_t)i * LHI_NET_TAGS,
+                                i == 0 ? ready_ns : NULL, err));
+    }
+    return LH_OK;
+}
+
+/* Part by part: so much room there is. */
+static lh_status sum_chunk(lhi_layered *l, const sending *s, int64_t *ready_ns,
+                           lh_error *err)
+{
+    const lhi_site_sums sites = {l->o.net, l->o.group, l->o.across,
+                                 l->o.leaders};
+    uint64_t tags = (uint64_t)lhi_site_sum_tags(l->o.group) * LHI_NET_TAGS;
+    size_t n;
+    float *sums = lhi_train_sums(l->o.train, s->chunk, &n);
+    for (uint32_t i = 0; i < parts_of(l, s->chunk); i++) {
+        lhi_train_part part = find_part(l, s->chunk, i);
+        LHI_TRY(lhi_sum_sites(&sites, sums + part.from, part.to - part.from,
+                              l->exchange.sums, s->tag + i * tags,
+                              i == 0 ? ready_ns : NULL, err));
+    }
+    return LH_OK;
+}
+
+static lh_status communicate(lhi_layered *l, const sending *s,
+                             int64_t *ready_ns, lh_error *err)
+{
+    lhi_train_part part;
+    if (!l->o.shared_clock)
+        ready_ns = NULL;
+    if (s->kind == GATHER_CHUNK)
+        return gather_chunk(l, s, ready_ns, err);
+    if (s->kind == SUM_CHUNK)
+        return sum_chunk(l, s, ready_ns, err);
+    part = find_part(l, s->chunk, s->part);
+    if (s->kind == GATHER_PART)
+        return lhi_part_gather(&l->exchange, &part, s->room, s->tag, ready_ns,
+                               err);
+    return lhi_part_scatter(&l->exchange, &part, s->room, s->adds, s->tag,
+                            ready_ns, err);
+}
+
+/* What goes with passes is in their times. Under the lock. */
+static void date(lhi_layered *l, const sending *s, int64_t ready_ns)
+{
+    bool scatters = s->kind == SCATTER_PART || s->kind == SUM_CHUNK;
+    int64_t now = lhi_now_ns();
+    if (s->is_planned)
+        l->played[l->n_played++] = (lhi_played){
+            s->chunk, scatters, LH_NONE, ready_ns, ready_ns, now, now};
+}
+
+/* Under the lock, which it gives up meanwhile. */
+static lh_status run_next(lhi_layered *l)
+{
+    sending s = l->queue[l->n_done % l->queue_room];
+    int64_t ready_ns = s.launched_ns;
+    pthread_mutex_unlock(&l->lock);
+    lh_status status = communicate(l, &s, &ready_ns, &l->err);
+    pthread_mutex_lock(&l->lock);
+    if (status != LH_OK)
+        return status;
+    date(l, &s, ready_ns);
+    l->n_done++;
+    pthread_cond_broadcast(&l->changed);
+    return LH_OK;
+}
+
+static void *thread_main(void *of)
+{
+    lhi_layered *l = of;
+    pthread_mutex_lock(&l->lock);
+    while (!l->stop && l->status == LH_OK) {
+        if (l->n_done < l->n_queued)
+            l->status = run_next(l);
+        else
+            pthread_cond_wait(&l->changed, &l->lock);
+    }
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* Waits until so many are through. Under the lock. */
+static lh_status await(lhi_layered *l, uint64_t done, lh_error *err)
+{
+    while (l->n_done < done && l->status == LH_OK)
+        pthread_cond_wait(&l->changed, &l->lock);
+    if (l->status != LH_OK && err)
+        *err = l->err;
+    return l->status;
+}
+
+/* So many numbers of tags; steps that validate have some above all steps'. */
+static uint64_t take_tag(lhi_layered *l, uint32_t n)
+{
+    uint64_t step = l->validates ? (1u << 23) + l->turn : l->step;
+    uint32_t at = l->number;
+    l->number += n;
+    return lhi_tag(LHI_TAG_DATA, step, at * LHI_NET_TAGS);
+}
+
+/* Under the lock. Returns how many are through once it is. */
+static uint64_t enqueue(lhi_layered *l, sending s, uint32_t n_tags)
+{
+    s.tag = take_tag(l, n_tags);
+    s.launched_ns = lhi_now_ns();
+    l->queue[l->n_queued++ % l->queue_room] = s;
+    pthread_cond_broadcast(&l->changed);
+    return l->n_queued;
+}
+
+/* --- what the device asks for ----------------------------------------------
+ */
+
+static void gather_into(lhi_layered *l, uint32_t chunk, uint32_t part,
+                        room *into, bool is_planned)
+{
+    into->chunk = chunk;
+    into->part = part;
+    into->done = enqueue(l,
+                         (sending){.kind = GATHER_PART,
+                                   .chunk = chunk,
+                                   .part = part,
+                                   .room = into->at,
+                                   .is_planned = is_planned},
+                         1);
+}
+
+static lh_status values(void *of, uint32_t chunk, uint32_t part, uint32_t then,
+                        float **out, lh_error *err)
+{
+    lhi_layered *l = of;
+    uint32_t r = 0;
+    pthread_mutex_lock(&l->lock);
+    while (r < l->n_rooms &&
+           (l->values[r].chunk != chunk || l->values[r].part != part))
+        r++;
+    if (r == l->n_rooms)
+        gather_into(l, chunk, part, &l->values[r = 0], false);
+    if (then != LH_NONE)
+        gather_into(l, chunk, then, &l->values[1 - r], false);
+    room *mine = &l->values[r];
+    lh_status status = await(l, mine->done, err);
+    mine->chunk = LH_NONE; /* the next pass gathers it again */
+    *out = mine->at;
+    pthread_mutex_unlock(&l->lock);
+    return status;
+}
+
+static lh_status gradients(void *of, uint32_t chunk, uint32_t part, float **out,
+                           lh_error *err)
+{
+    lhi_layered *l = of;
+    room *mine = &l->gradients[l->next_gradients];
+    (void)chunk;
+    (void)part;
+    pthread_mutex_lock(&l->lock);
+    lh_status status = await(l, mine->done, err);
+    pthread_mutex_unlock(&l->lock);
+    *out = mine->at;
+    return status;
+}
+
+static bool is_planned_last(const lhi_layered *l, uint32_t chunk)
+{
+    return l->o.pipeline->chunks[chunk].reduce_scatter_ns > 0;
+}
+
+static void scatter(void *of, uint32_t chunk, uint32_t part,
+                    uint32_t microbatch)
+{
+    lhi_layered *l = of;
+    room *mine = &l->gradients[l->next_gradients];
+    uint32_t all = parts_of(l, chunk) * l->o.pipeline->n_microbatches;
+    bool is_last = ++l->scattered[chunk] == all;
+    l->next_gradients = (l->next_gradients + 1) % l->n_rooms;
+    pthread_mutex_lock(&l->lock);
+    mine->done = enqueue(
+        l,
+        (sending){.kind = SCATTER_PART,
+                  .chunk = chunk,
+                  .part = part,
+                  .room = mine->at,
+                  .adds = microbatch > 0,
+                  .is_planned =
+                      is_last && !l->o.across && is_planned_last(l, chunk)},
+        1);
+    if (is_last && l->o.across)
+        enqueue(l,
+                (sending){.kind = SUM_CHUNK,
+                          .chunk = chunk,
+                          .is_planned = is_planned_last(l, chunk)},
+                parts_of(l, chunk) * lhi_site_sum_tags(l->o.group));
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* What the pipeline has an operation for is not waited for by the pass. */
+static lh_status ended(void *of, const lh_pass *pass, lh_error *err)
+{
+    lhi_layered *l = of;
+    bool last = l->program->passes[l->pass].is_last && !l->validates;
+    pthread_mutex_lock(&l->lock);
+    uint64_t all = l->n_queued;
+    if (last && is_planned_last(l, pass->chunk) && all > 0)
+        all--;
+    lh_status status = await(l, all, err);
+    pthread_mutex_unlock(&l->lock);
+    return status;
+}
+
+/* --- a step ----------------------------------------------------------------
+ */
+
+void lhi_layered_begin(lhi_layered *l, uint64_t step)
+{
+    const lhi_exec_rank *program = l->program;
+    pthread_mutex_lock(&l->lock);
+    l->step = step;
+    l->validates = false;
+    l->number = 0;
+    l->n_played = 0;
+    memset(l->scattered, 0, l->o.exec->n_chunks * sizeof *l->scattered);
+    for (uint32_t r = 0; r < l->n_rooms; r++)
+        l->values[r].chunk = LH_NONE;
+    for (uint32_t i = 0; !l->shards_values && i < program->n_passes; i++) {
+        uint32_t chunk = program->passes[i].pass.chunk;
+        if (program->passes[i].is_first)
+            l->gathered[chunk] = enqueue(
+                l,
+                (sending){.kind = GATHER_CHUNK,
+                          .chunk = chunk,
+                          .is_planned =
+                              l->o.pipeline->chunks[chunk].all_gather_ns > 0},
+                parts_of(l, chunk));
+    }
+    /* The first pass waits for it; those of later passes go with them. */
+    if (l->shards_values && program->n_passes > 0) {
+        uint32_t chunk = program->passes[0].pass.chunk;
+        gather_into(l, chunk, 0, &l->values[0],
+                    l->o.pipeline->chunks[chunk].all_gather_ns > 0);
+    }
+    pthread_mutex_unlock(&l->lock);
+}
+
+lh_status lhi_layered_pass(lhi_layered *l, uint32_t i, lhi_step_kind kind,
+                           lh_error *err)
+{
+    uint32_t chunk = l->program->passes[i].pass.chunk;
+    l->pass = i;
+    if (l->shards_values || kind == LHI_STEP_VALIDATE ||
+        !l->program->passes[i].is_first)
+        return LH_OK;
+    pthread_mutex_lock(&l->lock);
+    lh_status status = await(l, l->gathered[chunk], err);
+    pthread_mutex_unlock(&l->lock);
+    return status;
+}
+
+lh_status lhi_layered_end(lhi_layered *l, lh_error *err)
+{
+    pthread_mutex_lock(&l->lock);
+    lh_status status = await(l, l->n_queued, err);
+    pthread_mutex_unlock(&l->lock);
+    return status;
+}
+
+const lhi_played *lhi_layered_played(const lhi_layered *l, uint32_t *n)
+{
+    *n = l->n_played;
+    return l->played;
+}
+
+void lhi_layered_reschedule(lhi_layered *l, const lh_exec *exec)
+{
+    pthread_mutex_lock(&l->lock);
+    l->program = &exec->ranks[l->o.stage];
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* --- between steps ---------------------------------------------------------
+ */
+
+lh_status lhi_layered_gather(lhi_layered *l, uint64_t turn, lh_error *err)
+{
+    pthread_mutex_lock(&l->lock);
+    l->validates = true;
+    l->turn = turn;
+    l->number = 0;
+    pthread_mutex_unlock(&l->lock);
+    for (uint32_t i = 0; !l->shards_values && i < l->o.n_mine; i++) {
+        sending s = {.kind = GATHER_CHUNK, .chunk = l->o.mine[i]};
+        s.tag = take_tag(l, parts_of(l, s.chunk));
+        LHI_TRY(gather_chunk(l, &s, NULL, err));
+    }
+    return LH_OK;
+}
+
+/* With the part that it is in: the next tensors are mostly of that. */
+lh_status lhi_layered_show(lhi_layered *l, uint32_t chunk, uint32_t tensor,
+                           lh_error *err)
+{
+    room *into = &l->values[0];
+    uint32_t i = 0;
+    const lhi_device_part *p = NULL;
+    if (!l->shards_values)
+        return LH_OK;
+    if (tensor == LH_NONE) {
+        into->chunk = LH_NONE;
+        return LH_OK;
+    }
+    for (; i < parts_of(l, chunk); i++) {
+        p = l->o.device->ops->part(l->o.device, chunk, i);
+        if (tensor < p->first_tensor + p->n_tensors)
+            break;
+    }
+    if (into->chunk == chunk && into->part == i)
+        return LH_OK;
+    lhi_train_part part = find_part(l, chunk, i);
+    LHI_TRY(lhi_part_gather(&l->exchange, &part, into->at, take_tag(l, 1), NULL,
+                            err));
+    into->chunk = chunk;
+    into->part = i;
+    l->o.device->ops->show_part(l->o.device, chunk, i, into->at);
+    return LH_OK;
+}
+
+/* --- making and freeing ----------------------------------------------------
+ */
+
+void lhi_layered_held(const lhi_layered *l, int64_t bytes[LH_N_MEMORY_KINDS])
+{
+    bytes[LH_MEMORY_BUFFERS] += (int64_t)lhi_arena_used(l->rooms);
+}
+
+double lhi_layered_bytes(double largest_part, uint32_t n_parts,
+                         uint32_t n_shards, bool shards_values)
+{
+    double rooms = n_parts < ROOMS ? n_parts : ROOMS;
+    double kinds = shards_values ? 2 : 1;
+    return sizeof(float) * largest_part *
+           (kinds * rooms + 1 + 1 / (double)n_shards);
+}
+
+static lh_status make_rooms(lhi_layered *l, lh_error *err)
+{
+    size_t values = 0, piece = 0;
+    uint32_t most_parts = 0;
+    for (uint32_t i = 0; i < l->o.n_mine; i++) {
+        uint32_t chunk = l->o.mine[i], n = parts_of(l, chunk);
+        most_parts = n > most_parts ? n : most_parts;
+        for (uint32_t k = 0; k < n; k++) {
+            const lhi_device_part *p =
+                l->o.device->ops->part(l->o.device, chunk, k);
+            lhi_train_part part = find_part(l, chunk, k);
+            values = p->n > values ? p->n : values;
+            piece = part.to - part.from > piece ? part.to - part.from : piece;
+        }
+    }
+    l->n_rooms = most_parts < ROOMS ? most_parts : ROOMS;
+    l->exchange.array = LHI_NEW(l->rooms, float, piece * l->o.group->n_ranks);
+    l->exchange.sums = LHI_NEW(l->rooms, float, piece);
+    bool ok = l->exchange.array && l->exchange.sums;
+    for (uint32_t i = 0; ok && i < l->n_rooms; i++) {
+        l->values[i].chunk = LH_NONE;
+        ok = (l->gradients[i].at = LHI_NEW(l->rooms, float, values)) &&
+             (!l->shards_values ||
+              (l->values[i].at = LHI_NEW(l->rooms, float, values)));
+    }
+    /* Whole chunks, sums, and what the rooms are for. */
+    l->queue_room = 2 * l->o.n_mine + 2 * ROOMS + 1;
+    l->queue = LHI_NEW(l->mem, sending, l->queue_room);
+    return ok && l->queue ? LH_OK : lhi_fail_nomem(err);
+}
+
+static lh_status set_up(lhi_layered *l, lh_error *err)
+{
+    uint32_t n_chunks = l->o.exec->n_chunks;
+    l->scattered = LHI_NEW(l->mem, uint32_t, n_chunks);
+    l->gathered = LHI_NEW(l->mem, uint64_t, n_chunks);
+    l->played = LHI_NEW(l->mem, lhi_played, 2 * (size_t)l->o.n_mine + 1);
+    if (!l->scattered || !l->gathered || !l->played)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < l->o.n_mine; i++)
+        if (l->o.device->ops->sharded(l->o.device, l->o.mine[i]).values > 0)
+            l->shards_values = true;
+    l->exchange = (lhi_part_exchange){.net = l->o.net,
+                                      .train = l->o.train,
+                                      .group = l->o.group};
+    l->hooks = (lhi_part_hooks){l, values, gradients, scatter, ended};
+    LHI_TRY(make_rooms(l, err));
+    if (pthread_create(&l->thread, NULL, thread_main, l) != 0)
+        return lhi_fail(err, LH_EIO, "cannot start a communication thread");
+    l->has_thread = true;
+    l->o.device->ops->hook_parts(l->o.device, &l->hooks);
+    return LH_OK;
+}
+
+lh_status lhi_layered_make(const lhi_shards_options *options, lhi_layered **out,
+                           lh_error *err)
+{
+    lhi_layered *l = calloc(1, sizeof *l);
+    if (!l)
+        return lhi_fail_nomem(err);
+    l->o = *options;
+    l->program = &options->exec->ranks[options->stage];
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->changed, NULL);
+    l->mem = lhi_arena_make(0);
+    l->rooms = lhi_arena_make(0);
+    lh_status status =
+        l->mem && l->rooms ? set_up(l, err) : lhi_fail_nomem(err);
+    if (status != LH_OK) {
+        lhi_layered_free(l);
+        return status;
+    }
+    *out = l;
+    return LH_OK;
+}
+
+void lhi_layered_stop(lhi_layered *l)
+{
+    pthread_mutex_lock(&l->lock);
+    l->stop = true;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+    if (l->has_thread)
+        pthread_join(l->thread, NULL);
+    l->has_thread = false;
+}
+
+void lhi_layered_free(lhi_layered *l)
+{
+    if (!l)
+        return;
+    lhi_layered_stop(l);
+    lhi_arena_free(l->mem);
+    lhi_arena_free(l->rooms);
+    pthread_cond_destroy(&l->changed);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
+}

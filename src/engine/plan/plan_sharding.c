@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/plan/plan_sharding.h"
+
+#include "base/fail.h"
+#include "plan/layout/layout.h"
+
+#include <stdlib.h>
+
+/* With ZeRO 0 each replica is a site of its own; with hybrid sharding its
+ * datacenter is. */
+static void list_sites(const lh_plan *plan, const lhi_places *places,
+                       uint32_t *sites)
+{
+    const lh_layout *l = &plan->best.layout;
+    bool shares = plan->best.zero > 0;
+    for (uint32_t stage = 0; stage < l->pipeline; stage++) {
+        uint32_t replica = 0;
+        for (uint32_t g = 0; g < places->sites->n_groups; g++) {
+            uint32_t at =
+                places->ranks[(size_t)g * l->pipeline + stage].datacenter;
+            for (uint32_t k = 0; k < places->sites->groups[g].replicas; k++) {
+                sites[(size_t)stage * l->data + replica] =
+                    shares ? at : replica;
+                replica++;
+            }
+        }
+    }
+}
+
+static lh_status make_sites(const lh_plan *plan, uint32_t **out, lh_error *err)
+{
+    const lh_layout *l = &plan->best.layout;
+    lhi_arena *mem = lhi_arena_make(0);
+    uint32_t *sites = calloc((size_t)l->pipeline * l->data, sizeof *sites);
+    lhi_places places;
+    lh_status status = mem && sites
+                           ? lhi_layout_place(plan->job, l, mem, &places, err)
+                           : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        list_sites(plan, &places, sites);
+    lhi_arena_free(mem);
+    if (status != LH_OK) {
+        free(sites);
+        return status;
+    }
+    *out = sites;
+    return LH_OK;
+}
+
+/* How many replicas share with the first one of stage 0. */
+static uint32_t count_sharers(const uint32_t *sites, uint32_t n_replicas)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_replicas; i++)
+        n += !sites || sites[i] == sites[0];
+    return n;
+}
+
+lh_status lhi_plan_sharding(const lh_plan *plan, lh_train_model *model,
+                            uint32_t **sites, lh_error *err)
+{
+    const lh_choice *best = &plan->best;
+    const lh_plan_elastic *elastic = best->elastic;
+    uint32_t n = best->layout.data;
+    *sites = NULL;
+    if (n > 1 &&
+        (best->zero == 0 || best->layout.sharding > LH_SHARDING_FULL))
+        LHI_TRY(make_sites(plan, sites, err));
+    model->sites = *sites;
+    model->leaders =
+        *sites && best->layout.sharding == LH_SHARDING_HYBRID_LEADERS;
+    model->by_layer =
+        !elastic && best->zero >= 2 && count_sharers(*sites, n) > 1;
+    model->sharded_gradients = model->by_layer ? 1
+                               : elastic       ? elastic->gradients
+                                               : 0;
+    model->sharded_parameters = model->by_layer && best->zero >= 3 ? 1
+                                : elastic ? elastic->parameters
+                                          : 0;
+    return LH_OK;
+}

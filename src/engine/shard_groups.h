@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which of those that sum a stage's gradients (LHI_GRID_DATA) share what is
+ * sharded, and which others have the same share: lh_train_model.sites. */
+#ifndef LHI_SHARD_GROUPS_H
+#define LHI_SHARD_GROUPS_H
+
+#include <longhaul/engine.h>
+
+typedef struct lhi_shard_groups {
+    uint32_t n_shards, shard; /* members of its site; which of them it is */
+    uint32_t n_sites, site;   /* numbered as their first members are */
+} lhi_shard_groups;
+
+/* Of one of `n` members, in the order of their group. */
+lhi_shard_groups lhi_shard_groups_of(const lh_train_model *model, uint32_t n,
+                                     uint32_t stage, uint32_t member);
+/* Of their ranks, those at its site, n_shards, and those with its share,
+ * n_sites. */
+void lhi_shard_members(const lh_train_model *model, uint32_t n, uint32_t stage,
+                       uint32_t member, const uint32_t *ranks,
+                       uint32_t *sharers, uint32_t *across);
+
+/* Whether each has the same share at all stages. */
+bool lhi_shard_groups_alike(const lh_train_model *model, uint32_t n,
+                            uint32_t n_stages);
+
+/* LH_EUNSUPPORTED: sites that have more or fewer of a stage's replicas than
+ * others. */
+lh_status lhi_shard_groups_check(const lh_train_model *model, uint32_t n,
+                                 uint32_t n_stages, lh_error *err);
+
+#endif

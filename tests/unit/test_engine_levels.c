@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Training with ZeRO 0, 2 and 3 under any schedule, where passes gather and
+ * scatter layer by layer, and with replicas that share by site. Weights beside
+ * those of replicas that share the optimizer alone, memory beside what was
+ * predicted. */
+#define _GNU_SOURCE
+#include "scripted_switches.h"
+#include "sharded_runs.h"
+
+/* Each replica by itself; two by two, as neighbours and not. */
+static const uint32_t alone[] = {0, 1, 2, 3, 0, 1, 2, 3};
+static const uint32_t pairs[] = {0, 0, 1, 1, 0, 0, 1, 1};
+static const uint32_t apart[] = {0, 1, 0, 1, 0, 1, 0, 1};
+
+static const uint32_t apart_at_2[] = {0, 0, 1, 1, 0, 1, 0, 1};
+
+static void check_same(const setup *s, const char *name, const outcome *want)
+{
+    outcome o = run(s, name);
+    CHECK_MSG(are_same(&o, want), "%s: other weights", name);
+    free(o.weights);
+}
+
+static void check_near(const setup *s, const char *name, const outcome *want)
+{
+    double weights, losses;
+    outcome o = run(s, name);
+    differences(&o, want, &weights, &losses);
+    CHECK_MSG(weights > 0 && losses < 1e-6, "%s: losses differ by %g, weights "
+              "by %g", name, losses, weights);
+    free(o.weights);
+}
+
+/* The same sums whoever has the optimizer. */
+static void nothing_is_shared(void)
+{
+    const setup one = {.stages = 2, .chunks = 1, .replicas = 4};
+    setup none = one;
+    outcome shared = run(&one, "one");
+    none.sites = alone;
+    check_same(&none, "none", &shared);
+    none.stages = 1;
+    none.chunks = 2;
+    none.tied = true;
+    outcome tied_none = run(&none, "tied-none");
+    none.sites = NULL;
+    check_same(&none, "tied-one", &tied_none);
+    free(tied_none.weights);
+    free(shared.weights);
+}
+
+/* Gradients are summed over replicas, microbatch by microbatch: the same bits
+ * whatever is gathered, made again, or run in which order, on how many
+ * stages. */
+static void layers(void)
+{
+    static const setup all[] = {
+        {.stages = 1, .chunks = 1, .parameters = 1},
+        {.stages = 2, .chunks = 1, .parameters = 0},
+        {.stages = 2, .chunks = 2, .parameters = 1},
+        {.stages = 4, .chunks = 1, .parameters = 1, .again = LH_PART_ALL},
+        {.stages = 4, .chunks = 2, .parameters = 1, .transport = "local"},
+        {.stages = 2, .chunks = 1, .parameters = 1, .method = "gpipe"},
+        {.stages = 2,
+         .chunks = 1,
+         .parameters = 1,
+         .method = "zb-h1",
+         .split = true},
+        {.stages = 2,
+         .chunks = 2,
+         .parameters = 1,
+         .method = "greedy",
+         .sub_blocks = 3,
+         .split = true,
+         .again = 0x51},
+        {.stages = 2,
+         .chunks = 2,
+         .parameters = 0,
+         .method = "look-ahead",
+         .split = true,
+         .again = LH_PART_ALL},
+        {.stages = 2, .chunks = 1, .parameters = 1, .method = "gpipe", .then = "1f1b"},
+        {.stages = 2, .chunks = 1, .parameters = 0, .method = "gpipe", .then = "1f1b"},
+    };
+    /* What passes launch, in groups of one microbatch. */
+    const setup groups = {.stages = 1,
+                          .chunks = 1,
+                          .replicas = 2,
+                          .enqueue = "1,1,1,1,1,1,1,1",
+                          .dequeue = "1,1,1,1,1,1,1,1",
+                          .gradients = 1,
+                          .scatter = 1,
+                          .forward = 1,
+                          .backward = 1};
+    const setup plainly = {.stages = 1, .chunks = 1, .replicas = 2};
+    outcome want = run(&groups, "groups"), plain = run(&plainly, "plainly");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char name[32];
+        setup s = all[i];
+        s.replicas = 2;
+        s.gradients = 1;
+        s.by_layer = true;
+        snprintf(name, sizeof name, "layers%zu", i);
+        check_same(&s, name, &want);
+        if (i == 0)
+            check_near(&s, name, &plain);
+    }
+    free(want.weights);
+    free(plain.weights);
+}
+
+/* Of other families, whose layers have other tensors, and with both ends of a
+ * tied embedding here and there. */
+static void families(void)
+{
+    lh_model (*const models[])(uint32_t) = {tiny_gpt2, tiny_mixtral, tiny_model};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        setup s = {.stages = 2,
+                   .chunks = 1,
+                   .replicas = 2,
+                   .model = models[i],
+                   .tied = i == 2,
+                   .gradients = 1,
+                   .by_layer = true};
+        outcome scattered = run(&s, "two");
+        s.parameters = 1;
+        s.stages = 1;
+        s.chunks = 3;
+        check_same(&s, "three", &scattered);
+        s.sites = alone; /* nobody shares, all are summed at the end */
+        s.by_layer = false;
+        s.gradients = s.parameters = 0;
+        outcome plain = run(&s, "alone");
+        s.sites = NULL;
+        s.by_layer = true;
+        s.gradients = s.parameters = 1;
+        check_near(&s, "near", &plain);
+        free(plain.weights);
+        free(scattered.weights);
+    }
+}
+
+/* Within a site, then across: the same bits wherever the sites' replicas come
+ * in the order, as long as each is with the same. */
+static void sites(void)
+{
+    const setup plainly = {.stages = 2, .chunks = 1, .replicas = 4};
+    setup s = plainly;
+    outcome plain = run(&plainly, "plainly");
+    s.sites = pairs;
+    check_near(&s, "pairs", &plain);
+    outcome one = run(&s, "pairs");
+    s.sites = apart;
+    check_near(&s, "apart", &plain);
+    s.sites = pairs;
+    s.stages = 1;
+    check_same(&s, "pairs-1", &one);
+    s.leaders = true;
+    check_same(&s, "leaders-1", &one);
+    s.by_layer = true;
+    s.gradients = 1;
+    outcome scattered = run(&s, "pairs-2");
+    s.stages = 2;
+    s.parameters = 1;
+    s.transport = "local";
+    check_same(&s, "leaders-3", &scattered);
+    s.leaders = false;
+    check_same(&s, "pairs-3", &scattered);
+    check_near(&s, "pairs-3", &plain);
+    const setup launched = {.stages = 1,
+                            .chunks = 2,
+                            .replicas = 4,
+                            .enqueue = "4",
+                            .dequeue = "4",
+                            .gradients = 1,
+                            .parameters = .5,
+                            .scatter = 2,
+                            .forward = 2,
+                            .backward = 1,
+                            .sites = pairs};
+    check_same(&launched, "launched", &one);
+    setup led = launched;
+    led.leaders = true;
+    check_same(&led, "led", &one);
+    free(plain.weights);
+    free(one.weights);
+    free(scattered.weights);
+}
+
+/* From one checkpoint to the next, with validation in between. */
+static void levels_change(void)
+{
+    static const struct {
+        double gradients, parameters;
+        const uint32_t *sites;
+    } rows[] = {{1, 0, NULL}, {1, 1, NULL}, {1, 0, NULL}};
+    const setup all = {.stages = 2,
+                       .chunks = 1,
+                       .replicas = 2,
+                       .tied = true,
+                       .by_layer = true,
+                       .validation = .1,
+                       .gradients = 1};
+    setup s = all;
+    char from[128];
+    outcome want = run(&all, "unchanged");
+    snprintf(from, sizeof from, "%s/changed", folder);
+    for (uint32_t i = 0; i < 3; i++) {
+        s.steps = 2 * (i + 1);
+        s.resume = i ? from : NULL;
+        s.gradients = rows[i].gradients;
+        s.parameters = rows[i].parameters;
+        s.stages = i == 1 ? 1 : 2;
+        outcome o = run(&s, "changed");
+        if (i == 2)
+            CHECK_MSG(are_same(&o, &want), "levels: other weights");
+        free(o.weights);
+    }
+    free(want.weights);
+    snprintf(from, sizeof from, "%s/shared", folder);
+    /* ZeRO 0 and 1, from moments that one replica has and that two have. */
+    setup one = {.stages = 2, .chunks = 1, .replicas = 2};
+    want = run(&one, "unshared");
+    for (uint32_t i = 0; i < 3; i++) {
+        one.steps = 2 * (i + 1);
+        one.resume = i ? from : NULL;
+        one.sites = i == 1 ? alone : NULL;
+        outcome o = run(&one, "shared");
+        if (i == 2)
+            CHECK_MSG(are_same(&o, &want), "sharing: other weights");
+        free(o.weights);
+    }
+    free(want.weights);
+}
+
+/* Of the formulas: fewer bytes with each level, less than half at last. */
+static void holds_less(void)
+{
+    setup s = {.stages = 1, .chunks = 1, .replicas = 4, .sites = alone};
+    double most[5];
+    for (uint32_t i = 0; i < 5; i++) {
+        if (i > 0)
+            s.sites = NULL;
+        s.by_layer = i > 1;
+        s.gradients = i > 1;
+        s.parameters = i > 2;
+        s.again = i > 3 ? LH_PART_ALL : 0;
+        outcome o = run(&s, "held");
+        most[i] = o.most_bytes;
+        CHECK_MSG(i == 0 || most[i] < most[i - 1], "%u: %.0f, not below %.0f",
+                  i, most[i], most[i - 1]);
+        free(o.weights);
+    }
+    CHECK_MSG(most[4] < .5 * most[1], "%.0f of %.0f bytes", most[4], most[1]);
+}
+
+/* Parts move where pieces are the same at every stage. */
+static void moves(void)
+{
+    static const uint32_t layers[] = {3, 5};
+    setup s = {.stages = 2,
+               .chunks = 1,
+               .replicas = 4,
+               .then = "1f1b",
+               .sites = pairs};
+    outcome stays = run(&s, "stays");
+    CHECK(strcmp(switch_refused, "") == 0);
+    s.layers = layers;
+    check_same(&s, "moves", &stays);
+    CHECK(strcmp(switch_refused, "") == 0);
+    s.sites = apart_at_2;
+    check_near(&s, "apart-at-2", &stays);
+    CHECK_HAS(switch_refused, "at other sites at some stages");
+    s.sites = NULL;
+    s.by_layer = true;
+    s.gradients = 1;
+    check_near(&s, "by-layer", &stays);
+    CHECK_HAS(switch_refused, "layer by layer does not move");
+    free(stays.weights);
+}
+
+static void refuses(void)
+{
+    static const uint32_t uneven[] = {0, 0, 0, 1};
+    static const struct {
+        setup s;
+        const char *says;
+    } rows[] = {
+        {{.stages = 1, .chunks = 1, .replicas = 4, .sites = uneven},
+         "shards over sites that have as many each"},
+        {{.stages = 2,
+          .chunks = 1,
+          .replicas = 4,
+          .tied = true,
+          .sites = apart_at_2},
+         "both have the same embedding"},
+        {{.stages = 1,
+          .chunks = 1,
+          .replicas = 2,
+          .by_layer = true,
+          .gradients = 1,
+          .delays = true},
+         "cannot be emulated"},
+        {{.stages = 1,
+          .chunks = 1,
+          .replicas = 2,
+          .by_layer = true,
+          .gradients = .5},
+         "layer by layer is so whole"},
+        {{.stages = 1,
+          .chunks = 1,
+          .replicas = 2,
+          .by_layer = true,
+          .gradients = 1,
+          .parameters = .5},
+         "layer by layer is so whole"},
+        {{.stages = 1,
+          .chunks = 1,
+          .replicas = 2,
+          .enqueue = "4,4",
+          .dequeue = "4,4",
+          .scatter = 1,
+          .forward = 1,
+          .backward = 1,
+          .by_layer = true,
+          .gradients = 1},
+         "layer by layer is so whole"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lh_error err = {0};
+        lh_train_result *r = NULL;
+        CHECK(train(&rows[i].s, "refused", &r, &err) != LH_OK);
+        CHECK_HAS(err.text, rows[i].says);
+        CHECK(!r);
+    }
+}
+
+static int n_done;
+
+static void kill_one(void *of, const lh_iteration *it)
+{
+    (void)of;
+    (void)it;
+    if (++n_done == 2)
+        kill_sibling();
+}
+
+/* While the others gather, or scatter, and wait for it. */
+static void killed(void)
+{
+    setup s = {.stages = 2,
+               .chunks = 1,
+               .replicas = 4,
+               .gradients = 1,
+               .parameters = 1,
+               .by_layer = true,
+               .transport = "local",
+               .steps = 100000};
+    for (int i = 0; i < 2; i++) {
+        lh_error err = {0};
+        lh_train_result *r = NULL;
+        n_done = 0;
+        s.sites = i == 1 ? pairs : NULL;
+        progress = kill_one;
+        CHECK_INT(train(&s, "killed", &r, &err), LH_EIO);
+        CHECK_HAS(err.text, "rank ");
+        CHECK(!r);
+    }
+    progress = NULL;
+}
+
+int main(void)
+{
+    if (!runs_begin())
+        return 1;
+    RUN(nothing_is_shared);
+    RUN(layers);
+    RUN(families);
+    RUN(sites);
+    RUN(levels_change);
+    RUN(holds_less);
+    RUN(moves);
+    RUN(refuses);
+    RUN(killed);
+    runs_end();
+    return test_summary();
+}
