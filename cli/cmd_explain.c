@@ -127,7 +127,18 @@ static void print_line(cli *c, const cli_view *v, const lh_exec *exec,
     cli_print(c, "\n");
 }
 
-static lh_status print_text(cli *c, const cli_view *v, const lh_exec *exec)
+/* What ZeRO 2 and 3 have passes send layer by layer, where they launch no
+ * operations; 0: nothing. */
+static uint32_t level_in_passes(const lh_plan *plan)
+{
+    return plan && plan->best.layout.data > 1 && !plan->best.elastic &&
+                   plan->best.zero >= 2
+               ? plan->best.zero
+               : 0;
+}
+
+static lh_status print_text(cli *c, const cli_view *v, const lh_plan *plan,
+                            const lh_exec *exec)
 {
     const settings *s = c->settings;
     uint32_t n;
@@ -155,6 +166,12 @@ static lh_status print_text(cli *c, const cli_view *v, const lh_exec *exec)
     if (counts[LH_STREAM_DATA])
         cli_print(c, "data          %" PRIu32 " communications\n",
                   counts[LH_STREAM_DATA]);
+    if (level_in_passes(plan))
+        cli_print(c, "in passes     %sa layer's gradients are scattered "
+                     "after W\n",
+                  level_in_passes(plan) > 2
+                      ? "a layer's parameters are gathered before F and D, "
+                      : "");
     cli_print(c, "\n  %12s  %-13s\n", "predicted", "stream");
     for (uint32_t i = 0; i < n; i++)
         print_line(c, v, exec, &in[i]);
@@ -217,7 +234,16 @@ static json_t *instruction_json(const cli_view *v, const lh_exec *exec,
     return j;
 }
 
-static lh_status print_json(cli *c, const cli_view *v, const lh_exec *exec)
+static json_t *in_passes_json(const lh_plan *plan)
+{
+    uint32_t level = level_in_passes(plan);
+    return level > 2   ? json_pack("[s, s]", "all-gather", "reduce-scatter")
+           : level > 1 ? json_pack("[s]", "reduce-scatter")
+                       : json_array();
+}
+
+static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
+                            const lh_exec *exec)
 {
     const settings *s = c->settings;
     uint32_t n;
@@ -232,7 +258,7 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_exec *exec)
     if (!list)
         return cli_no_memory(c);
     return cli_put_json(
-        c, json_pack("{s:I, s:I, s:s, s:s, s:I, s:o, s:I, s:I, s:o}", "rank",
+        c, json_pack("{s:I, s:I, s:s, s:s, s:I, s:o, s:I, s:I, s:o, s:o}", "rank",
                      (json_int_t)s->rank, "ranks",
                      (json_int_t)lh_exec_n_ranks(exec), "schedule", v->method,
                      "receives", cli_receives_of(&s->model, v->pipeline),
@@ -241,12 +267,12 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_exec *exec)
                      (json_int_t)lh_exec_receive_slots(exec, s->rank),
                      "sends_under_way",
                      (json_int_t)lh_exec_sends_under_way(exec, s->rank),
-                     "instructions", list));
+                     "in_passes", in_passes_json(plan), "instructions", list));
 }
 
 static lh_status explain_exec(cli *c, const cli_view *v,
-                              const lh_pipeline *pipeline,
-                              const cli_model *model, const cli_paths *paths)
+                              const lh_plan *plan, const cli_model *model,
+                              const cli_paths *paths)
 {
     const settings *s = c->settings;
     lh_exec_options with = {.size = sizeof with,
@@ -258,9 +284,10 @@ static lh_status explain_exec(cli *c, const cli_view *v,
     if (s->path)
         with.path = paths->links ? LH_DATA_PATH_MIXED : LH_DATA_PATH_DELEGATED;
     cli_set_receives(model, &with.receives, &with.own_receives);
-    CLI_TRY(lh_exec_make(pipeline, v->schedule, &with, &exec, &c->err));
+    CLI_TRY(lh_exec_make(v->pipeline, v->schedule, &with, &exec, &c->err));
     lh_status status =
-        c->common.json ? print_json(c, v, exec) : print_text(c, v, exec);
+        c->common.json ? print_json(c, v, plan, exec)
+                                      : print_text(c, v, plan, exec);
     lh_exec_free(exec);
     return status;
 }
@@ -284,7 +311,7 @@ static lh_status explain(cli *c, cli_problem *problem, cli_view *v,
     CLI_TRY(cli_view_find_schedule(c, v, problem, s->schedule, &s->model,
                                    s->sub_blocks));
     v->pipeline = p;
-    return explain_exec(c, v, p, &s->model, paths);
+    return explain_exec(c, v, problem->plan, &s->model, paths);
 }
 
 static lh_status run_explain(cli *c)
