@@ -4,49 +4,67 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-static const char head[] =
-    "<!DOCTYPE html><html lang=en><head><meta charset=utf-8>"
-    "<meta name=viewport content=\"width=device-width\"><style>"
-    ":root{--ink:#1d2430;--soft:#69707d;--page:#fff;--line:#c9ced6;"
-    "--f:#3b7dd8;--b:#e08a2e;--w:#5aa469;--bound:#c2213b;--others:#7b8494}"
-    "@media(prefers-color-scheme:dark){:root{--ink:#e6e9ee;--soft:#9aa3b2;"
-    "--page:#15191f;--line:#3a424e;--others:#8d97a8}}"
-    "body{font:15px/1.45 system-ui,sans-serif;color:var(--ink);"
-    "background:var(--page);max-width:1000px;margin:2em auto;padding:0 1em}"
-    "h1{font-size:1.5em}h2{margin-top:2em}h3{margin-bottom:.3em}"
-    "table{border-collapse:collapse}td,th{padding:.25em .7em;text-align:right;"
-    "border-bottom:1px solid var(--line)}td:first-child,th:first-child"
-    "{text-align:left}p.note{color:var(--soft)}svg{max-width:100%;"
-    "display:block}svg.wide{width:100%}svg.map{width:700px}"
-    "svg text{fill:var(--ink)}.id{font-size:8px;fill:var(--soft)!important}"
-    ".stage{font-size:10px}.cable{stroke:var(--line);stroke-width:1.5}"
-    ".route{stroke:var(--f);stroke-opacity:.7}.node{fill:var(--line)}"
-    ".site{fill:var(--b)}.others{fill:var(--others)}.jobs{fill:var(--f)}"
-    ".f{fill:var(--f)}.b{fill:var(--b)}.w{fill:var(--w)}"
-    ".bound{fill:none;stroke:var(--bound);stroke-width:1}"
-    ".mean{fill:var(--f);fill-opacity:.35}.dot{fill:var(--ink)}"
-    ".name{font-size:11px}.low{stroke:var(--bound);stroke-dasharray:3 3}"
-    "</style>";
+/* The page's own files, embedded by tools/embed.py: optical.html, and the
+ * report's style with optical.css. */
+extern const char lhi_optical_page_html[];
+extern const char lhi_optical_page_css[];
+
+/* Adds the page up to a mark, and goes on behind that. */
+static void add_until(lhi_text *out, const char **page, const char *mark)
+{
+    const char *at = strstr(*page, mark);
+    lhi_text_add(out, *page, (size_t)(at - *page));
+    *page = at + strlen(mark);
+}
+
+static void add_fact(lhi_text *out, const char *name, const char *format, ...)
+    LHI_PRINTF(3, 4);
+
+static void add_fact(lhi_text *out, const char *name, const char *format, ...)
+{
+    char text[80];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    lhi_text_printf(out, "<div><dt>%s</dt><dd>%s</dd></div>", name, text);
+}
+
+static bool is_best(const lh_optical *o, uint32_t policy)
+{
+    for (uint32_t i = 0; i < o->n_policies; i++)
+        if (o->policies[i].iteration_s < o->policies[policy].iteration_s)
+            return false;
+    return true;
+}
 
 static void table(lhi_text *out, const lh_optical *o)
 {
-    lhi_text_puts(out,
-                  "<table><tr><th>policy<th>iteration s<th>sd<th>bubble %<th>"
-                  "blocked %<th>slots held<th>others refused %</tr>");
+    lhi_text_puts(
+        out, "<section class=panel><div class=panel-head><h2>Policies</h2>"
+             "</div>\n<div class=scroll><table><thead><tr><th scope=col>"
+             "Policy<th class=num scope=col>Iteration<th class=num scope=col>"
+             "Standard deviation<th class=num scope=col>Bubble<th class=num "
+             "scope=col>Blocked<th class=num scope=col>Slots held<th "
+             "class=num scope=col>Others refused</tr></thead><tbody>\n");
     for (uint32_t i = 0; i < o->n_policies; i++) {
         const lh_optical_policy *p = &o->policies[i];
-        lhi_text_puts(out, "<tr><td>");
+        lhi_text_printf(out, "<tr%s><td>", is_best(o, i) ? " class=best" : "");
         lhi_html_text(out, p->name);
         lhi_text_printf(out,
-                        "<td>%.3f<td>%.3f<td>%.1f<td>%.2f<td>%.0f<td>%.2f"
-                        "</tr>",
+                        "<td class=num>%.3f s<td class=num>%.3f s<td "
+                        "class=num>%.1f %%<td class=num>%.2f %%<td class=num>"
+                        "%.0f<td class=num>%.2f %%</tr>\n",
                         p->iteration_s, p->iteration_s_sd,
                         100 * p->bubble_ratio, 100 * p->blocking_probability,
                         p->slots_held, 100 * p->collateral);
     }
-    lhi_text_puts(out, "</table>");
+    lhi_text_puts(out, "</tbody></table></div></section>\n");
 }
 
 typedef enum measure {
@@ -81,7 +99,7 @@ static void bars(lhi_text *out, const lh_optical *o, measure what,
             most = fmax(most, run_value(&o->policies[i].runs[k], what));
     double scale = most > 0 ? WIDTH / most : 0;
     lhi_text_printf(out,
-                    "<h3>%s</h3><svg class=wide viewBox=\"0 0 %d "
+                    "<h3>%s</h3><svg class=bars viewBox=\"0 0 %d "
                     "%" PRIu32 "\">",
                     title, LEFT + WIDTH + 90, o->n_policies * ROW + 4);
     for (uint32_t i = 0; i < o->n_policies; i++) {
@@ -146,7 +164,7 @@ static lh_status record(const lh_scenario *s, const lhi_policy *policy,
 }
 
 static lh_status draw_policy(lhi_text *out, const lh_scenario *s,
-                             const lh_optical_policy *p,
+                             const lh_optical *o, const lh_optical_policy *p,
                              const lhi_policy *policy, const double *x,
                              const double *y, lh_error *err)
 {
@@ -157,10 +175,11 @@ static lh_status draw_policy(lhi_text *out, const lh_scenario *s,
         jobs ? record(s, policy, p->runs[0].seed, mem, jobs, &rec, err)
              : lhi_fail_nomem(err);
     if (status == LH_OK) {
-        lhi_text_puts(out, "<h2>");
+        lhi_text_printf(out, "<details class=panel%s><summary>",
+                        is_best(o, (uint32_t)(p - o->policies)) ? " open" : "");
         lhi_html_text(out, p->name);
         lhi_text_printf(out,
-                        "</h2><p class=note>Seed %" PRIu64
+                        "</summary><p class=note>Seed %" PRIu64
                         ", last iteration: %.3f s.</p><h3>Stages and "
                         "routes</h3>",
                         p->runs[0].seed,
@@ -168,12 +187,21 @@ static lh_status draw_policy(lhi_text *out, const lh_scenario *s,
         status = lhi_picture_topology(out, s, &jobs[0], &rec, x, y, err);
     }
     if (status == LH_OK) {
-        lhi_text_puts(out, "<h3>Passes; outlined in red: held up by the "
-                           "network</h3>");
+        lhi_text_puts(out, "<h3>Passes: <span class=legend><span><i "
+                           "style=\"background:var(--f)\"></i>F forward"
+                           "</span><span><i style=\"background:var(--b)\"></i>"
+                           "B backward</span><span><i style=\"background:"
+                           "var(--w)\"></i>W weight gradient</span><span><i "
+                           "style=\"border:2px solid var(--queue)\"></i>held "
+                           "up by the network</span></span></h3>");
         lhi_picture_timeline(out, s, &jobs[0], &rec);
-        lhi_text_puts(out, "<h3>Share of every fibre held: grey by others, "
-                           "blue by the jobs</h3>");
+        lhi_text_puts(out, "<h3>Share of every fibre held: <span "
+                           "class=legend><span><i style=\"background:"
+                           "var(--faint)\"></i>by others</span><span><i "
+                           "style=\"background:var(--accent)\"></i>by the "
+                           "jobs</span></span></h3>");
         status = lhi_picture_spectrum(out, s, &rec, err);
+        lhi_text_puts(out, "</details>\n");
     }
     lhi_record_fini(&rec);
     lhi_arena_free(mem);
@@ -189,41 +217,68 @@ static lh_status draw_all(lhi_text *out, const lh_scenario *s,
         x && y ? lhi_map_layout(s->topology, x, y, err) : lhi_fail_nomem(err);
     for (uint32_t i = 0; status == LH_OK && i < o->n_policies; i++)
         status =
-            draw_policy(out, s, &o->policies[i], &s->policies[i], x, y, err);
+            draw_policy(out, s, o, &o->policies[i], &s->policies[i], x, y, err);
     free(x);
     free(y);
     return status;
+}
+
+static void add_title(lhi_text *out, const lh_topology *t)
+{
+    lhi_text_puts(out, "Policies on ");
+    lhi_html_text(out, *t->name ? t->name : "the network");
+}
+
+static void add_bars(lhi_text *out, const lh_optical *o)
+{
+    lhi_text_puts(out, "<section class=panel><div class=panel-head><h2>Seed by "
+                       "seed</h2><p class=note>Bars are means, dots are seeds; "
+                       "the dashed line is an iteration with no time for "
+                       "messages.</p></div>\n");
+    bars(out, o, ITERATION, "Iteration time, s");
+    bars(out, o, BUBBLE, "Bubble, %");
+    bars(out, o, BLOCKING, "Blocked requests, %");
+    lhi_text_puts(out, "</section>\n");
+}
+
+static lh_status add_page(lhi_text *out, const lh_scenario *s,
+                          const lh_optical *o, lh_error *err)
+{
+    const lh_topology *t = s->topology;
+    const char *page = lhi_optical_page_html;
+    add_until(out, &page, "@TITLE@");
+    add_title(out, t);
+    add_until(out, &page, "@CSS@");
+    lhi_text_puts(out, lhi_optical_page_css);
+    add_until(out, &page, "@TITLE@");
+    add_title(out, t);
+    add_until(out, &page, "@FACTS@");
+    add_fact(out, "nodes", "%" PRIu32, t->n_nodes);
+    add_fact(out, "links", "%" PRIu32 " of %" PRIu32 " slots", t->n_cables,
+             s->network->slots);
+    add_fact(out, "jobs", "%" PRIu32, s->n_jobs);
+    add_fact(out, "seeds", "%" PRIu32, o->policies[0].n_runs);
+    add_until(out, &page, "@BODY@");
+    table(out, o);
+    add_bars(out, o);
+    LHI_TRY(draw_all(out, s, o, err));
+    add_until(out, &page, "@VERSION@");
+    lhi_text_puts(out, LONGHAUL_VERSION);
+    lhi_text_puts(out, page);
+    return LH_OK;
 }
 
 lh_status lh_optical_html(const lh_scenario *scenario,
                           const lh_optical *optical, char **text, size_t *len,
                           lh_error *err)
 {
-    const lh_topology *t = scenario->topology;
     const lh_optical *o = optical;
     lhi_text out = {0};
     if (o->n_policies != scenario->n_policies)
         return lhi_fail(err, LH_EINVAL, "the result is of another scenario");
-    lhi_text_puts(&out, head);
-    lhi_text_puts(&out, "<title>longhaul optical</title></head><body><h1>"
-                        "Policies on ");
-    lhi_html_text(&out, *t->name ? t->name : "the network");
-    lhi_text_printf(&out,
-                    "</h1><p class=note>%" PRIu32 " nodes, %" PRIu32
-                    " links of %" PRIu32 " slots, %" PRIu32
-                    " seeds. Bars are means, dots are seeds; the dashed line "
-                    "is an iteration with no time for messages.</p>",
-                    t->n_nodes, t->n_cables, scenario->network->slots,
-                    o->policies[0].n_runs);
-    table(&out, o);
-    bars(&out, o, ITERATION, "Iteration time, s");
-    bars(&out, o, BUBBLE, "Bubble, %");
-    bars(&out, o, BLOCKING, "Blocked requests, %");
-    lh_status status = draw_all(&out, scenario, o, err);
-    if (status == LH_OK) {
-        lhi_text_puts(&out, "</body></html>\n");
+    lh_status status = add_page(&out, scenario, o, err);
+    if (status == LH_OK)
         status = lhi_text_take(&out, text, len, err);
-    }
     lhi_text_fini(&out);
     return status;
 }

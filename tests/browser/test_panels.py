@@ -155,6 +155,50 @@ def test_two_plans(browser, folder, plan):
     check(not browser.troubles(), f"two plans: {browser.troubles()}")
 
 
+def test_optical(browser, folder):
+    """Pages of optical networks have the report's style, in both themes."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    example = os.path.join(here, "..", "..", "examples", "optical-nsfnet.yaml")
+    done = subprocess.run([LONGHAUL, "optical", example, "--html", "o.html",
+                           "--json"], cwd=folder, capture_output=True,
+                          text=True, check=False)
+    check(done.returncode == 0, done.stderr)
+    policies = json.loads(done.stdout)["policies"]
+    for width in (1500, 800):
+        browser.open(os.path.join(folder, "o.html"), size=(width, 1200),
+                     dark=width == 800)
+        theme = "dark" if width == 800 else "light"
+        check(browser.run("document.documentElement.dataset.theme") == theme,
+              f"optical: not {theme}")
+        rows = dict(browser.run(
+            "[...document.querySelectorAll('tbody tr')].map((r) => "
+            "[r.cells[0].textContent, r.cells[1].textContent])"))
+        check(rows == {name: f"{p['iteration_s']:.3f} s"
+                       for name, p in policies.items()}, f"optical: {rows}")
+        best = min(policies, key=lambda name: policies[name]["iteration_s"])
+        check(browser.run("document.querySelector('tr.best').cells[0]"
+                          ".textContent") == best and browser.run(
+              "document.querySelector('details[open] summary').textContent")
+              == best, "optical: the best is not marked")
+        check(browser.run("document.documentElement.scrollWidth") <= width,
+              f"optical: wider than {width} pixels")
+        f, accent = browser.run(
+            "['.f', '.mean'].map((n) => getComputedStyle("
+            "document.querySelector(n)).fill)")
+        check(f != accent and "rgb(0, 0, 0)" not in (f, accent),
+              f"optical: fills {f}, {accent}")
+    closed = "document.querySelectorAll('details:not([open])').length"
+    check(browser.run(closed) == len(policies) - 1, "optical: all open")
+    browser.run("window.dispatchEvent(new Event('beforeprint'))")
+    check(browser.run(closed) == 0, "optical: folded on paper")
+    browser.run("window.dispatchEvent(new Event('afterprint'))")
+    check(browser.run(closed) == len(policies) - 1, "optical: open afterwards")
+    browser.run("document.getElementById('theme').click()")
+    check(browser.run("document.documentElement.dataset.theme") == "light",
+          "optical: the theme stays")
+    check(not browser.troubles(), f"optical: {browser.troubles()}")
+
+
 def test_memory(browser, plan):
     rows = browser.run(
         "[...document.querySelectorAll('.memory-row')].map((r) => "
@@ -314,6 +358,7 @@ def main():
                     test_fold_and_sort(browser)
                     test_words(browser, size[0])
                 test_two_plans(browser, folder, plan)
+                test_optical(browser, folder)
                 test_far_links_first(browser, path)
                 test_unfolding(browser, path)
                 test_contrast(browser, path)
