@@ -74,17 +74,19 @@ static const cli_option options[] = {
      .at = offsetof(train_settings, layers),
      .arg = "N,N,...",
      .like = "8,8,8,8",
-     .help = "With --layers-at: layers of each chunk of a pipeline as the run "
-             "begins. A plan has its own."},
+     .help = "With --layers-at, or --adapt and --moving: layers of each chunk "
+             "of a pipeline as the run begins. A plan has its own."},
     {.name = "moving",
      .type = CLI_TIME,
      .at = offsetof(train_settings, moving_ns),
      .arg = "TIME",
      .like = "400ms",
-     .help = "With --layers-at or --places-at on the timed device: what a host "
-             "keeps, weights and moments, takes so long over a link; each "
-             "sends one thing at a time and receives one, and the iteration is "
-             "longer by that."},
+     .help = "What a host keeps, weights and moments, takes so long over a "
+             "link. With --adapt layers move away from slow devices where that "
+             "pays, and with --replicas hosts exchange their places. With "
+             "--layers-at or --places-at on the timed device the iteration is "
+             "longer by it; each host sends one thing at a time and receives "
+             "one."},
     {.name = "adapt",
      .type = CLI_FLAG,
      .at = offsetof(train_settings, adapt),

@@ -120,12 +120,14 @@ lh_status train_notices_report(cli *c, const lh_train_result *r,
 /* --- the prediction --------------------------------------------------------
  */
 
+/* With what has moved by the last iteration. */
 static lh_status find_makespan(cli *c, const train_changes *changes,
-                               uint32_t state, const lh_schedule *schedule,
-                               int64_t *out)
+                               const lh_train_result *r, uint32_t state,
+                               const lh_schedule *schedule, int64_t *out)
 {
     lh_pipeline *p;
-    CLI_TRY(lh_course_pipeline(changes->course, state, &p, &c->err));
+    CLI_TRY(train_pipeline_at(c, changes, NULL, r, train_last_step(r), state,
+                              &p));
     lh_status status = train_makespan(c, changes, p, schedule, out);
     lh_pipeline_free(p);
     return status;
@@ -156,8 +158,8 @@ lh_status train_adapt_predict(cli *c, const cli_view *v,
     int64_t quiet = 0, now = 0;
     if (!schedule)
         schedule = v->schedule;
-    CLI_TRY(find_makespan(c, changes, 0, schedule, &quiet));
-    CLI_TRY(find_makespan(c, changes,
+    CLI_TRY(find_makespan(c, changes, r, 0, schedule, &quiet));
+    CLI_TRY(find_makespan(c, changes, r,
                           lh_course_state(changes->course, train_last_step(r)),
                           schedule, &now));
     const uint32_t first = first_alike(changes, r);

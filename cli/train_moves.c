@@ -187,7 +187,13 @@ lh_status train_moves_read(cli *c, const cli_view *v, const lh_plan *plan,
     CLI_TRY(check_layers(c, changes, lh_pipeline_n_chunks(v->pipeline)));
     CLI_TRY(check_places(c, changes, devices * replicas));
     changes->host_ns = s->moving_ns / s->speed;
-    if (!changes->layers.n)
+    const bool adapts = s->adapt && s->moving_ns;
+    if (adapts && !changes->first_layers && !s->replicas)
+        return plan ? cli_usage(c, "--moving: a chunk of the plan has no "
+                                   "layer; each needs one to move")
+                    : cli_usage(c, "--moving is for --adapt with --layers or "
+                                   "--replicas");
+    if (!changes->first_layers || !(changes->layers.n || adapts))
         return LH_OK;
     changes->layer_ns = (int64_t)((double)changes->host_ns * devices /
                                       (double)changes->n_layers +

@@ -211,8 +211,13 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
                                   .staging_ns = s->staging_ns / s->speed};
     const lh_adapt_options decides = {.size = sizeof decides,
                                       .delegation = &copies};
-    const lh_train_adapt adapt = {
-        .size = sizeof adapt, .decides = &decides, .noticed = show_notice};
+    const lh_train_adapt adapt = {.size = sizeof adapt,
+                                  .decides = &decides,
+                                  .noticed = show_notice,
+                                  .moves_hosts = s->moving_ns && s->replicas,
+                                  .moves_layers =
+                                      s->moving_ns && changes->rules,
+                                  .layer_ns = changes->layer_ns};
     const lh_train_options run = {
         .size = sizeof run,
         .transport = train_transports[s->transport],
@@ -361,7 +366,7 @@ static lh_status check_options(cli *c)
         {"host-memory", s->host_memory, false},
         {"replicas", s->replicas > 0, false},
         {"layers", s->layers, false},
-        {"moving", s->moving_ns > 0, false},
+        {"moving", s->moving_ns > 0 && !s->adapt, false},
         {"emulate-links", s->emulate_links, true},
         {"profile-out", s->profile_out, true},
         {"memory", cli_given(c, "memory"), true},
@@ -403,10 +408,12 @@ static lh_status check_options(cli *c)
         return cli_usage(c, "--adapt chooses schedules by itself, while the "
                             "run goes on: no --schedule-at, --layers-at, "
                             "--places-at or --profile-out");
-    if (s->layers && !s->layers_at)
-        return cli_usage(c, "--layers is for --layers-at");
-    if (s->moving_ns && !moves)
-        return cli_usage(c, "--moving is for --layers-at and --places-at");
+    if (s->layers && !s->layers_at && !(s->adapt && s->moving_ns))
+        return cli_usage(c, "--layers is for --layers-at, and for --adapt with "
+                            "--moving");
+    if (s->moving_ns && !moves && !s->adapt)
+        return cli_usage(c, "--moving is for --layers-at, --places-at and "
+                            "--adapt");
     if (s->path && s->profile_out)
         return cli_usage(c, "--profile-out measures links without copies to "
                             "and from host memory: no --path");

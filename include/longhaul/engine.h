@@ -225,6 +225,13 @@ typedef struct lh_train_adapt {
     /* On rank 0, between iterations; what it points to is borrowed for the
      * call. May be NULL. */
     void (*noticed)(void *context, const lh_notice *what);
+    /* Parts of the job may move where that is better than any schedule, as
+     * lh_adapt_play_options have it: hosts exchange their places, where the
+     * course has some (on the timed device); layers go to other chunks, where
+     * it is known how many each has. A layer takes layer_ns from one host to
+     * another, by the prediction. */
+    bool moves_hosts, moves_layers;
+    int64_t layer_ns;
 } lh_train_adapt;
 
 /* What bytes that a rank holds are for. */

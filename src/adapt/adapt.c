@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "adapt/adapt_own.h"
+#include "adapt/moving.h"
 
 #include "base/take_options.h"
 #include "pipe/pipeline_own.h"

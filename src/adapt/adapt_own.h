@@ -88,9 +88,6 @@ struct lh_adapt {
     char why[LHI_WHY_TEXT];
 };
 
-/* What runs takes other times from now on, by no event: it is searched again. */
-void lhi_adapt_renew(lh_adapt *adapt);
-
 /* Fills in adapt->decision, once adapt->found holds for now; `is_new`: it was
  * found for it. */
 void lhi_weigh(lh_adapt *adapt, const lh_adapt_now *now, bool is_new);

@@ -221,10 +221,8 @@ static lh_status act(lhi_playing *p, uint64_t step,
 {
     bool moves = false;
     bool is_free = p->follow_at == UINT64_MAX;
-    if (p->exchange && is_free)
-        LHI_TRY(lhi_play_hosts(p, step, d, &moves, err));
-    if (p->layers && is_free && !moves)
-        LHI_TRY(lhi_play_layers(p, step, estimated, d, &moves, err));
+    if (is_free)
+        LHI_TRY(lhi_play_moves(p, step, estimated, d, &moves, err));
     if (d->is_switch && moves)
         return lh_adapt_answer(p->adapt, step + 1, false, err);
     return d->is_switch ? add_switch(p, d, step + 1 + LH_ADAPT_GO_BY, err)

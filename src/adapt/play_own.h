@@ -4,12 +4,12 @@
  * adapt_play.c: iterations one after the other, and what is decided after each.
  * play_versions.c: what runs from some step on.
  * play_spots.c: pipelines with hosts, and layers, in other places.
- * play_hosts.c: whether hosts are to exchange their places.
- * play_layers.c: whether layers are to move. */
+ * play_moves.c: hosts that exchange their places, layers that move. */
 #ifndef LHI_PLAY_OWN_H
 #define LHI_PLAY_OWN_H
 
 #include "adapt/adapt_own.h"
+#include "adapt/moving.h"
 #include "base/arena.h"
 #include "sim/draws.h"
 
@@ -81,13 +81,7 @@ typedef struct lhi_playing {
     lhi_played_iteration drawn;   /* with jitter: the last one */
     uint64_t follow_at; /* the last version; UINT64_MAX: it is followed */
     uint32_t now;       /* the version that runs */
-    /* The state, the spot and the iterations that hosts were last tried for. */
-    bool was_tried;
-    uint32_t tried_state, tried_spot;
-    uint64_t tried_lasts;
-    /* The same of layers; a notice stands for the state. */
-    uint32_t shared_notices, shared_spot;
-    uint64_t shared_lasts;
+    lhi_moves_tried tried;
     lh_played *out;
 } lhi_playing;
 
@@ -112,16 +106,11 @@ lh_status lhi_spot_share(const lhi_playing *play, uint32_t spot,
                          const lh_pipeline *pipeline, lh_pipeline **out,
                          lh_error *err);
 
-/* After a step that something was slow in: whether hosts move, rather than
- * what was decided. *moves: a version was added. */
-lh_status lhi_play_hosts(lhi_playing *play, uint64_t step,
+/* After a step: whether hosts or layers move, rather than what was decided.
+ * *moves: a version was added. `estimated`: with the first numbers. */
+lh_status lhi_play_moves(lhi_playing *play, uint64_t step,
+                         const lh_pipeline *estimated,
                          const lh_decision *decision, bool *moves,
                          lh_error *err);
-
-/* The same for layers. `estimated`: with the first numbers. */
-lh_status lhi_play_layers(lhi_playing *play, uint64_t step,
-                          const lh_pipeline *estimated,
-                          const lh_decision *decision, bool *moves,
-                          lh_error *err);
 
 #endif

@@ -130,6 +130,8 @@ static lh_status look_at(lhi_adapting *a, intake *in, lh_error *err)
     lh_seen seen;
     LHI_TRY(read_parts(a, in, err));
     LHI_TRY(lhi_sight_merge(a->sight, in->exec, a->seen, in->step, &seen, err));
+    if (in->proposed && in->proposed->seats->layers)
+        lhi_sight_with_first_layers(a->sight, in->proposed->pipeline);
     bool differ = lhi_sight_clocks(a->seen, in->exec->n_ranks, a->clocks);
     return lhi_deciding_add(a->deciding, &seen, differ ? a->clocks : NULL, err);
 }

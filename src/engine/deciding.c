@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/deciding.h"
 
+#include "engine/deciding_moves.h"
+
 #include "base/fail.h"
 #include "base/realtime.h"
 #include "base/take_options.h"
@@ -24,7 +26,10 @@ struct lhi_deciding {
     const lhi_job *job;
     lh_monitor *monitor; /* NULL: no iteration was seen so far */
     lh_adapt *adapt;
+    lhi_move_mind *moves; /* NULL: nothing may move */
     bool has_switched; /* what runs is not what the run began with */
+    bool is_move;      /* what was decided last */
+    uint32_t n_noticed;
     int64_t thought_ns;
     char last[LHI_TOLD_TEXT]; /* why of the last decision that was told */
     /* Under `lock`; `given` and what it points to are the decision's until it
@@ -64,6 +69,8 @@ lh_status lhi_deciding_make(const lhi_job *job, lhi_deciding **out,
     d->job = job;
     pthread_mutex_init(&d->lock, NULL);
     lh_status status = lhi_job_adapt(job, &d->adapt, err);
+    if (status == LH_OK && lhi_job_moves(job))
+        status = lhi_move_mind_make(job, &d->moves, err);
     if (status != LH_OK) {
         lhi_deciding_free(d);
         return status;
@@ -78,6 +85,7 @@ void lhi_deciding_free(lhi_deciding *d)
         return;
     lh_adapt_free(d->adapt);
     lh_monitor_free(d->monitor);
+    lhi_move_mind_free(d->moves);
     pthread_mutex_destroy(&d->lock);
     free(d->told);
     free(d);
@@ -126,17 +134,18 @@ static void thing_text(const lhi_deciding *d, const lh_monitor_event *e,
                  e->index);
 }
 
-/* What this run cannot do about it, which moves no state between ranks. */
-static const char *undone_text(const lh_monitor_event *e)
+/* What this run does not do about it. */
+static const char *undone_text(const lhi_deciding *d, const lh_monitor_event *e)
 {
+    const lh_train_adapt *may = &d->job->adapt;
     if (e->cost_ns <= 0)
         return "";
-    if (e->what == LH_MONITOR_DATA)
-        return ", of which hosts in other places could save up to all, but no "
-               "state is moved here (simulate --moving says what it gains)";
-    if (e->what == LH_MONITOR_DEVICE)
-        return ", of which layers on other devices could save a part, but no "
-               "state is moved here (simulate --layers says what it gains)";
+    if (e->what == LH_MONITOR_DATA && !may->moves_hosts)
+        return ", of which hosts in other places could save up to all; none "
+               "moves without --moving";
+    if (e->what == LH_MONITOR_DEVICE && !may->moves_layers)
+        return ", of which layers on other devices could save a part; none "
+               "moves without --moving";
     return "";
 }
 
@@ -158,7 +167,8 @@ static lh_status tell_event(lhi_deciding *d, uint64_t step,
                  "from iteration %" PRIu64 " on %s takes %s in place of %s; an "
                  "iteration takes %s more because of it%s",
                  e->from, thing, now, before, e->cost_ns > 0 ? cost : "nothing",
-                 undone_text(e));
+                 undone_text(d, e));
+    d->n_noticed++;
     return add_told(d, &row, err);
 }
 
@@ -199,37 +209,92 @@ static lh_status tell_decision(lhi_deciding *d, uint64_t step,
     return add_told(d, &row, err);
 }
 
+/* Rank 0 is to propose it. */
+static void propose(lhi_deciding *d, const lh_reschedule *given, bool is_move)
+{
+    pthread_mutex_lock(&d->lock);
+    d->given = *given;
+    d->is_move = is_move;
+    d->answer = DECIDED;
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* Whether parts of the job move, rather than what was decided. */
+static lh_status move_parts(lhi_deciding *d, uint64_t step,
+                            const lh_pipeline *estimated,
+                            const lh_decision *what, bool *moves, lh_error *err)
+{
+    const lhi_moves_seen seen = {.step = step,
+                                 .monitor = d->monitor,
+                                 .n_notices = d->n_noticed,
+                                 .estimated = estimated,
+                                 .decision = what};
+    lhi_moved_decision move;
+    lh_decision told = *what;
+    *moves = false;
+    if (!d->moves)
+        return LH_OK;
+    LHI_TRY(lhi_move_mind_find(d->moves, &seen, &move, moves, err));
+    if (!*moves)
+        return LH_OK;
+    if (what->is_switch)
+        LHI_TRY(lh_adapt_answer(d->adapt, step + 1, false, err));
+    told.is_switch = true;
+    told.name = move.given.name;
+    told.path = move.given.path;
+    told.now_ns = move.now_ns;
+    told.predicted_ns = move.given.predicted_ns;
+    told.why = move.given.why;
+    LHI_TRY(tell_decision(d, step, &told, true, err));
+    propose(d, &move.given, true);
+    return LH_OK;
+}
+
+static lh_status act(lhi_deciding *d, uint64_t step, bool news,
+                     const lh_pipeline *estimated, const lh_decision *what,
+                     lh_error *err)
+{
+    bool moves;
+    LHI_TRY(move_parts(d, step, estimated, what, &moves, err));
+    if (moves)
+        return LH_OK;
+    LHI_TRY(tell_decision(d, step, what, news, err));
+    const lh_reschedule given = {.size = sizeof given,
+                                 .schedule = what->schedule,
+                                 .name = what->name,
+                                 .why = what->why,
+                                 .own_path = true,
+                                 .path = what->path,
+                                 .delegated = what->delegated,
+                                 .predicted_ns = what->predicted_ns};
+    if (what->is_switch)
+        propose(d, &given, false);
+    return LH_OK;
+}
+
 static lh_status decide(lhi_deciding *d, uint64_t step, bool news,
                         lh_error *err)
 {
-    lh_pipeline *now = NULL;
+    lh_pipeline *estimated = NULL, *shared = NULL;
     const lh_decision *what;
-    LHI_TRY(lh_monitor_pipeline(d->monitor, &now, err));
+    LHI_TRY(lh_monitor_pipeline(d->monitor, &estimated, err));
+    lh_status status =
+        d->moves ? lhi_move_mind_share(d->moves, estimated, &shared, err)
+                 : LH_OK;
     lh_adapt_now with = {.size = sizeof with,
-                         .pipeline = now,
+                         .pipeline = shared ? shared : estimated,
                          .step = step,
                          .steps_left = d->job->o.steps - step - 1};
     with.events = lh_monitor_going_on(d->monitor, &with.n_events);
     const int64_t before_ns = lhi_thread_ns();
-    lh_status status = lh_adapt_decide(d->adapt, &with, &what, err);
-    d->thought_ns += lhi_thread_ns() - before_ns;
-    lh_pipeline_free(now);
     if (status == LH_OK)
-        status = tell_decision(d, step, what, news, err);
-    if (status != LH_OK || !what->is_switch)
-        return status;
-    pthread_mutex_lock(&d->lock);
-    d->given = (lh_reschedule){.size = sizeof d->given,
-                               .schedule = what->schedule,
-                               .name = what->name,
-                               .why = what->why,
-                               .own_path = true,
-                               .path = what->path,
-                               .delegated = what->delegated,
-                               .predicted_ns = what->predicted_ns};
-    d->answer = DECIDED;
-    pthread_mutex_unlock(&d->lock);
-    return LH_OK;
+        status = lh_adapt_decide(d->adapt, &with, &what, err);
+    if (status == LH_OK)
+        status = act(d, step, news, estimated, what, err);
+    d->thought_ns += lhi_thread_ns() - before_ns;
+    lh_pipeline_free(shared);
+    lh_pipeline_free(estimated);
+    return status;
 }
 
 /* What became of the last proposal, as far as iteration `step` knows. */
@@ -245,11 +310,22 @@ static lh_status hear_answer(lhi_deciding *d, uint64_t step, lh_error *err)
     pthread_mutex_unlock(&d->lock);
     if (!knows)
         return LH_OK;
+    if (d->is_move) { /* of hosts it is told by what the monitor notices */
+        bool layers;
+        d->has_switched = d->has_switched || was == FOLLOWED;
+        LHI_TRY(
+            lhi_move_mind_answer(d->moves, was == FOLLOWED, &layers, err));
+        if (layers)
+            lhi_adapt_renew(d->adapt);
+        return LH_OK;
+    }
     if (was == FOLLOWED) { /* what was given is the adapt's until it is told */
         const lh_sim_options how =
             lhi_exec_sim_on(d->job->exec, given.path, given.delegated);
         d->has_switched = true;
         LHI_TRY(lh_monitor_follow_on(d->monitor, given.schedule, &how, err));
+        if (d->moves)
+            LHI_TRY(lhi_move_mind_follow(d->moves, &given, err));
     }
     return lh_adapt_answer(d->adapt, from, was == FOLLOWED, err);
 }

@@ -5,6 +5,7 @@
 #include "base/take_options.h"
 #include "course/course.h"
 #include "engine/deciding.h"
+#include "engine/deciding_moves.h"
 #include "engine/shard_groups.h"
 #include "engine/sharded.h"
 
@@ -197,6 +198,8 @@ static lh_status run_job(lhi_job *job, lh_train_result **out, lh_error *err)
         status = take_adapt(job, err);
     if (status == LH_OK)
         status = take_seating(job, err);
+    if (status == LH_OK)
+        status = lhi_job_check_moves(job, err);
     if (status == LH_OK)
         status = lhi_proposals_make(job->pipeline, &job->others, &job->seating,
                                     &job->proposals, err);

@@ -277,3 +277,33 @@ bool lhi_sight_clocks(const lhi_seen_part *parts, uint32_t n_devices,
     }
     return n > 1;
 }
+
+static int64_t as_first(int64_t ns, int64_t first_ns, int64_t now_ns)
+{
+    return now_ns > 0 ? (int64_t)((double)ns * (double)first_ns /
+                                      (double)now_ns +
+                                  0.5)
+                      : ns;
+}
+
+void lhi_sight_with_first_layers(lhi_sight *s, const lh_pipeline *now)
+{
+    for (size_t i = 0; i < s->n_passes; i++) {
+        lh_seen_pass *p = &s->passes[i];
+        uint32_t c = p->pass.chunk;
+        p->ns = as_first(p->ns, lhi_pass_time(&s->pipeline->chunks[c], &p->pass),
+                         lhi_pass_time(&now->chunks[c], &p->pass));
+    }
+    for (size_t i = 0; i < s->n_collectives; i++) {
+        lh_seen_collective *x = &s->collectives[i];
+        const lh_chunk *a = &s->pipeline->chunks[x->chunk];
+        const lh_chunk *b = &now->chunks[x->chunk];
+        bool scatters = x->is_reduce_scatter;
+        int64_t rest = x->ns > a->dp_latency_ns ? a->dp_latency_ns : 0;
+        x->ns = rest + as_first(x->ns - rest,
+                                scatters ? a->reduce_scatter_ns
+                                         : a->all_gather_ns,
+                                scatters ? b->reduce_scatter_ns
+                                         : b->all_gather_ns);
+    }
+}

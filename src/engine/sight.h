@@ -31,6 +31,11 @@ lh_status lhi_sight_merge(lhi_sight *sight, const lh_exec *exec,
                           const lhi_seen_part *parts, uint64_t step,
                           lh_seen *out, lh_error *err);
 
+/* What was merged last, of an iteration of `now`, whose chunks have other
+ * numbers of layers than the run's pipeline: as it would have been with those.
+ */
+void lhi_sight_with_first_layers(lhi_sight *sight, const lh_pipeline *now);
+
 /* Numbers the clocks that the first replica's ranks read, in `clocks`, per
  * device; whether any two differ. */
 bool lhi_sight_clocks(const lhi_seen_part *parts, uint32_t n_devices,

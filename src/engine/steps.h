@@ -27,7 +27,8 @@
  *   exchange_state.c    ... with all that was trained
  *   adapting.c          a run that watches itself: its thread on rank 0
  *   sight.c             ... what all ranks have seen of an iteration
- *   deciding.c          ... what follows from that
+ *   deciding.c          ... what follows from that; deciding_moves.c: whether
+ *                       parts of the job are to move
  *   rank.c, rank.h      one step: passes in order, messages around them:
  *   rank_send.c, pool.c ... sending; the buffers
  *   late.c              ... receives that are posted late

@@ -166,6 +166,66 @@ def hosts_take_their_places():
               for i in found["iterations"]), found)
 
 
+def moves_of(found):
+    return [s for s in found["switches"] if s["moved"]]
+
+
+@test
+def layers_leave_a_slow_device_by_themselves():
+    uniform("p.yaml", microbatches=8, times=(16, 16, 16))
+    write("e.yaml", "longhaul: events/1\ntime_unit: ms\nevents:\n"
+                    "  - {from: 12, to: 60, device: 2, slower: x2}\n")
+    base = ["p.yaml", "-s", "zb-h1", "--events", "e.yaml", "--steps", "40",
+            "--adapt", "--layers", "8,8,8,8", "--moving", "400ms"]
+    played = json_case("played", ["simulate", *base])["layer_moves"][0]
+    found = json_case("run", ["train", *base, "--speed", "8", "--log", "log"])
+    moves = moves_of(found)
+    if not check(moves, found["switches"]):
+        return
+    first = moves[0]
+    # As in virtual time, but where the machine is too busy to decide at once.
+    check(first["step"] >= played["step"] - 1 and
+          first["moved"]["layers"][2] < 8 and
+          sum(first["moved"]["layers"]) == 32, (first, played))
+    check("device 2 takes 2 times as long" in first["why"], first)
+    check(first["moved"]["seconds"] >= first["moved"]["predicted_s"] > 0, first)
+    told = [d for d in found["decisions"] if d["switch"]]
+    check(any(d["why"] == first["why"] for d in told), told)
+    lines = [json.loads(line) for line in read("log").splitlines()]
+    check(any(line.get("switch") == first for line in lines), "log")
+    noticed = [n["text"] for n in found["noticed"]]
+    check(any("passes of device 2" in text for text in noticed) and
+          not any("none moves without" in text for text in noticed), noticed)
+    stay = json_case("stay", ["train", *base[:-4], "--speed", "8"])
+    check(not moves_of(stay), stay["switches"])
+    check(any("layers on other devices could save a part" in n["text"]
+              for n in stay["noticed"]), stay["noticed"])
+
+
+@test
+def hosts_exchange_their_places_by_themselves():
+    links = [(a, b) for a in range(4) for b in (a - 1, a + 1) if 0 <= b < 4]
+    write("h.yaml", "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: 8\n"
+          "devices: 4\nuniform: {placement: ud, F: 12400, D: 12400, W: 12400, "
+          "memory: {F: 1, D: 0, W: -1}}\nlinks:\n" +
+          "".join(f"  - {{from: {a}, to: {b}, transfer: 671}}\n"
+                  for a, b in links) + "data_parallel:\n" +
+          "".join(f"  - {{chunk: {c}, all_gather: 35000, "
+                  "reduce_scatter: 35000}\n" for c in range(4)))
+    write("e.yaml", "longhaul: events/1\ntime_unit: ms\nevents:\n"
+                    "  - {from: 12, to: 60, links: [h0-h4], transfer: 30}\n")
+    base = ["h.yaml", "-s", "zb-h2", "--events", "e.yaml", "--steps", "24",
+            "--adapt", "--replicas", "2", "--moving", "400ms"]
+    played = json_case("played", ["simulate", *base])["exchanges"][0]
+    found = json_case("run", ["train", *base, "--speed", "10"])
+    moves = moves_of(found)
+    if check(moves, found["switches"]):
+        check(moves[0]["moved"]["places"] == played["hosts"] and
+              moves[0]["step"] >= played["step"] - 1 and
+              abs(moves[0]["moved"]["predicted_s"] * 10 - played["move_s"])
+              < 1e-6, (moves[0], played))
+
+
 @test
 def what_cannot_be_is_refused():
     uniform("p.yaml", latency=8, transfer=1)
@@ -192,6 +252,8 @@ def what_cannot_be_is_refused():
          err="--layers is for --layers-at")
     case("moving", ["train", "p.yaml", "--moving", "1ms"], 2,
          err="--moving is for --layers-at")
+    case("adapt moving", ["train", "p.yaml", "--adapt", "--moving", "1ms"], 2,
+         err="--moving is for --adapt with --layers or --replicas")
     case("timed places", ["train", "p.yaml", "--places-at", "1=1,0,2,3"], 2,
          err="--places-at: on the timed device it is of hosts")
     cpu = [*TRAIN, "--places-at"]

@@ -99,7 +99,8 @@ def how_it_changes(chance, transport, link, device):
         blocking += ["--receives", chance.choice(("late", "late-fd"))]
     words += blocking
     if chance.random() < 0.4:
-        return [*words, "--adapt"], 0
+        words += ["--adapt", "--moving", "1ms"]
+        return words + (["--layers", "2,2,2,1"] if device == "timed" else []), 0
     if blocking and chance.random() < 0.5:
         words += ["--path", chance.choice(("delegated", f"{link}=delegated"))]
     steps = chance.sample(range(1, STEPS), chance.randint(1, 6))
