@@ -76,9 +76,19 @@ typedef struct lh_training {
     /* Layers drop activations, and keep the masks. Not given: models with
      * layer norm do, as GPT-2 and GPT-3 did, but for Falcon's. */
     bool dropout_given, dropout;
+    double dropout_share; /* of numbers that are dropped; 0: not said, a tenth */
     lh_dispatcher dispatcher; /* LH_DISPATCHER_ALL_TO_ALL where not given */
     /* With LH_RECOMPUTE_MODULES: 1 << lh_module of each, added up. */
     uint32_t recompute_modules;
+    /* With experts, how training keeps them in use: what that part of the loss
+     * is times; and how much the bias of a sigmoid router moves in a step
+     * (LH_ROUTER_SIGMOID). Not given: 0.01, and with a sigmoid router 0.0001
+     * and 0.001 (DeepSeek-V3, arXiv:2412.19437, section 4.2). */
+    bool balance_loss_given, balance_bias_given;
+    double balance_loss, balance_bias;
+    /* An expert takes at most this many times the choices that each would have
+     * if all had the same; 0: all that come. */
+    double expert_capacity;
 } lh_training;
 
 typedef enum lh_framework_preset {

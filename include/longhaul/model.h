@@ -18,6 +18,14 @@ typedef enum lh_norm {
     LH_NORM_LAYER, /* a weight and a bias per feature */
 } lh_norm;
 
+/* What a router makes of its product with a token, before it chooses experts. */
+typedef enum lh_router {
+    LH_ROUTER_SOFTMAX, /* how likely each expert is, of all of them */
+    LH_ROUTER_SIGMOID, /* each expert for itself; where experts are chosen, a
+                          bias comes on top that training moves until all are
+                          in use (DeepSeek-V3, arXiv:2412.19437, section 2.1.2) */
+} lh_router;
+
 /* Plain numbers, immutable; 0 means "has none" unless said otherwise. Every
  * layer is attention, then an MLP, each behind a norm, or both behind one
  * (parallel_block). The MLP of a dense layer is `ffn` wide; that of a
@@ -53,6 +61,14 @@ typedef struct lh_model {
     uint32_t experts, experts_per_token, expert_ffn, shared_expert_ffn;
     bool shared_expert_gate; /* Qwen2-MoE: a hidden-wide gate */
     bool router_bias;        /* gpt-oss: one per expert */
+    lh_router router;
+    bool raw_shares; /* an expert's result counts by its score; else by its part
+                        of the sum of those that were chosen */
+    double routed_scale; /* times what the experts make; 0: 1 */
+    /* Node-limited routing (DeepSeek-V2, arXiv:2405.04434, section 2.1.3):
+     * experts in so many groups of equal size, of which a token uses some. 0:
+     * there are none. */
+    uint32_t expert_groups, groups_per_token;
     uint32_t dense_layers, moe_interval, moe_phase;
     uint32_t n_dense_list;
     const uint32_t *dense_list;

@@ -80,39 +80,43 @@ static void put_attention(lhi_text *out, const lh_model *m)
     }
 }
 
-/* How published models choose experts, where the model is one of them; nothing
- * of an iteration's time and memory depends on it: config.json of DeepSeek-V3
- * and Kimi K2 (scoring_func, n_group, topk_group, routed_scaling_factor,
- * topk_method), of Qwen3 and Mixtral (norm_topk_prob), gpt-oss. */
-typedef struct router {
-    const char *model, *arguments;
-} router;
-
-static const router routers[] = {
-    {"deepseek-v3", "--moe-router-score-function sigmoid\n"
-                    "--moe-router-enable-expert-bias\n"
-                    "--moe-router-num-groups 8\n"
-                    "--moe-router-group-topk 4\n"
-                    "--moe-router-topk-scaling-factor 2.5\n"
-                    "--moe-router-load-balancing-type seq_aux_loss\n"
-                    "--moe-router-dtype fp32\n"},
-    {"kimi-k2", "--moe-router-score-function sigmoid\n"
-                "--moe-router-enable-expert-bias\n"
-                "--moe-router-topk-scaling-factor 2.827\n"
-                "--moe-router-load-balancing-type seq_aux_loss\n"
-                "--moe-router-dtype fp32\n"},
-};
-
-/* One expert for each token has to be weighed against all. */
+/* How experts are chosen, on which nothing of an iteration's time and memory
+ * depends. With sigmoids the bias that balances goes with a loss for each
+ * sequence, and numbers of 32 bits, as DeepSeek-V3 has it. One expert for each
+ * token has to be weighed against all. */
 static void put_router(lhi_text *out, const lh_model *m)
 {
-    for (size_t i = 0; i < sizeof routers / sizeof *routers; i++)
-        if (lh_model_preset(routers[i].model) == m) {
-            lhi_text_puts(out, routers[i].arguments);
-            return;
-        }
-    if (m->experts_per_token == 1)
+    bool sigmoid = m->router == LH_ROUTER_SIGMOID;
+    if (sigmoid)
+        lhi_text_puts(out, "--moe-router-score-function sigmoid\n"
+                           "--moe-router-enable-expert-bias\n");
+    else if (m->experts_per_token == 1 || m->raw_shares)
         lhi_text_puts(out, "--moe-router-pre-softmax\n");
+    if (m->expert_groups) {
+        lhi_export_option(out, "moe-router-num-groups", m->expert_groups);
+        lhi_export_option(out, "moe-router-group-topk", m->groups_per_token);
+    }
+    if (m->routed_scale != 0)
+        lhi_text_printf(out, "--moe-router-topk-scaling-factor %.12g\n",
+                        m->routed_scale);
+    if (sigmoid)
+        lhi_text_puts(out, "--moe-router-load-balancing-type seq_aux_loss\n"
+                           "--moe-router-dtype fp32\n");
+}
+
+/* What a job says of it; else Megatron-LM's own holds. */
+static void put_balance(lhi_text *out, const lh_training *t)
+{
+    if (t->balance_loss_given)
+        lhi_text_printf(out, "--moe-aux-loss-coeff %.12g\n", t->balance_loss);
+    if (t->balance_bias_given)
+        lhi_text_printf(out, "--moe-router-bias-update-rate %.12g\n",
+                        t->balance_bias);
+    if (t->expert_capacity > 0)
+        lhi_text_printf(out,
+                        "--moe-expert-capacity-factor %.12g\n"
+                        "--moe-token-drop-policy position\n",
+                        t->expert_capacity);
 }
 
 static void put_mlps(lhi_text *out, const lh_model *m)
@@ -170,8 +174,11 @@ static void put_model(lhi_text *out, const lh_job *job, uint32_t tensor)
     if (m->mtp_layers)
         lhi_export_option(out, "mtp-num-layers", m->mtp_layers);
     /* What it takes without is a tenth. */
-    if (!lhi_job_drops(job))
-        lhi_text_puts(out, "--hidden-dropout 0\n--attention-dropout 0\n");
+    if (lhi_job_dropout(job) != 0.1)
+        lhi_text_printf(out,
+                        "--hidden-dropout %.12g\n--attention-dropout %.12g\n",
+                        lhi_job_dropout(job), lhi_job_dropout(job));
+    put_balance(out, &job->training);
     lhi_export_option(out, "seq-length", job->training.sequence);
     if (!m->positions)
         lhi_export_option(out, "max-position-embeddings",

@@ -32,6 +32,8 @@ static lh_status read_dropout(const lhi_megatron *m, lhi_imported *in,
     LHI_TRY(lhi_arg_real(m, LHI_ARG_ATTENTION_DROPOUT, &attention, err));
     in->training.dropout_given = true;
     in->training.dropout = hidden > 0 || attention > 0;
+    if (hidden == attention && hidden != 0.1 && hidden <= 0.999)
+        in->training.dropout_share = hidden;
     if (in->training.dropout && !(hidden > 0 && attention > 0))
         lhi_import_note(in,
                         "--%s-dropout: both of hidden states and of "

@@ -290,7 +290,11 @@ static void add_training(writer *w)
                         "  zero: %" PRIu32, t->zero);
     if (t->recompute_given)
         add_recompute(text, t);
-    if (t->dropout_given && t->dropout != lhi_model_drops(&w->in->model))
+    if (t->dropout_given && t->dropout_share > 0)
+        lhi_draft_value(text, "share of activations that layers drop",
+                        "  dropout: %.12g", t->dropout_share);
+    else if (t->dropout_given &&
+             t->dropout != lhi_model_drops(&w->in->model))
         lhi_draft_value(text, "whether layers drop activations",
                         "  dropout: %s", t->dropout ? "true" : "false");
     if (t->dispatcher == LH_DISPATCHER_DEEPEP)

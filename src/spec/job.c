@@ -174,6 +174,54 @@ static lh_status read_recompute(reader *r, const lhi_node *map, lh_error *err)
                               "must name a module, or be 'none'");
 }
 
+/* Whether, or how much. */
+static lh_status read_dropout(reader *r, const lhi_node *map, lh_error *err)
+{
+    lh_training *t = &r->job->training;
+    const lhi_node *node = lhi_find(map, "dropout");
+    lh_error unused;
+    t->dropout_given = node != NULL;
+    if (!node || lhi_get_bool(r->doc, node, &t->dropout, &unused) == LH_OK)
+        return LH_OK;
+    if (lhi_get_number15(r->doc, node, 0, 0.999, &t->dropout_share, err) !=
+        LH_OK)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "must be true, false, or a share from 0 to 0.999");
+    t->dropout = t->dropout_share > 0;
+    return LH_OK;
+}
+
+/* A number that says nothing unless `why_not` is NULL. */
+static lh_status read_of_experts(reader *r, const lhi_node *map,
+                                 const char *key, double least, double most,
+                                 const char *why_not, bool *given, double *out,
+                                 lh_error *err)
+{
+    const lhi_node *node = lhi_find(map, key);
+    *given = node != NULL;
+    if (node && why_not)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "%s %s",
+                            r->job->model->name, why_not);
+    return node ? lhi_get_number15(r->doc, node, least, most, out, err) : LH_OK;
+}
+
+static lh_status read_balance(reader *r, const lhi_node *map, lh_error *err)
+{
+    lh_training *t = &r->job->training;
+    const lh_model *m = r->job->model;
+    const char *lacks = m->experts ? NULL : "has no experts";
+    bool given;
+    LHI_TRY(read_of_experts(r, map, "balance_loss", 0, 1e6, lacks,
+                            &t->balance_loss_given, &t->balance_loss, err));
+    LHI_TRY(read_of_experts(r, map, "expert_capacity", 0.001, 1e6, lacks,
+                            &given, &t->expert_capacity, err));
+    if (!lacks && m->router != LH_ROUTER_SIGMOID)
+        lacks = "has no bias that could balance its experts; only models with "
+                "router: sigmoid have";
+    return read_of_experts(r, map, "balance_bias", 0, 1, lacks,
+                           &t->balance_bias_given, &t->balance_bias, err);
+}
+
 static lh_status read_training(reader *r, lh_error *err)
 {
     lh_training *t = &r->job->training;
@@ -208,10 +256,8 @@ static lh_status read_training(reader *r, lh_error *err)
     t->dispatcher = (lh_dispatcher)dispatcher;
     t->precision = (lh_precision)precision;
     t->optimizer = (lh_optimizer)optimizer;
-    node = lhi_find(map, "dropout");
-    t->dropout_given = node != NULL;
-    if (node)
-        LHI_TRY(lhi_get_bool(r->doc, node, &t->dropout, err));
+    LHI_TRY(read_dropout(r, map, err));
+    LHI_TRY(read_balance(r, map, err));
     t->zero = 1;
     if (!(node = lhi_find(map, "zero")))
         return LH_OK;
@@ -555,6 +601,29 @@ static lh_status read_all(reader *r, lh_error *err)
 bool lhi_model_drops(const lh_model *model)
 {
     return model->norm == LH_NORM_LAYER && !model->parallel_block;
+}
+
+double lhi_job_dropout(const lh_job *job)
+{
+    const lh_training *t = &job->training;
+    if (!lhi_job_drops(job))
+        return 0;
+    return t->dropout_share > 0 ? t->dropout_share : 0.1; /* GPT-2's */
+}
+
+double lhi_job_balance_loss(const lh_job *job)
+{
+    if (job->training.balance_loss_given || !job->model->experts)
+        return job->training.balance_loss;
+    return job->model->router == LH_ROUTER_SIGMOID ? 0.0001 : 0.01;
+}
+
+double lhi_job_balance_bias(const lh_job *job)
+{
+    if (job->training.balance_bias_given || !job->model->experts ||
+        job->model->router != LH_ROUTER_SIGMOID)
+        return job->training.balance_bias;
+    return 0.001;
 }
 
 bool lhi_job_drops(const lh_job *job)

@@ -8,7 +8,8 @@
 
 const char *const lhi_training_keys[] = {
     "global_batch", "sequence", "precision",  "optimizer", "zero",
-    "recompute",    "rings",    "dispatcher", "dropout",   NULL};
+    "recompute",    "rings",    "dispatcher", "dropout",   "balance_loss",
+    "balance_bias", "expert_capacity", NULL};
 const char *const lhi_layout_keys[] = {
     "tensor",    "context",   "expert",      "expert_tensor",
     "pipeline",  "data",      "micro_batch", "chunks_per_device",

@@ -51,7 +51,16 @@ static json_t *training_to_json(const lh_training *t)
         (!t->recompute_given ||
          lhi_json_set(map, "recompute", recompute_to_json(t))) &&
         (!t->dropout_given ||
-         lhi_json_set(map, "dropout", json_boolean(t->dropout))) &&
+         lhi_json_set(map, "dropout",
+                      t->dropout_share > 0 ? lhi_json_number(t->dropout_share)
+                                           : json_boolean(t->dropout))) &&
+        (!t->balance_loss_given ||
+         lhi_json_set(map, "balance_loss", lhi_json_number(t->balance_loss))) &&
+        (!t->balance_bias_given ||
+         lhi_json_set(map, "balance_bias", lhi_json_number(t->balance_bias))) &&
+        (t->expert_capacity == 0 ||
+         lhi_json_set(map, "expert_capacity",
+                      lhi_json_number(t->expert_capacity))) &&
         (t->rings == LH_RING_LOCKSTEP ||
          lhi_json_set(map, "rings", json_string("pipelined"))) &&
         (t->dispatcher == LH_DISPATCHER_ALL_TO_ALL ||

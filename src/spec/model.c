@@ -201,6 +201,26 @@ static lh_status fail_model(const lhi_doc *doc, const lhi_node *map,
     return lhi_doc_fail(doc, map, err, LH_EINPUT, "%s", text);
 }
 
+static lh_status check_groups(const lhi_doc *doc, const lhi_node *at,
+                              const lh_model *m, lh_error *err)
+{
+    if (!m->experts || (!m->expert_groups && !m->groups_per_token))
+        return LH_OK;
+    if (!m->expert_groups || m->experts % m->expert_groups != 0)
+        return lhi_doc_fail(doc, at, err, LH_EINPUT,
+                            "%u experts cannot be in %u groups of equal size",
+                            m->experts, m->expert_groups);
+    uint64_t reach =
+        (uint64_t)m->groups_per_token * (m->experts / m->expert_groups);
+    if (m->groups_per_token > m->expert_groups || reach < m->experts_per_token)
+        return lhi_doc_fail(doc, at, err, LH_EINPUT,
+                            "%u of %u groups of experts per token have not the "
+                            "%u experts that it passes",
+                            m->groups_per_token, m->expert_groups,
+                            m->experts_per_token);
+    return LH_OK;
+}
+
 static lh_status check_experts(const lhi_doc *doc, const lhi_node *at,
                                const lh_model *m, lh_error *err)
 {
@@ -215,6 +235,7 @@ static lh_status check_experts(const lhi_doc *doc, const lhi_node *at,
         return lhi_doc_fail(doc, at, err, LH_EINPUT,
                             "%u experts per token, of %u experts",
                             m->experts_per_token, m->experts);
+    LHI_TRY(check_groups(doc, at, m, err));
     if (n_moe < m->layers && m->ffn == 0)
         return fail_model(doc, at, "dense layers have no MLP width", err);
     return LH_OK;

@@ -20,6 +20,7 @@ typedef enum style {
     QWEN2_MOE,
     QWEN3_MOE,
     DEEPSEEK,
+    GLM4_MOE,
     GPT_OSS,
     GPT2,
     FALCON,
@@ -49,6 +50,7 @@ static const family families[] = {
     {"deepseek_v2", DEEPSEEK, 32000, 4096, 11008, 32, 32, 32},
     {"deepseek_v3", DEEPSEEK, 129280, 7168, 18432, 61, 128, 128},
     {"kimi_k2", DEEPSEEK, 129280, 7168, 18432, 61, 128, 128},
+    {"glm4_moe", GLM4_MOE, 151552, 4096, 10944, 46, 96, 8},
     {"gpt_oss", GPT_OSS, 201088, 2880, 2880, 36, 64, 8},
     {"gpt2", GPT2, 50257, 768, 3072, 12, 12, 12},
     {"falcon", FALCON, 65024, 4544, 18176, 32, 71, 1},
@@ -56,7 +58,7 @@ static const family families[] = {
 
 static const char *const family_names =
     "llama, mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, deepseek_v2, "
-    "deepseek_v3, gpt_oss, gpt2, falcon";
+    "deepseek_v3, glm4_moe, gpt_oss, gpt2, falcon";
 
 typedef struct reader {
     const lhi_doc *doc;
@@ -213,6 +215,9 @@ static lh_status read_biases(reader *r, lh_error *err)
     case QWEN3_MOE:
         m->qk_norm = true;
         break;
+    case GLM4_MOE: /* of queries, keys and values alone */
+        LHI_TRY(take_flag(r, r->map, "use_qk_norm", &m->qk_norm, err));
+        return take_flag(r, r->map, "attention_bias", &m->qkv_bias, err);
     case GPT_OSS: /* its experts and router always have them */
         m->mlp_bias = m->router_bias = m->attention_sinks = true;
         bias = true;
@@ -224,6 +229,46 @@ static lh_status read_biases(reader *r, lh_error *err)
     }
     LHI_TRY(take_flag(r, r->map, "attention_bias", &bias, err));
     m->qkv_bias = m->output_bias = bias;
+    return LH_OK;
+}
+
+/* How tokens are routed, by the keys of classes that have a choice there; what
+ * their absence means. One group is none. */
+typedef struct routing {
+    bool normalized;
+    double scale;
+    uint32_t groups, chosen;
+} routing;
+
+/* DeepSeek-V2-Lite has groups and says that they are not looked at. */
+static bool is_greedy(const reader *r)
+{
+    const lhi_node *node = lhi_find(r->map, "topk_method");
+    const char *method = "";
+    lh_error err;
+    return node && !lhi_is_null(node) &&
+           lhi_get_string(r->doc, node, &method, &err) == LH_OK &&
+           strcmp(method, "greedy") == 0;
+}
+
+static lh_status read_routing(reader *r, const routing *absent, lh_error *err)
+{
+    lh_model *m = &r->model;
+    const lhi_node *node = lhi_find(r->map, "routed_scaling_factor");
+    bool normalized = absent->normalized;
+    LHI_TRY(take_flag(r, r->map, "norm_topk_prob", &normalized, err));
+    m->raw_shares = !normalized;
+    m->routed_scale = absent->scale;
+    if (node && !lhi_is_null(node))
+        LHI_TRY(lhi_get_number(r->doc, node, 1e-6, 1e6, &m->routed_scale, err));
+    if (m->routed_scale == 1)
+        m->routed_scale = 0;
+    LHI_TRY(read_number(r, "n_group", LHI_MAX_WIDTH, absent->groups,
+                        &m->expert_groups, err));
+    LHI_TRY(read_number(r, "topk_group", LHI_MAX_WIDTH, absent->chosen,
+                        &m->groups_per_token, err));
+    if (m->expert_groups <= 1 || is_greedy(r))
+        m->expert_groups = m->groups_per_token = 0;
     return LH_OK;
 }
 
@@ -297,6 +342,7 @@ static lh_status read_window(reader *r, lh_error *err)
         return m->sliding_window ? read_layer_types(r, err) : LH_OK;
     case LLAMA:
     case DEEPSEEK:
+    case GLM4_MOE:
     case GPT2:
     case FALCON:
         break;
@@ -368,6 +414,9 @@ static lh_status read_qwen_moe(reader *r, lh_error *err)
         LHI_TRY(take_size(r, "shared_expert_intermediate_size", LHI_MAX_VOCAB,
                           5632, &m->shared_expert_ffn, err));
     m->shared_expert_gate = two;
+    bool normalized = false;
+    LHI_TRY(take_flag(r, r->map, "norm_topk_prob", &normalized, err));
+    m->raw_shares = !normalized;
     LHI_TRY(
         read_number(r, "decoder_sparse_step", LHI_MAX_LAYERS, 1, &step, err));
     if (step == 0)
@@ -378,30 +427,46 @@ static lh_status read_qwen_moe(reader *r, lh_error *err)
     return read_dense_list(r, err);
 }
 
-static lh_status read_deepseek_experts(reader *r, lh_error *err)
+/* What the class says of experts; a file of its own must give its sizes. */
+typedef struct expert_class {
+    lh_router router;
+    uint32_t experts, chosen, width, shared, dense;
+    routing routing;
+} expert_class;
+
+static const expert_class deepseek_v2 = {
+    LH_ROUTER_SOFTMAX, 64, 0, 1407, 2, 0, {false, 1, 1, 1}};
+static const expert_class deepseek_v3 = {
+    LH_ROUTER_SIGMOID, 256, 8, 2048, 1, 3, {true, 2.5, 8, 4}};
+static const expert_class glm4_moe = {
+    LH_ROUTER_SIGMOID, 128, 8, 1408, 1, 1, {true, 1, 1, 1}};
+
+static lh_status read_experts(reader *r, const expert_class *class_has,
+                              lh_error *err)
 {
     lh_model *m = &r->model;
-    bool three = r->family->heads == 128;
     bool nested = r->map != r->outer;
     uint32_t shared;
     uint64_t width;
     LHI_TRY(read_number(r, "n_routed_experts", LHI_MAX_WIDTH,
-                        nested ? (three ? 256 : 64) : 0, &m->experts, err));
+                        nested ? class_has->experts : 0, &m->experts, err));
     if (m->experts == 0)
         return LH_OK;
-    LHI_TRY(take_size(r, "num_experts_per_tok", LHI_MAX_WIDTH, three ? 8 : 0,
-                      &m->experts_per_token, err));
+    LHI_TRY(take_size(r, "num_experts_per_tok", LHI_MAX_WIDTH,
+                      class_has->chosen, &m->experts_per_token, err));
     LHI_TRY(take_size(r, "moe_intermediate_size", LHI_MAX_VOCAB,
-                      three ? 2048 : 1407, &m->expert_ffn, err));
+                      class_has->width, &m->expert_ffn, err));
     LHI_TRY(read_number(r, "n_shared_experts", LHI_MAX_WIDTH,
-                        nested ? (three ? 1 : 2) : 0, &shared, err));
+                        nested ? class_has->shared : 0, &shared, err));
     width = (uint64_t)shared * m->expert_ffn;
     if (width > LHI_MAX_VOCAB)
         return lhi_doc_fail(r->doc, lhi_find(r->map, "n_shared_experts"), err,
                             LH_EINPUT, "too many for their width");
     m->shared_expert_ffn = (uint32_t)width;
     LHI_TRY(read_number(r, "first_k_dense_replace", LHI_MAX_LAYERS,
-                        three ? 3 : 0, &m->dense_layers, err));
+                        class_has->dense, &m->dense_layers, err));
+    m->router = class_has->router;
+    LHI_TRY(read_routing(r, &class_has->routing, err));
     LHI_TRY(read_number(r, "moe_layer_freq", LHI_MAX_LAYERS, 1,
                         &m->moe_interval, err));
     if (m->moe_interval == 0)
@@ -430,7 +495,8 @@ static lh_status read_deepseek(reader *r, lh_error *err)
     m->head_dim = m->qk_nope_head_dim + m->qk_rope_head_dim;
     LHI_TRY(read_number(r, "num_nextn_predict_layers", LHI_MAX_LAYERS, 0,
                         &m->mtp_layers, err));
-    return read_deepseek_experts(r, err);
+    return read_experts(r, r->family->heads == 128 ? &deepseek_v3 : &deepseek_v2,
+                        err);
 }
 
 /* That the activation function, if it is named, is a GeLU. */
@@ -548,6 +614,11 @@ static lh_status read_all(reader *r, lh_error *err)
     case QWEN2_MOE:
     case QWEN3_MOE:
         LHI_TRY(read_qwen_moe(r, err));
+        break;
+    case GLM4_MOE:
+        LHI_TRY(read_number(r, "num_nextn_predict_layers", LHI_MAX_LAYERS, 0,
+                            &r->model.mtp_layers, err));
+        LHI_TRY(read_experts(r, &glm4_moe, err));
         break;
     case LLAMA:
     case MISTRAL:

@@ -8,6 +8,8 @@ static const char *const norm_names[] = {"rms", "layer", NULL};
 #define COUNT(member) #member, LHI_WHOLE(lh_model, member)
 #define FLAG(member) #member, LHI_BOOL(lh_model, member)
 
+static const char *const router_names[] = {"softmax", "sigmoid", NULL};
+
 static const lhi_field model_rows[] = {
     {"name", LHI_TEXT(lh_model, name), .least = 1, .when = LHI_KEPT},
     {COUNT(layers), .least = 1, .most = LHI_MAX_LAYERS},
@@ -36,6 +38,13 @@ static const lhi_field model_rows[] = {
     {COUNT(shared_expert_ffn), .most = LHI_MAX_VOCAB, .when = LHI_LEFT_OUT},
     {FLAG(shared_expert_gate), .when = LHI_LEFT_OUT},
     {FLAG(router_bias), .when = LHI_LEFT_OUT},
+    {"router", LHI_NAME(lh_model, router), .names = router_names,
+     .when = LHI_LEFT_OUT, .absent = LH_ROUTER_SOFTMAX},
+    {FLAG(raw_shares), .when = LHI_LEFT_OUT},
+    {"routed_scale", LHI_NUMBER(lh_model, routed_scale), .low = 1e-6,
+     .high = 1e6, .when = LHI_LEFT_OUT},
+    {COUNT(expert_groups), .most = LHI_MAX_WIDTH, .when = LHI_LEFT_OUT},
+    {COUNT(groups_per_token), .most = LHI_MAX_WIDTH, .when = LHI_LEFT_OUT},
     {COUNT(dense_layers), .most = LHI_MAX_LAYERS, .when = LHI_LEFT_OUT},
     {COUNT(moe_interval), .least = 1, .most = LHI_MAX_LAYERS,
      .when = LHI_LEFT_OUT, .absent = 1},
@@ -115,7 +124,9 @@ static lh_status fill_in(const lhi_doc *doc, const lhi_node *map, lh_model *m,
 /* Keys that say nothing without the one of experts, or of windows. */
 static const char *const expert_keys[] = {
     "experts_per_token",  "expert_ffn",  "shared_expert_ffn",
-    "shared_expert_gate", "router_bias", "dense_layers"};
+    "shared_expert_gate", "router_bias", "router",
+    "raw_shares",         "routed_scale", "expert_groups",
+    "groups_per_token",   "dense_layers"};
 static const char *const window_keys[] = {"window_first_layer",
                                           "full_interval"};
 
@@ -202,7 +213,10 @@ json_t *lhi_model_to_json(const lh_model *model)
     /* A config.json may say more than its model uses. */
     if (!model->experts) {
         copy.experts_per_token = copy.expert_ffn = copy.shared_expert_ffn = 0;
-        copy.shared_expert_gate = copy.router_bias = false;
+        copy.shared_expert_gate = copy.router_bias = copy.raw_shares = false;
+        copy.router = LH_ROUTER_SOFTMAX;
+        copy.routed_scale = 0;
+        copy.expert_groups = copy.groups_per_token = 0;
         copy.dense_layers = 0;
     }
     if (!model->sliding_window)

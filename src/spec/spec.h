@@ -170,6 +170,11 @@ uint32_t lhi_job_words(const lh_job *job, uint32_t tensor);
 bool lhi_job_drops(const lh_job *job);
 /* Where the job does not say. */
 bool lhi_model_drops(const lh_model *model);
+/* How many of them: a share; 0: none. */
+double lhi_job_dropout(const lh_job *job);
+/* What balances experts: see lh_training. 0 without experts. */
+double lhi_job_balance_loss(const lh_job *job);
+double lhi_job_balance_bias(const lh_job *job);
 /* `framework` of a job whose model, training and layout are read already. */
 extern const lhi_table lhi_framework_table;
 lh_status lhi_framework_from_node(const lhi_doc *doc, const lhi_node *map,

@@ -48,6 +48,11 @@ def sparse(r):
         keys["shared_expert_ffn"] = 1024
         if r.random() < 0.3:
             keys["shared_expert_gate"] = "true"
+    if r.random() < 0.3:
+        keys.update(router="sigmoid", routed_scale="2.5", expert_groups=4,
+                    groups_per_token=2)
+    elif r.random() < 0.2:
+        keys["raw_shares"] = "true"
     if r.random() < 0.4:
         keys["dense_layers"] = r.choice((1, 3))
     if r.random() < 0.2:

@@ -210,6 +210,22 @@ def megatron_gets_what_was_costed():
         check(flag in bare, f"a tenth is dropped: {bare}")
         check(flag not in flags("preset: megatron", "zero: 1",
                                 "zero: 1, dropout: true"), flag)
+    check("--hidden-dropout 0.25" in flags("preset: megatron", "zero: 1",
+                                           "zero: 1, dropout: 0.25"),
+          "a share of its own")
+    kept = flags("preset: megatron", "zero: 1", "zero: 1, balance_loss: 0.002, "
+                 "expert_capacity: 1.5")
+    for flag in ("--moe-aux-loss-coeff 0.002", "--moe-token-drop-policy position",
+                 "--moe-expert-capacity-factor 1.5"):
+        check(flag in kept and flag not in bare, f"{flag}: {kept}")
+    chosen = flags("preset: megatron", "experts:", "router: sigmoid, "
+                   "routed_scale: 1.5, expert_groups: 4, groups_per_token: 2, "
+                   "experts:")
+    for flag in ("--moe-router-score-function sigmoid",
+                 "--moe-router-enable-expert-bias",
+                 "--moe-router-num-groups 4", "--moe-router-group-topk 2",
+                 "--moe-router-topk-scaling-factor 1.5"):
+        check(flag in chosen and flag not in bare, f"{flag}: {chosen}")
     latent = flags("preset: megatron", "vocab:", "q_lora_rank: 256, kv_lora_rank: 128, "
                    "qk_nope_head_dim: 64, qk_rope_head_dim: 64, "
                    "v_head_dim: 128, vocab:")

@@ -319,6 +319,12 @@ static void odd_jobs_survive_a_round_trip(void)
         "longhaul: job/1\nmodel: {layers: 4, hidden: 8, heads: 2, kv_heads: 1, "
         "ffn: 7, vocab: 10, gated: false, norm: layer, parallel_block: "
         "true}\n" TRAINING TWO LINK,
+        "longhaul: job/1\nmodel: {layers: 8, hidden: 8, heads: 2, vocab: 10, "
+        "experts: 8, experts_per_token: 2, expert_ffn: 3, router: sigmoid, "
+        "raw_shares: true, routed_scale: 2.827, expert_groups: 4, "
+        "groups_per_token: 2}\ntraining: {global_batch: 8, sequence: 16, "
+        "dropout: 0.15, balance_loss: 0, balance_bias: 0.002, "
+        "expert_capacity: 1.25}\n" TWO LINK,
         /* a map that equals a preset is still a map */
         "longhaul: job/1\nmodel: {name: llama3-8b, layers: 32, hidden: 4096, "
         "ffn: 14336, heads: 32, kv_heads: 8, vocab: 128256}\n" TRAINING TWO

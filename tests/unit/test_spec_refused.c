@@ -25,6 +25,18 @@ static void bad_models_are_refused(void)
     refuse(MAP("experts_per_token: 2"),
            "experts_per_token: does nothing without experts");
     refuse(MAP("router_bias: true"), "does nothing without experts");
+    refuse(MAP("router: sigmoid"), "router: does nothing without experts");
+    refuse(MAP("routed_scale: 2"), "routed_scale: does nothing without");
+#define MOE "experts: 8, expert_ffn: 4, experts_per_token: 4, "
+    refuse(MAP(MOE "router: tanh"), "router: must be softmax or sigmoid");
+    refuse(MAP(MOE "routed_scale: 0"), "out of range");
+    refuse(MAP(MOE "expert_groups: 3, groups_per_token: 2"),
+           "8 experts cannot be in 3 groups");
+    refuse(MAP(MOE "expert_groups: 4, groups_per_token: 1"),
+           "1 of 4 groups of experts per token have not the 4 experts");
+    refuse(MAP(MOE "expert_groups: 2, groups_per_token: 3"), "3 of 2 groups");
+    refuse(MAP(MOE "groups_per_token: 2"), "cannot be in 0 groups");
+#undef MOE
     refuse(MAP("full_interval: 2"),
            "full_interval: does nothing without sliding_window");
     refuse(MAP("moe_interval: 2, moe_phase: 2"), "moe_phase 2 is not below");
@@ -63,6 +75,20 @@ static void bad_training_is_refused(void)
     refuse(WITH("{global_batch: .inf, sequence: 16}"), "not '.inf'");
     refuse(WITH("{global_batch: 8, sequence: 99999999999}"), "out of range");
     refuse(WITH("{global_batch: 8, sequence: 16, zero: 4}"), "from 0 to 3");
+    refuse(WITH("{global_batch: 8, sequence: 16, dropout: 1}"),
+           "dropout: must be true, false, or a share");
+    refuse(WITH("{global_batch: 8, sequence: 16, balance_loss: 1}"),
+           "balance_loss: llama3-8b has no experts");
+    refuse(WITH("{global_batch: 8, sequence: 16, expert_capacity: 1}"),
+           "expert_capacity: llama3-8b has no experts");
+    refuse("longhaul: job/1\nmodel: mixtral-8x7b\n"
+           "training: {global_batch: 8, sequence: 16, balance_bias: 0.1}\n" TWO
+               LINK,
+           "only models with router: sigmoid have");
+    refuse("longhaul: job/1\nmodel: mixtral-8x7b\n"
+           "training: {global_batch: 8, sequence: 16, balance_loss: -1}\n" TWO
+               LINK,
+           "out of range");
     refuse(WITH("{global_batch: 8, sequence: 16, precision: fp8}"),
            "precision: must be bf16, fp16 or fp32");
     refuse(WITH("{global_batch: 8, sequence: 16, optimizer: sgd}"),
