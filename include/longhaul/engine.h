@@ -434,8 +434,8 @@ typedef struct lh_train_model {
     bool emulate_links;  /* as the pipeline has them; else none is */
     /* Share of attention's scores, of what attention and MLPs add, and of the
      * embedding that training drops, 0 <= share < 1. What is dropped follows
-     * from the seed alone. Of a plan it is LH_TRAIN_DROPOUT where the job's
-     * layers drop, else 0, whatever is said here. */
+     * from the seed alone. Of a plan it is what the job says, where its layers
+     * drop without a number LH_TRAIN_DROPOUT, whatever is said here. */
     double dropout;
     /* Of each chunk's parameters, where passes of the pipeline launch
      * data-parallel operations and there are several replicas: the share whose
@@ -455,7 +455,8 @@ typedef struct lh_train_model {
     const uint32_t *sites;
     bool leaders;
     /* With experts: what the part of the loss that keeps them in use is times
-     * (docs/training.md). 0: there is none. */
+     * (docs/training.md). 0: there is none. Of a plan it is what the job says,
+     * as are balance_bias and expert_capacity. */
     double balance;
     /* Of each replica, how many ranks divide layers, sequences, experts and an
      * expert's matrices among them, as Megatron-LM counts these: the ranks of a
@@ -467,6 +468,12 @@ typedef struct lh_train_model {
     /* What their messages take with emulate_links, by lh_train_group_kind; all
      * zero: what they do take. */
     lh_train_group groups[LH_N_TRAIN_GROUPS];
+    /* By how much a step moves the bias of a sigmoid router (LH_ROUTER_SIGMOID)
+     * to keep experts in use. */
+    double balance_bias;
+    /* What an expert takes of a sequence's choices, in times of what each would
+     * have if all had the same; the rest is dropped. 0: all. */
+    double expert_capacity;
 } lh_train_model;
 
 /* GPT-2's. */

@@ -3,7 +3,8 @@
  * cpu_shards.c (those that are sharded), cpu_memory.c, cpu_predict.c (how much
  * it holds), cpu_forward.c (F),
  * cpu_again.c (what of it D makes again), cpu_backward.c (D), cpu_attention.c,
- * cpu_latent.c, cpu_layer.c, cpu_experts.c, cpu_dropout.c, cpu_weights.c (W).
+ * cpu_latent.c, cpu_layer.c, cpu_router.c, cpu_experts.c (layers with experts),
+ * cpu_dropout.c, cpu_weights.c (W).
  *
  * Shapes: t rows of a microbatch (sequences * tokens of one), h hidden, q, kv
  * and values the widths of all query, key and value heads, qkv their sum, o the
@@ -39,8 +40,11 @@ typedef struct lhi_cpu_weights {
      * [heads * (nope + value_dim)][kv_rank]. */
     float *q_down, *q_up, *kv_down, *kv_up;
     /* In the place of gate_up and down: [experts][h], and of each expert
-     * gate_up [2 f][h], then down [h][f]. */
+     * gate_up [2 expert_f][h], then down [h][expert_f]. NULL: a dense layer. */
     float *router, *experts;
+    float *router_bias; /* [experts]; its gradient counts choices. NULL */
+    float *shared;      /* as of one expert, shared_f wide; NULL: there is none */
+    float *shared_gate; /* [h]; NULL */
 } lhi_cpu_weights;
 
 /* Where dropout drops: in a layer, or of the embedding. */
@@ -65,8 +69,10 @@ typedef struct lhi_cpu_kept {
     float *attended;          /* [t][o] input of out */
     float *mid;               /* [t][h] after attention, then its gradient */
     float *norm2;             /* [t][h] input of gate_up */
-    float *gate_up;           /* [t][up], then its gradient */
-    float *act;               /* [t][f] input of down */
+    /* [t][up], then its gradient; with experts [t * chosen][2 expert_f] of
+     * theirs, then [t][2 shared_f]. */
+    float *gate_up;
+    float *act; /* [t][f] input of down; likewise */
     float *inv1, *inv2;       /* [t] of the norms, then their means */
     float *max, *inv;         /* [heads][t] of the softmax */
     float *d_norm1, *d_norm2; /* gradients of the norms' weights */
@@ -82,11 +88,15 @@ typedef struct lhi_cpu_kept {
     uint64_t sample;          /* of the run: the microbatch's first */
     uint32_t layer;           /* of the model */
     uint32_t items_left;      /* of W */
-    /* Which experts each row passes (cpu_experts.c): */
-    float *probabilities; /* [t][experts], then the gradient of the logits */
-    float *shares;        /* [t][chosen]: what an expert's result is times */
-    int32_t *chosen;      /* [t][chosen]: experts */
-    int32_t *place;       /* [t][chosen]: row among those of all experts */
+    bool moe;                 /* has experts */
+    /* Which experts each row passes (cpu_router.c): */
+    float *scores;   /* [t][experts], then the gradient of the logits */
+    float *shares;   /* [t][chosen]: what an expert's result is times */
+    int32_t *chosen; /* [t][chosen]: experts */
+    int32_t *place;  /* [t][chosen]: row among those of all experts; -1: the
+                        expert had no room for it */
+    float *gate, *d_gate; /* [t] of the shared experts: what their result is
+                             times, and the gradient of that one's logit */
     int32_t *source;      /* [t * chosen]: by such a row, which of t it was */
     int32_t *first;       /* [experts + 1]: an expert's first row */
 } lhi_cpu_kept;
@@ -145,6 +155,7 @@ typedef struct lhi_cpu_chunk {
     lhi_tensor *tensors;
     lhi_cpu_item *items;
     uint64_t cost;
+    bool *moe; /* by layer: it has experts */
     lhi_cpu_slot **slots; /* by microbatch; NULL: not here */
     bool *was_here;       /* by microbatch: F has run in this step */
     uint32_t *again;      /* by layer: parts that D makes again */
@@ -162,7 +173,8 @@ typedef struct lhi_cpu {
     const lhi_part_hooks *hooks; /* of what is sharded layer by layer */
     const lh_model *model; /* while the device is made */
     lhi_family family;
-    uint32_t layers, h, heads, kv_heads, head_dim, q, kv, f, up, v;
+    uint32_t layers, h, heads, kv_heads, head_dim, q, kv, v;
+    uint32_t f, up; /* of dense layers; 0: there are none */
     uint32_t value_dim, values, qkv, o; /* value_dim: of a head */
     uint32_t rope;            /* of head_dim: its last, which are turned */
     uint32_t q_rank, kv_rank; /* of latents; kv_rank 0: there are none */
@@ -172,8 +184,14 @@ typedef struct lhi_cpu {
     uint32_t positions;    /* learned; 0: rotary */
     uint32_t norm_vectors; /* of weights: 2 with biases */
     uint32_t experts;      /* 0: none */
-    uint32_t chosen;       /* how often a row passes an MLP: 1 without experts */
-    float balance;         /* share of the loss that balances experts */
+    uint32_t chosen;       /* experts that a row passes */
+    uint32_t expert_f, shared_f;
+    bool sigmoid, raw_shares; /* of the router: see lh_model */
+    float routed_scale;
+    uint32_t expert_groups, chosen_groups; /* 0: none */
+    uint32_t capacity; /* choices of a sequence that an expert takes; 0: all */
+    bool gates_shared;
+    float balance; /* share of the loss that balances experts */
     bool tied, gated;
     bool in_first;      /* weights of layers are [in][out] */
     uint32_t threshold; /* of dropout, of 2^24; 0: none */
@@ -192,7 +210,8 @@ typedef struct lhi_cpu {
     float *cosines, *sines;         /* [sequence][rope / 2] */
     uint32_t block;                 /* query rows at once in attention */
     uint32_t logit_rows;            /* rows of logits at once */
-    float *spare[LH_N_LAYER_PARTS]; /* see cpu_again.c */
+    float *spare[2][LH_N_LAYER_PARTS]; /* see cpu_again.c; of layers without
+                                          experts, and with */
     /* Scratch: */
     float *wide;              /* [t][lhi_cpu_widest()] */
     float *beside;            /* [t][lhi_cpu_beside()] */
@@ -235,6 +254,10 @@ double lhi_cpu_scratch_bytes(const lhi_cpu *cpu);
 /* The items of W of a chunk whose numbers are there. */
 lh_status lhi_cpu_items(const lhi_cpu *cpu, lhi_arena *mem,
                         lhi_cpu_chunk *chunk, lh_error *err);
+/* What layers of a chunk are like: `again`, `moe`. */
+lh_status lhi_cpu_layers(const lhi_cpu *cpu, lhi_arena *mem,
+                         const uint32_t *again, lhi_cpu_chunk *chunk,
+                         lh_error *err);
 
 /* Weights, gradients, names, W's items; values are drawn from the seed. */
 lh_status lhi_cpu_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
@@ -308,15 +331,31 @@ void lhi_cpu_norm_back(const lhi_cpu *cpu, const float *d_out,
                        const float *weight, const float *inv, const float *add,
                        float *x, float *d_weight);
 
-/* --- experts (cpu_experts.c) ------------------------------------------------
+/* --- which experts (cpu_router.c) -------------------------------------------
  */
 
 /* Room for what a layer keeps of routes; false: no memory. */
 bool lhi_cpu_make_routes(const lhi_cpu *cpu, lhi_arena *mem,
                          lhi_cpu_kept *kept);
+/* From norm2: which experts each row passes, what their results are times, and
+ * where its rows lie in the order of experts. */
+void lhi_cpu_route(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+                   lhi_cpu_kept *kept);
+/* Scores become gradients of the logits, from cpu->d_shares. */
+void lhi_cpu_route_back(const lhi_cpu *cpu, lhi_cpu_kept *kept);
+/* What W adds: the router, from norm2, and how often each expert was chosen. */
+void lhi_cpu_route_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
+                           const lhi_cpu_weights *d_w, bool adds);
+
+/* --- experts (cpu_experts.c) ------------------------------------------------
+ */
+
 /* From norm2: the routes, and gate_up of all rows. */
 void lhi_cpu_experts_up(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept);
+/* From gate_up to act. */
+void lhi_cpu_experts_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+                         lhi_cpu_kept *kept);
 /* out = mid + what the experts make of act. */
 void lhi_cpu_experts_down(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                           const lhi_cpu_kept *kept, float *out);
@@ -412,7 +451,8 @@ void lhi_cpu_make_again(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept, const float *x, uint32_t again);
 /* Floats of a part in one row of a microbatch (cpu_memory.c); 0: the model has
  * no such part. */
-size_t lhi_cpu_columns(const lhi_cpu *cpu, lh_layer_part part);
+size_t lhi_cpu_columns(const lhi_cpu *cpu, lh_layer_part part, bool moe);
+double lhi_cpu_part_bytes(const lhi_cpu *cpu, lh_layer_part part, bool moe);
 /* Whether an item of W belongs to this part of it. */
 bool lhi_cpu_in_part(const lhi_cpu_chunk *chunk, const lhi_cpu_item *item,
                      const lh_pass *pass);

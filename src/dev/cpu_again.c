@@ -26,18 +26,19 @@ static float **place_of(lhi_cpu_kept *kept, lh_layer_part part)
     return places[part];
 }
 
-static float *make_room(const lhi_cpu *cpu, lh_layer_part part, lhi_arena *in)
+static float *make_room(const lhi_cpu *cpu, lh_layer_part part, bool moe,
+                        lhi_arena *in)
 {
-    return lhi_cpu_floats(in, cpu->t, lhi_cpu_columns(cpu, part));
+    return lhi_cpu_floats(in, cpu->t, lhi_cpu_columns(cpu, part, moe));
 }
 
 /* Spare ones are a list: each begins with the address of the next. */
-static float *take_room(lhi_cpu *cpu, lh_layer_part part)
+static float *take_room(lhi_cpu *cpu, lh_layer_part part, bool moe)
 {
-    float *room = cpu->spare[part];
+    float *room = cpu->spare[moe][part];
     if (!room)
-        return make_room(cpu, part, cpu->mem);
-    memcpy(&cpu->spare[part], (const void *)room, sizeof(float *));
+        return make_room(cpu, part, moe, cpu->mem);
+    memcpy(&cpu->spare[moe][part], (const void *)room, sizeof(float *));
     return room;
 }
 
@@ -69,11 +70,12 @@ static bool attach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again,
 {
     for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++) {
         if (!has(again, (lh_layer_part)i) ||
-            lhi_cpu_columns(cpu, (lh_layer_part)i) == 0)
+            lhi_cpu_columns(cpu, (lh_layer_part)i, kept->moe) == 0)
             continue;
         float *room = for_good
-                          ? make_room(cpu, (lh_layer_part)i, cpu->activations)
-                          : take_room(cpu, (lh_layer_part)i);
+                          ? make_room(cpu, (lh_layer_part)i, kept->moe,
+                                      cpu->activations)
+                          : take_room(cpu, (lh_layer_part)i, kept->moe);
         if (!room)
             return false;
         *place_of(kept, (lh_layer_part)i) = room;
@@ -98,8 +100,8 @@ void lhi_cpu_detach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again)
         float **place = place_of(kept, (lh_layer_part)i);
         if (!has(again, (lh_layer_part)i) || !*place)
             continue;
-        memcpy((void *)*place, &cpu->spare[i], sizeof(float *));
-        cpu->spare[i] = *place;
+        memcpy((void *)*place, &cpu->spare[kept->moe][i], sizeof(float *));
+        cpu->spare[kept->moe][i] = *place;
         *place = NULL;
     }
 }
@@ -151,15 +153,16 @@ void lhi_cpu_make_again(lhi_cpu *cpu, const lhi_cpu_weights *w,
                          w->out, w->out_bias, cpu->o, kept->mid);
     if (has(again, LH_PART_MLP_NORM) && !cpu->parallel)
         lhi_cpu_norm(cpu, kept->mid, w->norm2, kept->norm2, kept->inv2);
-    if (has(again, LH_PART_GATE_UP) && cpu->experts)
+    if (has(again, LH_PART_GATE_UP) && kept->moe)
         lhi_cpu_experts_up(cpu, w, kept);
     else if (has(again, LH_PART_GATE_UP))
         lhi_cpu_linear(cpu, cpu->parallel ? kept->norm1 : kept->norm2,
                        w->gate_up, w->gate_up_bias, kept->gate_up, h, cpu->up,
                        false);
-    if (has(again, LH_PART_ACTIVATION) && cpu->gated)
-        cpu->k->swiglu(kept->gate_up, kept->act, (size_t)cpu->t * cpu->chosen,
-                       cpu->f);
+    if (has(again, LH_PART_ACTIVATION) && kept->moe)
+        lhi_cpu_experts_act(cpu, w, kept);
+    else if (has(again, LH_PART_ACTIVATION) && cpu->gated)
+        cpu->k->swiglu(kept->gate_up, kept->act, cpu->t, cpu->f);
     else if (has(again, LH_PART_ACTIVATION))
         cpu->k->gelu(kept->gate_up, kept->act, (size_t)cpu->t * cpu->f);
 }

@@ -11,7 +11,7 @@ static void mlp_back(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_kept *a,
                      const float *d)
 {
     float *wide = cpu->wide;
-    if (cpu->experts) {
+    if (a->moe) {
         lhi_cpu_experts_back(cpu, w, a, d);
         return;
     }

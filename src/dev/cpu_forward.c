@@ -16,6 +16,7 @@ static lhi_cpu_slot *make_slot(lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
         ok = (slot->x[i] = lhi_cpu_floats(mem, t, h)) != NULL;
     for (uint32_t i = 0; ok && i < chunk->n_layers; i++) {
         lhi_cpu_kept *a = &slot->layers[i];
+        a->moe = chunk->moe[i];
         ok = lhi_cpu_attach_kept(cpu, a, LH_PART_ALL & ~chunk->again[i]) &&
              (a->inv1 = lhi_cpu_floats(mem, vectors, t)) &&
              (a->inv2 = lhi_cpu_floats(mem, vectors, t)) &&
@@ -23,7 +24,7 @@ static lhi_cpu_slot *make_slot(lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
              (a->d_norm2 = lhi_cpu_floats(mem, vectors, h)) &&
              (!cpu->inner ||
               (a->d_inner = lhi_cpu_floats(mem, cpu->inner, 1))) &&
-             (!cpu->experts || lhi_cpu_make_routes(cpu, mem, a));
+             (!a->moe || lhi_cpu_make_routes(cpu, mem, a));
     }
     if (ok && chunk->is_first)
         ok = (slot->tokens = LHI_NEW(mem, int32_t, t)) != NULL;
@@ -86,7 +87,7 @@ static void layer_forward(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           lhi_cpu_kept *a, const float *x, float *out)
 {
     lhi_cpu_make_again(cpu, w, a, x, LH_PART_ALL);
-    if (cpu->experts)
+    if (a->moe)
         lhi_cpu_experts_down(cpu, w, a, out);
     else
         lhi_cpu_residual(cpu, a, LHI_DROP_MLP, a->mid, a->act, w->down,

@@ -65,6 +65,7 @@ typedef struct lhi_kernels {
     /* Gradients in the place of gate and up. */
     void (*swiglu_back)(float *gate_up, const float *d_out, size_t rows,
                         size_t width);
+    void (*sigmoid)(float *x, size_t n); /* in its place */
     /* GeLU (arXiv:1606.08415) by the hyperbolic tangent, as GPT-2 has it. */
     void (*gelu)(const float *x, float *out, size_t n);
     /* The gradient in the place of x. */

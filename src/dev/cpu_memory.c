@@ -21,6 +21,28 @@ float *lhi_cpu_floats(lhi_arena *mem, size_t rows, size_t columns)
     return over ? all + (LINE_FLOATS - over / sizeof(float)) : all;
 }
 
+static void shape_experts(lhi_cpu *cpu, const lhi_cpu_options *o)
+{
+    const lh_model *m = o->model;
+    cpu->experts = m->experts;
+    if (!m->experts)
+        return;
+    cpu->chosen = m->experts_per_token;
+    cpu->expert_f = m->expert_ffn;
+    cpu->shared_f = m->shared_expert_ffn;
+    cpu->gates_shared = m->shared_expert_gate;
+    cpu->sigmoid = m->router == LH_ROUTER_SIGMOID;
+    cpu->raw_shares = m->raw_shares;
+    cpu->routed_scale = m->routed_scale > 0 ? (float)m->routed_scale : 1;
+    cpu->expert_groups = m->expert_groups;
+    cpu->chosen_groups = m->groups_per_token;
+    cpu->balance = (float)o->balance;
+    double even = (double)o->sequence * m->experts_per_token / m->experts;
+    double most = ceil(o->expert_capacity * even);
+    if (most > 0 && most < o->sequence)
+        cpu->capacity = (uint32_t)most;
+}
+
 void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
 {
     const lh_model *model = o->model;
@@ -44,10 +66,9 @@ void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
                  : cpu->head_norms ? 2 * cpu->head_dim
                                    : 0;
     cpu->parallel = model->parallel_block;
-    cpu->experts = model->experts;
-    cpu->chosen = model->experts ? model->experts_per_token : 1;
-    cpu->balance = (float)o->balance;
-    cpu->f = model->experts ? model->expert_ffn : model->ffn;
+    shape_experts(cpu, o);
+    bool dense = lh_model_moe_layers(model, 0, model->layers) < model->layers;
+    cpu->f = dense ? model->ffn : 0;
     cpu->v = model->vocab;
     cpu->tied = model->tied_embeddings;
     cpu->family = lhi_family_known(model);
@@ -95,7 +116,13 @@ double lhi_cpu_values(const lh_model *model, uint32_t first_layer,
     return values;
 }
 
-size_t lhi_cpu_columns(const lhi_cpu *cpu, lh_layer_part part)
+/* Of all MLPs that a row passes. */
+static size_t mlp_width(const lhi_cpu *cpu, bool moe)
+{
+    return moe ? (size_t)cpu->chosen * cpu->expert_f + cpu->shared_f : cpu->f;
+}
+
+size_t lhi_cpu_columns(const lhi_cpu *cpu, lh_layer_part part, bool moe)
 {
     switch (part) {
     case LH_PART_LATENT: /* before and behind their norms, of each one number */
@@ -111,9 +138,9 @@ size_t lhi_cpu_columns(const lhi_cpu *cpu, lh_layer_part part)
     case LH_PART_MLP_NORM:
         return cpu->parallel ? 0 : cpu->h;
     case LH_PART_GATE_UP:
-        return (size_t)cpu->chosen * cpu->up;
+        return moe ? 2 * mlp_width(cpu, true) : cpu->up;
     case LH_PART_ACTIVATION:
-        return (size_t)cpu->chosen * cpu->f;
+        return mlp_width(cpu, moe);
     default:
         return cpu->h;
     }
@@ -125,13 +152,18 @@ double lhi_cpu_float_bytes(double n)
     return ceil((n + LINE_FLOATS) * sizeof(float) / unit) * unit;
 }
 
-/* lhi_cpu_make_routes() of cpu_experts.c. */
+double lhi_cpu_part_bytes(const lhi_cpu *cpu, lh_layer_part part, bool moe)
+{
+    double columns = (double)lhi_cpu_columns(cpu, part, moe);
+    return columns > 0 ? lhi_cpu_float_bytes(cpu->t * columns) : 0;
+}
+
+/* lhi_cpu_make_routes() of cpu_router.c. */
 static double route_bytes(const lhi_cpu *cpu)
 {
     double all = (double)cpu->t * cpu->chosen;
-    if (!cpu->experts)
-        return 0;
-    return lhi_cpu_float_bytes((double)cpu->t * cpu->experts) +
+    double gates = cpu->gates_shared ? 2 * lhi_cpu_float_bytes(cpu->t) : 0;
+    return lhi_cpu_float_bytes((double)cpu->t * cpu->experts) + gates +
            lhi_cpu_float_bytes(all) +
            (3 * all + cpu->experts + 1) * sizeof(int32_t);
 }
@@ -144,13 +176,13 @@ double lhi_cpu_slot_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
                    (n + 1) * (sizeof(float *) + lhi_cpu_float_bytes(t * h)) +
                    2 * n * (lhi_cpu_float_bytes(vectors * t) +
                             lhi_cpu_float_bytes(vectors * h));
-    for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++) {
-        double columns = (double)lhi_cpu_columns(cpu, (lh_layer_part)i);
-        for (uint32_t k = 0; columns > 0 && k < chunk->n_layers; k++)
+    for (uint32_t k = 0; k < chunk->n_layers; k++) {
+        bool moe = chunk->moe[k];
+        for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++)
             if (!(chunk->again[k] >> i & 1))
-                bytes += lhi_cpu_float_bytes(t * columns);
+                bytes += lhi_cpu_part_bytes(cpu, (lh_layer_part)i, moe);
+        bytes += moe ? route_bytes(cpu) : 0;
     }
-    bytes += n * route_bytes(cpu);
     if (cpu->inner)
         bytes += n * lhi_cpu_float_bytes(cpu->inner);
     if (chunk->is_first)
@@ -171,7 +203,8 @@ double lhi_cpu_chunk_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     double items = n * LHI_LAYER_ITEMS + chunk->is_first + chunk->is_last;
     double part = sizeof *chunk->parts + 2 * sizeof(float *);
     return sizeof *chunk + (chunk->by_layer ? (n + 2) * part : 0) +
-           (n + 1) * 2 * sizeof(lhi_cpu_weights) + n * sizeof(uint32_t) +
+           (n + 1) * 2 * sizeof(lhi_cpu_weights) +
+           n * (sizeof(uint32_t) + sizeof(bool)) +
            tensors * (sizeof(lhi_tensor) + name) +
            items * (sizeof(lhi_cpu_item) + microbatches) +
            microbatches * (sizeof(lhi_cpu_slot *) + sizeof(bool));
@@ -179,8 +212,11 @@ double lhi_cpu_chunk_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 
 size_t lhi_cpu_widest(const lhi_cpu *cpu)
 {
-    size_t mlp = (size_t)cpu->chosen * cpu->f;
-    size_t widest = mlp > cpu->h ? mlp : cpu->h;
+    const size_t mlps[] = {cpu->f, (size_t)cpu->chosen * cpu->expert_f,
+                           cpu->shared_f};
+    size_t widest = cpu->h;
+    for (size_t i = 0; i < sizeof mlps / sizeof *mlps; i++)
+        widest = mlps[i] > widest ? mlps[i] : widest;
     size_t attention = cpu->q > cpu->o ? cpu->q : cpu->o;
     if (cpu->kv_rank) { /* keys that are not turned, and values; a latent */
         size_t made = cpu->kv + cpu->values - (size_t)cpu->heads * cpu->rope;

@@ -17,15 +17,18 @@ typedef struct counter {
     lhi_cpu cpu;
     lhi_arena *mem;
     counted *chunks;
-    uint32_t rooms[LH_N_LAYER_PARTS], most_rooms[LH_N_LAYER_PARTS];
+    /* Of layers without experts, and with. */
+    uint32_t rooms[2][LH_N_LAYER_PARTS], most_rooms[2][LH_N_LAYER_PARTS];
 } counter;
 
 static void attach(counter *k, counted *c, uint32_t microbatch, uint32_t layer)
 {
     bool *is = &c->attached[(size_t)microbatch * c->chunk.n_layers + layer];
+    uint32_t *rooms = k->rooms[c->chunk.moe[layer]];
+    uint32_t *most = k->most_rooms[c->chunk.moe[layer]];
     for (uint32_t i = 0; !*is && i < LH_N_LAYER_PARTS; i++)
-        if (c->chunk.again[layer] >> i & 1 && ++k->rooms[i] > k->most_rooms[i])
-            k->most_rooms[i] = k->rooms[i];
+        if (c->chunk.again[layer] >> i & 1 && ++rooms[i] > most[i])
+            most[i] = rooms[i];
     *is = true;
 }
 
@@ -33,7 +36,7 @@ static void detach(counter *k, counted *c, uint32_t microbatch, uint32_t layer)
 {
     bool *is = &c->attached[(size_t)microbatch * c->chunk.n_layers + layer];
     for (uint32_t i = 0; *is && i < LH_N_LAYER_PARTS; i++)
-        k->rooms[i] -= c->chunk.again[layer] >> i & 1;
+        k->rooms[c->chunk.moe[layer]][i] -= c->chunk.again[layer] >> i & 1;
     *is = false;
 }
 
@@ -130,11 +133,9 @@ static lh_status make_chunk(counter *k, const lhi_cpu_options *o, uint32_t i,
     c->items_left = LHI_NEW(k->mem, uint32_t, k->cpu.n_microbatches);
     c->layer_left = LHI_NEW(k->mem, uint32_t, all);
     c->attached = LHI_NEW(k->mem, bool, all);
-    c->chunk.again = LHI_NEW(k->mem, uint32_t, n);
-    if (!c->items_left || !c->layer_left || !c->attached || !c->chunk.again)
+    if (!c->items_left || !c->layer_left || !c->attached)
         return lhi_fail_nomem(err);
-    for (uint32_t l = 0; o->again && l < n; l++)
-        c->chunk.again[l] = o->again[first + l];
+    LHI_TRY(lhi_cpu_layers(&k->cpu, k->mem, o->again, &c->chunk, err));
     LHI_TRY(lhi_cpu_items(&k->cpu, k->mem, &c->chunk, err));
     c->chunk.n_sharded_values = (size_t)lhi_cpu_split(
         &k->cpu, &c->chunk, o->sharded_parameters, &c->chunk.n_sharded_items);
@@ -174,11 +175,11 @@ static lh_status count(counter *k, const lhi_cpu_options *o,
     for (uint32_t i = 0; i < o->n_mine; i++)
         add_chunk(k, &k->chunks[i], bytes);
     bytes[LH_MEMORY_SCRATCH] += lhi_cpu_scratch_bytes(&k->cpu);
-    for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++) {
-        double columns = (double)lhi_cpu_columns(&k->cpu, (lh_layer_part)i);
-        if (columns > 0)
-            bytes[LH_MEMORY_SCRATCH] +=
-                k->most_rooms[i] * lhi_cpu_float_bytes(k->cpu.t * columns);
+    for (uint32_t i = 0; i < 2 * LH_N_LAYER_PARTS; i++) {
+        bool moe = i >= LH_N_LAYER_PARTS;
+        lh_layer_part part = (lh_layer_part)(i % LH_N_LAYER_PARTS);
+        bytes[LH_MEMORY_SCRATCH] += k->most_rooms[moe][part] *
+                                    lhi_cpu_part_bytes(&k->cpu, part, moe);
     }
     return LH_OK;
 }

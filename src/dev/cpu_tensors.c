@@ -68,6 +68,9 @@ static void put_down(lhi_cpu_chunk *chunk, lhi_cpu_weights *w,
         [LHI_ROLE_DOWN] = {&w->down, &d->down},
         [LHI_ROLE_DOWN_BIAS] = {&w->down_bias, &d->down_bias},
         [LHI_ROLE_ROUTER] = {&w->router, &d->router},
+        [LHI_ROLE_ROUTER_BIAS] = {&w->router_bias, &d->router_bias},
+        [LHI_ROLE_SHARED] = {&w->shared, &d->shared},
+        [LHI_ROLE_SHARED_GATE] = {&w->shared_gate, &d->shared_gate},
         [LHI_ROLE_EXPERTS] = {&w->experts, &d->experts},
         [LHI_ROLE_NORM] = {&chunk->norm, &chunk->d_norm},
         [LHI_ROLE_HEAD] = {&chunk->head, &chunk->d_head},
@@ -97,6 +100,7 @@ static void make_tensor(maker *m, uint32_t index, uint32_t layer)
         .rows = of.rows,
         .columns = of.columns,
         .decays = of.columns > 0,
+        .balances = of.role == LHI_ROLE_ROUTER_BIAS,
         .tied_chunk = LH_NONE,
         .index = index,
     };
@@ -151,7 +155,6 @@ lh_status lhi_cpu_items(const lhi_cpu *cpu, lhi_arena *mem,
 {
     const item_maker m = {cpu, mem, chunk, err};
     uint64_t h = cpu->h, n = chunk->n_layers;
-    uint64_t mlp = h * cpu->chosen; /* times a width */
     chunk->items = LHI_NEW(mem, lhi_cpu_item, n * LHI_LAYER_ITEMS + 2);
     if (!chunk->items)
         return lhi_fail_nomem(err);
@@ -160,11 +163,32 @@ lh_status lhi_cpu_items(const lhi_cpu *cpu, lhi_arena *mem,
     for (uint32_t i = 0; i < n; i++) {
         LHI_TRY(make_item(&m, LHI_ITEM_QKV, i, qkv_cost(cpu)));
         LHI_TRY(make_item(&m, LHI_ITEM_OUT, i, h * cpu->o));
-        LHI_TRY(make_item(&m, LHI_ITEM_GATE_UP, i, mlp * cpu->up));
-        LHI_TRY(make_item(&m, LHI_ITEM_DOWN, i, mlp * cpu->f));
+        LHI_TRY(make_item(&m, LHI_ITEM_GATE_UP, i,
+                          h * lhi_cpu_columns(cpu, LH_PART_GATE_UP,
+                                              chunk->moe[i])));
+        LHI_TRY(make_item(&m, LHI_ITEM_DOWN, i,
+                          h * lhi_cpu_columns(cpu, LH_PART_ACTIVATION,
+                                              chunk->moe[i])));
     }
     if (chunk->is_last)
         LHI_TRY(make_item(&m, LHI_ITEM_HEAD, 0, h * cpu->v));
+    return LH_OK;
+}
+
+lh_status lhi_cpu_layers(const lhi_cpu *cpu, lhi_arena *mem,
+                         const uint32_t *again, lhi_cpu_chunk *chunk,
+                         lh_error *err)
+{
+    uint32_t n = chunk->n_layers;
+    chunk->again = LHI_NEW(mem, uint32_t, n);
+    chunk->moe = LHI_NEW(mem, bool, n);
+    if (!chunk->again || !chunk->moe)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t layer = chunk->first_layer + i;
+        chunk->again[i] = again ? again[layer] : 0;
+        chunk->moe[i] = lh_model_layer_is_moe(cpu->model, layer);
+    }
     return LH_OK;
 }
 
@@ -199,6 +223,7 @@ lh_status lhi_cpu_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
     if (values > (double)(INT64_MAX / 8)) /* more than an address can say */
         return lhi_fail_nomem(err);
     chunk->n_values = (size_t)values;
+    LHI_TRY(lhi_cpu_layers(cpu, mem, options->again, chunk, err));
     LHI_TRY(lhi_cpu_items(cpu, mem, chunk, err));
     uint32_t unused;
     chunk->n_sharded_values =
@@ -215,12 +240,9 @@ lh_status lhi_cpu_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
         !(chunk->weights = LHI_NEW(mem, lhi_cpu_weights, n + 1)) ||
         !(chunk->d_weights = LHI_NEW(mem, lhi_cpu_weights, n + 1)) ||
         !(chunk->tensors = LHI_NEW(mem, lhi_tensor, n_tensors)) ||
-        !(chunk->again = LHI_NEW(mem, uint32_t, n)) ||
         !(chunk->slots = LHI_NEW(mem, lhi_cpu_slot *, cpu->n_microbatches)) ||
         !(chunk->was_here = LHI_NEW(mem, bool, cpu->n_microbatches)))
         return lhi_fail_nomem(err);
-    for (uint32_t i = 0; options->again && i < n; i++)
-        chunk->again[i] = options->again[chunk->first_layer + i];
     make_tensors(&m);
     if (m.failed)
         return lhi_fail_nomem(err);

@@ -88,7 +88,7 @@ static void do_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     case LHI_ITEM_GATE_UP:
         if (!cpu->parallel)
             add_norm(cpu, d->norm2, a->d_norm2, adds);
-        if (cpu->experts)
+        if (a->moe)
             lhi_cpu_experts_up_weights(cpu, a, d, adds);
         else
             lhi_cpu_linear_weights(
@@ -96,7 +96,7 @@ static void do_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                 d->gate_up, d->gate_up_bias, h, cpu->up, adds);
         break;
     case LHI_ITEM_DOWN:
-        if (cpu->experts)
+        if (a->moe)
             lhi_cpu_experts_down_weights(cpu, a, slot->x[item->layer + 1], d,
                                          adds);
         else

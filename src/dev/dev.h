@@ -46,6 +46,10 @@ typedef struct lhi_tensor {
     size_t n;
     uint32_t rows, columns; /* columns 0: a vector */
     bool decays;            /* weight decay applies (not to norms) */
+    /* Not trained by its gradient, which says of each value whether it is to
+     * shrink (above 0) or to grow, by one amount each step: a router's bias that
+     * balances experts. */
+    bool balances;
     /* Tied embeddings: chunk 0's embedding and the last chunk's head are one
      * tensor, of which each chunk has its own copy, also where both are on one
      * device or are one chunk. Their gradients have to be added, the
@@ -210,6 +214,8 @@ typedef struct lhi_cpu_options {
                        embedding that training drops, 0 <= share < 1 */
     double balance; /* with experts: what the part of the loss that balances
                        them is times; 0: there is none */
+    double expert_capacity; /* what an expert takes of a sequence, in times of
+                               what each would if all had the same; 0: all */
     const lhi_data *data; /* borrowed; may be shared by devices of all threads;
                              NULL where neither chunk 0 nor the last is here */
     lhi_sgemm sgemm; /* from lhi_blas_load(), for as many callers as there are

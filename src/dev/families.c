@@ -21,6 +21,67 @@ static const char *unknown_part(const lh_model *m, uint32_t sequence)
     return NULL;
 }
 
+/* --- experts, whatever attention is --- */
+
+uint32_t lhi_first_moe_layer(const lh_model *m)
+{
+    uint32_t layer = 0;
+    while (layer < m->layers && !lh_model_layer_is_moe(m, layer))
+        layer++;
+    return layer;
+}
+
+static bool has_dense_layers(const lh_model *m)
+{
+    return lh_model_moe_layers(m, 0, m->layers) < m->layers;
+}
+
+static const char *not_counted(const lh_model *m)
+{
+    if (m->norm != LH_NORM_RMS || m->positions || !m->gated)
+        return "experts, and layer norm, learned positions or no gate";
+    if (m->mlp_bias || m->router_bias)
+        return "experts and biases";
+    if (m->experts_per_token == 0 || m->experts_per_token > m->experts ||
+        m->expert_ffn == 0)
+        return "experts without a width, or no number of them that it has for "
+               "each token";
+    return NULL;
+}
+
+/* Why experts that are chosen by probabilities are not as others have them. */
+static const char *not_by_softmax(const lh_model *m)
+{
+    if (m->expert_groups)
+        return "groups of experts and a router without sigmoids";
+    if (m->routed_scale != 0 && m->routed_scale != 1)
+        return "a routed_scale and a router without sigmoids";
+    return NULL;
+}
+
+/* Why experts are not DeepSeek-V3's. */
+static const char *not_by_sigmoid(const lh_model *m)
+{
+    if (m->router != LH_ROUTER_SIGMOID)
+        return "latent attention and a router without sigmoids";
+    if (!m->shared_expert_ffn || m->shared_expert_gate ||
+        m->shared_expert_ffn % m->expert_ffn != 0)
+        return "a router of sigmoids, and no shared experts as wide as the "
+               "others, or with a gate";
+    uint32_t first = lhi_first_moe_layer(m), n = m->layers - first;
+    return lh_model_moe_layers(m, first, n) == n
+               ? NULL
+               : "a router of sigmoids, and dense layers behind others";
+}
+
+static bool is_qwen2_moe(const lh_model *m)
+{
+    return m->qkv_bias || m->shared_expert_ffn || m->raw_shares ||
+           has_dense_layers(m);
+}
+
+/* --- what attention is like --- */
+
 /* Why a model whose attention and MLP are beside each other is not Falcon's. */
 static const char *not_falcon(const lh_model *m)
 {
@@ -48,9 +109,10 @@ static const char *not_deepseek(const lh_model *m)
         return "latent attention and biases";
     if (m->qk_norm)
         return "latent attention, and norms of queries and keys";
-    if (m->experts)
-        return "latent attention and experts";
-    return NULL;
+    if (!m->experts)
+        return NULL;
+    const char *what = not_counted(m);
+    return what ? what : not_by_sigmoid(m);
 }
 
 /* Why a model with norms of queries and keys is not Qwen3's. */
@@ -62,8 +124,6 @@ static const char *not_qwen3(const lh_model *m)
     if (m->qkv_bias != m->output_bias || m->mlp_bias)
         return "norms of queries and keys, and biases on some of attention's "
                "products alone or on MLPs";
-    if (m->experts)
-        return "norms of queries and keys, and experts";
     return NULL;
 }
 
@@ -83,24 +143,6 @@ static const char *not_gpt2(const lh_model *m)
     return NULL;
 }
 
-/* Why a model with experts is not Mixtral's. */
-static const char *not_mixtral(const lh_model *m)
-{
-    if (m->norm != LH_NORM_RMS || m->positions || !m->gated)
-        return "experts, and layer norm, learned positions or no gate";
-    if (m->qkv_bias || m->output_bias || m->mlp_bias || m->router_bias)
-        return "experts and biases";
-    if (m->experts_per_token == 0 || m->experts_per_token > m->experts ||
-        m->expert_ffn == 0)
-        return "experts without a width, or no number of them that it has for "
-               "each token";
-    if (m->shared_expert_ffn)
-        return "shared experts";
-    if (m->dense_layers || m->moe_interval > 1 || m->n_dense_list)
-        return "experts in some of its layers alone";
-    return NULL;
-}
-
 /* Why a model with RMS norms is neither Llama's nor Qwen2's. */
 static const char *not_llama(const lh_model *m)
 {
@@ -115,16 +157,41 @@ static const char *not_llama(const lh_model *m)
     return NULL;
 }
 
+/* Why a model with experts and without latents is none that is known. */
+static const char *not_experts(const lh_model *m)
+{
+    const char *what = not_counted(m);
+    if (what)
+        return what;
+    if (m->router == LH_ROUTER_SIGMOID)
+        return m->output_bias ? "experts and biases" : not_by_sigmoid(m);
+    if (m->qk_norm && m->shared_expert_ffn)
+        return "norms of queries and keys, a router without sigmoids and shared "
+               "experts";
+    if (m->qk_norm)
+        what = not_qwen3(m);
+    else if (m->output_bias)
+        what = "experts and biases";
+    else if (is_qwen2_moe(m) && (!m->shared_expert_ffn || !m->shared_expert_gate))
+        what = "experts with biases of queries, dense layers or scores as they "
+               "are, and no shared expert with a gate";
+    return what ? what : not_by_softmax(m);
+}
+
 lhi_family lhi_family_known(const lh_model *m)
 {
     if (m->parallel_block)
         return LHI_FAMILY_FALCON;
     if (m->kv_lora_rank)
         return LHI_FAMILY_DEEPSEEK;
-    if (m->qk_norm)
+    if (m->experts && m->router == LH_ROUTER_SIGMOID)
+        return LHI_FAMILY_GLM4_MOE;
+    if (m->experts && m->qk_norm)
+        return LHI_FAMILY_QWEN3_MOE;
+    if (m->qk_norm && !m->experts)
         return LHI_FAMILY_QWEN3;
     if (m->experts)
-        return LHI_FAMILY_MIXTRAL;
+        return is_qwen2_moe(m) ? LHI_FAMILY_QWEN2_MOE : LHI_FAMILY_MIXTRAL;
     if (m->norm == LH_NORM_LAYER)
         return LHI_FAMILY_GPT2;
     return m->qkv_bias && !m->output_bias ? LHI_FAMILY_QWEN2
@@ -138,15 +205,16 @@ lh_status lhi_family_of(const lh_model *m, uint32_t sequence, lhi_family *out,
     if (!what)
         what = m->parallel_block          ? not_falcon(m)
                : m->kv_lora_rank          ? not_deepseek(m)
+               : m->experts               ? not_experts(m)
                : m->qk_norm               ? not_qwen3(m)
-               : m->experts               ? not_mixtral(m)
                : m->norm == LH_NORM_LAYER ? not_gpt2(m)
                                           : not_llama(m);
     if (what)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the cpu device trains models of the kinds of Llama, "
-                        "Qwen2, Qwen3, GPT-2, Falcon, DeepSeek and Mixtral; %s "
-                        "has %s, which it does not know",
+                        "Qwen2, Qwen3, GPT-2, Falcon, Mixtral, Qwen2-MoE, "
+                        "Qwen3-MoE, GLM-4.5 and DeepSeek-V3; %s has %s, which "
+                        "it does not know",
                         m->name ? m->name : "this model", what);
     if (m->positions && m->positions < sequence)
         return lhi_fail(err, LH_EINVAL,
@@ -177,6 +245,8 @@ typedef enum side {
     F,
     EXPERTS,
     EXPERT_F,
+    SHARED_F,
+    ONE,
     VOCAB,
     POSITIONS
 } side;
@@ -189,6 +259,8 @@ typedef enum need {
     IF_QK_NORM,
     IF_Q_RANK,
     UNLESS_Q_RANK,
+    IF_DENSE, /* the layer */
+    IF_MOE
 } need;
 
 typedef struct row {
@@ -200,19 +272,39 @@ typedef struct row {
 
 static const row llama_front[] = {
     {"model.embed_tokens.weight", VOCAB, H, LHI_ROLE_EMBEDDING, ALWAYS}};
+#define ATTENTION_ROWS                                                         \
+    {"input_layernorm.weight", H, NONE, LHI_ROLE_NORM1, ALWAYS},               \
+        {"self_attn.q_proj.weight", Q, H, LHI_ROLE_QKV, ALWAYS},               \
+        {"self_attn.k_proj.weight", KV, H, LHI_ROLE_NEXT, ALWAYS},             \
+        {"self_attn.v_proj.weight", KV, H, LHI_ROLE_NEXT, ALWAYS},             \
+        {"self_attn.q_norm.weight", HEAD, NONE, LHI_ROLE_Q_NORM, IF_QK_NORM},  \
+        {"self_attn.k_norm.weight", HEAD, NONE, LHI_ROLE_K_NORM, IF_QK_NORM},  \
+        {"self_attn.q_proj.bias", Q, NONE, LHI_ROLE_QKV_BIAS, IF_QKV_BIAS},    \
+        {"self_attn.k_proj.bias", KV, NONE, LHI_ROLE_NEXT, IF_QKV_BIAS},       \
+        {"self_attn.v_proj.bias", KV, NONE, LHI_ROLE_NEXT, IF_QKV_BIAS},       \
+        {"self_attn.o_proj.weight", H, Q, LHI_ROLE_OUT, ALWAYS},               \
+        {"self_attn.o_proj.bias", H, NONE, LHI_ROLE_OUT_BIAS, IF_OUTPUT_BIAS}, \
+        {"post_attention_layernorm.weight", H, NONE, LHI_ROLE_NORM2, ALWAYS},
+/* Of dense layers where others have experts. */
+#define DENSE_ROWS                                                             \
+    {"mlp.gate_proj.weight", F, H, LHI_ROLE_GATE_UP, IF_DENSE},                \
+        {"mlp.up_proj.weight", F, H, LHI_ROLE_NEXT, IF_DENSE},                 \
+        {"mlp.down_proj.weight", H, F, LHI_ROLE_DOWN, IF_DENSE},
+
+/* Of the others, with a router of sigmoids. */
+#define SIGMOID_ROWS                                                           \
+    {"mlp.gate.weight", EXPERTS, H, LHI_ROLE_ROUTER, IF_MOE},                  \
+        {"mlp.gate.e_score_correction_bias", EXPERTS, NONE,                    \
+         LHI_ROLE_ROUTER_BIAS, IF_MOE},                                        \
+        {"mlp.shared_experts.gate_proj.weight", SHARED_F, H, LHI_ROLE_SHARED,  \
+         IF_MOE},                                                              \
+        {"mlp.shared_experts.up_proj.weight", SHARED_F, H, LHI_ROLE_NEXT,      \
+         IF_MOE},                                                              \
+        {"mlp.shared_experts.down_proj.weight", H, SHARED_F, LHI_ROLE_NEXT,    \
+         IF_MOE},
+
 static const row llama_layer[] = {
-    {"input_layernorm.weight", H, NONE, LHI_ROLE_NORM1, ALWAYS},
-    {"self_attn.q_proj.weight", Q, H, LHI_ROLE_QKV, ALWAYS},
-    {"self_attn.k_proj.weight", KV, H, LHI_ROLE_NEXT, ALWAYS},
-    {"self_attn.v_proj.weight", KV, H, LHI_ROLE_NEXT, ALWAYS},
-    {"self_attn.q_norm.weight", HEAD, NONE, LHI_ROLE_Q_NORM, IF_QK_NORM},
-    {"self_attn.k_norm.weight", HEAD, NONE, LHI_ROLE_K_NORM, IF_QK_NORM},
-    {"self_attn.q_proj.bias", Q, NONE, LHI_ROLE_QKV_BIAS, IF_QKV_BIAS},
-    {"self_attn.k_proj.bias", KV, NONE, LHI_ROLE_NEXT, IF_QKV_BIAS},
-    {"self_attn.v_proj.bias", KV, NONE, LHI_ROLE_NEXT, IF_QKV_BIAS},
-    {"self_attn.o_proj.weight", H, Q, LHI_ROLE_OUT, ALWAYS},
-    {"self_attn.o_proj.bias", H, NONE, LHI_ROLE_OUT_BIAS, IF_OUTPUT_BIAS},
-    {"post_attention_layernorm.weight", H, NONE, LHI_ROLE_NORM2, ALWAYS},
+    ATTENTION_ROWS
     {"mlp.gate_proj.weight", F, H, LHI_ROLE_GATE_UP, ALWAYS},
     {"mlp.up_proj.weight", F, H, LHI_ROLE_NEXT, ALWAYS},
     {"mlp.gate_proj.bias", F, NONE, LHI_ROLE_GATE_UP_BIAS, IF_MLP_BIAS},
@@ -237,24 +329,38 @@ static const row deepseek_layer[] = {
     {"self_attn.kv_b_proj.weight", KV_UP, KV_RANK, LHI_ROLE_KV_UP, ALWAYS},
     {"self_attn.o_proj.weight", H, OUT, LHI_ROLE_OUT, ALWAYS},
     {"post_attention_layernorm.weight", H, NONE, LHI_ROLE_NORM2, ALWAYS},
-    {"mlp.gate_proj.weight", F, H, LHI_ROLE_GATE_UP, ALWAYS},
-    {"mlp.up_proj.weight", F, H, LHI_ROLE_NEXT, ALWAYS},
-    {"mlp.down_proj.weight", H, F, LHI_ROLE_DOWN, ALWAYS},
+    DENSE_ROWS SIGMOID_ROWS
 };
 
 static const row mixtral_layer[] = {
-    {"input_layernorm.weight", H, NONE, LHI_ROLE_NORM1, ALWAYS},
-    {"self_attn.q_proj.weight", Q, H, LHI_ROLE_QKV, ALWAYS},
-    {"self_attn.k_proj.weight", KV, H, LHI_ROLE_NEXT, ALWAYS},
-    {"self_attn.v_proj.weight", KV, H, LHI_ROLE_NEXT, ALWAYS},
-    {"self_attn.o_proj.weight", H, Q, LHI_ROLE_OUT, ALWAYS},
-    {"post_attention_layernorm.weight", H, NONE, LHI_ROLE_NORM2, ALWAYS},
+    ATTENTION_ROWS
     {"block_sparse_moe.gate.weight", EXPERTS, H, LHI_ROLE_ROUTER, ALWAYS},
 };
 static const row mixtral_expert[] = {
     {"w1.weight", EXPERT_F, H, LHI_ROLE_EXPERTS, ALWAYS},
     {"w3.weight", EXPERT_F, H, LHI_ROLE_NEXT, ALWAYS},
     {"w2.weight", H, EXPERT_F, LHI_ROLE_NEXT, ALWAYS},
+};
+
+static const row qwen2_moe_layer[] = {
+    ATTENTION_ROWS DENSE_ROWS
+    {"mlp.gate.weight", EXPERTS, H, LHI_ROLE_ROUTER, IF_MOE},
+    {"mlp.shared_expert.gate_proj.weight", SHARED_F, H, LHI_ROLE_SHARED,
+     IF_MOE},
+    {"mlp.shared_expert.up_proj.weight", SHARED_F, H, LHI_ROLE_NEXT, IF_MOE},
+    {"mlp.shared_expert.down_proj.weight", H, SHARED_F, LHI_ROLE_NEXT, IF_MOE},
+    {"mlp.shared_expert_gate.weight", ONE, H, LHI_ROLE_SHARED_GATE, IF_MOE},
+};
+static const row qwen3_moe_layer[] = {
+    ATTENTION_ROWS DENSE_ROWS
+    {"mlp.gate.weight", EXPERTS, H, LHI_ROLE_ROUTER, IF_MOE},
+};
+static const row glm4_moe_layer[] = {ATTENTION_ROWS DENSE_ROWS SIGMOID_ROWS};
+/* Of each expert of all these. */
+static const row mlp_expert[] = {
+    {"gate_proj.weight", EXPERT_F, H, LHI_ROLE_EXPERTS, ALWAYS},
+    {"up_proj.weight", EXPERT_F, H, LHI_ROLE_NEXT, ALWAYS},
+    {"down_proj.weight", H, EXPERT_F, LHI_ROLE_NEXT, ALWAYS},
 };
 
 static const row gpt2_front[] = {
@@ -318,13 +424,22 @@ static const names falcon = {
     ROWS(gpt2_back), NULL,               {NULL, 0}};
 static const names deepseek = {
     "model.layers",   ROWS(llama_front), ROWS(deepseek_layer),
-    ROWS(llama_back), NULL,              {NULL, 0}};
+    ROWS(llama_back), "mlp.experts",     ROWS(mlp_expert)};
 static const names mixtral = {"model.layers",
                               ROWS(llama_front),
                               ROWS(mixtral_layer),
                               ROWS(llama_back),
                               "block_sparse_moe.experts",
                               ROWS(mixtral_expert)};
+static const names qwen2_moe = {"model.layers",        ROWS(llama_front),
+                                ROWS(qwen2_moe_layer), ROWS(llama_back),
+                                "mlp.experts",         ROWS(mlp_expert)};
+static const names qwen3_moe = {"model.layers",        ROWS(llama_front),
+                                ROWS(qwen3_moe_layer), ROWS(llama_back),
+                                "mlp.experts",         ROWS(mlp_expert)};
+static const names glm4_moe = {"model.layers",       ROWS(llama_front),
+                               ROWS(glm4_moe_layer), ROWS(llama_back),
+                               "mlp.experts",        ROWS(mlp_expert)};
 
 static const names *names_of(const lh_model *m)
 {
@@ -337,14 +452,25 @@ static const names *names_of(const lh_model *m)
         return &deepseek;
     case LHI_FAMILY_MIXTRAL:
         return &mixtral;
+    case LHI_FAMILY_QWEN2_MOE:
+        return &qwen2_moe;
+    case LHI_FAMILY_QWEN3_MOE:
+        return &qwen3_moe;
+    case LHI_FAMILY_GLM4_MOE:
+        return &glm4_moe;
     default:
         return &llama;
     }
 }
 
-static bool is_needed(const lh_model *m, const row *r)
+/* `layer`: any for rows outside of layers. */
+static bool is_needed(const lh_model *m, uint32_t layer, const row *r)
 {
     switch (r->need) {
+    case IF_DENSE:
+        return !lh_model_layer_is_moe(m, layer);
+    case IF_MOE:
+        return lh_model_layer_is_moe(m, layer);
     case IF_QKV_BIAS:
         return m->qkv_bias;
     case IF_OUTPUT_BIAS:
@@ -362,18 +488,19 @@ static bool is_needed(const lh_model *m, const row *r)
     }
 }
 
-static uint32_t count_rows(const lh_model *m, rows list)
+static uint32_t count_rows(const lh_model *m, uint32_t layer, rows list)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < list.n; i++)
-        n += is_needed(m, &list.rows[i]);
+        n += is_needed(m, layer, &list.rows[i]);
     return n;
 }
 
-static const row *find_row(const lh_model *m, rows list, uint32_t number)
+static const row *find_row(const lh_model *m, uint32_t layer, rows list,
+                           uint32_t number)
 {
     uint32_t i = 0;
-    while (!is_needed(m, &list.rows[i]) || number-- > 0)
+    while (!is_needed(m, layer, &list.rows[i]) || number-- > 0)
         i++;
     return &list.rows[i];
 }
@@ -410,6 +537,10 @@ static uint32_t width_of(const lh_model *m, side of)
         return m->experts;
     case EXPERT_F:
         return m->expert_ffn;
+    case SHARED_F:
+        return m->shared_expert_ffn;
+    case ONE:
+        return 1;
     case VOCAB:
         return m->vocab;
     case POSITIONS:
@@ -421,44 +552,51 @@ static uint32_t width_of(const lh_model *m, side of)
 
 uint32_t lhi_n_front_tensors(const lh_model *m)
 {
-    return count_rows(m, names_of(m)->front);
+    return count_rows(m, 0, names_of(m)->front);
 }
 
 uint32_t lhi_n_layer_tensors(const lh_model *m, uint32_t layer)
 {
     const names *lists = names_of(m);
-    (void)layer; /* all are alike */
-    return count_rows(m, lists->layer) + m->experts * lists->expert.n;
+    uint32_t n = count_rows(m, layer, lists->layer);
+    if (lh_model_layer_is_moe(m, layer))
+        n += m->experts * lists->expert.n;
+    return n;
 }
 
 uint32_t lhi_layer_tensor_index(const lh_model *m, uint32_t layer)
 {
-    return lhi_n_front_tensors(m) + layer * lhi_n_layer_tensors(m, 0);
+    uint32_t index = lhi_n_front_tensors(m);
+    for (uint32_t i = 0; i < layer; i++)
+        index += lhi_n_layer_tensors(m, i);
+    return index;
 }
 
 uint32_t lhi_n_model_tensors(const lh_model *m)
 {
     return lhi_layer_tensor_index(m, m->layers) +
-           count_rows(m, names_of(m)->back);
+           count_rows(m, 0, names_of(m)->back);
 }
 
 static const row *row_of(const lh_model *m, uint32_t index, uint32_t *layer,
                          uint32_t *expert)
 {
     const names *lists = names_of(m);
-    uint32_t front = lhi_n_front_tensors(m);
-    uint32_t back = lhi_layer_tensor_index(m, m->layers);
-    uint32_t per = lhi_n_layer_tensors(m, 0);
+    uint32_t front = lhi_n_front_tensors(m), at = 0, n;
     *layer = *expert = UINT32_MAX;
     if (index < front)
-        return find_row(m, lists->front, index);
-    if (index >= back)
-        return find_row(m, lists->back, index - back);
-    *layer = (index - front) / per;
-    index = (index - front) % per;
-    uint32_t common = count_rows(m, lists->layer);
+        return find_row(m, 0, lists->front, index);
+    index -= front;
+    while (at < m->layers && index >= (n = lhi_n_layer_tensors(m, at))) {
+        index -= n;
+        at++;
+    }
+    if (at == m->layers)
+        return find_row(m, 0, lists->back, index);
+    *layer = at;
+    uint32_t common = count_rows(m, at, lists->layer);
     if (index < common)
-        return find_row(m, lists->layer, index);
+        return find_row(m, at, lists->layer, index);
     *expert = (index - common) / lists->expert.n;
     return &lists->expert.rows[(index - common) % lists->expert.n];
 }
@@ -484,7 +622,8 @@ void lhi_model_tensor_of(const lh_model *m, uint32_t index,
     out->columns = width_of(m, r->columns);
     out->n = (size_t)out->rows * (out->columns ? out->columns : 1);
     out->role = expert == 0 || expert == UINT32_MAX ? r->role : LHI_ROLE_NEXT;
-    out->is_bias = length > 5 && strcmp(name + length - 5, ".bias") == 0;
+    out->is_bias = r->role == LHI_ROLE_ROUTER_BIAS ||
+                   (length > 5 && strcmp(name + length - 5, ".bias") == 0);
 }
 
 double lhi_count_values(const lh_model *m, uint32_t first, uint32_t n)

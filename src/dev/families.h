@@ -17,9 +17,16 @@ typedef enum lhi_family {
     LHI_FAMILY_QWEN3, /* as Llama, a norm for each query and key */
     LHI_FAMILY_FALCON, /* layer norms, rotary positions, one key and value head,
                           GeLU, no biases; attention and MLP beside each other */
-    LHI_FAMILY_DEEPSEEK, /* as Llama, latent attention (DeepSeek-V3) */
+    LHI_FAMILY_DEEPSEEK, /* as Llama, or with the experts of GLM-4.5, latent
+                            attention (DeepSeek-V3) */
     LHI_FAMILY_MIXTRAL, /* as Llama, every MLP several experts of which a token
                            passes some, weighed by a router */
+    LHI_FAMILY_QWEN2_MOE, /* as Qwen2, some or all MLPs such experts and a shared
+                             one with a gate */
+    LHI_FAMILY_QWEN3_MOE, /* as Qwen3, some or all MLPs such experts */
+    LHI_FAMILY_GLM4_MOE, /* as Llama, Qwen2 or Qwen3, the first MLPs dense, the others
+                            experts as DeepSeek-V3's: a router of sigmoids,
+                            groups, shared experts */
 } lhi_family;
 
 /* LH_EUNSUPPORTED: of none of them, or with what the device does not know;
@@ -28,6 +35,8 @@ lh_status lhi_family_of(const lh_model *model, uint32_t sequence,
                         lhi_family *out, lh_error *err);
 /* Of a model that lhi_family_of() takes. */
 lhi_family lhi_family_known(const lh_model *model);
+/* model->layers: there is none. */
+uint32_t lhi_first_moe_layer(const lh_model *model);
 
 /* What a tensor is to the device. */
 typedef enum lhi_role {
@@ -51,6 +60,9 @@ typedef enum lhi_role {
     LHI_ROLE_DOWN,
     LHI_ROLE_DOWN_BIAS,
     LHI_ROLE_ROUTER,
+    LHI_ROLE_ROUTER_BIAS, /* what balances experts that are chosen */
+    LHI_ROLE_SHARED,      /* gate, up and down of the shared experts */
+    LHI_ROLE_SHARED_GATE,
     LHI_ROLE_EXPERTS, /* the first one's gate, up and down; those of the others
                          follow */
     LHI_ROLE_NORM,

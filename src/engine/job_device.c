@@ -37,7 +37,8 @@ lh_status lhi_job_cpu_options(const lhi_job *job, uint32_t rank,
         .n_replicas = grid->replicas,
         .seed = m->seed,
         .dropout = m->dropout,
-        .balance = m->balance};
+        .balance = m->balance,
+        .expert_capacity = m->expert_capacity};
     return LH_OK;
 }
 

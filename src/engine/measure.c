@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What passes take here. The model is cut into embedding, one layer and head,
- * each a chunk of its own, and a few microbatches go through them. */
+/* What passes take here. The model is cut into embedding, one layer of each kind
+ * that it has and head, each a chunk of its own, and a few microbatches go
+ * through them. */
 #define _GNU_SOURCE
 #include "engine/measure.h"
 
@@ -19,17 +20,19 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { EMBEDDING, LAYER, HEAD, N_PARTS, N_KINDS = 3, MICROBATCHES = 3 };
+enum { MOST_PARTS = 4, N_KINDS = 3, MICROBATCHES = 3 };
 
 typedef struct measuring {
     const lh_job *job;
-    lh_model model; /* with one layer */
+    lh_model model; /* with one layer of each kind */
+    uint32_t n_parts;
+    lh_profile_kind parts[MOST_PARTS];
     uint32_t micro_batch, repeats;
     lhi_device *device;
     char *messages[2]; /* forward, backward */
-    int64_t *times[N_PARTS][N_KINDS];
+    int64_t *times[MOST_PARTS][N_KINDS];
     uint32_t n_times;
-    size_t kept[N_PARTS];
+    size_t kept[MOST_PARTS];
 } measuring;
 
 /* Random tokens, enough for all windows. */
@@ -67,9 +70,9 @@ static lh_status run_pass(measuring *m, uint32_t part, lh_pass_kind kind,
     lhi_span span;
     if (kind == LH_F) {
         in = part > 0 ? forward : NULL;
-        out = part < HEAD ? forward : NULL;
+        out = part + 1 < m->n_parts ? forward : NULL;
     } else if (kind == LH_D) {
-        in = part < HEAD ? backward : NULL;
+        in = part + 1 < m->n_parts ? backward : NULL;
         out = part > 0 ? backward : NULL;
     }
     int64_t begin = lhi_now_ns();
@@ -87,7 +90,7 @@ static lh_status run_step(measuring *m, uint64_t step, bool counts,
     LHI_TRY(m->device->ops->begin(m->device, step, LHI_STEP_TRAIN, err));
     uint32_t first = m->n_times;
     size_t before = m->device->ops->peak_bytes(m->device);
-    for (uint32_t part = 0; part < N_PARTS; part++)
+    for (uint32_t part = 0; part < m->n_parts; part++)
         for (uint32_t i = 0; i < MICROBATCHES; i++) {
             m->n_times = first + i;
             LHI_TRY(run_pass(m, part, LH_F, i, counts, err));
@@ -97,7 +100,7 @@ static lh_status run_step(measuring *m, uint64_t step, bool counts,
             before = now;
         }
     for (uint32_t k = 0; k < 2; k++)
-        for (uint32_t part = N_PARTS; part-- > 0;)
+        for (uint32_t part = m->n_parts; part-- > 0;)
             for (uint32_t i = 0; i < MICROBATCHES; i++) {
                 m->n_times = first + i;
                 LHI_TRY(run_pass(m, part, k ? LH_W : LH_D, i, counts, err));
@@ -113,7 +116,7 @@ static lh_status allocate(measuring *m, lh_error *err)
     for (int k = 0; k < 2; k++)
         if (!(m->messages[k] = calloc(1, bytes + 1)))
             return lhi_fail_nomem(err);
-    for (int part = 0; part < N_PARTS; part++)
+    for (uint32_t part = 0; part < m->n_parts; part++)
         for (int kind = 0; kind < N_KINDS; kind++)
             if (!(m->times[part][kind] =
                       calloc(n, sizeof *m->times[part][kind])))
@@ -123,18 +126,22 @@ static lh_status allocate(measuring *m, lh_error *err)
 
 static lh_status run_passes(measuring *m, const lhi_data *data, lh_error *err)
 {
-    static const uint32_t first_layers[] = {0, 0, 1, 1}, mine[] = {0, 1, 2};
+    static const uint32_t mine[MOST_PARTS] = {0, 1, 2, 3};
+    const uint32_t first_layers[MOST_PARTS + 1] = {
+        0, 0, 1, m->model.layers, m->model.layers};
+    const lh_job *job = m->job;
     lhi_cpu_options o = {.model = &m->model,
-                         .n_chunks = N_PARTS,
+                         .n_chunks = m->n_parts,
                          .first_layers = first_layers,
-                         .n_mine = N_PARTS,
+                         .n_mine = m->n_parts,
                          .mine = mine,
                          .microbatch = m->micro_batch,
                          .sequence = m->job->training.sequence,
                          .n_microbatches = MICROBATCHES,
                          .n_replicas = 1,
-                         .dropout =
-                             lhi_job_drops(m->job) ? LH_TRAIN_DROPOUT : 0,
+                         .dropout = lhi_job_dropout(job),
+                         .balance = lhi_job_balance_loss(job),
+                         .expert_capacity = job->training.expert_capacity,
                          .data = data};
     LHI_TRY(lhi_device_cpu(&o, &m->device, err));
     LHI_TRY(allocate(m, err));
@@ -178,10 +185,8 @@ static int64_t static_bytes(const measuring *m, uint32_t part)
 
 static void fill_entry(const measuring *m, uint32_t part, lh_profile_entry *out)
 {
-    static const lh_profile_kind kinds[] = {LH_PROFILE_EMBEDDING,
-                                            LH_PROFILE_LAYER, LH_PROFILE_HEAD};
     *out = (lh_profile_entry){
-        .kind = kinds[part],
+        .kind = m->parts[part],
         .gpu = m->job->datacenters[0].gpu.name,
         .tensor = 1,
         .context = 1,
@@ -211,10 +216,10 @@ lh_status lhi_profile_own(const lh_profile *profile, lh_profile **out,
 static lh_status put_together(measuring *m, bool links, lh_profile **out,
                               lh_error *err)
 {
-    lh_profile_entry entries[N_PARTS];
+    lh_profile_entry entries[MOST_PARTS];
     lh_profile_link link = {.path = LH_PATH_NODE};
     double alpha = 0;
-    for (uint32_t part = 0; part < N_PARTS; part++)
+    for (uint32_t part = 0; part < m->n_parts; part++)
         fill_entry(m, part, &entries[part]);
     if (links)
         LHI_TRY(
@@ -223,11 +228,30 @@ static lh_status put_together(measuring *m, bool links, lh_profile **out,
     lh_profile made = {.name = "measured",
                        .model = m->job->model->name,
                        .source = "longhaul profile, cpu device, float32",
-                       .n_entries = N_PARTS,
+                       .n_entries = m->n_parts,
                        .n_links = links,
                        .entries = entries,
                        .links = &link};
     return lhi_profile_own(&made, out, err);
+}
+
+/* The parts, and a model that has each once. */
+static void choose_parts(measuring *m)
+{
+    lh_model *model = &m->model;
+    uint32_t n = model->layers, moe = lh_model_moe_layers(model, 0, n);
+    bool dense = moe < n;
+    m->parts[m->n_parts++] = LH_PROFILE_EMBEDDING;
+    if (dense)
+        m->parts[m->n_parts++] = LH_PROFILE_LAYER;
+    if (moe > 0)
+        m->parts[m->n_parts++] = LH_PROFILE_MOE_LAYER;
+    m->parts[m->n_parts++] = LH_PROFILE_HEAD;
+    model->layers = m->n_parts - 2;
+    model->n_dense_list = 0;
+    model->moe_interval = 1;
+    model->moe_phase = 0;
+    model->dense_layers = dense && moe > 0;
 }
 
 lh_status lh_profile_measure(const lh_job *job,
@@ -237,13 +261,13 @@ lh_status lh_profile_measure(const lh_job *job,
     lh_measure_options o;
     LHI_TRY(LHI_OPTIONS_TAKE(lh_measure_options, &o, options, err));
     measuring m = {.job = job, .model = *job->model};
-    m.model.layers = 1;
+    choose_parts(&m);
     m.micro_batch = job->layout.micro_batch ? job->layout.micro_batch : 1;
     m.repeats = o.repeats ? o.repeats : 9;
     lh_status status = measure_passes(&m, err);
     if (status == LH_OK)
         status = put_together(&m, o.links, out, err);
-    for (int part = 0; part < N_PARTS; part++)
+    for (uint32_t part = 0; part < m.n_parts; part++)
         for (int kind = 0; kind < N_KINDS; kind++)
             free(m.times[part][kind]);
     free(m.messages[0]);

@@ -106,13 +106,26 @@ static void add_model(unsigned char sum[SUM_BYTES], const lh_train_model *t,
                                m->kv_lora_rank,
                                m->qk_rope_head_dim,
                                m->v_head_dim,
+                               m->ffn,
+                               m->shared_expert_ffn,
+                               m->shared_expert_gate,
+                               (uint64_t)m->router,
+                               m->raw_shares,
+                               lhi_bits_of(m->routed_scale),
+                               m->expert_groups,
+                               m->groups_per_token,
                                lhi_bits_of(t->dropout),
-                               lhi_bits_of(t->balance)};
+                               lhi_bits_of(t->balance),
+                               lhi_bits_of(t->balance_bias),
+                               lhi_bits_of(t->expert_capacity)};
     add_numbers(sum, family, sizeof family / sizeof *family);
     for (uint32_t c = 0; c <= n_chunks; c++)
         add_numbers(sum, &(uint64_t){t->first_layers[c]}, 1);
     for (uint32_t i = 0; i < m->layers; i++)
-        add_numbers(sum, &(uint64_t){t->again ? t->again[i] : 0}, 1);
+        add_numbers(sum,
+                    (uint64_t[]){t->again ? t->again[i] : 0,
+                                 lh_model_layer_is_moe(m, i)},
+                    2);
 }
 
 /* How many tokens there are, and the first that are trained on: another file,

@@ -34,7 +34,7 @@ struct lhi_training {
     lhi_layered *layered;
     lhi_checkpoint_options checkpoint;
     lhi_folder_lock *folder_lock; /* rank 0 */
-    char recipe[320];
+    char recipe[400];
     /* The thread; under `lock`. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -498,6 +498,7 @@ static lhi_train_options train_options(const lhi_training *t)
     with.shard = t->shards.shard;
     with.n_shards = t->shards.n_shards;
     with.follows = t->shards.site > 0;
+    with.balance_bias = m->balance_bias;
     if (!isnan(m->rate)) {
         with.rate = m->rate;
         with.min_rate = m->rate / 10;
@@ -534,8 +535,14 @@ static void describe(lhi_training *t, const lhi_train_options *with)
                  m->dropout);
     used = strlen(t->recipe);
     if (m->model->experts)
-        snprintf(t->recipe + used, sizeof t->recipe - used, ", balance %.9g",
-                 m->balance);
+        used += (size_t)snprintf(t->recipe + used, sizeof t->recipe - used,
+                                 ", balance %.9g", m->balance);
+    if (m->model->experts && m->model->router == LH_ROUTER_SIGMOID)
+        used += (size_t)snprintf(t->recipe + used, sizeof t->recipe - used,
+                                 ", bias %.9g", m->balance_bias);
+    if (m->model->experts && m->expert_capacity > 0)
+        snprintf(t->recipe + used, sizeof t->recipe - used, ", capacity %.9g",
+                 m->expert_capacity);
     t->checkpoint =
         (lhi_checkpoint_options){.folder = m->checkpoint,
                                  .rope_theta = lh_model_rope_theta(m->model),

@@ -205,6 +205,32 @@ static lh_status read_expert_layers(const lhi_megatron *m, lhi_imported *in,
     return LH_OK;
 }
 
+/* One expert for each token cannot be chosen before the softmax. */
+static lh_status read_router(const lhi_megatron *m, lh_model *model,
+                             lh_error *err)
+{
+    static const char *const scores[] = {"softmax", "sigmoid", NULL};
+    uint32_t router = LH_ROUTER_SOFTMAX;
+    LHI_TRY(lhi_arg_choice(m, LHI_ARG_MOE_ROUTER_SCORE_FUNCTION, scores, &router,
+                           err));
+    model->router = (lh_router)router;
+    model->raw_shares = router == LH_ROUTER_SOFTMAX &&
+                        model->experts_per_token > 1 &&
+                        lhi_arg_given(m, LHI_ARG_MOE_ROUTER_PRE_SOFTMAX);
+    LHI_TRY(lhi_arg_real(m, LHI_ARG_MOE_ROUTER_TOPK_SCALING_FACTOR,
+                         &model->routed_scale, err));
+    if (model->routed_scale < 0 || model->routed_scale > 1e6)
+        return lhi_arg_fail(m, LHI_ARG_MOE_ROUTER_TOPK_SCALING_FACTOR, LH_EINPUT,
+                            err, "must be from 0 to 1e6");
+    if (!lhi_arg_given(m, LHI_ARG_MOE_ROUTER_NUM_GROUPS))
+        return LH_OK;
+    LHI_TRY(lhi_arg_count(m, LHI_ARG_MOE_ROUTER_NUM_GROUPS, 1, model->experts,
+                          &model->expert_groups, err));
+    model->groups_per_token = model->expert_groups;
+    return lhi_arg_count(m, LHI_ARG_MOE_ROUTER_GROUP_TOPK, 1,
+                         model->expert_groups, &model->groups_per_token, err);
+}
+
 static lh_status read_experts(const lhi_megatron *m, lhi_imported *in,
                               lh_error *err)
 {
@@ -225,6 +251,7 @@ static lh_status read_experts(const lhi_megatron *m, lhi_imported *in,
         model->shared_expert_ffn &&
         lhi_arg_given(m, LHI_ARG_MOE_SHARED_EXPERT_GATE);
     model->router_bias = model->mlp_bias;
+    LHI_TRY(read_router(m, model, err));
     if (!lhi_arg_given(m, LHI_ARG_MOE_GROUPED_GEMM))
         lhi_import_note(in, "--num-experts: products of experts are costed as "
                             "with --moe-grouped-gemm");
@@ -304,13 +331,22 @@ static bool same_shape(const lh_model *a, const lh_model *b)
     return true;
 }
 
+static bool same_router(const lh_model *a, const lh_model *b)
+{
+    return a->router == b->router && a->raw_shares == b->raw_shares &&
+           a->routed_scale == b->routed_scale &&
+           a->expert_groups == b->expert_groups &&
+           a->groups_per_token == b->groups_per_token;
+}
+
 static bool same_experts(const lh_model *a, const lh_model *b)
 {
     return a->experts == 0 || (a->experts_per_token == b->experts_per_token &&
                                a->expert_ffn == b->expert_ffn &&
                                a->shared_expert_ffn == b->shared_expert_ffn &&
                                a->shared_expert_gate == b->shared_expert_gate &&
-                               a->router_bias == b->router_bias);
+                               a->router_bias == b->router_bias &&
+                               same_router(a, b));
 }
 
 /* The width of dense layers says nothing where there are none. */

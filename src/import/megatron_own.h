@@ -79,7 +79,12 @@ lhi_argument lhi_megatron_argument(const char *name);
     X(MOE_GROUPED_GEMM, "moe-grouped-gemm", FLAG)                              \
     X(MOE_LAYER_FREQ, "moe-layer-freq", ONE)                                   \
     X(MOE_LAYER_RECOMPUTE, "moe-layer-recompute", FLAG)                        \
+    X(MOE_ROUTER_GROUP_TOPK, "moe-router-group-topk", ONE)                     \
+    X(MOE_ROUTER_NUM_GROUPS, "moe-router-num-groups", ONE)                     \
+    X(MOE_ROUTER_PRE_SOFTMAX, "moe-router-pre-softmax", FLAG)                  \
+    X(MOE_ROUTER_SCORE_FUNCTION, "moe-router-score-function", ONE)             \
     X(MOE_ROUTER_TOPK, "moe-router-topk", ONE)                                 \
+    X(MOE_ROUTER_TOPK_SCALING_FACTOR, "moe-router-topk-scaling-factor", ONE)   \
     X(MOE_SHARED_EXPERT_GATE, "moe-shared-expert-gate", FLAG)                  \
     X(MOE_SHARED_EXPERT_INTERMEDIATE_SIZE,                                     \
       "moe-shared-expert-intermediate-size", ONE)                              \

@@ -36,7 +36,7 @@ static void add_llama(lhi_text *text, const lh_model *m,
         "  \"hidden_size\": %u,\n  \"intermediate_size\": %u,\n"
         "  \"max_position_embeddings\": %u,\n",
         m->kv_lora_rank ? m->qk_rope_head_dim : m->head_dim, m->hidden,
-        m->experts ? m->expert_ffn : m->ffn, sequence_of(o));
+        lhi_family_known(m) == LHI_FAMILY_MIXTRAL ? m->expert_ffn : m->ffn, sequence_of(o));
     if (lhi_family_known(m) == LHI_FAMILY_LLAMA)
         lhi_text_printf(text, "  \"mlp_bias\": %s,\n", truth(m->mlp_bias));
     lhi_text_printf(
@@ -47,14 +47,39 @@ static void add_llama(lhi_text *text, const lh_model *m,
         m->heads, m->layers, m->kv_heads, epsilon_of(o), theta_of(o));
 }
 
-/* Every layer is dense: none of them has experts. */
+static void add_sigmoid_experts(lhi_text *text, const lh_model *m)
+{
+    lhi_text_printf(text,
+                    "  \"first_k_dense_replace\": %u,\n"
+                    "  \"moe_intermediate_size\": %u,\n"
+                    "  \"n_group\": %u,\n"
+                    "  \"n_routed_experts\": %u,\n"
+                    "  \"n_shared_experts\": %u,\n"
+                    "  \"norm_topk_prob\": %s,\n"
+                    "  \"num_experts_per_tok\": %u,\n"
+                    "  \"num_nextn_predict_layers\": 0,\n"
+                    "  \"routed_scaling_factor\": %.17g,\n"
+                    "  \"topk_group\": %u,\n",
+                    lhi_first_moe_layer(m), m->expert_ffn,
+                    m->expert_groups ? m->expert_groups : 1, m->experts,
+                    m->shared_expert_ffn / m->expert_ffn, truth(!m->raw_shares),
+                    m->experts_per_token,
+                    m->routed_scale > 0 ? m->routed_scale : 1,
+                    m->groups_per_token ? m->groups_per_token : 1);
+}
+
 static void add_deepseek(lhi_text *text, const lh_model *m)
 {
     lhi_text_printf(text, "  \"attention_bias\": false,\n"
-                          "  \"first_k_dense_replace\": %u,\n"
-                          "  \"kv_lora_rank\": %u,\n"
-                          "  \"n_routed_experts\": 0,\n",
-                    m->layers, m->kv_lora_rank);
+                          "  \"kv_lora_rank\": %u,\n",
+                    m->kv_lora_rank);
+    if (m->experts)
+        add_sigmoid_experts(text, m);
+    else
+        lhi_text_printf(text,
+                        "  \"first_k_dense_replace\": %u,\n"
+                        "  \"n_routed_experts\": 0,\n",
+                        m->layers);
     if (m->q_lora_rank)
         lhi_text_printf(text, "  \"q_lora_rank\": %u,\n", m->q_lora_rank);
     else
@@ -97,6 +122,51 @@ static void add_mixtral(lhi_text *text, const lh_model *m,
                     m->experts_per_token, m->experts, o->balance);
 }
 
+/* Which layers are dense, by the numbers that Qwen2-MoE has for that. */
+static void add_dense_layers(lhi_text *text, const lh_model *m)
+{
+    uint32_t step = m->moe_interval, n = 0;
+    if (m->moe_phase + 1 != step)
+        step = 1;
+    lhi_text_printf(text,
+                    "  \"decoder_sparse_step\": %u,\n"
+                    "  \"mlp_only_layers\": [",
+                    step);
+    for (uint32_t i = 0; i < m->layers; i++)
+        if (!lh_model_layer_is_moe(m, i) && (i + 1) % step == 0)
+            lhi_text_printf(text, "%s%u", n++ ? ", " : "", i);
+    lhi_text_printf(text, "],\n");
+}
+
+static void add_qwen_moe(lhi_text *text, const lh_model *m,
+                         const lhi_checkpoint_options *o)
+{
+    add_dense_layers(text, m);
+    lhi_text_printf(text,
+                    "  \"moe_intermediate_size\": %u,\n"
+                    "  \"norm_topk_prob\": %s,\n"
+                    "  \"num_experts\": %u,\n"
+                    "  \"num_experts_per_tok\": %u,\n"
+                    "  \"router_aux_loss_coef\": %.17g,\n",
+                    m->expert_ffn, truth(!m->raw_shares), m->experts,
+                    m->experts_per_token, o->balance);
+    if (m->shared_expert_ffn)
+        lhi_text_printf(text,
+                        "  \"qkv_bias\": %s,\n"
+                        "  \"shared_expert_intermediate_size\": %u,\n",
+                        truth(m->qkv_bias), m->shared_expert_ffn);
+}
+
+static void add_glm4_moe(lhi_text *text, const lh_model *m)
+{
+    lhi_text_printf(text,
+                    "  \"attention_bias\": %s,\n"
+                    "  \"partial_rotary_factor\": 1.0,\n"
+                    "  \"use_qk_norm\": %s,\n",
+                    truth(m->qkv_bias), truth(m->qk_norm));
+    add_sigmoid_experts(text, m);
+}
+
 static void add_gpt2(lhi_text *text, const lh_model *m,
                      const lhi_checkpoint_options *o)
 {
@@ -131,16 +201,30 @@ static void add_all(lhi_text *text, const lh_model *m,
         [LHI_FAMILY_MIXTRAL] =
             "  \"architectures\": [\"MixtralForCausalLM\"],\n"
             "  \"model_type\": \"mixtral\",\n",
+        [LHI_FAMILY_QWEN2_MOE] =
+            "  \"architectures\": [\"Qwen2MoeForCausalLM\"],\n"
+            "  \"model_type\": \"qwen2_moe\",\n",
+        [LHI_FAMILY_QWEN3_MOE] =
+            "  \"architectures\": [\"Qwen3MoeForCausalLM\"],\n"
+            "  \"model_type\": \"qwen3_moe\",\n",
+        [LHI_FAMILY_GLM4_MOE] =
+            "  \"architectures\": [\"Glm4MoeForCausalLM\"],\n"
+            "  \"model_type\": \"glm4_moe\",\n",
     };
     lhi_family family = lhi_family_known(m);
     lhi_text_printf(text, "{\n%s", heads[family]);
-    if (family == LHI_FAMILY_LLAMA || family == LHI_FAMILY_QWEN3)
+    if (family == LHI_FAMILY_LLAMA || family == LHI_FAMILY_QWEN3 ||
+        family == LHI_FAMILY_QWEN3_MOE)
         lhi_text_printf(text, "  \"attention_bias\": %s,\n",
                         truth(m->qkv_bias));
     if (family == LHI_FAMILY_DEEPSEEK)
         add_deepseek(text, m);
     if (family == LHI_FAMILY_MIXTRAL)
         add_mixtral(text, m, o);
+    if (family == LHI_FAMILY_QWEN2_MOE || family == LHI_FAMILY_QWEN3_MOE)
+        add_qwen_moe(text, m, o);
+    if (family == LHI_FAMILY_GLM4_MOE)
+        add_glm4_moe(text, m);
     if (family == LHI_FAMILY_GPT2)
         add_gpt2(text, m, o);
     else if (family == LHI_FAMILY_FALCON)

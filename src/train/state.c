@@ -82,12 +82,22 @@ static json_t *add_family(json_t *shape, const lh_model *m)
         {"kv_lora_rank", m->kv_lora_rank},
         {"qk_rope_head_dim", m->kv_lora_rank ? m->qk_rope_head_dim : 0},
         {"v_head_dim", m->kv_lora_rank ? m->v_head_dim : 0},
+        {"shared_expert_ffn", m->experts ? m->shared_expert_ffn : 0},
+        {"shared_expert_gate", m->experts && m->shared_expert_gate},
+        {"sigmoid_router", m->experts && m->router == LH_ROUTER_SIGMOID},
+        {"raw_shares", m->experts && m->raw_shares},
+        {"expert_groups", m->experts ? m->expert_groups : 0},
+        {"groups_per_token", m->experts ? m->groups_per_token : 0},
     };
     for (size_t i = 0; shape && i < sizeof more / sizeof *more; i++)
         if (more[i].value &&
             json_object_set_new(shape, more[i].key,
                                 json_integer(more[i].value)) != 0)
             return no_shape(shape);
+    if (shape && m->experts && m->routed_scale > 0 &&
+        json_object_set_new(shape, "routed_scale",
+                            json_real(m->routed_scale)) != 0)
+        return no_shape(shape);
     return shape;
 }
 

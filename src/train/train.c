@@ -28,10 +28,11 @@ static lh_status check_options(const lhi_train_options *o, lh_error *err)
     bool rates = o->rate >= 0 && o->min_rate >= 0 && o->rate < 1e9;
     bool betas = o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1;
     if (!rates || !betas || !(o->epsilon > 0) || !(o->weight_decay >= 0) ||
-        !(o->clip >= 0))
+        !(o->clip >= 0) || !(o->balance_bias >= 0))
         return lhi_fail(
             err, LH_EINVAL,
-            "rates must be 0 to 1e9, decay and clipping not negative, "
+            "rates must be 0 to 1e9, decay, clipping and what moves a bias "
+            "not negative, "
             "betas 0 <= beta < 1, epsilon above 0");
     if (o->n_replicas == 0 || o->replica >= o->n_replicas || o->steps == 0)
         return lhi_fail(err, LH_EINVAL, "replica %u is none of %u, or no steps",
@@ -375,7 +376,8 @@ lh_status lhi_train_tally(lhi_train *train, double *tally, lh_error *err)
     for (uint32_t i = 0; i < train->o.n_mine; i++)
         for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++) {
             const lhi_owned *own = &train->chunks[i].owned[j];
-            if (own != train->head && !train->o.follows)
+            if (own != train->head && !own->tensor->balances &&
+                !train->o.follows)
                 tally_squares(train, own,
                               tally + (size_t)own->tensor->index *
                                           train->o.n_replicas);

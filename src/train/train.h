@@ -59,6 +59,7 @@ typedef struct lhi_train_options {
     uint64_t warmup; /* steps of linear growth to `rate` */
     double beta1, beta2, epsilon, weight_decay;
     double clip; /* of the global norm; 0: none */
+    double balance_bias; /* by which tensors that balance move in a step */
     bool staged; /* exchanges go by lhi_train_pack() and the like */
     /* Of staged ones, before the values of a tensor of the chunk are written:
      * they are to be whole; LH_NONE: no longer any of it. On all replicas, in

@@ -45,8 +45,22 @@ static double sum_losses(const lhi_train *train, const double *tally,
     return count > 0 ? sum / count : 0;
 }
 
+/* What balances experts: towards those that were chosen less than others
+ * (arXiv:2408.15664, algorithm 1). */
+static void move(const lhi_train *train, const lhi_owned *own)
+{
+    float by = (float)train->o.balance_bias;
+    for (size_t i = 0; i < own->n; i++)
+        if (own->gradient[i] != 0)
+            own->value[i] += own->gradient[i] < 0 ? by : -by;
+}
+
 static void update(const lhi_train *train, const lhi_owned *own, lhi_adamw how)
 {
+    if (own->tensor->balances) {
+        move(train, own);
+        return;
+    }
     if (!own->tensor->decays)
         how.decay = 0;
     train->k->adamw(&how, own->value, own->m, own->v, own->gradient, own->n);

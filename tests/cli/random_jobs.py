@@ -51,7 +51,7 @@ def sparse(r):
     if r.random() < 0.3:
         keys.update(router="sigmoid", routed_scale="2.5", expert_groups=4,
                     groups_per_token=2)
-    elif r.random() < 0.2:
+    elif keys["experts_per_token"] > 1 and r.random() < 0.2:
         keys["raw_shares"] = "true"
     if r.random() < 0.4:
         keys["dense_layers"] = r.choice((1, 3))

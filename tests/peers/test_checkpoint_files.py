@@ -86,10 +86,11 @@ def plan(folder, model, replicas):
 
 
 def in_layers(prefix, rows, front, back):
-    """Names and shapes of a model with four layers."""
+    """Names and shapes of a model with four layers; `rows` of all, or of each."""
     shapes = dict(front)
     for layer in range(4):
-        shapes |= {f"{prefix}.{layer}.{name}": shape for name, shape in rows}
+        here = rows[layer] if isinstance(rows, dict) else rows
+        shapes |= {f"{prefix}.{layer}.{name}": shape for name, shape in here}
     return shapes | dict(back)
 
 
@@ -196,6 +197,36 @@ def deepseek(model):
         [("model.norm.weight", [hidden]), ("lm_head.weight", [vocab, hidden])])
 
 
+def with_experts(dense, experts, more, attention):
+    """As `attention`, of a dense model; layers of `dense` have its MLPs, the others `experts` and
+    `more`."""
+    hidden, ffn, vocab = 40, 28, 256
+    rows = {}
+    for layer in range(4):
+        at = f"model.layers.{layer}."
+        rows[layer] = [(key.removeprefix(at), shape)
+                       for key, shape in attention.items()
+                       if key.startswith(at) and
+                       (layer in dense or "mlp" not in key)]
+        if layer in dense:
+            continue
+        rows[layer] += [("mlp.gate.weight", [experts, hidden]), *more]
+        for expert in range(experts):
+            rows[layer] += [
+                (f"mlp.experts.{expert}.{what}_proj.weight",
+                 [hidden, ffn] if what == "down" else [ffn, hidden])
+                for what in ("gate", "up", "down")]
+    return in_layers(
+        "model.layers", rows, [("model.embed_tokens.weight", [vocab, hidden])],
+        [("model.norm.weight", [hidden]), ("lm_head.weight", [vocab, hidden])])
+
+
+def shared(name, ffn):
+    return [(f"mlp.{name}.{what}_proj.weight",
+             [40, ffn] if what == "down" else [ffn, 40])
+            for what in ("gate", "up", "down")]
+
+
 def read_file(name, path, shapes):
     """All tensors, as safetensors has them."""
     with safe_open(path, framework="pt") as file:
@@ -217,7 +248,8 @@ def safetensors(name, folder, shapes):
         key + suffix: shape for key, shape in shapes.items()
         for suffix in (".exp_avg", ".exp_avg_sq")})
     check(all(bool((m >= 0).all()) and bool((m > 0).any())
-              for key, m in moments.items() if key.endswith("_sq")),
+              for key, m in moments.items()
+              if key.endswith("_sq") and "score_correction" not in key),
           f"{name}: means of squares")
     return weights
 
@@ -243,7 +275,7 @@ def transformers(name, folder, weights, loss):
     check(not wrong, f"{name}: {wrong}")
     theirs = dict(model.named_parameters())
     # It keeps the experts of a layer in one tensor; the loss tells.
-    if "Mixtral" not in name:
+    if "Experts" not in name:
         check(set(theirs) == set(weights), f"{name}: parameters of transformers")
         check(all(torch.equal(theirs[key], weights[key]) for key in weights),
               f"{name}: values in transformers")
@@ -318,8 +350,27 @@ for rank in (20, 0):
         deepseek(model), 1)
 run("GPT-2, tied", GPT2 | {"tied_embeddings": True}, gpt2(), 1)
 run("GPT-2, 2 replicas", GPT2 | {"tied_embeddings": False}, gpt2(), 2)
-run("Mixtral", LLAMA | {"ffn": 0, "experts": 5, "experts_per_token": 2,
-                        "expert_ffn": 28, "tied_embeddings": False}, mixtral(),
-    2)
+EXPERTS = LLAMA | {"experts": 5, "experts_per_token": 2, "expert_ffn": 28,
+                   "tied_embeddings": False}
+run("Experts, Mixtral", EXPERTS | {"ffn": 0}, mixtral(), 2)
+run("Experts, Qwen2-MoE", EXPERTS | {
+    "qkv_bias": True, "raw_shares": True, "shared_expert_ffn": 20,
+    "shared_expert_gate": True, "moe_interval": 2, "moe_phase": 1},
+    with_experts({0, 2}, 5, shared("shared_expert", 20) +
+                 [("mlp.shared_expert_gate.weight", [1, 40])], llama("qkv")), 2)
+SIGMOID = {"experts": 8, "experts_per_token": 2, "expert_ffn": 28,
+           "router": "sigmoid", "routed_scale": 2.5, "expert_groups": 4,
+           "groups_per_token": 2, "shared_expert_ffn": 56, "dense_layers": 1}
+MORE = shared("shared_experts", 56) + [("mlp.gate.e_score_correction_bias",
+                                        [8])]
+run("Experts, GLM-4.5", EXPERTS | SIGMOID, with_experts({0}, 8, MORE, llama()),
+    1)
+run("Experts, GLM-4.5 with norms", EXPERTS | SIGMOID | {
+    "qk_norm": True, "expert_groups": 0, "groups_per_token": 0},
+    with_experts({0}, 8, MORE, qwen3()), 1)
+run("Experts, DeepSeek-V3", DEEPSEEK | SIGMOID | {"q_lora_rank": 20},
+    with_experts({0}, 8, MORE, deepseek(DEEPSEEK | {"q_lora_rank": 20})), 2)
+run("Experts, Qwen3-MoE", EXPERTS | {"qk_norm": True, "dense_list": [1]},
+    with_experts({1}, 5, [], qwen3()), 1)
 print(f"{count[True]} passed, {count[False]} failed")
 sys.exit(count[False] > 0)

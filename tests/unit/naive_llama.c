@@ -29,13 +29,14 @@ typedef struct vectors {
     double *w, *g, *b, *gb;
 } vectors;
 
-enum { MOST_EXPERTS = 8, MOST_TENSORS = 7 + 3 * MOST_EXPERTS };
+enum { MOST_EXPERTS = 8, MOST_TENSORS = 16 + 3 * MOST_EXPERTS };
 
 typedef struct layer_weights {
     vectors norm1, norm2, q_norm, k_norm;
     naive_latent latent, d_latent;
     matrix q, k, v, out, gate, up, down;
-    matrix router;
+    matrix router, shared[3], shared_gate;
+    double *router_bias, *counts;    /* NULL: none */
     matrix experts[MOST_EXPERTS][3]; /* gate, up, down */
 } layer_weights;
 
@@ -44,11 +45,11 @@ static bool is_gpt2(const lh_model *m)
     return m->norm == LH_NORM_LAYER;
 }
 
-/* Those of latent attention, then of the MLP; where queries are not compressed
- * the first two are left out. */
-static uint32_t deepseek_sizes(const lh_model *m, size_t *out)
+/* Up to the norm before the MLP; where queries are not compressed the first two
+ * products are left out. */
+static uint32_t latent_sizes(const lh_model *m, size_t *out)
 {
-    size_t h = m->hidden, q = (size_t)m->heads * m->head_dim, f = m->ffn;
+    size_t h = m->hidden, q = (size_t)m->heads * m->head_dim;
     size_t rank = m->q_lora_rank, kv = m->kv_lora_rank;
     size_t made = (size_t)m->qk_nope_head_dim + m->v_head_dim;
     const size_t all[] = {h,
@@ -59,19 +60,33 @@ static uint32_t deepseek_sizes(const lh_model *m, size_t *out)
                           kv,
                           m->heads * made * kv,
                           h * m->heads * m->v_head_dim,
-                          h,
-                          f * h,
-                          f * h,
-                          h * f};
+                          h};
     uint32_t n = 0;
-    for (uint32_t i = 0; i < 12; i++)
+    for (uint32_t i = 0; i < 9; i++)
         if (all[i] > 0)
             out[n++] = all[i];
     return n;
 }
 
+/* Behind attention and its norms: sizes. */
+static uint32_t expert_sizes(const lh_model *m, size_t *out)
+{
+    size_t h = m->hidden, shared = h * m->shared_expert_ffn;
+    uint32_t n = 0;
+    out[n++] = h * m->experts;
+    if (m->router == LH_ROUTER_SIGMOID)
+        out[n++] = m->experts;
+    for (int i = 0; i < 3 && shared; i++)
+        out[n++] = shared;
+    if (m->shared_expert_gate)
+        out[n++] = h;
+    for (uint32_t i = 0; i < 3 * m->experts; i++)
+        out[n++] = h * m->expert_ffn;
+    return n;
+}
+
 /* A layer's tensors in their order: sizes. */
-static uint32_t layer_sizes(const lh_model *m, size_t *out)
+static uint32_t layer_sizes(const lh_model *m, uint32_t layer, size_t *out)
 {
     size_t h = m->hidden, q = (size_t)m->heads * m->head_dim, f = m->ffn;
     size_t kv = (size_t)m->kv_heads * m->head_dim;
@@ -93,14 +108,7 @@ static uint32_t layer_sizes(const lh_model *m, size_t *out)
                           1, m->output_bias, 1, 1, 1, m->mlp_bias, m->mlp_bias,
                           1, m->mlp_bias};
     uint32_t n = 0;
-    if (m->experts) {
-        const size_t common[] = {h,      q * h, kv * h,        kv * h,
-                                 h * q, h,     h * m->experts};
-        memcpy(out, common, sizeof common);
-        for (uint32_t i = 0; i < 3 * m->experts; i++)
-            out[7 + i] = h * m->expert_ffn;
-        return 7 + 3 * m->experts;
-    }
+    bool moe = lh_model_layer_is_moe(m, layer);
     if (m->parallel_block) {
         memcpy(out, falcon, sizeof falcon);
         return 6;
@@ -110,11 +118,11 @@ static uint32_t layer_sizes(const lh_model *m, size_t *out)
         return 12;
     }
     if (m->kv_lora_rank)
-        return deepseek_sizes(m, out);
-    for (int i = 0; i < 18; i++)
+        n = latent_sizes(m, out);
+    for (int i = n ? 12 : 0; i < (moe ? 12 : 18); i++)
         if (there[i])
             out[n++] = llama[i];
-    return n;
+    return moe ? n + expert_sizes(m, out + n) : n;
 }
 
 static uint32_t front_of(const lh_model *m)
@@ -237,8 +245,10 @@ static layer_weights weights_of(const naive_llama *n, uint32_t layer)
 {
     const lh_model *m = n->model;
     size_t sizes[MOST_TENSORS], h = m->hidden, f = m->ffn;
-    uint32_t at = front_of(m) + layer * layer_sizes(m, sizes);
+    uint32_t at = front_of(m);
     layer_weights w = {0};
+    for (uint32_t i = 0; i < layer; i++)
+        at += layer_sizes(m, i, sizes);
     if (m->parallel_block)
         return falcon_weights(n, at);
     if (is_gpt2(m))
@@ -254,8 +264,15 @@ static layer_weights weights_of(const naive_llama *n, uint32_t layer)
         next_bias(n, &at, &w.out);
     w.norm2 = (vectors){n->w[at], n->g[at], NULL, NULL};
     at++;
-    if (m->experts) {
+    if (lh_model_layer_is_moe(m, layer)) {
         w.router = next_matrix(n, &at, h, m->experts);
+        if (m->router == LH_ROUTER_SIGMOID)
+            w.router_bias = n->w[at], w.counts = n->g[at++];
+        for (int i = 0; i < 3 && m->shared_expert_ffn; i++)
+            w.shared[i] = i < 2 ? next_matrix(n, &at, h, m->shared_expert_ffn)
+                                : next_matrix(n, &at, m->shared_expert_ffn, h);
+        if (m->shared_expert_gate)
+            w.shared_gate = next_matrix(n, &at, h, 1);
         for (uint32_t e = 0; e < m->experts; e++) {
             w.experts[e][0] = next_matrix(n, &at, h, m->expert_ffn);
             w.experts[e][1] = next_matrix(n, &at, h, m->expert_ffn);
@@ -290,25 +307,32 @@ naive_llama *naive_make(const lh_model *m)
 {
     naive_llama *n = calloc(1, sizeof *n);
     size_t h = m->hidden, of_layer[MOST_TENSORS];
-    uint32_t per = layer_sizes(m, of_layer), front = front_of(m);
+    uint32_t front = front_of(m), in_layers = 0, layer = 0, in_layer = 0;
+    for (uint32_t i = 0; i < m->layers; i++)
+        in_layers += layer_sizes(m, i, of_layer);
     if (!n)
         abort();
     n->model = m;
     n->norm_epsilon = 1e-5;
     n->rope_theta = 10000;
-    n->n_tensors = front + m->layers * per + (is_gpt2(m) ? 3 : 2);
+    n->n_tensors = front + in_layers + (is_gpt2(m) ? 3 : 2);
     n->sizes = calloc(n->n_tensors, sizeof *n->sizes);
     n->w = calloc(n->n_tensors, sizeof *n->w);
     n->g = calloc(n->n_tensors, sizeof *n->g);
-    if (!n->sizes || !n->w || !n->g)
+    n->counts = calloc(n->n_tensors, sizeof *n->counts);
+    if (!n->counts || !n->sizes || !n->w || !n->g)
         abort();
     for (uint32_t i = 0; i < n->n_tensors; i++) {
-        bool in_layer = i >= front && i < front + m->layers * per;
+        bool inside = i >= front && i < front + in_layers;
+        uint32_t of = inside ? layer_sizes(m, layer, of_layer) : 0;
         size_t size = i == 0 || i + 1 == n->n_tensors ? m->vocab * h
                       : i < front                     ? m->positions * h
-                      : in_layer                      ? of_layer[(i - front) % per]
+                      : inside                        ? of_layer[in_layer]
                                                       : h;
         n->sizes[i] = size;
+        n->counts[i] = inside && m->router == LH_ROUTER_SIGMOID &&
+                       lh_model_layer_is_moe(m, layer) &&
+                       in_layer + expert_sizes(m, of_layer) == of + 1;
         if (i + 1 == n->n_tensors && m->tied_embeddings) {
             n->w[i] = n->w[0];
             n->g[i] = n->g[0];
@@ -316,6 +340,10 @@ naive_llama *naive_make(const lh_model *m)
         }
         n->w[i] = doubles(size);
         n->g[i] = doubles(size);
+        if (inside && ++in_layer == of) {
+            layer++;
+            in_layer = 0;
+        }
     }
     return n;
 }
@@ -329,6 +357,7 @@ void naive_free(naive_llama *n)
         free(n->g[i]);
     }
     free(n->sizes);
+    free(n->counts);
     free(n->w);
     free(n->g);
     free(n);
@@ -436,29 +465,88 @@ static void drop(const naive_llama *n, int site, uint32_t layer, double *x,
  */
 
 typedef struct routed {
-    double p[MOST_EXPERTS], share[MOST_EXPERTS]; /* 0: not chosen */
+    double p[MOST_EXPERTS];     /* scores */
+    double share[MOST_EXPERTS]; /* 0: not chosen, or without room */
+    bool is[MOST_EXPERTS];      /* chosen */
+    int nth[MOST_EXPERTS];      /* which choice it was */
 } routed;
+
+/* How many of n are better than `of`. */
+static uint32_t better(const double *x, uint32_t n, uint32_t of)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < n; i++)
+        count += x[i] > x[of] || (x[i] == x[of] && i < of);
+    return count;
+}
+
+/* Ratings of experts in groups that are not chosen fall below all others. */
+static void leave_groups(const lh_model *m, double *rating)
+{
+    uint32_t groups = m->expert_groups, size = m->experts / groups;
+    double of[MOST_EXPERTS] = {0};
+    bool sum_of_two = m->router == LH_ROUTER_SIGMOID && size > 1;
+    for (uint32_t e = 0; e < m->experts; e++) {
+        const double *group = rating + e / size * size;
+        uint32_t place = better(group, size, e % size);
+        if (place == 0 || (place == 1 && sum_of_two))
+            of[e / size] += rating[e];
+    }
+    for (uint32_t e = 0; e < m->experts; e++)
+        if (better(of, groups, e / size) >= m->groups_per_token)
+            rating[e] -= 1e9;
+}
 
 static routed route(const naive_llama *n, const layer_weights *w,
                     const double *x)
 {
-    routed r = {{0}, {0}};
-    uint32_t experts = n->model->experts;
-    double all = 0, chosen = 0;
+    const lh_model *m = n->model;
+    routed r = {{0}, {0}, {0}, {0}};
+    uint32_t experts = m->experts;
+    double all = 0, chosen = 0, rating[MOST_EXPERTS];
+    bool sigmoid = m->router == LH_ROUTER_SIGMOID;
     linear(x, &w->router, r.p, 1);
-    for (uint32_t e = 0; e < experts; e++)
-        all += r.p[e] = exp(r.p[e]);
-    for (uint32_t e = 0; e < experts; e++)
-        r.p[e] /= all;
     for (uint32_t e = 0; e < experts; e++) {
-        uint32_t before = 0; /* that are likelier */
-        for (uint32_t i = 0; i < experts; i++)
-            before += r.p[i] > r.p[e] || (r.p[i] == r.p[e] && i < e);
-        if (before < n->model->experts_per_token)
-            chosen += r.share[e] = r.p[e];
+        r.p[e] = sigmoid ? 1 / (1 + exp(-r.p[e])) : exp(r.p[e]);
+        all += r.p[e];
+    }
+    for (uint32_t e = 0; e < experts; e++) {
+        r.p[e] /= sigmoid ? 1 : all;
+        rating[e] = r.p[e] + (w->router_bias ? w->router_bias[e] : 0);
+    }
+    if (m->expert_groups)
+        leave_groups(m, rating);
+    for (uint32_t e = 0; e < experts; e++) {
+        r.nth[e] = (int)better(rating, experts, e);
+        r.is[e] = r.nth[e] < (int)m->experts_per_token;
+        chosen += r.is[e] ? r.p[e] : 0;
     }
     for (uint32_t e = 0; e < experts; e++)
-        r.share[e] /= chosen;
+        if (r.is[e])
+            r.share[e] = (m->routed_scale > 0 ? m->routed_scale : 1) * r.p[e] /
+                         (m->raw_shares ? 1 : chosen);
+    return r;
+}
+
+/* Of all rows of a sequence; what experts have no room for has no share. */
+static routed *route_all(const naive_llama *n, const layer_weights *w,
+                         const double *x, size_t s)
+{
+    const lh_model *m = n->model;
+    routed *r = calloc(s + 1, sizeof *r);
+    uint32_t taken[MOST_EXPERTS] = {0};
+    double most = ceil(n->capacity * (double)s * m->experts_per_token /
+                       m->experts);
+    if (!r)
+        abort();
+    for (size_t t = 0; t < s; t++)
+        r[t] = route(n, w, x + t * m->hidden);
+    for (int nth = 0; nth < (int)m->experts_per_token; nth++)
+        for (size_t t = 0; t < s; t++)
+            for (uint32_t e = 0; e < m->experts; e++)
+                if (r[t].nth[e] == nth && n->capacity > 0 &&
+                    taken[e]++ >= most)
+                    r[t].share[e] = 0;
     return r;
 }
 
@@ -467,28 +555,48 @@ static double silu(double x)
     return x / (1 + exp(-x));
 }
 
+/* y += share times what one expert makes of x. */
+static void expert_forward(const matrix *w, const double *x, double share,
+                           double *y, size_t h, size_t f)
+{
+    double *gate = doubles(f), *up = doubles(f), *out = doubles(h);
+    linear(x, &w[0], gate, 1);
+    linear(x, &w[1], up, 1);
+    for (size_t i = 0; i < f; i++)
+        up[i] *= silu(gate[i]);
+    linear(up, &w[2], out, 1);
+    for (size_t i = 0; i < h; i++)
+        y[i] += share * out[i];
+    free(gate);
+    free(up);
+    free(out);
+}
+
+/* What the shared experts' result is times. */
+static double gate_of(const layer_weights *w, const double *x)
+{
+    double logit = 0;
+    if (!w->shared_gate.w)
+        return 1;
+    linear(x, &w->shared_gate, &logit, 1);
+    return 1 / (1 + exp(-logit));
+}
+
 static void experts_forward(const naive_llama *n, const layer_weights *w,
                             const double *x, double *y, size_t s)
 {
     size_t h = n->model->hidden, f = n->model->expert_ffn;
+    routed *r = route_all(n, w, x, s);
     for (size_t t = 0; t < s; t++) {
-        routed r = route(n, w, x + t * h);
-        for (uint32_t e = 0; e < n->model->experts; e++) {
-            if (r.share[e] == 0)
-                continue;
-            double *gate = doubles(f), *up = doubles(f), *out = doubles(h);
-            linear(x + t * h, &w->experts[e][0], gate, 1);
-            linear(x + t * h, &w->experts[e][1], up, 1);
-            for (size_t i = 0; i < f; i++)
-                up[i] *= silu(gate[i]);
-            linear(up, &w->experts[e][2], out, 1);
-            for (size_t i = 0; i < h; i++)
-                y[t * h + i] += r.share[e] * out[i];
-            free(gate);
-            free(up);
-            free(out);
-        }
+        for (uint32_t e = 0; e < n->model->experts; e++)
+            if (r[t].share[e] > 0)
+                expert_forward(w->experts[e], x + t * h, r[t].share[e],
+                               y + t * h, h, f);
+        if (n->model->shared_expert_ffn)
+            expert_forward(w->shared, x + t * h, gate_of(w, x + t * h),
+                           y + t * h, h, n->model->shared_expert_ffn);
     }
+    free(r);
 }
 
 /* One row through one expert, from `d` to dx; what its result is worth. */
@@ -521,6 +629,15 @@ static double expert_back(const matrix *w, const double *x, const double *d,
     return worth;
 }
 
+/* A probability: a score's part of all. */
+static double part_of(const naive_llama *n, const routed *r, uint32_t e)
+{
+    double all = 0;
+    for (uint32_t i = 0; i < n->model->experts; i++)
+        all += r->p[i];
+    return r->p[e] / all;
+}
+
 /* Of the part of the loss that balances: experts / (k s) times how often an
  * expert was chosen, for each of its probabilities. */
 static void balances(const naive_llama *n, const layer_weights *w,
@@ -530,8 +647,46 @@ static void balances(const naive_llama *n, const layer_weights *w,
     for (size_t t = 0; t < s; t++) {
         routed r = route(n, w, x + t * h);
         for (uint32_t e = 0; e < n->model->experts; e++)
-            out[e] += (r.share[e] > 0) * n->balance * n->model->experts /
+            out[e] += r.is[e] * n->balance * n->model->experts /
                       (n->model->experts_per_token * (double)s);
+    }
+}
+
+/* From what results are worth to the gradients of the logits, score by score:
+ * each one's share of each expert's result, its part of all scores, and its own
+ * slope. */
+static void scores_back(const naive_llama *n, const routed *r,
+                        const double *worth, const double *of_loss,
+                        double scale, double *out)
+{
+    const lh_model *m = n->model;
+    uint32_t experts = m->experts;
+    double by = m->routed_scale > 0 ? m->routed_scale : 1, chosen = 0, sum = 0;
+    double ds[MOST_EXPERTS] = {0};
+    bool sigmoid = m->router == LH_ROUTER_SIGMOID;
+    for (uint32_t e = 0; e < experts; e++) {
+        chosen += r->is[e] ? r->p[e] : 0;
+        sum += r->p[e];
+    }
+    for (uint32_t e = 0; e < experts; e++) {
+        /* Of e's share by the score of i. */
+        for (uint32_t i = 0; i < experts && r->share[e] > 0; i++) {
+            if (m->raw_shares)
+                ds[i] += i == e ? worth[e] * by : 0;
+            else if (r->is[i])
+                ds[i] += worth[e] * by *
+                         ((i == e) / chosen - r->p[e] / (chosen * chosen));
+        }
+        for (uint32_t i = 0; i < experts; i++)
+            ds[i] += scale * of_loss[e] *
+                     ((i == e) / sum - r->p[e] / (sum * sum));
+    }
+    for (uint32_t e = 0; e < experts; e++) {
+        out[e] = 0;
+        if (sigmoid)
+            out[e] = ds[e] * r->p[e] * (1 - r->p[e]);
+        for (uint32_t i = 0; i < experts && !sigmoid; i++)
+            out[e] += ds[i] * r->p[i] * ((i == e) - r->p[e]);
     }
 }
 
@@ -539,32 +694,33 @@ static void experts_back(const naive_llama *n, const layer_weights *w,
                          const double *x, const double *d, double *dx, size_t s,
                          double scale)
 {
-    size_t h = n->model->hidden, f = n->model->expert_ffn;
-    uint32_t experts = n->model->experts;
+    const lh_model *m = n->model;
+    size_t h = m->hidden, f = m->expert_ffn;
+    uint32_t experts = m->experts;
     double of_loss[MOST_EXPERTS] = {0};
     balances(n, w, x, of_loss, s);
+    routed *all = route_all(n, w, x, s);
     for (size_t t = 0; t < s; t++) {
-        routed r = route(n, w, x + t * h);
-        double dp[MOST_EXPERTS], worth[MOST_EXPERTS] = {0};
-        double chosen = 0, mean = 0, dot = 0;
-        for (uint32_t e = 0; e < experts; e++) {
-            if (r.share[e] > 0) {
+        routed r = all[t];
+        double worth[MOST_EXPERTS] = {0}, dp[MOST_EXPERTS];
+        for (uint32_t e = 0; e < experts; e++)
+            if (r.share[e] > 0)
                 worth[e] = expert_back(w->experts[e], x + t * h, d + t * h,
                                        r.share[e], dx + t * h, h, f);
-                chosen += r.p[e];
-                mean += worth[e] * r.share[e];
-            }
-        }
-        for (uint32_t e = 0; e < experts; e++) {
-            dp[e] = scale * of_loss[e];
-            if (r.share[e] > 0)
-                dp[e] += (worth[e] - mean) / chosen;
-            dot += dp[e] * r.p[e];
-        }
-        for (uint32_t e = 0; e < experts; e++)
-            dp[e] = r.p[e] * (dp[e] - dot);
+        for (uint32_t e = 0; e < experts && w->counts; e++)
+            w->counts[e] += r.is[e] * (double)experts - m->experts_per_token;
+        scores_back(n, &r, worth, of_loss, scale, dp);
         linear_back(x + t * h, &w->router, dp, dx + t * h, 1);
+        if (m->shared_expert_ffn) {
+            double g = gate_of(w, x + t * h);
+            double of = expert_back(w->shared, x + t * h, d + t * h, g,
+                                    dx + t * h, h, m->shared_expert_ffn);
+            of *= g * (1 - g);
+            if (w->shared_gate.w)
+                linear_back(x + t * h, &w->shared_gate, &of, dx + t * h, 1);
+        }
     }
+    free(all);
 }
 
 /* The part of the loss itself, of a sequence, times s. */
@@ -576,7 +732,7 @@ static double balance_loss(const naive_llama *n, const layer_weights *w,
     for (size_t t = 0; t < s; t++) {
         routed r = route(n, w, x + t * n->model->hidden);
         for (uint32_t e = 0; e < n->model->experts; e++)
-            loss += by[e] * r.p[e];
+            loss += by[e] * part_of(n, &r, e);
     }
     return loss;
 }
@@ -776,7 +932,7 @@ static kept layer_forward(naive_llama *n, uint32_t layer, double *x, double *y,
         memcpy(a.n2, a.n1, s * h * sizeof *a.n2);
     else
         norm(n, a.mid, w.norm2, a.n2, s, h);
-    if (m->experts) {
+    if (lh_model_layer_is_moe(m, layer)) {
         experts_forward(n, &w, a.n2, y, s);
         n->balance_loss += balance_loss(n, &w, a.n2, s);
         drop(n, NAIVE_MLP, layer, y, s);
@@ -810,18 +966,19 @@ static void layer_back(naive_llama *n, uint32_t layer, const kept *a, double *d,
     double *end = doubles(s * h);
     memcpy(end, d, s * h * sizeof *d);
     drop(n, NAIVE_MLP, layer, end, s);
-    if (m->experts)
+    bool moe = lh_model_layer_is_moe(m, layer);
+    if (moe)
         experts_back(n, &w, a->n2, end, d_n, s, scale);
     else
         linear_back(a->act, &w.down, end, d_act, s);
-    for (size_t i = 0; i < s * f && !m->experts; i++) {
+    for (size_t i = 0; i < s * f && !moe; i++) {
         double z = 1 / (1 + exp(-a->gate[i]));
         d_up[i] = d_act[i] * (m->gated ? a->gate[i] * z : gelu_slope(a->up[i]));
         d_gate[i] = d_act[i] * a->up[i] * (z + a->gate[i] * z * (1 - z));
     }
-    if (m->gated && !m->experts)
+    if (m->gated && !moe)
         linear_back(a->n2, &w.gate, d_gate, d_n, s);
-    if (!m->experts)
+    if (!moe)
         linear_back(a->n2, &w.up, d_up, d_n, s);
     if (!m->parallel_block) {
         norm_back(n, a->mid, w.norm2, d_n, d, s, h);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A Llama, a Qwen, a GPT-2, a Falcon, a DeepSeek or a Mixtral, in plain loops and doubles, forward and joint backward:
- * what the cpu device is compared with. Shares nothing with it but the order and
+/* A Llama, a Qwen, a GPT-2, a Falcon, a DeepSeek or one with experts, in plain
+ * loops and doubles, forward and joint backward: what the cpu device is compared
+ * with. Shares nothing with it but the order and
  * layout of tensors (lhi_tensor.index). tests/peers/test_train_torch.py compares
  * it with PyTorch. */
 #ifndef NAIVE_LLAMA_H
@@ -8,6 +9,7 @@
 
 #include <longhaul/model.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,10 +23,13 @@ typedef struct naive_llama {
     const lh_model *model;
     uint32_t n_tensors;
     size_t *sizes;   /* by tensor */
+    bool *counts;    /* by tensor: its gradient is none, but counts how often
+                        experts are chosen, times their number, less the mean */
     double **w, **g; /* weights, gradients; a tied head's are those of the
                         embedding, which is number 0 */
     double norm_epsilon, rope_theta;
     double balance;      /* with experts */
+    double capacity;     /* of experts; 0: all that come */
     double balance_loss; /* of the last sequence: of what balances them, which
                             gradients are of, too, and the loss has not */
     naive_keep *keep; /* NULL: no dropout */

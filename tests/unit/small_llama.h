@@ -32,7 +32,7 @@ typedef struct small {
     lhi_data *data;
     uint32_t n_chunks, n_devices, n_microbatches, microbatch, sequence;
     uint32_t replica, n_replicas;
-    double dropout, balance;
+    double dropout, balance, capacity;
     uint64_t sample; /* that is compared now */
     uint32_t firsts[17];
     const uint32_t *again; /* see lhi_cpu_options */
@@ -96,6 +96,7 @@ static inline bool small_open(small *s)
                                .seed = 3,
                                .dropout = s->dropout,
                                .balance = s->balance,
+                               .expert_capacity = s->capacity,
                                .data = s->data},
             &s->devices[d], &err);
         if (status == LH_EUNSUPPORTED) {

@@ -78,6 +78,8 @@ static size_t run_all(const lhi_kernels *k, size_t width, size_t skew,
     k->scale_rows(p, width, ROWS, width, q);
     k->add(p, b, all);
     KEEP(p, all);
+    k->sigmoid(p, all);
+    KEEP(p, all);
     memcpy(q, a, 2 * all * sizeof *q);
     k->swiglu(q, p, ROWS, width);
     KEEP(p, all);

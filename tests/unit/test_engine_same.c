@@ -4,6 +4,7 @@
  * twenty steps of a tiny model, weights compared as the files that they are
  * saved to. */
 #define _GNU_SOURCE
+#include "moe_models.h"
 #include "test.h"
 #include "tiny_model.h"
 
@@ -20,7 +21,8 @@
 
 enum { LAYERS = 8, STEPS = 20, MICROBATCHES = 8, SEQUENCE = 24 };
 
-static lh_model tiny, tied, gpt2, mixtral, qwen3, falcon, deepseek;
+static lh_model tiny, tied, gpt2, mixtral, qwen3, falcon, deepseek, qwen2_moe,
+    deepseek_v3;
 static char folder[64], text_path[80];
 
 static void write_text(void)
@@ -147,6 +149,8 @@ static lh_status train(const setup *s, const char *checkpoint, uint64_t steps,
         m.resume = s->resume;
         m.emulate_links = s->delays;
         m.dropout = s->dropout;
+        m.balance_bias = 0.01;
+        m.expert_capacity = m.model->raw_shares ? 0.8 : 0;
         lh_train_options o = {
             .size = sizeof o, .transport = s->transport, .steps = steps};
         status = lh_train_cpu(p, x, &m, &o, out, err);
@@ -607,6 +611,14 @@ static void deepseek_alike(void)
     same_of_model(&deepseek, 0);
 }
 
+/* Dense layers between, shared experts, experts with a capacity; groups, and a
+ * bias that balances. */
+static void other_experts_alike(void)
+{
+    same_of_model(&qwen2_moe, 0);
+    same_of_model(&deepseek_v3, 0);
+}
+
 /* --- faults
  * ---------------------------------------------------------------------- */
 
@@ -648,6 +660,10 @@ int main(void)
     qwen3 = tiny_qwen3(LAYERS);
     falcon = tiny_falcon(LAYERS);
     deepseek = tiny_deepseek(LAYERS);
+    qwen2_moe = qwen2_moe_of(tiny);
+    qwen2_moe.name = "tiny-qwen2-moe";
+    deepseek_v3 = glm4_moe_of(deepseek);
+    deepseek_v3.name = "tiny-deepseek-v3";
     write_text();
     RUN(one_rank);
     RUN(schedules_and_degrees);
@@ -662,6 +678,7 @@ int main(void)
     RUN(qwen3_alike);
     RUN(falcon_alike);
     RUN(deepseek_alike);
+    RUN(other_experts_alike);
     RUN(faults);
     free(reference);
     remove_folder();

@@ -2,6 +2,7 @@
 /* What limits memory, from files as the system has them; and that what the cpu
  * device is said to hold is what it comes to hold. */
 #define _GNU_SOURCE /* mkdtemp, RLIMIT_AS */
+#include "moe_models.h"
 #include "small_llama.h"
 #include "tiny_model.h"
 
@@ -206,6 +207,11 @@ static void devices_hold_what_was_counted(void)
     holds_what_was_counted(&m, 2, 30, 7, again);
     m = tiny_mixtral(5);
     holds_what_was_counted(&m, 3, 30, 7, NULL);
+    holds_what_was_counted(&m, 2, 30, 7, again);
+    m = qwen2_moe_of(tiny_model(5));
+    holds_what_was_counted(&m, 2, 30, 7, NULL);
+    holds_what_was_counted(&m, 3, 30, 7, again);
+    m = glm4_moe_of(tiny_deepseek(5));
     holds_what_was_counted(&m, 2, 30, 7, again);
     const lh_model more[] = {tiny_qwen3(5), tiny_falcon(5), tiny_deepseek(5)};
     again[1] = 1u << LH_PART_LATENT | 1u << LH_PART_MLP_NORM;

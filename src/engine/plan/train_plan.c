@@ -279,7 +279,10 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
         m.micro_batch = plan->best.layout.micro_batch;
         m.sequence = plan->job->training.sequence;
         take_degrees(plan, &m);
-        m.dropout = lhi_job_drops(plan->job) ? LH_TRAIN_DROPOUT : 0;
+        m.dropout = lhi_job_dropout(plan->job);
+        m.balance = lhi_job_balance_loss(plan->job);
+        m.balance_bias = lhi_job_balance_bias(plan->job);
+        m.expert_capacity = plan->job->training.expert_capacity;
         status = lh_train_cpu(pipeline, exec, &m, run, out, err);
     }
     free(first);

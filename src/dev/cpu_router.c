@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which experts a row passes, and what their results are times. A router's
+ * product with the row becomes scores, by a softmax (Mixtral:
+ * arXiv:2401.04088, section 2.1) or sigmoids (DeepSeek-V3: arXiv:2412.19437,
+ * section 2.1.2); the experts with the highest ones are chosen. With sigmoids a
+ * bias comes on top of the scores there, and nowhere else: it moves, step by
+ * step, until all experts are in use, and no part of the loss is needed for
+ * that. Experts in groups (arXiv:2405.04434, section 2.1.3): first groups are
+ * chosen, by their best expert, with sigmoids by the sum of their two best.
+ *
+ * Each expert takes all that chose it, or so many of each sequence that there is
+ * a capacity (GShard: arXiv:2006.16668, section 2.2): first choices of all rows
+ * before second ones, earlier rows before later ones. What finds no room is not
+ * computed, and the row's other results count as they would have.
+ *
+ * A part of the loss keeps experts in use (Switch Transformers:
+ * arXiv:2101.03961, equation 4), sequence by sequence (DeepSeek-V2, section
+ * 2.1.4), so that it does not depend on what shares a microbatch: balance *
+ * experts * sum over experts of its share of the choices times its mean
+ * probability. Of sigmoids that is a score's part of the sum of all
+ * (DeepSeek-V3, equations 17 to 20). */
+#include "dev/cpu.h"
+
+#include <math.h>
+#include <string.h>
+
+bool lhi_cpu_make_routes(const lhi_cpu *cpu, lhi_arena *mem, lhi_cpu_kept *kept)
+{
+    size_t t = cpu->t, all = t * cpu->chosen;
+    bool gates = cpu->gates_shared;
+    return (kept->scores = lhi_cpu_floats(mem, t, cpu->experts)) &&
+           (kept->shares = lhi_cpu_floats(mem, t, cpu->chosen)) &&
+           (!gates || ((kept->gate = lhi_cpu_floats(mem, t, 1)) &&
+                       (kept->d_gate = lhi_cpu_floats(mem, t, 1)))) &&
+           (kept->chosen = LHI_NEW(mem, int32_t, all)) &&
+           (kept->place = LHI_NEW(mem, int32_t, all)) &&
+           (kept->source = LHI_NEW(mem, int32_t, all)) &&
+           (kept->first = LHI_NEW(mem, int32_t, cpu->experts + 1));
+}
+
+/* The highest of n that is not yet marked by -INFINITY, of equal ones the
+ * first; marks it. */
+static uint32_t take_best(float *ratings, uint32_t n)
+{
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < n; i++)
+        if (ratings[i] > ratings[best])
+            best = i;
+    ratings[best] = -INFINITY;
+    return best;
+}
+
+static float group_rating(const float *ratings, uint32_t n, bool two)
+{
+    float best = -INFINITY, second = -INFINITY;
+    for (uint32_t i = 0; i < n; i++)
+        if (ratings[i] > best) {
+            second = best;
+            best = ratings[i];
+        } else if (ratings[i] > second) {
+            second = ratings[i];
+        }
+    return two && n > 1 ? best + second : best;
+}
+
+/* Ratings of groups that are not chosen become none. */
+static void keep_groups(const lhi_cpu *cpu, float *ratings, float *groups)
+{
+    uint32_t n = cpu->expert_groups, size = cpu->experts / n;
+    for (uint32_t g = 0; g < n; g++)
+        groups[g] = group_rating(ratings + g * size, size, cpu->sigmoid);
+    for (uint32_t i = 0; i < cpu->chosen_groups; i++)
+        take_best(groups, n);
+    for (uint32_t e = 0; e < cpu->experts; e++)
+        if (groups[e / size] > -INFINITY)
+            ratings[e] = -INFINITY;
+}
+
+/* The experts of a row with scores p, and their shares. */
+static void choose(const lhi_cpu *cpu, const float *p, const float *bias,
+                   int32_t *chosen, float *shares)
+{
+    float *ratings = cpu->d_experts, all = 0;
+    for (uint32_t e = 0; e < cpu->experts; e++)
+        ratings[e] = bias ? p[e] + bias[e] : p[e];
+    if (cpu->expert_groups)
+        keep_groups(cpu, ratings, ratings + cpu->experts);
+    for (uint32_t j = 0; j < cpu->chosen; j++) {
+        chosen[j] = (int32_t)take_best(ratings, cpu->experts);
+        all += shares[j] = p[chosen[j]];
+    }
+    for (uint32_t j = 0; j < cpu->chosen; j++)
+        shares[j] = cpu->routed_scale *
+                    (cpu->raw_shares ? shares[j] : shares[j] / all);
+}
+
+/* Choices of a sequence that find no room are at place -1, others at 0. */
+static void keep_to_capacity(const lhi_cpu *cpu, lhi_cpu_kept *kept,
+                             uint32_t sequence, int32_t *taken)
+{
+    size_t first = (size_t)sequence * cpu->sequence;
+    memset(taken, 0, cpu->experts * sizeof *taken);
+    for (uint32_t j = 0; j < cpu->chosen; j++)
+        for (size_t row = first; row < first + cpu->sequence; row++) {
+            size_t i = row * cpu->chosen + j;
+            bool fits = taken[kept->chosen[i]] < (int32_t)cpu->capacity;
+            kept->place[i] = fits ? 0 : -1;
+            taken[kept->chosen[i]] += fits;
+        }
+}
+
+/* Where the choices lie, expert by expert. */
+static void put_in_order(const lhi_cpu *cpu, lhi_cpu_kept *kept)
+{
+    size_t all = (size_t)cpu->t * cpu->chosen;
+    int32_t *first = kept->first;
+    if (!cpu->capacity)
+        memset(kept->place, 0, all * sizeof *kept->place);
+    for (uint32_t i = 0; cpu->capacity && i < cpu->microbatch; i++)
+        keep_to_capacity(cpu, kept, i, first);
+    memset(first, 0, (cpu->experts + 1) * sizeof *first);
+    for (size_t i = 0; i < all; i++)
+        first[kept->chosen[i] + 1] += kept->place[i] == 0;
+    for (uint32_t e = 0; e < cpu->experts; e++)
+        first[e + 1] += first[e];
+    for (size_t i = 0; i < all; i++) {
+        if (kept->place[i] < 0)
+            continue;
+        int32_t at = first[kept->chosen[i]]++;
+        kept->place[i] = at;
+        kept->source[at] = (int32_t)(i / cpu->chosen);
+    }
+    for (uint32_t e = cpu->experts; e > 0; e--)
+        first[e] = first[e - 1];
+    first[0] = 0;
+}
+
+void lhi_cpu_route(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+                   lhi_cpu_kept *kept)
+{
+    size_t n = cpu->experts;
+    float max, inv;
+    lhi_cpu_forward_product(cpu, kept->norm2, w->router, kept->scores, cpu->t,
+                            cpu->h, cpu->experts, false);
+    if (cpu->sigmoid)
+        cpu->k->sigmoid(kept->scores, cpu->t * n);
+    for (size_t row = 0; row < cpu->t; row++) {
+        float *p = kept->scores + row * n;
+        if (!cpu->sigmoid) {
+            cpu->k->softmax(p, n, 1, n, n, 1, &max, &inv);
+            cpu->k->scale_rows(p, n, 1, n, &inv);
+        }
+        choose(cpu, p, w->router_bias, kept->chosen + row * cpu->chosen,
+               kept->shares + row * cpu->chosen);
+    }
+    put_in_order(cpu, kept);
+}
+
+/* Of one sequence, what the balancing part of the loss adds to the gradient of
+ * each probability of `expert`. */
+static float balance_of(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
+                        uint32_t sequence, uint32_t expert)
+{
+    size_t n = (size_t)cpu->sequence * cpu->chosen;
+    const int32_t *chosen = kept->chosen + sequence * n;
+    uint32_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += chosen[i] == (int32_t)expert;
+    return cpu->balance * (float)cpu->experts * (float)count / (float)n *
+           cpu->loss_scale;
+}
+
+/* d, gradients of probabilities, to those of the scores that these are parts
+ * of. */
+static void parts_back(const float *p, float *d, uint32_t n)
+{
+    float all = 0, mean = 0;
+    for (uint32_t e = 0; e < n; e++)
+        all += p[e];
+    for (uint32_t e = 0; e < n; e++)
+        mean += d[e] * (p[e] / all);
+    for (uint32_t e = 0; e < n; e++)
+        d[e] = (d[e] - mean) / all;
+}
+
+/* Scores become gradients of the logits: from those of the shares, by the
+ * chosen ones' sum, then by softmax or sigmoid. `balance` [experts]. */
+static void row_back(const lhi_cpu *cpu, lhi_cpu_kept *kept, size_t row,
+                     const float *balance)
+{
+    float *p = kept->scores + row * cpu->experts, all = 0, dot = 0, mean = 0;
+    const float *shares = kept->shares + row * cpu->chosen;
+    const int32_t *chosen = kept->chosen + row * cpu->chosen;
+    const int32_t *place = kept->place + row * cpu->chosen;
+    float *d = cpu->d_experts;
+    memcpy(d, balance, cpu->experts * sizeof *d);
+    if (cpu->sigmoid)
+        parts_back(p, d, cpu->experts);
+    for (uint32_t j = 0; j < cpu->chosen; j++) {
+        all += p[chosen[j]];
+        if (place[j] >= 0)
+            dot += cpu->d_shares[place[j]] * shares[j];
+    }
+    for (uint32_t j = 0; j < cpu->chosen; j++) {
+        float by = cpu->routed_scale *
+                   (place[j] >= 0 ? cpu->d_shares[place[j]] : 0);
+        d[chosen[j]] += cpu->raw_shares ? by : (by - dot) / all;
+    }
+    for (uint32_t e = 0; !cpu->sigmoid && e < cpu->experts; e++)
+        mean += p[e] * d[e];
+    for (uint32_t e = 0; e < cpu->experts; e++)
+        p[e] *= cpu->sigmoid ? d[e] * (1 - p[e]) : d[e] - mean;
+}
+
+void lhi_cpu_route_back(const lhi_cpu *cpu, lhi_cpu_kept *kept)
+{
+    float *balance = cpu->d_experts + cpu->experts;
+    for (uint32_t i = 0; i < cpu->microbatch; i++) {
+        for (uint32_t e = 0; e < cpu->experts; e++)
+            balance[e] = balance_of(cpu, kept, i, e);
+        for (uint32_t k = 0; k < cpu->sequence; k++)
+            row_back(cpu, kept, (size_t)i * cpu->sequence + k, balance);
+    }
+}
+
+void lhi_cpu_route_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
+                           const lhi_cpu_weights *d_w, bool adds)
+{
+    size_t all = (size_t)cpu->t * cpu->chosen;
+    lhi_cpu_weight_product(cpu, kept->scores, kept->norm2, d_w->router, cpu->t,
+                           cpu->h, cpu->experts, adds);
+    if (!d_w->router_bias)
+        return;
+    /* Whole numbers: an expert's choices, less the mean, times experts. */
+    for (uint32_t e = 0; e < cpu->experts; e++)
+        d_w->router_bias[e] = (adds ? d_w->router_bias[e] : 0) - (float)all;
+    for (size_t i = 0; i < all; i++)
+        d_w->router_bias[kept->chosen[i]] += (float)cpu->experts;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Small models with experts, made of ones without. */
+#ifndef MOE_MODELS_H
+#define MOE_MODELS_H
+
+#include <longhaul/model.h>
+
+static inline lh_model mixtral_of(lh_model m)
+{
+    m.qkv_bias = m.output_bias = m.mlp_bias = false;
+    m.experts = 5;
+    m.experts_per_token = 2;
+    m.expert_ffn = m.ffn;
+    m.ffn = 0;
+    return m;
+}
+
+/* Every second layer dense, a shared expert with a gate. */
+static inline lh_model qwen2_moe_of(lh_model m)
+{
+    m = mixtral_of(m);
+    m.ffn = 13;
+    m.qkv_bias = m.raw_shares = m.shared_expert_gate = true;
+    m.shared_expert_ffn = 9;
+    m.moe_interval = 2, m.moe_phase = 1;
+    return m;
+}
+
+/* DeepSeek-V3's experts: the first layer dense, groups, a bias. */
+static inline lh_model glm4_moe_of(lh_model m)
+{
+    m = mixtral_of(m);
+    m.ffn = 13;
+    m.experts = 8, m.expert_groups = 4, m.groups_per_token = 2;
+    m.router = LH_ROUTER_SIGMOID;
+    m.routed_scale = 1.75;
+    m.shared_expert_ffn = 2 * m.expert_ffn;
+    m.dense_layers = 1;
+    return m;
+}
+
+#endif
