@@ -353,7 +353,8 @@ static lh_status write_page(cli *c, const playing *p,
     if (status == LH_OK)
         status = lh_report_add_course(report, drawn, &c->err);
     if (status == LH_OK) {
-        fill_switches(p, UINT32_MAX, &t);
+        if (fill_switches(p, UINT32_MAX, &t) == 0 && p->play->adapt)
+            cli_table_note(&t, "to no other schedule: none was worth it");
         status = cli_table_report(c, "Switches, and why", &t, report);
     }
     for (int i = 0; status == LH_OK && i < CLI_N_MOVED; i++) {

@@ -7,6 +7,7 @@
 #include "wrap.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,7 +109,8 @@ static void join(group *g, const lh_plan_runner *r)
 
 static double percent_behind(double value, double best)
 {
-    return 100 * (value / best - 1);
+    const double by = 100 * (value / best - 1);
+    return fabs(by) < 0.05 ? 0 : by; /* never shown as -0.0 */
 }
 
 /* How far a choice that works is behind the plan: in time, or in cost. */

@@ -114,6 +114,9 @@ lh_status train_notices_report(cli *c, const lh_train_result *r,
                                all[i].text};
         cli_table_row(&t, 3, cells);
     }
+    if (n == 0)
+        cli_table_note(&t, "nothing was noticed; what is usual is learned from "
+                           "the first iterations");
     return cli_table_report(c, "What was noticed, and decided", &t, report);
 }
 

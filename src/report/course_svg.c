@@ -25,8 +25,9 @@ enum {
 
 #define LINE "fill=\"none\" stroke=\"currentColor\""
 
+/* As report.css has them for light pages; in a page its own hold. */
 static const char *const colors[MOST_SERIES] = {
-    "#1f4e92", "#d0563c", "#57b391", "#8c7bb8", "#b8860b", "#777777"};
+    "#0096f0", "#c38769", "#2d964b", "#781e69", "#96964b", "#d27896"};
 
 typedef struct drawing {
     lhi_text out;
@@ -35,7 +36,17 @@ typedef struct drawing {
     double most;  /* iterations per unit at the top */
     double unit_ns;
     const char *unit;
+    bool in_page;
 } drawing;
+
+/* The colour of a series, which pages have for dark ones, too. */
+static void add_stroke(drawing *d, uint32_t series)
+{
+    lhi_text_printf(&d->out, "stroke=\"%s\"", colors[series]);
+    if (d->in_page)
+        lhi_text_printf(&d->out, " style=\"stroke:var(--s%u)\"",
+                        (unsigned)series);
+}
 
 /* In hundredths of a pixel; iteration `at` begins there. */
 static int64_t x_at(const drawing *d, uint64_t at)
@@ -149,7 +160,7 @@ static void add_spans(drawing *d)
     for (uint32_t i = 0; i < d->c->n_spans; i++) {
         const lh_report_span *s = &d->c->spans[i];
         int64_t x = x_at(d, s->from), right = x_at(d, s->to);
-        lhi_text_puts(&d->out, "<rect fill=\"#d0563c\" opacity=\".14\"");
+        lhi_text_puts(&d->out, "<rect fill=\"#8a5a00\" opacity=\".16\"");
         add_attribute(d, "x", x);
         add_attribute(d, "width", right - x);
         add_attribute(d, "y", MARGIN_TOP * 100);
@@ -194,10 +205,10 @@ static void add_line(drawing *d, uint32_t s)
     const lh_report_course *c = d->c;
     const uint32_t each = (c->n_iterations + MOST_POINTS - 1) / MOST_POINTS;
     bool is_on = false;
-    lhi_text_printf(&d->out,
-                    "<path fill=\"none\" stroke=\"%s\" stroke-width=\"%s\" "
-                    "d=\"",
-                    colors[s], s == 0 ? "1.8" : "1");
+    lhi_text_puts(&d->out, "<path fill=\"none\" ");
+    add_stroke(d, s);
+    lhi_text_printf(&d->out, " stroke-width=\"%s\" d=\"",
+                    s == 0 ? "1.8" : "1.2");
     for (uint32_t i = 0, end; i < c->n_iterations; i = end) {
         int64_t least = INT64_MAX, most = 0;
         end = c->n_iterations - i < each ? c->n_iterations : i + each;
@@ -222,10 +233,9 @@ static void add_names(drawing *d)
 {
     int64_t x = MARGIN_LEFT * 100;
     for (uint32_t s = 0; s < d->c->n_series; s++) {
-        lhi_text_printf(
-            &d->out,
-            "<path fill=\"none\" stroke=\"%s\" stroke-width=\"2\" d=\"M",
-            colors[s]);
+        lhi_text_puts(&d->out, "<path fill=\"none\" ");
+        add_stroke(d, s);
+        lhi_text_puts(&d->out, " stroke-width=\"2\" d=\"M");
         lhi_add_hundredths(&d->out, x);
         lhi_text_puts(&d->out, " 12h18\"/>\n");
         add_text(d, x + 2400, 1600, "start", d->c->series[s]);
@@ -256,7 +266,9 @@ lh_status lhi_take_course(const lh_report_course *given, lh_report_course *c,
 lh_status lhi_course_picture(const lh_report_course *c, uint32_t width,
                              bool in_page, lhi_text *out, lh_error *err)
 {
-    drawing d = {.c = c, .plot = (int32_t)width - MARGIN_LEFT - MARGIN_RIGHT};
+    drawing d = {.c = c,
+                 .in_page = in_page,
+                 .plot = (int32_t)width - MARGIN_LEFT - MARGIN_RIGHT};
     const int height = MARGIN_TOP + PLOT_HEIGHT + MARGIN_BOTTOM;
     find_scale(&d);
     lhi_text_printf(&d.out,
@@ -264,7 +276,7 @@ lh_status lhi_course_picture(const lh_report_course *c, uint32_t width,
                     "%u %d\" ",
                     (unsigned)width, height);
     if (in_page)
-        lhi_text_puts(&d.out, "width=\"100%\"");
+        lhi_text_puts(&d.out, "class=\"course\"");
     else
         lhi_text_printf(&d.out, "width=\"%u\" height=\"%d\"", (unsigned)width,
                         height);

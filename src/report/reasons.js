@@ -39,6 +39,8 @@ function showReasons() {
   const { reasons } = data;
   if (!reasons.length) return;
   $('reasons').hidden = false;
+  if (document.querySelector('.course')) /* of a run, not of a plan */
+    $('reasons').querySelector('h2').textContent = 'What was decided, and why';
   reasons.forEach((item, i) => {
     if (item.parts !== undefined) {
       $('reason-list').append(partsBar(item));

@@ -176,7 +176,7 @@ lh_status lh_report_add_course(lh_report *report,
                          "<h2>");
     lhi_add_markup(&item, c.title ? c.title : "Iterations");
     lhi_text_puts(&item, "</h2></div>\n<div class=\"scroll\">\n");
-    lh_status status = lhi_course_picture(&c, 1200, true, &item, err);
+    lh_status status = lhi_course_picture(&c, 860, true, &item, err);
     lhi_text_puts(&item, "</div>\n</section>\n");
     if (status == LH_OK)
         lhi_text_add(&report->courses, item.data, item.len);

@@ -7,6 +7,9 @@ function cell(text, kind) {
   return el('td', { class: kind || '' }, text);
 }
 
+/* What a plan's words for a row's state mean. */
+const STATES = { memory: 'does not fit', bounded: 'too slow at best' };
+
 /* What a row of the schedules takes: of a plan's, an iteration. */
 function rowsTake() {
   return data.cards.some(([name]) => name === 'Iteration') ? 'Iteration'
@@ -37,7 +40,7 @@ function showRows(rows, takes = 'Makespan') {
         : '+' + percent(r.makespan / best - 1), 'num'),
       cell(r.bubble < 0 || !ok ? '\u2013' : percent(r.bubble), 'num'),
       cell(r.peak < 0 ? '\u2013' : memory(r.peak, unit), 'num'),
-      cell(r.status, 'status'), cell(readable(r.why, unit), 'why'));
+      cell(STATES[r.status] || r.status, 'status'), cell(readable(r.why, unit), 'why'));
   }));
   let order = null;
   let rising = true;

@@ -122,12 +122,25 @@ def test_who_uses_which():
         check(users == [name], f"--{group}: {users}")
 
 
+def test_pictures():
+    """Still pictures have the colours of light pages."""
+    light = themes()["light"]
+    for name, pattern, keys in (
+            ("svg.c", r"\[(?:LH_)?[FDWB4]\] = \"(#[0-9a-f]{6})\"", KINDS),
+            ("course_svg.c", r"[{ ]\"(#[0-9a-f]{6})\"",
+             [f"s{i}" for i in range(6)])):
+        with open(os.path.join(PAGE, name), encoding="utf-8") as f:
+            found = re.findall(pattern, f.read())[:len(keys)]
+        check(found == [light[key] for key in keys], f"{name}: {found}")
+
+
 def main():
     for name, colors in themes().items():
         test_text(name, colors)
         test_lines(name, colors)
         test_one_meaning(name, colors)
     test_who_uses_which()
+    test_pictures()
     print(f"{len(failures)} failed")
     sys.exit(bool(failures))
 

@@ -199,6 +199,39 @@ def test_optical(browser, folder):
     check(not browser.troubles(), f"optical: {browser.troubles()}")
 
 
+def test_decisions(browser, folder):
+    """What a run that adapts decided is on its page, and can be read at 800
+    pixels."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    examples = os.path.join(here, "..", "..", "examples")
+    done = subprocess.run(
+        [LONGHAUL, "simulate", os.path.join(examples, "adaptra-8-stages.yaml"),
+         "--schedule", "zb-h2", "--coupled", "1", "--receives", "late",
+         "--events", os.path.join(examples, "adaptra-trace.yaml"), "--steps",
+         "500", "--adapt", "--html", "a.html", "--json"], cwd=folder,
+        capture_output=True, text=True, check=False)
+    check(done.returncode == 0, done.stderr)
+    switches = json.loads(done.stdout)["switches"]
+    browser.open(os.path.join(folder, "a.html"), size=(800, 1200), dark=True)
+    heads = browser.run("['#reasons h2', '#reasons h3'].map((n) => "
+                        "document.querySelector(n).textContent)")
+    check(heads == ["What was decided, and why", "Switches, and why"],
+          f"decisions: {heads}")
+    rows = browser.run("[...document.querySelectorAll('#reasons tbody tr')]"
+                       ".map((r) => [r.cells[0].textContent, "
+                       "r.cells[4].textContent])")
+    check(rows == [[str(s["step"]), s["why"]] for s in switches] and rows,
+          f"decisions: {rows}, {switches}")
+    small = browser.run(
+        "Math.min(...[...document.querySelectorAll('.course text')].map((t) => "
+        "t.getBoundingClientRect().height))")
+    check(small >= 9, f"decisions: text of the picture is {small} pixels high")
+    lines = browser.run("[...document.querySelectorAll('.course path[style]')]"
+                        ".map((p) => getComputedStyle(p).stroke)")
+    check(len(set(lines)) == 2, f"decisions: colours {lines}")
+    check(not browser.troubles(), f"decisions: {browser.troubles()}")
+
+
 def test_memory(browser, plan):
     rows = browser.run(
         "[...document.querySelectorAll('.memory-row')].map((r) => "
@@ -359,6 +392,7 @@ def main():
                     test_words(browser, size[0])
                 test_two_plans(browser, folder, plan)
                 test_optical(browser, folder)
+                test_decisions(browser, folder)
                 test_far_links_first(browser, path)
                 test_unfolding(browser, path)
                 test_contrast(browser, path)

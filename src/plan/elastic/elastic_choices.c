@@ -345,7 +345,8 @@ static lh_status name_rows(lhi_elastic_choices *out, lhi_arena *mem,
             /* The device alone cannot hold it, and nobody said what the host
              * has: a time to compare with, not a plan. */
             size_t end = strlen(text);
-            snprintf(text + end, sizeof text - end, ": %.3f s",
+            snprintf(text + end, sizeof text - end,
+                     ": %.3f s where hosts have that memory",
                      (double)row->iteration_ns / 1e9);
             row->status = LH_CHOICE_MEMORY;
             row->iteration_ns = row->makespan_ns = -1;

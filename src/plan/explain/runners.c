@@ -9,6 +9,7 @@
 #include "plan/search/plan_search.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -110,11 +111,13 @@ static const lh_choice *best_on_front(const runner *r, lhi_dimension d)
 }
 
 /* Of a choice that works, if it took so long. */
+/* Shown with one decimal, and never as -0.0. */
 static double percent_at(const runner *r, const lh_choice *c, int64_t ns)
 {
     lh_choice then = *c;
     then.iteration_ns = ns;
-    return 100 * lhi_behind(r->options, &then, &r->plan->best);
+    const double by = 100 * lhi_behind(r->options, &then, &r->plan->best);
+    return fabs(by) < 0.05 ? 0 : by;
 }
 
 static double percent(const runner *r, const lh_choice *c)

@@ -597,7 +597,8 @@ static void put_first(lh_choice *rows, uint32_t n, const lh_jitter_result *own)
 
 static double percent(double x, double y)
 {
-    return 100 * (x / y - 1);
+    const double by = 100 * (x / y - 1);
+    return fabs(by) < 0.05 ? 0 : by; /* never shown as -0.0 */
 }
 
 static lh_status say_why(robust *r, lh_choice *list, uint32_t n, lh_error *err)
