@@ -48,6 +48,8 @@ struct lhi_layered {
     uint32_t pass;       /* that runs */
     uint32_t *scattered; /* per chunk: parts of microbatches so far */
     uint64_t *gathered;  /* per chunk: it is whole once so many are through */
+    int64_t *waited_ns;  /* per pass of the program that this began with */
+    uint32_t n_waited;
     /* The thread; under `lock`. `queue` is a ring. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -177,6 +179,16 @@ static lh_status await(lhi_layered *l, uint64_t done, lh_error *err)
     return l->status;
 }
 
+/* The pass that runs waits until so many are through. Under the lock. */
+static lh_status await_inside(lhi_layered *l, uint64_t done, lh_error *err)
+{
+    int64_t from = lhi_now_ns();
+    lh_status status = await(l, done, err);
+    if (l->pass < l->n_waited)
+        l->waited_ns[l->pass] += lhi_now_ns() - from;
+    return status;
+}
+
 /* So many numbers of tags; steps that validate have some above all steps'. */
 static uint64_t take_tag(lhi_layered *l, uint32_t n)
 {
@@ -227,7 +239,7 @@ static lh_status values(void *of, uint32_t chunk, uint32_t part, uint32_t then,
     if (then != LH_NONE)
         gather_into(l, chunk, then, &l->values[1 - r], false);
     room *mine = &l->values[r];
-    lh_status status = await(l, mine->done, err);
+    lh_status status = await_inside(l, mine->done, err);
     mine->chunk = LH_NONE; /* the next pass gathers it again */
     *out = mine->at;
     pthread_mutex_unlock(&l->lock);
@@ -242,7 +254,7 @@ static lh_status gradients(void *of, uint32_t chunk, uint32_t part, float **out,
     (void)chunk;
     (void)part;
     pthread_mutex_lock(&l->lock);
-    lh_status status = await(l, mine->done, err);
+    lh_status status = await_inside(l, mine->done, err);
     pthread_mutex_unlock(&l->lock);
     *out = mine->at;
     return status;
@@ -290,7 +302,7 @@ static lh_status ended(void *of, const lh_pass *pass, lh_error *err)
     uint64_t all = l->n_queued;
     if (last && is_planned_last(l, pass->chunk) && all > 0)
         all--;
-    lh_status status = await(l, all, err);
+    lh_status status = await_inside(l, all, err);
     pthread_mutex_unlock(&l->lock);
     return status;
 }
@@ -307,6 +319,7 @@ void lhi_layered_begin(lhi_layered *l, uint64_t step)
     l->number = 0;
     l->n_played = 0;
     memset(l->scattered, 0, l->o.exec->n_chunks * sizeof *l->scattered);
+    memset(l->waited_ns, 0, l->n_waited * sizeof *l->waited_ns);
     for (uint32_t r = 0; r < l->n_rooms; r++)
         l->values[r].chunk = LH_NONE;
     for (uint32_t i = 0; !l->shards_values && i < program->n_passes; i++) {
@@ -355,6 +368,11 @@ const lhi_played *lhi_layered_played(const lhi_layered *l, uint32_t *n)
 {
     *n = l->n_played;
     return l->played;
+}
+
+const int64_t *lhi_layered_waited(const lhi_layered *l)
+{
+    return l->waited_ns;
 }
 
 void lhi_layered_reschedule(lhi_layered *l, const lh_exec *exec)
@@ -464,8 +482,10 @@ static lh_status set_up(lhi_layered *l, lh_error *err)
     uint32_t n_chunks = l->o.exec->n_chunks;
     l->scattered = LHI_NEW(l->mem, uint32_t, n_chunks);
     l->gathered = LHI_NEW(l->mem, uint64_t, n_chunks);
+    l->n_waited = l->program->n_passes;
+    l->waited_ns = LHI_NEW(l->mem, int64_t, l->n_waited);
     l->played = LHI_NEW(l->mem, lhi_played, 2 * (size_t)l->o.n_mine + 1);
-    if (!l->scattered || !l->gathered || !l->played)
+    if (!l->waited_ns || !l->scattered || !l->gathered || !l->played)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < l->o.n_mine; i++)
         if (l->o.device->ops->sharded(l->o.device, l->o.mine[i]).values > 0)

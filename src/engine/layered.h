@@ -29,6 +29,8 @@ lh_status lhi_layered_pass(lhi_layered *l, uint32_t i, lhi_step_kind kind,
 lh_status lhi_layered_end(lhi_layered *l, lh_error *err);
 /* What the pipeline has an operation for. */
 const lhi_played *lhi_layered_played(const lhi_layered *l, uint32_t *n);
+/* Of the last step, per pass of the rank: how long it waited inside. */
+const int64_t *lhi_layered_waited(const lhi_layered *l);
 /* Between steps: the next ones follow `exec`. */
 void lhi_layered_reschedule(lhi_layered *l, const lh_exec *exec);
 

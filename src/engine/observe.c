@@ -3,6 +3,7 @@
 
 #include "base/sort.h"
 #include "engine/measure.h"
+#include "engine/shard_groups.h"
 #include "engine/sum_ranks.h"
 
 #include <stdlib.h>
@@ -101,8 +102,13 @@ static void note_kept(lhi_observer *o, const lhi_shift *s)
     }
 }
 
-void lhi_observe_step(lhi_observer *o, uint64_t iteration, const lhi_shift *s)
+/* Passes that data-parallel communication goes with begin once that is there,
+ * and wait for it: a profile is of what they compute. */
+void lhi_observe_step(lhi_observer *o, uint64_t iteration, const lhi_shift *s,
+                      const int64_t *waited_ns)
 {
+    const lhi_rank_hooks *hooks = s->rank->o.hooks;
+    bool staged = hooks && hooks->pass;
     const lhi_exec_rank *program = s->rank->program;
     size_t size = row_size(o->job);
     double *row = o->sums + iteration % KEPT_STEPS * size;
@@ -120,10 +126,11 @@ void lhi_observe_step(lhi_observer *o, uint64_t iteration, const lhi_shift *s)
         }
         if (pass->is_first)
             from = later(from, gathered_ns(s, pass->pass.chunk));
-        if (i == 0 && !waits)
+        if ((i == 0 && !waits) || staged)
             from = later(from, r->start_ns);
-        if (r->end_ns > from)
-            chunk[pass->pass.kind] += (double)(r->end_ns - from);
+        int64_t takes = r->end_ns - from - (waited_ns ? waited_ns[i] : 0);
+        if (takes > 0)
+            chunk[pass->pass.kind] += (double)takes;
     }
     if (iteration == 0 && o->rank == o->stage)
         note_kept(o, s);
@@ -136,16 +143,28 @@ static void note_state(lhi_observer *o, lhi_device *device)
 {
     const lhi_device_ops *ops = device->ops;
     const lh_exec *x = o->job->exec;
+    const lh_train_model *m = o->job->model;
+    uint32_t n = lhi_grid_size(&o->job->grid, LHI_GRID_DATA);
+    uint32_t n_shards = lhi_shard_groups_of(m, n, o->stage, 0).n_shards;
+    bool by_layer = n > 1 && m->by_layer;
     for (uint32_t c = 0; o->rank == o->stage && c < x->n_chunks; c++) {
-        double values = 0;
+        double values = 0, bytes[LH_N_MEMORY_KINDS] = {0}, *to;
         if (x->chunk_ranks[c] != o->stage)
             continue;
         for (uint32_t i = 0; i < ops->n_tensors(device, c); i++)
             values += (double)ops->tensor(device, c, i)->n;
-        o->sums[at_chunk(o->job, STATE, c)] =
-            2 * sizeof(float) * values +
-            lhi_train_bytes(values,
-                            lhi_grid_size(&o->job->grid, LHI_GRID_DATA));
+        /* What elastic plans shard beyond the optimizer they take off
+         * themselves. */
+        lhi_sharded_tensors sharded = {0};
+        if (by_layer)
+            sharded = ops->sharded(device, c);
+        lhi_train_predict(values, 0, (double)sharded.values, n, n_shards,
+                          by_layer, bytes);
+        to = &o->sums[at_chunk(o->job, STATE, c)];
+        *to = sizeof(float) * (2 * values - (double)sharded.values -
+                               (double)sharded.gradients);
+        for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
+            *to += bytes[i];
     }
 }
 

@@ -20,9 +20,11 @@ lh_status lhi_observer_make(const lhi_job *job, uint32_t rank,
                             lhi_observer **out, lh_error *err);
 void lhi_observer_free(lhi_observer *observer); /* NULL is fine */
 
-/* The rank's `iteration`-th step, from 0, was kept in `shift`. */
+/* The rank's `iteration`-th step, from 0, was kept in `shift`. `waited_ns`: per
+ * pass, how long it waited inside for what it gathers and scatters; NULL: it
+ * does not. */
 void lhi_observe_step(lhi_observer *observer, uint64_t iteration,
-                      const lhi_shift *shift);
+                      const lhi_shift *shift, const int64_t *waited_ns);
 /* After the last step, all ranks together: links, then the sums. `turn` is the
  * same on all, and nobody else's. */
 lh_status lhi_observe_end(lhi_observer *observer, lhi_net *net,

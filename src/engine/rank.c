@@ -280,7 +280,7 @@ static void see_pass(lhi_rank *rank, uint32_t i, int64_t ready_ns,
     seen->could_ns = ready_ns;
     if (!rank->o.hooks)
         seen->could_ns = span->start_ns;
-    else if ((i == 0 || pass->is_first) &&
+    else if ((i == 0 || pass->is_first || rank->o.hooks->pass) &&
              rank->records[i].start_ns > seen->could_ns)
         seen->could_ns = rank->records[i].start_ns;
     seen->ended_ns = seen->free_ns = span->end_ns;

@@ -357,12 +357,6 @@ static lh_status check_collectives(const lhi_job *job, lh_error *err)
                         "their times, and cannot be emulated: plan with zero: "
                         "1 in the job's training or schedule: elastic in its "
                         "layout, or leave links as they are");
-    if (lhi_is_staged(p, m) &&
-        (job->o.profiles ||
-         (!m->by_layer && (job->o.reschedule || job->o.adapt))))
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "passes launch data-parallel operations: such a run "
-                        "keeps to its schedule, and is not profiled");
     if (p->gathers_late)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the pipeline gathers %" PRIu32 " chunks ahead; the "

@@ -3,6 +3,7 @@
 
 #include "base/fail.h"
 #include "engine/shard_groups.h"
+#include "engine/sharded.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -99,9 +100,10 @@ static lh_status check_parts(const lhi_job *job, lh_error *err)
 {
     const lh_train_model *m = job->model;
     uint32_t n = lhi_grid_size(&job->grid, LHI_GRID_DATA);
-    if (m && n > 1 && m->by_layer)
+    if (m && n > 1 && lhi_is_staged(job->pipeline, m))
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "what is sharded layer by layer does not move");
+                        "gradients or parameters are sharded: parts do not "
+                        "move");
     if (m && n > 1 && !lhi_shard_groups_alike(m, n, job->exec->n_ranks))
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "replicas share by site, and at other sites at some "

@@ -16,6 +16,7 @@ struct lhi_shards {
     const lhi_exec_rank *program;
     lhi_shard_plan plan;
     float **values, **gradients; /* rooms */
+    uint32_t n_values, n_gradients;
     lhi_part_exchange exchange;
     uint64_t turn;
     uint32_t n_turn; /* collectives of it */
@@ -231,10 +232,16 @@ lh_status lhi_shards_pass(lhi_shards *s, uint32_t i, lhi_step_kind kind,
                           lh_error *err)
 {
     const lh_pass *pass = &s->program->passes[i].pass;
-    const lhi_shard_pass *how = &s->plan.passes[i];
+    const lhi_shard_pass *how;
     const lhi_device_ops *ops = s->o.device->ops;
+    if (!s->plan.mem) { /* it could not be made again */
+        if (err)
+            *err = s->err;
+        return s->status;
+    }
     if (kind == LHI_STEP_VALIDATE)
         return show_for_pass(s, pass, err);
+    how = &s->plan.passes[i];
     LHI_TRY(launch_and_wait(s, i, how->needs, err));
     if (how->values != LH_NONE)
         ops->place_values(s->o.device, pass->chunk, s->values[how->values]);
@@ -309,38 +316,48 @@ void lhi_shards_held(const lhi_shards *s, int64_t bytes[LH_N_MEMORY_KINDS])
 /* --- making and freeing ----------------------------------------------------
  */
 
-static lh_status make_rooms(lhi_shards *s, lh_error *err)
+/* The largest of this rank's chunks. */
+static lhi_sharded_tensors find_most(const lhi_shards *s, size_t *piece)
 {
-    size_t values = 0, gradients = 0, piece = 0;
-    const lhi_shard_plan *plan = &s->plan;
+    lhi_sharded_tensors most = {0};
+    *piece = 0;
     for (uint32_t i = 0; i < s->o.n_mine; i++) {
         uint32_t chunk = s->o.mine[i];
         lhi_sharded_tensors t = s->o.device->ops->sharded(s->o.device, chunk);
         lhi_train_pieces pieces = lhi_train_pieces_of(s->o.train, chunk);
-        values = t.values > values ? t.values : values;
-        gradients = t.gradients > gradients ? t.gradients : gradients;
-        piece = pieces.all > piece ? pieces.all : piece;
+        most.values = t.values > most.values ? t.values : most.values;
+        if (t.gradients > most.gradients)
+            most.gradients = t.gradients;
+        *piece = pieces.all > *piece ? pieces.all : *piece;
     }
-    s->values = LHI_NEW(s->mem, float *, plan->n_values);
-    s->gradients = LHI_NEW(s->mem, float *, plan->n_gradients);
-    s->exchange = (lhi_part_exchange){
-        .net = s->o.net,
-        .train = s->o.train,
-        .group = s->o.group,
-        .array = LHI_NEW(s->rooms, float, piece * s->o.group->n_ranks),
-        .sums = LHI_NEW(s->rooms, float, piece)};
-    bool ok = s->values && s->gradients && s->exchange.array && s->exchange.sums;
-    for (uint32_t i = 0; ok && i < plan->n_values; i++)
-        ok = (s->values[i] = LHI_NEW(s->rooms, float, values)) != NULL;
-    for (uint32_t i = 0; ok && i < plan->n_gradients; i++)
-        ok = (s->gradients[i] = LHI_NEW(s->rooms, float, gradients)) != NULL;
-    return ok ? LH_OK : lhi_fail_nomem(err);
+    return most;
 }
 
-static lh_status set_up(lhi_shards *s, lh_error *err)
+/* As many rooms as the plan has, those that there are among them. */
+static bool add_rooms(const lhi_shards *s, float ***rooms, uint32_t *n,
+                      uint32_t wanted, size_t size)
+{
+    if (wanted <= *n)
+        return true;
+    float **all = LHI_NEW(s->mem, float *, wanted);
+    for (uint32_t i = 0; all && i < *n; i++)
+        all[i] = (*rooms)[i];
+    for (uint32_t i = *n; all && i < wanted; i++)
+        if (!(all[i] = LHI_NEW(s->rooms, float, size)))
+            return false;
+    if (!all)
+        return false;
+    *rooms = all;
+    *n = wanted;
+    return true;
+}
+
+static lh_status make_plan(lhi_shards *s, lh_error *err)
 {
     uint32_t n = s->program->n_data, n_chunks = s->o.exec->n_chunks;
     lhi_sharded_tensors *all = LHI_NEW(s->mem, lhi_sharded_tensors, n_chunks);
+    size_t piece;
+    lhi_sharded_tensors most = find_most(s, &piece);
     s->launched_ns = LHI_NEW(s->mem, int64_t, n);
     s->arrive_ns = LHI_NEW(s->mem, int64_t, n);
     s->played = LHI_NEW(s->mem, lhi_played, n);
@@ -351,11 +368,44 @@ static lh_status set_up(lhi_shards *s, lh_error *err)
             s->o.device->ops->sharded(s->o.device, s->o.mine[i]);
     LHI_TRY(lhi_shard_plan_make(s->o.pipeline, s->o.exec, s->o.stage, all,
                                 &s->plan, err));
-    LHI_TRY(make_rooms(s, err));
+    bool ok = add_rooms(s, &s->values, &s->n_values, s->plan.n_values,
+                        most.values) &&
+              add_rooms(s, &s->gradients, &s->n_gradients, s->plan.n_gradients,
+                        most.gradients);
+    return ok ? LH_OK : lhi_fail_nomem(err);
+}
+
+static lh_status set_up(lhi_shards *s, lh_error *err)
+{
+    size_t piece;
+    LHI_TRY(make_plan(s, err));
+    find_most(s, &piece);
+    s->exchange = (lhi_part_exchange){
+        .net = s->o.net,
+        .train = s->o.train,
+        .group = s->o.group,
+        .array = LHI_NEW(s->rooms, float, piece * s->o.group->n_ranks),
+        .sums = LHI_NEW(s->rooms, float, piece)};
+    if (!s->exchange.array || !s->exchange.sums)
+        return lhi_fail_nomem(err);
     if (pthread_create(&s->thread, NULL, thread_main, s) != 0)
         return lhi_fail(err, LH_EIO, "cannot start a communication thread");
     s->has_thread = true;
     return LH_OK;
+}
+
+void lhi_shards_reschedule(lhi_shards *s, const lh_exec *exec)
+{
+    pthread_mutex_lock(&s->lock);
+    lhi_shard_plan_fini(&s->plan);
+    s->o.exec = exec;
+    s->program = &exec->ranks[s->o.stage];
+    s->n_launched = s->n_done = 0;
+    lh_status status = make_plan(s, &s->err);
+    if (s->status == LH_OK)
+        s->status = status;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
 }
 
 lh_status lhi_shards_make(const lhi_shards_options *options, lhi_shards **out,

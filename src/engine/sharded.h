@@ -54,6 +54,11 @@ lh_status lhi_shards_pass(lhi_shards *s, uint32_t i, lhi_step_kind kind,
 lh_status lhi_shards_end(lhi_shards *s, lh_error *err);
 const lhi_played *lhi_shards_played(const lhi_shards *s, uint32_t *n);
 
+/* Between steps: the next ones follow `exec`, for which there is a shard plan
+ * (lhi_job_predict_memory() has looked). If there is no memory for it the next
+ * step ends with that. */
+void lhi_shards_reschedule(lhi_shards *s, const lh_exec *exec);
+
 /* Between steps, on all replicas, with another `turn` each time: what is not
  * sharded is whole, before steps that validate and checkpoints; and all of a
  * chunk, until it is called with `whole` false. */

@@ -52,7 +52,8 @@ static lh_status train_step(lhi_member *w, const lhi_command *command,
     const lhi_played *played = lhi_training_played(w->training, &n_played);
     lhi_shift_keep(w->shift, t0, played, n_played);
     if (w->observer)
-        lhi_observe_step(w->observer, w->n_steps++, w->shift);
+        lhi_observe_step(w->observer, w->n_steps++, w->shift,
+                         lhi_training_waited(w->training));
     *end_ns = lhi_now_ns();
     lhi_member_note_held(w, NULL, NULL);
     return lhi_member_check_limits(w, w->turn + 1, err);

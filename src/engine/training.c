@@ -425,6 +425,8 @@ void lhi_training_reschedule(lhi_training *t, const lh_exec *exec)
     uint32_t gathers = 0, scatters = 0;
     if (t->layered)
         lhi_layered_reschedule(t->layered, exec);
+    if (t->sharded)
+        lhi_shards_reschedule(t->sharded, exec);
     pthread_mutex_lock(&t->lock);
     for (uint32_t i = 0; i < program->n_passes; i++) {
         const lhi_exec_pass *pass = &program->passes[i];
@@ -705,6 +707,11 @@ const lhi_played *lhi_training_played(const lhi_training *t, uint32_t *n)
         return lhi_layered_played(t->layered, n);
     *n = t->n_played;
     return t->played;
+}
+
+const int64_t *lhi_training_waited(const lhi_training *t)
+{
+    return t->layered ? lhi_layered_waited(t->layered) : NULL;
 }
 
 void lhi_training_held(const lhi_training *t, int64_t bytes[LH_N_MEMORY_KINDS])

@@ -69,6 +69,9 @@ lh_status lhi_training_end(lhi_training *training, uint64_t turn,
  * the next one begins; none where there is one replica. */
 const lhi_played *lhi_training_played(const lhi_training *training,
                                       uint32_t *n);
+/* Of the last step, per pass: how long it waited inside for what it gathers and
+ * scatters; NULL: passes do not. */
+const int64_t *lhi_training_waited(const lhi_training *training);
 /* Between steps: all values are whole, until the next update. */
 lh_status lhi_training_gather(lhi_training *training, uint64_t turn,
                               lh_error *err);

@@ -275,7 +275,20 @@ static void moves(void)
     s.by_layer = true;
     s.gradients = 1;
     check_near(&s, "by-layer", &stays);
-    CHECK_HAS(switch_refused, "layer by layer does not move");
+    CHECK_HAS(switch_refused, "are sharded: parts do not move");
+    setup launched = {.stages = 2,
+                      .chunks = 1,
+                      .replicas = 4,
+                      .enqueue = "4",
+                      .dequeue = "4",
+                      .gradients = .5,
+                      .scatter = 1,
+                      .forward = 1,
+                      .backward = 1,
+                      .then = "elastic",
+                      .layers = layers};
+    free(run(&launched, "launched").weights);
+    CHECK_HAS(switch_refused, "are sharded: parts do not move");
     free(stays.weights);
 }
 

@@ -254,6 +254,41 @@ static void levels_change_at_checkpoints(void)
     }
 }
 
+/* Another order of passes launches the same operations, which have to bring
+ * what its passes need; else it is not followed. */
+static void other_orders(void)
+{
+    static const struct {
+        const char *groups, *method, *refused;
+    } rows[] = {{"8", "gpipe", ""},
+                {"4,4", "elastic", ""},
+                {"4,4", "gpipe", "for the all-gather of chunk 0 that 2F3"},
+                {"4,4", "steady", "deadlock"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        setup s = {.stages = 2,
+                   .chunks = 2,
+                   .replicas = 2,
+                   .enqueue = rows[i].groups,
+                   .dequeue = rows[i].groups,
+                   .gradients = 1,
+                   .parameters = .5,
+                   .scatter = 2,
+                   .forward = 2,
+                   .backward = 2};
+        outcome want = run(&s, "stays");
+        s.then = rows[i].method;
+        outcome o = run(&s, "goes-on");
+        CHECK_MSG(are_same(&o, &want), "%s: other weights", rows[i].method);
+        CHECK_MSG(rows[i].refused[0] ? strstr(switch_refused, rows[i].refused)
+                                           != NULL
+                                     : !switch_refused[0],
+                  "%s, %s: '%s'", rows[i].groups, rows[i].method,
+                  switch_refused);
+        free(o.weights);
+        free(want.weights);
+    }
+}
+
 static uint32_t next_random(uint32_t *state, uint32_t n)
 {
     *state = *state * 1664525 + 1013904223;
@@ -453,6 +488,7 @@ int main(void)
     RUN(groups);
     RUN(experts);
     RUN(levels_change_at_checkpoints);
+    RUN(other_orders);
     RUN(any_of_them);
     RUN(holds_less);
     RUN(refuses);

@@ -320,7 +320,8 @@ static void elastic_plans_train(void)
             "chunks_per_device: 8, schedule: elastic}\n",
             k < 4 ? ", " : "", k < 4 ? levels[k] : "");
         lh_plan_options quick = {.size = sizeof quick, .quick = true};
-        lh_train_options run = {.size = sizeof run, .steps = 3};
+        lh_train_options run = {
+            .size = sizeof run, .steps = 3, .profiles = k == 2};
         lh_train_model m = lh_train_model_defaults();
         m.data = path;
         m.rate = 1e-3;
@@ -336,6 +337,8 @@ static void elastic_plans_train(void)
             uint32_t n;
             const lh_train_memory *held = lh_train_memory_held(r, &n);
             losses[k] = r->iterations[2].loss;
+            CHECK((r->profile != NULL) == (k == 2));
+            CHECK(!r->profile || r->profile->n_entries == 16);
             for (uint32_t i = 0; i < n; i++) {
                 double off = (double)held[i].measured_bytes /
                                  (double)held[i].predicted_bytes -
