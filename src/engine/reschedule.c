@@ -424,6 +424,7 @@ void lhi_rescheduler_free(lhi_rescheduler *r)
     lhi_shift_free(r->retired);
     lhi_shift_free(r->next);
     lhi_seat_free(r->next_seat);
+    lhi_proposed_release(r->proposed);
     free(r->seats);
     pthread_cond_destroy(&r->changed);
     pthread_mutex_destroy(&r->lock);
