@@ -53,6 +53,7 @@ static lh_status check_options(const lhi_cpu_options *o, lh_error *err)
         if (o->first_layers[c] > o->first_layers[c + 1])
             return lhi_fail(err, LH_EINVAL, "chunk %u ends before it begins",
                             c);
+    LHI_TRY(lhi_cpu_check_contexts(o, err));
     for (uint32_t i = 0; i < o->n_mine; i++)
         if (o->mine[i] >= o->n_chunks)
             return lhi_fail(err, LH_EINVAL, "there is no chunk %u", o->mine[i]);
@@ -61,7 +62,7 @@ static lh_status check_options(const lhi_cpu_options *o, lh_error *err)
     return LH_OK;
 }
 
-/* Angle of pair i at position p: p * theta^(-2 i / dim); 0 where positions are
+/* By row of a sequence; angle of pair i at position p: p * theta^(-2 i / dim); 0 where positions are
  * learned. */
 static lh_status make_angles(lhi_cpu *cpu, double theta, lh_error *err)
 {
@@ -70,13 +71,16 @@ static lh_status make_angles(lhi_cpu *cpu, double theta, lh_error *err)
     cpu->sines = lhi_cpu_floats(cpu->mem, cpu->sequence, half);
     if (!cpu->cosines || !cpu->sines)
         return lhi_fail_nomem(err);
-    for (uint32_t p = 0; p < cpu->sequence; p++)
+    for (uint32_t row = 0; row < cpu->sequence; row++) {
+        uint32_t p = lhi_cpu_piece_first(cpu, row / cpu->piece);
+        p += row % cpu->piece;
         for (uint32_t i = 0; i < half; i++) {
             double angle =
                 cpu->positions ? 0 : p * pow(theta, -2.0 * i / cpu->rope);
-            cpu->cosines[(size_t)p * half + i] = (float)cos(angle);
-            cpu->sines[(size_t)p * half + i] = (float)sin(angle);
+            cpu->cosines[(size_t)row * half + i] = (float)cos(angle);
+            cpu->sines[(size_t)row * half + i] = (float)sin(angle);
         }
+    }
     return LH_OK;
 }
 
@@ -99,10 +103,11 @@ static lh_status make_scratch(lhi_cpu *cpu, lh_error *err)
         (cpu->experts &&
          (!(cpu->routed = lhi_cpu_floats(mem, all, cpu->h)) ||
           !(cpu->d_shares = lhi_cpu_floats(mem, all, 1)) ||
-          !(cpu->d_experts = lhi_cpu_floats(mem, 2, cpu->experts)))) ||
+          !(cpu->d_experts = lhi_cpu_floats(mem, 1 + (size_t)cpu->microbatch, cpu->experts)))) ||
         (cpu->threshold &&
          !(cpu->dropped = lhi_cpu_floats(mem, cpu->t, cpu->h))) ||
-        !(cpu->window = LHI_NEW(mem, int32_t, cpu->sequence + 1)) ||
+        !lhi_cpu_make_contexts(cpu) ||
+        !(cpu->window = LHI_NEW(mem, int32_t, cpu->whole_sequence + 1)) ||
         !(cpu->losses = LHI_NEW(mem, double, cpu->n_microbatches)) ||
         !(cpu->has_loss = LHI_NEW(mem, bool, cpu->n_microbatches)))
         return lhi_fail_nomem(err);
@@ -234,6 +239,11 @@ static lh_status run_timed_pass(lhi_device *device, const lh_pass *pass,
     lhi_span spent = {.start_ns = lhi_now_ns()};
     (void)ready_ns;
     LHI_TRY(run_pass(as_cpu(device), pass, in, out, err));
+    if (as_cpu(device)->met != LH_OK) {
+        if (err)
+            *err = as_cpu(device)->met_err;
+        return as_cpu(device)->met;
+    }
     const lhi_part_hooks *hooks = as_cpu(device)->hooks;
     if (hooks)
         LHI_TRY(hooks->ended(hooks->context, pass, err));
@@ -352,6 +362,11 @@ static void show_part(lhi_device *device, uint32_t chunk, uint32_t i,
     lhi_cpu_show_part(find_chunk(as_cpu(device), chunk), i, room);
 }
 
+static void join(lhi_device *device, const lhi_device_groups *groups)
+{
+    as_cpu(device)->contexts = groups->context;
+}
+
 static const lhi_device_ops cpu_ops = {
     .name = "cpu",
     .close = close_cpu,
@@ -371,6 +386,7 @@ static const lhi_device_ops cpu_ops = {
     .part = part,
     .hook_parts = hook_parts,
     .show_part = show_part,
+    .join = join,
 };
 
 static lh_status fill_cpu(lhi_cpu *cpu, const lhi_cpu_options *o, lh_error *err)
@@ -383,7 +399,7 @@ static lh_status fill_cpu(lhi_cpu *cpu, const lhi_cpu_options *o, lh_error *err)
     cpu->n_replicas = o->n_replicas;
     cpu->epsilon = (float)(o->norm_epsilon > 0 ? o->norm_epsilon : 1e-5);
     cpu->loss_scale = (float)(1 / ((double)o->n_replicas * o->n_microbatches *
-                                   (double)cpu->t));
+                                   cpu->microbatch * cpu->whole_sequence));
     cpu->sgemm = o->sgemm;
     if (!cpu->sgemm)
         LHI_TRY(lhi_blas_load(1, &cpu->sgemm, err));

@@ -3,8 +3,9 @@
  * cpu_shards.c (those that are sharded), cpu_memory.c, cpu_predict.c (how much
  * it holds), cpu_forward.c (F),
  * cpu_again.c (what of it D makes again), cpu_backward.c (D), cpu_attention.c,
- * cpu_latent.c, cpu_layer.c, cpu_router.c, cpu_experts.c (layers with experts),
- * cpu_dropout.c, cpu_weights.c (W).
+ * cpu_latent.c, cpu_context.c (ranks that share sequences), cpu_layer.c,
+ * cpu_router.c, cpu_experts.c (layers with experts), cpu_dropout.c,
+ * cpu_weights.c (W).
  *
  * Shapes: t rows of a microbatch (sequences * tokens of one), h hidden, q, kv
  * and values the widths of all query, key and value heads, qkv their sum, o the
@@ -197,7 +198,19 @@ typedef struct lhi_cpu {
     uint32_t threshold; /* of dropout, of 2^24; 0: none */
     float drop_scale;
     uint64_t seed;
-    uint32_t sequence, microbatch, t, n_microbatches;
+    /* `sequence`: tokens of one that are here, of whole_sequence. */
+    uint32_t sequence, whole_sequence, microbatch, t, n_microbatches;
+    /* Which of how many ranks share sequences; tokens of one of its two pieces
+     * of each, or all where it is alone. */
+    uint32_t context, n_contexts, piece;
+    lhi_group *contexts; /* NULL: it is alone */
+    lh_status met;       /* how the collectives of the pass went so far */
+    lh_error met_err;
+    float *ring[4];             /* [t][kv + values]: keys and values, then their
+                                   gradients, each with room for the next */
+    float *d_queries;           /* [t][q] */
+    float *partial;             /* [block][value_dim] */
+    float *partial_max, *partial_inv; /* [block] */
     uint32_t replica, n_replicas;
     float epsilon;
     uint32_t n_chunks, n_mine;
@@ -219,11 +232,11 @@ typedef struct lhi_cpu {
     float *d_query;           /* [block][head_dim] */
     float *d_key, *d_value;   /* [sequence][head_dim] */
     float *delta;             /* [block] */
-    int32_t *window;          /* [sequence + 1] */
+    int32_t *window;          /* [whole_sequence + 1] */
     float *dropped;           /* [t][h], with dropout */
     float *routed;            /* [t * chosen][h], with experts */
     float *d_shares;          /* [t * chosen], with experts */
-    float *d_experts;         /* [2][experts] */
+    float *d_experts;         /* [1 + microbatch][experts] */
 } lhi_cpu;
 
 /* Zeroed, on a cache line of its own; NULL: none left (cpu_memory.c). */
@@ -342,7 +355,7 @@ bool lhi_cpu_make_routes(const lhi_cpu *cpu, lhi_arena *mem,
 void lhi_cpu_route(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                    lhi_cpu_kept *kept);
 /* Scores become gradients of the logits, from cpu->d_shares. */
-void lhi_cpu_route_back(const lhi_cpu *cpu, lhi_cpu_kept *kept);
+void lhi_cpu_route_back(lhi_cpu *cpu, lhi_cpu_kept *kept);
 /* What W adds: the router, from norm2, and how often each expert was chosen. */
 void lhi_cpu_route_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                            const lhi_cpu_weights *d_w, bool adds);
@@ -361,7 +374,7 @@ void lhi_cpu_experts_down(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                           const lhi_cpu_kept *kept, float *out);
 /* From d, the gradient of what they added, to that of norm2, in cpu->wide; puts
  * gradients of gate_up and of the router's logits in their places. */
-void lhi_cpu_experts_back(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+void lhi_cpu_experts_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           lhi_cpu_kept *kept, const float *d);
 /* What W adds: router, gate and up; down, from d as above. */
 void lhi_cpu_experts_up_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
@@ -377,11 +390,12 @@ bool lhi_cpu_drops(const lhi_cpu *cpu); /* in this step */
 /* The number of a microbatch's first sequence in the run. */
 uint64_t lhi_cpu_sample(const lhi_cpu *cpu, uint32_t microbatch);
 lhi_drop lhi_cpu_embedding_drop(const lhi_cpu *cpu, uint32_t microbatch);
-/* Drops of x, rows from `row` on of sequence `sequence` of the microbatch;
- * `head` of the scores, else 0. Without dropout nothing. */
+/* Drops of x, rows from position `row` on of sequence `sequence` of the
+ * microbatch, columns from `column` on; `head` of the scores, else 0. Without
+ * dropout nothing. */
 void lhi_cpu_drop(const lhi_cpu *cpu, lhi_drop at, uint32_t sequence,
-                  uint32_t head, uint32_t row, float *x, size_t stride,
-                  uint32_t rows, uint32_t width);
+                  uint32_t head, uint32_t row, uint32_t column, float *x,
+                  size_t stride, uint32_t rows, uint32_t width);
 /* The same of [t][h]. */
 void lhi_cpu_drop_all(const lhi_cpu *cpu, lhi_drop at, float *x);
 /* The gradient of [t][h] before it was dropped, from d, the one after: in room
@@ -412,6 +426,45 @@ void lhi_cpu_latents_back(const lhi_cpu *cpu, const lhi_cpu_weights *w,
 void lhi_cpu_latent_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                             const lhi_cpu_weights *d_w, bool adds);
 
+/* --- ranks that share sequences (cpu_context.c) -----------------------------
+ */
+
+/* What must hold of sequences that are shared. */
+lh_status lhi_cpu_check_contexts(const lhi_cpu_options *options, lh_error *err);
+/* Room for it; false: no memory. */
+bool lhi_cpu_make_contexts(lhi_cpu *cpu);
+/* The pieces of a sequence that are here, whose rows follow each other; which
+ * of all its pieces half `half` of a rank is; and the position of the first
+ * token of such a half of this rank. */
+static inline uint32_t lhi_cpu_n_pieces(const lhi_cpu *cpu)
+{
+    return cpu->n_contexts > 1 ? 2 : 1;
+}
+static inline uint32_t lhi_cpu_piece_of(const lhi_cpu *cpu, uint32_t rank,
+                                        uint32_t half)
+{
+    return half ? 2 * cpu->n_contexts - 1 - rank : rank;
+}
+static inline uint32_t lhi_cpu_piece_first(const lhi_cpu *cpu, uint32_t half)
+{
+    return lhi_cpu_piece_of(cpu, cpu->context, half) * cpu->piece;
+}
+/* Keys and values of a row lie together in qkv, and so in a ring's rooms. */
+static inline size_t lhi_cpu_ring_width(const lhi_cpu *cpu)
+{
+    return (size_t)cpu->kv + cpu->values;
+}
+/* n values become the sums over all ranks that share them. */
+void lhi_cpu_add_contexts(lhi_cpu *cpu, float *values, size_t n);
+/* As lhi_cpu_attend() and lhi_cpu_attend_back(), with the keys and values of all
+ * ranks. What goes wrong is in cpu->met. */
+void lhi_cpu_attend_ring(lhi_cpu *cpu, lhi_cpu_kept *kept);
+void lhi_cpu_attend_ring_back(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *d);
+
+/* [rows][head_dim], from row `row` of a sequence on, to their place among qkv,
+ * turned back; with latents that is left to lhi_cpu_latents_back(). */
+void lhi_cpu_turn_back(const lhi_cpu *cpu, const float *from, size_t from_stride,
+                       float *to, uint32_t row, uint32_t rows);
 /* Turns queries and keys in their place, by their positions. */
 void lhi_cpu_turn(const lhi_cpu *cpu, lhi_cpu_kept *kept);
 /* Turned kept->qkv to kept->attended: fills max and inv. */

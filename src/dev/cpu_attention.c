@@ -58,7 +58,7 @@ static void score(const lhi_cpu *cpu, const head *a, uint32_t row,
 static void drop(const lhi_cpu *cpu, const head *a, uint32_t row, uint32_t rows,
                  float *scores)
 {
-    lhi_cpu_drop(cpu, a->drop, a->sequence, a->number, row, scores,
+    lhi_cpu_drop(cpu, a->drop, a->sequence, a->number, row, 0, scores,
                  cpu->sequence, rows, row + rows);
 }
 
@@ -76,6 +76,10 @@ void lhi_cpu_turn(const lhi_cpu *cpu, lhi_cpu_kept *kept)
 void lhi_cpu_attend(lhi_cpu *cpu, lhi_cpu_kept *kept)
 {
     uint32_t s = cpu->sequence, d = cpu->value_dim;
+    if (cpu->n_contexts > 1) {
+        lhi_cpu_attend_ring(cpu, kept);
+        return;
+    }
     for (uint32_t i = 0; i < cpu->microbatch; i++) {
         for (uint32_t number = 0; number < cpu->heads; number++) {
             head a = find_head(cpu, kept, i, number);
@@ -109,21 +113,6 @@ static const float *after_drop(const lhi_cpu *cpu, const head *a, uint32_t row,
     return cpu->d_scores;
 }
 
-/* [rows][head_dim] to their place among qkv, turned back; with latents that
- * is left to who makes the latents' gradients. */
-static void turn_back(const lhi_cpu *cpu, const float *from, float *to,
-                      uint32_t row, uint32_t rows)
-{
-    size_t d = cpu->head_dim, turned = (size_t)row * (cpu->rope / 2);
-    if (!cpu->kv_rank) {
-        cpu->k->rotate(from, d, to, cpu->qkv, rows, d, cpu->cosines + turned,
-                       cpu->sines + turned, -1);
-        return;
-    }
-    for (size_t i = 0; i < rows; i++)
-        memcpy(to + i * cpu->qkv, from + i * d, d * sizeof *to);
-}
-
 /* The query rows from `row` on: adds to d_key and d_value, puts the queries'
  * own gradient, turned back, in their place. `adds`: d_key and d_value hold
  * something. */
@@ -155,7 +144,7 @@ static void block_back(lhi_cpu *cpu, const head *a, uint32_t row,
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, (int)n, d,
                (int)rows, 1, cpu->d_scores, (int)s, query, a->width, beta,
                cpu->d_key, d);
-    turn_back(cpu, cpu->d_query, query, row, rows);
+    lhi_cpu_turn_back(cpu, cpu->d_query, cpu->head_dim, query, row, rows);
 }
 
 void lhi_cpu_attend_back(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *d)
@@ -163,6 +152,10 @@ void lhi_cpu_attend_back(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *d)
     uint32_t s = cpu->sequence, dim = cpu->value_dim;
     uint32_t group = cpu->heads / cpu->kv_heads;
     uint32_t last = (s - 1) / cpu->block * cpu->block;
+    if (cpu->n_contexts > 1) {
+        lhi_cpu_attend_ring_back(cpu, kept, d);
+        return;
+    }
     for (uint32_t i = 0; i < cpu->microbatch; i++)
         for (uint32_t number = 0; number < cpu->heads; number++) {
             head a = find_head(cpu, kept, i, number);
@@ -177,7 +170,7 @@ void lhi_cpu_attend_back(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *d)
             }
             if (number % group != group - 1)
                 continue;
-            turn_back(cpu, cpu->d_key, a.key, 0, s);
+            lhi_cpu_turn_back(cpu, cpu->d_key, cpu->head_dim, a.key, 0, s);
             for (uint32_t row = 0; row < s; row++)
                 memcpy(a.value + row * (size_t)a.width,
                        cpu->d_value + (size_t)row * dim, dim * sizeof(float));

@@ -26,24 +26,26 @@ lhi_drop lhi_cpu_embedding_drop(const lhi_cpu *cpu, uint32_t microbatch)
 }
 
 void lhi_cpu_drop(const lhi_cpu *cpu, lhi_drop at, uint32_t sequence,
-                  uint32_t head, uint32_t row, float *x, size_t stride,
-                  uint32_t rows, uint32_t width)
+                  uint32_t head, uint32_t row, uint32_t column, float *x,
+                  size_t stride, uint32_t rows, uint32_t width)
 {
     if (!lhi_cpu_drops(cpu))
         return;
     uint64_t key = lhi_mix64(cpu->seed + at.sample + sequence);
     key = lhi_mix64(key + 4 * (uint64_t)at.layer + at.site);
     key = lhi_mix64(key + head);
-    cpu->k->drop(x, stride, rows, width, key + row, cpu->threshold,
+    cpu->k->drop(x, stride, rows, width, column, key + row, cpu->threshold,
                  cpu->drop_scale);
 }
 
 void lhi_cpu_drop_all(const lhi_cpu *cpu, lhi_drop at, float *x)
 {
-    size_t one = (size_t)cpu->sequence * cpu->h;
+    size_t one = (size_t)cpu->piece * cpu->h;
+    uint32_t n = lhi_cpu_n_pieces(cpu);
     for (uint32_t i = 0; i < cpu->microbatch; i++)
-        lhi_cpu_drop(cpu, at, i, 0, 0, x + i * one, cpu->h, cpu->sequence,
-                     cpu->h);
+        for (uint32_t j = 0; j < n; j++)
+            lhi_cpu_drop(cpu, at, i, 0, lhi_cpu_piece_first(cpu, j), 0,
+                         x + (i * n + j) * one, cpu->h, cpu->piece, cpu->h);
 }
 
 const float *lhi_cpu_drop_back(const lhi_cpu *cpu, lhi_drop at, const float *d)

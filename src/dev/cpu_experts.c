@@ -185,7 +185,7 @@ static void add_shared_back(const lhi_cpu *cpu, const lhi_cpu_weights *w,
             cpu->wide[row * h + i] += kept->d_gate[row] * w->shared_gate[i];
 }
 
-void lhi_cpu_experts_back(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+void lhi_cpu_experts_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           lhi_cpu_kept *kept, const float *d)
 {
     size_t h = cpu->h, f = cpu->expert_f, all = routed_rows(cpu, kept);

@@ -59,11 +59,14 @@ static lh_status read_tokens(lhi_cpu *cpu, uint32_t microbatch, int32_t *out,
                              bool targets, lh_error *err)
 {
     uint64_t sample = lhi_cpu_sample(cpu, microbatch);
+    uint32_t n = lhi_cpu_n_pieces(cpu);
     for (uint32_t i = 0; i < cpu->microbatch; i++) {
         LHI_TRY(lhi_data_window(cpu->data, cpu->kind == LHI_STEP_VALIDATE,
                                 sample + i, cpu->window, err));
-        memcpy(out + (size_t)i * cpu->sequence, cpu->window + targets,
-               cpu->sequence * sizeof *out);
+        for (uint32_t j = 0; j < n; j++)
+            memcpy(out + ((size_t)i * n + j) * cpu->piece,
+                   cpu->window + lhi_cpu_piece_first(cpu, j) + targets,
+                   cpu->piece * sizeof *out);
     }
     return LH_OK;
 }
@@ -71,14 +74,17 @@ static lh_status read_tokens(lhi_cpu *cpu, uint32_t microbatch, int32_t *out,
 static lh_status embed(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                        lhi_cpu_slot *slot, uint32_t microbatch, lh_error *err)
 {
-    size_t one = (size_t)cpu->sequence * cpu->h;
+    size_t h = cpu->h, one = cpu->piece * h;
+    uint32_t n = lhi_cpu_n_pieces(cpu);
     LHI_TRY(read_tokens(cpu, microbatch, slot->tokens, false, err));
     for (uint32_t i = 0; i < cpu->t; i++)
         memcpy(slot->x[0] + (size_t)i * cpu->h,
                chunk->embedding + (size_t)slot->tokens[i] * cpu->h,
                cpu->h * sizeof(float));
-    for (uint32_t i = 0; chunk->positions && i < cpu->microbatch; i++)
-        cpu->k->add(slot->x[0] + i * one, chunk->positions, one);
+    for (uint32_t i = 0; chunk->positions && i < cpu->microbatch * n; i++)
+        cpu->k->add(slot->x[0] + i * one,
+                    chunk->positions + lhi_cpu_piece_first(cpu, i % n) * h,
+                    one);
     lhi_cpu_drop_all(cpu, lhi_cpu_embedding_drop(cpu, microbatch), slot->x[0]);
     return LH_OK;
 }

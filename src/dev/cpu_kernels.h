@@ -74,10 +74,11 @@ typedef struct lhi_kernels {
     /* out (+)= the sum of the rows of x, the first one first. */
     void (*add_up)(const float *x, float *out, size_t rows, size_t width,
                    bool adds);
-    /* Dropout: each number is 0 if its own of `key`, its row and its column is
-     * below `threshold` of 2^24, else times `scale`. */
+    /* Dropout: each number is 0 if its own of `key`, its row and its column,
+     * from `column` on, is below `threshold` of 2^24, else times `scale`. */
     void (*drop)(float *x, size_t stride, size_t rows, size_t width,
-                 uint64_t key, uint32_t threshold, float scale);
+                 uint32_t column, uint64_t key, uint32_t threshold,
+                 float scale);
     /* Cross-entropy of rows of logits with `targets`: the losses' sum in nats.
      * scale > 0: logits become their gradients times scale. */
     double (*cross_entropy)(float *logits, size_t rows, size_t width,

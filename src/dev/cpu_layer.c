@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A layer's products and norms, as the model's family has them. */
+/* A layer's products, norms and turned positions, as the model's family has
+ * them. */
 #include "dev/cpu.h"
+
+#include <string.h>
 
 void lhi_cpu_forward_product(const lhi_cpu *cpu, const float *x, const float *w,
                              float *y, uint32_t rows, uint32_t in, uint32_t out,
@@ -85,4 +88,18 @@ void lhi_cpu_norm_back(const lhi_cpu *cpu, const float *d_out,
                                 t, h);
     else
         cpu->k->norm_back(d_out, weight, inv, add, x, d_weight, t, h);
+}
+
+void lhi_cpu_turn_back(const lhi_cpu *cpu, const float *from,
+                       size_t from_stride, float *to, uint32_t row,
+                       uint32_t rows)
+{
+    size_t d = cpu->head_dim, turned = (size_t)row * (cpu->rope / 2);
+    if (!cpu->kv_rank) {
+        cpu->k->rotate(from, from_stride, to, cpu->qkv, rows, d,
+                       cpu->cosines + turned, cpu->sines + turned, -1);
+        return;
+    }
+    for (size_t i = 0; i < rows; i++)
+        memcpy(to + i * cpu->qkv, from + i * from_stride, d * sizeof *to);
 }

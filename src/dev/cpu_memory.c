@@ -80,9 +80,13 @@ void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
     cpu->threshold = (uint32_t)(o->dropout * 0x1p24);
     cpu->drop_scale = (float)(1 / (1 - o->dropout));
     cpu->seed = o->seed;
-    cpu->sequence = o->sequence;
+    cpu->whole_sequence = o->sequence;
+    cpu->n_contexts = o->n_contexts ? o->n_contexts : 1;
+    cpu->context = o->context;
+    cpu->sequence = o->sequence / cpu->n_contexts;
+    cpu->piece = cpu->sequence / lhi_cpu_n_pieces(cpu);
     cpu->microbatch = o->microbatch;
-    cpu->t = o->microbatch * o->sequence;
+    cpu->t = o->microbatch * cpu->sequence;
     cpu->n_microbatches = o->n_microbatches;
     cpu->n_chunks = o->n_chunks;
     cpu->block = cpu->sequence > 1024 ? 128 : 64;
@@ -234,6 +238,18 @@ size_t lhi_cpu_beside(const lhi_cpu *cpu)
     return cpu->kv_rank && cpu->rope > most ? cpu->rope : most;
 }
 
+/* lhi_cpu_make_contexts() of cpu_context.c. */
+static double context_bytes(const lhi_cpu *cpu)
+{
+    double t = cpu->t, block = cpu->block;
+    if (cpu->n_contexts == 1)
+        return 0;
+    return 4 * lhi_cpu_float_bytes(t * (double)lhi_cpu_ring_width(cpu)) +
+           lhi_cpu_float_bytes(t * cpu->q) +
+           lhi_cpu_float_bytes(block * cpu->value_dim) +
+           2 * lhi_cpu_float_bytes(block);
+}
+
 double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
 {
     double s = cpu->sequence, block = cpu->block, d = cpu->head_dim;
@@ -241,19 +257,21 @@ double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
     double all = t * cpu->chosen;
     double routed = cpu->experts ? lhi_cpu_float_bytes(all * cpu->h) +
                                        lhi_cpu_float_bytes(all) +
-                                       lhi_cpu_float_bytes(2.0 * cpu->experts)
+                                       lhi_cpu_float_bytes(
+                                           (1.0 + cpu->microbatch) * cpu->experts)
                                  : 0;
     double dropped = cpu->threshold ? lhi_cpu_float_bytes(t * cpu->h) : 0;
     double beside = (double)lhi_cpu_beside(cpu);
     if (beside > 0)
         dropped += lhi_cpu_float_bytes(t * beside);
-    return sizeof *cpu + dropped + routed +
+    return sizeof *cpu + dropped + routed + context_bytes(cpu) +
            lhi_cpu_float_bytes(t * (double)lhi_cpu_widest(cpu)) +
            2 * lhi_cpu_float_bytes(block * s) +
            2 * lhi_cpu_float_bytes(s * (cpu->rope / 2)) +
            lhi_cpu_float_bytes(block * d) + lhi_cpu_float_bytes(s * d) +
            lhi_cpu_float_bytes(s * cpu->value_dim) +
-           lhi_cpu_float_bytes(block) + (s + 1) * sizeof(int32_t) +
+           lhi_cpu_float_bytes(block) +
+           (cpu->whole_sequence + 1.0) * sizeof(int32_t) +
            cpu->n_microbatches * (sizeof(double) + sizeof(bool));
 }
 
@@ -280,4 +298,11 @@ double lhi_cpu_largest_part(const lhi_cpu_options *o, uint32_t i,
     }
     *n_parts = n + is_first + is_last;
     return most;
+}
+
+size_t lhi_cpu_message_bytes(const lhi_cpu_options *o)
+{
+    lhi_cpu cpu = {0};
+    lhi_cpu_shape(&cpu, o);
+    return (size_t)cpu.t * cpu.h * sizeof(float);
 }

@@ -156,18 +156,24 @@ void lhi_cpu_route(const lhi_cpu *cpu, const lhi_cpu_weights *w,
     put_in_order(cpu, kept);
 }
 
-/* Of one sequence, what the balancing part of the loss adds to the gradient of
- * each probability of `expert`. */
-static float balance_of(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
-                        uint32_t sequence, uint32_t expert)
+/* What the balancing part of the loss adds to the gradient of each probability
+ * of an expert that was chosen so often in the sequence. */
+static float balance_of(const lhi_cpu *cpu, float count)
+{
+    size_t n = (size_t)cpu->whole_sequence * cpu->chosen;
+    return cpu->balance * (float)cpu->experts * count / (float)n *
+           cpu->loss_scale;
+}
+
+/* How often each expert was chosen in each sequence, [microbatch][experts]. */
+static void count_choices(lhi_cpu *cpu, const lhi_cpu_kept *kept, float *counts)
 {
     size_t n = (size_t)cpu->sequence * cpu->chosen;
-    const int32_t *chosen = kept->chosen + sequence * n;
-    uint32_t count = 0;
-    for (size_t i = 0; i < n; i++)
-        count += chosen[i] == (int32_t)expert;
-    return cpu->balance * (float)cpu->experts * (float)count / (float)n *
-           cpu->loss_scale;
+    size_t all = (size_t)cpu->microbatch * cpu->experts;
+    memset(counts, 0, all * sizeof *counts);
+    for (size_t i = 0; i < cpu->microbatch * n; i++)
+        counts[i / n * cpu->experts + (size_t)kept->chosen[i]]++;
+    lhi_cpu_add_contexts(cpu, counts, all);
 }
 
 /* d, gradients of probabilities, to those of the scores that these are parts
@@ -212,12 +218,13 @@ static void row_back(const lhi_cpu *cpu, lhi_cpu_kept *kept, size_t row,
         p[e] *= cpu->sigmoid ? d[e] * (1 - p[e]) : d[e] - mean;
 }
 
-void lhi_cpu_route_back(const lhi_cpu *cpu, lhi_cpu_kept *kept)
+void lhi_cpu_route_back(lhi_cpu *cpu, lhi_cpu_kept *kept)
 {
     float *balance = cpu->d_experts + cpu->experts;
-    for (uint32_t i = 0; i < cpu->microbatch; i++) {
+    count_choices(cpu, kept, balance);
+    for (uint32_t i = 0; i < cpu->microbatch; i++, balance += cpu->experts) {
         for (uint32_t e = 0; e < cpu->experts; e++)
-            balance[e] = balance_of(cpu, kept, i, e);
+            balance[e] = balance_of(cpu, balance[e]);
         for (uint32_t k = 0; k < cpu->sequence; k++)
             row_back(cpu, kept, (size_t)i * cpu->sequence + k, balance);
     }

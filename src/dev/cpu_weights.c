@@ -55,9 +55,10 @@ static void add_embedding(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     /* Those that no sequence reaches have none. */
     if (!adds)
         memset(chunk->d_positions, 0, cpu->positions * h * sizeof(float));
-    for (uint32_t i = 0; i < cpu->microbatch; i++)
-        cpu->k->add(chunk->d_positions, slot->x[0] + i * cpu->sequence * h,
-                    cpu->sequence * h);
+    uint32_t n = lhi_cpu_n_pieces(cpu);
+    for (uint32_t i = 0; i < cpu->microbatch * n; i++)
+        cpu->k->add(chunk->d_positions + lhi_cpu_piece_first(cpu, i % n) * h,
+                    slot->x[0] + i * cpu->piece * h, cpu->piece * h);
 }
 
 bool lhi_cpu_in_layer(const lhi_cpu_item *item)

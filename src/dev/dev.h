@@ -13,6 +13,7 @@
  *                       holds: cpu_memory.c; of a schedule: cpu_predict.c)
  *   cpu_forward.c       ... F; cpu_attention.c: attention, both ways;
  *                       cpu_latent.c: what its queries and keys come of;
+ *                       cpu_context.c: over ranks that share sequences;
  *                       cpu_layer.c: products, norms; cpu_dropout.c
  *   cpu_backward.c      ... D
  *   cpu_weights.c       ... W, in units that can be cut and put off
@@ -209,6 +210,9 @@ typedef struct lhi_cpu_options {
     uint32_t sequence;   /* tokens of one */
     uint32_t n_microbatches;
     uint32_t replica, n_replicas; /* of data parallelism */
+    /* Which of how many ranks this is that share each sequence; 0, 0: it is
+     * alone. They have a group (join()). */
+    uint32_t context, n_contexts;
     uint64_t seed;                /* of the first weights, by tensor; of dropout */
     double dropout; /* share of scores, of what attention and MLP add and of the
                        embedding that training drops, 0 <= share < 1 */
@@ -239,6 +243,9 @@ double lhi_cpu_largest_part(const lhi_cpu_options *options, uint32_t i,
                             uint32_t *n_parts);
 /* The parameters of chunk mine[i], each of them a float. */
 double lhi_cpu_parameters(const lhi_cpu_options *options, uint32_t i);
+
+/* Of what F of a chunk hands to the next one. */
+size_t lhi_cpu_message_bytes(const lhi_cpu_options *options);
 
 /* LH_EUNSUPPORTED: the model is of no kind that is trained here, or OpenBLAS
  * is not installed; `err` says which and what to do. Open the first device of a

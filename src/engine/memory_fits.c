@@ -123,8 +123,7 @@ static lh_status predict_rank(const lhi_job *job, const lh_exec *exec,
     uint32_t stage = rank % exec->n_ranks;
     LHI_TRY(lhi_job_cpu_options(job, rank, &o, err));
     lh_status status = predict_device(&exec->ranks[stage], &o, bytes, err);
-    double message = (double)o.microbatch * o.sequence;
-    message *= sizeof(float) * o.model->hidden;
+    const double message = (double)lhi_cpu_message_bytes(&o);
     if (status == LH_OK)
         status = predict_training(job, exec, stage, &o, bytes, err);
     bytes[LH_MEMORY_BUFFERS] += count_messages(&exec->ranks[stage], message);

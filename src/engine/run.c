@@ -320,14 +320,13 @@ static lh_status take_grid(lhi_job *job, lh_error *err)
     if (!g->expert_tensor)
         g->expert_tensor = m->model->experts && g->expert == 1 ? g->tensor : 1;
     LHI_TRY(lhi_grid_check(g, err));
-    if (g->tensor == 1 && g->context == 1 && g->expert == 1 &&
-        g->expert_tensor == 1)
+    if (g->tensor == 1 && g->expert == 1 && g->expert_tensor == 1)
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
                     "the cpu device does not run tensor %" PRIu32
-                    ", context %" PRIu32 ", expert %" PRIu32
+                    ", expert %" PRIu32
                     ": set these to 1 in the job's layout",
-                    g->tensor, g->context, g->expert);
+                    g->tensor, g->expert);
 }
 
 /* What passes launch is looked at by lhi_shard_plan_make(), as memory is

@@ -183,7 +183,7 @@ static double as_device(const void *context, int site, uint32_t layer,
     for (uint32_t i = 0; i <= column; i++)
         one[i] = 1;
     lhi_cpu_drop(cpu, (lhi_drop){s->sample, layer, (lhi_drop_site)site}, 0,
-                 head, row, one, 512, 1, column + 1);
+                 head, row, 0, one, 512, 1, column + 1);
     return (double)one[column];
 }
 
@@ -465,7 +465,7 @@ static void dropped_shares(void)
         size_t zeros = 0, alike = 0;
         for (size_t i = 0; i < N * N; i++)
             x[k][i] = 1;
-        lhi_cpu_drop(cpu, at[k], 0, k == 4, 0, x[k], N, N, N);
+        lhi_cpu_drop(cpu, at[k], 0, k == 4, 0, 0, x[k], N, N, N);
         for (size_t i = 0; i < N * N; i++) {
             zeros += x[k][i] == 0;
             alike += k > 0 && x[k][i] == 0 && x[k - 1][i] == 0;

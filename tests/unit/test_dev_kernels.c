@@ -52,7 +52,7 @@ static size_t run_all(const lhi_kernels *k, size_t width, size_t skew,
     memcpy(p, a, all * sizeof *p);
     k->gelu_back(p, b, all);
     k->add_row(p, b, ROWS, width);
-    k->drop(p, width, ROWS, width, 77, 1 << 22, 1.25f);
+    k->drop(p, width, ROWS, width, 0, 77, 1 << 22, 1.25f);
     KEEP(p, all);
     k->add_up(p, r, ROWS, width, false);
     k->add_up(a, r, ROWS, width, true);

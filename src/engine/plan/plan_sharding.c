@@ -4,6 +4,7 @@
 #include "base/fail.h"
 #include "plan/layout/layout.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 /* With ZeRO 0 each replica is a site of its own; with hybrid sharding its
@@ -47,7 +48,8 @@ static lh_status make_sites(const lh_plan *plan, uint32_t **out, lh_error *err)
     return LH_OK;
 }
 
-/* How many replicas share with the first one of stage 0. */
+/* How many replicas share with the first one of stage 0. Ranks that share
+ * sequences share with it, too. */
 static uint32_t count_sharers(const uint32_t *sites, uint32_t n_replicas)
 {
     uint32_t n = 0;
@@ -61,8 +63,15 @@ lh_status lhi_plan_sharding(const lh_plan *plan, lh_train_model *model,
 {
     const lh_choice *best = &plan->best;
     const lh_plan_elastic *elastic = best->elastic;
-    uint32_t n = best->layout.data;
+    uint32_t n = best->layout.data, context = best->layout.context;
     *sites = NULL;
+    if (best->zero == 0 && context > 1)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the plan has zero 0 and context %" PRIu32
+                        "; on the cpu device ranks that share sequences share "
+                        "the optimizer, too: plan with zero: 1 in the job's "
+                        "training",
+                        context);
     if (n > 1 &&
         (best->zero == 0 || best->layout.sharding > LH_SHARDING_FULL))
         LHI_TRY(make_sites(plan, sites, err));
@@ -70,7 +79,7 @@ lh_status lhi_plan_sharding(const lh_plan *plan, lh_train_model *model,
     model->leaders =
         *sites && best->layout.sharding == LH_SHARDING_HYBRID_LEADERS;
     model->by_layer =
-        !elastic && best->zero >= 2 && count_sharers(*sites, n) > 1;
+        !elastic && best->zero >= 2 && context * count_sharers(*sites, n) > 1;
     model->sharded_gradients = model->by_layer ? 1
                                : elastic       ? elastic->gradients
                                                : 0;

@@ -547,11 +547,10 @@ static lh_status torchtitan_whole(const lh_job *job, const lhi_config *c,
 
 static lh_status longhaul_group(const lh_layout *l, lh_error *err)
 {
-    if (l->tensor == 1 && l->context == 1 && l->expert == 1)
+    if (l->tensor == 1 && l->expert == 1)
         return LH_OK;
     return refuse(LH_TARGET_LONGHAUL, err,
-                  "runs whole layers; use layout.tensor, context and expert "
-                  "of 1");
+                  "runs whole layers; use layout.tensor and expert of 1");
 }
 
 /* --- PyTorch's pipelining ---------------------------------------------------
