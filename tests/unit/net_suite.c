@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "net_suite.h"
 #include "net_suite_groups.h"
+#include "net_suite_links.h"
 
 #include "base/fail.h"
 #include "base/realtime.h"
@@ -12,9 +13,9 @@
 
 #define UNUSED_REST (void)context, (void)result, (void)size
 
-static lh_status send_now(lhi_net *net, uint32_t to, uint64_t tag,
-                          const void *data, size_t size, lhi_net_op *op,
-                          lh_error *err)
+lh_status net_send_now(lhi_net *net, uint32_t to, uint64_t tag,
+                       const void *data, size_t size, lhi_net_op *op,
+                       lh_error *err)
 {
     *op = (lhi_net_op){0};
     return lhi_net_send(net, to, tag, data, size, LHI_NET_NO_LINK, lhi_now_ns(),
@@ -58,7 +59,7 @@ static lh_status round_trip(lhi_net *net, uint64_t tag, size_t n, int late_ms,
     lh_status status = out && in ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK && peer == 1) {
         fill(out, n, tag);
-        status = send_now(net, peer, tag, out, n, &send, err);
+        status = net_send_now(net, peer, tag, out, n, &send, err);
         if (status == LH_OK)
             status = lhi_net_receive(net, peer, tag, in, n, &receive, err);
     } else if (status == LH_OK) {
@@ -67,7 +68,7 @@ static lh_status round_trip(lhi_net *net, uint64_t tag, size_t n, int late_ms,
         if (status == LH_OK)
             status = lhi_net_wait(net, &receive, 0, err);
         if (status == LH_OK)
-            status = send_now(net, peer, tag, in, n, &send, err);
+            status = net_send_now(net, peer, tag, in, n, &send, err);
     }
     if (status == LH_OK)
         status = lhi_net_wait(net, &receive, 0, err);
@@ -124,7 +125,8 @@ static lh_status tags(lhi_net *net, void *context, char **result, size_t *size,
             if (sends) {
                 fill(bytes + i * n, n, i);
                 LHI_TRY(
-                    send_now(net, 1, i / 2, bytes + i * n, n, &ops[i], err));
+                    net_send_now(net, 1, i / 2, bytes + i * n, n, &ops[i],
+                                 err));
             } else {
                 LHI_TRY(lhi_net_receive(net, 0, i / 2, bytes + i * n, n,
                                         &ops[i], err));
@@ -158,7 +160,7 @@ static lh_status crowd(lhi_net *net, void *context, char **result, size_t *size,
                 continue;
             fill(out, m, me * 1000 + i + round);
             ops[n + i] = (lhi_net_op){0};
-            LHI_TRY(send_now(net, i, round, out, m, &ops[i], err));
+            LHI_TRY(net_send_now(net, i, round, out, m, &ops[i], err));
             LHI_TRY(lhi_net_receive(net, i, round, in, m, &ops[n + i], err));
         }
         for (uint32_t i = 0; i < n; i++) {
@@ -188,7 +190,7 @@ static lh_status limits(lhi_net *net, void *context, char **result,
         EXPECT(lhi_now_ns() >= start_ns + 30000000);
         EXPECT(!op.is_done);
         lhi_net_op go = {0};
-        LHI_TRY(send_now(net, 1, 6, &sent, sizeof sent, &go, err));
+        LHI_TRY(net_send_now(net, 1, 6, &sent, sizeof sent, &go, err));
         LHI_TRY(lhi_net_wait(net, &op, 0, err));
         EXPECT(value == 77);
         LHI_TRY(lhi_net_wait(net, &op, 0, err)); /* twice is fine */
@@ -197,7 +199,7 @@ static lh_status limits(lhi_net *net, void *context, char **result,
     LHI_TRY(lhi_net_receive(net, 0, 6, &value, sizeof value, &op, err));
     LHI_TRY(lhi_net_wait(net, &op, 0, err));
     lhi_net_op back = {0};
-    LHI_TRY(send_now(net, 0, 5, &value, sizeof value, &back, err));
+    LHI_TRY(net_send_now(net, 0, 5, &value, sizeof value, &back, err));
     return lhi_net_wait(net, &back, 0, err);
 }
 
@@ -211,7 +213,7 @@ static lh_status misuse(lhi_net *net, void *context, char **result,
     EXPECT(lhi_net_receive(net, n, 0, NULL, 0, &op, &e) == LH_EINVAL);
     EXPECT(strstr(e.text, "no peer"));
     EXPECT(lhi_net_receive(net, me, 0, NULL, 0, &op, &e) == LH_EINVAL);
-    EXPECT(send_now(net, n + 7, 0, NULL, 0, &op, &e) == LH_EINVAL);
+    EXPECT(net_send_now(net, n + 7, 0, NULL, 0, &op, &e) == LH_EINVAL);
     EXPECT(lhi_net_send(net, 1 - me, 0, NULL, 0, 3, 0, LHI_NET_NO_TURN, &op,
                         &e) == LH_EINVAL);
     EXPECT(strstr(e.text, "no emulated link 3"));
@@ -273,209 +275,6 @@ static lh_status wrong_group(lhi_net *net, void *context, char **result,
     return LH_OK;
 }
 
-/* Latency and occupancy, first in, first out by the time of entry. */
-static lh_status fifo(lhi_net *net, void *context, char **result, size_t *size,
-                      lh_error *err)
-{
-    UNUSED_REST;
-    const int64_t ms = 1000000;
-    unsigned char bytes[3][1000];
-    lhi_net_op ops[3] = {{0}};
-    uint32_t me = lhi_net_rank(net);
-    int64_t base_ns = lhi_now_ns();
-    if (me == 0) {
-        /* The latest entry is handed over first. */
-        for (int i = 2; i >= 0; i--)
-            LHI_TRY(lhi_net_send(net, 2, (uint64_t)i, bytes[i], 1000, 0,
-                                 base_ns - 10 * ms + i * ms, LHI_NET_NO_TURN,
-                                 &ops[i], err));
-    } else if (me == 2) {
-        for (int i = 0; i < 3; i++)
-            LHI_TRY(lhi_net_receive(net, 0, (uint64_t)i, bytes[i], 1000,
-                                    &ops[i], err));
-    } else {
-        return LH_OK;
-    }
-    for (int i = 0; i < 3; i++)
-        LHI_TRY(lhi_net_wait(net, &ops[i], 0, err));
-    if (me == 0)
-        return LH_OK;
-    /* 4 ms each: 3 ms, and 1 us per byte. */
-    int64_t first_ns = ops[0].entered_ns;
-    EXPECT(ops[1].entered_ns == first_ns + ms);
-    for (int i = 0; i < 3; i++)
-        EXPECT_NEAR(ops[i].arrived_ns - first_ns, (4 * (i + 1) + 400) * ms, 0);
-    EXPECT(lhi_now_ns() >= ops[2].arrived_ns);
-    return LH_OK;
-}
-
-/* Two senders share a link; equal entries: the lower rank's first. */
-static lh_status shared_link(lhi_net *net, void *context, char **result,
-                             size_t *size, lh_error *err)
-{
-    UNUSED_REST;
-    const int64_t ms = 1000000;
-    uint32_t me = lhi_net_rank(net);
-    lhi_net_op a = {0}, b = {0};
-    int64_t start_ns = 0;
-    if (me == 2) {
-        LHI_TRY(lhi_net_receive(net, 0, 1, NULL, 0, &a, err));
-        LHI_TRY(lhi_net_receive(net, 1, 1, NULL, 0, &b, err));
-        LHI_TRY(lhi_net_wait(net, &b, 0, err));
-        LHI_TRY(lhi_net_wait(net, &a, 0, err));
-        EXPECT(a.entered_ns == b.entered_ns);
-        EXPECT_NEAR(a.arrived_ns - a.entered_ns, 403 * ms, 0);
-        EXPECT_NEAR(b.arrived_ns - a.entered_ns, 406 * ms, 0);
-        return LH_OK;
-    }
-    /* Rank 1 says when; rank 0 is late. */
-    if (me == 1) {
-        start_ns = lhi_now_ns();
-        LHI_TRY(send_now(net, 0, 9, &start_ns, sizeof start_ns, &b, err));
-    } else {
-        LHI_TRY(
-            lhi_net_receive(net, 1, 9, &start_ns, sizeof start_ns, &b, err));
-    }
-    LHI_TRY(lhi_net_wait(net, &b, 0, err));
-    LHI_TRY(lhi_net_send(net, 2, 1, NULL, 0, 1, start_ns, LHI_NET_NO_TURN, &a,
-                         err));
-    return lhi_net_wait(net, &a, 0, err);
-}
-
-/* A link is made fast and slow again while messages are on it: each keeps what
- * it entered with, and the second, for which there would be no delay, waits
- * behind the first. */
-static lh_status changing_link(lhi_net *net, void *context, char **result,
-                               size_t *size, lh_error *err)
-{
-    UNUSED_REST;
-    const int64_t ms = 1000000;
-    const lhi_net_link rules[] = {{0, ms, 0}, {500 * ms, ms, 0}, {0, 0, 0}};
-    lhi_net_op ops[3] = {{0}};
-    if (lhi_net_rank(net) == 0) {
-        int64_t now_ns = lhi_now_ns();
-        for (uint32_t i = 0; i < 3; i++) {
-            LHI_TRY(lhi_net_send(net, 1, i, NULL, 0, 0, now_ns + i * ms,
-                                 LHI_NET_NO_TURN, &ops[i], err));
-            LHI_TRY(lhi_net_set_link(net, 0, &rules[i], err));
-        }
-        lh_error e = {0};
-        const lhi_net_link bad = {-1, 0, 0};
-        EXPECT(lhi_net_set_link(net, 0, &bad, &e) == LH_EINVAL);
-        EXPECT(lhi_net_set_link(net, 1, &rules[0], &e) == LH_EINVAL);
-        EXPECT(strstr(e.text, "no emulated link 1"));
-        for (uint32_t i = 0; i < 3; i++)
-            LHI_TRY(lhi_net_wait(net, &ops[i], 0, err));
-        return LH_OK;
-    }
-    for (uint32_t i = 0; i < 3; i++)
-        LHI_TRY(lhi_net_receive(net, 0, i, NULL, 0, &ops[i], err));
-    for (uint32_t i = 0; i < 3; i++)
-        LHI_TRY(lhi_net_wait(net, &ops[i], 0, err));
-    int64_t first_ns = ops[0].entered_ns;
-    EXPECT_NEAR(ops[0].arrived_ns - first_ns, 403 * ms, 0);
-    EXPECT_NEAR(ops[1].arrived_ns - first_ns, 403 * ms, 0);
-    EXPECT_NEAR(ops[2].arrived_ns - first_ns, 505 * ms, 0);
-    return LH_OK;
-}
-
-/* A link that is held: what enters it leaves once it is free, one after the
- * other, when that was is said in the messages. */
-static lh_status held_link(lhi_net *net, void *context, char **result,
-                           size_t *size, lh_error *err)
-{
-    UNUSED_REST;
-    const int64_t ms = 1000000;
-    lhi_net_op ops[2] = {{0}};
-    int64_t until_ns[2];
-    if (lhi_net_rank(net) == 0) {
-        int64_t now_ns = lhi_now_ns();
-        until_ns[0] = until_ns[1] = now_ns + 300 * ms;
-        LHI_TRY(lhi_net_hold_link(net, 0, until_ns[0], err));
-        LHI_TRY(lhi_net_hold_link(net, 0, now_ns + ms, err)); /* held longer */
-        for (uint32_t i = 0; i < 2; i++)
-            LHI_TRY(lhi_net_send(net, 1, i, &until_ns[i], sizeof until_ns[i], 0,
-                                 now_ns, LHI_NET_NO_TURN, &ops[i], err));
-        lh_error e = {0};
-        EXPECT(lhi_net_hold_link(net, 1, now_ns, &e) == LH_EINVAL);
-        EXPECT(strstr(e.text, "no emulated link 1"));
-    } else {
-        for (uint32_t i = 0; i < 2; i++)
-            LHI_TRY(lhi_net_receive(net, 0, i, &until_ns[i], sizeof until_ns[i],
-                                    &ops[i], err));
-    }
-    for (uint32_t i = 0; i < 2; i++)
-        LHI_TRY(lhi_net_wait(net, &ops[i], 0, err));
-    for (uint32_t i = 0; i < 2 && lhi_net_rank(net) == 1; i++) {
-        EXPECT_NEAR(ops[i].began_ns, until_ns[i] + i * ms, 0);
-        EXPECT_NEAR(ops[i].arrived_ns, until_ns[i] + (i + 6) * ms, 0);
-    }
-    return LH_OK;
-}
-
-/* An explicit order: the first to be handed over leaves last. */
-/* Once nothing is on the link, messages may leave first in, first out, and
- * then in turns again, which go on counting. */
-static lh_status other_orders(lhi_net *net, lh_error *err)
-{
-    const uint64_t given[] = {LHI_NET_NO_TURN, LHI_NET_NO_TURN, 5};
-    for (uint32_t i = 0; i < 3; i++) {
-        lhi_net_op there = {0}, back = {0};
-        if (lhi_net_rank(net) == 0) {
-            LHI_TRY(lhi_net_receive(net, 1, 20 + i, NULL, 0, &back, err));
-            LHI_TRY(lhi_net_send(net, 1, 10 + i, NULL, 0, 0, lhi_now_ns(),
-                                 given[i], &there, err));
-        } else {
-            LHI_TRY(lhi_net_receive(net, 0, 10 + i, NULL, 0, &there, err));
-            LHI_TRY(lhi_net_wait(net, &there, 0, err));
-            LHI_TRY(send_now(net, 0, 20 + i, NULL, 0, &back, err));
-        }
-        LHI_TRY(lhi_net_wait(net, &there, 0, err));
-        LHI_TRY(lhi_net_wait(net, &back, 0, err));
-    }
-    return LH_OK;
-}
-
-static lh_status turns(lhi_net *net, void *context, char **result, size_t *size,
-                       lh_error *err)
-{
-    UNUSED_REST;
-    const int64_t ms = 1000000;
-    lhi_net_op ops[3] = {{0}}, answer = {0};
-    uint32_t me = lhi_net_rank(net);
-    if (me == 0) {
-        lh_error e = {0};
-        lhi_net_op bad = {0};
-        LHI_TRY(lhi_net_receive(net, 1, 8, NULL, 0, &answer, err));
-        for (uint32_t i = 0; i < 3; i++) {
-            if (i == 2) /* while those before wait for their turn */
-                EXPECT(lhi_net_send(net, 1, 9, NULL, 0, 0, lhi_now_ns(),
-                                    LHI_NET_NO_TURN, &bad, &e) == LH_EINVAL);
-            LHI_TRY(lhi_net_send(net, 1, i, NULL, 0, 0, lhi_now_ns(), 2 - i,
-                                 &ops[i], err));
-            lhi_sleep_for((i < 2 ? 20 : 0) * INT64_C(1000000));
-        }
-        EXPECT(strstr(e.text, "have none"));
-        EXPECT(lhi_net_send(net, 1, 9, NULL, 0, 0, lhi_now_ns(), 1, &bad, &e) ==
-               LH_EINVAL);
-        EXPECT(strstr(e.text, "taken twice"));
-        for (uint32_t i = 0; i < 3; i++)
-            LHI_TRY(lhi_net_wait(net, &ops[i], 0, err));
-        LHI_TRY(lhi_net_wait(net, &answer, 0, err));
-        return other_orders(net, err);
-    }
-    for (uint32_t i = 0; i < 3; i++)
-        LHI_TRY(lhi_net_receive(net, 0, i, NULL, 0, &ops[i], err));
-    for (uint32_t i = 0; i < 3; i++)
-        LHI_TRY(lhi_net_wait(net, &ops[i], 0, err));
-    EXPECT_NEAR(ops[2].arrived_ns - ops[2].entered_ns, 8 * ms, 0);
-    EXPECT_NEAR(ops[1].arrived_ns - ops[2].entered_ns, 11 * ms, 0);
-    EXPECT_NEAR(ops[0].arrived_ns - ops[2].entered_ns, 14 * ms, 0);
-    LHI_TRY(send_now(net, 0, 8, NULL, 0, &answer, err));
-    LHI_TRY(lhi_net_wait(net, &answer, 0, err));
-    return other_orders(net, err);
-}
-
 /* --- several receives at once ---- */
 
 /* Waits by the bell until one of `n` is done that was not; its index. */
@@ -511,8 +310,8 @@ static lh_status bell_senders(lhi_net *net, unsigned char *bytes, lh_error *err)
     lhi_net_op ops[3] = {{0}};
     if (lhi_net_rank(net) == 0) {
         fill(bytes, BELL_LARGE, 1);
-        LHI_TRY(send_now(net, 2, 0, bytes, 10, &ops[0], err));
-        LHI_TRY(send_now(net, 2, 1, bytes, BELL_LARGE, &ops[1], err));
+        LHI_TRY(net_send_now(net, 2, 0, bytes, 10, &ops[0], err));
+        LHI_TRY(net_send_now(net, 2, 1, bytes, BELL_LARGE, &ops[1], err));
         LHI_TRY(lhi_net_wait(net, &ops[0], 0, err));
         return lhi_net_wait(net, &ops[1], 0, err);
     }
@@ -553,7 +352,7 @@ static lh_status bell(lhi_net *net, void *context, char **result, size_t *size,
         EXPECT(k < 2 ? found < 2 : found >= 2);
         EXPECT(lhi_now_ns() >= ops[found].arrived_ns);
         if (k == 1)
-            LHI_TRY(send_now(net, 1, 9, NULL, 0, &go, err));
+            LHI_TRY(net_send_now(net, 1, 9, NULL, 0, &go, err));
     }
     EXPECT(filled(bytes, 10, 1) && filled(bytes + BELL_LARGE, BELL_LARGE, 1));
     EXPECT_NEAR(ops[2].arrived_ns - ops[2].entered_ns, 33000000, 0);
@@ -569,7 +368,7 @@ static lh_status wrong_size(lhi_net *net, void *context, char **result,
     unsigned char bytes[100] = {0};
     lhi_net_op op = {0};
     if (lhi_net_rank(net) == 0) {
-        LHI_TRY(send_now(net, 1, 4, bytes, 100, &op, err));
+        LHI_TRY(net_send_now(net, 1, 4, bytes, 100, &op, err));
         LHI_TRY(lhi_net_wait(net, &op, 0, err));
     } else {
         LHI_TRY(lhi_net_receive(net, 0, 4, bytes, 99, &op, err));
@@ -589,7 +388,7 @@ static lh_status wrong_large_size(lhi_net *net, void *context, char **result,
     static _Thread_local unsigned char bytes[100000];
     lhi_net_op op = {0};
     if (lhi_net_rank(net) == 0) {
-        LHI_TRY(send_now(net, 1, 4, bytes, sizeof bytes, &op, err));
+        LHI_TRY(net_send_now(net, 1, 4, bytes, sizeof bytes, &op, err));
         return lhi_net_wait(net, &op, 0, err);
     }
     LHI_TRY(lhi_net_receive(net, 0, 4, bytes, 99, &op, err));
@@ -609,7 +408,7 @@ static lh_status one_aborts(lhi_net *net, void *context, char **result,
     /* Others are in a wait, for each kind of operation. */
     lhi_net_op op = {0};
     if (me == 0)
-        LHI_TRY(send_now(net, 1, 3, bytes, sizeof bytes, &op, err));
+        LHI_TRY(net_send_now(net, 1, 3, bytes, sizeof bytes, &op, err));
     else
         LHI_TRY(lhi_net_receive(net, 2, 3, bytes, sizeof bytes, &op, err));
     lh_status status = lhi_net_wait(net, &op, 0, err);
@@ -618,7 +417,7 @@ static lh_status one_aborts(lhi_net *net, void *context, char **result,
     EXPECT(lhi_net_failure(net));
     lh_error e = {0};
     lhi_net_op more = {0};
-    EXPECT(send_now(net, 3 - me, 3, bytes, 1, &more, &e) == LH_EIO);
+    EXPECT(net_send_now(net, 3 - me, 3, bytes, 1, &more, &e) == LH_EIO);
     return status;
 }
 
@@ -637,7 +436,7 @@ static lh_status asks_again(lhi_net *net, void *context, char **result,
     /* Each waits for the other, so neither leaves before it has asked. */
     lhi_net_op sent = {0}, received = {0};
     LHI_TRY(lhi_net_receive(net, 1 - me, 4, bytes, 1, &received, err));
-    LHI_TRY(send_now(net, 1 - me, 5, bytes, sizeof bytes, &sent, err));
+    LHI_TRY(net_send_now(net, 1 - me, 5, bytes, sizeof bytes, &sent, err));
     lh_status status = lhi_net_wait(net, &received, 0, err);
     lhi_net_op *all[] = {&sent, &received, &sent};
     for (uint32_t i = 0; i < 3; i++) {
@@ -657,7 +456,7 @@ static lh_status one_leaves(lhi_net *net, void *context, char **result,
     lhi_net_op op = {0};
     if (lhi_net_rank(net) == 1) {
         /* What it sent before still comes. */
-        LHI_TRY(send_now(net, 0, 1, bytes, 5, &op, err));
+        LHI_TRY(net_send_now(net, 0, 1, bytes, 5, &op, err));
         return lhi_net_wait(net, &op, 0, err);
     }
     if (lhi_net_rank(net) == 2)
@@ -689,7 +488,7 @@ static lh_status leave_early(lhi_net *net, void *context, char **result,
     message *p = parcel(net, sizeof *p, err);
     EXPECT(p);
     if (lhi_net_rank(net) == 0)
-        return send_now(net, 1, 1, p->bytes, sizeof p->bytes, &p->op, err);
+        return net_send_now(net, 1, 1, p->bytes, sizeof p->bytes, &p->op, err);
     lhi_sleep_for(60 * INT64_C(1000000));
     LHI_TRY(lhi_net_receive(net, 0, 1, p->bytes, sizeof p->bytes, &p->op, err));
     return lhi_net_wait(net, &p->op, 0, err);
@@ -713,7 +512,8 @@ static lh_status barrier_waits(lhi_net *net, void *context, char **result,
         if (i == LAST)
             continue;
         if (me == LAST)
-            LHI_TRY(send_now(net, i, 1, &came_ns, sizeof came_ns, &op, err));
+            LHI_TRY(
+                net_send_now(net, i, 1, &came_ns, sizeof came_ns, &op, err));
         else if (me == i)
             LHI_TRY(lhi_net_receive(net, LAST, 1, &came_ns, sizeof came_ns, &op,
                                     err));
@@ -763,7 +563,7 @@ static lh_status too_many_kept(lhi_net *net, void *context, char **result,
         return lhi_net_wait(net, &op, 0, err);
     }
     for (int i = 0; i < 5000; i++) {
-        LHI_TRY(send_now(net, 1, 2, bytes, sizeof bytes, &op, err));
+        LHI_TRY(net_send_now(net, 1, 2, bytes, sizeof bytes, &op, err));
         LHI_TRY(lhi_net_wait(net, &op, 0, err));
     }
     return LH_OK;
@@ -799,11 +599,21 @@ const net_case net_cases[] = {
     {"misuse", 2, misuse, 0, {{0}}, NULL},
     {"collectives", 4, all_collectives, 0, {{0}}, NULL},
     {"wrong group", 2, wrong_group, 0, {{0}}, NULL},
-    {"fifo", 3, fifo, 1, {{400000000, 3000000, 1000}}, NULL},
-    {"shared link", 3, shared_link, 2, {{0}, {400000000, 3000000, 0}}, NULL},
-    {"held link", 2, held_link, 1, {{5000000, 1000000, 0}}, NULL},
-    {"changing link", 2, changing_link, 1, {{400000000, 3000000, 0}}, NULL},
-    {"turns", 2, turns, 1, {{5000000, 3000000, 0}}, NULL},
+    {"fifo", 3, net_links_fifo, 1, {{400000000, 3000000, 1000}}, NULL},
+    {"shared link",
+     3,
+     net_links_shared_link,
+     2,
+     {{0}, {400000000, 3000000, 0}},
+     NULL},
+    {"held link", 2, net_links_held_link, 1, {{5000000, 1000000, 0}}, NULL},
+    {"changing link",
+     2,
+     net_links_changing_link,
+     1,
+     {{400000000, 3000000, 0}},
+     NULL},
+    {"turns", 2, net_links_turns, 1, {{5000000, 3000000, 0}}, NULL},
     {"bell", 3, bell, 2, {{30000000, 3000000, 0}, {5000000, 3000000, 0}}, NULL},
     {"wrong size", 2, wrong_size, 0, {{0}}, "has 100 bytes, its receive 99"},
     {"wrong large size",

@@ -26,6 +26,11 @@ typedef struct net_case {
     const char *fails; /* what the run's error says; NULL: it has none */
 } net_case;
 
+/* Over no link, from now on. */
+lh_status net_send_now(lhi_net *net, uint32_t to, uint64_t tag,
+                       const void *data, size_t size, lhi_net_op *op,
+                       lh_error *err);
+
 extern const net_case net_cases[];
 extern const unsigned n_net_cases;
 

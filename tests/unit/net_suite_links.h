@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Cases of the conformance suite: emulated links. */
+#ifndef NET_SUITE_LINKS_H
+#define NET_SUITE_LINKS_H
+
+#include "net/net.h"
+
+lhi_rank_main net_links_fifo;          /* 3 ranks, a link */
+lhi_rank_main net_links_shared_link;   /* 3, two links */
+lhi_rank_main net_links_held_link;     /* 2, a link */
+lhi_rank_main net_links_changing_link; /* 2, a link */
+lhi_rank_main net_links_turns;         /* 2, a link */
+
+#endif
