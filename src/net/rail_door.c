@@ -89,6 +89,7 @@ void lhi_rail_dial(lhi_rails *s, uint32_t peer, uint32_t rail)
     }
     r->fd = fd;
     r->state = LHI_RAIL_CONNECTING;
+    r->knocks = peer > s->rank;
     r->until_ns = now_ns + CONNECTED_NS;
 }
 
@@ -101,6 +102,8 @@ static int begin_greeting(const lhi_rails *s, uint32_t peer, uint32_t rail)
     getsockopt(r->fd, SOL_SOCKET, SO_ERROR, &error, &size);
     if (error)
         return error;
+    if (r->knocks) /* somebody does, and will dial */
+        return EAGAIN;
     lhi_hello h = greeting(s, LHI_HELLO_RAIL);
     h.port = rail;
     if (!lhi_random_bytes(h.nonce, sizeof h.nonce))

@@ -111,11 +111,27 @@ static bool find_own(const char *interface, const struct sockaddr_storage *net,
     return found;
 }
 
+/* 0.0.0.0, ::, one of many, and addresses of a group of hosts. */
+static bool is_of_no_host(const struct sockaddr_storage *a)
+{
+    unsigned n;
+    const unsigned char *bytes = bits_of(a, &n);
+    bool any = true, is_v4 = a->ss_family == AF_INET;
+    for (unsigned i = 0; i < n / 8; i++)
+        any = any && bytes[i] == 0;
+    return any || (is_v4 ? bytes[0] >= 224 : bytes[0] == 0xff);
+}
+
 static lh_status find_address(const char *text, struct sockaddr_storage *out,
                               lh_error *err)
 {
     struct sockaddr_storage net;
     unsigned bits;
+    if (parse_address(text, out) && is_of_no_host(out))
+        return lhi_fail(err, LH_EINVAL,
+                        "%s is no address of one host, by which others could "
+                        "reach this one; give that, or an interface",
+                        text);
     if (parse_address(text, out))
         return LH_OK;
     if (parse_network(text, &net, &bits)) {

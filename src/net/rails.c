@@ -192,7 +192,11 @@ static int64_t look_at_rail(lhi_rails *s, uint32_t peer, uint32_t k,
     bool dials = s->rank > peer;
     switch (r->state) {
     case LHI_RAIL_DOWN:
-        if (!dials || p->in_ended || p->given_up)
+        if (p->in_ended || p->given_up)
+            return INT64_MAX;
+        /* Who is dialled learns nothing of one that has died, and so looks
+         * whether it listens, once there is no rail to it. */
+        if (!dials && (!r->was_up || n_up(s, p) > 0))
             return INT64_MAX;
         if (r->again_ns <= now_ns)
             lhi_rail_dial(s, peer, k);

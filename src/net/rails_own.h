@@ -37,6 +37,7 @@ typedef struct lhi_rail {
     lhi_rail_state state;
     int fd;           /* -1: DOWN */
     bool was_up;      /* once */
+    bool knocks;      /* CONNECTING: only to see whether anybody listens */
     bool has_room;    /* the socket may take more */
     int error;        /* of the last attempt, or why it went; 0: silence */
     int64_t heard_ns; /* UP */
@@ -148,6 +149,8 @@ void lhi_rails_give_up(lhi_rails *rails, uint32_t peer, const char *why);
 
 /* ---- rail_door.c ---- */
 
+/* Of a rank with a lower number; of another one, which dials itself, it only
+ * sees whether it listens there. */
 void lhi_rail_dial(lhi_rails *rails, uint32_t peer, uint32_t rail);
 /* The connection of an attempt can be written, or read. */
 void lhi_rail_greet(lhi_rails *rails, uint32_t peer, uint32_t rail);

@@ -106,6 +106,12 @@ static void which_addresses(void)
     refused(&j, ", rail 0: this host has no address in 203.0.113.0/24");
     j.rails[0][0] = j.rails[1][0] = "127.0.0.2";
     refused(&j, ", rails 0 and 1 have one address");
+    static const char *const of_no_host[] = {"0.0.0.0", "::", "224.0.0.1",
+                                             "255.255.255.255", "ff02::1"};
+    for (size_t i = 0; i < sizeof of_no_host / sizeof *of_no_host; i++) {
+        j.rails[0][0] = j.rails[1][0] = of_no_host[i];
+        refused(&j, "is no address of one host");
+    }
 }
 
 static void other_counts(void)
@@ -286,10 +292,11 @@ static void silent(void)
     one_gets(1, SIGSTOP, "rank ", true);
 }
 
-/* The last rank dials, and nobody dials it. */
+/* The last rank dials, and nobody dials it: the others look whether it still
+ * listens. */
 static void killed_last(void)
 {
-    one_gets(2, SIGKILL, "rank ", true);
+    one_gets(2, SIGKILL, "it has ended without a goodbye, rank", false);
 }
 
 /* A rank closes all of its rails under itself, again and again: they come back,
