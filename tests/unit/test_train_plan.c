@@ -362,6 +362,54 @@ static void elastic_plans_train(void)
     unlink(path);
 }
 
+/* Operations that an elastic plan picks for want of memory: what is one product
+ * is made again as one, in as many layers, and so the device runs it. */
+static void picked_operations(void)
+{
+    char path[] = "/tmp/longhaul-test-picked-XXXXXX";
+    int fd = mkstemp(path);
+    CHECK(fd >= 0);
+    close(fd);
+    write_text(path);
+    lh_error err = {0};
+    lh_job *job = job_with(
+        JOB_SMALL,
+        "  gpu: {tflops: 0.05, memory_gib: 0.004, memory_gbps: 10}\n"
+        "  datacenters: [{name: a, nodes: 3}]\n"
+        "  links: []\n"
+        "training: {global_batch: 24, sequence: 64, precision: fp32, zero: 3}\n"
+        "model: {layers: 16, hidden: 32, ffn: 64, heads: 2, kv_heads: 1, "
+        "vocab: 256}\n"
+        "layout: {tensor: 1, data: 3, pipeline: 1, micro_batch: 2, schedule: "
+        "elastic}\n");
+    lh_plan_options quick = {.size = sizeof quick, .quick = true};
+    lh_train_options run = {.size = sizeof run, .steps = 2};
+    lh_train_model m = lh_train_model_defaults();
+    m.data = path;
+    lh_train_plan_options o = {
+        .size = sizeof o, .device = LH_TRAIN_CPU, .run = &run, .model = &m};
+    lh_plan *plan = NULL;
+    lh_train_result *r = NULL;
+    CHECK_OK(lh_plan_make(job, &quick, &plan, &err), err);
+    const lh_plan_elastic *e = plan ? plan->best.elastic : NULL;
+    CHECK(e && plan->best.recompute == LH_RECOMPUTE_OPERATIONS);
+    for (uint32_t i = 0; e && i + 1 < e->n_recomputed; i++)
+        for (uint32_t c = 0; c < e->recomputed[i].n_chunks; c++) {
+            const char *a = e->recomputed[i].operation;
+            const char *b = e->recomputed[i + 1].operation;
+            bool one = (strcmp(a, "query") == 0 && strcmp(b, "key") == 0) ||
+                       (strcmp(a, "key") == 0 && strcmp(b, "value") == 0);
+            CHECK(!one || e->recomputed[i].layers[c] ==
+                              e->recomputed[i + 1].layers[c]);
+        }
+    if (plan)
+        CHECK_OK(lh_train_plan(plan, &o, &r, &err), err);
+    lh_train_result_free(r);
+    lh_plan_free(plan);
+    lh_job_free(job);
+    unlink(path);
+}
+
 /* What of a plan the cpu device does not do: decay through gradients. */
 static void refuses_what_it_does_not_do(void)
 {
@@ -447,6 +495,7 @@ int main(void)
     RUN(cpu);
     RUN(recomputes);
     RUN(elastic_plans_train);
+    RUN(picked_operations);
     RUN(refuses);
     RUN(refuses_what_it_does_not_do);
     RUN(refuses_operations);

@@ -189,7 +189,8 @@ static lh_status list_operations(const lh_plan *plan, uint32_t n_chunks,
             *made = here;
         }
         for (uint32_t part = 0; part < LH_N_LAYER_PARTS; part++)
-            for (uint32_t i = 0; i < of_part[part]; i++)
+            for (uint32_t i = 0; of_part[part] < UINT32_MAX && i < of_part[part];
+                 i++)
                 again[first + i] |= 1u << part;
     }
     return LH_OK;

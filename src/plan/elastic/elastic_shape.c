@@ -68,6 +68,36 @@ static int64_t moving_ns(const shaper *s, int64_t bytes)
     return copying_ns(s, moved_of(s, bytes));
 }
 
+/* Which product an operation is a part of; 0: none with others. */
+static int product_of(const char *name)
+{
+    static const char *const parts[][4] = {
+        {"query", "key", "value", "key and value"}, {"up", "gate"}};
+    for (int p = 0; p < 2; p++)
+        for (int i = 0; i < 4 && parts[p][i]; i++)
+            if (strcmp(parts[p][i], name) == 0)
+                return p + 1;
+    return 0;
+}
+
+static void add_kind(lhi_elastic_kinds *kinds, const lh_cost_op *op)
+{
+    int product = product_of(op->name);
+    uint32_t k = 0;
+    while (k < kinds->n &&
+           (!product || product_of(kinds->ops[k].name) != product))
+        k++;
+    if (k == kinds->n) {
+        kinds->ops[kinds->n++] = *op;
+        kinds->n_names[k] = 0;
+    } else {
+        kinds->ops[k].flops += op->flops;
+        kinds->ops[k].bytes += op->bytes;
+        kinds->ops[k].ns += op->ns;
+    }
+    kinds->names[k][kinds->n_names[k]++] = op->name;
+}
+
 lh_status lhi_elastic_kinds_find(const lh_job *job, const lhi_config *config,
                                  lhi_elastic_kinds *out, lh_error *err)
 {
@@ -81,7 +111,7 @@ lh_status lhi_elastic_kinds_find(const lh_job *job, const lhi_config *config,
     out->n = 0;
     for (uint32_t i = 0; i < n; i++)
         if (all[i].recomputable)
-            out->ops[out->n++] = all[i];
+            add_kind(out, &all[i]);
     return LH_OK;
 }
 
@@ -400,7 +430,8 @@ static lh_status describe(const shaper *s, const lh_elastic_best *best,
     lh_plan_elastic *e = LHI_NEW(mem, lh_plan_elastic, 1);
     uint32_t *enqueue = LHI_NEW(mem, uint32_t, plan->n_enqueue);
     uint32_t *dequeue = LHI_NEW(mem, uint32_t, plan->n_dequeue);
-    lh_plan_recomputed *again = LHI_NEW(mem, lh_plan_recomputed, s->kinds.n);
+    lh_plan_recomputed *again =
+        LHI_NEW(mem, lh_plan_recomputed, LH_COST_MAX_OPS);
     if (!e || !enqueue || !dequeue || !again)
         return lhi_fail_nomem(err);
     memcpy(enqueue, plan->enqueue, plan->n_enqueue * sizeof *enqueue);
@@ -410,15 +441,15 @@ static lh_status describe(const shaper *s, const lh_elastic_best *best,
     e->dequeue = dequeue;
     e->recomputed = again;
     for (uint32_t k = 0; k < s->kinds.n; k++) {
-        lh_plan_recomputed *op = &again[e->n_recomputed];
         uint32_t first = layers_again(s, best, 0, k, s->layers);
         uint32_t last = layers_again(s, best, s->P - 1, k, s->layers);
-        *op = (lh_plan_recomputed){s->kinds.ops[k].name,
-                                   (double)first / s->layers,
-                                   (double)last / s->layers, s->n_chunks, NULL};
+        const uint32_t *layers;
         uint32_t sum;
-        LHI_TRY(list_layers(s, best, k, mem, &op->layers, &sum, err));
-        e->n_recomputed += sum > 0;
+        LHI_TRY(list_layers(s, best, k, mem, &layers, &sum, err));
+        for (uint32_t i = 0; sum > 0 && i < s->kinds.n_names[k]; i++)
+            again[e->n_recomputed++] = (lh_plan_recomputed){
+                s->kinds.names[k][i], (double)first / s->layers,
+                (double)last / s->layers, s->n_chunks, layers};
     }
     *out = e;
     return LH_OK;

@@ -5,9 +5,13 @@
 
 #include "plan/elastic/elastic_layout.h"
 
-/* Operations of a layer that can be recomputed. */
+/* Operations of a layer that can be recomputed. Those that are one matrix
+ * product in every program that runs plans (queries, keys and values; gate and
+ * up) are one here: `ops` has their sums, `names` each of them. */
 typedef struct lhi_elastic_kinds {
     lh_cost_op ops[LH_COST_MAX_OPS];
+    const char *names[LH_COST_MAX_OPS][LH_COST_MAX_OPS];
+    uint32_t n_names[LH_COST_MAX_OPS];
     uint32_t n;
 } lhi_elastic_kinds;
 
