@@ -14,6 +14,8 @@ enum { DRAWN_STEPS = 3 };
 
 static uint32_t state;
 static bool shows;
+/* How many plans were trained with each. */
+static uint32_t n_operations, n_full, n_by_layer, n_by_site, n_elastic;
 
 static uint32_t pick(uint32_t n)
 {
@@ -50,7 +52,9 @@ static const char *const shardings[] = {"",
                                         ", sharding: hybrid-leaders"};
 static const char *const micros[] = {"", ", micro_batch: 1",
                                      ", micro_batch: 2"};
-static const char *const limits[] = {"1", "1", "0.006", "0.004", "0.003"};
+static const char *const limits[] = {"1",     "1",      "0.008", "0.006",
+                                     "0.005", "0.004",  "0.003", "0.0025",
+                                     "0.002", "0.0015"};
 
 /* Of one site or two, with a layout that is given or left to the planner. */
 static void draw_job(char *text, size_t room)
@@ -141,6 +145,16 @@ static bool is_summed_alike(const lh_choice *c)
     return c->elastic ? c->elastic->gradients <= 0 : c->zero < 2;
 }
 
+static void tally(const lh_choice *c)
+{
+    bool many = c->layout.data > 1;
+    n_operations += c->recompute == LH_RECOMPUTE_OPERATIONS;
+    n_full += c->recompute == LH_RECOMPUTE_FULL;
+    n_elastic += c->elastic != NULL;
+    n_by_layer += many && !c->elastic && c->zero >= 2;
+    n_by_site += many && c->layout.sharding > LH_SHARDING_FULL;
+}
+
 static void compare(const lh_plan *plan, const lh_train_result *r,
                     const lh_train_result *plain, const char *text)
 {
@@ -157,6 +171,7 @@ static void compare(const lh_plan *plan, const lh_train_result *r,
     CHECK_MSG(same || !is_summed_alike(&plan->best),
               "not the same losses and norms:\n%s", text);
     check_memory(r, text, &held);
+    tally(&plan->best);
     if (!shows)
         return;
     const lh_choice *c = &plan->best;
@@ -225,6 +240,11 @@ static void drawn(void)
     for (uint32_t i = 0; n < count && i < 8 * count; i++)
         n += try_one();
     CHECK_MSG(n == count, "%u plans of %u", n, count);
+    CHECK_MSG(count < 40 || (n_operations && n_full && n_by_layer &&
+                             n_by_site && n_elastic),
+              "%u with operations made again, %u with layers, %u layer by "
+              "layer, %u by site, %u elastic",
+              n_operations, n_full, n_by_layer, n_by_site, n_elastic);
 }
 
 int main(int argc, char **argv)
