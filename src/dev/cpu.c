@@ -54,6 +54,7 @@ static lh_status check_options(const lhi_cpu_options *o, lh_error *err)
             return lhi_fail(err, LH_EINVAL, "chunk %u ends before it begins",
                             c);
     LHI_TRY(lhi_cpu_check_contexts(o, err));
+    LHI_TRY(lhi_cpu_check_shares(o, err));
     for (uint32_t i = 0; i < o->n_mine; i++)
         if (o->mine[i] >= o->n_chunks)
             return lhi_fail(err, LH_EINVAL, "there is no chunk %u", o->mine[i]);
@@ -105,8 +106,8 @@ static lh_status make_scratch(lhi_cpu *cpu, lh_error *err)
           !(cpu->d_shares = lhi_cpu_floats(mem, all, 1)) ||
           !(cpu->d_experts = lhi_cpu_floats(mem, 1 + (size_t)cpu->microbatch, cpu->experts)))) ||
         (cpu->threshold &&
-         !(cpu->dropped = lhi_cpu_floats(mem, cpu->t, cpu->h))) ||
-        !lhi_cpu_make_contexts(cpu) ||
+         !(cpu->dropped = lhi_cpu_floats(mem, cpu->r, cpu->h))) ||
+        !lhi_cpu_make_contexts(cpu) || !lhi_cpu_make_shares(cpu) ||
         !(cpu->window = LHI_NEW(mem, int32_t, cpu->whole_sequence + 1)) ||
         !(cpu->losses = LHI_NEW(mem, double, cpu->n_microbatches)) ||
         !(cpu->has_loss = LHI_NEW(mem, bool, cpu->n_microbatches)))
@@ -168,7 +169,7 @@ static size_t message_bytes(const lhi_device *device, uint32_t chunk,
     const lhi_cpu *cpu = as_cpu(device);
     if (backward ? chunk == 0 : chunk + 1 == cpu->n_chunks)
         return 0;
-    return (size_t)cpu->t * cpu->h * sizeof(float);
+    return (size_t)cpu->r * cpu->h * sizeof(float);
 }
 
 static lh_status begin_step(lhi_device *device, uint64_t step,
@@ -192,6 +193,7 @@ static lh_status begin_step(lhi_device *device, uint64_t step,
                 chunk->free = chunk->slots[m];
                 chunk->slots[m] = NULL;
             }
+        chunk->items_open = chunk->n_items;
         for (uint32_t j = 0; kind == LHI_STEP_TRAIN && j < chunk->n_items;
              j++) {
             memset(chunk->items[j].asked, 0, n * sizeof(bool));
@@ -213,6 +215,9 @@ static lh_status run_pass(lhi_cpu *cpu, const lh_pass *pass, const void *in,
                         "chunk %u, microbatch %u: there is no such pass here",
                         pass->chunk, m);
     LHI_TRY(lhi_cpu_check_places(chunk, pass, err));
+    if (cpu->n_tensor > 1 && !cpu->group)
+        return lhi_fail(err, LH_EINVAL,
+                        "a device that shares layers has joined no group");
     if (pass->kind != LH_W &&
         ((!(forward ? chunk->is_first : chunk->is_last) && !in) ||
          (!(forward ? chunk->is_last : chunk->is_first) && !out)))
@@ -260,7 +265,8 @@ static lh_status loss(lhi_device *device, double *sum, uint64_t *tokens,
     (void)err;
     *sum = 0;
     *tokens = 0;
-    *has = find_chunk(cpu, cpu->n_chunks - 1) != NULL;
+    /* All that share the head have the same one. */
+    *has = find_chunk(cpu, cpu->n_chunks - 1) != NULL && cpu->tensor == 0;
     for (uint32_t m = 0; m < cpu->n_microbatches; m++)
         if (cpu->has_loss[m]) {
             *sum += cpu->losses[m];
@@ -290,6 +296,8 @@ static void held(const lhi_device *device, int64_t bytes[LH_N_MEMORY_KINDS])
     bytes[LH_MEMORY_GRADIENTS] += (int64_t)lhi_arena_used(cpu->gradients);
     bytes[LH_MEMORY_ACTIVATIONS] += (int64_t)lhi_arena_used(cpu->activations);
     bytes[LH_MEMORY_SCRATCH] += (int64_t)lhi_arena_used(cpu->mem);
+    if (cpu->group)
+        bytes[LH_MEMORY_SCRATCH] += (int64_t)lhi_group_held(cpu->group);
 }
 
 static size_t peak_bytes(const lhi_device *device)
@@ -365,6 +373,7 @@ static void show_part(lhi_device *device, uint32_t chunk, uint32_t i,
 static void join(lhi_device *device, const lhi_device_groups *groups)
 {
     as_cpu(device)->contexts = groups->context;
+    as_cpu(device)->group = groups->tensor;
 }
 
 static const lhi_device_ops cpu_ops = {

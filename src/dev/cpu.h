@@ -5,13 +5,18 @@
  * cpu_again.c (what of it D makes again), cpu_backward.c (D), cpu_attention.c,
  * cpu_latent.c, cpu_context.c (ranks that share sequences), cpu_layer.c,
  * cpu_router.c, cpu_experts.c (layers with experts), cpu_dropout.c,
- * cpu_weights.c (W).
+ * cpu_weights.c (W), cpu_tensor.c (ranks that share layers).
  *
  * Shapes: t rows of a microbatch (sequences * tokens of one), h hidden, q, kv
  * and values the widths of all query, key and value heads, qkv their sum, o the
  * width of what attention makes, f the MLP's width, up what of it is made of
  * one row (2 f with a gate, else f), v the vocabulary. Products of layers are
- * as their family keeps them: [out][in], or [in][out]. */
+ * as their family keeps them: [out][in], or [in][out].
+ *
+ * With tensor parallelism (Megatron-LM, arXiv:1909.08053) heads, q, kv, values,
+ * qkv, o, f, up and v are those of this rank; of what lies between products it
+ * has r of the t rows (sequence parallelism, arXiv:2205.05198, section 4.2.2).
+ * Without, r is t. */
 #ifndef LHI_CPU_H
 #define LHI_CPU_H
 
@@ -68,13 +73,15 @@ typedef struct lhi_cpu_kept {
     float *norm1;             /* [t][h] input of qkv */
     float *qkv;               /* [t][qkv], then its gradient */
     float *attended;          /* [t][o] input of out */
-    float *mid;               /* [t][h] after attention, then its gradient */
+    float *mid;               /* [r][h] after attention, then its gradient */
     float *norm2;             /* [t][h] input of gate_up */
     /* [t][up], then its gradient; with experts [t * chosen][2 expert_f] of
      * theirs, then [t][2 shared_f]. */
     float *gate_up;
     float *act; /* [t][f] input of down; likewise */
-    float *inv1, *inv2;       /* [t] of the norms, then their means */
+    float *inv1, *inv2;       /* [r] of the norms, then their means */
+    float *d_out, *d_down; /* [t][h] gradients of what out, and down, have
+                              made: with tensor parallelism */
     float *max, *inv;         /* [heads][t] of the softmax */
     float *d_norm1, *d_norm2; /* gradients of the norms' weights */
     float *d_inner; /* [inner]: of q_norm, then of k_norm */
@@ -105,12 +112,13 @@ typedef struct lhi_cpu_kept {
 /* One microbatch in one chunk. */
 typedef struct lhi_cpu_slot {
     struct lhi_cpu_slot *next; /* in the chunk's list of free ones */
-    float **x; /* layers + 1 of [t][h]: inputs, then gradients */
+    float **x; /* layers + 1 of [r][h]: inputs, then gradients */
     lhi_cpu_kept *layers;
     int32_t *tokens;              /* [t]: chunk 0 */
     int32_t *targets;             /* [t]: last chunk */
     float *normed, *inv, *logits; /* [t][h], as inv1, [t][v]: last chunk */
     float *d_norm;                /* last chunk */
+    float *d_embedded; /* [t][h]: chunk 0, with tensor parallelism */
     uint32_t items_left;          /* of W */
     bool is_back;                 /* D has run */
 } lhi_cpu_slot;
@@ -153,6 +161,7 @@ typedef struct lhi_cpu_chunk {
     float *positions, *d_positions;       /* learned: [positions][h]; NULL */
     float *norm, *d_norm, *head, *d_head; /* as norm1, [v][h] */
     uint32_t n_tensors, n_items;
+    uint32_t items_open; /* of W: not all microbatches are in them yet */
     lhi_tensor *tensors;
     lhi_cpu_item *items;
     uint64_t cost;
@@ -211,6 +220,15 @@ typedef struct lhi_cpu {
     float *d_queries;           /* [t][q] */
     float *partial;             /* [block][value_dim] */
     float *partial_max, *partial_inv; /* [block] */
+    /* Ranks that share layers, which of them this is, the first of its rows,
+     * heads and tokens of the vocabulary, its rows. */
+    uint32_t n_tensor, tensor, first_row, r, first_head, first_token;
+    lhi_group *group;               /* NULL: it is alone */
+    size_t *row_bytes, *row_floats; /* by rank: of [t][h], that it has */
+    size_t *top_bytes;              /* by rank: of what it says of logits */
+    float *summands;                /* [t][h]: this rank's of a sum */
+    float *tops;                    /* [ranks][t][3] */
+    float *norms;                   /* gradients of a chunk's */
     uint32_t replica, n_replicas;
     float epsilon;
     uint32_t n_chunks, n_mine;
@@ -247,9 +265,10 @@ float *lhi_cpu_floats(lhi_arena *mem, size_t rows, size_t columns);
 void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *options);
 /* The tensors of a chunk whose numbers are there. */
 uint32_t lhi_cpu_n_tensors(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
-/* Values of a chunk with so many layers from `first_layer` on. */
-double lhi_cpu_values(const lh_model *model, uint32_t first_layer,
-                      uint32_t n_layers, bool is_first, bool is_last);
+/* Values of a chunk whose numbers are there. */
+double lhi_cpu_values(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
+/* Those of tensors `first` to `first + n - 1` that are here. */
+double lhi_cpu_count_values(const lhi_cpu *cpu, uint32_t first, uint32_t n);
 
 /* Bytes of so many floats, made by lhi_cpu_floats(). */
 double lhi_cpu_float_bytes(double n);
@@ -264,6 +283,10 @@ size_t lhi_cpu_widest(const lhi_cpu *cpu);
 size_t lhi_cpu_beside(const lhi_cpu *cpu);
 /* make_scratch() and make_angles() of cpu.c. */
 double lhi_cpu_scratch_bytes(const lhi_cpu *cpu);
+/* Values of so many layers' norms, and of the last one. */
+size_t lhi_cpu_count_norms(const lhi_cpu *cpu, uint32_t n_layers, bool last);
+/* What the group that shares layers comes to hold for such a chunk. */
+double lhi_cpu_group_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
 /* The items of W of a chunk whose numbers are there. */
 lh_status lhi_cpu_items(const lhi_cpu *cpu, lhi_arena *mem,
                         lhi_cpu_chunk *chunk, lh_error *err);
@@ -337,12 +360,36 @@ void lhi_cpu_linear_weights(const lhi_cpu *cpu, const float *dy, const float *x,
                             float *dw, float *d_bias, uint32_t in, uint32_t out,
                             bool adds);
 
-/* The model's norm, and back, over a microbatch: see lhi_kernels. */
+/* The model's norm, and back, over the rows that are here: see lhi_kernels. */
 void lhi_cpu_norm(const lhi_cpu *cpu, const float *x, const float *weight,
                   float *out, float *inv);
 void lhi_cpu_norm_back(const lhi_cpu *cpu, const float *d_out,
                        const float *weight, const float *inv, const float *add,
                        float *x, float *d_weight);
+
+/* --- ranks that share layers (cpu_tensor.c) ----------------------------------
+ * Alone they do nothing, and what they would gather or add up is complete. What
+ * goes wrong is in cpu->met, and then nothing more is done.
+ */
+
+/* What must hold of a model and a microbatch that are shared. */
+lh_status lhi_cpu_check_shares(const lhi_cpu_options *options, lh_error *err);
+/* Room for it; false: no memory. */
+bool lhi_cpu_make_shares(lhi_cpu *cpu);
+/* This rank's place among the rows of [t][h]. */
+float *lhi_cpu_own_rows(const lhi_cpu *cpu, float *all);
+/* All rows of [t][h], of which each rank has its own, come together. */
+void lhi_cpu_gather_rows(lhi_cpu *cpu, const float *own, float *all);
+/* Each rank gets its own rows of the sum of all ranks'; `own` may be their
+ * place in `all`. */
+void lhi_cpu_add_rows(lhi_cpu *cpu, const float *all, float *own);
+/* The loss, as cross_entropy of lhi_kernels, of logits of which this rank has
+ * those of its own tokens. */
+double lhi_cpu_shared_loss(lhi_cpu *cpu, float *logits, const int32_t *targets,
+                           float scale);
+/* A chunk's gradients are complete but for those of norms, which each rank has
+ * of its own rows: adds them up. */
+void lhi_cpu_add_norms(lhi_cpu *cpu, lhi_cpu_chunk *chunk);
 
 /* --- which experts (cpu_router.c) -------------------------------------------
  */
@@ -396,9 +443,9 @@ lhi_drop lhi_cpu_embedding_drop(const lhi_cpu *cpu, uint32_t microbatch);
 void lhi_cpu_drop(const lhi_cpu *cpu, lhi_drop at, uint32_t sequence,
                   uint32_t head, uint32_t row, uint32_t column, float *x,
                   size_t stride, uint32_t rows, uint32_t width);
-/* The same of [t][h]. */
+/* The same of [r][h]. */
 void lhi_cpu_drop_all(const lhi_cpu *cpu, lhi_drop at, float *x);
-/* The gradient of [t][h] before it was dropped, from d, the one after: in room
+/* The gradient of [r][h] before it was dropped, from d, the one after: in room
  * that is good until the next call; without dropout d itself. */
 const float *lhi_cpu_drop_back(const lhi_cpu *cpu, lhi_drop at, const float *d);
 /* What that has made last goes to the place of d. */
@@ -495,7 +542,7 @@ bool lhi_cpu_attach_kept(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t parts);
 void lhi_cpu_detach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again);
 /* out = residual + x w' + bias, of which dropout may drop all but the residual:
  * the end of attention and of the MLP. */
-void lhi_cpu_residual(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
+void lhi_cpu_residual(lhi_cpu *cpu, const lhi_cpu_kept *kept,
                       lhi_drop_site site, const float *residual, const float *x,
                       const float *w, const float *bias, uint32_t in,
                       float *out);
@@ -503,8 +550,9 @@ void lhi_cpu_residual(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
 void lhi_cpu_make_again(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept, const float *x, uint32_t again);
 /* Floats of a part in one row of a microbatch (cpu_memory.c); 0: the model has
- * no such part. */
+ * no such part. Of how many rows it is; its bytes. */
 size_t lhi_cpu_columns(const lhi_cpu *cpu, lh_layer_part part, bool moe);
+size_t lhi_cpu_rows(const lhi_cpu *cpu, lh_layer_part part);
 double lhi_cpu_part_bytes(const lhi_cpu *cpu, lh_layer_part part, bool moe);
 /* Whether an item of W belongs to this part of it. */
 bool lhi_cpu_in_part(const lhi_cpu_chunk *chunk, const lhi_cpu_item *item,

@@ -29,7 +29,8 @@ static float **place_of(lhi_cpu_kept *kept, lh_layer_part part)
 static float *make_room(const lhi_cpu *cpu, lh_layer_part part, bool moe,
                         lhi_arena *in)
 {
-    return lhi_cpu_floats(in, cpu->t, lhi_cpu_columns(cpu, part, moe));
+    return lhi_cpu_floats(in, lhi_cpu_rows(cpu, part),
+                          lhi_cpu_columns(cpu, part, moe));
 }
 
 /* Spare ones are a list: each begins with the address of the next. */
@@ -106,17 +107,30 @@ void lhi_cpu_detach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again)
     }
 }
 
-void lhi_cpu_residual(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
+/* Each rank has part of the products' sums. */
+static void shared_product(lhi_cpu *cpu, const float *x, const float *w,
+                           const float *bias, uint32_t in, float *out)
+{
+    lhi_cpu_linear(cpu, x, w, NULL, cpu->summands, in, cpu->h, false);
+    lhi_cpu_add_rows(cpu, cpu->summands, out);
+    if (bias)
+        cpu->k->add_row(out, bias, cpu->r, cpu->h);
+}
+
+void lhi_cpu_residual(lhi_cpu *cpu, const lhi_cpu_kept *kept,
                       lhi_drop_site site, const float *residual, const float *x,
                       const float *w, const float *bias, uint32_t in,
                       float *out)
 {
-    size_t n = (size_t)cpu->t * cpu->h;
-    bool drops = lhi_cpu_drops(cpu);
-    if (!drops)
+    size_t n = (size_t)cpu->r * cpu->h;
+    bool adds = !lhi_cpu_drops(cpu) && !cpu->group;
+    if (adds)
         memcpy(out, residual, n * sizeof *out);
-    lhi_cpu_linear(cpu, x, w, bias, out, in, cpu->h, !drops);
-    if (drops) {
+    if (cpu->group)
+        shared_product(cpu, x, w, bias, in, out);
+    else
+        lhi_cpu_linear(cpu, x, w, bias, out, in, cpu->h, adds);
+    if (!adds) {
         lhi_cpu_drop_all(cpu, (lhi_drop){kept->sample, kept->layer, site}, out);
         cpu->k->add(out, residual, n);
     }
@@ -136,12 +150,21 @@ static void make_qkv(const lhi_cpu *cpu, const lhi_cpu_weights *w,
     lhi_cpu_turn(cpu, kept);
 }
 
+/* Of the rows that are here, then of all. */
+static void norm_all(lhi_cpu *cpu, const float *x, const float *weight,
+                     float *out, float *inv)
+{
+    float *own = lhi_cpu_own_rows(cpu, out);
+    lhi_cpu_norm(cpu, x, weight, own, inv);
+    lhi_cpu_gather_rows(cpu, own, out);
+}
+
 void lhi_cpu_make_again(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept, const float *x, uint32_t again)
 {
     uint32_t h = cpu->h;
     if (has(again, LH_PART_ATTENTION_NORM))
-        lhi_cpu_norm(cpu, x, w->norm1, kept->norm1, kept->inv1);
+        norm_all(cpu, x, w->norm1, kept->norm1, kept->inv1);
     if (has(again, LH_PART_LATENT) && cpu->kv_rank)
         lhi_cpu_latents(cpu, w, kept);
     if (has(again, LH_PART_QKV))
@@ -152,7 +175,7 @@ void lhi_cpu_make_again(lhi_cpu *cpu, const lhi_cpu_weights *w,
         lhi_cpu_residual(cpu, kept, LHI_DROP_ATTENTION, x, kept->attended,
                          w->out, w->out_bias, cpu->o, kept->mid);
     if (has(again, LH_PART_MLP_NORM) && !cpu->parallel)
-        lhi_cpu_norm(cpu, kept->mid, w->norm2, kept->norm2, kept->inv2);
+        norm_all(cpu, kept->mid, w->norm2, kept->norm2, kept->inv2);
     if (has(again, LH_PART_GATE_UP) && kept->moe)
         lhi_cpu_experts_up(cpu, w, kept);
     else if (has(again, LH_PART_GATE_UP))

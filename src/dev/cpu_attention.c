@@ -58,8 +58,8 @@ static void score(const lhi_cpu *cpu, const head *a, uint32_t row,
 static void drop(const lhi_cpu *cpu, const head *a, uint32_t row, uint32_t rows,
                  float *scores)
 {
-    lhi_cpu_drop(cpu, a->drop, a->sequence, a->number, row, 0, scores,
-                 cpu->sequence, rows, row + rows);
+    lhi_cpu_drop(cpu, a->drop, a->sequence, cpu->first_head + a->number, row, 0,
+                 scores, cpu->sequence, rows, row + rows);
 }
 
 void lhi_cpu_turn(const lhi_cpu *cpu, lhi_cpu_kept *kept)

@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-/* From d, the gradient of what the MLP added, to that of norm2, in cpu->wide. */
+/* From d, the gradient of what the MLP added, to that of norm2, in cpu->wide.
+ */
 static void mlp_back(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_kept *a,
                      const float *d)
 {
@@ -23,6 +24,28 @@ static void mlp_back(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_kept *a,
     lhi_cpu_linear_input(cpu, a->gate_up, w->gate_up, wide, cpu->h, cpu->up);
 }
 
+/* The gradient of what dropout at `at` had, from d, the one after; with tensor
+ * parallelism that of all rows, which stays in `all`. */
+static const float *before_drop(lhi_cpu *cpu, lhi_drop at, const float *d,
+                                float *all)
+{
+    const float *own = lhi_cpu_drop_back(cpu, at, d);
+    if (!cpu->group)
+        return own;
+    lhi_cpu_gather_rows(cpu, own, all);
+    return all;
+}
+
+/* From the gradient of a norm's output, in cpu->wide, to that of its input, in
+ * the place of x. */
+static void norm_back(lhi_cpu *cpu, const float *weight, const float *inv,
+                      const float *add, float *x, float *d_weight)
+{
+    float *own = lhi_cpu_own_rows(cpu, cpu->wide);
+    lhi_cpu_add_rows(cpu, cpu->wide, own);
+    lhi_cpu_norm_back(cpu, own, weight, inv, add, x, d_weight);
+}
+
 /* From a->mid, the gradient of what attention added to the layer, to that of
  * norm1, in cpu->wide. */
 static void attention_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
@@ -30,8 +53,8 @@ static void attention_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
 {
     float *wide = cpu->wide;
     lhi_drop at = {a->sample, a->layer, LHI_DROP_ATTENTION};
-    lhi_cpu_linear_input(cpu, lhi_cpu_drop_back(cpu, at, a->mid), w->out, wide,
-                         cpu->o, cpu->h);
+    lhi_cpu_linear_input(cpu, before_drop(cpu, at, a->mid, a->d_out), w->out,
+                         wide, cpu->o, cpu->h);
     lhi_cpu_attend_back(cpu, a, wide);
     if (cpu->kv_rank) {
         lhi_cpu_latents_back(cpu, w, a);
@@ -68,11 +91,11 @@ static void layer_back(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_kept *a,
         parallel_back(cpu, w, a, d, x);
         return;
     }
-    mlp_back(cpu, w, a, lhi_cpu_drop_back(cpu, at, d));
-    lhi_cpu_norm_back(cpu, cpu->wide, w->norm2, a->inv2, d, a->mid, a->d_norm2);
+    mlp_back(cpu, w, a, before_drop(cpu, at, d, a->d_down));
+    norm_back(cpu, w->norm2, a->inv2, d, a->mid, a->d_norm2);
     lhi_cpu_keep_dropped(cpu, d);
     attention_back(cpu, w, a);
-    lhi_cpu_norm_back(cpu, cpu->wide, w->norm1, a->inv1, a->mid, x, a->d_norm1);
+    norm_back(cpu, w->norm1, a->inv1, a->mid, x, a->d_norm1);
     lhi_cpu_keep_dropped(cpu, a->mid);
 }
 
@@ -81,7 +104,7 @@ lh_status lhi_cpu_d(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
 {
     lhi_cpu_slot *slot = chunk->slots[microbatch];
     uint32_t n = chunk->n_layers;
-    size_t bytes = (size_t)cpu->t * cpu->h * sizeof *in;
+    size_t bytes = (size_t)cpu->r * cpu->h * sizeof *in;
     if (!slot || slot->is_back)
         return lhi_fail(err, LH_EINVAL,
                         "D of chunk %u, microbatch %u, comes %s", chunk->chunk,
@@ -90,8 +113,7 @@ lh_status lhi_cpu_d(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
         LHI_TRY(lhi_cpu_take_values(cpu, chunk, chunk->n_parts - 1, true, err));
         lhi_cpu_input_product(cpu, slot->logits, chunk->head, cpu->wide, cpu->t,
                               cpu->h, cpu->v);
-        lhi_cpu_norm_back(cpu, cpu->wide, chunk->norm, slot->inv, NULL,
-                          slot->x[n], slot->d_norm);
+        norm_back(cpu, chunk->norm, slot->inv, NULL, slot->x[n], slot->d_norm);
     } else {
         memcpy(slot->x[n], in, bytes);
     }
@@ -112,6 +134,8 @@ lh_status lhi_cpu_d(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
         LHI_TRY(lhi_cpu_take_values(cpu, chunk, 0, true, err));
         lhi_cpu_drop_all(cpu, lhi_cpu_embedding_drop(cpu, microbatch),
                          slot->x[0]);
+        if (cpu->group)
+            lhi_cpu_gather_rows(cpu, slot->x[0], slot->d_embedded);
     } else {
         memcpy(out, slot->x[0], bytes);
     }

@@ -173,7 +173,7 @@ static void score(const lhi_cpu *cpu, const meeting *m)
 
 static void drop(const lhi_cpu *cpu, const meeting *m, float *scores)
 {
-    lhi_cpu_drop(cpu, m->drop, m->sequence, m->head, m->row, m->column, scores,
+    lhi_cpu_drop(cpu, m->drop, m->sequence, cpu->first_head + m->head, m->row, m->column, scores,
                  cpu->sequence, m->rows, m->keys);
 }
 

@@ -40,19 +40,24 @@ void lhi_cpu_drop(const lhi_cpu *cpu, lhi_drop at, uint32_t sequence,
 
 void lhi_cpu_drop_all(const lhi_cpu *cpu, lhi_drop at, float *x)
 {
-    size_t one = (size_t)cpu->piece * cpu->h;
-    uint32_t n = lhi_cpu_n_pieces(cpu);
-    for (uint32_t i = 0; i < cpu->microbatch; i++)
-        for (uint32_t j = 0; j < n; j++)
-            lhi_cpu_drop(cpu, at, i, 0, lhi_cpu_piece_first(cpu, j), 0,
-                         x + (i * n + j) * one, cpu->h, cpu->piece, cpu->h);
+    uint32_t end = cpu->first_row + cpu->r, n = lhi_cpu_n_pieces(cpu);
+    for (uint32_t row = cpu->first_row; row < end;) {
+        uint32_t piece = row / cpu->piece, within = row % cpu->piece;
+        uint32_t left = cpu->piece - within;
+        uint32_t rows = left < end - row ? left : end - row;
+        lhi_cpu_drop(cpu, at, piece / n, 0,
+                     lhi_cpu_piece_first(cpu, piece % n) + within, 0, x, cpu->h,
+                     rows, cpu->h);
+        x += (size_t)rows * cpu->h;
+        row += rows;
+    }
 }
 
 const float *lhi_cpu_drop_back(const lhi_cpu *cpu, lhi_drop at, const float *d)
 {
     if (!lhi_cpu_drops(cpu))
         return d;
-    memcpy(cpu->dropped, d, (size_t)cpu->t * cpu->h * sizeof *d);
+    memcpy(cpu->dropped, d, (size_t)cpu->r * cpu->h * sizeof *d);
     lhi_cpu_drop_all(cpu, at, cpu->dropped);
     return cpu->dropped;
 }
@@ -60,5 +65,5 @@ const float *lhi_cpu_drop_back(const lhi_cpu *cpu, lhi_drop at, const float *d)
 void lhi_cpu_keep_dropped(const lhi_cpu *cpu, float *d)
 {
     if (lhi_cpu_drops(cpu))
-        memcpy(d, cpu->dropped, (size_t)cpu->t * cpu->h * sizeof *d);
+        memcpy(d, cpu->dropped, (size_t)cpu->r * cpu->h * sizeof *d);
 }

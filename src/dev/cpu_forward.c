@@ -8,18 +8,21 @@
 static lhi_cpu_slot *make_slot(lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
     lhi_arena *mem = cpu->activations;
-    size_t t = cpu->t, h = cpu->h, vectors = cpu->norm_vectors;
+    size_t t = cpu->t, r = cpu->r, h = cpu->h, vectors = cpu->norm_vectors;
+    bool shares = cpu->n_tensor > 1;
     lhi_cpu_slot *slot = LHI_NEW(mem, lhi_cpu_slot, 1);
     bool ok = slot && (slot->x = LHI_NEW(mem, float *, chunk->n_layers + 1)) &&
               (slot->layers = LHI_NEW(mem, lhi_cpu_kept, chunk->n_layers));
     for (uint32_t i = 0; ok && i <= chunk->n_layers; i++)
-        ok = (slot->x[i] = lhi_cpu_floats(mem, t, h)) != NULL;
+        ok = (slot->x[i] = lhi_cpu_floats(mem, r, h)) != NULL;
     for (uint32_t i = 0; ok && i < chunk->n_layers; i++) {
         lhi_cpu_kept *a = &slot->layers[i];
         a->moe = chunk->moe[i];
         ok = lhi_cpu_attach_kept(cpu, a, LH_PART_ALL & ~chunk->again[i]) &&
-             (a->inv1 = lhi_cpu_floats(mem, vectors, t)) &&
-             (a->inv2 = lhi_cpu_floats(mem, vectors, t)) &&
+             (a->inv1 = lhi_cpu_floats(mem, vectors, r)) &&
+             (a->inv2 = lhi_cpu_floats(mem, vectors, r)) &&
+             (!shares || ((a->d_out = lhi_cpu_floats(mem, t, h)) &&
+                          (a->d_down = lhi_cpu_floats(mem, t, h)))) &&
              (a->d_norm1 = lhi_cpu_floats(mem, vectors, h)) &&
              (a->d_norm2 = lhi_cpu_floats(mem, vectors, h)) &&
              (!cpu->inner ||
@@ -27,11 +30,12 @@ static lhi_cpu_slot *make_slot(lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
              (!a->moe || lhi_cpu_make_routes(cpu, mem, a));
     }
     if (ok && chunk->is_first)
-        ok = (slot->tokens = LHI_NEW(mem, int32_t, t)) != NULL;
+        ok = (slot->tokens = LHI_NEW(mem, int32_t, t)) &&
+             (!shares || (slot->d_embedded = lhi_cpu_floats(mem, t, h)));
     if (ok && chunk->is_last)
         ok = (slot->targets = LHI_NEW(mem, int32_t, t)) &&
              (slot->normed = lhi_cpu_floats(mem, t, h)) &&
-             (slot->inv = lhi_cpu_floats(mem, vectors, t)) &&
+             (slot->inv = lhi_cpu_floats(mem, vectors, r)) &&
              (slot->logits = lhi_cpu_floats(mem, t, cpu->v)) &&
              (slot->d_norm = lhi_cpu_floats(mem, vectors, h));
     return ok ? slot : NULL;
@@ -74,17 +78,25 @@ static lh_status read_tokens(lhi_cpu *cpu, uint32_t microbatch, int32_t *out,
 static lh_status embed(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                        lhi_cpu_slot *slot, uint32_t microbatch, lh_error *err)
 {
-    size_t h = cpu->h, one = cpu->piece * h;
+    size_t h = cpu->h;
     uint32_t n = lhi_cpu_n_pieces(cpu);
+    float *to = cpu->group ? cpu->summands : slot->x[0];
     LHI_TRY(read_tokens(cpu, microbatch, slot->tokens, false, err));
-    for (uint32_t i = 0; i < cpu->t; i++)
-        memcpy(slot->x[0] + (size_t)i * cpu->h,
-               chunk->embedding + (size_t)slot->tokens[i] * cpu->h,
-               cpu->h * sizeof(float));
-    for (uint32_t i = 0; chunk->positions && i < cpu->microbatch * n; i++)
-        cpu->k->add(slot->x[0] + i * one,
-                    chunk->positions + lhi_cpu_piece_first(cpu, i % n) * h,
-                    one);
+    for (uint32_t i = 0; i < cpu->t; i++) {
+        uint32_t token = (uint32_t)slot->tokens[i] - cpu->first_token;
+        if (token < cpu->v) /* else it is another rank's */
+            memcpy(to + i * h, chunk->embedding + token * h, h * sizeof(float));
+        else
+            memset(to + i * h, 0, h * sizeof(float));
+    }
+    if (cpu->group)
+        lhi_cpu_add_rows(cpu, to, slot->x[0]);
+    for (uint32_t i = 0; chunk->positions && i < cpu->r; i++) {
+        uint32_t row = cpu->first_row + i;
+        size_t at = lhi_cpu_piece_first(cpu, row / cpu->piece % n) +
+                    row % cpu->piece;
+        cpu->k->add(slot->x[0] + i * h, chunk->positions + at * h, h);
+    }
     lhi_cpu_drop_all(cpu, lhi_cpu_embedding_drop(cpu, microbatch), slot->x[0]);
     return LH_OK;
 }
@@ -97,7 +109,7 @@ static void layer_forward(lhi_cpu *cpu, const lhi_cpu_weights *w,
         lhi_cpu_experts_down(cpu, w, a, out);
     else
         lhi_cpu_residual(cpu, a, LHI_DROP_MLP, a->mid, a->act, w->down,
-                     w->down_bias, cpu->f, out);
+                         w->down_bias, cpu->f, out);
 }
 
 /* The loss, and in the logits' place their gradient. A few rows at a time, so
@@ -108,18 +120,22 @@ static lh_status head_forward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 {
     uint32_t t = cpu->t, h = cpu->h;
     double loss = 0;
+    float *own = lhi_cpu_own_rows(cpu, slot->normed);
     float scale = cpu->kind == LHI_STEP_TRAIN ? cpu->loss_scale : 0;
     LHI_TRY(read_tokens(cpu, microbatch, slot->targets, true, err));
-    lhi_cpu_norm(cpu, slot->x[chunk->n_layers], chunk->norm, slot->normed,
-                 slot->inv);
+    lhi_cpu_norm(cpu, slot->x[chunk->n_layers], chunk->norm, own, slot->inv);
+    lhi_cpu_gather_rows(cpu, own, slot->normed);
     for (uint32_t row = 0; row < t; row += cpu->logit_rows) {
         uint32_t rows = t - row < cpu->logit_rows ? t - row : cpu->logit_rows;
         float *logits = slot->logits + (size_t)row * cpu->v;
         lhi_cpu_forward_product(cpu, slot->normed + (size_t)row * h,
                                 chunk->head, logits, rows, h, cpu->v, false);
-        loss += cpu->k->cross_entropy(logits, rows, cpu->v, slot->targets + row,
-                                      scale);
+        if (!cpu->group)
+            loss += cpu->k->cross_entropy(logits, rows, cpu->v,
+                                          slot->targets + row, scale);
     }
+    if (cpu->group)
+        loss = lhi_cpu_shared_loss(cpu, slot->logits, slot->targets, scale);
     cpu->losses[microbatch] = loss;
     cpu->has_loss[microbatch] = true;
     return LH_OK;
@@ -129,7 +145,7 @@ lh_status lhi_cpu_f(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
                     const float *in, float *out, lh_error *err)
 {
     lhi_cpu_slot *slot = NULL;
-    size_t bytes = (size_t)cpu->t * cpu->h * sizeof *in;
+    size_t bytes = (size_t)cpu->r * cpu->h * sizeof *in;
     if (chunk->was_here[microbatch])
         return lhi_fail(err, LH_EINVAL,
                         "F of chunk %u, microbatch %u, comes twice in a step",

@@ -70,7 +70,7 @@ void lhi_cpu_linear_weights(const lhi_cpu *cpu, const float *dy, const float *x,
 void lhi_cpu_norm(const lhi_cpu *cpu, const float *x, const float *weight,
                   float *out, float *inv)
 {
-    uint32_t t = cpu->t, h = cpu->h;
+    uint32_t t = cpu->r, h = cpu->h;
     if (cpu->norm_vectors == 2)
         cpu->k->layer_norm(x, weight, weight + h, out, inv, inv + t, t, h,
                            cpu->epsilon);
@@ -82,7 +82,7 @@ void lhi_cpu_norm_back(const lhi_cpu *cpu, const float *d_out,
                        const float *weight, const float *inv, const float *add,
                        float *x, float *d_weight)
 {
-    uint32_t t = cpu->t, h = cpu->h;
+    uint32_t t = cpu->r, h = cpu->h;
     if (cpu->norm_vectors == 2)
         cpu->k->layer_norm_back(d_out, weight, inv, inv + t, add, x, d_weight,
                                 t, h);

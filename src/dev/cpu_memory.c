@@ -43,24 +43,36 @@ static void shape_experts(lhi_cpu *cpu, const lhi_cpu_options *o)
         cpu->capacity = (uint32_t)most;
 }
 
+/* Of n things that are shared: the first, and how many. */
+static void share_of(const lhi_cpu *cpu, uint32_t n, uint32_t *first,
+                     uint32_t *count)
+{
+    *first = (uint32_t)lhi_slice_first(n, cpu->n_tensor, cpu->tensor);
+    *count =
+        (uint32_t)lhi_slice_first(n, cpu->n_tensor, cpu->tensor + 1) - *first;
+}
+
 void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
 {
     const lh_model *model = o->model;
     cpu->model = model;
     cpu->layers = model->layers;
     cpu->h = model->hidden;
-    cpu->heads = model->heads;
-    cpu->kv_heads = model->kv_heads;
+    cpu->n_tensor = o->n_tensor ? o->n_tensor : 1;
+    cpu->tensor = o->tensor;
+    cpu->heads = model->heads / cpu->n_tensor;
+    cpu->kv_heads = model->kv_heads / cpu->n_tensor;
+    cpu->first_head = cpu->heads * cpu->tensor;
     cpu->head_dim = model->head_dim;
-    cpu->q = model->heads * model->head_dim;
-    cpu->kv = model->kv_heads * model->head_dim;
+    cpu->q = cpu->heads * model->head_dim;
+    cpu->kv = cpu->kv_heads * model->head_dim;
     cpu->kv_rank = model->kv_lora_rank;
     cpu->q_rank = cpu->kv_rank ? model->q_lora_rank : 0;
     cpu->rope = cpu->kv_rank ? model->qk_rope_head_dim : model->head_dim;
     cpu->value_dim = cpu->kv_rank ? model->v_head_dim : model->head_dim;
-    cpu->values = model->kv_heads * cpu->value_dim;
+    cpu->values = cpu->kv_heads * cpu->value_dim;
     cpu->qkv = cpu->q + cpu->kv + cpu->values;
-    cpu->o = model->heads * cpu->value_dim;
+    cpu->o = cpu->heads * cpu->value_dim;
     cpu->head_norms = model->qk_norm;
     cpu->inner = cpu->kv_rank      ? cpu->q_rank + cpu->kv_rank
                  : cpu->head_norms ? 2 * cpu->head_dim
@@ -68,8 +80,8 @@ void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
     cpu->parallel = model->parallel_block;
     shape_experts(cpu, o);
     bool dense = lh_model_moe_layers(model, 0, model->layers) < model->layers;
-    cpu->f = dense ? model->ffn : 0;
-    cpu->v = model->vocab;
+    cpu->f = dense ? model->ffn / cpu->n_tensor : 0;
+    share_of(cpu, model->vocab, &cpu->first_token, &cpu->v);
     cpu->tied = model->tied_embeddings;
     cpu->family = lhi_family_known(model);
     cpu->gated = model->gated;
@@ -87,6 +99,7 @@ void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
     cpu->piece = cpu->sequence / lhi_cpu_n_pieces(cpu);
     cpu->microbatch = o->microbatch;
     cpu->t = o->microbatch * cpu->sequence;
+    share_of(cpu, cpu->t, &cpu->first_row, &cpu->r);
     cpu->n_microbatches = o->n_microbatches;
     cpu->n_chunks = o->n_chunks;
     cpu->block = cpu->sequence > 1024 ? 128 : 64;
@@ -105,19 +118,39 @@ uint32_t lhi_cpu_n_tensors(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     return n;
 }
 
-double lhi_cpu_values(const lh_model *model, uint32_t first_layer,
-                      uint32_t n_layers, bool is_first, bool is_last)
+double lhi_cpu_count_values(const lhi_cpu *cpu, uint32_t first, uint32_t n)
 {
-    uint32_t first = lhi_layer_tensor_index(model, first_layer);
-    uint32_t end = lhi_layer_tensor_index(model, first_layer + n_layers);
-    uint32_t back = lhi_layer_tensor_index(model, model->layers);
-    double values = lhi_count_values(model, first, end - first);
-    if (is_first)
-        values += lhi_count_values(model, 0, lhi_n_front_tensors(model));
-    if (is_last)
-        values +=
-            lhi_count_values(model, back, lhi_n_model_tensors(model) - back);
+    double values = 0;
+    if (cpu->n_tensor == 1)
+        return lhi_count_values(cpu->model, first, n);
+    for (uint32_t i = first; i < first + n; i++) {
+        lhi_model_tensor of;
+        lhi_model_tensor_of(cpu->model, i, &of);
+        lhi_slice slice = lhi_model_slice(&of, cpu->n_tensor, cpu->tensor);
+        values += (double)lhi_slice_values(&slice);
+    }
     return values;
+}
+
+double lhi_cpu_values(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
+{
+    const lh_model *m = cpu->model;
+    uint32_t first = lhi_layer_tensor_index(m, chunk->first_layer);
+    uint32_t end =
+        lhi_layer_tensor_index(m, chunk->first_layer + chunk->n_layers);
+    uint32_t back = lhi_layer_tensor_index(m, m->layers);
+    double values = lhi_cpu_count_values(cpu, first, end - first);
+    if (chunk->is_first)
+        values += lhi_cpu_count_values(cpu, 0, lhi_n_front_tensors(m));
+    if (chunk->is_last)
+        values +=
+            lhi_cpu_count_values(cpu, back, lhi_n_model_tensors(m) - back);
+    return values;
+}
+
+size_t lhi_cpu_rows(const lhi_cpu *cpu, lh_layer_part part)
+{
+    return part == LH_PART_ATTENTION_OUTPUT ? cpu->r : cpu->t;
 }
 
 /* Of all MLPs that a row passes. */
@@ -159,7 +192,8 @@ double lhi_cpu_float_bytes(double n)
 double lhi_cpu_part_bytes(const lhi_cpu *cpu, lh_layer_part part, bool moe)
 {
     double columns = (double)lhi_cpu_columns(cpu, part, moe);
-    return columns > 0 ? lhi_cpu_float_bytes(cpu->t * columns) : 0;
+    double rows = (double)lhi_cpu_rows(cpu, part);
+    return columns > 0 ? lhi_cpu_float_bytes(rows * columns) : 0;
 }
 
 /* lhi_cpu_make_routes() of cpu_router.c. */
@@ -174,12 +208,13 @@ static double route_bytes(const lhi_cpu *cpu)
 
 double lhi_cpu_slot_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
-    double t = cpu->t, h = cpu->h, n = chunk->n_layers;
+    double t = cpu->t, r = cpu->r, h = cpu->h, n = chunk->n_layers;
     double vectors = cpu->norm_vectors; /* of a norm's numbers, weights too */
+    double shared = cpu->n_tensor > 1 ? lhi_cpu_float_bytes(t * h) : 0;
     double bytes = sizeof(lhi_cpu_slot) + n * sizeof(lhi_cpu_kept) +
-                   (n + 1) * (sizeof(float *) + lhi_cpu_float_bytes(t * h)) +
-                   2 * n * (lhi_cpu_float_bytes(vectors * t) +
-                            lhi_cpu_float_bytes(vectors * h));
+                   (n + 1) * (sizeof(float *) + lhi_cpu_float_bytes(r * h)) +
+                   2 * n * (lhi_cpu_float_bytes(vectors * r) +
+                            lhi_cpu_float_bytes(vectors * h) + shared);
     for (uint32_t k = 0; k < chunk->n_layers; k++) {
         bool moe = chunk->moe[k];
         for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++)
@@ -190,10 +225,10 @@ double lhi_cpu_slot_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     if (cpu->inner)
         bytes += n * lhi_cpu_float_bytes(cpu->inner);
     if (chunk->is_first)
-        bytes += t * sizeof(int32_t);
+        bytes += t * sizeof(int32_t) + shared;
     if (chunk->is_last)
         bytes += t * sizeof(int32_t) + lhi_cpu_float_bytes(t * h) +
-                 lhi_cpu_float_bytes(vectors * t) +
+                 lhi_cpu_float_bytes(vectors * r) +
                  lhi_cpu_float_bytes(t * cpu->v) +
                  lhi_cpu_float_bytes(vectors * h);
     return bytes;
@@ -212,6 +247,34 @@ double lhi_cpu_chunk_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
            tensors * (sizeof(lhi_tensor) + name) +
            items * (sizeof(lhi_cpu_item) + microbatches) +
            microbatches * (sizeof(lhi_cpu_slot *) + sizeof(bool));
+}
+
+size_t lhi_cpu_count_norms(const lhi_cpu *cpu, uint32_t n_layers, bool last)
+{
+    size_t each = (size_t)cpu->norm_vectors * cpu->h;
+    size_t heads = cpu->head_norms ? 2 * (size_t)cpu->head_dim : 0;
+    return n_layers * (2 * each + heads) + last * each;
+}
+
+/* lhi_cpu_make_shares() of cpu_tensor.c. */
+static double share_bytes(const lhi_cpu *cpu)
+{
+    double n = cpu->n_tensor, t = cpu->t, h = cpu->h;
+    double norms = (double)lhi_cpu_count_norms(cpu, cpu->layers, true);
+    if (cpu->n_tensor == 1)
+        return 0;
+    return 3 * n * sizeof(size_t) + lhi_cpu_float_bytes(t * h) +
+           lhi_cpu_float_bytes(3 * n * t) + lhi_cpu_float_bytes(norms);
+}
+
+double lhi_cpu_group_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
+{
+    uint32_t n = cpu->n_tensor;
+    size_t norms = lhi_cpu_count_norms(cpu, chunk->n_layers, chunk->is_last);
+    if (n == 1)
+        return 0;
+    return fmax((double)lhi_group_scatter_bytes(n, (size_t)cpu->r * cpu->h),
+                (double)lhi_group_reduce_bytes(n, cpu->tensor, norms));
 }
 
 size_t lhi_cpu_widest(const lhi_cpu *cpu)
@@ -260,11 +323,13 @@ double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
                                        lhi_cpu_float_bytes(
                                            (1.0 + cpu->microbatch) * cpu->experts)
                                  : 0;
-    double dropped = cpu->threshold ? lhi_cpu_float_bytes(t * cpu->h) : 0;
+    double dropped =
+        cpu->threshold ? lhi_cpu_float_bytes((double)cpu->r * cpu->h) : 0;
     double beside = (double)lhi_cpu_beside(cpu);
     if (beside > 0)
         dropped += lhi_cpu_float_bytes(t * beside);
-    return sizeof *cpu + dropped + routed + context_bytes(cpu) +
+    return sizeof *cpu + share_bytes(cpu) + dropped + routed +
+           context_bytes(cpu) +
            lhi_cpu_float_bytes(t * (double)lhi_cpu_widest(cpu)) +
            2 * lhi_cpu_float_bytes(block * s) +
            2 * lhi_cpu_float_bytes(s * (cpu->rope / 2)) +
@@ -277,32 +342,56 @@ double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
 
 double lhi_cpu_parameters(const lhi_cpu_options *o, uint32_t i)
 {
+    lhi_cpu cpu = {0};
     uint32_t c = o->mine[i], first = o->first_layers[c];
-    return lhi_cpu_values(o->model, first, o->first_layers[c + 1] - first,
-                          c == 0, c + 1 == o->n_chunks);
+    const lhi_cpu_chunk chunk = {.first_layer = first,
+                                 .n_layers = o->first_layers[c + 1] - first,
+                                 .is_first = c == 0,
+                                 .is_last = c + 1 == o->n_chunks};
+    lhi_cpu_shape(&cpu, o);
+    return lhi_cpu_values(&cpu, &chunk);
 }
 
-double lhi_cpu_largest_part(const lhi_cpu_options *o, uint32_t i,
-                            uint32_t *n_parts)
+double lhi_cpu_embedding(const lhi_cpu_options *o)
 {
-    const lh_model *m = o->model;
-    uint32_t c = o->mine[i], first = o->first_layers[c];
-    uint32_t n = o->first_layers[c + 1] - first;
-    bool is_first = c == 0, is_last = c + 1 == o->n_chunks;
-    double ends[] = {is_first ? lhi_cpu_values(m, 0, 0, true, false) : 0,
-                     is_last ? lhi_cpu_values(m, 0, 0, false, true) : 0};
-    double most = ends[0] > ends[1] ? ends[0] : ends[1];
-    for (uint32_t k = 0; k < n; k++) {
-        double one = lhi_cpu_values(m, first + k, 1, false, false);
-        most = one > most ? one : most;
-    }
-    *n_parts = n + is_first + is_last;
-    return most;
+    lhi_cpu cpu = {0};
+    lhi_cpu_shape(&cpu, o);
+    return (double)cpu.v * cpu.h;
 }
 
 size_t lhi_cpu_message_bytes(const lhi_cpu_options *o)
 {
     lhi_cpu cpu = {0};
     lhi_cpu_shape(&cpu, o);
-    return (size_t)cpu.t * cpu.h * sizeof(float);
+    return (size_t)cpu.r * cpu.h * sizeof(float);
+}
+
+/* Of the model's chunk with so many layers from `first` on. */
+static double values_of(const lhi_cpu *cpu, uint32_t first, uint32_t n_layers,
+                        bool is_first, bool is_last)
+{
+    const lhi_cpu_chunk chunk = {.first_layer = first,
+                                 .n_layers = n_layers,
+                                 .is_first = is_first,
+                                 .is_last = is_last};
+    return lhi_cpu_values(cpu, &chunk);
+}
+
+double lhi_cpu_largest_part(const lhi_cpu_options *o, uint32_t i,
+                            uint32_t *n_parts)
+{
+    lhi_cpu cpu = {0};
+    uint32_t c = o->mine[i], first = o->first_layers[c];
+    uint32_t n = o->first_layers[c + 1] - first;
+    bool is_first = c == 0, is_last = c + 1 == o->n_chunks;
+    lhi_cpu_shape(&cpu, o);
+    double ends[] = {is_first ? values_of(&cpu, 0, 0, true, false) : 0,
+                     is_last ? values_of(&cpu, 0, 0, false, true) : 0};
+    double most = ends[0] > ends[1] ? ends[0] : ends[1];
+    for (uint32_t k = 0; k < n; k++) {
+        double one = values_of(&cpu, first + k, 1, false, false);
+        most = one > most ? one : most;
+    }
+    *n_parts = n + is_first + is_last;
+    return most;
 }

@@ -148,9 +148,7 @@ static void add_chunk(const counter *k, const counted *c,
                       double bytes[LH_N_MEMORY_KINDS])
 {
     const lhi_cpu_chunk *chunk = &c->chunk;
-    double values = lhi_cpu_values(k->cpu.model, chunk->first_layer,
-                                   chunk->n_layers, chunk->is_first,
-                                   chunk->is_last);
+    double values = lhi_cpu_values(&k->cpu, chunk);
     bytes[LH_MEMORY_PARAMETERS] +=
         lhi_cpu_float_bytes(values - (double)chunk->n_sharded_values);
     bytes[LH_MEMORY_GRADIENTS] +=
@@ -172,8 +170,13 @@ static lh_status count(counter *k, const lhi_cpu_options *o,
         LHI_TRY(make_chunk(k, o, i, err));
     for (uint32_t i = 0; i < n_passes; i++)
         count_pass(k, o->n_mine, &passes[i]);
-    for (uint32_t i = 0; i < o->n_mine; i++)
+    double group = 0;
+    for (uint32_t i = 0; i < o->n_mine; i++) {
+        double one = lhi_cpu_group_bytes(&k->cpu, &k->chunks[i].chunk);
+        group = one > group ? one : group;
         add_chunk(k, &k->chunks[i], bytes);
+    }
+    bytes[LH_MEMORY_SCRATCH] += group;
     bytes[LH_MEMORY_SCRATCH] += lhi_cpu_scratch_bytes(&k->cpu);
     for (uint32_t i = 0; i < 2 * LH_N_LAYER_PARTS; i++) {
         bool moe = i >= LH_N_LAYER_PARTS;

@@ -33,9 +33,9 @@ static double item_values(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     const lh_model *m = cpu->model;
     uint32_t back = lhi_layer_tensor_index(m, m->layers);
     if (item->kind == LHI_ITEM_EMBEDDING)
-        return lhi_count_values(m, 0, lhi_n_front_tensors(m));
+        return lhi_cpu_count_values(cpu, 0, lhi_n_front_tensors(m));
     if (item->kind == LHI_ITEM_HEAD)
-        return lhi_count_values(m, back, lhi_n_model_tensors(m) - back);
+        return lhi_cpu_count_values(cpu, back, lhi_n_model_tensors(m) - back);
     uint32_t layer = chunk->first_layer + item->layer;
     uint32_t first = lhi_layer_tensor_index(m, layer);
     lhi_cpu_item_kind at = LHI_ITEM_QKV;
@@ -44,7 +44,7 @@ static double item_values(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
         lhi_model_tensor of;
         lhi_model_tensor_of(m, first + i, &of);
         at = item_of(of.role, at);
-        sum += at == item->kind ? (double)of.n : 0;
+        sum += at == item->kind ? lhi_cpu_count_values(cpu, first + i, 1) : 0;
     }
     return sum;
 }

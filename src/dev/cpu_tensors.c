@@ -9,9 +9,11 @@
 
 /* What a value is drawn from: the seed and the tensor's place in the model, so
  * that it does not matter which chunks are on which device. splitmix64. */
+static const uint64_t STEP = UINT64_C(0x9e3779b97f4a7c15);
+
 static uint64_t next_random(uint64_t *state)
 {
-    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t z = *state += STEP;
     z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
     return z ^ (z >> 31);
@@ -19,12 +21,17 @@ static uint64_t next_random(uint64_t *state)
 
 /* Normal with the standard deviation that Llama starts with, in pairs by Box
  * and Muller. */
-static void draw(float *values, size_t n, uint64_t seed, uint32_t index)
+static void draw_run(float *values, size_t first, size_t n, uint64_t base)
 {
     const double deviation = 0.02, pi = 3.14159265358979323846;
-    uint64_t state = seed;
-    state = next_random(&state) + index;
-    state = next_random(&state);
+    uint64_t state = base + (uint64_t)(first / 2 * 2) * STEP;
+    if (n > 0 && first % 2 == 1) { /* the second of a pair */
+        float pair[2];
+        draw_run(pair, first - 1, 2, base);
+        values[0] = pair[1];
+        draw_run(values + 1, first + 1, n - 1, base);
+        return;
+    }
     for (size_t i = 0; i < n; i += 2) {
         double a = ((double)(next_random(&state) >> 11) + 1) * 0x1p-53;
         double b = (double)(next_random(&state) >> 11) * 0x1p-53;
@@ -32,6 +39,19 @@ static void draw(float *values, size_t n, uint64_t seed, uint32_t index)
         values[i] = (float)(r * cos(2 * pi * b));
         if (i + 1 < n)
             values[i + 1] = (float)(r * sin(2 * pi * b));
+    }
+}
+
+/* Whoever has a part of the tensor draws what it would have been given. */
+static void draw(float *values, const lhi_slice *slice, uint64_t seed,
+                 uint32_t index)
+{
+    uint64_t state = seed;
+    state = next_random(&state) + index;
+    state = next_random(&state);
+    for (size_t i = 0; i < lhi_slice_n_runs(slice); i++) {
+        lhi_slice_run run = lhi_slice_run_of(slice, i);
+        draw_run(values + run.here, run.whole, run.n, state);
     }
 }
 
@@ -89,6 +109,7 @@ static void make_tensor(maker *m, uint32_t index, uint32_t layer)
     lhi_tensor *tensor = &chunk->tensors[chunk->n_tensors++];
     lhi_model_tensor of;
     lhi_model_tensor_of(m->cpu->model, index, &of);
+    lhi_slice slice = lhi_model_slice(&of, m->cpu->n_tensor, m->cpu->tensor);
     const char *copy = lhi_arena_strdup(m->mem, of.name);
     if (!copy)
         m->failed = true;
@@ -96,7 +117,8 @@ static void make_tensor(maker *m, uint32_t index, uint32_t layer)
         .name = copy,
         .value = chunk->values + m->at,
         .gradient = chunk->gradients + m->at,
-        .n = of.n,
+        .n = lhi_slice_values(&slice),
+        .slice = slice,
         .rows = of.rows,
         .columns = of.columns,
         .decays = of.columns > 0,
@@ -113,7 +135,7 @@ static void make_tensor(maker *m, uint32_t index, uint32_t layer)
         index = 0; /* as the embedding */
     }
     if (of.columns)
-        draw(tensor->value, tensor->n, m->seed, index);
+        draw(tensor->value, &slice, m->seed, index);
     for (size_t i = 0; !of.columns && i < tensor->n; i++)
         tensor->value[i] = of.is_bias ? 0 : 1;
     put_down(chunk, &chunk->weights[layer], &chunk->d_weights[layer], of.role,
@@ -217,8 +239,7 @@ lh_status lhi_cpu_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
     lhi_arena *mem = cpu->mem;
     uint32_t n = chunk->n_layers;
     uint32_t n_tensors = lhi_cpu_n_tensors(cpu, chunk);
-    double values = lhi_cpu_values(cpu->model, chunk->first_layer, n,
-                                   chunk->is_first, chunk->is_last);
+    double values = lhi_cpu_values(cpu, chunk);
     maker m = {.cpu = cpu, .chunk = chunk, .mem = mem, .seed = options->seed};
     if (values > (double)(INT64_MAX / 8)) /* more than an address can say */
         return lhi_fail_nomem(err);

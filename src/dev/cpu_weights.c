@@ -45,11 +45,14 @@ static void add_embedding(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                           const lhi_cpu_slot *slot, bool adds)
 {
     size_t h = cpu->h;
+    const float *d = cpu->group ? slot->d_embedded : slot->x[0];
     if (!adds)
         memset(chunk->d_embedding, 0, cpu->v * h * sizeof(float));
-    for (uint32_t i = 0; i < cpu->t; i++)
-        cpu->k->add(chunk->d_embedding + (size_t)slot->tokens[i] * h,
-                    slot->x[0] + i * h, h);
+    for (uint32_t i = 0; i < cpu->t; i++) {
+        uint32_t token = (uint32_t)slot->tokens[i] - cpu->first_token;
+        if (token < cpu->v)
+            cpu->k->add(chunk->d_embedding + token * h, d + i * h, h);
+    }
     if (!chunk->positions)
         return;
     /* Those that no sequence reaches have none. */
@@ -58,7 +61,7 @@ static void add_embedding(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     uint32_t n = lhi_cpu_n_pieces(cpu);
     for (uint32_t i = 0; i < cpu->microbatch * n; i++)
         cpu->k->add(chunk->d_positions + lhi_cpu_piece_first(cpu, i % n) * h,
-                    slot->x[0] + i * cpu->piece * h, cpu->piece * h);
+                    d + i * cpu->piece * h, cpu->piece * h);
 }
 
 bool lhi_cpu_in_layer(const lhi_cpu_item *item)
@@ -83,8 +86,8 @@ static void do_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
         add_qkv(cpu, a, d, adds);
         break;
     case LHI_ITEM_OUT:
-        lhi_cpu_linear_weights(cpu, a->mid, a->attended, d->out, d->out_bias,
-                               cpu->o, h, adds);
+        lhi_cpu_linear_weights(cpu, cpu->group ? a->d_out : a->mid, a->attended,
+                               d->out, d->out_bias, cpu->o, h, adds);
         break;
     case LHI_ITEM_GATE_UP:
         if (!cpu->parallel)
@@ -101,8 +104,9 @@ static void do_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
             lhi_cpu_experts_down_weights(cpu, a, slot->x[item->layer + 1], d,
                                          adds);
         else
-            lhi_cpu_linear_weights(cpu, slot->x[item->layer + 1], a->act,
-                                   d->down, d->down_bias, f, h, adds);
+            lhi_cpu_linear_weights(
+                cpu, cpu->group ? a->d_down : slot->x[item->layer + 1], a->act,
+                d->down, d->down_bias, f, h, adds);
         break;
     case LHI_ITEM_HEAD:
         add_norm(cpu, chunk->d_norm, slot->d_norm, adds);
@@ -134,7 +138,8 @@ static void take_next(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *item)
         slot->next = chunk->free;
         chunk->free = slot;
     }
-    item->done++;
+    if (++item->done == cpu->n_microbatches && --chunk->items_open == 0)
+        lhi_cpu_add_norms(cpu, chunk);
 }
 
 uint32_t lhi_cpu_part_items(const lhi_cpu_chunk *chunk, uint32_t part,

@@ -16,6 +16,8 @@
  *                       cpu_context.c: over ranks that share sequences;
  *                       cpu_layer.c: products, norms; cpu_dropout.c
  *   cpu_backward.c      ... D
+ *   cpu_tensor.c        ... what ranks that share layers tell each other
+ *   slices.c            ... and what of a tensor each of them has
  *   cpu_weights.c       ... W, in units that can be cut and put off
  *   cpu_kernels*.c      loops over floats, for three kinds of processor
  *   blas.c              matrix products: OpenBLAS, loaded at run time
@@ -25,6 +27,7 @@
 #define LHI_DEV_H
 
 #include "dev/blas.h"
+#include "dev/slices.h"
 #include "net/group.h"
 
 #include <longhaul/engine.h>
@@ -44,8 +47,9 @@ typedef struct lhi_tensor {
     const char *name;
     float *value, *gradient; /* n each; the gradient is summed over the
                                 microbatches of a step, in their order */
-    size_t n;
-    uint32_t rows, columns; /* columns 0: a vector */
+    size_t n;               /* that are here */
+    uint32_t rows, columns; /* of the whole; columns 0: a vector */
+    lhi_slice slice;        /* what of it is here */
     bool decays;            /* weight decay applies (not to norms) */
     /* Not trained by its gradient, which says of each value whether it is to
      * shrink (above 0) or to grow, by one amount each step: a router's bias that
@@ -213,6 +217,9 @@ typedef struct lhi_cpu_options {
     /* Which of how many ranks this is that share each sequence; 0, 0: it is
      * alone. They have a group (join()). */
     uint32_t context, n_contexts;
+    /* Of ranks that share layers, vocabulary and, between products, rows; 0, 0:
+     * it has them alone. Otherwise it has to join() their group. */
+    uint32_t n_tensor, tensor;
     uint64_t seed;                /* of the first weights, by tensor; of dropout */
     double dropout; /* share of scores, of what attention and MLP add and of the
                        embedding that training drops, 0 <= share < 1 */
@@ -241,10 +248,11 @@ lh_status lhi_cpu_sharded(const lhi_cpu_options *options, uint32_t i,
  * *n_parts: how many there are. */
 double lhi_cpu_largest_part(const lhi_cpu_options *options, uint32_t i,
                             uint32_t *n_parts);
-/* The parameters of chunk mine[i], each of them a float. */
+/* The parameters of chunk mine[i] that are here, each of them a float; and
+ * those of the embedding, or the head. */
 double lhi_cpu_parameters(const lhi_cpu_options *options, uint32_t i);
-
-/* Of what F of a chunk hands to the next one. */
+double lhi_cpu_embedding(const lhi_cpu_options *options);
+/* Of a message between two chunks. */
 size_t lhi_cpu_message_bytes(const lhi_cpu_options *options);
 
 /* LH_EUNSUPPORTED: the model is of no kind that is trained here, or OpenBLAS

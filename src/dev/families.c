@@ -550,6 +550,12 @@ static uint32_t width_of(const lh_model *m, side of)
     }
 }
 
+/* Experts, latents and blocks whose MLP is beside attention are not cut so. */
+static bool is_cut(side of)
+{
+    return of == Q || of == KV || of == QKV || of == F || of == VOCAB;
+}
+
 uint32_t lhi_n_front_tensors(const lh_model *m)
 {
     return count_rows(m, 0, names_of(m)->front);
@@ -622,8 +628,23 @@ void lhi_model_tensor_of(const lh_model *m, uint32_t index,
     out->columns = width_of(m, r->columns);
     out->n = (size_t)out->rows * (out->columns ? out->columns : 1);
     out->role = expert == 0 || expert == UINT32_MAX ? r->role : LHI_ROLE_NEXT;
+    out->cut = is_cut(r->rows)      ? LHI_CUT_ROWS
+               : is_cut(r->columns) ? LHI_CUT_COLUMNS
+                                    : LHI_CUT_NOT;
+    out->parts = r->rows == QKV || r->columns == QKV ? 3 : 1;
     out->is_bias = r->role == LHI_ROLE_ROUTER_BIAS ||
                    (length > 5 && strcmp(name + length - 5, ".bias") == 0);
+}
+
+lhi_slice lhi_model_slice(const lhi_model_tensor *t, uint32_t ranks,
+                          uint32_t mine)
+{
+    return (lhi_slice){.cut = t->cut,
+                       .parts = t->parts,
+                       .ranks = ranks,
+                       .mine = mine,
+                       .rows = t->rows,
+                       .columns = t->columns};
 }
 
 double lhi_count_values(const lh_model *m, uint32_t first, uint32_t n)

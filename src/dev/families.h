@@ -5,6 +5,8 @@
 #ifndef LHI_FAMILIES_H
 #define LHI_FAMILIES_H
 
+#include "dev/slices.h"
+
 #include <longhaul/model.h>
 
 #include <stddef.h>
@@ -75,6 +77,10 @@ typedef struct lhi_model_tensor {
     size_t n;
     lhi_role role;
     bool is_bias; /* starts at 0 */
+    /* How tensor parallelism cuts it: a side that is as wide as heads, MLP or
+     * vocabulary. */
+    lhi_cut cut;
+    uint32_t parts; /* of that side */
 } lhi_model_tensor;
 
 /* Tensors in the model's order: those before the layers, of each layer, behind
@@ -87,6 +93,9 @@ uint32_t lhi_n_model_tensors(const lh_model *model);
 uint32_t lhi_layer_tensor_index(const lh_model *model, uint32_t layer);
 void lhi_model_tensor_of(const lh_model *model, uint32_t index,
                          lhi_model_tensor *out);
+/* What rank `mine` of `ranks` that share the model has of it. */
+lhi_slice lhi_model_slice(const lhi_model_tensor *tensor, uint32_t ranks,
+                          uint32_t mine);
 /* The values of tensors `first` to `first + n - 1`, without overflow. */
 double lhi_count_values(const lh_model *model, uint32_t first, uint32_t n);
 

@@ -78,6 +78,8 @@ uint32_t lhi_grid_size(const lhi_grid *g, lhi_grid_kind kind)
         return g->expert;
     case LHI_GRID_EXPERT_TENSOR:
         return g->expert_tensor;
+    case LHI_GRID_COPIES:
+        return lhi_grid_copies(g);
     default:
         return lhi_grid_copies(g) / (g->expert * g->expert_tensor);
     }

@@ -22,16 +22,16 @@ typedef struct rank_need {
 } rank_need;
 
 /* Values of a tied embedding whose other end another rank has. */
-static double count_tied(const lhi_job *job, const lh_exec *exec,
+static double count_tied(const lhi_cpu_options *o, const lh_exec *exec,
                          uint32_t stage)
 {
-    const lh_model *m = job->model->model;
+    const lh_model *m = o->model;
     uint32_t first = exec->chunk_ranks[0];
     uint32_t last = exec->chunk_ranks[exec->n_chunks - 1];
     if (!m->tied_embeddings || first == last ||
         (stage != first && stage != last))
         return 0;
-    return (double)m->vocab * m->hidden;
+    return lhi_cpu_embedding(o);
 }
 
 /* As make_receives() of rank.c and make_buffers() of delegated.c. */
@@ -100,7 +100,7 @@ static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
     free(all);
     if (status != LH_OK)
         return status;
-    lhi_train_predict(values, count_tied(job, exec, stage), sharded, sharers,
+    lhi_train_predict(values, count_tied(o, exec, stage), sharded, sharers,
                       n_shards, staged, bytes);
     if (staged && job->model->by_layer)
         bytes[LH_MEMORY_BUFFERS] +=

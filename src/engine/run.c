@@ -320,13 +320,34 @@ static lh_status take_grid(lhi_job *job, lh_error *err)
     if (!g->expert_tensor)
         g->expert_tensor = m->model->experts && g->expert == 1 ? g->tensor : 1;
     LHI_TRY(lhi_grid_check(g, err));
-    if (g->tensor == 1 && g->expert == 1 && g->expert_tensor == 1)
+    if (g->expert == 1 && g->expert_tensor == 1)
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
-                    "the cpu device does not run tensor %" PRIu32
-                    ", expert %" PRIu32
+                    "the cpu device does not run expert %" PRIu32
+                    ", expert_tensor %" PRIu32
                     ": set these to 1 in the job's layout",
-                    g->tensor, g->expert);
+                    g->expert, g->expert_tensor);
+}
+
+/* Ranks that share layers add up norms' gradients once all microbatches are in
+ * them, and whoever writes a checkpoint knows who has which shard. */
+static lh_status check_shares(const lhi_job *job, lh_error *err)
+{
+    const lhi_shard_groups shards = lhi_shard_groups_of(
+        job->model, lhi_grid_size(&job->grid, LHI_GRID_DATA), 0, 0);
+    if (job->grid.tensor == 1)
+        return LH_OK;
+    if (lhi_is_staged(job->pipeline, job->model))
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "passes launch data-parallel operations, and layers "
+                        "are cut: plan with tensor: 1, or with zero: 1 and a "
+                        "schedule that is not elastic");
+    if (shards.n_sites > 1 && shards.n_shards > 1)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the optimizer is sharded within datacenters, and "
+                        "layers are cut: plan with tensor: 1, or with "
+                        "sharding: full");
+    return LH_OK;
 }
 
 /* What passes launch is looked at by lhi_shard_plan_make(), as memory is
@@ -348,6 +369,7 @@ static lh_status check_collectives(const lhi_job *job, lh_error *err)
                         "passes launch no data-parallel operations");
     if (lhi_grid_size(&job->grid, LHI_GRID_DATA) == 1)
         return LH_OK;
+    LHI_TRY(check_shares(job, err));
     LHI_TRY(lhi_shard_groups_check(m, lhi_grid_size(&job->grid, LHI_GRID_DATA),
                                    job->exec->n_ranks, err));
     if (m->by_layer && job->emulates)

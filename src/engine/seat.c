@@ -49,6 +49,10 @@ static lh_status check_room(const lhi_seat *s, const lh_exec *exec,
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "memory is enforced, and what moves is held twice for "
                         "a time: layers and ranks keep their places");
+    if (lhi_grid_copies(&job->grid) > job->grid.replicas)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "ranks compute passes together, so layers and ranks "
+                        "keep their places");
     if (!job->launched && s->place > 0)
         return LH_OK; /* the first one says it for all of this machine */
     LHI_TRY(lhi_job_state(job, exec, s->place, !job->launched, &bytes, err));
@@ -71,6 +75,7 @@ lhi_training_options lhi_job_training(const lhi_job *job, lhi_net *net,
         .stage = place % job->exec->n_ranks,
         .replica = lhi_grid_group(&job->grid, LHI_GRID_DATA, place, sharers),
         .n_replicas = lhi_grid_size(&job->grid, LHI_GRID_DATA),
+        .tensor = lhi_grid_place_of(&job->grid, place).tensor,
         .n_ranks = lhi_net_n_ranks(net),
         .steps = job->o.steps,
         .net = net,

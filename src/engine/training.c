@@ -7,6 +7,7 @@
 #include "engine/shard_groups.h"
 #include "engine/sharded.h"
 #include "engine/sum_ranks.h"
+#include "net/group.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -27,6 +28,8 @@ struct lhi_training {
     lhi_net_group group;  /* this stage's replicas that share with this one */
     lhi_net_group across; /* and those with the same share elsewhere */
     uint32_t *all_ranks, *group_ranks, *across_ranks;
+    lhi_group *copies; /* this device's ranks of all copies; NULL: each has its
+                          tensors whole */
     bool whole; /* all values are in place: nothing to gather */
     /* Where passes launch, or do, what is communicated; then the thread below
      * has nothing to do, and is not there. */
@@ -224,6 +227,24 @@ static lh_status pass(void *of, uint32_t i, lhi_step_kind kind, lh_error *err)
     lhi_training *t = of;
     return t->layered ? lhi_layered_pass(t->layered, i, kind, err)
                       : lhi_shards_pass(t->sharded, i, kind, err);
+}
+
+/* To the first of the copies' ranks of this device. */
+static lh_status collect(void *of, const float *mine, size_t n, float *all,
+                         const size_t *gets, lh_error *err)
+{
+    lhi_training *t = of;
+    uint32_t copies = lhi_group_n_ranks(t->copies);
+    size_t *sizes = calloc(2 * (size_t)copies, sizeof *sizes);
+    if (!sizes)
+        return lhi_fail_nomem(err);
+    sizes[0] = n * sizeof *mine;
+    for (uint32_t i = 0; gets && i < copies; i++)
+        sizes[copies + i] = gets[i] * sizeof *all;
+    lh_status status = lhi_group_all_to_all(t->copies, mine, sizes, all,
+                                            sizes + copies, err);
+    free(sizes);
+    return status;
 }
 
 static lh_status show(void *of, uint32_t chunk, uint32_t tensor, lh_error *err)
@@ -513,6 +534,9 @@ static lhi_train_options train_options(const lhi_training *t)
         with.clip = m->clip;
     if (m->warmup != UINT64_MAX)
         with.warmup = m->warmup;
+    with.n_tensor = t->o.grid->tensor;
+    with.tensor = t->o.tensor;
+    with.collect = collect;
     with.staged = shards(t);
     with.show = with.staged ? show : NULL;
     with.context = (void *)(uintptr_t)t;
@@ -591,10 +615,24 @@ static lh_status make_sharded(lhi_training *t, lh_error *err)
     return LH_OK;
 }
 
+static lh_status meet_copies(lhi_training *t, lh_error *err)
+{
+    uint32_t ranks[LHI_NET_MOST_RANKS];
+    lhi_group_options o = {.n_ranks = lhi_grid_copies(t->o.grid),
+                           .ranks = ranks,
+                           .tag = lhi_tag(LHI_TAG_GROUP, LHI_GRID_COPIES, 0),
+                           .stop = t->o.stop};
+    o.mine = lhi_grid_group(t->o.grid, LHI_GRID_COPIES, lhi_net_rank(t->o.net),
+                            ranks);
+    return lhi_group_make(t->o.net, &o, &t->copies, err);
+}
+
 static lh_status set_up(lhi_training *t, lh_error *err)
 {
     const lh_train_model *m = t->o.model;
     LHI_TRY(list_chunks(t, err));
+    if (t->o.grid->tensor > 1)
+        LHI_TRY(meet_copies(t, err));
     lhi_train_options with = train_options(t);
     describe(t, &with);
     LHI_TRY(lhi_train_make(t->o.device, &with, &t->train, err));
@@ -664,6 +702,7 @@ void lhi_training_free(lhi_training *t)
     lhi_layered_free(t->layered);
     lhi_train_free(t->train);
     lhi_folder_lock_release(t->folder_lock);
+    lhi_group_free(t->copies);
     pthread_cond_destroy(&t->changed);
     pthread_mutex_destroy(&t->lock);
     free(t->mine);

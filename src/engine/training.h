@@ -22,6 +22,7 @@ typedef struct lhi_training_options {
     /* Of those that sum gradients and share the optimizer: replicas of each
      * context. */
     uint32_t replica, n_replicas;
+    uint32_t tensor; /* of the grid's, which one this rank is */
     uint64_t steps;
     lhi_net *net;
     lhi_device *device;

@@ -245,9 +245,26 @@ lh_status lhi_group_reduce_scatter(lhi_group *g, const float *values,
     return LH_OK;
 }
 
-/* Below that every member sends all that it has to all others and adds for
+/* Up to that every member sends all that it has to all others and adds for
  * itself: one step in the place of two. */
 enum { FEW_VALUES = 1024 };
+
+static size_t share_of(size_t n, uint32_t n_ranks, uint32_t i)
+{
+    return n / n_ranks + (i < n % n_ranks);
+}
+
+size_t lhi_group_scatter_bytes(uint32_t n_ranks, size_t count)
+{
+    return (n_ranks - 1) * count * sizeof(float);
+}
+
+size_t lhi_group_reduce_bytes(uint32_t n_ranks, uint32_t mine, size_t n)
+{
+    return n <= FEW_VALUES
+               ? n_ranks * n * sizeof(float)
+               : lhi_group_scatter_bytes(n_ranks, share_of(n, n_ranks, mine));
+}
 
 lh_status lhi_group_all_reduce(lhi_group *g, float *values, size_t n,
                                lh_error *err)
@@ -272,7 +289,7 @@ lh_status lhi_group_all_reduce(lhi_group *g, float *values, size_t n,
     }
     size_t first = 0;
     for (uint32_t i = 0; i < n_ranks; i++) {
-        g->shares[i] = n / n_ranks + (i < n % n_ranks);
+        g->shares[i] = share_of(n, n_ranks, i);
         if (i < g->members.mine)
             first += g->shares[i];
     }

@@ -38,8 +38,12 @@ void lhi_group_free(lhi_group *group); /* NULL is fine */
 
 uint32_t lhi_group_n_ranks(const lhi_group *group);
 uint32_t lhi_group_mine(const lhi_group *group);
-/* Bytes that it holds: those of the largest sum so far. */
+/* Bytes that it holds: those of the largest sum so far; and those that it comes
+ * to hold for a reduce-scatter of which the caller gets `count` values, or an
+ * all-reduce of n. */
 size_t lhi_group_held(const lhi_group *group);
+size_t lhi_group_scatter_bytes(uint32_t n_ranks, size_t count);
+size_t lhi_group_reduce_bytes(uint32_t n_ranks, uint32_t mine, size_t n);
 
 /* Emulates a link, for members that share a clock: from now on each call ends
  * no sooner than `latency_ns` and then `ns_per_byte` for each byte that the

@@ -74,13 +74,39 @@ static uint32_t index_of(const lhi_tensor *tensor)
     return tensor->is_head && tensor->tied_chunk != LH_NONE ? 0 : tensor->index;
 }
 
+/* `whole`: room for all of a tensor that is cut, which is there then; of others
+ * the tensor's own place is. */
 static lh_status read_weights(const lhi_safetensors *file,
-                              const lhi_tensor *tensor, lh_error *err)
+                              const lhi_tensor *tensor, float *whole,
+                              lh_error *err)
 {
     const lhi_st_tensor *found;
+    float *to = lhi_is_cut(tensor) ? whole : tensor->value;
     LHI_TRY(lhi_st_find(file, tensor->name, tensor->rows, tensor->columns,
                         &found, err));
-    return lhi_st_read(file, found, 0, tensor->n, tensor->value, err);
+    LHI_TRY(lhi_st_read(file, found, 0, lhi_whole_values(tensor), to, err));
+    if (lhi_is_cut(tensor))
+        lhi_slice_take(&tensor->slice, whole, 0, tensor->n, tensor->value);
+    return LH_OK;
+}
+
+/* Of a tensor that is cut: all pieces, then what is owned of the slice. */
+static lh_status take_moments(const reader *r, const lhi_owned *own,
+                              const lhi_st_tensor *found, const double *sums,
+                              float *out, const char *name, lh_error *err)
+{
+    size_t all = lhi_whole_values(own->tensor);
+    size_t share = all / r->state.replicas + (all % r->state.replicas != 0);
+    for (uint32_t p = 0; p < r->state.replicas; p++) {
+        size_t first = share * p < all ? share * p : all;
+        size_t n = all - first < share ? all - first : share;
+        float *to = r->piece + first;
+        LHI_TRY(lhi_st_read(r->moments, found, first, n, to, err));
+        if (lhi_checksum(to, n * sizeof *to) != sums[p])
+            return damaged(r->moments_path, name, err);
+    }
+    lhi_slice_take(&own->tensor->slice, r->piece, own->first, own->n, out);
+    return LH_OK;
 }
 
 /* The writer's pieces that overlap what is owned here, each checked whole. */
@@ -94,6 +120,8 @@ static lh_status read_moments(const reader *r, const lhi_owned *own,
     size_t share = t->n / r->state.replicas + (t->n % r->state.replicas != 0);
     snprintf(name, sizeof name, "%s%s", t->name, suffix);
     LHI_TRY(lhi_st_find(r->moments, name, t->rows, t->columns, &found, err));
+    if (lhi_is_cut(t))
+        return take_moments(r, own, found, sums, out, name, err);
     for (uint32_t p = 0; p < r->state.replicas; p++) {
         size_t first = share * p < t->n ? share * p : t->n;
         size_t n = t->n - first < share ? t->n - first : share;
@@ -118,8 +146,9 @@ static lh_status read_owned(const lhi_train *train, const reader *r,
     const double *sums =
         r->state.sums + lhi_sums_at(index_of(t), r->state.replicas);
     (void)train;
-    LHI_TRY(read_weights(r->weights, t, err));
-    if (lhi_checksum(t->value, t->n * sizeof *t->value) != sums[0])
+    LHI_TRY(read_weights(r->weights, t, r->piece, err));
+    if (lhi_checksum(lhi_is_cut(t) ? r->piece : t->value,
+                     lhi_whole_values(t) * sizeof *t->value) != sums[0])
         return damaged(r->weights_path, t->name, err);
     LHI_TRY(
         read_moments(r, own, lhi_moment_suffixes[0], sums + 1, own->m, err));
@@ -162,12 +191,23 @@ static lh_status check_header(const char *path, const lh_model *model,
     return status;
 }
 
+/* Values of the largest, whole. */
+static size_t largest_tensor(const lhi_train *train)
+{
+    size_t most = 0;
+    for (uint32_t i = 0; i < train->o.n_mine; i++)
+        for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++)
+            if (lhi_whole_values(train->chunks[i].owned[j].tensor) > most)
+                most = lhi_whole_values(train->chunks[i].owned[j].tensor);
+    return most;
+}
+
 static lh_status open_files(lhi_train *train, reader *r, const char *folder,
                             const lhi_checkpoint_options *options,
                             lh_error *err)
 {
     char path[LHI_PATH], *text;
-    size_t len, most = 0;
+    size_t len;
     LHI_TRY(lhi_folder_path(path, err, "%s/" LHI_STATE_FILE, folder));
     LHI_TRY(
         lhi_folder_path(r->weights_path, err, "%s/" LHI_WEIGHTS_FILE, folder));
@@ -185,11 +225,7 @@ static lh_status open_files(lhi_train *train, reader *r, const char *folder,
                          err));
     LHI_TRY(check_header(r->moments_path, train->o.model, lhi_moment_suffixes,
                          err));
-    for (uint32_t i = 0; i < train->o.n_mine; i++)
-        for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++)
-            if (train->chunks[i].owned[j].tensor->n > most)
-                most = train->chunks[i].owned[j].tensor->n;
-    r->piece = malloc((most + 1) * sizeof *r->piece);
+    r->piece = malloc((largest_tensor(train) + 1) * sizeof *r->piece);
     return r->piece ? LH_OK : lhi_fail_nomem(err);
 }
 
@@ -284,13 +320,20 @@ lh_status lhi_train_load_weights(lhi_train *train, const char *path,
     lhi_safetensors *weights;
     LHI_TRY(lhi_folder_path(
         file, err, is_folder(path) ? "%s/" LHI_WEIGHTS_FILE : "%s", path));
-    LHI_TRY(lhi_st_open(file, &weights, err));
-    lh_status status = LH_OK;
+    float *whole = malloc((largest_tensor(train) + 1) * sizeof *whole);
+    if (!whole)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_st_open(file, &weights, err);
+    if (status != LH_OK) {
+        free(whole);
+        return status;
+    }
     for (uint32_t i = 0; i < train->o.n_mine; i++)
         for (uint32_t j = 0; status == LH_OK && j < train->chunks[i].n_tensors;
              j++)
-            status =
-                read_weights(weights, train->chunks[i].owned[j].tensor, err);
+            status = read_weights(weights, train->chunks[i].owned[j].tensor,
+                                  whole, err);
     lhi_st_close(weights);
+    free(whole);
     return status;
 }

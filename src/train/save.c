@@ -151,6 +151,55 @@ static lh_status write_values(const writer *w, uint32_t index, uint32_t suffix,
     return write_at(w->fd, w->path, values, n * sizeof *values, at, err);
 }
 
+/* As write_chunk() of a tensor that is cut; by the first of the ranks that have
+ * slices of it, as if it had it whole. */
+static lh_status write_slices(const lhi_train *train, const lhi_owned *own,
+                              float *whole, const writer *weights,
+                              const writer *moments, double *sum, lh_error *err)
+{
+    const lhi_tensor *t = own->tensor;
+    uint32_t shards = train->o.n_shards;
+    bool leads = train->o.replica == 0 && train->o.tensor == 0;
+    size_t n = lhi_whole_values(t), share = n / shards + (n % shards != 0);
+    LHI_TRY(lhi_collect_slices(train, t, 1, t->value, t->n, whole, err));
+    if (leads)
+        LHI_TRY(write_values(weights, t->index, 0, 0, whole, n, &sum[0], err));
+    for (uint32_t s = 0; s < 2; s++) {
+        LHI_TRY(lhi_collect_slices(train, t, shards, s ? own->v : own->m,
+                                   own->n, whole, err));
+        for (uint32_t r = 0; leads && r < shards; r++) {
+            size_t first = share * r < n ? share * r : n;
+            size_t count = n - first < share ? n - first : share;
+            LHI_TRY(write_values(moments, t->index, s, first, whole + first,
+                                 count, &sum[1 + s * shards + r], err));
+        }
+    }
+    return LH_OK;
+}
+
+static lh_status write_cut_chunk(const lhi_train *train, uint32_t i,
+                                 const writer *weights, const writer *moments,
+                                 double *sums, lh_error *err)
+{
+    const lhi_train_chunk *c = &train->chunks[i];
+    size_t most = 1;
+    for (uint32_t j = 0; j < c->n_tensors; j++)
+        if (lhi_whole_values(c->owned[j].tensor) > most)
+            most = lhi_whole_values(c->owned[j].tensor);
+    float *whole = malloc(most * sizeof *whole);
+    if (!whole)
+        return lhi_fail_nomem(err);
+    lh_status status = LH_OK;
+    for (uint32_t j = 0; status == LH_OK && j < c->n_tensors; j++)
+        if (&c->owned[j] != train->head)
+            status = write_slices(train, &c->owned[j], whole, weights, moments,
+                                  sums + lhi_sums_at(c->owned[j].tensor->index,
+                                                     train->o.n_shards),
+                                  err);
+    free(whole);
+    return status;
+}
+
 static lh_status write_chunk(const lhi_train *train, uint32_t i,
                              const writer *weights, const writer *moments,
                              double *sums, lh_error *err)
@@ -184,6 +233,10 @@ static lh_status write_owned(const lhi_train *train, const writer *weights,
     const lhi_train_options *o = &train->o;
     for (uint32_t i = 0; i < o->n_mine; i++) {
         uint32_t chunk = train->chunks[i].chunk;
+        if (o->n_tensor > 1) {
+            LHI_TRY(write_cut_chunk(train, i, weights, moments, sums, err));
+            continue;
+        }
         LHI_TRY(write_chunk(train, i, weights, moments, sums, err));
         if (o->show)
             LHI_TRY(o->show(o->context, chunk, LH_NONE, err));

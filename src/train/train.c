@@ -176,6 +176,8 @@ lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,
     train->mem = mem;
     train->device = device;
     train->o = *options;
+    if (!train->o.n_tensor)
+        train->o.n_tensor = 1;
     if (train->o.n_shards == 0) {
         train->o.n_shards = options->n_replicas;
         train->o.shard = options->replica;
@@ -324,16 +326,27 @@ static void add_tied(lhi_train *train)
     }
 }
 
-/* Per tensor of the model and replica the sum of squares; per replica the loss
- * and its tokens. */
+/* Per tensor of the model, rank that has a slice of it, and replica the sum of
+ * squares; per replica the loss and its tokens. */
 size_t lhi_train_tally_size(const lhi_train *train)
 {
-    return ((size_t)train->n_tensors + 2) * train->o.n_replicas;
+    const lhi_train_options *o = &train->o;
+    return ((size_t)train->n_tensors * o->n_tensor + 2) * o->n_replicas;
 }
 
 static double *losses_of(const lhi_train *train, double *tally)
 {
-    return tally + (size_t)train->n_tensors * train->o.n_replicas;
+    const lhi_train_options *o = &train->o;
+    return tally + (size_t)train->n_tensors * o->n_tensor * o->n_replicas;
+}
+
+/* Of a tensor that is not cut the first of the ranks that share layers says
+ * it. */
+static bool tells_of(const lhi_train *train, const lhi_owned *own)
+{
+    return own != train->head && !own->tensor->balances &&
+           !train->o.follows &&
+           (lhi_is_cut(own->tensor) || train->o.tensor == 0);
 }
 
 lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
@@ -376,11 +389,10 @@ lh_status lhi_train_tally(lhi_train *train, double *tally, lh_error *err)
     for (uint32_t i = 0; i < train->o.n_mine; i++)
         for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++) {
             const lhi_owned *own = &train->chunks[i].owned[j];
-            if (own != train->head && !own->tensor->balances &&
-                !train->o.follows)
-                tally_squares(train, own,
-                              tally + (size_t)own->tensor->index *
-                                          train->o.n_replicas);
+            size_t at = (size_t)own->tensor->index * train->o.n_tensor +
+                        train->o.tensor;
+            if (tells_of(train, own))
+                tally_squares(train, own, tally + at * train->o.n_replicas);
         }
     return LH_OK;
 }

@@ -29,6 +29,7 @@
  *   save.c, load.c      checkpoints, by all ranks at once
  *   folder.c, state.c   ... their folders, and what each is of
  *   folder_lock.c       ... who may write into one
+ *   slices_whole.c      ... of tensors that ranks have slices of
  *   safetensors.c       ... the files' format, and
  *   shard_layout.c      ... where tensors lie in them (names.c: which there are)
  *   config_json.c       ... what transformers is told of the model
@@ -53,6 +54,15 @@ typedef struct lhi_train_options {
      * others, if there are any, are divided alike. 0: among all. */
     uint32_t shard, n_shards;
     bool follows; /* another replica with these says what all have to know */
+    /* Ranks that have slices of the same tensors; 0, 0: this one has them
+     * whole. With slices n_shards is n_replicas, or 1. */
+    uint32_t n_tensor, tensor;
+    /* Needed then: the first of the n_replicas * n_tensor ranks that have a
+     * chunk's tensors, counted replica by replica, gets what each of these has,
+     * one after the other; gets[0] is its own, gets is NULL at the others. All
+     * call it in the same order. */
+    lh_status (*collect)(void *context, const float *mine, size_t n, float *all,
+                         const size_t *gets, lh_error *err);
     uint64_t steps;  /* of the whole run: the rate's course */
     double rate;     /* the highest */
     double min_rate; /* at the end of the cosine */
@@ -66,7 +76,7 @@ typedef struct lhi_train_options {
      * the same order. */
     lh_status (*show)(void *context, uint32_t chunk, uint32_t tensor,
                       lh_error *err);
-    void *context;
+    void *context; /* of show and collect */
 } lhi_train_options;
 
 /* Sensible values: rate 3e-4, betas 0.9 and 0.95, epsilon 1e-8, decay 0.1, clip

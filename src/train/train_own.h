@@ -45,6 +45,25 @@ struct lhi_train {
     float *theirs; /* the other end's gradient */
 };
 
+/* Values of the whole tensor, of which this rank may have a slice. */
+static inline size_t lhi_whole_values(const lhi_tensor *t)
+{
+    return (size_t)t->rows * (t->columns ? t->columns : 1);
+}
+
+/* Whether this rank has no more than a slice of it. */
+static inline bool lhi_is_cut(const lhi_tensor *t)
+{
+    return t->slice.cut != LHI_CUT_NOT && t->slice.ranks > 1;
+}
+
+/* Of a tensor's values, or one of its moments, of which each rank has a part
+ * (`mine`, `n`; `shards` of each slice, as lhi_owned has them): the first rank gets
+ * all in `whole`; at the others it is not looked at. */
+lh_status lhi_collect_slices(const lhi_train *train, const lhi_tensor *tensor,
+                             uint32_t shards, const float *mine, size_t n,
+                             float *whole, lh_error *err);
+
 /* NULL: it is another rank's. */
 lhi_train_chunk *lhi_train_find_chunk(const lhi_train *train, uint32_t chunk);
 

@@ -22,10 +22,11 @@ static double rate_at(const lhi_train_options *o, uint64_t step)
 static double sum_squares(const lhi_train *train, const double *tally)
 {
     double all = 0;
+    uint32_t ranks = train->o.n_replicas * train->o.n_tensor;
     for (uint32_t i = 0; i < train->n_tensors; i++) {
         double tensor = 0;
-        for (uint32_t r = 0; r < train->o.n_replicas; r++)
-            tensor += tally[(size_t)i * train->o.n_replicas + r];
+        for (uint32_t r = 0; r < ranks; r++)
+            tensor += tally[(size_t)i * ranks + r];
         all += tensor;
     }
     return all;
@@ -35,7 +36,8 @@ static double sum_losses(const lhi_train *train, const double *tally,
                          uint64_t *tokens)
 {
     uint32_t replicas = train->o.n_replicas;
-    const double *losses = tally + (size_t)train->n_tensors * replicas;
+    const double *losses =
+        tally + (size_t)train->n_tensors * train->o.n_tensor * replicas;
     double sum = 0, count = 0;
     for (uint32_t r = 0; r < replicas; r++) {
         sum += losses[r];

@@ -94,7 +94,7 @@ lh_status net_groups_sum(lhi_net *net, void *context, char **result,
     lh_status status = make(net, 3, members, TAG, &g, err);
     if (status == LH_OK)
         status = sums(g, values, values + 30003, err);
-    if (status == LH_OK && lhi_group_held(g) != 2 * 20001 * sizeof *values &&
+    if (status == LH_OK && lhi_group_held(g) != lhi_group_scatter_bytes(3, 20001) &&
         lhi_group_mine(g) == 0)
         status = lhi_fail(err, LH_EINVAL, "holds %zu", lhi_group_held(g));
     lhi_group_free(g);

@@ -268,6 +268,59 @@ static void recomputes(void)
     unlink(path);
 }
 
+/* A plan of one replica, of which tensor ranks share layers. */
+static lh_status train_shared(const char *degrees, const char *framework,
+                              const char *data, double *loss, lh_error *err)
+{
+    lh_job *job = job_with(JOB_SMALL,
+                           "  gpus_per_node: 2\n"
+                           "framework: {%s}\n"
+                           "training: {global_batch: 8, sequence: 16, "
+                           "zero: 1}\n"
+                           "model: {layers: 4, hidden: 32, ffn: 48, "
+                           "heads: 2, vocab: 256}\n"
+                           "layout: {%s, data: 1, pipeline: 2, "
+                           "micro_batch: 1, chunks_per_device: 1}\n",
+                           framework, degrees);
+    lh_plan_options quick = {.size = sizeof quick, .quick = true};
+    lh_train_options run = {.size = sizeof run, .steps = 3};
+    lh_train_model m = lh_train_model_defaults();
+    m.data = data;
+    m.emulate_links = true;
+    lh_train_plan_options o = {
+        .size = sizeof o, .device = LH_TRAIN_CPU, .run = &run, .model = &m};
+    lh_plan *plan = NULL;
+    lh_train_result *r = NULL;
+    CHECK_OK(lh_plan_make(job, &quick, &plan, err), *err);
+    lh_status status = plan ? lh_train_plan(plan, &o, &r, err) : LH_EINVAL;
+    if (r)
+        *loss = r->iterations[2].loss;
+    lh_train_result_free(r);
+    lh_plan_free(plan);
+    lh_job_free(job);
+    return status;
+}
+
+static void shares_layers(void)
+{
+    char path[] = "/tmp/longhaul-test-shared-XXXXXX";
+    int fd = mkstemp(path);
+    CHECK(fd >= 0);
+    close(fd);
+    write_text(path);
+    double one = 0, two = 0;
+    lh_error err = {0};
+    CHECK_OK(train_shared("tensor: 1", "", path, &one, &err), err);
+    CHECK_OK(train_shared("tensor: 2", "", path, &two, &err), err);
+    CHECK(one > 0);
+    CHECK_NEAR(two, one, 1e-6);
+    CHECK_INT(train_shared("tensor: 2", "sequence_parallel: false", path, &two,
+                           &err),
+              LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "set sequence_parallel: true in the job's framework");
+    unlink(path);
+}
+
 static void refuses(void)
 {
     lh_plan *plan = plan_of(2);
@@ -279,8 +332,8 @@ static void refuses(void)
     if (!plan)
         return;
     m.data = "/dev/null";
-    CHECK_INT(lh_train_plan(plan, &o, &r, &err), LH_EUNSUPPORTED);
-    CHECK_HAS(err.text, "does not run tensor 2, expert 1");
+    CHECK_INT(lh_train_plan(plan, &o, &r, &err), LH_EINPUT);
+    CHECK_HAS(err.text, "/dev/null"); /* it looks for data, and may run */
     o.device = (lh_train_device)7;
     CHECK_INT(lh_train_plan(plan, &o, &r, &err), LH_EINVAL);
     CHECK_HAS(err.text, "no device 7");
@@ -496,6 +549,7 @@ int main(void)
     RUN(recomputes);
     RUN(elastic_plans_train);
     RUN(picked_operations);
+    RUN(shares_layers);
     RUN(refuses);
     RUN(refuses_what_it_does_not_do);
     RUN(refuses_operations);

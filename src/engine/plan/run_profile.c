@@ -46,9 +46,9 @@ static void fill_chunk(const writing *w, uint32_t c, lh_profile_entry *out)
     uint32_t first;
     *out = (lh_profile_entry){
         .kind = LH_PROFILE_CHUNK,
-        .tensor = 1,
-        .context = 1,
-        .expert = 1,
+        .tensor = best->layout.tensor,
+        .context = best->layout.context,
+        .expert = best->layout.expert,
         .micro_batch = best->layout.micro_batch,
         .sequence = w->run->plan->job->training.sequence,
         .recompute = (uint32_t)best->recompute,
@@ -94,8 +94,9 @@ static void add_message(writing *w, uint32_t from, uint32_t to, double seen_ns,
                         uint32_t boundary)
 {
     const lhi_observed *o = w->seen;
-    double bytes = (double)lh_cost_message_bytes(w->run->plan->job,
-                                                 &w->run->plan->best.layout);
+    const lh_layout *l = &w->run->plan->best.layout;
+    double bytes = (double)lh_cost_message_bytes(w->run->plan->job, l) /
+                   (l->tensor * l->context); /* each GPU sends its share */
     path *x = find_path(w, from, to);
     double alpha = o->alpha_ns[boundary], beta = o->beta_ns[boundary];
     x->ns += o->has_messages ? seen_ns : alpha + beta * bytes;

@@ -3,6 +3,7 @@
  * what it promises. */
 #include "base/fail.h"
 #include "base/take_options.h"
+#include "engine/plan/group_links.h"
 #include "engine/plan/plan_sharding.h"
 #include "engine/plan/run_profile.h"
 #include "spec/spec.h"
@@ -64,6 +65,19 @@ static double utilisation(const lh_plan *plan, int64_t ns)
     if (ns <= 0 || best->mfu <= 0)
         return -1;
     return best->mfu * (double)best->iteration_ns / (double)ns;
+}
+
+/* Between products that several ranks share, each has rows of its own. */
+static lh_status check_rows(const lh_plan *plan, lh_error *err)
+{
+    if (plan->best.layout.tensor == 1 ||
+        !plan->job->framework.no_sequence_parallel)
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "the plan has tensor %" PRIu32 " without sequence "
+                    "parallelism; the cpu device has both together: set "
+                    "sequence_parallel: true in the job's framework",
+                    plan->best.layout.tensor);
 }
 
 /* Adam decays through the gradients, AdamW beside them: without decay they are
@@ -264,6 +278,7 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
 {
     lh_train_model m;
     LHI_TRY(LHI_OPTIONS_TAKE(lh_train_model, &m, given, err));
+    LHI_TRY(check_rows(plan, err));
     LHI_TRY(check_optimizer(plan, &m, err));
     uint32_t n_chunks = lh_pipeline_n_chunks(pipeline);
     uint32_t *first = layers_of(plan, n_chunks);
@@ -273,6 +288,8 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
                                       : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = lhi_plan_sharding(plan, &m, &sites, err);
+    if (status == LH_OK)
+        status = lhi_group_links(plan, &m, err);
     if (status == LH_OK) {
         m.model = plan->job->model;
         m.first_layers = first;

@@ -545,12 +545,26 @@ static lh_status torchtitan_whole(const lh_job *job, const lhi_config *c,
 /* --- longhaul's engine ------------------------------------------------------
  */
 
-static lh_status longhaul_group(const lh_layout *l, lh_error *err)
+static lh_status longhaul_group(const lh_job *job, const lh_layout *l,
+                                lh_error *err)
 {
-    if (l->tensor == 1 && l->expert == 1)
+    const lh_model *m = job->model;
+    if (l->tensor > 1 && job->framework.no_sequence_parallel)
+        return refuse(LH_TARGET_LONGHAUL, err,
+                      "shares rows where it shares layers; leave "
+                      "framework.sequence_parallel true, or use layout.tensor "
+                      "of 1");
+    if (l->tensor > 1 &&
+        (m->experts || m->kv_lora_rank || m->parallel_block ||
+         m->kv_heads % l->tensor || m->ffn % l->tensor))
+        return refuse(LH_TARGET_LONGHAUL, err,
+                      "cuts layers without experts, latents or parallel "
+                      "blocks, into equal parts of kv_heads and ffn; use a "
+                      "layout.tensor that divides these, or 1");
+    if (l->expert == 1)
         return LH_OK;
     return refuse(LH_TARGET_LONGHAUL, err,
-                  "runs whole layers; use layout.tensor and expert of 1");
+                  "runs all experts of a layer; use layout.expert of 1");
 }
 
 /* --- PyTorch's pipelining ---------------------------------------------------
@@ -670,7 +684,7 @@ lh_status lhi_target_check(lh_target target, const lh_job *job, lhi_level level,
     case LH_TARGET_TORCHTITAN:
         return check_torchtitan(job, level, config, err);
     case LH_TARGET_LONGHAUL:
-        return level == LHI_LEVEL_GROUP ? longhaul_group(&config->layout, err)
+        return level == LHI_LEVEL_GROUP ? longhaul_group(job, &config->layout, err)
                                         : LH_OK;
     case LH_TARGET_ANY:
     case LH_TARGET_PYTORCH:

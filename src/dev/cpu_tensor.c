@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What ranks that share layers tell each other (tensor parallelism,
+ * Megatron-LM, arXiv:1909.08053, with sequence parallelism, arXiv:2205.05198,
+ * section 4.2.2). Forward, rows come together before a product whose columns
+ * are shared, and the sums behind one whose rows are shared go apart again;
+ * backward the other way round: eight collectives of [t][h] in a layer. What W
+ * needs of gathered rows stays where it was gathered, so W has none. Sums are
+ * made in the order of ranks. */
+#include "base/fail.h"
+#include "dev/cpu.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* Norms of a layer: before attention and MLP, of queries and keys. */
+enum { LAYER_NORMS = 4 };
+
+/* What a rank says of a row of logits, of its own part of the vocabulary. */
+typedef struct top {
+    float max, sum; /* of exp(logit - max) */
+    float right;    /* the target's logit, or 0 */
+} top;
+
+static lh_status need_multiple(uint32_t n, const char *what, uint32_t ranks,
+                               lh_error *err)
+{
+    if (n % ranks == 0)
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "the cpu device cuts %s (%" PRIu32 ") among tensor "
+                    "%" PRIu32 " ranks alike, and it is no multiple: choose "
+                    "another tensor in the job's layout",
+                    what, n, ranks);
+}
+
+lh_status lhi_cpu_check_shares(const lhi_cpu_options *o, lh_error *err)
+{
+    const lh_model *m = o->model;
+    uint32_t n = o->n_tensor ? o->n_tensor : 1;
+    if (o->tensor >= n)
+        return lhi_fail(err, LH_EINVAL,
+                        "rank %" PRIu32 " is none of %" PRIu32
+                        " that share layers",
+                        o->tensor, n);
+    if (n == 1)
+        return LH_OK;
+    if (m->experts || m->kv_lora_rank || m->parallel_block)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the cpu device does not cut layers with %s: choose "
+                        "tensor: 1 in the job's layout",
+                        m->experts        ? "experts"
+                        : m->kv_lora_rank ? "latents"
+                                          : "attention and MLP beside each "
+                                            "other");
+    if (o->sharded_gradients > 0)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the cpu device does not shard gradients of layers "
+                        "that are cut: choose tensor: 1 in the job's layout, "
+                        "or plan with zero: 1");
+    LHI_TRY(need_multiple(m->heads, "heads", n, err));
+    LHI_TRY(need_multiple(m->kv_heads, "kv_heads", n, err));
+    LHI_TRY(need_multiple(m->ffn, "ffn", n, err));
+    uint32_t contexts = o->n_contexts ? o->n_contexts : 1;
+    if (m->vocab >= n && (uint64_t)o->microbatch * o->sequence / contexts >= n)
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "there are fewer tokens in a microbatch, or in the "
+                    "vocabulary, than tensor %" PRIu32 " ranks",
+                    n);
+}
+
+bool lhi_cpu_make_shares(lhi_cpu *cpu)
+{
+    uint32_t n = cpu->n_tensor;
+    if (n == 1)
+        return true;
+    if (!(cpu->row_bytes = LHI_NEW(cpu->mem, size_t, n)) ||
+        !(cpu->row_floats = LHI_NEW(cpu->mem, size_t, n)) ||
+        !(cpu->top_bytes = LHI_NEW(cpu->mem, size_t, n)) ||
+        !(cpu->summands = lhi_cpu_floats(cpu->mem, cpu->t, cpu->h)) ||
+        !(cpu->tops = lhi_cpu_floats(cpu->mem, (size_t)n * cpu->t, 3)) ||
+        !(cpu->norms = lhi_cpu_floats(
+              cpu->mem, lhi_cpu_count_norms(cpu, cpu->layers, true), 1)))
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        size_t rows =
+            lhi_slice_first(cpu->t, n, i + 1) - lhi_slice_first(cpu->t, n, i);
+        cpu->row_floats[i] = rows * cpu->h;
+        cpu->row_bytes[i] = cpu->row_floats[i] * sizeof(float);
+        cpu->top_bytes[i] = cpu->t * sizeof(top);
+    }
+    return true;
+}
+
+/* Whether the collective may begin, and how it went. */
+static bool may(const lhi_cpu *cpu)
+{
+    return cpu->group && cpu->met == LH_OK;
+}
+
+float *lhi_cpu_own_rows(const lhi_cpu *cpu, float *all)
+{
+    return all + (size_t)cpu->first_row * cpu->h;
+}
+
+void lhi_cpu_gather_rows(lhi_cpu *cpu, const float *own, float *all)
+{
+    if (may(cpu))
+        cpu->met = lhi_group_all_gather(cpu->group, own, all, cpu->row_bytes,
+                                        &cpu->met_err);
+}
+
+void lhi_cpu_add_rows(lhi_cpu *cpu, const float *all, float *own)
+{
+    if (may(cpu))
+        cpu->met = lhi_group_reduce_scatter(cpu->group, all, own,
+                                            cpu->row_floats, &cpu->met_err);
+}
+
+/* The loss of a row from what all ranks say of it; *by is what this rank's
+ * exponentials are to be multiplied with. */
+static double join_row(const lhi_cpu *cpu, const top *tops, size_t row,
+                       float scale, float *by)
+{
+    float high = -INFINITY, right = 0;
+    double all = 0;
+    for (uint32_t i = 0; i < cpu->n_tensor; i++) {
+        const top *one = &tops[(size_t)i * cpu->t + row];
+        high = one->max > high ? one->max : high;
+    }
+    for (uint32_t i = 0; i < cpu->n_tensor; i++) {
+        const top *one = &tops[(size_t)i * cpu->t + row];
+        all += (double)one->sum * exp((double)one->max - (double)high);
+        right += one->right;
+    }
+    float mine = tops[(size_t)cpu->tensor * cpu->t + row].max;
+    *by = (float)((double)scale * exp((double)mine - (double)high) / all);
+    return log(all) + (double)high - (double)right;
+}
+
+/* The column of a row's target among the logits that are here; v or more: it is
+ * elsewhere. */
+static uint32_t here(const lhi_cpu *cpu, int32_t target)
+{
+    return (uint32_t)target - cpu->first_token;
+}
+
+double lhi_cpu_shared_loss(lhi_cpu *cpu, float *logits, const int32_t *targets,
+                           float scale)
+{
+    size_t v = cpu->v, t = cpu->t;
+    top *tops = (top *)(void *)cpu->tops, *mine = tops + cpu->tensor * t;
+    double loss = 0;
+    for (size_t row = 0; row < t; row++) {
+        float inv, *at = logits + row * v;
+        uint32_t target = here(cpu, targets[row]);
+        mine[row].right = target < v ? at[target] : 0;
+        cpu->k->softmax(at, v, 1, v, v, 1, &mine[row].max, &inv);
+        mine[row].sum = 1 / inv;
+    }
+    if (may(cpu))
+        cpu->met = lhi_group_all_gather(cpu->group, mine, tops, cpu->top_bytes,
+                                        &cpu->met_err);
+    for (size_t row = 0; row < t; row++) {
+        float by, *at = logits + row * v;
+        loss += join_row(cpu, tops, row, scale, &by);
+        if (!(scale > 0))
+            continue;
+        uint32_t target = here(cpu, targets[row]);
+        cpu->k->scale_rows(at, v, 1, v, &by);
+        if (target < v)
+            at[target] -= scale;
+    }
+    return loss;
+}
+
+/* Gradient `i` of a chunk's norms, *n values; NULL: there is none. */
+static float *norm_of(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+                      uint32_t i, size_t *n)
+{
+    const lhi_cpu_weights *d = &chunk->d_weights[i / LAYER_NORMS];
+    *n = (size_t)cpu->norm_vectors * cpu->h;
+    if (i == LAYER_NORMS * chunk->n_layers)
+        return chunk->is_last ? chunk->d_norm : NULL;
+    switch (i % LAYER_NORMS) {
+    case 0:
+        return d->norm1;
+    case 1:
+        return d->norm2;
+    default: /* of heads, of which each rank has its own */
+        *n = cpu->head_dim;
+        return i % LAYER_NORMS == 2 ? d->q_norm : d->k_norm;
+    }
+}
+
+/* All of them, to cpu->norms or back; how many values. */
+static size_t move_norms(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+                         bool back)
+{
+    size_t at = 0, n;
+    for (uint32_t i = 0; i <= LAYER_NORMS * chunk->n_layers; i++) {
+        float *norm = norm_of(cpu, chunk, i, &n), *kept = cpu->norms + at;
+        if (!norm)
+            continue;
+        memcpy(back ? norm : kept, back ? kept : norm, n * sizeof *norm);
+        at += n;
+    }
+    return at;
+}
+
+void lhi_cpu_add_norms(lhi_cpu *cpu, lhi_cpu_chunk *chunk)
+{
+    if (!may(cpu))
+        return;
+    size_t n = move_norms(cpu, chunk, false);
+    if (n > 0)
+        cpu->met =
+            lhi_group_all_reduce(cpu->group, cpu->norms, n, &cpu->met_err);
+    move_norms(cpu, chunk, true);
+}

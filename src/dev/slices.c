@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dev/slices.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+size_t lhi_slice_first(size_t n, uint32_t ranks, uint32_t i)
+{
+    /* n * i / ranks without overflow. */
+    size_t per = n / ranks, rest = n % ranks;
+    return per * i + rest * i / ranks;
+}
+
+static size_t width_of(const lhi_slice *s)
+{
+    return s->columns ? s->columns : 1;
+}
+
+/* Of one part of the side that is cut: where the slice begins, and how much. */
+static void find_part(const lhi_slice *s, size_t side, size_t *first, size_t *n)
+{
+    size_t all = side / s->parts;
+    *first = lhi_slice_first(all, s->ranks, s->mine);
+    *n = lhi_slice_first(all, s->ranks, s->mine + 1) - *first;
+}
+
+size_t lhi_slice_values(const lhi_slice *s)
+{
+    size_t first, n, width = width_of(s);
+    if (s->cut == LHI_CUT_NOT || s->ranks == 1)
+        return s->rows * width;
+    bool by_rows = s->cut == LHI_CUT_ROWS;
+    find_part(s, by_rows ? s->rows : width, &first, &n);
+    return n * s->parts * (by_rows ? width : s->rows);
+}
+
+size_t lhi_slice_n_runs(const lhi_slice *s)
+{
+    if (s->cut == LHI_CUT_NOT || s->ranks == 1)
+        return 1;
+    return s->cut == LHI_CUT_ROWS ? s->parts : (size_t)s->rows * s->parts;
+}
+
+lhi_slice_run lhi_slice_run_of(const lhi_slice *s, size_t run)
+{
+    size_t first, n, width = width_of(s);
+    if (s->cut == LHI_CUT_NOT || s->ranks == 1)
+        return (lhi_slice_run){0, 0, s->rows * width};
+    if (s->cut == LHI_CUT_ROWS) {
+        find_part(s, s->rows, &first, &n);
+        size_t part = s->rows / s->parts;
+        return (lhi_slice_run){run * n * width, (run * part + first) * width,
+                               n * width};
+    }
+    /* The parts of a row, then those of the next. */
+    find_part(s, width, &first, &n);
+    size_t part = width / s->parts;
+    return (lhi_slice_run){run * n, run * part + first, n};
+}
+
+/* The runs that [first, first + n) of the slice lies in. */
+static void move(const lhi_slice *s, float *whole, size_t first, size_t n,
+                 float *values, bool puts)
+{
+    if (n == 0)
+        return;
+    size_t each = lhi_slice_run_of(s, 0).n;
+    for (size_t k = first / each; k * each < first + n; k++) {
+        lhi_slice_run run = lhi_slice_run_of(s, k);
+        size_t from = run.here > first ? run.here : first;
+        size_t end = run.here + run.n;
+        size_t to = end < first + n ? end : first + n;
+        float *there = whole + run.whole + (from - run.here);
+        float *here = values + (from - first);
+        memcpy(puts ? there : here, puts ? here : there,
+               (to - from) * sizeof *here);
+    }
+}
+
+void lhi_slice_take(const lhi_slice *s, const float *whole, size_t first,
+                    size_t n, float *out)
+{
+    move(s, (float *)(uintptr_t)whole, first, n, out, false);
+}
+
+void lhi_slice_put(const lhi_slice *s, const float *values, size_t first,
+                   size_t n, float *whole)
+{
+    move(s, whole, first, n, (float *)(uintptr_t)values, true);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/plan/group_links.h"
+
+#include "plan/layout/layout.h"
+
+/* Bytes that the engine sends for one that the plan counts. */
+static double engine_bytes(const lh_plan *plan)
+{
+    const lh_layout *l = &plan->best.layout;
+    double values = (double)l->micro_batch * plan->job->training.sequence *
+                    plan->job->model->hidden;
+    return values * sizeof(float) / (double)lh_cost_message_bytes(plan->job, l);
+}
+
+/* Of a ring in which each sends (n - 1) / n of what all have, as the engine's
+ * ranks do at once. */
+static lh_status add_ring(const lh_plan *plan, const lh_cost_slice *slice,
+                          lh_cost_dimension dimension, lh_train_group *to,
+                          lh_error *err)
+{
+    lh_cost_group group;
+    lh_cost_path path;
+    double transfer_ns, latency_ns;
+    LHI_TRY(lh_cost_group_of(plan->job, &plan->best.layout, dimension, slice,
+                             &group, err));
+    if (group.size < 2)
+        return LH_OK;
+    LHI_TRY(lh_cost_group_path(plan->job, &group, NULL, &path, err));
+    lh_cost_collective_ring(plan->job->training.rings, LH_ALL_GATHER,
+                            group.size, 0, &path, &transfer_ns, &latency_ns);
+    double per_byte = 1e9 / path.bytes_per_s / engine_bytes(plan);
+    if (latency_ns > (double)to->latency_ns)
+        to->latency_ns = (int64_t)(latency_ns + 0.5);
+    if (per_byte > to->ns_per_byte)
+        to->ns_per_byte = per_byte;
+    return LH_OK;
+}
+
+lh_status lhi_group_links(const lh_plan *plan, lh_train_model *model,
+                          lh_error *err)
+{
+    const lh_layout *l = &plan->best.layout;
+    lhi_places places;
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_layout_place(plan->job, l, mem, &places, err);
+    for (uint32_t i = 0; status == LH_OK && i < l->pipeline; i++) {
+        const lh_cost_slice slice = {.n_layers = 1,
+                                     .datacenter = places.ranks[i].datacenter};
+        status = add_ring(plan, &slice, LH_COST_TENSOR,
+                          &model->groups[LH_TRAIN_GROUP_TENSOR], err);
+    }
+    lhi_arena_free(mem);
+    return status;
+}

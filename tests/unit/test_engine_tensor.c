@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layers that several ranks share: losses of fifty steps are those of one rank,
+ * whatever the degrees, the schedule, the model and the transport; checkpoints
+ * are read by runs of other degrees; memory is as predicted. */
+#define _GNU_SOURCE
+#include "test.h"
+#include "tiny_model.h"
+
+#include <longhaul/engine.h>
+#include <longhaul/methods.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { LAYERS = 4, STEPS = 50, MICROBATCHES = 4, SEQUENCE = 12, SEQUENCES = 2 };
+
+static char folder[64], text_path[80];
+
+static void write_text(void)
+{
+    FILE *file = fopen(text_path, "w");
+    CHECK(file != NULL);
+    uint32_t state = 1;
+    for (int i = 0; file && i < 6000; i++) {
+        state = state * 1664525 + 1013904223;
+        fputc("etaoin shrdlu\n"[(state >> 24) % 14], file);
+    }
+    if (file)
+        fclose(file);
+}
+
+/* --- models ------------------------------------------------------------------
+ */
+
+enum { LLAMA, TIED, QWEN, QWEN3, GPT, N_MODELS };
+
+static lh_model model_of(int which)
+{
+    lh_model m = which == GPT ? tiny_gpt2(LAYERS) : tiny_model(LAYERS);
+    m.heads = 4;
+    m.head_dim = 8;
+    m.kv_heads = 4;
+    if (which == TIED) {
+        m.tied_embeddings = true;
+        m.vocab = 259; /* shares of it differ */
+    }
+    if (which == QWEN)
+        m.qkv_bias = true;
+    if (which == QWEN3)
+        m.qk_norm = true;
+    if (which == LLAMA)
+        m.kv_heads = 2;
+    return m;
+}
+
+/* --- one run -----------------------------------------------------------------
+ */
+
+typedef struct setup {
+    int model;
+    uint32_t devices, replicas, context, tensor;
+    const char *method, *placement, *transport;
+    bool joint;
+    uint32_t again;
+    double dropout;
+    bool links;
+    const char *resume, *checkpoint;
+} setup;
+
+static lh_pipeline *make_pipeline(const setup *s)
+{
+    char text[1024], links[256] = "";
+    lh_error err;
+    lh_pipeline *p = NULL;
+    if (s->links)
+        snprintf(links, sizeof links,
+                 "links:\n  - {from: 0, to: 1, latency: 50, transfer: 20}\n"
+                 "  - {from: 1, to: 0, latency: 70, transfer: 20}\n");
+    snprintf(text, sizeof text,
+             "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: %u\n"
+             "devices: %u\nbackward: %s\n"
+             "uniform: {placement: %s, chunks_per_device: %d, F: 10, D: 12, "
+             "W: 9, memory: {F: 1, W: -1}}\n%s",
+             (unsigned)MICROBATCHES / s->replicas, s->devices,
+             s->joint ? "joint" : "split", s->placement,
+             strcmp(s->placement, "ud") == 0 ? 1 : 2, links);
+    CHECK_OK(lh_pipeline_parse(text, strlen(text), "test", &p, &err), err);
+    return p;
+}
+
+static lh_status train(const setup *s, uint64_t steps, lh_train_result **out,
+                       lh_error *err)
+{
+    lh_pipeline *p = make_pipeline(s);
+    lh_schedule *schedule = NULL;
+    lh_exec *x = NULL;
+    lh_status status = LH_EINVAL;
+    uint32_t first_layers[2 * LAYERS + 1], again[LAYERS];
+    lh_model model = model_of(s->model);
+    lh_method_options with = {.size = sizeof with};
+    if (p &&
+        (status = lh_method_run(s->method, p, &with, &schedule, NULL, err)) ==
+            LH_OK &&
+        (status = lh_exec_make(p, schedule, NULL, &x, err)) == LH_OK) {
+        lh_train_model m = lh_train_model_defaults();
+        uint32_t n = lh_pipeline_n_chunks(p);
+        for (uint32_t c = 0; c <= n; c++)
+            first_layers[c] = LAYERS * c / n;
+        for (uint32_t i = 0; i < LAYERS; i++)
+            again[i] =
+                (s->again << i % 7 | s->again >> (7 - i % 7)) & LH_PART_ALL;
+        m.model = &model;
+        m.first_layers = first_layers;
+        m.again = again;
+        m.micro_batch = SEQUENCES;
+        m.sequence = SEQUENCE;
+        m.replicas = s->replicas;
+        m.tensor = s->tensor;
+        m.context = s->context;
+        m.seed = 5;
+        m.data = text_path;
+        m.rate = m.min_rate = 3e-4;
+        m.warmup = 0;
+        m.dropout = s->dropout;
+        m.checkpoint = s->checkpoint;
+        m.resume = s->resume;
+        m.emulate_links = s->links;
+        m.groups[LH_TRAIN_GROUP_TENSOR] = (lh_train_group){1000, 0.01};
+        m.validation = 0.2;
+        m.validate_every = 25;
+        lh_train_options o = {
+            .size = sizeof o, .transport = s->transport, .steps = steps};
+        status = lh_train_cpu(p, x, &m, &o, out, err);
+    }
+    lh_exec_free(x);
+    lh_schedule_free(schedule);
+    lh_pipeline_free(p);
+    return status;
+}
+
+/* --- one rank ----------------------------------------------------------------
+ */
+
+static lh_iteration reference[N_MODELS][2][STEPS];
+
+static const setup alone = {.devices = 1,
+                            .replicas = 1,
+                            .context = 1,
+                            .tensor = 1,
+                            .method = "1f1b",
+                            .placement = "ud",
+                            .transport = "inproc",
+                            .joint = true};
+
+static void one_rank(void)
+{
+    for (int which = 0; which < N_MODELS; which++)
+        for (int drops = 0; drops < 2; drops++) {
+            lh_error err;
+            lh_train_result *r = NULL;
+            setup s = alone;
+            s.model = which;
+            s.dropout = drops ? 0.1 : 0;
+            CHECK_OK(train(&s, STEPS, &r, &err), err);
+            for (uint32_t i = 0; r && i < STEPS; i++)
+                reference[which][drops][i] = r->iterations[i];
+            lh_train_result_free(r);
+        }
+    CHECK(reference[LLAMA][0][STEPS - 1].loss < 5.3);
+    CHECK(fabs(reference[GPT][1][9].loss - reference[GPT][0][9].loss) > 1e-5);
+}
+
+/* --- the same by many --------------------------------------------------------
+ */
+
+static void check_memory(const lh_train_result *r, const char *name)
+{
+    uint32_t n;
+    const lh_train_memory *all = lh_train_memory_held(r, &n);
+    CHECK_INT(n, r->n_ranks);
+    for (uint32_t i = 0; i < n; i++) {
+        const lh_train_memory *m = &all[i];
+        int64_t bytes[2] = {m->predicted_bytes, m->measured_bytes};
+        static const lh_memory_kind exact[] = {
+            LH_MEMORY_PARAMETERS, LH_MEMORY_GRADIENTS, LH_MEMORY_MOMENTS,
+            LH_MEMORY_ACTIVATIONS};
+        bytes[0] -= m->predicted[LH_MEMORY_BUFFERS];
+        bytes[1] -= m->measured[LH_MEMORY_BUFFERS];
+        CHECK_MSG(fabs((double)bytes[1] / (double)bytes[0] - 1) < 0.03,
+                  "%s: rank %u: %lld bytes predicted, %lld held", name,
+                  (unsigned)i, (long long)bytes[0], (long long)bytes[1]);
+        for (size_t k = 0; k < sizeof exact / sizeof *exact; k++) {
+            double a = (double)m->predicted[exact[k]];
+            double b = (double)m->measured[exact[k]];
+            CHECK_MSG(fabs(b / a - 1) < 0.03, "%s: rank %u: %s %g, held %g",
+                      name, (unsigned)i, lh_memory_kind_name(exact[k]), a, b);
+        }
+    }
+}
+
+static void check_same(const setup *s, const lh_train_result *r, uint32_t from,
+                       const char *name)
+{
+    const lh_iteration *want = reference[s->model][s->dropout > 0];
+    CHECK_INT(r->n_iterations + from, STEPS);
+    for (uint32_t i = 0; i < r->n_iterations; i++) {
+        const lh_iteration *it = &r->iterations[i], *w = &want[it->step];
+        CHECK_MSG(fabs(it->loss - w->loss) < 1e-6,
+                  "%s: step %u: loss %.9f, not %.9f", name, (unsigned)it->step,
+                  it->loss, w->loss);
+        CHECK_MSG(fabs(it->norm / w->norm - 1) < 1e-4,
+                  "%s: step %u: norm %.9f, not %.9f", name, (unsigned)it->step,
+                  it->norm, w->norm);
+        CHECK_INT(it->tokens, MICROBATCHES * SEQUENCES * SEQUENCE);
+        CHECK(isfinite(w->validation_loss) == isfinite(it->validation_loss));
+        if (isfinite(w->validation_loss))
+            CHECK_NEAR(it->validation_loss, w->validation_loss, 1e-6);
+    }
+}
+
+static void run(const setup *s)
+{
+    char name[160];
+    lh_error err;
+    lh_train_result *r = NULL;
+    snprintf(name, sizeof name,
+             "model %d, tensor %u, context %u, replicas %u, %u x %s %s over "
+             "%s, again %x, dropout %g",
+             s->model, s->tensor, s->context, s->replicas, s->devices,
+             s->placement, s->method, s->transport, s->again, s->dropout);
+    lh_status status = train(s, STEPS, &r, &err);
+    CHECK_MSG(status == LH_OK, "%s: %s", name, err.text);
+    if (!r)
+        return;
+    CHECK_INT(r->n_ranks, s->devices * s->replicas * s->context * s->tensor);
+    CHECK_INT(r->tensor, s->tensor);
+    CHECK_INT(r->n_replicas, s->replicas);
+    check_same(s, r, 0, name);
+    check_memory(r, name);
+    lh_train_result_free(r);
+}
+
+static uint32_t below(uint32_t *state, uint32_t n)
+{
+    *state = *state * 1664525 + 1013904223;
+    return (*state >> 8) % n;
+}
+
+static void seeded_combinations(void)
+{
+    static const char *const methods[][2] = {{"1f1b", "ud"},
+                                             {"zb-h1", "ud"},
+                                             {"zb-h2", "ud"},
+                                             {"gpipe", "ud"},
+                                             {"interleaved-1f1b", "loop"},
+                                             {"zb-v", "wave"}};
+    static const uint32_t parts[] = {0, 0, LH_PART_ALL, 0x51, 0x2a};
+    uint32_t state = 7;
+    for (uint32_t i = 0; i < 40; i++) {
+        setup s = alone;
+        uint32_t method = below(&state, 6);
+        s.model = (int)(i % N_MODELS);
+        s.tensor = s.model == LLAMA || below(&state, 3) ? 2 : 4;
+        s.devices = 1 + below(&state, 2);
+        s.replicas = 1 + below(&state, 2);
+        if (method >= 4)
+            s.devices = 2;
+        s.method = methods[method][0];
+        s.placement = methods[method][1];
+        s.joint = (method == 0 || method == 3) && below(&state, 2);
+        s.transport = i % 6 == 5 ? "local" : "inproc";
+        s.again = parts[below(&state, 5)];
+        s.dropout = below(&state, 2) ? 0.1 : 0;
+        s.links = s.devices == 2 && method < 4 && below(&state, 4) == 0;
+        s.context = below(&state, 3) ? 1 : 2;
+        run(&s);
+    }
+}
+
+static void what_cannot_be_cut(void)
+{
+    setup s = alone;
+    lh_error err;
+    lh_train_result *r = NULL;
+    s.model = QWEN;
+    s.tensor = 3;
+    CHECK_INT(train(&s, 1, &r, &err), LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "heads (4)");
+    s.model = LLAMA;
+    s.tensor = 4;
+    CHECK_INT(train(&s, 1, &r, &err), LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "kv_heads (2)");
+    CHECK(!r);
+}
+
+/* --- checkpoints -------------------------------------------------------------
+ */
+
+static char *read_file(const char *name, const char *file, size_t *size)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s/step-%08u/%s", folder, name, STEPS / 2,
+             file);
+    FILE *in = fopen(path, "rb");
+    CHECK_MSG(in != NULL, "%s is not there", path);
+    if (!in)
+        return NULL;
+    fseek(in, 0, SEEK_END);
+    *size = (size_t)ftell(in);
+    rewind(in);
+    char *bytes = malloc(*size + 1);
+    if (bytes && fread(bytes, 1, *size, in) != *size)
+        *size = 0;
+    fclose(in);
+    return bytes;
+}
+
+/* Headers and sizes are the same bytes; numbers as near as sums are. */
+static void check_files(const char *name, const char *other, const char *file)
+{
+    size_t a_size = 0, b_size = 0;
+    char *a = read_file(name, file, &a_size);
+    char *b = read_file(other, file, &b_size);
+    uint64_t head = 0;
+    double worst = 0;
+    CHECK_INT(a_size, b_size);
+    if (a && b && a_size == b_size && a_size > 8) {
+        memcpy(&head, a, sizeof head);
+        CHECK(head < a_size && memcmp(a, b, 8 + (size_t)head) == 0);
+        for (size_t at = 8 + (size_t)head; at + 4 <= a_size; at += 4) {
+            float x, y;
+            memcpy(&x, a + at, 4);
+            memcpy(&y, b + at, 4);
+            double off = fabs((double)x - (double)y);
+            worst = off > worst ? off : worst;
+        }
+        CHECK_MSG(worst < 1e-4, "%s: %s differs by %g", name, file, worst);
+    }
+    free(a);
+    free(b);
+}
+
+/* To half of the steps by one, the rest by another. */
+static void go_on(setup first, setup then, const char *name)
+{
+    char path[160];
+    lh_error err;
+    lh_train_result *r = NULL;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    first.checkpoint = then.resume = path;
+    CHECK_OK(train(&first, STEPS / 2, &r, &err), err);
+    lh_train_result_free(r);
+    r = NULL;
+    CHECK_OK(train(&then, STEPS, &r, &err), err);
+    if (r) {
+        CHECK_INT(r->n_iterations, STEPS / 2);
+        check_same(&then, r, STEPS / 2, name);
+    }
+    lh_train_result_free(r);
+}
+
+static void checkpoints_are_anyones(void)
+{
+    for (int model = 0; model < N_MODELS; model++) {
+        char names[4][32];
+        setup one = alone, two = alone, pair = alone, pairs = alone;
+        one.model = two.model = pair.model = pairs.model = model;
+        two.tensor = pairs.tensor = 2;
+        two.devices = 2;
+        two.method = "zb-h1";
+        two.joint = false;
+        pair.replicas = pairs.replicas = 2;
+        for (int i = 0; i < 4; i++)
+            snprintf(names[i], sizeof names[i], "m%d-%d", model, i);
+        go_on(one, two, names[0]);
+        go_on(two, one, names[1]);
+        go_on(pair, pairs, names[2]);
+        go_on(pairs, pair, names[3]);
+        for (int i = 0; i < 4; i += 2) {
+            check_files(names[i], names[i + 1], "model.safetensors");
+            check_files(names[i], names[i + 1], "optimizer.safetensors");
+        }
+    }
+}
+
+static void clean_up(void)
+{
+    char command[160];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    if (system(command) != 0)
+        fprintf(stderr, "%s is left\n", folder);
+}
+
+int main(void)
+{
+    snprintf(folder, sizeof folder, "/tmp/longhaul-tensor-%d", (int)getpid());
+    snprintf(text_path, sizeof text_path, "%s.txt", folder);
+    write_text();
+    RUN(one_rank);
+    RUN(seeded_combinations);
+    RUN(what_cannot_be_cut);
+    RUN(checkpoints_are_anyones);
+    unlink(text_path);
+    clean_up();
+    return test_summary();
+}
