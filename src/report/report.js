@@ -17,10 +17,15 @@ const panels = [];
 
 /* --- heading -------------------------------------------------------------- */
 
+/* Numbers stay in a line with their unit. */
+function together(text) {
+  return text.replace(/(\d) (?=(?:s|ms|%|[KMGT]iB|GB)(?![\w/]))/g, '$1\u00a0');
+}
+
 function card(name, value, more) {
   return el('div', { class: 'card' }, el('div', { class: 'name' }, name),
     el('div', { class: 'value' }, value),
-    el('div', { class: 'more' }, more || '\u00a0'));
+    el('div', { class: 'more' }, together(more || '\u00a0')));
 }
 
 function idleShare(t) {
