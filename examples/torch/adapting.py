@@ -30,6 +30,7 @@ from torch.distributed.pipelining import PipelineStage, schedules
 
 WIDTH, ROWS, MICROBATCHES, RATE = 16, 2, 8, 0.01
 WARM_UP = 3  # steps before what is measured
+PLACE = torch.device("cpu")
 
 
 class Sleep(torch.autograd.Function):
@@ -88,8 +89,8 @@ def first_guess(given, wave):
 
 def stages_of(text, rank, seconds):
     where = places(text)
-    return [PipelineStage(Part(chunk, seconds), chunk, len(where),
-                          torch.device("cpu"))
+    return [PipelineStage(Part(chunk, seconds).to(PLACE), chunk, len(where),
+                          PLACE)
             for chunk, place in enumerate(where) if place == rank]
 
 
@@ -126,13 +127,13 @@ def measured(path):
 
 def data(step):
     generator = torch.Generator().manual_seed(step)
-    return (torch.randn(MICROBATCHES * ROWS, WIDTH, generator=generator)
-            for _ in range(2))
+    return (torch.randn(MICROBATCHES * ROWS, WIDTH,
+                        generator=generator).to(PLACE) for _ in range(2))
 
 
 def one_process(chunks, steps):
     """The losses of all microbatches of each step, without schedules."""
-    model = nn.Sequential(*(Part(chunk, 0) for chunk in range(chunks)))
+    model = nn.Sequential(*(Part(chunk, 0) for chunk in range(chunks))).to(PLACE)
     losses = []
     for step in range(steps):
         x, y = data(step)
@@ -274,7 +275,11 @@ def main():
                               "then differ in their last bits")
     options.add_argument("--each", action="store_true",
                          help="print what each step took")
+    options.add_argument("--device", default="cpu", choices=("cpu", "cuda"),
+                         help="cuda: all processes share the first GPU")
     given = options.parse_args()
+    global PLACE
+    PLACE = torch.device(given.device)
     torch.set_num_threads(1)
     distributed.init_process_group("gloo")
     rank = distributed.get_rank()

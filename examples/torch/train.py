@@ -5,10 +5,12 @@
     torchrun --nproc-per-node 4 examples/torch/train.py
 
 Each process is a device of a pipeline; half of them are at another site, 40 ms
-away, which is emulated, and from step 10 on 120 ms. PyTorch's 1F1B, longhaul's
+away, which is emulated, and from step 20 on 120 ms. PyTorch's 1F1B, longhaul's
 schedule for the link as it is at first, and longhaul's adapting to the link
 train the same model on the same data. Printed are the medians of the steps
-before and after the change, as the first process sees them.
+before and after the change, as the first process sees them, and whether the
+losses of all three are the same bits. With --device cuda all processes share
+the first GPU.
 """
 
 import argparse
@@ -79,45 +81,53 @@ def pipeline(ranks, times, backward):
             "transfer: 0}\n")
 
 
-def measured(rank, ranks):
+def now(device):
+    """Seconds, once the device has done what it was asked for."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.monotonic()
+
+
+def measured(rank, ranks, device):
     """Milliseconds of a chunk's F, D and W on the slowest device, while all
     are busy: the two halves of the backward take about the same."""
-    model, times = part(rank, ranks), []
-    x = (torch.randint(VOCABULARY, (1, SEQUENCE)) if rank == 0
-         else torch.randn(1, SEQUENCE, WIDTH, requires_grad=True))
+    model, times = part(rank, ranks).to(device), []
+    x = (torch.randint(VOCABULARY, (1, SEQUENCE), device=device) if rank == 0
+         else torch.randn(1, SEQUENCE, WIDTH, device=device,
+                          requires_grad=True))
     for _ in range(10):
-        begin = time.monotonic()
+        begin = now(device)
         y = model(x)
-        middle = time.monotonic()
+        middle = now(device)
         y.sum().backward()
-        times.append((middle - begin, time.monotonic() - middle))
+        times.append((middle - begin, now(device) - middle))
     median = torch.tensor([statistics.median(t) * 1e3 for t in zip(*times)])
     distributed.all_reduce(median, op=distributed.ReduceOp.MAX)
     f, b = (round(t, 2) for t in median.tolist())
     return f, round(b / 2, 2), round(b / 2, 2)
 
 
-def train(way, rank, ranks, times, steps, change):
-    """Seconds of each step, the last losses, and the switches."""
+def train(way, rank, ranks, times, steps, change, device):
+    """Seconds of each step, losses of all, and the switches."""
     joint = way == "1f1b"
     what = pipeline(ranks, times, "joint" if joint else "split")
     schedule = "1f1b" if joint else longhaul.schedule(what, "auto",
                                                       progress=False)
-    model = part(rank, ranks)
+    model = part(rank, ranks).to(device)
     runtime = PipelineRuntime(
-        what, [PipelineStage(model, rank, ranks, torch.device("cpu"))],
+        what, [PipelineStage(model, rank, ranks, device)],
         schedule=schedule, loss_fn=loss_of, inject="",
         scale_grads=False,
         adapt=Adapt(steps=steps) if way == "adapt" else False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4 / MICROBATCHES)
-    seconds, losses = [], []
+    seconds, all_losses = [], []
     for step in range(steps):
         if step == change:
             runtime.inject("here-there=latency:120ms")
         generator = torch.Generator().manual_seed(step)
         tokens = torch.randint(VOCABULARY, (MICROBATCHES, SEQUENCE + 1),
-                               generator=generator)
-        losses.clear()
+                               generator=generator).to(device)
+        losses = []
         distributed.barrier()
         begin = time.monotonic()
         runtime.step(*([tokens[:, :-1]] if rank == 0 else []),
@@ -125,18 +135,20 @@ def train(way, rank, ranks, times, steps, change):
                         if rank == ranks - 1 else {}))
         optimizer.step()
         optimizer.zero_grad()
-        seconds.append(time.monotonic() - begin)
+        seconds.append(now(device) - begin)
+        all_losses.append([loss.item() for loss in losses])
     name = getattr(schedule, "method", schedule)
     runtime.close()
-    return name, seconds, runtime.switches
+    return name, seconds, all_losses, runtime.switches
 
 
 def main():
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    options.add_argument("--steps", type=int, default=24)
-    options.add_argument("--change", type=int, default=10,
+    options.add_argument("--steps", type=int, default=50)
+    options.add_argument("--change", type=int, default=20,
                          help="the step from which the link is slower")
+    options.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     given = options.parse_args()
     if not SETTLED < given.change < given.steps - 2 * SETTLED:
         options.error(f"--change has to be between {SETTLED + 1} and "
@@ -146,13 +158,18 @@ def main():
     rank, ranks = distributed.get_rank(), distributed.get_world_size()
     if rank == 0 and (ranks < 2 or ranks > LAYERS):
         options.error(f"2 to {LAYERS} processes: torchrun --nproc-per-node 4")
-    times = measured(rank, ranks)
+    device = torch.device(given.device)
+    times = measured(rank, ranks, device)
     if rank == 0:
-        print(f"{ranks} processes on {os.cpu_count()} processors; F {times[0]} "
+        where = (torch.cuda.get_device_name() if device.type == "cuda"
+                 else f"{os.cpu_count()} processors")
+        print(f"{ranks} processes on {where}; F {times[0]} "
               f"ms, D {times[1]} ms, W {times[2]} ms", flush=True)
+    trained = []
     for way in ("1f1b", "plan", "adapt"):
-        name, seconds, switches = train(way, rank, ranks, times, given.steps,
-                                        given.change)
+        name, seconds, losses, switches = train(
+            way, rank, ranks, times, given.steps, given.change, device)
+        trained.append(losses)
         if rank:
             continue
         before = statistics.median(seconds[SETTLED:given.change])
@@ -162,6 +179,10 @@ def main():
         for switch in switches:
             print(f"       step {switch.step}: {switch.to}, "
                   f"{switch.refused or switch.why}", flush=True)
+    if rank == ranks - 1:
+        print("same losses, each bit" if trained[0] == trained[1] == trained[2]
+              else "other losses, by the order in which gradients are added",
+              flush=True)
     distributed.destroy_process_group()
 
 
