@@ -20,77 +20,9 @@ import harness  # noqa: E402
 import longhaul.torch  # noqa: E402
 import torch_runs  # noqa: E402
 from harness import ROOT, WORK, check, run, test  # noqa: E402
-from longhaul.torch import Adapt, PipelineRuntime, places  # noqa: E402
+from longhaul.torch import Adapt, PipelineRuntime  # noqa: E402
 from torch import distributed  # noqa: E402
-
-RATE = 0.01
-
-
-def trains(runtime, steps, microbatches, group=(0, 1), before=None):
-    """Losses of each step; weights descend, as in one process."""
-    replica, replicas = group
-    last = any(stage.is_last for stage in runtime._stages)
-    first = any(stage.is_first for stage in runtime._stages)
-    made = []
-    for step in range(steps):
-        if before:
-            before(runtime, step)
-        x, y = (t.chunk(replicas)[replica] for t in
-                torch_runs.data(microbatches, step, replicas))
-        losses = []
-        runtime.step(*([x] if first else []),
-                     **({"target": y, "losses": losses} if last else {}))
-        made.append([loss.item() for loss in losses])
-        with torch.no_grad():
-            for stage in runtime._stages:
-                for p in stage.submod.parameters():
-                    p -= RATE * p.grad
-                    p.grad = None
-    return made
-
-
-def weights(runtime):
-    return {stage.stage_index: [p.detach().clone()
-                                for p in stage.submod.parameters()]
-            for stage in runtime._stages}
-
-
-def pipeline_job(rank, cases):
-    """Runs one case after the other: of each losses, weights, switches."""
-    made = []
-    for text, schedule, steps, given in cases:
-        runtime = PipelineRuntime(
-            text, torch_runs.stages_of(text, rank), schedule=schedule,
-            loss_fn=torch_runs.loss_of, scale_grads=False, **given)
-        n = runtime._course.n_microbatches
-        losses = trains(runtime, steps, n)
-        made.append((losses, weights(runtime), runtime.path))
-        runtime.close()
-    return made
-
-
-def same_as_one(name, ranks, text, steps):
-    """Losses and weights of all ranks are those of one process, each bit."""
-    chunks, n = len(places(text)), 8
-    losses, want = torch_runs.one_process(chunks, n, steps, RATE)
-    got = [one[0] for one in ranks if one[0][0]]
-    check(got == [losses], f"{name}: losses {got} are not {losses}")
-    for _, of_rank, _ in ranks:
-        for chunk, tensors in of_rank.items():
-            check(all(map(torch.equal, tensors, want[chunk])),
-                  f"{name}: weights of chunk {chunk} differ")
-
-
-def run_cases(devices, cases):
-    texts = [(torch_runs.pipeline(devices, place, backward=backward),
-              schedule, 2, given)
-             for place, backward, schedule, given in cases]
-    got = torch_runs.on_ranks(devices, pipeline_job, texts)
-    for i, (case, (text, _, steps, _)) in enumerate(zip(cases, texts)):
-        same_as_one(f"{devices}, {case}", [ranks[i] for ranks in got], text,
-                    steps)
-    return got
-
+from torch_runs import RATE, run_cases, trains  # noqa: E402
 
 # --- against one process -----------------------------------------------------
 
@@ -117,6 +49,35 @@ def four_processes_come_to_what_one_does():
         ("loop", "split", "interleaved-1f1b", {"path": "delegated"}),
         ("wave", "split", "zb-v", {}),
     ])
+
+
+def by_host_job(rank, cases):
+    """As of stages on a GPU whose group is gloo, which sends none of it."""
+    import longhaul.torch._runtime as runtime
+
+    def only_staged(send):
+        def checked(end, ops, tag, staged):
+            if not staged:
+                raise RuntimeError("gloo has a GPU's memory to send")
+            return send(end, ops, tag, staged)
+
+        return checked
+
+    runtime._needs_host = lambda *_: True
+    runtime.Inlet.post = only_staged(runtime.Inlet.post)
+    runtime.Outlet.send = only_staged(runtime.Outlet.send)
+    return torch_runs.pipeline_job(rank, cases, "cpu")
+
+
+@test
+def what_gloo_does_not_send_goes_by_the_hosts_memory():
+    cases = [(torch_runs.pipeline(4, placement), schedule, 2, {})
+             for placement, schedule in (("ud", "zb-h1"), ("wave", "zb-v"))]
+    got = torch_runs.on_ranks(4, by_host_job, cases)
+    for i, (text, schedule, steps, _) in enumerate(cases):
+        ranks = [of_rank[i] for of_rank in got]
+        torch_runs.same_as_one(schedule, ranks, text, steps, "cpu")
+        check({one[2] for one in ranks} == {"delegated"}, f"{ranks}")
 
 
 def replicas_job(rank, text, schedule, kind):

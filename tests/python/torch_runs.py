@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of longhaul.torch run: a small model in pieces, on processes
-over gloo, and the same in one process."""
+over gloo, and the same in one process; of CPUs, or on one GPU that all share."""
 import os
 import pathlib
 import pickle
@@ -9,10 +9,12 @@ import tempfile
 import traceback
 
 import torch
+from harness import check
 from torch import distributed, multiprocessing, nn
 from torch.distributed.pipelining import PipelineStage
 
 WIDTH, ROWS = 16, 2  # of a microbatch
+RATE = 0.01
 
 
 def pipeline(devices, placement="ud", microbatches=8, backward="split",
@@ -41,17 +43,17 @@ def loss_of(output, target):
 
 def data(microbatches, step, replicas=1):
     generator = torch.Generator().manual_seed(1000 + step)
-    return (torch.randn(replicas * microbatches * ROWS, WIDTH,
+    return (torch.randn(replicas * microbatches * ROWS, WIDTH, device="cpu",
                         generator=generator, dtype=torch.double)
             for _ in range(2))
 
 
-def one_process(chunks, microbatches, steps, rate, replicas=1):
+def one_process(chunks, microbatches, steps, rate, replicas=1, place="cpu"):
     """Of each step the losses of all microbatches; the weights at the end."""
-    model = nn.Sequential(*(block(s) for s in range(chunks)))
+    model = nn.Sequential(*(block(s) for s in range(chunks))).to(place)
     losses = []
     for step in range(steps):
-        x, y = data(microbatches, step, replicas)
+        x, y = (t.to(place) for t in data(microbatches, step, replicas))
         sums = [torch.zeros_like(p) for p in model.parameters()]
         parts = []
         for mine in zip(x.chunk(replicas), y.chunk(replicas)):
@@ -65,7 +67,7 @@ def one_process(chunks, microbatches, steps, rate, replicas=1):
             for p, total in zip(model.parameters(), sums):
                 p -= rate * total
         losses.append([loss.item() for loss in parts])
-    return losses, [[p.detach().clone() for p in part.parameters()]
+    return losses, [[p.detach().cpu() for p in part.parameters()]
                     for part in model]
 
 
@@ -95,10 +97,82 @@ def on_ranks(ranks, job, *arguments):
                 for rank in range(ranks)]
 
 
-def stages_of(what, device, group=None, wrap=lambda part: part):
+def stages_of(what, device, group=None, wrap=lambda part: part, place="cpu"):
     from longhaul.torch import places
 
     where = places(what)
-    return [PipelineStage(wrap(block(s)), s, len(where), torch.device("cpu"),
-                          group=group)
-            for s, place in enumerate(where) if place == device]
+    return [PipelineStage(wrap(block(s).to(place)), s, len(where),
+                          torch.device(place), group=group)
+            for s, at in enumerate(where) if at == device]
+
+
+def trains(runtime, steps, microbatches, before=None):
+    """Losses of each step; weights descend, as in one process."""
+    place = runtime._stages[0].device
+    last = any(stage.is_last for stage in runtime._stages)
+    first = any(stage.is_first for stage in runtime._stages)
+    made = []
+    for step in range(steps):
+        if before:
+            before(runtime, step)
+        x, y = (t.to(place) for t in data(microbatches, step))
+        losses = []
+        runtime.step(*([x] if first else []),
+                     **({"target": y, "losses": losses} if last else {}))
+        made.append([loss.item() for loss in losses])
+        with torch.no_grad():
+            for stage in runtime._stages:
+                for p in stage.submod.parameters():
+                    p -= RATE * p.grad
+                    p.grad = None
+    return made
+
+
+def pipeline_job(rank, cases, place):
+    """Runs one case after the other: of each losses, weights, path."""
+    from longhaul.torch import PipelineRuntime
+
+    made = []
+    for text, schedule, steps, given in cases:
+        runtime = PipelineRuntime(
+            text, stages_of(text, rank, place=place), schedule=schedule,
+            loss_fn=loss_of, scale_grads=False, **given)
+        losses = trains(runtime, steps, runtime._course.n_microbatches)
+        weights = {stage.stage_index: [p.detach().cpu() for p in
+                                       stage.submod.parameters()]
+                   for stage in runtime._stages}
+        made.append((losses, weights, runtime.path))
+        runtime.close()
+    return made
+
+
+def one_job(rank, *arguments):
+    return one_process(*arguments)
+
+
+def same_as_one(name, ranks, text, steps, place):
+    """Losses and weights of all ranks are those of one process, each bit."""
+    from longhaul.torch import places
+
+    chunks, n = len(places(text)), 8
+    # GPUs are not for processes that have forked.
+    losses, want = on_ranks(1, one_job, chunks, n, steps, RATE, 1, place)[0]
+    got = [one[0] for one in ranks if one[0][0]]
+    check(got == [losses], f"{name}: losses {got} are not {losses}")
+    for _, of_rank, _ in ranks:
+        for chunk, tensors in of_rank.items():
+            check(all(map(torch.equal, tensors, want[chunk])),
+                  f"{name}: weights of chunk {chunk} differ")
+
+
+def run_cases(devices, cases, place="cpu"):
+    """Rows of placement, backward, schedule and arguments, each held against
+    one process; returns of each rank and case losses, weights and the path."""
+    texts = [(pipeline(devices, placement, backward=backward),
+              schedule, 2, given)
+             for placement, backward, schedule, given in cases]
+    got = on_ranks(devices, pipeline_job, texts, place)
+    for i, (case, (text, _, steps, _)) in enumerate(zip(cases, texts)):
+        same_as_one(f"{devices}, {case}", [ranks[i] for ranks in got], text,
+                    steps, place)
+    return got

@@ -101,6 +101,11 @@ class Word:
     text: str = ""
 
 
+def _numbers(values: list[int], dtype: Any = torch.int64) -> torch.Tensor:
+    """In the host's memory, wherever new tensors are by default."""
+    return torch.tensor(values, dtype=dtype, device="cpu")
+
+
 class Follower:
     """A rank that does not lead."""
 
@@ -118,7 +123,7 @@ class Follower:
             self._sent.pop(0)[0].wait()
 
     def begin(self, step: int) -> None:
-        self._head = torch.empty(2, dtype=torch.int64)
+        self._head = torch.empty(2, dtype=torch.int64, device="cpu")
         self._coming = dist.irecv(
             self._head, self._leader, group=self._group, tag=_WORD_TAG
         )
@@ -130,16 +135,16 @@ class Follower:
         kind, size = self._head.tolist()
         if size == 0:
             return Word(kind)
-        data = torch.empty(size, dtype=torch.uint8)
+        data = torch.empty(size, dtype=torch.uint8, device="cpu")
         dist.recv(data, self._leader, group=self._group, tag=_TEXT_TAG)
         return Word(kind, bytes(data.tolist()).decode())
 
     def vote(self, against: str | None) -> None:
         data = list((against or "").encode()[:255])
-        ballot = torch.zeros(256, dtype=torch.uint8)
+        ballot = torch.zeros(256, dtype=torch.uint8, device="cpu")
         ballot[0] = against is not None
         if data:
-            ballot[1 : 1 + len(data)] = torch.tensor(data, dtype=torch.uint8)
+            ballot[1 : 1 + len(data)] = _numbers(data, torch.uint8)
         self._send(ballot, _VOTE_TAG)
 
     def close(self, waits: bool) -> None:
@@ -237,12 +242,9 @@ class Leader:
         with self._lock:
             self._word = self._next()
         data = self._word.text.encode()
-        self._send(
-            torch.tensor([self._word.kind, len(data)], dtype=torch.int64),
-            _WORD_TAG,
-        )
+        self._send(_numbers([self._word.kind, len(data)]), _WORD_TAG)
         if data:
-            self._send(torch.tensor(list(data), dtype=torch.uint8), _TEXT_TAG)
+            self._send(_numbers(list(data), torch.uint8), _TEXT_TAG)
 
     def _next(self) -> Word:
         if self._proposal is not None:
@@ -274,7 +276,7 @@ class Leader:
         """Takes everybody's vote."""
         against: list[str] = []
         for rank in self._others:
-            ballot = torch.empty(256, dtype=torch.uint8)
+            ballot = torch.empty(256, dtype=torch.uint8, device="cpu")
             dist.recv(ballot, rank, group=self._group, tag=_VOTE_TAG)
             if ballot[0]:
                 why = bytes(ballot[1:].tolist()).rstrip(b"\0")
@@ -309,7 +311,9 @@ class Leader:
         rows = unpacked(order, 0, own)
         for device in range(1, self._course.n_devices):
             numbers = torch.empty(
-                (len(order.passes[device]), COLUMNS), dtype=torch.int64
+                (len(order.passes[device]), COLUMNS),
+                dtype=torch.int64,
+                device="cpu",
             )
             dist.recv(
                 numbers, self._members[device], group=self._group, tag=_ROWS_TAG

@@ -36,7 +36,9 @@ COLUMNS = len(dataclasses.fields(Row))
 
 def packed(rows: Sequence[Row]) -> torch.Tensor:
     return torch.tensor(
-        [dataclasses.astuple(row) for row in rows], dtype=torch.int64
+        [dataclasses.astuple(row) for row in rows],
+        dtype=torch.int64,
+        device="cpu",
     )
 
 

@@ -37,6 +37,7 @@ from ._records import (
     unpacked,
     write_text,
 )
+from ._shapes import tell_by_host
 from ._transport import Delays, Inlet, Message, Outlet, Sending
 
 __all__ = ["PipelineRuntime", "Switch", "places"]
@@ -51,6 +52,25 @@ def places(what: Any) -> tuple[int, ...]:
     """The device of each chunk of a plan or pipeline: a rank's stages are
     those whose place is its rank in the pipeline's process group."""
     return Course(what).places
+
+
+def _place_of(device: Any) -> torch.device:
+    """A device with its number, since threads have another current one."""
+    device = torch.device(device)
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return device
+
+
+def _backend(group: Any, device: torch.device) -> str:
+    """What a group sends a device's memory by."""
+    group = dist.group.WORLD if group is None else group
+    return group._get_backend(device).name()
+
+
+def _needs_host(group: Any, device: torch.device) -> bool:
+    """Whether a group sends nothing of a device's memory."""
+    return device.type == "cuda" and _backend(group, device) == "gloo"
 
 
 def _is_known(cell: str) -> bool:
@@ -81,7 +101,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         schedule: Any = None,
         loss_fn: Callable[..., torch.Tensor] | None = None,
         inject: str | None = None,
-        path: str | Iterable[str] = "direct",
+        path: str | Iterable[str] | None = None,
         adapt: bool | Any = False,
         **options: Any,
     ) -> None:
@@ -97,6 +117,8 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
                 the plan's: "a-b=latency:40ms;1>0=transfer:3ms"; "": as the
                 plan has them. None: links are real.
             path: "direct", "delegated", or names of links that are delegated.
+                None: direct, but for stages on GPUs whose group is gloo, which
+                sends no GPU's memory: delegated.
             adapt: True: measure, and go on by other schedules as links and
                 devices change; a longhaul.torch.Adapt for its options.
             options: those of PyTorch's runtime, such as `scale_grads`.
@@ -118,14 +140,16 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             stages, self._course.n_microbatches, loss_fn=loss_fn, **options
         )
         self._links = self._course.links()
+        self._place = _place_of(stages[0].device)
         self._meet(stages[0].group)
         # Of gloo any number of receives may wait, in any order; NCCL's would
         # hold up what is sent to the same rank.
-        self._posts_early = dist.get_backend(stages[0].group) == "gloo"
+        self._posts_early = _backend(stages[0].group, self._place) == "gloo"
+        self._is_staged = _needs_host(stages[0].group, self._place)
         self._is_posted = False
         self._receivers: dict[tuple[bool, int], Callable[[int], Any]] = {}
         self._rows: list[Row] = []
-        self._marks = marks_of(torch.device(stages[0].device))
+        self._marks = marks_of(self._place)
         self._times: list[tuple[Any, Any]] = []
         self._messages: dict[tuple[bool, int, int], Message] = {}
         self._sendings: dict[tuple[bool, int, int], Sending] = {}
@@ -137,6 +161,8 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self.step_s = 0.0
         self.switches: list[Switch] = []
         self._delegated: frozenset[tuple[int, int]] = frozenset()
+        if path is None:
+            path = "delegated" if self._is_staged else "direct"
         self._choose_path(path)
         self._emulated = self._course.pipeline if inject is not None else None
         self._transfers: dict[tuple[int, int], int] = {}
@@ -209,6 +235,12 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
                 f"path: {sorted(wanted - names)[0]!r} is neither 'direct' nor "
                 f"'delegated' nor one of the links {', '.join(sorted(names))}"
             )
+        if self._is_staged and wanted != names:
+            raise UnsupportedError(
+                f"path: {sorted(names - wanted)[0]!r} is to be direct, but the "
+                "stages' process group is gloo, which sends no GPU's memory; "
+                'take "delegated", or NCCL for the group'
+            )
         self._delegate(
             ends for ends, link in self._links.items() if link.name in wanted
         )
@@ -217,11 +249,12 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self._delegated = frozenset(links)
         self.path = "mixed" if self._delegated else "direct"
         if self._delegated == frozenset(self._links):
-            self.path = "delegated" if self._links else "direct"
+            staged = self._links or self._is_staged
+            self.path = "delegated" if staged else "direct"
 
     def _inlet(self, device: int) -> Inlet:
         if device not in self._inlets:
-            made = Inlet(f"device {device}", self._host, self._stages[0].device)
+            made = Inlet(f"device {device}", self._host, self._place)
             if self._emulated is not None:
                 made.delays = self._delays.get((device, self._device))
             self._inlets[device] = made
@@ -229,7 +262,9 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
 
     def _outlet(self, device: int) -> Outlet:
         if device not in self._outlets:
-            self._outlets[device] = Outlet(f"device {device}", self._host)
+            self._outlets[device] = Outlet(
+                f"device {device}", self._host, self._place
+            )
         return self._outlets[device]
 
     # --- the schedule -------------------------------------------------------
@@ -293,13 +328,12 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
 
     def _take_over(self, stage: PipelineStage) -> None:
         """Communication of a stage, and the times of its passes."""
-        if (
-            hasattr(stage, "_get_init_p2p_neighbors_ops")
-            and dist.get_backend(stage.group) == "gloo"
-        ):
+        if hasattr(stage, "_get_init_p2p_neighbors_ops") and self._posts_early:
             # Older torch sends eight bytes to a receive of four, which gloo
             # refuses; it needs no first message to connect ranks.
             stage._get_init_p2p_neighbors_ops = list
+        if self._is_staged:
+            tell_by_host(stage, self._host, self._members)
         self._replace(stage, "get_fwd_recv_ops", self._receive(stage, True))
         self._replace(stage, "get_bwd_recv_ops", self._receive(stage, False))
         self._replace(stage, "get_fwd_send_ops", self._send(stage, True))
@@ -344,7 +378,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         ops = self._receivers[forward, index](microbatch)
         if ops:
             peer = self._course.places[index + (-1 if forward else 1)]
-            staged = (peer, self._device) in self._delegated
+            staged = self._is_staged or (peer, self._device) in self._delegated
             tag = self._tag(forward, index, microbatch)
             self._messages[forward, index, microbatch] = self._inlet(peer).post(
                 ops, tag, staged
@@ -368,7 +402,10 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
                 if ops:
                     to = index + (1 if forward else -1)
                     peer = self._course.places[to]
-                    staged = (self._device, peer) in self._delegated
+                    staged = (
+                        self._is_staged
+                        or (self._device, peer) in self._delegated
+                    )
                     tag = self._tag(forward, to, microbatch)
                     self._sendings[forward, index, microbatch] = self._outlet(
                         peer
@@ -478,6 +515,12 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
 
     def _begin_adapting(self, adapt: bool | Adapt) -> None:
         how = adapt if isinstance(adapt, Adapt) else Adapt()
+        if how.staging_s is not None and self._is_staged:
+            raise UnsupportedError(
+                "staging_s: messages have no other path than the delegated "
+                "one, since the stages' process group is gloo and they are on "
+                "GPUs; leave it out, or take NCCL for the group"
+            )
         self._proposed: tuple[Order, dict[str, Any]] | None = None
         if dist.get_rank() == self._first[0]:
             self._control = Leader(
@@ -567,6 +610,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             numbers = torch.empty(
                 (len(self._order_of_step.passes[device]), COLUMNS),
                 dtype=torch.int64,
+                device="cpu",
             )
             dist.recv(
                 numbers, self._members[device], group=self._host, tag=_TRACE_TAG

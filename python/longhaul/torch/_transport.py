@@ -12,11 +12,12 @@ end: passes never wait for a send (Adaptra, arXiv:2504.19232, section 5).
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -36,10 +37,14 @@ class Delays:
 class Message:
     """One that is received. Times are the host's clock."""
 
-    def __init__(self, ops: Sequence[Any], tag: int) -> None:
+    def __init__(self, ops: Sequence[Any], tag: int, device: Any) -> None:
         self.ops = ops
         self.tag = tag
         self.works: list[Any] = []
+        self.device = device
+        # On a GPU: its memory may be written once what was asked of it before
+        # is done.
+        self.free = _event(device)
         self.posted_ns = host_ns()
         self.entered_ns = 0  # not before; 0: a real link, which does not say
         self.arrived_ns = 0
@@ -58,7 +63,7 @@ class Message:
         while (left := self.arrived_ns - host_ns()) > 0:
             time.sleep(left * 1e-9)
         if self.copied is not None:
-            torch.cuda.current_stream().wait_event(self.copied)
+            torch.cuda.current_stream(self.device).wait_event(self.copied)
 
 
 class Worker:
@@ -105,17 +110,23 @@ class Sending:
             raise self.error
 
 
-def _host_copy(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
-    """A copy in host memory, and the event after which it is whole."""
-    if tensor.device.type == "cpu":
-        return tensor.detach().clone(), None
-    host = torch.empty(
-        tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True
-    )
-    host.copy_(tensor.detach(), non_blocking=True)
+def _event(device: Any) -> Any:
+    """Of what was asked of a GPU so far on this thread's stream."""
+    if device.type != "cuda":
+        return None
     event = torch.cuda.Event()
-    event.record(torch.cuda.current_stream(tensor.device))
-    return host, event
+    event.record(torch.cuda.current_stream(device))
+    return event
+
+
+def _host_like(tensor: torch.Tensor) -> torch.Tensor:
+    """Host memory for a tensor, pinned where that is on a GPU."""
+    return torch.empty(
+        tensor.shape,
+        dtype=tensor.dtype,
+        device="cpu",
+        pin_memory=tensor.device.type == "cuda",
+    )
 
 
 class Inlet:
@@ -131,7 +142,7 @@ class Inlet:
 
     def post(self, ops: Sequence[Any], tag: int, staged: bool) -> Message:
         """Posts a receive: of the pipeline's group, or of host memory."""
-        message = Message(ops, tag)
+        message = Message(ops, tag, self._device)
         if not staged:
             message.works = [
                 dist.irecv(op.tensor, op.peer, group=op.group, tag=tag + i)
@@ -156,43 +167,32 @@ class Inlet:
             for work in message.works:
                 work.wait()
             return
-        with torch.cuda.stream(self._own_stream()):
+        with self._on_own_stream(message):
             for work in message.works:
                 work.wait()
-            self._note(message)
 
     def _take_staged(self, message: Message) -> None:
-        for i, op in enumerate(message.ops):
-            host = torch.empty(
-                op.tensor.shape,
-                dtype=op.tensor.dtype,
-                device="cpu",
-                pin_memory=self._device.type == "cuda",
-            )
-            dist.recv(host, op.peer, group=self._group, tag=message.tag + i)
-            self._copy(op.tensor, host)
-        if self._device.type == "cuda":
-            with torch.cuda.stream(self._own_stream()):
-                self._note(message)
+        with torch.no_grad(), self._on_own_stream(message):
+            for i, op in enumerate(message.ops):
+                host = _host_like(op.tensor)
+                dist.recv(host, op.peer, group=self._group, tag=message.tag + i)
+                op.tensor.copy_(host, non_blocking=True)
 
-    def _copy(self, tensor: torch.Tensor, host: torch.Tensor) -> None:
-        with torch.no_grad():
-            if self._device.type != "cuda":
-                tensor.copy_(host)
-                return
-            with torch.cuda.stream(self._own_stream()):
-                tensor.copy_(host, non_blocking=True)
-
-    def _own_stream(self) -> Any:
+    @contextlib.contextmanager
+    def _on_own_stream(self, message: Message) -> Iterator[None]:
+        """On a GPU: what is done goes by a stream of this link, behind what was
+        asked of the message's memory before; a message is there when the
+        stream is."""
+        if self._device.type != "cuda":
+            yield
+            return
         if self._stream is None:
             self._stream = torch.cuda.Stream(self._device)
-        return self._stream
-
-    def _note(self, message: Message) -> None:
-        """On a GPU: arrived when its stream is, which passes wait for."""
-        message.copied = torch.cuda.Event()
-        message.copied.record()
-        message.copied.synchronize()
+        with torch.cuda.stream(self._stream):
+            self._stream.wait_event(message.free)
+            yield
+            message.copied = _event(self._device)
+            message.copied.synchronize()
 
     def _hold(self, message: Message) -> None:
         """Dates it as an emulated link does: first in, first out."""
@@ -215,9 +215,11 @@ class Inlet:
 class Outlet:
     """The end of a link at its sender."""
 
-    def __init__(self, name: str, host_group: Any) -> None:
+    def __init__(self, name: str, host_group: Any, device: Any) -> None:
         self._name = name
         self._group = host_group
+        self._device = device
+        self._stream: Any = None
         self._worker: Worker | None = None
 
     def send(self, ops: Sequence[Any], tag: int, staged: bool) -> Sending:
@@ -228,24 +230,51 @@ class Outlet:
                 for i, op in enumerate(ops)
             ]
             return sending
-        copies = [(op.peer, *_host_copy(op.tensor)) for op in ops]
+        tensors = [op.tensor.detach() for op in ops]
+        if self._device.type != "cuda":  # may be written to when this returns
+            tensors = [tensor.clone() for tensor in tensors]
+        made = _event(self._device)
+        peers = [op.peer for op in ops]
         sending.tensors = ()
         sending.over = threading.Event()
         if self._worker is None:
             self._worker = Worker(f"longhaul to {self._name}")
-        self._worker.add(lambda: self._deliver(sending, copies, tag))
+        self._worker.add(
+            lambda: self._deliver(sending, peers, tensors, made, tag)
+        )
         return sending
 
-    def _deliver(self, sending: Sending, copies: list[Any], tag: int) -> None:
+    def _deliver(
+        self,
+        sending: Sending,
+        peers: list[int],
+        tensors: list[torch.Tensor],
+        made: Any,
+        tag: int,
+    ) -> None:
         try:
-            for i, (peer, host, event) in enumerate(copies):
-                if event is not None:
-                    event.synchronize()
+            for i, (peer, tensor) in enumerate(
+                zip(peers, tensors, strict=True)
+            ):
+                host = self._in_host_memory(tensor, made)
                 dist.send(host, peer, group=self._group, tag=tag + i)
         except BaseException as error:  # raised by the step
             sending.error = error
         assert sending.over is not None
         sending.over.set()
+
+    def _in_host_memory(self, tensor: torch.Tensor, made: Any) -> torch.Tensor:
+        """On a GPU a copy by a stream of this link, which no pass waits for."""
+        if self._device.type != "cuda":
+            return tensor
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(self._device)
+        host = _host_like(tensor)
+        with torch.cuda.stream(self._stream):
+            self._stream.wait_event(made)
+            host.copy_(tensor, non_blocking=True)
+            self._stream.synchronize()
+        return host
 
     def close(self, waits: bool) -> None:
         if self._worker is not None:
