@@ -10,6 +10,7 @@ import os
 import pathlib
 import sys
 import time
+import weakref
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "cli"), str(HERE.parent / "peers")]
@@ -108,6 +109,15 @@ def layers_of_a_jobs_shape_are_shares_of_a_layer():
 
 
 @test
+def biases_of_queries_keys_and_values_are_part_of_a_layer():
+    biased = JOB.replace("gated: true", "gated: true, qkv_bias: true")
+    got = entries(profile(biased, tensor=[2], repeats=1))
+    check(min(times(got["layer", 2, 1])[:2]) > 0, f"{got}")
+    refused("has biases behind attention or in the MLP",
+            JOB.replace("gated: true", "gated: true, mlp_bias: true"))
+
+
+@test
 def plans_take_what_was_measured():
     made = profile(JOB, repeats=1)
     layer = entries(made)["layer", 1, 1]
@@ -116,6 +126,22 @@ def plans_take_what_was_measured():
     check(plan.to_dict()["cost_source"] == "profile", f"{plan}")
     check(plan.iteration_s * 1e6 > plan.microbatches * sum(times(layer)),
           f"{plan.iteration_s} s, a layer {layer}")
+
+
+@test
+def what_was_measured_is_forgotten():
+    from longhaul.torch._pieces import Piece, kept_bytes
+
+    x = torch.ones(1000, requires_grad=True)
+    made = []
+
+    def run_once():
+        y = x.exp()  # whose backward needs y itself
+        made.append(weakref.ref(y))
+        return [y * 2]
+
+    kept = kept_bytes(Piece(run_once, [x], []))
+    check(kept == 4000 and made[0]() is None, f"{kept} bytes: {made}")
 
 
 @test
@@ -152,7 +178,7 @@ def hugging_face_models_have_an_entry_of_each_kind():
         topk_group=1, moe_intermediate_size=32, first_k_dense_replace=1,
         q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=8,
         qk_nope_head_dim=8, v_head_dim=16)
-    for config, kinds in ((llama, {"layer"}),
+    for config, kinds in ((llama, {"layer", "head"}),
                           (deepseek, {"layer", "moe_layer"})):
         name = type(config).__name__
         config.architectures = [name.replace("Config", "ForCausalLM")]
@@ -161,7 +187,16 @@ def hugging_face_models_have_an_entry_of_each_kind():
                           f"model: {WORK / name / 'config.json'}\n")
         made = profile(job, modules=str(WORK / name), repeats=1)
         got = {e["kind"] for e in made["entries"]}
-        check(got == kinds | {"embedding", "head"}, f"{name}: {got}")
+        check(got == kinds | {"embedding"}, f"{name}: {got}")
+
+
+@test
+def heads_with_more_words_to_predict_are_left_out():
+    job = JOB.replace("gated: true", "gated: true, mtp_layers: 1")
+    got = {e["kind"] for e in profile(job, modules=Model(), repeats=1)[
+        "entries"]}
+    check(got == {"layer", "embedding"}, f"{got}")
+    refused("multi-token prediction", job)
 
 
 @test

@@ -31,10 +31,11 @@ def lacking(model: Any) -> str | None:
         (model.qk_norm, "norms of queries and keys"),
         (model.attention_sinks, "attention sinks"),
         (
-            model.qkv_bias or model.output_bias or model.mlp_bias,
-            "biases",
+            model.output_bias or model.mlp_bias,
+            "biases behind attention or in the MLP",
         ),
         (model.positions > 0, "learned positions"),
+        (model.mtp_layers > 0, "multi-token prediction"),
     )
     return next((what for has, what in wanted if has), None)
 
@@ -73,6 +74,7 @@ class Share:
         self._device, self._dtype, self._tensor = device, dtype, tensor
         self._batch, self._sequence = micro_batch, sequence
         self._hidden = int(model.hidden)
+        self._qkv_bias = bool(model.qkv_bias)
         self._head_dim = int(model.head_dim)
         self._heads = model.heads // tensor
         self._kv_heads = max(1, model.kv_heads // tensor)
@@ -141,11 +143,15 @@ class Share:
         kv_size = self._kv_heads * self._head_dim
         wqkv = self._matrix(self._hidden, q_size + 2 * kv_size)
         wo = self._matrix(q_size, self._hidden)
+        bias = [self._values(q_size + 2 * kv_size)] if self._qkv_bias else []
         x = self._values(self._batch, self._sequence, self._hidden)
         shape = (self._batch, self._sequence, -1, self._head_dim)
 
         def run() -> list[torch.Tensor]:
-            parts = (x @ wqkv).split((q_size, kv_size, kv_size), dim=-1)
+            made = x @ wqkv
+            for values in bias:
+                made = made + values
+            parts = made.split((q_size, kv_size, kv_size), dim=-1)
             q, k, v = (y.view(shape).transpose(1, 2) for y in parts)
             y = self._attend(self._rotated(q), self._rotated(k), v)
             y = y.transpose(1, 2).reshape(self._batch, self._sequence, q_size)
@@ -153,7 +159,7 @@ class Share:
 
         # Inputs of matrices stay as shares, and are gathered again.
         kept = size_of(x) // self._tensor
-        return Piece(run, [x], [wqkv, wo], kept, [self._cos, self._sin])
+        return Piece(run, [x], [wqkv, wo, *bias], kept, [self._cos, self._sin])
 
     def _attend(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor

@@ -30,7 +30,9 @@ Hook = Callable[..., None]
 # --- where it comes from ------------------------------------------------------
 
 
-def named(text: str, layers: int, device: torch.device) -> nn.Module:
+def named(
+    text: str, layers: int, device: torch.device, dtype: torch.dtype
+) -> nn.Module:
     """The model that a text names, with no more layers than asked for.
 
     It is a folder with a config.json, or such a file, for transformers;
@@ -41,7 +43,10 @@ def named(text: str, layers: int, device: torch.device) -> nn.Module:
     file, colon, function = text.rpartition(".py:")
     if colon:
         return _of_file(text, f"{file}.py", function)
-    return _of_transformers(text, layers)
+    # Elsewhere a layer with hundreds of experts would take minutes to make, and
+    # much of the host's memory.
+    with device:
+        return _of_transformers(text, layers, dtype)
 
 
 def _imported(name: str, what: str) -> Any:
@@ -51,7 +56,7 @@ def _imported(name: str, what: str) -> Any:
         raise UnsupportedError(f"modules: {what} needs {error}") from error
 
 
-def _of_transformers(text: str, layers: int) -> nn.Module:
+def _of_transformers(text: str, layers: int, dtype: torch.dtype) -> nn.Module:
     path = pathlib.Path(text)
     folder = path.parent if path.suffix == ".json" else path
     if not (folder / "config.json").is_file():
@@ -65,7 +70,7 @@ def _of_transformers(text: str, layers: int) -> nn.Module:
     if getattr(config, "layer_types", None):
         config.layer_types = config.layer_types[: config.num_hidden_layers]
     config.use_cache = False
-    return transformers.AutoModelForCausalLM.from_config(config)
+    return transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
 
 
 def _of_torchtitan(text: str, layers: int, device: torch.device) -> nn.Module:

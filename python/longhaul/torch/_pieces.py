@@ -124,16 +124,21 @@ def kept_bytes(piece: Piece) -> int:
     passed = {_place(t) for t in (*piece.weights, *piece.shared)}
     if piece.kept_inputs is not None:
         passed |= {_place(t) for t in piece.inputs}
-    kept: dict[int, int] = {}
+    kept: dict[int, torch.Tensor] = {}
 
-    def saved(tensor: torch.Tensor) -> torch.Tensor:
-        kept[_place(tensor)] = tensor.untyped_storage().nbytes()
-        return tensor
+    def saved(tensor: torch.Tensor) -> None:
+        # An output that its own function saves would never be freed if it were
+        # returned itself. Nothing goes back through this run.
+        kept[_place(tensor)] = tensor.detach()
 
-    with torch.autograd.graph.saved_tensors_hooks(saved, lambda t: t):
+    with torch.autograd.graph.saved_tensors_hooks(saved, lambda _: None):
         outputs = piece.run()
     passed |= {_place(y) for y in outputs}
-    total = sum(size for at, size in kept.items() if at not in passed)
+    total = sum(
+        tensor.untyped_storage().nbytes()
+        for at, tensor in kept.items()
+        if at not in passed
+    )
     return total + (piece.kept_inputs or 0)
 
 

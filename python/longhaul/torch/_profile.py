@@ -200,7 +200,7 @@ def _of_modules(
     needed = 1 + max(layers[0] for layers in kinds.values())
     net = modules
     if isinstance(modules, str):
-        net = _modules.named(modules, needed, here.device)
+        net = _modules.named(modules, needed, here.device, here.dtype)
     net = _modules.settled(net, here.device, here.dtype)
     entries: list[dict[str, Any]] = []
     for size in sizes:
@@ -216,7 +216,10 @@ def _of_modules(
             times = _averaged(here, cut.layer, layers)
             name = "moe_layer" if has_experts else "layer"
             entries.append(here.entry(name, 1, size, times))
-        for name, piece in (("embedding", cut.embedding), ("head", cut.head)):
+        ends = {"embedding": cut.embedding, "head": cut.head}
+        if model.mtp_layers > 0:  # a head's times are those with its modules
+            del ends["head"]
+        for name, piece in ends.items():
             times = here.timed([piece()])
             entries.append(here.entry(name, 1, size, times))
     return entries
