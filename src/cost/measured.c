@@ -3,6 +3,7 @@
 #include "cost/measured.h"
 
 #include "base/fail.h"
+#include "spec/spec.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -20,7 +21,7 @@ static bool same_shape(const lh_profile_entry *a, const lh_profile_entry *like)
         a->context != like->context || a->expert != like->expert ||
         a->sequence != like->sequence || a->recompute != like->recompute)
         return false;
-    if (a->gpu && like->gpu && strcmp(a->gpu, like->gpu) != 0)
+    if (!lhi_profile_suits(a, like))
         return false;
     return a->kind != LH_PROFILE_CHUNK ||
            (a->chunk == like->chunk && a->of == like->of);
@@ -89,6 +90,7 @@ static bool has_kind(const lh_profile *profile, const lh_profile_entry *like)
         const lh_profile_entry *e = &profile->entries[i];
 
         if (e->kind == like->kind &&
+            (!e->model || strcmp(e->model, like->model) == 0) &&
             (e->kind != LH_PROFILE_CHUNK || e->of == like->of))
             return true;
     }
@@ -118,6 +120,7 @@ lh_status lhi_measured_find(const lh_job *job, const lh_layout *layout,
     lh_profile_entry like = {
         .kind = kind,
         .gpu = job->datacenters[slice->datacenter].gpu.name,
+        .model = job->model->name ? job->model->name : "",
         .tensor = layout->tensor,
         .context = layout->context,
         .expert = layout->expert,

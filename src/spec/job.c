@@ -498,6 +498,29 @@ static bool is_site(const lh_job *job, const char *name)
     return false;
 }
 
+/* Some entry is for the job's model, or there is none at all. */
+static lh_status check_models(reader *r, const lhi_node *node,
+                              const lh_profile *p, lh_error *err)
+{
+    const char *own = r->job->model->name ? r->job->model->name : "custom";
+    char known[256] = "", *end = known;
+    const char *last = "";
+    for (uint32_t i = 0; i < p->n_entries; i++) {
+        const char *model = p->entries[i].model;
+        if (!model || strcmp(model, own) == 0)
+            return LH_OK;
+        if (strcmp(model, last) != 0 && !strstr(known, model) &&
+            (size_t)(end - known) + strlen(model) + 3 < sizeof known)
+            end += sprintf(end, "%s%s", *known ? ", " : "", model);
+        last = model;
+    }
+    if (p->n_entries == 0)
+        return LH_OK;
+    return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                        "has entries of %s, and the job's model is %s", known,
+                        own);
+}
+
 /* That a profile is about this job. */
 static lh_status check_profile(reader *r, const lhi_node *node,
                                const lh_profile *p, lh_error *err)
@@ -508,6 +531,7 @@ static lh_status check_profile(reader *r, const lhi_node *node,
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "is of model %s, and the job's is %s", p->model,
                             r->job->model->name);
+    LHI_TRY(check_models(r, node, p, err));
     for (uint32_t i = 0; i < p->n_links; i++) {
         const char *names[] = {p->links[i].site, p->links[i].from,
                                p->links[i].to};

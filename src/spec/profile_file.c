@@ -30,6 +30,9 @@ static lh_status check_entry(const lhi_reading *r, const lhi_node *map,
     const lh_gpu *preset = entry->gpu ? lh_gpu_preset(entry->gpu) : NULL;
     if (preset) /* a job's GPU has its own name, whatever alias named it */
         entry->gpu = preset->name;
+    const lh_model *model = entry->model ? lh_model_preset(entry->model) : NULL;
+    if (model)
+        entry->model = model->name;
     const lhi_node *chunk = lhi_find(map, "chunk"), *of = lhi_find(map, "of");
     if (entry->kind != LH_PROFILE_CHUNK) {
         if (!chunk)
@@ -60,6 +63,8 @@ static const lhi_field entry_rows[] = {
      .most = LHI_MAX_LAYERS, .when = LHI_LEFT_OUT},
     {"gpu", LHI_TEXT(lh_profile_entry, gpu), .least = 1,
      LHI_UNLESS(lh_profile_entry, gpu, 0)},
+    {"model", LHI_TEXT(lh_profile_entry, model), .least = 1,
+     .when = LHI_LEFT_OUT},
     {"tensor", LHI_WHOLE(lh_profile_entry, tensor), .least = 1,
      .most = LHI_MAX_DEGREE, .when = LHI_LEFT_OUT, .absent = 1},
     {"context", LHI_WHOLE(lh_profile_entry, context), .least = 1,
@@ -87,12 +92,12 @@ static const lhi_table entry_table = {
     LHI_ROWS("entry", lh_profile_entry, entry_rows), .start = start_entry,
     .check = check_entry};
 
-static bool same_gpu(const char *a, const char *b)
+static bool same_text(const char *a, const char *b)
 {
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* All conditions but the GPU and which of the chunks it is. */
+/* All conditions but GPU, model and which of the chunks it is. */
 static bool same_conditions(const lh_profile_entry *a,
                             const lh_profile_entry *b)
 {
@@ -112,7 +117,8 @@ static lh_status check_entries(const lhi_reading *r, const lhi_node *list,
         uint32_t same = 0;
         for (uint32_t i = 0; i < list->n_items; i++) {
             const lh_profile_entry *other = &entries[i];
-            if (!same_conditions(e, other) || !same_gpu(e->gpu, other->gpu))
+            if (!same_conditions(e, other) || !same_text(e->gpu, other->gpu) ||
+                !same_text(e->model, other->model))
                 continue;
             same++;
             if (i < n->index && e->chunk == other->chunk)
@@ -168,9 +174,9 @@ static lh_status check_links(const lhi_reading *r, const lhi_node *list,
     for (const lhi_node *node = list->first; node; node = node->next) {
         const lh_profile_link *l = &links[node->index];
         for (uint32_t i = 0; i < node->index; i++)
-            if (links[i].path == l->path && same_gpu(links[i].site, l->site) &&
-                same_gpu(links[i].from, l->from) &&
-                same_gpu(links[i].to, l->to))
+            if (links[i].path == l->path && same_text(links[i].site, l->site) &&
+                same_text(links[i].from, l->from) &&
+                same_text(links[i].to, l->to))
                 return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                                     "the same path as entry %u; keep one", i);
     }
@@ -277,15 +283,19 @@ void lh_profile_free(lh_profile *profile)
     lhi_value_free(profile);
 }
 
+bool lhi_profile_suits(const lh_profile_entry *e, const lh_profile_entry *like)
+{
+    return (!e->gpu || !like->gpu || strcmp(e->gpu, like->gpu) == 0) &&
+           (!e->model || !like->model || strcmp(e->model, like->model) == 0);
+}
+
 const lh_profile_entry *lh_profile_find(const lh_profile *profile,
                                         const lh_profile_entry *like)
 {
     for (uint32_t i = 0; i < profile->n_entries; i++) {
         const lh_profile_entry *e = &profile->entries[i];
-        if (!same_conditions(e, like) ||
-            (e->kind == LH_PROFILE_CHUNK && e->chunk != like->chunk))
-            continue;
-        if (!e->gpu || !like->gpu || strcmp(e->gpu, like->gpu) == 0)
+        if (same_conditions(e, like) && lhi_profile_suits(e, like) &&
+            (e->kind != LH_PROFILE_CHUNK || e->chunk == like->chunk))
             return e;
     }
     return NULL;

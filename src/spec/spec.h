@@ -248,5 +248,7 @@ extern const char *const lhi_target_names[];    /* without "any" */
 extern const char *const lhi_dispatcher_names[];
 extern const char *const lhi_profile_kinds[];
 extern const char *const lhi_profile_paths[];
+/* An entry's GPU and model are those of `like`, where both are named. */
+bool lhi_profile_suits(const lh_profile_entry *e, const lh_profile_entry *like);
 
 #endif

@@ -61,6 +61,21 @@ static void profile_wins(void)
     CHECK_INT(m.f.cost.time_source, LH_COST_EFFICIENCY);
 }
 
+static void other_models_are_left_out(void)
+{
+    measured m;
+
+    measured_init(&m);
+    m.entries[0].model = "llama3-8b";
+    m.entries[1] = layer(1, 5000000);
+    m.entries[1].model = "llama3-70b";
+    COST(&m.f);
+    CHECK_INT(m.f.cost.f.total_ns, 15000000);
+    m.entries[1].model = "llama3-405b";
+    COST(&m.f);
+    CHECK_INT(m.f.cost.time_source, LH_COST_MODEL);
+}
+
 static void between_two_shapes(void)
 {
     measured m;
@@ -256,6 +271,7 @@ static void experts_cut_otherwise(void)
 int main(void)
 {
     RUN(profile_wins);
+    RUN(other_models_are_left_out);
     RUN(between_two_shapes);
     RUN(other_shapes_are_refused);
     RUN(kinds_not_measured_are_estimated);

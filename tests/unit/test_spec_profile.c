@@ -63,6 +63,10 @@ static void bad_profiles_are_refused(void)
     refuse(JOB "profile: {longhaul: profile/1, links: [{path: node, site: c, "
                "alpha_us: 1, beta_ns_per_byte: 1}]}\n",
            "names datacenter 'c'");
+    refuse(JOB "profile: {longhaul: profile/1, entries: [{kind: layer, model: "
+               "llama3-70b, sequence: 8, F_us: 1, D_us: 1, W_us: 1}, {kind: "
+               "layer, model: mine, sequence: 8, F_us: 1, D_us: 1, W_us: 1}]}\n",
+           "has entries of llama3-70b, mine, and the job's model is llama3-8b");
     refuse(JOB "profile: {links: []}\n", "write 'longhaul: profile/1'");
 }
 
@@ -78,7 +82,11 @@ static void entries_are_found_by_their_conditions(void)
           "  - {kind: chunk, chunk: 1, of: 2, sequence: 8, F_us: 7, D_us: 8, "
           "W_us: 9}\n"
           "  - {kind: chunk, chunk: 0, of: 2, sequence: 8, F_us: 7.5, "
-          "D_us: 8, W_us: 9}\n";
+          "D_us: 8, W_us: 9}\n"
+          "  - {kind: layer, tensor: 2, sequence: 16, F_us: 10, D_us: 8, "
+          "W_us: 9, model: llama3.1-8b}\n"
+          "  - {kind: layer, tensor: 2, sequence: 16, F_us: 11, D_us: 8, "
+          "W_us: 9, model: mine}\n";
     lh_error err = {0};
     lh_profile *p = NULL;
     CHECK_OK(lh_profile_parse(text, sizeof text - 1, "p", &p, &err), err);
@@ -100,7 +108,17 @@ static void entries_are_found_by_their_conditions(void)
     CHECK(!lh_profile_find(p, &like));
     like.gpu = NULL;
     CHECK(lh_profile_find(p, &like) != NULL);
+    like.model = "mine"; /* none is said to be of another */
+    CHECK(lh_profile_find(p, &like) != NULL);
     like.sequence = 9;
+    CHECK(!lh_profile_find(p, &like));
+    like.sequence = 16;
+    e = lh_profile_find(p, &like);
+    CHECK(e && e->f_ns == 11000);
+    like.model = "llama3-8b";
+    e = lh_profile_find(p, &like);
+    CHECK(e && e->f_ns == 10000);
+    like.model = "llama3-70b";
     CHECK(!lh_profile_find(p, &like));
     like = (lh_profile_entry){.kind = LH_PROFILE_CHUNK,
                               .gpu = "h200",
