@@ -65,6 +65,12 @@ static const cli_option options[] = {
      .at = offsetof(settings, play.adapt),
      .help = "With --events: go on with another schedule, and with --coupled "
              "or --receives late another path, when that pays."},
+    {.name = "same-sums",
+     .type = CLI_FLAG,
+     .at = offsetof(settings, play.same_sums),
+     .help = "With --adapt: only schedules by which each chunk adds up its "
+             "gradients in the order in which it did, so that no bit of what "
+             "is trained changes."},
     CLI_REPLICAS_ROW(settings, play.replicas,
                      "With --events: so many replicas run."),
     {.name = "moving",
@@ -468,6 +474,8 @@ static lh_status check_events(cli *c)
         return cli_usage(c, "--log is for --events");
     if (!s->play.events && s->play.adapt)
         return cli_usage(c, "--adapt is for --events");
+    if (s->play.same_sums && !s->play.adapt)
+        return cli_usage(c, "--same-sums is for --adapt");
     if (!s->play.events && s->play.replicas)
         return cli_usage(c, "--replicas is for --events");
     if (s->play.replicas && s->path)

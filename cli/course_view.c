@@ -483,7 +483,10 @@ static lh_status play_adapting(cli *c, playing *p)
     const lh_delegation d = {.size = sizeof d,
                              .staging_ns = p->play->staging_ns};
     const lh_adapt_options a = {
-        .size = sizeof a, .sim = &sim, .delegation = &d};
+        .size = sizeof a,
+        .sim = &sim,
+        .delegation = &d,
+        .same_sums = p->play->same_sums};
     const lh_adapt_play_options o = {.size = sizeof o,
                                      .adapt = &a,
                                      .jitter = p->play->jitter,

@@ -75,7 +75,7 @@ const char *cli_path_of(const cli_model *model);
 typedef struct cli_play {
     const char *events, *log, *html, *svg;
     uint32_t steps;
-    bool adapt;
+    bool adapt, same_sums;
     uint32_t replicas;         /* events are of their hosts; 0: of devices */
     const char *layers;        /* of each chunk; NULL: they stay */
     int64_t moving_ns;         /* of what a host keeps; 0: hosts stay */

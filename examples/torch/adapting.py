@@ -202,7 +202,8 @@ def predicted(folder, text, schedule, given, adapt):
     told = longhaul.run(
         "simulate", folder / "p.yaml", "-s", folder / "s.csv", "--events",
         folder / "e.yaml", "--steps", given.steps,
-        *(["--adapt"] if adapt else []))
+        *(["--adapt"] if adapt else []),
+        *(["--same-sums"] if adapt and not given.any_sums else []))
     return told["total_s"], len(told["switches"])
 
 
@@ -271,8 +272,8 @@ def main():
                          help="of a decision; without it the usual one")
     options.add_argument("--any-sums", action="store_true",
                          help="take schedules that add gradients in another\n"
-                              "order, too, as the prediction does; losses may\n"
-                              "then differ in their last bits")
+                              "order, too; losses may then differ in their\n"
+                              "last bits")
     options.add_argument("--each", action="store_true",
                          help="print what each step took")
     options.add_argument("--device", default="cpu", choices=("cpu", "cuda"),

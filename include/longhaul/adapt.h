@@ -67,6 +67,11 @@ typedef struct lh_adapt_options {
      * path is kept. Copied. Only of use where `sim` has passes wait for sends,
      * or sends for receives. */
     const lh_delegation *delegation;
+    /* Only schedules by which each chunk adds its microbatches' gradients in
+     * the order in which it did as the run began, so that a switch changes no
+     * bit of what is trained. (Sums over floating-point numbers depend on
+     * their order.) Parts of a W count where the last of them is. */
+    bool same_sums;
 } lh_adapt_options;
 
 /* What may be switched to. Those that are no methods: "original", what the run

@@ -144,6 +144,8 @@ static lh_status set_up(lh_adapt *a, const lh_pipeline *pipeline,
     a->running_name = lh_adapt_candidate(0);
     LHI_TRY(take_numbers(a, o, err));
     LHI_TRY(take_paths(a, o, err));
+    if (o->same_sums)
+        LHI_TRY(lhi_sum_order_make(pipeline, schedule, &a->sums, err));
     a->n_things = pipeline->n_links + 2 * pipeline->n_devices + 1;
     a->things = calloc(a->n_things, sizeof *a->things);
     if (!a->things)
@@ -186,6 +188,7 @@ void lh_adapt_free(lh_adapt *a)
     free(a->running_links);
     free(a->slow_links);
     free(a->staging);
+    free(a->sums);
     free(a->things);
     free(a);
 }

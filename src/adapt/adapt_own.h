@@ -5,6 +5,7 @@
  * on with another schedule (longhaul/adapt.h).
  * lasting.c: how long things are expected to stay as they are.
  * candidates.c: schedules that may be better, and what they take.
+ * same_sums.c: which of them train to the same bits.
  * weigh.c: whether the best of them is worth a switch, and why, in words.
  * adapt.c: the calls. */
 #ifndef LHI_ADAPT_OWN_H
@@ -50,6 +51,16 @@ typedef struct lhi_found {
 lh_status lhi_find_better(lh_adapt *adapt, const lh_adapt_now *now,
                           lhi_found *out, lh_error *err);
 
+/* --- same sums ------------------------------------------------------------ */
+
+/* The order in which each chunk's gradients are added; to be freed. */
+lh_status lhi_sum_order_make(const lh_pipeline *p, const lh_schedule *schedule,
+                        uint32_t **out, lh_error *err);
+/* Whether a schedule's is that. */
+lh_status lhi_sum_order_agrees(const lh_pipeline *p, const uint32_t *sums,
+                         const lh_schedule *schedule, bool *agree,
+                         lh_error *err);
+
 /* --- all of it ------------------------------------------------------------ */
 
 enum { LHI_WHY_TEXT = 400 };
@@ -70,6 +81,7 @@ struct lh_adapt {
     uint32_t least_steps;
     double at_once, least_gain;
     uint32_t candidates; /* bit i: lh_adapt_candidate(i) */
+    uint32_t *sums;      /* of what the run began with; NULL: any will do */
 
     uint64_t step; /* of the last call; UINT64_MAX: there was none */
     /* Links, devices, devices' data; then that nothing is slow. */

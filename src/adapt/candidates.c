@@ -156,15 +156,28 @@ static lh_status pass_on(lh_status status, const lh_error *why, lh_error *err)
     return status;
 }
 
+/* Whether a schedule that is faster may be taken. */
+static lh_status may_follow(const search *s, const lh_schedule *schedule,
+                            bool *may, lh_error *err)
+{
+    *may = true;
+    if (!s->adapt->sums)
+        return LH_OK;
+    return lhi_sum_order_agrees(s->now, s->adapt->sums, schedule, may, err);
+}
+
 /* Keeps the schedule, or frees it. */
 static lh_status judge(search *s, uint32_t w, lh_schedule *schedule,
                        const char *name, lh_error *err)
 {
     int64_t ns;
+    bool may = false;
     lh_error why = {0};
     lh_status status = lh_evaluator_run(s->ways[w].judge, schedule, &ns, &why);
     s->found.effort += s->passes / MADE_PER_UNIT;
-    if (status == LH_OK && ns < s->found.predicted_ns) {
+    if (status == LH_OK && ns < s->found.predicted_ns)
+        status = may_follow(s, schedule, &may, &why);
+    if (may) {
         lh_schedule_free(s->found.schedule);
         s->found.schedule = schedule;
         s->found.name = name;

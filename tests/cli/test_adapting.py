@@ -50,6 +50,37 @@ def the_published_trace_is_adapted_to():
 
 
 @test
+def sums_are_kept_where_that_is_asked_for():
+    """From weight gradients that are made backwards, to which no method would
+    go on with the microbatches in another order."""
+    write("p.yaml", """\
+        longhaul: pipeline/1
+        time_unit: ms
+        microbatches: 8
+        devices: 4
+        backward: split
+        uniform: {placement: ud, F: 10, D: 10, W: 10, memory: {F: 1, W: -1}}
+        datacenters: {count: 4, latency: 1}
+        """)
+    write("s.csv", "".join(",".join(
+        [f"{d}{kind}{m}" for kind in "FI" for m in range(8)] +
+        [f"{d}W{7 - m}" for m in range(8)]) + "\n" for d in range(4)))
+    write("e.yaml", "longhaul: events/1\ntime_unit: ms\nevents:\n"
+          "  - {from: 5, to: 30, links: [dc1-dc2], latency: 60}\n")
+    common = ["simulate", "p.yaml", "-s", "s.csv", "--events", "e.yaml",
+              "--steps", "30"]
+    free, kept = (json_case(str(more), [*common, "--adapt", *more])
+                  for more in ([], ["--same-sums"]))
+    searched = {"original", "optimal"}
+    check({s["to"] for s in free["switches"]} - searched,
+          f"{free['switches']}")
+    check({s["to"] for s in kept["switches"]} <= searched,
+          f"{kept['switches']}")
+    case("alone", [*common, "--same-sums"], code=2,
+         err="--same-sums is for --adapt")
+
+
+@test
 def a_switch_comes_when_it_can_be_there():
     """In the second iteration it is noticed, in the third decided, in the
     fourth voted on; the first one ever is waited for one iteration more."""

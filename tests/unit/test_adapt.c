@@ -120,6 +120,63 @@ static void quiet_is_left_alone(void)
     tear_down(&t);
 }
 
+/* All F, then all D, and weight gradients from the last microbatch on. */
+static lh_schedule *backwards(void)
+{
+    char text[4096], *end = text;
+    lh_error err = {0};
+    lh_schedule *made = NULL;
+    for (uint32_t d = 0; d < four.devices; d++)
+        for (uint32_t i = 0; i < 3 * four.microbatches; i++) {
+            uint32_t m = i % four.microbatches;
+            bool is_w = i >= 2 * four.microbatches;
+            end += sprintf(end, "%u%c%u%c", d,
+                           "FIW"[i / four.microbatches],
+                           is_w ? four.microbatches - 1 - m : m,
+                           i + 1 < 3 * four.microbatches ? ',' : '\n');
+        }
+    CHECK_OK(lh_schedule_parse(text, (size_t)(end - text), "backwards", &made,
+                               &err),
+             err);
+    return made;
+}
+
+/* Of each device the microbatches in the order of their W. */
+static void w_text(const lh_schedule *s, char *text)
+{
+    for (uint32_t d = 0; d < four.devices; d++) {
+        uint32_t n;
+        const lh_pass *row = lh_schedule_order(s, d, &n);
+        for (uint32_t i = 0; i < n; i++)
+            if (row[i].kind == LH_W && row[i].part + 1 == row[i].n_parts)
+                text += sprintf(text, " %u", row[i].microbatch);
+    }
+}
+
+static void gradients_are_added_as_before_where_that_is_asked_for(void)
+{
+    for (int same = 0; same < 2; same++) {
+        const lh_adapt_options o = {.size = sizeof o, .same_sums = same};
+        char was[1024], is[1024];
+        lh_error err = {0};
+        setting t;
+        set_up(&t, "zb-h1", NULL);
+        lh_adapt_free(t.adapt);
+        lh_schedule_free(t.schedule);
+        t.schedule = backwards();
+        CHECK_OK(lh_adapt_make(t.quiet, t.schedule, &o, &t.adapt, &err), err);
+        decide(&t);
+        begin_event(&t, 2, 30 * MS);
+        t.step += 2;
+        lh_decision d = decide(&t);
+        w_text(t.schedule, was);
+        w_text(d.schedule, is);
+        CHECK((strcmp(was, is) == 0) == same);
+        CHECK(same || d.is_switch);
+        tear_down(&t);
+    }
+}
+
 /* It is told with the second iteration; the schedule that is proposed takes
  * what is said, and is not beaten by more than is said. */
 static void a_slow_link_is_answered(void)
@@ -396,6 +453,7 @@ int main(void)
 {
     RUN(quiet_is_left_alone);
     RUN(a_slow_link_is_answered);
+    RUN(gradients_are_added_as_before_where_that_is_asked_for);
     RUN(what_was_refused_waits);
     RUN(queues_keep_pace);
     RUN(copies_for_ever_are_refused);

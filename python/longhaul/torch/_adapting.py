@@ -211,6 +211,7 @@ class Leader:
             if how.switch_s is None
             else round(how.switch_s * 1e9),
             least_steps=how.least_steps,
+            same_sums=how.same_sums,
             at_once=how.at_once,
             least_gain=how.least_gain,
             candidates=None
