@@ -233,6 +233,33 @@ def a_slow_link_brings_another_schedule_and_no_other_bits():
     check(got[1][0] == want, "losses are those of one process, each bit")
 
 
+def refusing_job(rank, text):
+    """One rank cannot do what the leader proposes."""
+    runtime = PipelineRuntime(
+        text, torch_runs.stages_of(text, rank), schedule="1f1b",
+        loss_fn=torch_runs.loss_of, scale_grads=False,
+        inject="dc0-dc1=latency:60ms",
+        adapt=Adapt(warm_up=4, least_steps=1, effort=20000))
+
+    def check_order(order):
+        raise longhaul.UnsupportedError("not here")
+
+    if rank == 1:
+        runtime._check = check_order
+    trains(runtime, 14, 8)
+    runtime.close()
+    return runtime.switches, runtime.order
+
+
+@test
+def what_one_rank_cannot_do_none_does():
+    text = torch_runs.pipeline(2, times=(3, 1, 1))
+    got = torch_runs.on_ranks(2, refusing_job, text)
+    check(got[0] == got[1] and got[0][1] == "1f1b", f"{got}")
+    check(got[0][0] and {one.refused for one in got[0][0]} ==
+          {"rank 1: not here"}, f"{got[0][0]}")
+
+
 def broken_job(rank, text):
     """The leader's step raises while all vote, and the others wait for it."""
     from longhaul.torch._adapting import PROPOSE

@@ -6,9 +6,11 @@ One rank leads: the first of the first replica. It sends all others a word as a
 step begins, which they read when theirs ends, so that nobody waits for it; what
 the first replica's ranks measured comes back behind the step. A thread of the
 leader has the library's monitor learn from that and asks its adapt whether to
-go on by another schedule. What that proposes goes out with the next word; ranks
-prepare it and vote, and a later word says from which step on all follow it, or
-that none does.
+go on by another schedule. What that proposes goes out with the next word; at
+the end of that step ranks prepare it and vote, for which they wait for each
+other, and follow it at once if all can. So what is noticed in step i is
+answered from step i + 3 on, as the library's adapt has it: it is decided during
+the next step and travels with the one after that.
 """
 
 from __future__ import annotations
@@ -31,8 +33,9 @@ from ._records import COLUMNS, Rows, seen_of, unpacked
 from ._transport import Worker
 
 log = logging.getLogger("longhaul.torch")
-_ROWS_TAG, _WORD_TAG, _TEXT_TAG, _VOTE_TAG = 2, 3, 4, 5
-KEEP, PROPOSE, FOLLOW, REFUSE = range(4)
+_ROWS_TAG, _WORD_TAG, _TEXT_TAG = 2, 3, 4
+KEEP, PROPOSE = range(2)
+_BALLOT = 256  # bytes: the first is 1 where the rest says why not
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +109,20 @@ def _numbers(values: list[int], dtype: Any = torch.int64) -> torch.Tensor:
     return torch.tensor(values, dtype=dtype, device="cpu")
 
 
+def vote(against: str | None, group: Any) -> str | None:
+    """Of all ranks: why one of them cannot follow; None: all can."""
+    data = list((against or "").encode()[: _BALLOT - 1])
+    data += [0] * (_BALLOT - 1 - len(data))
+    own = _numbers([against is not None, *data], torch.uint8)
+    ballots = [torch.empty_like(own) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(ballots, own, group=group)
+    for rank, ballot in enumerate(ballots):
+        if ballot[0]:
+            why = bytes(ballot[1:].tolist()).rstrip(b"\0")
+            return f"rank {rank}: {why.decode(errors='replace')}"
+    return None
+
+
 class Follower:
     """A rank that does not lead."""
 
@@ -139,13 +156,8 @@ class Follower:
         dist.recv(data, self._leader, group=self._group, tag=_TEXT_TAG)
         return Word(kind, bytes(data.tolist()).decode())
 
-    def vote(self, against: str | None) -> None:
-        data = list((against or "").encode()[:255])
-        ballot = torch.zeros(256, dtype=torch.uint8, device="cpu")
-        ballot[0] = against is not None
-        if data:
-            ballot[1 : 1 + len(data)] = _numbers(data, torch.uint8)
-        self._send(ballot, _VOTE_TAG)
+    def answer(self, step: int, followed: bool) -> None:
+        """The leader knows."""
 
     def close(self, waits: bool) -> None:
         for work, _ in self._sent if waits else ():
@@ -175,12 +187,8 @@ class Leader:
         self._lock = threading.Lock()
         self._proposal: tuple[Order, str] | None = None
         self._open: Order | None = None  # what ranks vote about
-        self._outcome: Word | None = None
-        self._own_vote: str | None = None
-        self._voted = threading.Event()
         self._word = Word(KEEP)
         self._worker = Worker("longhaul adapt")
-        self._counter = Worker("longhaul votes")
         self._make(clocks)
 
     def _make(self, clocks: Sequence[int]) -> None:
@@ -251,49 +259,22 @@ class Leader:
         if self._proposal is not None:
             self._open, text = self._proposal
             self._proposal = None
-            self._voted.clear()
-            self._counter.add(self._count)
             return Word(PROPOSE, text)
-        if self._outcome is not None:
-            word, self._outcome = self._outcome, None
-            return word
         return Word(KEEP)
 
     def end(self, step: int, rows: torch.Tensor) -> Word:
         self._worker.add(lambda: self._safely(lambda: self._learn(step, rows)))
-        word = self._word
-        if word.kind in (FOLLOW, REFUSE):
-            followed = word.kind == FOLLOW
-            self._worker.add(
-                lambda: self._safely(lambda: self._answer(step + 1, followed))
-            )
-        return word
+        return self._word
 
-    def vote(self, against: str | None) -> None:
-        self._own_vote = against
-        self._voted.set()
-
-    def _count(self) -> None:
-        """Takes everybody's vote."""
-        against: list[str] = []
-        for rank in self._others:
-            ballot = torch.empty(256, dtype=torch.uint8, device="cpu")
-            dist.recv(ballot, rank, group=self._group, tag=_VOTE_TAG)
-            if ballot[0]:
-                why = bytes(ballot[1:].tolist()).rstrip(b"\0")
-                against.append(f"rank {rank}: {why.decode(errors='replace')}")
-        self._voted.wait()
-        if self._own_vote is not None:
-            against.insert(0, self._own_vote)
-        with self._lock:
-            self._outcome = (
-                Word(REFUSE, against[0]) if against else Word(FOLLOW)
-            )
+    def answer(self, step: int, followed: bool) -> None:
+        """What became of the last proposal: from that step on it runs."""
+        self._worker.add(
+            lambda: self._safely(lambda: self._answer(step, followed))
+        )
 
     def close(self, waits: bool) -> None:
         """Nothing is decided any more; what was measured is dropped."""
         self._worker.close(waits)
-        self._counter.close(waits)
         for work, _ in self._sent if waits else ():
             work.wait()
         self._sent.clear()

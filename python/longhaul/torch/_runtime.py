@@ -15,16 +15,7 @@ import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage, schedules
 
 from .._errors import Error, InvalidError, UnsupportedError
-from ._adapting import (
-    FOLLOW,
-    KEEP,
-    PROPOSE,
-    Adapt,
-    Follower,
-    Leader,
-    Switch,
-    Word,
-)
+from ._adapting import KEEP, Adapt, Follower, Leader, Switch, Word, vote
 from ._clocks import host_clock, host_ns, marks_of
 from ._inject import injected
 from ._orders import Course, Order
@@ -521,7 +512,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
                 "one, since the stages' process group is gloo and they are on "
                 "GPUs; leave it out, or take NCCL for the group"
             )
-        self._proposed: tuple[Order, dict[str, Any]] | None = None
+        self._votes = dist.new_group(backend="gloo")
         if dist.get_rank() == self._first[0]:
             self._control = Leader(
                 self._course,
@@ -541,12 +532,11 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         assert self._control is not None
         if word.kind == KEEP:
             return
-        if word.kind == PROPOSE:
-            self._control.vote(self._prepare(json.loads(word.text)))
-            return
-        assert self._proposed is not None
-        order, told = self._proposed
-        if word.kind == FOLLOW:
+        told = json.loads(word.text)
+        order, against = self._prepared(told)
+        against = vote(against, self._votes)
+        self._control.answer(self._steps + 1, against is None)
+        if order is not None and against is None:
             self._follow(order)
             if told["delegated"] is not None:
                 self._delegate(
@@ -557,17 +547,19 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self.switches.append(
             Switch(
                 self._steps + 1,
-                order.name,
+                told["name"],
                 self.path,
                 told["before_s"],
                 told["predicted_s"],
                 told["why"],
-                None if word.kind == FOLLOW else word.text,
+                against,
             )
         )
 
-    def _prepare(self, told: dict[str, Any]) -> str | None:
-        """Why this rank cannot follow a schedule; None: it can."""
+    def _prepared(
+        self, told: dict[str, Any]
+    ) -> tuple[Order | None, str | None]:
+        """What this rank would follow, or why it cannot."""
         try:
             order = self._course.parsed(
                 told["passes"], told["name"], told["rows"]
@@ -575,9 +567,8 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             self._check(order)
             self._actions(order)
         except (Error, ValueError, RuntimeError) as error:
-            return str(error)
-        self._proposed = order, told
-        return None
+            return None, str(error)
+        return order, None
 
     def close(self) -> None:
         """Ends this rank's threads; before the process group is destroyed.
