@@ -104,25 +104,33 @@ def zb_v(text, rank):
 
 
 def measured(path):
-    """Medians of a trace's passes, and of its messages, in ms."""
-    passes, messages = {}, {}
-    for event in json.loads(pathlib.Path(path).read_text())["traceEvents"]:
-        told = event.get("args", {})
-        if event.get("cat") == "pass":
-            name = event["name"]
-            kind = next(letter for letter in name if letter in "FDIWB")
-            key = int(name.partition(kind)[0]), "D" if kind == "I" else kind
-            passes.setdefault(key, []).append(
-                (told["end_ns"] - told["start_ns"]) * 1e-6)
-        elif event.get("cat") == "message":
-            messages.setdefault((told["from"], told["to"]), []).append(
+    """Medians of a trace's passes, and of its messages, in ms. A pass takes
+    from when its device was free and its input there, as the monitor counts
+    it: what the runtime does between passes is part of the step, too."""
+    told = json.loads(pathlib.Path(path).read_text())["traceEvents"]
+    events = [(e["cat"], e["name"], (e["pid"], e["tid"]), e["args"])
+              for e in told if e.get("cat") in ("pass", "message")]
+    arrived, links, free, passes = {}, {}, {}, {}
+    for cat, _, _, told in events:
+        if cat == "message":
+            arrived[told["consumer"]] = told["arrive_ns"]
+            links.setdefault((told["from"], told["to"]), []).append(
                 (told["arrive_ns"] - told["ready_ns"]) * 1e-6)
+    for _, name, device, told in sorted(
+            (e for e in events if e[0] == "pass"),
+            key=lambda e: e[3]["start_ns"]):
+        kind = next(letter for letter in name if letter in "FDIWB")
+        key = int(name.partition(kind)[0]), "D" if kind == "I" else kind
+        could = min(max(free.get(device, told["start_ns"]),
+                        arrived.get(name, 0)), told["end_ns"])
+        free[device] = told["end_ns"]
+        passes.setdefault(key, []).append((told["end_ns"] - could) * 1e-6)
     times = []
     for chunk in range(1 + max(key[0] for key in passes)):
         times.append(tuple(round(statistics.median(passes[chunk, kind]), 3)
                            for kind in "FDW"))
     return times, {ends: round(statistics.median(taken), 3)
-                   for ends, taken in messages.items()}
+                   for ends, taken in links.items()}
 
 
 def data(step):
@@ -184,13 +192,11 @@ def run(text, schedule, rank, given, steps, adapt=False, trace=None):
     if trace:
         runtime.write_trace(trace)
     runtime.close()
-    if rank == 0 and given.each:
-        print("       " + " ".join(f"{one:.2f}" for one in seconds), flush=True)
     return seconds, losses, runtime.switches
 
 
 def predicted(folder, text, schedule, given, adapt):
-    """Seconds of all steps, and how often the schedule changes."""
+    """Seconds of each step, and where the schedule changes."""
     (folder / "p.yaml").write_text(text)
     csv = longhaul.schedule(text, schedule).csv() if "\n" not in schedule else (
         schedule)
@@ -204,7 +210,7 @@ def predicted(folder, text, schedule, given, adapt):
         folder / "e.yaml", "--steps", given.steps,
         *(["--adapt"] if adapt else []),
         *(["--same-sums"] if adapt and not given.any_sums else []))
-    return told["total_s"], len(told["switches"])
+    return [one["seconds"] for one in told["iterations"]], told["switches"]
 
 
 def shared(value):
@@ -232,16 +238,23 @@ def compare(name, wave, backward, schedule, rank, given, folder):
                           if rank == 0 else None)
         took, losses, switches = run(text, order, rank, given, given.steps,
                                      adapt)
-        rows[adapt] = sum(took), foretold[0], losses, switches
+        rows[adapt] = sum(took), sum(foretold[0]), losses, switches
         if rank:
             continue
         print(f"{name:6} {'adapting' if adapt else 'fixed':8} "
-              f"{sum(took):8.2f} s, predicted {foretold[0]:8.2f} s: "
-              f"{sum(took) / foretold[0] - 1:+.1%}; {len(switches)} switches, "
-              f"predicted {foretold[1]}", flush=True)
+              f"{sum(took):8.2f} s, predicted {sum(foretold[0]):8.2f} s: "
+              f"{sum(took) / sum(foretold[0]) - 1:+.1%}; {len(switches)} "
+              f"switches, predicted {len(foretold[1])}", flush=True)
         for one in switches:
             print(f"       step {one.step}: {one.to}: "
                   f"{one.refused or one.why}", flush=True)
+        for one in foretold[1]:
+            print(f"       predicted: step {one['step']}: {one['to']}: "
+                  f"{one['why']}", flush=True)
+        if given.each:
+            for words, each in (("measured", took), ("predicted", foretold[0])):
+                print(f"       {words:9} " +
+                      " ".join(f"{one:.2f}" for one in each), flush=True)
     alone = one_process(len(times), given.steps)
     same = [None] * 4
     distributed.all_gather_object(same, all(
@@ -275,7 +288,8 @@ def main():
                               "order, too; losses may then differ in their\n"
                               "last bits")
     options.add_argument("--each", action="store_true",
-                         help="print what each step took")
+                         help="print what each step took, and was predicted\n"
+                              "to take")
     options.add_argument("--device", default="cpu", choices=("cpu", "cuda"),
                          help="cuda: all processes share the first GPU")
     given = options.parse_args()
