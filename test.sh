@@ -167,15 +167,15 @@ if [ -z "${LONGHAUL_TORCH:-}" ] && [ -z "${LONGHAUL_NO_INSTALL:-}" ] &&
         export LONGHAUL_TORCH="$PWD/build-torch/bin/python"
 fi
 
+if [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
+    say 'What the playground is compiled with'
+    get get-wasm.sh build-wasm
+fi
+
 if [ -z "${LONGHAUL_PYTHON:-}" ] && [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
     say 'The Python package, installed as a user would'
     get get-wheel.sh build-wheel &&
         export LONGHAUL_PYTHON="$PWD/build-wheel/bin/python"
-fi
-
-if [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
-    say 'What the playground is compiled with'
-    get get-wasm.sh build-wasm
 fi
 
 # With -g1 a report has file and line, which is all that is needed of it.

@@ -478,10 +478,13 @@ def annotations_mean_something():
 def little_is_imported_at_first():
     code = ("import sys, time; a = time.process_time(); import longhaul; "
             "print(time.process_time() - a, *sorted(sys.modules))")
-    seen = subprocess.run([sys.executable, "-c", code], text=True, check=True,
-                          stdout=subprocess.PIPE).stdout.split()
-    print(f"import longhaul: {seen[0]} s of processor time")
-    for module in ("pandas", "numpy", "tqdm", "IPython", "asyncio"):
+    runs = [subprocess.run([sys.executable, "-c", code], text=True, check=True,
+                           stdout=subprocess.PIPE).stdout.split()
+            for _ in range(5)]
+    least, seen = min(float(run[0]) for run in runs), runs[0]
+    print(f"import longhaul: {least} s of processor time")
+    check(least < 0.1, f"{least} s")
+    for module in ("torch", "pandas", "numpy", "tqdm", "IPython", "asyncio"):
         check(module not in seen, f"{module} is imported at once")
 
 

@@ -8,6 +8,7 @@ Needs longhaul installed by pip; $LONGHAUL_PYTHON names a Python that has it."""
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -66,6 +67,21 @@ def the_version_stands_in_one_place():
     check(longhaul.__version__ == project, f"{longhaul.__version__}")
     for program in (PROGRAM, BIN / "longhaul", PACKAGE / "bin/longhaul"):
         check(said(program, "--version") == f"longhaul {project}\n", program)
+
+
+@test
+def the_playground_is_in_it_where_it_can_be_built():
+    if not the_wheel():
+        return
+    page = harness.WORK / "playground.html"
+    done = subprocess.run([BIN / "longhaul", "playground", "-o", page],
+                          text=True, stderr=subprocess.PIPE)
+    if (ROOT / "build-wasm/jansson").is_dir() and shutil.which("wasm-ld"):
+        check(done.returncode == 0 and page.stat().st_size > 300_000,
+              f"{done.returncode} {done.stderr}")
+    else:
+        check(done.returncode == 1 and "tools/get-wasm.sh" in done.stderr,
+              f"{done.returncode} {done.stderr}")
 
 
 @test
