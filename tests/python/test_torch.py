@@ -21,7 +21,6 @@ import longhaul.torch  # noqa: E402
 import torch_runs  # noqa: E402
 from harness import ROOT, WORK, check, run, test  # noqa: E402
 from longhaul.torch import Adapt, PipelineRuntime  # noqa: E402
-from torch import distributed  # noqa: E402
 from torch_runs import RATE, run_cases, trains  # noqa: E402
 
 # --- against one process -----------------------------------------------------
@@ -80,41 +79,6 @@ def what_gloo_does_not_send_goes_by_the_hosts_memory():
         check({one[2] for one in ranks} == {"delegated"}, f"{ranks}")
 
 
-def replicas_job(rank, text, schedule, kind):
-    """Two pipelines of two devices; gradients are summed over both."""
-    device, replica = rank % 2, rank // 2
-    lines = [distributed.new_group([0, 1]), distributed.new_group([2, 3])]
-    copies = [distributed.new_group([0, 2]), distributed.new_group([1, 3])]
-
-    def wrap(part):
-        if kind == "ddp":
-            return torch.nn.parallel.DistributedDataParallel(
-                part, process_group=copies[device])
-        mesh = distributed.DeviceMesh.from_group(copies[device], "cpu")
-        from torch.distributed.fsdp import fully_shard
-        fully_shard(part, mesh=mesh).set_gradient_divide_factor(1.0)
-        return part
-
-    stages = torch_runs.stages_of(text, device, lines[replica], wrap)
-    runtime = PipelineRuntime(text, stages, schedule=schedule,
-                              loss_fn=torch_runs.loss_of, scale_grads=False)
-    losses = []
-    for step in range(2):
-        x, y = (t.chunk(2)[replica] for t in torch_runs.data(8, step, 2))
-        parts = []
-        runtime.step(*([] if device else [x]),
-                     **({"target": y, "losses": parts} if device else {}))
-        losses.append([loss.item() for loss in parts])
-        factor = RATE * (2 if kind == "ddp" else 1)  # it has the mean
-        with torch.no_grad():
-            for stage in stages:
-                for p in stage.submod.parameters():
-                    p -= factor * p.grad
-                    p.grad = None
-    runtime.close()
-    return losses
-
-
 @test
 def replicas_come_to_what_one_process_does():
     want, _ = torch_runs.one_process(2, 8, 2, RATE, 2)
@@ -122,7 +86,8 @@ def replicas_come_to_what_one_process_does():
                                      ("fsdp", "split", "zb-h1"),
                                      ("fsdp", "joint", "1f1b")):
         text = torch_runs.pipeline(2, backward=backward)
-        got = torch_runs.on_ranks(4, replicas_job, text, schedule, kind)
+        got = torch_runs.on_ranks(4, torch_runs.replicas_job, text, schedule, kind,
+                                  "cpu")
         for step, losses in enumerate(want):
             mine = got[1][step] + got[3][step]
             check(all(abs(a - b) <= 1e-12 * abs(b)
@@ -197,31 +162,10 @@ def messages_of_a_link_slower_than_planned_overlap():
 # --- other schedules while it runs -------------------------------------------
 
 
-def slow_job(rank, text, steps):
-    """A link that becomes slow, and passes of some milliseconds."""
-    import time
-
-    stages = torch_runs.stages_of(text, rank)
-    for stage in stages:
-        stage.submod.register_forward_hook(lambda *_: time.sleep(0.003))
-    runtime = PipelineRuntime(
-        text, stages, schedule="1f1b", loss_fn=torch_runs.loss_of,
-        scale_grads=False, inject="",
-        adapt=Adapt(warm_up=4, least_steps=1, effort=20000))
-
-    def before(runtime, step):
-        if step == 6:
-            runtime.inject("dc0-dc1=latency:60ms")
-
-    losses = trains(runtime, steps, 8, before=before)
-    runtime.close()
-    return losses, runtime.switches, runtime.order
-
-
 @test
 def a_slow_link_brings_another_schedule_and_no_other_bits():
     text = torch_runs.pipeline(2, times=(3, 1, 1))
-    got = torch_runs.on_ranks(2, slow_job, text, 16)
+    got = torch_runs.on_ranks(2, torch_runs.slow_job, text, 16, "cpu")
     switches = [one[1] for one in got]
     check(switches[0] and switches[0] == switches[1],
           f"all ranks switch together: {switches}")

@@ -172,30 +172,11 @@ def passes_are_timed_where_they_run():
     print(done.stdout)
 
 
-def slow_job(rank, text, steps):
-    """A link that becomes slow, and passes of some milliseconds."""
-    stages = torch_runs.stages_of(text, rank, place=PLACE)
-    for stage in stages:
-        stage.submod.register_forward_hook(lambda *_: time.sleep(0.003))
-    runtime = PipelineRuntime(
-        text, stages, schedule="1f1b", loss_fn=torch_runs.loss_of,
-        scale_grads=False, inject="",
-        adapt=Adapt(warm_up=4, least_steps=1, effort=20000))
-
-    def before(runtime, step):
-        if step == 6:
-            runtime.inject("dc0-dc1=latency:60ms")
-
-    losses = trains(runtime, steps, 8, before=before)
-    runtime.close()
-    return losses, runtime.switches, runtime.order
-
-
 @test
 def a_slow_link_brings_another_schedule_and_no_other_bits():
     for devices in (2, 4):
         text = torch_runs.pipeline(devices, times=(3, 1, 1))
-        got = on_ranks(devices, slow_job, text, 16)
+        got = on_ranks(devices, torch_runs.slow_job, text, 16, PLACE)
         switches = [one[1] for one in got]
         check(switches[0] and all(one == switches[0] for one in switches),
               f"all ranks switch together: {switches}")
@@ -205,40 +186,12 @@ def a_slow_link_brings_another_schedule_and_no_other_bits():
             print(f"step {switch.step}: {switch.to}: {switch.why}")
 
 
-def replicas_job(rank, text):
-    """Two pipelines of two devices; gradients are summed over both."""
-    from torch import distributed
-    from torch.nn.parallel import DistributedDataParallel
-
-    device, replica = rank % 2, rank // 2
-    lines = [distributed.new_group([0, 1]), distributed.new_group([2, 3])]
-    copies = [distributed.new_group([0, 2]), distributed.new_group([1, 3])]
-    stages = torch_runs.stages_of(
-        text, device, lines[replica],
-        lambda part: DistributedDataParallel(
-            part, process_group=copies[device]), PLACE)
-    runtime = PipelineRuntime(text, stages, schedule="1f1b",
-                              loss_fn=torch_runs.loss_of, scale_grads=False)
-    losses = []
-    for step in range(2):
-        x, y = (t.to(PLACE).chunk(2)[replica]
-                for t in torch_runs.data(8, step, 2))
-        parts = []
-        runtime.step(*([] if device else [x]),
-                     **({"target": y, "losses": parts} if device else {}))
-        losses.append([loss.item() for loss in parts])
-        with torch.no_grad():
-            for p in stages[0].submod.parameters():
-                p -= 2 * RATE * p.grad  # it has the mean
-                p.grad = None
-    runtime.close()
-    return losses
-
-
 @test
 def replicas_come_to_what_one_process_does():
     want, _ = on_ranks(1, torch_runs.one_job, 2, 8, 2, RATE, 2, PLACE)[0]
-    got = on_ranks(4, replicas_job, torch_runs.pipeline(2, backward="joint"))
+    got = on_ranks(4, torch_runs.replicas_job,
+                   torch_runs.pipeline(2, backward="joint"), "1f1b", "ddp",
+                   PLACE)
     for step, losses in enumerate(want):
         mine = got[1][step] + got[3][step]
         check(all(abs(a - b) <= 1e-12 * abs(b)

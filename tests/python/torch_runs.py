@@ -176,3 +176,63 @@ def run_cases(devices, cases, place="cpu"):
         same_as_one(f"{devices}, {case}", [ranks[i] for ranks in got], text,
                     steps, place)
     return got
+
+
+def replicas_job(rank, text, schedule, kind, place):
+    """Two pipelines of two devices; gradients are summed over both."""
+    from longhaul.torch import PipelineRuntime
+
+    device, replica = rank % 2, rank // 2
+    lines = [distributed.new_group([0, 1]), distributed.new_group([2, 3])]
+    copies = [distributed.new_group([0, 2]), distributed.new_group([1, 3])]
+
+    def wrap(part):
+        if kind == "ddp":
+            return torch.nn.parallel.DistributedDataParallel(
+                part, process_group=copies[device])
+        mesh = distributed.DeviceMesh.from_group(copies[device], place)
+        from torch.distributed.fsdp import fully_shard
+        fully_shard(part, mesh=mesh).set_gradient_divide_factor(1.0)
+        return part
+
+    stages = stages_of(text, device, lines[replica], wrap, place)
+    runtime = PipelineRuntime(text, stages, schedule=schedule,
+                              loss_fn=loss_of, scale_grads=False)
+    losses = []
+    for step in range(2):
+        x, y = (t.to(place).chunk(2)[replica] for t in data(8, step, 2))
+        parts = []
+        runtime.step(*([] if device else [x]),
+                     **({"target": y, "losses": parts} if device else {}))
+        losses.append([loss.item() for loss in parts])
+        factor = RATE * (2 if kind == "ddp" else 1)  # it has the mean
+        with torch.no_grad():
+            for stage in stages:
+                for p in stage.submod.parameters():
+                    p -= factor * p.grad
+                    p.grad = None
+    runtime.close()
+    return losses
+
+
+def slow_job(rank, text, steps, place):
+    """A link that becomes slow, and passes of some milliseconds."""
+    import time
+
+    from longhaul.torch import Adapt, PipelineRuntime
+
+    stages = stages_of(text, rank, place=place)
+    for stage in stages:
+        stage.submod.register_forward_hook(lambda *_: time.sleep(0.003))
+    runtime = PipelineRuntime(
+        text, stages, schedule="1f1b", loss_fn=loss_of,
+        scale_grads=False, inject="",
+        adapt=Adapt(warm_up=4, least_steps=1, effort=20000))
+
+    def before(runtime, step):
+        if step == 6:
+            runtime.inject("dc0-dc1=latency:60ms")
+
+    losses = trains(runtime, steps, 8, before=before)
+    runtime.close()
+    return losses, runtime.switches, runtime.order
