@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PipeMesh (Li et al., IEEE TPDS 2025) reproduced: table IV cell by cell, and
- * Figs. 13 to 15, from the published settings.
+/* PipeMesh (Li et al., IEEE TPDS 2025) reproduced: table IV cell by cell,
+ * tables V and VI with Figs. 11 and 12, and Figs. 13 to 15, from the published
+ * settings.
  *
  *     pipemesh [report.html] > pipemesh.md
  *
  * Prints Markdown; with an argument it also writes the curves as a report. */
+#include "pipemesh_more.h"
+
 #include <longhaul/cost.h>
 #include <longhaul/elastic.h>
 #include <longhaul/report.h>
@@ -643,6 +646,26 @@ static void print_order(void)
     }
 }
 
+/* Megatron's row of table IV. */
+static pipemesh_row megatron_row(const model *m)
+{
+    const published *r = &m->rows[1];
+    return (pipemesh_row){m->name, m->batch, r->fwd, r->bwd,
+                          r->bubble, r->dp,  r->pp,  r->tflops};
+}
+
+static void print_more(void)
+{
+    const pipemesh_row a100 = megatron_row(&models[0]);
+    const pipemesh_row v100 = megatron_row(&models[1]);
+    const model *m = &models[1];
+    /* Of a device's layers, over all microbatches. */
+    double flops = layer_flops(m) / TENSOR * m->layers / m->P * microbatches(m);
+    pipemesh_print_table5(&a100, &v100);
+    pipemesh_print_table6(flops / v100.fwd, v100.bwd / v100.fwd,
+                          LINK_EFFICIENCY);
+}
+
 static void print_missing(void)
 {
     printf(
@@ -707,6 +730,7 @@ int main(int argc, char **argv)
     print_fig14(report);
     print_fig15(report);
     print_order();
+    print_more();
     print_missing();
     if (report)
         write_report(report, argv[1]);

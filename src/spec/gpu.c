@@ -33,11 +33,13 @@ typedef struct row {
  * NVLink-C2C between a Grace processor and its GPUs. `server`: DGX-1, DGX A100
  * to B300 and NVL72, of whose 72 GPUs degrees of powers of two take 64;
  * docs/formats/job.md. GH200: nodes of four as Alps has them, six NVLinks of
- * 200 Gb/s to each of the others. */
+ * 200 Gb/s to each of the others. A10: PipeMesh's nodes of four with 50 Gb/s
+ * (IEEE TPDS 2025, section VI), between which is PCIe 4.0. */
 static const row rows[] = {
     {GPU("v100-32g", 125, 0, 32, 900), 1, 1, 32, true, {8, 1200, 50}},
     {GPU("a100-40g", 312, 0, 40, 1555), 1, 1, 64, false, {8, 2400, 200}},
     {GPU("a100-80g", 312, 0, 80, 2039), 1, 1, 64, false, {8, 2400, 200}},
+    {GPU("a10-24g", 125, 0, 24, 600), 1, 1, 64, false, {4, 256, 12.5}},
     {GPU("h100-sxm", 989.5, 1979, 80, 3350),
      0.87,
      0.67,
@@ -86,13 +88,14 @@ static const row rows[] = {
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
 static const char *const preset_names[N_ROWS + 1] = {
-    "v100-32g", "a100-40g", "a100-80g", "h100-sxm", "h200", "gh200",
-    "b200",     "b300",     "gb200",    "gb300",    NULL,
+    "v100-32g", "a100-40g", "a100-80g", "a10-24g", "h100-sxm", "h200",
+    "gh200",    "b200",     "b300",     "gb200",   "gb300",    NULL,
 };
 
 static const lhi_alias aliases[] = {
     {"v100", "v100-32g"},
     {"a100", "a100-80g"},
+    {"a10", "a10-24g"},
     {"h100", "h100-sxm"},
     {NULL, NULL},
 };

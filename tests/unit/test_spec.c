@@ -242,7 +242,9 @@ static void gpu_presets(void)
         CHECK_NEAR(g->memory_gib * 0x1p30, (double)g->memory_bytes, 0);
         CHECK_NEAR(g->memory_gbps * 1e9, g->memory_bytes_per_s, 0);
     }
-    CHECK_INT(n, 10);
+    CHECK_INT(n, 11);
+    CHECK(lh_gpu_preset("a10") == lh_gpu_preset("a10-24g") &&
+          lh_gpu_preset("a10") != lh_gpu_preset("a100"));
     CHECK(lh_gpu_preset("h100") == lh_gpu_preset("h100-sxm"));
     CHECK(lh_gpu_preset("a100") == lh_gpu_preset("a100-80g"));
     CHECK(lh_gpu_preset("h800") == NULL);

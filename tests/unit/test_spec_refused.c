@@ -118,7 +118,7 @@ static void bad_clusters_are_refused(void)
     refuse(WITH(GPU NETS "  datacenters: []\n"), "0 datacenters");
     refuse(WITH(GPU NETS "  datacenters: {a: 1}\n"), "must be a list");
     refuse(WITH(NETS SITES), "key 'gpu' is missing, here and in the cluster");
-    refuse(WITH("  gpu: a10\n" NETS SITES), "no GPU 'a10'; known are v100");
+    refuse(WITH("  gpu: a16\n" NETS SITES), "no GPU 'a16'; known are v100");
     refuse(WITH("  gpu: [1]\n" NETS SITES), "a preset's name or a map");
     refuse(WITH("  gpu: v100-32g\n" NETS SITES), "or train in fp16");
     refuse(WITH("  gpu: {tflops: 1}\n" NETS SITES), "'memory_gib' is missing");
