@@ -465,14 +465,11 @@ static lh_status set_seats(lhi_rescheduler *r, const lh_reschedule *what,
     lhi_seats then = now ? *now : begun;
     then.n_chunks = r->job->seating.n_chunks;
     then.n_places = r->job->seating.n_places;
+    if (then.n_places == 0) /* which all then refuse */
+        then.n_places = lhi_grid_ranks(&r->job->grid);
     then.move_ns = 0;
     if (what->layers)
         then.layers = (uint32_t *)(uintptr_t)what->layers;
-    if (what->hosts && then.n_places == 0)
-        return lhi_fail(err, LH_EINVAL,
-                        "reschedule gives ranks other places from step %" PRIu64
-                        " on; in this run they have none that differ",
-                        r->step);
     if (what->hosts)
         then.hosts = (uint32_t *)(uintptr_t)what->hosts;
     if (what->layers || what->hosts)

@@ -174,8 +174,10 @@ static lh_status take_seating(lhi_job *job, lh_error *err)
     uint32_t n = job->exec->n_chunks;
     const lh_places *places = job->o.course ? job->o.course->places : NULL;
     job->seating = (lhi_seating){.n_chunks = n};
-    if (job->model && computes_together(&job->grid))
-        return LH_OK; /* what ranks share of a tensor stays where it is */
+    /* What ranks share of a tensor stays where it is. */
+    if (job->model && (computes_together(&job->grid) ||
+                       lhi_is_staged(job->pipeline, job->model)))
+        return LH_OK;
     uint32_t *numbers = calloc((size_t)n + 1, sizeof *numbers);
     if (!numbers)
         return lhi_fail_nomem(err);

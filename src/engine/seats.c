@@ -67,7 +67,9 @@ static lh_status read_numbers(cursor *c, uint32_t n, uint64_t most,
     if (take_mark(c, ';'))
         return LH_OK;
     if (n == 0)
-        return fail_text(what, err);
+        return lhi_fail(err, LH_EINPUT,
+                        "ranks keep their places in this run: they share "
+                        "tensors or shards, or devices only play them");
     uint32_t *all = *out = calloc(n, sizeof *all);
     if (!all)
         return lhi_fail_nomem(err);

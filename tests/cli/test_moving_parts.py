@@ -166,6 +166,26 @@ def hosts_take_their_places():
               for i in found["iterations"]), found)
 
 
+@test
+def what_ranks_share_stays():
+    """An elastic plan shards over its replicas."""
+    a_plan()
+    write("e.yaml", (TRAINED % 2).replace("schedule: 1f1b",
+                                          "schedule: elastic").replace(
+                                              "zero: 1", "zero: 3"))
+    done = run("plan", "e.yaml", "-o", "e.json", "--no-optimal")
+    check(done.returncode == 0, done.stderr)
+    train = ["e.json", "--device", "cpu", "--data", "text", "--steps", "4",
+             "--json"]
+    done = run("train", *train, "--places-at", "1=1,0,3,2")
+    if "OpenBLAS" in done.stderr:
+        return
+    if check(done.returncode == 0, done.stderr):
+        found = json.loads(done.stdout)["switches"]
+        check(len(found) == 1 and found[0]["moved"] is None and
+              "ranks keep their places" in found[0]["refused"], found)
+
+
 def moves_of(found):
     return [s for s in found["switches"] if s["moved"]]
 
