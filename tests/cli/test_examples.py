@@ -32,7 +32,8 @@ JOB = """
              chunks_per_device: 1}
     """
 FILES = ["job.yaml", "plan.json", "mega.json", "titan.json", "pipeline.yaml", "p.yaml", "ud.yaml",
-         "wave.yaml", "s.csv", "a.json", "b.json", "proof.json", "book.txt",
+         "wave.yaml", "s.csv", "a.json", "b.json", "c.json", "before.json", "after.json",
+         "proof.json", "book.txt",
          "args.txt", "events.yaml", "alike.yaml", "hosts.yaml", "today.toml",
          "csv.txt", "steps.csv.gz", "rank0.json", "rank1.json", "ranks.yaml", "python"]
 harness.ENVIRONMENT["LONGHAUL_PYTHON"] = str(WORK / "python")
@@ -54,7 +55,9 @@ def inputs():
     uniform("wave.yaml", placement="wave", chunks=2, latency=8, transfer=1)
     run("schedule", "pipeline.yaml", "-m", "optimal", "-o", "s.csv",
         "--certificate", "proof.json", "-q")
-    for name in ("a.json", "b.json"):
+    for name in ("before.json", "after.json"):
+        write(name, read("plan.json"))
+    for name in ("a.json", "b.json", "c.json"):
         run("simulate", "pipeline.yaml", "-s", "s.csv", "--trace", name)
     write("args.txt", MEGATRON)
     uniform("alike.yaml")
