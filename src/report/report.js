@@ -420,10 +420,19 @@ function wire(panel) {
   view.addEventListener('scroll', draw);
 }
 
-/* To the pass before or after the pinned one on its device. */
+/* To the pass before or after the pinned one on its device; at first to that
+ * device's in view which stands on top. */
 function step(by) {
   const { pinned } = state;
-  if (!pinned || pinned.run === undefined) return;
+  if (!pinned || pinned.run === undefined) {
+    const panel = visiblePanels().find((p) => p.t.runs.n);
+    if (!panel) return;
+    const { first, rows, runs } = panel.t;
+    const d = rows.devices.find((x) => first[x] < first[x + 1]);
+    goTo(panel, Math.min(above(runs.end, state.a, first[d], first[d + 1]),
+      first[d + 1] - 1));
+    return;
+  }
   const { t } = pinned.panel;
   const run = pinned.run + by;
   const d = t.runs.device[pinned.run];

@@ -9,6 +9,7 @@ PAGE is "yes" where the build has the tools for WebAssembly."""
 import json
 import os
 import random
+import re
 import shlex
 import shutil
 import subprocess
@@ -372,9 +373,21 @@ def test_curves_drawn(browser, folder):
     check(not browser.troubles(), f"curves: {browser.troubles()}")
 
 
-def test_without_tools(browser, folder):
+def test_without_tools(browser, folder, built):
+    """A build with the tools has them in one place of the page: empty, it is
+    what a build without writes."""
     path = report(folder, SITES, "zb-h1")
+    if built:
+        with open(path, encoding="utf-8") as f:
+            page = f.read()
+        page, n = re.subn(r'(id="wasm">)[^<]+', r"\1", page)
+        check(n == 1 and len(page) < 400000, "the simulator is elsewhere")
+        write(folder, "without.html", page)
+        path = os.path.join(folder, "without.html")
     check(browser.open(path), "the report does not open")
+    for part in ("timeline", "links", "idle", "compare"):
+        check(browser.run(f"!document.getElementById('{part}').hidden"),
+              f"without tools: no {part}")
     check(browser.run("document.getElementById('what-if').textContent"
                       ".includes('wasi-libc')"), "says not what it needs")
     check(browser.run(MAKESPAN) > 0 and browser.run(
@@ -401,8 +414,7 @@ def main():
                     test_controls(browser, folder)
                     test_address(browser, folder)
                     test_curves_drawn(browser, folder)
-                if not built:
-                    test_without_tools(browser, folder)
+                test_without_tools(browser, folder, built)
     print(f"{len(failures)} failed")
     if failures:
         sys.exit(1)
