@@ -55,6 +55,7 @@ static lh_status check_options(const lhi_cpu_options *o, lh_error *err)
                             c);
     LHI_TRY(lhi_cpu_check_contexts(o, err));
     LHI_TRY(lhi_cpu_check_shares(o, err));
+    LHI_TRY(lhi_cpu_check_expert_ranks(o, err));
     for (uint32_t i = 0; i < o->n_mine; i++)
         if (o->mine[i] >= o->n_chunks)
             return lhi_fail(err, LH_EINVAL, "there is no chunk %u", o->mine[i]);
@@ -89,7 +90,7 @@ static lh_status make_scratch(lhi_cpu *cpu, lh_error *err)
 {
     lhi_arena *mem = cpu->mem;
     size_t widest = lhi_cpu_widest(cpu), d = cpu->head_dim;
-    size_t all = (size_t)cpu->t * cpu->chosen, beside = lhi_cpu_beside(cpu);
+    size_t all = (size_t)cpu->t * cpu->most, beside = lhi_cpu_beside(cpu);
     cpu->logit_rows = LOGITS_AT_ONCE / cpu->v;
     if (cpu->logit_rows < 64)
         cpu->logit_rows = 64;
@@ -102,7 +103,9 @@ static lh_status make_scratch(lhi_cpu *cpu, lh_error *err)
         (beside && !(cpu->beside = lhi_cpu_floats(mem, cpu->t, beside))) ||
         !(cpu->delta = lhi_cpu_floats(mem, cpu->block, 1)) ||
         (cpu->experts &&
-         (!(cpu->routed = lhi_cpu_floats(mem, all, cpu->h)) ||
+         (!(cpu->routed =
+                lhi_cpu_floats(mem, all, cpu->h + (cpu->n_expert > 1))) ||
+          !lhi_cpu_make_expert_ranks(cpu) ||
           !(cpu->d_shares = lhi_cpu_floats(mem, all, 1)) ||
           !(cpu->d_experts = lhi_cpu_floats(mem, 1 + (size_t)cpu->microbatch, cpu->experts)))) ||
         (cpu->threshold &&
@@ -215,9 +218,11 @@ static lh_status run_pass(lhi_cpu *cpu, const lh_pass *pass, const void *in,
                         "chunk %u, microbatch %u: there is no such pass here",
                         pass->chunk, m);
     LHI_TRY(lhi_cpu_check_places(chunk, pass, err));
-    if (cpu->n_tensor > 1 && !cpu->group)
+    if ((cpu->n_tensor > 1 && !cpu->group) ||
+        (cpu->n_expert > 1 && !cpu->expert_group))
         return lhi_fail(err, LH_EINVAL,
-                        "a device that shares layers has joined no group");
+                        "a device that shares layers, or experts, has joined "
+                        "no group");
     if (pass->kind != LH_W &&
         ((!(forward ? chunk->is_first : chunk->is_last) && !in) ||
          (!(forward ? chunk->is_last : chunk->is_first) && !out)))
@@ -374,6 +379,7 @@ static void join(lhi_device *device, const lhi_device_groups *groups)
 {
     as_cpu(device)->contexts = groups->context;
     as_cpu(device)->group = groups->tensor;
+    as_cpu(device)->expert_group = groups->expert;
 }
 
 static const lhi_device_ops cpu_ops = {

@@ -4,8 +4,8 @@
  * it holds), cpu_forward.c (F),
  * cpu_again.c (what of it D makes again), cpu_backward.c (D), cpu_attention.c,
  * cpu_latent.c, cpu_context.c (ranks that share sequences), cpu_layer.c,
- * cpu_router.c, cpu_experts.c (layers with experts), cpu_dropout.c,
- * cpu_weights.c (W), cpu_tensor.c (ranks that share layers).
+ * cpu_router.c, cpu_experts.c (layers with experts; cpu_expert_ranks.c: those of
+ * other ranks), cpu_dropout.c, cpu_weights.c (W), cpu_tensor.c (ranks that share layers).
  *
  * Shapes: t rows of a microbatch (sequences * tokens of one), h hidden, q, kv
  * and values the widths of all query, key and value heads, qkv their sum, o the
@@ -75,8 +75,10 @@ typedef struct lhi_cpu_kept {
     float *attended;          /* [t][o] input of out */
     float *mid;               /* [r][h] after attention, then its gradient */
     float *norm2;             /* [t][h] input of gate_up */
-    /* [t][up], then its gradient; with experts [t * chosen][2 expert_f] of
-     * theirs, then [t][2 shared_f]. */
+    /* [t][up], then its gradient; with experts [t * most][2 expert_f] of
+     * theirs, then [t][2 shared_f]; where other ranks have some of them, then
+     * what has come from these: [t * most][h] inputs and [t * most][h] gradients
+     * of outputs. */
     float *gate_up;
     float *act; /* [t][f] input of down; likewise */
     float *inv1, *inv2;       /* [r] of the norms, then their means */
@@ -107,6 +109,9 @@ typedef struct lhi_cpu_kept {
                              times, and the gradient of that one's logit */
     int32_t *source;      /* [t * chosen]: by such a row, which of t it was */
     int32_t *first;       /* [experts + 1]: an expert's first row */
+    int32_t *from; /* [n_expert * here + 1]: the first row here of each rank, and
+                      there of each expert that this one has; alone it is `first`
+                    */
 } lhi_cpu_kept;
 
 /* One microbatch in one chunk. */
@@ -200,6 +205,13 @@ typedef struct lhi_cpu {
     float routed_scale;
     uint32_t expert_groups, chosen_groups; /* 0: none */
     uint32_t capacity; /* choices of a sequence that an expert takes; 0: all */
+    /* Ranks that have different experts, and which of them this is; how many
+     * each has; choices that come here at most, in times of t. */
+    uint32_t n_expert, expert, here, most;
+    lhi_group *expert_group;
+    int32_t *row_counts;                /* [2][n_expert][here] */
+    size_t *sizes;                      /* [2][n_expert] */
+    float *incoming, *incoming_shares;  /* [t * most][h + 1], [t * most] */
     bool gates_shared;
     float balance; /* share of the loss that balances experts */
     bool tied, gated;
@@ -252,8 +264,8 @@ typedef struct lhi_cpu {
     float *delta;             /* [block] */
     int32_t *window;          /* [whole_sequence + 1] */
     float *dropped;           /* [t][h], with dropout */
-    float *routed;            /* [t * chosen][h], with experts */
-    float *d_shares;          /* [t * chosen], with experts */
+    float *routed;   /* [t * most][h], with experts; h + 1 with other ranks */
+    float *d_shares; /* [t * most], with experts */
     float *d_experts;         /* [1 + microbatch][experts] */
 } lhi_cpu;
 
@@ -407,17 +419,73 @@ void lhi_cpu_route_back(lhi_cpu *cpu, lhi_cpu_kept *kept);
 void lhi_cpu_route_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                            const lhi_cpu_weights *d_w, bool adds);
 
+/* --- experts of other ranks (cpu_expert_ranks.c) -----------------------------
+ * Alone nothing is sent: rows are put in the order of experts. What goes wrong
+ * is in cpu->met, and then nothing more is done.
+ */
+
+lh_status lhi_cpu_check_expert_ranks(const lhi_cpu_options *options,
+                                     lh_error *err);
+/* Room for it; false: no memory. */
+bool lhi_cpu_make_expert_ranks(lhi_cpu *cpu);
+double lhi_cpu_expert_rank_bytes(const lhi_cpu *cpu);
+/* Whether an expert of the model is here. */
+static inline bool lhi_cpu_has_expert(const lhi_cpu *cpu, uint32_t expert)
+{
+    return expert / cpu->here == cpu->expert;
+}
+/* How many rows there are here. */
+static inline size_t lhi_cpu_rows_here(const lhi_cpu *cpu,
+                                       const lhi_cpu_kept *kept)
+{
+    return (size_t)kept->from[cpu->n_expert * cpu->here];
+}
+/* Fills kept->from, once rows are routed. */
+void lhi_cpu_count_rows(lhi_cpu *cpu, lhi_cpu_kept *kept);
+/* Rows of x [t][h] go to their experts: those that are here now; and the same
+ * once more, without sending anything. */
+const float *lhi_cpu_send_rows(lhi_cpu *cpu, lhi_cpu_kept *kept,
+                               const float *x);
+const float *lhi_cpu_rows_again(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
+                                const float *x);
+/* Where what experts here make of rows is to be, before it goes back. */
+static inline float *lhi_cpu_made_rows(const lhi_cpu *cpu)
+{
+    return cpu->n_expert > 1 ? cpu->incoming : cpu->routed;
+}
+/* It is in cpu->routed again, in the order of all experts. */
+void lhi_cpu_return_rows(lhi_cpu *cpu, const lhi_cpu_kept *kept);
+/* The same of gradients, with shares, which are in cpu->incoming_shares then;
+ * and of those of inputs, in cpu->routed, with what results are worth. */
+float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_kept *kept,
+                              const float *d);
+void lhi_cpu_return_gradients(lhi_cpu *cpu, const lhi_cpu_kept *kept,
+                              const float *worth);
+/* Where they are kept. */
+static inline float *lhi_cpu_incoming_rows(const lhi_cpu *cpu,
+                                           const lhi_cpu_kept *kept)
+{
+    size_t widths = (size_t)cpu->most * cpu->expert_f + cpu->shared_f;
+    return kept->gate_up + 2 * widths * cpu->t;
+}
+static inline float *lhi_cpu_incoming_gradients(const lhi_cpu *cpu,
+                                                const lhi_cpu_kept *kept)
+{
+    return lhi_cpu_incoming_rows(cpu, kept) +
+           (size_t)cpu->t * cpu->most * cpu->h;
+}
+
 /* --- experts (cpu_experts.c) ------------------------------------------------
  */
 
 /* From norm2: the routes, and gate_up of all rows. */
-void lhi_cpu_experts_up(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+void lhi_cpu_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept);
 /* From gate_up to act. */
 void lhi_cpu_experts_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                          lhi_cpu_kept *kept);
 /* out = mid + what the experts make of act. */
-void lhi_cpu_experts_down(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           const lhi_cpu_kept *kept, float *out);
 /* From d, the gradient of what they added, to that of norm2, in cpu->wide; puts
  * gradients of gate_up and of the router's logits in their places. */
@@ -553,6 +621,8 @@ void lhi_cpu_make_again(lhi_cpu *cpu, const lhi_cpu_weights *w,
  * no such part. Of how many rows it is; its bytes. */
 size_t lhi_cpu_columns(const lhi_cpu *cpu, lh_layer_part part, bool moe);
 size_t lhi_cpu_rows(const lhi_cpu *cpu, lh_layer_part part);
+/* The width of all MLPs that a row passes. */
+size_t lhi_cpu_mlp_width(const lhi_cpu *cpu, bool moe);
 double lhi_cpu_part_bytes(const lhi_cpu *cpu, lh_layer_part part, bool moe);
 /* Whether an item of W belongs to this part of it. */
 bool lhi_cpu_in_part(const lhi_cpu_chunk *chunk, const lhi_cpu_item *item,

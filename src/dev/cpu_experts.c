@@ -9,18 +9,23 @@
 
 #include <string.h>
 
-static size_t routed_rows(const lhi_cpu *cpu, const lhi_cpu_kept *kept)
+/* Rows that lie one after the other pass one expert: those from one rank that
+ * chose it (cpu_expert_ranks.c). */
+typedef struct lot {
+    uint32_t expert; /* of those here */
+    size_t first;
+    uint32_t n;
+} lot;
+
+static uint32_t n_lots(const lhi_cpu *cpu)
 {
-    return (size_t)kept->first[cpu->experts];
+    return cpu->n_expert * cpu->here;
 }
 
-/* Rows of x in the order of experts, in cpu->routed. */
-static void gather(const lhi_cpu *cpu, const lhi_cpu_kept *kept, const float *x)
+static lot lot_of(const lhi_cpu *cpu, const lhi_cpu_kept *kept, uint32_t i)
 {
-    size_t h = cpu->h, all = routed_rows(cpu, kept);
-    for (size_t i = 0; i < all; i++)
-        memcpy(cpu->routed + i * h, x + (size_t)kept->source[i] * h,
-               h * sizeof *x);
+    return (lot){i % cpu->here, (size_t)kept->from[i],
+                 (uint32_t)(kept->from[i + 1] - kept->from[i])};
 }
 
 static float *gate_up_of(const lhi_cpu *cpu, const lhi_cpu_weights *w,
@@ -43,32 +48,28 @@ static float *shared_down_of(const lhi_cpu *cpu, const lhi_cpu_weights *w)
 /* Where the shared experts' rows begin. */
 static float *shared_gate_up(const lhi_cpu *cpu, const lhi_cpu_kept *kept)
 {
-    return kept->gate_up + (size_t)cpu->t * cpu->chosen * 2 * cpu->expert_f;
+    return kept->gate_up + (size_t)cpu->t * cpu->most * 2 * cpu->expert_f;
 }
 
 static float *shared_act(const lhi_cpu *cpu, const lhi_cpu_kept *kept)
 {
-    return kept->act + (size_t)cpu->t * cpu->chosen * cpu->expert_f;
+    return kept->act + (size_t)cpu->t * cpu->most * cpu->expert_f;
 }
 
-static uint32_t rows_of(const lhi_cpu_kept *kept, uint32_t expert)
-{
-    return (uint32_t)(kept->first[expert + 1] - kept->first[expert]);
-}
-
-void lhi_cpu_experts_up(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+void lhi_cpu_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept)
 {
     uint32_t up = 2 * cpu->expert_f;
     lhi_cpu_route(cpu, w, kept);
-    gather(cpu, kept, kept->norm2);
-    for (uint32_t e = 0; e < cpu->experts; e++) {
-        size_t at = (size_t)kept->first[e];
-        if (rows_of(kept, e))
-            lhi_cpu_forward_product(cpu, cpu->routed + at * cpu->h,
-                                    gate_up_of(cpu, w, e),
-                                    kept->gate_up + at * up, rows_of(kept, e),
-                                    cpu->h, up, false);
+    lhi_cpu_count_rows(cpu, kept);
+    const float *x = lhi_cpu_send_rows(cpu, kept, kept->norm2);
+    for (uint32_t i = 0; i < n_lots(cpu); i++) {
+        lot l = lot_of(cpu, kept, i);
+        if (l.n)
+            lhi_cpu_forward_product(cpu, x + l.first * cpu->h,
+                                    gate_up_of(cpu, w, l.expert),
+                                    kept->gate_up + l.first * up, l.n, cpu->h,
+                                    up, false);
     }
     if (!w->shared)
         return;
@@ -85,7 +86,7 @@ void lhi_cpu_experts_up(const lhi_cpu *cpu, const lhi_cpu_weights *w,
 void lhi_cpu_experts_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                          lhi_cpu_kept *kept)
 {
-    cpu->k->swiglu(kept->gate_up, kept->act, routed_rows(cpu, kept),
+    cpu->k->swiglu(kept->gate_up, kept->act, lhi_cpu_rows_here(cpu, kept),
                    cpu->expert_f);
     if (w->shared)
         cpu->k->swiglu(shared_gate_up(cpu, kept), shared_act(cpu, kept),
@@ -112,20 +113,21 @@ static void add_routed(const lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t row,
         to[row * cpu->h + i] += by * x[i];
 }
 
-void lhi_cpu_experts_down(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           const lhi_cpu_kept *kept, float *out)
 {
     size_t n = (size_t)cpu->t * cpu->h;
     lhi_drop at = {kept->sample, kept->layer, LHI_DROP_MLP};
-    for (uint32_t e = 0; e < cpu->experts; e++) {
-        size_t first = (size_t)kept->first[e];
-        if (rows_of(kept, e))
-            lhi_cpu_forward_product(cpu, kept->act + first * cpu->expert_f,
-                                    down_of(cpu, w, e),
-                                    cpu->routed + first * cpu->h,
-                                    rows_of(kept, e), cpu->expert_f, cpu->h,
-                                    false);
+    float *made = lhi_cpu_made_rows(cpu);
+    for (uint32_t i = 0; i < n_lots(cpu); i++) {
+        lot l = lot_of(cpu, kept, i);
+        if (l.n)
+            lhi_cpu_forward_product(cpu, kept->act + l.first * cpu->expert_f,
+                                    down_of(cpu, w, l.expert),
+                                    made + l.first * cpu->h, l.n,
+                                    cpu->expert_f, cpu->h, false);
     }
+    lhi_cpu_return_rows(cpu, kept);
     memset(out, 0, n * sizeof *out);
     for (size_t row = 0; row < cpu->t; row++)
         for (uint32_t j = 0; j < cpu->chosen; j++)
@@ -141,18 +143,15 @@ void lhi_cpu_experts_down(const lhi_cpu *cpu, const lhi_cpu_weights *w,
 static void scale_by_shares(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                             float *x, size_t width)
 {
+    if (cpu->n_expert > 1) {
+        cpu->k->scale_rows(x, width, lhi_cpu_rows_here(cpu, kept), width,
+                           cpu->incoming_shares);
+        return;
+    }
     for (size_t i = 0; i < (size_t)cpu->t * cpu->chosen; i++)
         if (kept->place[i] >= 0)
             cpu->k->scale_rows(x + (size_t)kept->place[i] * width, width, 1,
                                width, &kept->shares[i]);
-}
-
-/* d times the row's share for each expert, in the order of experts. */
-static void gather_shares(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
-                          const float *d)
-{
-    gather(cpu, kept, d);
-    scale_by_shares(cpu, kept, cpu->routed, cpu->h);
 }
 
 /* Gradients of the shared experts' gate_up, and of their gate's logit. */
@@ -188,27 +187,33 @@ static void add_shared_back(const lhi_cpu *cpu, const lhi_cpu_weights *w,
 void lhi_cpu_experts_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           lhi_cpu_kept *kept, const float *d)
 {
-    size_t h = cpu->h, f = cpu->expert_f, all = routed_rows(cpu, kept);
-    gather(cpu, kept, d);
-    for (uint32_t e = 0; e < cpu->experts; e++) {
-        size_t at = (size_t)kept->first[e];
-        if (rows_of(kept, e))
-            lhi_cpu_input_product(cpu, cpu->routed + at * h, down_of(cpu, w, e),
-                                  cpu->wide + at * f, rows_of(kept, e),
-                                  cpu->expert_f, cpu->h);
+    size_t h = cpu->h, f = cpu->expert_f;
+    float *d_made = lhi_cpu_send_gradients(cpu, kept, d);
+    size_t all = lhi_cpu_rows_here(cpu, kept);
+    for (uint32_t i = 0; i < n_lots(cpu); i++) {
+        lot l = lot_of(cpu, kept, i);
+        if (l.n)
+            lhi_cpu_input_product(cpu, d_made + l.first * h,
+                                  down_of(cpu, w, l.expert),
+                                  cpu->wide + l.first * f, l.n, cpu->expert_f,
+                                  cpu->h);
     }
     /* d W' act' is d (W act)': what an expert's result is worth. */
     cpu->k->row_dots(cpu->wide, f, kept->act, f, all, f, cpu->d_shares);
     scale_by_shares(cpu, kept, cpu->wide, f);
+    if (cpu->n_expert > 1) /* W has it from here */
+        scale_by_shares(cpu, kept, d_made, h);
     cpu->k->swiglu_back(kept->gate_up, cpu->wide, all, f);
-    lhi_cpu_route_back(cpu, kept);
-    for (uint32_t e = 0; e < cpu->experts; e++) {
-        size_t at = (size_t)kept->first[e];
-        if (rows_of(kept, e))
-            lhi_cpu_input_product(cpu, kept->gate_up + at * 2 * f,
-                                  gate_up_of(cpu, w, e), cpu->routed + at * h,
-                                  rows_of(kept, e), cpu->h, 2 * cpu->expert_f);
+    for (uint32_t i = 0; i < n_lots(cpu); i++) {
+        lot l = lot_of(cpu, kept, i);
+        if (l.n)
+            lhi_cpu_input_product(cpu, kept->gate_up + l.first * 2 * f,
+                                  gate_up_of(cpu, w, l.expert),
+                                  cpu->routed + l.first * h, l.n, cpu->h,
+                                  2 * cpu->expert_f);
     }
+    lhi_cpu_return_gradients(cpu, kept, cpu->d_shares);
+    lhi_cpu_route_back(cpu, kept);
     if (w->shared)
         shared_back(cpu, w, kept, d);
     lhi_cpu_input_product(cpu, kept->scores, w->router, cpu->wide,
@@ -236,12 +241,12 @@ void lhi_cpu_experts_up_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
 {
     uint32_t up = 2 * cpu->expert_f;
     lhi_cpu_route_weights(cpu, kept, d_w, adds);
-    gather(cpu, kept, kept->norm2);
-    for (uint32_t e = 0; e < cpu->experts; e++) {
-        size_t at = (size_t)kept->first[e];
-        expert_weights(cpu, kept->gate_up + at * up, cpu->routed + at * cpu->h,
-                       gate_up_of(cpu, d_w, e), rows_of(kept, e), cpu->h, up,
-                       adds);
+    const float *x = lhi_cpu_rows_again(cpu, kept, kept->norm2);
+    for (uint32_t i = 0; i < n_lots(cpu); i++) {
+        lot l = lot_of(cpu, kept, i);
+        expert_weights(cpu, kept->gate_up + l.first * up, x + l.first * cpu->h,
+                       gate_up_of(cpu, d_w, l.expert), l.n, cpu->h, up,
+                       adds || i >= cpu->here);
     }
     if (d_w->shared)
         lhi_cpu_weight_product(cpu, shared_gate_up(cpu, kept), kept->norm2,
@@ -252,16 +257,28 @@ void lhi_cpu_experts_up_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                                cpu->t, cpu->h, 1, adds);
 }
 
+/* d times the row's share for each expert, in the order of experts. */
+static const float *weighed_gradients(const lhi_cpu *cpu,
+                                      const lhi_cpu_kept *kept, const float *d)
+{
+    if (cpu->n_expert > 1)
+        return lhi_cpu_incoming_gradients(cpu, kept);
+    lhi_cpu_rows_again(cpu, kept, d);
+    scale_by_shares(cpu, kept, cpu->routed, cpu->h);
+    return cpu->routed;
+}
+
 void lhi_cpu_experts_down_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                                   const float *d, const lhi_cpu_weights *d_w,
                                   bool adds)
 {
-    gather_shares(cpu, kept, d);
-    for (uint32_t e = 0; e < cpu->experts; e++) {
-        size_t at = (size_t)kept->first[e];
-        expert_weights(cpu, cpu->routed + at * cpu->h,
-                       kept->act + at * cpu->expert_f, down_of(cpu, d_w, e),
-                       rows_of(kept, e), cpu->expert_f, cpu->h, adds);
+    const float *d_made = weighed_gradients(cpu, kept, d);
+    for (uint32_t i = 0; i < n_lots(cpu); i++) {
+        lot l = lot_of(cpu, kept, i);
+        expert_weights(cpu, d_made + l.first * cpu->h,
+                       kept->act + l.first * cpu->expert_f,
+                       down_of(cpu, d_w, l.expert), l.n, cpu->expert_f, cpu->h,
+                       adds || i >= cpu->here);
     }
     if (!d_w->shared)
         return;

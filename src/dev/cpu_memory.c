@@ -41,6 +41,17 @@ static void shape_experts(lhi_cpu *cpu, const lhi_cpu_options *o)
     double most = ceil(o->expert_capacity * even);
     if (most > 0 && most < o->sequence)
         cpu->capacity = (uint32_t)most;
+    cpu->n_expert = o->n_expert ? o->n_expert : 1;
+    cpu->expert = o->expert;
+    cpu->here = m->experts / cpu->n_expert;
+    cpu->most = cpu->chosen;
+    if (cpu->n_expert == 1)
+        return;
+    cpu->most = cpu->n_expert * (cpu->chosen < cpu->here ? cpu->chosen
+                                                         : cpu->here);
+    double room = (double)cpu->n_expert * cpu->capacity * cpu->here;
+    if (room > 0 && room < (double)cpu->most * o->sequence)
+        cpu->most = (uint32_t)ceil(room / o->sequence);
 }
 
 /* Of n things that are shared: the first, and how many. */
@@ -115,19 +126,23 @@ uint32_t lhi_cpu_n_tensors(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
         n += lhi_n_front_tensors(m);
     if (chunk->is_last)
         n += lhi_n_model_tensors(m) - lhi_layer_tensor_index(m, back);
+    if (cpu->experts)
+        n -= 3 * (cpu->experts - cpu->here) *
+             lh_model_moe_layers(m, first, chunk->n_layers);
     return n;
 }
 
 double lhi_cpu_count_values(const lhi_cpu *cpu, uint32_t first, uint32_t n)
 {
     double values = 0;
-    if (cpu->n_tensor == 1)
+    if (cpu->n_tensor == 1 && (!cpu->experts || cpu->n_expert == 1))
         return lhi_count_values(cpu->model, first, n);
     for (uint32_t i = first; i < first + n; i++) {
         lhi_model_tensor of;
         lhi_model_tensor_of(cpu->model, i, &of);
         lhi_slice slice = lhi_model_slice(&of, cpu->n_tensor, cpu->tensor);
-        values += (double)lhi_slice_values(&slice);
+        if (of.expert == UINT32_MAX || lhi_cpu_has_expert(cpu, of.expert))
+            values += (double)lhi_slice_values(&slice);
     }
     return values;
 }
@@ -153,10 +168,21 @@ size_t lhi_cpu_rows(const lhi_cpu *cpu, lh_layer_part part)
     return part == LH_PART_ATTENTION_OUTPUT ? cpu->r : cpu->t;
 }
 
-/* Of all MLPs that a row passes. */
-static size_t mlp_width(const lhi_cpu *cpu, bool moe)
+size_t lhi_cpu_mlp_width(const lhi_cpu *cpu, bool moe)
 {
     return moe ? (size_t)cpu->chosen * cpu->expert_f + cpu->shared_f : cpu->f;
+}
+
+/* With experts of rows from all ranks, the most that may come; and these rows
+ * themselves. */
+static size_t mlp_columns(const lhi_cpu *cpu, bool moe, bool gate_up)
+{
+    size_t width = moe ? (size_t)cpu->most * cpu->expert_f + cpu->shared_f
+                       : cpu->f;
+    if (!moe || !gate_up)
+        return gate_up ? cpu->up : width;
+    return 2 * width +
+           (cpu->n_expert > 1 ? 2 * (size_t)cpu->most * cpu->h : 0);
 }
 
 size_t lhi_cpu_columns(const lhi_cpu *cpu, lh_layer_part part, bool moe)
@@ -175,9 +201,9 @@ size_t lhi_cpu_columns(const lhi_cpu *cpu, lh_layer_part part, bool moe)
     case LH_PART_MLP_NORM:
         return cpu->parallel ? 0 : cpu->h;
     case LH_PART_GATE_UP:
-        return moe ? 2 * mlp_width(cpu, true) : cpu->up;
+        return mlp_columns(cpu, moe, true);
     case LH_PART_ACTIVATION:
-        return mlp_width(cpu, moe);
+        return mlp_columns(cpu, moe, false);
     default:
         return cpu->h;
     }
@@ -203,7 +229,8 @@ static double route_bytes(const lhi_cpu *cpu)
     double gates = cpu->gates_shared ? 2 * lhi_cpu_float_bytes(cpu->t) : 0;
     return lhi_cpu_float_bytes((double)cpu->t * cpu->experts) + gates +
            lhi_cpu_float_bytes(all) +
-           (3 * all + cpu->experts + 1) * sizeof(int32_t);
+           (3 * all + (cpu->n_expert > 1 ? 2 : 1) * (cpu->experts + 1.0)) *
+               sizeof(int32_t);
 }
 
 double lhi_cpu_slot_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
@@ -279,7 +306,7 @@ double lhi_cpu_group_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 
 size_t lhi_cpu_widest(const lhi_cpu *cpu)
 {
-    const size_t mlps[] = {cpu->f, (size_t)cpu->chosen * cpu->expert_f,
+    const size_t mlps[] = {cpu->f, (size_t)cpu->most * cpu->expert_f,
                            cpu->shared_f};
     size_t widest = cpu->h;
     for (size_t i = 0; i < sizeof mlps / sizeof *mlps; i++)
@@ -317,8 +344,9 @@ double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
 {
     double s = cpu->sequence, block = cpu->block, d = cpu->head_dim;
     double t = cpu->t;
-    double all = t * cpu->chosen;
-    double routed = cpu->experts ? lhi_cpu_float_bytes(all * cpu->h) +
+    double all = t * cpu->most;
+    double width = cpu->h + (cpu->n_expert > 1);
+    double routed = cpu->experts ? lhi_cpu_float_bytes(all * width) +
                                        lhi_cpu_float_bytes(all) +
                                        lhi_cpu_float_bytes(
                                            (1.0 + cpu->microbatch) * cpu->experts)
@@ -328,8 +356,8 @@ double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
     double beside = (double)lhi_cpu_beside(cpu);
     if (beside > 0)
         dropped += lhi_cpu_float_bytes(t * beside);
-    return sizeof *cpu + share_bytes(cpu) + dropped + routed +
-           context_bytes(cpu) +
+    return sizeof *cpu + share_bytes(cpu) + lhi_cpu_expert_rank_bytes(cpu) +
+           dropped + routed + context_bytes(cpu) +
            lhi_cpu_float_bytes(t * (double)lhi_cpu_widest(cpu)) +
            2 * lhi_cpu_float_bytes(block * s) +
            2 * lhi_cpu_float_bytes(s * (cpu->rope / 2)) +
@@ -350,6 +378,15 @@ double lhi_cpu_parameters(const lhi_cpu_options *o, uint32_t i)
                                  .is_last = c + 1 == o->n_chunks};
     lhi_cpu_shape(&cpu, o);
     return lhi_cpu_values(&cpu, &chunk);
+}
+
+double lhi_cpu_expert_parameters(const lhi_cpu_options *o, uint32_t i)
+{
+    uint32_t c = o->mine[i], first = o->first_layers[c];
+    uint32_t moe = lh_model_moe_layers(o->model, first,
+                                       o->first_layers[c + 1] - first);
+    double each = 3.0 * o->model->expert_ffn * o->model->hidden;
+    return moe * each * o->model->experts / (o->n_expert ? o->n_expert : 1);
 }
 
 double lhi_cpu_embedding(const lhi_cpu_options *o)

@@ -101,14 +101,19 @@ static void put_down(lhi_cpu_chunk *chunk, lhi_cpu_weights *w,
     *places[role][1] = t->gradient;
 }
 
-/* Tensor `index` of the model is the chunk's next; vectors start at 1, biases
+/* Tensor `index` of the model is the chunk's next, if it is here; vectors start at 1, biases
  * at 0. `layer`: of the chunk; weights of none are not looked at. */
 static void make_tensor(maker *m, uint32_t index, uint32_t layer)
 {
     lhi_cpu_chunk *chunk = m->chunk;
-    lhi_tensor *tensor = &chunk->tensors[chunk->n_tensors++];
     lhi_model_tensor of;
     lhi_model_tensor_of(m->cpu->model, index, &of);
+    bool is_expert = of.expert != UINT32_MAX;
+    if (is_expert && !lhi_cpu_has_expert(m->cpu, of.expert))
+        return;
+    if (is_expert && of.expert % m->cpu->here != 0)
+        of.role = LHI_ROLE_NEXT;
+    lhi_tensor *tensor = &chunk->tensors[chunk->n_tensors++];
     lhi_slice slice = lhi_model_slice(&of, m->cpu->n_tensor, m->cpu->tensor);
     const char *copy = lhi_arena_strdup(m->mem, of.name);
     if (!copy)
@@ -123,6 +128,7 @@ static void make_tensor(maker *m, uint32_t index, uint32_t layer)
         .columns = of.columns,
         .decays = of.columns > 0,
         .balances = of.role == LHI_ROLE_ROUTER_BIAS,
+        .is_expert = is_expert,
         .tied_chunk = LH_NONE,
         .index = index,
     };
@@ -185,12 +191,10 @@ lh_status lhi_cpu_items(const lhi_cpu *cpu, lhi_arena *mem,
     for (uint32_t i = 0; i < n; i++) {
         LHI_TRY(make_item(&m, LHI_ITEM_QKV, i, qkv_cost(cpu)));
         LHI_TRY(make_item(&m, LHI_ITEM_OUT, i, h * cpu->o));
-        LHI_TRY(make_item(&m, LHI_ITEM_GATE_UP, i,
-                          h * lhi_cpu_columns(cpu, LH_PART_GATE_UP,
-                                              chunk->moe[i])));
-        LHI_TRY(make_item(&m, LHI_ITEM_DOWN, i,
-                          h * lhi_cpu_columns(cpu, LH_PART_ACTIVATION,
-                                              chunk->moe[i])));
+        uint64_t mlp = h * lhi_cpu_mlp_width(cpu, chunk->moe[i]);
+        LHI_TRY(
+            make_item(&m, LHI_ITEM_GATE_UP, i, cpu->gated ? 2 * mlp : mlp));
+        LHI_TRY(make_item(&m, LHI_ITEM_DOWN, i, mlp));
     }
     if (chunk->is_last)
         LHI_TRY(make_item(&m, LHI_ITEM_HEAD, 0, h * cpu->v));

@@ -55,6 +55,7 @@ typedef struct lhi_tensor {
      * shrink (above 0) or to grow, by one amount each step: a router's bias that
      * balances experts. */
     bool balances;
+    bool is_expert; /* of an expert: other ranks may have others */
     /* Tied embeddings: chunk 0's embedding and the last chunk's head are one
      * tensor, of which each chunk has its own copy, also where both are on one
      * device or are one chunk. Their gradients have to be added, the
@@ -220,6 +221,8 @@ typedef struct lhi_cpu_options {
     /* Of ranks that share layers, vocabulary and, between products, rows; 0, 0:
      * it has them alone. Otherwise it has to join() their group. */
     uint32_t n_tensor, tensor;
+    /* Of ranks that have different experts, as many each; likewise. */
+    uint32_t n_expert, expert;
     uint64_t seed;                /* of the first weights, by tensor; of dropout */
     double dropout; /* share of scores, of what attention and MLP add and of the
                        embedding that training drops, 0 <= share < 1 */
@@ -248,6 +251,8 @@ lh_status lhi_cpu_sharded(const lhi_cpu_options *options, uint32_t i,
  * *n_parts: how many there are. */
 double lhi_cpu_largest_part(const lhi_cpu_options *options, uint32_t i,
                             uint32_t *n_parts);
+/* Those of experts among them. */
+double lhi_cpu_expert_parameters(const lhi_cpu_options *options, uint32_t i);
 /* The parameters of chunk mine[i] that are here, each of them a float; and
  * those of the embedding, or the head. */
 double lhi_cpu_parameters(const lhi_cpu_options *options, uint32_t i);

@@ -627,7 +627,8 @@ void lhi_model_tensor_of(const lh_model *m, uint32_t index,
     out->rows = width_of(m, r->rows);
     out->columns = width_of(m, r->columns);
     out->n = (size_t)out->rows * (out->columns ? out->columns : 1);
-    out->role = expert == 0 || expert == UINT32_MAX ? r->role : LHI_ROLE_NEXT;
+    out->expert = expert;
+    out->role = r->role;
     out->cut = is_cut(r->rows)      ? LHI_CUT_ROWS
                : is_cut(r->columns) ? LHI_CUT_COLUMNS
                                     : LHI_CUT_NOT;

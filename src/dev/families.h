@@ -65,8 +65,7 @@ typedef enum lhi_role {
     LHI_ROLE_ROUTER_BIAS, /* what balances experts that are chosen */
     LHI_ROLE_SHARED,      /* gate, up and down of the shared experts */
     LHI_ROLE_SHARED_GATE,
-    LHI_ROLE_EXPERTS, /* the first one's gate, up and down; those of the others
-                         follow */
+    LHI_ROLE_EXPERTS, /* one's gate, up and down; those of the next follow */
     LHI_ROLE_NORM,
     LHI_ROLE_HEAD,
 } lhi_role;
@@ -77,6 +76,7 @@ typedef struct lhi_model_tensor {
     size_t n;
     lhi_role role;
     bool is_bias; /* starts at 0 */
+    uint32_t expert; /* UINT32_MAX: of none */
     /* How tensor parallelism cuts it: a side that is as wide as heads, MLP or
      * vocabulary. */
     lhi_cut cut;

@@ -75,7 +75,7 @@ static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
     uint32_t sharers = lhi_grid_size(&job->grid, LHI_GRID_DATA);
     bool staged = sharers > 1 && lhi_is_staged(job->pipeline, job->model);
     lhi_sharded_tensors *all = calloc(exec->n_chunks, sizeof *all), most = {0};
-    double values = 0, sharded = 0, largest = 0, part = 0;
+    double values = 0, experts = 0, sharded = 0, largest = 0, part = 0;
     uint32_t n_parts = 0, parts;
     uint32_t n_shards =
         lhi_shard_groups_of(job->model, sharers, stage, 0).n_shards;
@@ -85,6 +85,7 @@ static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
         lhi_sharded_tensors *one = &all[o->mine[i]];
         double here = lhi_cpu_parameters(o, i);
         values += here;
+        experts += lhi_cpu_expert_parameters(o, i);
         largest = here > largest ? here : largest;
         part = fmax(part, lhi_cpu_largest_part(o, i, &parts));
         n_parts = parts > n_parts ? parts : n_parts;
@@ -100,6 +101,12 @@ static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
     free(all);
     if (status != LH_OK)
         return status;
+    uint32_t n_expert = job->grid.expert;
+    if (n_expert > 1) {
+        values -= experts;
+        lhi_train_predict(experts, 0, 0, sharers / n_expert,
+                          n_shards / n_expert, staged, bytes);
+    }
     lhi_train_predict(values, count_tied(o, exec, stage), sharded, sharers,
                       n_shards, staged, bytes);
     if (staged && job->model->by_layer)

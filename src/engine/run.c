@@ -322,13 +322,27 @@ static lh_status take_grid(lhi_job *job, lh_error *err)
     if (!g->expert_tensor)
         g->expert_tensor = m->model->experts && g->expert == 1 ? g->tensor : 1;
     LHI_TRY(lhi_grid_check(g, err));
-    if (g->expert == 1 && g->expert_tensor == 1)
+    if (g->expert_tensor == 1)
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
-                    "the cpu device does not run expert %" PRIu32
-                    ", expert_tensor %" PRIu32
-                    ": set these to 1 in the job's layout",
-                    g->expert, g->expert_tensor);
+                    "the cpu device does not run expert_tensor %" PRIu32
+                    ": set it to 1 in the job's layout",
+                    g->expert_tensor);
+}
+
+/* Experts that are on several ranks are summed over those that have the same
+ * ones, which each have a piece of them. */
+static lh_status check_experts(const lhi_job *job,
+                               const lhi_shard_groups *shards, lh_error *err)
+{
+    if (!lhi_is_staged(job->pipeline, job->model) &&
+        shards->n_shards == lhi_grid_size(&job->grid, LHI_GRID_DATA))
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "experts are on several ranks, and the optimizer is not "
+                    "sharded over all replicas at the end of a step: plan with "
+                    "expert: 1, or with zero: 1, sharding: full and a schedule "
+                    "that is not elastic");
 }
 
 /* Ranks that share layers add up norms' gradients once all microbatches are in
@@ -337,6 +351,8 @@ static lh_status check_shares(const lhi_job *job, lh_error *err)
 {
     const lhi_shard_groups shards = lhi_shard_groups_of(
         job->model, lhi_grid_size(&job->grid, LHI_GRID_DATA), 0, 0);
+    if (job->grid.expert > 1)
+        return check_experts(job, &shards, err);
     if (job->grid.tensor == 1)
         return LH_OK;
     if (lhi_is_staged(job->pipeline, job->model))

@@ -49,7 +49,8 @@ static lh_status check_room(const lhi_seat *s, const lh_exec *exec,
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "memory is enforced, and what moves is held twice for "
                         "a time: layers and ranks keep their places");
-    if (lhi_grid_copies(&job->grid) > job->grid.replicas)
+    if (lhi_grid_copies(&job->grid) > job->grid.replicas ||
+        job->grid.expert > 1)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "ranks compute passes together, so layers and ranks "
                         "keep their places");

@@ -27,7 +27,8 @@ struct lhi_training {
     lhi_shard_groups shards;
     lhi_net_group group;  /* this stage's replicas that share with this one */
     lhi_net_group across; /* and those with the same share elsewhere */
-    uint32_t *all_ranks, *group_ranks, *across_ranks;
+    lhi_net_group experts; /* those with the same experts, of several */
+    uint32_t *all_ranks, *group_ranks, *across_ranks, *expert_ranks;
     lhi_group *copies; /* this device's ranks of all copies; NULL: each has its
                           tensors whole */
     bool whole; /* all values are in place: nothing to gather */
@@ -59,6 +60,13 @@ static uint64_t data_tag(uint64_t step, uint32_t chunk, bool is_scatter)
     return lhi_tag(LHI_TAG_DATA, step, (2 * chunk + is_scatter) * LHI_NET_TAGS);
 }
 
+/* Numbers of chunks, for tags: experts' are behind the others. */
+static uint32_t number_of(const lhi_training *t, uint32_t chunk,
+                          lhi_train_lot_kind lot)
+{
+    return chunk + lot * t->o.exec->n_chunks;
+}
+
 /* Behind all of these. */
 static uint64_t sum_tag(const lhi_training *t, uint64_t step, uint32_t chunk)
 {
@@ -81,35 +89,57 @@ static lh_status sum_sites(lhi_training *t, uint64_t step, uint32_t chunk,
 
 /* Both raise *ready_ns, when this rank was ready, to when all replicas were, as
  * far as one clock says. */
-static lh_status gather(lhi_training *t, uint64_t step, uint32_t chunk,
-                        int64_t *ready_ns, lh_error *err)
+static lh_status gather_lot(lhi_training *t, uint64_t step, uint32_t chunk,
+                            lhi_train_lot_kind lot, int64_t *ready_ns,
+                            lh_error *err)
 {
-    lhi_net_group group = t->group;
+    lhi_net_group group = lot == LHI_LOT_MOST ? t->group : t->experts;
     float *values;
     size_t n;
     group.latest_ns = t->o.shared_clock ? ready_ns : NULL;
-    lhi_train_parameters(t->train, chunk, &values, &n);
+    lhi_train_parameters(t->train, chunk, lot, &values, &n);
     if (n == 0)
         return LH_OK;
-    return lhi_net_all_gather(t->o.net, &group, data_tag(step, chunk, false),
+    return lhi_net_all_gather(t->o.net, &group,
+                              data_tag(step, number_of(t, chunk, lot), false),
                               values, n, sizeof *values, err);
+}
+
+static lh_status gather(lhi_training *t, uint64_t step, uint32_t chunk,
+                        int64_t *ready_ns, lh_error *err)
+{
+    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++)
+        LHI_TRY(gather_lot(t, step, chunk, (lhi_train_lot_kind)i, ready_ns,
+                           err));
+    return LH_OK;
+}
+
+static lh_status scatter_lot(lhi_training *t, uint64_t step, uint32_t chunk,
+                             lhi_train_lot_kind lot, const float **values,
+                             int64_t *ready_ns, lh_error *err)
+{
+    lhi_net_group group = lot == LHI_LOT_MOST ? t->group : t->experts;
+    float *out;
+    size_t n;
+    group.latest_ns = t->o.shared_clock ? ready_ns : NULL;
+    lhi_train_gradients(t->train, chunk, lot, values, &n, &out);
+    if (n == 0)
+        return LH_OK;
+    return lhi_net_reduce_scatter(
+        t->o.net, &group, data_tag(step, number_of(t, chunk, lot), true),
+        *values, n, out, err);
 }
 
 static lh_status scatter(lhi_training *t, uint64_t step, uint32_t chunk,
                          int64_t *ready_ns, lh_error *err)
 {
-    lhi_net_group group = t->group;
-    const float *values;
-    float *out;
-    size_t n;
-    group.latest_ns = t->o.shared_clock ? ready_ns : NULL;
-    lhi_train_gradients(t->train, chunk, &values, &n, &out);
-    if (n > 0)
-        LHI_TRY(lhi_net_reduce_scatter(t->o.net, &group,
-                                       data_tag(step, chunk, true), values, n,
-                                       out, err));
+    const float *values, *unused;
+    LHI_TRY(scatter_lot(t, step, chunk, LHI_LOT_EXPERTS, &unused, ready_ns,
+                        err));
+    LHI_TRY(
+        scatter_lot(t, step, chunk, LHI_LOT_MOST, &values, ready_ns, err));
     return sum_sites(t, step, chunk, (float *)(uintptr_t)values,
-                     group.latest_ns, err);
+                     t->o.shared_clock ? ready_ns : NULL, err);
 }
 
 /* --- times
@@ -476,6 +506,17 @@ static void list_groups(lhi_training *t)
                                 .mine = t->shards.site,
                                 .ranks = t->across_ranks,
                                 .link = LHI_NET_NO_LINK};
+    if (t->o.grid->expert == 1)
+        return;
+    uint32_t mine = lhi_grid_group(t->o.grid, LHI_GRID_EXPERT_DATA, t->o.place,
+                                   t->expert_ranks);
+    uint32_t n = lhi_grid_size(t->o.grid, LHI_GRID_EXPERT_DATA);
+    for (uint32_t k = 0; k < n; k++)
+        t->expert_ranks[k] = lhi_seats_host(t->o.seats, t->expert_ranks[k]);
+    t->experts = (lhi_net_group){.n_ranks = n,
+                                 .mine = mine,
+                                 .ranks = t->expert_ranks,
+                                 .link = LHI_NET_NO_LINK};
 }
 
 static lh_status list_chunks(lhi_training *t, lh_error *err)
@@ -492,8 +533,10 @@ static lh_status list_chunks(lhi_training *t, lh_error *err)
     t->all_ranks = calloc(t->o.n_replicas, sizeof *t->all_ranks);
     t->group_ranks = calloc(t->o.n_replicas, sizeof *t->group_ranks);
     t->across_ranks = calloc(t->o.n_replicas, sizeof *t->across_ranks);
+    t->expert_ranks = calloc(t->o.n_replicas, sizeof *t->expert_ranks);
     if (!t->mine || !t->gathers || !t->scatters || !t->gathered || !t->ended ||
-        !t->ended_ns || !t->arrive_ns || !t->played || !t->all_ranks || !t->group_ranks || !t->across_ranks)
+        !t->ended_ns || !t->arrive_ns || !t->played || !t->all_ranks || !t->group_ranks || !t->across_ranks ||
+        !t->expert_ranks)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < x->n_chunks; c++)
         if (x->chunk_ranks[c] == t->o.stage)
@@ -522,6 +565,7 @@ static lhi_train_options train_options(const lhi_training *t)
     with.n_shards = t->shards.n_shards;
     with.follows = t->shards.site > 0;
     with.balance_bias = m->balance_bias;
+    with.n_expert = t->o.grid->expert;
     if (!isnan(m->rate)) {
         with.rate = m->rate;
         with.min_rate = m->rate / 10;
@@ -716,6 +760,7 @@ void lhi_training_free(lhi_training *t)
     free(t->all_ranks);
     free(t->group_ranks);
     free(t->across_ranks);
+    free(t->expert_ranks);
     free(t);
 }
 

@@ -10,11 +10,11 @@ lhi_train_pieces lhi_train_pieces_of(const lhi_train *train, uint32_t chunk)
     const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
     lhi_sharded_tensors s = train->device->ops->sharded(train->device, chunk);
     return (lhi_train_pieces){
-        .all = c->piece,
+        .all = c->lots[0].piece,
         .values =
-            s.n_values < c->n_tensors ? c->owned[s.n_values].at : c->piece,
+            s.n_values < c->n_tensors ? c->owned[s.n_values].at : c->lots[0].piece,
         .gradients = s.n_gradients < c->n_tensors ? c->owned[s.n_gradients].at
-                                                  : c->piece,
+                                                  : c->lots[0].piece,
     };
 }
 
@@ -25,8 +25,8 @@ lhi_train_part lhi_train_part_of(const lhi_train *train, uint32_t chunk,
     uint32_t end = first + n_tensors;
     return (lhi_train_part){
         .chunk = chunk,
-        .from = first < c->n_tensors ? c->owned[first].at : c->piece,
-        .to = end < c->n_tensors ? c->owned[end].at : c->piece,
+        .from = first < c->n_tensors ? c->owned[first].at : c->lots[0].piece,
+        .to = end < c->n_tensors ? c->owned[end].at : c->lots[0].piece,
         .base = first < c->n_tensors ? c->owned[first].offset : 0,
     };
 }
@@ -120,9 +120,9 @@ void lhi_train_take_sums(lhi_train *train, const lhi_train_part *part,
     const lhi_train_chunk *c = lhi_train_find_chunk(train, part->chunk);
     size_t n = part->to - part->from;
     if (n > 0 && adds)
-        train->k->add(c->sums + part->from, sums, n);
+        train->k->add(c->lots[0].sums + part->from, sums, n);
     else if (n > 0)
-        memcpy(c->sums + part->from, sums, n * sizeof *sums);
+        memcpy(c->lots[0].sums + part->from, sums, n * sizeof *sums);
 }
 
 lh_status lhi_train_settle(lhi_train *train, lh_error *err)

@@ -200,6 +200,21 @@ static lh_status write_cut_chunk(const lhi_train *train, uint32_t i,
     return status;
 }
 
+/* What is owned of a moment, so many pieces, each with a sum of its own. */
+static lh_status write_pieces(const lhi_owned *own, uint32_t pieces,
+                              const writer *moments, uint32_t which,
+                              const float *values, double *sums, lh_error *err)
+{
+    size_t share = own->share / pieces;
+    for (uint32_t p = 0; p < pieces; p++) {
+        size_t at = share * p < own->n ? share * p : own->n;
+        size_t n = own->n - at < share ? own->n - at : share;
+        LHI_TRY(write_values(moments, own->tensor->index, which,
+                             own->first + at, values + at, n, &sums[p], err));
+    }
+    return LH_OK;
+}
+
 static lh_status write_chunk(const lhi_train *train, uint32_t i,
                              const writer *weights, const writer *moments,
                              double *sums, lh_error *err)
@@ -216,13 +231,14 @@ static lh_status write_chunk(const lhi_train *train, uint32_t i,
             LHI_TRY(train->o.show(train->o.context, chunk, j, err));
         if (train->o.follows)
             continue;
-        if (train->o.replica == 0)
+        uint32_t pieces = lhi_pieces_in(train, lhi_lot_of(train, t));
+        if (train->o.replica / pieces == 0)
             LHI_TRY(write_values(weights, t->index, 0, 0, t->value, t->n,
                                  &sum[0], err));
-        LHI_TRY(write_values(moments, t->index, 0, own->first, own->m, own->n,
-                             &sum[1 + shard], err));
-        LHI_TRY(write_values(moments, t->index, 1, own->first, own->v, own->n,
-                             &sum[1 + shards + shard], err));
+        sum += 1 + shard / pieces * pieces;
+        LHI_TRY(write_pieces(own, pieces, moments, 0, own->m, sum, err));
+        LHI_TRY(
+            write_pieces(own, pieces, moments, 1, own->v, sum + shards, err));
     }
     return LH_OK;
 }

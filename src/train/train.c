@@ -76,26 +76,35 @@ void lhi_train_held(const lhi_train *train, int64_t bytes[LH_N_MEMORY_KINDS])
     bytes[LH_MEMORY_SCRATCH] += (int64_t)lhi_arena_used(train->mem);
 }
 
-static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
-                              lh_error *err)
+static uint32_t shards_of(const lhi_train *train, lhi_train_lot_kind lot)
 {
-    uint32_t replicas = train->o.n_replicas, shards = train->o.n_shards;
-    size_t n = chunk->piece;
+    return train->o.n_shards / lhi_pieces_in(train, lot);
+}
+
+static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
+                              lhi_train_lot_kind kind, lh_error *err)
+{
+    uint32_t shards = shards_of(train, kind);
+    uint32_t replicas = train->o.n_replicas / lhi_pieces_in(train, kind);
+    lhi_train_lot *lot = &chunk->lots[kind];
+    size_t n = lot->piece;
     float *m = LHI_NEW(train->moments, float, n);
     float *v = LHI_NEW(train->moments, float, n);
-    bool arrays = shards > 1 && !train->o.staged;
+    bool arrays = shards > 1 && !train->o.staged && n > 0;
+    bool sums = replicas > 1 && n > 0;
     if (arrays)
-        chunk->array = LHI_NEW(train->buffers, float, n *shards);
-    if (replicas > 1)
-        chunk->sums = LHI_NEW(train->gradients, float, n);
-    if (!m || !v || (arrays && !chunk->array) || (replicas > 1 && !chunk->sums))
+        lot->array = LHI_NEW(train->buffers, float, n *shards);
+    if (sums)
+        lot->sums = LHI_NEW(train->gradients, float, n);
+    if (!m || !v || (arrays && !lot->array) || (sums && !lot->sums))
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < chunk->n_tensors; i++) {
         lhi_owned *own = &chunk->owned[i];
+        if (lhi_lot_of(train, own->tensor) != kind)
+            continue;
         own->m = m + own->at;
         own->v = v + own->at;
-        own->gradient =
-            replicas > 1 ? chunk->sums + own->at : own->tensor->gradient;
+        own->gradient = sums ? lot->sums + own->at : own->tensor->gradient;
     }
     return LH_OK;
 }
@@ -116,10 +125,12 @@ static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
         own->tensor = tensor;
         own->offset = offset;
         offset += tensor->n;
-        own->share = tensor->n / shards + (tensor->n % shards != 0);
-        own->at = chunk->piece;
-        chunk->piece += own->share;
-        own->first = own->share * train->o.shard;
+        lhi_train_lot_kind kind = lhi_lot_of(train, tensor);
+        uint32_t pieces = lhi_pieces_in(train, kind);
+        own->share = (tensor->n / shards + (tensor->n % shards != 0)) * pieces;
+        own->at = chunk->lots[kind].piece;
+        chunk->lots[kind].piece += own->share;
+        own->first = own->share * (train->o.shard / pieces);
         if (own->first > tensor->n)
             own->first = tensor->n;
         own->n = tensor->n - own->first < own->share ? tensor->n - own->first
@@ -135,7 +146,10 @@ static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
             train->head_chunk = tensor->tied_chunk;
         }
     }
-    return make_buffers(train, chunk, err);
+    LHI_TRY(make_buffers(train, chunk, LHI_LOT_MOST, err));
+    return train->o.n_expert > 1
+               ? make_buffers(train, chunk, LHI_LOT_EXPERTS, err)
+               : LH_OK;
 }
 
 static lh_status make_chunks(lhi_train *train, lh_error *err)
@@ -178,6 +192,8 @@ lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,
     train->o = *options;
     if (!train->o.n_tensor)
         train->o.n_tensor = 1;
+    if (!train->o.n_expert)
+        train->o.n_expert = 1;
     if (train->o.n_shards == 0) {
         train->o.n_shards = options->n_replicas;
         train->o.shard = options->replica;
@@ -224,9 +240,11 @@ lhi_train_chunk *lhi_train_find_chunk(const lhi_train *train, uint32_t chunk)
 static void move(const lhi_train *train, const lhi_train_chunk *chunk,
                  const lhi_owned *own, float *values, bool back)
 {
-    for (uint32_t r = 0; r < train->o.n_shards; r++) {
+    lhi_train_lot_kind kind = lhi_lot_of(train, own->tensor);
+    const lhi_train_lot *lot = &chunk->lots[kind];
+    for (uint32_t r = 0; r < shards_of(train, kind); r++) {
         size_t first = own->share * r, n = own->share;
-        float *at = chunk->array + r * chunk->piece + own->at;
+        float *at = lot->array + r * lot->piece + own->at;
         if (first > own->tensor->n)
             first = own->tensor->n;
         if (n > own->tensor->n - first)
@@ -240,61 +258,65 @@ static void move(const lhi_train *train, const lhi_train_chunk *chunk,
     }
 }
 
-void lhi_train_parameters(lhi_train *train, uint32_t chunk, float **values,
-                          size_t *n)
+void lhi_train_parameters(lhi_train *train, uint32_t chunk,
+                          lhi_train_lot_kind lot, float **values, size_t *n)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
     *values = NULL;
     *n = 0;
-    if (!c || !c->array)
+    if (!c || !c->lots[lot].array)
         return;
     for (uint32_t i = 0; i < c->n_tensors; i++)
-        move(train, c, &c->owned[i], c->owned[i].tensor->value, false);
-    *values = c->array;
-    *n = c->piece * train->o.n_shards;
+        if (lhi_lot_of(train, c->owned[i].tensor) == lot)
+            move(train, c, &c->owned[i], c->owned[i].tensor->value, false);
+    *values = c->lots[lot].array;
+    *n = c->lots[lot].piece * shards_of(train, lot);
 }
 
 void lhi_train_gathered(lhi_train *train, uint32_t chunk)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
-    if (!c || !c->array)
-        return;
-    for (uint32_t i = 0; i < c->n_tensors; i++)
-        move(train, c, &c->owned[i], c->owned[i].tensor->value, true);
+    for (uint32_t i = 0; c && i < c->n_tensors; i++)
+        if (c->lots[lhi_lot_of(train, c->owned[i].tensor)].array)
+            move(train, c, &c->owned[i], c->owned[i].tensor->value, true);
 }
 
-static void copy_gradients(const lhi_train_chunk *c)
+static void copy_gradients(const lhi_train *train, const lhi_train_chunk *c,
+                           lhi_train_lot_kind lot)
 {
     for (uint32_t i = 0; i < c->n_tensors; i++)
-        memcpy(c->owned[i].gradient, c->owned[i].tensor->gradient,
-               c->owned[i].n * sizeof(float));
+        if (lhi_lot_of(train, c->owned[i].tensor) == lot)
+            memcpy(c->owned[i].gradient, c->owned[i].tensor->gradient,
+                   c->owned[i].n * sizeof(float));
 }
 
 float *lhi_train_sums(lhi_train *train, uint32_t chunk, size_t *n)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
-    *n = c && c->sums ? c->piece : 0;
-    return c ? c->sums : NULL;
+    *n = c && c->lots[LHI_LOT_MOST].sums ? c->lots[LHI_LOT_MOST].piece : 0;
+    return c ? c->lots[LHI_LOT_MOST].sums : NULL;
 }
 
-void lhi_train_gradients(lhi_train *train, uint32_t chunk, const float **values,
+void lhi_train_gradients(lhi_train *train, uint32_t chunk,
+                         lhi_train_lot_kind lot, const float **values,
                          size_t *n, float **out)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
     *values = NULL;
     *out = NULL;
     *n = 0;
-    if (!c || !c->sums)
+    if (!c || !c->lots[lot].sums)
         return;
-    if (!c->array) { /* all of it is owned here */
-        copy_gradients(c);
+    if (!c->lots[lot].array) { /* all of it is owned here */
+        copy_gradients(train, c, lot);
         return;
     }
     for (uint32_t i = 0; i < c->n_tensors; i++)
-        move(train, c, &c->owned[i], c->owned[i].tensor->gradient, false);
-    *values = c->array;
-    *out = c->sums;
-    *n = c->piece * train->o.n_shards;
+        if (lhi_lot_of(train, c->owned[i].tensor) == lot)
+            move(train, c, &c->owned[i], c->owned[i].tensor->gradient, false);
+    *values = c->lots[lot].array;
+    *out = c->lots[lot].sums;
+    *n = c->lots[lot].piece * shards_of(train, lot);
 }
 
 lhi_train_pair lhi_train_tied(lhi_train *train)
@@ -369,11 +391,13 @@ lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
 static void tally_squares(const lhi_train *train, const lhi_owned *own,
                           double *tally)
 {
-    uint32_t replicas = train->o.n_replicas;
+    uint32_t replicas = train->o.n_replicas, shards = train->o.n_shards;
+    uint32_t pieces = lhi_pieces_in(train, lhi_lot_of(train, own->tensor));
     size_t n = own->n, share = n / replicas + (n % replicas != 0);
-    if (train->o.n_shards > 1) {
-        tally[train->o.shard] = train->k->squares(own->gradient, n);
-        return;
+    if (shards > 1) {
+        share = own->share / pieces;
+        tally += train->o.shard / pieces * pieces;
+        replicas = pieces;
     }
     for (uint32_t r = 0; r < replicas; r++) {
         size_t first = share * r < n ? share * r : n;

@@ -45,6 +45,14 @@
 
 typedef struct lhi_train lhi_train;
 
+/* A chunk's tensors, by who exchanges them: all replicas; or, of experts that
+ * other ranks have not, those replicas that have the same ones. */
+typedef enum lhi_train_lot_kind {
+    LHI_LOT_MOST,
+    LHI_LOT_EXPERTS,
+    LHI_N_TRAIN_LOTS
+} lhi_train_lot_kind;
+
 typedef struct lhi_train_options {
     const lh_model *model; /* borrowed */
     uint32_t n_chunks, n_mine;
@@ -54,6 +62,10 @@ typedef struct lhi_train_options {
      * others, if there are any, are divided alike. 0: among all. */
     uint32_t shard, n_shards;
     bool follows; /* another replica with these says what all have to know */
+    /* Ranks that have different experts; 0: each has all. n_shards is
+     * n_replicas, of which n_expert after the other have all experts together.
+     */
+    uint32_t n_expert;
     /* Ranks that have slices of the same tensors; 0, 0: this one has them
      * whole. With slices n_shards is n_replicas, or 1. */
     uint32_t n_tensor, tensor;
@@ -104,18 +116,20 @@ void lhi_train_free(lhi_train *train); /* NULL is fine */
 /* Steps done so far: 0, or what a checkpoint said. The next step to `begin`. */
 uint64_t lhi_train_step(const lhi_train *train);
 
-/* The chunk's updated values: this replica's piece, values [n * shard /
+/* The chunk's updated values of a lot: this replica's piece, values [n * shard /
  * n_shards, n * (shard + 1) / n_shards), is in place; the all-gather fills the
- * others; n is a multiple of n_shards, and 0 where that is 1. */
-void lhi_train_parameters(lhi_train *train, uint32_t chunk, float **values,
-                          size_t *n);
-/* The array is whole: the tensors take their values from it. */
+ * others; n is a multiple of n_shards, and 0 where that is 1. Experts have
+ * n_shards / n_expert shards, this one's is shard / n_expert. */
+void lhi_train_parameters(lhi_train *train, uint32_t chunk,
+                          lhi_train_lot_kind lot, float **values, size_t *n);
+/* The arrays are whole: the tensors take their values from them. */
 void lhi_train_gathered(lhi_train *train, uint32_t chunk);
 
 /* The chunk's gradients, n values in pieces as above; the reduce-scatter puts
  * the sum of the replicas' pieces into `out`, n / n_shards values. Where others
  * are divided alike, their sums are to be added. With one replica n is 0. */
-void lhi_train_gradients(lhi_train *train, uint32_t chunk, const float **values,
+void lhi_train_gradients(lhi_train *train, uint32_t chunk,
+                         lhi_train_lot_kind lot, const float **values,
                          size_t *n, float **out);
 /* The sums that there are of a chunk so far, and how many. */
 float *lhi_train_sums(lhi_train *train, uint32_t chunk, size_t *n);

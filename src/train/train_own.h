@@ -15,7 +15,7 @@
 /* This rank's part of one tensor. */
 typedef struct lhi_owned {
     lhi_tensor *tensor;
-    size_t share;    /* c */
+    size_t share;    /* c, of experts n_expert times that */
     size_t at;       /* in a replica's part of the array */
     size_t offset;   /* of the tensor, in the chunk's values */
     size_t first, n; /* values that are owned */
@@ -24,12 +24,17 @@ typedef struct lhi_owned {
     float *m, *v;    /* n */
 } lhi_owned;
 
+/* Tensors whose pieces are exchanged together. */
+typedef struct lhi_train_lot {
+    size_t piece; /* values of a shard's part of the array */
+    float *array; /* shards * piece; NULL with one shard, or staged */
+    float *sums;  /* piece: what reduce-scatter gives; NULL: own gradients */
+} lhi_train_lot;
+
 typedef struct lhi_train_chunk {
     uint32_t chunk, n_tensors;
     lhi_owned *owned;
-    size_t piece; /* values of a shard's part of the array */
-    float *array; /* n_shards * piece; NULL with one shard, or staged */
-    float *sums;  /* piece: what reduce-scatter gives */
+    lhi_train_lot lots[LHI_N_TRAIN_LOTS];
 } lhi_train_chunk;
 
 struct lhi_train {
@@ -49,6 +54,21 @@ struct lhi_train {
 static inline size_t lhi_whole_values(const lhi_tensor *t)
 {
     return (size_t)t->rows * (t->columns ? t->columns : 1);
+}
+
+/* Which lot a tensor is in, and how many shards such tensors have. With experts
+ * on several ranks an expert's pieces are n_expert of the others', which lie one
+ * after the other: checkpoints have the same pieces either way. */
+static inline lhi_train_lot_kind lhi_lot_of(const lhi_train *train,
+                                            const lhi_tensor *t)
+{
+    return t->is_expert && train->o.n_expert > 1 ? LHI_LOT_EXPERTS
+                                                 : LHI_LOT_MOST;
+}
+static inline uint32_t lhi_pieces_in(const lhi_train *train,
+                                     lhi_train_lot_kind lot)
+{
+    return lot == LHI_LOT_EXPERTS ? train->o.n_expert : 1;
 }
 
 /* Whether this rank has no more than a slice of it. */

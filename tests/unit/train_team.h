@@ -66,7 +66,7 @@ static inline void reduce(team *m, uint32_t chunk)
     float *out[4];
     size_t n = 0;
     for (uint32_t r = 0; r < m->n_replicas; r++)
-        lhi_train_gradients(m->t[r][chunk % m->n_devices], chunk, &values[r],
+        lhi_train_gradients(m->t[r][chunk % m->n_devices], chunk, LHI_LOT_MOST, &values[r],
                             &n, &out[r]);
     CHECK_INT(n % m->n_replicas, 0);
     size_t piece = n / m->n_replicas;
@@ -84,7 +84,7 @@ static inline void gather(team *m, uint32_t chunk)
     float *values[4];
     size_t n = 0;
     for (uint32_t r = 0; r < m->n_replicas; r++)
-        lhi_train_parameters(m->t[r][chunk % m->n_devices], chunk, &values[r],
+        lhi_train_parameters(m->t[r][chunk % m->n_devices], chunk, LHI_LOT_MOST, &values[r],
                              &n);
     size_t piece = n / m->n_replicas;
     for (uint32_t r = 0; r < m->n_replicas; r++)

@@ -36,6 +36,28 @@ static lh_status add_ring(const lh_plan *plan, const lh_cost_slice *slice,
     return LH_OK;
 }
 
+/* Tokens on their way to experts, and back. */
+static lh_status add_exchange(const lh_plan *plan, const lh_cost_slice *slice,
+                              lh_train_group *to, lh_error *err)
+{
+    lh_cost_group group;
+    double transfer_ns, latency_ns;
+    const double each = 1 << 20; /* to every other member */
+    LHI_TRY(lh_cost_group_of(plan->job, &plan->best.layout, LH_COST_EXPERT,
+                             slice, &group, err));
+    if (group.size < 2)
+        return LH_OK;
+    LHI_TRY(lh_cost_all_to_all(plan->job, &group, each * group.size, NULL,
+                               &transfer_ns, &latency_ns, err));
+    double per_byte =
+        transfer_ns / (each * (group.size - 1)) / engine_bytes(plan);
+    if (latency_ns > (double)to->latency_ns)
+        to->latency_ns = (int64_t)(latency_ns + 0.5);
+    if (per_byte > to->ns_per_byte)
+        to->ns_per_byte = per_byte;
+    return LH_OK;
+}
+
 lh_status lhi_group_links(const lh_plan *plan, lh_train_model *model,
                           lh_error *err)
 {
@@ -50,6 +72,9 @@ lh_status lhi_group_links(const lh_plan *plan, lh_train_model *model,
                                      .datacenter = places.ranks[i].datacenter};
         status = add_ring(plan, &slice, LH_COST_TENSOR,
                           &model->groups[LH_TRAIN_GROUP_TENSOR], err);
+        if (status == LH_OK && plan->job->model->experts)
+            status = add_exchange(plan, &slice,
+                                  &model->groups[LH_TRAIN_GROUP_EXPERT], err);
     }
     lhi_arena_free(mem);
     return status;

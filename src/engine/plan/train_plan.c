@@ -80,6 +80,18 @@ static lh_status check_rows(const lh_plan *plan, lh_error *err)
                     plan->best.layout.tensor);
 }
 
+/* A row goes to each of its experts. */
+static lh_status check_dispatcher(const lh_plan *plan, lh_error *err)
+{
+    if (plan->best.layout.expert == 1 ||
+        plan->job->training.dispatcher == LH_DISPATCHER_ALL_TO_ALL)
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "the plan has dispatcher: deepep, which sends a token once "
+                    "to each node; the cpu device sends it to each of its "
+                    "experts: plan with dispatcher: alltoall, or expert: 1");
+}
+
 /* Adam decays through the gradients, AdamW beside them: without decay they are
  * one. */
 static lh_status check_optimizer(const lh_plan *plan, const lh_train_model *m,
@@ -279,6 +291,7 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
     lh_train_model m;
     LHI_TRY(LHI_OPTIONS_TAKE(lh_train_model, &m, given, err));
     LHI_TRY(check_rows(plan, err));
+    LHI_TRY(check_dispatcher(plan, err));
     LHI_TRY(check_optimizer(plan, &m, err));
     uint32_t n_chunks = lh_pipeline_n_chunks(pipeline);
     uint32_t *first = layers_of(plan, n_chunks);

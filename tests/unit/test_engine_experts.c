@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Experts that are on several ranks: the first losses are those of ranks that
+ * have all of them to the last bit, those of fifty steps within 1e-6, whatever
+ * the degrees, the schedule, the model and the transport; checkpoints are the
+ * same files and read by runs of other degrees; memory is as predicted. */
+#define _GNU_SOURCE
+#include "moe_models.h"
+#include "test.h"
+#include "tiny_model.h"
+
+#include <longhaul/engine.h>
+#include <longhaul/methods.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { DEPTH = 4, N_STEPS = 50, BATCH = 8 /* microbatches of all replicas */ };
+
+static char place[64], words[80];
+
+/* --- models ------------------------------------------------------------------
+ */
+
+enum { MIXTRAL, QWEN, GROUPED, LATENT, N_KINDS };
+
+static lh_model model_with(int kind)
+{
+    lh_model m = kind == LATENT ? tiny_deepseek(DEPTH) : tiny_model(DEPTH);
+    if (kind == MIXTRAL || kind == QWEN) {
+        m = kind == MIXTRAL ? mixtral_of(m) : qwen2_moe_of(m);
+        m.experts = 8;
+        m.experts_per_token = 3;
+        return m;
+    }
+    return glm4_moe_of(m);
+}
+
+/* --- a run -------------------------------------------------------------------
+ */
+
+typedef struct way {
+    int kind;
+    uint32_t devices, replicas, expert, again;
+    const char *method, *placement, *transport, *writes, *reads;
+    bool joint, links;
+} way;
+
+static const way simple = {.devices = 1,
+                           .replicas = 1,
+                           .expert = 1,
+                           .method = "1f1b",
+                           .placement = "ud",
+                           .transport = "inproc"};
+
+static lh_pipeline *pipeline_of(const way *w)
+{
+    char text[512];
+    bool folded = strcmp(w->placement, "ud") != 0;
+    lh_pipeline *made = NULL;
+    lh_error err;
+    int n = snprintf(text, sizeof text,
+                     "longhaul: pipeline/1\ntime_unit: us\nbackward: %s\n"
+                     "microbatches: %u\ndevices: %u\nuniform: {placement: %s, "
+                     "chunks_per_device: %d, F: 11, D: 13, W: 8}\n%s",
+                     w->joint ? "joint" : "split",
+                     (unsigned)(BATCH / w->replicas), w->devices, w->placement,
+                     folded ? 2 : 1,
+                     w->links && w->devices == 2
+                         ? "links:\n  - {from: 0, to: 1, latency: 40, transfer: "
+                           "10}\n  - {from: 1, to: 0, latency: 30, transfer: "
+                           "10}\n"
+                         : "");
+    CHECK_OK(lh_pipeline_parse(text, (size_t)n, "experts", &made, &err), err);
+    return made;
+}
+
+static lh_status go(const way *w, uint64_t steps, lh_train_result **out,
+                    lh_error *err)
+{
+    lh_model model = model_with(w->kind);
+    lh_pipeline *p = pipeline_of(w);
+    lh_schedule *order = NULL;
+    lh_exec *plan = NULL;
+    uint32_t cuts[9], again[DEPTH], n = lh_pipeline_n_chunks(p);
+    for (uint32_t i = 0; i < DEPTH; i++)
+        again[i] = i % 2 ? w->again : w->again >> 1;
+    for (uint32_t c = 0; c <= n; c++)
+        cuts[c] = DEPTH * c / n;
+    lh_status status = lh_method_run(w->method, p, NULL, &order, NULL, err);
+    if (status == LH_OK)
+        status = lh_exec_make(p, order, NULL, &plan, err);
+    if (status == LH_OK) {
+        lh_train_model m = lh_train_model_defaults();
+        lh_train_options run = {.size = sizeof run,
+                                .transport = w->transport,
+                                .steps = steps};
+        m.model = &model;
+        m.first_layers = cuts;
+        m.again = again;
+        m.replicas = w->replicas;
+        m.expert = w->expert;
+        m.sequence = 16;
+        m.data = words;
+        m.seed = 11;
+        m.rate = m.min_rate = 3e-4;
+        m.warmup = 0;
+        m.balance_bias = 0.001;
+        m.expert_capacity = w->kind == QWEN ? 1.1 : 0;
+        m.validation = 0.2;
+        m.validate_every = 25;
+        m.checkpoint = w->writes;
+        m.resume = w->reads;
+        m.emulate_links = w->links;
+        m.groups[LH_TRAIN_GROUP_EXPERT] = (lh_train_group){2000, 0.02};
+        status = lh_train_cpu(p, plan, &m, &run, out, err);
+    }
+    lh_exec_free(plan);
+    lh_schedule_free(order);
+    lh_pipeline_free(p);
+    return status;
+}
+
+/* --- ranks that have all experts ---------------------------------------------
+ */
+
+enum { MOST_REPLICAS = 4 };
+static lh_iteration wanted[N_KINDS][MOST_REPLICAS + 1][N_STEPS];
+
+static void all_on_each(void)
+{
+    for (int kind = 0; kind < N_KINDS; kind++)
+        for (uint32_t replicas = 2; replicas <= MOST_REPLICAS; replicas += 2) {
+            way w = simple;
+            lh_train_result *r = NULL;
+            lh_error err;
+            w.kind = kind;
+            w.replicas = replicas;
+            CHECK_OK(go(&w, N_STEPS, &r, &err), err);
+            if (r)
+                memcpy(wanted[kind][replicas], r->iterations,
+                       sizeof wanted[kind][replicas]);
+            lh_train_result_free(r);
+        }
+    CHECK(wanted[MIXTRAL][2][N_STEPS - 1].loss <
+          wanted[MIXTRAL][2][0].loss - 0.1);
+}
+
+/* --- and some on each --------------------------------------------------------
+ */
+
+static void memory_is_as_predicted(const lh_train_result *r, const char *name)
+{
+    uint32_t n;
+    const lh_train_memory *all = lh_train_memory_held(r, &n);
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < LH_N_MEMORY_KINDS; k++) {
+            double want = (double)all[i].predicted[k];
+            double got = (double)all[i].measured[k];
+            /* What is small counts little in larger models; sanitizers leave
+             * gaps. */
+            double small = k == LH_MEMORY_SCRATCH ? 8192 : 2048;
+            if (k != LH_MEMORY_BUFFERS)
+                CHECK_MSG(fabs(got - want) <= 0.03 * want + small,
+                          "%s: rank %u holds %g of %s, not %g", name,
+                          (unsigned)i, got,
+                          lh_memory_kind_name((lh_memory_kind)k), want);
+        }
+}
+
+static void losses_are_the_same(const way *w, const lh_train_result *r,
+                                uint64_t first, const char *name)
+{
+    const lh_iteration *want = wanted[w->kind][w->replicas];
+    for (uint32_t i = 0; i < r->n_iterations; i++) {
+        const lh_iteration *a = &r->iterations[i], *b = &want[a->step];
+        bool bits = a->step == 0 && first == 0;
+        double off = fabs(a->loss - b->loss);
+        CHECK_MSG(bits ? off == 0 : off < 1e-6,
+                  "%s: step %u: loss %.9f, not %.9f", name, (unsigned)a->step,
+                  a->loss, b->loss);
+        CHECK_NEAR(a->norm / b->norm, 1, 1e-4);
+        if (isfinite(b->validation_loss))
+            CHECK_NEAR(a->validation_loss, b->validation_loss, 1e-6);
+    }
+}
+
+static void compare_run(const way *w)
+{
+    char name[160];
+    lh_train_result *r = NULL;
+    lh_error err;
+    snprintf(name, sizeof name, "kind %d, expert %u of %u, %u x %s %s, %s, %x",
+             w->kind, w->expert, w->replicas, w->devices, w->placement,
+             w->method, w->transport, w->again);
+    lh_status status = go(w, N_STEPS, &r, &err);
+    CHECK_MSG(status == LH_OK, "%s: %s", name, err.text);
+    if (!r)
+        return;
+    CHECK_INT(r->expert, w->expert);
+    CHECK_INT(r->n_iterations, N_STEPS);
+    losses_are_the_same(w, r, 0, name);
+    memory_is_as_predicted(r, name);
+    lh_train_result_free(r);
+}
+
+static uint32_t draw(uint32_t *state, uint32_t n)
+{
+    *state = *state * 1664525 + 1013904223;
+    return (*state >> 8) % n;
+}
+
+static void some_on_each(void)
+{
+    static const char *const ways[][2] = {
+        {"1f1b", "ud"},  {"gpipe", "ud"},           {"zb-h1", "ud"},
+        {"zb-h2", "ud"}, {"interleaved-1f1b", "loop"}, {"zb-v", "wave"}};
+    static const uint32_t parts[] = {0, LH_PART_ALL, 0xa2, 0x51};
+    uint32_t state = 3;
+    for (int i = 0; i < 24; i++) {
+        way w = simple;
+        uint32_t method = draw(&state, 6);
+        w.kind = i % N_KINDS;
+        w.replicas = draw(&state, 2) ? 4 : 2;
+        w.expert = w.replicas == 4 && draw(&state, 2) ? 4 : 2;
+        w.devices = method >= 4 ? 2 : 1 + draw(&state, 2);
+        w.method = ways[method][0];
+        w.placement = ways[method][1];
+        w.joint = method < 2 && draw(&state, 2);
+        w.again = parts[draw(&state, 4)];
+        w.transport = i % 8 == 7 ? "local" : "inproc";
+        w.links = i % 5 == 4;
+        compare_run(&w);
+    }
+}
+
+/* --- checkpoints -------------------------------------------------------------
+ */
+
+static char *file_of(const char *folder, const char *name, size_t *size)
+{
+    char path[200], *bytes = NULL;
+    snprintf(path, sizeof path, "%s/step-%08d/%s", folder, N_STEPS / 2, name);
+    FILE *in = fopen(path, "rb");
+    CHECK_MSG(in != NULL, "%s is not there", path);
+    if (in && fseek(in, 0, SEEK_END) == 0) {
+        *size = (size_t)ftell(in);
+        rewind(in);
+        bytes = calloc(1, *size + 1);
+        CHECK(bytes && fread(bytes, 1, *size, in) == *size);
+    }
+    if (in)
+        fclose(in);
+    return bytes;
+}
+
+static void files_are_alike(const char *a, const char *b, const char *name)
+{
+    size_t sizes[2] = {0};
+    char *both[2] = {file_of(a, name, &sizes[0]), file_of(b, name, &sizes[1])};
+    uint64_t head = 0;
+    CHECK_INT(sizes[0], sizes[1]);
+    if (both[0] && both[1] && sizes[0] == sizes[1]) {
+        memcpy(&head, both[0], sizeof head);
+        head += sizeof head;
+        CHECK(head < sizes[0] && memcmp(both[0], both[1], head) == 0);
+        for (size_t at = head; at < sizes[0]; at += sizeof(float)) {
+            float x[2];
+            memcpy(&x[0], both[0] + at, sizeof x[0]);
+            memcpy(&x[1], both[1] + at, sizeof x[1]);
+            CHECK(fabs((double)x[0] - (double)x[1]) < 1e-4);
+        }
+    }
+    free(both[0]);
+    free(both[1]);
+}
+
+/* Half of the steps one way, the rest another. */
+static void halves(way first, way second, char *folder, size_t size,
+                   const char *name)
+{
+    lh_train_result *r = NULL;
+    lh_error err;
+    snprintf(folder, size, "%s/%s", place, name);
+    first.writes = second.reads = folder;
+    CHECK_OK(go(&first, N_STEPS / 2, &r, &err), err);
+    lh_train_result_free(r);
+    r = NULL;
+    CHECK_OK(go(&second, N_STEPS, &r, &err), err);
+    if (r)
+        losses_are_the_same(&second, r, N_STEPS / 2, name);
+    lh_train_result_free(r);
+}
+
+static void checkpoints_are_the_same(void)
+{
+    for (int kind = QWEN; kind <= GROUPED; kind++) {
+        char folders[2][120], name[40];
+        way whole = simple, parted = simple;
+        whole.kind = parted.kind = kind;
+        whole.replicas = parted.replicas = 4;
+        parted.expert = kind == QWEN ? 2 : 4;
+        parted.devices = 2;
+        parted.method = "zb-h1";
+        snprintf(name, sizeof name, "whole-%d", kind);
+        halves(whole, parted, folders[0], sizeof folders[0], name);
+        snprintf(name, sizeof name, "parted-%d", kind);
+        halves(parted, whole, folders[1], sizeof folders[1], name);
+        files_are_alike(folders[0], folders[1], "model.safetensors");
+        files_are_alike(folders[0], folders[1], "optimizer.safetensors");
+    }
+}
+
+static void what_is_refused(void)
+{
+    way w = simple;
+    lh_train_result *r = NULL;
+    lh_error err;
+    w.replicas = 2;
+    w.expert = 4;
+    CHECK_INT(go(&w, 1, &r, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "no multiple of expert 4");
+    w.replicas = w.expert = 3;
+    CHECK_INT(go(&w, 1, &r, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "8 experts cannot be on 3 ranks alike");
+    CHECK(!r);
+}
+
+int main(void)
+{
+    snprintf(place, sizeof place, "/tmp/longhaul-experts-XXXXXX");
+    if (!mkdtemp(place))
+        return 1;
+    snprintf(words, sizeof words, "%s/words", place);
+    FILE *file = fopen(words, "w");
+    for (uint32_t i = 0; file && i < 5000; i++)
+        fprintf(file, "%c", "pack my box with five dozen jugs"[i * i % 31 %
+                                                               (1 + i % 29)]);
+    if (file)
+        fclose(file);
+    RUN(all_on_each);
+    RUN(some_on_each);
+    RUN(checkpoints_are_the_same);
+    RUN(what_is_refused);
+    char command[100];
+    snprintf(command, sizeof command, "rm -rf '%s'", place);
+    CHECK_INT(system(command), 0);
+    return test_summary();
+}
