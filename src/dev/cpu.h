@@ -428,7 +428,6 @@ lh_status lhi_cpu_check_expert_ranks(const lhi_cpu_options *options,
                                      lh_error *err);
 /* Room for it; false: no memory. */
 bool lhi_cpu_make_expert_ranks(lhi_cpu *cpu);
-double lhi_cpu_expert_rank_bytes(const lhi_cpu *cpu);
 /* Whether an expert of the model is here. */
 static inline bool lhi_cpu_has_expert(const lhi_cpu *cpu, uint32_t expert)
 {

@@ -44,15 +44,6 @@ bool lhi_cpu_make_expert_ranks(lhi_cpu *cpu)
            (cpu->incoming_shares = lhi_cpu_floats(mem, all, 1));
 }
 
-double lhi_cpu_expert_rank_bytes(const lhi_cpu *cpu)
-{
-    double n = cpu->n_expert, all = (double)cpu->most * cpu->t;
-    if (!cpu->experts || cpu->n_expert == 1)
-        return 0;
-    return 2 * n * ((double)cpu->here * sizeof(int32_t) + sizeof(size_t)) +
-           lhi_cpu_float_bytes(all * (cpu->h + 1.0)) + lhi_cpu_float_bytes(all);
-}
-
 static void exchange(lhi_cpu *cpu, const void *out, const size_t *gives,
                      void *in, const size_t *gets)
 {

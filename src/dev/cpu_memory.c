@@ -304,6 +304,16 @@ double lhi_cpu_group_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
                 (double)lhi_group_reduce_bytes(n, cpu->tensor, norms));
 }
 
+/* lhi_cpu_make_expert_ranks() of cpu_expert_ranks.c. */
+static double expert_rank_bytes(const lhi_cpu *cpu)
+{
+    double n = cpu->n_expert, all = (double)cpu->most * cpu->t;
+    if (!cpu->experts || cpu->n_expert == 1)
+        return 0;
+    return 2 * n * ((double)cpu->here * sizeof(int32_t) + sizeof(size_t)) +
+           lhi_cpu_float_bytes(all * (cpu->h + 1.0)) + lhi_cpu_float_bytes(all);
+}
+
 size_t lhi_cpu_widest(const lhi_cpu *cpu)
 {
     const size_t mlps[] = {cpu->f, (size_t)cpu->most * cpu->expert_f,
@@ -356,7 +366,7 @@ double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
     double beside = (double)lhi_cpu_beside(cpu);
     if (beside > 0)
         dropped += lhi_cpu_float_bytes(t * beside);
-    return sizeof *cpu + share_bytes(cpu) + lhi_cpu_expert_rank_bytes(cpu) +
+    return sizeof *cpu + share_bytes(cpu) + expert_rank_bytes(cpu) +
            dropped + routed + context_bytes(cpu) +
            lhi_cpu_float_bytes(t * (double)lhi_cpu_widest(cpu)) +
            2 * lhi_cpu_float_bytes(block * s) +

@@ -39,7 +39,7 @@ static lh_model model_with(int kind)
 
 typedef struct way {
     int kind;
-    uint32_t devices, replicas, expert, again;
+    uint32_t devices, replicas, context, expert, again;
     const char *method, *placement, *transport, *writes, *reads;
     bool joint, links;
 } way;
@@ -97,6 +97,7 @@ static lh_status go(const way *w, uint64_t steps, lh_train_result **out,
         m.first_layers = cuts;
         m.again = again;
         m.replicas = w->replicas;
+        m.context = w->context;
         m.expert = w->expert;
         m.sequence = 16;
         m.data = words;
@@ -232,6 +233,31 @@ static void some_on_each(void)
     }
 }
 
+/* Groups of experts are made of replicas and of ranks that share sequences. */
+static void with_shared_sequences(void)
+{
+    way w = simple;
+    lh_train_result *whole = NULL, *parted = NULL;
+    lh_error err;
+    w.kind = GROUPED;
+    w.replicas = w.context = 2;
+    w.method = "zb-h1";
+    w.devices = 2;
+    CHECK_OK(go(&w, N_STEPS / 2, &whole, &err), err);
+    for (w.expert = 2; w.expert <= 4; w.expert *= 2) {
+        CHECK_OK(go(&w, N_STEPS / 2, &parted, &err), err);
+        for (uint32_t i = 0; whole && parted && i < N_STEPS / 2; i++)
+            CHECK_NEAR(parted->iterations[i].loss, whole->iterations[i].loss,
+                       1e-6);
+        CHECK(parted && whole &&
+              memcmp(&parted->iterations[0].loss, &whole->iterations[0].loss,
+                     sizeof whole->iterations[0].loss) == 0);
+        lh_train_result_free(parted);
+        parted = NULL;
+    }
+    lh_train_result_free(whole);
+}
+
 /* --- checkpoints -------------------------------------------------------------
  */
 
@@ -338,6 +364,7 @@ int main(void)
         fclose(file);
     RUN(all_on_each);
     RUN(some_on_each);
+    RUN(with_shared_sequences);
     RUN(checkpoints_are_the_same);
     RUN(what_is_refused);
     char command[100];

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The examples that one machine trains: planned as their comment says, whatever
+the planner chooses, and trained; losses fall, and what was predicted stands
+beside what was measured."""
+import json
+import re
+import shlex
+
+from harness import ROOT, WORK, check, finish, run, test
+
+EXAMPLES = sorted((ROOT / "examples").glob("tiny-*-cpu.yaml"))
+FEW = 7  # steps; the comments have more
+
+
+def commands(text):
+    """Those of a comment, by name."""
+    lines = re.findall(r"^#   longhaul (\w+ .*)$", text, re.M)
+    return {line.split()[0]: shlex.split(line) for line in lines}
+
+
+def trained(example):
+    """By both commands; what the second one says."""
+    said = commands(example.read_text())
+    check(set(said) == {"plan", "train"}, f"{example.name}: {said}")
+    said["plan"][1] = str(ROOT / said["plan"][1])
+    check(said["plan"][1] == str(example), f"{said['plan']} is this example")
+    run(*said["plan"])
+    words = said["train"]
+    words[words.index("--data") + 1] = str(ROOT / "README.md")
+    words[words.index("--steps") + 1] = str(FEW)
+    return run(*words, "--memory", "report", "--json")
+
+
+def is_lacking(done):
+    return "OpenBLAS" in done.stderr
+
+
+@test
+def every_small_example_is_planned_and_trained():
+    check(len(EXAMPLES) >= 4, f"{len(EXAMPLES)} examples")
+    for example in EXAMPLES:
+        done = trained(example)
+        if is_lacking(done):
+            return
+        check(done.returncode == 0, f"{example.name}: {done.stderr}")
+        result = json.loads(done.stdout)
+        losses = [step["loss"] for step in result["iterations"]]
+        check(len(losses) == FEW and losses[-1] < losses[0] - 0.3,
+              f"{example.name}: losses {losses}")
+        check(result["predicted_s"] > 0 and result["median_s"] > 0,
+              f"{example.name}: {result.keys()}")
+        for rank in result["memory"]:
+            share = rank["measured_bytes"] / rank["predicted_bytes"]
+            check(abs(share - 1) < 0.1 and rank["planned_bytes"] > 0,
+                  f"{example.name}: {rank}")
+
+
+@test
+def experts_are_where_the_job_says():
+    done = trained(ROOT / "examples/tiny-mixtral-cpu.yaml")
+    if is_lacking(done):
+        return
+    result = json.loads(done.stdout)
+    check(result["expert"] == 2 and result["replicas"] == 2,
+          f"degrees: {result['expert']}, {result['replicas']}")
+
+
+@test
+def tokens_that_go_once_to_a_node_are_refused():
+    job = (ROOT / "examples/tiny-mixtral-cpu.yaml").read_text()
+    (WORK / "job.yaml").write_text(job.replace(
+        "training: {", "training: {dispatcher: deepep, "))
+    run("plan", "job.yaml", "-o", "plan.json")
+    done = run("train", "plan.json", "--device", "cpu", "--data",
+               str(ROOT / "README.md"))
+    check(done.returncode == 1 and
+          "plan with dispatcher: alltoall, or expert: 1" in done.stderr,
+          done.stderr)
+
+
+finish()
