@@ -171,6 +171,44 @@ static int64_t total_ns(const lh_train_result *r)
     return sum;
 }
 
+static const char *const exchanges[LH_N_TRAIN_GROUPS] = {
+    [LH_TRAIN_GROUP_TENSOR] = "tensor",
+    [LH_TRAIN_GROUP_CONTEXT] = "context",
+    [LH_TRAIN_GROUP_EXPERT] = "expert",
+    [LH_TRAIN_GROUP_EXPERT_TENSOR] = "expert_tensor",
+};
+
+/* What ranks that compute together have sent each other within passes. */
+static void print_exchanges(cli *c, const lh_train_result *r)
+{
+    char a[CLI_TIME_TEXT], text[300];
+    int64_t all = 0;
+    size_t at = 0;
+    for (uint32_t k = 0; k < LH_N_TRAIN_GROUPS; k++) {
+        all += r->exchange_ns[k];
+        if (r->exchange_ns[k] > 0)
+            at += (size_t)snprintf(text + at, sizeof text - at, "%s%s %s",
+                                   at ? ", " : "", exchanges[k],
+                                   cli_time_text(r->exchange_ns[k], a));
+    }
+    if (all == 0)
+        return;
+    if (r->planned_exchange_ns > 0)
+        snprintf(text + at, sizeof text - at, "; planned %s",
+                 cli_time_text(r->planned_exchange_ns, a));
+    cli_wrap(c, "exchanges", 0,
+             "of a rank in an iteration, with waits for the others: %s", text);
+}
+
+static json_t *exchanges_json(const lh_train_result *r)
+{
+    json_t *all = json_object();
+    for (uint32_t k = 0; k < LH_N_TRAIN_GROUPS; k++)
+        json_object_set_new(all, exchanges[k], cli_seconds(r->exchange_ns[k]));
+    json_object_set_new(all, "planned", cli_seconds(r->planned_exchange_ns));
+    return all;
+}
+
 static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
                             const train_changes *changes,
                             const int64_t *predicted_ns,
@@ -200,6 +238,7 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
                             r->n_processors
                                 ? json_integer((json_int_t)r->n_processors)
                                 : json_null());
+        json_object_set_new(j, "exchanges_s", exchanges_json(r));
         json_object_set_new(j, "memory", train_memory_json(plan, r));
     } else if (j) {
         json_object_set_new(j, "speed", json_integer(s->speed));
@@ -289,6 +328,7 @@ static void print_trained(cli *c, const lh_plan *plan, const lh_train_result *r)
         cli_print(c, ", %.1f %% of the plan's peak FLOPs",
                   100 * r->utilisation);
     cli_print(c, "\n");
+    print_exchanges(c, r);
 }
 
 static void print_ranks(cli *c, const cli_view *v, const lh_plan *plan,

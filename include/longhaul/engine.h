@@ -340,6 +340,15 @@ typedef struct lh_train_options {
     const uint32_t *layers;
 } lh_train_options;
 
+/* Ranks that compute passes together. */
+typedef enum lh_train_group_kind {
+    LH_TRAIN_GROUP_TENSOR,
+    LH_TRAIN_GROUP_CONTEXT,
+    LH_TRAIN_GROUP_EXPERT,
+    LH_TRAIN_GROUP_EXPERT_TENSOR,
+    LH_N_TRAIN_GROUPS
+} lh_train_group_kind;
+
 typedef struct lh_train_result {
     uint32_t n_iterations;
     const lh_iteration *iterations;
@@ -361,6 +370,12 @@ typedef struct lh_train_result {
     uint32_t n_ranks,
         n_replicas; /* that ran, those of all replicas; of these */
     uint32_t tensor, context, expert; /* of each of them */
+    /* cpu: what an iteration's exchanges within passes took a rank, by
+     * lh_train_group_kind: the mean of ranks and iterations, with waits for the
+     * others and with validation. Of a plan also what it expects of all of them
+     * together; 0: of none, or of what is no plan. */
+    int64_t exchange_ns[LH_N_TRAIN_GROUPS];
+    int64_t planned_exchange_ns;
     /* cpu: processors that the ranks share, where they are fewer than these and
      * predicted_ns counts on that: passes of all ranks share them. 0: each has
      * its own, or it is not known. */
@@ -380,15 +395,6 @@ LH_API lh_status lh_train_timed(const lh_pipeline *pipeline,
                                 const lh_exec *exec,
                                 const lh_train_options *options,
                                 lh_train_result **out, lh_error *err);
-/* Ranks that compute passes together. */
-typedef enum lh_train_group_kind {
-    LH_TRAIN_GROUP_TENSOR,
-    LH_TRAIN_GROUP_CONTEXT,
-    LH_TRAIN_GROUP_EXPERT,
-    LH_TRAIN_GROUP_EXPERT_TENSOR,
-    LH_N_TRAIN_GROUPS
-} lh_train_group_kind;
-
 /* The link that they share: each of their exchanges takes the latency, and so
  * long for each byte that one of them sends or receives. */
 typedef struct lh_train_group {

@@ -80,6 +80,8 @@ lh_status lhi_member_hear_done(lhi_member *w, uint32_t from, lhi_done *out,
 
 lh_status lhi_member_join_groups(lhi_member *w, lh_error *err);
 void lhi_member_leave_groups(lhi_member *w);
+/* What the groups' calls have taken so far, by lh_train_group_kind. */
+void lhi_member_spent(const lhi_member *w, double ns[LH_N_TRAIN_GROUPS]);
 
 /* --- memory (member_memory.c) ----------------------------------------------
  */

@@ -48,6 +48,14 @@ lh_status lhi_member_join_groups(lhi_member *w, lh_error *err)
     return LH_OK;
 }
 
+void lhi_member_spent(const lhi_member *w, double ns[LH_N_TRAIN_GROUPS])
+{
+    for (unsigned i = 0; i < N_CALLED; i++) {
+        const lhi_group *group = w->groups[called[i].kind];
+        ns[called[i].link] = group ? (double)lhi_group_spent_ns(group) : 0;
+    }
+}
+
 void lhi_member_leave_groups(lhi_member *w)
 {
     for (uint32_t i = 0; i < LHI_N_GRID_KINDS; i++)

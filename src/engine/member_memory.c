@@ -54,7 +54,7 @@ lh_status lhi_member_check_limits(lhi_member *w, uint64_t turn, lh_error *err)
 
 lh_status lhi_member_share_held(lhi_member *w, lhi_text *out, lh_error *err)
 {
-    size_t n = (size_t)w->n * LH_N_MEMORY_KINDS;
+    size_t each = LH_N_MEMORY_KINDS + LH_N_TRAIN_GROUPS, n = w->n * each;
     if (!w->training || !w->shift->has_records)
         return LH_OK;
     double *all = calloc(n, sizeof *all);
@@ -62,7 +62,8 @@ lh_status lhi_member_share_held(lhi_member *w, lhi_text *out, lh_error *err)
         return lhi_fail_nomem(err);
     lhi_member_note_held(w, NULL, NULL);
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
-        all[(size_t)w->me * LH_N_MEMORY_KINDS + i] = (double)w->held[i];
+        all[w->me * each + i] = (double)w->held[i];
+    lhi_member_spent(w, all + w->me * each + LH_N_MEMORY_KINDS);
     lh_status status = lhi_sum_ranks(w->net, w->turn, all, n, w->stop, err);
     w->turn++;
     if (status == LH_OK && out)

@@ -252,6 +252,7 @@ typedef struct owned_result {
     lh_profile *profile;
     lh_train_memory *memory;
     uint32_t n_memory;
+    double spent_ns[LH_N_TRAIN_GROUPS]; /* the mean of ranks */
 } owned_result;
 
 typedef struct reader {
@@ -464,8 +465,8 @@ static lh_status read_held(const lhi_job *job, reader *r, owned_result *to,
 {
     double held;
     uint32_t n = lhi_grid_ranks(&job->grid);
-    const unsigned char *at =
-        next_bytes(r, n * LH_N_MEMORY_KINDS * sizeof held);
+    const unsigned char *at = next_bytes(
+        r, n * (LH_N_MEMORY_KINDS + LH_N_TRAIN_GROUPS) * sizeof held);
     if (!at)
         return fail_half(err);
     if (!(to->memory = calloc(n, sizeof *to->memory)))
@@ -482,6 +483,13 @@ static lh_status read_held(const lhi_job *job, reader *r, owned_result *to,
                                 i, held);
             one->measured[k] = (int64_t)held;
             one->measured_bytes += one->measured[k];
+        }
+        for (uint32_t k = 0; k < LH_N_TRAIN_GROUPS; k++, at += sizeof held) {
+            memcpy(&held, at, sizeof held);
+            if (!(held >= 0 && held < 0x1p53))
+                return lhi_fail(err, LH_EIO,
+                                "rank %" PRIu32 " has spent %g ns", i, held);
+            to->spent_ns[k] += held / n;
         }
     }
     return LH_OK;
@@ -646,6 +654,9 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
         .tensor = job->grid.tensor,
         .expert = job->grid.expert,
     };
+    for (uint32_t k = 0; k < LH_N_TRAIN_GROUPS && head.n_iterations > 0; k++)
+        to->result.exchange_ns[k] =
+            (int64_t)(to->spent_ns[k] / (double)head.n_iterations);
     if (status == LH_OK)
         status = summarise(job, to, err);
     lhi_proposed_release(followed);

@@ -64,6 +64,13 @@ def experts_are_where_the_job_says():
     result = json.loads(done.stdout)
     check(result["expert"] == 2 and result["replicas"] == 2,
           f"degrees: {result['expert']}, {result['replicas']}")
+    took = result["exchanges_s"]
+    check(took["expert"] > 0 and took["planned"] > 0 and took["tensor"] == 0,
+          f"exchanges: {took}")
+    text = run("train", "plan.json", "--device", "cpu", "--data",
+               str(ROOT / "README.md"), "--steps", "2").stdout
+    check(re.search(r"exchanges +of a rank .*: expert\s+\S+ \S+; planned",
+                    text, re.S), text)
 
 
 @test

@@ -47,6 +47,8 @@ static lh_status add_end(const lhi_plan_run *run, lh_train_result *r,
         r->predicted_ns = r->unshared_ns;
     r->predicted_ns += end_ns;
     r->unshared_ns += end_ns;
+    if (plan->account)
+        r->planned_exchange_ns = plan->account->inside_ns;
     if (r->median_ns > 0 && r->predicted_ns > 0)
         r->error = (double)r->median_ns / (double)r->predicted_ns - 1;
     const lhi_observed *observed = lhi_result_observed(r);
