@@ -366,7 +366,8 @@ typedef struct lh_plan_options {
     void *context;
     /* Work for finding optimal schedules of the best layouts, in the units of
      * lh_solve_options; 0: 400000, about half a second. The search over layouts
-     * has 75 times as much, unless layout_effort says otherwise. */
+     * has 75 times as much, 1,000,000 at least, unless layout_effort says
+     * otherwise. */
     uint64_t effort;
     bool no_optimal; /* no such search: methods alone */
     bool quick; /* for many plans of like jobs: even chunks, neither look-ahead
@@ -389,7 +390,8 @@ typedef struct lh_plan_options {
     double tolerance; /* of the factors found; 0: 0.01 */
     bool curves;      /* fill in plan->curves, too */
     /* Work for the search over layouts, in units of about a microsecond; it
-     * ends before where nothing is more than 0.5 % faster. 0: 75 * effort. */
+     * ends before where nothing is more than 0.5 % faster. 0: 75 * effort, or
+     * 1,000,000 where that is less. */
     uint64_t layout_effort;
     /* Seconds of processor time of the process, all threads together, for the
      * search, in place of that work: three fifths for layouts, a fifth for

@@ -36,13 +36,11 @@ WHAT_IF = ["--what-if", "latency=" + ",".join(map(str, LATENCIES))]
 def less_latency_is_never_slower_in_a_table():
     """Searches this short each miss what another one finds."""
     write("job.yaml", JOB)
-    for effort in 200, 1000:
-        done = run("plan", "job.yaml", *SHORT, *WHAT_IF, "--json", "--effort",
-                   effort)
-        check(done.returncode == 0, done.stderr)
-        times = [row["best"]["iteration_s"]
-                 for row in json.loads(done.stdout)["what_if"]]
-        check(len(times) == len(LATENCIES) and times == sorted(times), times)
+    done = run("plan", "job.yaml", *SHORT, *WHAT_IF, "--json", "--effort", 200)
+    check(done.returncode == 0, done.stderr)
+    times = [row["best"]["iteration_s"]
+             for row in json.loads(done.stdout)["what_if"]]
+    check(len(times) == len(LATENCIES) and times == sorted(times), times)
 
 
 @test
@@ -153,7 +151,7 @@ def every_dimension_is_there_once_and_every_plan():
 
 @test
 def network_advice_is_on_request():
-    write("job.yaml", JOB)
+    write("job.yaml", JOB + "layout: {pipeline: 5}\n")  # on all three sites
     args = ["plan", "job.yaml", *SHORT, "--effort", "200", "--show"]
     for parts, there in ("all", False), ("network", True), ("all,network", True):
         said = run(*args, parts).stdout

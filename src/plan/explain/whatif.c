@@ -35,6 +35,18 @@ lh_status lhi_plan_search_again(const lh_job *job,
     return status;
 }
 
+/* A part of the plan's work, but not less than any plan has by its effort. */
+static lh_status search_there(const lh_job *job, const lh_plan_options *options,
+                              lhi_arena *mem, lhi_found_plans *known,
+                              lh_choice *best, lh_error *err)
+{
+    const uint64_t least = QUESTION * LHI_LEAST_WORK;
+    lh_plan_options own = *options;
+    if (!own.layout_effort && lhi_layout_effort(&own) < least)
+        own.layout_effort = least;
+    return lhi_plan_search_again(job, &own, QUESTION, mem, known, best, err);
+}
+
 /* What is found for this question alone. */
 static lh_status answer(const lh_plan_question *question,
                         const lh_plan_options *options, lhi_arena *mem,
@@ -47,8 +59,7 @@ static lh_status answer(const lh_plan_question *question,
     LHI_TRY(lhi_changed_job(plan->job, question->changes, question->n_changes,
                             mem, job, err));
     LHI_TRY(lhi_plan_kept(plan, job, mem, &out->kept, err));
-    LHI_TRY(lhi_plan_search_again(job, options, QUESTION, mem, known,
-                                  &out->best, err));
+    LHI_TRY(search_there(job, options, mem, known, &out->best, err));
     /* The schedule that is there may be better than one found from nothing. */
     if (lhi_value_of(options, &out->kept) <= lhi_value_of(options, &out->best))
         out->best = out->kept;
@@ -121,8 +132,7 @@ lh_status lhi_plan_without_target(const lh_plan_options *options,
     if (!best)
         return lhi_fail_nomem(err);
     job.target = LH_TARGET_ANY;
-    LHI_TRY(
-        lhi_plan_search_again(&job, options, QUESTION, mem, NULL, best, err));
+    LHI_TRY(search_there(&job, options, mem, NULL, best, err));
     if (lhi_value_of(options, best) < lhi_value_of(options, &plan->best))
         plan->without_target = best;
     return LH_OK;

@@ -12,7 +12,6 @@
 #include <string.h>
 
 enum {
-    SHARE = 3,        /* of the work for layouts, one of so many */
     BUILT = 64,       /* of what is near, the least bounds first */
     GLANCES = 20,     /* of these */
     CLOSER = 4,       /* of these, under every method */
@@ -763,7 +762,7 @@ lh_status lhi_layout_search_dive(lhi_layout_search *s, lh_error *err)
 {
     const lhi_layout_search before = *s;
     diver d = {.s = s,
-               .limits = lhi_search_limits_of(&s->options, SHARE),
+               .limits = lhi_dive_limits_of(&s->options),
                .first = s->n};
     int64_t simulated = 0, too_large = 0;
     count_first(&d, -1, &simulated, &too_large);

@@ -20,7 +20,19 @@ uint64_t lhi_layout_effort(const lh_plan_options *options)
     uint64_t effort = options->effort ? options->effort : EFFORT;
     if (options->layout_effort)
         return options->layout_effort;
+    if (effort <= LHI_LEAST_WORK / PER_EFFORT)
+        return LHI_LEAST_WORK;
     return effort < UINT64_MAX / PER_EFFORT ? effort * PER_EFFORT : UINT64_MAX;
+}
+
+lhi_search_limits lhi_dive_limits_of(const lh_plan_options *options)
+{
+    enum { SHARE = 3 }; /* of the work for layouts, one of so many */
+    lhi_search_limits limits = lhi_search_limits_of(options, SHARE);
+    bool whole = lhi_layout_effort(options) >= LHI_LEAST_WORK;
+    if (whole && limits.most_work < LHI_LEAST_DIVES)
+        limits.most_work = LHI_LEAST_DIVES;
+    return limits;
 }
 
 lhi_search_limits lhi_search_limits_of(const lh_plan_options *options,

@@ -14,6 +14,14 @@
 #define LHI_SHARE_WITH_LAYERS 0.8
 #define LHI_SHARE_WITH_ELASTIC 0.9
 
+/* With less work a search over layouts is hardly past the upper levels of its
+ * tree, and what it has then is worse than what it finds where a dimension is
+ * given. So effort below a thirtieth of the default does not take it away, and
+ * a search with as much has so much for its dives, which find most of what
+ * little work finds. */
+#define LHI_LEAST_WORK UINT64_C(1000000)
+#define LHI_LEAST_DIVES UINT64_C(3000000)
+
 typedef struct lhi_search_limits {
     uint64_t most_work;
     double from_s, seconds; /* of the process's time; 0: no such limit */
@@ -22,13 +30,17 @@ typedef struct lhi_search_limits {
 /* Of the process, all its threads together. */
 double lhi_processor_s(void);
 
-/* Work for a search over layouts, but for that of a quick plan. */
+/* Work for a search over layouts, but for that of a quick plan: what the
+ * options say, or by their effort LHI_LEAST_WORK at least. */
 uint64_t lhi_layout_effort(const lh_plan_options *options);
 
 /* As the options have it, of which a quick plan gets a part, and each of
  * `sharing` searches (0: one). */
 lhi_search_limits lhi_search_limits_of(const lh_plan_options *options,
                                        uint32_t sharing);
+
+/* Of the dives of a search that is no quick one. */
+lhi_search_limits lhi_dive_limits_of(const lh_plan_options *options);
 
 /* When so much of options->seconds is over, of which a quick plan gets a part;
  * 0: never. `from_s`: when the search began. */
