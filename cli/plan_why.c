@@ -287,10 +287,11 @@ void cli_plan_curves(cli *c, const lh_plan *p)
         print_curve(c, p, &p->curves[i]);
     char text[40];
     if (p->n_curves)
-        cli_print(c,
-                  "Curves have chunks as even as they go, and schedules by "
-                  "methods; the plan takes %s.\n",
-                  cli_plan_time(p, (double)p->best.iteration_ns, text));
+        cli_wrap(c, "", 0,
+                 "Curves have chunks as even as they go, and schedules by "
+                 "methods, beside the plan's own over links; the plan takes "
+                 "%s.",
+                 cli_plan_time(p, (double)p->best.iteration_ns, text));
 }
 
 /* --- in a report -----------------------------------------------------------

@@ -37,7 +37,7 @@ def curves():
          out=r"^Faster over oversubscription: (PP|DP)-out .*"
              r"^  oversubscription +1 +2 +4 +8 +16 +32$"
              r".*^  PP-out .*^  DP-out .*"
-             r"^Curves have chunks as even as they go, [^\n]*; the plan takes ")
+             r"^ +Curves have chunks as even as they go,[^;]*; the\s+plan\s+takes ")
 
 
 @makes("varied.json")

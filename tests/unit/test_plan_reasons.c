@@ -301,6 +301,36 @@ static void curves(void)
     batch = 16;
 }
 
+/* On unequal GPUs chunks are uneven, which those of curves are not: at the
+ * job's own links none is slower than the plan, which is on it. */
+static void curves_hold_the_plan(void)
+{
+    lh_job *job = job_with(
+        JOB_TWO_SITES,
+        "  datacenters: [{name: west, nodes: 2}, {name: east, nodes: 2, gpu: "
+        "{tflops: 150, memory_gib: 80, memory_gbps: 2000, efficiency: 0.5}}]\n"
+        "layout: {tensor: 4, context: 1, outermost: pipeline, pipeline: 4, "
+        "chunks_per_device: 1}\n");
+    lh_plan_options o = {.size = sizeof o,
+                         .no_optimal = true,
+                         .layout_effort = LITTLE_WORK / 10,
+                         .curves = true};
+    lh_plan *p = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_make(job, &o, &p, &err), err);
+    if (p) {
+        const lh_plan_curve *c = &p->curves[0];
+        CHECK(p->best.chunk_layers && c->xs[0] <= 1);
+        CHECK_MSG(c->iteration_ns[0] > 0 &&
+                      c->iteration_ns[0] <= p->best.iteration_ns,
+                  "%" PRId64 " ns, the plan takes %" PRId64,
+                  c->iteration_ns[0], p->best.iteration_ns);
+        CHECK(c->iteration_ns[c->n_points - 1] >= p->best.iteration_ns);
+    }
+    lh_plan_free(p);
+    lh_job_free(job);
+}
+
 int main(void)
 {
     RUN(parts_of_gpipe);
@@ -309,5 +339,6 @@ int main(void)
     RUN(waits_for_shares_are_data_parallelism);
     RUN(runners);
     RUN(curves);
+    RUN(curves_hold_the_plan);
     return test_summary();
 }

@@ -6,6 +6,9 @@
 #include "plan/explain/curves.h"
 
 #include "base/fail.h"
+#include "base/whole.h"
+#include "plan/explain/found_plans.h"
+#include "plan/layout/sites.h"
 #include "plan/search/plan_search.h"
 #include "plan/search/search_limits.h"
 
@@ -89,6 +92,41 @@ static lh_status plan_point(const plotter *p, lh_job *job,
     return status;
 }
 
+/* Whether the plan itself is one of a series: all datacenters, one pipeline or
+ * whole replicas. */
+static bool is_of_series(const plotter *p, uint32_t series)
+{
+    const lh_sites *own = p->plan->best.layout.sites;
+    const uint32_t n = p->job->n_datacenters;
+    if (!own)
+        return false;
+    if (series == 0)
+        return own->n_groups == 1 && own->groups[0].n_parts == n;
+    return own->n_groups == n &&
+           lhi_sites_outermost(own) == LH_OUTERMOST_DATA;
+}
+
+/* With its own layers and schedule the plan may be faster than what a search
+ * with even chunks finds: at its own point the curve is no slower than it. */
+static lh_status join_plan(const plotter *p, const lh_job *job, int64_t *ns,
+                           lh_error *err)
+{
+    lh_choice kept;
+    lh_error why = {0};
+    lhi_arena *scratch = lhi_arena_make(0);
+    if (!scratch)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_plan_kept(p->plan, job, scratch, &kept, &why);
+    lhi_arena_free(scratch);
+    if (status == LH_OK)
+        *ns = *ns < 0 ? kept.iteration_ns : lhi_least(*ns, kept.iteration_ns);
+    if (status == LH_OK || status == LH_EUNSUPPORTED)
+        return LH_OK; /* times that no pipeline holds */
+    if (err)
+        *err = why;
+    return status;
+}
+
 static lh_status make_job(const plotter *p, const lh_plan_curve *curve,
                           double x, lh_job *job, lh_error *err)
 {
@@ -162,6 +200,9 @@ static lh_status draw(plotter *p, lh_curve_over over, const double *xs,
                     p->plan->best.iteration_ns);
             if (!p->stopped)
                 LHI_TRY(plan_point(p, &job, &p->sites[s], &ns[s * n + i], err));
+            if (!p->stopped && over == LH_CURVE_OVERSUBSCRIPTION &&
+                is_of_series(p, s))
+                LHI_TRY(join_plan(p, &job, &ns[s * n + i], err));
         }
     }
     out->n_crossings = find_crossings(out, crossings);
