@@ -69,7 +69,7 @@ static void add_answer(cli_table *t, const lh_plan *p, const lh_plan_answer *a)
         cli_plan_time(p, kept, takes);
         cli_plan_time(p, best, least);
     }
-    snprintf(more, sizeof more, "%+.1f %%", 100 * (kept / now - 1));
+    snprintf(more, sizeof more, "%+.1f %%", cli_percent_behind(kept, now));
     if (kept <= best)
         snprintf(gain, sizeof gain, "this plan");
     else
@@ -107,8 +107,9 @@ static const char *show(const lh_plan_range *r, double job, double factor,
                         char *text, size_t room)
 {
     const char *unit = r->quantity == LH_LINK_LATENCY ? "ms" : "Gb/s";
+    const double value = job * factor;
     if (job > 0)
-        snprintf(text, room, "%.4g %s", job * factor, unit);
+        snprintf(text, room, value < 1e4 ? "%.4g %s" : "%.0f %s", value, unit);
     else
         snprintf(text, room, "x%.4g", factor);
     return text;
@@ -134,19 +135,34 @@ static double value_of(const lh_job *job, const lh_plan_range *r)
     return least < most ? 0 : most;
 }
 
-/* Where the plan's layout stays the best. */
+/* How far the plan's layout stays the best; where nothing was better, how far
+ * that was looked at. */
+typedef struct end {
+    double factor;
+    bool flips;
+} end;
+
 static void find_ends(const lh_plan_sensitivity *s, const lh_plan_range *r,
-                      double *low, double *high)
+                      end *low, end *high)
 {
-    *low = s->least;
-    *high = s->most;
+    *low = (end){s->least, false};
+    *high = (end){s->most, false};
     for (uint32_t i = 0; i < r->n_flips; i++) {
         const double at = r->flips[i].factor_below;
         if (at < 1 && r->flips[i].factor_above <= 1)
-            *low = r->flips[i].factor_above;
-        if (at >= 1 && at < *high)
-            *high = at;
+            *low = (end){r->flips[i].factor_above, true};
+        if (at >= 1 && at < high->factor)
+            *high = (end){at, true};
     }
+}
+
+static const char *show_end(const lh_plan_range *r, double job, const end *e,
+                            char *text, size_t room)
+{
+    char value[40];
+    snprintf(text, room, e->flips ? "%s" : "(%s)",
+             show(r, job, e->factor, value, sizeof value));
+    return text;
 }
 
 static void add_flip(cli_table *t, const lh_plan *p, const lh_plan_range *r,
@@ -167,8 +183,8 @@ static void add_range(cli_table *t, const lh_plan *p, const lh_plan_range *r)
     const lh_plan_sensitivity *s = p->sensitivity;
     const lh_datacenter *sites = p->job->datacenters;
     const double job = value_of(p->job, r);
-    double low, high;
-    char name[160], a[40], b[40];
+    end low, high;
+    char name[160], a[48], b[48];
     find_ends(s, r, &low, &high);
     if (r->from == LH_ALL_LINKS)
         snprintf(name, sizeof name, "%s",
@@ -177,9 +193,9 @@ static void add_range(cli_table *t, const lh_plan *p, const lh_plan_range *r)
         snprintf(name, sizeof name, "%.70s-%.70s", sites[r->from].name,
                  sites[r->to].name);
     const char *cells[] = {name, lh_link_quantity_name(r->quantity),
-                           show(r, job, low, a, sizeof a),
-                           show(r, job, high, b, sizeof b),
-                           r->n_flips ? "" : "all that was looked at"};
+                           show_end(r, job, &low, a, sizeof a),
+                           show_end(r, job, &high, b, sizeof b),
+                           r->n_flips ? "" : "nothing else was better"};
     cli_table_row(t, 5, cells);
     for (uint32_t i = 0; i < r->n_flips; i++)
         add_flip(t, p, r, &r->flips[i], job);
@@ -187,8 +203,8 @@ static void add_range(cli_table *t, const lh_plan *p, const lh_plan_range *r)
 
 static void fill_ranges(const lh_plan *plan, cli_table *t)
 {
-    static const char *const head[] = {"links", "quantity", "#best from", "#to",
-                                       ""};
+    static const char *const head[] = {"links", "quantity", "#stays from",
+                                       "#to", ""};
     cli_table_row(t, 5, head);
     for (uint32_t i = 0; i < plan->sensitivity->n_ranges; i++)
         add_range(t, plan, &plan->sensitivity->ranges[i]);
@@ -210,6 +226,8 @@ void cli_print_sensitivity(cli *c, const lh_plan *plan)
     else
         cli_print(c, "  (values to %.2g %%, by quick searches)\n",
                   100 * s->tolerance);
+    cli_print(c, "  (in brackets: so far was looked, and the plan's layout "
+                 "was still the best)\n");
     fill_ranges(plan, &t);
     cli_table_print(c, "", &t);
 }

@@ -77,9 +77,10 @@ def linked():
              r"  latency=x1 +[\d.]+ s +\+0\.0 % +[\d.]+ s +this plan\n"
              r"  latency=x8 +[\d.]+ s .*"
              r"How far the links may change.*"
-             r"  links +quantity +best from +to\n"
-             r"  all links +latency +[\d.]+ ms +[\d.]+ ms.*"
-             r"  all links +bandwidth +[\d.]+ Gb/s +[\d.]+ Gb/s")
+             r"in brackets: so far was looked.*"
+             r"  links +quantity +stays from +to\n"
+             r"  all links +latency +\(?[\d.]+ ms\)? +\(?[\d.]+ ms\)?.*"
+             r"  all links +bandwidth +\(?[\d.]+ Gb/s\)? +\(?[\d.]+ Gb/s\)?")
 
 
 # --- jobs and plans --------------------------------------------------------------
