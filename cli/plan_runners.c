@@ -7,7 +7,6 @@
 #include "wrap.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,19 +106,13 @@ static void join(group *g, const lh_plan_runner *r)
     g->known |= r->least_ns >= 0;
 }
 
-static double percent_behind(double value, double best)
-{
-    const double by = 100 * (value / best - 1);
-    return fabs(by) < 0.05 ? 0 : by; /* never shown as -0.0 */
-}
-
 /* How far a choice that works is behind the plan: in time, or in cost. */
 static double behind(const lh_plan *p, const lh_choice *x)
 {
     if (p->goal == LH_PLAN_CHEAPEST && x->cost && p->best.cost)
-        return percent_behind(x->cost->usd, p->best.cost->usd);
-    return percent_behind((double)x->iteration_ns,
-                          (double)p->best.iteration_ns);
+        return cli_percent_behind(x->cost->usd, p->best.cost->usd);
+    return cli_percent_behind((double)x->iteration_ns,
+                              (double)p->best.iteration_ns);
 }
 
 static void add_group(cli_table *t, const lh_plan *p, const group *g,
@@ -127,14 +120,15 @@ static void add_group(cli_table *t, const lh_plan *p, const group *g,
 {
     char layout[LAYOUT], what[LAYOUT + 80], found[40] = "-", least[40] = "-";
     const int64_t least_ns = g->bounded ? x->lower_bound_ns : g->least_ns;
+    const bool closed = !g->bounded && g->known && least_ns >= x->iteration_ns;
     if (!g->bounded)
         snprintf(found, sizeof found, "%+.1f %%", behind(p, x));
-    if (g->bounded || (g->known && least_ns < x->iteration_ns))
-        snprintf(
-            least, sizeof least, "%+.1f %%",
-            percent_behind((double)least_ns, (double)p->best.iteration_ns));
-    else if (g->known)
-        snprintf(least, sizeof least, "all tried");
+    if (g->bounded || (g->known && !closed))
+        snprintf(least, sizeof least, "%+.1f %%",
+                 cli_percent_behind((double)least_ns,
+                                    (double)p->best.iteration_ns));
+    else if (closed)
+        snprintf(least, sizeof least, "the same");
     snprintf(what, sizeof what, "%s %s  %s",
              x->layout.schedule ? x->layout.schedule : "any schedule",
              lh_placement_name(x->placement),
@@ -142,7 +136,8 @@ static void add_group(cli_table *t, const lh_plan *p, const group *g,
     const char *cells[] = {g->names, found, least,
                            g->bounded       ? "only a bound"
                            : g->first_sight ? "first sight"
-                                            : "searched",
+                           : closed         ? "proven"
+                                            : "best found",
                            what};
     cli_table_row(t, 5, cells);
 }
@@ -196,9 +191,9 @@ void cli_plan_runners(cli *c, const lh_plan *p)
     cli_table_print(c, "", &t);
     cli_wrap(c, "", 0,
              "found: by this search, against the plan; at least: "
-             "proven, below that there is none. 'First sight': "
-             "better ones with that value were not looked for as "
-             "far as that helped");
+             "proven, below that there is none. 'Best found': a plan in which "
+             "the value is given may be better. 'First sight': better ones "
+             "with that value were not looked for as far as that helped");
     print_missing(c, p);
 }
 

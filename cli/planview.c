@@ -3,6 +3,7 @@
 #include "view.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 static const char *outermost_text(lh_outermost outermost)
 {
@@ -50,6 +51,12 @@ char *cli_plan_time(const lh_plan *plan, double ns, char *text)
         snprintf(text, CLI_TIME_TEXT, "%.3f %s", ns / (small ? 1e6 : 1e9),
                  small ? "ms" : "s");
     return text;
+}
+
+double cli_percent_behind(double value, double than)
+{
+    double percent = 100 * (value / than - 1);
+    return fabs(percent) < 0.05 ? 0 : percent;
 }
 
 static lh_status add_choice(cli *c, const lh_choice *x, bool with_layout,

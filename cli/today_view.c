@@ -191,7 +191,7 @@ static uint32_t find_changes(const lh_plan *today, const lh_plan *plan,
 /* Of iterations: below 0 is faster. */
 static double percent(int64_t ns, int64_t than_ns)
 {
-    return 100 * ((double)ns / (double)than_ns - 1);
+    return cli_percent_behind((double)ns, (double)than_ns);
 }
 
 static void print_changes(cli *c, const lh_plan *plan, const change *changes,

@@ -60,6 +60,9 @@ lh_status cli_plan_rows(cli *c, const lh_plan *plan, lh_report *report);
 /* "14.492 s", "63.504 ms", "-" below 0: all times of a plan in one unit, ms
  * where its iteration takes less than a second. `text`: CLI_TIME_TEXT. */
 char *cli_plan_time(const lh_plan *plan, double ns, char *text);
+/* How much more that is than `than`, for a text that has a tenth of a percent:
+ * nothing is -0.0. */
+double cli_percent_behind(double value, double than);
 
 /* As standard output is: its width, colours, characters. */
 lh_terminal_options cli_terminal(const cli *c);

@@ -133,9 +133,9 @@ def every_dimension_is_there_once_and_every_plan():
         said = run("plan", "job.yaml", *SHORT, "--effort", "2000", "--show",
                    "dimensions", env={"COLUMNS": "200"}).stdout
         table = rows_of(said, "The best with another", r"\nplan ")
-        rows = re.findall(r"^  (\S.*?)  +([-+][\d.]* ?%?) +([-+][\d.]+ %|all "
-                          r"tried) +(first sight|searched|only a bound) +(.*)$",
-                          table, re.M)
+        rows = re.findall(r"^  (\S.*?)  +([-+][\d.]* ?%?) +([-+][\d.]+ %|the "
+                          r"same) +(first sight|best found|proven|only a "
+                          r"bound) +(.*)$", table, re.M)
         named = [name.split()[0] for row in rows for name in row[0].split(", ")]
         for label in "given", "no other":
             found = re.search(rf"^  {label} +(.*):", table, re.M)

@@ -134,6 +134,34 @@ def what_was_not_simulated_is_not_called_dearer():
     check(any("does not rule it out" in a["why"] for a in waited), waited[0])
 
 
+# A row is proven, or it says that it is not: with the value given a plan may
+# be better.
+@test
+def a_runner_up_that_is_not_proven_says_so():
+    plan = json.loads(plan_open("--effort", "2000"))
+    rows = [r for r in plan["runners_up"] if "least_s" in r]
+    open_ = [r for r in rows if r["least_s"] < r["choice"]["iteration_s"]]
+    check(open_, "all of them are proven")
+    for row in rows:
+        marked = re.search(r"best found|at first sight|or more",
+                           row["choice"]["why"])
+        check(bool(marked) == (row in open_), row)
+    said = run(*PLAN, "--effort", "2000", "--show", "dimensions").stdout
+    check(" best found " in said and "'Best found': a plan in which" in said,
+          said)
+
+
+# With two datacenters degrees that fit have no such places; that others lack
+# memory is not why.
+@test
+def a_mixed_layout_without_places_is_not_refused_for_memory():
+    write("job.yaml", (ROOT / "examples/llama3-8b-gcp-regions.yaml").read_text()
+          + "layout: {outermost: mixed}\n")
+    said = run(*PLAN, "--effort", "2000")
+    check(said.returncode != 0 and "layout.outermost: mixed needs" in said.stderr
+          and "more memory" not in said.stderr, said.stderr)
+
+
 # How much faster any plan could be, and how much slower others are.
 @test
 def an_elastic_plan_says_what_it_was_compared_with():

@@ -9,7 +9,6 @@
 #include "plan/search/plan_search.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -116,8 +115,7 @@ static double percent_at(const runner *r, const lh_choice *c, int64_t ns)
 {
     lh_choice then = *c;
     then.iteration_ns = ns;
-    const double by = 100 * lhi_behind(r->options, &then, &r->plan->best);
-    return fabs(by) < 0.05 ? 0 : by;
+    return lhi_percent_behind(r->options, &then, &r->plan->best);
 }
 
 static double percent(const runner *r, const lh_choice *c)
@@ -150,7 +148,11 @@ static lh_status say_why(const runner *r, const lh_plan_runner *it,
                          lh_choice *c, lh_error *err)
 {
     char text[120];
-    const char *first = it->first_sight ? ", at first sight" : "";
+    /* What is no row of the table speaks of its own layout. */
+    bool closed = !it->dimension || it->least_ns >= c->iteration_ns;
+    const char *first = it->first_sight ? ", at first sight"
+                        : closed        ? ""
+                                        : ", best found";
     const char *in = r->options->goal == LH_PLAN_CHEAPEST ? " in cost" : "";
     if (c->status == LH_CHOICE_BOUNDED)
         snprintf(text, sizeof text, "%+.1f %% or more",

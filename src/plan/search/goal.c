@@ -55,6 +55,17 @@ double lhi_behind(const lh_plan_options *options, const lh_choice *choice,
     return least > 0 ? amount(options, choice) / least - 1 : 0;
 }
 
+double lhi_shown_percent(double percent)
+{
+    return fabs(percent) < 0.05 ? 0 : percent;
+}
+
+double lhi_percent_behind(const lh_plan_options *options,
+                          const lh_choice *choice, const lh_choice *best)
+{
+    return lhi_shown_percent(100 * lhi_behind(options, choice, best));
+}
+
 /* --- lists -------------------------------------------------------------------
  */
 

@@ -234,7 +234,7 @@ static const char *percent_behind(refiner *r, const lh_choice *c)
     char text[120];
     snprintf(text, sizeof text,
              "%+.1f %%%s, after searching for its optimal schedule, too",
-             100 * lhi_behind(r->options, c, &r->plan->best),
+             lhi_percent_behind(r->options, c, &r->plan->best),
              r->options->goal == LH_PLAN_CHEAPEST ? " in cost" : "");
     return lhi_arena_strdup(r->mem, text);
 }

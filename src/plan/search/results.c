@@ -131,6 +131,27 @@ static const lhi_candidate *with_reason(const lhi_layout_search *s)
     return first;
 }
 
+/* Degrees that fit, and no places for them: layouts that memory ruled out
+ * before they had any say nothing of that. */
+static bool is_nowhere_mixed(const lhi_layout_search *s)
+{
+    const lh_layout *l = &s->job->layout;
+    return l->outermost == LH_OUTERMOST_MIXED && !l->sites && s->n == 0 &&
+           s->first_refusal.text[0];
+}
+
+static lh_status refuse_mixed(const lhi_layout_search *s, lh_error *err)
+{
+    return lhi_fail(
+        err, LH_EINFEASIBLE,
+        "%s: layout.outermost: mixed needs replicas that cross datacenters "
+        "and others that do not, or cross others; with %" PRIu32
+        " datacenter%s none of the degrees that fit in memory can be placed "
+        "so; leave outermost open, or give layout.sites",
+        s->job->name, s->job->n_datacenters,
+        s->job->n_datacenters == 1 ? "" : "s");
+}
+
 /* Nothing works: say what comes closest. */
 static lh_status refuse(lhi_layout_search *s, lh_error *err)
 {
@@ -143,6 +164,8 @@ static lh_status refuse(lhi_layout_search *s, lh_error *err)
                         s->job->name, c->config.layout.tensor,
                         c->config.layout.pipeline, c->config.layout.data,
                         c->config.layout.micro_batch, c->choice.why);
+    if (is_nowhere_mixed(s))
+        return refuse_mixed(s, err);
     if (s->closest_floor.missing || nearest_to_fit(s))
         return refuse_memory(s, err);
     if (s->options.partition == LH_PARTITION_MONTE_CARLO)
@@ -181,8 +204,8 @@ const char *lhi_why_behind(const lh_plan_options *options, const lh_choice *o,
                            const lh_choice *best, lhi_arena *mem)
 {
     char text[160];
-    double slower =
-        100 * ((double)o->iteration_ns / (double)best->iteration_ns - 1);
+    const lh_plan_options fastest = {.goal = LH_PLAN_FASTEST};
+    double slower = lhi_percent_behind(&fastest, o, best);
     double idle = (double)o->makespan_ns * o->bubble_ratio;
     double best_idle = (double)best->makespan_ns * best->bubble_ratio;
     double work =
@@ -190,7 +213,7 @@ const char *lhi_why_behind(const lh_plan_options *options, const lh_choice *o,
     if (options->goal == LH_PLAN_CHEAPEST)
         snprintf(text, sizeof text,
                  "%+.1f %% in cost, %+.1f %% in time, on %" PRIu32 " GPUs",
-                 100 * lhi_behind(options, o, best), slower,
+                 lhi_percent_behind(options, o, best), slower,
                  o->cost ? o->cost->gpus : 0);
     else
         snprintf(text, sizeof text,

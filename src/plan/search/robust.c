@@ -13,6 +13,7 @@
 #include "plan/layout/choice.h"
 #include "plan/layout/relinked.h"
 #include "plan/search/each.h"
+#include "plan/search/goal.h"
 #include "plan/search/plan_search.h"
 #include "plan/search/refine.h"
 #include "sim/draws.h"
@@ -597,8 +598,7 @@ static void put_first(lh_choice *rows, uint32_t n, const lh_jitter_result *own)
 
 static double percent(double x, double y)
 {
-    const double by = 100 * (x / y - 1);
-    return fabs(by) < 0.05 ? 0 : by; /* never shown as -0.0 */
+    return lhi_shown_percent(100 * (x / y - 1));
 }
 
 static lh_status say_why(robust *r, lh_choice *list, uint32_t n, lh_error *err)
