@@ -296,6 +296,41 @@ static lh_plan *plan_asking(const lh_job *job, asked *a)
     return plan;
 }
 
+/* More chunks and microbatches than are tried where nobody asks for them. */
+static void as_many_as_are_asked_for(void)
+{
+    static const struct {
+        uint32_t layers, batch, chunks;
+    } rows[] = {{48, 24, 24}, {8, 1200, 2}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lh_job *job = job_with(JOB_SMALL,
+                               "  gpus_per_node: 2\n"
+                               "training: {global_batch: %u, sequence: 256, "
+                               "zero: 3, recompute: none}\n"
+                               "model: {layers: %u, hidden: 1024, ffn: 4096, "
+                               "heads: 8, vocab: 1000}\n"
+                               "layout: {tensor: 1, context: 1, pipeline: 2, "
+                               "data: 2, micro_batch: 1, chunks_per_device: "
+                               "%u, schedule: elastic}\n",
+                               (unsigned)rows[i].batch,
+                               (unsigned)rows[i].layers,
+                               (unsigned)rows[i].chunks);
+        lh_plan_options even = {.size = sizeof even,
+                                .layout_effort = LITTLE_WORK,
+                                .partition = LH_PARTITION_EVEN};
+        lh_plan *plan = NULL;
+        lh_error err = {0};
+        CHECK_OK(lh_plan_make(job, &even, &plan, &err), err);
+        if (plan) {
+            CHECK(plan->best.elastic != NULL);
+            CHECK_INT(plan->best.layout.chunks_per_device, rows[i].chunks);
+            CHECK_INT(plan->best.microbatches, rows[i].batch / 2);
+        }
+        lh_plan_free(plan);
+        lh_job_free(job);
+    }
+}
+
 /* A search for elastic plans ends when it is told to, with what there is by
  * then. */
 static void stopped_in_between(void)
@@ -372,6 +407,7 @@ int main(void)
     RUN(not_with_hybrid_sharding);
     RUN(smaller_first_chunks);
     RUN(less_state_than_counted);
+    RUN(as_many_as_are_asked_for);
     RUN(stopped_in_between);
     RUN(stopped_as_soon_as_it_works);
     return test_summary();

@@ -15,32 +15,36 @@
 
 enum {
     FEW = 4,          /* chunks per device, however they share the layers */
-    MOST_CHUNKS = 16, /* per device */
-    MOST_MICROBATCHES = 512,
+    MOST_CHUNKS = 16, /* per device, that are tried where none are given */
+    MOST_MICROBATCHES = 512, /* unless elastic is asked for by name */
     MOST_PASSES = 100000, /* of all devices: event runs take ms beyond */
 };
+
+static bool is_asked(const lh_job *job)
+{
+    return lhi_schedule_asked(job) == LHI_ASKED_METHOD &&
+           strcmp(job->layout.schedule, LHI_ELASTIC) == 0;
+}
 
 bool lhi_elastic_suits(const lh_job *job, const lhi_config *config)
 {
     const lh_layout *l = &config->layout;
     bool wanted = lhi_target_runs(job->target, l->pipeline, LHI_ELASTIC) &&
-                  (lhi_schedule_asked(job) == LHI_ASKED_ANY ||
-                   strcmp(job->layout.schedule, LHI_ELASTIC) == 0);
+                  (lhi_schedule_asked(job) == LHI_ASKED_ANY || is_asked(job));
     /* It shards by its own rules, over all replicas. */
     bool shards = (!job->training.zero_given || job->training.zero >= 1) &&
                   l->sharding <= LH_SHARDING_FULL;
     uint64_t passes = 2 * (uint64_t)config->microbatches * job->model->layers;
+    bool few = config->microbatches <= MOST_MICROBATCHES || is_asked(job);
     return wanted && shards && l->data * l->context > 1 &&
            !lhi_layout_is_folded(l) && config->microbatches >= l->pipeline &&
-           config->microbatches <= MOST_MICROBATCHES && passes <= MOST_PASSES &&
+           few && passes <= MOST_PASSES &&
            !job->model->mtp_layers && lhi_layers_least(job) > 0;
 }
 
 bool lhi_elastic_alone(const lh_job *job)
 {
-    return lhi_schedule_asked(job) == LHI_ASKED_METHOD &&
-           strcmp(job->layout.schedule, LHI_ELASTIC) == 0 &&
-           job->training.zero >= 2;
+    return is_asked(job) && job->training.zero >= 2;
 }
 
 static bool can_go_on(lh_status status)
@@ -224,6 +228,13 @@ static uint32_t chunks_wanted(const trial *t)
                               : t->job->layout.chunks_per_device;
 }
 
+/* No more are tried per device. */
+static uint32_t most_chunks(const trial *t)
+{
+    uint32_t want = chunks_wanted(t);
+    return want > MOST_CHUNKS ? want : MOST_CHUNKS;
+}
+
 /* Every number of chunks, as even as the layers go. Where they do not, the
  * longest chunk says almost all, but for few, of which the first or the last is
  * a short one: nothing hides its gather, or its scatter. */
@@ -231,9 +242,8 @@ static lh_status each_even(trial *t, shape_visit *visit, lh_error *err)
 {
     uint32_t P = t->like->layout.pipeline, layers = t->job->model->layers;
     uint32_t want = chunks_wanted(t);
-    uint32_t most =
-        P == 1 ? (layers < MOST_CHUNKS ? layers : MOST_CHUNKS) : layers / P;
-    for (uint32_t M = 1; M <= most && M <= MOST_CHUNKS; M++) {
+    uint32_t most = layers / P;
+    for (uint32_t M = 1; M <= most && M <= most_chunks(t); M++) {
         if (want ? M != want : M > FEW && layers % (P * M) != 0)
             continue;
         lh_status status = visit(t, M, t->freedom->layers, err);
@@ -251,7 +261,7 @@ static bool may_be_uneven(const trial *t, uint32_t M)
 
 static lh_status try_uneven(trial *t, lh_error *err)
 {
-    for (uint32_t M = 1; M <= MOST_CHUNKS; M++)
+    for (uint32_t M = 1; M <= most_chunks(t); M++)
         if (may_be_uneven(t, M))
             LHI_TRY(each_uneven(t, M, try_chunks, err));
     return LH_OK;
@@ -268,7 +278,7 @@ static lh_status try_again(trial *t, lh_error *err)
     with.freedom = &same;
     if (free_queue)
         LHI_TRY(each_even(&with, try_chunks, err));
-    for (uint32_t M = 1; M <= MOST_CHUNKS; M++)
+    for (uint32_t M = 1; M <= most_chunks(t); M++)
         if (free_queue && may_be_uneven(t, M))
             LHI_TRY(each_uneven(&with, M, try_chunks, err));
     return try_uneven(t, err);
@@ -332,7 +342,7 @@ lh_status lhi_elastic_layout_floor(const lh_job *job, const lhi_config *like,
     lhi_elastic_result none = {0};
     trial t = {job, like, freedom, mem, &none, INT64_MAX};
     lh_status status = each_even(&t, lower_floor, err);
-    for (uint32_t M = 1; M <= MOST_CHUNKS && status == LH_OK; M++)
+    for (uint32_t M = 1; M <= most_chunks(&t) && status == LH_OK; M++)
         if (may_be_uneven(&t, M))
             status = each_uneven(&t, M, lower_floor, err);
     *work += none.work;
