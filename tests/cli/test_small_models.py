@@ -74,6 +74,34 @@ def experts_are_where_the_job_says():
 
 
 @test
+def what_the_planner_chooses_for_many_experts_is_trained():
+    """More than two nodes have room for: they are on several, of both sites'
+    replicas."""
+    job = (ROOT / "examples/tiny-moe-two-sites-cpu.yaml").read_text()
+    for old, new in (("zero: 1, recompute: none, ", ""),
+                     ("  experts: 8", "  experts: 32"),
+                     ("  expert_ffn: 96", "  expert_ffn: 384"),
+                     ("memory_gib: 4", "memory_gib: 0.05")):
+        check(old in job, f"{old} is in the example")
+        job = job.replace(old, new)
+    job = job.replace("shared_expert_ffn: 96", "shared_expert_ffn: 384")
+    (WORK / "many.yaml").write_text(job)
+    run("plan", "many.yaml", "-o", "many.json")
+    layout = json.loads((WORK / "many.json").read_text())["layout"]
+    check(layout["expert"] > 1 and layout["pipeline"] > 1, str(layout))
+    done = run("train", "many.json", "--device", "cpu", "--data",
+               str(ROOT / "README.md"), "--steps", "3", "--rate", "3e-3",
+               "--json")
+    if is_lacking(done):
+        return
+    check(done.returncode == 0, done.stderr)
+    result = json.loads(done.stdout)
+    check(result["expert"] == layout["expert"] and len(result["memory"]) == 4 and
+          result["iterations"][-1]["loss"] < result["iterations"][0]["loss"],
+          f"{result['expert']}: {result['iterations']}")
+
+
+@test
 def tokens_that_go_once_to_a_node_are_refused():
     job = (ROOT / "examples/tiny-mixtral-cpu.yaml").read_text()
     (WORK / "job.yaml").write_text(job.replace(
