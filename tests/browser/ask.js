@@ -5,8 +5,9 @@
 //     node ask.js REPORT.html <LINES
 //     node ask.js REPORT.html NS,NS...
 //
-// For each line of changes a line of JSON: {makespan, ms, file, command,
-// schedule} or {error}. Of latencies, the curves over them.
+// For each line of changes a line of JSON: {makespan, cpu_ms, rows_cpu_ms, file,
+// command, schedule} or {error}; the times are the processor's, until the answer
+// and until all schedules are judged. Of latencies, the curves over them.
 'use strict';
 const fs = require('fs');
 
@@ -36,6 +37,18 @@ function send(message) {
   });
 }
 
+/* The rows of what was sent last. */
+function rows() {
+  return new Promise((resolve) => {
+    heard = (back) => (back.rows || back.broken ? resolve(back) : null);
+  });
+}
+
+function cpuSince(from) {
+  const { user, system } = process.cpuUsage(from);
+  return (user + system) / 1000;
+}
+
 /* All that is told of the curves over these latencies. */
 function sweep(points, methods) {
   const all = [];
@@ -60,13 +73,19 @@ async function main() {
   }
   const lines = fs.readFileSync(0, 'utf8').split('\n').slice(0, -1);
   for (const [id, line] of lines.entries()) {
-    const { answer, ms, broken } = await send({ id, line, methods: [], points: [] });
+    const from = process.cpuUsage();
+    const { answer, broken } = await send({ id, line, points: [],
+      methods: process.env.ALL_METHODS ? opened.controls.methods
+        .filter((m) => m.row).map((m) => m.name) : [] });
+    const cpu_ms = cpuSince(from);
+    if (process.env.ALL_METHODS && !answer.error) await rows();
+    const rows_cpu_ms = cpuSince(from);
     await new Promise((resolve) => { setTimeout(resolve); });
     if (broken) throw new Error(`${line}: ${broken}`);
     ask.answer = answer;
     console.log(JSON.stringify(answer.error ? { error: answer.error } : {
-      makespan: answer.makespan, ms, file: pipelineFile(), command: command(),
-      schedule: answer.schedule,
+      makespan: answer.makespan, cpu_ms, rows_cpu_ms, file: pipelineFile(),
+      command: command(), schedule: answer.schedule,
     }));
   }
 }

@@ -126,10 +126,11 @@ def random_line(draw, links, methods, devices, limits):
     return "&".join(items)
 
 
-def ask(path, lines):
+def ask(path, lines, **env):
     run = subprocess.run(["node", os.path.join(HERE, "ask.js"), path],
                          input="".join(line + "\n" for line in lines),
-                         capture_output=True, text=True, check=False)
+                         capture_output=True, text=True, check=False,
+                         env={**os.environ, **env})
     check(run.returncode == 0, run.stderr)
     return [json.loads(line) for line in run.stdout.splitlines()]
 
@@ -202,6 +203,36 @@ def test_plan(folder):
                   f"{page}, {line}: {found[-1]} ns, not of the program")
         check(found[0] < found[1] and found[0] < found[2],
               f"{page}: {found} for {lines}")
+
+
+LARGE = """longhaul: pipeline/1
+time_unit: ms
+microbatches: {microbatches}
+devices: {devices}
+backward: split
+uniform: {{placement: ud, chunks_per_device: 1, F: 10, D: 10, W: 10,
+          memory: {{F: 1, D: 0, W: -1}}}}
+datacenters: {{count: 2, latency: 20, transfer: 2}}
+"""
+
+
+def test_large(folder):
+    """Large pipelines are answered, too; how long that takes is told, as
+    nothing fails because a machine is busy."""
+    for devices, microbatches in ((8, 64), (16, 1024)):
+        path = report(folder, LARGE.format(devices=devices,
+                                           microbatches=microbatches), "zb-h1")
+        lines = ["latency=x2", "speed.1=x0.9", "bandwidth=x0.7"]
+        answers = ask(path, lines, ALL_METHODS="1")
+        for line, answer in zip(lines, answers):
+            write(folder, "pipeline.json", answer["file"])
+            if answer.get("schedule"):
+                write(folder, "schedule.csv", answer["schedule"][0])
+            check(by_the_program(folder, answer["command"]) ==
+                  answer["makespan"], f"{devices} x {microbatches}: {line}")
+        print(f"{devices} x {microbatches}: " + ", ".join(
+            f"{a['cpu_ms']:.0f} ms, with all schedules {a['rows_cpu_ms']:.0f}"
+            for a in answers) + " of processor time")
 
 
 def by_latency(folder, pipeline, ns):
@@ -407,6 +438,7 @@ def main():
             test_random(folder)
             test_refused(folder)
             test_plan(folder)
+            test_large(folder)
             test_curves(folder)
         if path:
             with chromium.Browser(path) as browser:
