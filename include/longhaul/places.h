@@ -6,7 +6,9 @@
  * number has it when the job begins.
  *
  * Hosts are alike, and so are the links between any two of them, while nothing
- * is slow. Neighbouring devices of a replica send each other messages; the
+ * is slow; or, where the pipeline's links or its devices' memory differ, those
+ * of a device in all replicas are, and exchange their places with each other
+ * alone. Neighbouring devices of a replica send each other messages; the
  * replicas of a device are a ring, replica r sends to replica r + 1, which its
  * data-parallel communication goes around, as fast as the slowest link in it
  * is. So a slow link matters by what it carries, and hosts that exchange their
@@ -48,16 +50,19 @@ typedef struct lh_places_options {
 
 /* `pipeline`: a replica while nothing is slow; its data-parallel times are of a
  * ring of all replicas. Links between devices that it has not take no time.
- * LH_EUNSUPPORTED: its links are not alike, or some are one; its devices have
- * limits that differ; it has operations in the middle of the iteration.
+ * LH_EUNSUPPORTED: some of its links are one; it has operations in the middle
+ * of the iteration.
  * LH_EINVAL: an option is out of range. Release with lh_places_free(). */
 LH_API lh_status lh_places_make(const lh_pipeline *pipeline,
                                 const lh_places_options *options,
                                 lh_places **out, lh_error *err);
 LH_API void lh_places_free(lh_places *places); /* NULL is fine */
 LH_API uint32_t lh_places_n_hosts(const lh_places *places);
-/* What each link takes while nothing is slow; borrowed names are NULL. */
-LH_API lh_link lh_places_usual(const lh_places *places);
+/* What the link between two hosts takes while nothing is slow, where they begin;
+ * its name is NULL. Where links differ only those are known that the pipeline
+ * has; others take no time. */
+LH_API lh_link lh_places_usual(const lh_places *places, uint32_t from,
+                               uint32_t to);
 
 /* What a link from one host to another takes more than usual. */
 typedef struct lh_host_link {

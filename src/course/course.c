@@ -611,7 +611,6 @@ lh_status lhi_course_hosts(const lh_course *c, uint32_t state, lhi_arena *mem,
 {
     uint32_t n = c->n_host_links, n_hosts = lh_places_n_hosts(c->places);
     const uint64_t *set = c->active + (size_t)state * c->n_words;
-    lh_link usual = lh_places_usual(c->places);
     lh_link *links = LHI_NEW(mem, lh_link, n);
     lh_host_link *more = LHI_NEW(mem, lh_host_link, n);
     double *slower = LHI_NEW(mem, double, n_hosts);
@@ -620,10 +619,12 @@ lh_status lhi_course_hosts(const lh_course *c, uint32_t state, lhi_arena *mem,
     for (uint32_t i = 0; i < n; i++)
         links[i] = c->host_links[i];
     slow_links(c, set, links);
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
+        const lh_link *usual = &c->host_links[i];
         more[i] = (lh_host_link){links[i].from, links[i].to,
-                                 links[i].latency_ns - usual.latency_ns,
-                                 links[i].transfer_ns - usual.transfer_ns};
+                                 links[i].latency_ns - usual->latency_ns,
+                                 links[i].transfer_ns - usual->transfer_ns};
+    }
     for (uint32_t h = 0; h < n_hosts; h++)
         slower[h] = 1;
     for (uint32_t k = 0; k < c->n_effects; k++)

@@ -49,10 +49,7 @@ static lh_status number_of(lh_course *c, uint32_t from, uint32_t to,
             return lhi_fail_nomem(err);
         c->host_links = more;
     }
-    lh_link link = lh_places_usual(c->places);
-    link.from = from;
-    link.to = to;
-    c->host_links[c->n_host_links++] = link;
+    c->host_links[c->n_host_links++] = lh_places_usual(c->places, from, to);
     return LH_OK;
 }
 

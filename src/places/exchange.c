@@ -120,6 +120,9 @@ static lh_status try_order(search *s, const uint32_t *hosts, bool *better,
 {
     int64_t ns;
     uint32_t n_moves;
+    for (uint32_t i = 0; i < s->places->n_hosts; i++)
+        if (!lhi_host_fits(s->places, hosts[i], i))
+            return LH_OK;
     LHI_TRY(predict(s, hosts, &ns, err));
     double total = (double)ns * s->lasts;
     if (total > s->best_total)

@@ -11,23 +11,21 @@
 
 /* --- making --------------------------------------------------------------- */
 
-static lh_status check_links(const lh_pipeline *p, lh_error *err)
+static bool links_are_alike(const lh_pipeline *p)
 {
-    if (p->n_resources < p->n_links)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "hosts' places: some links of the pipeline are one; "
-                        "hosts need links of their own");
     for (uint32_t i = 1; i < p->n_links; i++)
         if (p->links[i].latency_ns != p->links[0].latency_ns ||
             p->links[i].transfer_ns != p->links[0].transfer_ns)
-            return lhi_fail(err, LH_EUNSUPPORTED,
-                            "hosts' places: links %" PRIu32 ">%" PRIu32
-                            " and %" PRIu32 ">%" PRIu32
-                            " take different times; hosts that exchange their "
-                            "places have to be alike",
-                            p->links[0].from, p->links[0].to, p->links[i].from,
-                            p->links[i].to);
-    return LH_OK;
+            return false;
+    return true;
+}
+
+static bool devices_are_alike(const lh_pipeline *p)
+{
+    for (uint32_t d = 1; d < p->n_devices; d++)
+        if (lh_pipeline_memory_limit(p, d) != lh_pipeline_memory_limit(p, 0))
+            return false;
+    return true;
 }
 
 static lh_status check_pipeline(const lh_pipeline *p, uint32_t n_replicas,
@@ -42,14 +40,12 @@ static lh_status check_pipeline(const lh_pipeline *p, uint32_t n_replicas,
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "hosts' places: the pipeline has data-parallel "
                         "communication in the middle of the iteration");
-    for (uint32_t d = 1; d < p->n_devices; d++)
-        if (lh_pipeline_memory_limit(p, d) != lh_pipeline_memory_limit(p, 0))
-            return lhi_fail(err, LH_EUNSUPPORTED,
-                            "hosts' places: devices 0 and %" PRIu32
-                            " have different memory; hosts that exchange "
-                            "their places have to be alike",
-                            d);
-    return check_links(p, err);
+    if (p->n_resources < p->n_links)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "hosts' places: some links of the pipeline are one; "
+                        "hosts need links of their own, for what a slow host "
+                        "takes of a link that others share is not known");
+    return LH_OK;
 }
 
 static bool is_linked(const lh_link *links, uint32_t n, uint32_t a, uint32_t b)
@@ -148,8 +144,9 @@ static lh_status set_up(lh_places *s, const lh_pipeline *pipeline,
     LHI_TRY(check_pipeline(pipeline, s->n_replicas, err));
     s->n_hosts = s->n_replicas * s->n_devices;
     LHI_TRY(add_links(pipeline, &s->pipeline, err));
-    LHI_TRY(check_links(s->pipeline, err));
-    if (s->pipeline->n_links > 0) {
+    bool links = links_are_alike(s->pipeline);
+    s->alike = links && devices_are_alike(pipeline);
+    if (links && s->pipeline->n_links > 0) {
         s->latency_ns = s->pipeline->links[0].latency_ns;
         s->transfer_ns = s->pipeline->links[0].transfer_ns;
     }
@@ -190,10 +187,20 @@ uint32_t lh_places_n_hosts(const lh_places *places)
     return places->n_hosts;
 }
 
-lh_link lh_places_usual(const lh_places *places)
+lh_link lh_places_usual(const lh_places *places, uint32_t from, uint32_t to)
 {
-    return (lh_link){.latency_ns = places->latency_ns,
+    const lh_pipeline *p = places->pipeline;
+    uint32_t a = from % places->n_devices, b = to % places->n_devices;
+    lh_link usual = {.from = from,
+                     .to = to,
+                     .latency_ns = places->latency_ns,
                      .transfer_ns = places->transfer_ns};
+    for (uint32_t i = 0; i < p->n_links; i++)
+        if (p->links[i].from == a && p->links[i].to == b) {
+            usual.latency_ns = p->links[i].latency_ns;
+            usual.transfer_ns = p->links[i].transfer_ns;
+        }
+    return usual;
 }
 
 /* --- what is slow --------------------------------------------------------- */
@@ -319,7 +326,8 @@ static lh_status slow_data(const lh_places *s, uint32_t c, lhi_extra ring,
                         "hosts' places: how many messages the data-parallel "
                         "communication of chunk %" PRIu32
                         " is like is not known, for messages take no transfer "
-                        "time while nothing is slow; give them one",
+                        "time while nothing is slow, or not all the same; give "
+                        "them one",
                         c);
     if (ring.transfer_ns > 0) {
         k->all_gather_ns =
@@ -390,6 +398,12 @@ static lh_status check_hosts(const lh_places *s, const uint32_t *hosts,
                             " is none, or has two places",
                             hosts[i]);
         seen[hosts[i]] = true;
+        if (!lhi_host_fits(s, hosts[i], i))
+            return lhi_fail(err, LH_EUNSUPPORTED,
+                            "hosts' places: host %" PRIu32
+                            " would have a place of device %" PRIu32
+                            ", whose links or memory differ from its own",
+                            hosts[i], i % s->n_devices);
     }
     return LH_OK;
 }

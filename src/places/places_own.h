@@ -21,11 +21,23 @@ struct lh_places {
     lhi_arena *mem;
     lh_pipeline *pipeline; /* with a link for all messages that there are */
     uint32_t n_replicas, n_devices, n_hosts;
-    int64_t latency_ns, transfer_ns; /* of each link */
+    bool alike; /* all hosts; else those of a device are */
+    /* Of each link; 0 where links differ: then only those of the pipeline are
+     * known. */
+    int64_t latency_ns, transfer_ns;
     double *gathers, *scatters;      /* per chunk, in messages */
     int64_t *state_ns;               /* per device */
     double *state_messages;          /* per device; negative: not known */
 };
+
+/* Whether a host may have a place: its own is one of the same device, or all
+ * are alike. */
+static inline bool lhi_host_fits(const lh_places *places, uint32_t host,
+                                 uint32_t place)
+{
+    return places->alike ||
+           host % places->n_devices == place % places->n_devices;
+}
 
 /* More than usual. */
 typedef struct lhi_extra {

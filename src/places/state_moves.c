@@ -58,7 +58,8 @@ static bool find_way(const lh_places *s, const lhi_slow *slow, wires w,
     for (uint32_t k = 0; k <= slow->n_hosts; k++) {
         lh_move one = *m;
         one.via = k == 0 ? LH_NONE : k - 1;
-        if (one.via == m->from || one.via == m->to)
+        if (one.via == m->from || one.via == m->to ||
+            (one.via != LH_NONE && !lhi_host_fits(s, one.via, m->place)))
             continue;
         one.end_ns = try_way(s, slow, w, one.via, &one);
         if (one.end_ns >= 0 && (best.end_ns < 0 || one.end_ns < best.end_ns))

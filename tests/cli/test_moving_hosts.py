@@ -186,7 +186,24 @@ def what_cannot_be_is_refused():
     case("factor", [*play, "--replicas", "2"], 1, err="has no latency")
     write("p.yaml", read("p.yaml").replace("to: 1, transfer: 671",
                                            "to: 1, transfer: 672"))
-    case("unlike", [*play, "--replicas", "2"], 1, err="take different times")
+    # Unlike links: what the data is like in messages is not known.
+    events("from: 1, to: 2, links: [h0-h4], transfer: 3")
+    case("unlike ring", [*play, "--replicas", "2"], 1,
+         err="or not all the same; give them one")
+
+
+@test
+def hosts_that_differ_exchange_with_those_of_their_device():
+    files()
+    write("p.yaml", read("p.yaml").replace("to: 1, transfer: 671",
+                                           "to: 1, transfer: 1500"))
+    events("from: 20, to: 80, links: [h0-h1], latency: 60")
+    found = played("unlike", "--adapt", "--moving", "400ms", path=())
+    kept = played("kept", "--adapt", path=())
+    one = found["exchanges"][0]
+    check(all(host % 4 == place % 4 for place, host in enumerate(one["hosts"]))
+          and found["total_s"] < kept["total_s"], (one, found["total_s"],
+                                                   kept["total_s"]))
 
 
 finish()

@@ -110,8 +110,8 @@ static void a_slow_link_matters_by_what_it_carries(void)
 {
     setting t = set_up(two, 2, NULL);
     CHECK_INT(lh_places_n_hosts(t.places), 4);
-    CHECK_INT(lh_places_usual(t.places).latency_ns, 2 * MS);
-    CHECK_INT(lh_places_usual(t.places).transfer_ns, 1 * MS);
+    CHECK_INT(lh_places_usual(t.places, 0, 1).latency_ns, 2 * MS);
+    CHECK_INT(lh_places_usual(t.places, 0, 3).transfer_ns, 1 * MS);
 
     /* Data: 20 and 30 messages of 3 ms more each, one step of 4 ms more. */
     lh_pipeline *p = pipeline_of(&t, &ring_now, NULL);
@@ -403,21 +403,60 @@ static void refuse(uniform u, uint32_t replicas, lh_status want,
     lh_pipeline_free(p);
 }
 
-static void what_is_not_alike_is_refused(void)
+static void what_is_shared_is_refused(void)
 {
     uniform u = four;
     u.more = NULL;
+    u.placement = "loop";
     u.datacenters = 2;
     u.latency = 3;
-    refuse(u, 2, LH_EUNSUPPORTED, "hosts' places: ");
-    u = two;
-    u.more = "links:\n"
-             "  - {from: 0, to: 1, latency: 2}\n"
-             "  - {from: 1, to: 0, latency: 3}\n";
-    refuse(u, 2, LH_EUNSUPPORTED, "take different times");
-    u.more = "memory_limit: [3, 4]\n";
-    refuse(u, 2, LH_EUNSUPPORTED, "different memory");
+    refuse(u, 2, LH_EUNSUPPORTED, "some links of the pipeline are one");
     refuse(two, 513, LH_EINVAL, "more than 1024 hosts");
+}
+
+/* A slow link between hosts 0 and 1, which are of devices that differ: those of
+ * replica 0 are then in different replicas. */
+static void what_differs_stays_at_its_device(void)
+{
+    static const char *const unlike[] = {
+        "links:\n"
+        "  - {from: 0, to: 1, latency: 2, transfer: 1}\n"
+        "  - {from: 1, to: 0, latency: 30, transfer: 4}\n",
+        "memory_limit: [30, 40]\nlinks:\n"
+        "  - {from: 0, to: 1, latency: 2, transfer: 1}\n"
+        "  - {from: 1, to: 0, latency: 2, transfer: 1}\n"};
+    static const lh_host_link slow[] = {{0, 1, 40 * MS, 3 * MS}};
+    const lh_hosts_now now = {.size = sizeof now, .n_links = 1, .links = slow};
+    for (int i = 0; i < 2; i++) {
+        uniform u = two;
+        u.more = unlike[i];
+        setting t = set_up(u, 4, NULL);
+        lh_pipeline *p = pipeline_of(&t, &now, NULL);
+        int64_t back = i == 0 ? 30 * MS : 2 * MS;
+        CHECK_INT(lh_pipeline_link(p, 0)->latency_ns, 42 * MS);
+        CHECK_INT(lh_pipeline_link(p, 0)->transfer_ns, 4 * MS);
+        CHECK_INT(lh_pipeline_link(p, 1)->latency_ns, back);
+        lh_pipeline_free(p);
+        CHECK_INT(lh_places_usual(t.places, 1, 2).latency_ns, back);
+        CHECK_INT(lh_places_usual(t.places, 0, 2).latency_ns,
+                  i == 0 ? 0 : 2 * MS);
+        lh_exchange *x = exchange(&t, &now, NULL);
+        CHECK(x->is_exchange && x->predicted_ns == makespan(&t, NULL, NULL));
+        CHECK(x->now_ns > x->predicted_ns);
+        uint32_t at[8];
+        for (uint32_t k = 0; k < x->n_hosts; k++) {
+            CHECK_INT(x->hosts[k] % 2, k % 2);
+            at[x->hosts[k]] = k;
+        }
+        CHECK(at[0] / 2 != at[1] / 2);
+        lh_exchange_free(x);
+        const uint32_t others[] = {1, 0, 2, 3, 4, 5, 6, 7};
+        lh_error err = {0};
+        CHECK_INT(lh_places_pipeline(t.places, &now, others, &p, &err),
+                  LH_EUNSUPPORTED);
+        CHECK_HAS(err.text, "host 1 would have a place of device 0");
+        tear_down(&t);
+    }
 }
 
 static void wrong_numbers_are_refused(void)
@@ -459,7 +498,8 @@ int main(void)
     RUN(moves_can_be_kept_to);
     RUN(the_best_of_all_is_found);
     RUN(many_hosts_go_downhill);
-    RUN(what_is_not_alike_is_refused);
+    RUN(what_is_shared_is_refused);
+    RUN(what_differs_stays_at_its_device);
     RUN(wrong_numbers_are_refused);
     return test_summary();
 }
