@@ -102,16 +102,20 @@ def what_the_planner_chooses_for_many_experts_is_trained():
 
 
 @test
-def tokens_that_go_once_to_a_node_are_refused():
+def experts_on_several_ranks_go_with_some_plans_alone():
     job = (ROOT / "examples/tiny-mixtral-cpu.yaml").read_text()
-    (WORK / "job.yaml").write_text(job.replace(
-        "training: {", "training: {dispatcher: deepep, "))
-    run("plan", "job.yaml", "-o", "plan.json")
-    done = run("train", "plan.json", "--device", "cpu", "--data",
-               str(ROOT / "README.md"))
-    check(done.returncode == 1 and
-          "plan with dispatcher: alltoall, or expert: 1" in done.stderr,
-          done.stderr)
+    for old, new, why in (
+            ("training: {", "training: {dispatcher: deepep, ",
+             "plan with dispatcher: alltoall, or expert: 1"),
+            ("zero: 1", "zero: 0", "plan with expert: 1, or with zero: 1"),
+            ("zero: 1", "zero: 3", "plan with expert: 1, or with zero: 1")):
+        check(old in job, f"{old} is in the example")
+        (WORK / "job.yaml").write_text(job.replace(old, new))
+        run("plan", "job.yaml", "-o", "plan.json", "--no-optimal")
+        done = run("train", "plan.json", "--device", "cpu", "--data",
+                   str(ROOT / "README.md"))
+        check(done.returncode == 1 and why in done.stderr,
+              f"{new}: {done.stderr}")
 
 
 finish()
