@@ -72,6 +72,10 @@ typedef struct training {
     lh_receives receives;
     uint32_t queue; /* coupled */
     lh_data_path path;
+    const char *launches; /* what passes do; NULL: nothing */
+    double gradients, parameters;
+    bool by_layer, leaders;
+    const uint32_t *sites;
     lh_pipeline *pipeline;
     lh_exec *exec;
     char *weights; /* undisturbed */
@@ -111,20 +115,62 @@ static training trainings[] = {
      .path = LH_DATA_PATH_DELEGATED},
 };
 enum { N_TRAININGS = sizeof trainings / sizeof *trainings };
+
+/* Whose passes wait for gathers and scatters. */
+static const uint32_t pairs[] = {0, 0, 1, 1};
+static training sharded[] = {
+    {.name = "launched gathers and scatters",
+     .placement = "loop",
+     .method = "elastic",
+     .devices = 1,
+     .replicas = 2,
+     .launches = "backward: joint\ndata_parallel:\n  elastic: {enqueue: [1, "
+                 "1], dequeue: [1, 1], transfer: 1, gradients: 1, parameters: "
+                 "1, buckets: {scatter: 1, forward: 1, backward: 1}}\n",
+     .gradients = 1,
+     .parameters = 1},
+    {.name = "layer by layer",
+     .placement = "ud",
+     .method = "zb-h1",
+     .devices = 2,
+     .replicas = 2,
+     .by_layer = true,
+     .gradients = 1,
+     .parameters = 1},
+    {.name = "layer by layer, by site",
+     .placement = "ud",
+     .method = "gpipe",
+     .devices = 1,
+     .replicas = 4,
+     .by_layer = true,
+     .leaders = true,
+     .sites = pairs,
+     .gradients = 1,
+     .parameters = 1},
+    {.name = "sums over sites",
+     .placement = "ud",
+     .method = "gpipe",
+     .devices = 1,
+     .replicas = 4,
+     .sites = pairs},
+};
+enum { N_SHARDED = sizeof sharded / sizeof *sharded };
+static bool only_sharded;
 static char folder[64];
 static bool computes; /* there is what the cpu device needs */
 
 static void make_training(training *t)
 {
-    char text[400];
+    char text[800];
     lh_error err = {0};
     lh_schedule *schedule = NULL;
     snprintf(text, sizeof text,
              "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: %u\n"
-             "devices: %u\nbackward: split\n"
+             "devices: %u\n%s"
              "uniform: {placement: %s, chunks_per_device: %d, F: 10, D: 12, "
              "W: 9, memory: {F: 1, W: -1}}\n",
-             (unsigned)MICROBATCHES / t->replicas, t->devices, t->placement,
+             (unsigned)MICROBATCHES / t->replicas, t->devices,
+             t->launches ? t->launches : "backward: split\n", t->placement,
              strcmp(t->placement, "ud") == 0 ? 1 : 2);
     lh_method_options o = {.size = sizeof o};
     lh_exec_options how = {.size = sizeof how,
@@ -170,6 +216,11 @@ static lh_status run_training(const training *t, double losses[STEPS],
     m.first_layers = first_layers;
     m.sequence = SEQUENCE;
     m.replicas = t->replicas;
+    m.sharded_gradients = t->gradients;
+    m.sharded_parameters = t->parameters;
+    m.by_layer = t->by_layer;
+    m.sites = t->sites;
+    m.leaders = t->leaders;
     m.seed = 5;
     m.data = data;
     m.rate = 1e-2;
@@ -240,8 +291,9 @@ static wire_plan quiet(void)
 /* What each comes to, and how many bytes go from where to where. */
 static void undisturbed(void)
 {
-    for (uint32_t i = 0; computes && i < N_TRAININGS; i++) {
-        training *t = &trainings[i];
+    for (uint32_t i = 0; computes && i < N_TRAININGS + N_SHARDED; i++) {
+        training *t =
+            i < N_TRAININGS ? &trainings[i] : &sharded[i - N_TRAININGS];
         lh_error err = {0};
         bool same = false;
         make_training(t);
@@ -304,8 +356,10 @@ static scenario choose_scenario(uint64_t seed)
     now.is = chance_below(&state, 4) ? WIRE : LATE;
     bool harmless = now.is == LATE || chance_below(&state, 3) == 0;
     unsigned i = 0;
-    if (computes && chance_below(&state, 2)) {
-        s.training = &trainings[chance_below(&state, N_TRAININGS)];
+    if (only_sharded || (computes && chance_below(&state, 2))) {
+        s.training = only_sharded
+                         ? &sharded[chance_below(&state, N_SHARDED)]
+                         : &trainings[chance_below(&state, N_TRAININGS)];
         s.n_ranks = s.training->devices * s.training->replicas;
     } else {
         i = (unsigned)chance_below(&state, n_net_cases);
@@ -536,6 +590,15 @@ static void found_before(void)
         check_seed(seeds[i]);
 }
 
+/* The same while parameters are gathered and gradients scattered. */
+static void sharding_ends_so_too(void)
+{
+    only_sharded = computes;
+    for (uint64_t i = 0; computes && i < (n_seeds + 3) / 4; i++)
+        check_seed(first_seed + i);
+    only_sharded = false;
+}
+
 /* ---- beginning ---- */
 
 static void write_text(void)
@@ -580,13 +643,16 @@ int main(int argc, char **argv)
     signal(SIGALRM, hangs);
     RUN(undisturbed);
     RUN(ends_with_the_same_or_a_reason);
+    RUN(sharding_ends_so_too);
     RUN(found_before);
     RUN(rails_lose_nothing);
     RUN(rails_cut_often);
-    for (uint32_t i = 0; i < N_TRAININGS; i++) {
-        free(trainings[i].weights);
-        lh_exec_free(trainings[i].exec);
-        lh_pipeline_free(trainings[i].pipeline);
+    for (uint32_t i = 0; i < N_TRAININGS + N_SHARDED; i++) {
+        training *t =
+            i < N_TRAININGS ? &trainings[i] : &sharded[i - N_TRAININGS];
+        free(t->weights);
+        lh_exec_free(t->exec);
+        lh_pipeline_free(t->pipeline);
     }
     char clear[100];
     snprintf(clear, sizeof clear, "rm -rf '%s'", folder);
