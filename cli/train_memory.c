@@ -98,6 +98,7 @@ void train_memory_print(cli *c, const lh_plan *plan, const lh_train_result *r)
     cli_table_print(c, "memory", &t);
     cli_wrap(c, "in MiB", 0,
              "predicted: counted before the run began; measured: allocated; "
-             "planned: of a GPU there, modelled. Not in it: the program, the "
+             "planned: of a GPU there, modelled, without scratch and the sums "
+             "and arrays that replicas exchange. Not in it: the program, the "
              "data, OpenBLAS's buffers, what a transport has under way");
 }
