@@ -3,7 +3,6 @@
 
 #include "base/fail.h"
 #include "engine/shard_groups.h"
-#include "engine/sharded.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -100,16 +99,11 @@ static lh_status make_parts(lhi_seat *s, lhi_net *net, const lh_exec *exec,
     return lhi_training_make(&o, &s->training, err);
 }
 
-/* Values are whole between steps, and moments in the same pieces at every
- * stage. */
+/* Moments are in the same pieces at every stage. */
 static lh_status check_parts(const lhi_job *job, lh_error *err)
 {
     const lh_train_model *m = job->model;
     uint32_t n = lhi_grid_size(&job->grid, LHI_GRID_DATA);
-    if (m && n > 1 && lhi_is_staged(job->pipeline, m))
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "gradients or parameters are sharded: parts do not "
-                        "move");
     if (m && n > 1 && !lhi_shard_groups_alike(m, n, job->exec->n_ranks))
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "replicas share by site, and at other sites at some "
