@@ -185,7 +185,9 @@ static void check_memory(const lh_train_result *r, const char *name)
             LH_MEMORY_ACTIVATIONS};
         bytes[0] -= m->predicted[LH_MEMORY_BUFFERS];
         bytes[1] -= m->measured[LH_MEMORY_BUFFERS];
-        CHECK_MSG(fabs((double)bytes[1] / (double)bytes[0] - 1) < 0.03,
+        /* Some are small, and sanitizers put gaps between what is held. */
+        CHECK_MSG(fabs((double)(bytes[1] - bytes[0])) <
+                      0.03 * (double)bytes[0] + 8192,
                   "%s: rank %u: %lld bytes predicted, %lld held", name,
                   (unsigned)i, (long long)bytes[0], (long long)bytes[1]);
         for (size_t k = 0; k < sizeof exact / sizeof *exact; k++) {
