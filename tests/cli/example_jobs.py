@@ -9,7 +9,9 @@ GIVEN = {"llama3-405b-100k-gpus.yaml":
           "chunks_per_device: 1"]}
 # What torchtitan has no option for, as plan --for torchtitan says.
 LACKING = (("zero: 1", "zero: 2"), (", outermost: data", ""),
-           (", expert: 1}}", "}}"))
+           (", expert: 1}}", "}}"), (", dropout: 0.05", ", dropout: false"))
+# Models that others have not.
+UNKNOWN = {"tiny-falcon-cpu.yaml": ("megatron", "torchtitan")}
 
 
 def example_jobs(root, target):
@@ -17,6 +19,8 @@ def example_jobs(root, target):
     for path in sorted(pathlib.Path(root, "examples").glob("*.yaml")):
         text = path.read_text()
         if not re.search(r"^longhaul: job", text, re.M):
+            continue
+        if target in UNKNOWN.get(path.name, ()):
             continue
         if path.name in GIVEN:
             text = re.sub(r"^layout:.*(\n[ \t].*)*", "", text, flags=re.M)
