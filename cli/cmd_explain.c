@@ -127,12 +127,39 @@ static void print_line(cli *c, const cli_view *v, const lh_exec *exec,
     cli_print(c, "\n");
 }
 
-/* What ZeRO 2 and 3 have passes send layer by layer, where they launch no
- * operations; 0: nothing. */
-static uint32_t level_in_passes(const lh_plan *plan)
+static bool is_at(const lh_site_group *group, uint32_t stage,
+                  uint32_t datacenter)
 {
-    return plan && plan->best.layout.data > 1 && !plan->best.elastic &&
-                   plan->best.zero >= 2
+    uint32_t i = 0, end = group->parts[0].stages;
+    while (stage >= end && i + 1 < group->n_parts)
+        end += group->parts[++i].stages;
+    return group->parts[i].datacenter == datacenter;
+}
+
+/* How many ranks of a stage share what ZeRO shards: with hybrid sharding those
+ * of one datacenter, the most of any. */
+static uint32_t count_sharers(const lh_plan *plan, uint32_t stage)
+{
+    const lh_layout *l = &plan->best.layout;
+    uint32_t most = 0;
+    if (l->sharding <= LH_SHARDING_FULL || !l->sites)
+        return l->data * l->context;
+    for (uint32_t d = 0; d < plan->job->n_datacenters; d++) {
+        uint32_t n = 0;
+        for (uint32_t g = 0; g < l->sites->n_groups; g++)
+            if (is_at(&l->sites->groups[g], stage, d))
+                n += l->sites->groups[g].replicas;
+        most = n > most ? n : most;
+    }
+    return most * l->context;
+}
+
+/* What ZeRO 2 and 3 have a stage's passes send layer by layer, where they
+ * launch no operations; 0: nothing. */
+static uint32_t level_in_passes(const lh_plan *plan, uint32_t stage)
+{
+    return plan && !plan->best.elastic && plan->best.zero >= 2 &&
+                   count_sharers(plan, stage) > 1
                ? plan->best.zero
                : 0;
 }
@@ -166,10 +193,10 @@ static lh_status print_text(cli *c, const cli_view *v, const lh_plan *plan,
     if (counts[LH_STREAM_DATA])
         cli_print(c, "data          %" PRIu32 " communications\n",
                   counts[LH_STREAM_DATA]);
-    if (level_in_passes(plan))
+    if (level_in_passes(plan, s->rank))
         cli_print(c, "in passes     %sa layer's gradients are scattered "
                      "after W\n",
-                  level_in_passes(plan) > 2
+                  level_in_passes(plan, s->rank) > 2
                       ? "a layer's parameters are gathered before F and D, "
                       : "");
     cli_print(c, "\n  %12s  %-13s\n", "predicted", "stream");
@@ -234,9 +261,9 @@ static json_t *instruction_json(const cli_view *v, const lh_exec *exec,
     return j;
 }
 
-static json_t *in_passes_json(const lh_plan *plan)
+static json_t *in_passes_json(const lh_plan *plan, uint32_t stage)
 {
-    uint32_t level = level_in_passes(plan);
+    uint32_t level = level_in_passes(plan, stage);
     return level > 2   ? json_pack("[s, s]", "all-gather", "reduce-scatter")
            : level > 1 ? json_pack("[s]", "reduce-scatter")
                        : json_array();
@@ -267,7 +294,8 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
                      (json_int_t)lh_exec_receive_slots(exec, s->rank),
                      "sends_under_way",
                      (json_int_t)lh_exec_sends_under_way(exec, s->rank),
-                     "in_passes", in_passes_json(plan), "instructions", list));
+                     "in_passes", in_passes_json(plan, s->rank), "instructions",
+                     list));
 }
 
 static lh_status explain_exec(cli *c, const cli_view *v,
@@ -287,7 +315,7 @@ static lh_status explain_exec(cli *c, const cli_view *v,
     CLI_TRY(lh_exec_make(v->pipeline, v->schedule, &with, &exec, &c->err));
     lh_status status =
         c->common.json ? print_json(c, v, plan, exec)
-                                      : print_text(c, v, plan, exec);
+                       : print_text(c, v, plan, exec);
     lh_exec_free(exec);
     return status;
 }

@@ -36,6 +36,23 @@ layout: {tensor: 8, pipeline: 4, data: 3, micro_batch: 1%s}
 """
 
 
+# Two sites, so many GPUs in each.
+SMALL = """\
+longhaul: job/1
+model: {layers: 4, hidden: 64, ffn: 96, heads: 2, vocab: 256}
+training: {global_batch: 16, sequence: 32, precision: fp32, zero: %d}
+cluster:
+  gpu: {tflops: 0.1, memory_gib: 4, memory_gbps: 20}
+  gpus_per_node: 1
+  node_link: {gbps: 80, latency_us: 10}
+  fabric: {gbps: 10, latency_us: 50}
+  datacenters: [{name: west, nodes: %d}, {name: east, nodes: %d}]
+  links: [{between: [west, east], latency_ms: 1, gbps: 1}]
+layout: {tensor: 1, pipeline: 1, context: %d, data: %d, sharding: %s,
+         micro_batch: 2, schedule: 1f1b}
+"""
+
+
 def plan(job, *options):
     write("job.yaml", job)
     done = run("plan", "job.yaml", "-o", "plan.json", *options)
@@ -143,6 +160,29 @@ def tensor_and_data_parallelism_are_apart_in_every_account():
             check(abs(its["compute_s"] - plain["compute_s"]) < 1e-3,
                   f"{what}: {its['compute_s']} s computed")
             check(its["data_parallel_s"] > 0, f"{what}: nothing exposed")
+
+
+@test
+def explain_says_what_passes_send_and_only_that():
+    """Nothing where a datacenter has one of those that share."""
+    gather, scatter = "all-gather", "reduce-scatter"
+    for zero, nodes, context, data, sharding, want in [
+            (1, 2, 1, 4, "hybrid", []),
+            (2, 2, 1, 4, "hybrid", [scatter]),
+            (3, 2, 1, 4, "hybrid", [gather, scatter]),
+            (3, 1, 1, 2, "full", [gather, scatter]),
+            (2, 1, 1, 2, "hybrid", []),
+            (3, 1, 1, 2, "hybrid", []),
+            (3, 1, 1, 2, "hybrid-leaders", []),
+            (3, 2, 2, 2, "hybrid", [gather, scatter]),
+            (3, 2, 2, 1, "full", [gather, scatter])]:
+        plan(SMALL % (zero, nodes, nodes, context, data, sharding),
+             "--no-optimal")
+        what = f"ZeRO {zero}, {data} x {context}, {sharding}"
+        said = json.loads(run("explain", "plan.json", "--json").stdout)
+        check(said["in_passes"] == want, f"{what}: {said['in_passes']}")
+        line = "in passes" in run("explain", "plan.json").stdout
+        check(line == bool(want), f"{what}: {line}")
 
 
 finish()
