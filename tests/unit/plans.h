@@ -10,6 +10,18 @@
 /* Work for layouts, a twentieth of the default: of what shows in any plan. */
 enum { LITTLE_WORK = 1500000 };
 
+/* The plan of a job, made quickly; frees the job. NULL fails the test. */
+static inline lh_plan *plan_of_job(lh_job *job)
+{
+    const lh_plan_options quick = {.size = sizeof quick, .quick = true};
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    if (job)
+        CHECK_OK(lh_plan_make(job, &quick, &plan, &err), err);
+    lh_job_free(job);
+    return plan;
+}
+
 /* The plan as it is read back from its text, and the text (NULL: no one wants
  * it), both for the caller to free; NULL where it is not, which fails the test.
  * Written again it is the same text. */

@@ -5,6 +5,7 @@
  * predicted. */
 #define _GNU_SOURCE
 #include "jobs.h"
+#include "plans.h"
 #include "sanitized.h"
 #include "test.h"
 
@@ -75,8 +76,7 @@ static lh_job *job_of(const setup *s)
 /* Its losses. */
 static void train(const setup *s, double losses[STEPS])
 {
-    lh_job *job = job_of(s);
-    lh_plan_options quick = {.size = sizeof quick, .quick = true};
+    lh_plan *plan = plan_of_job(job_of(s));
     lh_train_options run = {
         .size = sizeof run,
         .steps = STEPS,
@@ -86,11 +86,9 @@ static void train(const setup *s, double losses[STEPS])
     m.rate = m.min_rate = 1e-3;
     lh_train_plan_options o = {
         .size = sizeof o, .device = LH_TRAIN_CPU, .run = &run, .model = &m};
-    lh_plan *plan = NULL;
     lh_train_result *r = NULL;
     lh_error err = {0};
     memset(losses, 0, STEPS * sizeof *losses);
-    CHECK_OK(lh_plan_make(job, &quick, &plan, &err), err);
     if (plan)
         CHECK_OK(lh_train_plan(plan, &o, &r, &err), err);
     for (uint32_t i = 0; r && i < r->n_iterations; i++)
@@ -108,7 +106,6 @@ static void train(const setup *s, double losses[STEPS])
                   (double)held[i].measured_bytes);
     lh_train_result_free(r);
     lh_plan_free(plan);
-    lh_job_free(job);
 }
 
 static double furthest(const double *a, const double *b)

@@ -6,6 +6,7 @@
 #include "scripted_switches.h"
 #include "test.h"
 #include "tiny_model.h"
+#include "training_text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -448,16 +449,6 @@ static void timed_layers(void)
     lh_pipeline_free(p);
 }
 
-static void write_data(void)
-{
-    FILE *file = fopen(data_path, "w");
-    CHECK(file != NULL);
-    for (unsigned i = 0; file && i < 4000; i++)
-        fputc("etaoin shrdlu\n"[i * i % 97 % 14], file);
-    if (file)
-        fclose(file);
-}
-
 int main(void)
 {
     char remove[100];
@@ -465,7 +456,7 @@ int main(void)
     if (!mkdtemp(folder))
         return 1;
     snprintf(data_path, sizeof data_path, "%s/data", folder);
-    write_data();
+    training_text(data_path, 4000);
     RUN(weights_do_not_notice);
     RUN(checkpoints_do_not_notice);
     RUN(one_against_it);

@@ -4,6 +4,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "fail_alloc.h"
 #include "jobs.h"
+#include "plans.h"
 
 #include <longhaul/engine.h>
 #include <longhaul/methods.h>
@@ -146,14 +147,10 @@ static void profiles(void)
     enum { STRIDE = 7 };
     char path[] = "/tmp/longhaul-test-oom-XXXXXX";
     lh_error err = {0};
-    lh_job *job = job_with(JOB_SMALL, small);
-    lh_plan_options quick = {.size = sizeof quick, .quick = true};
-    lh_plan *plan = NULL;
+    lh_plan *plan = plan_of_job(job_with(JOB_SMALL, small));
     int fd = mkstemp(path);
     CHECK(fd >= 0 && write(fd, text, sizeof text) == (ssize_t)sizeof text);
     close(fd);
-    CHECK_OK(lh_plan_make(job, &quick, &plan, &err), err);
-    lh_job_free(job);
     for (int i = 0; plan && i < 2; i++) {
         const lh_train_options run = {
             .size = sizeof run, .steps = 2, .profiles = true};

@@ -7,6 +7,8 @@
  * which cannot be shorter than with passes of a microsecond. */
 #define _POSIX_C_SOURCE 200809L
 #include "jobs.h"
+#include "plans.h"
+#include "training_text.h"
 
 #include <longhaul/engine.h>
 #include <longhaul/plan.h>
@@ -81,16 +83,11 @@ static lh_plan *plan_of(const combination *x)
     char text[2048];
     lh_error err = {0};
     lh_job *job = NULL;
-    lh_plan *plan = NULL;
-    lh_plan_options o = {.size = sizeof o, .quick = true};
     snprintf(text, sizeof text, sites_text, 2 * x->replicas, x->latency_ms,
              x->gbps, x->replicas, x->schedule, x->places);
     CHECK_OK(lh_job_parse(text, strlen(text), "job.yaml", ".", &job, &err),
              err);
-    if (job)
-        CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
-    lh_job_free(job);
-    return plan;
+    return plan_of_job(job);
 }
 
 static const lh_link *link_of(const lh_plan *plan, const char *name)
@@ -248,12 +245,9 @@ static void what_cannot_be_emulated_is_refused(void)
 int main(void)
 {
     int fd = mkstemp(text_path);
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
-    CHECK(file != NULL);
-    for (int i = 0; file && i < 4000; i++)
-        fputc("etaoin shrdlu\n"[i * i % 14], file);
-    if (file)
-        fclose(file);
+    CHECK(fd >= 0);
+    close(fd);
+    training_text(text_path, 4000);
     RUN(links_are_as_planned);
     RUN(what_cannot_be_emulated_is_refused);
     unlink(text_path);

@@ -7,6 +7,7 @@
 #include "moe_models.h"
 #include "test.h"
 #include "tiny_model.h"
+#include "training_text.h"
 
 #include <dirent.h>
 #include <longhaul/engine.h>
@@ -24,19 +25,6 @@ enum { LAYERS = 8, STEPS = 20, MICROBATCHES = 8, SEQUENCE = 24 };
 static lh_model tiny, tied, gpt2, mixtral, qwen3, falcon, deepseek, qwen2_moe,
     deepseek_v3;
 static char folder[64], text_path[80];
-
-static void write_text(void)
-{
-    FILE *file = fopen(text_path, "w");
-    CHECK(file != NULL);
-    uint32_t state = 1;
-    for (int i = 0; file && i < 6000; i++) {
-        state = state * 1664525 + 1013904223;
-        fputc("etaoin shrdlu\n"[(state >> 24) % 14], file);
-    }
-    if (file)
-        fclose(file);
-}
 
 /* --- one run -----------------------------------------------------------------
  */
@@ -664,7 +652,7 @@ int main(void)
     qwen2_moe.name = "tiny-qwen2-moe";
     deepseek_v3 = glm4_moe_of(deepseek);
     deepseek_v3.name = "tiny-deepseek-v3";
-    write_text();
+    training_text(text_path, 6000);
     RUN(one_rank);
     RUN(schedules_and_degrees);
     RUN(recomputation);

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "test.h"
 #include "tiny_model.h"
+#include "training_text.h"
 
 #include <longhaul/engine.h>
 #include <longhaul/methods.h>
@@ -14,19 +15,6 @@
 enum { LAYERS = 4, STEPS = 50, MICROBATCHES = 4, SEQUENCE = 12, SEQUENCES = 2 };
 
 static char folder[64], text_path[80];
-
-static void write_text(void)
-{
-    FILE *file = fopen(text_path, "w");
-    CHECK(file != NULL);
-    uint32_t state = 1;
-    for (int i = 0; file && i < 6000; i++) {
-        state = state * 1664525 + 1013904223;
-        fputc("etaoin shrdlu\n"[(state >> 24) % 14], file);
-    }
-    if (file)
-        fclose(file);
-}
 
 /* --- models ------------------------------------------------------------------
  */
@@ -396,7 +384,7 @@ int main(void)
 {
     snprintf(folder, sizeof folder, "/tmp/longhaul-tensor-%d", (int)getpid());
     snprintf(text_path, sizeof text_path, "%s.txt", folder);
-    write_text();
+    training_text(text_path, 6000);
     RUN(one_rank);
     RUN(seeded_combinations);
     RUN(what_cannot_be_cut);

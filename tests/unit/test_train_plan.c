@@ -2,6 +2,8 @@
 /* Training a plan: what of the plan is run, and how a run compares with it. */
 #define _POSIX_C_SOURCE 200809L
 #include "jobs.h"
+#include "plans.h"
+#include "training_text.h"
 
 #include <longhaul/cost.h>
 #include <longhaul/engine.h>
@@ -19,15 +21,11 @@ static const char small[] =
     "layout: {tensor: %u, data: %u, pipeline: 2, micro_batch: 2, "
     "chunks_per_device: 1}\n";
 
+static char text_path[] = "/tmp/longhaul-test-plan-XXXXXX";
+
 static lh_plan *plan_of(uint32_t tensor)
 {
-    lh_error err = {0};
-    lh_job *job = job_with(JOB_SMALL, small, tensor, 2 / tensor);
-    lh_plan_options o = {.size = sizeof o, .quick = true};
-    lh_plan *plan = NULL;
-    CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
-    lh_job_free(job);
-    return plan;
+    return plan_of_job(job_with(JOB_SMALL, small, tensor, 2 / tensor));
 }
 
 /* One schedule runs as the engine alone would run it; the result adds up. */
@@ -68,27 +66,24 @@ static void timed(void)
 static void unequal_sites(uint32_t replicas)
 {
     lh_error err = {0};
-    lh_job *job = job_with(
+    lh_plan *plan = plan_of_job(job_with(
         JOB_SMALL,
         "  gpus_per_node: 2\n"
         "  datacenters: [{name: west, nodes: 1}, {name: east, nodes: 1, "
         "gpu: a100-80g}]\n"
         "training: {global_batch: 8, sequence: 16}\n"
         "layout: {tensor: 1, data: %u, pipeline: 2, micro_batch: 2}\n",
-        replicas);
-    const lh_plan_options quick = {.size = sizeof quick, .quick = true};
+        replicas));
     const lh_train_options run = {.size = sizeof run, .steps = 1};
     const lh_train_plan_options o = {.size = sizeof o, .run = &run};
-    lh_plan *plan = NULL;
     lh_train_result *r = NULL;
-    CHECK_OK(lh_plan_make(job, &quick, &plan, &err), err);
     if (plan)
         CHECK_OK(lh_train_plan(plan, &o, &r, &err), err);
     if (r) {
-        double peak = 2 * job->datacenters[0].gpu.flops_per_s;
+        double peak = 2 * plan->job->datacenters[0].gpu.flops_per_s;
         if (replicas == 2)
-            peak += 2 * job->datacenters[1].gpu.flops_per_s;
-        double want = lh_cost_iteration_flops(job) * 1e9 / peak;
+            peak += 2 * plan->job->datacenters[1].gpu.flops_per_s;
+        double want = lh_cost_iteration_flops(plan->job) * 1e9 / peak;
         double planned = plan->best.mfu * (double)plan->best.iteration_ns;
         double ran = r->utilisation * (double)r->median_ns;
         CHECK(fabs(planned / want - 1) < 1e-12);
@@ -96,7 +91,6 @@ static void unequal_sites(uint32_t replicas)
     }
     lh_train_result_free(r);
     lh_plan_free(plan);
-    lh_job_free(job);
 }
 
 static void peaks(void)
@@ -118,25 +112,10 @@ static void message_bytes(void)
     }
 }
 
-static void write_text(const char *path)
-{
-    FILE *file = fopen(path, "w");
-    CHECK(file != NULL);
-    for (int i = 0; file && i < 2000; i++)
-        fputc("etaoin shrdlu\n"[i * i % 14], file);
-    if (file)
-        fclose(file);
-}
-
 /* On the cpu device a plan says what lh_train_cpu() wants to be told: the same
  * losses, to the last bit, also with another schedule. */
 static void cpu(void)
 {
-    char path[] = "/tmp/longhaul-test-plan-XXXXXX";
-    int fd = mkstemp(path);
-    CHECK(fd >= 0);
-    close(fd);
-    write_text(path);
     lh_plan *plan = plan_of(1);
     lh_exec *x = NULL;
     lh_schedule *other = NULL;
@@ -145,7 +124,7 @@ static void cpu(void)
     const lh_train_options run = {.size = sizeof run, .steps = 4};
     lh_train_model m = lh_train_model_defaults();
     m.seed = 5;
-    m.data = path;
+    m.data = text_path;
     m.rate = 1e-2;
     lh_train_plan_options o = {
         .size = sizeof o, .device = LH_TRAIN_CPU, .run = &run, .model = &m};
@@ -183,36 +162,34 @@ static void cpu(void)
     lh_exec_free(x);
     lh_schedule_free(other);
     lh_plan_free(plan);
-    unlink(path);
 }
 
 /* A plan of two stages, as JOB_SMALL but for these, trained for three steps:
- * the last loss; *most gets the most activations, in bytes, that a rank held. */
-static double train_small(const char *path, const char *recompute,
-                          const char *model, double *most)
+ * the last loss; *most gets the most activations, in bytes, that a rank held.
+ */
+static double train_small(const char *recompute, const char *model,
+                          double *most)
 {
-    lh_job *job = job_with(JOB_SMALL,
-                           "  gpus_per_node: 1\n"
-                           "training: {global_batch: 8, sequence: 16, "
-                           "zero: 1, recompute: %s}\n"
-                           "model: {layers: 4, hidden: 32, "
-                           "heads: 2, vocab: 256, %s}\n"
-                           "layout: {tensor: 1, data: 1, pipeline: 2, "
-                           "micro_batch: 1, chunks_per_device: 1, "
-                           "schedule: 1f1b}\n",
-                           recompute, model);
-    lh_plan_options quick = {.size = sizeof quick, .quick = true};
+    lh_plan *plan =
+        plan_of_job(job_with(JOB_SMALL,
+                             "  gpus_per_node: 1\n"
+                             "training: {global_batch: 8, sequence: 16, "
+                             "zero: 1, recompute: %s}\n"
+                             "model: {layers: 4, hidden: 32, "
+                             "heads: 2, vocab: 256, %s}\n"
+                             "layout: {tensor: 1, data: 1, pipeline: 2, "
+                             "micro_batch: 1, chunks_per_device: 1, "
+                             "schedule: 1f1b}\n",
+                             recompute, model));
     lh_train_options run = {.size = sizeof run, .steps = 3};
     lh_train_model m = lh_train_model_defaults();
-    m.data = path;
+    m.data = text_path;
     m.rate = 1e-2;
     lh_train_plan_options o = {
         .size = sizeof o, .device = LH_TRAIN_CPU, .run = &run, .model = &m};
-    lh_plan *plan = NULL;
     lh_train_result *r = NULL;
     lh_error err = {0};
     double loss = 0;
-    CHECK_OK(lh_plan_make(job, &quick, &plan, &err), err);
     if (plan)
         CHECK_OK(lh_train_plan(plan, &o, &r, &err), err);
     *most = 0;
@@ -221,12 +198,11 @@ static double train_small(const char *path, const char *recompute,
         const lh_train_memory *held = lh_train_memory_held(r, &n);
         loss = r->iterations[2].loss;
         for (uint32_t i = 0; i < n; i++)
-            *most = fmax(*most,
-                         (double)held[i].measured[LH_MEMORY_ACTIVATIONS]);
+            *most =
+                fmax(*most, (double)held[i].measured[LH_MEMORY_ACTIVATIONS]);
     }
     lh_train_result_free(r);
     lh_plan_free(plan);
-    lh_job_free(job);
     return loss;
 }
 
@@ -248,77 +224,61 @@ static void recomputes(void)
          "parallel_block: true",
          {"[layernorm]", "[mlp]", "full"}},
     };
-    char path[] = "/tmp/longhaul-test-again-XXXXXX";
-    int fd = mkstemp(path);
-    CHECK(fd >= 0);
-    close(fd);
-    write_text(path);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         double whole, less;
-        double loss = train_small(path, "none", rows[i].model, &whole);
+        double loss = train_small("none", rows[i].model, &whole);
         CHECK(loss > 0);
         for (uint32_t k = 0; rows[i].again[k]; k++) {
             const char *again = rows[i].again[k];
-            double got = train_small(path, again, rows[i].model, &less);
+            double got = train_small(again, rows[i].model, &less);
             CHECK_MSG(got == loss, "%s: loss %.9g, not %.9g", again, got, loss);
             CHECK_MSG(less < whole, "%s: %g bytes, without %g", again, less,
                       whole);
         }
     }
-    unlink(path);
 }
 
 /* A plan of one replica, of which tensor ranks share layers. */
 static lh_status train_shared(const char *degrees, const char *framework,
-                              const char *data, double *loss, lh_error *err)
+                              double *loss, lh_error *err)
 {
-    lh_job *job = job_with(JOB_SMALL,
-                           "  gpus_per_node: 2\n"
-                           "framework: {%s}\n"
-                           "training: {global_batch: 8, sequence: 16, "
-                           "zero: 1}\n"
-                           "model: {layers: 4, hidden: 32, ffn: 48, "
-                           "heads: 2, vocab: 256}\n"
-                           "layout: {%s, data: 1, pipeline: 2, "
-                           "micro_batch: 1, chunks_per_device: 1}\n",
-                           framework, degrees);
-    lh_plan_options quick = {.size = sizeof quick, .quick = true};
+    lh_plan *plan =
+        plan_of_job(job_with(JOB_SMALL,
+                             "  gpus_per_node: 2\n"
+                             "framework: {%s}\n"
+                             "training: {global_batch: 8, sequence: 16, "
+                             "zero: 1}\n"
+                             "model: {layers: 4, hidden: 32, ffn: 48, "
+                             "heads: 2, vocab: 256}\n"
+                             "layout: {%s, data: 1, pipeline: 2, "
+                             "micro_batch: 1, chunks_per_device: 1}\n",
+                             framework, degrees));
     lh_train_options run = {.size = sizeof run, .steps = 3};
     lh_train_model m = lh_train_model_defaults();
-    m.data = data;
+    m.data = text_path;
     m.emulate_links = true;
     lh_train_plan_options o = {
         .size = sizeof o, .device = LH_TRAIN_CPU, .run = &run, .model = &m};
-    lh_plan *plan = NULL;
     lh_train_result *r = NULL;
-    CHECK_OK(lh_plan_make(job, &quick, &plan, err), *err);
     lh_status status = plan ? lh_train_plan(plan, &o, &r, err) : LH_EINVAL;
     if (r)
         *loss = r->iterations[2].loss;
     lh_train_result_free(r);
     lh_plan_free(plan);
-    lh_job_free(job);
     return status;
 }
 
 static void shares_layers(void)
 {
-    char path[] = "/tmp/longhaul-test-shared-XXXXXX";
-    int fd = mkstemp(path);
-    CHECK(fd >= 0);
-    close(fd);
-    write_text(path);
     double one = 0, two = 0;
     lh_error err = {0};
-    CHECK_OK(train_shared("tensor: 1", "", path, &one, &err), err);
-    CHECK_OK(train_shared("tensor: 2", "", path, &two, &err), err);
+    CHECK_OK(train_shared("tensor: 1", "", &one, &err), err);
+    CHECK_OK(train_shared("tensor: 2", "", &two, &err), err);
     CHECK(one > 0);
     CHECK_NEAR(two, one, 1e-6);
-    CHECK_INT(train_shared("tensor: 2", "sequence_parallel: false", path, &two,
-                           &err),
+    CHECK_INT(train_shared("tensor: 2", "sequence_parallel: false", &two, &err),
               LH_EUNSUPPORTED);
     CHECK_HAS(err.text, "set sequence_parallel: true in the job's framework");
-    unlink(path);
 }
 
 static void refuses(void)
@@ -357,33 +317,25 @@ static void elastic_plans_train(void)
     static const char *const levels[] = {
         "zero: 1, recompute: none", "zero: 2, recompute: none",
         "zero: 3, recompute: none", "zero: 3, recompute: full", "any"};
-    char path[] = "/tmp/longhaul-test-elastic-XXXXXX";
-    int fd = mkstemp(path);
-    CHECK(fd >= 0);
-    close(fd);
-    write_text(path);
     double losses[5] = {0}, bytes[5] = {0};
     for (int k = 0; k < 5; k++) {
-        lh_job *job = job_with(
+        lh_plan *plan = plan_of_job(job_with(
             JOB_SMALL,
             "  gpus_per_node: 2\n"
             "training: {global_batch: 32, sequence: 16%s%s}\n"
             "model: {layers: 16, hidden: 48, ffn: 96, heads: 2, vocab: 256}\n"
             "layout: {tensor: 1, data: 2, pipeline: 2, micro_batch: 1, "
             "chunks_per_device: 8, schedule: elastic}\n",
-            k < 4 ? ", " : "", k < 4 ? levels[k] : "");
-        lh_plan_options quick = {.size = sizeof quick, .quick = true};
+            k < 4 ? ", " : "", k < 4 ? levels[k] : ""));
         lh_train_options run = {
             .size = sizeof run, .steps = 3, .profiles = k == 2};
         lh_train_model m = lh_train_model_defaults();
-        m.data = path;
+        m.data = text_path;
         m.rate = 1e-3;
         lh_train_plan_options o = {
             .size = sizeof o, .device = LH_TRAIN_CPU, .run = &run, .model = &m};
-        lh_plan *plan = NULL;
         lh_train_result *r = NULL;
         lh_error err = {0};
-        CHECK_OK(lh_plan_make(job, &quick, &plan, &err), err);
         if (plan)
             CHECK_OK(lh_train_plan(plan, &o, &r, &err), err);
         if (r) {
@@ -408,24 +360,17 @@ static void elastic_plans_train(void)
                   levels[k], losses[k], losses[0]);
         lh_train_result_free(r);
         lh_plan_free(plan);
-        lh_job_free(job);
     }
     CHECK_MSG(bytes[1] < .8 * bytes[0] && bytes[2] < .8 * bytes[0],
               "state: %g, %g, %g bytes", bytes[0], bytes[1], bytes[2]);
-    unlink(path);
 }
 
 /* Operations that an elastic plan picks for want of memory: what is one product
  * is made again as one, in as many layers, and so the device runs it. */
 static void picked_operations(void)
 {
-    char path[] = "/tmp/longhaul-test-picked-XXXXXX";
-    int fd = mkstemp(path);
-    CHECK(fd >= 0);
-    close(fd);
-    write_text(path);
     lh_error err = {0};
-    lh_job *job = job_with(
+    lh_plan *plan = plan_of_job(job_with(
         JOB_SMALL,
         "  gpu: {tflops: 0.05, memory_gib: 0.004, memory_gbps: 10}\n"
         "  datacenters: [{name: a, nodes: 3}]\n"
@@ -434,16 +379,13 @@ static void picked_operations(void)
         "model: {layers: 16, hidden: 32, ffn: 64, heads: 2, kv_heads: 1, "
         "vocab: 256}\n"
         "layout: {tensor: 1, data: 3, pipeline: 1, micro_batch: 2, schedule: "
-        "elastic}\n");
-    lh_plan_options quick = {.size = sizeof quick, .quick = true};
+        "elastic}\n"));
     lh_train_options run = {.size = sizeof run, .steps = 2};
     lh_train_model m = lh_train_model_defaults();
-    m.data = path;
+    m.data = text_path;
     lh_train_plan_options o = {
         .size = sizeof o, .device = LH_TRAIN_CPU, .run = &run, .model = &m};
-    lh_plan *plan = NULL;
     lh_train_result *r = NULL;
-    CHECK_OK(lh_plan_make(job, &quick, &plan, &err), err);
     const lh_plan_elastic *e = plan ? plan->best.elastic : NULL;
     CHECK(e && plan->best.recompute == LH_RECOMPUTE_OPERATIONS);
     for (uint32_t i = 0; e && i + 1 < e->n_recomputed; i++)
@@ -452,15 +394,13 @@ static void picked_operations(void)
             const char *b = e->recomputed[i + 1].operation;
             bool one = (strcmp(a, "query") == 0 && strcmp(b, "key") == 0) ||
                        (strcmp(a, "key") == 0 && strcmp(b, "value") == 0);
-            CHECK(!one || e->recomputed[i].layers[c] ==
-                              e->recomputed[i + 1].layers[c]);
+            CHECK(!one ||
+                  e->recomputed[i].layers[c] == e->recomputed[i + 1].layers[c]);
         }
     if (plan)
         CHECK_OK(lh_train_plan(plan, &o, &r, &err), err);
     lh_train_result_free(r);
     lh_plan_free(plan);
-    lh_job_free(job);
-    unlink(path);
 }
 
 /* What of a plan the cpu device does not do: decay through gradients. */
@@ -478,24 +418,21 @@ static void refuses_what_it_does_not_do(void)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         lh_error err = {0};
         lh_train_result *r = NULL;
-        lh_plan_options quick = {.size = sizeof quick, .quick = true};
-        lh_plan *plan = NULL;
-        lh_job *job = job_with(JOB_SMALL,
-                               "  gpus_per_node: 2\n"
-                               "training: {global_batch: 8, sequence: 16, %s}\n"
-                               "model: {layers: 4, hidden: 32, ffn: 48, "
-                               "heads: 2, vocab: 256}\n"
-                               "layout: {tensor: 1, data: 2, pipeline: 2, "
-                               "micro_batch: 1%s}\n",
-                               rows[i].training, rows[i].layout);
-        CHECK_OK(lh_plan_make(job, &quick, &plan, &err), err);
+        lh_plan *plan = plan_of_job(
+            job_with(JOB_SMALL,
+                     "  gpus_per_node: 2\n"
+                     "training: {global_batch: 8, sequence: 16, %s}\n"
+                     "model: {layers: 4, hidden: 32, ffn: 48, "
+                     "heads: 2, vocab: 256}\n"
+                     "layout: {tensor: 1, data: 2, pipeline: 2, "
+                     "micro_batch: 1%s}\n",
+                     rows[i].training, rows[i].layout));
         if (plan)
             CHECK_INT(lh_train_plan(plan, &o, &r, &err), LH_EUNSUPPORTED);
         CHECK_HAS(err.text, rows[i].says);
         CHECK(!r);
         lh_train_result_free(r);
         lh_plan_free(plan);
-        lh_job_free(job);
     }
 }
 
@@ -542,6 +479,10 @@ static void refuses_operations(void)
 
 int main(void)
 {
+    int fd = mkstemp(text_path);
+    CHECK(fd >= 0);
+    close(fd);
+    training_text(text_path, 2000);
     RUN(timed);
     RUN(peaks);
     RUN(message_bytes);
@@ -553,5 +494,6 @@ int main(void)
     RUN(refuses);
     RUN(refuses_what_it_does_not_do);
     RUN(refuses_operations);
+    unlink(text_path);
     return test_summary();
 }
