@@ -22,9 +22,9 @@ last. The same is taken from three traces:
     measured   the step
 
 `difference` is measured less predicted in percent of predicted, `points` the same
-in percent of the step: medians of the runs, as all is. Two idle cores are needed:
-with other work on them passes wait for each other, which is `other`, time in
-which nothing is computed nor sent.
+in percent of the step: medians of the runs, as all is. Two idle cores are needed: with other
+work on them ranks wait for each other, which is `other`, time in which nothing is
+computed nor sent; `quietest` is the run that has the least of it.
 """
 import argparse
 import json
@@ -153,7 +153,8 @@ def measure(train, program, gbps, profile, runs, folder):
     return {"gbps": gbps, "plan": own["why"], "runs": runs,
             "planned_ms": ns / 1e6, "planned_percent": planned,
             **dict(zip(names, medians)),
-            "worst_difference_percent": max((row[-1] for row in rows), key=abs)}
+            "worst_difference_percent": max((row[-1] for row in rows), key=abs),
+            "quietest": dict(zip(names, min(rows, key=lambda row: row[3])))}
 
 
 def main():
