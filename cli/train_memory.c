@@ -77,6 +77,13 @@ static void put_kinds(char cell[CELL], const int64_t bytes[LH_N_MEMORY_KINDS])
                                (double)bytes[i] / (1 << 20));
 }
 
+/* Ranks share tensors, or else experts. */
+static bool divides(const lh_plan *plan, bool tensors)
+{
+    const lh_layout *l = plan ? &plan->best.layout : NULL;
+    return l && (tensors ? l->tensor : l->expert) > 1;
+}
+
 void train_memory_print(cli *c, const lh_plan *plan, const lh_train_result *r)
 {
     uint32_t n;
@@ -99,6 +106,15 @@ void train_memory_print(cli *c, const lh_plan *plan, const lh_train_result *r)
     cli_wrap(c, "in MiB", 0,
              "predicted: counted before the run began; measured: allocated; "
              "planned: of a GPU there, modelled, without scratch and the sums "
-             "and arrays that replicas exchange. Not in it: the program, the "
-             "data, OpenBLAS's buffers, what a transport has under way");
+             "and arrays that replicas exchange%s%s. Not in it: the program, "
+             "the data, OpenBLAS's buffers, what a transport has under way",
+             divides(plan, true) ? ", nor the rows that ranks of a tensor group "
+                                   "gather and keep for W, which are "
+                                   "activations here"
+                                 : "",
+             divides(plan, false)
+                 ? ", nor the room for all rows that may come to a rank's "
+                   "experts, activations here, where the GPU's has those of "
+                   "even routing"
+                 : "");
 }

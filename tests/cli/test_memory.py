@@ -9,6 +9,7 @@ import subprocess
 
 from harness import (ENVIRONMENT, PROGRAM, ROOT, WORK, check, finish,
                      is_sanitized, makes, run, test, write)
+from made import TRAINED
 
 # A run takes a second; one that spins, or waits for a rank that does, does so
 # for ever.
@@ -160,6 +161,28 @@ def ranks_hold_what_was_predicted_and_no_more_than_their_limit():
     done = run("train", "low.json", *how, "--memory", "enforce")
     check(done.returncode == 1 and "would hold" in done.stderr and
           len(done.stderr.splitlines()) == 1, f"enforce: {done.stderr}")
+
+
+@test
+def what_is_held_beyond_the_plan_is_said_where_it_is_so():
+    write("text", "the quick brown fox jumps over the lazy dog. " * 80)
+    if not has_openblas():
+        return
+    alone = TRAINED % 2
+    kept, come = "gather and keep for W", "all rows that may come"
+    for name, text, says in [
+            ("alone", alone, (False, False)),
+            ("tensor", alone.replace("tensor: 1", "tensor: 2"), (True, False)),
+            ("expert", alone.replace("expert: 1", "expert: 2").replace(
+                "ffn: 48", "experts: 4, experts_per_token: 2, expert_ffn: 16"),
+             (False, True))]:
+        write("job.yaml", text)
+        run("plan", "job.yaml", "-o", "held.json", "--no-optimal")
+        done = run("train", "held.json", "--device", "cpu", "--data", "text",
+                   "--steps", "1", "--memory", "report")
+        note = " ".join(done.stdout.split())
+        check((kept in note, come in note) == says,
+              f"{name}: {done.stdout} {done.stderr}")
 
 
 @test
