@@ -13,12 +13,15 @@
 /* --- reading
  * --------------------------------------------------------------------- */
 
-static lh_status fail_numbers(cli *c, const char *option, const char *text)
+static lh_status fail_numbers(cli *c, const char *option, uint32_t least,
+                              const char *text)
 {
     return cli_usage(c,
-                     "--%s: '%.80s' is not STEP=N,N,... with whole numbers, as "
-                     "10=2,1",
-                     option, text);
+                     "--%s: '%.80s' is not STEP=N,N,... with whole numbers%s, "
+                     "as 10=2,1",
+                     option, text,
+                     least ? " from 1 on (each chunk needs at least 1 layer)"
+                           : "");
 }
 
 /* "STEP=N,N,..." */
@@ -30,11 +33,11 @@ static lh_status read_move(cli *c, const char *option, uint32_t least,
     const char *at = strchr(text, '=');
     size_t len = at ? (size_t)(at - text) : sizeof number;
     if (len >= sizeof number)
-        return fail_numbers(c, option, text);
+        return fail_numbers(c, option, least, text);
     memcpy(number, text, len);
     number[len] = 0;
     if (!cli_parse_count(number, 0, UINT32_MAX, &out->step))
-        return fail_numbers(c, option, text);
+        return fail_numbers(c, option, least, text);
     uint32_t n = 1;
     for (const char *k = ++at; *k; k++)
         n += *k == ',';
@@ -42,7 +45,7 @@ static lh_status read_move(cli *c, const char *option, uint32_t least,
         return cli_no_memory(c);
     uint64_t sum;
     if (!cli_parse_numbers(at, least, n, out->numbers, &sum))
-        return fail_numbers(c, option, text);
+        return fail_numbers(c, option, least, text);
     out->n = n;
     if (out->step >= s->steps)
         return cli_usage(c,
@@ -164,6 +167,13 @@ static lh_status find_layers(cli *c, const cli_view *v, const lh_plan *plan,
     return LH_OK;
 }
 
+/* Of the pipeline: as many have ranks. */
+static uint32_t copies_of(const lh_plan *plan)
+{
+    const lh_layout *l = &plan->best.layout;
+    return l->data * l->context * l->tensor;
+}
+
 lh_status train_moves_read(cli *c, const cli_view *v, const lh_plan *plan,
                            train_changes *changes)
 {
@@ -181,11 +191,9 @@ lh_status train_moves_read(cli *c, const cli_view *v, const lh_plan *plan,
     if (s->places_at && !cpu && !s->replicas)
         return cli_usage(c, "--places-at: on the timed device it is of hosts: "
                             "with --replicas and --events of theirs");
-    uint32_t replicas = cpu    ? plan->best.layout.data
-                        : s->replicas ? s->replicas
-                                      : 1;
+    uint32_t copies = cpu ? copies_of(plan) : s->replicas ? s->replicas : 1;
     CLI_TRY(check_layers(c, changes, lh_pipeline_n_chunks(v->pipeline)));
-    CLI_TRY(check_places(c, changes, devices * replicas));
+    CLI_TRY(check_places(c, changes, devices * copies));
     changes->host_ns = s->moving_ns / s->speed;
     const bool adapts = s->adapt && s->moving_ns;
     if (adapts && !changes->first_layers && !s->replicas)

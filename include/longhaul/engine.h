@@ -338,6 +338,10 @@ typedef struct lh_train_options {
      * they are the model's. NULL: they stay. Borrowed until the run has
      * ended. */
     const uint32_t *layers;
+    /* What `reschedule` will move: LH_EUNSUPPORTED, before the run starts,
+     * where it has to stay. Without them such a switch is refused when it is
+     * proposed. */
+    bool moves_layers, moves_places;
 } lh_train_options;
 
 /* Ranks that compute passes together. */

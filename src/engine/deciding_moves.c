@@ -41,9 +41,7 @@ lh_status lhi_job_check_moves(const lhi_job *job, lh_error *err)
                         "lh_train_adapt: hosts exchange their places where "
                         "events are of some, on the timed device");
     if (a->moves_layers && !job->seating.layers)
-        return lhi_fail(err, LH_EINVAL,
-                        "lh_train_adapt: layers move where it is known how "
-                        "many each chunk has, and each has some");
+        return lhi_seating_fail_layers(&job->seating, err);
     if (a->layer_ns < 0)
         return lhi_fail(err, LH_EINVAL,
                         "lh_train_adapt: a layer takes less than no time");

@@ -11,7 +11,7 @@ typedef struct lhi_move_mind lhi_move_mind;
 
 /* Whether a run that adapts may move anything. */
 bool lhi_job_moves(const lhi_job *job);
-/* LH_EINVAL: it has not what that takes. */
+/* LH_EINVAL, LH_EUNSUPPORTED: it has not what that takes. */
 lh_status lhi_job_check_moves(const lhi_job *job, lh_error *err);
 
 lh_status lhi_move_mind_make(const lhi_job *job, lhi_move_mind **out,

@@ -3,9 +3,9 @@
  * together what came of it. */
 #define _GNU_SOURCE
 #include "base/take_options.h"
-#include "course/course.h"
 #include "engine/deciding.h"
 #include "engine/deciding_moves.h"
+#include "engine/seat.h"
 #include "engine/shard_groups.h"
 #include "engine/sharded.h"
 
@@ -141,55 +141,6 @@ static lh_status take_adapt(lhi_job *job, lh_error *err)
     return LH_OK;
 }
 
-/* Of each chunk, of a run in which each has some. */
-static lh_status take_layers(lhi_job *job, uint32_t *numbers, lh_error *err)
-{
-    const lh_train_model *m = job->model;
-    bool all = (m || job->o.layers) && job->pipeline->n_dp_ops == 0;
-    uint32_t n = job->exec->n_chunks;
-    for (uint32_t c = 0; all && c < n; c++) {
-        numbers[c] = m ? m->first_layers[c + 1] - m->first_layers[c]
-                       : job->o.layers[c];
-        all = numbers[c] > 0 || !m;
-    }
-    if (!all)
-        return LH_OK;
-    lh_layers *layers;
-    LHI_TRY(lh_layers_make(job->pipeline, numbers, &layers, err));
-    job->seating.layers = layers;
-    for (uint32_t c = 0; c < n; c++)
-        job->seating.n_layers += numbers[c];
-    return LH_OK;
-}
-
-/* Ranks have parts of tensors. */
-static bool computes_together(const lhi_grid *g)
-{
-    return g->tensor * g->context > 1 || g->expert * g->expert_tensor > 1;
-}
-
-/* What of the job may move. */
-static lh_status take_seating(lhi_job *job, lh_error *err)
-{
-    uint32_t n = job->exec->n_chunks;
-    const lh_places *places = job->o.course ? job->o.course->places : NULL;
-    job->seating = (lhi_seating){.n_chunks = n};
-    /* What ranks share of a tensor stays where it is. */
-    if (job->model && (computes_together(&job->grid) ||
-                       lhi_is_staged(job->pipeline, job->model)))
-        return LH_OK;
-    uint32_t *numbers = calloc((size_t)n + 1, sizeof *numbers);
-    if (!numbers)
-        return lhi_fail_nomem(err);
-    if (job->model)
-        job->seating.n_places = lhi_grid_ranks(&job->grid);
-    else if (places)
-        job->seating.n_places = lh_places_n_hosts(places);
-    lh_status status = take_layers(job, numbers, err);
-    free(numbers);
-    return status;
-}
-
 static lh_status run_job(lhi_job *job, lh_train_result **out, lh_error *err)
 {
     lhi_net_link *links = calloc(lhi_job_n_links(job) + 1, sizeof *links);
@@ -199,7 +150,9 @@ static lh_status run_job(lhi_job *job, lh_train_result **out, lh_error *err)
     if (status == LH_OK)
         status = take_adapt(job, err);
     if (status == LH_OK)
-        status = take_seating(job, err);
+        status = lhi_job_take_seating(job, err);
+    if (status == LH_OK)
+        status = lhi_job_check_seating(job, err);
     if (status == LH_OK)
         status = lhi_job_check_moves(job, err);
     if (status == LH_OK)

@@ -2,7 +2,6 @@
 #include "engine/seat.h"
 
 #include "base/fail.h"
-#include "engine/shard_groups.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,15 +43,6 @@ static lh_status check_room(const lhi_seat *s, const lh_exec *exec,
 {
     double bytes;
     const lhi_job *job = &s->job;
-    if (job->o.enforces_memory)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "memory is enforced, and what moves is held twice for "
-                        "a time: layers and ranks keep their places");
-    if (lhi_grid_copies(&job->grid) > job->grid.replicas ||
-        job->grid.expert > 1)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "ranks compute passes together, so layers and ranks "
-                        "keep their places");
     if (!job->launched && s->place > 0)
         return LH_OK; /* the first one says it for all of this machine */
     LHI_TRY(lhi_job_state(job, exec, s->place, !job->launched, &bytes, err));
@@ -99,23 +89,10 @@ static lh_status make_parts(lhi_seat *s, lhi_net *net, const lh_exec *exec,
     return lhi_training_make(&o, &s->training, err);
 }
 
-/* Moments are in the same pieces at every stage. */
-static lh_status check_parts(const lhi_job *job, lh_error *err)
-{
-    const lh_train_model *m = job->model;
-    uint32_t n = lhi_grid_size(&job->grid, LHI_GRID_DATA);
-    if (m && n > 1 && !lhi_shard_groups_alike(m, n, job->exec->n_ranks))
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "replicas share by site, and at other sites at some "
-                        "stages than at others: parts do not move");
-    return LH_OK;
-}
-
 lh_status lhi_seat_make(const lhi_job *job, lhi_net *net, const lh_exec *exec,
                         const lhi_seats *seats, const lhi_net_stop *stop,
                         lhi_seat **out, lh_error *err)
 {
-    LHI_TRY(check_parts(job, err));
     lhi_seat *s = calloc(1, sizeof *s);
     if (!s)
         return lhi_fail_nomem(err);

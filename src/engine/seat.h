@@ -39,6 +39,15 @@ lh_status lhi_seats_pipeline(const lhi_job *job, const lh_pipeline *pipeline,
                              const lhi_seats *seats, lh_pipeline **out,
                              lh_error *err);
 
+/* --- seating.c -------------------------------------------------------------
+ */
+
+/* Fills in job->seating: what may move, and why the rest does not. Its layers
+ * are to be released. */
+lh_status lhi_job_take_seating(lhi_job *job, lh_error *err);
+/* LH_EUNSUPPORTED: what the options say will move has to stay. */
+lh_status lhi_job_check_seating(const lhi_job *job, lh_error *err);
+
 /* --- exchange_state.c ------------------------------------------------------
  */
 

@@ -66,10 +66,6 @@ static lh_status read_numbers(cursor *c, uint32_t n, uint64_t most,
 {
     if (take_mark(c, ';'))
         return LH_OK;
-    if (n == 0)
-        return lhi_fail(err, LH_EINPUT,
-                        "ranks keep their places in this run: they share "
-                        "tensors or shards, or devices only play them");
     uint32_t *all = *out = calloc(n, sizeof *all);
     if (!all)
         return lhi_fail_nomem(err);
@@ -84,6 +80,19 @@ static lh_status read_numbers(cursor *c, uint32_t n, uint64_t most,
 
 /* --- whether they are such
  * ------------------------------------------------------- */
+
+lh_status lhi_seating_fail_layers(const lhi_seating *seating, lh_error *err)
+{
+    return lhi_fail(err, LH_EUNSUPPORTED, "layers do not move in this run: %s",
+                    seating->layers_stay);
+}
+
+lh_status lhi_seating_fail_places(const lhi_seating *seating, lh_error *err)
+{
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "ranks keep their places in this run: %s",
+                    seating->places_stay);
+}
 
 static lh_status check_layers(const lhi_seats *s, const lhi_seating *seating,
                               lh_error *err)
@@ -130,15 +139,15 @@ static lh_status read_all(cursor *c, const lhi_seating *seating, lhi_seats *to,
     uint64_t ns = 0;
     LHI_TRY(read_numbers(c, to->n_chunks, UINT32_MAX, "layers", &to->layers,
                          err));
+    if (to->n_places == 0 && c->at < c->end && *c->at != ';')
+        return lhi_seating_fail_places(seating, err);
     LHI_TRY(
         read_numbers(c, to->n_places, UINT32_MAX, "ranks", &to->hosts, err));
     if (!read_number(c, INT64_MAX / 4, &ns) || c->at != c->end)
         return fail_text("time", err);
     to->move_ns = (int64_t)ns;
     if (to->layers && seating->n_layers == 0)
-        return lhi_fail(err, LH_EINPUT,
-                        "layers do not move in this run: it does not know how "
-                        "many each chunk has, or ranks share them");
+        return lhi_seating_fail_layers(seating, err);
     if (to->layers)
         LHI_TRY(check_layers(to, seating, err));
     return to->hosts ? check_hosts(to, err) : LH_OK;

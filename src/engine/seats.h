@@ -19,13 +19,20 @@ typedef struct lhi_seats {
 } lhi_seats;
 
 /* What seats of a run have to be like. */
+enum { LHI_STAYS_ROOM = 160 };
 typedef struct lhi_seating {
     uint32_t n_chunks;
     uint32_t n_places; /* 0: ranks stay in their places */
     uint32_t n_layers; /* of all chunks; 0: layers stay */
     /* How a pipeline with other numbers is; NULL: layers stay. */
     const lh_layers *layers;
+    /* Why they stay; "": they may move. */
+    char layers_stay[LHI_STAYS_ROOM], places_stay[LHI_STAYS_ROOM];
 } lhi_seating;
+
+/* LH_EUNSUPPORTED, with that. */
+lh_status lhi_seating_fail_layers(const lhi_seating *seating, lh_error *err);
+lh_status lhi_seating_fail_places(const lhi_seating *seating, lh_error *err);
 
 /* As a text: numbers of layers, ranks, nanoseconds, with `;` between them and
  * commas between numbers; "" where all is as the run began. Release with

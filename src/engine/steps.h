@@ -22,7 +22,8 @@
  *   shift.c             what a rank has of one execution plan
  *   reschedule.c        another one in its place, while the run goes on;
  *   proposed.c          ... from texts to execution plans
- *   seats.c             who has which part of the job; seat.c: what a rank
+ *   seats.c             who has which part of the job; seating.c: what of
+ *                       it may move, and else why not; seat.c: what a rank
  *                       needs in another place; member_move.c: going there,
  *   exchange_state.c    ... with all that was trained
  *   adapting.c          a run that watches itself: its thread on rank 0

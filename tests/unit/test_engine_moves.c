@@ -358,6 +358,76 @@ static void one_against_it(void)
     free_files(&want);
 }
 
+/* It is known before the run starts, and why. */
+static void what_has_to_stay(void)
+{
+    static const struct {
+        uint32_t tensor, context;
+        double gradients, parameters;
+        bool launches, enforces;
+        const char *why;
+    } all[] = {
+        {.tensor = 2, .why = "together (tensor 2, context 1); plan with"},
+        {.context = 2, .why = "together (tensor 1, context 2); plan with"},
+        {.gradients = 1, .why = "replicas (ZeRO 2); plan with zero: 1"},
+        {.gradients = 1, .parameters = 1, .why = "(ZeRO 3); plan with zero: 1"},
+        {.launches = true, .why = "passes launch data-parallel operations"},
+        {.enforces = true, .why = "memory is enforced"},
+    };
+    static const char *const what[] = {"layers do not move in this run: ",
+                                       "ranks keep their places in this run: "};
+    for (uint32_t i = 0; i < 2 * sizeof all / sizeof *all; i++) {
+        char text[600];
+        lh_error err;
+        lh_exec *x = NULL;
+        lh_train_result *r = NULL;
+        const uint32_t k = i / 2, first_layers[] = {0, 1, 2, 3, 4};
+        lh_model model = tiny_model(4);
+        model.kv_heads = model.heads;
+        snprintf(text, sizeof text,
+                 "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: 4\n"
+                 "devices: 2\nuniform: {placement: loop, chunks_per_device: 2, "
+                 "F: 10, D: 12, W: 9, memory: {F: 1, W: -1}}\n%s%s",
+                 all[k].launches
+                     ? "data_parallel:\n  elastic: {enqueue: [2, 2], "
+                       "dequeue: [2, 2], transfer: 10, gradients: 1, "
+                       "parameters: 0, buckets: {scatter: 1, forward: 1, "
+                       "backward: 1}}\n"
+                     : "",
+                 all[k].enforces ? "memory_unit: bytes\n"
+                                   "memory_limit: 100000000\n"
+                                 : "");
+        lh_pipeline *p = pipeline_of(text);
+        lh_schedule *begin =
+            schedule_by(p, all[k].launches ? "elastic" : "gpipe");
+        lh_train_model m = lh_train_model_defaults();
+        m.model = &model;
+        m.first_layers = first_layers;
+        m.sequence = 12;
+        m.replicas = 2;
+        m.data = data_path;
+        m.tensor = all[k].tensor;
+        m.context = all[k].context;
+        m.sharded_gradients = all[k].launches ? 1 : all[k].gradients;
+        m.sharded_parameters = all[k].parameters;
+        m.by_layer = all[k].gradients > 0;
+        const lh_train_options o = {.size = sizeof o,
+                                    .steps = 1,
+                                    .enforces_memory = all[k].enforces,
+                                    .moves_layers = i % 2 == 0,
+                                    .moves_places = i % 2 == 1};
+        CHECK_OK(lh_exec_make(p, begin, NULL, &x, &err), err);
+        CHECK_INT(lh_train_cpu(p, x, &m, &o, &r, &err), LH_EUNSUPPORTED);
+        CHECK_HAS(err.text, what[i % 2]);
+        CHECK_HAS(err.text, all[k].why);
+        CHECK(!r);
+        lh_train_result_free(r);
+        lh_exec_free(x);
+        lh_schedule_free(begin);
+        lh_pipeline_free(p);
+    }
+}
+
 static void killed_in_between(void)
 {
     lh_error err;
@@ -444,6 +514,24 @@ static void timed_layers(void)
         lh_layers_free(rules);
     }
     lh_train_result_free(r);
+    /* Of a run that was told of no layers none move: said when they are
+     * proposed, or before the run where it was said that they will. */
+    lh_train_options untold = o;
+    untold.layers = NULL;
+    r = NULL;
+    CHECK_OK(lh_train_timed(p, x, &untold, &r, &err), err);
+    rows = r ? lh_train_switches(r, &n) : NULL;
+    CHECK(n == 1 && rows && rows[0].refused);
+    CHECK_HAS(rows && rows[0].refused ? rows[0].refused : "",
+              "layers do not move in this run: how many each chunk has");
+    lh_train_result_free(r);
+    untold.moves_layers = true;
+    CHECK_INT(lh_train_timed(p, x, &untold, &r, &err), LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "how many each chunk has was not said");
+    untold.moves_layers = false;
+    untold.moves_places = true;
+    CHECK_INT(lh_train_timed(p, x, &untold, &r, &err), LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "ranks keep their places in this run: devices only");
     lh_exec_free(x);
     lh_schedule_free(begin);
     lh_pipeline_free(p);
@@ -460,6 +548,7 @@ int main(void)
     RUN(weights_do_not_notice);
     RUN(checkpoints_do_not_notice);
     RUN(one_against_it);
+    RUN(what_has_to_stay);
     RUN(killed_in_between);
     RUN(timed_layers);
     snprintf(remove, sizeof remove, "rm -rf %s", folder);

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/fail.h"
+#include "course/course.h"
+#include "engine/seat.h"
+#include "engine/shard_groups.h"
+#include "engine/sharded.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Why nothing of what is trained moves: in `why`, as it is found; else "". */
+static void say_shared(const lhi_job *job, char why[LHI_STAYS_ROOM])
+{
+    const lhi_grid *g = &job->grid;
+    const lh_train_model *m = job->model;
+    uint32_t n = lhi_grid_size(g, LHI_GRID_DATA);
+    if (g->tensor * g->context > 1)
+        snprintf(why, LHI_STAYS_ROOM,
+                 "ranks compute passes together (tensor %" PRIu32
+                 ", context %" PRIu32 "); plan with tensor: 1 and context: 1",
+                 g->tensor, g->context);
+    else if (g->expert * g->expert_tensor > 1)
+        snprintf(why, LHI_STAYS_ROOM,
+                 "experts are on several ranks (expert %" PRIu32
+                 "); plan with expert: 1",
+                 g->expert);
+    else if (lh_pipeline_n_dp_ops(job->pipeline) > 0)
+        snprintf(why, LHI_STAYS_ROOM,
+                 "passes launch data-parallel operations; plan with a schedule "
+                 "that is not elastic");
+    else if (m->sharded_gradients > 0)
+        snprintf(why, LHI_STAYS_ROOM,
+                 "gradients are sharded over replicas (ZeRO %d); plan with "
+                 "zero: 1",
+                 m->sharded_parameters > 0 ? 3 : 2);
+    else if (job->o.enforces_memory)
+        snprintf(why, LHI_STAYS_ROOM,
+                 "memory is enforced, and what moves is held twice for a time");
+    else if (n > 1 && !lhi_shard_groups_alike(m, n, job->exec->n_ranks))
+        snprintf(why, LHI_STAYS_ROOM,
+                 "replicas share by site, and at other sites at some stages "
+                 "than at others");
+}
+
+/* The same of layers alone. */
+static void say_layers(const lhi_job *job, const uint32_t *numbers,
+                       char why[LHI_STAYS_ROOM])
+{
+    bool all = true;
+    for (uint32_t c = 0; c < job->exec->n_chunks; c++)
+        all = all && numbers[c] > 0;
+    if (!job->model && !job->o.layers)
+        snprintf(why, LHI_STAYS_ROOM,
+                 "how many each chunk has was not said");
+    else if (lh_pipeline_n_dp_ops(job->pipeline) > 0)
+        snprintf(why, LHI_STAYS_ROOM,
+                 "passes launch data-parallel operations; plan with a schedule "
+                 "that is not elastic");
+    else if (job->model && !all)
+        snprintf(why, LHI_STAYS_ROOM,
+                 "a chunk has none, and each needs at least 1");
+}
+
+/* Of each chunk. */
+static lh_status take_layers(lhi_job *job, lh_error *err)
+{
+    const lh_train_model *m = job->model;
+    lhi_seating *s = &job->seating;
+    lh_layers *layers;
+    uint32_t *numbers = calloc((size_t)s->n_chunks + 1, sizeof *numbers);
+    if (!numbers)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < s->n_chunks && (m || job->o.layers); c++)
+        numbers[c] = m ? m->first_layers[c + 1] - m->first_layers[c]
+                       : job->o.layers[c];
+    say_layers(job, numbers, s->layers_stay);
+    lh_status status = LH_OK;
+    if (!s->layers_stay[0])
+        status = lh_layers_make(job->pipeline, numbers, &layers, err);
+    if (status == LH_OK && !s->layers_stay[0]) {
+        s->layers = layers;
+        for (uint32_t c = 0; c < s->n_chunks; c++)
+            s->n_layers += numbers[c];
+    }
+    free(numbers);
+    return status;
+}
+
+lh_status lhi_job_take_seating(lhi_job *job, lh_error *err)
+{
+    const lh_places *places = job->o.course ? job->o.course->places : NULL;
+    lhi_seating *s = &job->seating;
+    *s = (lhi_seating){.n_chunks = job->exec->n_chunks};
+    if (job->model)
+        say_shared(job, s->places_stay);
+    if (s->places_stay[0]) {
+        lhi_text_copy(s->layers_stay, sizeof s->layers_stay, s->places_stay);
+        return LH_OK;
+    }
+    if (job->model)
+        s->n_places = lhi_grid_ranks(&job->grid);
+    else if (places)
+        s->n_places = lh_places_n_hosts(places);
+    else
+        snprintf(s->places_stay, sizeof s->places_stay,
+                 "devices only play them, without a course that has hosts");
+    return take_layers(job, err);
+}
+
+lh_status lhi_job_check_seating(const lhi_job *job, lh_error *err)
+{
+    const lhi_seating *s = &job->seating;
+    if (job->o.moves_layers && s->layers_stay[0])
+        return lhi_seating_fail_layers(s, err);
+    if (job->o.moves_places && s->places_stay[0])
+        return lhi_seating_fail_places(s, err);
+    return LH_OK;
+}
