@@ -12,7 +12,7 @@ from megatron_rules import complaints
 from random_jobs import job
 
 # LONGHAUL_RULES=N looks at as many as one has time for.
-SEEDS = int(os.environ.get("LONGHAUL_RULES", 6 if is_sanitized() else 40))
+SEEDS = int(os.environ.get("LONGHAUL_RULES", 8 if is_sanitized() else 40))
 
 
 def exported(text):
