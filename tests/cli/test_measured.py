@@ -136,6 +136,8 @@ def the_profile_of_a_run_predicts_that_run():
             ("one", "1f1b", [], False),
             ("one", "zb-h1", ["--transport", "local"], False),
             ("one", "gpipe", ["--receives", "late"], False),
+            ("two", "1f1b", [], False),
+            ("two", "zb-h1", ["--transport", "local"], False),
             ("two", "1f1b", ["--emulate-links"], True),
             ("one", "zb-h1", ["--inject", "0-1=latency:20ms"], True)]:
         what = f"{name} {method} {options}"

@@ -2,6 +2,7 @@
 #include "engine/plan/run_profile.h"
 
 #include "engine/measure.h"
+#include "plan/layout/choice.h"
 #include "plan/layout/layout.h"
 
 #include <inttypes.h>
@@ -146,15 +147,29 @@ static lh_profile_link link_of(const writing *w, const path *x)
 /* --- what comes once
  * ------------------------------------------------------------ */
 
-/* The pipeline with the times of the profile. */
-static lh_status as_measured(writing *w, const lh_profile *profile,
-                             lh_pipeline **out, lh_error *err)
+/* The pipeline as the next plan has it, which makes all times from the profile,
+ * those of data-parallel communication from its links. */
+static lh_status plan_again(const writing *w, const lh_profile *profile,
+                            lh_pipeline **out, lh_error *err)
+{
+    lh_job job = *w->run->plan->job;
+    const lhi_config config = lhi_config_of(&w->run->plan->best);
+    lhi_built built;
+    job.profile = profile;
+    LHI_TRY(lhi_layout_build(&job, &config, &built, err));
+    *out = built.pipeline;
+    return LH_OK;
+}
+
+/* Where no link was measured: over the run's own, which may have been emulated
+ * with other delays than the job's. */
+static lh_status as_run(const writing *w, const lh_profile *profile,
+                        lh_pipeline **out, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
     LHI_TRY(lh_pipeline_describe(w->run->pipeline, &desc, err));
     lh_chunk *chunks = LHI_NEW(w->mem, lh_chunk, desc.n_chunks);
-    lh_link *links = LHI_NEW(w->mem, lh_link, desc.n_links);
-    if (!chunks || !links)
+    if (!chunks)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < desc.n_chunks; c++) {
         chunks[c] = desc.chunks[c];
@@ -162,18 +177,7 @@ static lh_status as_measured(writing *w, const lh_profile *profile,
         chunks[c].d_ns = profile->entries[c].d_ns;
         chunks[c].w_ns = profile->entries[c].w_ns;
     }
-    for (uint32_t i = 0; i < desc.n_links; i++) {
-        links[i] = desc.links[i];
-        if (w->n_paths == 0)
-            continue;
-        const path *x = find_path(w, links[i].from, links[i].to);
-        const lh_profile_link *l = &profile->links[x - w->paths];
-        links[i].latency_ns = l->alpha_ns;
-        links[i].transfer_ns =
-            llround(l->beta_ns_per_byte * counted_bytes(w, x));
-    }
     desc.chunks = chunks;
-    desc.links = links;
     return lh_pipeline_make(&desc, out, err);
 }
 
@@ -184,7 +188,8 @@ static lh_status find_rest(writing *w, lh_profile *profile, lh_error *err)
 {
     lh_pipeline *pipeline;
     lh_exec *exec;
-    LHI_TRY(as_measured(w, profile, &pipeline, err));
+    LHI_TRY(w->n_paths ? plan_again(w, profile, &pipeline, err)
+                       : as_run(w, profile, &pipeline, err));
     lh_status status =
         lh_exec_make(pipeline, w->run->schedule, w->run->exec, &exec, err);
     lh_pipeline_free(pipeline);
