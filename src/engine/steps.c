@@ -545,8 +545,18 @@ static lh_status await_all(lhi_member *w, lh_error *err)
                            w->stop, err);
 }
 
+/* Of a run that stops at once, where it was to leave a checkpoint. */
+static void note_unsaved(lhi_member *w)
+{
+    const lh_train_model *m = w->job->model;
+    if (m && m->checkpoint && !w->saved && w->n_iterations > 0)
+        say(w, "stopped at once: no checkpoint of the last iteration was "
+               "written; those written before it, if any, are there");
+}
+
 static lh_status lead(lhi_member *w, lhi_text *out, lh_error *err)
 {
+    bool ended = false;
     lh_status status = await_all(w, err);
     uint64_t step = w->training ? lhi_training_step(w->training) : 0;
     if (status == LH_OK)
@@ -561,8 +571,10 @@ static lh_status lead(lhi_member *w, lhi_text *out, lh_error *err)
         if (w->over != LH_NONE)
             break;
     }
-    if (status == LH_OK)
+    if (status == LH_OK) {
         status = lead_save(w, err);
+        ended = status == LH_OK;
+    }
     if (status == LH_OK && w->over != LH_NONE)
         return lhi_job_over_limit(w->over, w->over_bytes,
                                   w->job->memory[w->over].limit_bytes, step,
@@ -573,6 +585,8 @@ static lh_status lead(lhi_member *w, lhi_text *out, lh_error *err)
         return lead_end(w, out, err);
     if (status == LH_ECANCELED) { /* what there is, without the others */
         w->interrupted = true;
+        if (!ended)
+            note_unsaved(w);
         lhi_member_add_heading(w, 0, out);
     }
     return status;

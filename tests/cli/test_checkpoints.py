@@ -10,9 +10,11 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 
 from harness import (ANY, ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, case, check,
                      finish, json_case, makes, read, run, test, until, write)
+from made import TWO_SITES
 
 LOCK = ".longhaul-lock"
 
@@ -218,6 +220,38 @@ def a_folder_that_nothing_was_written_to_goes_again():
     case("no such checkpoint", arguments(
         1, "--checkpoint", "run/deep", "--resume", "nowhere"), 1, err="nowhere")
     check(not (WORK / "run/deep").exists(), "it was made for nothing")
+
+
+@test
+def a_run_that_stops_at_once_says_that_none_was_written():
+    """An iteration waits for two messages of 600 ms each."""
+    prepare()
+    write("far.yaml", (TWO_SITES % 8).replace("latency_ms: 1", "latency_ms: 600"))
+    case("a plan", ["plan", "far.yaml", "-o", "far.json", "--no-optimal"],
+         out=ANY)
+    for transport in ("inproc", "local"):
+        shutil.rmtree(WORK / "run", ignore_errors=True)
+        log, said = WORK / "far.jsonl", WORK / "far.said"
+        log.unlink(missing_ok=True)
+        process = subprocess.Popen(
+            [PROGRAM, "train", "far.json", "--device", "cpu", "--data", "text",
+             "--steps", "99", "--checkpoint", "run", "--emulate-links",
+             "--transport", transport, "--log", log.name], cwd=WORK,
+            env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=said.open("w"),
+            text=True, start_new_session=True)
+        check(until(lambda: log.exists() and log.read_text(), process), "log")
+        process.send_signal(signal.SIGINT)
+        check(until(lambda: "stopping" in said.read_text(), process), "stops")
+        time.sleep(0.25)  # closer ones are one
+        process.send_signal(signal.SIGINT)
+        out = process.communicate(timeout=HANGS)[0]
+        err = " ".join(said.read_text().split())
+        check(process.returncode == 1 and "interrupted" in out, (out, err))
+        check("stopped at once: no checkpoint of the last iteration was "
+              "written" in err, f"{transport}: {err}")
+        check(not (WORK / "run").exists(), "there was none to keep")
+    _, err = end(begin(), signal.SIGINT)
+    check("no checkpoint" not in err, f"one signal: {err}")
 
 
 # --- what killed runs leave --------------------------------------------------
