@@ -334,9 +334,11 @@ static void print_trained(cli *c, const lh_plan *plan, const lh_train_result *r)
 static void print_ranks(cli *c, const cli_view *v, const lh_plan *plan,
                         const lh_train_result *r)
 {
+    static const lh_layout alone = {
+        .data = 1, .context = 1, .tensor = 1, .expert = 1};
+    const lh_layout *l = plan ? &plan->best.layout : &alone;
     const uint32_t together = r->context * r->tensor;
     const uint32_t stages = r->n_ranks / (r->n_replicas * together);
-    const uint32_t replicas = plan ? plan->best.layout.data : 1;
     cli_print(c, "schedule      %s on ", v->method);
     if (together > 1)
         cli_print(c,
@@ -347,11 +349,18 @@ static void print_ranks(cli *c, const cli_view *v, const lh_plan *plan,
         cli_print(
             c, "%" PRIu32 " ranks: %" PRIu32 " stages x %" PRIu32 " replicas",
             r->n_ranks, stages, r->n_replicas);
-    else if (replicas > 1)
+    else if (l->context * l->tensor > 1)
+        cli_print(c,
+                  "%" PRIu32 " ranks: one copy of %" PRIu32 " replicas x "
+                  "context %" PRIu32 " x tensor %" PRIu32,
+                  stages, l->data, l->context, l->tensor);
+    else if (l->data > 1)
         cli_print(c, "%" PRIu32 " ranks: one of %" PRIu32 " replicas", stages,
-                  replicas);
+                  l->data);
     else
         cli_print(c, "%" PRIu32 " ranks", stages);
+    if (l->expert > 1)
+        cli_print(c, ", expert %" PRIu32, l->expert);
 }
 
 /* How long the iterations with events, and all, took beside the simulator's,

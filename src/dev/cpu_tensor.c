@@ -34,6 +34,19 @@ static lh_status need_multiple(uint32_t n, const char *what, uint32_t ranks,
                     what, n, ranks);
 }
 
+lh_status lhi_cpu_check_cut(const lh_model *m, uint32_t n, lh_error *err)
+{
+    if (n <= 1 || !(m->experts || m->kv_lora_rank || m->parallel_block))
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "the cpu device does not cut layers with %s: choose "
+                    "tensor: 1 in the job's layout",
+                    m->experts        ? "experts"
+                    : m->kv_lora_rank ? "latents"
+                                      : "attention and MLP beside each "
+                                        "other");
+}
+
 lh_status lhi_cpu_check_shares(const lhi_cpu_options *o, lh_error *err)
 {
     const lh_model *m = o->model;
@@ -45,14 +58,7 @@ lh_status lhi_cpu_check_shares(const lhi_cpu_options *o, lh_error *err)
                         o->tensor, n);
     if (n == 1)
         return LH_OK;
-    if (m->experts || m->kv_lora_rank || m->parallel_block)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the cpu device does not cut layers with %s: choose "
-                        "tensor: 1 in the job's layout",
-                        m->experts        ? "experts"
-                        : m->kv_lora_rank ? "latents"
-                                          : "attention and MLP beside each "
-                                            "other");
+    LHI_TRY(lhi_cpu_check_cut(m, n, err));
     if (o->sharded_gradients > 0)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the cpu device does not shard gradients of layers "

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What train says of ranks that compute together, and which it does not run."""
+from harness import case, check, finish, run, test, write
+from made import TRAINED
+
+EXPERTS = {"ffn: 48": "experts: 4, experts_per_token: 2, expert_ffn: 16"}
+
+
+def plan(changes):
+    """Two stages, two replicas, but for these."""
+    text = TRAINED % 2
+    for old, new in changes.items():
+        check(old in text, old)
+        text = text.replace(old, new)
+    write("job.yaml", text)
+    done = run("plan", "job.yaml", "-o", "plan.json", "--no-optimal")
+    check(done.returncode == 0, done.stderr)
+
+
+def schedule_line(*more):
+    done = run("train", "plan.json", "--steps", "1", *more)
+    if "OpenBLAS" in done.stderr:
+        return None
+    check(done.returncode == 0, done.stderr)
+    return next((" ".join(line.split()) for line in done.stdout.splitlines()
+                 if line.startswith("schedule ")), done.stdout)
+
+
+@test
+def ranks_are_said_as_they_share_work():
+    write("text", "It was the best of times, it was the worst of times.\n" * 99)
+    cpu = ("--device", "cpu", "--data", "text")
+    for changes, timed, trained in [
+            ({}, "2 ranks: one of 2 replicas", "4 ranks: 2 stages x 2 replicas"),
+            ({"tensor: 1": "tensor: 2"},
+             "2 ranks: one copy of 2 replicas x context 1 x tensor 2",
+             "8 ranks: 2 stages x 2 replicas x context 1 x tensor 2"),
+            ({"context: 1": "context: 2"},
+             "2 ranks: one copy of 2 replicas x context 2 x tensor 1",
+             "8 ranks: 2 stages x 2 replicas x context 2 x tensor 1"),
+            ({**EXPERTS, "expert: 1": "expert: 2"},
+             "2 ranks: one of 2 replicas, expert 2",
+             "4 ranks: 2 stages x 2 replicas, expert 2")]:
+        plan(changes)
+        said = schedule_line("--speed", "100")
+        check(f" on {timed}, timed " in said, f"{changes}: {said}")
+        said = schedule_line(*cpu)
+        check(said is None or f" on {trained}, cpu " in said,
+              f"{changes}: {said}")
+
+
+@test
+def the_first_thing_to_change_is_said_first():
+    """What is set as asked is not refused for something else."""
+    write("text", "It was the best of times, it was the worst of times.\n" * 99)
+    for changes in ({"tensor: 1": "tensor: 2"},
+                    {"tensor: 1": "tensor: 2",
+                     "expert: 1": "expert: 1, expert_tensor: 1"}):
+        plan({**EXPERTS, **changes})
+        case(str(changes), ["train", "plan.json", "--device", "cpu", "--data",
+                            "text", "--steps", "1"], 1,
+             err="does not cut layers with experts: choose tensor: 1 in the "
+                 "job's layout")
+
+
+finish()
