@@ -315,14 +315,18 @@ static void print_dp_links(cli *c, const cli_view *v)
 static void print_jitter(cli *c, const work *w)
 {
     const lh_jitter_result *r = &w->jitter;
+    const int64_t after =
+        iteration_ns(w) - lh_timeline_makespan(w->view.timeline);
     char mean[CLI_TIME_TEXT], p50[CLI_TIME_TEXT], p95[CLI_TIME_TEXT],
         p99[CLI_TIME_TEXT], slow[CLI_STRAGGLER_TEXT];
     cli_wrap(c, "jitter", 0,
              "mean %s, median %s, 95 %% within %s, 99 %% within %s (%" PRIu32
-             " samples)",
-             cli_time_text((int64_t)r->mean_ns, mean),
-             cli_time_text(r->p50_ns, p50), cli_time_text(r->p95_ns, p95),
-             cli_time_text(r->p99_ns, p99), r->samples);
+             " samples%s)",
+             cli_time_text((int64_t)r->mean_ns + after, mean),
+             cli_time_text(r->p50_ns + after, p50),
+             cli_time_text(r->p95_ns + after, p95),
+             cli_time_text(r->p99_ns + after, p99), r->samples,
+             w->problem.plan ? " of the iteration" : "");
     if (w->problem.plan &&
         *cli_straggler_text(w->straggler_rate, lh_plan_gpus(w->problem.plan),
                             slow))
@@ -608,7 +612,10 @@ const cli_command cmd_simulate = {
         "every link.\n\n"
         "With --jitter every sample is an iteration with its own delays of "
         "links and speeds of devices, under the same schedule; --seed draws "
-        "others.\n\n"
+        "others. Of a plan the times are of the whole iteration, with "
+        "optimizer and overhead, as those of plan --jitter are; of a pipeline "
+        "they are makespans. In the JSON jitter has of, iteration or "
+        "makespan, which says so.\n\n"
         "With --events iterations are played in virtual time: what each "
         "takes while links and devices are as slow as the events have them, "
         "and all together. Iterations do not overlap. Its JSON has total_s; "

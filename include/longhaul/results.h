@@ -31,7 +31,8 @@ typedef struct lh_simulated {
     const lh_analysis *analysis; /* and of all three */
     const lh_plan *plan; /* whose pipeline it is; NULL: of none. What follows
                             the pipeline is told too */
-    const lh_jitter_result *jitter; /* NULL: not drawn */
+    const lh_jitter_result *jitter; /* of the pipeline; NULL: not drawn. With a
+                                       plan, what follows is told with it */
     lh_solve_objective objective;
 } lh_simulated;
 

@@ -201,7 +201,9 @@ class LinkUse(Result):
 
 @dataclasses.dataclass(frozen=True)
 class Spread(Result):
-    """Iterations under delays that vary, in seconds."""
+    """Iterations under delays that vary, in seconds. Of a simulation `of` is
+    "iteration" where they have what follows the pipeline, as a plan's do, else
+    "makespan"."""
 
     samples: int = 0
     mean_s: float = 0.0
@@ -210,6 +212,7 @@ class Spread(Result):
     p95_s: float = 0.0
     p99_s: float = 0.0
     most_s: float = 0.0
+    of: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -111,6 +111,7 @@ varied = json_case("jitter", ["simulate", delayed(10), "-s", "zb-h2", "--jitter"
 slow = makespan("three times as slow", delayed(30), "zb-h2")
 check(varied["jitter"]["samples"] == 7 and varied["jitter"]["least_s"] == slow ==
       varied["jitter"]["p99_s"], f"degraded links: {varied['jitter']}, {slow}")
+check(varied["jitter"]["of"] == "makespan", f"of a pipeline: {varied['jitter']}")
 case("jitter in words", ["simulate", delayed(10), "--jitter", "latency=0.2"],
      out=r"^jitter +mean [0-9.]+ m?s, median .*95 % within .*1000 samples\)$")
 for bad in ("latency", "speed=1", "latency=x", "degraded=0.1", "straggler=1x",
