@@ -2,6 +2,7 @@
 #include "plan_pair.h"
 
 #include "inputs.h"
+#include "plan_screen.h"
 #include "plan_why.h"
 #include "view.h"
 
@@ -9,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS = 64, TEXT = 200, MEMORY_KINDS = 6, HEAD = CLI_SITES_TEXT + TEXT };
+enum { ROWS = 96, TEXT = 200, MEMORY_KINDS = 6, HEAD = CLI_SITES_TEXT + TEXT };
 
 /* Rows, with room for their texts. */
 typedef struct pair {
@@ -108,6 +109,34 @@ static void add_bytes(pair *p, const char *group, const char *name,
 
 /* --- groups --------------------------------------------------------------- */
 
+/* What was to be trained, on what, and where the times come from: plans of
+ * different jobs differ for that alone. */
+static void add_job(pair *p)
+{
+    static const char *const group = "job";
+    const lh_job *a = p->plans[0]->job, *b = p->plans[1]->job;
+    char texts[2][CLI_SITES_TEXT];
+    add_words(p, group, "model", a->model->name, b->model->name);
+    for (int i = 0; i < 2; i++)
+        cli_params_text(lh_model_params(p->plans[i]->job->model), texts[i],
+                        sizeof texts[i]);
+    add_words(p, group, "parameters", texts[0], texts[1]);
+    for (int i = 0; i < 2; i++)
+        cli_plan_gpus_text(p->plans[i], texts[i], sizeof texts[i]);
+    add_words(p, group, "GPUs of the job, and their kinds", texts[0], texts[1]);
+    add_count(p, group, "sequences per iteration", a->training.global_batch,
+              b->training.global_batch);
+    add_count(p, group, "tokens per sequence", a->training.sequence,
+              b->training.sequence);
+    for (int i = 0; i < 2; i++)
+        cli_precision_text(p->plans[i]->job, texts[i], sizeof texts[i]);
+    add_words(p, group, "precision", texts[0], texts[1]);
+    add_words(p, group, "pass times from", p->plans[0]->cost_source,
+              p->plans[1]->cost_source);
+    add_words(p, group, "profile", a->profile ? a->profile->name : "-",
+              b->profile ? b->profile->name : "-");
+}
+
 static void add_layout(pair *p)
 {
     static const char *const group = "layout";
@@ -198,27 +227,12 @@ static void add_speed(pair *p)
     }
 }
 
-static int64_t held(const lh_plan_memory *m)
-{
-    return m->parameters_bytes + m->gradients_bytes + m->optimizer_bytes +
-           m->activations_bytes + m->buffers_bytes + m->temporary_bytes;
-}
-
-/* Of the rank that holds most. */
-static const lh_plan_memory *fullest(const lh_plan *plan)
-{
-    const lh_plan_memory *most = NULL;
-    for (uint32_t i = 0; i < plan->n_ranks; i++)
-        if (!most || held(&plan->rank_memory[i]) > held(most))
-            most = &plan->rank_memory[i];
-    return most;
-}
-
 static void add_memory(pair *p)
 {
     static const char *const group = "memory of the fullest device";
     const lh_choice *a = &p->plans[0]->best, *b = &p->plans[1]->best;
-    const lh_plan_memory *x = fullest(p->plans[0]), *y = fullest(p->plans[1]);
+    const lh_plan_memory *x = cli_plan_fullest(p->plans[0]),
+                         *y = cli_plan_fullest(p->plans[1]);
     add_bytes(p, group, "peak", a->peak_memory_bytes, b->peak_memory_bytes,
               LESS);
     add_bytes(p, group, "limit", a->memory_limit_bytes, b->memory_limit_bytes,
@@ -281,18 +295,20 @@ static lh_status add_heads(cli *c, const pair *p, const char *const names[2],
     return LH_OK;
 }
 
-/* "iteration": the second plan's, and below it the first's. */
+/* "iteration": the first plan's, as the makespan beside it is, and below it the
+ * second's. */
 static lh_status add_card(cli *c, const pair *p, const char *title,
-                          const char *row, const char *first, lh_report *report)
+                          const char *row, const char *const names[2],
+                          lh_report *report)
 {
     for (uint32_t i = 0; i < p->n; i++) {
         const lh_report_difference *d = &p->rows[i];
-        char more[2 * CLI_SITES_TEXT];
+        char more[2 * CLI_SITES_TEXT + 2 * TEXT];
         if (strcmp(d->name, row) != 0)
             continue;
-        snprintf(more, sizeof more, "%s%s%s has %s", d->change,
-                 *d->change ? ": " : "", first, d->first);
-        return lh_report_add_card(report, title, d->second, more, &c->err);
+        snprintf(more, sizeof more, "%.*s; %.*s: %s%s%s", TEXT, names[0], TEXT,
+                 names[1], d->second, *d->change ? ", " : "", d->change);
+        return lh_report_add_card(report, title, d->first, more, &c->err);
     }
     return LH_OK;
 }
@@ -307,6 +323,7 @@ lh_status cli_plan_pair(cli *c, const lh_plan *const plans[2],
     p->plans[1] = plans[1];
     add_speed(p);
     add_parts(p);
+    add_job(p);
     add_layout(p);
     add_memory(p);
     add_communication(p);
@@ -319,10 +336,10 @@ lh_status cli_plan_pair(cli *c, const lh_plan *const plans[2],
         {"Iteration", "iteration"},
         {"Tokens per second", "tokens per second"},
         {"Model FLOPs utilisation", "model FLOPs utilisation"},
-        {"Memory", "peak"}};
+        {"Peak memory", "peak"}};
     lh_status status = add_heads(c, p, names, report);
     for (size_t i = 0; status == LH_OK && i < sizeof cards / sizeof *cards; i++)
-        status = add_card(c, p, cards[i][0], cards[i][1], names[0], report);
+        status = add_card(c, p, cards[i][0], cards[i][1], names, report);
     if (status == LH_OK)
         status = lh_report_add_differences(report, &all, &c->err);
     free(p);

@@ -40,6 +40,11 @@ void cli_plan_screen(cli *c, const lh_plan *plan, const cli_plan_shown *shown);
 /* What the model is, as the job was read, and how much of the cluster is used:
  * the lines after the iteration. */
 void cli_plan_model(cli *c, const lh_plan *plan);
+/* Their parts: "70.6 B" parameters; "bf16, products in FP8"; "384 of 512: 256
+ * h100-sxm, 128 a100-80g". Each returns `text`, of `room` bytes, cut to them. */
+const char *cli_params_text(uint64_t n, char *text, size_t room);
+const char *cli_precision_text(const lh_job *job, char *text, size_t room);
+const char *cli_plan_gpus_text(const lh_plan *plan, char *text, size_t room);
 /* The layout in letters and in words; where it lies. */
 void cli_plan_layout(cli *c, const lh_plan *plan);
 void cli_plan_sites(cli *c, const lh_plan *plan);

@@ -46,8 +46,7 @@ static void add_words(words *w, const char *between, const char *format, ...)
 /* --- model and GPUs -------------------------------------------------------
  */
 
-/* "70.6 B" */
-static const char *params_text(uint64_t n, char *text, size_t room)
+const char *cli_params_text(uint64_t n, char *text, size_t room)
 {
     const double x = (double)n;
     if (x >= 1e12)
@@ -56,6 +55,16 @@ static const char *params_text(uint64_t n, char *text, size_t room)
         snprintf(text, room, "%.4g B", x / 1e9);
     else
         snprintf(text, room, "%.4g M", x / 1e6);
+    return text;
+}
+
+const char *cli_precision_text(const lh_job *job, char *text, size_t room)
+{
+    snprintf(text, room, "%s%s", lh_precision_name(job->training.precision),
+             job->framework.fp8 == LH_FP8_NONE     ? ""
+             : job->framework.fp8 == LH_FP8_MATMUL ? ", products in FP8"
+                                                   : ", products and dispatch "
+                                                     "in FP8");
     return text;
 }
 
@@ -68,18 +77,15 @@ static words describe_model(const lh_plan *p)
     words w = {0};
     add_words(&w, "", "%s: %s parameters",
               cli_shorten(m->name, NAME, name, sizeof name),
-              params_text(all, a, sizeof a));
+              cli_params_text(all, a, sizeof a));
     if (active < all)
         add_words(&w, ", ", "%s of them active",
-                  params_text(active, b, sizeof b));
+                  cli_params_text(active, b, sizeof b));
     add_words(&w, ", ", "%" PRIu32 " layers", m->layers);
+    char precision[60];
     add_words(&w, "; ", "%" PRIu32 " sequences of %" PRIu32 " tokens, %s",
-              t->global_batch, t->sequence, lh_precision_name(t->precision));
-    if (p->job->framework.fp8 != LH_FP8_NONE)
-        add_words(&w, ", ", "%s in FP8",
-                  p->job->framework.fp8 == LH_FP8_MATMUL
-                      ? "products"
-                      : "products and dispatch");
+              t->global_batch, t->sequence,
+              cli_precision_text(p->job, precision, sizeof precision));
     return w;
 }
 
@@ -129,6 +135,12 @@ static words describe_gpus(const lh_plan *p)
         add_kinds(&w, p, used);
     }
     return w;
+}
+
+const char *cli_plan_gpus_text(const lh_plan *p, char *text, size_t room)
+{
+    snprintf(text, room, "%s", describe_gpus(p).text);
+    return text;
 }
 
 void cli_plan_model(cli *c, const lh_plan *p)
@@ -556,7 +568,7 @@ static lh_status add_cards(cli *c, const lh_plan *p, lh_report *report)
         {"Model FLOPs utilisation", share, "of the GPUs' peak"},
         {"GPUs", gpus, of.text},
         {"Parameters",
-         params_text(lh_model_params(p->job->model), parameters,
+         cli_params_text(lh_model_params(p->job->model), parameters,
                      sizeof parameters),
          cli_name(c, cli_shorten(p->job->model->name, NAME, name,
                                  sizeof name))}};

@@ -56,8 +56,7 @@ static int64_t memory_of(const lh_plan_memory *m)
            m->activations_bytes + m->buffers_bytes + m->temporary_bytes;
 }
 
-/* Of the device with the least room left; NULL: the plan does not say. */
-static const lh_plan_memory *fullest(const lh_plan *p)
+const lh_plan_memory *cli_plan_fullest(const lh_plan *p)
 {
     for (uint32_t i = 0; i < p->n_ranks; i++)
         if (memory_of(&p->rank_memory[i]) == p->best.peak_memory_bytes &&
@@ -91,7 +90,7 @@ static const char *reserve_text(const lh_plan *p, char *text, size_t size)
  */
 static void memory_parts(const lh_plan *p, char *text, size_t room)
 {
-    const lh_plan_memory *m = fullest(p);
+    const lh_plan_memory *m = cli_plan_fullest(p);
     const char *names[MEMORY_PARTS] = {"parameters",  "gradients", "optimizer",
                                        "activations", "buffers",   "temporary"};
     const double gib = (double)(INT64_C(1) << 30);

@@ -18,6 +18,9 @@ void cli_account_parts(const lh_plan_account *account,
 void cli_plan_account(cli *c, const lh_plan *p);
 /* What the fullest device holds, in parts; nothing where the plan has none. */
 void cli_plan_memory(cli *c, const lh_plan *p);
+/* Of the device with the least room left, whose peak and limit the plan has;
+ * NULL: the plan does not say. */
+const lh_plan_memory *cli_plan_fullest(const lh_plan *p);
 void cli_plan_runners(cli *c, const lh_plan *p);
 lh_status cli_report_runners(cli *c, const lh_plan *p, lh_report *report);
 void cli_plan_network(cli *c, const lh_plan *p);

@@ -1,8 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two of something beside each other: what differs, and on demand all. */
 
+/* Numbers stay in a line; names of many places go on in the next. */
+function kind(text) {
+  return text.length > 32 ? 'num long' : 'num';
+}
+
 function differenceRows(rows, all) {
   const shown = rows.filter(([, , first, second]) => all || first !== second);
+  if (!shown.length)
+    return [el('tr', {}, el('td', { colspan: 4 },
+      `Nothing differs: both have the same in all ${rows.length} rows.`))];
   const list_ = [];
   let last = null;
   for (const [group, name, first, second, by, better] of shown) {
@@ -10,8 +18,8 @@ function differenceRows(rows, all) {
       list_.push(el('tr', { class: 'group' }, el('th', { colspan: 4,
         scope: 'colgroup' }, group[0].toUpperCase() + group.slice(1))));
     last = group;
-    list_.push(el('tr', {}, cell(name), cell(first, 'num'),
-      cell(second, 'num'), cell(by, 'num' +
+    list_.push(el('tr', {}, cell(name), cell(first, kind(first)),
+      cell(second, kind(second)), cell(by, 'num' +
         (better > 0 ? ' down' : better < 0 ? ' up' : ''))));
   }
   return list_;

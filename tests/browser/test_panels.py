@@ -152,7 +152,21 @@ def test_two_plans(browser, folder, plan):
                 ".click()")
     check(browser.run(rows)["tensor"][:2] == ["1", "1"],
           "what is alike is not shown on demand")
+    jobs = browser.run(rows)
+    check([jobs[k][0] for k in ("sequences per iteration", "tokens per sequence",
+                                "precision", "pass times from")] ==
+          ["12", "32", "fp32", plan["cost_source"]], f"job: {jobs}")
+    cards = dict(browser.run(CARDS))
+    check(number(cards["Iteration"]) == round(plan["iteration_ns"] / 1e6, 3) and
+          all("; plan.json" in cards[k] for k in ("Makespan", "Iteration",
+              "Tokens per second", "Model FLOPs utilisation", "Peak memory")),
+          f"cards are not of the first plan: {cards}")
     check(not browser.troubles(), f"two plans: {browser.troubles()}")
+
+
+CARDS = ("[...document.querySelectorAll('.card')].map((c) => [c.children[0]."
+         "textContent, c.children[1].textContent + '; ' + c.children[2]"
+         ".textContent])")
 
 
 def test_optical(browser, folder):
