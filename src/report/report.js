@@ -41,6 +41,19 @@ function change(from, to) {
   return (by < 0 ? '\u2212' : '+') + percent(Math.abs(by));
 }
 
+/* Whether devices have different limits of memory. */
+function limitsDiffer(t) {
+  return Boolean(t) && t.limit.some((limit) => limit !== t.limit[0]);
+}
+
+/* The device with the least room left; without limits, of the highest peak. */
+function fullest(t) {
+  const limited = t.limit.some((limit) => limit !== null);
+  const room = t.memory.map((m, d) => (!limited ? -m.max
+    : t.limit[d] === null ? Infinity : t.limit[d] - m.max));
+  return room.indexOf(Math.min(...room));
+}
+
 /* [cause, time] of a trace, largest first. */
 function causeTotals(t) {
   const n = t.causes.length;
@@ -71,11 +84,16 @@ function showHeading() {
     `idle, over ${t.devices} device${t.devices > 1 ? 's' : ''}`));
   if (t.hasMemory) {
     const peaks = t.memory.map((m) => m.max);
-    const d = peaks.indexOf(Math.max(...peaks));
+    const d = fullest(t);
     const limit = t.limit[d];
+    const most = peaks.indexOf(Math.max(...peaks));
     cards.append(card('Peak memory', memory(peaks[d], t.unit),
       `on device ${d}` + (limit === null ? ''
-        : `, of ${memory(limit, t.unit)}`)));
+        : `, of ${memory(limit, t.unit)}`) + (peaks[most] === peaks[d] ? ''
+        : '; no other has less room. The highest is ' +
+          `${memory(peaks[most], t.unit)} on device ${most}` +
+          (t.limit[most] === null ? ''
+            : `, of ${memory(t.limit[most], t.unit)}`))));
   }
   const wait = longestWait(t);
   if (wait)

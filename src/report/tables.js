@@ -23,11 +23,13 @@ function showRows(rows, takes = 'Makespan') {
   const best = Math.min(...good.map((r) => r.makespan));
   const worst = Math.max(...good.map((r) => r.makespan));
   const unit = (traces[0] || {}).unit || '';
+  /* A plan's rows have the peak of the device with the least room left. */
+  const peak = !limitsDiffer(traces[0]) ? 'Peak memory'
+    : takes === 'Iteration' ? 'Peak where least room' : 'Highest peak';
   const columns = [['Schedule', 'method'], [takes, 'makespan'],
     ['', null], ['Against best', 'makespan'], ['Bubble', 'bubble'],
-    ['Peak memory', 'peak'], ['\u00a0\u00a0Status', 'status'], ['Why', 'why']];
-  const numeric = new Set([takes, 'Against best', 'Bubble',
-    'Peak memory']);
+    [peak, 'peak'], ['\u00a0\u00a0Status', 'status'], ['Why', 'why']];
+  const numeric = new Set([takes, 'Against best', 'Bubble', peak]);
   const body = el('tbody');
   const fill = (list_) => body.replaceChildren(...list_.map((r) => {
     const ok = r.status === 'ok' && r.makespan >= 0;

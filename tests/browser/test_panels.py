@@ -167,6 +167,75 @@ def test_two_plans(browser, folder, plan):
 CARDS = ("[...document.querySelectorAll('.card')].map((c) => [c.children[0]."
          "textContent, c.children[1].textContent + '; ' + c.children[2]"
          ".textContent])")
+LONG = "a-datacenter-far-from-the-others-with-a-long-name"
+MIXED = f"""longhaul: job/1
+model: {{layers: 9, hidden: 64, ffn: 128, heads: 4, vocab: 256}}
+training: {{global_batch: 12, sequence: 32, precision: fp32}}
+cluster:
+  gpus_per_node: 1
+  memory_reserve: 0%
+  fabric: {{gbps: 10, latency_us: 50}}
+  datacenters:
+    - {{name: {LONG}-west, nodes: 1,
+       gpu: {{tflops: 0.05, memory_gib: 0.006, memory_gbps: 20}}}}
+    - {{name: {LONG}-east, nodes: 2,
+       gpu: {{tflops: 0.2, memory_gib: 0.5, memory_gbps: 80}}}}
+  links: [{{between: [{LONG}-west, {LONG}-east], latency_ms: 1, gbps: 1}}]
+layout: {{tensor: 1, context: 1, pipeline: 3, data: 1, micro_batch: 1}}
+"""
+
+
+def test_mixed(browser, folder):
+    """Where GPUs differ, every peak says which device it is of; parts of it add
+    up; long names do not make the page wider; two alike say so."""
+    with open(os.path.join(folder, "mixed.yaml"), "w", encoding="utf-8") as f:
+        f.write(MIXED)
+    for words in (["plan", "mixed.yaml", "--no-optimal", "-o", "mixed.json",
+                   "--html", "mixed.html", "-q"],
+                  ["report", "mixed.json", "plan.json", "-o", "both.html"],
+                  ["report", "mixed.json", "mixed.json", "-o", "same.html"]):
+        done = subprocess.run([LONGHAUL, *words], cwd=folder, text=True,
+                              capture_output=True, check=False)
+        check(done.returncode == 0, done.stderr)
+    with open(os.path.join(folder, "mixed.json"), encoding="utf-8") as f:
+        plan = json.load(f)
+    idle = "document.documentElement.dataset.asking !== '1'"
+    peak = plan["peak_memory_bytes"] / 2 ** 20
+    held = [sum(v for k, v in m.items() if k.endswith("_bytes"))
+            for m in plan["memory"]]
+    check(max(held) > plan["peak_memory_bytes"],
+          f"the fullest device holds most: {held}, {plan['peak_memory_bytes']}")
+    browser.open(os.path.join(folder, "mixed.html"))
+    browser.wait(idle)
+    card = dict(browser.run(CARDS))["Peak memory"]
+    most = re.search(r"highest is ([\d.]+)", card)
+    check(abs(number(card) - peak) < 0.01 and most and
+          abs(float(most[1]) - max(held) / 2 ** 20) < 0.01,
+          f"peaks: {card}, {peak}, {held}")
+    check("Peak where least room" in browser.run(
+        "document.querySelector('#rows thead').textContent"), "table of peaks")
+    browser.open(os.path.join(folder, "both.html"), size=(800, 1200))
+    browser.wait(idle)
+    browser.run("document.querySelector('#differences .panel-head > button')"
+                ".click()")
+    wide = browser.run("(() => { const s = document.querySelector("
+                       "'#differences .scroll'); return [s.scrollWidth, "
+                       "s.clientWidth]; })()")
+    check(wide[0] <= wide[1], f"differences are wider than the page: {wide}")
+    parts = dict(browser.run(
+        "[...document.querySelectorAll('#differences tbody tr:not(.group)')]"
+        ".map((r) => [r.cells[0].textContent, r.cells[1].textContent])"
+        ".slice(-11)"))
+    mib = sum(number(parts[k]) / (2 ** 20 if "bytes" in parts[k] else 1)
+              for k in ("parameters", "gradients", "optimizer", "activations",
+                        "buffers", "temporary"))
+    check(abs(mib - number(parts["peak"])) < 0.05, f"parts: {mib}, {parts}")
+    browser.open(os.path.join(folder, "same.html"))
+    browser.wait(idle)
+    text = browser.run("document.querySelector('#differences tbody')"
+                       ".textContent")
+    check(text.startswith("Nothing differs"), f"two alike: {text}")
+    check(not browser.troubles(), f"mixed: {browser.troubles()}")
 
 
 def test_optical(browser, folder):
@@ -405,6 +474,7 @@ def main():
                     test_fold_and_sort(browser)
                     test_words(browser, size[0])
                 test_two_plans(browser, folder, plan)
+                test_mixed(browser, folder)
                 test_optical(browser, folder)
                 test_decisions(browser, folder)
                 test_far_links_first(browser, path)
