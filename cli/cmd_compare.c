@@ -246,7 +246,7 @@ static lh_status add_timeline(cli *c, const cli_comparison *x, uint32_t i,
             status = lh_report_add_trace(report, view.trace, who->label,
                                          view.shown, &c->err);
         if (status == LH_OK && first)
-            status = cli_view_ask(c, &view, &s->model, report);
+            status = cli_view_ask(c, &view, &s->model, NULL, report);
     }
     cli_view_fini(&view);
     return status;

@@ -263,7 +263,7 @@ static lh_status fill_report(cli *c, const lh_plan *p, lh_report *report)
         status = lh_report_add_trace(report, view.trace, view.method,
                                      view.shown, &c->err);
     if (status == LH_OK)
-        status = cli_view_ask(c, &view, &(cli_model){0}, report);
+        status = cli_view_ask(c, &view, &(cli_model){0}, p, report);
     cli_view_fini(&view);
     return status;
 }

@@ -418,7 +418,7 @@ static lh_status fill_report(cli *c, const work *w, lh_report *report)
     CLI_TRY(report_jitter(c, w, report));
     const settings *s = c->settings;
     return s->path || s->host_memory ? LH_OK
-                                     : cli_view_ask(c, v, &s->model, report);
+                                     : cli_view_ask(c, v, &s->model, NULL, report);
 }
 
 static lh_status write_html(cli *c, const work *w, const char *path)

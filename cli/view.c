@@ -91,7 +91,7 @@ lh_status cli_view_report(cli *c, const cli_view *view, lh_report *report,
 }
 
 lh_status cli_view_ask(cli *c, const cli_view *view, const cli_model *model,
-                       lh_report *report)
+                       const lh_plan *plan, lh_report *report)
 {
     lh_sim_options sim = cli_sim_options(model);
     lh_report_what_if ask = {.size = sizeof ask,
@@ -99,6 +99,12 @@ lh_status cli_view_ask(cli *c, const cli_view *view, const cli_model *model,
                              .schedule = view->schedule,
                              .method = view->method,
                              .sim = &sim};
+    if (plan) {
+        ask.after_ns = plan->best.optimizer_ns + plan->best.overhead_ns;
+        ask.tokens = (double)plan->job->training.global_batch *
+                     plan->job->training.sequence;
+        ask.mfu = plan->best.mfu;
+    }
     return lh_report_set_what_if(report, &ask, &c->err);
 }
 

@@ -38,9 +38,10 @@ void cli_view_fini(cli_view *view);
 /* Adds the view to a report, its numbers as a row of the table too. */
 lh_status cli_view_report(cli *c, const cli_view *view, lh_report *report,
                           const char *label);
-/* Has the page ask "what if?" of the view, the report's first. */
+/* Has the page ask "what if?" of the view, the report's first; `plan`: whose
+ * cards the report has, which then follow the changes; NULL: none. */
 lh_status cli_view_ask(cli *c, const cli_view *view, const cli_model *model,
-                       lh_report *report);
+                       const lh_plan *plan, lh_report *report);
 /* Writes the report to `path`. */
 lh_status cli_write_html(cli *c, const lh_report *report, const char *path);
 lh_status cli_write_svg(cli *c, const cli_view *view, const char *path);

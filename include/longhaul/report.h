@@ -242,10 +242,16 @@ typedef struct lh_report_what_if {
     const lh_schedule *schedule; /* of the report's first trace */
     const char *method;          /* what that is called there */
     const lh_sim_options *sim;   /* NULL: the defaults */
+    /* Of a plan, whose cards "Iteration", "Throughput" or "Tokens per second",
+     * and "Model FLOPs utilisation" then follow the changes: */
+    int64_t after_ns; /* that an iteration takes after the pipeline */
+    double tokens;    /* of an iteration; 0: these cards stay as they are */
+    double mfu;       /* 0..1, of the iteration as it is */
 } lh_report_what_if;
 
 /* Copies all of it. In a build without the tools for WebAssembly the page says
  * how to get them instead.
+ * LH_EINVAL: a number of a plan is negative or far too large.
  * LH_EUNSUPPORTED: what the page cannot simulate: delegated messages, host
  * memory. */
 LH_API lh_status lh_report_set_what_if(lh_report *report,

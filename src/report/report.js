@@ -65,7 +65,7 @@ function causeTotals(t) {
 }
 
 function showHeading() {
-  $('facts').replaceChildren(...data.facts.map(([name, value]) =>
+  $('facts').replaceChildren(...factsNow().map(([name, value]) =>
     el('div', {}, el('dt', {}, name), el('dd', {}, value))));
   $('foot').textContent = `longhaul ${data.longhaul}`;
   if (data.diagnosis) return diagnosisCards();
@@ -74,7 +74,8 @@ function showHeading() {
   document.documentElement.dataset.makespanNs = t.makespan;
   const cards = $('cards');
   cards.replaceChildren(card('Makespan', time(t.makespan),
-    `${t.label}, ${t.source}`), ...data.cards.map((texts) => card(...texts)));
+    `${t.label}, ${t.source}`), ...cardsNow(t.makespan)
+      .map((texts) => card(...texts)));
   if (data.differences.length) { /* the table has what each is like */
     cards.append(card(`${traces[1].label} against ${t.label}`,
       change(t.makespan, traces[1].makespan), time(traces[1].makespan)));

@@ -56,6 +56,10 @@ lh_status lh_report_set_what_if(lh_report *report,
     lhi_text out = {0};
     LHI_TRY(LHI_OPTIONS_TAKE(lh_report_what_if, &w, what_if, err));
     LHI_TRY(LHI_OPTIONS_TAKE(lh_sim_options, &sim, w.sim, err));
+    if (w.after_ns < 0 || !(w.tokens >= 0 && w.tokens <= 1e18) ||
+        !(w.mfu >= 0 && w.mfu <= 1e6))
+        return lhi_fail(err, LH_EINVAL,
+                        "after_ns, tokens or mfu is out of range");
     if (!lhi_utf8_ok(w.method))
         return lhi_fail(err, LH_EINVAL, "a method is not UTF-8 text");
     if (sim.delegated || lh_pipeline_has_host(w.pipeline))
@@ -66,6 +70,11 @@ lh_status lh_report_set_what_if(lh_report *report,
     lhi_text_printf(&out,
                     "{\"receives\":%d,\"coupled\":%" PRIu32 ",\"fifo\":%d",
                     own ? (int)sim.receives : -1, sim.coupled_queue, sim.fifo);
+    if (w.tokens > 0)
+        lhi_text_printf(&out,
+                        ",\"after\":%" PRId64 ",\"tokens\":%.0f"
+                        ",\"mfu\":%.9g",
+                        w.after_ns, w.tokens, w.mfu);
     add_member(&out, "method", w.method);
     lh_status status = add_pipeline(&out, w.pipeline, err);
     if (status == LH_OK)

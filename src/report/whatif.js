@@ -268,6 +268,48 @@ function request(line) {
 
 /* --- what comes back ---------------------------------------------------------- */
 
+/* Of a plan, with what was changed: [value, more] of the cards that follow. The
+ * makespan is the pipeline's; the rest of an iteration is as planned, and
+ * tokens and work go with the microbatches. */
+function planned(makespan) {
+  const whole = ask.first.makespan + asked.after;
+  const share = ask.answer.file.microbatches / JSON.parse(asked.file).microbatches;
+  const ns = makespan + asked.after;
+  const [size, unit] = whole < 1e9 ? [1e6, 'ms'] : [1e9, 's'];
+  const rate = asked.tokens * share / ns * 1e9;
+  const days = 1e12 / rate / 86400;
+  const tokens = [Math.round(rate).toLocaleString('en'),
+    `tokens/s; ${Number(days.toPrecision(3))} days per trillion`];
+  return new Map([
+    ['Iteration', [`${(ns / size).toFixed(3)} ${unit}`,
+      `pipeline ${time(makespan)}, optimizer and overhead ${time(asked.after)}`]],
+    ['Throughput', tokens], ['Tokens per second', tokens],
+    ['Model FLOPs utilisation', [`${(100 * asked.mfu * share * whole / ns)
+      .toFixed(1)} %`, "of the GPUs' peak"]]]);
+}
+
+/* The cards of the report's own: with changes, those of a plan follow them, and
+ * each says what it was. */
+function cardsNow(makespan) {
+  if (!ask.answer || !ask.line || !asked.tokens) return data.cards;
+  const follow = planned(makespan);
+  const fixed = ['GPUs', 'Parameters'];
+  return data.cards.map(([name, value, more]) => {
+    if (fixed.includes(name)) return [name, value, more];
+    const now = follow.get(name);
+    return now ? [name, now[0], `${now[1]}; as planned ${value}`]
+      : [name, value, `as planned; ${more}`];
+  });
+}
+
+/* Facts of the heading that the changes are not in. */
+function factsNow() {
+  const stale = ask.answer && ask.line && asked.tokens
+    ? ['iteration', 'cost'] : [];
+  return data.facts.map(([name, value]) => [name, stale.includes(name)
+    ? `${value}, as planned` : value]);
+}
+
 function showAnswer(result, ms) {
   const state = $('ask-state');
   state.classList.toggle('up', Boolean(result.error));

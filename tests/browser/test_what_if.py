@@ -384,6 +384,56 @@ def test_address(browser, folder):
     check(not browser.troubles(), f"addresses: {browser.troubles()}")
 
 
+CARDS = """Object.fromEntries([...document.querySelectorAll('.card')].map(
+  (c) => [...c.children].map((x) => x.textContent)).map(
+  ([name, ...texts]) => [name, texts]))"""
+
+
+def test_cards_follow(browser, folder):
+    """What a plan's page says of an iteration is of the makespan beside it: with
+    changes, what the program says of the pipeline that the page gives, and what
+    follows the pipeline in the plan. So is that of two plans, of the first."""
+    write(folder, "job.yaml", JOB)
+    write(folder, "other.yaml", JOB.replace("latency_ms: 1,", "latency_ms: 2,"))
+    longhaul(folder, "plan", "job.yaml", "--no-optimal", "--html", "p.html")
+    longhaul(folder, "plan", "other.yaml", "--no-optimal", "-o", "other.json")
+    longhaul(folder, "report", "plan.json", "other.json", "-o", "two.html")
+    with open(os.path.join(folder, "plan.json"), encoding="utf-8") as f:
+        plan = json.load(f)
+    after = plan["optimizer_ns"] + plan["overhead_ns"]
+    check(after > 0, "nothing follows the pipeline")
+    lines = ["", "latency=x3", "microbatches=24&schedule=1f1b"]
+    answers = ask(os.path.join(folder, "p.html"), lines)
+    for page, rate in (("p.html", "Throughput"),
+                       ("two.html", "Tokens per second")):
+        for line, answer in zip(lines, answers):
+            write(folder, "pipeline.json", answer["file"])
+            if answer.get("schedule"):
+                write(folder, "schedule.csv", answer["schedule"][0])
+            ns = by_the_program(folder, answer["command"]) + after
+            share = (json.loads(answer["file"])["microbatches"] /
+                     plan["microbatches"])
+            check(browser.open(os.path.join(folder, page), line) and
+                  browser.wait(ASKED), f"{page}#{line}: no answer")
+            cards = browser.run(CARDS)
+            number = lambda name: float(re.match(
+                r"[\d.,]+", cards[name][0])[0].replace(",", ""))
+            check(cards["Iteration"][0] == f"{ns / 1e6:.3f} ms",
+                  f"{page}#{line}: iteration {cards}, not {ns} ns")
+            tokens = 12 * 32 * share / ns * 1e9
+            check(abs(number(rate) - tokens) < 0.51,
+                  f"{page}#{line}: {tokens} tokens/s, not {cards[rate]}")
+            mfu = 100 * plan["mfu"] * share * plan["iteration_ns"] / ns
+            check(abs(number("Model FLOPs utilisation") - mfu) < 0.051,
+                  f"{page}#{line}: utilisation {mfu}, not {cards}")
+            said = "as planned" in cards["Iteration"][1]
+            check(said == (line != ""), f"{page}#{line}: {cards}")
+        browser.run("document.getElementById('ask-reset').click()")
+        check(browser.wait(ASKED) and browser.run(CARDS)["Iteration"][0] ==
+              f"{plan['iteration_ns'] / 1e6:.3f} ms", f"{page}: no way back")
+    check(not browser.troubles(), f"cards: {browser.troubles()}")
+
+
 def test_curves_drawn(browser, folder):
     path = report(folder, SITES, "zb-h1")
     drawn = "document.documentElement.dataset.curves === '0'"
@@ -445,6 +495,7 @@ def main():
                 if built and node:
                     test_controls(browser, folder)
                     test_address(browser, folder)
+                    test_cards_follow(browser, folder)
                     test_curves_drawn(browser, folder)
                 test_without_tools(browser, folder, built)
     print(f"{len(failures)} failed")

@@ -258,7 +258,7 @@ static const taker takers[] = {
     TAKER(lh_report_course, course_drawn, &small_course, n_spans),
     TAKER(lh_report_table, with_table, &table, n_columns),
     TAKER(lh_report_diagnosis, with_diagnosis, &diagnosis_page, n_sentences),
-    TAKER(lh_report_what_if, asked, &what_if, sim),
+    TAKER(lh_report_what_if, asked, &what_if, mfu),
     TAKER(lh_svg_options, drawn, &svg, analysis),
     TAKER(lh_terminal_options, typed, &terminal, color),
     TAKER(lh_terminal_options, plotted_on, &terminal, width),

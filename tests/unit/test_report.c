@@ -118,6 +118,15 @@ static void page_refuses(void)
     varied.title = "x";
     varied.usual_ns = -1;
     CHECK_INT(lh_report_add_varied(report, &varied, &err), LH_EINVAL);
+    lh_report_what_if asked = {.size = sizeof asked, .after_ns = -1};
+    CHECK_INT(lh_report_set_what_if(report, &asked, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "after_ns, tokens or mfu");
+    asked.after_ns = 0;
+    asked.tokens = NAN;
+    CHECK_INT(lh_report_set_what_if(report, &asked, &err), LH_EINVAL);
+    asked.tokens = 1;
+    asked.mfu = -1;
+    CHECK_INT(lh_report_set_what_if(report, &asked, &err), LH_EINVAL);
     const lh_report_kind none = {"x", -1};
     CHECK_INT(lh_report_add_memory(report, "x", 0, 1, &none, &err), LH_EINVAL);
     CHECK_INT(lh_report_add_trace(report, &small_trace, "\xc3", NULL, &err),
