@@ -37,7 +37,7 @@
  *   delegated.c         ... messages by way of host memory; lower_paths.c:
  *                       which, and by which queues
  *   played.c            ... data parallelism of timed devices
- *   training.c          data parallelism that is real; optimizer, checkpoints
+ *   training*.c         data parallelism that is real; optimizer, checkpoints
  *   sharded.c           ... launched by passes, of what is sharded:
  *   shard_plan.c        ... where that is meanwhile
  *   resume.c            ... going on from one, the same on all ranks

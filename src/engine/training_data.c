@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/training_own.h"
+
+#include "base/realtime.h"
+
+static uint64_t data_tag(uint64_t step, uint32_t chunk, bool is_scatter)
+{
+    return lhi_tag(LHI_TAG_DATA, step, (2 * chunk + is_scatter) * LHI_NET_TAGS);
+}
+
+/* Numbers of chunks, for tags: experts' are behind the others. */
+static uint32_t number_of(const lhi_training *t, uint32_t chunk,
+                          lhi_train_lot_kind lot)
+{
+    return chunk + lot * t->o.exec->n_chunks;
+}
+
+/* Behind all of these. */
+static uint64_t sum_tag(const lhi_training *t, uint64_t step, uint32_t chunk)
+{
+    uint32_t each = lhi_site_sum_tags(&t->group);
+    return lhi_tag(LHI_TAG_DATA, step,
+                   (2 * t->o.exec->n_chunks + each * chunk) * LHI_NET_TAGS);
+}
+
+/* Where others are divided alike. The array is done with by then. */
+static lh_status sum_sites(lhi_training *t, uint64_t step, uint32_t chunk,
+                           float *room, int64_t *ready_ns, lh_error *err)
+{
+    const lhi_site_sums sites = {t->o.net, &t->group, &t->across,
+                                 t->o.model->leaders};
+    size_t n;
+    float *sums = lhi_train_sums(t->train, chunk, &n);
+    return lhi_sum_sites(&sites, sums, n, room, sum_tag(t, step, chunk),
+                         ready_ns, err);
+}
+
+/* Both raise *ready_ns, when this rank was ready, to when all replicas were, as
+ * far as one clock says. */
+static lh_status gather_lot(lhi_training *t, uint64_t step, uint32_t chunk,
+                            lhi_train_lot_kind lot, int64_t *ready_ns,
+                            lh_error *err)
+{
+    lhi_net_group group = lot == LHI_LOT_MOST ? t->group : t->experts;
+    float *values;
+    size_t n;
+    group.latest_ns = t->o.shared_clock ? ready_ns : NULL;
+    lhi_train_parameters(t->train, chunk, lot, &values, &n);
+    if (n == 0)
+        return LH_OK;
+    return lhi_net_all_gather(t->o.net, &group,
+                              data_tag(step, number_of(t, chunk, lot), false),
+                              values, n, sizeof *values, err);
+}
+
+lh_status lhi_training_gather_chunk(lhi_training *t, uint64_t step,
+                                    uint32_t chunk, int64_t *ready_ns,
+                                    lh_error *err)
+{
+    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++)
+        LHI_TRY(gather_lot(t, step, chunk, (lhi_train_lot_kind)i, ready_ns,
+                           err));
+    return LH_OK;
+}
+
+static lh_status scatter_lot(lhi_training *t, uint64_t step, uint32_t chunk,
+                             lhi_train_lot_kind lot, const float **values,
+                             int64_t *ready_ns, lh_error *err)
+{
+    lhi_net_group group = lot == LHI_LOT_MOST ? t->group : t->experts;
+    float *out;
+    size_t n;
+    group.latest_ns = t->o.shared_clock ? ready_ns : NULL;
+    lhi_train_gradients(t->train, chunk, lot, values, &n, &out);
+    if (n == 0)
+        return LH_OK;
+    return lhi_net_reduce_scatter(
+        t->o.net, &group, data_tag(step, number_of(t, chunk, lot), true),
+        *values, n, out, err);
+}
+
+lh_status lhi_training_scatter_chunk(lhi_training *t, uint64_t step,
+                                     uint32_t chunk, int64_t *ready_ns,
+                                     lh_error *err)
+{
+    const float *values, *unused;
+    LHI_TRY(scatter_lot(t, step, chunk, LHI_LOT_EXPERTS, &unused, ready_ns,
+                        err));
+    LHI_TRY(
+        scatter_lot(t, step, chunk, LHI_LOT_MOST, &values, ready_ns, err));
+    return sum_sites(t, step, chunk, (float *)(uintptr_t)values,
+                     t->o.shared_clock ? ready_ns : NULL, err);
+}
+
+/* --- times
+ * ---------------------------------------------------------------------- */
+
+/* A collective whose values are here now, and for which all replicas were ready
+ * at `ready_ns`: as it was, or as it would have been over the stage's
+ * data-parallel link, one after the other. Under the lock; when it arrives. */
+static int64_t date_collective(lhi_training *t, uint32_t chunk, bool is_scatter,
+                               int64_t ready_ns)
+{
+    const lh_chunk *c = &t->o.pipeline->chunks[chunk];
+    int64_t takes = is_scatter ? c->reduce_scatter_ns : c->all_gather_ns;
+    int64_t depart = ready_ns, sent = lhi_now_ns(), latency = 0;
+    if (t->o.emulates) {
+        depart = ready_ns > t->data_free_ns ? ready_ns : t->data_free_ns;
+        sent = depart + takes;
+        latency = takes > 0 ? c->dp_latency_ns : 0;
+        t->data_free_ns = sent;
+    }
+    int64_t arrive = sent + latency;
+    t->played[t->n_played++] = (lhi_played){
+        chunk, is_scatter, LH_NONE, ready_ns, depart, sent, arrive};
+    if (arrive > t->last_ns)
+        t->last_ns = arrive;
+    return arrive;
+}
+
+/* --- the thread --------------------------------------------------------------
+ */
+
+static lh_status run_round(lhi_training *t, uint64_t step, bool gathers)
+{
+    for (uint32_t i = 0; gathers && i < t->n_mine; i++) {
+        uint32_t chunk = t->gathers[i];
+        int64_t ready_ns = t->begin_ns;
+        LHI_TRY(lhi_training_gather_chunk(t, step, chunk, &ready_ns, &t->err));
+        pthread_mutex_lock(&t->lock);
+        t->arrive_ns[chunk] = date_collective(t, chunk, false, ready_ns);
+        t->gathered[chunk] = true;
+        pthread_cond_broadcast(&t->changed);
+        pthread_mutex_unlock(&t->lock);
+    }
+    for (uint32_t i = 0; i < t->n_mine; i++) {
+        uint32_t chunk = t->scatters[i];
+        pthread_mutex_lock(&t->lock);
+        while (!t->ended[chunk] && !t->stop)
+            pthread_cond_wait(&t->changed, &t->lock);
+        bool stop = t->stop;
+        int64_t ready_ns = t->ended_ns[chunk];
+        pthread_mutex_unlock(&t->lock);
+        if (stop)
+            return lhi_fail(&t->err, LH_ECANCELED, "stopped");
+        LHI_TRY(lhi_training_scatter_chunk(t, step, chunk, &ready_ns, &t->err));
+        pthread_mutex_lock(&t->lock);
+        date_collective(t, chunk, true, ready_ns);
+        t->n_scattered++;
+        pthread_cond_broadcast(&t->changed);
+        pthread_mutex_unlock(&t->lock);
+    }
+    return LH_OK;
+}
+
+void *lhi_training_thread(void *of)
+{
+    lhi_training *t = of;
+    uint64_t round = 0;
+    pthread_mutex_lock(&t->lock);
+    while (!t->stop) {
+        if (t->round == round) {
+            pthread_cond_wait(&t->changed, &t->lock);
+            continue;
+        }
+        round = t->round;
+        uint64_t step = t->step;
+        bool gathers = t->round_gathers;
+        pthread_mutex_unlock(&t->lock);
+        lh_status status = run_round(t, step, gathers);
+        pthread_mutex_lock(&t->lock);
+        if (status != LH_OK)
+            t->status = status;
+        pthread_cond_broadcast(&t->changed);
+    }
+    pthread_mutex_unlock(&t->lock);
+    return NULL;
+}

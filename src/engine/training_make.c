@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/training_own.h"
+
+#include "base/realtime.h"
+#include "engine/resume.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- hooks
+ * ---------------------------------------------------------------------- */
+
+static lh_status first(void *of, uint32_t chunk, lh_error *err)
+{
+    lhi_training *t = of;
+    lh_status status = LH_OK;
+    if (t->whole)
+        return LH_OK;
+    if (t->has_thread) {
+        pthread_mutex_lock(&t->lock);
+        while (!t->gathered[chunk] && t->status == LH_OK)
+            pthread_cond_wait(&t->changed, &t->lock);
+        if ((status = t->status) != LH_OK && err)
+            *err = t->err;
+        int64_t arrive_ns = t->arrive_ns[chunk];
+        pthread_mutex_unlock(&t->lock);
+        if (status == LH_OK && t->o.emulates)
+            status = lhi_sleep_emulated(t->o.net, t->o.stop, arrive_ns, err);
+    } /* else it has none to wait for */
+    if (status == LH_OK)
+        lhi_train_gathered(t->train, chunk);
+    return status;
+}
+
+static lh_status pass(void *of, uint32_t i, lhi_step_kind kind, lh_error *err)
+{
+    lhi_training *t = of;
+    return t->layered ? lhi_layered_pass(t->layered, i, kind, err)
+                      : lhi_shards_pass(t->sharded, i, kind, err);
+}
+
+/* To the first of the copies' ranks of this device. */
+static lh_status collect(void *of, const float *mine, size_t n, float *all,
+                         const size_t *gets, lh_error *err)
+{
+    lhi_training *t = of;
+    uint32_t copies = lhi_group_n_ranks(t->copies);
+    size_t *sizes = calloc(2 * (size_t)copies, sizeof *sizes);
+    if (!sizes)
+        return lhi_fail_nomem(err);
+    sizes[0] = n * sizeof *mine;
+    for (uint32_t i = 0; gets && i < copies; i++)
+        sizes[copies + i] = gets[i] * sizeof *all;
+    lh_status status = lhi_group_all_to_all(t->copies, mine, sizes, all,
+                                            sizes + copies, err);
+    free(sizes);
+    return status;
+}
+
+static lh_status show(void *of, uint32_t chunk, uint32_t tensor, lh_error *err)
+{
+    lhi_training *t = of;
+    if (t->layered)
+        return lhi_layered_show(t->layered, chunk, tensor, err);
+    return tensor == 0 || tensor == LH_NONE
+               ? lhi_shards_show(t->sharded, chunk, tensor == 0, err)
+               : LH_OK;
+}
+
+static void last(void *of, uint32_t chunk)
+{
+    lhi_training *t = of;
+    pthread_mutex_lock(&t->lock);
+    t->ended[chunk] = true;
+    t->ended_ns[chunk] = lhi_now_ns();
+    pthread_cond_broadcast(&t->changed);
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* --- making and freeing
+ * -------------------------------------------------------------- */
+
+/* Each chunk is in both once, whatever the order: there is room. */
+void lhi_training_reschedule(lhi_training *t, const lh_exec *exec)
+{
+    const lhi_exec_rank *program = &exec->ranks[t->o.stage];
+    uint32_t gathers = 0, scatters = 0;
+    if (t->layered)
+        lhi_layered_reschedule(t->layered, exec);
+    if (t->sharded)
+        lhi_shards_reschedule(t->sharded, exec);
+    pthread_mutex_lock(&t->lock);
+    for (uint32_t i = 0; i < program->n_passes; i++) {
+        const lhi_exec_pass *pass = &program->passes[i];
+        if (pass->is_first)
+            t->gathers[gathers++] = pass->pass.chunk;
+        if (pass->is_last)
+            t->scatters[scatters++] = pass->pass.chunk;
+    }
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void list_groups(lhi_training *t)
+{
+    lhi_grid_group(t->o.grid, LHI_GRID_DATA, t->o.place, t->all_ranks);
+    for (uint32_t k = 0; k < t->o.n_replicas; k++)
+        t->all_ranks[k] = lhi_seats_host(t->o.seats, t->all_ranks[k]);
+    t->shards = lhi_shard_groups_of(t->o.model, t->o.n_replicas, t->o.stage,
+                                    t->o.replica);
+    lhi_shard_members(t->o.model, t->o.n_replicas, t->o.stage, t->o.replica,
+                      t->all_ranks, t->group_ranks, t->across_ranks);
+    t->group = (lhi_net_group){.n_ranks = t->shards.n_shards,
+                               .mine = t->shards.shard,
+                               .ranks = t->group_ranks,
+                               .link = LHI_NET_NO_LINK};
+    t->across = (lhi_net_group){.n_ranks = t->shards.n_sites,
+                                .mine = t->shards.site,
+                                .ranks = t->across_ranks,
+                                .link = LHI_NET_NO_LINK};
+    if (t->o.grid->expert == 1)
+        return;
+    uint32_t mine = lhi_grid_group(t->o.grid, LHI_GRID_EXPERT_DATA, t->o.place,
+                                   t->expert_ranks);
+    uint32_t n = lhi_grid_size(t->o.grid, LHI_GRID_EXPERT_DATA);
+    for (uint32_t k = 0; k < n; k++)
+        t->expert_ranks[k] = lhi_seats_host(t->o.seats, t->expert_ranks[k]);
+    t->experts = (lhi_net_group){.n_ranks = n,
+                                 .mine = mine,
+                                 .ranks = t->expert_ranks,
+                                 .link = LHI_NET_NO_LINK};
+}
+
+static lh_status list_chunks(lhi_training *t, lh_error *err)
+{
+    const lh_exec *x = t->o.exec;
+    t->mine = calloc(x->n_chunks, sizeof *t->mine);
+    t->gathers = calloc(x->n_chunks, sizeof *t->gathers);
+    t->scatters = calloc(x->n_chunks, sizeof *t->scatters);
+    t->gathered = calloc(x->n_chunks, sizeof *t->gathered);
+    t->ended = calloc(x->n_chunks, sizeof *t->ended);
+    t->ended_ns = calloc(x->n_chunks, sizeof *t->ended_ns);
+    t->arrive_ns = calloc(x->n_chunks, sizeof *t->arrive_ns);
+    t->played = calloc(2 * (size_t)x->n_chunks, sizeof *t->played);
+    t->all_ranks = calloc(t->o.n_replicas, sizeof *t->all_ranks);
+    t->group_ranks = calloc(t->o.n_replicas, sizeof *t->group_ranks);
+    t->across_ranks = calloc(t->o.n_replicas, sizeof *t->across_ranks);
+    t->expert_ranks = calloc(t->o.n_replicas, sizeof *t->expert_ranks);
+    if (!t->mine || !t->gathers || !t->scatters || !t->gathered || !t->ended ||
+        !t->ended_ns || !t->arrive_ns || !t->played || !t->all_ranks ||
+        !t->group_ranks || !t->across_ranks || !t->expert_ranks)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < x->n_chunks; c++)
+        if (x->chunk_ranks[c] == t->o.stage)
+            t->mine[t->n_mine++] = c;
+    lhi_training_reschedule(t, x);
+    list_groups(t);
+    return LH_OK;
+}
+
+static bool shards(const lhi_training *t)
+{
+    return t->o.n_replicas > 1 && lhi_is_staged(t->o.pipeline, t->o.model);
+}
+
+static lhi_train_options train_options(const lhi_training *t)
+{
+    const lh_train_model *m = t->o.model;
+    lhi_train_options with = lhi_train_defaults(t->o.steps);
+    with.model = m->model;
+    with.n_chunks = t->o.exec->n_chunks;
+    with.n_mine = t->n_mine;
+    with.mine = t->mine;
+    with.replica = t->o.replica;
+    with.n_replicas = t->o.n_replicas;
+    with.shard = t->shards.shard;
+    with.n_shards = t->shards.n_shards;
+    with.follows = t->shards.site > 0;
+    with.balance_bias = m->balance_bias;
+    with.n_expert = t->o.grid->expert;
+    if (!isnan(m->rate)) {
+        with.rate = m->rate;
+        with.min_rate = m->rate / 10;
+    }
+    if (!isnan(m->min_rate))
+        with.min_rate = m->min_rate;
+    if (!isnan(m->weight_decay))
+        with.weight_decay = m->weight_decay;
+    if (!isnan(m->clip))
+        with.clip = m->clip;
+    if (m->warmup != UINT64_MAX)
+        with.warmup = m->warmup;
+    with.n_tensor = t->o.grid->tensor;
+    with.tensor = t->o.tensor;
+    with.collect = collect;
+    with.staged = shards(t);
+    with.show = with.staged ? show : NULL;
+    with.context = (void *)(uintptr_t)t;
+    return with;
+}
+
+/* What the run's numbers depend on beside what the checkpoint itself has; the
+ * number of steps is not in it, so that a run can be made longer. */
+static void describe(lhi_training *t, const lhi_train_options *with)
+{
+    const lh_train_model *m = t->o.model;
+    snprintf(t->recipe, sizeof t->recipe,
+             "sequence %" PRIu32 ", micro batch %" PRIu32
+             ", microbatches %" PRIu32 ", seed %" PRIu64
+             ", rate %.9g to %.9g, decay %.9g, clip %.9g, validation %.9g",
+             m->sequence, m->micro_batch,
+             t->o.exec->n_half / t->o.exec->n_chunks, m->seed, with->rate,
+             with->min_rate, with->weight_decay, with->clip, m->validation);
+    size_t used = strlen(t->recipe);
+    if (m->dropout > 0)
+        snprintf(t->recipe + used, sizeof t->recipe - used, ", dropout %.9g",
+                 m->dropout);
+    used = strlen(t->recipe);
+    if (m->model->experts)
+        used += (size_t)snprintf(t->recipe + used, sizeof t->recipe - used,
+                                 ", balance %.9g", m->balance);
+    if (m->model->experts && m->model->router == LH_ROUTER_SIGMOID)
+        used += (size_t)snprintf(t->recipe + used, sizeof t->recipe - used,
+                                 ", bias %.9g", m->balance_bias);
+    if (m->model->experts && m->expert_capacity > 0)
+        snprintf(t->recipe + used, sizeof t->recipe - used, ", capacity %.9g",
+                 m->expert_capacity);
+    t->checkpoint =
+        (lhi_checkpoint_options){.folder = m->checkpoint,
+                                 .rope_theta = lh_model_rope_theta(m->model),
+                                 .dropout = m->dropout,
+                                 .balance = m->balance,
+                                 .keep = m->keep,
+                                 .recipe = t->recipe,
+                                 .sequence = m->sequence,
+                                 .tokenizer = m->tokenizer};
+}
+
+/* No other run writes there until this one has ended. */
+static lh_status lock_checkpoints(lhi_training *t, lh_error *err)
+{
+    const char *folder = t->o.model->checkpoint;
+    LHI_TRY(lhi_folder_lock_take(folder, &t->o.remarks, &t->folder_lock, err));
+    t->checkpoint.lock = t->folder_lock;
+    return lhi_tidy_folder(folder, err);
+}
+
+static lh_status make_sharded(lhi_training *t, lh_error *err)
+{
+    const lhi_shards_options o = {.pipeline = t->o.pipeline,
+                                  .exec = t->o.exec,
+                                  .stage = t->o.stage,
+                                  .n_mine = t->n_mine,
+                                  .mine = t->mine,
+                                  .emulates = t->o.emulates,
+                                  .shared_clock = t->o.shared_clock,
+                                  .net = t->o.net,
+                                  .group = &t->group,
+                                  .across = t->shards.n_sites > 1 ? &t->across
+                                                                  : NULL,
+                                  .leaders = t->o.model->leaders,
+                                  .stop = t->o.stop,
+                                  .train = t->train,
+                                  .device = t->o.device};
+    LHI_TRY(lhi_train_settle(t->train, err));
+    if (t->o.model->by_layer)
+        LHI_TRY(lhi_layered_make(&o, &t->layered, err));
+    else
+        LHI_TRY(lhi_shards_make(&o, &t->sharded, err));
+    t->hooks.pass = pass;
+    return LH_OK;
+}
+
+static lh_status meet_copies(lhi_training *t, lh_error *err)
+{
+    uint32_t ranks[LHI_NET_MOST_RANKS];
+    lhi_group_options o = {.n_ranks = lhi_grid_copies(t->o.grid),
+                           .ranks = ranks,
+                           .tag = lhi_tag(LHI_TAG_GROUP, LHI_GRID_COPIES, 0),
+                           .stop = t->o.stop};
+    o.mine = lhi_grid_group(t->o.grid, LHI_GRID_COPIES, lhi_net_rank(t->o.net),
+                            ranks);
+    return lhi_group_make(t->o.net, &o, &t->copies, err);
+}
+
+static lh_status set_up(lhi_training *t, lh_error *err)
+{
+    const lh_train_model *m = t->o.model;
+    LHI_TRY(list_chunks(t, err));
+    if (t->o.grid->tensor > 1)
+        LHI_TRY(meet_copies(t, err));
+    lhi_train_options with = train_options(t);
+    describe(t, &with);
+    LHI_TRY(lhi_train_make(t->o.device, &with, &t->train, err));
+    if (m->checkpoint && lhi_net_rank(t->o.net) == 0 && !t->o.moves)
+        LHI_TRY(lock_checkpoints(t, err));
+    const lhi_resume_options resume = {.train = t->train,
+                                       .net = t->o.net,
+                                       .path = m->resume,
+                                       .checkpoint = &t->checkpoint,
+                                       .remarks = t->o.remarks,
+                                       .stop = t->o.stop};
+    if (m->resume && !t->o.moves)
+        LHI_TRY(lhi_resume(&resume, err));
+    else if (m->weights && !t->o.moves)
+        LHI_TRY(lhi_train_load_weights(t->train, m->weights, err));
+    t->whole = true;
+    if (t->o.n_replicas == 1)
+        return LH_OK;
+    if (shards(t))
+        return make_sharded(t, err);
+    if (pthread_create(&t->thread, NULL, lhi_training_thread, t) != 0)
+        return lhi_fail(err, LH_EIO, "cannot start a communication thread");
+    t->has_thread = true;
+    return LH_OK;
+}
+
+lh_status lhi_training_make(const lhi_training_options *options,
+                            lhi_training **out, lh_error *err)
+{
+    lhi_training *t = calloc(1, sizeof *t);
+    if (!t)
+        return lhi_fail_nomem(err);
+    t->o = *options;
+    t->hooks = (lhi_rank_hooks){t, first, last, NULL};
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->changed, NULL);
+    lh_status status = set_up(t, err);
+    if (status != LH_OK) {
+        lhi_training_free(t);
+        return status;
+    }
+    *out = t;
+    return LH_OK;
+}
+
+void lhi_training_stop(lhi_training *t)
+{
+    if (t->sharded)
+        lhi_shards_stop(t->sharded);
+    if (t->layered)
+        lhi_layered_stop(t->layered);
+    pthread_mutex_lock(&t->lock);
+    t->stop = true;
+    pthread_cond_broadcast(&t->changed);
+    pthread_mutex_unlock(&t->lock);
+    if (t->has_thread)
+        pthread_join(t->thread, NULL);
+    t->has_thread = false;
+}
+
+void lhi_training_free(lhi_training *t)
+{
+    if (!t)
+        return;
+    lhi_training_stop(t);
+    lhi_shards_free(t->sharded);
+    lhi_layered_free(t->layered);
+    lhi_train_free(t->train);
+    lhi_folder_lock_release(t->folder_lock);
+    lhi_group_free(t->copies);
+    pthread_cond_destroy(&t->changed);
+    pthread_mutex_destroy(&t->lock);
+    free(t->mine);
+    free(t->gathers);
+    free(t->scatters);
+    free(t->gathered);
+    free(t->ended);
+    free(t->ended_ns);
+    free(t->arrive_ns);
+    free(t->played);
+    free(t->all_ranks);
+    free(t->group_ranks);
+    free(t->across_ranks);
+    free(t->expert_ranks);
+    free(t);
+}
