@@ -48,6 +48,13 @@ typedef struct lh_model {
     uint32_t positions;  /* learned position embeddings; 0: rotary */
     uint32_t rope_theta; /* base of rotary positions, on which no time depends;
                             0: not said, lh_model_rope_theta() */
+    double norm_epsilon; /* what norms add to the mean square, on which no time
+                            depends; 0: not said, lh_model_norm_epsilon() */
+    /* What the model's config.json says and this struct has no members for
+     * (scaled or partial rotary positions, another activation function): the
+     * file and its keys. No time depends on it, and the cpu device does not
+     * train such a model. NULL: nothing. */
+    const char *uncomputed;
 
     /* Attention sees at most this many tokens, from layer
      * `window_first_layer` on; 0: all of them. Every `full_interval`th layer
@@ -102,6 +109,8 @@ LH_API void lh_model_free(lh_model *model); /* NULL is fine; never a preset */
 
 /* The base of rotary positions: 10000 where the model does not say. */
 LH_API double lh_model_rope_theta(const lh_model *model);
+/* What norms add to the mean square: 1e-5 where the model does not say. */
+LH_API double lh_model_norm_epsilon(const lh_model *model);
 /* How many tokens the attention of this layer sees at most; 0: all. */
 LH_API uint32_t lh_model_layer_window(const lh_model *model, uint32_t layer);
 LH_API bool lh_model_layer_is_moe(const lh_model *model, uint32_t layer);

@@ -21,6 +21,7 @@ lh_status lhi_job_cpu_options(const lhi_job *job, uint32_t rank,
             mine[n++] = c;
     *out = (lhi_cpu_options){
         .model = m->model,
+        .norm_epsilon = lh_model_norm_epsilon(m->model),
         .rope_theta = lh_model_rope_theta(m->model),
         .n_chunks = x->n_chunks,
         .first_layers = m->first_layers,

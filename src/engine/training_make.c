@@ -229,6 +229,8 @@ static void describe(lhi_training *t, const lhi_train_options *with)
                  m->expert_capacity);
     t->checkpoint =
         (lhi_checkpoint_options){.folder = m->checkpoint,
+                                 .norm_epsilon =
+                                     lh_model_norm_epsilon(m->model),
                                  .rope_theta = lh_model_rope_theta(m->model),
                                  .dropout = m->dropout,
                                  .balance = m->balance,

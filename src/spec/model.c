@@ -12,6 +12,11 @@ double lh_model_rope_theta(const lh_model *model)
     return model->rope_theta ? model->rope_theta : 10000;
 }
 
+double lh_model_norm_epsilon(const lh_model *model)
+{
+    return model->norm_epsilon > 0 ? model->norm_epsilon : 1e-5;
+}
+
 uint32_t lh_model_layer_window(const lh_model *model, uint32_t layer)
 {
     const uint32_t n = model->full_interval;

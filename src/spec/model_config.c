@@ -133,12 +133,17 @@ static lh_status find_family(reader *r, lh_error *err)
 }
 
 /* "rope_theta", or in "rope_parameters", as transformers 5 writes it; "10000.0"
- * is a whole number there. */
+ * is a whole number there. Absent, it is 10000, which is meant where a model does
+ * not say it, but in two classes. */
 static lh_status read_rope_theta(reader *r, lh_error *err)
 {
     const lhi_node *node = lhi_find(r->map, "rope_theta");
     const lhi_node *more = lhi_find(r->map, "rope_parameters");
     double theta;
+    if (r->family->style == MIXTRAL)
+        r->model.rope_theta = 1000000;
+    else if (r->family->style == GPT_OSS)
+        r->model.rope_theta = 150000;
     if (!node && more && more->kind == LHI_MAP)
         node = lhi_find(more, "rope_theta");
     if (!node || lhi_is_null(node))
@@ -150,6 +155,39 @@ static lh_status read_rope_theta(reader *r, lh_error *err)
                             "others for it");
     r->model.rope_theta = (uint32_t)theta;
     return LH_OK;
+}
+
+/* What norms add. 1e-5, which is meant where a model does not say it, is not
+ * said. */
+static lh_status read_epsilon(reader *r, lh_error *err)
+{
+    const style s = r->family->style;
+    const bool layer_norm = s == GPT2 || s == FALCON;
+    const lhi_node *node = lhi_find(
+        r->map, layer_norm ? "layer_norm_epsilon" : "rms_norm_eps");
+    double epsilon = layer_norm || s == MIXTRAL || s == GLM4_MOE || s == GPT_OSS
+                         ? 1e-5
+                         : 1e-6;
+    if (node && !lhi_is_null(node))
+        LHI_TRY(lhi_get_number(r->doc, node, LHI_LEAST_EPSILON,
+                               LHI_MOST_EPSILON, &epsilon, err));
+    r->model.norm_epsilon = epsilon == 1e-5 ? 0 : epsilon;
+    return LH_OK;
+}
+
+/* GeLUs are costed alike, whichever kind it is. */
+static lh_status read_uncomputed(reader *r, lh_error *err)
+{
+    const style s = r->family->style;
+    const lhi_config_class class_has = {
+        .activation = s == GPT2     ? "activation_function"
+                      : s == FALCON ? "activation"
+                                    : "hidden_act",
+        .function = s == GPT2 ? "gelu_new" : s == FALCON ? "gelu" : NULL,
+        .rotary = s != GPT2,
+        .turned = s == GLM4_MOE ? 0.5 : 1};
+    return lhi_config_uncomputed(r->doc, r->map, &class_has, r->mem,
+                                 &r->model.uncomputed, err);
 }
 
 static lh_status read_sizes(reader *r, lh_error *err)
@@ -646,10 +684,8 @@ static char *name_of(lhi_arena *mem, const char *file)
         ;
     char *name = end > start ? lhi_arena_strndup(mem, file + start, end - start)
                              : lhi_arena_strdup(mem, "custom");
-    /* Names go into JSON; a path need not be UTF-8. */
-    for (char *c = name; c && *c; c++)
-        if ((unsigned char)*c < 0x20 || (unsigned char)*c > 0x7e)
-            *c = '?';
+    if (name)
+        lhi_make_plain(name);
     return name;
 }
 
@@ -659,6 +695,8 @@ static lh_status read_config(const lhi_doc *doc, lhi_arena *mem, lh_model *out,
     reader r = {.doc = doc, .outer = doc->root, .mem = mem};
     r.model = (lh_model){.gated = true, .moe_interval = 1};
     LHI_TRY(read_all(&r, err));
+    LHI_TRY(read_epsilon(&r, err));
+    LHI_TRY(read_uncomputed(&r, err));
     LHI_TRY(lhi_model_check(doc, r.map, &r.model, err));
     if (!(r.model.name = name_of(mem, doc->file)))
         return lhi_fail_nomem(err);

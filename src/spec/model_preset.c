@@ -12,7 +12,7 @@
     .head_dim = 192, .gated = true, .norm = LH_NORM_RMS, .expert_ffn = 2048,   \
     .shared_expert_ffn = 2048, .moe_interval = 1, .q_lora_rank = 1536,         \
     .kv_lora_rank = 512, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64,      \
-    .v_head_dim = 128
+    .v_head_dim = 128, .norm_epsilon = 1e-6
 
 static const lh_model presets[] = {
     {.name = "llama3-8b",
@@ -65,6 +65,7 @@ static const lh_model presets[] = {
      .kv_heads = 8,
      .vocab = 152064,
      .rope_theta = 1000000,
+     .norm_epsilon = 1e-6,
      .qkv_bias = true,
      LLAMA_STYLE},
     {.name = "qwen2.5-72b",
@@ -75,6 +76,7 @@ static const lh_model presets[] = {
      .kv_heads = 8,
      .vocab = 152064,
      .rope_theta = 1000000,
+     .norm_epsilon = 1e-6,
      .qkv_bias = true,
      LLAMA_STYLE},
     {.name = "qwen3-30b-a3b",
@@ -85,6 +87,7 @@ static const lh_model presets[] = {
      .kv_heads = 4,
      .vocab = 151936,
      .rope_theta = 1000000,
+     .norm_epsilon = 1e-6,
      .qk_norm = true,
      .experts = 128,
      .experts_per_token = 8,
@@ -98,6 +101,7 @@ static const lh_model presets[] = {
      .kv_heads = 4,
      .vocab = 151936,
      .rope_theta = 1000000,
+     .norm_epsilon = 1e-6,
      .qk_norm = true,
      .experts = 128,
      .experts_per_token = 8,

@@ -61,6 +61,29 @@ extern const lhi_table lhi_model_table;
 /* From such a map; what the model points to is in `mem`. */
 lh_status lhi_model_from_map(const lhi_doc *doc, const lhi_node *map,
                              lhi_arena *mem, lh_model *out, lh_error *err);
+/* Replaces what is no printable ASCII by '?': names go into JSON, and a path need
+ * not be UTF-8. */
+void lhi_make_plain(char *text);
+
+/* What norms may add to the mean square. */
+#define LHI_LEAST_EPSILON 1e-20
+#define LHI_MOST_EPSILON 1.0
+
+/* What a class of config.json files computes where they do not say. */
+typedef struct lhi_config_class {
+    const char *activation;  /* the key of it */
+    const char *function;    /* which one; NULL: SiLU */
+    bool rotary;             /* positions are */
+    double turned;           /* the part of a head that they turn */
+} lhi_config_class;
+
+/* Sets *out to the file and those of `map`'s keys that make another model of it
+ * than an lh_model says, in `mem`; NULL: there are none. */
+lh_status lhi_config_uncomputed(const lhi_doc *doc, const lhi_node *map,
+                                const lhi_config_class *class_has,
+                                lhi_arena *mem, const char **out,
+                                lh_error *err);
+
 /* Reads a Hugging Face config.json into `mem`. */
 lh_status lhi_model_load(const char *path, lhi_arena *mem, lh_model *out,
                          lh_error *err);

@@ -516,6 +516,61 @@ def the_models_base_of_rotary_positions_is_trained_with_and_written():
     check(len(losses) == 2, str(losses))
 
 
+CONFIG = {"model_type": "llama", "hidden_size": 16, "num_hidden_layers": 4,
+          "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256,
+          "intermediate_size": 24, "rms_norm_eps": 1e-5}
+
+
+def planned_with(**more):
+    """The job's model in a plan of the file tiny/config.json."""
+    job = json.loads(read("plan.json"))["job"]
+    (WORK / "tiny").mkdir(exist_ok=True)
+    write("tiny/config.json", json.dumps(CONFIG | more))
+    job["model"] = "tiny/config.json"
+    write("job.yaml", json.dumps(job))
+    case("plan", ["plan", "job.yaml", "-o", "plan.json"], out=ANY)
+    return json.loads(read("plan.json"))["job"]["model"]
+
+
+@test
+def the_models_epsilon_is_trained_with_written_and_resumed_with():
+    prepare()
+    losses = {}
+    for epsilon in (1e-5, 1e-2):
+        model = planned_with(rms_norm_eps=epsilon)
+        check(model.get("norm_epsilon", 1e-5) == epsilon, str(model))
+        check("uncomputed" not in model, str(model))
+        shutil.rmtree(WORK / "run", ignore_errors=True)
+        losses[epsilon] = train("train", 2, "--checkpoint-every", "2")
+        step = [name for name in checkpoints() if name != LOCK][-1]
+        config = json.loads(read(f"run/{step}/config.json"))
+        check(config["rms_norm_eps"] == epsilon, str(config))
+        whole = train("resumed", 3, "--resume", "run")
+        check(len(whole) == 1, str(whole))
+    check(losses[1e-5] != losses[1e-2], str(losses))
+    planned_with()
+    case("another epsilon", arguments(3, "--resume", "run"), 1,
+         err=r"is of another model than this run's\n\Z")
+
+
+@test
+def what_the_device_does_not_compute_is_planned_and_not_trained():
+    prepare()
+    scaling = {"rope_type": "linear", "factor": 4.0}
+    model = planned_with(rope_scaling=scaling, hidden_act="gelu")
+    check(model["uncomputed"] == "tiny/config.json: hidden_act, rope_scaling",
+          str(model))
+    case("refused", arguments(1), 1,
+         err=r"\Alonghaul: tiny/config\.json: hidden_act, rope_scaling: the "
+             r"cpu device does not compute [^\n]*\n\Z")
+    again = json.loads(read("plan.json"))["job"]
+    write("job.yaml", json.dumps(again))
+    case("again", ["plan", "job.yaml", "-o", "plan.json"], out=ANY)
+    check(json.loads(read("plan.json"))["job"] == again, "as it was")
+    check("uncomputed" not in planned_with(rope_scaling=None), "null")
+    case("trained", arguments(1), out=ANY)
+
+
 @test
 def a_changed_file_of_other_programs_is_remarked():
     restore()

@@ -331,16 +331,20 @@ GPT2 = {"hidden": 48, "kv_heads": 4, "head_dim": 12, "gated": False,
         "norm": "layer", "positions": 64, "qkv_bias": True,
         "output_bias": True, "mlp_bias": True}
 run("Llama, tied", LLAMA | {"tied_embeddings": True}, llama(), 1)
+run("Llama, another epsilon", LLAMA | {"tied_embeddings": True,
+                                       "norm_epsilon": 1e-2}, llama(), 1)
 run("Llama, 2 replicas", LLAMA | {"tied_embeddings": False}, llama(), 2)
 run("Llama with biases", LLAMA | {"tied_embeddings": True, "qkv_bias": True,
                                   "output_bias": True, "mlp_bias": True},
     llama("qkvom"), 1)
 run("Qwen2", LLAMA | {"tied_embeddings": False, "qkv_bias": True},
     llama("qkv"), 1)
-run("Qwen3", LLAMA | {"tied_embeddings": False, "qk_norm": True}, qwen3(), 1)
+run("Qwen3", LLAMA | {"tied_embeddings": False, "qk_norm": True,
+                      "norm_epsilon": 1e-6}, qwen3(), 1)
 FALCON = {"hidden": 48, "kv_heads": 1, "head_dim": 12, "gated": False,
           "norm": "layer", "parallel_block": True}
-run("Falcon, tied", FALCON | {"tied_embeddings": True}, falcon(), 1)
+run("Falcon, tied", FALCON | {"tied_embeddings": True, "norm_epsilon": 1e-2},
+    falcon(), 1)
 run("Falcon, 2 replicas", FALCON | {"tied_embeddings": False}, falcon(), 2)
 DEEPSEEK = {"hidden": 40, "kv_lora_rank": 16, "qk_nope_head_dim": 10,
             "qk_rope_head_dim": 6, "v_head_dim": 12, "tied_embeddings": False}
@@ -348,7 +352,8 @@ for rank in (20, 0):
     model = DEEPSEEK | ({"q_lora_rank": rank} if rank else {})
     run(f"DeepSeek, latent attention, queries' rank {rank}", model,
         deepseek(model), 1)
-run("GPT-2, tied", GPT2 | {"tied_embeddings": True}, gpt2(), 1)
+run("GPT-2, tied", GPT2 | {"tied_embeddings": True, "norm_epsilon": 1e-2},
+    gpt2(), 1)
 run("GPT-2, 2 replicas", GPT2 | {"tied_embeddings": False}, gpt2(), 2)
 EXPERTS = LLAMA | {"experts": 5, "experts_per_token": 2, "expert_ffn": 28,
                    "tied_embeddings": False}

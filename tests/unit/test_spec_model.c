@@ -159,6 +159,7 @@ static void check_alike(const char *file, const char *preset)
         return;
     lh_model same = *got;
     same.name = want->name;
+    same.uncomputed = NULL; /* of scaled positions presets say nothing */
     json_t *a = lhi_model_to_json(&same), *b = lhi_model_to_json(want);
     CHECK(a && b && json_equal(a, b));
     json_decref(a);
@@ -329,6 +330,133 @@ static void bases_of_rotary_positions_are_read(void)
     }
 }
 
+#define GPT                                                                    \
+    "{\"model_type\": \"gpt2\", \"vocab_size\": 100, \"n_embd\": 64, "           \
+    "\"n_layer\": 2, \"n_head\": 4, \"n_positions\": 32"
+
+static lh_model *parse_of(const char *type, const char *more, lh_error *err)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "{\"model_type\": \"%s\", " SIZES "%s}", type,
+             more);
+    return parse(text, err);
+}
+
+static void epsilons_of_norms_are_read(void)
+{
+    static const struct {
+        const char *type, *more;
+        double said, used;
+    } all[] = {
+        {"llama", ", \"rms_norm_eps\": 1e-6", 1e-6, 1e-6},
+        {"llama", ", \"rms_norm_eps\": 1e-05", 0, 1e-5},
+        {"llama", ", \"rms_norm_eps\": 0.25", 0.25, 0.25},
+        {"llama", ", \"layer_norm_epsilon\": 0.25", 1e-6, 1e-6},
+        {"llama", "", 1e-6, 1e-6},
+        {"qwen3", ", \"rms_norm_eps\": null", 1e-6, 1e-6},
+        {"mixtral", ", \"num_local_experts\": 2, \"num_experts_per_tok\": 1", 0,
+         1e-5},
+        {"falcon", "", 0, 1e-5},
+        {"falcon", ", \"layer_norm_epsilon\": 1e-12", 1e-12, 1e-12},
+    };
+    lh_error err;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        lh_model *m = parse_of(all[i].type, all[i].more, &err);
+        CHECK_MSG(m, "%s", err.text);
+        if (m) {
+            CHECK_NEAR(m->norm_epsilon, all[i].said, 0);
+            CHECK_NEAR(lh_model_norm_epsilon(m), all[i].used, 0);
+        }
+        lh_model_free(m);
+    }
+    lh_model *m = parse(GPT ", \"layer_norm_epsilon\": 1e-6}", &err);
+    CHECK(m && m->norm_epsilon == 1e-6);
+    lh_model_free(m);
+    CHECK_NEAR(lh_model_preset("qwen3-30b-a3b")->norm_epsilon, 1e-6, 0);
+}
+
+/* What lh_model has no member for is known by its keys. */
+static void what_is_not_computed_is_known(void)
+{
+    static const struct {
+        const char *type, *more, *keys; /* NULL: there is none */
+    } all[] = {
+        {"llama", "", NULL},
+        {"llama",
+         ", \"hidden_act\": \"silu\", \"rope_scaling\": null, "
+         "\"partial_rotary_factor\": 1.0",
+         NULL},
+        {"llama", ", \"hidden_act\": \"swish\"", NULL},
+        {"llama", ", \"hidden_act\": \"gelu\"", "hidden_act"},
+        {"llama", ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 4.0}",
+         "rope_scaling"},
+        {"llama",
+         ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0}, "
+         "\"hidden_act\": \"relu\"",
+         "hidden_act, rope_scaling"},
+        {"llama", ", \"rope_scaling\": {\"rope_type\": \"default\"}", NULL},
+        {"llama", ", \"rope_scaling\": {\"factor\": 4.0}", "rope_scaling"},
+        {"llama",
+         ", \"rope_parameters\": {\"rope_theta\": 1e4, "
+         "\"rope_type\": \"default\"}",
+         NULL},
+        {"llama", ", \"rope_parameters\": {\"rope_type\": \"yarn\"}",
+         "rope_parameters"},
+        {"llama",
+         ", \"rope_parameters\": {\"full_attention\": {\"rope_theta\": 1e4}}",
+         "rope_parameters"},
+        {"llama", ", \"partial_rotary_factor\": 0.5", "partial_rotary_factor"},
+        {"glm4_moe", "", "partial_rotary_factor"},
+        {"glm4_moe", ", \"partial_rotary_factor\": 1.0", NULL},
+        {"glm4_moe", ", \"rope_parameters\": {\"partial_rotary_factor\": 1.0}",
+         NULL},
+        {"mixtral",
+         ", \"num_local_experts\": 2, \"num_experts_per_tok\": 1, "
+         "\"router_jitter_noise\": 0.1",
+         "router_jitter_noise"},
+        {"falcon", "", "activation"}, /* the class's is no tanh */
+        {"falcon", ", \"activation\": \"gelu_pytorch_tanh\"", NULL},
+        {"falcon",
+         ", \"activation\": \"gelu_new\", "
+         "\"apply_residual_connection_post_layernorm\": true",
+         "apply_residual_connection_post_layernorm"},
+    };
+    lh_error err;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char want[128] = "none";
+        lh_model *m = parse_of(all[i].type, all[i].more, &err);
+        CHECK_MSG(m, "%s", err.text);
+        if (all[i].keys)
+            snprintf(want, sizeof want, "c.json: %s", all[i].keys);
+        if (m)
+            CHECK_STR(m->uncomputed ? m->uncomputed : "none", want);
+        lh_model_free(m);
+    }
+    lh_model *m = parse(GPT ", \"scale_attn_by_inverse_layer_idx\": true, "
+                            "\"scale_attn_weights\": false, "
+                            "\"activation_function\": \"gelu\"}",
+                        &err);
+    CHECK_MSG(m, "%s", err.text);
+    if (m)
+        CHECK_STR(m->uncomputed ? m->uncomputed : "none",
+                  "c.json: activation_function, scale_attn_weights, "
+                  "scale_attn_by_inverse_layer_idx");
+    lh_model_free(m);
+}
+
+static void bases_of_two_classes_are_others(void)
+{
+    static const char experts[] =
+        ", \"num_local_experts\": 2, \"num_experts_per_tok\": 1";
+    lh_error err;
+    lh_model *m = parse_of("mixtral", experts, &err);
+    CHECK(m && m->rope_theta == 1000000);
+    lh_model_free(m);
+    m = parse_of("gpt_oss", experts, &err);
+    CHECK(m && m->rope_theta == 150000);
+    lh_model_free(m);
+}
+
 /* GPT-2 small: 124,439,808 parameters. */
 static void gpt2_config(void)
 {
@@ -387,6 +515,17 @@ static void bad_configs_are_refused(void)
          "rope_theta: 0.5 is out of range"},
         {"{\"model_type\": \"llama\", \"rope_theta\": 1000.5, " SIZES "}",
          "rope_theta: must be a whole number"},
+        {"{\"model_type\": \"llama\", \"rms_norm_eps\": 0, " SIZES "}",
+         "rms_norm_eps: 0 is out of range"},
+        {"{\"model_type\": \"llama\", \"rope_scaling\": 2, " SIZES "}",
+         "rope_scaling: must be a map"},
+        {"{\"model_type\": \"llama\", \"partial_rotary_factor\": 2, " SIZES "}",
+         "partial_rotary_factor: 2 is out of range"},
+        {"{\"model_type\": \"deepseek_v2\", \"rope_interleave\": 1, "
+         "\"q_lora_rank\": null, \"kv_lora_rank\": 8, "
+         "\"qk_nope_head_dim\": 4, \"qk_rope_head_dim\": 2, "
+         "\"v_head_dim\": 4, " SIZES "}",
+         "rope_interleave: must be true or false"},
         {"{\"model_type\": \"llama\",\n\"vocab_size\": null}",
          "c.json:2: vocab_size: must be a whole number, not null"},
         {"{\"model_type\": \"llama\", \"vocab_size\": \"100\"}", "in quotes"},
@@ -468,6 +607,9 @@ int main(void)
     RUN(absent_keys_mean_what_the_family_says);
     RUN(expert_patterns);
     RUN(bases_of_rotary_positions_are_read);
+    RUN(epsilons_of_norms_are_read);
+    RUN(what_is_not_computed_is_known);
+    RUN(bases_of_two_classes_are_others);
     RUN(gpt2_config);
     RUN(falcon_config);
     RUN(bad_configs_are_refused);

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a config.json says that no member of lh_model does: planning takes no
+ * notice, since no time depends on it, but another program that computed
+ * without it would train another model. The keys and what their absence means
+ * are as in model_config.c. */
+#include "spec/spec.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct finding {
+    const lhi_doc *doc;
+    const lhi_node *map;
+    char keys[256]; /* with commas between */
+} finding;
+
+void lhi_make_plain(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || (unsigned char)*text > 0x7e)
+            *text = '?';
+}
+
+static void add_key(finding *f, const char *key)
+{
+    size_t used = strlen(f->keys);
+    snprintf(f->keys + used, sizeof f->keys - used, "%s%s", used ? ", " : "",
+             key);
+}
+
+/* NULL where it is not there or null. */
+static const lhi_node *value_of(const lhi_node *map, const char *key)
+{
+    const lhi_node *node = lhi_find(map, key);
+    return node && !lhi_is_null(node) ? node : NULL;
+}
+
+/* Flags, and what they are where nothing is beyond lh_model. */
+static lh_status find_flags(finding *f, lh_error *err)
+{
+    static const struct {
+        const char *key;
+        bool usual;
+    } flags[] = {
+        {"scale_attn_weights", true}, /* GPT-2 */
+        {"scale_attn_by_inverse_layer_idx", false},
+        {"add_cross_attention", false},
+        {"apply_residual_connection_post_layernorm", false}, /* Falcon */
+        {"rope_interleave", true},                           /* DeepSeek-V3 */
+    };
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        const lhi_node *node = value_of(f->map, flags[i].key);
+        bool value = flags[i].usual;
+        if (node)
+            LHI_TRY(lhi_get_bool(f->doc, node, &value, err));
+        if (value != flags[i].usual)
+            add_key(f, flags[i].key);
+    }
+    return LH_OK;
+}
+
+static bool is_one_of(const char *name, const char *const *names)
+{
+    while (*names && strcmp(*names, name) != 0)
+        names++;
+    return *names != NULL;
+}
+
+/* SiLU by its names, or the GeLU that is made of a hyperbolic tangent. */
+static lh_status find_activation(finding *f, const lhi_config_class *class_has,
+                                 lh_error *err)
+{
+    static const char *const silu[] = {"silu", "swish", NULL};
+    static const char *const gelu[] = {"gelu_new", "gelu_pytorch_tanh",
+                                       "gelu_fast", NULL};
+    const lhi_node *node = value_of(f->map, class_has->activation);
+    const char *function = class_has->function ? class_has->function : "silu";
+    if (node)
+        LHI_TRY(lhi_get_string(f->doc, node, &function, err));
+    if (!is_one_of(function, class_has->function ? gelu : silu))
+        add_key(f, class_has->activation);
+    return LH_OK;
+}
+
+/* "rope_scaling", or "rope_parameters", as transformers 5 writes it, which is
+ * always there, and may be a map for each kind of layers. */
+static lh_status find_scaling(finding *f, const char *key, bool always,
+                              lh_error *err)
+{
+    const lhi_node *scaling = value_of(f->map, key), *type;
+    const char *name = "default";
+    if (!scaling)
+        return LH_OK;
+    LHI_TRY(lhi_want_map(f->doc, scaling, err));
+    if (!(type = value_of(scaling, "rope_type")))
+        type = value_of(scaling, "type");
+    if (type)
+        LHI_TRY(lhi_get_string(f->doc, type, &name, err));
+    bool plain = type ? strcmp(name, "default") == 0 : always;
+    for (const lhi_node *one = scaling->first; one; one = one->next)
+        plain = plain && one->kind != LHI_MAP;
+    if (!plain)
+        add_key(f, key);
+    return LH_OK;
+}
+
+static lh_status find_turned(finding *f, double turned, lh_error *err)
+{
+    static const char key[] = "partial_rotary_factor";
+    const lhi_node *node = value_of(f->map, key);
+    const lhi_node *more = value_of(f->map, "rope_parameters");
+    if (!node && more)
+        node = value_of(more, key);
+    if (node)
+        LHI_TRY(lhi_get_number(f->doc, node, 0, 1, &turned, err));
+    if (turned != 1)
+        add_key(f, key);
+    return LH_OK;
+}
+
+static lh_status find_jitter(finding *f, lh_error *err)
+{
+    static const char key[] = "router_jitter_noise"; /* Mixtral */
+    const lhi_node *node = value_of(f->map, key);
+    double noise = 0;
+    if (node)
+        LHI_TRY(lhi_get_number(f->doc, node, 0, 1, &noise, err));
+    if (noise != 0)
+        add_key(f, key);
+    return LH_OK;
+}
+
+lh_status lhi_config_uncomputed(const lhi_doc *doc, const lhi_node *map,
+                                const lhi_config_class *class_has,
+                                lhi_arena *mem, const char **out, lh_error *err)
+{
+    finding f = {.doc = doc, .map = map};
+    *out = NULL;
+    LHI_TRY(find_activation(&f, class_has, err));
+    if (class_has->rotary) {
+        LHI_TRY(find_scaling(&f, "rope_scaling", false, err));
+        LHI_TRY(find_scaling(&f, "rope_parameters", true, err));
+        LHI_TRY(find_turned(&f, class_has->turned, err));
+    }
+    LHI_TRY(find_jitter(&f, err));
+    LHI_TRY(find_flags(&f, err));
+    if (!f.keys[0])
+        return LH_OK;
+    size_t size = strlen(doc->file) + strlen(f.keys) + 3;
+    char *text = lhi_arena_alloc(mem, size, 1);
+    if (!text)
+        return lhi_fail_nomem(err);
+    snprintf(text, size, "%s: %s", doc->file, f.keys);
+    lhi_make_plain(text);
+    *out = text;
+    return LH_OK;
+}
