@@ -2,6 +2,7 @@
 /* Plans edited by hand: what contradicts the job, or the rest of the file, is
  * refused with the file, the line and the key. */
 #include "jobs.h"
+#include "plan_edits.h"
 
 #include <longhaul/jitter.h>
 #include <longhaul/plan.h>
@@ -33,27 +34,6 @@ static char *make_text(void)
         CHECK_OK(lh_plan_format(plan, &out, NULL, &err), err);
     lh_plan_free(plan);
     lh_job_free(job);
-    return out;
-}
-
-/* The text with the value of the first "key": after `from` replaced. */
-static char *edited(const char *text, const char *from, const char *key,
-                    const char *value)
-{
-    const char *at = from ? strstr(text, from) : text;
-    at = at ? strstr(at, key) : NULL;
-    CHECK_MSG(at != NULL, "there is no %s after %s", key, from ? from : "");
-    if (!at)
-        return NULL;
-    at += strlen(key);
-    at += strcspn(at, ":") + 2;
-    size_t before = (size_t)(at - text), rest = strcspn(at, ",\n");
-    char *out = malloc(strlen(text) + strlen(value) + 1);
-    if (!out)
-        exit(1);
-    memcpy(out, text, before);
-    strcpy(out + before, value);
-    strcat(out + before, at + rest);
     return out;
 }
 

@@ -3,6 +3,7 @@
  * job, has to agree: files are edited by hand. */
 #include "plan/file/plan_file.h"
 #include "plan/layout/choice.h"
+#include "plan/search/candidate.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -12,6 +13,7 @@ typedef struct checker {
     const lh_job *job;
     const lhi_node *map; /* of the choice */
     const lh_choice *c;
+    lhi_arena *mem;
 } checker;
 
 static bool near(double said, double value)
@@ -46,6 +48,23 @@ static lh_status check_layers(const checker *k, lh_error *err)
     return lhi_doc_fail(k->doc, lhi_find(k->map, "chunk_layers"), err,
                         LH_EINPUT, "%" PRIu64 " layers for a model of %" PRIu32,
                         sum, layers);
+}
+
+static lh_status check_placement(const checker *k, lh_error *err)
+{
+    uint32_t n = k->c->layout.chunks_per_device;
+    lh_placement has = k->c->placement;
+    if (n == 1 ? has == LH_PLACEMENT_UD
+               : has == LH_PLACEMENT_LOOP ||
+                     (n == 2 && has == LH_PLACEMENT_WAVE))
+        return LH_OK;
+    return lhi_doc_fail(k->doc, lhi_find(k->map, "placement"), err, LH_EINPUT,
+                        "is '%s', but layout.chunks_per_device is %" PRIu32
+                        ", which lie %s",
+                        lh_placement_name(has), n,
+                        n == 1   ? "as 'ud'"
+                        : n == 2 ? "as 'loop' or 'wave'"
+                                 : "as 'loop'");
 }
 
 static lh_status check_gpus(const checker *k, lh_error *err)
@@ -200,6 +219,28 @@ static lh_status check_rates(const checker *k, lh_error *err)
                         "is not what iteration_ns and the job's batch say");
 }
 
+/* The model's FLOPs over the peak of the GPUs where the layout has its ranks. */
+static lh_status check_mfu(const checker *k, lh_error *err)
+{
+    lh_choice want = *k->c;
+    lh_error why = {0};
+    lh_status status = lhi_choice_rates(k->job, k->mem, &want, &why);
+    if (lhi_layout_refused(status))
+        return lhi_doc_fail(k->doc, lhi_find(k->map, "layout"), err, LH_EINPUT,
+                            "%s", why.text);
+    if (status != LH_OK) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    if (near(k->c->mfu, want.mfu))
+        return LH_OK;
+    return lhi_doc_fail(k->doc, lhi_find(k->map, "mfu"), err, LH_EINPUT,
+                        "is not what iteration_ns and the job's model and GPUs "
+                        "say, %.6g",
+                        want.mfu);
+}
+
 static lh_status check_groups(const checker *k, const char *key, uint32_t n,
                               const uint32_t *groups, lh_error *err)
 {
@@ -286,10 +327,11 @@ static lh_status check_elastic(const checker *k, lh_error *err)
 
 lh_status lhi_choice_check(const lhi_doc *doc, const lh_job *job,
                            const lhi_node *map, const lh_choice *choice,
-                           lh_error *err)
+                           lhi_arena *mem, lh_error *err)
 {
-    checker k = {doc, job, map, choice};
+    checker k = {doc, job, map, choice, mem};
     LHI_TRY(check_layers(&k, err));
+    LHI_TRY(check_placement(&k, err));
     LHI_TRY(check_gpus(&k, err));
     LHI_TRY(check_experts(&k, err));
     LHI_TRY(check_recompute(&k, err));
@@ -297,5 +339,6 @@ lh_status lhi_choice_check(const lhi_doc *doc, const lh_job *job,
     LHI_TRY(check_times(&k, err));
     LHI_TRY(check_seconds(&k, err));
     LHI_TRY(check_rates(&k, err));
+    LHI_TRY(check_mfu(&k, err));
     return check_elastic(&k, err);
 }

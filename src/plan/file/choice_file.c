@@ -141,7 +141,7 @@ static lh_status check_choice(const lhi_reading *r, const lhi_node *map,
                               void *it, lh_error *err)
 {
     const lh_plan *plan = r->context;
-    return lhi_choice_check(r->doc, plan->job, map, it, err);
+    return lhi_choice_check(r->doc, plan->job, map, it, r->mem, err);
 }
 
 static const lhi_field choice_rows[] = {

@@ -170,5 +170,6 @@ lh_status lhi_plan_check(const lhi_reading *r, const lhi_node *map, void *it,
                             "of a plan must be 'ok'");
     LHI_TRY(check_counts(r->doc, p, err));
     LHI_TRY(check_robust(r->doc, p, err));
-    return check_places(r->doc, p, r->mem, err);
+    LHI_TRY(check_places(r->doc, p, r->mem, err));
+    return lhi_built_check(r->doc, p, err);
 }

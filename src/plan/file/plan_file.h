@@ -4,10 +4,10 @@
  * follow from the table of the whole.
  *
  * plan_file.c: the whole, its schedule and its search. plan_check.c: what the
- * whole says twice. choice_file.c: a layout and a choice; choice_check.c: what
- * a choice says twice. account_file.c, advice_file.c, curves_file.c,
- * memory_file.c, money_file.c, robust_file.c, whatif_file.c: the parts that a
- * plan may lack.
+ * whole says twice; built_check.c: what its pipeline and schedule say of its
+ * choice. choice_file.c: a layout and a choice; choice_check.c: what a choice
+ * says twice. account_file.c, advice_file.c, curves_file.c, memory_file.c,
+ * money_file.c, robust_file.c, whatif_file.c: the parts that a plan may lack.
  *
  * Hooks, starts and checks of these tables get the lh_plan as their context;
  * its job is there before anything is read. */
@@ -34,13 +34,16 @@ extern const lhi_table lhi_sensitivity_table;
 extern const char *const lhi_plan_goals[]; /* as lh_plan_goal numbers them */
 
 /* Whether a choice says nothing that contradicts the job, or itself; `map` is
- * where it stands. */
+ * where it stands; what `mem` is used for is over at the end. */
 lh_status lhi_choice_check(const lhi_doc *doc, const lh_job *job,
                            const lhi_node *map, const lh_choice *choice,
-                           lh_error *err);
+                           lhi_arena *mem, lh_error *err);
 /* The same of the plan as a whole: the check of its table. */
 lh_status lhi_plan_check(const lhi_reading *r, const lhi_node *map, void *it,
                          lh_error *err);
+
+/* Its own choice against its pipeline and schedule, whose sizes agree. */
+lh_status lhi_built_check(const lhi_doc *doc, const lh_plan *p, lh_error *err);
 
 /* Of its `memory`: every rank once, and parts that add up to what it holds. */
 lh_status lhi_memory_check(const lhi_doc *doc, const lh_plan *p, lh_error *err);

@@ -138,9 +138,16 @@ static int64_t peak_of(const lh_pipeline *p, const lh_schedule *schedule,
 void lhi_choice_memory(lh_choice *choice, const lh_pipeline *pipeline,
                        const lh_schedule *schedule)
 {
+    lhi_choice_memory_within(choice, pipeline, schedule, pipeline);
+}
+
+void lhi_choice_memory_within(lh_choice *choice, const lh_pipeline *pipeline,
+                              const lh_schedule *schedule,
+                              const lh_pipeline *limits)
+{
     int64_t least_room = INT64_MAX;
     for (uint32_t d = 0; d < lh_pipeline_n_devices(pipeline); d++) {
-        int64_t limit = lh_pipeline_memory_limit(pipeline, d);
+        int64_t limit = lh_pipeline_memory_limit(limits, d);
         int64_t peak = peak_of(pipeline, schedule, d);
         if (limit - peak < least_room) {
             least_room = limit - peak;

@@ -41,6 +41,10 @@ void lhi_choice_clear(lh_choice *choice);
  * passes run does not change what a device holds: they do so in its order. */
 void lhi_choice_memory(lh_choice *choice, const lh_pipeline *pipeline,
                        const lh_schedule *schedule);
+/* The same with the limits of another pipeline of as many devices. */
+void lhi_choice_memory_within(lh_choice *choice, const lh_pipeline *pipeline,
+                              const lh_schedule *schedule,
+                              const lh_pipeline *limits);
 
 /* Whether building a layout answers that it cannot be had as it is; another
  * may. Any other failure is one of the whole. */
