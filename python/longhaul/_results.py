@@ -201,9 +201,8 @@ class LinkUse(Result):
 
 @dataclasses.dataclass(frozen=True)
 class Spread(Result):
-    """Iterations under delays that vary, in seconds. Of a simulation `of` is
-    "iteration" where they have what follows the pipeline, as a plan's do, else
-    "makespan"."""
+    """Iterations under delays that vary, in seconds: of a plan with what follows
+    the pipeline, else makespans."""
 
     samples: int = 0
     mean_s: float = 0.0
@@ -212,7 +211,6 @@ class Spread(Result):
     p95_s: float = 0.0
     p99_s: float = 0.0
     most_s: float = 0.0
-    of: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
