@@ -311,14 +311,18 @@ def planned(target, text, name="job.yaml"):
 @test
 def every_example_starts_where_it_was_planned():
     shim()
-    for target in "megatron", "torchtitan", "pytorch":
+    for i, target in enumerate(("megatron", "torchtitan", "pytorch")):
         made = 0
-        for path, text in example_jobs(ROOT, target):
+        for j, (path, text) in enumerate(example_jobs(ROOT, target)):
+            # Sanitizers see each example once.
+            if is_sanitized() and j % 3 != i:
+                continue
             put_example(path, text, WORK)
             if check(planned(target, text), f"{path.name} for {target}"):
                 check_bundle(f"{path.stem}-{target}", target, "plan.json")
                 made += 1
-        check(made >= 10, f"{made} examples for {target}")
+        check(made >= (3 if is_sanitized() else 10),
+              f"{made} examples for {target}")
 
 
 @test
