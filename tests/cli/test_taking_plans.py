@@ -111,7 +111,17 @@ def simulate_is_the_same_of_both(plan, pipeline, schedule):
              without(told("simulate", *args, "--json"), "schedule",
                      "iteration_s"),
              without(own, "schedule", "iteration_s"))
-    for option in ("--receives=late", "--coupled=1", "--jitter=latency=0.5"):
+    # Jitter is of a plan's whole iteration, and of a pipeline's makespan: all
+    # is later by what follows the pipeline.
+    varied = [json.loads(told("simulate", *args, "--jitter=latency=0.5",
+                              "--json"))["jitter"]
+              for args in ([plan], [pipeline, "-s", schedule])]
+    check([j["of"] for j in varied] == ["iteration", "makespan"], varied)
+    after = json.loads(own)["iteration_s"] - json.loads(own)["makespan_s"]
+    check(all(abs(value - varied[1][key] - after) < 1e-8
+              for key, value in varied[0].items() if key.endswith("_s")),
+          f"{varied}, {after}")
+    for option in ("--receives=late", "--coupled=1"):
         same(f"simulate {option}",
              without(told("simulate", plan, option, "--json"), "schedule",
                      "iteration_s"),
