@@ -214,6 +214,8 @@ json_t *lhi_list_write(const lhi_field *row, const void *items, uint32_t n,
  * numbers, names and words alone. */
 void lhi_fields_add_text(lhi_text *text, const lhi_table *table,
                          const void *it);
+/* A value of a file as JSON, its keys in their order. NULL: no memory. */
+json_t *lhi_json_of_node(const lhi_doc *doc, const lhi_node *node);
 /* A number for JSON: whole ones without a fraction. */
 json_t *lhi_json_number(double value);
 /* Takes the reference. False: no memory, which `value` NULL counts as. */

@@ -51,12 +51,12 @@ double lhi_choice_gap(const lh_choice *choice)
 }
 
 /* FNV-1a: enough to see that an input has changed. */
-static uint64_t hash_text(const char *text, size_t len)
+void lhi_plan_hash(const char *text, size_t len, char out[LHI_HASH_TEXT])
 {
     uint64_t hash = UINT64_C(14695981039346656037);
     for (size_t i = 0; i < len; i++)
         hash = (hash ^ (unsigned char)text[i]) * UINT64_C(1099511628211);
-    return hash;
+    snprintf(out, LHI_HASH_TEXT, "fnv1a64:%016" PRIx64, hash);
 }
 
 /* No text says those of the cost model. */
@@ -78,7 +78,7 @@ static lh_status keep_constants(const lh_job *job, lhi_plan *plan,
 static lh_status copy_job(const lh_job *job, const lh_plan_options *options,
                           lhi_plan *plan, lh_error *err)
 {
-    char *text, hash[32];
+    char *text, hash[LHI_HASH_TEXT];
     size_t len;
     lh_job *priced = LHI_NEW(plan->mem, lh_job, 1);
     if (!priced)
@@ -90,9 +90,11 @@ static lh_status copy_job(const lh_job *job, const lh_plan_options *options,
     LHI_TRY(lh_job_format(priced, &text, &len, err));
     lh_status status =
         lh_job_parse(text, len, job->name, NULL, &plan->job, err);
-    snprintf(hash, sizeof hash, "fnv1a64:%016" PRIx64, hash_text(text, len));
     lh_text_free(text);
     LHI_TRY(status);
+    LHI_TRY(lh_job_format(plan->job, &text, &len, err)); /* what it writes */
+    lhi_plan_hash(text, len, hash);
+    lh_text_free(text);
     LHI_TRY(keep_constants(job, plan, err));
     plan->plan.job = plan->job;
     plan->plan.name = lhi_arena_strdup(plan->mem, job->name);

@@ -19,7 +19,8 @@ static char *make_text(void)
     lh_job *job =
         job_with(JOB_SMALL, "  gpus_per_node: 2\n"
                             "  usd_per_gpu_hour: 2\n"
-                            "training: {global_batch: 16, sequence: 2048}\n"
+                            "training: {global_batch: 16, sequence: 2048, "
+                            "zero: 1, recompute: none}\n"
                             "layout: {tensor: 1, context: 1, pipeline: 4, "
                             "chunks_per_device: 1, outermost: pipeline, "
                             "micro_batch: 1}\n");
@@ -51,6 +52,8 @@ typedef struct mistake {
     const char *from, *key, *value, *says;
 } mistake;
 
+#define CHANGED "input_hash: is not that of the plan's job, which was changed"
+
 static const mistake mistakes[] = {
     {NULL, "\"microbatches\"", "15", "microbatches: 15 of 1 samples on 1 "},
     {NULL, "\"iteration_ns\"", "-1", "iteration_ns: must not be below 0"},
@@ -74,7 +77,7 @@ static const mistake mistakes[] = {
     {"\"jitter\"", "\"samples\"", "21",
      "jitter.samples: is 21; robust.samples"},
     {"\"jitter\"", "\"mean_s\"", "0.0001", "mean_s: is not between least_s"},
-    {"\"search\"", "\"layouts\"", "1", "search.layouts: is 1, but memory,"},
+    {"\"search\"", "\"layouts\"", "3", "search.layouts: is 3, but memory,"},
     {"\"search\"", "\"lower_bound_s\"", "1000", "lower_bound_s: is not what"},
     {"\"schedule\": {", "\"method\"", "\"gpipe-x\"",
      "schedule.method: is 'gpipe-x', but layout.schedule"},
@@ -83,6 +86,19 @@ static const mistake mistakes[] = {
     {"\"network\"", "\"from\"", "\"east\"", "must be another datacenter than"},
     {"\"runners_up\"", "\"dimension\"", "\"colour\"",
      "'colour' is no dimension of layouts"},
+    {NULL, "\"zero\"", "0", "zero: is 0, but the job's training.zero is 1"},
+    {NULL, "\"recompute\"", "\"full\"",
+     "recompute: is 'full', but the job's training.recompute is 'none'"},
+    {NULL, "\"input_hash\"", "\"fnv1a64:0123456789abcdef\"", CHANGED},
+    {"\"training\": {", "\"zero\"", "0", "zero: is 1, but the job's"},
+    {"\"training\": {", "\"recompute\"", "\"full\"",
+     "recompute: is 'none', but the job's"},
+    {"\"training\": {", "\"optimizer\"", "\"adam\"", CHANGED},
+    {"\"model\": {", "\"kv_heads\"", "4", "mfu: is not what iteration_ns"},
+    {"\"job\": {", "\"pipeline\"", "2",
+     "layout.pipeline: is 4, but the job's layout.pipeline is 2"},
+    {"\"job\": {", "\"micro_batch\"", "2", "the job's layout.micro_batch is"},
+    {"\"datacenters\": [", "\"nodes\"", "2", CHANGED},
 };
 
 static void mistakes_are_refused(const char *text)

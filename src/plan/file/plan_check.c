@@ -2,6 +2,7 @@
 /* What a plan's file says twice beyond its choices has to agree, too. */
 #include "plan/file/plan_file.h"
 #include "plan/layout/layout.h"
+#include "plan/plan_own.h"
 #include "plan/search/front.h"
 
 #include <inttypes.h>
@@ -157,6 +158,82 @@ static lh_status check_front(const lhi_doc *doc, const lh_plan *p,
     return list ? lhi_need(doc, doc->root, "front_whole", &whole, err) : LH_OK;
 }
 
+/* What the job fixes of a layout is so in the plan's. */
+static lh_status check_degrees(const lhi_doc *doc, const lh_plan *p,
+                               lh_error *err)
+{
+    const lh_layout *has = &p->best.layout, *want = &p->job->layout;
+    const struct {
+        const char *key;
+        uint32_t has, want; /* 0: open */
+    } rows[] = {
+        {"tensor", has->tensor, want->tensor},
+        {"context", has->context, want->context},
+        {"expert", has->expert, want->expert},
+        {"pipeline", has->pipeline, want->pipeline},
+        {"data", has->data, want->data},
+        {"micro_batch", has->micro_batch, want->micro_batch},
+        {"chunks_per_device", has->chunks_per_device, want->chunks_per_device},
+    };
+    const lhi_node *map = lhi_find(doc->root, "layout");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].want && rows[i].has != rows[i].want)
+            return lhi_doc_fail(doc, lhi_find(map, rows[i].key), err, LH_EINPUT,
+                                "is %" PRIu32 ", but the job's layout.%s is "
+                                "%" PRIu32,
+                                rows[i].has, rows[i].key, rows[i].want);
+    return LH_OK;
+}
+
+/* And of training; elastic plans have some of either. */
+static lh_status check_training(const lhi_doc *doc, const lh_plan *p,
+                                lh_error *err)
+{
+    const lh_training *t = &p->job->training;
+    if (p->best.elastic)
+        return LH_OK;
+    if (t->zero_given && p->best.zero != t->zero)
+        return lhi_doc_fail(doc, lhi_find(doc->root, "zero"), err, LH_EINPUT,
+                            "is %" PRIu32 ", but the job's training.zero is "
+                            "%" PRIu32,
+                            p->best.zero, t->zero);
+    if (t->recompute_given && p->best.recompute != t->recompute)
+        return lhi_doc_fail(doc, lhi_find(doc->root, "recompute"), err,
+                            LH_EINPUT,
+                            "is '%s', but the job's training.recompute is '%s'",
+                            lh_recompute_name(p->best.recompute),
+                            lh_recompute_name(t->recompute));
+    return LH_OK;
+}
+
+/* Releases the text. */
+static bool names_text(const lh_plan *p, char *text, size_t len)
+{
+    char hash[LHI_HASH_TEXT];
+    lhi_plan_hash(text, len, hash);
+    lh_text_free(text);
+    return strcmp(hash, p->input_hash) == 0;
+}
+
+/* The hash is of the job as the file has it: versions that write jobs otherwise
+ * read it, too. Or of what this version makes of it, where another program has
+ * written the same numbers otherwise. */
+static lh_status check_job(const lhi_doc *doc, const lh_plan *p, lh_error *err)
+{
+    const lhi_node *job = lhi_find(doc->root, "job");
+    char *text;
+    size_t len;
+    LHI_TRY(lhi_json_text(lhi_json_of_node(doc, job), &text, &len, err));
+    if (names_text(p, text, len))
+        return LH_OK;
+    LHI_TRY(lh_job_format(p->job, &text, &len, err));
+    if (names_text(p, text, len))
+        return LH_OK;
+    return lhi_doc_fail(doc, lhi_find(doc->root, "input_hash"), err, LH_EINPUT,
+                        "is not that of the plan's job, which was changed "
+                        "after planning: make a plan of the changed job");
+}
+
 lh_status lhi_plan_check(const lhi_reading *r, const lhi_node *map, void *it,
                          lh_error *err)
 {
@@ -171,5 +248,8 @@ lh_status lhi_plan_check(const lhi_reading *r, const lhi_node *map, void *it,
     LHI_TRY(check_counts(r->doc, p, err));
     LHI_TRY(check_robust(r->doc, p, err));
     LHI_TRY(check_places(r->doc, p, r->mem, err));
+    LHI_TRY(check_degrees(r->doc, p, err));
+    LHI_TRY(check_training(r->doc, p, err));
+    LHI_TRY(check_job(r->doc, p, err));
     return lhi_built_check(r->doc, p, err);
 }
