@@ -14,26 +14,10 @@ enum {
     MAX_ROWS = 1 << 24,       /* of a microbatch */
 };
 
-static lh_status check_model(const lh_model *model, uint32_t sequence,
-                             lh_error *err)
-{
-    lhi_family family;
-    LHI_TRY(lhi_family_of(model, sequence, &family, err));
-    uint32_t turned =
-        model->kv_lora_rank ? model->qk_rope_head_dim : model->head_dim;
-    if (turned % 2 || model->heads % model->kv_heads)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the cpu device needs an even %s (not %u) and "
-                        "heads (%u) in groups of the same size (%u kv_heads)",
-                        model->kv_lora_rank ? "qk_rope_head_dim" : "head_dim",
-                        turned, model->heads, model->kv_heads);
-    return LH_OK;
-}
-
 static lh_status check_options(const lhi_cpu_options *o, lh_error *err)
 {
     uint64_t rows = (uint64_t)o->microbatch * o->sequence;
-    LHI_TRY(check_model(o->model, o->sequence, err));
+    LHI_TRY(lhi_family_check(o->model, o->sequence, err));
     if (!(o->dropout >= 0 && o->dropout < 1))
         return lhi_fail(err, LH_EINVAL, "dropout must be from 0 to below 1");
     if (rows == 0 || rows > MAX_ROWS || o->n_microbatches == 0 ||

@@ -242,12 +242,6 @@ static lh_status check_model(const lh_train_model *m, const lh_exec *exec,
         return lhi_fail(err, LH_EINVAL,
                         "training needs a model, its layers' chunks, data, a "
                         "microbatch and a sequence");
-    if (m->model->uncomputed)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "%s: the cpu device does not compute what is said "
-                        "there, and would train another model; such a model "
-                        "can be planned but not trained",
-                        m->model->uncomputed);
     uint32_t n = exec->n_chunks;
     bool rises =
         m->first_layers[0] == 0 && m->first_layers[n] == m->model->layers;
