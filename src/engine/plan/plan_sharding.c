@@ -7,39 +7,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* With ZeRO 0 each replica is a site of its own; with hybrid sharding its
- * datacenter is. */
-static void list_sites(const lh_plan *plan, const lhi_places *places,
-                       uint32_t *sites)
-{
-    const lh_layout *l = &plan->best.layout;
-    bool shares = plan->best.zero > 0;
-    for (uint32_t stage = 0; stage < l->pipeline; stage++) {
-        uint32_t replica = 0;
-        for (uint32_t g = 0; g < places->sites->n_groups; g++) {
-            uint32_t at =
-                places->ranks[(size_t)g * l->pipeline + stage].datacenter;
-            for (uint32_t k = 0; k < places->sites->groups[g].replicas; k++) {
-                sites[(size_t)stage * l->data + replica] =
-                    shares ? at : replica;
-                replica++;
-            }
-        }
-    }
-}
-
 static lh_status make_sites(const lh_plan *plan, uint32_t **out, lh_error *err)
 {
     const lh_layout *l = &plan->best.layout;
-    lhi_arena *mem = lhi_arena_make(0);
     uint32_t *sites = calloc((size_t)l->pipeline * l->data, sizeof *sites);
-    lhi_places places;
-    lh_status status = mem && sites
-                           ? lhi_layout_place(plan->job, l, mem, &places, err)
-                           : lhi_fail_nomem(err);
-    if (status == LH_OK)
-        list_sites(plan, &places, sites);
-    lhi_arena_free(mem);
+    lh_status status = sites ? lhi_state_sites(plan->job, l, plan->best.zero,
+                                               sites, err)
+                             : lhi_fail_nomem(err);
     if (status != LH_OK) {
         free(sites);
         return status;

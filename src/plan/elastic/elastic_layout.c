@@ -29,7 +29,7 @@ static bool is_asked(const lh_job *job)
 bool lhi_elastic_suits(const lh_job *job, const lhi_config *config)
 {
     const lh_layout *l = &config->layout;
-    bool wanted = lhi_target_runs(job->target, l->pipeline, LHI_ELASTIC) &&
+    bool wanted = lhi_target_elastic(job->target, l) &&
                   (lhi_schedule_asked(job) == LHI_ASKED_ANY || is_asked(job));
     /* It shards by its own rules, over all replicas. */
     bool shards = (!job->training.zero_given || job->training.zero >= 1) &&

@@ -112,6 +112,12 @@ bool lhi_layout_is_folded(const lh_layout *layout);
 lh_status lhi_layout_place(const lh_job *job, const lh_layout *layout,
                            lhi_arena *mem, lhi_places *out, lh_error *err);
 
+/* sites[stage * data + replica]: replicas of a stage that have the same number
+ * share its state where sharding is hybrid, or ZeRO 0: then each has it for
+ * itself, else the one of its datacenter. As lhi_layout_place(). */
+lh_status lhi_state_sites(const lh_job *job, const lh_layout *layout,
+                          uint32_t zero, uint32_t *sites, lh_error *err);
+
 /* What a layout without sites stands for: with pipeline outermost each
  * datacenter takes as many consecutive stages as it has room for, in the job's
  * order; with data outermost all have equally many whole replicas. */

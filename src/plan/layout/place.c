@@ -400,3 +400,25 @@ uint32_t lhi_config_device(const lhi_config *config, uint32_t chunk)
         return 2 * P - 1 - chunk;
     return chunk % P;
 }
+
+lh_status lhi_state_sites(const lh_job *job, const lh_layout *l, uint32_t zero,
+                          uint32_t *sites, lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_places places;
+    lh_status status = mem ? lhi_layout_place(job, l, mem, &places, err)
+                           : lhi_fail_nomem(err);
+    for (uint32_t stage = 0; status == LH_OK && stage < l->pipeline; stage++) {
+        uint32_t replica = 0;
+        for (uint32_t g = 0; g < places.sites->n_groups; g++) {
+            uint32_t at =
+                places.ranks[(size_t)g * l->pipeline + stage].datacenter;
+            for (uint32_t k = 0; k < places.sites->groups[g].replicas; k++) {
+                sites[(size_t)stage * l->data + replica] = zero ? at : replica;
+                replica++;
+            }
+        }
+    }
+    lhi_arena_free(mem);
+    return status;
+}

@@ -7,6 +7,7 @@
 #include "plan/layout/target.h"
 
 #include "plan/layout/choice.h"
+#include "plan/layout/target_longhaul.h"
 #include "spec/spec.h"
 
 #include <inttypes.h>
@@ -107,6 +108,12 @@ bool lhi_target_runs(lh_target target, uint32_t pipeline, const char *method)
         if (strcmp(c->schedules[i], method) == 0)
             return true;
     return lhi_target_takes_orders(target, pipeline);
+}
+
+bool lhi_target_elastic(lh_target target, const lh_layout *layout)
+{
+    return of(target)->elastic && (target != LH_TARGET_LONGHAUL ||
+                                   lhi_longhaul_elastic(layout));
 }
 
 bool lhi_target_joins_backward(lh_target target, uint32_t pipeline,
@@ -542,31 +549,6 @@ static lh_status torchtitan_whole(const lh_job *job, const lhi_config *c,
     return LH_OK;
 }
 
-/* --- longhaul's engine ------------------------------------------------------
- */
-
-static lh_status longhaul_group(const lh_job *job, const lh_layout *l,
-                                lh_error *err)
-{
-    const lh_model *m = job->model;
-    if (l->tensor > 1 && job->framework.no_sequence_parallel)
-        return refuse(LH_TARGET_LONGHAUL, err,
-                      "shares rows where it shares layers; leave "
-                      "framework.sequence_parallel true, or use layout.tensor "
-                      "of 1");
-    if (l->tensor > 1 &&
-        (m->experts || m->kv_lora_rank || m->parallel_block ||
-         m->kv_heads % l->tensor || m->ffn % l->tensor))
-        return refuse(LH_TARGET_LONGHAUL, err,
-                      "cuts layers without experts, latents or parallel "
-                      "blocks, into equal parts of kv_heads and ffn; use a "
-                      "layout.tensor that divides these, or 1");
-    if (l->expert == 1)
-        return LH_OK;
-    return refuse(LH_TARGET_LONGHAUL, err,
-                  "runs all experts of a layer; use layout.expert of 1");
-}
-
 /* --- PyTorch's pipelining ---------------------------------------------------
  */
 
@@ -618,6 +600,8 @@ lh_status lhi_target_check_job(lh_target target, const lh_job *job,
         return check_stages(target, job, err);
     case LH_TARGET_PYTORCH:
         return check_stages(target, job, err);
+    case LH_TARGET_LONGHAUL:
+        return lhi_longhaul_job(job, err);
     default:
         return LH_OK;
     }
@@ -659,6 +643,21 @@ static lh_status check_torchtitan(const lh_job *job, lhi_level level,
     }
 }
 
+static lh_status check_longhaul(const lh_job *job, lhi_level level,
+                                const lhi_config *c, lh_error *err)
+{
+    switch (level) {
+    case LHI_LEVEL_GROUP:
+        return lhi_longhaul_group(job, &c->layout, err);
+    case LHI_LEVEL_STATE:
+        return lhi_longhaul_state(job, c, err);
+    case LHI_LEVEL_WHOLE:
+        return lhi_longhaul_whole(c, err);
+    default:
+        return LH_OK;
+    }
+}
+
 /* What the table says. */
 static lh_status check_values(lh_target target, lhi_level level,
                               const lhi_config *config, lh_error *err)
@@ -684,8 +683,7 @@ lh_status lhi_target_check(lh_target target, const lh_job *job, lhi_level level,
     case LH_TARGET_TORCHTITAN:
         return check_torchtitan(job, level, config, err);
     case LH_TARGET_LONGHAUL:
-        return level == LHI_LEVEL_GROUP ? longhaul_group(job, &config->layout, err)
-                                        : LH_OK;
+        return check_longhaul(job, level, config, err);
     case LH_TARGET_ANY:
     case LH_TARGET_PYTORCH:
         break;

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the cpu device of this version trains: what it says of a plan when it
+ * is to run it, said before the search. */
+#include "plan/layout/target_longhaul.h"
+
+#include "spec/family.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REFUSE(err, ...)                                                       \
+    lhi_fail(err, LH_EUNSUPPORTED, "longhaul's engine " __VA_ARGS__)
+
+/* --- the job ----------------------------------------------------------------
+ */
+
+lh_status lhi_longhaul_job(const lh_job *job, lh_error *err)
+{
+    lh_error why = {0};
+    lh_status status =
+        lhi_family_check(job->model, job->training.sequence, &why);
+    if (status != LH_OK)
+        return lhi_fail(err, LH_EUNSUPPORTED, "%s", why.text);
+    if (job->training.recompute == LH_RECOMPUTE_MODULES &&
+        job->training.recompute_modules >> LH_MODULE_SHARED_EXPERTS & 1)
+        return REFUSE(err, "does not make shared_experts again apart from moe; "
+                           "leave it out of training.recompute");
+    return LH_OK;
+}
+
+/* --- degrees ----------------------------------------------------------------
+ */
+
+static lh_status check_tensor(const lh_job *job, const lh_layout *l,
+                              lh_error *err)
+{
+    const lh_model *m = job->model;
+    const uint32_t n = l->tensor;
+    if (n == 1)
+        return LH_OK;
+    if (job->framework.no_sequence_parallel)
+        return REFUSE(err, "shares rows where it shares layers; leave "
+                           "framework.sequence_parallel true, or use "
+                           "layout.tensor of 1");
+    if (m->experts || m->kv_lora_rank || m->parallel_block || m->heads % n ||
+        m->kv_heads % n || m->ffn % n)
+        return REFUSE(err,
+                      "cuts layers without experts, latents or parallel "
+                      "blocks, into equal parts of heads, kv_heads and ffn; "
+                      "use a layout.tensor that divides these, or 1");
+    const uint64_t tokens =
+        (uint64_t)l->micro_batch * job->training.sequence / l->context;
+    if (m->vocab < n || tokens < n)
+        return REFUSE(err, "has a token of a microbatch and of the vocabulary "
+                           "for each rank that shares layers; use a smaller "
+                           "layout.tensor");
+    return LH_OK;
+}
+
+lh_status lhi_longhaul_group(const lh_job *job, const lh_layout *l,
+                             lh_error *err)
+{
+    const lh_model *m = job->model;
+    LHI_TRY(check_tensor(job, l, err));
+    if (l->context > 1 && job->training.sequence % (2 * l->context) != 0)
+        return REFUSE(err,
+                      "gives each rank that shares sequences two equal "
+                      "parts; use a layout.context of which twice divides "
+                      "training.sequence");
+    if (l->context > 1 && m->experts && job->training.expert_capacity > 0)
+        return REFUSE(err, "sees to an expert's capacity where all of a "
+                           "sequence is; use layout.context of 1, or no "
+                           "training.expert_capacity");
+    if (m->experts && lh_layout_expert_tensor(l) > 1)
+        return REFUSE(err, "does not cut experts; use layout.expert_tensor "
+                           "of 1");
+    if (l->expert > 1 && job->training.dispatcher != LH_DISPATCHER_ALL_TO_ALL)
+        return REFUSE(err, "sends a token to each of its experts; use "
+                           "training.dispatcher: alltoall, or layout.expert "
+                           "of 1");
+    return LH_OK;
+}
+
+/* --- what replicas share ----------------------------------------------------
+ */
+
+/* How many replicas of one stage are where one of them is, and how many of
+ * these come before it. */
+static uint32_t count_here(const uint32_t *sites, uint32_t n, uint32_t replica,
+                           uint32_t *before)
+{
+    uint32_t here = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (i == replica)
+            *before = here;
+        here += sites[i] == sites[replica];
+    }
+    return here;
+}
+
+/* Shards over sites that have as many replicas each, at every stage; the
+ * stages that have the embedding share it piece by piece. */
+static lh_status check_sites(const lh_job *job, const lh_layout *l,
+                             const uint32_t *sites, uint32_t sharers,
+                             lh_error *err)
+{
+    for (uint32_t s = 0; s < l->pipeline; s++)
+        for (uint32_t r = 0; r < l->data; r++) {
+            uint32_t first, here;
+            count_here(sites, l->data, r, &first);
+            if (count_here(sites + (size_t)s * l->data, l->data, r, &here) ==
+                    sharers &&
+                (here == first || !job->model->tied_embeddings))
+                continue;
+            return REFUSE(err,
+                          "shards over datacenters that have as many replicas "
+                          "each, the same at all stages where embeddings are "
+                          "tied; use layout.sharding: full");
+        }
+    return LH_OK;
+}
+
+/* `sharers`: of the replicas of a stage, those that share with the first. */
+static lh_status check_sharers(const lhi_config *c, uint32_t sharers,
+                               lh_error *err)
+{
+    const lh_layout *l = &c->layout;
+    const bool by_layer = c->zero >= 2 && (uint64_t)l->context * sharers > 1;
+    const bool all = sharers == l->data;
+    if (l->expert > 1 && (by_layer || !all))
+        return REFUSE(err, "spreads experts where the optimizer is sharded "
+                           "over all replicas at the end of a step; use "
+                           "training.zero: 1 and layout.sharding: full, or "
+                           "layout.expert of 1");
+    if (l->tensor > 1 && by_layer)
+        return REFUSE(err, "cuts layers where no pass gathers or reduces; use "
+                           "training.zero: 1, or layout.tensor of 1");
+    if (l->tensor > 1 && !all && (uint64_t)l->context * sharers > 1)
+        return REFUSE(err, "cuts layers where the optimizer is sharded over "
+                           "all replicas; use layout.sharding: full, or "
+                           "layout.tensor of 1");
+    return LH_OK;
+}
+
+lh_status lhi_longhaul_state(const lh_job *job, const lhi_config *c,
+                             lh_error *err)
+{
+    const lh_layout *l = &c->layout;
+    uint32_t before, sharers = c->zero ? l->data : 1;
+    if (c->zero == 0 && l->context > 1)
+        return REFUSE(err, "shares the optimizer among ranks that share "
+                           "sequences; use training.zero of 1 or more, or "
+                           "layout.context of 1");
+    if (c->zero == 0 || l->data == 1 || l->sharding <= LH_SHARDING_FULL)
+        return check_sharers(c, sharers, err);
+    lh_error why = {0};
+    uint32_t *sites = calloc((size_t)l->pipeline * l->data, sizeof *sites);
+    lh_status status = sites ? lhi_state_sites(job, l, c->zero, sites, &why)
+                             : lhi_fail_nomem(err);
+    if (status == LH_OK) {
+        sharers = count_here(sites, l->data, 0, &before);
+        status = check_sites(job, l, sites, sharers, err);
+    } else if (status == LH_EUNSUPPORTED)
+        status = LH_OK; /* there is no such place: others say so */
+    if (status == LH_OK)
+        status = check_sharers(c, sharers, err);
+    free(sites);
+    return status;
+}
+
+/* --- elastic plans ----------------------------------------------------------
+ */
+
+bool lhi_longhaul_elastic(const lh_layout *l)
+{
+    return l->tensor == 1 && l->expert == 1;
+}
+
+lh_status lhi_longhaul_whole(const lhi_config *c, lh_error *err)
+{
+    if (!c->elastic || lhi_longhaul_elastic(&c->layout))
+        return LH_OK;
+    return REFUSE(err, "runs elastic plans on whole layers with all of their "
+                       "experts; use layout.tensor and layout.expert of 1");
+}

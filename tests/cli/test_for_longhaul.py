@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`plan --for longhaul` and the cpu device agree: what the first plans the
+second trains, and a layout that the job fixes and the first refuses the second
+refuses as well."""
+import json
+import random
+
+from harness import ROOT, check, finish, run, test, write
+
+FEW, MANY = range(30), range(100, 1000)
+COMMON = {"layers": 4, "hidden": 64, "heads": 4, "vocab": 256}
+LLAMA = {**COMMON, "ffn": 192, "kv_heads": 2, "head_dim": 16}
+NORMED = {**COMMON, "ffn": 256, "gated": False, "norm": "layer",
+          "tied_embeddings": True}
+LATENT = {**COMMON, "ffn": 192, "heads": 3, "q_lora_rank": 24,
+          "kv_lora_rank": 16, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8,
+          "v_head_dim": 10}
+MODELS = {
+    "llama": LLAMA,
+    "qwen3": {**LLAMA, "qk_norm": True},
+    "tied": {**LLAMA, "tied_embeddings": True},
+    "falcon": {**NORMED, "kv_heads": 1, "parallel_block": True},
+    "gpt2": {**NORMED, "positions": 64, "qkv_bias": True, "output_bias": True,
+             "mlp_bias": True},
+    "latent": LATENT,
+    "deepseek": {**LATENT, "dense_layers": 1, "experts": 8,
+                 "experts_per_token": 2, "expert_ffn": 32,
+                 "shared_expert_ffn": 32, "router": "sigmoid",
+                 "routed_scale": 2.5, "expert_groups": 4,
+                 "groups_per_token": 2},
+    "experts": {**COMMON, "kv_heads": 2, "head_dim": 16, "qk_norm": True,
+                "experts": 6, "experts_per_token": 3, "expert_ffn": 40},
+    "ahead": {**LLAMA, "mtp_layers": 1},
+    "window": {**LLAMA, "sliding_window": 32},
+    "wide window": {**LLAMA, "sliding_window": 64},
+    "odd": {**LLAMA, "head_dim": 15},
+}
+
+
+def cluster(sites, nodes):
+    names = ("north", "south", "west")[:sites]
+    return {"gpu": {"tflops": 0.1, "memory_gib": 4, "memory_gbps": 20},
+            "gpus_per_node": 8 if sites == 1 else 1,
+            "node_link": {"gbps": 80, "latency_us": 10},
+            "fabric": {"gbps": 10, "latency_us": 50},
+            "datacenters": [{"name": name, "nodes": 1 if sites == 1 else nodes}
+                            for name in names],
+            "links": [{"between": [a, b], "gbps": 1, "latency_ms": 1}
+                      for i, a in enumerate(names) for b in names[:i]]}
+
+
+def job(r, is_fixed):
+    model = dict(MODELS[r.choice(list(MODELS))])
+    sites = r.choice((1, 1, 2, 3))
+    training = {"global_batch": 12, "sequence": 64, "precision": "fp32",
+                "optimizer": "adamw"}
+    if is_fixed or r.random() < 0.7:
+        training["recompute"] = r.choice(("none", "none", "full"))
+    if is_fixed or r.random() < 0.7:
+        training["zero"] = r.randrange(4)
+    if "experts" in model and r.random() < 0.2:
+        training["expert_capacity"] = 1.5
+    if "experts" in model and r.random() < 0.2:
+        training["dispatcher"] = "deepep"
+    layout = {"tensor": r.choice((1, 1, 2)), "context": r.choice((1, 1, 2)),
+              "pipeline": r.choice((1, 1, 2)), "data": r.choice((1, 2, 2, 4)),
+              "micro_batch": 1, "chunks_per_device": 1}
+    if "experts" in model:
+        layout["expert"] = r.choice((1, 2))
+        if r.random() < 0.2:
+            layout["expert_tensor"] = 2
+    if is_fixed:
+        layout["schedule"] = "1f1b"
+        if sites > 1 and r.random() < 0.5:
+            layout.update(outermost="data", sharding="hybrid")
+    else:
+        for key in list(layout):
+            if r.random() < 0.6:
+                del layout[key]
+    return {"longhaul": "job/1", "model": model, "training": training,
+            "cluster": cluster(sites, r.choice((1, 2))), "layout": layout}
+
+
+def planned(seed, *more):
+    return run("plan", f"{seed}.yaml", "-o", f"{seed}.json", "--no-optimal",
+               *more)
+
+
+def trained(seed):
+    """None where there is nothing to train with."""
+    done = run("train", f"{seed}.json", "--device", "cpu", "--data",
+               str(ROOT / "README.md"), "--steps", "1")
+    return None if "OpenBLAS" in done.stderr else done
+
+
+def try_seed(seed, tally):
+    r = random.Random(seed)
+    is_fixed = r.random() < 0.6
+    given = job(r, is_fixed)
+    write(f"{seed}.yaml", json.dumps(given))
+    done = planned(seed, "--for", "longhaul")
+    if done.returncode == 0:
+        ran = trained(seed)
+        check(ran is None or ran.returncode == 0,
+              f"seed {seed}: {ran and ran.stderr}\n{json.dumps(given)}")
+        tally["trained"] += 1
+    elif is_fixed and planned(seed).returncode == 0:
+        ran = trained(seed)
+        check(ran is None or ran.returncode != 0,
+              f"seed {seed}: trained, but {done.stderr}\n{json.dumps(given)}")
+        tally["refused"] += 1
+
+
+def try_seeds(seeds):
+    tally = {"trained": 0, "refused": 0}
+    for seed in seeds:
+        try_seed(seed, tally)
+    check(min(tally.values()) > 1, f"{tally} of {len(seeds)}")
+
+
+@test
+def a_few_jobs():
+    try_seeds(FEW)
+
+
+@test
+def many_jobs():
+    try_seeds(MANY)
+
+
+finish()
