@@ -33,6 +33,23 @@ void cli_note_sites(cli_table *table, const lh_plan *plan,
         cli_table_note(table, text);
 }
 
+/* Of two choices with the same degrees. */
+static bool same_layers(const lh_plan *plan, const lh_choice *x,
+                        const lh_choice *y)
+{
+    const uint32_t n = x->layout.pipeline * x->layout.chunks_per_device;
+    const lh_plan a = {.job = plan->job, .best = *x};
+    const lh_plan b = {.job = plan->job, .best = *y};
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t first, of_a, of_b;
+        lh_plan_layers(&a, i, &first, &of_a);
+        lh_plan_layers(&b, i, &first, &of_b);
+        if (of_a != of_b)
+            return false;
+    }
+    return true;
+}
+
 /* A layout and its placement, with its sites where they differ. */
 static const char *layout_of(const lh_plan *plan, const lh_choice *x,
                              const lh_choice *than, char *text, size_t room)
@@ -41,8 +58,11 @@ static const char *layout_of(const lh_plan *plan, const lh_choice *x,
     const char *other = other_sites(plan, x, than, sites);
     cli_layout_text(x, layout, sizeof layout);
     cli_layout_text(than, own, sizeof own);
-    snprintf(text, room, "%s, %s %s%s%s",
-             !*other && strcmp(layout, own) == 0 ? "this layout" : layout,
+    const char *name = layout;
+    if (!*other && strcmp(layout, own) == 0)
+        name = same_layers(plan, x, than) ? "this layout"
+                                          : "these degrees with other layers";
+    snprintf(text, room, "%s, %s %s%s%s", name,
              x->layout.schedule ? x->layout.schedule : "any schedule",
              lh_placement_name(x->placement), *other ? ", " : "", other);
     return text;

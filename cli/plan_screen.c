@@ -90,16 +90,23 @@ static void print_jitter(cli *c, const lh_plan *p)
              cli_plan_time(p, r->mean_ns, mean),
              cli_plan_time(p, (double)r->p95_ns, p95),
              cli_plan_time(p, (double)r->p99_ns, p99), r->samples);
-    char slow[CLI_STRAGGLER_TEXT];
+    char slow[CLI_STRAGGLER_TEXT], untried[120] = "";
     if (*cli_straggler_text(how->jitter.straggler_rate, lh_plan_gpus(p), slow))
         cli_wrap(c, "", 2, "%s", slow);
+    if (how->n_untried)
+        snprintf(untried, sizeof untried,
+                 "; %" PRIu32 " layouts that may be better were not tried: "
+                 "there are too many",
+                 how->n_untried);
+    else if (!how->complete)
+        snprintf(untried, sizeof untried,
+                 "; the search for others that may be better ended before it "
+                 "had looked at all");
     cli_wrap(c, "chosen by", 2,
              "%s, among %" PRIu32 " schedules of %" PRIu32 " layouts%s",
              how->by == LH_PLAN_BY_P95 ? "the 95th percentile" : "the mean",
              how->n_schedules, how->n_layouts,
-             how->complete ? ""
-                           : "; layouts that may be better were not tried: "
-                             "there are too many");
+             untried);
 }
 
 /* Whether the job's profile is of whole chunks, as runs of plans leave it:

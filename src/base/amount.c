@@ -17,3 +17,35 @@ char *lhi_amount_text(int64_t bytes, char *buffer)
     snprintf(buffer, LHI_AMOUNT_TEXT, "%" PRId64 " bytes", bytes);
     return buffer;
 }
+
+char *lhi_time_text(int64_t ns, char *buffer)
+{
+    static const struct {
+        int64_t size;
+        const char *name;
+    } units[] = {{1000000000, "s"}, {1000000, "ms"}, {1000, "us"}, {1, "ns"}};
+    size_t i = 0;
+    while (i < 3 && ns < units[i].size)
+        i++;
+    /* Four digits that count: `scale` steps to the unit, then as few decimals
+     * as say the same. */
+    int64_t size = units[i].size, scale = 1;
+    int decimals = 0;
+    while (scale < size && ns / size * scale < 1000 && decimals < 3) {
+        scale *= 10;
+        decimals++;
+    }
+    int64_t step = size / scale;
+    int64_t steps = ns / step + (ns % step >= step - ns % step);
+    int64_t whole = steps / scale, rest = steps % scale;
+    while (decimals > 0 && rest % 10 == 0) {
+        rest /= 10;
+        decimals--;
+    }
+    if (decimals == 0)
+        snprintf(buffer, LHI_TIME_TEXT, "%" PRId64 " %s", whole, units[i].name);
+    else
+        snprintf(buffer, LHI_TIME_TEXT, "%" PRId64 ".%0*" PRId64 " %s", whole,
+                 decimals, rest, units[i].name);
+    return buffer;
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes for people. */
+/* Bytes and times for people. */
 #ifndef LHI_AMOUNT_H
 #define LHI_AMOUNT_H
 
@@ -10,5 +10,9 @@
 /* "12.5 GiB", or in the smaller unit of which there is a tenth at least, so
  * that what is something never reads as nothing. */
 char *lhi_amount_text(int64_t bytes, char *buffer);
+
+/* "12.3 ms" and the like: three digits that count, in the unit that suits. */
+#define LHI_TIME_TEXT 32
+char *lhi_time_text(int64_t ns, char *buffer);
 
 #endif

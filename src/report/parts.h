@@ -76,8 +76,4 @@ int64_t lhi_sweep_baseline(const lh_report_sweep *sweep);
 /* Adds the text, shown, as text between tags of HTML or XML. */
 void lhi_add_markup(lhi_text *out, const char *text);
 
-/* "12.3 ms" and the like: three digits that count, in the unit that suits. */
-#define LHI_TIME_TEXT 32
-char *lhi_time_text(int64_t ns, char *buffer);
-
 #endif

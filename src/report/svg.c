@@ -4,6 +4,7 @@
 #include "report/parts.h"
 #include "report/timeline_rows.h"
 
+#include "base/amount.h"
 #include "base/arena.h"
 #include "base/take_options.h"
 #include "trace/jsontext.h"

@@ -4,6 +4,7 @@
 #include "report/parts.h"
 #include "report/timeline_rows.h"
 
+#include "base/amount.h"
 #include "base/take_options.h"
 
 #include <inttypes.h>
@@ -47,38 +48,6 @@ typedef struct screen {
     double *flight; /* [column]: how long something was on its way */
     char *labels;   /* [column]: a digit of a microbatch, 0: none */
 } screen;
-
-char *lhi_time_text(int64_t ns, char *buffer)
-{
-    static const struct {
-        int64_t size;
-        const char *name;
-    } units[] = {{1000000000, "s"}, {1000000, "ms"}, {1000, "us"}, {1, "ns"}};
-    size_t i = 0;
-    while (i < 3 && ns < units[i].size)
-        i++;
-    /* Four digits that count: `scale` steps to the unit, then as few decimals
-     * as say the same. */
-    int64_t size = units[i].size, scale = 1;
-    int decimals = 0;
-    while (scale < size && ns / size * scale < 1000 && decimals < 3) {
-        scale *= 10;
-        decimals++;
-    }
-    int64_t step = size / scale;
-    int64_t steps = ns / step + (ns % step >= step - ns % step);
-    int64_t whole = steps / scale, rest = steps % scale;
-    while (decimals > 0 && rest % 10 == 0) {
-        rest /= 10;
-        decimals--;
-    }
-    if (decimals == 0)
-        snprintf(buffer, LHI_TIME_TEXT, "%" PRId64 " %s", whole, units[i].name);
-    else
-        snprintf(buffer, LHI_TIME_TEXT, "%" PRId64 ".%0*" PRId64 " %s", whole,
-                 decimals, rest, units[i].name);
-    return buffer;
-}
 
 /* --- one row ------------------------------------------------------------- */
 

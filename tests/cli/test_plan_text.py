@@ -4,7 +4,7 @@
 import json
 import re
 
-from harness import check, finish, run, test, write
+from harness import check, finish, read, run, test, write
 
 JOB = """longhaul: job/1
 model: llama3-8b
@@ -124,6 +124,83 @@ layout: {schedule: interleaved-1f1b, tensor: 4, pipeline: 8, context: 1}
           re.search(r"micro_batch \d+\): interleaved-1f1b: device \d+ needs "
                     r"memory [\d.]+ GiB, its limit is 56\.4 GiB", said.stderr),
           said.stderr)
+
+
+# Jitter leaves the order in which passes of a few milliseconds are best.
+@test
+def choices_under_jitter_are_told_in_the_units_of_their_times():
+    write("job.yaml", """longhaul: job/1
+model: {layers: 3, hidden: 256, ffn: 1024, heads: 4, vocab: 5000}
+training: {global_batch: 6, sequence: 512}
+cluster:
+  gpu: {name: lab, tflops: 120, memory_gib: 24, memory_gbps: 864,
+        efficiency: 0.5}
+  gpus_per_node: 3
+  node_link: {gbps: 256, latency_us: 5}
+  fabric: {gbps: 50, latency_us: 5}
+  datacenters: [{name: a, nodes: 1}, {name: b, nodes: 1}]
+  links: [{between: [a, b], latency_ms: 0.5, gbps: 10}]
+""")
+    said = run("plan", "job.yaml", "--jitter", "latency=1", "-o", "plan.json")
+    text = " ".join(said.stdout.split())
+    check(re.search(r"why the least mean under jitter: the fastest without "
+                    r"takes [\d.]+ ms there, \d+\.\d % more, and [\d.]+ ms "
+                    r"without, \d+\.\d % less", text), said.stdout)
+
+
+# Little work ends the search for others, of which none was found too many.
+@test
+def what_jitter_left_untried_is_told_with_its_reason():
+    write("job.yaml", """longhaul: job/1
+model: llama3-8b
+training: {global_batch: 64, sequence: 4096}
+cluster:
+  gpu: a100-80g
+  gpus_per_node: 4
+  node_link: {gbps: 2400, latency_us: 3}
+  fabric: {gbps: 200, latency_us: 5}
+  datacenters: [{name: oslo, nodes: 1}, {name: turin, nodes: 1}]
+  links:
+    - {from: oslo, to: turin, latency_ms: 14.5, gbps: 100}
+    - {from: turin, to: oslo, latency_ms: 14.5, gbps: 40}
+""")
+    said = run("plan", "job.yaml", "--jitter",
+               "latency=0.2,degraded=0.01x3,straggler=0.01x1.5", "--samples",
+               "100", "--effort", "100", "-o", "plan.json")
+    check(said.returncode == 0, said.stderr)
+    robust = json.loads(read("plan.json"))["robust"]
+    text = " ".join(said.stdout.split())
+    check(robust["untried"] == 0 and not robust["complete"], f"{robust}")
+    check("; the search for others that may be better ended before it had "
+          "looked at all" in text and "too many" not in text, said.stdout)
+
+
+@test
+def layers_that_differ_are_no_this_layout():
+    write("job.yaml", """longhaul: job/1
+model: {layers: 9, hidden: 512, ffn: 2048, heads: 8, vocab: 40000}
+training: {global_batch: 12, sequence: 1024}
+cluster:
+  gpu: {name: lab, tflops: 120, memory_gib: 24, memory_gbps: 864,
+        efficiency: 0.5}
+  gpus_per_node: 2
+  node_link: {gbps: 256, latency_us: 5}
+  fabric: {gbps: 50, latency_us: 5}
+  datacenters: [{name: a, nodes: 1}, {name: b, nodes: 1}]
+  links: [{between: [a, b], latency_ms: 2, gbps: 10}]
+layout: {tensor: 1, context: 1, pipeline: 4, data: 1, micro_batch: 1,
+         chunks_per_device: 2}
+""")
+    said = run("plan", "job.yaml", "--effort", "2000", "--what-if",
+               "latency=x2,x8,bandwidth=x0.1", "-o", "plan.json")
+    check(said.returncode == 0, said.stderr)
+    plan = json.loads(read("plan.json"))
+    rows = said.stdout[said.stdout.index("If the links were others"):]
+    differ = [a for a in plan["what_if"]
+              if a["best"].get("chunk_layers") != plan.get("chunk_layers") and
+              a["best"]["layout"]["sites"] == plan["layout"]["sites"]]
+    check(differ and rows.count("these degrees with other layers") ==
+          len(differ), said.stdout)
 
 
 # All that is open is in which order the pipeline goes through the datacenters.

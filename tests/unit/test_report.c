@@ -4,6 +4,7 @@
 #include "small_trace.h"
 #include "test.h"
 
+#include "base/amount.h"
 #include "report/parts.h"
 
 #include <stdlib.h>

@@ -6,6 +6,7 @@
  * whole layouts: what is left out could not have won on these samples. */
 #include "plan/search/robust.h"
 
+#include "base/amount.h"
 #include "base/sort.h"
 #include "base/take_options.h"
 
@@ -629,20 +630,20 @@ static lh_status say_why_best(robust *r, const lh_choice *nominal,
     lh_choice *best = &r->plan->best;
     bool p95 = r->options->by == LH_PLAN_BY_P95;
     int64_t other = score_of(nominal, r->options->by);
-    char text[800];
+    char text[800], there[LHI_TIME_TEXT], without[LHI_TIME_TEXT];
     if (best->jitter == nominal->jitter)
         snprintf(text, sizeof text,
                  "the fastest without jitter and by the %s with it; %s",
                  p95 ? "95th percentile" : "mean", nominal->why);
     else
         snprintf(text, sizeof text,
-                 "the least %s under jitter: the fastest without takes %.3f s "
-                 "there, %.1f %% more, and %.3f s without, %.1f %% less",
-                 p95 ? "95th percentile" : "mean", (double)other / 1e9,
+                 "the least %s under jitter: the fastest without takes %s "
+                 "there, %.1f %% more, and %s without, %.1f %% less",
+                 p95 ? "95th percentile" : "mean", lhi_time_text(other, there),
                  percent((double)other, (double)r->best_ns),
-                 (double)nominal->iteration_ns / 1e9,
-                 -percent((double)nominal->iteration_ns,
-                          (double)best->iteration_ns));
+                 lhi_time_text(nominal->iteration_ns, without),
+                 0 - percent((double)nominal->iteration_ns,
+                             (double)best->iteration_ns));
     best->why = lhi_arena_strdup(r->mem, text);
     return best->why ? LH_OK : lhi_fail_nomem(err);
 }
