@@ -109,31 +109,6 @@ static void print_jitter(cli *c, const lh_plan *p)
              untried);
 }
 
-/* Whether the job's profile is of whole chunks, as runs of plans leave it:
- * formulas that promise less for another layout were not held against them. */
-static bool has_run(const lh_job *job)
-{
-    for (uint32_t i = 0; job->profile && i < job->profile->n_entries; i++)
-        if (job->profile->entries[i].kind == LH_PROFILE_CHUNK)
-            return true;
-    return false;
-}
-
-/* How sure the time is: the formulas' or the clock's. */
-static const char *source_text(const lh_plan *p)
-{
-    const bool is_measured = strcmp(p->cost_source, "profile") == 0 ||
-                             strcmp(p->cost_source, "mixed") == 0;
-    if (!is_measured && has_run(p->job))
-        return "modelled; the profile measured another layout";
-    return strcmp(p->cost_source, "profile") == 0 ? "from measured passes"
-           : strcmp(p->cost_source, "mixed") == 0
-               ? "from measured and modelled passes"
-           : strcmp(p->cost_source, "efficiency") == 0
-               ? "modelled, with the job's efficiency"
-               : "modelled";
-}
-
 /* For what it was searched, and what else there is. */
 static void print_target(cli *c, const lh_plan *p)
 {
@@ -163,12 +138,14 @@ static void print_result(cli *c, const lh_plan *p)
 {
     const lh_choice *b = &p->best;
     char peak[80], all[CLI_TIME_TEXT], pipe[CLI_TIME_TEXT];
-    char after[CLI_TIME_TEXT];
+    char after[CLI_TIME_TEXT], unmeasured[CLI_UNMEASURED_TEXT];
     cli_wrap(
         c, "iteration", 2, "%s (%s): pipeline %s, optimizer and overhead %s",
-        cli_plan_time(p, (double)b->iteration_ns, all), source_text(p),
+        cli_plan_time(p, (double)b->iteration_ns, all), cli_source_text(p),
         cli_plan_time(p, (double)b->makespan_ns, pipe),
         cli_plan_time(p, (double)(b->optimizer_ns + b->overhead_ns), after));
+    if (*cli_unmeasured_text(p, unmeasured, sizeof unmeasured))
+        cli_wrap(c, "profile", 4, "%s", unmeasured);
     cli_wrap(c, "throughput", 2, "%.0f tokens/s, %.1f %% %s", b->tokens_per_s,
              100 * b->mfu, peak_text(p, peak, sizeof peak));
     print_target(c, p);

@@ -552,7 +552,8 @@ static lh_status add_cards(cli *c, const lh_plan *p, lh_report *report)
     char rate[CLI_GROUPED_TEXT], gpus[CLI_GROUPED_TEXT];
     words days = {0}, of = {0}, made = {0};
     double rest_ns = (double)(b->optimizer_ns + b->overhead_ns);
-    add_words(&made, "", "modelled; pipeline %s, optimizer and overhead %s",
+    add_words(&made, "", "%s; pipeline %s, optimizer and overhead %s",
+              cli_source_text(p),
               cli_plan_time(p, (double)b->iteration_ns - rest_ns, passes),
               cli_plan_time(p, rest_ns, rest));
     add_words(&days, "", "tokens/s; %.3g days per trillion",

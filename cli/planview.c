@@ -3,7 +3,9 @@
 #include "view.h"
 
 #include <inttypes.h>
+#include <longhaul/cost.h>
 #include <math.h>
+#include <string.h>
 
 static const char *outermost_text(lh_outermost outermost)
 {
@@ -59,6 +61,75 @@ double cli_percent_behind(double value, double than)
     return fabs(percent) < 0.05 ? 0 : percent;
 }
 
+/* --- how sure its time is ---------------------------------------------------
+ */
+
+/* Whether the job's profile is of whole chunks, as runs of plans leave it:
+ * formulas that promise less for another layout were not held against them. */
+static bool has_run(const lh_job *job)
+{
+    for (uint32_t i = 0; job->profile && i < job->profile->n_entries; i++)
+        if (job->profile->entries[i].kind == LH_PROFILE_CHUNK)
+            return true;
+    return false;
+}
+
+static bool is_from(const lh_plan *p, lh_cost_source source)
+{
+    return strcmp(p->cost_source, lh_cost_source_name(source)) == 0;
+}
+
+const char *cli_source_text(const lh_plan *p)
+{
+    if (is_from(p, LH_COST_PROFILE))
+        return "from measured passes";
+    if (is_from(p, LH_COST_MIXED))
+        return "from measured and modelled passes";
+    if (has_run(p->job))
+        return "modelled; the profile measured another layout";
+    if (is_from(p, LH_COST_EFFICIENCY))
+        return "modelled, with the job's efficiency";
+    if (is_from(p, LH_COST_PART_EFFICIENCY))
+        return "modelled, in part with the job's efficiency";
+    return "modelled";
+}
+
+const char *cli_unmeasured_text(const lh_plan *p, char *text, size_t room)
+{
+    const lh_plan_unmeasured *u = p->unmeasured;
+    char time[CLI_TIME_TEXT], layout[240];
+    *text = '\0';
+    if (!u)
+        return text;
+    if (!u->n_entries) {
+        snprintf(text, room,
+                 "no passes of this job's model and GPUs with sequence %" PRIu32
+                 ": what it measured changes nothing here",
+                 p->job->training.sequence);
+        return text;
+    }
+    if (!u->fastest) {
+        snprintf(text, room,
+                 "measured none of this plan's passes; among layouts that it "
+                 "measured a short search found none");
+        return text;
+    }
+    snprintf(text, room,
+             "measured none of this plan's passes; the %s layout with measured "
+             "ones that a short search found takes %s (%+.1f %%): %s %s, %s",
+             p->goal == LH_PLAN_CHEAPEST ? "cheapest" : "fastest",
+             cli_plan_time(p, (double)u->fastest->iteration_ns, time),
+             cli_percent_behind((double)u->fastest->iteration_ns,
+                                (double)p->best.iteration_ns),
+             u->fastest->layout.schedule,
+             lh_placement_name(u->fastest->placement),
+             cli_layout_text(u->fastest, layout, sizeof layout));
+    return text;
+}
+
+/* --- in a report -------------------------------------------------------------
+ */
+
 static lh_status add_choice(cli *c, const lh_choice *x, bool with_layout,
                             lh_report *report)
 {
@@ -82,7 +153,7 @@ static lh_status add_choice(cli *c, const lh_choice *x, bool with_layout,
 lh_status cli_plan_facts(cli *c, const lh_plan *p, lh_report *report)
 {
     char iteration[CLI_TIME_TEXT], layout[120], sites[CLI_SITES_TEXT] = "";
-    char cost[120] = "";
+    char cost[120] = "", unmeasured[CLI_UNMEASURED_TEXT];
     if (p->best.cost)
         snprintf(cost, sizeof cost,
                  "USD %.4g per iteration, %.4g per 10^9 tokens",
@@ -100,7 +171,8 @@ lh_status cli_plan_facts(cli *c, const lh_plan *p, lh_report *report)
         {"schedule", p->best.layout.schedule},
         {"cost", cost},
         {"why", p->best.why},
-        {"pass times", p->cost_source},
+        {"pass times", cli_source_text(p)},
+        {"profile", cli_unmeasured_text(p, unmeasured, sizeof unmeasured)},
         {"longhaul", p->version},
     };
     for (uint32_t i = 0; i < sizeof facts / sizeof *facts; i++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "difference_view.h"
 #include "train_parts.h"
+#include "view.h"
 #include "wrap.h"
 
 #include <inttypes.h>
@@ -274,16 +275,6 @@ static void print_timed(cli *c, const lh_train_result *r)
     cli_print(c, "\n");
 }
 
-/* Where the times of passes come from. */
-static const char *source_of(const lh_plan *plan)
-{
-    if (strcmp(plan->cost_source, "profile") == 0)
-        return "from measured passes";
-    if (strcmp(plan->cost_source, "mixed") == 0)
-        return "in part from measured passes";
-    return "modelled";
-}
-
 static void print_prediction(cli *c, const lh_plan *plan,
                              const lh_train_result *r)
 {
@@ -298,7 +289,7 @@ static void print_prediction(cli *c, const lh_plan *plan,
         snprintf(shared + len, sizeof shared - len, "; %s if each had its own",
                  cli_time_text(r->unshared_ns, b));
     cli_wrap(c, "predicted", 0, "%s, %s%s", cli_time_text(r->predicted_ns, a),
-             source_of(plan), shared);
+             cli_source_text(plan), shared);
     cli_print(c, "measured      %s, %+.2f %%\n", cli_time_text(r->median_ns, a),
               100 * r->error);
 }

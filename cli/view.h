@@ -61,6 +61,12 @@ lh_status cli_plan_rows(cli *c, const lh_plan *plan, lh_report *report);
 /* "14.492 s", "63.504 ms", "-" below 0: all times of a plan in one unit, ms
  * where its iteration takes less than a second. `text`: CLI_TIME_TEXT. */
 char *cli_plan_time(const lh_plan *plan, double ns, char *text);
+/* How sure a plan's time is: "from measured passes", "modelled". */
+const char *cli_source_text(const lh_plan *plan);
+enum { CLI_UNMEASURED_TEXT = 800 };
+/* What the job's profile has beside a plan that it says nothing of; "" where it
+ * does, or there is none. */
+const char *cli_unmeasured_text(const lh_plan *plan, char *text, size_t room);
 /* How much more that is than `than`, for a text that has a tenth of a percent:
  * nothing is -0.0. */
 double cli_percent_behind(double value, double than);

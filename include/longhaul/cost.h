@@ -51,6 +51,8 @@ typedef enum lh_cost_source {
                            stands for all kernels; communication is added */
     LH_COST_PROFILE,    /* measured, perhaps between two measured shapes */
     LH_COST_MIXED,      /* part measured, part by one of the others */
+    LH_COST_PART_EFFICIENCY, /* nothing measured: part by an efficiency, part by
+                                the kernel model, as where GPUs differ */
 } lh_cost_source;
 
 LH_API const char *lh_cost_source_name(lh_cost_source source);

@@ -243,6 +243,15 @@ typedef struct lh_plan_curve {
     const double *crossings; /* rising */
 } lh_plan_curve;
 
+/* A job's profile measured none of the plan's passes. */
+typedef struct lh_plan_unmeasured {
+    uint32_t n_entries; /* of the profile, that are of the job's model, GPUs and
+                           sequence; 0: it changes nothing */
+    /* The best layout that a short search found with passes which the profile
+     * measured, all or some; NULL: it found none. */
+    const lh_choice *fastest;
+} lh_plan_unmeasured;
+
 /* What a plan is to be best in. */
 typedef enum lh_plan_goal {
     LH_PLAN_FASTEST,  /* of an iteration */
@@ -309,6 +318,9 @@ typedef struct lh_plan {
      * tenth of the work found for the same job without that, if it is better.
      * NULL: nothing is, or there is no target. */
     const lh_choice *without_target;
+    /* NULL: some of the plan's passes are measured, or the job has no profile
+     * of passes. */
+    const lh_plan_unmeasured *unmeasured;
     /* Every link between datacenters that the plan uses, by `from`, then `to`;
      * and the iteration with all of them as advised, and as they are now where
      * the job says it, else as simple as they come; -1: not simulated. */

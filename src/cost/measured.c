@@ -84,6 +84,20 @@ static bool find_nearest(const lh_profile *profile,
     return true;
 }
 
+bool lhi_measured_of_job(const lh_job *job, const lh_profile_entry *e)
+{
+    if (e->sequence != job->training.sequence)
+        return false;
+    for (uint32_t i = 0; i < job->n_datacenters; i++) {
+        const lh_profile_entry like = {
+            .gpu = job->datacenters[i].gpu.name,
+            .model = job->model->name ? job->model->name : ""};
+        if (lhi_profile_suits(e, &like))
+            return true;
+    }
+    return false;
+}
+
 static bool has_kind(const lh_profile *profile, const lh_profile_entry *like)
 {
     for (uint32_t i = 0; i < profile->n_entries; i++) {

@@ -14,6 +14,10 @@ typedef struct lhi_measured {
     double activation_bytes, static_bytes; /* -1: not measured */
 } lhi_measured;
 
+/* Whether an entry is of the job's model, sequence and one of its GPUs, in
+ * whatever layout. */
+bool lhi_measured_of_job(const lh_job *job, const lh_profile_entry *e);
+
 /* Looks up `kind` (of chunk `chunk` of `of`) in the job's profile: the shape
  * itself, or between the nearest smaller and larger microbatch, in a straight
  * line. Not found: the profile has nothing of that kind, or there is none, or

@@ -56,6 +56,8 @@ const char *lh_cost_source_name(lh_cost_source source)
         return "profile";
     case LH_COST_MIXED:
         return "mixed";
+    case LH_COST_PART_EFFICIENCY:
+        return "part-efficiency";
     }
     return "model";
 }

@@ -75,6 +75,9 @@ static const char *source_of(const lh_plan *plan)
                  "modelled"
            : strcmp(plan->cost_source, "efficiency") == 0
                ? "Passes are modelled with the job's efficiency"
+           : strcmp(plan->cost_source, "part-efficiency") == 0
+               ? "Passes are modelled, in part with the job's efficiency; none "
+                 "is measured"
                : "Passes are modelled, none is measured: a profile of the job "
                  "makes it surer";
 }

@@ -5,6 +5,7 @@
 #include "plan/explain/curves.h"
 #include "plan/explain/flip.h"
 #include "plan/explain/rank_memory.h"
+#include "plan/explain/unmeasured.h"
 #include "plan/explain/whatif.h"
 #include "plan/layout/beyond.h"
 #include "plan/layout/choice.h"
@@ -193,6 +194,8 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
     plan->schedule = (lh_schedule *)plan->plan.schedule;
     if (status == LH_OK)
         status = lhi_plan_without_target(options, plan->mem, &plan->plan, err);
+    if (status == LH_OK)
+        status = lhi_plan_unmeasured(options, plan->mem, &plan->plan, err);
     if (status == LH_OK)
         status = try_links(options, plan, err);
     if (status == LH_OK)

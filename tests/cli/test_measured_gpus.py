@@ -3,7 +3,7 @@
 """Plans by what GPUs were measured to take: data/profiles."""
 import json
 
-from harness import ROOT, case, check, finish, json_case, test, write
+from harness import ROOT, case, check, finish, json_case, read, run, test, write
 
 H200 = ROOT / "data/profiles/h200.json"
 
@@ -55,6 +55,104 @@ def other_models_are_refused():
          err=r"profile: has entries of llama3-8b, llama3-70b, qwen2\.5-72b, "
              r"llama3-405b, mixtral-8x7b, deepseek-v3, and the job's model is "
              r"qwen2\.5-32b")
+
+
+LITTLE = ["--effort", "300", "-o", "plan.json"]
+
+
+def words(text):
+    return " ".join(text.split())
+
+
+def open_job(layout, sequence=32768):
+    text = read(job("llama3-8b", 1, sequence))
+    return write("open.yaml", text[:text.index("layout:")] + layout)
+
+
+# The model promises more than was measured at context 1, so that a search that
+# is free to takes another.
+@test
+def a_plan_of_layouts_that_were_not_measured_says_what_the_measured_take():
+    open_job("")
+    said = run("plan", "open.yaml", *LITTLE, "--html", "plan.html")
+    check(said.returncode == 0, said.stderr)
+    plan = json.loads(read("plan.json"))
+    check(plan["cost_source"] == "model" and plan["layout"]["context"] > 1,
+          f"{plan['cost_source']} {plan['layout']}")
+    other = plan["unmeasured"]["fastest"]
+    check(plan["unmeasured"]["entries"] > 0 and
+          other["layout"]["context"] == 1 and
+          other["iteration_s"] > plan["iteration_s"], f"{plan['unmeasured']}")
+    line = ("measured none of this plan's passes; the fastest layout with "
+            "measured ones that a short search found takes "
+            f"{other['iteration_s']:.3f} s (+")
+    check("(modelled)" in said.stdout and
+          f"profile {line}" in words(said.stdout), said.stdout)
+    page = read("plan.html").replace("&#39;", "'")
+    check(line in page and "modelled; pipeline" in page, "the page does not")
+    done = run("report", "plan.json", "-o", "again.html")
+    check(done.returncode == 0 and
+          line in read("again.html").replace("&#39;", "'"), done.stderr)
+    # With the degrees of what was measured, it is taken.
+    given = ", ".join(f"{key}: {other['layout'][key]}"
+                      for key in ("tensor", "context", "micro_batch"))
+    open_job(f"layout: {{{given}}}\n")
+    said = run("plan", "open.yaml", *LITTLE, "--html", "plan.html")
+    plan = json.loads(read("plan.json"))
+    check(plan["cost_source"] in ("profile", "mixed") and
+          "unmeasured" not in plan and "\nprofile " not in said.stdout,
+          said.stdout)
+    # The tile of the page says what the screen says.
+    source = {"profile": "from measured passes",
+              "mixed": "from measured and modelled passes"}
+    shown = source[plan["cost_source"]]
+    check(f"({shown})" in words(said.stdout) and
+          f"{shown}; pipeline" in read("plan.html"), said.stdout)
+
+
+@test
+def a_profile_without_a_pass_of_the_job_says_so():
+    open_job("layout: {pipeline: 2, tensor: 2}\n", sequence=30000)
+    case("another sequence", ["plan", "open.yaml", *LITTLE],
+         out=r"^profile +no passes of this job's model and GPUs with sequence "
+             r"30000: what\s+it\s+measured changes nothing here$")
+    check(json.loads(read("plan.json"))["unmeasured"] == {"entries": 0},
+          "entries are counted")
+    open_job("layout: {context: 4, pipeline: 2, tensor: 2}\n")
+    case("another context", ["plan", "open.yaml", *LITTLE],
+         out=r"^profile +measured none of this plan's passes; among layouts "
+             r"that it\s+measured a\s+short search found none$")
+
+
+# One site's GPU has an efficiency, the other's has not.
+@test
+def without_a_profile_nothing_is_called_measured():
+    write("parts.yaml", """longhaul: job/1
+model: llama3-8b
+training: {global_batch: 8, sequence: 2048}
+cluster:
+  gpu: h100-sxm
+  gpus_per_node: 4
+  node_link: {gbps: 2400, latency_us: 3}
+  fabric: {gbps: 200, latency_us: 5}
+  datacenters:
+    - {name: a, nodes: 1, gpu: {preset: a100-80g, efficiency: 0.5}}
+    - {name: b, nodes: 1}
+  links: [{between: [a, b], latency_ms: 1, gbps: 100}]
+layout: {tensor: 4, context: 1, micro_batch: 1, pipeline: 2, data: 1,
+         chunks_per_device: 1, schedule: 1f1b}
+""")
+    said = run("plan", "parts.yaml", *LITTLE, "--html", "plan.html")
+    check(said.returncode == 0, said.stderr)
+    check(json.loads(read("plan.json"))["cost_source"] == "part-efficiency" and
+          "(modelled, in part with the job's efficiency)" in words(said.stdout)
+          and "measured" not in said.stdout, said.stdout + said.stderr)
+    check("modelled, in part with the job's efficiency; pipeline" in
+          read("plan.html").replace("&#39;", "'"), "the page says otherwise")
+    done = run("export", "plan.json", "--to", "pytorch", "--bundle", "bundle")
+    check(done.returncode == 0, done.stderr)
+    check("modelled, in part with the job's efficiency; none is measured" in
+          words(read("bundle/README.md")), read("bundle/README.md"))
 
 
 @test

@@ -9,6 +9,7 @@
  *   advise.h    what the links should be set to
  *   curves.h    pipelines or replicas over datacenters, as something changes
  *   whatif.h    the plan, and the best one, where the links are others
+ *   unmeasured.h   what the layouts take that the job's profile measured
  *   flip.h      how far links may change until another layout is best */
 #ifndef LHI_ACCOUNT_H
 #define LHI_ACCOUNT_H

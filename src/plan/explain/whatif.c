@@ -12,21 +12,32 @@
 
 enum { QUESTION = 10 }; /* has one of so many parts of the plan's work */
 
-lh_status lhi_plan_search_again(const lh_job *job,
-                                const lh_plan_options *options, uint32_t parts,
-                                lhi_arena *mem, lhi_found_plans *known,
-                                lh_choice *best, lh_error *err)
+/* With one of so many parts of the plan's work. */
+static lh_status find_quietly(const lh_job *job, const lh_plan_options *options,
+                              uint32_t parts, lhi_arena *mem, lh_plan *there,
+                              lh_error *err)
 {
     lh_plan_options quiet = *options;
-    lh_plan there = {.job = job};
+    *there = (lh_plan){.job = job};
     quiet.n_questions = 0;
     quiet.sensitivity = false;
     quiet.jitter = NULL;
     quiet.front = false;
     quiet.top = 1;
     quiet.layout_effort = lhi_layout_effort(options) / parts;
+    if (!quiet.layout_effort)
+        quiet.layout_effort = 1; /* 0 stands for what the effort has */
     quiet.seconds /= parts;
-    lh_status status = lhi_plan_find(job, &quiet, mem, NULL, &there, err);
+    return lhi_plan_find(job, &quiet, mem, NULL, there, err);
+}
+
+lh_status lhi_plan_search_again(const lh_job *job,
+                                const lh_plan_options *options, uint32_t parts,
+                                lhi_arena *mem, lhi_found_plans *known,
+                                lh_choice *best, lh_error *err)
+{
+    lh_plan there;
+    lh_status status = find_quietly(job, options, parts, mem, &there, err);
     *best = there.best;
     if (status == LH_OK && known)
         return lhi_found_plans_add(known, &there, err);
@@ -35,15 +46,32 @@ lh_status lhi_plan_search_again(const lh_job *job,
     return status;
 }
 
+/* A search's options that leave a part of them no less work than any plan has
+ * by its effort. */
+static lh_plan_options with_least_work(const lh_plan_options *options,
+                                       uint32_t parts)
+{
+    const uint64_t least = parts * LHI_LEAST_WORK;
+    lh_plan_options own = *options;
+    if (!own.layout_effort && lhi_layout_effort(&own) < least)
+        own.layout_effort = least;
+    return own;
+}
+
+lh_status lhi_plan_search_short(const lh_job *job,
+                                const lh_plan_options *options, uint32_t parts,
+                                lhi_arena *mem, lh_plan *out, lh_error *err)
+{
+    const lh_plan_options own = with_least_work(options, QUESTION);
+    return find_quietly(job, &own, QUESTION * parts, mem, out, err);
+}
+
 /* A part of the plan's work, but not less than any plan has by its effort. */
 static lh_status search_there(const lh_job *job, const lh_plan_options *options,
                               lhi_arena *mem, lhi_found_plans *known,
                               lh_choice *best, lh_error *err)
 {
-    const uint64_t least = QUESTION * LHI_LEAST_WORK;
-    lh_plan_options own = *options;
-    if (!own.layout_effort && lhi_layout_effort(&own) < least)
-        own.layout_effort = least;
+    const lh_plan_options own = with_least_work(options, QUESTION);
     return lhi_plan_search_again(job, &own, QUESTION, mem, known, best, err);
 }
 

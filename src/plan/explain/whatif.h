@@ -17,6 +17,13 @@ lh_status lhi_plan_search_again(const lh_job *job,
                                 lhi_arena *mem, lhi_found_plans *known,
                                 lh_choice *best, lh_error *err);
 
+/* The same for one of `parts` of the work that a question's search has, and all
+ * that it finds; the caller frees out->pipeline and out->schedule, also where
+ * it fails. */
+lh_status lhi_plan_search_short(const lh_job *job,
+                                const lh_plan_options *options, uint32_t parts,
+                                lhi_arena *mem, lh_plan *out, lh_error *err);
+
 /* What job->target rules out, if it is better than the plan. */
 lh_status lhi_plan_without_target(const lh_plan_options *options,
                                   lhi_arena *mem, lh_plan *plan, lh_error *err);

@@ -230,6 +230,14 @@ static const lhi_field search_rows[] = {
 static const lhi_table search_table = {LHI_ROWS("search", lh_plan, search_rows),
                                        .check = check_search};
 
+static const lhi_field unmeasured_rows[] = {
+    {"entries", LHI_WHOLE(lh_plan_unmeasured, n_entries), .most = UINT32_MAX},
+    {"fastest", LHI_STRUCT_AT(lh_plan_unmeasured, fastest),
+     .table = &lhi_choice_table, .when = LHI_LEFT_OUT},
+};
+static const lhi_table unmeasured_table = {
+    LHI_ROWS("unmeasured", lh_plan_unmeasured, unmeasured_rows)};
+
 /* --- the whole -------------------------------------------------------------
  */
 
@@ -304,6 +312,8 @@ static const lhi_field plan_rows[] = {
      .table = &lhi_sensitivity_table, .when = LHI_LEFT_OUT},
     {"without_framework", LHI_STRUCT_AT(lh_plan, without_target),
      .table = &lhi_choice_table, .when = LHI_LEFT_OUT},
+    {"unmeasured", LHI_STRUCT_AT(lh_plan, unmeasured),
+     .table = &unmeasured_table, .when = LHI_LEFT_OUT},
     {"job", LHI_OWN(lh_plan), .write = write_job}, /* read first */
 };
 const lhi_table lhi_plan_table = {LHI_ROWS("plan", lh_plan, plan_rows),

@@ -54,6 +54,20 @@ static int64_t state_bytes(const lh_cost *cost)
     return cost->static_bytes - cost->workspace_bytes - cost->buffer_bytes;
 }
 
+static bool has_measured(lh_cost_source source)
+{
+    return source == LH_COST_PROFILE || source == LH_COST_MIXED;
+}
+
+/* Of two parts together. */
+static lh_cost_source join_sources(lh_cost_source x, lh_cost_source y)
+{
+    if (x == y)
+        return x;
+    return has_measured(x) || has_measured(y) ? LH_COST_MIXED
+                                              : LH_COST_PART_EFFICIENCY;
+}
+
 /* Replicas in different datacenters wait for each other: each pass takes as
  * long as where it is slowest, and memory is that of the fullest. */
 static void take_worst(lh_cost *cost, const lh_cost *here)
@@ -82,8 +96,7 @@ static void take_worst(lh_cost *cost, const lh_cost *here)
     cost->data_latency_ns =
         lhi_most(cost->data_latency_ns, here->data_latency_ns);
     cost->data_late_ns = lhi_most(cost->data_late_ns, here->data_late_ns);
-    if (cost->time_source != here->time_source)
-        cost->time_source = LH_COST_MIXED;
+    cost->time_source = join_sources(cost->time_source, here->time_source);
 }
 
 /* In the datacenters with its replicas; those that are alike need no look. */
@@ -293,10 +306,8 @@ static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
     b->built->data_ns += data_ns - take_ends(b, &cost, c, chunk);
     b->late_ns = lhi_most(b->late_ns, cost.data_late_ns);
     b->optimizer_ns[d] += cost.optimizer_ns;
-    if (c == 0)
-        b->built->source = cost.time_source;
-    else if (b->built->source != cost.time_source)
-        b->built->source = LH_COST_MIXED;
+    b->built->source = c ? join_sources(b->built->source, cost.time_source)
+                         : cost.time_source;
     return LH_OK;
 }
 
