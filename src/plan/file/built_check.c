@@ -296,12 +296,12 @@ static lh_status check_source(const lhi_doc *doc, const lh_plan *p,
 static lh_status check_source_word(const lhi_doc *doc, const lh_plan *p,
                                    lh_error *err)
 {
-    for (int i = LH_COST_MODEL; i <= LH_COST_MIXED; i++)
+    for (int i = LH_COST_MODEL; i <= LH_COST_PART_EFFICIENCY; i++)
         if (strcmp(p->cost_source, lh_cost_source_name((lh_cost_source)i)) == 0)
             return LH_OK;
     return lhi_doc_fail(doc, lhi_find(doc->root, "cost_source"), err, LH_EINPUT,
-                        "is '%.60s'; it may be model, efficiency, profile or "
-                        "mixed",
+                        "is '%.60s'; it may be model, efficiency, profile, "
+                        "mixed or part-efficiency",
                         p->cost_source);
 }
 
