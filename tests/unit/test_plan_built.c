@@ -93,8 +93,8 @@ static void pipeline_outermost(void)
          ": memory_limit_bytes: is 80000000000, but the device with the least "
          "room left may hold "},
         {NULL, "\"cost_source\"", "\"modelx\"",
-         ": cost_source: is 'modelx'; it may be model, efficiency, profile or "
-         "mixed"},
+         ": cost_source: is 'modelx'; it may be model, efficiency, profile, "
+         "mixed or part-efficiency"},
         {NULL, "\"cost_source\"", "\"profile\"",
          ": cost_source: is 'profile', but times of the plan's pipeline are "
          "from 'model'"},
