@@ -275,7 +275,7 @@ static void moves(void)
     s.by_layer = true;
     s.gradients = 1;
     check_near(&s, "by-layer", &stays);
-    CHECK_HAS(switch_refused, "or ranks share them");
+    CHECK_HAS(switch_refused, "gradients are sharded over replicas");
     setup launched = {.stages = 2,
                       .chunks = 1,
                       .replicas = 4,
@@ -288,7 +288,7 @@ static void moves(void)
                       .then = "elastic",
                       .layers = layers};
     free(run(&launched, "launched").weights);
-    CHECK_HAS(switch_refused, "or ranks share them");
+    CHECK_HAS(switch_refused, "gradients are sharded over replicas");
     free(stays.weights);
 }
 
