@@ -201,8 +201,8 @@ class LinkUse(Result):
 
 @dataclasses.dataclass(frozen=True)
 class Spread(Result):
-    """Iterations under delays that vary, in seconds: of a plan with what follows
-    the pipeline, else makespans."""
+    """Iterations under delays that vary, in seconds: of a plan with what
+    follows the pipeline, else makespans."""
 
     samples: int = 0
     mean_s: float = 0.0
