@@ -44,15 +44,16 @@ bool lhi_utf8_ok(const char *text)
 /* Line ends; and what Unicode 15.1 has programs ignore where they cannot show
  * it (DerivedCoreProperties.txt, Default_Ignorable_Code_Point), among them all
  * that turn the direction of writing, spaces of no width, tags and selectors of
- * variants; and annotations between lines. */
+ * variants; and annotations between lines, and the two numbers below 2^16 that
+ * are no characters, which no YAML holds as they are. */
 static const struct {
     uint32_t first, last;
 } unseen[] = {{0xad, 0xad},       {0x34f, 0x34f},    {0x61c, 0x61c},
               {0x115f, 0x1160},   {0x17b4, 0x17b5},  {0x180b, 0x180f},
               {0x200b, 0x200f},   {0x2028, 0x202e},  {0x2060, 0x206f},
               {0x3164, 0x3164},   {0xfe00, 0xfe0f},  {0xfeff, 0xfeff},
-              {0xffa0, 0xffa0},   {0xfff0, 0xfffb},  {0x1bca0, 0x1bca3},
-              {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff}};
+              {0xffa0, 0xffa0},   {0xfff0, 0xfffb},  {0xfffe, 0xffff},
+              {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff}};
 
 bool lhi_is_unseen(uint32_t c)
 {

@@ -5,7 +5,7 @@
 
 bool lhi_json_must_escape(uint32_t c)
 {
-    return c == '<' || lhi_is_unseen(c) || c == 0xfffe || c == 0xffff;
+    return c == '<' || lhi_is_unseen(c);
 }
 
 /* What has an escape of its own: the letter of it, else 0. */
