@@ -74,7 +74,7 @@ static lh_status make_scratch(lhi_cpu *cpu, lh_error *err)
 {
     lhi_arena *mem = cpu->mem;
     size_t widest = lhi_cpu_widest(cpu), d = cpu->head_dim;
-    size_t all = (size_t)cpu->t * cpu->most, beside = lhi_cpu_beside(cpu);
+    size_t all = (size_t)cpu->most_r * cpu->most, beside = lhi_cpu_beside(cpu);
     cpu->logit_rows = LOGITS_AT_ONCE / cpu->v;
     if (cpu->logit_rows < 64)
         cpu->logit_rows = 64;
@@ -87,8 +87,7 @@ static lh_status make_scratch(lhi_cpu *cpu, lh_error *err)
         (beside && !(cpu->beside = lhi_cpu_floats(mem, cpu->t, beside))) ||
         !(cpu->delta = lhi_cpu_floats(mem, cpu->block, 1)) ||
         (cpu->experts &&
-         (!(cpu->routed =
-                lhi_cpu_floats(mem, all, cpu->h + (cpu->n_expert > 1))) ||
+         (!(cpu->routed = lhi_cpu_floats(mem, lhi_cpu_routed(cpu), 1)) ||
           !lhi_cpu_make_expert_ranks(cpu) ||
           !(cpu->d_shares = lhi_cpu_floats(mem, all, 1)) ||
           !(cpu->d_experts = lhi_cpu_floats(mem, 1 + (size_t)cpu->microbatch, cpu->experts)))) ||
@@ -406,7 +405,7 @@ static lh_status fill_cpu(lhi_cpu *cpu, const lhi_cpu_options *o, lh_error *err)
     LHI_TRY(make_scratch(cpu, err));
     LHI_TRY(make_chunks(cpu, o, err));
     cpu->model = NULL;
-    return LH_OK;
+    return lhi_cpu_make_partial(cpu) ? LH_OK : lhi_fail_nomem(err);
 }
 
 lh_status lhi_device_cpu(const lhi_cpu_options *options, lhi_device **out,

@@ -15,8 +15,8 @@
  *
  * With tensor parallelism (Megatron-LM, arXiv:1909.08053) heads, q, kv, values,
  * qkv, o, f, up and v are those of this rank; of what lies between products it
- * has r of the t rows (sequence parallelism, arXiv:2205.05198, section 4.2.2).
- * Without, r is t. */
+ * has r of the t rows (sequence parallelism, arXiv:2205.05198, section 4.2.2),
+ * which it sends to experts. Without, r is t. */
 #ifndef LHI_CPU_H
 #define LHI_CPU_H
 
@@ -75,15 +75,16 @@ typedef struct lhi_cpu_kept {
     float *attended;          /* [t][o] input of out */
     float *mid;               /* [r][h] after attention, then its gradient */
     float *norm2;             /* [t][h] input of gate_up */
-    /* [t][up], then its gradient; with experts [t * most][2 expert_f] of
+    /* [t][up], then its gradient; with experts [most_r * most][2 expert_f] of
      * theirs, then [t][2 shared_f]; where other ranks have some of them, then
-     * what has come from these: [t * most][h] inputs and [t * most][h] gradients
-     * of outputs. */
+     * what has come from these: [most_r * most][h] inputs and [most_r * most][h]
+     * gradients of outputs. */
     float *gate_up;
     float *act; /* [t][f] input of down; likewise */
     float *inv1, *inv2;       /* [r] of the norms, then their means */
     float *d_out, *d_down; /* [t][h] gradients of what out, and down, have
-                              made: with tensor parallelism */
+                              made: with tensor parallelism; with experts of
+                              what the shared ones have made */
     float *max, *inv;         /* [heads][t] of the softmax */
     float *d_norm1, *d_norm2; /* gradients of the norms' weights */
     float *d_inner; /* [inner]: of q_norm, then of k_norm */
@@ -100,14 +101,15 @@ typedef struct lhi_cpu_kept {
     uint32_t items_left;      /* of W */
     bool moe;                 /* has experts */
     /* Which experts each row passes (cpu_router.c): */
-    float *scores;   /* [t][experts], then the gradient of the logits */
-    float *shares;   /* [t][chosen]: what an expert's result is times */
-    int32_t *chosen; /* [t][chosen]: experts */
-    int32_t *place;  /* [t][chosen]: row among those of all experts; -1: the
+    float *scores;   /* [r][experts], then the gradient of the logits */
+    float *shares;   /* [r][chosen]: what an expert's result is times */
+    int32_t *chosen; /* [r][chosen]: experts */
+    int32_t *place;  /* [r][chosen]: row among those of all experts; -1: the
                         expert had no room for it */
-    float *gate, *d_gate; /* [t] of the shared experts: what their result is
-                             times, and the gradient of that one's logit */
-    int32_t *source;      /* [t * chosen]: by such a row, which of t it was */
+    float *gate, *d_gate; /* [t], the first r, of the shared experts: what their
+                             result is times, and the gradient of that one's
+                             logit */
+    int32_t *source;      /* [r * chosen]: by such a row, which of r it was */
     int32_t *first;       /* [experts + 1]: an expert's first row */
     int32_t *from; /* [n_expert * here + 1]: the first row here of each rank, and
                       there of each expert that this one has; alone it is `first`
@@ -206,12 +208,12 @@ typedef struct lhi_cpu {
     uint32_t expert_groups, chosen_groups; /* 0: none */
     uint32_t capacity; /* choices of a sequence that an expert takes; 0: all */
     /* Ranks that have different experts, and which of them this is; how many
-     * each has; choices that come here at most, in times of t. */
+     * each has; choices that come here at most, in times of most_r. */
     uint32_t n_expert, expert, here, most;
     lhi_group *expert_group;
     int32_t *row_counts;                /* [2][n_expert][here] */
     size_t *sizes;                      /* [2][n_expert] */
-    float *incoming, *incoming_shares;  /* [t * most][h + 1], [t * most] */
+    float *incoming, *incoming_shares;  /* [most_r * most][h + 1], [...] */
     bool gates_shared;
     float balance; /* share of the loss that balances experts */
     bool tied, gated;
@@ -233,14 +235,15 @@ typedef struct lhi_cpu {
     float *partial;             /* [block][value_dim] */
     float *partial_max, *partial_inv; /* [block] */
     /* Ranks that share layers, which of them this is, the first of its rows,
-     * heads and tokens of the vocabulary, its rows. */
-    uint32_t n_tensor, tensor, first_row, r, first_head, first_token;
+     * heads and tokens of the vocabulary, its rows, and what each of them has
+     * at most. */
+    uint32_t n_tensor, tensor, first_row, r, most_r, first_head, first_token;
     lhi_group *group;               /* NULL: it is alone */
     size_t *row_bytes, *row_floats; /* by rank: of [t][h], that it has */
     size_t *top_bytes;              /* by rank: of what it says of logits */
     float *summands;                /* [t][h]: this rank's of a sum */
     float *tops;                    /* [ranks][t][3] */
-    float *norms;                   /* gradients of a chunk's */
+    float *partial_sums;            /* see lhi_cpu_add_partial() */
     uint32_t replica, n_replicas;
     float epsilon;
     uint32_t n_chunks, n_mine;
@@ -264,8 +267,8 @@ typedef struct lhi_cpu {
     float *delta;             /* [block] */
     int32_t *window;          /* [whole_sequence + 1] */
     float *dropped;           /* [t][h], with dropout */
-    float *routed;   /* [t * most][h], with experts; h + 1 with other ranks */
-    float *d_shares; /* [t * most], with experts */
+    float *routed;   /* [lhi_cpu_routed()], with experts */
+    float *d_shares; /* [most_r * most], with experts */
     float *d_experts;         /* [1 + microbatch][experts] */
 } lhi_cpu;
 
@@ -295,9 +298,9 @@ size_t lhi_cpu_widest(const lhi_cpu *cpu);
 size_t lhi_cpu_beside(const lhi_cpu *cpu);
 /* make_scratch() and make_angles() of cpu.c. */
 double lhi_cpu_scratch_bytes(const lhi_cpu *cpu);
-/* Values of so many layers' norms, and of the last one. */
-size_t lhi_cpu_count_norms(const lhi_cpu *cpu, uint32_t n_layers, bool last);
-/* What the group that shares layers comes to hold for such a chunk. */
+/* Gradients of a chunk that each rank of those that share layers has a part of:
+ * lhi_cpu_add_partial(). What their group comes to hold for the chunk. */
+size_t lhi_cpu_count_partial(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
 double lhi_cpu_group_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
 /* The items of W of a chunk whose numbers are there. */
 lh_status lhi_cpu_items(const lhi_cpu *cpu, lhi_arena *mem,
@@ -399,9 +402,19 @@ void lhi_cpu_add_rows(lhi_cpu *cpu, const float *all, float *own);
  * those of its own tokens. */
 double lhi_cpu_shared_loss(lhi_cpu *cpu, float *logits, const int32_t *targets,
                            float scale);
-/* A chunk's gradients are complete but for those of norms, which each rank has
- * of its own rows: adds them up. */
-void lhi_cpu_add_norms(lhi_cpu *cpu, lhi_cpu_chunk *chunk);
+/* n values become the sums over these ranks. */
+void lhi_cpu_add_values(lhi_cpu *cpu, float *values, size_t n);
+/* A chunk's gradients are complete but for those that each rank has of its own
+ * rows, of norms and routers: adds them up. Room for them (false: no memory),
+ * once the chunks are there. */
+void lhi_cpu_add_partial(lhi_cpu *cpu, lhi_cpu_chunk *chunk);
+bool lhi_cpu_make_partial(lhi_cpu *cpu);
+/* Whether a layer's MLP takes all rows; else routed experts take this rank's
+ * alone. */
+static inline bool lhi_cpu_gathers_mlp(const lhi_cpu *cpu, bool moe)
+{
+    return !moe || cpu->shared_f > 0;
+}
 
 /* --- which experts (cpu_router.c) -------------------------------------------
  */
@@ -441,7 +454,7 @@ static inline size_t lhi_cpu_rows_here(const lhi_cpu *cpu,
 }
 /* Fills kept->from, once rows are routed. */
 void lhi_cpu_count_rows(lhi_cpu *cpu, lhi_cpu_kept *kept);
-/* Rows of x [t][h] go to their experts: those that are here now; and the same
+/* Rows of x [r][h] go to their experts: those that are here now; and the same
  * once more, without sending anything. */
 const float *lhi_cpu_send_rows(lhi_cpu *cpu, lhi_cpu_kept *kept,
                                const float *x);
@@ -460,18 +473,27 @@ float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_kept *kept,
                               const float *d);
 void lhi_cpu_return_gradients(lhi_cpu *cpu, const lhi_cpu_kept *kept,
                               const float *worth);
+/* Floats of cpu->routed: rows of all choices, one number more of each where they
+ * come from other ranks; or all rows, of what shared experts make. */
+static inline size_t lhi_cpu_routed(const lhi_cpu *cpu)
+{
+    size_t chosen = (size_t)cpu->most_r * cpu->most;
+    size_t n = chosen * (cpu->h + (cpu->n_expert > 1));
+    size_t shared = cpu->shared_f ? (size_t)cpu->t * cpu->h : 0;
+    return n > shared ? n : shared;
+}
 /* Where they are kept. */
 static inline float *lhi_cpu_incoming_rows(const lhi_cpu *cpu,
                                            const lhi_cpu_kept *kept)
 {
-    size_t widths = (size_t)cpu->most * cpu->expert_f + cpu->shared_f;
-    return kept->gate_up + 2 * widths * cpu->t;
+    size_t routed = (size_t)cpu->most_r * cpu->most * cpu->expert_f;
+    return kept->gate_up + 2 * (routed + (size_t)cpu->t * cpu->shared_f);
 }
 static inline float *lhi_cpu_incoming_gradients(const lhi_cpu *cpu,
                                                 const lhi_cpu_kept *kept)
 {
     return lhi_cpu_incoming_rows(cpu, kept) +
-           (size_t)cpu->t * cpu->most * cpu->h;
+           (size_t)cpu->most_r * cpu->most * cpu->h;
 }
 
 /* --- experts (cpu_experts.c) ------------------------------------------------
@@ -486,8 +508,9 @@ void lhi_cpu_experts_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
 /* out = mid + what the experts make of act. */
 void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           const lhi_cpu_kept *kept, float *out);
-/* From d, the gradient of what they added, to that of norm2, in cpu->wide; puts
- * gradients of gate_up and of the router's logits in their places. */
+/* From d, the gradient of what they added [r][h], to that of norm2, of these
+ * rows, in cpu->wide; puts gradients of gate_up and of the router's logits in
+ * their places. */
 void lhi_cpu_experts_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           lhi_cpu_kept *kept, const float *d);
 /* What W adds: router, gate and up; down, from d as above. */
@@ -616,10 +639,8 @@ void lhi_cpu_residual(lhi_cpu *cpu, const lhi_cpu_kept *kept,
 /* Fills them, as F did, from x, the layer's input, and what was kept. */
 void lhi_cpu_make_again(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept, const float *x, uint32_t again);
-/* Floats of a part in one row of a microbatch (cpu_memory.c); 0: the model has
- * no such part. Of how many rows it is; its bytes. */
-size_t lhi_cpu_columns(const lhi_cpu *cpu, lh_layer_part part, bool moe);
-size_t lhi_cpu_rows(const lhi_cpu *cpu, lh_layer_part part);
+/* Floats of a part (cpu_memory.c); 0: the model has no such part. Its bytes. */
+double lhi_cpu_part_floats(const lhi_cpu *cpu, lh_layer_part part, bool moe);
 /* The width of all MLPs that a row passes. */
 size_t lhi_cpu_mlp_width(const lhi_cpu *cpu, bool moe);
 double lhi_cpu_part_bytes(const lhi_cpu *cpu, lh_layer_part part, bool moe);

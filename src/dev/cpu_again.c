@@ -29,8 +29,8 @@ static float **place_of(lhi_cpu_kept *kept, lh_layer_part part)
 static float *make_room(const lhi_cpu *cpu, lh_layer_part part, bool moe,
                         lhi_arena *in)
 {
-    return lhi_cpu_floats(in, lhi_cpu_rows(cpu, part),
-                          lhi_cpu_columns(cpu, part, moe));
+    double n = lhi_cpu_part_floats(cpu, part, moe);
+    return n < 0x1p53 ? lhi_cpu_floats(in, (size_t)n, 1) : NULL;
 }
 
 /* Spare ones are a list: each begins with the address of the next. */
@@ -71,7 +71,7 @@ static bool attach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again,
 {
     for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++) {
         if (!has(again, (lh_layer_part)i) ||
-            lhi_cpu_columns(cpu, (lh_layer_part)i, kept->moe) == 0)
+            !(lhi_cpu_part_floats(cpu, (lh_layer_part)i, kept->moe) > 0))
             continue;
         float *room = for_good
                           ? make_room(cpu, (lh_layer_part)i, kept->moe,
@@ -150,13 +150,14 @@ static void make_qkv(const lhi_cpu *cpu, const lhi_cpu_weights *w,
     lhi_cpu_turn(cpu, kept);
 }
 
-/* Of the rows that are here, then of all. */
-static void norm_all(lhi_cpu *cpu, const float *x, const float *weight,
-                     float *out, float *inv)
+/* Of the rows that are here, then, if they are needed, of all. */
+static void norm_rows(lhi_cpu *cpu, const float *x, const float *weight,
+                      float *out, float *inv, bool gathers)
 {
     float *own = lhi_cpu_own_rows(cpu, out);
     lhi_cpu_norm(cpu, x, weight, own, inv);
-    lhi_cpu_gather_rows(cpu, own, out);
+    if (gathers)
+        lhi_cpu_gather_rows(cpu, own, out);
 }
 
 void lhi_cpu_make_again(lhi_cpu *cpu, const lhi_cpu_weights *w,
@@ -164,7 +165,7 @@ void lhi_cpu_make_again(lhi_cpu *cpu, const lhi_cpu_weights *w,
 {
     uint32_t h = cpu->h;
     if (has(again, LH_PART_ATTENTION_NORM))
-        norm_all(cpu, x, w->norm1, kept->norm1, kept->inv1);
+        norm_rows(cpu, x, w->norm1, kept->norm1, kept->inv1, true);
     if (has(again, LH_PART_LATENT) && cpu->kv_rank)
         lhi_cpu_latents(cpu, w, kept);
     if (has(again, LH_PART_QKV))
@@ -175,7 +176,8 @@ void lhi_cpu_make_again(lhi_cpu *cpu, const lhi_cpu_weights *w,
         lhi_cpu_residual(cpu, kept, LHI_DROP_ATTENTION, x, kept->attended,
                          w->out, w->out_bias, cpu->o, kept->mid);
     if (has(again, LH_PART_MLP_NORM) && !cpu->parallel)
-        norm_all(cpu, kept->mid, w->norm2, kept->norm2, kept->inv2);
+        norm_rows(cpu, kept->mid, w->norm2, kept->norm2, kept->inv2,
+                  lhi_cpu_gathers_mlp(cpu, kept->moe));
     if (has(again, LH_PART_GATE_UP) && kept->moe)
         lhi_cpu_experts_up(cpu, w, kept);
     else if (has(again, LH_PART_GATE_UP))

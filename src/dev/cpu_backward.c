@@ -91,8 +91,14 @@ static void layer_back(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_kept *a,
         parallel_back(cpu, w, a, d, x);
         return;
     }
-    mlp_back(cpu, w, a, before_drop(cpu, at, d, a->d_down));
-    norm_back(cpu, w->norm2, a->inv2, d, a->mid, a->d_norm2);
+    if (a->moe) { /* of the rows that are here, both ways */
+        mlp_back(cpu, w, a, lhi_cpu_drop_back(cpu, at, d));
+        lhi_cpu_norm_back(cpu, cpu->wide, w->norm2, a->inv2, d, a->mid,
+                          a->d_norm2);
+    } else {
+        mlp_back(cpu, w, a, before_drop(cpu, at, d, a->d_down));
+        norm_back(cpu, w->norm2, a->inv2, d, a->mid, a->d_norm2);
+    }
     lhi_cpu_keep_dropped(cpu, d);
     attention_back(cpu, w, a);
     norm_back(cpu, w->norm1, a->inv1, a->mid, x, a->d_norm1);

@@ -35,7 +35,7 @@ lh_status lhi_cpu_check_expert_ranks(const lhi_cpu_options *o, lh_error *err)
 bool lhi_cpu_make_expert_ranks(lhi_cpu *cpu)
 {
     lhi_arena *mem = cpu->mem;
-    size_t n = cpu->n_expert, all = (size_t)cpu->most * cpu->t;
+    size_t n = cpu->n_expert, all = (size_t)cpu->most * cpu->most_r;
     if (n == 1)
         return true;
     return (cpu->row_counts = LHI_NEW(mem, int32_t, 2 * n *cpu->here)) &&
@@ -129,7 +129,7 @@ float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_kept *kept,
         return cpu->routed;
     }
     gather(cpu, kept, d, width);
-    for (size_t i = 0; i < (size_t)cpu->t * cpu->chosen; i++)
+    for (size_t i = 0; i < (size_t)cpu->r * cpu->chosen; i++)
         if (kept->place[i] >= 0)
             cpu->routed[(size_t)kept->place[i] * width + h] = kept->shares[i];
     count_bytes(cpu, kept, width);

@@ -4,7 +4,9 @@
  * experts, within an expert in their own, so that each expert has one product,
  * of as many rows as come to it. Shared experts (DeepSeekMoE: arXiv:2401.06066,
  * section 3.2) are one that all rows pass, behind the others' rows; its result
- * may be times a sigmoid of the row's product with a gate (Qwen2-MoE). */
+ * may be times a sigmoid of the row's product with a gate (Qwen2-MoE). Ranks that
+ * share layers have parts of these, as of a dense MLP, and take all rows
+ * there; routed experts take the rows that are here. */
 #include "dev/cpu.h"
 
 #include <string.h>
@@ -48,21 +50,22 @@ static float *shared_down_of(const lhi_cpu *cpu, const lhi_cpu_weights *w)
 /* Where the shared experts' rows begin. */
 static float *shared_gate_up(const lhi_cpu *cpu, const lhi_cpu_kept *kept)
 {
-    return kept->gate_up + (size_t)cpu->t * cpu->most * 2 * cpu->expert_f;
+    return kept->gate_up + (size_t)cpu->most_r * cpu->most * 2 * cpu->expert_f;
 }
 
 static float *shared_act(const lhi_cpu *cpu, const lhi_cpu_kept *kept)
 {
-    return kept->act + (size_t)cpu->t * cpu->most * cpu->expert_f;
+    return kept->act + (size_t)cpu->most_r * cpu->most * cpu->expert_f;
 }
 
 void lhi_cpu_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept)
 {
     uint32_t up = 2 * cpu->expert_f;
+    const float *own = lhi_cpu_own_rows(cpu, kept->norm2);
     lhi_cpu_route(cpu, w, kept);
     lhi_cpu_count_rows(cpu, kept);
-    const float *x = lhi_cpu_send_rows(cpu, kept, kept->norm2);
+    const float *x = lhi_cpu_send_rows(cpu, kept, own);
     for (uint32_t i = 0; i < n_lots(cpu); i++) {
         lot l = lot_of(cpu, kept, i);
         if (l.n)
@@ -78,9 +81,9 @@ void lhi_cpu_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
                             2 * cpu->shared_f, false);
     if (!w->shared_gate)
         return;
-    cpu->k->row_dots(kept->norm2, cpu->h, w->shared_gate, 0, cpu->t, cpu->h,
+    cpu->k->row_dots(own, cpu->h, w->shared_gate, 0, cpu->r, cpu->h,
                      kept->gate);
-    cpu->k->sigmoid(kept->gate, cpu->t);
+    cpu->k->sigmoid(kept->gate, cpu->r);
 }
 
 void lhi_cpu_experts_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
@@ -93,14 +96,16 @@ void lhi_cpu_experts_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                        cpu->t, cpu->shared_f);
 }
 
-static void add_shared(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+static void add_shared(lhi_cpu *cpu, const lhi_cpu_weights *w,
                        const lhi_cpu_kept *kept, float *out)
 {
     lhi_cpu_forward_product(cpu, shared_act(cpu, kept), shared_down_of(cpu, w),
                             cpu->wide, cpu->t, cpu->shared_f, cpu->h, false);
+    float *own = lhi_cpu_own_rows(cpu, cpu->wide);
+    lhi_cpu_add_rows(cpu, cpu->wide, own);
     if (w->shared_gate)
-        cpu->k->scale_rows(cpu->wide, cpu->h, cpu->t, cpu->h, kept->gate);
-    cpu->k->add(out, cpu->wide, (size_t)cpu->t * cpu->h);
+        cpu->k->scale_rows(own, cpu->h, cpu->r, cpu->h, kept->gate);
+    cpu->k->add(out, own, (size_t)cpu->r * cpu->h);
 }
 
 /* to[row] += by * the row's `number`th of routed, if it is there. */
@@ -116,7 +121,7 @@ static void add_routed(const lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t row,
 void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           const lhi_cpu_kept *kept, float *out)
 {
-    size_t n = (size_t)cpu->t * cpu->h;
+    size_t n = (size_t)cpu->r * cpu->h;
     lhi_drop at = {kept->sample, kept->layer, LHI_DROP_MLP};
     float *made = lhi_cpu_made_rows(cpu);
     for (uint32_t i = 0; i < n_lots(cpu); i++) {
@@ -129,7 +134,7 @@ void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
     }
     lhi_cpu_return_rows(cpu, kept);
     memset(out, 0, n * sizeof *out);
-    for (size_t row = 0; row < cpu->t; row++)
+    for (size_t row = 0; row < cpu->r; row++)
         for (uint32_t j = 0; j < cpu->chosen; j++)
             add_routed(cpu, kept, row, j, kept->shares[row * cpu->chosen + j],
                        out);
@@ -148,20 +153,50 @@ static void scale_by_shares(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                            cpu->incoming_shares);
         return;
     }
-    for (size_t i = 0; i < (size_t)cpu->t * cpu->chosen; i++)
+    for (size_t i = 0; i < (size_t)cpu->r * cpu->chosen; i++)
         if (kept->place[i] >= 0)
             cpu->k->scale_rows(x + (size_t)kept->place[i] * width, width, 1,
                                width, &kept->shares[i]);
 }
 
+/* d of all rows, times the gate, to kept->d_down. */
+static const float *gather_weighed(lhi_cpu *cpu, const lhi_cpu_weights *w,
+                                   lhi_cpu_kept *kept, const float *d)
+{
+    float *own = lhi_cpu_own_rows(cpu, kept->d_down);
+    memcpy(own, d, (size_t)cpu->r * cpu->h * sizeof *d);
+    if (w->shared_gate)
+        cpu->k->scale_rows(own, cpu->h, cpu->r, cpu->h, kept->gate);
+    lhi_cpu_gather_rows(cpu, own, kept->d_down);
+    return kept->d_down;
+}
+
+/* Where ranks share layers: of what comes of that, the gate's part. Each rank
+ * has some numbers of a row's product. */
+static void gate_back(lhi_cpu *cpu, lhi_cpu_kept *kept)
+{
+    size_t f = cpu->shared_f;
+    cpu->k->row_dots(cpu->wide, f, shared_act(cpu, kept), f, cpu->t, f,
+                     kept->d_gate);
+    lhi_cpu_add_values(cpu, kept->d_gate, cpu->t);
+    memmove(kept->d_gate, kept->d_gate + cpu->first_row,
+            cpu->r * sizeof *kept->d_gate);
+    for (size_t i = 0; i < cpu->r; i++)
+        kept->d_gate[i] *= 1 - kept->gate[i];
+}
+
 /* Gradients of the shared experts' gate_up, and of their gate's logit. */
-static void shared_back(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+static void shared_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept, const float *d)
 {
     size_t f = cpu->shared_f;
+    if (cpu->group)
+        d = gather_weighed(cpu, w, kept, d);
     lhi_cpu_input_product(cpu, d, shared_down_of(cpu, w), cpu->wide, cpu->t,
                           cpu->shared_f, cpu->h);
-    if (w->shared_gate) {
+    if (w->shared_gate && cpu->group) {
+        gate_back(cpu, kept);
+    } else if (w->shared_gate) {
         cpu->k->row_dots(cpu->wide, f, shared_act(cpu, kept), f, cpu->t, f,
                          kept->d_gate);
         for (size_t i = 0; i < cpu->t; i++)
@@ -172,14 +207,16 @@ static void shared_back(const lhi_cpu *cpu, const lhi_cpu_weights *w,
 }
 
 /* What of that comes to norm2, on top of cpu->wide. */
-static void add_shared_back(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+static void add_shared_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
                             const lhi_cpu_kept *kept)
 {
     size_t h = cpu->h;
+    float *own = lhi_cpu_own_rows(cpu, cpu->routed);
     lhi_cpu_input_product(cpu, shared_gate_up(cpu, kept), w->shared,
                           cpu->routed, cpu->t, cpu->h, 2 * cpu->shared_f);
-    cpu->k->add(cpu->wide, cpu->routed, cpu->t * h);
-    for (size_t row = 0; w->shared_gate && row < cpu->t; row++)
+    lhi_cpu_add_rows(cpu, cpu->routed, own);
+    cpu->k->add(cpu->wide, own, cpu->r * h);
+    for (size_t row = 0; w->shared_gate && row < cpu->r; row++)
         for (size_t i = 0; i < h; i++)
             cpu->wide[row * h + i] += kept->d_gate[row] * w->shared_gate[i];
 }
@@ -217,8 +254,8 @@ void lhi_cpu_experts_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
     if (w->shared)
         shared_back(cpu, w, kept, d);
     lhi_cpu_input_product(cpu, kept->scores, w->router, cpu->wide,
-                          cpu->t, cpu->h, cpu->experts);
-    for (size_t row = 0; row < cpu->t; row++)
+                          cpu->r, cpu->h, cpu->experts);
+    for (size_t row = 0; row < cpu->r; row++)
         for (uint32_t j = 0; j < cpu->chosen; j++)
             add_routed(cpu, kept, row, j, 1, cpu->wide);
     if (w->shared)
@@ -240,8 +277,9 @@ void lhi_cpu_experts_up_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                                 const lhi_cpu_weights *d_w, bool adds)
 {
     uint32_t up = 2 * cpu->expert_f;
+    const float *own = lhi_cpu_own_rows(cpu, kept->norm2);
     lhi_cpu_route_weights(cpu, kept, d_w, adds);
-    const float *x = lhi_cpu_rows_again(cpu, kept, kept->norm2);
+    const float *x = lhi_cpu_rows_again(cpu, kept, own);
     for (uint32_t i = 0; i < n_lots(cpu); i++) {
         lot l = lot_of(cpu, kept, i);
         expert_weights(cpu, kept->gate_up + l.first * up, x + l.first * cpu->h,
@@ -253,8 +291,8 @@ void lhi_cpu_experts_up_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                                d_w->shared, cpu->t, cpu->h, 2 * cpu->shared_f,
                                adds);
     if (d_w->shared_gate)
-        lhi_cpu_weight_product(cpu, kept->d_gate, kept->norm2, d_w->shared_gate,
-                               cpu->t, cpu->h, 1, adds);
+        lhi_cpu_weight_product(cpu, kept->d_gate, own, d_w->shared_gate,
+                               cpu->r, cpu->h, 1, adds);
 }
 
 /* d times the row's share for each expert, in the order of experts. */
@@ -282,7 +320,9 @@ void lhi_cpu_experts_down_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
     }
     if (!d_w->shared)
         return;
-    if (d_w->shared_gate) {
+    if (cpu->group) {
+        d = kept->d_down;
+    } else if (d_w->shared_gate) {
         memcpy(cpu->routed, d, (size_t)cpu->t * cpu->h * sizeof *d);
         cpu->k->scale_rows(cpu->routed, cpu->h, cpu->t, cpu->h, kept->gate);
         d = cpu->routed;

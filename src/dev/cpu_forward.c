@@ -21,8 +21,9 @@ static lhi_cpu_slot *make_slot(lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
         ok = lhi_cpu_attach_kept(cpu, a, LH_PART_ALL & ~chunk->again[i]) &&
              (a->inv1 = lhi_cpu_floats(mem, vectors, r)) &&
              (a->inv2 = lhi_cpu_floats(mem, vectors, r)) &&
-             (!shares || ((a->d_out = lhi_cpu_floats(mem, t, h)) &&
-                          (a->d_down = lhi_cpu_floats(mem, t, h)))) &&
+             (!shares || (a->d_out = lhi_cpu_floats(mem, t, h))) &&
+             (!shares || !lhi_cpu_gathers_mlp(cpu, a->moe) ||
+              (a->d_down = lhi_cpu_floats(mem, t, h))) &&
              (a->d_norm1 = lhi_cpu_floats(mem, vectors, h)) &&
              (a->d_norm2 = lhi_cpu_floats(mem, vectors, h)) &&
              (!cpu->inner ||

@@ -29,7 +29,7 @@ static void shape_experts(lhi_cpu *cpu, const lhi_cpu_options *o)
         return;
     cpu->chosen = m->experts_per_token;
     cpu->expert_f = m->expert_ffn;
-    cpu->shared_f = m->shared_expert_ffn;
+    cpu->shared_f = m->shared_expert_ffn / cpu->n_tensor;
     cpu->gates_shared = m->shared_expert_gate;
     cpu->sigmoid = m->router == LH_ROUTER_SIGMOID;
     cpu->raw_shares = m->raw_shares;
@@ -50,7 +50,7 @@ static void shape_experts(lhi_cpu *cpu, const lhi_cpu_options *o)
     cpu->most = cpu->n_expert * (cpu->chosen < cpu->here ? cpu->chosen
                                                          : cpu->here);
     double room = (double)cpu->n_expert * cpu->capacity * cpu->here;
-    if (room > 0 && room < (double)cpu->most * o->sequence)
+    if (cpu->n_tensor == 1 && room > 0 && room < (double)cpu->most * o->sequence)
         cpu->most = (uint32_t)ceil(room / o->sequence);
 }
 
@@ -111,6 +111,7 @@ void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
     cpu->microbatch = o->microbatch;
     cpu->t = o->microbatch * cpu->sequence;
     share_of(cpu, cpu->t, &cpu->first_row, &cpu->r);
+    cpu->most_r = cpu->t / cpu->n_tensor + (cpu->t % cpu->n_tensor != 0);
     cpu->n_microbatches = o->n_microbatches;
     cpu->n_chunks = o->n_chunks;
     cpu->block = cpu->sequence > 1024 ? 128 : 64;
@@ -163,11 +164,6 @@ double lhi_cpu_values(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     return values;
 }
 
-size_t lhi_cpu_rows(const lhi_cpu *cpu, lh_layer_part part)
-{
-    return part == LH_PART_ATTENTION_OUTPUT ? cpu->r : cpu->t;
-}
-
 size_t lhi_cpu_mlp_width(const lhi_cpu *cpu, bool moe)
 {
     return moe ? (size_t)cpu->chosen * cpu->expert_f + cpu->shared_f : cpu->f;
@@ -175,17 +171,19 @@ size_t lhi_cpu_mlp_width(const lhi_cpu *cpu, bool moe)
 
 /* With experts of rows from all ranks, the most that may come; and these rows
  * themselves. */
-static size_t mlp_columns(const lhi_cpu *cpu, bool moe, bool gate_up)
+static double mlp_floats(const lhi_cpu *cpu, bool moe, bool gate_up)
 {
-    size_t width = moe ? (size_t)cpu->most * cpu->expert_f + cpu->shared_f
-                       : cpu->f;
-    if (!moe || !gate_up)
-        return gate_up ? cpu->up : width;
-    return 2 * width +
-           (cpu->n_expert > 1 ? 2 * (size_t)cpu->most * cpu->h : 0);
+    double t = cpu->t, all = (double)cpu->most * cpu->most_r;
+    if (!moe)
+        return t * (gate_up ? cpu->up : cpu->f);
+    double width = all * cpu->expert_f + t * cpu->shared_f;
+    if (!gate_up)
+        return width;
+    return 2 * width + (cpu->n_expert > 1 ? 2 * all * cpu->h : 0);
 }
 
-size_t lhi_cpu_columns(const lhi_cpu *cpu, lh_layer_part part, bool moe)
+/* In one row. */
+static size_t columns_of(const lhi_cpu *cpu, lh_layer_part part)
 {
     switch (part) {
     case LH_PART_LATENT: /* before and behind their norms, of each one number */
@@ -200,13 +198,17 @@ size_t lhi_cpu_columns(const lhi_cpu *cpu, lh_layer_part part, bool moe)
         return cpu->o + 2 * (size_t)cpu->heads;
     case LH_PART_MLP_NORM:
         return cpu->parallel ? 0 : cpu->h;
-    case LH_PART_GATE_UP:
-        return mlp_columns(cpu, moe, true);
-    case LH_PART_ACTIVATION:
-        return mlp_columns(cpu, moe, false);
     default:
         return cpu->h;
     }
+}
+
+double lhi_cpu_part_floats(const lhi_cpu *cpu, lh_layer_part part, bool moe)
+{
+    if (part == LH_PART_GATE_UP || part == LH_PART_ACTIVATION)
+        return mlp_floats(cpu, moe, part == LH_PART_GATE_UP);
+    double rows = part == LH_PART_ATTENTION_OUTPUT ? cpu->r : cpu->t;
+    return rows * (double)columns_of(cpu, part);
 }
 
 double lhi_cpu_float_bytes(double n)
@@ -217,17 +219,16 @@ double lhi_cpu_float_bytes(double n)
 
 double lhi_cpu_part_bytes(const lhi_cpu *cpu, lh_layer_part part, bool moe)
 {
-    double columns = (double)lhi_cpu_columns(cpu, part, moe);
-    double rows = (double)lhi_cpu_rows(cpu, part);
-    return columns > 0 ? lhi_cpu_float_bytes(rows * columns) : 0;
+    double n = lhi_cpu_part_floats(cpu, part, moe);
+    return n > 0 ? lhi_cpu_float_bytes(n) : 0;
 }
 
 /* lhi_cpu_make_routes() of cpu_router.c. */
 static double route_bytes(const lhi_cpu *cpu)
 {
-    double all = (double)cpu->t * cpu->chosen;
+    double all = (double)cpu->r * cpu->chosen;
     double gates = cpu->gates_shared ? 2 * lhi_cpu_float_bytes(cpu->t) : 0;
-    return lhi_cpu_float_bytes((double)cpu->t * cpu->experts) + gates +
+    return lhi_cpu_float_bytes((double)cpu->r * cpu->experts) + gates +
            lhi_cpu_float_bytes(all) +
            (3 * all + (cpu->n_expert > 1 ? 2 : 1) * (cpu->experts + 1.0)) *
                sizeof(int32_t);
@@ -241,13 +242,14 @@ double lhi_cpu_slot_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     double bytes = sizeof(lhi_cpu_slot) + n * sizeof(lhi_cpu_kept) +
                    (n + 1) * (sizeof(float *) + lhi_cpu_float_bytes(r * h)) +
                    2 * n * (lhi_cpu_float_bytes(vectors * r) +
-                            lhi_cpu_float_bytes(vectors * h) + shared);
+                            lhi_cpu_float_bytes(vectors * h));
     for (uint32_t k = 0; k < chunk->n_layers; k++) {
         bool moe = chunk->moe[k];
         for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++)
             if (!(chunk->again[k] >> i & 1))
                 bytes += lhi_cpu_part_bytes(cpu, (lh_layer_part)i, moe);
-        bytes += moe ? route_bytes(cpu) : 0;
+        bytes += (moe ? route_bytes(cpu) : 0) +
+                 (lhi_cpu_gathers_mlp(cpu, moe) ? 2 : 1) * shared;
     }
     if (cpu->inner)
         bytes += n * lhi_cpu_float_bytes(cpu->inner);
@@ -276,38 +278,47 @@ double lhi_cpu_chunk_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
            microbatches * (sizeof(lhi_cpu_slot *) + sizeof(bool));
 }
 
-size_t lhi_cpu_count_norms(const lhi_cpu *cpu, uint32_t n_layers, bool last)
+/* Those of partial_of() of cpu_tensor.c, and the last norm. */
+size_t lhi_cpu_count_partial(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
-    size_t each = (size_t)cpu->norm_vectors * cpu->h;
-    size_t heads = cpu->head_norms ? 2 * (size_t)cpu->head_dim : 0;
-    return n_layers * (2 * each + heads) + last * each;
+    size_t norm = (size_t)cpu->norm_vectors * cpu->h, moe = 0;
+    size_t layer = (cpu->parallel ? 1 : 2) * norm + cpu->inner;
+    size_t routes = (size_t)cpu->experts * (cpu->h + cpu->sigmoid) +
+                    (cpu->gates_shared ? cpu->h : 0);
+    for (uint32_t i = 0; i < chunk->n_layers; i++)
+        moe += chunk->moe[i];
+    return chunk->n_layers * layer + moe * routes + chunk->is_last * norm;
 }
 
 /* lhi_cpu_make_shares() of cpu_tensor.c. */
 static double share_bytes(const lhi_cpu *cpu)
 {
     double n = cpu->n_tensor, t = cpu->t, h = cpu->h;
-    double norms = (double)lhi_cpu_count_norms(cpu, cpu->layers, true);
     if (cpu->n_tensor == 1)
         return 0;
     return 3 * n * sizeof(size_t) + lhi_cpu_float_bytes(t * h) +
-           lhi_cpu_float_bytes(3 * n * t) + lhi_cpu_float_bytes(norms);
+           lhi_cpu_float_bytes(3 * n * t);
 }
 
 double lhi_cpu_group_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
-    uint32_t n = cpu->n_tensor;
-    size_t norms = lhi_cpu_count_norms(cpu, chunk->n_layers, chunk->is_last);
+    uint32_t n = cpu->n_tensor, mine = cpu->tensor;
+    size_t choices = (size_t)cpu->microbatch * cpu->experts;
+    size_t dots = cpu->gates_shared ? cpu->t : 0;
     if (n == 1)
         return 0;
-    return fmax((double)lhi_group_scatter_bytes(n, (size_t)cpu->r * cpu->h),
-                (double)lhi_group_reduce_bytes(n, cpu->tensor, norms));
+    double bytes =
+        fmax((double)lhi_group_scatter_bytes(n, (size_t)cpu->r * cpu->h),
+             (double)lhi_group_reduce_bytes(n, mine,
+                                            lhi_cpu_count_partial(cpu, chunk)));
+    bytes = fmax(bytes, (double)lhi_group_reduce_bytes(n, mine, choices));
+    return fmax(bytes, (double)lhi_group_reduce_bytes(n, mine, dots));
 }
 
 /* lhi_cpu_make_expert_ranks() of cpu_expert_ranks.c. */
 static double expert_rank_bytes(const lhi_cpu *cpu)
 {
-    double n = cpu->n_expert, all = (double)cpu->most * cpu->t;
+    double n = cpu->n_expert, all = (double)cpu->most * cpu->most_r;
     if (!cpu->experts || cpu->n_expert == 1)
         return 0;
     return 2 * n * ((double)cpu->here * sizeof(int32_t) + sizeof(size_t)) +
@@ -316,8 +327,10 @@ static double expert_rank_bytes(const lhi_cpu *cpu)
 
 size_t lhi_cpu_widest(const lhi_cpu *cpu)
 {
-    const size_t mlps[] = {cpu->f, (size_t)cpu->most * cpu->expert_f,
-                           cpu->shared_f};
+    size_t routed = (size_t)cpu->most * cpu->expert_f;
+    if (cpu->n_tensor > 1) /* of fewer rows */
+        routed = routed * cpu->most_r / cpu->t + 1;
+    const size_t mlps[] = {cpu->f, routed, cpu->shared_f};
     size_t widest = cpu->h;
     for (size_t i = 0; i < sizeof mlps / sizeof *mlps; i++)
         widest = mlps[i] > widest ? mlps[i] : widest;
@@ -354,9 +367,8 @@ double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
 {
     double s = cpu->sequence, block = cpu->block, d = cpu->head_dim;
     double t = cpu->t;
-    double all = t * cpu->most;
-    double width = cpu->h + (cpu->n_expert > 1);
-    double routed = cpu->experts ? lhi_cpu_float_bytes(all * width) +
+    double all = (double)cpu->most * cpu->most_r;
+    double routed = cpu->experts ? lhi_cpu_float_bytes((double)lhi_cpu_routed(cpu)) +
                                        lhi_cpu_float_bytes(all) +
                                        lhi_cpu_float_bytes(
                                            (1.0 + cpu->microbatch) * cpu->experts)

@@ -171,12 +171,18 @@ static lh_status count(counter *k, const lhi_cpu_options *o,
     for (uint32_t i = 0; i < n_passes; i++)
         count_pass(k, o->n_mine, &passes[i]);
     double group = 0;
+    size_t partial = 0;
     for (uint32_t i = 0; i < o->n_mine; i++) {
-        double one = lhi_cpu_group_bytes(&k->cpu, &k->chunks[i].chunk);
+        const lhi_cpu_chunk *chunk = &k->chunks[i].chunk;
+        double one = lhi_cpu_group_bytes(&k->cpu, chunk);
+        size_t n = lhi_cpu_count_partial(&k->cpu, chunk);
         group = one > group ? one : group;
+        partial = n > partial ? n : partial;
         add_chunk(k, &k->chunks[i], bytes);
     }
     bytes[LH_MEMORY_SCRATCH] += group;
+    if (k->cpu.n_tensor > 1)
+        bytes[LH_MEMORY_SCRATCH] += lhi_cpu_float_bytes((double)partial);
     bytes[LH_MEMORY_SCRATCH] += lhi_cpu_scratch_bytes(&k->cpu);
     for (uint32_t i = 0; i < 2 * LH_N_LAYER_PARTS; i++) {
         bool moe = i >= LH_N_LAYER_PARTS;

@@ -26,10 +26,10 @@
 
 bool lhi_cpu_make_routes(const lhi_cpu *cpu, lhi_arena *mem, lhi_cpu_kept *kept)
 {
-    size_t t = cpu->t, all = t * cpu->chosen;
+    size_t t = cpu->t, r = cpu->r, all = r * cpu->chosen;
     bool gates = cpu->gates_shared;
-    return (kept->scores = lhi_cpu_floats(mem, t, cpu->experts)) &&
-           (kept->shares = lhi_cpu_floats(mem, t, cpu->chosen)) &&
+    return (kept->scores = lhi_cpu_floats(mem, r, cpu->experts)) &&
+           (kept->shares = lhi_cpu_floats(mem, r, cpu->chosen)) &&
            (!gates || ((kept->gate = lhi_cpu_floats(mem, t, 1)) &&
                        (kept->d_gate = lhi_cpu_floats(mem, t, 1)))) &&
            (kept->chosen = LHI_NEW(mem, int32_t, all)) &&
@@ -115,7 +115,7 @@ static void keep_to_capacity(const lhi_cpu *cpu, lhi_cpu_kept *kept,
 /* Where the choices lie, expert by expert. */
 static void put_in_order(const lhi_cpu *cpu, lhi_cpu_kept *kept)
 {
-    size_t all = (size_t)cpu->t * cpu->chosen;
+    size_t all = (size_t)cpu->r * cpu->chosen;
     int32_t *first = kept->first;
     if (!cpu->capacity)
         memset(kept->place, 0, all * sizeof *kept->place);
@@ -143,11 +143,11 @@ void lhi_cpu_route(const lhi_cpu *cpu, const lhi_cpu_weights *w,
 {
     size_t n = cpu->experts;
     float max, inv;
-    lhi_cpu_forward_product(cpu, kept->norm2, w->router, kept->scores, cpu->t,
-                            cpu->h, cpu->experts, false);
+    lhi_cpu_forward_product(cpu, lhi_cpu_own_rows(cpu, kept->norm2), w->router,
+                            kept->scores, cpu->r, cpu->h, cpu->experts, false);
     if (cpu->sigmoid)
-        cpu->k->sigmoid(kept->scores, cpu->t * n);
-    for (size_t row = 0; row < cpu->t; row++) {
+        cpu->k->sigmoid(kept->scores, cpu->r * n);
+    for (size_t row = 0; row < cpu->r; row++) {
         float *p = kept->scores + row * n;
         if (!cpu->sigmoid) {
             cpu->k->softmax(p, n, 1, n, n, 1, &max, &inv);
@@ -171,11 +171,13 @@ static float balance_of(const lhi_cpu *cpu, float count)
 /* How often each expert was chosen in each sequence, [microbatch][experts]. */
 static void count_choices(lhi_cpu *cpu, const lhi_cpu_kept *kept, float *counts)
 {
-    size_t n = (size_t)cpu->sequence * cpu->chosen;
     size_t all = (size_t)cpu->microbatch * cpu->experts;
     memset(counts, 0, all * sizeof *counts);
-    for (size_t i = 0; i < cpu->microbatch * n; i++)
-        counts[i / n * cpu->experts + (size_t)kept->chosen[i]]++;
+    for (size_t i = 0; i < (size_t)cpu->r * cpu->chosen; i++) {
+        size_t sequence = (cpu->first_row + i / cpu->chosen) / cpu->sequence;
+        counts[sequence * cpu->experts + (size_t)kept->chosen[i]]++;
+    }
+    lhi_cpu_add_values(cpu, counts, all);
     lhi_cpu_add_contexts(cpu, counts, all);
 }
 
@@ -225,20 +227,21 @@ void lhi_cpu_route_back(lhi_cpu *cpu, lhi_cpu_kept *kept)
 {
     float *balance = cpu->d_experts + cpu->experts;
     count_choices(cpu, kept, balance);
-    for (uint32_t i = 0; i < cpu->microbatch; i++, balance += cpu->experts) {
-        for (uint32_t e = 0; e < cpu->experts; e++)
-            balance[e] = balance_of(cpu, balance[e]);
-        for (uint32_t k = 0; k < cpu->sequence; k++)
-            row_back(cpu, kept, (size_t)i * cpu->sequence + k, balance);
+    for (size_t i = 0; i < (size_t)cpu->microbatch * cpu->experts; i++)
+        balance[i] = balance_of(cpu, balance[i]);
+    for (size_t row = 0; row < cpu->r; row++) {
+        size_t sequence = (cpu->first_row + row) / cpu->sequence;
+        row_back(cpu, kept, row, balance + sequence * cpu->experts);
     }
 }
 
 void lhi_cpu_route_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                            const lhi_cpu_weights *d_w, bool adds)
 {
-    size_t all = (size_t)cpu->t * cpu->chosen;
-    lhi_cpu_weight_product(cpu, kept->scores, kept->norm2, d_w->router, cpu->t,
-                           cpu->h, cpu->experts, adds);
+    size_t all = (size_t)cpu->r * cpu->chosen;
+    lhi_cpu_weight_product(cpu, kept->scores,
+                           lhi_cpu_own_rows(cpu, kept->norm2), d_w->router,
+                           cpu->r, cpu->h, cpu->experts, adds);
     if (!d_w->router_bias)
         return;
     /* Whole numbers: an expert's choices, less the mean, times experts. */

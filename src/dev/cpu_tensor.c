@@ -9,12 +9,10 @@
 #include "base/fail.h"
 #include "dev/cpu.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-
-/* Norms of a layer: before attention and MLP, of queries and keys. */
-enum { LAYER_NORMS = 4 };
 
 /* What a rank says of a row of logits, of its own part of the vocabulary. */
 typedef struct top {
@@ -36,15 +34,13 @@ static lh_status need_multiple(uint32_t n, const char *what, uint32_t ranks,
 
 lh_status lhi_cpu_check_cut(const lh_model *m, uint32_t n, lh_error *err)
 {
-    if (n <= 1 || !(m->experts || m->kv_lora_rank || m->parallel_block))
+    if (n <= 1 || !(m->kv_lora_rank || m->parallel_block))
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
                     "the cpu device does not cut layers with %s: choose "
                     "tensor: 1 in the job's layout",
-                    m->experts        ? "experts"
-                    : m->kv_lora_rank ? "latents"
-                                      : "attention and MLP beside each "
-                                        "other");
+                    m->kv_lora_rank ? "latents"
+                                    : "attention and MLP beside each other");
 }
 
 lh_status lhi_cpu_check_shares(const lhi_cpu_options *o, lh_error *err)
@@ -67,6 +63,15 @@ lh_status lhi_cpu_check_shares(const lhi_cpu_options *o, lh_error *err)
     LHI_TRY(need_multiple(m->heads, "heads", n, err));
     LHI_TRY(need_multiple(m->kv_heads, "kv_heads", n, err));
     LHI_TRY(need_multiple(m->ffn, "ffn", n, err));
+    if (m->experts)
+        LHI_TRY(
+            need_multiple(m->shared_expert_ffn, "shared_expert_ffn", n, err));
+    if (m->experts && o->expert_capacity > 0)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "what an expert takes of a sequence at most is decided "
+                        "where all of it is, and tensor %" PRIu32 " divides "
+                        "it: train without a capacity, or with tensor 1",
+                        n);
     uint32_t contexts = o->n_contexts ? o->n_contexts : 1;
     if (m->vocab >= n && (uint64_t)o->microbatch * o->sequence / contexts >= n)
         return LH_OK;
@@ -85,9 +90,7 @@ bool lhi_cpu_make_shares(lhi_cpu *cpu)
         !(cpu->row_floats = LHI_NEW(cpu->mem, size_t, n)) ||
         !(cpu->top_bytes = LHI_NEW(cpu->mem, size_t, n)) ||
         !(cpu->summands = lhi_cpu_floats(cpu->mem, cpu->t, cpu->h)) ||
-        !(cpu->tops = lhi_cpu_floats(cpu->mem, (size_t)n * cpu->t, 3)) ||
-        !(cpu->norms = lhi_cpu_floats(
-              cpu->mem, lhi_cpu_count_norms(cpu, cpu->layers, true), 1)))
+        !(cpu->tops = lhi_cpu_floats(cpu->mem, (size_t)n * cpu->t, 3)))
         return false;
     for (uint32_t i = 0; i < n; i++) {
         size_t rows =
@@ -122,6 +125,12 @@ void lhi_cpu_add_rows(lhi_cpu *cpu, const float *all, float *own)
     if (may(cpu))
         cpu->met = lhi_group_reduce_scatter(cpu->group, all, own,
                                             cpu->row_floats, &cpu->met_err);
+}
+
+void lhi_cpu_add_values(lhi_cpu *cpu, float *values, size_t n)
+{
+    if (may(cpu) && n > 0)
+        cpu->met = lhi_group_all_reduce(cpu->group, values, n, &cpu->met_err);
 }
 
 /* The loss of a row from what all ranks say of it; *by is what this rank's
@@ -181,47 +190,71 @@ double lhi_cpu_shared_loss(lhi_cpu *cpu, float *logits, const int32_t *targets,
     return loss;
 }
 
-/* Gradient `i` of a chunk's norms, *n values; NULL: there is none. */
-static float *norm_of(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                      uint32_t i, size_t *n)
+/* Of a layer, gradients that each rank has of its own rows: which there may
+ * be. */
+enum { N_PARTIAL = 7 };
+
+/* Number `i` of them, *n values; NULL: there is none. Norms of heads: each rank
+ * has its own heads'. */
+static float *partial_of(const lhi_cpu *cpu, const lhi_cpu_weights *d,
+                         uint32_t i, size_t *n)
 {
-    const lhi_cpu_weights *d = &chunk->d_weights[i / LAYER_NORMS];
-    *n = (size_t)cpu->norm_vectors * cpu->h;
-    if (i == LAYER_NORMS * chunk->n_layers)
-        return chunk->is_last ? chunk->d_norm : NULL;
-    switch (i % LAYER_NORMS) {
-    case 0:
-        return d->norm1;
-    case 1:
-        return d->norm2;
-    default: /* of heads, of which each rank has its own */
-        *n = cpu->head_dim;
-        return i % LAYER_NORMS == 2 ? d->q_norm : d->k_norm;
-    }
+    const struct {
+        float *gradient;
+        size_t n;
+    } all[N_PARTIAL] = {{d->norm1, (size_t)cpu->norm_vectors * cpu->h},
+                        {d->norm2, (size_t)cpu->norm_vectors * cpu->h},
+                        {d->q_norm, cpu->head_dim},
+                        {d->k_norm, cpu->head_dim},
+                        {d->router, (size_t)cpu->experts * cpu->h},
+                        {d->router_bias, cpu->experts},
+                        {d->shared_gate, cpu->h}};
+    *n = all[i].n;
+    return all[i].gradient;
 }
 
-/* All of them, to cpu->norms or back; how many values. */
-static size_t move_norms(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                         bool back)
+bool lhi_cpu_make_partial(lhi_cpu *cpu)
 {
-    size_t at = 0, n;
-    for (uint32_t i = 0; i <= LAYER_NORMS * chunk->n_layers; i++) {
-        float *norm = norm_of(cpu, chunk, i, &n), *kept = cpu->norms + at;
-        if (!norm)
-            continue;
-        memcpy(back ? norm : kept, back ? kept : norm, n * sizeof *norm);
-        at += n;
+    size_t most = 0;
+    for (uint32_t i = 0; i < cpu->n_mine; i++) {
+        size_t n = lhi_cpu_count_partial(cpu, &cpu->mine[i]);
+        most = n > most ? n : most;
+    }
+    return cpu->n_tensor == 1 ||
+           (cpu->partial_sums = lhi_cpu_floats(cpu->mem, most, 1)) != NULL;
+}
+
+static void move(float *gradient, float *sums, size_t n, bool back)
+{
+    memcpy(back ? gradient : sums, back ? sums : gradient, n * sizeof *sums);
+}
+
+/* All of a chunk's, to cpu->partial_sums or back; how many values. */
+static size_t move_partial(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+                           bool back)
+{
+    size_t at = 0, n, norm = (size_t)cpu->norm_vectors * cpu->h;
+    for (uint32_t k = 0; k < chunk->n_layers; k++)
+        for (uint32_t i = 0; i < N_PARTIAL; i++) {
+            float *one = partial_of(cpu, &chunk->d_weights[k], i, &n);
+            if (!one)
+                continue;
+            move(one, cpu->partial_sums + at, n, back);
+            at += n;
+        }
+    if (chunk->is_last) {
+        move(chunk->d_norm, cpu->partial_sums + at, norm, back);
+        at += norm;
     }
     return at;
 }
 
-void lhi_cpu_add_norms(lhi_cpu *cpu, lhi_cpu_chunk *chunk)
+void lhi_cpu_add_partial(lhi_cpu *cpu, lhi_cpu_chunk *chunk)
 {
     if (!may(cpu))
         return;
-    size_t n = move_norms(cpu, chunk, false);
-    if (n > 0)
-        cpu->met =
-            lhi_group_all_reduce(cpu->group, cpu->norms, n, &cpu->met_err);
-    move_norms(cpu, chunk, true);
+    size_t n = move_partial(cpu, chunk, false);
+    assert(n == lhi_cpu_count_partial(cpu, chunk));
+    lhi_cpu_add_values(cpu, cpu->partial_sums, n);
+    move_partial(cpu, chunk, true);
 }

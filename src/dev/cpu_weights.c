@@ -139,7 +139,7 @@ static void take_next(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *item)
         chunk->free = slot;
     }
     if (++item->done == cpu->n_microbatches && --chunk->items_open == 0)
-        lhi_cpu_add_norms(cpu, chunk);
+        lhi_cpu_add_partial(cpu, chunk);
 }
 
 uint32_t lhi_cpu_part_items(const lhi_cpu_chunk *chunk, uint32_t part,

@@ -101,11 +101,10 @@ static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
     free(all);
     if (status != LH_OK)
         return status;
-    uint32_t n_expert = job->grid.expert;
-    if (n_expert > 1) {
+    if (lhi_experts_apart(job->model, &job->grid)) {
+        uint32_t n = lhi_grid_size(&job->grid, LHI_GRID_EXPERT_DATA);
         values -= experts;
-        lhi_train_predict(experts, 0, 0, sharers / n_expert,
-                          n_shards / n_expert, staged, bytes);
+        lhi_train_predict(experts, 0, 0, n, n, staged, bytes);
     }
     lhi_train_predict(values, count_tied(o, exec, stage), sharded, sharers,
                       n_shards, staged, bytes);

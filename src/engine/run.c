@@ -284,8 +284,8 @@ static lh_status take_grid(lhi_job *job, lh_error *err)
                     g->expert_tensor);
 }
 
-/* Experts that are on several ranks are summed over those that have the same
- * ones, which each have a piece of them. */
+/* Experts that others than replicas have, too, are summed over those that have
+ * the same ones, which each have a piece of them. */
 static lh_status check_experts(const lhi_job *job,
                                const lhi_shard_groups *shards, lh_error *err)
 {
@@ -295,8 +295,8 @@ static lh_status check_experts(const lhi_job *job,
     return lhi_fail(err, LH_EUNSUPPORTED,
                     "experts are on several ranks, and the optimizer is not "
                     "sharded over all replicas at the end of a step: plan with "
-                    "expert: 1, or with zero: 1, sharding: full and a schedule "
-                    "that is not elastic");
+                    "expert: 1 and tensor: 1, or with zero: 1, sharding: full "
+                    "and a schedule that is not elastic");
 }
 
 /* Ranks that share layers add up norms' gradients once all microbatches are in
@@ -305,7 +305,7 @@ static lh_status check_shares(const lhi_job *job, lh_error *err)
 {
     const lhi_shard_groups shards = lhi_shard_groups_of(
         job->model, lhi_grid_size(&job->grid, LHI_GRID_DATA), 0, 0);
-    if (job->grid.expert > 1)
+    if (lhi_experts_apart(job->model, &job->grid))
         return check_experts(job, &shards, err);
     if (job->grid.tensor == 1)
         return LH_OK;

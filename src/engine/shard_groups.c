@@ -67,6 +67,11 @@ bool lhi_shard_groups_alike(const lh_train_model *m, uint32_t n,
     return alike;
 }
 
+bool lhi_experts_apart(const lh_train_model *m, const lhi_grid *grid)
+{
+    return m->model->experts > 0 && (grid->expert > 1 || grid->tensor > 1);
+}
+
 lh_status lhi_shard_groups_check(const lh_train_model *m, uint32_t n,
                                  uint32_t n_stages, lh_error *err)
 {

@@ -4,6 +4,8 @@
 #ifndef LHI_SHARD_GROUPS_H
 #define LHI_SHARD_GROUPS_H
 
+#include "engine/grid.h"
+
 #include <longhaul/engine.h>
 
 typedef struct lhi_shard_groups {
@@ -23,6 +25,10 @@ void lhi_shard_members(const lh_train_model *model, uint32_t n, uint32_t stage,
 /* Whether each has the same share at all stages. */
 bool lhi_shard_groups_alike(const lh_train_model *model, uint32_t n,
                             uint32_t n_stages);
+
+/* Whether other ranks have the same experts (LHI_GRID_EXPERT_DATA) than have the
+ * same of all else. */
+bool lhi_experts_apart(const lh_train_model *model, const lhi_grid *grid);
 
 /* LH_EUNSUPPORTED: sites that have more or fewer of a stage's replicas than
  * others. */

@@ -120,7 +120,7 @@ static void list_groups(lhi_training *t)
                                 .mine = t->shards.site,
                                 .ranks = t->across_ranks,
                                 .link = LHI_NET_NO_LINK};
-    if (t->o.grid->expert == 1)
+    if (!lhi_experts_apart(t->o.model, t->o.grid))
         return;
     uint32_t mine = lhi_grid_group(t->o.grid, LHI_GRID_EXPERT_DATA, t->o.place,
                                    t->expert_ranks);
@@ -147,7 +147,8 @@ static lh_status list_chunks(lhi_training *t, lh_error *err)
     t->all_ranks = calloc(t->o.n_replicas, sizeof *t->all_ranks);
     t->group_ranks = calloc(t->o.n_replicas, sizeof *t->group_ranks);
     t->across_ranks = calloc(t->o.n_replicas, sizeof *t->across_ranks);
-    t->expert_ranks = calloc(t->o.n_replicas, sizeof *t->expert_ranks);
+    t->expert_ranks =
+        calloc(lhi_grid_copies(t->o.grid), sizeof *t->expert_ranks);
     if (!t->mine || !t->gathers || !t->scatters || !t->gathered || !t->ended ||
         !t->ended_ns || !t->arrive_ns || !t->played || !t->all_ranks ||
         !t->group_ranks || !t->across_ranks || !t->expert_ranks)
@@ -179,7 +180,8 @@ static lhi_train_options train_options(const lhi_training *t)
     with.n_shards = t->shards.n_shards;
     with.follows = t->shards.site > 0;
     with.balance_bias = m->balance_bias;
-    with.n_expert = t->o.grid->expert;
+    with.n_expert_replicas = t->experts.n_ranks;
+    with.expert_replica = t->experts.mine;
     if (!isnan(m->rate)) {
         with.rate = m->rate;
         with.min_rate = m->rate / 10;
@@ -309,7 +311,7 @@ static lh_status set_up(lhi_training *t, lh_error *err)
     else if (m->weights && !t->o.moves)
         LHI_TRY(lhi_train_load_weights(t->train, m->weights, err));
     t->whole = true;
-    if (t->o.n_replicas == 1)
+    if (t->o.n_replicas == 1 && t->experts.n_ranks <= 1)
         return LH_OK;
     if (shards(t))
         return make_sharded(t, err);

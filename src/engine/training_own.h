@@ -26,7 +26,7 @@ struct lhi_training {
     lhi_shard_groups shards;
     lhi_net_group group;  /* this stage's replicas that share with this one */
     lhi_net_group across; /* and those with the same share elsewhere */
-    lhi_net_group experts; /* those with the same experts, of several */
+    lhi_net_group experts; /* those with the same experts; none: as `group` */
     uint32_t *all_ranks, *group_ranks, *across_ranks, *expert_ranks;
     lhi_group *copies; /* this device's ranks of all copies; NULL: each has its
                           tensors whole */

@@ -158,20 +158,20 @@ static lh_status write_slices(const lhi_train *train, const lhi_owned *own,
                               const writer *moments, double *sum, lh_error *err)
 {
     const lhi_tensor *t = own->tensor;
-    uint32_t shards = train->o.n_shards;
+    uint32_t shards = train->o.n_shards, pieces = lhi_n_pieces(train);
     bool leads = train->o.replica == 0 && train->o.tensor == 0;
-    size_t n = lhi_whole_values(t), share = n / shards + (n % shards != 0);
+    size_t n = lhi_whole_values(t), share = n / pieces + (n % pieces != 0);
     LHI_TRY(lhi_collect_slices(train, t, 1, t->value, t->n, whole, err));
     if (leads)
         LHI_TRY(write_values(weights, t->index, 0, 0, whole, n, &sum[0], err));
     for (uint32_t s = 0; s < 2; s++) {
         LHI_TRY(lhi_collect_slices(train, t, shards, s ? own->v : own->m,
                                    own->n, whole, err));
-        for (uint32_t r = 0; leads && r < shards; r++) {
+        for (uint32_t r = 0; leads && r < pieces; r++) {
             size_t first = share * r < n ? share * r : n;
             size_t count = n - first < share ? n - first : share;
             LHI_TRY(write_values(moments, t->index, s, first, whole + first,
-                                 count, &sum[1 + s * shards + r], err));
+                                 count, &sum[1 + s * pieces + r], err));
         }
     }
     return LH_OK;
@@ -191,10 +191,11 @@ static lh_status write_cut_chunk(const lhi_train *train, uint32_t i,
         return lhi_fail_nomem(err);
     lh_status status = LH_OK;
     for (uint32_t j = 0; status == LH_OK && j < c->n_tensors; j++)
-        if (&c->owned[j] != train->head)
+        if (&c->owned[j] != train->head &&
+            lhi_lot_of(train, c->owned[j].tensor) == LHI_LOT_MOST)
             status = write_slices(train, &c->owned[j], whole, weights, moments,
                                   sums + lhi_sums_at(c->owned[j].tensor->index,
-                                                     train->o.n_shards),
+                                                     lhi_n_pieces(train)),
                                   err);
     free(whole);
     return status;
@@ -215,30 +216,32 @@ static lh_status write_pieces(const lhi_owned *own, uint32_t pieces,
     return LH_OK;
 }
 
+/* Where layers are cut, experts of a lot of their own, which are not. */
 static lh_status write_chunk(const lhi_train *train, uint32_t i,
                              const writer *weights, const writer *moments,
                              double *sums, lh_error *err)
 {
-    uint32_t shard = train->o.shard, shards = train->o.n_shards;
-    uint32_t chunk = train->chunks[i].chunk;
+    uint32_t all = lhi_n_pieces(train), chunk = train->chunks[i].chunk;
     for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++) {
         const lhi_owned *own = &train->chunks[i].owned[j];
         const lhi_tensor *t = own->tensor;
-        double *sum = sums + lhi_sums_at(t->index, shards);
-        if (own == train->head)
+        double *sum = sums + lhi_sums_at(t->index, all);
+        lhi_train_lot_kind lot = lhi_lot_of(train, t);
+        bool experts = lot == LHI_LOT_EXPERTS;
+        if (own == train->head || (train->o.n_tensor > 1 && !experts))
             continue;
         if (train->o.show)
             LHI_TRY(train->o.show(train->o.context, chunk, j, err));
         if (train->o.follows)
             continue;
-        uint32_t pieces = lhi_pieces_in(train, lhi_lot_of(train, t));
-        if (train->o.replica / pieces == 0)
+        uint32_t pieces = lhi_pieces_in(train, lot);
+        if ((experts ? train->o.expert_replica : train->o.replica) == 0)
             LHI_TRY(write_values(weights, t->index, 0, 0, t->value, t->n,
                                  &sum[0], err));
-        sum += 1 + shard / pieces * pieces;
+        sum += 1 +
+               pieces * (experts ? train->o.expert_replica : train->o.shard);
         LHI_TRY(write_pieces(own, pieces, moments, 0, own->m, sum, err));
-        LHI_TRY(
-            write_pieces(own, pieces, moments, 1, own->v, sum + shards, err));
+        LHI_TRY(write_pieces(own, pieces, moments, 1, own->v, sum + all, err));
     }
     return LH_OK;
 }
@@ -249,10 +252,8 @@ static lh_status write_owned(const lhi_train *train, const writer *weights,
     const lhi_train_options *o = &train->o;
     for (uint32_t i = 0; i < o->n_mine; i++) {
         uint32_t chunk = train->chunks[i].chunk;
-        if (o->n_tensor > 1) {
+        if (o->n_tensor > 1)
             LHI_TRY(write_cut_chunk(train, i, weights, moments, sums, err));
-            continue;
-        }
         LHI_TRY(write_chunk(train, i, weights, moments, sums, err));
         if (o->show)
             LHI_TRY(o->show(o->context, chunk, LH_NONE, err));

@@ -15,7 +15,7 @@ size_t lhi_sums_at(uint32_t index, uint32_t replicas)
 
 size_t lhi_train_sums_size(const lhi_train *train)
 {
-    return lhi_sums_at(train->n_tensors, train->o.n_shards);
+    return lhi_sums_at(train->n_tensors, lhi_n_pieces(train));
 }
 
 static json_t *whole(double x)
@@ -155,9 +155,9 @@ lh_status lhi_state_format(const lhi_train *train,
     json_t *root = json_pack(
         "{s:s, s:I, s:i, s:s*, s:o, s:o, s:o}", "longhaul",
         LHI_CHECKPOINT_FORMAT, "step", (json_int_t)train->step, "replicas",
-        (int)train->o.n_shards, "recipe", options->recipe, "model",
+        (int)lhi_n_pieces(train), "recipe", options->recipe, "model",
         shape_of(model, options), "sums",
-        sums_of(model, train->o.n_shards, sums), "files", sides_of(sides));
+        sums_of(model, lhi_n_pieces(train), sums), "files", sides_of(sides));
     double check = root ? check_of(root) : -1;
     char *made = NULL;
     if (check >= 0 && json_object_set_new(root, "check", whole(check)) == 0)

@@ -42,6 +42,15 @@ static lh_status check_options(const lhi_train_options *o, lh_error *err)
                         "shard %u is none of %u, or there are more than "
                         "replicas",
                         o->shard, o->n_shards);
+    uint32_t copies = o->n_replicas * (o->n_tensor ? o->n_tensor : 1);
+    if (o->n_expert_replicas &&
+        (o->expert_replica >= o->n_expert_replicas || o->staged ||
+         copies % o->n_expert_replicas != 0 ||
+         (o->n_shards && o->n_shards != o->n_replicas)))
+        return lhi_fail(err, LH_EINVAL,
+                        "rank %u is none of %u that have the same experts, or "
+                        "these do not share all that replicas do",
+                        o->expert_replica, o->n_expert_replicas);
     return LH_OK;
 }
 
@@ -76,16 +85,11 @@ void lhi_train_held(const lhi_train *train, int64_t bytes[LH_N_MEMORY_KINDS])
     bytes[LH_MEMORY_SCRATCH] += (int64_t)lhi_arena_used(train->mem);
 }
 
-static uint32_t shards_of(const lhi_train *train, lhi_train_lot_kind lot)
-{
-    return train->o.n_shards / lhi_pieces_in(train, lot);
-}
-
 static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
                               lhi_train_lot_kind kind, lh_error *err)
 {
-    uint32_t shards = shards_of(train, kind);
-    uint32_t replicas = train->o.n_replicas / lhi_pieces_in(train, kind);
+    uint32_t shards = lhi_shards_of(train, kind);
+    uint32_t replicas = kind == LHI_LOT_EXPERTS ? shards : train->o.n_replicas;
     lhi_train_lot *lot = &chunk->lots[kind];
     size_t n = lot->piece;
     float *m = LHI_NEW(train->moments, float, n);
@@ -109,11 +113,21 @@ static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
     return LH_OK;
 }
 
+/* Values of a shard. An expert's are whole pieces, as checkpoints have them. */
+static size_t share_of(const lhi_train *train, const lhi_tensor *tensor,
+                       lhi_train_lot_kind kind)
+{
+    bool experts = kind == LHI_LOT_EXPERTS;
+    uint32_t pieces = experts ? lhi_pieces_in(train, kind) : 1;
+    uint32_t n = experts ? lhi_n_pieces(train) : train->o.n_shards;
+    return (tensor->n / n + (tensor->n % n != 0)) * pieces;
+}
+
 static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
                             lh_error *err)
 {
     lhi_device *device = train->device;
-    uint32_t shards = train->o.n_shards, c = chunk->chunk;
+    uint32_t c = chunk->chunk;
     chunk->n_tensors = device->ops->n_tensors(device, c);
     chunk->owned = LHI_NEW(train->mem, lhi_owned, chunk->n_tensors);
     if (!chunk->owned)
@@ -126,11 +140,12 @@ static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
         own->offset = offset;
         offset += tensor->n;
         lhi_train_lot_kind kind = lhi_lot_of(train, tensor);
-        uint32_t pieces = lhi_pieces_in(train, kind);
-        own->share = (tensor->n / shards + (tensor->n % shards != 0)) * pieces;
+        bool experts = kind == LHI_LOT_EXPERTS;
+        uint32_t shard = experts ? train->o.expert_replica : train->o.shard;
+        own->share = share_of(train, tensor, kind);
         own->at = chunk->lots[kind].piece;
         chunk->lots[kind].piece += own->share;
-        own->first = own->share * (train->o.shard / pieces);
+        own->first = own->share * shard;
         if (own->first > tensor->n)
             own->first = tensor->n;
         own->n = tensor->n - own->first < own->share ? tensor->n - own->first
@@ -147,7 +162,7 @@ static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
         }
     }
     LHI_TRY(make_buffers(train, chunk, LHI_LOT_MOST, err));
-    return train->o.n_expert > 1
+    return train->o.n_expert_replicas
                ? make_buffers(train, chunk, LHI_LOT_EXPERTS, err)
                : LH_OK;
 }
@@ -192,8 +207,6 @@ lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,
     train->o = *options;
     if (!train->o.n_tensor)
         train->o.n_tensor = 1;
-    if (!train->o.n_expert)
-        train->o.n_expert = 1;
     if (train->o.n_shards == 0) {
         train->o.n_shards = options->n_replicas;
         train->o.shard = options->replica;
@@ -242,7 +255,7 @@ static void move(const lhi_train *train, const lhi_train_chunk *chunk,
 {
     lhi_train_lot_kind kind = lhi_lot_of(train, own->tensor);
     const lhi_train_lot *lot = &chunk->lots[kind];
-    for (uint32_t r = 0; r < shards_of(train, kind); r++) {
+    for (uint32_t r = 0; r < lhi_shards_of(train, kind); r++) {
         size_t first = own->share * r, n = own->share;
         float *at = lot->array + r * lot->piece + own->at;
         if (first > own->tensor->n)
@@ -270,7 +283,7 @@ void lhi_train_parameters(lhi_train *train, uint32_t chunk,
         if (lhi_lot_of(train, c->owned[i].tensor) == lot)
             move(train, c, &c->owned[i], c->owned[i].tensor->value, false);
     *values = c->lots[lot].array;
-    *n = c->lots[lot].piece * shards_of(train, lot);
+    *n = c->lots[lot].piece * lhi_shards_of(train, lot);
 }
 
 void lhi_train_gathered(lhi_train *train, uint32_t chunk)
@@ -316,7 +329,7 @@ void lhi_train_gradients(lhi_train *train, uint32_t chunk,
             move(train, c, &c->owned[i], c->owned[i].tensor->gradient, false);
     *values = c->lots[lot].array;
     *out = c->lots[lot].sums;
-    *n = c->lots[lot].piece * shards_of(train, lot);
+    *n = c->lots[lot].piece * lhi_shards_of(train, lot);
 }
 
 lhi_train_pair lhi_train_tied(lhi_train *train)
@@ -368,7 +381,8 @@ static bool tells_of(const lhi_train *train, const lhi_owned *own)
 {
     return own != train->head && !own->tensor->balances &&
            !train->o.follows &&
-           (lhi_is_cut(own->tensor) || train->o.tensor == 0);
+           (lhi_lot_of(train, own->tensor) == LHI_LOT_EXPERTS ||
+            lhi_is_cut(own->tensor) || train->o.tensor == 0);
 }
 
 lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
@@ -386,18 +400,26 @@ lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
     return LH_OK;
 }
 
-/* What nobody shares is added up as if all did, so that the norm is the same to
- * the last bit. */
+/* `tally`: the tensor's, of each rank that has a slice the replicas. What nobody
+ * shares is added up as if all did, so that the norm is the same to the last
+ * bit. */
 static void tally_squares(const lhi_train *train, const lhi_owned *own,
                           double *tally)
 {
-    uint32_t replicas = train->o.n_replicas, shards = train->o.n_shards;
-    uint32_t pieces = lhi_pieces_in(train, lhi_lot_of(train, own->tensor));
+    uint32_t replicas = train->o.n_replicas;
     size_t n = own->n, share = n / replicas + (n % replicas != 0);
-    if (shards > 1) {
-        share = own->share / pieces;
-        tally += train->o.shard / pieces * pieces;
-        replicas = pieces;
+    if (lhi_lot_of(train, own->tensor) == LHI_LOT_EXPERTS) {
+        /* Of all these ranks' places those of this one's pieces. */
+        replicas = lhi_pieces_in(train, LHI_LOT_EXPERTS);
+        share = own->share / replicas;
+        tally += train->o.expert_replica * replicas;
+    } else {
+        tally += train->o.tensor * replicas;
+        if (train->o.n_shards > 1) {
+            share = own->share;
+            tally += train->o.shard;
+            replicas = 1;
+        }
     }
     for (uint32_t r = 0; r < replicas; r++) {
         size_t first = share * r < n ? share * r : n;
@@ -413,10 +435,10 @@ lh_status lhi_train_tally(lhi_train *train, double *tally, lh_error *err)
     for (uint32_t i = 0; i < train->o.n_mine; i++)
         for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++) {
             const lhi_owned *own = &train->chunks[i].owned[j];
-            size_t at = (size_t)own->tensor->index * train->o.n_tensor +
-                        train->o.tensor;
+            size_t at = (size_t)own->tensor->index * train->o.n_tensor *
+                        train->o.n_replicas;
             if (tells_of(train, own))
-                tally_squares(train, own, tally + at * train->o.n_replicas);
+                tally_squares(train, own, tally + at);
         }
     return LH_OK;
 }

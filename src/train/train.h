@@ -62,10 +62,11 @@ typedef struct lhi_train_options {
      * others, if there are any, are divided alike. 0: among all. */
     uint32_t shard, n_shards;
     bool follows; /* another replica with these says what all have to know */
-    /* Ranks that have different experts; 0: each has all. n_shards is
-     * n_replicas, of which n_expert after the other have all experts together.
-     */
-    uint32_t n_expert;
+    /* Ranks that have the same experts, and which of them this is, where these
+     * are others than those that have the same of all else; 0: they are not.
+     * Then n_shards is n_replicas, and so experts are divided among all of
+     * these ranks. */
+    uint32_t n_expert_replicas, expert_replica;
     /* Ranks that have slices of the same tensors; 0, 0: this one has them
      * whole. With slices n_shards is n_replicas, or 1. */
     uint32_t n_tensor, tensor;
@@ -118,8 +119,8 @@ uint64_t lhi_train_step(const lhi_train *train);
 
 /* The chunk's updated values of a lot: this replica's piece, values [n * shard /
  * n_shards, n * (shard + 1) / n_shards), is in place; the all-gather fills the
- * others; n is a multiple of n_shards, and 0 where that is 1. Experts have
- * n_shards / n_expert shards, this one's is shard / n_expert. */
+ * others; n is a multiple of n_shards, and 0 where that is 1. Experts of a lot
+ * of their own have n_expert_replicas shards, this one's is expert_replica. */
 void lhi_train_parameters(lhi_train *train, uint32_t chunk,
                           lhi_train_lot_kind lot, float **values, size_t *n);
 /* The arrays are whole: the tensors take their values from them. */

@@ -15,7 +15,7 @@
 /* This rank's part of one tensor. */
 typedef struct lhi_owned {
     lhi_tensor *tensor;
-    size_t share;    /* c, of experts n_expert times that */
+    size_t share;    /* c, of experts lhi_pieces_in() times that */
     size_t at;       /* in a replica's part of the array */
     size_t offset;   /* of the tensor, in the chunk's values */
     size_t first, n; /* values that are owned */
@@ -56,19 +56,32 @@ static inline size_t lhi_whole_values(const lhi_tensor *t)
     return (size_t)t->rows * (t->columns ? t->columns : 1);
 }
 
-/* Which lot a tensor is in, and how many shards such tensors have. With experts
- * on several ranks an expert's pieces are n_expert of the others', which lie one
- * after the other: checkpoints have the same pieces either way. */
+/* Which lot a tensor is in; of how many shards. */
 static inline lhi_train_lot_kind lhi_lot_of(const lhi_train *train,
                                             const lhi_tensor *t)
 {
-    return t->is_expert && train->o.n_expert > 1 ? LHI_LOT_EXPERTS
-                                                 : LHI_LOT_MOST;
+    return t->is_expert && train->o.n_expert_replicas ? LHI_LOT_EXPERTS
+                                                      : LHI_LOT_MOST;
+}
+static inline uint32_t lhi_shards_of(const lhi_train *train,
+                                     lhi_train_lot_kind lot)
+{
+    return lot == LHI_LOT_EXPERTS ? train->o.n_expert_replicas
+                                  : train->o.n_shards;
+}
+
+/* Pieces of a tensor in a checkpoint, each with a checksum; how many of them lie
+ * one after the other in what a shard has: of experts of a lot of their own
+ * several, since fewer ranks have the same ones. */
+static inline uint32_t lhi_n_pieces(const lhi_train *train)
+{
+    return train->o.n_expert_replicas ? train->o.n_shards * train->o.n_tensor
+                                      : train->o.n_shards;
 }
 static inline uint32_t lhi_pieces_in(const lhi_train *train,
                                      lhi_train_lot_kind lot)
 {
-    return lot == LHI_LOT_EXPERTS ? train->o.n_expert : 1;
+    return lhi_n_pieces(train) / lhi_shards_of(train, lot);
 }
 
 /* Whether this rank has no more than a slice of it. */

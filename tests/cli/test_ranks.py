@@ -41,7 +41,11 @@ def ranks_are_said_as_they_share_work():
              "8 ranks: 2 stages x 2 replicas x context 2 x tensor 1"),
             ({**EXPERTS, "expert: 1": "expert: 2"},
              "2 ranks: one of 2 replicas, expert 2",
-             "4 ranks: 2 stages x 2 replicas, expert 2")]:
+             "4 ranks: 2 stages x 2 replicas, expert 2"),
+            ({**EXPERTS, "tensor: 1": "tensor: 2", "expert: 1": "expert: 4"},
+             "2 ranks: one copy of 2 replicas x context 1 x tensor 2, expert 4",
+             "8 ranks: 2 stages x 2 replicas x context 1 x tensor 2, "
+             "expert 4")]:
         plan(changes)
         said = schedule_line("--speed", "100")
         check(f" on {timed}, timed " in said, f"{changes}: {said}")
@@ -54,14 +58,14 @@ def ranks_are_said_as_they_share_work():
 def the_first_thing_to_change_is_said_first():
     """What is set as asked is not refused for something else."""
     write("text", "It was the best of times, it was the worst of times.\n" * 99)
-    for changes in ({"tensor: 1": "tensor: 2"},
-                    {"tensor: 1": "tensor: 2",
-                     "expert: 1": "expert: 1, expert_tensor: 1"}):
-        plan({**EXPERTS, **changes})
-        case(str(changes), ["train", "plan.json", "--device", "cpu", "--data",
-                            "text", "--steps", "1"], 1,
-             err="does not cut layers with experts: choose tensor: 1 in the "
-                 "job's layout")
+    shared = {**EXPERTS, "tensor: 1": "tensor: 2"}
+    plan(shared)
+    case("cut", ["train", "plan.json", "--device", "cpu", "--data", "text",
+                 "--steps", "1"], 1,
+         err="does not run expert_tensor 2: set it to 1 in the job's layout")
+    plan({**shared, "expert: 1": "expert: 1, expert_tensor: 1"})
+    said = schedule_line("--device", "cpu", "--data", "text")
+    check(said is None or "tensor 2" in said, said)
 
 
 finish()

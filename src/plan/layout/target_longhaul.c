@@ -43,12 +43,12 @@ static lh_status check_tensor(const lh_job *job, const lh_layout *l,
         return REFUSE(err, "shares rows where it shares layers; leave "
                            "framework.sequence_parallel true, or use "
                            "layout.tensor of 1");
-    if (m->experts || m->kv_lora_rank || m->parallel_block || m->heads % n ||
+    if (m->kv_lora_rank || m->parallel_block || m->heads % n ||
         m->kv_heads % n || m->ffn % n)
         return REFUSE(err,
-                      "cuts layers without experts, latents or parallel "
-                      "blocks, into equal parts of heads, kv_heads and ffn; "
-                      "use a layout.tensor that divides these, or 1");
+                      "cuts layers without latents or parallel blocks, into "
+                      "equal parts of heads, kv_heads and ffn; use a "
+                      "layout.tensor that divides these, or 1");
     const uint64_t tokens =
         (uint64_t)l->micro_batch * job->training.sequence / l->context;
     if (m->vocab < n || tokens < n)
@@ -68,10 +68,11 @@ lh_status lhi_longhaul_group(const lh_job *job, const lh_layout *l,
                       "gives each rank that shares sequences two equal "
                       "parts; use a layout.context of which twice divides "
                       "training.sequence");
-    if (l->context > 1 && m->experts && job->training.expert_capacity > 0)
+    if ((l->context > 1 || l->tensor > 1) && m->experts &&
+        job->training.expert_capacity > 0)
         return REFUSE(err, "sees to an expert's capacity where all of a "
-                           "sequence is; use layout.context of 1, or no "
-                           "training.expert_capacity");
+                           "sequence is; use layout.context and layout.tensor "
+                           "of 1, or no training.expert_capacity");
     if (m->experts && lh_layout_expert_tensor(l) > 1)
         return REFUSE(err, "does not cut experts; use layout.expert_tensor "
                            "of 1");
@@ -123,16 +124,17 @@ static lh_status check_sites(const lh_job *job, const lh_layout *l,
 
 /* `sharers`: of the replicas of a stage, those that share with the first. */
 static lh_status check_sharers(const lhi_config *c, uint32_t sharers,
-                               lh_error *err)
+                               bool experts, lh_error *err)
 {
     const lh_layout *l = &c->layout;
     const bool by_layer = c->zero >= 2 && (uint64_t)l->context * sharers > 1;
     const bool all = sharers == l->data;
-    if (l->expert > 1 && (by_layer || !all))
+    const bool apart = l->expert > 1 || (experts && l->tensor > 1);
+    if (apart && (by_layer || !all))
         return REFUSE(err, "spreads experts where the optimizer is sharded "
                            "over all replicas at the end of a step; use "
                            "training.zero: 1 and layout.sharding: full, or "
-                           "layout.expert of 1");
+                           "layout.expert and layout.tensor of 1");
     if (l->tensor > 1 && by_layer)
         return REFUSE(err, "cuts layers where no pass gathers or reduces; use "
                            "training.zero: 1, or layout.tensor of 1");
@@ -153,7 +155,7 @@ lh_status lhi_longhaul_state(const lh_job *job, const lhi_config *c,
                            "sequences; use training.zero of 1 or more, or "
                            "layout.context of 1");
     if (c->zero == 0 || l->data == 1 || l->sharding <= LH_SHARDING_FULL)
-        return check_sharers(c, sharers, err);
+        return check_sharers(c, sharers, job->model->experts > 0, err);
     lh_error why = {0};
     uint32_t *sites = calloc((size_t)l->pipeline * l->data, sizeof *sites);
     lh_status status = sites ? lhi_state_sites(job, l, c->zero, sites, &why)
@@ -164,7 +166,7 @@ lh_status lhi_longhaul_state(const lh_job *job, const lhi_config *c,
     } else if (status == LH_EUNSUPPORTED)
         status = LH_OK; /* there is no such place: others say so */
     if (status == LH_OK)
-        status = check_sharers(c, sharers, err);
+        status = check_sharers(c, sharers, job->model->experts > 0, err);
     free(sites);
     return status;
 }
