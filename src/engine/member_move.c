@@ -78,8 +78,9 @@ lh_status lhi_member_move(lhi_member *w, lhi_moving *out, lh_error *err)
 
 void lhi_member_moved(lhi_member *w, lhi_seat *next)
 {
-    if (next)
+    if (next) {
         leave_seat(w, next);
-    w->place = lhi_seats_place(lhi_member_seats(w), w->me);
+        w->place = lhi_seats_place(lhi_member_seats(w), w->me);
+    }
     w->state = LH_NONE; /* of the course: set anew before the next step */
 }

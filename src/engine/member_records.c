@@ -121,7 +121,9 @@ lh_status lhi_member_collect(lhi_member *w, lhi_text *out, lh_error *err)
     uint32_t n = w->shift->has_records ? w->job->exec->n_ranks : 0;
     lhi_member_add_heading(w, n, out);
     for (uint32_t p = 0; p < n; p++) {
-        uint32_t host = lhi_seats_host(lhi_member_seats(w), p);
+        /* Of a timed run ranks are places, whoever has them. */
+        uint32_t host =
+            w->training ? lhi_seats_host(lhi_member_seats(w), p) : p;
         LHI_TRY(host == w->me ? write_records(w, out, err)
                               : hear_records(w, host, p, out, err));
     }

@@ -5,6 +5,7 @@
 #include "base/input.h"
 #include "base/realtime.h"
 #include "base/text.h"
+#include "course/course.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -84,6 +85,18 @@ static const lhi_seats *seats_of(const lhi_proposed *proposed)
     return proposed ? proposed->seats : NULL;
 }
 
+/* Whether hosts of the course, if it has some, may be in these places. */
+static lh_status check_places(const lhi_job *job, const lhi_seats *seats,
+                              lh_error *err)
+{
+    lh_pipeline *p;
+    if (!job->o.course || !job->o.course->places || !seats->hosts)
+        return LH_OK;
+    LHI_TRY(lh_course_pipeline_in(job->o.course, 0, seats->hosts, &p, err));
+    lh_pipeline_free(p);
+    return LH_OK;
+}
+
 /* What this rank is to have, and how it then runs; where it is to be somewhere
  * else, or to have other layers, all is made anew. */
 static lh_status take_seat(lhi_rescheduler *r, const lhi_proposed *proposed,
@@ -91,11 +104,14 @@ static lh_status take_seat(lhi_rescheduler *r, const lhi_proposed *proposed,
 {
     const lhi_seats *seats = proposed->seats;
     lhi_rank_options *with = &r->next_rank;
+    LHI_TRY(check_places(r->job, seats, err));
     *with = r->rank;
     with->exec = proposed->exec;
     with->pipeline = proposed->pipeline;
+    if (!r->job->model) /* what a timed rank plays, whoever has it, stays */
+        return LH_OK;
     with->seats = seats;
-    if (lhi_seats_alike(seats, seats_of(r->proposed)) || !r->job->model)
+    if (lhi_seats_alike(seats, seats_of(r->proposed)))
         return LH_OK;
     LHI_TRY(lhi_seat_make(r->job, with->net, proposed->exec, seats, with->stop,
                           &r->next_seat, err));

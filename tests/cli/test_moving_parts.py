@@ -15,6 +15,21 @@ MOVES = ["--layers-at", "2=1,3;6=3,1", "--places-at", "3=1,0,3,2;5=2,3,0,1",
          "--schedule-at", "4=gpipe"]
 
 
+def hosts(*rows):
+    write("e.yaml", "longhaul: events/1\ntime_unit: ms\nevents:\n" +
+          "".join(f"  - {{{row}}}\n" for row in rows))
+
+
+def unlike():
+    """Links differ by their devices; a slow one in between two replicas."""
+    write("unlike.yaml", "longhaul: pipeline/1\ntime_unit: ms\n"
+          "microbatches: 4\ndevices: 2\nuniform: {placement: ud, F: 4, D: 4, "
+          "W: 4, memory: {F: 1, D: 0, W: -1}}\nlinks:\n"
+          "  - {from: 0, to: 1, latency: 1, transfer: 1}\n"
+          "  - {from: 1, to: 0, latency: 2, transfer: 1}\n")
+    hosts("from: 1, to: 9, links: [h0-h2], latency: 3")
+
+
 @makes("plan.json", "text")
 def a_plan():
     """Two stages, two replicas."""
@@ -123,6 +138,18 @@ def what_moved_is_said():
 
 
 @test
+def hosts_that_differ_keep_their_devices():
+    unlike()
+    found = json_case("unlike", [
+        "train", "unlike.yaml", "-s", "1f1b", "--steps", "4", "--speed", "4",
+        "--events", "e.yaml", "--replicas", "2", "--places-at", "2=1,0,2,3"],
+                      err="iteration 2 goes on with 1f1b")
+    check("host 1 would have a place of device 0, whose links or memory "
+          "differ" in found["switches"][0]["refused"] and
+          len(found["iterations"]) == 4, found)
+
+
+@test
 def timed_devices_take_what_moving_takes():
     uniform("p.yaml", microbatches=4, times=(8, 8, 8), latency=1, transfer=1)
     base = ["train", "p.yaml", "-s", "1f1b", "--speed", "4", "--steps", "4",
@@ -154,6 +181,11 @@ def hosts_take_their_places():
                     "  - {from: 1, to: 9, links: [h0-h2], transfer: 30}\n")
     base = ["train", "ring.yaml", "-s", "1f1b", "--speed", "4", "--steps", "6",
             "--events", "e.yaml", "--replicas", "2", "--moving", "8ms"]
+    # Whoever has it, what is played is the same.
+    for places in ("1,0,2,3", "2,3,0,1"):
+        found = json_case(places, [*base, "--places-at", f"2={places}"])
+        check(found["switches"][0]["moved"] and
+              len(found["iterations"]) == 6, found)
     found = json_case("moving", [*base, "--places-at", "3=0,1,3,2"])
     moved = found["switches"][0]["moved"]
     check(moved["places"] == [0, 1, 3, 2] and moved["layers"] is None and
