@@ -226,53 +226,59 @@ void train_moves_fini(train_changes *changes)
 /* --- while it runs
  * --------------------------------------------------------------- */
 
-/* The last one that counts from a step up to `step` on. */
-static const uint32_t *numbers_at(const train_moves *moves, uint64_t step,
-                                  uint32_t *n)
+/* The last one that counts from a step up to `step` on; NULL: it was given. */
+static const uint32_t *numbers_at(train_moves *moves, uint64_t step)
 {
-    *n = 0;
-    while (*n < moves->n && moves->all[*n].step <= step)
-        ++*n;
-    return *n ? moves->all[*n - 1].numbers : NULL;
+    uint32_t n = 0;
+    while (n < moves->n && moves->all[n].step <= step)
+        n++;
+    if (n == moves->n_given)
+        return NULL;
+    moves->n_given = n;
+    return moves->all[n - 1].numbers;
 }
 
-/* NULL: as the run began. */
-static const uint32_t *given_before(const train_moves *moves)
+/* As it is; NULL: as the run began. */
+static const uint32_t *taken(const train_moves *moves)
 {
-    return moves->n_given ? moves->all[moves->n_given - 1].numbers : NULL;
+    return moves->n_taken ? moves->all[moves->n_taken - 1].numbers : NULL;
 }
 
 /* While no link is slow; what cannot be said takes no time. */
 static int64_t moving_ns(const train_changes *changes, const lh_reschedule *to)
 {
     int64_t layers = 0, hosts = 0;
-    const uint32_t *from = given_before(&changes->layers);
+    const uint32_t *from = taken(&changes->layers);
     if (changes->host_ns == 0)
         return 0;
     if (to->layers && changes->rules)
         lh_layers_moving(changes->rules, from ? from : changes->first_layers,
                          to->layers, changes->layer_ns, &layers, NULL);
     if (to->hosts && changes->places)
-        lh_places_moving(changes->places, NULL, given_before(&changes->hosts),
+        lh_places_moving(changes->places, NULL, taken(&changes->hosts),
                          to->hosts, &hosts, NULL);
     return layers + hosts;
 }
 
 bool train_moves_at(train_changes *changes, uint64_t step, lh_reschedule *out)
 {
-    uint32_t n_layers, n_hosts;
-    out->layers = numbers_at(&changes->layers, step, &n_layers);
-    out->hosts = numbers_at(&changes->hosts, step, &n_hosts);
-    bool layers = n_layers != changes->layers.n_given;
-    bool hosts = n_hosts != changes->hosts.n_given;
+    out->layers = numbers_at(&changes->layers, step);
+    out->hosts = numbers_at(&changes->hosts, step);
+    bool layers = out->layers != NULL, hosts = out->hosts != NULL;
     out->move_ns = moving_ns(changes, out);
     snprintf(changes->why, sizeof changes->why, "%s%s%s",
              layers ? "--layers-at" : "", layers && hosts ? ", " : "",
              hosts ? "--places-at" : "");
     out->why = changes->why;
-    changes->layers.n_given = n_layers;
-    changes->hosts.n_given = n_hosts;
     return layers || hosts;
+}
+
+void train_moves_taken(train_changes *changes)
+{
+    if (changes->given.layers)
+        changes->layers.n_taken = changes->layers.n_given;
+    if (changes->given.hosts)
+        changes->hosts.n_taken = changes->hosts.n_given;
 }
 
 /* --- what came of it

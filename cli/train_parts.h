@@ -59,7 +59,8 @@ typedef struct train_move {
 
 typedef struct train_moves {
     train_move *all;
-    uint32_t n, n_given; /* all; that count so far */
+    uint32_t n, n_given; /* all; that were given so far */
+    uint32_t n_taken;    /* the last one that the run went on with; 0: none */
 } train_moves;
 
 typedef struct train_changes {
@@ -115,9 +116,11 @@ void train_changes_fini(train_changes *changes);
 lh_status train_moves_read(cli *c, const cli_view *v, const lh_plan *plan,
                            train_changes *changes);
 void train_moves_fini(train_changes *changes);
-/* Who has what from `step` on, into *out, with what moving takes; whether that
- * is new. */
+/* Who is to have what else from `step` on, into *out, with what moving takes;
+ * whether anything is. What was refused is not given again. */
 bool train_moves_at(train_changes *changes, uint64_t step, lh_reschedule *out);
+/* What was given last is so from now on. */
+void train_moves_taken(train_changes *changes);
 /* NULL is null; NULL: no memory. */
 json_t *train_moved_json(const lh_moved *moved);
 void train_moved_print(cli *c, uint64_t step, const lh_moved *moved);

@@ -75,6 +75,7 @@ static void show_switch(void *of, const lh_switch *what)
                  what->step, changes->current, shown.to, what->refused);
         return;
     }
+    train_moves_taken(changes);
     snprintf(changes->name, sizeof changes->name, "%s", shown.to);
     changes->current = changes->name;
     changes->path = train_path_name(w->c, what->path);

@@ -197,6 +197,25 @@ def hosts_take_their_places():
               for i in found["iterations"]), found)
 
 
+@test
+def what_is_refused_is_asked_for_once():
+    unlike()
+    found = json_case("refused", [
+        "train", "unlike.yaml", "-s", "1f1b", "--steps", "7", "--speed", "4",
+        "--events", "e.yaml", "--replicas", "2", "--moving", "4ms",
+        "--places-at", "1=1,0,2,3;5=2,1,0,3", "--schedule-at",
+        "3=zb-h1;4=1f1b"], err="iteration 1 goes on with 1f1b")
+    check([(s["step"], s["to"], s["refused"] is not None,
+            s["moved"] and s["moved"]["places"]) for s in found["switches"]] ==
+          [(1, "1f1b", True, None), (3, "zb-h1", False, None),
+           (4, "1f1b", False, None), (5, "1f1b", False, [2, 1, 0, 3])],
+          found["switches"])
+    # One hop of 4 ms, 4 times as fast, from where they are: not from where they
+    # were to be.
+    check(0.001 <= found["switches"][3]["moved"]["predicted_s"] < 0.0012,
+          found["switches"][3])
+
+
 # What of the job is otherwise, its ranks, and why nothing moves then.
 FIXED = [
     ({"zero: 1": "zero: 2"}, 4, r"gradients are sharded over replicas \(ZeRO "
