@@ -36,11 +36,12 @@ static void say_shared(const lhi_job *job, char why[LHI_STAYS_ROOM])
                  m->sharded_parameters > 0 ? 3 : 2);
     else if (job->o.enforces_memory)
         snprintf(why, LHI_STAYS_ROOM,
-                 "memory is enforced, and what moves is held twice for a time");
+                 "memory is enforced, and what moves is held twice for a time; "
+                 "do not enforce it");
     else if (n > 1 && !lhi_shard_groups_alike(m, n, job->exec->n_ranks))
         snprintf(why, LHI_STAYS_ROOM,
                  "replicas share by site, and at other sites at some stages "
-                 "than at others");
+                 "than at others; plan with sharding: full");
 }
 
 /* The same of layers alone. */
