@@ -84,9 +84,10 @@ static const cli_option options[] = {
      .help = "What a host keeps, weights and moments, takes so long over a "
              "link. With --adapt layers move away from slow devices where that "
              "pays, and with --replicas hosts exchange their places. With "
-             "--layers-at or --places-at on the timed device the iteration is "
-             "longer by it; each host sends one thing at a time and receives "
-             "one."},
+             "--layers-at or --places-at on the timed device, or with "
+             "--replicas, the iteration is longer by it; each host sends one "
+             "thing at a time and receives one, and where the link between two "
+             "is slow a third one passes it on."},
     {.name = "adapt",
      .type = CLI_FLAG,
      .at = offsetof(train_settings, adapt),
@@ -103,8 +104,9 @@ static const cli_option options[] = {
                    "device. The schedule is made without that, the prediction "
                    "has it."),
     CLI_REPLICAS_ROW(train_settings, replicas,
-                     "With --events: the pipeline is one of so many replicas, "
-                     "of which the timed device plays the slowest."),
+                     "With --events, which are of hosts then: the pipeline is "
+                     "one of so many replicas, of which the timed device plays "
+                     "the slowest. A plan that is trained has as many."),
     {.name = "steps",
      .letter = 'n',
      .type = CLI_COUNT,

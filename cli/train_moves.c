@@ -194,6 +194,9 @@ lh_status train_moves_read(cli *c, const cli_view *v, const lh_plan *plan,
     uint32_t copies = cpu ? copies_of(plan) : s->replicas ? s->replicas : 1;
     CLI_TRY(check_layers(c, changes, lh_pipeline_n_chunks(v->pipeline)));
     CLI_TRY(check_places(c, changes, devices * copies));
+    changes->vias = calloc((size_t)devices * copies, sizeof *changes->vias);
+    if (!changes->vias)
+        return cli_no_memory(c);
     changes->host_ns = s->moving_ns / s->speed;
     const bool adapts = s->adapt && s->moving_ns;
     if (adapts && !changes->first_layers && !s->replicas)
@@ -219,6 +222,7 @@ void train_moves_fini(train_changes *changes)
     free(changes->layers.all);
     free(changes->hosts.all);
     free(changes->first_layers);
+    free(changes->vias);
     lh_layers_free(changes->rules);
     json_decref(changes->moved);
 }
@@ -244,20 +248,24 @@ static const uint32_t *taken(const train_moves *moves)
     return moves->n_taken ? moves->all[moves->n_taken - 1].numbers : NULL;
 }
 
-/* While no link is slow; what cannot be said takes no time. */
-static int64_t moving_ns(const train_changes *changes, const lh_reschedule *to)
+/* How, and how long: by links as they are in that step. What cannot be said
+ * takes no time. */
+static void find_ways(train_changes *changes, uint64_t step, lh_reschedule *to)
 {
     int64_t layers = 0, hosts = 0;
     const uint32_t *from = taken(&changes->layers);
     if (changes->host_ns == 0)
-        return 0;
+        return;
     if (to->layers && changes->rules)
         lh_layers_moving(changes->rules, from ? from : changes->first_layers,
                          to->layers, changes->layer_ns, &layers, NULL);
-    if (to->hosts && changes->places)
-        lh_places_moving(changes->places, NULL, taken(&changes->hosts),
-                         to->hosts, &hosts, NULL);
-    return layers + hosts;
+    if (to->hosts && changes->places &&
+        lh_course_moving(changes->course,
+                         lh_course_state(changes->course, step),
+                         taken(&changes->hosts), to->hosts, changes->vias,
+                         &hosts, NULL) == LH_OK)
+        to->vias = changes->vias;
+    to->move_ns = layers + hosts;
 }
 
 bool train_moves_at(train_changes *changes, uint64_t step, lh_reschedule *out)
@@ -265,7 +273,7 @@ bool train_moves_at(train_changes *changes, uint64_t step, lh_reschedule *out)
     out->layers = numbers_at(&changes->layers, step);
     out->hosts = numbers_at(&changes->hosts, step);
     bool layers = out->layers != NULL, hosts = out->hosts != NULL;
-    out->move_ns = moving_ns(changes, out);
+    find_ways(changes, step, out);
     snprintf(changes->why, sizeof changes->why, "%s%s%s",
              layers ? "--layers-at" : "", layers && hosts ? ", " : "",
              hosts ? "--places-at" : "");
@@ -284,15 +292,26 @@ void train_moves_taken(train_changes *changes)
 /* --- what came of it
  * ------------------------------------------------------------- */
 
+/* LH_NONE is null. */
 static json_t *numbers_json(const uint32_t *numbers, uint32_t n)
 {
     json_t *list = n ? json_array() : json_null();
     for (uint32_t i = 0; list && i < n; i++)
-        if (json_array_append_new(list, json_integer(numbers[i]))) {
+        if (json_array_append_new(list, numbers[i] == LH_NONE
+                                            ? json_null()
+                                            : json_integer(numbers[i]))) {
             json_decref(list);
             return NULL;
         }
     return list;
+}
+
+static bool passes_on(const lh_moved *m)
+{
+    for (uint32_t i = 0; m->vias && i < m->n_places; i++)
+        if (m->vias[i] != LH_NONE)
+            return true;
+    return false;
 }
 
 json_t *train_moved_json(const lh_moved *m)
@@ -300,10 +319,11 @@ json_t *train_moved_json(const lh_moved *m)
     if (!m)
         return json_null();
     return json_pack(
-        "{s:o, s:o, s:I, s:o, s:o}", "layers",
+        "{s:o, s:o, s:o, s:I, s:o, s:o}", "layers",
         numbers_json(m->layers, m->n_chunks), "places",
-        numbers_json(m->hosts, m->n_places), "bytes", (json_int_t)m->bytes,
-        "seconds", cli_seconds(m->ns), "predicted_s",
+        numbers_json(m->hosts, m->n_places), "vias",
+        numbers_json(m->vias, passes_on(m) ? m->n_places : 0), "bytes",
+        (json_int_t)m->bytes, "seconds", cli_seconds(m->ns), "predicted_s",
         m->predicted_ns > 0 ? cli_seconds(m->predicted_ns) : json_null());
 }
 
@@ -326,13 +346,17 @@ void train_moved_print(cli *c, uint64_t step, const lh_moved *m)
     numbers_text(m->layers, m->n_chunks, layers, sizeof layers);
     numbers_text(m->hosts, m->n_places, hosts, sizeof hosts);
     cli_wrap(c, "moved", 0,
-             "before iteration %" PRIu64 ", in %s, %" PRIu64 " bytes: %s%s%s%s",
+             "before iteration %" PRIu64 ", in %s, %" PRIu64
+             " bytes: %s%s%s%s%s",
              step, cli_time_text(m->ns, time), m->bytes,
              m->n_chunks ? "chunks have layers " : "", layers,
              m->n_chunks && m->n_places ? "; places have ranks "
              : m->n_places              ? "places have ranks "
                                         : "",
-             hosts);
+             hosts,
+             passes_on(m) ? "; what a slow link would carry went by way of "
+                            "others"
+                          : "");
 }
 
 /* What moved last before an iteration, or with it. */

@@ -83,6 +83,7 @@ typedef struct train_changes {
     uint32_t *first_layers; /* of each chunk; NULL: not known, or not each has
                                one */
     uint64_t n_layers;
+    uint32_t *vias;   /* of what is given: as lh_reschedule has them */
     lh_layers *rules; /* of these; else NULL */
     int64_t host_ns;  /* sending what a host keeps; 0: not said */
     int64_t layer_ns; /* likewise, of a layer */

@@ -172,6 +172,10 @@ typedef struct lh_reschedule {
      * for it. Borrowed like `schedule`. */
     const uint32_t *layers, *hosts;
     int64_t move_ns; /* by who proposes it */
+    /* With `hosts`: of each place, the rank that passes on what goes there,
+     * having received it, as lh_move has it; LH_NONE: it goes straight. NULL:
+     * all does. Borrowed likewise. */
+    const uint32_t *vias;
 } lh_reschedule;
 
 /* What became of it. */
@@ -190,6 +194,8 @@ typedef struct lh_moved {
     uint32_t n_places; /* 0: ranks have the places that they began with */
     const uint32_t *layers; /* of each chunk, from then on */
     const uint32_t *hosts;  /* the rank in each place, likewise */
+    const uint32_t *vias;   /* the rank that has passed on what went to each;
+                               LH_NONE: none has. NULL: none has anything */
     uint64_t bytes;         /* that went from one rank to another */
     int64_t ns;             /* what it took between the two iterations */
     int64_t predicted_ns;   /* by who proposed it; 0: that was not said */
@@ -227,8 +233,8 @@ typedef struct lh_train_adapt {
     void (*noticed)(void *context, const lh_notice *what);
     /* Parts of the job may move where that is better than any schedule, as
      * lh_adapt_play_options have it: hosts exchange their places, where the
-     * course has some (on the timed device); layers go to other chunks, where
-     * it is known how many each has. A layer takes layer_ns from one host to
+     * course has some; layers go to other chunks, where it is known how many
+     * each has. A layer takes layer_ns from one host to
      * another, by the prediction. */
     bool moves_hosts, moves_layers;
     int64_t layer_ns;

@@ -123,6 +123,14 @@ LH_API lh_status lh_course_pipeline(const lh_course *course, uint32_t state,
 LH_API lh_status lh_course_pipeline_in(const lh_course *course, uint32_t state,
                                        const uint32_t *hosts, lh_pipeline **out,
                                        lh_error *err);
+/* With places: what it takes in a state that hosts that are in places `from`
+ * come to be in `to`, as lh_places_moving() has it; NULL: as they begin. `vias`,
+ * filled in where it is not NULL: per place, the host that passes on what it
+ * keeps; LH_NONE: none does. Errors as of that. */
+LH_API lh_status lh_course_moving(const lh_course *course, uint32_t state,
+                                  const uint32_t *from, const uint32_t *to,
+                                  uint32_t *vias, int64_t *out_ns,
+                                  lh_error *err);
 /* What is slow in a state: links as the events name them, "device 2", and
  * "rail of rank 2" in the step in which one goes down.
  * Fills in the first `room` of the names, which are borrowed from the course,

@@ -51,8 +51,9 @@ static lh_status find_exchange(const lhi_moves_now *now, lh_exchange **out,
     lh_status status =
         lhi_course_hosts(now->course, now->state, mem, &slow, err);
     if (status == LH_OK)
-        status = lh_places_exchange(now->course->places, &slow, now->schedule,
-                                    &o, out, err);
+        status = lh_places_exchange(
+            now->places ? now->places : now->course->places, &slow,
+            now->schedule, &o, out, err);
     lhi_arena_free(mem);
     return status;
 }

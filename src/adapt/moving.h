@@ -23,6 +23,7 @@ typedef struct lhi_moves_now {
      * have it from the times of a ring's hops. NULL: hosts stay. */
     const lh_course *course;
     uint32_t state;
+    const lh_places *places; /* with times of now; NULL: the course's */
     const lh_layers *layers; /* NULL: they stay */
     int64_t layer_ns;
     /* Where hosts and layers are, and a number that is another one with each

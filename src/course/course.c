@@ -635,6 +635,47 @@ lh_status lhi_course_hosts(const lh_course *c, uint32_t state, lhi_arena *mem,
     return LH_OK;
 }
 
+/* `vias` are given, or NULL; `ways`: those that are taken, or NULL. */
+static lh_status move_hosts(const lh_course *c, uint32_t state,
+                            const uint32_t *from, const uint32_t *to,
+                            const uint32_t *vias, uint32_t *ways,
+                            int64_t *out_ns, lh_error *err)
+{
+    lh_hosts_now now;
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_course_hosts(c, state, mem, &now, err);
+    if (status == LH_OK)
+        status = lhi_places_moving(c->places, &now, from, to, vias, ways,
+                                   out_ns, err);
+    lhi_arena_free(mem);
+    return status;
+}
+
+lh_status lhi_course_moving(const lh_course *course, uint32_t state,
+                            const uint32_t *from, const uint32_t *to,
+                            const uint32_t *vias, int64_t *out_ns,
+                            lh_error *err)
+{
+    return move_hosts(course, state, from, to, vias, NULL, out_ns, err);
+}
+
+static lh_status fail_no_hosts(lh_error *err)
+{
+    return lhi_fail(err, LH_EINVAL,
+                    "the course has no hosts that could have other places");
+}
+
+lh_status lh_course_moving(const lh_course *course, uint32_t state,
+                           const uint32_t *from, const uint32_t *to,
+                           uint32_t *vias, int64_t *out_ns, lh_error *err)
+{
+    if (!course->places)
+        return fail_no_hosts(err);
+    return move_hosts(course, state, from, to, NULL, vias, out_ns, err);
+}
+
 static lh_status places_pipeline(const lh_course *c, uint32_t state,
                                  const uint32_t *hosts, lh_pipeline **out,
                                  lh_error *err)
@@ -663,8 +704,7 @@ lh_status lh_course_pipeline_in(const lh_course *course, uint32_t state,
     if (course->places)
         return places_pipeline(course, state, hosts, out, err);
     if (hosts)
-        return lhi_fail(err, LH_EINVAL,
-                        "the course has no hosts that could have other places");
+        return fail_no_hosts(err);
     lh_pipeline_desc desc = {.size = sizeof desc};
     lh_pipeline *made = NULL;
     const uint64_t *set = course->active + (size_t)state * course->n_words;

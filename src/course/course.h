@@ -66,6 +66,12 @@ lh_status lhi_event_hosts(lh_course *course, lhi_effect *effect, lh_error *err);
 lh_status lhi_course_hosts(const lh_course *course, uint32_t state,
                            lhi_arena *mem, lh_hosts_now *out, lh_error *err);
 
+/* Of one that has places, as lh_course_moving(), by these vias. */
+lh_status lhi_course_moving(const lh_course *course, uint32_t state,
+                            const uint32_t *from, const uint32_t *to,
+                            const uint32_t *vias, int64_t *out_ns,
+                            lh_error *err);
+
 /* How many rails go down in a state. */
 uint32_t lhi_course_n_failures(const lh_course *course, uint32_t state);
 

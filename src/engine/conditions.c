@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is slow in a step of a run: rank 0 sets the emulated links for all,
- * every timed device the times of its passes. Between two steps nothing is
+ * every timed device the times of its passes, and who trains those of its
+ * data-parallel communication. Between two steps nothing is
  * under way, so all of a step is under the same conditions. */
 #include "engine/seat.h"
 
 #include "course/course.h"
 #include "dev/timed.h"
 #include "net/hello.h"
+#include "places/places_own.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -51,7 +53,8 @@ lh_status lhi_job_conditions(const lhi_job *job, uint64_t step,
 
 lh_status lhi_job_enter_step(const lhi_job *job, uint64_t step,
                              const lhi_seats *seats, lhi_net *net,
-                             lhi_device *device, uint32_t *state, lh_error *err)
+                             lhi_device *device, lhi_training *training,
+                             uint32_t *state, lh_error *err)
 {
     const lh_course *course = job->o.course;
     uint32_t next = course ? lh_course_state(course, step) : 0;
@@ -65,6 +68,8 @@ lh_status lhi_job_enter_step(const lhi_job *job, uint64_t step,
         status = set_links(job, now, net, err);
     if (!job->model)
         lhi_timed_take_times(device, now);
+    if (training)
+        lhi_training_take_times(training, now);
     lh_pipeline_free(made);
     if (status == LH_OK)
         *state = next;
@@ -89,6 +94,32 @@ lh_status lhi_job_hold_links(const lhi_job *job, uint32_t state, lhi_net *net,
     }
     lh_pipeline_free(now);
     return status;
+}
+
+/* Of a run that trains, each host is a rank. */
+static lh_status check_hosts(const lhi_job *job, lh_error *err)
+{
+    const lh_course *course = job->o.course;
+    const lhi_grid *g = &job->grid;
+    bool transfers = false;
+    if (g->tensor * g->context * g->expert > 1)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "events are of hosts, each of which is one rank, and "
+                        "ranks compute passes together (tensor %" PRIu32
+                        ", context %" PRIu32 ", expert %" PRIu32
+                        "): plan with 1 of each, or have events of devices",
+                        g->tensor, g->context, g->expert);
+    if (lh_places_n_hosts(course->places) != lhi_grid_ranks(g))
+        return lhi_fail(err, LH_EINVAL,
+                        "events are of %" PRIu32 " hosts, and the run has "
+                        "%" PRIu32 " ranks",
+                        lh_places_n_hosts(course->places), lhi_grid_ranks(g));
+    for (uint32_t i = 0; i < course->n_effects; i++) {
+        const lh_event *e = course->effects[i].event;
+        transfers = transfers || e->transfer_ns > 0 || e->slower > 1 ||
+                    e->transfer_times > 1;
+    }
+    return transfers ? lhi_places_know_state(course->places, err) : LH_OK;
 }
 
 lh_status lhi_job_check_course(const lhi_job *job, lh_error *err)
@@ -118,17 +149,12 @@ lh_status lhi_job_check_course(const lhi_job *job, lh_error *err)
         return lhi_fail(err, LH_EINVAL,
                         "a run goes on where a rail fails: a course with "
                         "restarts is for playing");
-    if (course->places && job->model)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "events are of hosts and of what their links carry, "
-                        "data too, which the timed device plays; on the cpu "
-                        "device replicas are there themselves");
     if (devices && job->model)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "events make a device slow, which only the timed "
                         "device can be: on the cpu device passes take what "
                         "they take");
-    return LH_OK;
+    return course->places && job->model ? check_hosts(job, err) : LH_OK;
 }
 
 static void add_text(unsigned char sum[32], const char *text, size_t len)
@@ -137,6 +163,27 @@ static void add_text(unsigned char sum[32], const char *text, size_t len)
     memcpy(both, sum, 32);
     lhi_digest(text, len, both + 32);
     lhi_digest(both, sizeof both, sum);
+}
+
+/* Links between hosts matter once hosts move. */
+static lh_status add_hosts(const lh_course *course, uint32_t state,
+                           unsigned char sum[32], lh_error *err)
+{
+    lh_hosts_now now;
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_course_hosts(course, state, mem, &now, err);
+    for (uint32_t i = 0; status == LH_OK && i < now.n_links; i++) {
+        char link[96];
+        const lh_host_link *l = &now.links[i];
+        int n = snprintf(link, sizeof link,
+                         "%" PRIu32 " %" PRIu32 " %" PRId64 " %" PRId64,
+                         l->from, l->to, l->latency_ns, l->transfer_ns);
+        add_text(sum, link, (size_t)n);
+    }
+    lhi_arena_free(mem);
+    return status;
 }
 
 static lh_status add_state(const lh_course *course, uint32_t state,
@@ -154,7 +201,7 @@ static lh_status add_state(const lh_course *course, uint32_t state,
     LHI_TRY(status);
     add_text(sum, text, len);
     lh_text_free(text);
-    return LH_OK;
+    return course->places ? add_hosts(course, state, sum, err) : LH_OK;
 }
 
 lh_status lhi_job_digest_course(const lhi_job *job, unsigned char sum[32],

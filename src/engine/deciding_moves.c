@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "course/course.h"
 #include "pipe/schedule_own.h"
+#include "places/places_own.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@ struct lhi_move_mind {
     uint32_t spot; /* counts moves */
     /* Where parts are now; NULL: as they began. */
     uint32_t *hosts, *numbers;
+    uint32_t *vias; /* of the exchange that is open; room for all places */
     /* What runs. */
     lh_schedule *schedule; /* NULL: what the run began with */
     char name[LHI_SWITCH_NAME];
@@ -39,7 +41,9 @@ lh_status lhi_job_check_moves(const lhi_job *job, lh_error *err)
     if (a->moves_hosts && !hosts)
         return lhi_fail(err, LH_EINVAL,
                         "lh_train_adapt: hosts exchange their places where "
-                        "events are of some, on the timed device");
+                        "events are of some");
+    if (a->moves_hosts && job->seating.n_places == 0)
+        return lhi_seating_fail_places(&job->seating, err);
     if (a->moves_layers && !job->seating.layers)
         return lhi_seating_fail_layers(&job->seating, err);
     if (a->layer_ns < 0)
@@ -57,6 +61,11 @@ lh_status lhi_move_mind_make(const lhi_job *job, lhi_move_mind **out,
     m->job = job;
     m->path = job->exec->options.path;
     lhi_text_copy(m->name, sizeof m->name, lh_adapt_candidate(0));
+    m->vias = calloc(job->seating.n_places + (size_t)1, sizeof *m->vias);
+    if (!m->vias) {
+        free(m);
+        return lhi_fail_nomem(err);
+    }
     *out = m;
     return LH_OK;
 }
@@ -77,6 +86,7 @@ void lhi_move_mind_free(lhi_move_mind *m)
     free(m->links);
     free(m->hosts);
     free(m->numbers);
+    free(m->vias);
     free(m);
 }
 
@@ -99,6 +109,10 @@ static void give(lhi_move_mind *m, lhi_moved_decision *out)
 {
     const lh_exchange *x = m->open.exchange;
     const lh_layer_move *l = m->open.layers;
+    for (uint32_t i = 0; x && i < x->n_hosts; i++)
+        m->vias[i] = LH_NONE;
+    for (uint32_t i = 0; x && i < x->n_moves; i++)
+        m->vias[x->moves[i].place] = x->moves[i].via;
     *out = (lhi_moved_decision){
         .given = {.size = sizeof out->given,
                   .schedule = running(m),
@@ -110,8 +124,20 @@ static void give(lhi_move_mind *m, lhi_moved_decision *out)
                   .predicted_ns = x ? x->predicted_ns : l->predicted_ns,
                   .layers = l ? l->numbers : NULL,
                   .hosts = x ? x->hosts : NULL,
+                  .vias = x ? m->vias : NULL,
                   .move_ns = x ? x->move_ns : l->move_ns},
         .now_ns = x ? x->now_ns : l->now_ns};
+}
+
+/* Of a run that computes, what its passes take is as measured; else as the
+ * course has it. *out: NULL: likewise. */
+static lh_status pace(const lhi_move_mind *m, const lh_pipeline *measured,
+                      lh_places **out, lh_error *err)
+{
+    *out = NULL;
+    if (!m->job->model || !m->job->adapt.moves_hosts)
+        return LH_OK;
+    return lhi_places_paced(m->job->o.course->places, measured, out, err);
 }
 
 lh_status lhi_move_mind_find(lhi_move_mind *m, const lhi_moves_seen *seen,
@@ -122,8 +148,12 @@ lh_status lhi_move_mind_find(lhi_move_mind *m, const lhi_moves_seen *seen,
     const lh_course *course = m->job->o.course;
     const lh_sim_options sim =
         lhi_exec_sim_on(m->job->exec, m->path, m->links);
+    lh_places *paced;
+    *moves = false;
+    LHI_TRY(pace(m, seen->estimated, &paced, err));
     const lhi_moves_now now = {
         .course = a->moves_hosts ? course : NULL,
+        .places = paced,
         .state = course ? lh_course_state(course, seen->step) : 0,
         .layers = a->moves_layers ? m->job->seating.layers : NULL,
         .layer_ns = a->layer_ns,
@@ -136,8 +166,9 @@ lh_status lhi_move_mind_find(lhi_move_mind *m, const lhi_moves_seen *seen,
         .schedule = running(m),
         .sim = &sim,
         .decision = seen->decision};
-    *moves = false;
-    LHI_TRY(lhi_moves_find(&m->tried, &now, &m->open, err));
+    lh_status status = lhi_moves_find(&m->tried, &now, &m->open, err);
+    lh_places_free(paced);
+    LHI_TRY(status);
     *moves = m->open.exchange || m->open.layers;
     if (*moves)
         give(m, out);

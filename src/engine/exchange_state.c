@@ -4,12 +4,16 @@
  * What it needs is with the place that has the layer now, of the same copy: all
  * values, which replicas have alike, and the replica's piece of the moments.
  * All is sent and received at once, out of and into the arrays themselves, so
- * that no rank waits for its turn and nothing is copied in between. */
+ * that no rank waits for its turn and nothing is copied in between; but what a
+ * third rank passes on, since the link between the two is slow, one array after
+ * the other. Nobody waits for that rank before having begun all sends and
+ * receives, so it always goes on. */
 #include "engine/seat.h"
 
 #include "base/fail.h"
 #include "base/realtime.h"
 #include "dev/families.h"
+#include "engine/shard_groups.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +45,23 @@ static uint32_t host_with(const lhi_job *job, const lhi_seats *seats,
                                      job->exec->chunk_ranks[c]);
 }
 
+/* The way of a tensor of one copy of the pipeline. */
+typedef struct way {
+    uint32_t from, to;
+    uint32_t via; /* LH_NONE: straight */
+} way;
+
+static way way_of(const lhi_exchange_options *o, uint32_t index, uint32_t copy)
+{
+    way w = {host_with(o->job, o->before, o->layers_before, index, copy),
+             host_with(o->job, o->then, o->layers_then, index, copy), LH_NONE};
+    if (o->then && o->then->vias)
+        w.via = o->then->vias[lhi_seats_place(o->then, w.to)];
+    if (w.from == w.to || w.via == w.from)
+        w.via = LH_NONE;
+    return w;
+}
+
 static lhi_net_op *next_op(lhi_exchange_ops *all)
 {
     lhi_net_op *op = &all->ops[all->n++];
@@ -48,9 +69,13 @@ static lhi_net_op *next_op(lhi_exchange_ops *all)
     return op;
 }
 
-static uint64_t state_tag(uint64_t turn, uint32_t index, uint32_t array)
+/* A rank may get the same tensor of two copies from one other: one to have, and
+ * one to pass on. */
+static uint64_t state_tag(const lhi_exchange_options *o, uint32_t index,
+                          uint32_t copy, uint32_t array)
 {
-    return lhi_tag(LHI_TAG_STATE, turn, ARRAYS * index + array);
+    uint32_t tensor = index * o->job->grid.replicas + copy;
+    return lhi_tag(LHI_TAG_STATE, o->turn, ARRAYS * tensor + array);
 }
 
 static float *array_of(const lhi_train_carried *t, uint32_t i, size_t *n)
@@ -66,14 +91,14 @@ static lh_status receive_all(const lhi_exchange_options *o, lhi_train *to,
     uint32_t me = lhi_net_rank(o->net), n = lhi_train_n_carried(to);
     for (uint32_t i = 0; i < n; i++) {
         const lhi_train_carried t = lhi_train_carry(to, i);
-        uint32_t from =
-            host_with(o->job, o->before, o->layers_before, t.index, copy);
-        for (uint32_t k = 0; from != me && k < ARRAYS; k++) {
+        const way w = way_of(o, t.index, copy);
+        for (uint32_t k = 0; w.from != me && k < ARRAYS; k++) {
             size_t values;
             float *array = array_of(&t, k, &values);
             LHI_TRY(lhi_net_receive(
-                o->net, from, state_tag(o->turn, t.index, k), array,
-                values * sizeof *array, next_op(ops), err));
+                o->net, w.via == LH_NONE ? w.from : w.via,
+                state_tag(o, t.index, copy, k), array, values * sizeof *array,
+                next_op(ops), err));
         }
     }
     return LH_OK;
@@ -93,6 +118,15 @@ static void keep_here(const lhi_train_carried *t, lhi_train *to)
     }
 }
 
+static lh_status send_array(const lhi_exchange_options *o, uint32_t to,
+                            uint64_t tag, const float *values, size_t n,
+                            lhi_net_op *op, lh_error *err)
+{
+    return lhi_net_send(o->net, to, tag, values, n * sizeof *values,
+                        LHI_NET_NO_LINK, lhi_now_ns(), LHI_NET_NO_TURN, op,
+                        err);
+}
+
 static lh_status send_all(const lhi_exchange_options *o, lhi_train *from,
                           lhi_train *to, uint32_t copy,
                           lhi_exchange_ops *ops, lh_error *err)
@@ -100,20 +134,112 @@ static lh_status send_all(const lhi_exchange_options *o, lhi_train *from,
     uint32_t me = lhi_net_rank(o->net), n = lhi_train_n_carried(from);
     for (uint32_t i = 0; i < n; i++) {
         const lhi_train_carried t = lhi_train_carry(from, i);
-        uint32_t host =
-            host_with(o->job, o->then, o->layers_then, t.index, copy);
-        if (host == me)
+        const way w = way_of(o, t.index, copy);
+        if (w.to == me)
             keep_here(&t, to);
-        for (uint32_t k = 0; host != me && k < ARRAYS; k++) {
+        for (uint32_t k = 0; w.to != me && k < ARRAYS; k++) {
             size_t values;
             const float *array = array_of(&t, k, &values);
-            LHI_TRY(lhi_net_send(o->net, host, state_tag(o->turn, t.index, k),
-                                 array, values * sizeof *array, LHI_NET_NO_LINK,
-                                 lhi_now_ns(), LHI_NET_NO_TURN, next_op(ops),
-                                 err));
+            LHI_TRY(send_array(o, w.via == LH_NONE ? w.to : w.via,
+                               state_tag(o, t.index, copy, k), array, values,
+                               next_op(ops), err));
         }
     }
     return LH_OK;
+}
+
+/* --- passing on
+ * ----------------------------------------------------------------------- */
+
+/* Values of an array of a tensor, as a replica has them. */
+static size_t array_size(const lhi_exchange_options *o,
+                         const lhi_model_tensor *t, uint32_t array,
+                         uint32_t copy)
+{
+    const lhi_job *job = o->job;
+    const lhi_shard_groups shards =
+        lhi_shard_groups_of(job->model, job->grid.replicas, 0, copy);
+    size_t share = t->n / shards.n_shards + (t->n % shards.n_shards != 0);
+    size_t first = share * shards.shard < t->n ? share * shards.shard : t->n;
+    size_t piece = t->n - first < share ? t->n - first : share;
+    return array == 0 ? t->n : piece;
+}
+
+/* The arrays, room for them given, of one tensor from one rank to another. */
+static lh_status pass_tensor(const lhi_exchange_options *o, const way *w,
+                             uint32_t index, uint32_t copy, float *room,
+                             lhi_exchange_ops *ops, lh_error *err)
+{
+    lhi_model_tensor t;
+    lhi_model_tensor_of(o->job->model->model, index, &t);
+    const size_t n_before = ops->n;
+    for (uint32_t k = 0; k < ARRAYS; k++) {
+        const uint64_t tag = state_tag(o, index, copy, k);
+        size_t n = array_size(o, &t, k, copy);
+        lhi_net_op *op = next_op(ops);
+        LHI_TRY(lhi_net_receive(o->net, w->from, tag, room, n * sizeof *room,
+                                op, err));
+        LHI_TRY(lhi_net_wait(o->net, op, 0, err));
+        *op = (lhi_net_op){0};
+        LHI_TRY(send_array(o, w->to, tag, room, n, op, err));
+        LHI_TRY(lhi_net_wait(o->net, op, 0, err));
+        ops->n = n_before;
+    }
+    return LH_OK;
+}
+
+/* The largest array that this rank passes on; 0: none. */
+static size_t most_to_pass(const lhi_exchange_options *o)
+{
+    const lh_model *m = o->job->model->model;
+    const uint32_t me = lhi_net_rank(o->net);
+    size_t most = 0;
+    for (uint32_t i = 0; i < lhi_n_model_tensors(m); i++)
+        for (uint32_t r = 0; r < o->job->grid.replicas; r++) {
+            lhi_model_tensor t;
+            if (way_of(o, i, r).via != me)
+                continue;
+            lhi_model_tensor_of(m, i, &t);
+            most = t.n > most ? t.n : most;
+        }
+    return most;
+}
+
+static lh_status pass_all(const lhi_exchange_options *o, lhi_exchange_ops *ops,
+                          lh_error *err)
+{
+    const uint32_t n = lhi_n_model_tensors(o->job->model->model);
+    const uint32_t me = lhi_net_rank(o->net);
+    for (uint32_t i = 0; ops->room_to_pass && i < n; i++)
+        for (uint32_t r = 0; r < o->job->grid.replicas; r++) {
+            const way w = way_of(o, i, r);
+            if (w.via == me)
+                LHI_TRY(
+                    pass_tensor(o, &w, i, r, ops->room_to_pass, ops, err));
+        }
+    return LH_OK;
+}
+
+/* --- all of it
+ * ------------------------------------------------------------------------ */
+
+static lh_status make_room(const lhi_exchange_options *o, size_t n,
+                           lhi_exchange_ops *ops, lh_error *err)
+{
+    const size_t most = o->then && o->then->vias ? most_to_pass(o) : 0;
+    lhi_exchange_ops_fini(ops);
+    ops->ops = calloc(n + 1, sizeof *ops->ops);
+    if (most > 0)
+        ops->room_to_pass = malloc(most * sizeof *ops->room_to_pass);
+    return ops->ops && (ops->room_to_pass || most == 0) ? LH_OK
+                                                        : lhi_fail_nomem(err);
+}
+
+void lhi_exchange_ops_fini(lhi_exchange_ops *ops)
+{
+    free(ops->ops);
+    free(ops->room_to_pass);
+    *ops = (lhi_exchange_ops){0};
 }
 
 lh_status lhi_exchange_state(const lhi_exchange_options *o, lhi_train *from,
@@ -121,18 +247,17 @@ lh_status lhi_exchange_state(const lhi_exchange_options *o, lhi_train *from,
                              lh_error *err)
 {
     uint32_t me = lhi_net_rank(o->net), per = o->job->exec->n_ranks;
-    size_t room = ARRAYS * ((size_t)lhi_train_n_carried(from) +
-                            lhi_train_n_carried(to));
-    free(ops->ops);
-    *ops = (lhi_exchange_ops){.ops = calloc(room + 1, sizeof *ops->ops),
-                              .room = room};
-    if (!ops->ops)
-        return lhi_fail_nomem(err);
+    LHI_TRY(make_room(o,
+                      ARRAYS * ((size_t)lhi_train_n_carried(from) +
+                                lhi_train_n_carried(to)),
+                      ops, err));
     LHI_TRY(receive_all(o, to, lhi_seats_place(o->then, me) / per, ops, err));
     LHI_TRY(
         send_all(o, from, to, lhi_seats_place(o->before, me) / per, ops, err));
+    LHI_TRY(pass_all(o, ops, err));
     for (size_t i = 0; i < ops->n; i++)
         LHI_TRY(lhi_net_wait(o->net, &ops->ops[i], 0, err));
+    lhi_exchange_ops_fini(ops);
     return LH_OK;
 }
 
@@ -143,15 +268,14 @@ uint64_t lhi_exchange_bytes(const lhi_exchange_options *o)
     uint64_t sum = 0;
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t r = 0; r < replicas; r++) {
+            const way w = way_of(o, i, r);
             lhi_model_tensor t;
-            if (host_with(o->job, o->before, o->layers_before, i, r) ==
-                host_with(o->job, o->then, o->layers_then, i, r))
+            if (w.from == w.to)
                 continue;
             lhi_model_tensor_of(m, i, &t);
-            uint64_t share = t.n / replicas + (t.n % replicas != 0);
-            uint64_t first = share * r < t.n ? share * r : t.n;
-            uint64_t piece = t.n - first < share ? t.n - first : share;
-            sum += (t.n + (ARRAYS - 1) * piece) * sizeof(float);
+            for (uint32_t k = 0; k < ARRAYS; k++)
+                sum += (w.via == LH_NONE ? 1 : 2) * sizeof(float) *
+                       array_size(o, &t, k, r);
         }
     return sum;
 }

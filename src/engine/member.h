@@ -101,11 +101,12 @@ lh_status lhi_member_share_held(lhi_member *w, lhi_text *out, lh_error *err);
 
 /* Who has what now; NULL: as the run began. */
 const lhi_seats *lhi_member_seats(const lhi_member *w);
-/* All ranks, of a proposal that moves and that all agree to: what was trained
- * moves; timed devices take the time. *out: rank 0's, bytes of all ranks. Then
+/* All ranks, before `step`, of a proposal that moves and that all agree to: what
+ * was trained moves; timed devices take the time. *out: rank 0's, bytes of all ranks. Then
  * the proposal is to be closed, and lhi_member_moved() told, with the seat that
  * the rescheduler had for it. */
-lh_status lhi_member_move(lhi_member *w, lhi_moving *out, lh_error *err);
+lh_status lhi_member_move(lhi_member *w, uint64_t step, lhi_moving *out,
+                          lh_error *err);
 void lhi_member_moved(lhi_member *w, lhi_seat *next);
 
 /* --- the end: what was recorded ------------------------------------------- */

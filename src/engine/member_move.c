@@ -5,6 +5,7 @@
 #include "engine/member.h"
 
 #include "base/realtime.h"
+#include "course/course.h"
 #include "engine/sharded.h"
 
 const lhi_seats *lhi_member_seats(const lhi_member *w)
@@ -38,6 +39,22 @@ static lh_status exchange(lhi_member *w, lhi_seat *next, uint64_t *bytes,
     return LH_OK;
 }
 
+/* Links between hosts, where some are emulated, take what they take at this
+ * step: all that is sent over them is there no sooner. */
+static lh_status await_links(lhi_member *w, const lhi_seats *then,
+                             uint64_t step, int64_t begin_ns, lh_error *err)
+{
+    const lh_course *course = w->job->o.course;
+    const lhi_seats *before = lhi_member_seats(w);
+    int64_t ns;
+    if (!course || !course->places || !then->hosts)
+        return LH_OK;
+    LHI_TRY(lhi_course_moving(course, lh_course_state(course, step),
+                              before ? before->hosts : NULL, then->hosts,
+                              then->vias, &ns, err));
+    return lhi_sleep_emulated(w->net, w->stop, begin_ns + ns, err);
+}
+
 /* What the rank had before is not needed any more. */
 static void leave_seat(lhi_member *w, lhi_seat *next)
 {
@@ -61,7 +78,8 @@ static lh_status play(lhi_member *w, lh_error *err)
     return lhi_sleep_emulated(w->net, w->stop, until, err);
 }
 
-lh_status lhi_member_move(lhi_member *w, lhi_moving *out, lh_error *err)
+lh_status lhi_member_move(lhi_member *w, uint64_t step, lhi_moving *out,
+                          lh_error *err)
 {
     int64_t begin_ns = lhi_now_ns();
     lhi_seat *next = lhi_rescheduler_seat(w->rescheduler);
@@ -69,6 +87,7 @@ lh_status lhi_member_move(lhi_member *w, lhi_moving *out, lh_error *err)
     if (next) {
         lhi_member_note_held(w, lhi_rescheduler_next(w->rescheduler), next);
         LHI_TRY(exchange(w, next, &out->bytes, err));
+        LHI_TRY(await_links(w, &next->seats, step, begin_ns, err));
     } else {
         LHI_TRY(play(w, err));
     }

@@ -484,6 +484,7 @@ static lh_status set_seats(lhi_rescheduler *r, const lh_reschedule *what,
     if (then.n_places == 0) /* which all then refuse */
         then.n_places = lhi_grid_ranks(&r->job->grid);
     then.move_ns = 0;
+    then.vias = what->hosts ? (uint32_t *)(uintptr_t)what->vias : NULL;
     if (what->layers)
         then.layers = (uint32_t *)(uintptr_t)what->layers;
     if (what->hosts)
@@ -650,6 +651,7 @@ lh_moved lhi_moved_shown(const lhi_switch *row, const lhi_seats *seats)
                       .n_places = seats->hosts ? seats->n_places : 0,
                       .layers = seats->layers,
                       .hosts = seats->hosts,
+                      .vias = seats->vias,
                       .bytes = row->moved_bytes,
                       .ns = row->move_ns,
                       .predicted_ns = row->move_expected_ns};

@@ -55,8 +55,10 @@ lh_status lhi_job_check_seating(const lhi_job *job, lh_error *err);
  * if it fails. */
 typedef struct lhi_exchange_ops {
     lhi_net_op *ops;
-    size_t n, room;
+    size_t n;
+    float *room_to_pass; /* what this rank passes on, an array at a time */
 } lhi_exchange_ops;
+void lhi_exchange_ops_fini(lhi_exchange_ops *ops); /* zeroed is fine */
 
 typedef struct lhi_exchange_options {
     const lhi_job *job; /* as the run began */
@@ -71,7 +73,7 @@ typedef struct lhi_exchange_options {
 lh_status lhi_exchange_state(const lhi_exchange_options *options,
                              lhi_train *from, lhi_train *to,
                              lhi_exchange_ops *ops, lh_error *err);
-/* Bytes of it that go from one rank to another. */
+/* Bytes of it that go from one rank to another; what is passed on goes twice. */
 uint64_t lhi_exchange_bytes(const lhi_exchange_options *options);
 
 #endif

@@ -4,6 +4,8 @@
 #include "base/fail.h"
 #include "base/text.h"
 
+#include <longhaul/pipeline.h>
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +27,7 @@ lh_status lhi_seats_write(const lhi_seats *s, char **out, lh_error *err)
     if (s && (s->layers || s->hosts)) {
         write_numbers(&text, s->layers, s->n_chunks);
         write_numbers(&text, s->hosts, s->n_places);
+        write_numbers(&text, s->vias, s->n_places);
         lhi_text_printf(&text, "%" PRId64, s->move_ns);
     } else {
         lhi_text_puts(&text, "");
@@ -133,6 +136,20 @@ static lh_status check_hosts(const lhi_seats *s, lh_error *err)
     return status;
 }
 
+static lh_status check_vias(const lhi_seats *s, lh_error *err)
+{
+    for (uint32_t p = 0; p < s->n_places; p++) {
+        uint32_t via = s->vias[p];
+        if (via != LH_NONE && (via >= s->n_places || via == s->hosts[p]))
+            return lhi_fail(err, LH_EINPUT,
+                            "rank %" PRIu32 " would pass on what goes to place "
+                            "%" PRIu32 ", and %s",
+                            via, p,
+                            via >= s->n_places ? "is none" : "has it");
+    }
+    return LH_OK;
+}
+
 static lh_status read_all(cursor *c, const lhi_seating *seating, lhi_seats *to,
                           lh_error *err)
 {
@@ -143,6 +160,10 @@ static lh_status read_all(cursor *c, const lhi_seating *seating, lhi_seats *to,
         return lhi_seating_fail_places(seating, err);
     LHI_TRY(
         read_numbers(c, to->n_places, UINT32_MAX, "ranks", &to->hosts, err));
+    LHI_TRY(read_numbers(c, to->n_places, UINT32_MAX, "ranks that pass on",
+                         &to->vias, err));
+    if (to->vias && !to->hosts)
+        return fail_text("ranks that pass on", err);
     if (!read_number(c, INT64_MAX / 4, &ns) || c->at != c->end)
         return fail_text("time", err);
     to->move_ns = (int64_t)ns;
@@ -150,7 +171,9 @@ static lh_status read_all(cursor *c, const lhi_seating *seating, lhi_seats *to,
         return lhi_seating_fail_layers(seating, err);
     if (to->layers)
         LHI_TRY(check_layers(to, seating, err));
-    return to->hosts ? check_hosts(to, err) : LH_OK;
+    if (to->hosts)
+        LHI_TRY(check_hosts(to, err));
+    return to->vias ? check_vias(to, err) : LH_OK;
 }
 
 lh_status lhi_seats_read(const char *text, uint32_t n,
@@ -188,11 +211,13 @@ static lh_status copy_numbers(const uint32_t *from, uint32_t n, uint32_t **to,
 lh_status lhi_seats_copy(const lhi_seats *from, lhi_seats *to, lh_error *err)
 {
     lhi_seats made = *from;
-    made.layers = made.hosts = NULL;
+    made.layers = made.hosts = made.vias = NULL;
     lh_status status =
         copy_numbers(from->layers, from->n_chunks, &made.layers, err);
     if (status == LH_OK)
         status = copy_numbers(from->hosts, from->n_places, &made.hosts, err);
+    if (status == LH_OK)
+        status = copy_numbers(from->vias, from->n_places, &made.vias, err);
     if (status != LH_OK) {
         lhi_seats_fini(&made);
         return status;
@@ -205,7 +230,8 @@ void lhi_seats_fini(lhi_seats *s)
 {
     free(s->layers);
     free(s->hosts);
-    s->layers = s->hosts = NULL;
+    free(s->vias);
+    s->layers = s->hosts = s->vias = NULL;
 }
 
 static bool are_alike(const uint32_t *a, const uint32_t *b, uint32_t n)

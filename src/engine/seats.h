@@ -15,6 +15,9 @@ typedef struct lhi_seats {
     uint32_t n_chunks, n_places;
     uint32_t *layers; /* of each chunk; NULL: as the run began */
     uint32_t *hosts;  /* the rank in each place; NULL: likewise */
+    /* Of each place, the rank that passes on what goes there as they are
+     * taken, having received it; LH_NONE: it goes straight. NULL: all does. */
+    uint32_t *vias;
     int64_t move_ns;  /* taking them takes so long by the prediction */
 } lhi_seats;
 
@@ -34,8 +37,8 @@ typedef struct lhi_seating {
 lh_status lhi_seating_fail_layers(const lhi_seating *seating, lh_error *err);
 lh_status lhi_seating_fail_places(const lhi_seating *seating, lh_error *err);
 
-/* As a text: numbers of layers, ranks, nanoseconds, with `;` between them and
- * commas between numbers; "" where all is as the run began. Release with
+/* As a text: numbers of layers, ranks, ranks that pass on, nanoseconds, with `;`
+ * between them and commas between numbers; "" where all is as the run began. Release with
  * free(). */
 lh_status lhi_seats_write(const lhi_seats *seats, char **text, lh_error *err);
 /* LH_EINPUT: no such text, or no seats of such a run. `text` need not end with

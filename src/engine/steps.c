@@ -23,7 +23,7 @@ enum { TURNS = 4 }; /* that an order may use up */
 static lh_status enter_step(lhi_member *w, uint64_t step, lh_error *err)
 {
     return lhi_job_enter_step(w->job, step, lhi_member_seats(w), w->net,
-                              w->device, &w->state, err);
+                              w->device, w->training, &w->state, err);
 }
 
 /* --- one step
@@ -125,10 +125,10 @@ static void close_proposal(lhi_member *w, bool go, const lhi_moving *moved)
         lhi_training_reschedule(w->training, w->shift->exec);
 }
 
-static lh_status move(lhi_member *w, lh_error *err)
+static lh_status move(lhi_member *w, uint64_t step, lh_error *err)
 {
     lhi_moving moved;
-    LHI_TRY(lhi_member_move(w, &moved, err));
+    LHI_TRY(lhi_member_move(w, step, &moved, err));
     close_proposal(w, true, &moved);
     return LH_OK;
 }
@@ -141,7 +141,7 @@ static lh_status obey(lhi_member *w, const lhi_command *command, lhi_done *out,
     if (command->what == LHI_COMMAND_SCHEDULE)
         return LH_OK;
     if (command->what == LHI_COMMAND_MOVE)
-        return move(w, err);
+        return move(w, command->step, err);
     if (command->what == LHI_COMMAND_VALIDATE)
         return validate(w, &out->loss, err);
     if (command->what == LHI_COMMAND_SAVE)
@@ -683,7 +683,7 @@ static void free_member(void *of)
         if (w->device)
             w->device->ops->close(w->device);
     }
-    free(w->moving.ops);
+    lhi_exchange_ops_fini(&w->moving);
     free(w->iterations);
     free(w);
 }

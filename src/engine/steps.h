@@ -159,11 +159,11 @@ lh_status lhi_job_conditions(const lhi_job *job, uint64_t step,
                              lh_error *err);
 /* Between two steps, on each rank before it begins with `step`, and on rank 0
  * before it tells the others to: if that is in another state of the course than
- * *state, links and device are set to it. */
+ * *state, links, device and training (NULL: there is none) are set to it. */
 lh_status lhi_job_enter_step(const lhi_job *job, uint64_t step,
                              const lhi_seats *seats, lhi_net *net,
-                             lhi_device *device, uint32_t *state,
-                             lh_error *err);
+                             lhi_device *device, lhi_training *training,
+                             uint32_t *state, lh_error *err);
 /* Of lhi_job_digest_of(): adds the course. */
 lh_status lhi_job_digest_course(const lhi_job *job, unsigned char sum[32],
                                 lh_error *err);

@@ -29,6 +29,14 @@ void lhi_training_begin(lhi_training *t, uint64_t step)
     pthread_mutex_unlock(&t->lock);
 }
 
+void lhi_training_take_times(lhi_training *t, const lh_pipeline *pipeline)
+{
+    pthread_mutex_lock(&t->lock);
+    memcpy(t->times, pipeline->chunks,
+           t->o.exec->n_chunks * sizeof *t->times);
+    pthread_mutex_unlock(&t->lock);
+}
+
 static lh_status await_scatters(lhi_training *t, lh_error *err)
 {
     if (t->sharded)

@@ -61,6 +61,11 @@ void lhi_training_held(const lhi_training *training,
  * collectives are ordered. */
 void lhi_training_reschedule(lhi_training *training, const lh_exec *exec);
 
+/* Between steps: where collectives are emulated, the next ones take what they do
+ * in `pipeline`, which has the same chunks. */
+void lhi_training_take_times(lhi_training *training,
+                             const lh_pipeline *pipeline);
+
 /* Before the passes of a step, and after: reduces, clips, updates. */
 void lhi_training_begin(lhi_training *training, uint64_t step);
 lh_status lhi_training_end(lhi_training *training, uint64_t turn,

@@ -101,7 +101,7 @@ lh_status lhi_training_scatter_chunk(lhi_training *t, uint64_t step,
 static int64_t date_collective(lhi_training *t, uint32_t chunk, bool is_scatter,
                                int64_t ready_ns)
 {
-    const lh_chunk *c = &t->o.pipeline->chunks[chunk];
+    const lh_chunk *c = &t->times[chunk];
     int64_t takes = is_scatter ? c->reduce_scatter_ns : c->all_gather_ns;
     int64_t depart = ready_ns, sent = lhi_now_ns(), latency = 0;
     if (t->o.emulates) {

@@ -144,19 +144,21 @@ static lh_status list_chunks(lhi_training *t, lh_error *err)
     t->ended_ns = calloc(x->n_chunks, sizeof *t->ended_ns);
     t->arrive_ns = calloc(x->n_chunks, sizeof *t->arrive_ns);
     t->played = calloc(2 * (size_t)x->n_chunks, sizeof *t->played);
+    t->times = calloc(x->n_chunks, sizeof *t->times);
     t->all_ranks = calloc(t->o.n_replicas, sizeof *t->all_ranks);
     t->group_ranks = calloc(t->o.n_replicas, sizeof *t->group_ranks);
     t->across_ranks = calloc(t->o.n_replicas, sizeof *t->across_ranks);
     t->expert_ranks =
         calloc(lhi_grid_copies(t->o.grid), sizeof *t->expert_ranks);
     if (!t->mine || !t->gathers || !t->scatters || !t->gathered || !t->ended ||
-        !t->ended_ns || !t->arrive_ns || !t->played || !t->all_ranks ||
+        !t->times || !t->ended_ns || !t->arrive_ns || !t->played || !t->all_ranks ||
         !t->group_ranks || !t->across_ranks || !t->expert_ranks)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < x->n_chunks; c++)
         if (x->chunk_ranks[c] == t->o.stage)
             t->mine[t->n_mine++] = c;
     lhi_training_reschedule(t, x);
+    lhi_training_take_times(t, t->o.pipeline);
     list_groups(t);
     return LH_OK;
 }
@@ -375,6 +377,7 @@ void lhi_training_free(lhi_training *t)
     free(t->ended_ns);
     free(t->arrive_ns);
     free(t->played);
+    free(t->times);
     free(t->all_ranks);
     free(t->group_ranks);
     free(t->across_ranks);

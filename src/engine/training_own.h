@@ -48,6 +48,7 @@ struct lhi_training {
     bool *gathered, *ended;        /* per chunk of the pipeline */
     int64_t *ended_ns, *arrive_ns; /* its last pass; its values, gathered */
     int64_t begin_ns, data_free_ns, last_ns; /* of the step */
+    lh_chunk *times; /* of the pipeline, as collectives take them now */
     lhi_played *played;
     uint32_t n_played, n_scattered;
     lh_status status;

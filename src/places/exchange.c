@@ -127,7 +127,7 @@ static lh_status try_order(search *s, const uint32_t *hosts, bool *better,
     double total = (double)ns * s->lasts;
     if (total > s->best_total)
         return LH_OK;
-    int64_t move = lhi_moves_plan(s->places, &s->slow, s->from, hosts,
+    int64_t move = lhi_moves_plan(s->places, &s->slow, s->from, hosts, NULL,
                                   s->free_at, s->moves, &n_moves);
     total += (double)move;
     bool is_less = total < s->best_total ||

@@ -174,6 +174,37 @@ lh_status lh_places_make(const lh_pipeline *pipeline,
     return status;
 }
 
+lh_status lhi_places_paced(const lh_places *places, const lh_pipeline *measured,
+                           lh_places **out, lh_error *err)
+{
+    lh_pipeline_desc d = {.size = sizeof d};
+    LHI_TRY(lh_pipeline_describe(places->pipeline, &d, err));
+    lhi_arena *mem = lhi_arena_make(0);
+    lh_places *s = mem ? LHI_NEW(mem, lh_places, 1) : NULL;
+    lh_chunk *chunks = mem ? LHI_NEW(mem, lh_chunk, d.n_chunks) : NULL;
+    if (!s || !chunks) {
+        lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    for (uint32_t c = 0; c < d.n_chunks; c++) {
+        chunks[c] = d.chunks[c];
+        chunks[c].f_ns = measured->chunks[c].f_ns;
+        chunks[c].d_ns = measured->chunks[c].d_ns;
+        chunks[c].w_ns = measured->chunks[c].w_ns;
+    }
+    d.chunks = chunks;
+    *s = *places;
+    s->mem = mem;
+    s->pipeline = NULL;
+    lh_status status =
+        lhi_pipeline_remake(places->pipeline, &d, &s->pipeline, err);
+    if (status != LH_OK)
+        lh_places_free(s);
+    else
+        *out = s;
+    return status;
+}
+
 void lh_places_free(lh_places *places)
 {
     if (!places)

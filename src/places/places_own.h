@@ -82,11 +82,27 @@ lh_status lhi_hosts_take(const lh_places *places, const uint32_t *given,
                          lhi_arena *mem, uint32_t **out, lh_error *err);
 
 /* How what places keep goes from the hosts of `from` to those of `to`: returns
- * the time, or -1 where a link's is not known. `moves` has room for all hosts.
+ * the time, or -1 where a link's is not known. `vias`: per place, who passes it
+ * on; NULL: whoever has it there soonest. `moves` has room for all hosts.
  * `free_at` is room for 2 * n_hosts. */
 int64_t lhi_moves_plan(const lh_places *places, const lhi_slow *slow,
                        const uint32_t *from, const uint32_t *to,
-                       int64_t *free_at, lh_move *moves, uint32_t *n_moves);
+                       const uint32_t *vias, int64_t *free_at, lh_move *moves,
+                       uint32_t *n_moves);
+
+/* As lh_places_moving(), by these vias; NULL: by the soonest. `ways`: these,
+ * per place, LH_NONE where none passes anything on; may be NULL. */
+lh_status lhi_places_moving(const lh_places *places, const lh_hosts_now *now,
+                            const uint32_t *from, const uint32_t *to,
+                            const uint32_t *vias, uint32_t *ways,
+                            int64_t *out_ns, lh_error *err);
+/* LH_EUNSUPPORTED: what a slow link takes for what a host keeps is not known. */
+lh_status lhi_places_know_state(const lh_places *places, lh_error *err);
+
+/* Places whose passes take what they do in `measured`, which has the same
+ * chunks. Borrows from `places`. Release with lh_places_free(). */
+lh_status lhi_places_paced(const lh_places *places, const lh_pipeline *measured,
+                           lh_places **out, lh_error *err);
 
 enum { LHI_EXCHANGE_WHY = 700 };
 /* Fills in exchange->why, which has so much room. */

@@ -50,8 +50,9 @@ static int64_t try_way(const lh_places *s, const lhi_slow *slow, wires w,
     return later(later(m->start_ns + first, w.out[via]), w.in[m->to]) + second;
 }
 
+/* `via`: NULL: the soonest. */
 static bool find_way(const lh_places *s, const lhi_slow *slow, wires w,
-                     lh_move *m)
+                     const uint32_t *via, lh_move *m)
 {
     lh_move best = *m;
     best.end_ns = -1;
@@ -59,7 +60,8 @@ static bool find_way(const lh_places *s, const lhi_slow *slow, wires w,
         lh_move one = *m;
         one.via = k == 0 ? LH_NONE : k - 1;
         if (one.via == m->from || one.via == m->to ||
-            (one.via != LH_NONE && !lhi_host_fits(s, one.via, m->place)))
+            (via ? one.via != *via
+                 : one.via != LH_NONE && !lhi_host_fits(s, one.via, m->place)))
             continue;
         one.end_ns = try_way(s, slow, w, one.via, &one);
         if (one.end_ns >= 0 && (best.end_ns < 0 || one.end_ns < best.end_ns))
@@ -71,7 +73,8 @@ static bool find_way(const lh_places *s, const lhi_slow *slow, wires w,
 
 int64_t lhi_moves_plan(const lh_places *s, const lhi_slow *slow,
                        const uint32_t *from, const uint32_t *to,
-                       int64_t *free_at, lh_move *moves, uint32_t *n_moves)
+                       const uint32_t *vias, int64_t *free_at, lh_move *moves,
+                       uint32_t *n_moves)
 {
     wires w = {free_at, free_at + slow->n_hosts};
     int64_t all = 0;
@@ -83,7 +86,7 @@ int64_t lhi_moves_plan(const lh_places *s, const lhi_slow *slow,
         *m = (lh_move){.place = i, .from = from[i], .to = to[i]};
         if (from[i] == to[i])
             continue;
-        if (!find_way(s, slow, w, m))
+        if (!find_way(s, slow, w, vias ? &vias[i] : NULL, m))
             return -1;
         if (m->via != LH_NONE) {
             uint32_t device = i % s->n_devices;
@@ -101,37 +104,69 @@ int64_t lhi_moves_plan(const lh_places *s, const lhi_slow *slow,
     return all;
 }
 
-static lh_status plan_all(const lh_places *s, const lh_hosts_now *now,
-                          const uint32_t *from, const uint32_t *to,
-                          lhi_arena *mem, int64_t *out, lh_error *err)
+static lh_status fail_unknown(lh_error *err)
+{
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "how long a slow link takes for what a host keeps is not "
+                    "known: say how many messages that is");
+}
+
+lh_status lhi_places_know_state(const lh_places *s, lh_error *err)
+{
+    for (uint32_t d = 0; d < s->n_devices; d++)
+        if (s->state_messages[d] < 0)
+            return fail_unknown(err);
+    return LH_OK;
+}
+
+/* What is asked of lhi_places_moving(). */
+typedef struct asked {
+    const lh_hosts_now *now;
+    const uint32_t *from, *to, *vias;
+    uint32_t *ways;
+} asked;
+
+static lh_status plan_all(const lh_places *s, const asked *a, lhi_arena *mem,
+                          int64_t *out, lh_error *err)
 {
     lhi_slow slow;
     uint32_t *before, *then, n_moves;
-    LHI_TRY(lhi_slow_take(s, now, mem, &slow, err));
-    LHI_TRY(lhi_hosts_take(s, from, mem, &before, err));
-    LHI_TRY(lhi_hosts_take(s, to, mem, &then, err));
+    LHI_TRY(lhi_slow_take(s, a->now, mem, &slow, err));
+    LHI_TRY(lhi_hosts_take(s, a->from, mem, &before, err));
+    LHI_TRY(lhi_hosts_take(s, a->to, mem, &then, err));
     int64_t *free_at = LHI_NEW(mem, int64_t, 2 * (size_t)s->n_hosts);
     lh_move *moves = LHI_NEW(mem, lh_move, (size_t)s->n_hosts + 1);
     if (!free_at || !moves)
         return lhi_fail_nomem(err);
-    int64_t ns =
-        lhi_moves_plan(s, &slow, before, then, free_at, moves, &n_moves);
+    int64_t ns = lhi_moves_plan(s, &slow, before, then, a->vias, free_at, moves,
+                                &n_moves);
     if (ns < 0)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "how long a slow link takes for what a host keeps is "
-                        "not known: say how many messages that is");
+        return fail_unknown(err);
+    for (uint32_t i = 0; a->ways && i < s->n_hosts; i++)
+        a->ways[i] = LH_NONE;
+    for (uint32_t i = 0; a->ways && i < n_moves; i++)
+        a->ways[moves[i].place] = moves[i].via;
     *out = ns;
     return LH_OK;
+}
+
+lh_status lhi_places_moving(const lh_places *places, const lh_hosts_now *now,
+                            const uint32_t *from, const uint32_t *to,
+                            const uint32_t *vias, uint32_t *ways,
+                            int64_t *out_ns, lh_error *err)
+{
+    const asked a = {now, from, to, vias, ways};
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = plan_all(places, &a, mem, out_ns, err);
+    lhi_arena_free(mem);
+    return status;
 }
 
 lh_status lh_places_moving(const lh_places *places, const lh_hosts_now *now,
                            const uint32_t *from, const uint32_t *to,
                            int64_t *out_ns, lh_error *err)
 {
-    lhi_arena *mem = lhi_arena_make(0);
-    if (!mem)
-        return lhi_fail_nomem(err);
-    lh_status status = plan_all(places, now, from, to, mem, out_ns, err);
-    lhi_arena_free(mem);
-    return status;
+    return lhi_places_moving(places, now, from, to, NULL, NULL, out_ns, err);
 }

@@ -83,9 +83,6 @@ def a_run_plays_it_on_the_clock():
         check(found["iterations"][1]["seconds"] * 8 > 3, "data was slow")
     case("without", ["train", "p.yaml", "--replicas", "2"], 2,
          err="--replicas is for --events")
-    write("text", "It was the best of times.\n" * 9)
-    case("cpu", ["train", "p.yaml", "--device", "cpu", "--data", "text",
-                 *replicas], 2, err="--replicas is for the timed device")
 
 
 @test

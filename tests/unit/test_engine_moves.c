@@ -22,11 +22,11 @@ typedef struct moves {
     schedules own;
     uint64_t seed, from;
     uint32_t n_chunks, n_places;
-    bool moves_layers, moves_ranks;
-    uint32_t layers[8], hosts[MOST_PLACES];
+    bool moves_layers, moves_ranks, passes_on;
+    uint32_t layers[8], hosts[MOST_PLACES], vias[MOST_PLACES];
     uint64_t bad_step; /* 0: none; its layers are too many */
-    bool bad_hosts, kills;
-    uint32_t n_told, n_moved;
+    bool bad_hosts, bad_vias, kills;
+    uint32_t n_told, n_moved, n_passed;
     uint64_t bytes;
     lh_reschedule given;
 } moves;
@@ -51,6 +51,11 @@ static void draw_seats(moves *s)
         s->hosts[other] = s->hosts[p - 1];
         s->hosts[p - 1] = host;
     }
+    for (uint32_t p = 0; p < s->n_places; p++) {
+        bool other = s->passes_on && (p + s->layers[0]) % 3 > 0;
+        uint32_t on = 1 + p % (s->n_places - 1);
+        s->vias[p] = other ? (s->hosts[p] + on) % s->n_places : LH_NONE;
+    }
 }
 
 /* Each time both, layers, ranks or a schedule alone. */
@@ -70,7 +75,12 @@ static const lh_reschedule *next_move(void *of, uint64_t step)
         s->given.layers = s->layers;
     if (s->moves_ranks && what != 2)
         s->given.hosts = s->hosts;
-    if (s->bad_step && step == s->bad_step && s->bad_hosts)
+    if (s->passes_on)
+        s->given.vias = s->vias;
+    if (s->bad_vias && step == s->bad_step) {
+        s->given.hosts = s->hosts;
+        s->given.vias = s->hosts;
+    } else if (s->bad_step && step == s->bad_step && s->bad_hosts)
         s->hosts[0] = s->hosts[1];
     else if (s->bad_step && step == s->bad_step)
         s->layers[0]++;
@@ -92,6 +102,10 @@ static void told_moved(void *of, const lh_moved *what)
     CHECK(what->ns > 0);
     CHECK(what->n_chunks == 0 || what->n_chunks == s->n_chunks);
     CHECK(what->n_places == 0 || what->n_places == s->n_places);
+    for (uint32_t p = 0; what->vias && p < what->n_places; p++) {
+        CHECK(what->vias[p] == s->vias[p]);
+        s->n_passed += what->vias[p] != LH_NONE;
+    }
 }
 
 /* Right before the boundary at which all is on its way. */
@@ -255,7 +269,8 @@ static void weights_do_not_notice(void)
             lh_train_result *r = NULL;
             moves s = {.seed = 31 * i + k,
                        .moves_layers = i != 1,
-                       .moves_ranks = i != 2};
+                       .moves_ranks = i != 2,
+                       .passes_on = i % 2 == 1 || i == 4};
             snprintf(name, sizeof name, "moves-%u-%u", (unsigned)k,
                      (unsigned)i);
             const setting t = {.placement = placements[i / 2],
@@ -278,8 +293,10 @@ static void weights_do_not_notice(void)
                 CHECK(!moved || moved->predicted_ns == 1000);
             }
             CHECK_MSG(n_moved > STEPS / 3, "%u moves", (unsigned)n_moved);
-            if (t.transport == transports[0])
+            if (t.transport == transports[0]) {
                 CHECK(s.n_moved == n_moved && s.bytes > 10000);
+                CHECK(s.n_passed > 0 || !s.passes_on);
+            }
             CHECK(r && r->trace && r->n_iterations == STEPS);
             lh_train_result_free(r);
             check_alike(name, STEPS, &want);
@@ -325,9 +342,9 @@ static void one_against_it(void)
 {
     static const char *const transports[] = {"inproc", "local"};
     static const char *const why[] = {"and the job has 7", "another one, too",
-                                      "memory is enforced"};
+                                      "would pass on what goes to place 0"};
     files want = quiet_files(2, false);
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 6; i++) {
         lh_error err;
         lh_train_result *r = NULL;
         uint32_t n = 0, n_refused = 0;
@@ -335,7 +352,8 @@ static void one_against_it(void)
                    .moves_layers = true,
                    .moves_ranks = true,
                    .bad_step = 4,
-                   .bad_hosts = i / 2};
+                   .bad_hosts = i / 2 == 1,
+                   .bad_vias = i / 2 == 2};
         const setting t = {.placement = "ud",
                            .transport = transports[i % 2],
                            .name = "refused",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hosts that exchange their places. */
+#include "places/places_own.h"
 #include "test.h"
 #include "uniform.h"
 
@@ -262,6 +263,32 @@ static void check_uses(const use *uses, uint32_t n)
                   uses[k].start_ns >= uses[i].end_ns);
 }
 
+/* By the same ways it takes as long, and by other ones no less. */
+static void check_ways(const setting *t, const lh_hosts_now *now,
+                       const lh_exchange *x)
+{
+    lh_error err;
+    uint32_t ways[6], straight[6], i;
+    int64_t ns = 0;
+    CHECK_OK(lhi_places_moving(t->places, now, NULL, x->hosts, NULL, ways, &ns,
+                               &err),
+             err);
+    CHECK_INT(ns, x->move_ns);
+    for (i = 0; i < 6; i++)
+        straight[i] = LH_NONE;
+    for (i = 0; i < x->n_moves; i++) {
+        CHECK_INT(ways[x->moves[i].place], x->moves[i].via);
+        ways[x->moves[i].place] = LH_NONE;
+    }
+    CHECK(memcmp(ways, straight, sizeof ways) == 0);
+    for (i = 0; i < x->n_moves; i++)
+        ways[x->moves[i].place] = x->moves[i].via;
+    CHECK_OK(lhi_places_moving(t->places, now, NULL, x->hosts, ways, NULL, &ns,
+                               &err),
+             err);
+    CHECK_INT(ns, x->move_ns);
+}
+
 /* Slow links of all kinds: moves take what their links take, one at a time, and
  * a third host passes on what is sooner there. */
 static void moves_can_be_kept_to(void)
@@ -307,6 +334,7 @@ static void moves_can_be_kept_to(void)
         }
         check_uses(uses, n_uses);
         CHECK_INT(x->move_ns, last);
+        check_ways(&t, &now, x);
         lh_exchange_free(x);
         tear_down(&t);
     }
