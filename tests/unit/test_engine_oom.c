@@ -5,6 +5,8 @@
 #include "fail_alloc.h"
 #include "jobs.h"
 #include "plans.h"
+#include "tiny_model.h"
+#include "training_text.h"
 
 #include <longhaul/engine.h>
 #include <longhaul/methods.h>
@@ -15,6 +17,10 @@ static const char text[] =
     "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: 3\ndevices: 2\n"
     "uniform: {placement: wave, F: 1, D: 1, W: 1}\n"
     "datacenters: {count: 2, latency: 5, transfer: 2}\n";
+
+static const char two_stages[] =
+    "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: 2\ndevices: 2\n"
+    "uniform: {placement: ud, F: 10, D: 12, W: 9, memory: {F: 1, W: -1}}\n";
 
 static lh_pipeline *pipeline;
 static lh_schedule *schedule;
@@ -133,6 +139,103 @@ static void switches(void)
     lh_exec_free(x);
 }
 
+/* --- moves
+ * ----------------------------------------------------------------------- */
+
+/* Before step 1 layers and ranks move, and what goes to one passes through
+ * another. */
+typedef struct moving {
+    const lh_schedule *schedule;
+    lh_reschedule given;
+    int64_t fails_after; /* from the proposal to what becomes of it; < 0: not */
+    uint32_t n_moved, n_refused;
+} moving;
+
+static const lh_reschedule *next_move(void *of, uint64_t step)
+{
+    static const uint32_t layers[] = {2, 1}, hosts[] = {1, 3, 0, 2},
+                          vias[] = {2, LH_NONE, LH_NONE, 0};
+    moving *s = of;
+    if (step != 1)
+        return NULL;
+    s->given = (lh_reschedule){.size = sizeof s->given,
+                               .schedule = s->schedule,
+                               .name = "as before",
+                               .why = "test",
+                               .layers = layers,
+                               .hosts = hosts,
+                               .vias = vias};
+    if (s->fails_after >= 0)
+        fail_alloc_after = s->fails_after;
+    return &s->given;
+}
+
+static void note_move(void *of, const lh_switch *what)
+{
+    moving *s = of;
+    fail_alloc_after = -1;
+    s->n_moved += !what->refused;
+    s->n_refused += what->refused != NULL;
+}
+
+/* As `switches`: all that follows fails, or what the move needs, at every few
+ * allocations from the proposal on. */
+static void moves(void)
+{
+    enum { STRIDE = 5 };
+    static const uint32_t first_layers[] = {0, 1, 3};
+    char path[] = "/tmp/longhaul-test-oom-moves-XXXXXX";
+    lh_error err = {0};
+    lh_pipeline *p = NULL;
+    lh_schedule *s = NULL;
+    lh_exec *x = NULL;
+    const lh_model model = tiny_model(3);
+    int fd = mkstemp(path);
+    CHECK(fd >= 0);
+    close(fd);
+    training_text(path, 4000);
+    CHECK_OK(lh_pipeline_parse(two_stages, strlen(two_stages), "test", &p, &err),
+             err);
+    CHECK_OK(lh_method_run("1f1b", p, NULL, &s, NULL, &err), err);
+    CHECK_OK(lh_exec_make(p, s, NULL, &x, &err), err);
+    lh_train_model m = lh_train_model_defaults();
+    m.model = &model;
+    m.first_layers = first_layers;
+    m.sequence = 8;
+    m.replicas = 2;
+    m.data = path;
+    for (int once = 0; once < 2; once++) {
+        moving of = {.schedule = s};
+        int64_t n = 0;
+        fail_alloc_once = once;
+        do {
+            const lh_train_options o = {.size = sizeof o,
+                                        .steps = 3,
+                                        .context = &of,
+                                        .reschedule = next_move,
+                                        .switched = note_move};
+            lh_train_result *r = NULL;
+            fail_alloc_hit = false;
+            of.fails_after = n;
+            n += STRIDE;
+            lh_status status = lh_train_cpu(p, x, &m, &o, &r, &err);
+            fail_alloc_after = -1;
+            CHECK((status == LH_OK) == (r != NULL));
+            CHECK(fail_alloc_hit || status == LH_OK);
+            CHECK(status == LH_OK || err.text[0]);
+            lh_train_result_free(r);
+        } while (fail_alloc_hit && n < 20000);
+        CHECK(n > 20 * STRIDE && n < 20000);
+        CHECK(of.n_moved > 0);
+        CHECK(of.n_refused > 0);
+    }
+    fail_alloc_once = false;
+    lh_exec_free(x);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+    unlink(path);
+}
+
 static const char small[] =
     "  gpus_per_node: 2\n"
     "training: {global_batch: 4, sequence: 8, zero: 1}\n"
@@ -190,6 +293,7 @@ int main(void)
     RUN(plans);
     RUN(runs);
     RUN(switches);
+    RUN(moves);
     RUN(profiles);
     lh_schedule_free(schedule);
     lh_pipeline_free(pipeline);
