@@ -5,7 +5,8 @@
 Events are of all kinds that a device has: links that take longer, once or by a
 factor, devices that are slower (the timed device alone), rails that go down and
 come up, another schedule or another path, by hand or by what --adapt decides,
-layers that go to other chunks and ranks that change their places. A few seeds
+layers that go to other chunks and ranks that change their places; where there are
+two replicas, the links between hosts, data-parallel ones too. A few seeds
 are for every day, a hundred for the suite `slow`."""
 import json
 import pathlib
@@ -22,14 +23,16 @@ TRANSPORTS = ("inproc", "local")
 METHODS = ("gpipe", "zb-h1", "zb-h2", "slack", "steady-slack", "greedy")
 
 
-@makes("plan.json", "text")
-def a_plan():
-    """Four stages on two sites."""
+@makes("plan.json", "twins.json", "text")
+def plans():
+    """Four stages on two sites, and two of two replicas."""
     job = (TWO_SITES % 8).replace("layers: 4", f"layers: {LAYERS}")
+    write("twins.yaml", job)
     write("job.yaml", job.replace("pipeline: 2, data: 2",
                                   "pipeline: 4, data: 1"))
-    done = run("plan", "job.yaml", "-o", "plan.json")
-    check(done.returncode == 0, done.stderr)
+    for name, plan in (("job", "plan"), ("twins", "twins")):
+        done = run("plan", f"{name}.yaml", "-o", f"{plan}.json")
+        check(done.returncode == 0, done.stderr)
     write("text", "It was the best of times, it was the worst of times.\n" * 99)
 
 
@@ -62,34 +65,47 @@ def a_rail(chance):
             for i, step in enumerate(steps)]
 
 
-def the_events(chance, n, *named):
-    rows = a_rail(chance)
+def the_events(chance, n, *named, rails=True):
+    rows = a_rail(chance) if rails else []
     rows += [an_event(chance, *named) for _ in range(n - len(rows))]
     chance.shuffle(rows)
     write("e.yaml", "longhaul: events/1\ntime_unit: ms\nevents:\n" +
           "\n".join(rows) + "\n")
 
 
-def the_moves(chance, device):
+def ring():
+    """Four stages whose hosts are alike, and send each other data."""
+    links = [(a, b) for a in range(4) for b in (a - 1, a + 1) if 0 <= b < 4]
+    write("ring.yaml", "longhaul: pipeline/1\ntime_unit: ms\nmicrobatches: 8\n"
+          "devices: 4\nuniform: {placement: ud, F: 2, D: 2, W: 2, memory: "
+          "{F: 1, D: 0, W: -1}}\nlinks:\n" +
+          "".join(f"  - {{from: {a}, to: {b}, latency: 1, transfer: 1}}\n"
+                  for a, b in links) + "data_parallel:\n" +
+          "".join(f"  - {{chunk: {c}, all_gather: 3, reduce_scatter: 3}}\n"
+                  for c in range(4)))
+
+
+def the_moves(chance, chunks, hosts, timed):
     """Layers and ranks that move, and how many times."""
     words, n = [], 0
     layers = chance.sample(range(1, STEPS), chance.randint(0, 3))
     for step in sorted(layers):
-        cuts = [0, *sorted(chance.sample(range(1, LAYERS), 3)), LAYERS]
+        cuts = [0, *sorted(chance.sample(range(1, LAYERS), chunks - 1)),
+                LAYERS]
         numbers = [str(b - a) for a, b in zip(cuts, cuts[1:])]
         words += ["--layers-at", f"{step}={','.join(numbers)}"]
         n += 1
-    if device == "timed" and n:
-        return [*words, "--layers", "2,2,2,1", "--moving", "20ms"], n
+    if timed and n:
+        words += ["--layers", "2,2,2,1"]
     ranks = chance.sample(range(1, STEPS), chance.randint(0, 3))
-    for step in sorted(ranks) if device == "cpu" else []:
-        places = [str(rank) for rank in chance.sample(range(4), 4)]
+    for step in sorted(ranks) if hosts else []:
+        places = [str(rank) for rank in chance.sample(range(hosts), hosts)]
         words += ["--places-at", f"{step}={','.join(places)}"]
         n += 1
-    return words, n
+    return words + (["--moving", "20ms"] if timed and n else []), n
 
 
-def how_it_changes(chance, transport, link, device):
+def how_it_changes(chance, transport, link, chunks=4, hosts=4, timed=False):
     """Options, and how many of the events they are."""
     words = ["--transport", transport, "--steps", str(STEPS)]
     blocking = []
@@ -100,13 +116,13 @@ def how_it_changes(chance, transport, link, device):
     words += blocking
     if chance.random() < 0.4:
         words += ["--adapt", "--moving", "1ms"]
-        return words + (["--layers", "2,2,2,1"] if device == "timed" else []), 0
+        return words + (["--layers", "2,2,2,1"] if timed else []), 0
     if blocking and chance.random() < 0.5:
         words += ["--path", chance.choice(("delegated", f"{link}=delegated"))]
     steps = chance.sample(range(1, STEPS), chance.randint(1, 6))
     for step in sorted(steps):
         words += ["--schedule-at", f"{step}={chance.choice(METHODS)}"]
-    moves, n = the_moves(chance, device)
+    moves, n = the_moves(chance, chunks, hosts, timed)
     return words + moves, len(steps) + n
 
 
@@ -122,6 +138,12 @@ def trained(words):
     return done
 
 
+def links_of(n):
+    """Between hosts, both ways and one way."""
+    return [f"h{a}{way}h{b}" for way in "->" for a in range(n)
+            for b in range(n) if a < b or way == ">" and a != b]
+
+
 def weights(name):
     return pathlib.Path(WORK, name, f"step-{STEPS:08}",
                         "model.safetensors").read_bytes()
@@ -129,19 +151,29 @@ def weights(name):
 
 def trains_to_the_same_bytes(seed, transport, quiet):
     chance = random.Random(f"{seed} {transport} cpu")
-    words, n = how_it_changes(chance, transport, "west>east", "cpu")
-    the_events(chance, EVENTS - n, ["west-east", "west>east", "east>west"],
-               ["0-1", "2>3", "3>2"], ["latency", "transfer", "factor"])
+    twins = chance.random() < 0.5
+    words, n = how_it_changes(chance, transport, "west>east",
+                              chunks=2 if twins else 4)
+    kinds = ["latency", "transfer", "factor"]
+    if twins:
+        the_events(chance, EVENTS - n, links_of(4), [], kinds, rails=False)
+        words += ["--replicas", "2"]
+        if "--places-at" in words:
+            words += ["--moving", "1ms"]
+    else:
+        the_events(chance, EVENTS - n, ["west-east", "west>east", "east>west"],
+                   ["0-1", "2>3", "3>2"], kinds)
+    plan = "twins.json" if twins else "plan.json"
     name = f"cpu-{seed}-{transport}"
-    done = trained(["plan.json", "--device", "cpu", "--data", "text",
-                    "--checkpoint", name, "--events", "e.yaml", *words])
-    what = f"seed {seed}, {transport}: train {' '.join(words)}"
+    done = trained([plan, "--device", "cpu", "--data", "text", "--checkpoint",
+                    name, "--events", "e.yaml", *words])
+    what = f"seed {seed}, {transport}: train {plan} {' '.join(words)}"
     if check(done.returncode == 0, f"{what}: {done.stderr}"):
         found = json.loads(done.stdout)
         check(len(found["iterations"]) == STEPS, what)
         check(all(s["refused"] is None for s in found["switches"]),
               f"{what}: {found['switches']}")
-        check(weights(name) == quiet, f"{what}: weights")
+        check(weights(name) == quiet[plan], f"{what}: weights")
         return len(found["switches"]), sum(s["moved"] is not None
                                            for s in found["switches"])
     return 0, 0
@@ -150,33 +182,45 @@ def trains_to_the_same_bytes(seed, transport, quiet):
 def plays_to_its_end(seed, transport):
     """Passes that only wait: devices may be slower, too."""
     chance = random.Random(f"{seed} {transport} timed")
-    words, n = how_it_changes(chance, transport, "dc0>dc1", "timed")
-    the_events(chance, EVENTS - n, ["dc0-dc1", "dc0>dc1", "dc1>dc0"],
-               ["0-1", "2>3", "3>2"],
-               ["latency", "transfer", "factor", "device"])
-    done = trained(["p.yaml", "-s", "1f1b", "--speed", "8", "--events",
-                    "e.yaml", *words])
-    what = f"seed {seed}, {transport}: train p.yaml {' '.join(words)}"
+    twins = chance.random() < 0.5
+    words, n = how_it_changes(chance, transport, "0>1" if twins else "dc0>dc1",
+                              hosts=8 if twins else 0, timed=True)
+    kinds = ["latency", "transfer", "factor", "device"]
+    if twins:
+        the_events(chance, EVENTS - n, links_of(8), [], kinds, rails=False)
+        words += ["--replicas", "2"]
+    else:
+        the_events(chance, EVENTS - n, ["dc0-dc1", "dc0>dc1", "dc1>dc0"],
+                   ["0-1", "2>3", "3>2"], kinds)
+    name = "ring.yaml" if twins else "p.yaml"
+    done = trained([name, "-s", "1f1b", "--speed", "8", "--events", "e.yaml",
+                    *words])
+    what = f"seed {seed}, {transport}: train {name} {' '.join(words)}"
     if check(done.returncode == 0, f"{what}: {done.stderr}"):
         check(len(json.loads(done.stdout)["iterations"]) == STEPS, what)
 
 
 def runs(seeds):
-    a_plan()
+    plans()
+    ring()
     uniform("p.yaml", microbatches=8, times=(2, 2, 2), latency=1, transfer=1)
-    done = run("train", "plan.json", "--device", "cpu", "--data", "text",
-               "--steps", STEPS, "--checkpoint", "quiet", "--json")
-    trains = "OpenBLAS" not in done.stderr
-    if not trains:
-        print("SKIPPED training: OpenBLAS is not installed")
-    elif not check(done.returncode == 0, done.stderr):
-        return
+    quiet, trains = {}, True
+    for plan in ("plan.json", "twins.json"):
+        done = run("train", plan, "--device", "cpu", "--data", "text",
+                   "--steps", STEPS, "--checkpoint", f"quiet-{plan}", "--json")
+        trains = "OpenBLAS" not in done.stderr
+        if not trains:
+            print("SKIPPED training: OpenBLAS is not installed")
+            break
+        if not check(done.returncode == 0, done.stderr):
+            return
+        quiet[plan] = weights(f"quiet-{plan}")
     n_switches = n_moved = 0
     for seed in seeds:
         for transport in TRANSPORTS:
             plays_to_its_end(seed, transport)
             if trains:
-                n = trains_to_the_same_bytes(seed, transport, weights("quiet"))
+                n = trains_to_the_same_bytes(seed, transport, quiet)
                 n_switches += n[0]
                 n_moved += n[1]
     if trains:
