@@ -197,6 +197,8 @@ typedef struct lhi_cpu {
     uint32_t q_rank, kv_rank; /* of latents; kv_rank 0: there are none */
     uint32_t inner;           /* weights of norms within attention */
     bool head_norms;          /* of queries and keys */
+    bool qkv_bias;
+    uint32_t kv_sharers;      /* ranks that have the same key and value heads */
     bool parallel; /* attention and MLP beside each other, on one norm */
     uint32_t positions;    /* learned; 0: rotary */
     uint32_t norm_vectors; /* of weights: 2 with biases */
@@ -405,7 +407,8 @@ double lhi_cpu_shared_loss(lhi_cpu *cpu, float *logits, const int32_t *targets,
 /* n values become the sums over these ranks. */
 void lhi_cpu_add_values(lhi_cpu *cpu, float *values, size_t n);
 /* A chunk's gradients are complete but for those that each rank has of its own
- * rows, of norms and routers: adds them up. Room for them (false: no memory),
+ * rows, of norms and routers, or of some of the queries that see a key head:
+ * adds them up. Room for them (false: no memory),
  * once the chunks are there. */
 void lhi_cpu_add_partial(lhi_cpu *cpu, lhi_cpu_chunk *chunk);
 bool lhi_cpu_make_partial(lhi_cpu *cpu);

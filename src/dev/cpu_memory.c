@@ -72,7 +72,11 @@ void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
     cpu->n_tensor = o->n_tensor ? o->n_tensor : 1;
     cpu->tensor = o->tensor;
     cpu->heads = model->heads / cpu->n_tensor;
-    cpu->kv_heads = model->kv_heads / cpu->n_tensor;
+    cpu->kv_sharers = cpu->n_tensor > model->kv_heads
+                          ? cpu->n_tensor / model->kv_heads
+                          : 1;
+    cpu->kv_heads = model->kv_heads * cpu->kv_sharers / cpu->n_tensor;
+    cpu->qkv_bias = model->qkv_bias;
     cpu->first_head = cpu->heads * cpu->tensor;
     cpu->head_dim = model->head_dim;
     cpu->q = cpu->heads * model->head_dim;
@@ -283,6 +287,9 @@ size_t lhi_cpu_count_partial(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
     size_t norm = (size_t)cpu->norm_vectors * cpu->h, moe = 0;
     size_t layer = (cpu->parallel ? 1 : 2) * norm + cpu->inner;
+    size_t kv = (size_t)(cpu->kv + cpu->values) * (cpu->h + cpu->qkv_bias);
+    if (cpu->kv_sharers > 1)
+        layer += cpu->n_tensor / cpu->kv_sharers * kv;
     size_t routes = (size_t)cpu->experts * (cpu->h + cpu->sigmoid) +
                     (cpu->gates_shared ? cpu->h : 0);
     for (uint32_t i = 0; i < chunk->n_layers; i++)

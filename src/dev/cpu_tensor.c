@@ -61,7 +61,8 @@ lh_status lhi_cpu_check_shares(const lhi_cpu_options *o, lh_error *err)
                         "that are cut: choose tensor: 1 in the job's layout, "
                         "or plan with zero: 1");
     LHI_TRY(need_multiple(m->heads, "heads", n, err));
-    LHI_TRY(need_multiple(m->kv_heads, "kv_heads", n, err));
+    if (n % m->kv_heads != 0) /* else several ranks have each */
+        LHI_TRY(need_multiple(m->kv_heads, "kv_heads", n, err));
     LHI_TRY(need_multiple(m->ffn, "ffn", n, err));
     if (m->experts)
         LHI_TRY(
@@ -190,27 +191,38 @@ double lhi_cpu_shared_loss(lhi_cpu *cpu, float *logits, const int32_t *targets,
     return loss;
 }
 
-/* Of a layer, gradients that each rank has of its own rows: which there may
- * be. */
-enum { N_PARTIAL = 7 };
+/* Of a layer, gradients that each rank has of its own rows, or queries: which
+ * there may be. */
+enum { N_PARTIAL = 9 };
 
-/* Number `i` of them, *n values; NULL: there is none. Norms of heads: each rank
- * has its own heads'. */
-static float *partial_of(const lhi_cpu *cpu, const lhi_cpu_weights *d,
-                         uint32_t i, size_t *n)
+/* Of a number of slices, each of which several ranks have. */
+typedef struct partial {
+    float *gradient; /* of the one that is here; NULL: there is none */
+    size_t n;
+    uint32_t mine, slices;
+} partial;
+
+/* Number `i` of them. Norms of heads: each rank has its own heads'. Keys and
+ * values are behind queries. */
+static partial partial_of(const lhi_cpu *cpu, const lhi_cpu_weights *d,
+                          uint32_t i)
 {
-    const struct {
-        float *gradient;
-        size_t n;
-    } all[N_PARTIAL] = {{d->norm1, (size_t)cpu->norm_vectors * cpu->h},
-                        {d->norm2, (size_t)cpu->norm_vectors * cpu->h},
-                        {d->q_norm, cpu->head_dim},
-                        {d->k_norm, cpu->head_dim},
-                        {d->router, (size_t)cpu->experts * cpu->h},
-                        {d->router_bias, cpu->experts},
-                        {d->shared_gate, cpu->h}};
-    *n = all[i].n;
-    return all[i].gradient;
+    const size_t h = cpu->h, norm = cpu->norm_vectors * h;
+    const size_t kv = (size_t)cpu->kv + cpu->values, q = cpu->q;
+    const uint32_t slices = cpu->n_tensor / cpu->kv_sharers;
+    const uint32_t mine = cpu->tensor / cpu->kv_sharers;
+    const bool shares = cpu->kv_sharers > 1;
+    const partial all[N_PARTIAL] = {
+        {d->norm1, norm, 0, 1},
+        {d->norm2, norm, 0, 1},
+        {d->q_norm, cpu->head_dim, 0, 1},
+        {d->k_norm, cpu->head_dim, 0, 1},
+        {d->router, cpu->experts * h, 0, 1},
+        {d->router_bias, cpu->experts, 0, 1},
+        {d->shared_gate, h, 0, 1},
+        {shares ? d->qkv + q * h : NULL, kv * h, mine, slices},
+        {shares && d->qkv_bias ? d->qkv_bias + q : NULL, kv, mine, slices}};
+    return all[i];
 }
 
 bool lhi_cpu_make_partial(lhi_cpu *cpu)
@@ -224,29 +236,32 @@ bool lhi_cpu_make_partial(lhi_cpu *cpu)
            (cpu->partial_sums = lhi_cpu_floats(cpu->mem, most, 1)) != NULL;
 }
 
-static void move(float *gradient, float *sums, size_t n, bool back)
+/* To the sums of all slices, where others' are 0, or back; how many there
+ * are. */
+static size_t move(const partial *p, float *sums, bool back)
 {
-    memcpy(back ? gradient : sums, back ? sums : gradient, n * sizeof *sums);
+    float *at = sums + p->mine * p->n;
+    if (!p->gradient)
+        return 0;
+    if (!back)
+        memset(sums, 0, p->slices * p->n * sizeof *sums);
+    memcpy(back ? p->gradient : at, back ? at : p->gradient, p->n * sizeof *at);
+    return p->slices * p->n;
 }
 
 /* All of a chunk's, to cpu->partial_sums or back; how many values. */
 static size_t move_partial(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                            bool back)
 {
-    size_t at = 0, n, norm = (size_t)cpu->norm_vectors * cpu->h;
+    size_t at = 0;
     for (uint32_t k = 0; k < chunk->n_layers; k++)
         for (uint32_t i = 0; i < N_PARTIAL; i++) {
-            float *one = partial_of(cpu, &chunk->d_weights[k], i, &n);
-            if (!one)
-                continue;
-            move(one, cpu->partial_sums + at, n, back);
-            at += n;
+            partial one = partial_of(cpu, &chunk->d_weights[k], i);
+            at += move(&one, cpu->partial_sums + at, back);
         }
-    if (chunk->is_last) {
-        move(chunk->d_norm, cpu->partial_sums + at, norm, back);
-        at += norm;
-    }
-    return at;
+    const partial last = {chunk->is_last ? chunk->d_norm : NULL,
+                          (size_t)cpu->norm_vectors * cpu->h, 0, 1};
+    return at + move(&last, cpu->partial_sums + at, back);
 }
 
 void lhi_cpu_add_partial(lhi_cpu *cpu, lhi_cpu_chunk *chunk)

@@ -416,6 +416,7 @@ void lhi_model_tensor_of(const lh_model *m, uint32_t index,
                : is_cut(r->columns) ? LHI_CUT_COLUMNS
                                     : LHI_CUT_NOT;
     out->parts = r->rows == QKV || r->columns == QKV ? 3 : 1;
+    out->most = r->rows == KV ? m->kv_heads : 0;
     out->is_bias = r->role == LHI_ROLE_ROUTER_BIAS ||
                    (length > 5 && strcmp(name + length - 5, ".bias") == 0);
 }
@@ -423,12 +424,16 @@ void lhi_model_tensor_of(const lh_model *m, uint32_t index,
 lhi_slice lhi_model_slice(const lhi_model_tensor *t, uint32_t ranks,
                           uint32_t mine)
 {
-    return (lhi_slice){.cut = t->cut,
-                       .parts = t->parts,
-                       .ranks = ranks,
-                       .mine = mine,
-                       .rows = t->rows,
-                       .columns = t->columns};
+    uint32_t n = t->most && t->most < ranks ? t->most : ranks;
+    if (t->cut == LHI_CUT_NOT)
+        n = 1;
+    const lhi_slice first = {.cut = t->cut,
+                             .parts = t->parts,
+                             .ranks = n,
+                             .sharers = ranks / n,
+                             .rows = t->rows,
+                             .columns = t->columns};
+    return lhi_slice_at(&first, mine);
 }
 
 double lhi_count_values(const lh_model *m, uint32_t first, uint32_t n)

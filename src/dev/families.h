@@ -50,6 +50,7 @@ typedef struct lhi_model_tensor {
      * vocabulary. */
     lhi_cut cut;
     uint32_t parts; /* of that side */
+    uint32_t most;  /* slices that there can be; 0: any number */
 } lhi_model_tensor;
 
 /* Tensors in the model's order: those before the layers, of each layer, behind
@@ -62,7 +63,8 @@ uint32_t lhi_n_model_tensors(const lh_model *model);
 uint32_t lhi_layer_tensor_index(const lh_model *model, uint32_t layer);
 void lhi_model_tensor_of(const lh_model *model, uint32_t index,
                          lhi_model_tensor *out);
-/* What rank `mine` of `ranks` that share the model has of it. */
+/* What rank `mine` of `ranks` that share the model has of it; `most`, if there
+ * are any, and `ranks` divide each other. */
 lhi_slice lhi_model_slice(const lhi_model_tensor *tensor, uint32_t ranks,
                           uint32_t mine);
 /* The values of tensors `first` to `first + n - 1`, without overflow. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dev/slices.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 size_t lhi_slice_first(size_t n, uint32_t ranks, uint32_t i)
@@ -9,6 +8,13 @@ size_t lhi_slice_first(size_t n, uint32_t ranks, uint32_t i)
     /* n * i / ranks without overflow. */
     size_t per = n / ranks, rest = n % ranks;
     return per * i + rest * i / ranks;
+}
+
+lhi_slice lhi_slice_at(const lhi_slice *slice, uint32_t rank)
+{
+    lhi_slice out = *slice;
+    out.mine = rank / slice->sharers;
+    return out;
 }
 
 static size_t width_of(const lhi_slice *s)

@@ -15,17 +15,16 @@ static void find_share(size_t n, uint32_t shards, uint32_t replica,
     *count = n - *first < share ? n - *first : share;
 }
 
-/* What member `i` has to give. A tensor that is not cut comes from the first
- * rank of each replica alone. */
+/* What member `i` has to give. Of a replica's ranks that have the same slice the
+ * first does. */
 static lhi_slice share_of(const lhi_train *train, const lhi_tensor *t,
                           uint32_t shards, uint32_t i, size_t *first,
                           size_t *n)
 {
-    lhi_slice slice = t->slice;
     uint32_t ranks = train->o.n_tensor, replica = i / ranks;
-    slice.mine = lhi_is_cut(t) ? i % ranks : 0;
+    lhi_slice slice = lhi_slice_at(&t->slice, i % ranks);
     *first = *n = 0;
-    if (replica < shards && (lhi_is_cut(t) || i % ranks == 0))
+    if (replica < shards && lhi_slice_is_first(&slice, i % ranks))
         find_share(lhi_slice_values(&slice), shards, replica, first, n);
     return slice;
 }
@@ -57,7 +56,8 @@ lh_status lhi_collect_slices(const lhi_train *train, const lhi_tensor *t,
                              float *whole, lh_error *err)
 {
     const lhi_train_options *o = &train->o;
-    bool gives = o->replica < shards && (lhi_is_cut(t) || o->tensor == 0);
+    bool gives =
+        o->replica < shards && lhi_slice_is_first(&t->slice, o->tensor);
     if (!gives)
         n = 0;
     if (o->replica > 0 || o->tensor > 0)

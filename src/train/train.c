@@ -375,14 +375,13 @@ static double *losses_of(const lhi_train *train, double *tally)
     return tally + (size_t)train->n_tensors * o->n_tensor * o->n_replicas;
 }
 
-/* Of a tensor that is not cut the first of the ranks that share layers says
- * it. */
+/* Of ranks that have the same slice the first says it. */
 static bool tells_of(const lhi_train *train, const lhi_owned *own)
 {
     return own != train->head && !own->tensor->balances &&
            !train->o.follows &&
            (lhi_lot_of(train, own->tensor) == LHI_LOT_EXPERTS ||
-            lhi_is_cut(own->tensor) || train->o.tensor == 0);
+            lhi_slice_is_first(&own->tensor->slice, train->o.tensor));
 }
 
 lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
