@@ -288,6 +288,8 @@ size_t lhi_cpu_count_partial(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     size_t norm = (size_t)cpu->norm_vectors * cpu->h, moe = 0;
     size_t layer = (cpu->parallel ? 1 : 2) * norm + cpu->inner;
     size_t kv = (size_t)(cpu->kv + cpu->values) * (cpu->h + cpu->qkv_bias);
+    if (cpu->kv_rank)
+        layer += ((size_t)cpu->q_rank + cpu->kv_rank + cpu->rope) * cpu->h;
     if (cpu->kv_sharers > 1)
         layer += cpu->n_tensor / cpu->kv_sharers * kv;
     size_t routes = (size_t)cpu->experts * (cpu->h + cpu->sigmoid) +

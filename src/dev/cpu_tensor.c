@@ -34,13 +34,11 @@ static lh_status need_multiple(uint32_t n, const char *what, uint32_t ranks,
 
 lh_status lhi_cpu_check_cut(const lh_model *m, uint32_t n, lh_error *err)
 {
-    if (n <= 1 || !(m->kv_lora_rank || m->parallel_block))
+    if (n <= 1 || !m->parallel_block)
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
-                    "the cpu device does not cut layers with %s: choose "
-                    "tensor: 1 in the job's layout",
-                    m->kv_lora_rank ? "latents"
-                                    : "attention and MLP beside each other");
+                    "the cpu device does not cut layers with attention and MLP "
+                    "beside each other: choose tensor: 1 in the job's layout");
 }
 
 lh_status lhi_cpu_check_shares(const lhi_cpu_options *o, lh_error *err)
@@ -193,7 +191,7 @@ double lhi_cpu_shared_loss(lhi_cpu *cpu, float *logits, const int32_t *targets,
 
 /* Of a layer, gradients that each rank has of its own rows, or queries: which
  * there may be. */
-enum { N_PARTIAL = 9 };
+enum { N_PARTIAL = 11 };
 
 /* Of a number of slices, each of which several ranks have. */
 typedef struct partial {
@@ -202,8 +200,8 @@ typedef struct partial {
     uint32_t mine, slices;
 } partial;
 
-/* Number `i` of them. Norms of heads: each rank has its own heads'. Keys and
- * values are behind queries. */
+/* Number `i` of them. Norms of heads, and latents: each rank has what its own
+ * heads say. Keys and values are behind queries. */
 static partial partial_of(const lhi_cpu *cpu, const lhi_cpu_weights *d,
                           uint32_t i)
 {
@@ -215,8 +213,10 @@ static partial partial_of(const lhi_cpu *cpu, const lhi_cpu_weights *d,
     const partial all[N_PARTIAL] = {
         {d->norm1, norm, 0, 1},
         {d->norm2, norm, 0, 1},
-        {d->q_norm, cpu->head_dim, 0, 1},
-        {d->k_norm, cpu->head_dim, 0, 1},
+        {d->q_norm, cpu->kv_rank ? cpu->q_rank : cpu->head_dim, 0, 1},
+        {d->k_norm, cpu->kv_rank ? cpu->kv_rank : cpu->head_dim, 0, 1},
+        {d->q_down, cpu->q_rank * h, 0, 1},
+        {d->kv_down, ((size_t)cpu->kv_rank + cpu->rope) * h, 0, 1},
         {d->router, cpu->experts * h, 0, 1},
         {d->router_bias, cpu->experts, 0, 1},
         {d->shared_gate, h, 0, 1},

@@ -331,12 +331,12 @@ static uint32_t width_of(const lh_model *m, side of)
     }
 }
 
-/* Experts are whole on each rank; latents and blocks whose MLP is beside
+/* Experts and latents are whole on each rank; blocks whose MLP is beside
  * attention are not cut. */
 static bool is_cut(side of)
 {
-    return of == Q || of == KV || of == QKV || of == F || of == SHARED_F ||
-           of == VOCAB;
+    return of == Q || of == KV || of == QKV || of == KV_UP || of == OUT ||
+           of == F || of == SHARED_F || of == VOCAB;
 }
 
 uint32_t lhi_n_front_tensors(const lh_model *m)

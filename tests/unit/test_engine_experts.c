@@ -143,7 +143,7 @@ static lh_iteration wanted[N_KINDS][MOST_REPLICAS + 1][N_STEPS];
 static void all_on_each(void)
 {
     for (int kind = 0; kind < N_KINDS; kind++)
-        for (uint32_t replicas = kind == QWEN || kind == LATENT ? 2 : 1;
+        for (uint32_t replicas = kind == QWEN ? 2 : 1;
              replicas <= MOST_REPLICAS; replicas *= 2) {
             way w = simple;
             lh_train_result *r = NULL;
@@ -253,13 +253,13 @@ static void some_on_each(void)
 /* Experts are spread over these ranks as well; or all have all. */
 static void where_layers_are_shared(void)
 {
-    static const int kinds[] = {MIXTRAL, GATED, GROUPED};
+    static const int kinds[] = {MIXTRAL, GATED, GROUPED, LATENT};
     uint32_t state = 5;
-    for (int i = 0; i < OF_CASES(9); i++) {
+    for (int i = 0; i < OF_CASES(10); i++) {
         way w = simple;
         uint32_t method = draw(&state, 6);
-        w.kind = kinds[i % 3];
-        w.tensor = draw(&state, 3) ? 2 : 4;
+        w.kind = kinds[i % 4];
+        w.tensor = w.kind == LATENT || draw(&state, 3) ? 2 : 4;
         w.replicas = 1 << draw(&state, w.tensor == 2 ? 3 : 2);
         w.expert = 1 << draw(&state, 4);
         if (w.expert > w.replicas * w.tensor)
@@ -360,7 +360,7 @@ static void halves(way first, way second, char *folder, size_t size,
 
 static void checkpoints_are_the_same(void)
 {
-    for (int kind = QWEN; kind <= GROUPED; kind++) {
+    for (int kind = QWEN; kind <= LATENT; kind++) {
         char folders[2][120], name[40];
         way whole = simple, parted = simple;
         whole.kind = parted.kind = kind;
@@ -368,7 +368,7 @@ static void checkpoints_are_the_same(void)
         parted.expert = kind == QWEN ? 2 : 4;
         parted.devices = 2;
         parted.method = "zb-h1";
-        if (kind == GROUPED)
+        if (kind != QWEN)
             parted.tensor = 2;
         snprintf(name, sizeof name, "whole-%d", kind);
         halves(whole, parted, folders[0], sizeof folders[0], name);
