@@ -639,6 +639,12 @@ void lhi_cpu_residual(lhi_cpu *cpu, const lhi_cpu_kept *kept,
                       lhi_drop_site site, const float *residual, const float *x,
                       const float *w, const float *bias, uint32_t in,
                       float *out);
+/* Whether ranks add up what attention and MLP make at once, where these are
+ * beside each other and nothing of it is dropped; then there is no mid. */
+static inline bool lhi_cpu_adds_both(const lhi_cpu *cpu)
+{
+    return cpu->parallel && cpu->group && !lhi_cpu_drops(cpu);
+}
 /* Fills them, as F did, from x, the layer's input, and what was kept. */
 void lhi_cpu_make_again(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept, const float *x, uint32_t again);

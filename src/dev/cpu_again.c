@@ -172,7 +172,7 @@ void lhi_cpu_make_again(lhi_cpu *cpu, const lhi_cpu_weights *w,
         make_qkv(cpu, w, kept);
     if (has(again, LH_PART_ATTENTION))
         lhi_cpu_attend(cpu, kept);
-    if (has(again, LH_PART_ATTENTION_OUTPUT))
+    if (has(again, LH_PART_ATTENTION_OUTPUT) && !lhi_cpu_adds_both(cpu))
         lhi_cpu_residual(cpu, kept, LHI_DROP_ATTENTION, x, kept->attended,
                          w->out, w->out_bias, cpu->o, kept->mid);
     if (has(again, LH_PART_MLP_NORM) && !cpu->parallel)

@@ -46,15 +46,13 @@ static void norm_back(lhi_cpu *cpu, const float *weight, const float *inv,
     lhi_cpu_norm_back(cpu, own, weight, inv, add, x, d_weight);
 }
 
-/* From a->mid, the gradient of what attention added to the layer, to that of
- * norm1, in cpu->wide. */
+/* From d, the gradient of what attention made, to that of norm1, in cpu->wide.
+ */
 static void attention_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
-                           lhi_cpu_kept *a)
+                           lhi_cpu_kept *a, const float *d)
 {
     float *wide = cpu->wide;
-    lhi_drop at = {a->sample, a->layer, LHI_DROP_ATTENTION};
-    lhi_cpu_linear_input(cpu, before_drop(cpu, at, a->mid, a->d_out), w->out,
-                         wide, cpu->o, cpu->h);
+    lhi_cpu_linear_input(cpu, d, w->out, wide, cpu->o, cpu->h);
     lhi_cpu_attend_back(cpu, a, wide);
     if (cpu->kv_rank) {
         lhi_cpu_latents_back(cpu, w, a);
@@ -71,13 +69,19 @@ static void parallel_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
 {
     size_t n = (size_t)cpu->t * cpu->h;
     lhi_drop at = {a->sample, a->layer, LHI_DROP_MLP};
-    memcpy(a->mid, d, n * sizeof *d);
-    mlp_back(cpu, w, a, lhi_cpu_drop_back(cpu, at, d));
+    lhi_drop also = {a->sample, a->layer, LHI_DROP_ATTENTION};
+    memcpy(a->mid, d, (size_t)cpu->r * cpu->h * sizeof *d);
+    mlp_back(cpu, w, a, before_drop(cpu, at, d, a->d_down));
     lhi_cpu_keep_dropped(cpu, d);
     memcpy(cpu->beside, cpu->wide, n * sizeof *d);
-    attention_back(cpu, w, a);
+    if (lhi_cpu_adds_both(cpu)) { /* it is the same gradient */
+        memcpy(a->d_out, a->d_down, n * sizeof *d);
+        attention_back(cpu, w, a, a->d_out);
+    } else {
+        attention_back(cpu, w, a, before_drop(cpu, also, a->mid, a->d_out));
+    }
     cpu->k->add(cpu->wide, cpu->beside, n);
-    lhi_cpu_norm_back(cpu, cpu->wide, w->norm1, a->inv1, a->mid, x, a->d_norm1);
+    norm_back(cpu, w->norm1, a->inv1, a->mid, x, a->d_norm1);
     lhi_cpu_keep_dropped(cpu, a->mid);
 }
 
@@ -87,6 +91,7 @@ static void layer_back(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_kept *a,
                        float *d, float *x)
 {
     lhi_drop at = {a->sample, a->layer, LHI_DROP_MLP};
+    lhi_drop also = {a->sample, a->layer, LHI_DROP_ATTENTION};
     if (cpu->parallel) {
         parallel_back(cpu, w, a, d, x);
         return;
@@ -100,7 +105,7 @@ static void layer_back(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_kept *a,
         norm_back(cpu, w->norm2, a->inv2, d, a->mid, a->d_norm2);
     }
     lhi_cpu_keep_dropped(cpu, d);
-    attention_back(cpu, w, a);
+    attention_back(cpu, w, a, before_drop(cpu, also, a->mid, a->d_out));
     norm_back(cpu, w->norm1, a->inv1, a->mid, x, a->d_norm1);
     lhi_cpu_keep_dropped(cpu, a->mid);
 }

@@ -102,11 +102,24 @@ static lh_status embed(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     return LH_OK;
 }
 
+/* What attention and MLP beside each other add to x: one sum over ranks. */
+static void add_both(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_kept *a,
+                     const float *x, float *out)
+{
+    float *sum = cpu->summands;
+    lhi_cpu_linear(cpu, a->attended, w->out, NULL, sum, cpu->o, cpu->h, false);
+    lhi_cpu_linear(cpu, a->act, w->down, NULL, sum, cpu->f, cpu->h, true);
+    lhi_cpu_add_rows(cpu, sum, out);
+    cpu->k->add(out, x, (size_t)cpu->r * cpu->h);
+}
+
 static void layer_forward(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           lhi_cpu_kept *a, const float *x, float *out)
 {
     lhi_cpu_make_again(cpu, w, a, x, LH_PART_ALL);
-    if (a->moe)
+    if (lhi_cpu_adds_both(cpu))
+        add_both(cpu, w, a, x, out);
+    else if (a->moe)
         lhi_cpu_experts_down(cpu, w, a, out);
     else
         lhi_cpu_residual(cpu, a, LHI_DROP_MLP, a->mid, a->act, w->down,

@@ -32,15 +32,6 @@ static lh_status need_multiple(uint32_t n, const char *what, uint32_t ranks,
                     what, n, ranks);
 }
 
-lh_status lhi_cpu_check_cut(const lh_model *m, uint32_t n, lh_error *err)
-{
-    if (n <= 1 || !m->parallel_block)
-        return LH_OK;
-    return lhi_fail(err, LH_EUNSUPPORTED,
-                    "the cpu device does not cut layers with attention and MLP "
-                    "beside each other: choose tensor: 1 in the job's layout");
-}
-
 lh_status lhi_cpu_check_shares(const lhi_cpu_options *o, lh_error *err)
 {
     const lh_model *m = o->model;
@@ -52,7 +43,6 @@ lh_status lhi_cpu_check_shares(const lhi_cpu_options *o, lh_error *err)
                         o->tensor, n);
     if (n == 1)
         return LH_OK;
-    LHI_TRY(lhi_cpu_check_cut(m, n, err));
     if (o->sharded_gradients > 0)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the cpu device does not shard gradients of layers "

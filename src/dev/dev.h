@@ -260,10 +260,6 @@ double lhi_cpu_embedding(const lhi_cpu_options *options);
 /* Of a message between two chunks. */
 size_t lhi_cpu_message_bytes(const lhi_cpu_options *options);
 
-/* LH_EUNSUPPORTED: n ranks are to share each layer, and the model's are not
- * cut here. */
-lh_status lhi_cpu_check_cut(const lh_model *model, uint32_t n, lh_error *err);
-
 /* LH_EUNSUPPORTED: the model is of no kind that is trained here, or OpenBLAS
  * is not installed; `err` says which and what to do. Open the first device of a
  * process before it starts threads: OpenBLAS is loaded then. */

@@ -331,8 +331,7 @@ static uint32_t width_of(const lh_model *m, side of)
     }
 }
 
-/* Experts and latents are whole on each rank; blocks whose MLP is beside
- * attention are not cut. */
+/* Experts and latents are whole on each rank. */
 static bool is_cut(side of)
 {
     return of == Q || of == KV || of == QKV || of == KV_UP || of == OUT ||
@@ -415,7 +414,11 @@ void lhi_model_tensor_of(const lh_model *m, uint32_t index,
     out->cut = is_cut(r->rows)      ? LHI_CUT_ROWS
                : is_cut(r->columns) ? LHI_CUT_COLUMNS
                                     : LHI_CUT_NOT;
-    out->parts = r->rows == QKV || r->columns == QKV ? 3 : 1;
+    /* With the MLP beside attention there is one head of keys and values. */
+    bool fused = r->rows == QKV || r->columns == QKV;
+    out->parts = fused && !m->parallel_block ? 3 : 1;
+    out->common =
+        fused && m->parallel_block ? 2 * m->kv_heads * m->head_dim : 0;
     out->most = r->rows == KV ? m->kv_heads : 0;
     out->is_bias = r->role == LHI_ROLE_ROUTER_BIAS ||
                    (length > 5 && strcmp(name + length - 5, ".bias") == 0);
@@ -431,6 +434,7 @@ lhi_slice lhi_model_slice(const lhi_model_tensor *t, uint32_t ranks,
                              .parts = t->parts,
                              .ranks = n,
                              .sharers = ranks / n,
+                             .common = t->common,
                              .rows = t->rows,
                              .columns = t->columns};
     return lhi_slice_at(&first, mine);

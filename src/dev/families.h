@@ -51,6 +51,7 @@ typedef struct lhi_model_tensor {
     lhi_cut cut;
     uint32_t parts; /* of that side */
     uint32_t most;  /* slices that there can be; 0: any number */
+    uint32_t common; /* rows of keys and values that are not cut */
 } lhi_model_tensor;
 
 /* Tensors in the model's order: those before the layers, of each layer, behind

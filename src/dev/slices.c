@@ -25,7 +25,7 @@ static size_t width_of(const lhi_slice *s)
 /* Of one part of the side that is cut: where the slice begins, and how much. */
 static void find_part(const lhi_slice *s, size_t side, size_t *first, size_t *n)
 {
-    size_t all = side / s->parts;
+    size_t all = (side - s->common) / s->parts;
     *first = lhi_slice_first(all, s->ranks, s->mine);
     *n = lhi_slice_first(all, s->ranks, s->mine + 1) - *first;
 }
@@ -37,14 +37,23 @@ size_t lhi_slice_values(const lhi_slice *s)
         return s->rows * width;
     bool by_rows = s->cut == LHI_CUT_ROWS;
     find_part(s, by_rows ? s->rows : width, &first, &n);
-    return n * s->parts * (by_rows ? width : s->rows);
+    return (n * s->parts + s->common) * (by_rows ? width : s->rows);
+}
+
+size_t lhi_slice_own(const lhi_slice *s, uint32_t rank)
+{
+    size_t all = lhi_slice_values(s);
+    if (!lhi_slice_is_first(s, rank))
+        return 0;
+    return s->ranks == 1 || s->mine == 0 ? all : all - s->common * width_of(s);
 }
 
 size_t lhi_slice_n_runs(const lhi_slice *s)
 {
     if (s->cut == LHI_CUT_NOT || s->ranks == 1)
         return 1;
-    return s->cut == LHI_CUT_ROWS ? s->parts : (size_t)s->rows * s->parts;
+    return s->cut == LHI_CUT_ROWS ? s->parts + (s->common > 0)
+                                  : (size_t)s->rows * s->parts;
 }
 
 lhi_slice_run lhi_slice_run_of(const lhi_slice *s, size_t run)
@@ -54,7 +63,10 @@ lhi_slice_run lhi_slice_run_of(const lhi_slice *s, size_t run)
         return (lhi_slice_run){0, 0, s->rows * width};
     if (s->cut == LHI_CUT_ROWS) {
         find_part(s, s->rows, &first, &n);
-        size_t part = s->rows / s->parts;
+        size_t cut = s->rows - s->common, part = cut / s->parts;
+        if (run == s->parts)
+            return (lhi_slice_run){run * n * width, cut * width,
+                                   s->common * width};
         return (lhi_slice_run){run * n * width, (run * part + first) * width,
                                n * width};
     }
@@ -70,8 +82,10 @@ static void move(const lhi_slice *s, float *whole, size_t first, size_t n,
 {
     if (n == 0)
         return;
-    size_t each = lhi_slice_run_of(s, 0).n;
-    for (size_t k = first / each; k * each < first + n; k++) {
+    size_t each = lhi_slice_run_of(s, 0).n, last = lhi_slice_n_runs(s) - 1;
+    /* The last one may have more. */
+    for (size_t k = first / each < last ? first / each : last;
+         k <= last && k * each < first + n; k++) {
         lhi_slice_run run = lhi_slice_run_of(s, k);
         size_t from = run.here > first ? run.here : first;
         size_t end = run.here + run.n;

@@ -4,7 +4,8 @@
  * n * (mine + 1) / ranks. Where several matrices are one tensor, as queries,
  * keys and values of GPT-2, each of these `parts` is cut so. Where it has fewer
  * slices than there are ranks, as with few key and value heads, each is that of
- * `sharers` ranks, one after the other. */
+ * `sharers` ranks, one after the other; where such heads are in one tensor with
+ * the queries, as with Falcon, its last `common` rows are all ranks'. */
 #ifndef LHI_SLICES_H
 #define LHI_SLICES_H
 
@@ -23,6 +24,7 @@ typedef struct lhi_slice {
     uint32_t parts;         /* of the side that is cut; 1: one matrix */
     uint32_t ranks, mine;   /* slices that there are; 1, 0: nothing is cut */
     uint32_t sharers;       /* ranks that have each */
+    uint32_t common;        /* rows; where rows are cut */
     uint32_t rows, columns; /* of the whole; columns 0: a vector */
 } lhi_slice;
 
@@ -40,6 +42,9 @@ static inline bool lhi_slice_is_first(const lhi_slice *slice, uint32_t rank)
 {
     return rank % slice->sharers == 0;
 }
+/* Values, the slice's first ones, that no rank before `rank`, whose it is,
+ * has. */
+size_t lhi_slice_own(const lhi_slice *slice, uint32_t rank);
 size_t lhi_slice_values(const lhi_slice *slice);
 size_t lhi_slice_n_runs(const lhi_slice *slice);
 lhi_slice_run lhi_slice_run_of(const lhi_slice *slice, size_t run);

@@ -275,7 +275,6 @@ static lh_status take_grid(lhi_job *job, lh_error *err)
     if (!g->expert_tensor)
         g->expert_tensor = m->model->experts && g->expert == 1 ? g->tensor : 1;
     LHI_TRY(lhi_grid_check(g, err));
-    LHI_TRY(lhi_cpu_check_cut(m->model, g->tensor, err));
     if (g->expert_tensor == 1)
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,

@@ -15,17 +15,19 @@ static void find_share(size_t n, uint32_t shards, uint32_t replica,
     *count = n - *first < share ? n - *first : share;
 }
 
-/* What member `i` has to give. Of a replica's ranks that have the same slice the
- * first does. */
+/* What member `i` has to give: what no rank of its replica before it has. */
 static lhi_slice share_of(const lhi_train *train, const lhi_tensor *t,
                           uint32_t shards, uint32_t i, size_t *first,
                           size_t *n)
 {
     uint32_t ranks = train->o.n_tensor, replica = i / ranks;
     lhi_slice slice = lhi_slice_at(&t->slice, i % ranks);
+    size_t own = lhi_slice_own(&slice, i % ranks);
     *first = *n = 0;
-    if (replica < shards && lhi_slice_is_first(&slice, i % ranks))
+    if (replica < shards)
         find_share(lhi_slice_values(&slice), shards, replica, first, n);
+    if (*n > own - (*first < own ? *first : own))
+        *n = own - (*first < own ? *first : own);
     return slice;
 }
 
@@ -56,10 +58,10 @@ lh_status lhi_collect_slices(const lhi_train *train, const lhi_tensor *t,
                              float *whole, lh_error *err)
 {
     const lhi_train_options *o = &train->o;
-    bool gives =
-        o->replica < shards && lhi_slice_is_first(&t->slice, o->tensor);
-    if (!gives)
-        n = 0;
+    uint32_t me = o->replica * o->n_tensor + o->tensor;
+    size_t first, gives;
+    share_of(train, t, shards, me, &first, &gives);
+    n = gives < n ? gives : n;
     if (o->replica > 0 || o->tensor > 0)
         return o->collect(o->context, mine, n, NULL, NULL, err);
     size_t *gets = calloc((size_t)o->n_replicas * o->n_tensor, sizeof *gets);

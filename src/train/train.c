@@ -375,13 +375,14 @@ static double *losses_of(const lhi_train *train, double *tally)
     return tally + (size_t)train->n_tensors * o->n_tensor * o->n_replicas;
 }
 
-/* Of ranks that have the same slice the first says it. */
-static bool tells_of(const lhi_train *train, const lhi_owned *own)
+/* How many values of this rank's slice are its to say. */
+static size_t count_told(const lhi_train *train, const lhi_owned *own)
 {
-    return own != train->head && !own->tensor->balances &&
-           !train->o.follows &&
-           (lhi_lot_of(train, own->tensor) == LHI_LOT_EXPERTS ||
-            lhi_slice_is_first(&own->tensor->slice, train->o.tensor));
+    if (own == train->head || own->tensor->balances || train->o.follows)
+        return 0;
+    if (lhi_lot_of(train, own->tensor) == LHI_LOT_EXPERTS)
+        return own->tensor->n;
+    return lhi_slice_own(&own->tensor->slice, train->o.tensor);
 }
 
 lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
@@ -405,6 +406,8 @@ lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
 static void tally_squares(const lhi_train *train, const lhi_owned *own,
                           double *tally)
 {
+    size_t told = count_told(train, own);
+    size_t end = told > own->first ? told - own->first : 0;
     uint32_t replicas = train->o.n_replicas;
     size_t n = own->n, share = n / replicas + (n % replicas != 0);
     if (lhi_lot_of(train, own->tensor) == LHI_LOT_EXPERTS) {
@@ -423,6 +426,8 @@ static void tally_squares(const lhi_train *train, const lhi_owned *own,
     for (uint32_t r = 0; r < replicas; r++) {
         size_t first = share * r < n ? share * r : n;
         size_t here = n - first < share ? n - first : share;
+        if (here > end - (first < end ? first : end))
+            here = end - (first < end ? first : end);
         tally[r] = train->k->squares(own->gradient + first, here);
     }
 }
@@ -436,8 +441,7 @@ lh_status lhi_train_tally(lhi_train *train, double *tally, lh_error *err)
             const lhi_owned *own = &train->chunks[i].owned[j];
             size_t at = (size_t)own->tensor->index * train->o.n_tensor *
                         train->o.n_replicas;
-            if (tells_of(train, own))
-                tally_squares(train, own, tally + at);
+            tally_squares(train, own, tally + at);
         }
     return LH_OK;
 }

@@ -19,11 +19,13 @@ static char folder[64], text_path[80];
 /* --- models ------------------------------------------------------------------
  */
 
-enum { LLAMA, TIED, QWEN, QWEN3, GPT, N_MODELS };
+enum { LLAMA, TIED, QWEN, QWEN3, GPT, FALCON, N_MODELS };
 
 static lh_model model_of(int which)
 {
-    lh_model m = which == GPT ? tiny_gpt2(LAYERS) : tiny_model(LAYERS);
+    lh_model m = which == GPT      ? tiny_gpt2(LAYERS)
+                 : which == FALCON ? tiny_falcon(LAYERS)
+                                   : tiny_model(LAYERS);
     m.heads = 4;
     m.head_dim = 8;
     m.kv_heads = 4;
@@ -38,7 +40,7 @@ static lh_model model_of(int which)
     /* Ranks share key heads: two of four, four of them, two of two. */
     if (which == LLAMA || which == QWEN3)
         m.kv_heads = 2;
-    if (which == QWEN)
+    if (which == QWEN || which == FALCON)
         m.kv_heads = 1;
     return m;
 }
@@ -260,7 +262,7 @@ static void seeded_combinations(void)
         s.method = methods[method][0];
         s.placement = methods[method][1];
         s.joint = (method == 0 || method == 3) && below(&state, 2);
-        s.transport = i % 6 == 5 ? "local" : "inproc";
+        s.transport = i % 7 == 5 ? "local" : "inproc";
         s.again = parts[below(&state, 5)];
         s.dropout = below(&state, 2) ? 0.1 : 0;
         s.links = s.devices == 2 && method < 4 && below(&state, 4) == 0;
@@ -349,7 +351,9 @@ static void go_on(setup first, setup then, const char *name)
 
 static void checkpoints_are_anyones(void)
 {
-    for (int model = 0; model < N_MODELS; model++) {
+    static const int models[] = {LLAMA, TIED, QWEN, GPT, FALCON};
+    for (size_t k = 0; k < sizeof models / sizeof *models; k++) {
+        int model = models[k];
         char names[4][32];
         setup one = alone, two = alone, pair = alone, pairs = alone;
         one.model = two.model = pair.model = pairs.model = model;

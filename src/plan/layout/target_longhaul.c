@@ -43,10 +43,10 @@ static lh_status check_tensor(const lh_job *job, const lh_layout *l,
         return REFUSE(err, "shares rows where it shares layers; leave "
                            "framework.sequence_parallel true, or use "
                            "layout.tensor of 1");
-    if (m->parallel_block || m->heads % n || m->ffn % n ||
+    if (m->heads % n || m->ffn % n ||
         (m->kv_heads % n && n % m->kv_heads))
         return REFUSE(err,
-                      "cuts layers without parallel blocks, into equal parts of heads, kv_heads and ffn; use a "
+                      "cuts layers into equal parts of heads, kv_heads and ffn; use a "
                       "layout.tensor that divides these, or is a multiple of "
                       "kv_heads, or 1");
     const uint64_t tokens =
