@@ -490,6 +490,9 @@ typedef struct lh_train_model {
     /* What an expert takes of a sequence's choices, in times of what each would
      * have if all had the same; the rest is dropped. 0: all. */
     double expert_capacity;
+    /* ZeRO 0: each rank has the optimizer of all that it has; `sites` is not
+     * looked at. */
+    bool whole_optimizer;
 } lh_train_model;
 
 /* GPT-2's. */

@@ -100,7 +100,7 @@ static lh_status sum_chunk(lhi_layered *l, const sending *s, int64_t *ready_ns,
                                  l->o.leaders};
     uint64_t tags = (uint64_t)lhi_site_sum_tags(l->o.group) * LHI_NET_TAGS;
     size_t n;
-    float *sums = lhi_train_sums(l->o.train, s->chunk, &n);
+    float *sums = lhi_train_sums(l->o.train, s->chunk, LHI_LOT_MOST, &n);
     for (uint32_t i = 0; i < parts_of(l, s->chunk); i++) {
         lhi_train_part part = find_part(l, s->chunk, i);
         LHI_TRY(lhi_sum_sites(&sites, sums + part.from, part.to - part.from,

@@ -104,7 +104,8 @@ static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
     if (lhi_experts_apart(job->model, &job->grid)) {
         uint32_t n = lhi_grid_size(&job->grid, LHI_GRID_EXPERT_DATA);
         values -= experts;
-        lhi_train_predict(experts, 0, 0, n, n, staged, bytes);
+        lhi_train_predict(experts, 0, 0, n,
+                          job->model->whole_optimizer ? 1 : n, staged, bytes);
     }
     lhi_train_predict(values, count_tied(o, exec, stage), sharded, sharers,
                       n_shards, staged, bytes);

@@ -89,6 +89,7 @@ static void add_model(unsigned char sum[SUM_BYTES], const lh_train_model *t,
                                 lhi_bits_of(t->sharded_parameters),
                                 t->by_layer,
                                 t->sites != NULL,
+                                t->whole_optimizer,
                                 t->leaders};
     add_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
     const uint64_t family[] = {m->gated,

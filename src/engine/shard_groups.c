@@ -11,6 +11,8 @@ static uint32_t site_of(const lh_train_model *m, uint32_t n, uint32_t stage,
 {
     uint32_t replicas = m->replicas ? m->replicas : 1;
     uint32_t replica = member / (n / replicas);
+    if (m->whole_optimizer)
+        return member;
     return m->sites ? m->sites[(size_t)stage * replicas + replica] : 0;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which of those that sum a stage's gradients (LHI_GRID_DATA) share what is
- * sharded, and which others have the same share: lh_train_model.sites. */
+ * sharded, and which others have the same share: lh_train_model.sites. With
+ * ZeRO 0 each is at a site of its own. */
 #ifndef LHI_SHARD_GROUPS_H
 #define LHI_SHARD_GROUPS_H
 

@@ -85,7 +85,7 @@ static lh_status communicate(lhi_shards *s, uint32_t k, uint64_t step,
     if (!s->o.across || !is_whole(s, k))
         return LH_OK;
     size_t n;
-    float *sums = lhi_train_sums(s->o.train, part.chunk, &n);
+    float *sums = lhi_train_sums(s->o.train, part.chunk, LHI_LOT_MOST, &n);
     const lhi_site_sums sites = {s->o.net, s->o.group, s->o.across,
                                  s->o.leaders};
     uint32_t number = s->program->n_data + k * lhi_site_sum_tags(s->o.group);

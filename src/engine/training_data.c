@@ -16,23 +16,27 @@ static uint32_t number_of(const lhi_training *t, uint32_t chunk,
 }
 
 /* Behind all of these. */
-static uint64_t sum_tag(const lhi_training *t, uint64_t step, uint32_t chunk)
+static uint64_t sum_tag(const lhi_training *t, uint64_t step, uint32_t number)
 {
+    uint32_t first = 2 * LHI_N_TRAIN_LOTS * t->o.exec->n_chunks;
     uint32_t each = lhi_site_sum_tags(&t->group);
     return lhi_tag(LHI_TAG_DATA, step,
-                   (2 * t->o.exec->n_chunks + each * chunk) * LHI_NET_TAGS);
+                   (first + each * number) * LHI_NET_TAGS);
 }
 
 /* Where others are divided alike. The array is done with by then. */
 static lh_status sum_sites(lhi_training *t, uint64_t step, uint32_t chunk,
-                           float *room, int64_t *ready_ns, lh_error *err)
+                           lhi_train_lot_kind lot, float *room,
+                           int64_t *ready_ns, lh_error *err)
 {
-    const lhi_site_sums sites = {t->o.net, &t->group, &t->across,
-                                 t->o.model->leaders};
+    const lhi_site_sums sites = {
+        t->o.net, &t->group, lot == LHI_LOT_MOST ? &t->across : &t->experts,
+        t->o.model->leaders};
     size_t n;
-    float *sums = lhi_train_sums(t->train, chunk, &n);
-    return lhi_sum_sites(&sites, sums, n, room, sum_tag(t, step, chunk),
-                         ready_ns, err);
+    float *sums = lhi_train_sums(t->train, chunk, lot, &n);
+    return lhi_sum_sites(&sites, sums, n, room,
+                         sum_tag(t, step, number_of(t, chunk, lot)), ready_ns,
+                         err);
 }
 
 /* Both raise *ready_ns, when this rank was ready, to when all replicas were, as
@@ -84,12 +88,16 @@ lh_status lhi_training_scatter_chunk(lhi_training *t, uint64_t step,
                                      lh_error *err)
 {
     const float *values, *unused;
+    int64_t *ready = t->o.shared_clock ? ready_ns : NULL;
     LHI_TRY(scatter_lot(t, step, chunk, LHI_LOT_EXPERTS, &unused, ready_ns,
                         err));
+    if (t->o.model->whole_optimizer)
+        LHI_TRY(
+            sum_sites(t, step, chunk, LHI_LOT_EXPERTS, NULL, ready, err));
     LHI_TRY(
         scatter_lot(t, step, chunk, LHI_LOT_MOST, &values, ready_ns, err));
-    return sum_sites(t, step, chunk, (float *)(uintptr_t)values,
-                     t->o.shared_clock ? ready_ns : NULL, err);
+    return sum_sites(t, step, chunk, LHI_LOT_MOST, (float *)(uintptr_t)values,
+                     ready, err);
 }
 
 /* --- times

@@ -184,6 +184,7 @@ static lhi_train_options train_options(const lhi_training *t)
     with.balance_bias = m->balance_bias;
     with.n_expert_replicas = t->experts.n_ranks;
     with.expert_replica = t->experts.mine;
+    with.n_expert_shards = m->whole_optimizer ? 1 : t->experts.n_ranks;
     if (!isnan(m->rate)) {
         with.rate = m->rate;
         with.min_rate = m->rate / 10;

@@ -232,7 +232,7 @@ static lh_status write_chunk(const lhi_train *train, uint32_t i,
             continue;
         if (train->o.show)
             LHI_TRY(train->o.show(train->o.context, chunk, j, err));
-        if (train->o.follows)
+        if (lhi_follows(train, lot))
             continue;
         uint32_t pieces = lhi_pieces_in(train, lot);
         if ((experts ? train->o.expert_replica : train->o.replica) == 0)

@@ -46,7 +46,9 @@ static lh_status check_options(const lhi_train_options *o, lh_error *err)
     if (o->n_expert_replicas &&
         (o->expert_replica >= o->n_expert_replicas || o->staged ||
          copies % o->n_expert_replicas != 0 ||
-         (o->n_shards && o->n_shards != o->n_replicas)))
+         (o->n_expert_shards != o->n_expert_replicas &&
+          o->n_expert_shards != 1) ||
+         (o->n_shards && o->n_shards != o->n_replicas && o->n_shards != 1)))
         return lhi_fail(err, LH_EINVAL,
                         "rank %u is none of %u that have the same experts, or "
                         "these do not share all that replicas do",
@@ -89,7 +91,8 @@ static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
                               lhi_train_lot_kind kind, lh_error *err)
 {
     uint32_t shards = lhi_shards_of(train, kind);
-    uint32_t replicas = kind == LHI_LOT_EXPERTS ? shards : train->o.n_replicas;
+    uint32_t replicas = kind == LHI_LOT_EXPERTS ? train->o.n_expert_replicas
+                                                : train->o.n_replicas;
     lhi_train_lot *lot = &chunk->lots[kind];
     size_t n = lot->piece;
     float *m = LHI_NEW(train->moments, float, n);
@@ -142,6 +145,8 @@ static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
         lhi_train_lot_kind kind = lhi_lot_of(train, tensor);
         bool experts = kind == LHI_LOT_EXPERTS;
         uint32_t shard = experts ? train->o.expert_replica : train->o.shard;
+        if (lhi_shards_of(train, kind) == 1)
+            shard = 0;
         own->share = share_of(train, tensor, kind);
         own->at = chunk->lots[kind].piece;
         chunk->lots[kind].piece += own->share;
@@ -303,11 +308,12 @@ static void copy_gradients(const lhi_train *train, const lhi_train_chunk *c,
                    c->owned[i].n * sizeof(float));
 }
 
-float *lhi_train_sums(lhi_train *train, uint32_t chunk, size_t *n)
+float *lhi_train_sums(lhi_train *train, uint32_t chunk, lhi_train_lot_kind lot,
+                      size_t *n)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
-    *n = c && c->lots[LHI_LOT_MOST].sums ? c->lots[LHI_LOT_MOST].piece : 0;
-    return c ? c->lots[LHI_LOT_MOST].sums : NULL;
+    *n = c && c->lots[lot].sums ? c->lots[lot].piece : 0;
+    return c ? c->lots[lot].sums : NULL;
 }
 
 void lhi_train_gradients(lhi_train *train, uint32_t chunk,
@@ -378,9 +384,10 @@ static double *losses_of(const lhi_train *train, double *tally)
 /* How many values of this rank's slice are its to say. */
 static size_t count_told(const lhi_train *train, const lhi_owned *own)
 {
-    if (own == train->head || own->tensor->balances || train->o.follows)
+    lhi_train_lot_kind lot = lhi_lot_of(train, own->tensor);
+    if (own == train->head || own->tensor->balances || lhi_follows(train, lot))
         return 0;
-    if (lhi_lot_of(train, own->tensor) == LHI_LOT_EXPERTS)
+    if (lot == LHI_LOT_EXPERTS)
         return own->tensor->n;
     return lhi_slice_own(&own->tensor->slice, train->o.tensor);
 }
@@ -408,12 +415,15 @@ static void tally_squares(const lhi_train *train, const lhi_owned *own,
 {
     size_t told = count_told(train, own);
     size_t end = told > own->first ? told - own->first : 0;
+    if (end == 0)
+        return;
     uint32_t replicas = train->o.n_replicas;
     size_t n = own->n, share = n / replicas + (n % replicas != 0);
     if (lhi_lot_of(train, own->tensor) == LHI_LOT_EXPERTS) {
-        /* Of all these ranks' places those of this one's pieces. */
-        replicas = lhi_pieces_in(train, LHI_LOT_EXPERTS);
-        share = own->share / replicas;
+        /* As many of all ranks' places as shards are of them. */
+        uint32_t all = replicas * train->o.n_tensor;
+        share = own->tensor->n / all + (own->tensor->n % all != 0);
+        replicas = all / train->o.n_expert_shards;
         tally += train->o.expert_replica * replicas;
     } else {
         tally += train->o.tensor * replicas;

@@ -64,9 +64,9 @@ typedef struct lhi_train_options {
     bool follows; /* another replica with these says what all have to know */
     /* Ranks that have the same experts, and which of them this is, where these
      * are others than those that have the same of all else; 0: they are not.
-     * Then n_shards is n_replicas, and so experts are divided among all of
-     * these ranks. */
-    uint32_t n_expert_replicas, expert_replica;
+     * They are divided among so many of these as all else is: all, n_shards
+     * being n_replicas, or 1. */
+    uint32_t n_expert_replicas, expert_replica, n_expert_shards;
     /* Ranks that have slices of the same tensors; 0, 0: this one has them
      * whole. With slices n_shards is n_replicas, or 1. */
     uint32_t n_tensor, tensor;
@@ -120,7 +120,7 @@ uint64_t lhi_train_step(const lhi_train *train);
 /* The chunk's updated values of a lot: this replica's piece, values [n * shard /
  * n_shards, n * (shard + 1) / n_shards), is in place; the all-gather fills the
  * others; n is a multiple of n_shards, and 0 where that is 1. Experts of a lot
- * of their own have n_expert_replicas shards, this one's is expert_replica. */
+ * of their own have n_expert_shards shards, this one's is expert_replica. */
 void lhi_train_parameters(lhi_train *train, uint32_t chunk,
                           lhi_train_lot_kind lot, float **values, size_t *n);
 /* The arrays are whole: the tensors take their values from them. */
@@ -132,8 +132,9 @@ void lhi_train_gathered(lhi_train *train, uint32_t chunk);
 void lhi_train_gradients(lhi_train *train, uint32_t chunk,
                          lhi_train_lot_kind lot, const float **values,
                          size_t *n, float **out);
-/* The sums that there are of a chunk so far, and how many. */
-float *lhi_train_sums(lhi_train *train, uint32_t chunk, size_t *n);
+/* The sums that there are of a chunk's lot so far, and how many. */
+float *lhi_train_sums(lhi_train *train, uint32_t chunk, lhi_train_lot_kind lot,
+                      size_t *n);
 
 /* The same a part at a time, for chunks that are sharded (lhi_device_ops): a
  * part is [from, to) of every replica's piece, its array these one after the

@@ -66,8 +66,15 @@ static inline lhi_train_lot_kind lhi_lot_of(const lhi_train *train,
 static inline uint32_t lhi_shards_of(const lhi_train *train,
                                      lhi_train_lot_kind lot)
 {
-    return lot == LHI_LOT_EXPERTS ? train->o.n_expert_replicas
+    return lot == LHI_LOT_EXPERTS ? train->o.n_expert_shards
                                   : train->o.n_shards;
+}
+/* Whether another rank with the same ones says what all have to know. */
+static inline bool lhi_follows(const lhi_train *train, lhi_train_lot_kind lot)
+{
+    return lot == LHI_LOT_EXPERTS ? train->o.n_expert_shards == 1 &&
+                                        train->o.expert_replica > 0
+                                  : train->o.follows;
 }
 
 /* Pieces of a tensor in a checkpoint, each with a checksum; how many of them lie

@@ -52,7 +52,7 @@ typedef struct way {
     int kind;
     uint32_t devices, replicas, context, tensor, expert, again;
     const char *method, *placement, *transport, *writes, *reads;
-    bool joint, links;
+    bool joint, links, whole;
 } way;
 
 static const way simple = {.devices = 1,
@@ -112,6 +112,7 @@ static lh_status go(const way *w, uint64_t steps, lh_train_result **out,
         m.tensor = w->tensor;
         m.expert = w->expert;
         m.expert_tensor = 1;
+        m.whole_optimizer = w->whole;
         m.sequence = 16;
         m.data = words;
         m.seed = 11;
@@ -246,6 +247,7 @@ static void some_on_each(void)
         w.again = parts[draw(&state, 4)];
         w.transport = i % 8 == 3 ? "local" : "inproc";
         w.links = i % 5 == 4;
+        w.whole = i % 4 == 2;
         compare_run(&w);
     }
 }
@@ -271,6 +273,7 @@ static void where_layers_are_shared(void)
         w.again = parts[draw(&state, 4)];
         w.transport = i % 8 == 3 ? "local" : "inproc";
         w.links = i % 5 == 4;
+        w.whole = draw(&state, 2);
         compare_run(&w);
     }
 }
@@ -370,6 +373,7 @@ static void checkpoints_are_the_same(void)
         parted.method = "zb-h1";
         if (kind != QWEN)
             parted.tensor = 2;
+        parted.whole = kind == LATENT;
         snprintf(name, sizeof name, "whole-%d", kind);
         halves(whole, parted, folders[0], sizeof folders[0], name);
         snprintf(name, sizeof name, "parted-%d", kind);

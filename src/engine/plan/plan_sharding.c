@@ -39,15 +39,8 @@ lh_status lhi_plan_sharding(const lh_plan *plan, lh_train_model *model,
     const lh_plan_elastic *elastic = best->elastic;
     uint32_t n = best->layout.data, context = best->layout.context;
     *sites = NULL;
-    if (best->zero == 0 && context > 1)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the plan has zero 0 and context %" PRIu32
-                        "; on the cpu device ranks that share sequences share "
-                        "the optimizer, too: plan with zero: 1 in the job's "
-                        "training",
-                        context);
-    if (n > 1 &&
-        (best->zero == 0 || best->layout.sharding > LH_SHARDING_FULL))
+    model->whole_optimizer = best->zero == 0;
+    if (n > 1 && best->zero > 0 && best->layout.sharding > LH_SHARDING_FULL)
         LHI_TRY(make_sites(plan, sites, err));
     model->sites = *sites;
     model->leaders =

@@ -132,9 +132,9 @@ static lh_status check_sharers(const lhi_config *c, uint32_t sharers,
     const bool apart = l->expert > 1 || (experts && l->tensor > 1);
     if (apart && (by_layer || !all))
         return REFUSE(err, "spreads experts where the optimizer is sharded "
-                           "over all replicas at the end of a step; use "
-                           "training.zero: 1 and layout.sharding: full, or "
-                           "layout.expert and layout.tensor of 1");
+                           "over all replicas at the end of a step, or by "
+                           "none; use training.zero: 1 and layout.sharding: "
+                           "full, or layout.expert and layout.tensor of 1");
     if (l->tensor > 1 && by_layer)
         return REFUSE(err, "cuts layers where no pass gathers or reduces; use "
                            "training.zero: 1, or layout.tensor of 1");
@@ -149,11 +149,7 @@ lh_status lhi_longhaul_state(const lh_job *job, const lhi_config *c,
                              lh_error *err)
 {
     const lh_layout *l = &c->layout;
-    uint32_t before, sharers = c->zero ? l->data : 1;
-    if (c->zero == 0 && l->context > 1)
-        return REFUSE(err, "shares the optimizer among ranks that share "
-                           "sequences; use training.zero of 1 or more, or "
-                           "layout.context of 1");
+    uint32_t before, sharers = l->data;
     if (c->zero == 0 || l->data == 1 || l->sharding <= LH_SHARDING_FULL)
         return check_sharers(c, sharers, job->model->experts > 0, err);
     lh_error why = {0};
