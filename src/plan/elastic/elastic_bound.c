@@ -7,7 +7,7 @@
 
 #include "base/whole.h"
 #include "pipe/pipeline_own.h"
-#include "plan/elastic/elastic_shape.h"
+#include "plan/elastic/elastic_made.h"
 #include "plan/layout/shares.h"
 
 #include <longhaul/bounds.h>

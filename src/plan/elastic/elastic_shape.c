@@ -8,7 +8,7 @@
 
 #include "base/whole.h"
 #include "pipe/pipeline_own.h"
-#include "plan/layout/shares.h"
+#include "plan/elastic/elastic_made.h"
 #include "spec/spec.h"
 
 #include <longhaul/elastic.h>
@@ -17,8 +17,7 @@
 #include <string.h>
 
 enum {
-    PARTS = 64, /* of activations: how finely they are offloaded */
-    PARTS_STEP = 4,
+    PARTS_STEP = 4, /* of LHI_ELASTIC_PARTS that are offloaded */
     MOST_TRIES = 6, /* budgets, where the real pipeline does not fit */
 };
 
@@ -52,67 +51,33 @@ static double host_link(const lh_job *job)
     return least;
 }
 
+static lhi_elastic_ground ground_of(const shaper *s)
+{
+    return (lhi_elastic_ground){.job = s->job,
+                                .config = s->config,
+                                .plain = s->built.pipeline,
+                                .kinds = &s->kinds,
+                                .state = &s->state,
+                                .sharded = s->sharded,
+                                .moved = s->moved,
+                                .host_bytes_per_s = s->host_bytes_per_s};
+}
+
 static int64_t moved_of(const shaper *s, int64_t bytes)
 {
-    return bytes / PARTS * s->moved;
+    lhi_elastic_ground ground = ground_of(s);
+    return lhi_elastic_moved(&ground, bytes);
 }
 
 static int64_t copying_ns(const shaper *s, int64_t bytes)
 {
-    return bytes > 0 ? (int64_t)ceil((double)bytes / s->host_bytes_per_s * 1e9)
-                     : 0;
+    lhi_elastic_ground ground = ground_of(s);
+    return lhi_elastic_copying_ns(&ground, bytes);
 }
 
 static int64_t moving_ns(const shaper *s, int64_t bytes)
 {
     return copying_ns(s, moved_of(s, bytes));
-}
-
-/* Which product an operation is a part of; 0: none with others. */
-static int product_of(const char *name)
-{
-    static const char *const parts[][4] = {
-        {"query", "key", "value", "key and value"}, {"up", "gate"}};
-    for (int p = 0; p < 2; p++)
-        for (int i = 0; i < 4 && parts[p][i]; i++)
-            if (strcmp(parts[p][i], name) == 0)
-                return p + 1;
-    return 0;
-}
-
-static void add_kind(lhi_elastic_kinds *kinds, const lh_cost_op *op)
-{
-    int product = product_of(op->name);
-    uint32_t k = 0;
-    while (k < kinds->n &&
-           (!product || product_of(kinds->ops[k].name) != product))
-        k++;
-    if (k == kinds->n) {
-        kinds->ops[kinds->n++] = *op;
-        kinds->n_names[k] = 0;
-    } else {
-        kinds->ops[k].flops += op->flops;
-        kinds->ops[k].bytes += op->bytes;
-        kinds->ops[k].ns += op->ns;
-    }
-    kinds->names[k][kinds->n_names[k]++] = op->name;
-}
-
-lh_status lhi_elastic_kinds_find(const lh_job *job, const lhi_config *config,
-                                 lhi_elastic_kinds *out, lh_error *err)
-{
-    lh_cost_op all[LH_COST_MAX_OPS];
-    uint32_t n = 0;
-    lh_cost_slice slice = {.n_layers = 1};
-    lh_cost_options options = {.size = sizeof options,
-                               .estimate_missing = true};
-    LHI_TRY(lh_cost_layer_ops(job, &config->layout, &slice,
-                              job->model->layers / 2, &options, all, &n, err));
-    out->n = 0;
-    for (uint32_t i = 0; i < n; i++)
-        if (all[i].recomputable)
-            add_kind(out, &all[i]);
-    return LH_OK;
 }
 
 static lh_status find_kinds(shaper *s, lh_error *err)
@@ -121,39 +86,6 @@ static lh_status find_kinds(shaper *s, lh_error *err)
     if (!s->freedom->recompute)
         return LH_OK;
     return lhi_elastic_kinds_find(s->job, s->config, &s->kinds, err);
-}
-
-lh_status lhi_elastic_state_find(const lh_job *job, const lhi_config *config,
-                                 lhi_arena *mem, lhi_elastic_state *out,
-                                 lh_error *err)
-{
-    uint32_t P = config->layout.pipeline;
-    uint32_t n_chunks = P * config->layout.chunks_per_device;
-    lh_cost_options options = {.size = sizeof options,
-                               .estimate_missing = true};
-    lhi_elastic_state state = {
-        LHI_NEW(mem, int64_t, n_chunks), LHI_NEW(mem, int64_t, n_chunks),
-        LHI_NEW(mem, int64_t, P), LHI_NEW(mem, int64_t, P)};
-    if (!state.weights || !state.gradients || !state.optimizer || !state.params)
-        return lhi_fail_nomem(err);
-    for (uint32_t c = 0; c < n_chunks; c++) {
-        lh_cost_slice slice = {.embedding = c == 0,
-                               .head = c + 1 == n_chunks,
-                               .chunk = c,
-                               .of = n_chunks};
-        lh_cost cost;
-        lhi_config_layers(job->model->layers, config, c, &slice.first_layer,
-                          &slice.n_layers);
-        LHI_TRY(
-            lh_cost_chunk(job, &config->layout, &slice, &options, &cost, err));
-        lhi_state_parts parts = lhi_state_parts_of(&cost);
-        state.weights[c] = parts.weights;
-        state.gradients[c] = parts.gradients;
-        state.optimizer[c % P] += parts.optimizer;
-        state.params[c % P] += cost.params;
-    }
-    *out = state;
-    return LH_OK;
 }
 
 /* Sums over a device's chunks, the largest of all devices per chunk. */
@@ -277,37 +209,6 @@ static uint32_t layers_again(const shaper *s, const lh_elastic_best *best,
     return (n * n_layers + s->layers - 1) / s->layers;
 }
 
-/* What `share` of `bytes` and all `buffers` of its chunks take, sharded. */
-static int64_t saved(int64_t bytes, double share, uint32_t D)
-{
-    return (int64_t)floor((double)bytes * share * (1 - 1.0 / D));
-}
-
-static int64_t buffers_of(const shaper *s, uint32_t d, double share_g,
-                          double share_p)
-{
-    int64_t most_g = 0, most_p = 0;
-    for (uint32_t c = d; c < s->n_chunks; c += s->P) {
-        most_g = lhi_most(most_g, s->state.gradients[c]);
-        most_p = lhi_most(most_p, s->state.weights[c]);
-    }
-    return (int64_t)ceil(2 * share_g * (double)most_g +
-                         4 * share_p * (double)most_p);
-}
-
-/* A pass takes at least as long as its part is on its way. */
-static void offload(const shaper *s, uint32_t c, lh_chunk *chunk)
-{
-    int64_t ns = moving_ns(s, chunk->mem_f), most = 0;
-    for (uint32_t k = c; k < s->n_chunks && c < s->P; k += s->P)
-        most = lhi_most(
-            most, moved_of(s, lh_pipeline_chunk(s->built.pipeline, k)->mem_f));
-    chunk->f_ns = lhi_most(chunk->f_ns, ns);
-    chunk->d_ns = lhi_most(chunk->d_ns, ns - chunk->w_ns);
-    chunk->mem_f -= moved_of(s, chunk->mem_f);
-    chunk->mem_static += 2 * most;
-}
-
 /* What the fullest host has for one of its GPUs. */
 static int64_t offloaded(const shaper *s)
 {
@@ -321,43 +222,6 @@ static int64_t offloaded(const shaper *s)
     return most;
 }
 
-static void fill_chunks(const shaper *s, const lh_elastic_best *best,
-                        lh_chunk *chunks)
-{
-    const lh_elastic_case *g = &s->given;
-    double share_g = (double)best->plan->params_g / (double)g->params;
-    double share_p = (double)best->plan->params_p / (double)g->params;
-    int64_t whole = 0;
-    for (uint32_t k = 0; k < s->kinds.n; k++)
-        whole += s->kinds.ops[k].bytes;
-    for (uint32_t c = 0; c < s->n_chunks; c++) {
-        lh_chunk *chunk = &chunks[c];
-        uint32_t first, n_layers;
-        *chunk = *lh_pipeline_chunk(s->built.pipeline, c);
-        lhi_config_layers(s->job->model->layers, s->config, c, &first,
-                          &n_layers);
-        int64_t dropped = 0;
-        for (uint32_t k = 0; k < s->kinds.n; k++) {
-            uint32_t n = layers_again(s, best, chunk->device, k, n_layers);
-            dropped += n * s->kinds.ops[k].bytes;
-            chunk->d_ns += n * s->kinds.ops[k].ns;
-        }
-        if (dropped > chunk->mem_f) /* layers that store less than others */
-            dropped = chunk->mem_f;
-        if (dropped > 0 && c < s->P)
-            chunk->mem_static += whole; /* of one layer, while it runs */
-        offload(s, c, chunk);
-        chunk->mem_f -= dropped;
-        chunk->mem_d = -chunk->mem_f;
-        chunk->mem_w = 0;
-        chunk->mem_static -=
-            saved(s->state.gradients[c], share_g, g->replicas) +
-            saved(s->state.weights[c], share_p, g->replicas);
-    }
-    for (uint32_t d = 0; d < s->P; d++)
-        chunks[d].mem_static += buffers_of(s, d, share_g, share_p);
-}
-
 /* Groups, shares and buckets, in the plan's words; borrows the groups. */
 static lh_plan_elastic shares_of(const shaper *s, const lh_elastic_plan *plan)
 {
@@ -366,38 +230,11 @@ static lh_plan_elastic shares_of(const shaper *s, const lh_elastic_plan *plan)
         .n_dequeue = plan->n_dequeue,
         .enqueue = plan->enqueue,
         .dequeue = plan->dequeue,
-        .gradients = (double)plan->params_g / (double)s->given.params,
-        .parameters = (double)plan->params_p / (double)s->given.params,
+        .gradients = lhi_elastic_share(plan->params_g, s->given.params),
+        .parameters = lhi_elastic_share(plan->params_p, s->given.params),
         .scatter_buckets = plan->scatter_buckets,
         .forward_buckets = plan->forward_buckets,
         .backward_buckets = plan->backward_buckets};
-}
-
-static lh_status make_pipeline(const shaper *s, const lh_elastic_best *best,
-                               lh_pipeline **out, lh_error *err)
-{
-    lh_pipeline_desc desc = {.size = sizeof desc};
-    LHI_TRY(lh_pipeline_describe(s->built.pipeline, &desc, err));
-    lh_plan_elastic shares = shares_of(s, best->plan);
-    lh_chunk *chunks = LHI_NEW(s->mem, lh_chunk, s->n_chunks);
-    lh_dp_op *ops;
-    uint32_t n_ops;
-    if (!chunks)
-        return lhi_fail_nomem(err);
-    fill_chunks(s, best, chunks);
-    LHI_TRY(lhi_shares_sent(s->built.pipeline, s->sharded, &shares, s->mem,
-                            chunks, &ops, &n_ops, err));
-    desc.joint = true;
-    desc.chunks = chunks;
-    desc.n_dp_ops = n_ops;
-    desc.dp_ops = ops;
-    desc.n_enqueue = best->plan->n_enqueue;
-    desc.n_dequeue = best->plan->n_dequeue;
-    desc.enqueue = best->plan->enqueue;
-    desc.dequeue = best->plan->dequeue;
-    lh_status status = lh_pipeline_make(&desc, out, err);
-    lh_elastic_ops_free(ops);
-    return status;
 }
 
 /* --- what the plan says of it ------------------------------------------------
@@ -455,6 +292,15 @@ static lh_status describe(const shaper *s, const lh_elastic_best *best,
     return LH_OK;
 }
 
+static lh_status make_pipeline(const shaper *s, const lh_elastic_best *best,
+                               lh_pipeline **out, lh_error *err)
+{
+    const lhi_elastic_ground ground = ground_of(s);
+    const lh_plan_elastic *plan;
+    LHI_TRY(describe(s, best, s->mem, &plan, err));
+    return lhi_elastic_make(&ground, plan, s->mem, out, err);
+}
+
 /* Builds and runs what was found; *missing is how much too large it is. */
 static lh_status realise(const shaper *s, const lh_elastic_best *best,
                          lhi_elastic_result *out, int64_t *missing,
@@ -489,79 +335,6 @@ static lh_status realise(const shaper *s, const lh_elastic_best *best,
         lh_schedule_free(schedule);
     }
     lh_timeline_free(t);
-    return status;
-}
-
-/* Takes at most all of a part to make up for what is missing. */
-static void make_up(int64_t *missing, int64_t *part)
-{
-    int64_t taken = *missing < *part ? *missing : *part;
-    *missing -= taken;
-    *part -= taken;
-}
-
-/* What nobody else has is in passing. Where a profile measured less state than
- * the sharding takes away, the other parts are smaller, too. */
-static void settle(const lh_pipeline *p, lh_plan_memory *part)
-{
-    int64_t left = 0, missing;
-    for (uint32_t c = 0; c < p->n_chunks; c++)
-        if (p->chunks[c].device == part->rank)
-            left += p->chunks[c].mem_static;
-    left -= part->parameters_bytes + part->gradients_bytes +
-            part->optimizer_bytes + part->buffers_bytes;
-    missing = left < 0 ? -left : 0;
-    part->temporary_bytes = left > 0 ? left : 0;
-    make_up(&missing, &part->optimizer_bytes);
-    make_up(&missing, &part->gradients_bytes);
-    make_up(&missing, &part->parameters_bytes);
-    make_up(&missing, &part->buffers_bytes);
-}
-
-static lh_status share_memory(shaper *s, const lh_plan_elastic *plan,
-                              const lh_pipeline *pipeline,
-                              lh_plan_memory *parts, lh_error *err)
-{
-    uint32_t replicas = s->config->layout.data * s->config->layout.context;
-    LHI_TRY(lhi_elastic_state_find(s->job, s->config, s->mem, &s->state, err));
-    for (uint32_t c = 0; c < s->n_chunks; c++) {
-        lh_plan_memory *part = &parts[c % s->P];
-        part->gradients_bytes -=
-            saved(s->state.gradients[c], plan->gradients, replicas);
-        part->parameters_bytes -=
-            saved(s->state.weights[c], plan->parameters, replicas);
-    }
-    for (uint32_t d = 0; d < s->P; d++) {
-        parts[d].gradients_bytes = lhi_most(parts[d].gradients_bytes, 0);
-        parts[d].parameters_bytes = lhi_most(parts[d].parameters_bytes, 0);
-        parts[d].buffers_bytes +=
-            buffers_of(s, d, plan->gradients, plan->parameters);
-        settle(pipeline, &parts[d]);
-    }
-    return LH_OK;
-}
-
-lh_status lhi_elastic_memory(const lh_job *job, const lhi_config *config,
-                             const lh_plan_elastic *plan,
-                             const lh_pipeline *pipeline, lh_plan_memory *parts,
-                             lh_error *err)
-{
-    uint32_t P = config->layout.pipeline, M = config->layout.chunks_per_device;
-    lhi_config own = *config;
-    own.zero_given = true;
-    own.zero = 1;
-    lh_job plain = lhi_config_job(job, &own);
-    LHI_TRY(lhi_layout_memory(&plain, &own, parts, err));
-    shaper s = {.job = &plain,
-                .config = &own,
-                .P = P,
-                .M = M,
-                .n_chunks = P * M,
-                .mem = lhi_arena_make(0)};
-    if (!s.mem)
-        return lhi_fail_nomem(err);
-    lh_status status = share_memory(&s, plan, pipeline, parts, err);
-    lhi_arena_free(s.mem);
     return status;
 }
 
@@ -632,7 +405,7 @@ static lh_status search_chunks(shaper *s, lhi_arena *mem,
     if (!s->freedom->offload)
         return search_budgets(s, mem, out, err);
     s->host_bytes_per_s = host_link(s->job);
-    for (; s->moved <= PARTS; s->moved += PARTS_STEP) {
+    for (; s->moved <= LHI_ELASTIC_PARTS; s->moved += PARTS_STEP) {
         lh_status status = search_budgets(s, mem, out, err);
         if (status != LH_OK && status != LH_EINFEASIBLE)
             return status;

@@ -4,7 +4,7 @@
 #include "plan/explain/rank_memory.h"
 
 #include "pipe/pipeline_own.h"
-#include "plan/elastic/elastic_shape.h"
+#include "plan/elastic/elastic_made.h"
 #include "plan/layout/choice.h"
 
 bool lhi_rank_most(const lh_pipeline *pipeline, const lh_schedule *schedule,

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Passes, memory and communication of an elastic plan are those of its layout
+ * with ZeRO-1, with what is recomputed in backward passes and without what that
+ * saves, and with what is sharded held once and sent in parts. */
+#include "plan/elastic/elastic_made.h"
+
+#include "base/whole.h"
+#include "pipe/pipeline_own.h"
+
+#include <inttypes.h>
+#include <longhaul/elastic.h>
+#include <math.h>
+#include <string.h>
+
+/* --- what they stand on ----------------------------------------------------
+ */
+
+/* Which product an operation is a part of; 0: none with others. */
+static int product_of(const char *name)
+{
+    static const char *const parts[][4] = {
+        {"query", "key", "value", "key and value"}, {"up", "gate"}};
+    for (int p = 0; p < 2; p++)
+        for (int i = 0; i < 4 && parts[p][i]; i++)
+            if (strcmp(parts[p][i], name) == 0)
+                return p + 1;
+    return 0;
+}
+
+static void add_kind(lhi_elastic_kinds *kinds, const lh_cost_op *op)
+{
+    int product = product_of(op->name);
+    uint32_t k = 0;
+    while (k < kinds->n &&
+           (!product || product_of(kinds->ops[k].name) != product))
+        k++;
+    if (k == kinds->n) {
+        kinds->ops[kinds->n++] = *op;
+        kinds->n_names[k] = 0;
+    } else {
+        kinds->ops[k].flops += op->flops;
+        kinds->ops[k].bytes += op->bytes;
+        kinds->ops[k].ns += op->ns;
+    }
+    kinds->names[k][kinds->n_names[k]++] = op->name;
+}
+
+lh_status lhi_elastic_kinds_find(const lh_job *job, const lhi_config *config,
+                                 lhi_elastic_kinds *out, lh_error *err)
+{
+    lh_cost_op all[LH_COST_MAX_OPS];
+    uint32_t n = 0;
+    lh_cost_slice slice = {.n_layers = 1};
+    lh_cost_options options = {.size = sizeof options,
+                               .estimate_missing = true};
+    LHI_TRY(lh_cost_layer_ops(job, &config->layout, &slice,
+                              job->model->layers / 2, &options, all, &n, err));
+    out->n = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (all[i].recomputable)
+            add_kind(out, &all[i]);
+    return LH_OK;
+}
+
+lh_status lhi_elastic_state_find(const lh_job *job, const lhi_config *config,
+                                 lhi_arena *mem, lhi_elastic_state *out,
+                                 lh_error *err)
+{
+    uint32_t P = config->layout.pipeline;
+    uint32_t n_chunks = P * config->layout.chunks_per_device;
+    lh_cost_options options = {.size = sizeof options,
+                               .estimate_missing = true};
+    lhi_elastic_state state = {
+        LHI_NEW(mem, int64_t, n_chunks), LHI_NEW(mem, int64_t, n_chunks),
+        LHI_NEW(mem, int64_t, P), LHI_NEW(mem, int64_t, P)};
+    if (!state.weights || !state.gradients || !state.optimizer || !state.params)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < n_chunks; c++) {
+        lh_cost_slice slice = {.embedding = c == 0,
+                               .head = c + 1 == n_chunks,
+                               .chunk = c,
+                               .of = n_chunks};
+        lh_cost cost;
+        lhi_config_layers(job->model->layers, config, c, &slice.first_layer,
+                          &slice.n_layers);
+        LHI_TRY(
+            lh_cost_chunk(job, &config->layout, &slice, &options, &cost, err));
+        lhi_state_parts parts = lhi_state_parts_of(&cost);
+        state.weights[c] = parts.weights;
+        state.gradients[c] = parts.gradients;
+        state.optimizer[c % P] += parts.optimizer;
+        state.params[c % P] += cost.params;
+    }
+    *out = state;
+    return LH_OK;
+}
+
+int64_t lhi_elastic_moved(const lhi_elastic_ground *ground, int64_t bytes)
+{
+    return bytes / LHI_ELASTIC_PARTS * ground->moved;
+}
+
+int64_t lhi_elastic_copying_ns(const lhi_elastic_ground *ground, int64_t bytes)
+{
+    return bytes > 0
+               ? (int64_t)ceil((double)bytes / ground->host_bytes_per_s * 1e9)
+               : 0;
+}
+
+double lhi_elastic_share(int64_t part, int64_t all)
+{
+    return round((double)part / (double)all * 1e12) / 1e12;
+}
+
+static uint32_t replicas_of(const lhi_config *config)
+{
+    return config->layout.data * config->layout.context;
+}
+
+/* What `share` of `bytes` and all `buffers` of its chunks take, sharded. */
+static int64_t saved(int64_t bytes, double share, uint32_t D)
+{
+    return (int64_t)floor((double)bytes * share * (1 - 1.0 / D));
+}
+
+static int64_t buffers_of(const lhi_config *config,
+                          const lhi_elastic_state *state, uint32_t d,
+                          const lh_plan_elastic *plan)
+{
+    uint32_t P = config->layout.pipeline;
+    uint32_t n_chunks = P * config->layout.chunks_per_device;
+    int64_t most_g = 0, most_p = 0;
+    for (uint32_t c = d; c < n_chunks; c += P) {
+        most_g = lhi_most(most_g, state->gradients[c]);
+        most_p = lhi_most(most_p, state->weights[c]);
+    }
+    return (int64_t)ceil(2 * plan->gradients * (double)most_g +
+                         4 * plan->parameters * (double)most_p);
+}
+
+/* --- what is recomputed ----------------------------------------------------
+ */
+
+/* The plan's row of an operation; NULL: it is not made again. */
+static const lh_plan_recomputed *row_of(const lh_plan_elastic *plan,
+                                        const char *name)
+{
+    for (uint32_t i = 0; i < plan->n_recomputed; i++)
+        if (strcmp(plan->recomputed[i].operation, name) == 0)
+            return &plan->recomputed[i];
+    return NULL;
+}
+
+/* Operations of one product are made again together. */
+static lh_status row_of_kind(const lhi_elastic_ground *g,
+                             const lh_plan_elastic *plan, uint32_t kind,
+                             uint32_t *n_known, const lh_plan_recomputed **out,
+                             lh_error *err)
+{
+    const lhi_elastic_kinds *k = g->kinds;
+    uint32_t n =
+        g->config->layout.pipeline * g->config->layout.chunks_per_device;
+    *out = row_of(plan, k->names[kind][0]);
+    if (*out && (*out)->n_chunks != n)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the plan does not say in which layers '%s' is made "
+                        "again",
+                        k->names[kind][0]);
+    for (uint32_t i = 0; i < k->n_names[kind]; i++) {
+        const lh_plan_recomputed *row = row_of(plan, k->names[kind][i]);
+        if ((row == NULL) != (*out == NULL) ||
+            (row && row->n_chunks != (*out)->n_chunks) ||
+            (row &&
+             memcmp(row->layers, (*out)->layers, n * sizeof *row->layers) != 0))
+            return lhi_fail(err, LH_EINPUT,
+                            "'%s' and '%s' are one product, made again in the "
+                            "same layers",
+                            k->names[kind][0], k->names[kind][i]);
+        *n_known += row != NULL;
+    }
+    return LH_OK;
+}
+
+/* rows[kind]. */
+static lh_status find_rows(const lhi_elastic_ground *g,
+                           const lh_plan_elastic *plan,
+                           const lh_plan_recomputed **rows, lh_error *err)
+{
+    uint32_t n_known = 0;
+    for (uint32_t k = 0; k < g->kinds->n; k++)
+        LHI_TRY(row_of_kind(g, plan, k, &n_known, &rows[k], err));
+    if (n_known != plan->n_recomputed)
+        return lhi_fail(err, LH_EINPUT,
+                        "%" PRIu32 " of %" PRIu32 " operations are those of a "
+                        "layer that can be made again, each once",
+                        n_known, plan->n_recomputed);
+    return LH_OK;
+}
+
+/* --- the pipeline ----------------------------------------------------------
+ */
+
+/* A pass takes at least as long as its part is on its way. */
+static void offload(const lhi_elastic_ground *g, uint32_t c, lh_chunk *chunk)
+{
+    uint32_t P = g->plain->n_devices, n_chunks = g->plain->n_chunks;
+    int64_t ns = lhi_elastic_copying_ns(g, lhi_elastic_moved(g, chunk->mem_f));
+    int64_t most = 0;
+    for (uint32_t k = c; k < n_chunks && c < P; k += P)
+        most = lhi_most(most, lhi_elastic_moved(g, g->plain->chunks[k].mem_f));
+    chunk->f_ns = lhi_most(chunk->f_ns, ns);
+    chunk->d_ns = lhi_most(chunk->d_ns, ns - chunk->w_ns);
+    chunk->mem_f -= lhi_elastic_moved(g, chunk->mem_f);
+    chunk->mem_static += 2 * most;
+}
+
+static void fill_chunk(const lhi_elastic_ground *g, const lh_plan_elastic *plan,
+                       const lh_plan_recomputed *const *rows, uint32_t c,
+                       lh_chunk *chunk)
+{
+    uint32_t replicas = replicas_of(g->config);
+    int64_t dropped = 0, whole = 0;
+    *chunk = g->plain->chunks[c];
+    for (uint32_t k = 0; k < g->kinds->n; k++) {
+        uint32_t n = rows[k] ? rows[k]->layers[c] : 0;
+        dropped += n * g->kinds->ops[k].bytes;
+        whole += g->kinds->ops[k].bytes;
+        chunk->d_ns += n * g->kinds->ops[k].ns;
+    }
+    if (dropped > chunk->mem_f) /* layers that store less than others */
+        dropped = chunk->mem_f;
+    if (dropped > 0 && c < g->plain->n_devices)
+        chunk->mem_static += whole; /* of one layer, while it runs */
+    offload(g, c, chunk);
+    chunk->mem_f -= dropped;
+    chunk->mem_d = -chunk->mem_f;
+    chunk->mem_w = 0;
+    chunk->mem_static -=
+        saved(g->state->gradients[c], plan->gradients, replicas) +
+        saved(g->state->weights[c], plan->parameters, replicas);
+}
+
+lh_status lhi_elastic_make(const lhi_elastic_ground *g,
+                           const lh_plan_elastic *plan, lhi_arena *mem,
+                           lh_pipeline **out, lh_error *err)
+{
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    const lh_plan_recomputed *rows[LH_COST_MAX_OPS] = {0};
+    lh_chunk *chunks = LHI_NEW(mem, lh_chunk, g->plain->n_chunks);
+    lh_dp_op *ops;
+    uint32_t n_ops;
+    if (!chunks)
+        return lhi_fail_nomem(err);
+    LHI_TRY(find_rows(g, plan, rows, err));
+    LHI_TRY(lh_pipeline_describe(g->plain, &desc, err));
+    for (uint32_t c = 0; c < desc.n_chunks; c++)
+        fill_chunk(g, plan, rows, c, &chunks[c]);
+    for (uint32_t d = 0; d < desc.n_devices; d++)
+        chunks[d].mem_static += buffers_of(g->config, g->state, d, plan);
+    LHI_TRY(lhi_shares_sent(g->plain, g->sharded, plan, mem, chunks, &ops,
+                            &n_ops, err));
+    desc.joint = true;
+    desc.chunks = chunks;
+    desc.n_dp_ops = n_ops;
+    desc.dp_ops = ops;
+    desc.n_enqueue = plan->n_enqueue;
+    desc.n_dequeue = plan->n_dequeue;
+    desc.enqueue = plan->enqueue;
+    desc.dequeue = plan->dequeue;
+    lh_status status = lh_pipeline_make(&desc, out, err);
+    lh_elastic_ops_free(ops);
+    return status;
+}
+
+/* The layout that a choice's elastic plan stands on, and its job. */
+static lhi_config plain_config(const lh_job *job, const lhi_config *config,
+                               lh_job *plain)
+{
+    lhi_config own = *config;
+    own.elastic = NULL;
+    own.zero_given = true;
+    own.zero = 1;
+    *plain = lhi_config_job(job, &own);
+    return own;
+}
+
+static lh_status rebuild(const lh_job *plain, const lhi_config *own,
+                         const lh_plan_elastic *plan, lhi_arena *mem,
+                         lhi_built *built, lh_error *err)
+{
+    lhi_elastic_kinds kinds;
+    lhi_elastic_state state;
+    lhi_chunk_sharded *sharded =
+        LHI_NEW(mem, lhi_chunk_sharded, built->pipeline->n_chunks);
+    lh_pipeline *made = NULL;
+    if (!sharded)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_layout_sharded(plain, own, sharded, err));
+    LHI_TRY(lhi_elastic_kinds_find(plain, own, &kinds, err));
+    LHI_TRY(lhi_elastic_state_find(plain, own, mem, &state, err));
+    const lhi_elastic_ground ground = {.job = plain,
+                                       .config = own,
+                                       .plain = built->pipeline,
+                                       .kinds = &kinds,
+                                       .state = &state,
+                                       .sharded = sharded};
+    LHI_TRY(lhi_elastic_make(&ground, plan, mem, &made, err));
+    lh_pipeline_free(built->pipeline);
+    built->pipeline = made;
+    return LH_OK;
+}
+
+lh_status lhi_elastic_rebuild(const lh_job *job, const lhi_config *config,
+                              lhi_built *out, lh_error *err)
+{
+    lh_job plain;
+    lhi_config own = plain_config(job, config, &plain);
+    LHI_TRY(lhi_layout_build(&plain, &own, out, err));
+    lhi_arena *mem = lhi_arena_make(0);
+    lh_status status =
+        mem ? rebuild(&plain, &own, config->elastic, mem, out, err)
+            : lhi_fail_nomem(err);
+    lhi_arena_free(mem);
+    if (status != LH_OK) {
+        lh_pipeline_free(out->pipeline);
+        out->pipeline = NULL;
+    }
+    return status;
+}
+
+/* --- where memory goes -----------------------------------------------------
+ */
+
+/* Takes at most all of a part to make up for what is missing. */
+static void make_up(int64_t *missing, int64_t *part)
+{
+    int64_t taken = *missing < *part ? *missing : *part;
+    *missing -= taken;
+    *part -= taken;
+}
+
+/* What nobody else has is in passing. Where a profile measured less state than
+ * the sharding takes away, the other parts are smaller, too. */
+static void settle(const lh_pipeline *p, lh_plan_memory *part)
+{
+    int64_t left = 0, missing;
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        if (p->chunks[c].device == part->rank)
+            left += p->chunks[c].mem_static;
+    left -= part->parameters_bytes + part->gradients_bytes +
+            part->optimizer_bytes + part->buffers_bytes;
+    missing = left < 0 ? -left : 0;
+    part->temporary_bytes = left > 0 ? left : 0;
+    make_up(&missing, &part->optimizer_bytes);
+    make_up(&missing, &part->gradients_bytes);
+    make_up(&missing, &part->parameters_bytes);
+    make_up(&missing, &part->buffers_bytes);
+}
+
+static void share_memory(const lhi_config *config,
+                         const lhi_elastic_state *state,
+                         const lh_plan_elastic *plan,
+                         const lh_pipeline *pipeline, lh_plan_memory *parts)
+{
+    uint32_t P = pipeline->n_devices, replicas = replicas_of(config);
+    for (uint32_t c = 0; c < pipeline->n_chunks; c++) {
+        lh_plan_memory *part = &parts[c % P];
+        part->gradients_bytes -=
+            saved(state->gradients[c], plan->gradients, replicas);
+        part->parameters_bytes -=
+            saved(state->weights[c], plan->parameters, replicas);
+    }
+    for (uint32_t d = 0; d < P; d++) {
+        parts[d].gradients_bytes = lhi_most(parts[d].gradients_bytes, 0);
+        parts[d].parameters_bytes = lhi_most(parts[d].parameters_bytes, 0);
+        parts[d].buffers_bytes += buffers_of(config, state, d, plan);
+        settle(pipeline, &parts[d]);
+    }
+}
+
+lh_status lhi_elastic_memory(const lh_job *job, const lhi_config *config,
+                             const lh_plan_elastic *plan,
+                             const lh_pipeline *pipeline, lh_plan_memory *parts,
+                             lh_error *err)
+{
+    lh_job plain;
+    lhi_config own = plain_config(job, config, &plain);
+    lhi_elastic_state state;
+    LHI_TRY(lhi_layout_memory(&plain, &own, parts, err));
+    lhi_arena *mem = lhi_arena_make(0);
+    lh_status status =
+        mem ? lhi_elastic_state_find(&plain, &own, mem, &state, err)
+            : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        share_memory(&own, &state, plan, pipeline, parts);
+    lhi_arena_free(mem);
+    return status;
+}
