@@ -181,6 +181,156 @@ static void word_of_the_job(void)
         edits);
 }
 
+/* --- plans whose values are changed and written again ----------------------
+ */
+
+static lh_plan *plan_again(const char *with)
+{
+    char *text = text_of(with);
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    CHECK(text);
+    if (text)
+        CHECK_OK(lh_plan_parse(text, strlen(text), "plan.json", &plan, &err),
+                 err);
+    lh_text_free(text);
+    return plan;
+}
+
+/* `says` NULL: it is read. */
+static void written_again(const lh_plan *plan, const char *says)
+{
+    char *text = NULL;
+    lh_plan *again = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_format(plan, &text, NULL, &err), err);
+    if (!text)
+        return;
+    lh_status status =
+        lh_plan_parse(text, strlen(text), "plan.json", &again, &err);
+    CHECK_MSG(status == (says ? LH_EINPUT : LH_OK), "%s: status %d: %s",
+              says ? says : "as it is", (int)status, err.text);
+    if (says)
+        CHECK_HAS(err.text, says);
+    lh_plan_free(again);
+    lh_text_free(text);
+}
+
+#define ONE_SITE                                                               \
+    "  gpus_per_node: 4\n"                                                     \
+    "  datacenters: [{name: west, nodes: 1}]\n"                                \
+    "  links:\n"                                                               \
+    "training: {global_batch: 16, sequence: 2048}\n"
+
+/* Degrees that take as many GPUs for as many microbatches. */
+static void other_degrees(void)
+{
+    lh_plan *plan = plan_again(ONE_SITE "layout: {pipeline: 1}\n");
+    uint32_t n = 0;
+    if (!plan)
+        return;
+    lh_layout *l = &plan->best.layout;
+    const lh_layout is = *l;
+    uint32_t group = is.tensor * is.context * is.data;
+    uint32_t together = is.data * is.micro_batch;
+    for (uint32_t data = 1; data <= group; data++)
+        for (uint32_t tensor = 1; tensor <= group / data; tensor++) {
+            if (group % data || together % data || group / data % tensor)
+                continue;
+            l->data = data;
+            l->micro_batch = together / data;
+            l->tensor = tensor;
+            l->context = group / data / tensor;
+            bool same = data == is.data && tensor == is.tensor;
+            written_again(plan, same ? NULL : "the plan's pipeline is that of");
+            n += !same;
+        }
+    CHECK(n > 2);
+    lh_plan_free(plan);
+}
+
+/* Layers of chunks that are not those of the pipeline. */
+static void other_layers(void)
+{
+    lh_plan *plan = plan_again(
+        ONE_SITE
+        "model: {layers: 6, hidden: 1024, ffn: 4096, heads: 8, vocab: 1000}\n"
+        "layout: {pipeline: 2, chunks_per_device: 1, tensor: 1}\n");
+    uint32_t first, n[2], other[2];
+    if (!plan)
+        return;
+    for (uint32_t c = 0; c < 2; c++)
+        lh_plan_layers(plan, c, &first, &n[c]);
+    plan->best.chunk_layers = n;
+    written_again(plan, NULL);
+    other[0] = n[0] + 1;
+    other[1] = n[1] - 1;
+    plan->best.chunk_layers = other;
+    written_again(plan, "in the plan's pipeline; to have others, set "
+                        "layout.chunk_layers");
+    lh_plan_free(plan);
+}
+
+/* What an elastic plan shards, sends and makes again. */
+static void elastic_parts(void)
+{
+    lh_plan *plan = plan_again(
+        "  gpus_per_node: 8\n"
+        "  datacenters: [{name: west, nodes: 16}, {name: east, nodes: 16}]\n"
+        "  links: [{between: [west, east], latency_ms: 1, gbps: 800}]\n"
+        "model: llama3-70b\n"
+        "training: {global_batch: 512, sequence: 8192}\n"
+        "layout: {tensor: 8, context: 1, pipeline: 4, data: 8, micro_batch: 1, "
+        "chunks_per_device: 4, outermost: data, schedule: elastic}\n");
+    CHECK(plan && plan->best.elastic);
+    if (!plan || !plan->best.elastic)
+        return;
+    const lh_plan_elastic *is = plan->best.elastic;
+    lh_plan_elastic e = *is;
+    plan->best.elastic = &e;
+    written_again(plan, NULL);
+    CHECK(is->n_enqueue > 1 && is->n_recomputed > 0);
+    CHECK(is->gradients >= 1 && is->parameters <= 0);
+    uint32_t groups[8];
+    memcpy(groups, is->enqueue, is->n_enqueue * sizeof *groups);
+    groups[0]--;
+    groups[1]++;
+    e.enqueue = groups;
+    written_again(plan, "enqueue: group 0 has ");
+    e = *is;
+    e.gradients = 0.9;
+    plan->best.zero = 1;
+    written_again(plan, "gradients: is 0.9, but the operations of the plan's");
+    plan->best.zero = 2;
+    e = *is;
+    e.parameters = 0.1;
+    written_again(plan, "gradients: is, or 'parameters' is, not what the "
+                        "plan's pipeline was built with");
+    e = *is;
+    e.scatter_buckets++;
+    written_again(plan, "scatter: is");
+    e = *is;
+    e.n_recomputed--;
+    written_again(plan, "recomputed");
+    /* All rows of one operation, on a device between the first and the last. */
+    e = *is;
+    lh_plan_recomputed rows[64];
+    uint32_t layers[16];
+    memcpy(rows, is->recomputed, is->n_recomputed * sizeof *rows);
+    memcpy(layers, rows[0].layers, sizeof layers);
+    layers[1] += layers[1] ? -1u : 1;
+    for (uint32_t i = 0; i < is->n_recomputed; i++)
+        if (memcmp(rows[i].layers, rows[0].layers, sizeof layers) == 0)
+            rows[i].layers = layers;
+    e.recomputed = rows;
+    written_again(plan, "recomputed: is not what the plan's pipeline was");
+    e = *is;
+    plan->cost_source = "efficiency";
+    written_again(plan, "cost_source: is 'efficiency', but times of the plan's "
+                        "pipeline are from 'model'");
+    lh_plan_free(plan);
+}
+
 /* The optimizer's and the rest's times, moved from one to the other: their sum
  * stays. */
 static void after_the_pipeline(void)
@@ -215,5 +365,8 @@ int main(void)
     RUN(one_site);
     RUN(word_of_the_job);
     RUN(after_the_pipeline);
+    RUN(other_degrees);
+    RUN(other_layers);
+    RUN(elastic_parts);
     return test_summary();
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plan's own choice against the plan's pipeline and schedule: what follows
- * from these is counted again, and what the pipeline was built from is found by
- * building it. */
+ * from these is counted again. */
 #include "pipe/pipeline_own.h"
 #include "plan/explain/rank_memory.h"
 #include "plan/file/plan_file.h"
@@ -23,18 +22,17 @@ static lh_status check_devices(const lhi_doc *doc, const lh_plan *p,
         uint32_t has = p->pipeline->chunks[c].device;
         uint32_t want = lhi_config_device(&config, c);
         if (has != want)
-            return lhi_doc_fail(doc, lhi_find(doc->root, "placement"), err,
-                                LH_EINPUT,
-                                "is '%s', but the plan's pipeline has chunk "
-                                "%" PRIu32 " on device %" PRIu32
-                                ", not %" PRIu32,
-                                lh_placement_name(p->best.placement), c, has,
-                                want);
+            return lhi_doc_fail(
+                doc, lhi_find(doc->root, "placement"), err, LH_EINPUT,
+                "is '%s', but the plan's pipeline has chunk "
+                "%" PRIu32 " on device %" PRIu32 ", not %" PRIu32,
+                lh_placement_name(p->best.placement), c, has, want);
     }
     return LH_OK;
 }
 
-/* No device has passes that the pipeline has not, or holds less than nothing. */
+/* No device has passes that the pipeline has not, or holds less than nothing.
+ */
 static lh_status check_passes(const lhi_doc *doc, const lh_plan *p,
                               lh_error *err)
 {
@@ -55,32 +53,6 @@ static lh_status check_passes(const lhi_doc *doc, const lh_plan *p,
     return LH_OK;
 }
 
-/* Limits are those of the job's GPUs, or of the pipeline, which may be given
- * others. */
-static lh_status check_peak(const lhi_doc *doc, const lh_plan *p,
-                            const lh_pipeline *built, lh_error *err)
-{
-    const lh_choice *has = &p->best;
-    lh_choice want = *has;
-    lhi_choice_memory(&want, p->pipeline, p->schedule);
-    if (built && (has->peak_memory_bytes != want.peak_memory_bytes ||
-                  has->memory_limit_bytes != want.memory_limit_bytes))
-        lhi_choice_memory_within(&want, p->pipeline, p->schedule, built);
-    if (has->memory_limit_bytes != want.memory_limit_bytes)
-        return lhi_doc_fail(doc, lhi_find(doc->root, "memory_limit_bytes"), err,
-                            LH_EINPUT,
-                            "is %" PRId64 ", but the device with the least "
-                            "room left may hold %" PRId64,
-                            has->memory_limit_bytes, want.memory_limit_bytes);
-    if (has->peak_memory_bytes != want.peak_memory_bytes)
-        return lhi_doc_fail(doc, lhi_find(doc->root, "peak_memory_bytes"), err,
-                            LH_EINPUT,
-                            "is %" PRId64 ", but the device with the least "
-                            "room left holds %" PRId64 " at most",
-                            has->peak_memory_bytes, want.peak_memory_bytes);
-    return LH_OK;
-}
-
 static lh_status check_bubble(const lhi_doc *doc, const lh_plan *p,
                               lh_error *err)
 {
@@ -88,9 +60,9 @@ static lh_status check_bubble(const lhi_doc *doc, const lh_plan *p,
     double busy = 0;
     for (uint32_t c = 0; c < p->pipeline->n_chunks; c++) {
         const lh_chunk *chunk = &p->pipeline->chunks[c];
-        busy += (double)p->pipeline->n_microbatches *
-                ((double)chunk->f_ns + (double)chunk->d_ns +
-                 (double)chunk->w_ns);
+        busy +=
+            (double)p->pipeline->n_microbatches *
+            ((double)chunk->f_ns + (double)chunk->d_ns + (double)chunk->w_ns);
     }
     double want = all > 0 ? (all - busy) / all : 0;
     if (fabs(p->best.bubble_ratio - want) <= 1e-9)
@@ -139,8 +111,8 @@ static lh_status check_outermost(const lhi_doc *doc, const lh_plan *p,
         want = LH_OUTERMOST_PIPELINE;
     if (!want || l->outermost == want)
         return LH_OK;
-    return lhi_doc_fail(doc, lhi_find(lhi_find(doc->root, "layout"),
-                                      "outermost"),
+    return lhi_doc_fail(doc,
+                        lhi_find(lhi_find(doc->root, "layout"), "outermost"),
                         err, LH_EINPUT,
                         "is '%s', but %s '%s'; to have another, set "
                         "layout.outermost in the job and plan again",
@@ -162,8 +134,8 @@ static lh_status check_sharding(const lhi_doc *doc, const lh_plan *p,
         want = LH_SHARDING_FULL;
     if (!want || !l->sharding || l->sharding == want)
         return LH_OK;
-    return lhi_doc_fail(doc, lhi_find(lhi_find(doc->root, "layout"),
-                                      "sharding"),
+    return lhi_doc_fail(doc,
+                        lhi_find(lhi_find(doc->root, "layout"), "sharding"),
                         err, LH_EINPUT,
                         "is '%s', but %s '%s'; to have another, set "
                         "layout.sharding in the job and plan again",
@@ -173,124 +145,6 @@ static lh_status check_sharding(const lhi_doc *doc, const lh_plan *p,
                             : "all are the same for this layout, which plans "
                               "call",
                         lh_sharding_name(want));
-}
-
-/* --- what the pipeline was built from ---------------------------------------
- */
-
-typedef enum likeness {
-    UNLIKE,
-    SAME_MEMORY,
-    SAME, /* times as well */
-} likeness;
-
-/* D and W together: what is joined has no two. */
-static likeness compare(const lh_pipeline *a, const lh_pipeline *b)
-{
-    bool times = true;
-    if (a->n_chunks != b->n_chunks)
-        return UNLIKE;
-    for (uint32_t c = 0; c < a->n_chunks; c++) {
-        const lh_chunk *x = &a->chunks[c], *y = &b->chunks[c];
-        if (x->mem_static != y->mem_static || x->mem_f != y->mem_f ||
-            x->mem_d + x->mem_w != y->mem_d + y->mem_w)
-            return UNLIKE;
-        times = times && x->f_ns == y->f_ns &&
-                x->d_ns + x->w_ns == y->d_ns + y->w_ns &&
-                x->all_gather_ns == y->all_gather_ns &&
-                x->reduce_scatter_ns == y->reduce_scatter_ns;
-    }
-    return times ? SAME : SAME_MEMORY;
-}
-
-/* How like the plan's pipeline is to what a configuration comes to. What cannot
- * be built is UNLIKE anything. */
-static lh_status likeness_of(const lh_plan *p, const lhi_config *config,
-                             lhi_built *built, likeness *out, lh_error *err)
-{
-    lh_error why = {0};
-    lh_status status = lhi_layout_build(p->job, config, built, &why);
-    *out = UNLIKE;
-    if (status == LH_OK) {
-        *out = compare(p->pipeline, built->pipeline);
-        return LH_OK;
-    }
-    built->pipeline = NULL;
-    if (lhi_layout_refused(status))
-        return LH_OK;
-    if (err)
-        *err = why;
-    return status;
-}
-
-static lh_status refuse_state(const lhi_doc *doc, const lhi_config *has,
-                              const lhi_config *fits, lh_error *err)
-{
-    char is[16], was[16];
-    const lhi_node *root = doc->root;
-    snprintf(is, sizeof is, "%" PRIu32, has->zero);
-    snprintf(was, sizeof was, "%" PRIu32, fits->zero);
-    const char *of = "training.zero", *said = is, *fit = was;
-    const lhi_node *at = lhi_find(root, "zero");
-    if (has->recompute != fits->recompute) {
-        of = "training.recompute";
-        at = lhi_find(root, "recompute");
-        said = lh_recompute_name(has->recompute);
-        fit = lh_recompute_name(fits->recompute);
-    } else if (has->layout.sharding != fits->layout.sharding) {
-        of = "layout.sharding";
-        at = lhi_find(lhi_find(root, "layout"), "sharding");
-        said = lh_sharding_name(has->layout.sharding);
-        fit = lh_sharding_name(fits->layout.sharding);
-    }
-    return lhi_doc_fail(doc, at ? at : root, err, LH_EINPUT,
-                        "is '%s', but the plan's pipeline is that of '%s'; to "
-                        "have another, set %s in the job and plan again",
-                        said, fit, of);
-}
-
-/* Whether other recomputation, stage or sharding comes nearer to the plan's
- * pipeline: an edit. Where none does, as in plans of versions with other costs,
- * the file says nothing against itself. */
-static lh_status find_edit(const lhi_doc *doc, const lh_plan *p,
-                           const lhi_config *has, likeness like, lh_error *err)
-{
-    lhi_config best = *has, try = *has;
-    bool given = has->layout.sharding != LH_SHARDING_ANY;
-    uint32_t last = given ? LH_SHARDING_HYBRID_LEADERS : LH_SHARDING_ANY;
-    for (uint32_t r = LH_RECOMPUTE_NONE; r <= LH_RECOMPUTE_MODULES; r++)
-        for (uint32_t zero = 0; zero <= 3; zero++)
-            for (uint32_t k = given; k <= last; k++) {
-                lhi_built built;
-                likeness now;
-                if (r == LH_RECOMPUTE_MODULES &&
-                    p->job->training.recompute != LH_RECOMPUTE_MODULES)
-                    continue;
-                try.recompute = (lh_recompute)r;
-                try.zero = zero;
-                try.layout.sharding = (lh_sharding)k;
-                LHI_TRY(likeness_of(p, &try, &built, &now, err));
-                lh_pipeline_free(built.pipeline);
-                if (now > like) {
-                    like = now;
-                    best = try;
-                }
-            }
-    if (best.recompute == has->recompute && best.zero == has->zero &&
-        best.layout.sharding == has->layout.sharding)
-        return LH_OK;
-    return refuse_state(doc, has, &best, err);
-}
-
-static lh_status check_source(const lhi_doc *doc, const lh_plan *p,
-                              const char *want, lh_error *err)
-{
-    if (strcmp(p->cost_source, want) == 0)
-        return LH_OK;
-    return lhi_doc_fail(doc, lhi_find(doc->root, "cost_source"), err, LH_EINPUT,
-                        "is '%.60s', but times of the plan's pipeline are "
-                        "from '%s'",
-                        p->cost_source, want);
 }
 
 static lh_status check_source_word(const lhi_doc *doc, const lh_plan *p,
@@ -305,24 +159,6 @@ static lh_status check_source_word(const lhi_doc *doc, const lh_plan *p,
                         p->cost_source);
 }
 
-/* An elastic plan's pipeline has its groups' operations beside a layout's, but
- * its limits. */
-static lh_status check_built(const lhi_doc *doc, const lh_plan *p,
-                             lh_error *err)
-{
-    const lhi_config config = lhi_config_of(&p->best);
-    lhi_built built;
-    likeness like;
-    LHI_TRY(likeness_of(p, &config, &built, &like, err));
-    lh_status status = check_peak(doc, p, built.pipeline, err);
-    lh_pipeline_free(built.pipeline);
-    if (status != LH_OK || p->best.elastic)
-        return status;
-    if (like == SAME)
-        return check_source(doc, p, lh_cost_source_name(built.source), err);
-    return find_edit(doc, p, &config, like, err);
-}
-
 lh_status lhi_built_check(const lhi_doc *doc, const lh_plan *p, lh_error *err)
 {
     LHI_TRY(check_devices(doc, p, err));
@@ -332,5 +168,6 @@ lh_status lhi_built_check(const lhi_doc *doc, const lh_plan *p, lh_error *err)
     LHI_TRY(check_outermost(doc, p, err));
     LHI_TRY(check_sharding(doc, p, err));
     LHI_TRY(check_source_word(doc, p, err));
-    return check_built(doc, p, err);
+    LHI_TRY(lhi_elastic_ops_check(doc, p, err));
+    return lhi_rebuilt_check(doc, p, err);
 }

@@ -5,7 +5,8 @@
  *
  * plan_file.c: the whole, its schedule and its search. plan_check.c: what the
  * whole says twice; built_check.c: what its pipeline and schedule say of its
- * choice. choice_file.c: a layout and a choice; choice_check.c: what a choice
+ * choice, elastic_check.c of an elastic one, rebuilt_check.c what the pipeline
+ * was built from. choice_file.c: a layout and a choice; choice_check.c: what a choice
  * says twice. account_file.c, advice_file.c, curves_file.c, memory_file.c,
  * money_file.c, robust_file.c, whatif_file.c: the parts that a plan may lack.
  *
@@ -42,8 +43,15 @@ lh_status lhi_choice_check(const lhi_doc *doc, const lh_job *job,
 lh_status lhi_plan_check(const lhi_reading *r, const lhi_node *map, void *it,
                          lh_error *err);
 
-/* Its own choice against its pipeline and schedule, whose sizes agree. */
+/* Its own choice against its pipeline and schedule, whose sizes agree. The
+ * others are parts of it: an elastic plan's groups, shares and buckets against
+ * its pipeline's operations; and the pipeline against what the choice comes
+ * to, built again. */
 lh_status lhi_built_check(const lhi_doc *doc, const lh_plan *p, lh_error *err);
+lh_status lhi_elastic_ops_check(const lhi_doc *doc, const lh_plan *plan,
+                                lh_error *err);
+lh_status lhi_rebuilt_check(const lhi_doc *doc, const lh_plan *p,
+                            lh_error *err);
 
 /* Of its `memory`: every rank once, and parts that add up to what it holds. */
 lh_status lhi_memory_check(const lhi_doc *doc, const lh_plan *p, lh_error *err);

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a plan's pipeline was built from is found by building it: from what the
+ * plan says, and where that does not come to it, from what it may have said
+ * before somebody edited it. */
+#include "base/whole.h"
+#include "pipe/pipeline_own.h"
+#include "plan/elastic/elastic_made.h"
+#include "plan/file/plan_file.h"
+#include "plan/layout/choice.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Limits are those of the job's GPUs, or of the pipeline, which may be given
+ * others. */
+static lh_status check_peak(const lhi_doc *doc, const lh_plan *p,
+                            const lh_pipeline *built, lh_error *err)
+{
+    const lh_choice *has = &p->best;
+    lh_choice want = *has;
+    lhi_choice_memory(&want, p->pipeline, p->schedule);
+    if (built && (has->peak_memory_bytes != want.peak_memory_bytes ||
+                  has->memory_limit_bytes != want.memory_limit_bytes))
+        lhi_choice_memory_within(&want, p->pipeline, p->schedule, built);
+    if (has->memory_limit_bytes != want.memory_limit_bytes)
+        return lhi_doc_fail(doc, lhi_find(doc->root, "memory_limit_bytes"), err,
+                            LH_EINPUT,
+                            "is %" PRId64 ", but the device with the least "
+                            "room left may hold %" PRId64,
+                            has->memory_limit_bytes, want.memory_limit_bytes);
+    if (has->peak_memory_bytes != want.peak_memory_bytes)
+        return lhi_doc_fail(doc, lhi_find(doc->root, "peak_memory_bytes"), err,
+                            LH_EINPUT,
+                            "is %" PRId64 ", but the device with the least "
+                            "room left holds %" PRId64 " at most",
+                            has->peak_memory_bytes, want.peak_memory_bytes);
+    return LH_OK;
+}
+
+/* --- how like two pipelines are --------------------------------------------
+ */
+
+typedef enum likeness {
+    UNLIKE,
+    SAME_MEMORY,
+    SAME, /* times as well */
+} likeness;
+
+static bool same_ops(const lh_pipeline *a, const lh_pipeline *b)
+{
+    if (a->n_dp_ops != b->n_dp_ops)
+        return false;
+    for (uint32_t i = 0; i < a->n_dp_ops; i++) {
+        const lh_dp_op *x = &a->dp_ops[i], *y = &b->dp_ops[i];
+        if (x->chunk != y->chunk || x->bucket != y->bucket ||
+            x->n_buckets != y->n_buckets || x->transfer_ns != y->transfer_ns)
+            return false;
+    }
+    return true;
+}
+
+/* D and W together: what is joined has no two. */
+static likeness compare(const lh_pipeline *a, const lh_pipeline *b)
+{
+    if (a->n_chunks != b->n_chunks)
+        return UNLIKE;
+    bool times = same_ops(a, b);
+    for (uint32_t c = 0; c < a->n_chunks; c++) {
+        const lh_chunk *x = &a->chunks[c], *y = &b->chunks[c];
+        if (x->mem_static != y->mem_static || x->mem_f != y->mem_f ||
+            x->mem_d + x->mem_w != y->mem_d + y->mem_w)
+            return UNLIKE;
+        times = times && x->f_ns == y->f_ns &&
+                x->d_ns + x->w_ns == y->d_ns + y->w_ns &&
+                x->all_gather_ns == y->all_gather_ns &&
+                x->reduce_scatter_ns == y->reduce_scatter_ns;
+    }
+    return times ? SAME : SAME_MEMORY;
+}
+
+/* One is looked for that comes nearer than `like`. */
+typedef struct finder {
+    const lhi_doc *doc;
+    const lh_plan *plan;
+    lhi_config has, best;
+    likeness like; /* of the best */
+    lhi_arena *mem;
+} finder;
+
+static lh_status build(const lh_plan *p, const lhi_config *config,
+                       lhi_built *out, lh_error *err)
+{
+    return config->elastic ? lhi_elastic_rebuild(p->job, config, out, err)
+                           : lhi_layout_build(p->job, config, out, err);
+}
+
+/* What cannot be built is no choice of anybody's. */
+static lh_status try_config(finder *f, const lhi_config *config, lh_error *err)
+{
+    lhi_built built;
+    lh_error why = {0};
+    lh_status status = build(f->plan, config, &built, &why);
+    if (status == LH_OK) {
+        likeness now = compare(f->plan->pipeline, built.pipeline);
+        lh_pipeline_free(built.pipeline);
+        if (now > f->like) {
+            f->like = now;
+            f->best = *config;
+        }
+        return LH_OK;
+    }
+    if (lhi_layout_refused(status))
+        return LH_OK;
+    if (err)
+        *err = why;
+    return status;
+}
+
+/* --- what it may have said before ------------------------------------------
+ */
+
+static lh_status try_states(finder *f, lh_error *err)
+{
+    const lh_training *t = &f->plan->job->training;
+    bool given = f->has.layout.sharding != LH_SHARDING_ANY;
+    uint32_t last = given ? LH_SHARDING_HYBRID_LEADERS : LH_SHARDING_ANY;
+    uint32_t most_zero = f->has.elastic ? 0 : 3; /* those have their shares */
+    for (uint32_t r = LH_RECOMPUTE_NONE; r <= LH_RECOMPUTE_MODULES; r++)
+        for (uint32_t zero = 0; zero <= most_zero; zero++)
+            for (uint32_t k = given; k <= last; k++) {
+                lhi_config config = f->has;
+                if (r == LH_RECOMPUTE_MODULES &&
+                    t->recompute != LH_RECOMPUTE_MODULES)
+                    continue;
+                config.recompute = (lh_recompute)r;
+                config.zero = zero;
+                config.layout.sharding = (lh_sharding)k;
+                LHI_TRY(try_config(f, &config, err));
+            }
+    return LH_OK;
+}
+
+static bool job_has(uint32_t asked, uint32_t value)
+{
+    return !asked || asked == value;
+}
+
+/* As many GPUs and microbatches. */
+static lh_status try_degrees(finder *f, lh_error *err)
+{
+    const lh_layout *l = &f->has.layout, *asked = &f->plan->job->layout;
+    const uint64_t group = (uint64_t)l->tensor * l->context * l->data;
+    const uint64_t together = (uint64_t)l->data * l->micro_batch;
+    for (uint32_t data = 1; data <= together && data <= group; data++) {
+        if (together % data != 0 || group % data != 0)
+            continue;
+        uint64_t rest = group / data;
+        for (uint32_t tensor = 1; tensor <= rest; tensor++) {
+            lhi_config config = f->has;
+            if (rest % tensor != 0)
+                continue;
+            config.layout.data = data;
+            config.layout.micro_batch = (uint32_t)(together / data);
+            config.layout.tensor = tensor;
+            config.layout.context = (uint32_t)(rest / tensor);
+            if (job_has(asked->data, config.layout.data) &&
+                job_has(asked->micro_batch, config.layout.micro_batch) &&
+                job_has(asked->tensor, config.layout.tensor) &&
+                job_has(asked->context, config.layout.context))
+                LHI_TRY(try_config(f, &config, err));
+        }
+    }
+    return LH_OK;
+}
+
+static lh_status try_experts(finder *f, lh_error *err)
+{
+    uint32_t experts = f->plan->job->model->experts;
+    for (uint32_t n = 1; n <= experts; n++) {
+        lhi_config config = f->has;
+        config.layout.expert = n;
+        if (experts % n == 0 && job_has(f->plan->job->layout.expert, n))
+            LHI_TRY(try_config(f, &config, err));
+    }
+    return LH_OK;
+}
+
+/* The layers of each chunk by its forwards: one layer takes what one of the
+ * chunk in the middle does. False: they are as the plan has them. */
+static bool guess_layers(const finder *f, const lh_pipeline *built,
+                         uint32_t *layers)
+{
+    uint32_t first, n, all = f->plan->job->model->layers, sum = 0;
+    uint32_t middle = built->n_chunks / 2;
+    bool other = false;
+    lhi_config_layers(all, &f->has, middle, &first, &n);
+    double one = n ? (double)built->chunks[middle].f_ns / n : 0;
+    for (uint32_t c = 0; c < built->n_chunks && one > 0; c++) {
+        const double more = (double)f->plan->pipeline->chunks[c].f_ns -
+                            (double)built->chunks[c].f_ns;
+        lhi_config_layers(all, &f->has, c, &first, &n);
+        double now = n + round(more / one);
+        if (!(now >= 0 && now <= all))
+            return false;
+        layers[c] = (uint32_t)now;
+        sum += layers[c];
+        other = other || layers[c] != n;
+    }
+    return other && sum == all;
+}
+
+static lh_status try_layers(finder *f, lh_error *err)
+{
+    uint32_t *layers =
+        LHI_NEW(f->mem, uint32_t, lh_pipeline_n_chunks(f->plan->pipeline));
+    lhi_config config = f->has;
+    lhi_built built;
+    lh_error why = {0};
+    if (!layers)
+        return lhi_fail_nomem(err);
+    lh_status status = build(f->plan, &config, &built, &why);
+    if (lhi_layout_refused(status))
+        return LH_OK;
+    if (status != LH_OK) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    bool other = built.pipeline->n_chunks == f->plan->pipeline->n_chunks &&
+                 guess_layers(f, built.pipeline, layers);
+    lh_pipeline_free(built.pipeline);
+    config.layers = layers;
+    return other ? try_config(f, &config, err) : LH_OK;
+}
+
+/* --- what is said of it ----------------------------------------------------
+ */
+
+static lh_status refuse_word(const finder *f, const lhi_node *at,
+                             const char *said, const char *fit, const char *of,
+                             lh_error *err)
+{
+    return lhi_doc_fail(f->doc, at ? at : f->doc->root, err, LH_EINPUT,
+                        "is '%s', but the plan's pipeline is that of '%s'; to "
+                        "have another, set %s in the job and plan again",
+                        said, fit, of);
+}
+
+static lh_status refuse_state(const finder *f, lh_error *err)
+{
+    char is[16], was[16];
+    const lhi_config *has = &f->has, *fits = &f->best;
+    const lhi_node *root = f->doc->root;
+    if (has->recompute != fits->recompute)
+        return refuse_word(
+            f, lhi_find(root, "recompute"), lh_recompute_name(has->recompute),
+            lh_recompute_name(fits->recompute), "training.recompute", err);
+    if (has->layout.sharding != fits->layout.sharding)
+        return refuse_word(f, lhi_find(lhi_find(root, "layout"), "sharding"),
+                           lh_sharding_name(has->layout.sharding),
+                           lh_sharding_name(fits->layout.sharding),
+                           "layout.sharding", err);
+    snprintf(is, sizeof is, "%" PRIu32, has->zero);
+    snprintf(was, sizeof was, "%" PRIu32, fits->zero);
+    return refuse_word(f, lhi_find(root, "zero"), is, was, "training.zero",
+                       err);
+}
+
+/* The first degree that differs. */
+static lh_status refuse_degree(const finder *f, bool *refused, lh_error *err)
+{
+    const lh_layout *has = &f->has.layout, *fits = &f->best.layout;
+    const struct {
+        const char *key, *of;
+        uint32_t has, fits;
+    } rows[] = {
+        {"tensor", "layout.tensor", has->tensor, fits->tensor},
+        {"context", "layout.context", has->context, fits->context},
+        {"expert", "layout.expert", has->expert, fits->expert},
+        {"data", "layout.data", has->data, fits->data},
+        {"micro_batch", "layout.micro_batch", has->micro_batch,
+         fits->micro_batch},
+    };
+    const lhi_node *map = lhi_find(f->doc->root, "layout");
+    *refused = false;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char is[16], was[16];
+        if (rows[i].has == rows[i].fits)
+            continue;
+        *refused = true;
+        snprintf(is, sizeof is, "%" PRIu32, rows[i].has);
+        snprintf(was, sizeof was, "%" PRIu32, rows[i].fits);
+        return refuse_word(f, lhi_find(map, rows[i].key), is, was, rows[i].of,
+                           err);
+    }
+    return LH_OK;
+}
+
+/* The first chunk that has others. */
+static lh_status refuse_layers(const finder *f, lh_error *err)
+{
+    uint32_t first, has = 0, fits = 0, c = 0;
+    uint32_t all = f->plan->job->model->layers;
+    const lhi_node *at = lhi_find(f->doc->root, "chunk_layers");
+    for (; c < f->plan->pipeline->n_chunks && has == fits; c++) {
+        lhi_config_layers(all, &f->has, c, &first, &has);
+        lhi_config_layers(all, &f->best, c, &first, &fits);
+    }
+    return lhi_doc_fail(f->doc, at ? at : lhi_find(f->doc->root, "layout"), err,
+                        LH_EINPUT,
+                        "chunk %" PRIu32 " has %" PRIu32 " layers%s, but "
+                        "%" PRIu32 " in the plan's pipeline; to have others, "
+                        "set layout.chunk_layers in the job and plan again",
+                        c - 1, has, at ? "" : " where nothing is said", fits);
+}
+
+static lh_status refuse_found(const finder *f, lh_error *err)
+{
+    bool refused;
+    LHI_TRY(refuse_degree(f, &refused, err));
+    if (f->has.layers != f->best.layers)
+        return refuse_layers(f, err);
+    return refuse_state(f, err);
+}
+
+/* Whether other degrees, layers, recomputation, stage or sharding come nearer
+ * to the plan's pipeline: an edit. Where none does, as in plans of versions
+ * with other costs, the file says nothing against itself. */
+static lh_status find_edit(finder *f, lh_error *err)
+{
+    likeness before = f->like;
+    LHI_TRY(try_states(f, err));
+    if (f->like == before)
+        LHI_TRY(try_degrees(f, err));
+    if (f->like == before)
+        LHI_TRY(try_experts(f, err));
+    if (f->like == before)
+        LHI_TRY(try_layers(f, err));
+    return f->like == before ? LH_OK : refuse_found(f, err);
+}
+
+/* Where forwards are what this version's costs say, so is all else of an
+ * elastic plan's pipeline. */
+static lh_status check_elastic(const lhi_doc *doc, const lh_plan *p,
+                               const lh_pipeline *built, lh_error *err)
+{
+    bool recomputed = false;
+    for (uint32_t c = 0; c < built->n_chunks; c++) {
+        const lh_chunk *x = &p->pipeline->chunks[c], *y = &built->chunks[c];
+        if (x->f_ns != y->f_ns)
+            return LH_OK;
+        recomputed = recomputed || x->mem_f != y->mem_f ||
+                     x->d_ns + x->w_ns != y->d_ns + y->w_ns;
+    }
+    const char *key = recomputed ? "recomputed" : "gradients";
+    return lhi_doc_fail(doc, lhi_find(lhi_find(doc->root, "elastic"), key), err,
+                        LH_EINPUT,
+                        "is%s not what the plan's pipeline was built with: the "
+                        "file was edited, or another version made it; plan "
+                        "again",
+                        recomputed ? "" : ", or 'parameters' is,");
+}
+
+static lh_status check_source(const lhi_doc *doc, const lh_plan *p,
+                              const char *want, lh_error *err)
+{
+    if (strcmp(p->cost_source, want) == 0)
+        return LH_OK;
+    return lhi_doc_fail(doc, lhi_find(doc->root, "cost_source"), err, LH_EINPUT,
+                        "is '%.60s', but times of the plan's pipeline are "
+                        "from '%s'",
+                        p->cost_source, want);
+}
+
+static lh_status check_likeness(const lhi_doc *doc, const lh_plan *p,
+                                const lhi_config *config,
+                                const lhi_built *built, lh_error *err)
+{
+    finder f = {.doc = doc, .plan = p, .has = *config, .best = *config};
+    if (built->pipeline)
+        f.like = compare(p->pipeline, built->pipeline);
+    if (f.like == SAME)
+        return check_source(doc, p, lh_cost_source_name(built->source), err);
+    f.mem = lhi_arena_make(0);
+    lh_status status = f.mem ? find_edit(&f, err) : lhi_fail_nomem(err);
+    lhi_arena_free(f.mem);
+    LHI_TRY(status);
+    return config->elastic && built->pipeline
+               ? check_elastic(doc, p, built->pipeline, err)
+               : LH_OK;
+}
+
+/* Operations that are none are said so; plans of older versions do not say in
+ * which layers they are. */
+static lh_status check_operations(const lhi_doc *doc, lh_status status,
+                                  const lh_error *why, lh_error *err)
+{
+    if (status != LH_EINPUT)
+        return LH_OK;
+    return lhi_doc_fail(doc,
+                        lhi_find(lhi_find(doc->root, "elastic"), "recomputed"),
+                        err, LH_EINPUT, "%s", why->text);
+}
+
+lh_status lhi_rebuilt_check(const lhi_doc *doc, const lh_plan *p, lh_error *err)
+{
+    const lhi_config config = lhi_config_of(&p->best);
+    lhi_built built = {0};
+    lh_error why = {0};
+    lh_status status = build(p, &config, &built, &why);
+    if (status != LH_OK)
+        built.pipeline = NULL;
+    if (status != LH_OK && !lhi_layout_refused(status)) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    if (config.elastic)
+        LHI_TRY(check_operations(doc, status, &why, err));
+    status = check_peak(doc, p, built.pipeline, err);
+    if (status == LH_OK)
+        status = check_likeness(doc, p, &config, &built, err);
+    lh_pipeline_free(built.pipeline);
+    return status;
+}
