@@ -2,6 +2,7 @@
 /* What a measured iteration differs in from its prediction, shown. */
 #include "difference_view.h"
 #include "inputs.h"
+#include "view.h"
 #include "wrap.h"
 
 #include <inttypes.h>
@@ -15,6 +16,11 @@ static double percent(int64_t predicted, int64_t measured)
     return predicted ? 100 * ((double)measured / (double)predicted - 1) : 0;
 }
 
+static double shown(int64_t predicted, int64_t measured)
+{
+    return cli_shown(percent(predicted, measured), 2);
+}
+
 static void print_kind(cli *c, const char *name, const lh_trace_share *k)
 {
     char p[CLI_TIME_TEXT], m[CLI_TIME_TEXT];
@@ -22,7 +28,7 @@ static void print_kind(cli *c, const char *name, const lh_trace_share *k)
         cli_print(c, "  %-10s %8" PRIu64 " %14s %14s %+8.2f %%\n", name, k->n,
                   cli_time_text(k->predicted_ns / (int64_t)k->n, p),
                   cli_time_text(k->measured_ns / (int64_t)k->n, m),
-                  percent(k->predicted_ns, k->measured_ns));
+                  shown(k->predicted_ns, k->measured_ns));
 }
 
 /* The median, and those that differ most from the prediction. */
@@ -41,12 +47,12 @@ static void print_iterations(cli *c, const lh_trace_difference *d,
               "iterations", log->n_iterations,
               cli_time_text(d->predicted_ns, p),
               cli_time_text(log->median_ns, m),
-              percent(d->predicted_ns, log->median_ns));
+              shown(d->predicted_ns, log->median_ns));
     cli_print(c, "  %-10s %8" PRIu64 " %14s %14s %+8.2f %%, at worst\n",
               "iteration", log->iterations[worst].step + 1,
               cli_time_text(d->predicted_ns, p),
               cli_time_text(log->iterations[worst].ns, m),
-              percent(d->predicted_ns, log->iterations[worst].ns));
+              shown(d->predicted_ns, log->iterations[worst].ns));
 }
 
 static json_t *iterations_json(const lh_trace_difference *d,
@@ -77,7 +83,7 @@ void cli_difference_text(cli *c, const lh_trace_difference *d, const char *how,
     cli_print(c, "  %-10s %8s %14s %14s %+8.2f %%\n", "makespan", "",
               cli_time_text(d->predicted_ns, p),
               cli_time_text(d->measured_ns, m),
-              percent(d->predicted_ns, d->measured_ns));
+              shown(d->predicted_ns, d->measured_ns));
     for (uint32_t i = 0; i <= LH_B; i++)
         print_kind(c, kind_names[i], &d->kinds[i]);
     print_kind(c, "messages", &d->messages);
@@ -161,14 +167,14 @@ lh_status cli_difference_facts(cli *c, const lh_trace_difference *d,
     char p[CLI_TIME_TEXT], text[160];
     snprintf(text, sizeof text, "%s, measured %+.2f %%",
              cli_time_text(d->predicted_ns, p),
-             percent(d->predicted_ns, d->measured_ns));
+             shown(d->predicted_ns, d->measured_ns));
     CLI_TRY(lh_report_add_fact(report, "predicted", text, &c->err));
     if (how[0])
         CLI_TRY(lh_report_add_fact(report, "measured", how, &c->err));
     if (log) {
         snprintf(text, sizeof text, "%" PRIu32 ", median %s, %+.2f %%",
                  log->n_iterations, cli_time_text(log->median_ns, p),
-                 percent(d->predicted_ns, log->median_ns));
+                 shown(d->predicted_ns, log->median_ns));
         CLI_TRY(lh_report_add_fact(report, "iterations", text, &c->err));
     }
     if (d->parts[0]) {

@@ -56,9 +56,8 @@ void cli_print_cheaper(cli *c, const lh_plan *plan)
                  "--objective cost",
                  100 * (1 - best->cost->usd / own->usd),
                  amount(best->cost->usd, usd),
-                 100 * ((double)best->iteration_ns /
-                            (double)plan->best.iteration_ns -
-                        1),
+                 cli_percent_behind((double)best->iteration_ns,
+                                    (double)plan->best.iteration_ns),
                  cli_layout_text(best, layout, sizeof layout));
     else if (own->between_usd > own->usd / 2)
         cli_wrap(c, "", 1,

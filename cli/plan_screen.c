@@ -130,7 +130,8 @@ static void print_target(cli *c, const lh_plan *p)
         "on %s, as found by a short search",
         lh_target_shown(target), lh_target_version(target),
         cli_plan_time(p, (double)other->iteration_ns, time),
-        100 * ((double)other->iteration_ns / (double)p->best.iteration_ns - 1),
+        cli_percent_behind((double)other->iteration_ns,
+                           (double)p->best.iteration_ns),
         other->layout.schedule, lh_placement_name(other->placement));
 }
 

@@ -55,10 +55,14 @@ char *cli_plan_time(const lh_plan *plan, double ns, char *text)
     return text;
 }
 
+double cli_shown(double value, int decimals)
+{
+    return fabs(value) < 0.5 * pow(10, -decimals) ? 0 : value;
+}
+
 double cli_percent_behind(double value, double than)
 {
-    double percent = 100 * (value / than - 1);
-    return fabs(percent) < 0.05 ? 0 : percent;
+    return cli_shown(100 * (value / than - 1), 1);
 }
 
 /* --- how sure its time is ---------------------------------------------------

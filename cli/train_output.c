@@ -259,7 +259,7 @@ static void print_timed(cli *c, const lh_train_result *r)
     char a[CLI_TIME_TEXT];
     cli_print(c, "predicted     %s\n", cli_time_text(r->predicted_ns, a));
     cli_print(c, "measured      %s, %+.2f %%\n", cli_time_text(r->median_ns, a),
-              100 * r->error);
+              cli_shown(100 * r->error, 2));
     cli_wrap(
         c, "clock", 0,
         "passes wait for the prediction's deadlines%s: the difference says "
@@ -291,7 +291,7 @@ static void print_prediction(cli *c, const lh_plan *plan,
     cli_wrap(c, "predicted", 0, "%s, %s%s", cli_time_text(r->predicted_ns, a),
              cli_source_text(plan), shared);
     cli_print(c, "measured      %s, %+.2f %%\n", cli_time_text(r->median_ns, a),
-              100 * r->error);
+              cli_shown(100 * r->error, 2));
 }
 
 static void print_trained(cli *c, const lh_plan *plan, const lh_train_result *r)

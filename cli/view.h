@@ -67,8 +67,10 @@ enum { CLI_UNMEASURED_TEXT = 800 };
 /* What the job's profile has beside a plan that it says nothing of; "" where it
  * does, or there is none. */
 const char *cli_unmeasured_text(const lh_plan *plan, char *text, size_t room);
-/* How much more that is than `than`, for a text that has a tenth of a percent:
- * nothing is -0.0. */
+/* A number for a text that has so many of its decimals: nothing is -0.0. */
+double cli_shown(double value, int decimals);
+/* How much more that is than `than`, in percent, for a text that has a tenth of
+ * one. */
 double cli_percent_behind(double value, double than);
 
 /* As standard output is: its width, colours, characters. */

@@ -2,6 +2,7 @@
 #include "base/amount.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 char *lhi_amount_text(int64_t bytes, char *buffer)
@@ -48,4 +49,9 @@ char *lhi_time_text(int64_t ns, char *buffer)
         snprintf(buffer, LHI_TIME_TEXT, "%" PRId64 ".%0*" PRId64 " %s", whole,
                  decimals, rest, units[i].name);
     return buffer;
+}
+
+double lhi_shown(double value, int decimals)
+{
+    return fabs(value) < 0.5 * pow(10, -decimals) ? 0 : value;
 }

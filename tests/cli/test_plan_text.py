@@ -236,4 +236,28 @@ layout: {tensor: 4, pipeline: 4, data: 1, micro_batch: 1, context: 1,
     check(len(set(lines[1::2])) == len(lines) // 2, said.stdout)
 
 
+PIPELINE = """longhaul: pipeline/1
+time_unit: us
+microbatches: 4
+devices: 2
+backward: split
+uniform: {placement: ud, chunks_per_device: 1, F: 100000, D: %d, W: 100000}
+"""
+
+
+# What is so little more or less that no digit shows it has no sign of less.
+@test
+def nothing_is_less_than_nothing():
+    for name, backward in ("predicted", 200000), ("measured", 199999):
+        write(f"{name}.yaml", PIPELINE % backward)
+        said = run("simulate", f"{name}.yaml", "-s", "1f1b", "--trace",
+                   f"{name}.json")
+        check(said.returncode == 0, said.stderr)
+    said = run("report", "--predicted", "predicted.json", "--measured",
+               "measured.json")
+    check(said.returncode == 0, said.stderr)
+    check(" +0.00 %" in said.stdout and "-0.0" not in said.stdout,
+          said.stdout)
+
+
 finish()

@@ -3,6 +3,7 @@
  * without each of its parts, and other schedules on its degrees. */
 #include "plan/elastic/elastic_choices.h"
 
+#include "base/amount.h"
 #include "plan/layout/choice.h"
 
 #include <longhaul/bounds.h>
@@ -334,13 +335,15 @@ static lh_status name_rows(lhi_elastic_choices *out, lhi_arena *mem,
         double less = (double)first->makespan_ns * first->bubble_ratio;
         double work = (double)row->makespan_ns - idle -
                       ((double)first->makespan_ns - less);
-        snprintf(
-            text, sizeof text,
-            "%s: %+.1f %% against the fastest elastic plan, "
-            "work %+.3f s, waiting %+.3f s per device",
-            row->why,
-            100 * ((double)row->iteration_ns / (double)first->iteration_ns - 1),
-            work / 1e9, (idle - less) / 1e9);
+        snprintf(text, sizeof text,
+                 "%s: %+.1f %% against the fastest elastic plan, "
+                 "work %+.3f s, waiting %+.3f s per device",
+                 row->why,
+                 lhi_shown(100 * ((double)row->iteration_ns /
+                                      (double)first->iteration_ns -
+                                  1),
+                           1),
+                 lhi_shown(work / 1e9, 3), lhi_shown((idle - less) / 1e9, 3));
         if (out->results[i].offloaded_bytes > 0) {
             /* The device alone cannot hold it, and nobody said what the host
              * has: a time to compare with, not a plan. */

@@ -4,6 +4,7 @@
 
 #include "plan/explain/advise.h"
 
+#include "base/amount.h"
 #include "base/fail.h"
 
 #include <inttypes.h>
@@ -74,10 +75,11 @@ static int describe(lh_advice_topic topic, const lh_advice_option *o,
         n += snprintf(text + n, room - (size_t)n, ", iteration %.4g s",
                       (double)o->iteration_ns / 1e9);
     if (o != advised && o->iteration_ns > 0 && advised->iteration_ns > 0)
-        n += snprintf(
-            text + n, room - (size_t)n, " (%+.2f %%)",
-            100 *
-                ((double)o->iteration_ns / (double)advised->iteration_ns - 1));
+        n += snprintf(text + n, room - (size_t)n, " (%+.2f %%)",
+                      lhi_shown(100 * ((double)o->iteration_ns /
+                                           (double)advised->iteration_ns -
+                                       1),
+                                2));
     return n;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/search/goal.h"
 
+#include "base/amount.h"
 #include "base/sort.h"
 
 #include "plan/search/money.h"
@@ -55,15 +56,10 @@ double lhi_behind(const lh_plan_options *options, const lh_choice *choice,
     return least > 0 ? amount(options, choice) / least - 1 : 0;
 }
 
-double lhi_shown_percent(double percent)
-{
-    return fabs(percent) < 0.05 ? 0 : percent;
-}
-
 double lhi_percent_behind(const lh_plan_options *options,
                           const lh_choice *choice, const lh_choice *best)
 {
-    return lhi_shown_percent(100 * lhi_behind(options, choice, best));
+    return lhi_shown(100 * lhi_behind(options, choice, best), 1);
 }
 
 /* --- lists -------------------------------------------------------------------

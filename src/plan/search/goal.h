@@ -15,9 +15,7 @@ int64_t lhi_value_at(const lh_plan_options *options, const lh_choice *choice,
 /* How much worse than `best`, as a share of it; both work. */
 double lhi_behind(const lh_plan_options *options, const lh_choice *choice,
                   const lh_choice *best);
-/* For a text that has a tenth of a percent: nothing is -0.0. */
-double lhi_shown_percent(double percent);
-/* How much worse than `best`, so. */
+/* The same in percent, for a text that has a tenth of one. */
 double lhi_percent_behind(const lh_plan_options *options,
                           const lh_choice *choice, const lh_choice *best);
 /* What works first, and of it the best first. */

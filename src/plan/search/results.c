@@ -218,7 +218,8 @@ const char *lhi_why_behind(const lh_plan_options *options, const lh_choice *o,
     else
         snprintf(text, sizeof text,
                  "%+.1f %%: work %+.3f s, waiting %+.3f s per device", slower,
-                 work / 1e9, (idle - best_idle) / 1e9);
+                 lhi_shown(work / 1e9, 3),
+                 lhi_shown((idle - best_idle) / 1e9, 3));
     return lhi_arena_strdup(mem, text);
 }
 

@@ -599,7 +599,7 @@ static void put_first(lh_choice *rows, uint32_t n, const lh_jitter_result *own)
 
 static double percent(double x, double y)
 {
-    return lhi_shown_percent(100 * (x / y - 1));
+    return lhi_shown(100 * (x / y - 1), 1);
 }
 
 static lh_status say_why(robust *r, lh_choice *list, uint32_t n, lh_error *err)
