@@ -139,6 +139,22 @@ void lhi_observe_step(lhi_observer *o, uint64_t iteration, const lhi_shift *s,
 /* --- the end
  * ---------------------------------------------------------------------- */
 
+/* Values of a chunk, and those of experts that others than replicas have. */
+static double count_values(const lhi_observer *o, lhi_device *device,
+                           uint32_t chunk, double *experts)
+{
+    const lhi_device_ops *ops = device->ops;
+    bool apart = lhi_experts_apart(o->job->model, &o->job->grid);
+    double values = 0;
+    *experts = 0;
+    for (uint32_t i = 0; i < ops->n_tensors(device, chunk); i++) {
+        const lhi_tensor *t = ops->tensor(device, chunk, i);
+        values += (double)t->n;
+        *experts += apart && t->is_expert ? (double)t->n : 0;
+    }
+    return values;
+}
+
 static void note_state(lhi_observer *o, lhi_device *device)
 {
     const lhi_device_ops *ops = device->ops;
@@ -146,19 +162,21 @@ static void note_state(lhi_observer *o, lhi_device *device)
     const lh_train_model *m = o->job->model;
     uint32_t n = lhi_grid_size(&o->job->grid, LHI_GRID_DATA);
     uint32_t n_shards = lhi_shard_groups_of(m, n, o->stage, 0).n_shards;
+    uint32_t same = lhi_grid_size(&o->job->grid, LHI_GRID_EXPERT_DATA);
     bool by_layer = n > 1 && m->by_layer;
     for (uint32_t c = 0; o->rank == o->stage && c < x->n_chunks; c++) {
-        double values = 0, bytes[LH_N_MEMORY_KINDS] = {0}, *to;
+        double bytes[LH_N_MEMORY_KINDS] = {0}, experts, *to;
         if (x->chunk_ranks[c] != o->stage)
             continue;
-        for (uint32_t i = 0; i < ops->n_tensors(device, c); i++)
-            values += (double)ops->tensor(device, c, i)->n;
+        double values = count_values(o, device, c, &experts);
         /* What elastic plans shard beyond the optimizer they take off
          * themselves. */
         lhi_sharded_tensors sharded = {0};
         if (by_layer)
             sharded = ops->sharded(device, c);
-        lhi_train_predict(values, 0, (double)sharded.values, n, n_shards,
+        lhi_train_predict(values - experts, 0, (double)sharded.values, n,
+                          n_shards, by_layer, bytes);
+        lhi_train_predict(experts, 0, 0, same, m->whole_optimizer ? 1 : same,
                           by_layer, bytes);
         to = &o->sums[at_chunk(o->job, STATE, c)];
         *to = sizeof(float) * (2 * values - (double)sharded.values -

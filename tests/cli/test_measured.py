@@ -177,6 +177,45 @@ def the_profile_of_a_run_predicts_that_run():
 
 
 @test
+def a_run_is_measured_with_ranks_that_share_layers_and_experts():
+    """Its state is what the first rank of each stage held."""
+    a_plan()
+    if not has_blas():
+        return
+    experts = "experts: 4, experts_per_token: 2, expert_ffn: 512"
+    for degrees, model in [({"tensor": 2}, None), ({"context": 2}, None),
+                           ({"expert": 2}, experts),
+                           ({"tensor": 2, "expert": 4}, experts)]:
+        text = TRAINED % 2
+        for name, degree in degrees.items():
+            text = text.replace(f"{name}: 1", f"{name}: {degree}")
+        text = text.replace("ffn: 48", model or "ffn: 48")
+        write("job.yaml", text)
+        run("plan", "job.yaml", "-o", "first.json")
+        found = json_case(f"{degrees}", [
+            "train", "first.json", *CPU[:-1], "6", "--memory", "report",
+            "--profile-out", "profile.json"])
+        entries = json.loads(read("profile.json"))["entries"]
+        check([{name: e[name] for name in degrees} for e in entries] ==
+              [degrees] * 2, entries)
+        check(all(e["F_us"] > 0 and e["D_us"] > 0 and e["W_us"] > 0
+                  for e in entries), entries)
+        for entry, rank in zip(entries, found["memory"]):
+            held = rank["by_kind"]
+            least = sum(held[kind] for kind in
+                        ("parameters", "gradients", "moments"))
+            check(0.97 * least < entry["static_bytes"] <
+                  1.03 * (least + held["buffers"]),
+                  f"{degrees}: {entry['static_bytes']}, {held}")
+        write("job.yaml", text + "profile: profile.json\n")
+        case(f"{degrees}: planned again", ["plan", "job.yaml", "-o",
+                                           "next.json"],
+             out="from measured passes")
+        plan = json.loads(read("next.json"))
+        check(plan["iteration_s"] > 0.8 * middle_half(found), plan)
+
+
+@test
 def another_layout_than_the_measured_one_is_said_to_be_modelled():
     """A run measures one layout; formulas may promise less for all others."""
     a_plan()
