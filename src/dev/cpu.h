@@ -410,7 +410,9 @@ void lhi_cpu_add_values(lhi_cpu *cpu, float *values, size_t n);
  * rows, of norms and routers, or of some of the queries that see a key head:
  * adds them up. Room for them (false: no memory),
  * once the chunks are there. */
-void lhi_cpu_add_partial(lhi_cpu *cpu, lhi_cpu_chunk *chunk);
+void lhi_cpu_add_partial(lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
+/* The same of one part, of a microbatch, where that goes layer by layer. */
+void lhi_cpu_add_part(lhi_cpu *cpu, const lhi_cpu_chunk *chunk, uint32_t part);
 bool lhi_cpu_make_partial(lhi_cpu *cpu);
 /* Whether a layer's MLP takes all rows; else routed experts take this rank's
  * alone. */

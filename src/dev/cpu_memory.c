@@ -296,6 +296,8 @@ size_t lhi_cpu_count_partial(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
                     (cpu->gates_shared ? cpu->h : 0);
     for (uint32_t i = 0; i < chunk->n_layers; i++)
         moe += chunk->moe[i];
+    if (chunk->by_layer) /* one at a time */
+        return layer + (moe ? routes : 0);
     return chunk->n_layers * layer + moe * routes + chunk->is_last * norm;
 }
 

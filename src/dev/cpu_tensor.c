@@ -43,11 +43,11 @@ lh_status lhi_cpu_check_shares(const lhi_cpu_options *o, lh_error *err)
                         o->tensor, n);
     if (n == 1)
         return LH_OK;
-    if (o->sharded_gradients > 0)
+    if (o->sharded_gradients > 0 && !o->by_layer)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the cpu device does not shard gradients of layers "
-                        "that are cut: choose tensor: 1 in the job's layout, "
-                        "or plan with zero: 1");
+                        "the cpu device shards gradients of layers that are "
+                        "cut layer by layer: choose tensor: 1 in the job's "
+                        "layout, or a schedule that is not elastic");
     LHI_TRY(need_multiple(m->heads, "heads", n, err));
     if (n % m->kv_heads != 0) /* else several ranks have each */
         LHI_TRY(need_multiple(m->kv_heads, "kv_heads", n, err));
@@ -239,27 +239,44 @@ static size_t move(const partial *p, float *sums, bool back)
     return p->slices * p->n;
 }
 
-/* All of a chunk's, to cpu->partial_sums or back; how many values. */
+/* Those of layers `first` to `end` - 1 of a chunk, and of its end, to
+ * cpu->partial_sums or back; how many values. */
 static size_t move_partial(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+                           uint32_t first, uint32_t end, bool has_end,
                            bool back)
 {
     size_t at = 0;
-    for (uint32_t k = 0; k < chunk->n_layers; k++)
+    for (uint32_t k = first; k < end; k++)
         for (uint32_t i = 0; i < N_PARTIAL; i++) {
             partial one = partial_of(cpu, &chunk->d_weights[k], i);
             at += move(&one, cpu->partial_sums + at, back);
         }
-    const partial last = {chunk->is_last ? chunk->d_norm : NULL,
+    const partial last = {has_end ? chunk->d_norm : NULL,
                           (size_t)cpu->norm_vectors * cpu->h, 0, 1};
     return at + move(&last, cpu->partial_sums + at, back);
 }
 
-void lhi_cpu_add_partial(lhi_cpu *cpu, lhi_cpu_chunk *chunk)
+static void add_partial(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+                        uint32_t first, uint32_t end, bool has_end)
 {
     if (!may(cpu))
         return;
-    size_t n = move_partial(cpu, chunk, false);
-    assert(n == lhi_cpu_count_partial(cpu, chunk));
+    size_t n = move_partial(cpu, chunk, first, end, has_end, false);
+    assert(n <= lhi_cpu_count_partial(cpu, chunk));
     lhi_cpu_add_values(cpu, cpu->partial_sums, n);
-    move_partial(cpu, chunk, true);
+    move_partial(cpu, chunk, first, end, has_end, true);
+}
+
+void lhi_cpu_add_partial(lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
+{
+    add_partial(cpu, chunk, 0, chunk->n_layers, chunk->is_last);
+}
+
+void lhi_cpu_add_part(lhi_cpu *cpu, const lhi_cpu_chunk *chunk, uint32_t part)
+{
+    uint32_t before = chunk->is_first, layer = part - before;
+    if (part < before) /* the embedding's are complete */
+        return;
+    bool is_end = layer == chunk->n_layers;
+    add_partial(cpu, chunk, layer, layer + !is_end, is_end);
 }

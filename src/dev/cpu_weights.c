@@ -138,7 +138,8 @@ static void take_next(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *item)
         slot->next = chunk->free;
         chunk->free = slot;
     }
-    if (++item->done == cpu->n_microbatches && --chunk->items_open == 0)
+    if (++item->done == cpu->n_microbatches && --chunk->items_open == 0 &&
+        !chunk->by_layer)
         lhi_cpu_add_partial(cpu, chunk);
 }
 
@@ -161,6 +162,7 @@ static lh_status ask_part(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t part,
         LHI_TRY(lhi_cpu_take_gradients(cpu, chunk, part, err));
         for (uint32_t i = 0; i < n; i++)
             take_next(cpu, chunk, &chunk->items[first + i]);
+        lhi_cpu_add_part(cpu, chunk, part);
         cpu->hooks->scatter(cpu->hooks->context, chunk->chunk, part, m);
     }
     return LH_OK;

@@ -299,8 +299,9 @@ static lh_status check_experts(const lhi_job *job,
                     "sharding: full and a schedule that is not elastic");
 }
 
-/* Ranks that share layers add up norms' gradients once all microbatches are in
- * them, and whoever writes a checkpoint knows who has which shard. */
+/* Ranks that share layers add up norms' gradients layer by layer, or once all
+ * microbatches are in them, and whoever writes a checkpoint knows who has which
+ * shard. */
 static lh_status check_shares(const lhi_job *job, lh_error *err)
 {
     const lhi_shard_groups shards = lhi_shard_groups_of(
@@ -309,11 +310,11 @@ static lh_status check_shares(const lhi_job *job, lh_error *err)
         return check_experts(job, &shards, err);
     if (job->grid.tensor == 1)
         return LH_OK;
-    if (lhi_is_staged(job->pipeline, job->model))
+    if (lhi_is_staged(job->pipeline, job->model) && !job->model->by_layer)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "passes launch data-parallel operations, and layers "
-                        "are cut: plan with tensor: 1, or with zero: 1 and a "
-                        "schedule that is not elastic");
+                        "are cut: plan with tensor: 1, or with a schedule that "
+                        "is not elastic");
     if (shards.n_sites > 1 && shards.n_shards > 1)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the optimizer is sharded within datacenters, and "

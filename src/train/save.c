@@ -190,13 +190,18 @@ static lh_status write_cut_chunk(const lhi_train *train, uint32_t i,
     if (!whole)
         return lhi_fail_nomem(err);
     lh_status status = LH_OK;
-    for (uint32_t j = 0; status == LH_OK && j < c->n_tensors; j++)
-        if (&c->owned[j] != train->head &&
-            lhi_lot_of(train, c->owned[j].tensor) == LHI_LOT_MOST)
+    for (uint32_t j = 0; status == LH_OK && j < c->n_tensors; j++) {
+        if (&c->owned[j] == train->head ||
+            lhi_lot_of(train, c->owned[j].tensor) != LHI_LOT_MOST)
+            continue;
+        if (train->o.show)
+            status = train->o.show(train->o.context, c->chunk, j, err);
+        if (status == LH_OK)
             status = write_slices(train, &c->owned[j], whole, weights, moments,
                                   sums + lhi_sums_at(c->owned[j].tensor->index,
                                                      lhi_n_pieces(train)),
                                   err);
+    }
     free(whole);
     return status;
 }

@@ -50,7 +50,7 @@ static lh_model model_of(int which)
 
 typedef struct setup {
     int model;
-    uint32_t devices, replicas, context, tensor;
+    uint32_t devices, replicas, context, tensor, zero;
     const char *method, *placement, *transport;
     bool joint;
     uint32_t again;
@@ -109,6 +109,9 @@ static lh_status train(const setup *s, uint64_t steps, lh_train_result **out,
         m.replicas = s->replicas;
         m.tensor = s->tensor;
         m.context = s->context;
+        m.by_layer = s->zero >= 2 && s->replicas * s->context > 1;
+        m.sharded_gradients = m.by_layer;
+        m.sharded_parameters = m.by_layer && s->zero == 3;
         m.seed = 5;
         m.data = text_path;
         m.rate = m.min_rate = 3e-4;
@@ -218,9 +221,9 @@ static void run(const setup *s)
     lh_error err;
     lh_train_result *r = NULL;
     snprintf(name, sizeof name,
-             "model %d, tensor %u, context %u, replicas %u, %u x %s %s over "
-             "%s, again %x, dropout %g",
-             s->model, s->tensor, s->context, s->replicas, s->devices,
+             "model %d, tensor %u, context %u, replicas %u, zero %u, %u x %s "
+             "%s over %s, again %x, dropout %g",
+             s->model, s->tensor, s->context, s->replicas, s->zero, s->devices,
              s->placement, s->method, s->transport, s->again, s->dropout);
     lh_status status = train(s, STEPS, &r, &err);
     CHECK_MSG(status == LH_OK, "%s: %s", name, err.text);
@@ -267,6 +270,8 @@ static void seeded_combinations(void)
         s.dropout = below(&state, 2) ? 0.1 : 0;
         s.links = s.devices == 2 && method < 4 && below(&state, 4) == 0;
         s.context = below(&state, 3) ? 1 : 2;
+        s.zero = 1 + below(&state, 3);
+        s.links = s.links && s.zero == 1; /* else they are not emulated */
         run(&s);
     }
 }
@@ -362,6 +367,7 @@ static void checkpoints_are_anyones(void)
         two.method = "zb-h1";
         two.joint = false;
         pair.replicas = pairs.replicas = 2;
+        pairs.zero = 1 + (uint32_t)k % 3;
         for (int i = 0; i < 4; i++)
             snprintf(names[i], sizeof names[i], "m%d-%d", model, i);
         go_on(one, two, names[0]);

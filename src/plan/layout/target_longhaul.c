@@ -135,9 +135,6 @@ static lh_status check_sharers(const lhi_config *c, uint32_t sharers,
                            "over all replicas at the end of a step, or by "
                            "none; use training.zero: 1 and layout.sharding: "
                            "full, or layout.expert and layout.tensor of 1");
-    if (l->tensor > 1 && by_layer)
-        return REFUSE(err, "cuts layers where no pass gathers or reduces; use "
-                           "training.zero: 1, or layout.tensor of 1");
     if (l->tensor > 1 && !all && (uint64_t)l->context * sharers > 1)
         return REFUSE(err, "cuts layers where the optimizer is sharded over "
                            "all replicas; use layout.sharding: full, or "
