@@ -18,6 +18,10 @@
 
 static const int64_t ms_ns = 1000000;
 
+/* Of the stream between our rank and the thread, one way, where the host allows
+ * it: neither is to wake the other for each segment. */
+enum { STREAM_BYTES = 1 << 20 };
+
 /* ---- streams of our rank ---- */
 
 static lhi_segment **came_at(lhi_rail_peer *p, uint64_t number)
@@ -80,18 +84,23 @@ static bool wants_more(const lhi_rails *s, const lhi_rail_peer *p)
            p->n_waiting < 2 * s->n_rails;
 }
 
-static lh_status add_segment(lhi_rail_peer *p, const void *bytes, size_t size,
+/* The next segment, which has `size` bytes of what was read: where it lies, or
+ * a copy where that is so little that it would take up room in vain. */
+static lh_status add_segment(lhi_rails *s, lhi_rail_peer *p, size_t size,
                              lh_error *err)
 {
-    if (!p->sent)
-        p->sent = calloc(LHI_RAIL_WINDOW, sizeof(lhi_segment *));
-    lhi_segment *g = p->sent ? malloc(sizeof *g + size) : NULL;
-    if (!g)
-        return lhi_fail_nomem(err);
-    *g =
-        (lhi_segment){.number = p->next, .size = (uint32_t)size, .waits = true};
-    if (size)
-        memcpy(g->bytes, bytes, size);
+    lhi_segment *g = s->spare;
+    if (size < LHI_RAIL_BYTES / 2) {
+        g = malloc(sizeof *g + size);
+        if (!g)
+            return lhi_fail_nomem(err);
+        memcpy(g, s->spare, sizeof *g + size);
+    } else {
+        s->spare = NULL;
+    }
+    g->number = p->next;
+    g->size = (uint32_t)size;
+    g->waits = true;
     if (p->acknowledged == p->next)
         p->moved_ns = lhi_now_ns();
     p->sent[p->next++ % LHI_RAIL_WINDOW] = g;
@@ -99,14 +108,29 @@ static lh_status add_segment(lhi_rail_peer *p, const void *bytes, size_t size,
     return LH_OK;
 }
 
+/* Room to read into, and for what is kept of it. */
+static lh_status make_spare(lhi_rails *s, lhi_rail_peer *p, lh_error *err)
+{
+    if (!p->sent)
+        p->sent = calloc(LHI_RAIL_WINDOW, sizeof(lhi_segment *));
+    if (!s->spare)
+        s->spare = malloc(sizeof *s->spare + LHI_RAIL_BYTES);
+    if (!p->sent || !s->spare)
+        return lhi_fail_nomem(err);
+    *s->spare = (lhi_segment){0};
+    return LH_OK;
+}
+
 /* What our rank has written becomes segments. */
 static void take_written(lhi_rails *s, uint32_t peer)
 {
     lhi_rail_peer *p = &s->peers[peer];
-    unsigned char bytes[LHI_RAIL_BYTES];
     lh_error err = {0};
-    while (wants_more(s, p)) {
-        ssize_t n = recv(p->fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    lh_status status = LH_OK;
+    while (wants_more(s, p) &&
+           (status = make_spare(s, p, &err)) == LH_OK) {
+        ssize_t n =
+            recv(p->fd, s->spare->bytes, LHI_RAIL_BYTES, MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -115,12 +139,12 @@ static void take_written(lhi_rails *s, uint32_t peer)
             n = 0;
         if (n == 0)
             p->out_ended = true;
-        if (add_segment(p, bytes, (size_t)n, &err) != LH_OK) {
-            lhi_rails_give_up(s, s->rank, err.text);
-            return;
-        }
+        if ((status = add_segment(s, p, (size_t)n, &err)) != LH_OK)
+            break;
         lhi_rail_push(s, peer);
     }
+    if (status != LH_OK)
+        lhi_rails_give_up(s, s->rank, err.text);
 }
 
 /* ---- what is lost ---- */
@@ -402,6 +426,7 @@ static void free_rails(lhi_rails *s)
     if (s->poke >= 0)
         close(s->poke);
     free(s->peers);
+    free(s->spare);
     free(s->polls);
     free(s->addresses);
     free(s->keys);
@@ -456,6 +481,9 @@ static lh_status make_streams(lhi_rails *s, int *fds, lh_error *err)
             p->rails[k].fd = -1;
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
             return lhi_fail(err, LH_EIO, "no socket pair: %s", strerror(errno));
+        int room = STREAM_BYTES;
+        for (uint32_t k = 0; k < 2; k++)
+            setsockopt(ends[k], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
         p->fd = ends[0];
         fds[i] = ends[1];
         p->heard_ns = p->moved_ns = now_ns;

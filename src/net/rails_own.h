@@ -108,6 +108,7 @@ struct lhi_rails {
     lhi_rail_peer *peers;
     lhi_guests guests;
     struct pollfd *polls;
+    lhi_segment *spare; /* what a rank has written is read into; or NULL */
     int poke;
     pthread_t thread;
     uint32_t n_up; /* atomic: rails that are there, or were */
