@@ -327,17 +327,22 @@ json_t *train_moved_json(const lh_moved *m)
         m->predicted_ns > 0 ? cli_seconds(m->predicted_ns) : json_null());
 }
 
-/* "2,1,1" */
-static void numbers_text(const uint32_t *numbers, uint32_t n, char *text,
-                         size_t room)
+/* "2,1,-": LH_NONE is a line. */
+static const char *numbers_text(const uint32_t *numbers, uint32_t n, char *text,
+                                size_t room)
 {
     size_t at = 0;
     text[0] = 0;
-    for (uint32_t i = 0; i < n && at < room; i++)
-        at += (size_t)snprintf(text + at, room - at, "%s%" PRIu32,
-                               i ? "," : "", numbers[i]);
+    for (uint32_t i = 0; i < n && at < room; i++) {
+        char number[16] = "-";
+        if (numbers[i] != LH_NONE)
+            snprintf(number, sizeof number, "%" PRIu32, numbers[i]);
+        at += (size_t)snprintf(text + at, room - at, "%s%s", i ? "," : "",
+                               number);
+    }
     if (at >= room)
         memcpy(text + room - 4, "...", 4);
+    return text;
 }
 
 void train_moved_print(cli *c, uint64_t step, const lh_moved *m)
@@ -357,6 +362,46 @@ void train_moved_print(cli *c, uint64_t step, const lh_moved *m)
              passes_on(m) ? "; what a slow link would carry went by way of "
                             "others"
                           : "");
+}
+
+lh_status train_moved_report(cli *c, const lh_train_result *r,
+                             lh_report *report)
+{
+    static const char *const head[] = {
+        "before iteration", "layers of chunks", "ranks in places",
+        "passed on by",     "#bytes",           "#predicted",
+        "#measured",        "why"};
+    enum { COLUMNS = sizeof head / sizeof *head };
+    char step[24], layers[200], hosts[200], vias[200], bytes[24];
+    char said[CLI_TIME_TEXT], took[CLI_TIME_TEXT];
+    uint32_t n;
+    const lh_switch *rows = lh_train_switches(r, &n);
+    cli_table t = {0};
+    cli_table_row(&t, COLUMNS, head);
+    for (uint32_t i = 0; i < n; i++) {
+        const lh_moved *m = lh_train_moved(r, i);
+        if (!m)
+            continue;
+        snprintf(step, sizeof step, "%" PRIu64, rows[i].step);
+        snprintf(bytes, sizeof bytes, "%" PRIu64, m->bytes);
+        const char *cells[] = {
+            step,
+            m->n_chunks
+                ? numbers_text(m->layers, m->n_chunks, layers, sizeof layers)
+                : "as at first",
+            m->n_places
+                ? numbers_text(m->hosts, m->n_places, hosts, sizeof hosts)
+                : "as at first",
+            passes_on(m)
+                ? numbers_text(m->vias, m->n_places, vias, sizeof vias)
+                : "none",
+            bytes,
+            m->predicted_ns > 0 ? cli_time_text(m->predicted_ns, said) : "-",
+            cli_time_text(m->ns, took),
+            rows[i].why};
+        cli_table_row(&t, COLUMNS, cells);
+    }
+    return cli_table_report(c, "Parts of the job that moved", &t, report);
 }
 
 /* What moved last before an iteration, or with it. */

@@ -608,6 +608,8 @@ static lh_status write_html(cli *c, const cli_view *began, const cli_view *v,
         status = draw_iterations(c, began, course, predicted_ns, r, report);
     if (status == LH_OK && s->adapt)
         status = train_notices_report(c, r, report);
+    if (status == LH_OK)
+        status = train_moved_report(c, r, report);
     if (status == LH_OK && (course || n_switches))
         status = add_iterations(c, began, course, predicted_ns, r, report);
     if (status == LH_OK)

@@ -125,6 +125,9 @@ void train_moves_taken(train_changes *changes);
 /* NULL is null; NULL: no memory. */
 json_t *train_moved_json(const lh_moved *moved);
 void train_moved_print(cli *c, uint64_t step, const lh_moved *moved);
+/* What moved, and how long that took: a table, where anything did. */
+lh_status train_moved_report(cli *c, const lh_train_result *r,
+                             lh_report *report);
 /* The pipeline of a step, in a state of the course, with what has moved by
  * then: *out, to be released; NULL: it is `quiet`, that of the run. */
 lh_status train_pipeline_at(cli *c, const train_changes *changes,

@@ -134,8 +134,11 @@ def what_moved_is_said():
     lines = [json.loads(line) for line in read("log").splitlines()]
     check([line["step"] for line in lines if "switch" in line and
            line["switch"]["moved"]] == [2, 3, 5, 6], lines)
-    check("layers move" in read("r.html") or
-          "layers and places move" in read("r.html"), "the report marks it")
+    page = read("r.html")
+    check("layers move" in page or "layers and places move" in page,
+          "the report marks it")
+    check("Parts of the job that moved" in page and "ranks in places" in page
+          and "2,3,0,1" in page and "as at first" in page, "the report's table")
 
 
 @test
