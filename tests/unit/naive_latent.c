@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "naive_latent.h"
+#include "naive_parts.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,14 +8,6 @@
 typedef struct row {
     double *q_latent, *q_normed, *q, *kv_latent, *kv_normed, *made;
 } row;
-
-static double *doubles(size_t n)
-{
-    double *x = calloc(n ? n : 1, sizeof *x);
-    if (!x)
-        abort();
-    return x;
-}
 
 static void product(const double *w, const double *x, double *y, size_t in,
                     size_t out)
@@ -65,7 +57,8 @@ static void norm_back(const double *w, double *g, const double *x,
 static void turn(double *x, size_t n, double theta, double position, int sign)
 {
     for (size_t i = 0; i < n / 2; i++) {
-        double angle = sign * position * pow(theta, -2.0 * (double)i / (double)n);
+        double angle =
+            sign * position * pow(theta, -2.0 * (double)i / (double)n);
         double a = x[2 * i], b = x[2 * i + 1];
         x[2 * i] = a * cos(angle) - b * sin(angle);
         x[2 * i + 1] = a * sin(angle) + b * cos(angle);
@@ -81,12 +74,9 @@ static row forward(const lh_model *m, const naive_latent *w, const double *x)
 {
     size_t h = m->hidden, q = (size_t)m->heads * m->head_dim;
     size_t rank = m->q_lora_rank, kv = m->kv_lora_rank;
-    row r = {doubles(rank),
-             doubles(rank),
-             doubles(q),
-             doubles(kv + m->qk_rope_head_dim),
-             doubles(kv),
-             doubles(made_of(m))};
+    row r = {naive_doubles(rank), naive_doubles(rank),
+             naive_doubles(q),    naive_doubles(kv + m->qk_rope_head_dim),
+             naive_doubles(kv),   naive_doubles(made_of(m))};
     if (rank) {
         product(w->q_down, x, r.q_latent, h, rank);
         norm(w->q_norm, r.q_latent, r.q_normed, rank);
@@ -161,12 +151,12 @@ void naive_latent_back(const lh_model *m, double theta, const naive_latent *w,
     size_t rope = m->qk_rope_head_dim, vd = m->v_head_dim;
     for (size_t t = 0; t < s; t++) {
         row r = forward(m, w, x + t * m->hidden);
-        row back = {doubles(m->q_lora_rank),
-                    doubles(m->q_lora_rank),
-                    doubles(heads * d),
-                    doubles(m->kv_lora_rank + rope),
-                    doubles(m->kv_lora_rank),
-                    doubles(made_of(m))};
+        row back = {naive_doubles(m->q_lora_rank),
+                    naive_doubles(m->q_lora_rank),
+                    naive_doubles(heads * d),
+                    naive_doubles(m->kv_lora_rank + rope),
+                    naive_doubles(m->kv_lora_rank),
+                    naive_doubles(made_of(m))};
         double *turned = back.kv_latent + m->kv_lora_rank;
         for (size_t head = 0; head < heads; head++) {
             double *made = back.made + head * (nope + vd);
