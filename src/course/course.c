@@ -2,6 +2,7 @@
 /* From events to states. */
 #include "course/course.h"
 #include "base/take_options.h"
+#include "pipe/link_names.h"
 #include "pipe/pipeline_own.h"
 #include "places/places_own.h"
 
@@ -79,7 +80,7 @@ static lh_status find_event_links(lhi_link_list *list, lhi_effect *effect,
 {
     const lh_event *e = effect->event;
     for (uint32_t i = 0; i < e->n_links; i++) {
-        lh_status status = lhi_event_links(list, e->links[i], hit, err);
+        lh_status status = lhi_links_named(list, e->links[i], hit, err);
         if (status != LH_OK) {
             lhi_wrap(err, "links");
             return status;

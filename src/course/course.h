@@ -2,8 +2,8 @@
 /* What is inside an lh_course. Immutable once made.
  *
  * In: a pipeline, and events (longhaul/events.h). Out: the pipeline in each
- * step. event_links.c: which of a pipeline's links an event names. event_hosts.c: which
- * links between hosts. course.c:
+ * step. event_links.c: which of a pipeline's links a name means
+ * (pipe/link_names.h). event_hosts.c: which links between hosts. course.c:
  * steps with the same events as one state, and the pipeline in it.
  * course_play.c: steps one after the other in virtual time. */
 #ifndef LHI_COURSE_H
@@ -44,19 +44,6 @@ struct lh_course {
     uint32_t n_names;
     const char **names; /* of what is slow, each once */
 };
-
-/* Links of a pipeline, and room for those that events add. */
-typedef struct lhi_link_list {
-    const lh_pipeline *pipeline;
-    lh_link *links;
-    uint32_t n_links;
-} lhi_link_list;
-
-/* Marks the links that `name` stands for in `hit`: those called so; `a-b` for
- * those called `a>b` and `b>a`; or those between two devices, which are added
- * where there is none. LH_EINPUT: there is nothing that it can be. */
-lh_status lhi_event_links(lhi_link_list *list, const char *name, bool *hit,
-                          lh_error *err);
 
 /* Fills in effect->links by the names of its event. LH_EINPUT: there is nothing
  * that one can be. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Links by what people call them. */
-#include "course/course.h"
+#include "pipe/link_names.h"
+
+#include "base/fail.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Not from the file: called after its ends. */
@@ -152,7 +153,7 @@ static void list_names(const lhi_link_list *list, char *text, size_t room)
     }
 }
 
-lh_status lhi_event_links(lhi_link_list *list, const char *name, bool *hit,
+lh_status lhi_links_named(lhi_link_list *list, const char *name, bool *hit,
                           lh_error *err)
 {
     uint32_t a, b, n = lh_pipeline_n_devices(list->pipeline);
@@ -177,29 +178,4 @@ lh_status lhi_event_links(lhi_link_list *list, const char *name, bool *hit,
                         name, a, b);
     LHI_TRY(mark_one_way(list, a, b, hit, err));
     return one_way ? LH_OK : mark_one_way(list, b, a, hit, err);
-}
-
-/* As with an event, but that no link is added. */
-lh_status lh_event_links(const lh_pipeline *pipeline, const char *name,
-                         bool *hit, lh_error *err)
-{
-    uint32_t n = lh_pipeline_n_links(pipeline);
-    lh_link *links = calloc(n + (size_t)2, sizeof *links);
-    bool *marks = calloc(n + (size_t)2, sizeof *marks);
-    lh_status status = links && marks ? LH_OK : lhi_fail_nomem(err);
-    lhi_link_list list = {pipeline, links, n};
-    for (uint32_t i = 0; status == LH_OK && i < n; i++)
-        links[i] = *lh_pipeline_link(pipeline, i);
-    if (status == LH_OK)
-        status = lhi_event_links(&list, name, marks, err);
-    if (status == LH_OK && list.n_links > n)
-        status = lhi_fail(err, LH_EINPUT,
-                          "the pipeline has no link '%.60s': messages take no "
-                          "time there; give it one",
-                          name);
-    for (uint32_t i = 0; status == LH_OK && i < n; i++)
-        hit[i] = hit[i] || marks[i];
-    free(marks);
-    free(links);
-    return status;
 }

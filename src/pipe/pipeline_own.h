@@ -7,8 +7,9 @@
  * kind of placement, operations by the pass that launches them.
  * pipeline.c: from a description to a pipeline and back. dp.c: its
  * data-parallel operations, groups and prefetch depth. fingerprint.c: which
- * pipelines are alike. schedule.c: schedules
- * (schedule_own.h), and passes as texts. file/: their files
+ * pipelines are alike. link_names.c: links by what people call them
+ * (link_names.h). injected.c: the same pipeline with other delays. schedule.c:
+ * schedules (schedule_own.h), and passes as texts. file/: their files
  * (file/pipe_file.h). */
 #ifndef LHI_PIPELINE_OWN_H
 #define LHI_PIPELINE_OWN_H
