@@ -3,8 +3,10 @@
 #ifndef TEST_PLAN_EDITS_H
 #define TEST_PLAN_EDITS_H
 
+#include "jobs.h"
 #include "test.h"
 
+#include <longhaul/plan.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +30,49 @@ static inline char *edited(const char *text, const char *from, const char *key,
     strcpy(out + before, value);
     strcat(out + before, at + rest);
     return out;
+}
+
+/* The text of JOB_SMALL's plan with these lines more; NULL: there is none. */
+static inline char *planned_text(const char *lines, const lh_plan_options *how)
+{
+    lh_job *job = job_with(JOB_SMALL, "%s", lines);
+    lh_plan *plan = NULL;
+    char *out = NULL;
+    lh_error err = {0};
+    if (job)
+        CHECK_OK(lh_plan_make(job, how, &plan, &err), err);
+    if (plan)
+        CHECK_OK(lh_plan_format(plan, &out, NULL, &err), err);
+    lh_plan_free(plan);
+    lh_job_free(job);
+    return out;
+}
+
+/* What edited() is given, and what is said of it; NULL: nothing. */
+typedef struct plan_edit {
+    const char *from, *key, *value, *says;
+} plan_edit;
+
+/* Where the key is, or is not, is said: never the beginning. */
+static inline void try_edit(const char *text, const plan_edit *e)
+{
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    char *now = edited(text, e->from, e->key, e->value);
+    if (!now)
+        return;
+    lh_status status =
+        lh_plan_parse(now, strlen(now), "plan.json", &plan, &err);
+    CHECK_MSG(status == (e->says ? LH_EINPUT : LH_OK), "%s %s: status %d: %s",
+              e->key, e->value, (int)status, err.text);
+    if (e->says) {
+        CHECK_HAS(err.text, e->says);
+        CHECK_MSG(strncmp(err.text, "plan.json:", 10) == 0 &&
+                      strncmp(err.text, "plan.json:1:", 12) != 0,
+                  "%s", err.text);
+    }
+    lh_plan_free(plan);
+    free(now);
 }
 
 #endif
