@@ -5,67 +5,6 @@
  * found by binary search, and where passes are narrower than a pixel each
  * column is divided, by running sums, as the kinds shared its time. */
 
-/* --- colours -------------------------------------------------------------- */
-
-let colors = {};
-
-function rgb(text) {
-  const n = parseInt(text.slice(1), 16);
-  return [n >> 16, (n >> 8) & 255, n & 255];
-}
-
-/* Colours of a kind's passes, a shade for each chunk that a device has: away
- * from the colour of the label on it, which stays readable. */
-function shadesOf(t) {
-  const most = Math.max(1, t.rows.most);
-  const key = `${most} ${colors.panel}`;
-  if (t.shades && t.shades.key === key) return t.shades;
-  t.shades = colors.rgb.map((color, k) => {
-    const to = rgb(colors.labels[k] === colors['on-dark'] ? '#000000'
-      : '#ffffff');
-    return Array.from({ length: most }, (_, i) => {
-      const by = most > 1 ? SHADE * i / (most - 1) : 0;
-      return i === 0 ? colors.kinds[k] : '#' + color.map((c, j) =>
-        Math.round(c + (to[j] - c) * by).toString(16).padStart(2, '0')).join('');
-    });
-  });
-  t.shades.key = key;
-  return t.shades;
-}
-
-/* As WCAG 2 has it. */
-function luminance(color) {
-  const [r, g, b] = rgb(color).map((c) => (c <= 10.3 ? c / 3294.6
-    : ((c / 255 + 0.055) / 1.055) ** 2.4));
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-}
-
-/* The colour of text that is read best on `color`. */
-function readableOn(color) {
-  const at = luminance(color) + 0.05;
-  return (luminance(colors['on-dark']) + 0.05) / at >=
-    at / (luminance(colors['on-light']) + 0.05) ? colors['on-dark']
-    : colors['on-light'];
-}
-
-function readColors() {
-  const style = getComputedStyle(document.documentElement);
-  const get = (name) => style.getPropertyValue('--' + name).trim();
-  for (const name of ['panel', 'ink', 'soft', 'faint', 'line', 'line-soft',
-    'track', 'site', 'on-dark', 'on-light', 'critical', 'found', 'queue',
-    'flight', 'mem', 'accent'])
-    colors[name] = get(name);
-  colors.kinds = KINDS.map((k) => get(k.toLowerCase()));
-  colors.rgb = colors.kinds.map(rgb);
-  /* As a word of an image's bytes: red first, alpha last. */
-  colors.packed = colors.rgb.map((c) =>
-    new Uint32Array(new Uint8ClampedArray([...c, 255]).buffer)[0]);
-  colors.labels = colors.kinds.map(readableOn);
-}
-
-/* --- one trace's rows ----------------------------------------------------- */
-
-const SHADE = 0.45; /* of a device's last chunk */
 const LEFT = 132;
 const RIGHT = 84;
 const AXIS = 26;
@@ -212,9 +151,9 @@ class Panel {
     ctx.beginPath();
     ctx.rect(LEFT, 0, this.plot, this.height);
     ctx.clip();
-    if (dim) this.drawPath();
-    this.drawMatches();
-    this.drawPicked();
+    if (dim) drawPath(this);
+    drawMatches(this);
+    drawPicked(this);
     ctx.restore();
     this.drawEnd();
     ctx.restore();
@@ -607,158 +546,6 @@ class Panel {
       ctx.stroke();
     }
     ctx.globalAlpha = 1;
-  }
-
-  /* --- on top --- */
-
-  /* Row, top and height of a step of the critical path; null: not shown. */
-  placeOf(step, index) {
-    const { t } = this;
-    if (step === 'p') {
-      const row = this.rows[this.deviceRow[t.runs.device[index]]];
-      return { y: row.y, h: row.h, kind: t.runs.kind[index],
-        turn: t.rows.turns[t.runs.chunk[index]] };
-    }
-    if (step === 'c') {
-      const row = this.rows[this.dpRow[t.collectives.device[index]]];
-      return { y: row.y, h: row.h, kind: 4 };
-    }
-    const i = 'qtl'.includes(step) ? this.linkRow.get(t.messages.link[index])
-      : undefined;
-    if (i === undefined) return null;
-    const row = this.rows[i];
-    const { wait, send, fly } = row.bands;
-    const kind = t.runs.kind[t.messages.from[index]];
-    if (step === 'q') return { y: row.y, h: wait || row.h, kind };
-    if (step === 't') return { y: row.y + wait, h: send || row.h, kind };
-    return { y: row.y + wait + send, h: fly || row.h, kind, flight: true };
-  }
-
-  drawPath() {
-    const { ctx, state } = this;
-    const { path } = this.t;
-    const shades = shadesOf(this.t);
-    const lo = above(path.end, state.a, 0, path.n);
-    const hi = above(path.start, state.b, lo, path.n);
-    const last = new Map(); /* rightmost pixel drawn, by row */
-    const points = [];
-    for (let i = lo; i < hi; i++) {
-      const place = this.placeOf(path.step[i], path.index[i]);
-      if (!place) continue;
-      const x = this.x(path.start[i]);
-      const right = this.x(path.end[i]);
-      if (right < (last.get(place.y) ?? -1) + 0.7 && hi - lo > 2000) continue;
-      last.set(place.y, right);
-      const w = Math.max(right - x, 0.8);
-      if (!place.flight) {
-        ctx.fillStyle = shades[place.kind][place.turn || 0];
-        ctx.fillRect(x, place.y, w > 4 ? w - 0.8 : w, place.h);
-        ctx.fillStyle = colors.critical;
-        const line = place.h >= 16 ? 3.5 : 2.5;
-        ctx.fillRect(x, place.y + place.h - line, w, line);
-        if (path.step[i] === 'p' && place.h >= 11 && w > 12)
-          this.drawPathLabel(path.index[i], x, right, place);
-      }
-      const mid = place.y + place.h - 2;
-      if (place.flight)
-        points.push([x, place.y + 1], [right, place.y + place.h - 2]);
-      else
-        points.push([x, mid], [right, mid]);
-    }
-    if (hi - lo > 1500) return;
-    ctx.strokeStyle = colors.critical;
-    ctx.lineWidth = 1.8;
-    ctx.lineJoin = 'round';
-    ctx.beginPath();
-    points.forEach(([x, y], i) => (i ? ctx.lineTo(x, y) : ctx.moveTo(x, y)));
-    ctx.stroke();
-  }
-
-  drawPathLabel(i, x, right, place) {
-    const { ctx } = this;
-    x = Math.max(x, LEFT);
-    right = Math.min(right, LEFT + this.plot);
-    const each = this.labelFont(place.h, '600 ');
-    const text = this.labelFor(this.label(i), each, right - x - 0.8);
-    if (!text) return;
-    ctx.textBaseline = 'middle';
-    ctx.fillStyle = colors.labels[place.kind];
-    ctx.fillText(text.trim(), (x + right) / 2, place.y + place.h / 2 - 0.5);
-    ctx.textAlign = 'left';
-  }
-
-  outline(i, color, width) {
-    const { ctx, t } = this;
-    const row = this.rows[this.deviceRow[t.runs.device[i]]];
-    const x = this.x(t.runs.start[i]);
-    const w = Math.max(2, this.x(t.runs.end[i]) - x);
-    if (x > LEFT + this.plot || x + w < LEFT) return;
-    ctx.lineWidth = width + 2;
-    ctx.strokeStyle = colors.panel;
-    ctx.strokeRect(x, row.y, w, row.h);
-    ctx.lineWidth = width;
-    ctx.strokeStyle = color;
-    ctx.strokeRect(x, row.y, w, row.h);
-  }
-
-  drawMatches() {
-    const { state } = this;
-    const mine = state.matches.filter((m) => m.panel === this);
-    const last = new Map();
-    for (const m of mine) {
-      const d = this.t.runs.device[m.run];
-      const x = this.x(this.t.runs.start[m.run]);
-      if (x < (last.get(d) ?? -9) + 2 && mine.length > 300) continue;
-      last.set(d, x);
-      this.outline(m.run, colors.found, 2);
-    }
-  }
-
-  /* The pass under the pointer, and the messages that come and go. */
-  drawPicked() {
-    const { state, ctx, t } = this;
-    const picked = state.pinned || state.hover;
-    if (!picked || picked.panel !== this) return;
-    let run = picked.run;
-    let messages = [];
-    if (run !== undefined) {
-      this.outline(run, colors.ink, 2);
-      messages = [t.runs.incoming[run], t.runs.outgoing[run]];
-    } else if (picked.message !== undefined) {
-      messages = [picked.message];
-      this.outline(t.messages.from[picked.message], colors.ink, 1.5);
-      this.outline(t.messages.to[picked.message], colors.ink, 1.5);
-    }
-    for (const m of messages) {
-      if (m < 0) continue;
-      const from = t.messages.from[m];
-      const to = t.messages.to[m];
-      const a = this.rows[this.deviceRow[t.runs.device[from]]];
-      const b = this.rows[this.deviceRow[t.runs.device[to]]];
-      this.arrow(ctx, this.x(t.messages.made[m]), a.y + a.h / 2,
-        this.x(t.messages.arrive[m]), b.y + b.h / 2);
-    }
-  }
-
-  arrow(ctx, x1, y1, x2, y2) {
-    const bend = Math.max(12, Math.min(60, Math.abs(x2 - x1) / 2));
-    for (const [color, width] of [[colors.panel, 4], [colors.ink, 1.7]]) {
-      ctx.strokeStyle = color;
-      ctx.fillStyle = color;
-      ctx.lineWidth = width;
-      ctx.beginPath();
-      ctx.moveTo(x1, y1);
-      ctx.bezierCurveTo(x1 + bend, y1, x2 - bend, y2, x2, y2);
-      ctx.stroke();
-      ctx.beginPath();
-      ctx.arc(x1, y1, width + 1, 0, 7);
-      ctx.fill();
-      ctx.beginPath();
-      ctx.moveTo(x2 + 1, y2);
-      ctx.lineTo(x2 - 7, y2 - 4);
-      ctx.lineTo(x2 - 7, y2 + 4);
-      ctx.fill();
-    }
   }
 
   /* --- what is where --- */
