@@ -10,37 +10,13 @@ import os
 import re
 import sys
 
+from pages import check, contrast, finish, linear, luminance, parts
+
 PAGE = os.path.join(sys.argv[1], "src", "report")
 AA, GRAPHICS = 4.5, 3.0  # of text, and of lines and marks
-SHADE = 0.45  # timeline.js shades a device's last chunk by this
+SHADE = 0.45  # colors.js shades a device's last chunk by this
 APART = 12  # distance in CIELAB at which two colours are told apart at a glance
 KINDS = ["f", "d", "w", "b", "dp"]
-failures = []
-
-
-def check(ok, what):
-    if not ok:
-        failures.append(what)
-        print("FAILED:", what, file=sys.stderr)
-
-
-def parts(color):
-    return [int(color[i:i + 2], 16) for i in (1, 3, 5)]
-
-
-def linear(color):
-    return [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
-            for c in (p / 255 for p in parts(color))]
-
-
-def luminance(color):
-    r, g, b = linear(color)
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b
-
-
-def contrast(one, other):
-    lo, hi = sorted((luminance(one), luminance(other)))
-    return (hi + 0.05) / (lo + 0.05)
 
 
 def lab(color):
@@ -141,8 +117,7 @@ def main():
         test_one_meaning(name, colors)
     test_who_uses_which()
     test_pictures()
-    print(f"{len(failures)} failed")
-    sys.exit(bool(failures))
+    finish()
 
 
 main()

@@ -5,43 +5,19 @@ on paper there are none.
 
     test_keyboard.py LONGHAUL"""
 import os
-import subprocess
-import sys
 import tempfile
 
 import chromium
+from pages import check, finish, longhaul, two_sites, write
 
-LONGHAUL = os.path.abspath(sys.argv[1])
-PIPELINE = """longhaul: pipeline/1
-time_unit: ms
-microbatches: 6
-devices: 4
-backward: split
-uniform: {placement: ud, chunks_per_device: 1, F: 9.7, D: 10.1, W: 8.3,
-          memory: {F: 3, D: -1, W: -2}}
-links:
+PIPELINE = two_sites(6, """\
   - {from: 0, to: 1, latency: 0.01, transfer: 0.02}
   - {from: 1, to: 0, latency: 0.01, transfer: 0.02}
   - {from: 1, to: 2, latency: 17, transfer: 2.3, name: forth}
   - {from: 2, to: 1, latency: 19, transfer: 2.9, name: back}
-sites: [{name: a, devices: [0, 1]}, {name: b, devices: [2, 3]}]
-memory_limit: 21
-"""
+""")
 KEYS = {"Tab": 9, "Enter": 13, "ArrowRight": 39, "ArrowLeft": 37,
         "ArrowDown": 40, " ": 32, "]": 221}
-failures = []
-
-
-def check(ok, what):
-    if not ok:
-        failures.append(what)
-        print("FAILED:", what, file=sys.stderr)
-
-
-def longhaul(folder, *words):
-    done = subprocess.run([LONGHAUL, *words], cwd=folder, capture_output=True,
-                          text=True, check=False)
-    check(done.returncode == 0, f"{words}: {done.stderr}")
 
 
 def press(browser, key):
@@ -162,12 +138,9 @@ def test_paper(browser, path, name, there):
 def main():
     path = chromium.find()
     if not path:
-        print("SKIPPED: no Chromium here; apt install chromium",
-              file=sys.stderr)
-        sys.exit(77)
+        finish("chromium")
     with tempfile.TemporaryDirectory() as folder:
-        with open(os.path.join(folder, "p.yaml"), "w", encoding="utf-8") as f:
-            f.write(PIPELINE)
+        write(folder, "p.yaml", PIPELINE)
         longhaul(folder, "simulate", "p.yaml", "-s", "zb-h1", "--jitter",
                  "latency=0.5", "--samples", "50", "--trace", "t.json",
                  "--html", "one.html")
@@ -186,8 +159,7 @@ def main():
             test_keys(browser, page, browser.run(
                 "!!document.getElementById('ask-reset')"))
             check(not browser.troubles(), f"troubles: {browser.troubles()}")
-    print(f"{len(failures)} failed")
-    sys.exit(bool(failures))
+    finish()
 
 
 main()

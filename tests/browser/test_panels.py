@@ -6,44 +6,20 @@
 import json
 import os
 import re
-import subprocess
-import sys
 import tempfile
 
 import chromium
+from pages import check, contrast, finish, longhaul, small_job, write
 
-LONGHAUL = os.path.abspath(sys.argv[1])
-JOB = """longhaul: job/1
-model: {layers: 4, hidden: 64, ffn: 128, heads: 4, vocab: 256}
-training: {global_batch: 12, sequence: 32, precision: fp32}
-cluster:
-  gpu: {tflops: 0.1, memory_gib: 0.004, memory_gbps: 20}
-  gpus_per_node: 1
-  memory_reserve: 0%
-  fabric: {gbps: 10, latency_us: 50}
-  datacenters: [{name: west, nodes: 2}, {name: east, nodes: 2}]
-  links: [{between: [west, east], latency_ms: 1, gbps: 1}]
-layout: {tensor: 1, context: 1, pipeline: 4, data: 1, micro_batch: 1}
-"""
+JOB = small_job(0.004, "  memory_reserve: 0%\n")
 AA = 4.5  # contrast of text, of WCAG 2
-failures = []
-
-
-def check(ok, what):
-    if not ok:
-        failures.append(what)
-        print("FAILED:", what, file=sys.stderr)
 
 
 def made(folder):
     """The plan, whose report is r.html."""
-    with open(os.path.join(folder, "job.yaml"), "w", encoding="utf-8") as f:
-        f.write(JOB)
-    done = subprocess.run(
-        [LONGHAUL, "plan", "job.yaml", "--no-optimal", "--jitter",
-         "latency=0.3", "--html", "r.html", "-q"], cwd=folder,
-        capture_output=True, text=True, check=False)
-    check(done.returncode == 0, done.stderr)
+    write(folder, "job.yaml", JOB)
+    longhaul(folder, "plan", "job.yaml", "--no-optimal", "--jitter",
+             "latency=0.3", "--html", "r.html", "-q")
     with open(os.path.join(folder, "plan.json"), encoding="utf-8") as f:
         return json.load(f)
 
@@ -100,14 +76,11 @@ def test_varied(browser, plan):
 
 def two_plans(folder):
     """The plan, and one with twice the replicas; their report is two.html."""
-    with open(os.path.join(folder, "other.yaml"), "w", encoding="utf-8") as f:
-        f.write(JOB.replace("pipeline: 4, data: 1", "pipeline: 2, data: 2"))
-    for words in (["plan", "other.yaml", "--no-optimal", "-o", "other.json",
-                   "-q"], ["report", "plan.json", "other.json", "-o",
-                           "two.html"]):
-        done = subprocess.run([LONGHAUL, *words], cwd=folder, text=True,
-                              capture_output=True, check=False)
-        check(done.returncode == 0, done.stderr)
+    write(folder, "other.yaml",
+          JOB.replace("pipeline: 4, data: 1", "pipeline: 2, data: 2"))
+    longhaul(folder, "plan", "other.yaml", "--no-optimal", "-o", "other.json",
+             "-q")
+    longhaul(folder, "report", "plan.json", "other.json", "-o", "two.html")
     with open(os.path.join(folder, "other.json"), encoding="utf-8") as f:
         return os.path.join(folder, "two.html"), json.load(f)
 
@@ -188,15 +161,11 @@ layout: {{tensor: 1, context: 1, pipeline: 3, data: 1, micro_batch: 1}}
 def test_mixed(browser, folder):
     """Where GPUs differ, every peak says which device it is of; parts of it add
     up; long names do not make the page wider; two alike say so."""
-    with open(os.path.join(folder, "mixed.yaml"), "w", encoding="utf-8") as f:
-        f.write(MIXED)
-    for words in (["plan", "mixed.yaml", "--no-optimal", "-o", "mixed.json",
-                   "--html", "mixed.html", "-q"],
-                  ["report", "mixed.json", "plan.json", "-o", "both.html"],
-                  ["report", "mixed.json", "mixed.json", "-o", "same.html"]):
-        done = subprocess.run([LONGHAUL, *words], cwd=folder, text=True,
-                              capture_output=True, check=False)
-        check(done.returncode == 0, done.stderr)
+    write(folder, "mixed.yaml", MIXED)
+    longhaul(folder, "plan", "mixed.yaml", "--no-optimal", "-o", "mixed.json",
+             "--html", "mixed.html", "-q")
+    longhaul(folder, "report", "mixed.json", "plan.json", "-o", "both.html")
+    longhaul(folder, "report", "mixed.json", "mixed.json", "-o", "same.html")
     with open(os.path.join(folder, "mixed.json"), encoding="utf-8") as f:
         plan = json.load(f)
     idle = "document.documentElement.dataset.asking !== '1'"
@@ -242,11 +211,8 @@ def test_optical(browser, folder):
     """Pages of optical networks have the report's style, in both themes."""
     here = os.path.dirname(os.path.abspath(__file__))
     example = os.path.join(here, "..", "..", "examples", "optical-nsfnet.yaml")
-    done = subprocess.run([LONGHAUL, "optical", example, "--html", "o.html",
-                           "--json"], cwd=folder, capture_output=True,
-                          text=True, check=False)
-    check(done.returncode == 0, done.stderr)
-    policies = json.loads(done.stdout)["policies"]
+    policies = json.loads(longhaul(folder, "optical", example, "--html",
+                                   "o.html", "--json"))["policies"]
     for width in (1500, 800):
         browser.open(os.path.join(folder, "o.html"), size=(width, 1200),
                      dark=width == 800)
@@ -287,14 +253,12 @@ def test_decisions(browser, folder):
     pixels."""
     here = os.path.dirname(os.path.abspath(__file__))
     examples = os.path.join(here, "..", "..", "examples")
-    done = subprocess.run(
-        [LONGHAUL, "simulate", os.path.join(examples, "adaptra-8-stages.yaml"),
-         "--schedule", "zb-h2", "--coupled", "1", "--receives", "late",
-         "--events", os.path.join(examples, "adaptra-trace.yaml"), "--steps",
-         "500", "--adapt", "--html", "a.html", "--json"], cwd=folder,
-        capture_output=True, text=True, check=False)
-    check(done.returncode == 0, done.stderr)
-    switches = json.loads(done.stdout)["switches"]
+    told = longhaul(
+        folder, "simulate", os.path.join(examples, "adaptra-8-stages.yaml"),
+        "--schedule", "zb-h2", "--coupled", "1", "--receives", "late",
+        "--events", os.path.join(examples, "adaptra-trace.yaml"), "--steps",
+        "500", "--adapt", "--html", "a.html", "--json")
+    switches = json.loads(told)["switches"]
     browser.open(os.path.join(folder, "a.html"), size=(800, 1200), dark=True)
     heads = browser.run("['#reasons h2', '#reasons h3'].map((n) => "
                         "document.querySelector(n).textContent)")
@@ -432,13 +396,6 @@ def test_far_links_first(browser, path):
           f"{-result['beside']} pixels within it")
 
 
-def lightness(color):
-    parts = [int(color[i:i + 2], 16) / 255 for i in (1, 3, 5)]
-    lin = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4
-           for p in parts]
-    return 0.2126 * lin[0] + 0.7152 * lin[1] + 0.0722 * lin[2]
-
-
 def test_contrast(browser, path):
     for theme in ("light", "dark"):
         browser.open(path, f"theme={theme}")
@@ -449,8 +406,7 @@ def test_contrast(browser, path):
             "document.documentElement).getPropertyValue('--' + n).trim()]))")
         for text in ("ink", "soft", "faint", "good", "bad"):
             for behind in ("panel", "bg"):
-                lo, hi = sorted(lightness(colors[n]) for n in (text, behind))
-                ratio = (hi + 0.05) / (lo + 0.05)
+                ratio = contrast(colors[text], colors[behind])
                 check(ratio >= AA,
                       f"{theme}: {text} on {behind} has {ratio:.2f}")
 
@@ -481,13 +437,7 @@ def main():
                 test_unfolding(browser, path)
                 test_contrast(browser, path)
                 check(not browser.troubles(), f"{browser.troubles()}")
-    print(f"{len(failures)} failed")
-    if failures:
-        sys.exit(1)
-    if not browser_path:
-        print("SKIPPED: no Chromium here; apt install chromium",
-              file=sys.stderr)
-        sys.exit(77)
+    finish(*[] if browser_path else ["chromium"])
 
 
 main()

@@ -8,13 +8,12 @@ same bytes as the program.
 PLAYGROUND is "yes" where the build has it."""
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
 import chromium
+from pages import check, finish, longhaul, program, write
 
-LONGHAUL = os.path.abspath(sys.argv[1])
 MOST_BYTES = 3 << 20
 JOB = """# A small job.
 longhaul: job/1
@@ -38,18 +37,6 @@ CONFIG = """{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
 "vocab_size": 256, "tie_word_embeddings": false}"""
 READ = "document.documentElement.dataset.reading === '0'"
 FRAME = "document.querySelector('#result iframe').contentDocument"
-failures = []
-
-
-def check(ok, what):
-    if not ok:
-        failures.append(what)
-        print("FAILED:", what, file=sys.stderr)
-
-
-def longhaul(folder, *words):
-    return subprocess.run([LONGHAUL, *words], cwd=folder, capture_output=True,
-                          text=True, check=False)
 
 
 def text_of(browser, name):
@@ -203,13 +190,10 @@ def test_plan(browser, folder):
     plan(browser)
     words = text_of(browser, "command").split()
     check(words[:3] == ["longhaul", "plan", "job.yaml"], f"command: {words}")
-    with open(os.path.join(folder, "job.yaml"), "w", encoding="utf-8") as f:
-        f.write(JOB)
     here = os.path.join(folder, "program")
     os.makedirs(here)
-    os.rename(os.path.join(folder, "job.yaml"), os.path.join(here, "job.yaml"))
-    done = longhaul(here, *words[1:])
-    check(done.returncode == 0, f"the program: {done.stderr}")
+    write(here, "job.yaml", JOB)
+    longhaul(here, *words[1:])
     for name, button in (("plan.json", "save-plan"),
                          ("report.html", "save-report")):
         saved = os.path.join(folder, name)
@@ -290,7 +274,7 @@ def test_new(browser, folder):
                     "--sites", "2", "--nodes", "2,3", "--gpus-per-node", "8",
                     "--latency-ms", "20", "--link-gbps", "3200", "--sequence",
                     "8192")
-    check(job_text(browser) == made.stdout, "not what `longhaul init` writes")
+    check(job_text(browser) == made, "not what `longhaul init` writes")
     browser.run("document.getElementById('new-model').value = 'lama3-8b';"
                 "document.getElementById('make').click()")
     check(browser.wait("document.getElementById('new-state').textContent"
@@ -299,7 +283,7 @@ def test_new(browser, folder):
 
 def test_without():
     """A build that lacks something says what."""
-    done = longhaul(".", "playground")
+    done = program(".", "playground")
     check(done.returncode == 1 and "tools/get-wasm.sh" in done.stderr and
           not done.stdout, f"without: {done}")
 
@@ -311,8 +295,7 @@ def main():
     elif browser_path:
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "playground.html")
-            done = longhaul(folder, "playground", "-o", path)
-            check(done.returncode == 0, f"playground: {done.stderr}")
+            longhaul(folder, "playground", "-o", path)
             with chromium.Browser(browser_path) as browser:
                 browser.ask("Page.setDownloadBehavior", behavior="allow",
                             downloadPath=folder)
@@ -328,14 +311,9 @@ def main():
                 test_files(browser, path)
                 test_new(browser, folder)
                 check(not browser.troubles(), f"{browser.troubles()}")
-    print(f"{len(failures)} failed")
-    if failures:
-        sys.exit(1)
-    if sys.argv[2] != "yes" or not browser_path:
-        print("SKIPPED: not to be had here: " + ("chromium" if sys.argv[2] ==
-              "yes" else "the playground; tools/get-wasm.sh gets its sources"),
-              file=sys.stderr)
-        sys.exit(77)
+    if sys.argv[2] != "yes":
+        finish("the playground; tools/get-wasm.sh gets its sources")
+    finish(*[] if browser_path else ["chromium"])
 
 
 main()

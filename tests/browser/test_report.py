@@ -16,23 +16,11 @@ import sys
 import tempfile
 import xml.etree.ElementTree as xml
 
+import chromium
+from pages import check, finish, luminance
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 MOST_SHAPES = 40000  # of a redraw: fewer than passes, as pixels are what is drawn
-failures = []
-
-
-def check(ok, what):
-    if not ok:
-        failures.append(what)
-        print("FAILED:", what, file=sys.stderr)
-
-
-def find_chromium():
-    for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
-        path = shutil.which(name)
-        if path:
-            return path
-    return None
 
 
 class Page:
@@ -319,13 +307,6 @@ def test_themes():
               + ", ".join(f"{g:.0f}" for g in grey))
 
 
-def luminance(color):
-    """Relative, as WCAG 2 defines it."""
-    r, g, b = ((c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4)
-               for c in (int(color[i:i + 2], 16) / 255 for i in (0, 2, 4)))
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b
-
-
 def test_maps():
     """Cells go from one end of lightness to the other, and can be read: a
     contrast of 4.5, the AA of WCAG 2."""
@@ -335,7 +316,7 @@ def test_maps():
     light, dark = css.split(':root[data-theme="dark"]')
     for name, block in (("light", light), ("dark", dark.split("}")[0])):
         def of(key):
-            return luminance(re.search(rf"--{key}: #([0-9a-f]{{6}});",
+            return luminance(re.search(rf"--{key}: (#[0-9a-f]{{6}});",
                                        block).group(1))
         cells = [of(f"h{i}") for i in range(7)]
         steps = [b / a for a, b in zip(cells, cells[1:])]
@@ -363,20 +344,14 @@ def main():
     test_traces(folder)
     test_themes()
     test_maps()
-    browser = find_chromium()
+    browser = chromium.find()
     if browser:
         for test in (test_tiny, test_two_sites, test_pair, test_large,
                      test_empty, test_diagnosis):
             test(browser, folder)
-    else:
-        print("SKIPPED: no Chromium here, so no report was opened; "
-              "apt install chromium", file=sys.stderr)
     if len(sys.argv) == 2:
         shutil.rmtree(folder)
-    print(f"{len(failures)} failed")
-    if failures:
-        sys.exit(1)
-    sys.exit(0 if browser else 77)  # 77: skipped, to Meson
+    finish(*[] if browser else ["chromium"])
 
 
 main()

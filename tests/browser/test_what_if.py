@@ -18,28 +18,19 @@ import tempfile
 from urllib.parse import quote
 
 import chromium
+from pages import check, finish, longhaul, small_job, two_sites, write
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-LONGHAUL = os.path.abspath(sys.argv[1])
 CHANGES = 100
-failures = []
 
-SITES = """longhaul: pipeline/1
-time_unit: ms
-microbatches: 10
-devices: 4
-backward: split
-uniform: {placement: ud, chunks_per_device: 1, F: 9.7, D: 10.1, W: 8.3,
-          memory: {F: 3, D: -1, W: -2}}
-links:
+SITES = two_sites(10, """\
   - {from: 0, to: 1, latency: 0.13, transfer: 0.7}
   - {from: 1, to: 0, latency: 0.13, transfer: 0.7}
   - {from: 1, to: 2, latency: 17, transfer: 2.3, name: "a > b & c=1%"}
   - {from: 2, to: 1, latency: 19, transfer: 2.9, name: back}
   - {from: 2, to: 3, latency: 0.13, transfer: 0.7}
   - {from: 3, to: 2, latency: 0.13, transfer: 0.7}
-sites: [{name: a, devices: [0, 1]}, {name: b, devices: [2, 3]}]
-memory_limit: 21
+""") + """\
 data_parallel: [{chunk: 0, all_gather: 5, reduce_scatter: 6, latency: 1}]
 """
 WAVE = """longhaul: pipeline/1
@@ -51,35 +42,7 @@ uniform: {placement: wave, chunks_per_device: 2, F: 1001, D: 977, W: 1013}
 datacenters: {count: 3, latency: 611, transfer: 401}
 """
 
-JOB = """longhaul: job/1
-model: {layers: 4, hidden: 64, ffn: 128, heads: 4, vocab: 256}
-training: {global_batch: 12, sequence: 32, precision: fp32}
-cluster:
-  gpu: {tflops: 0.1, memory_gib: 4, memory_gbps: 20}
-  gpus_per_node: 1
-  fabric: {gbps: 10, latency_us: 50}
-  datacenters: [{name: west, nodes: 2}, {name: east, nodes: 2}]
-  links: [{between: [west, east], latency_ms: 1, gbps: 1}]
-layout: {tensor: 1, context: 1, pipeline: 4, data: 1, micro_batch: 1}
-"""
-
-
-def check(ok, what):
-    if not ok:
-        failures.append(what)
-        print("FAILED:", what, file=sys.stderr)
-
-
-def longhaul(folder, *words):
-    run = subprocess.run([LONGHAUL, *words], cwd=folder, capture_output=True,
-                         text=True, check=False)
-    check(run.returncode == 0, f"{words}: {run.stderr}")
-    return run.stdout
-
-
-def write(folder, name, text):
-    with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
-        f.write(text)
+JOB = small_job(4)
 
 
 def report(folder, text, method):
@@ -498,13 +461,7 @@ def main():
                     test_cards_follow(browser, folder)
                     test_curves_drawn(browser, folder)
                 test_without_tools(browser, folder, built)
-    print(f"{len(failures)} failed")
-    if failures:
-        sys.exit(1)
-    if skipped:
-        print("SKIPPED: not to be had here: " + ", ".join(skipped),
-              file=sys.stderr)
-        sys.exit(77)
+    finish(*skipped)
 
 
 main()
