@@ -2,14 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """train --adapt: runs that watch themselves, and go on by other schedules."""
 import json
-import pathlib
 import re
-import shutil
-import subprocess
 
-from harness import (HANGS, PROGRAM, UNDER_MPI, WORK, case, check, finish,
-                     json_case, read, run, test, uniform, write)
+from harness import (case, check, finish, json_case, read, run, test, uniform,
+                     write)
 from made import TWO_SITES
+from trained import TRAIN, can_train, make_plan, over_transports, saved
 
 SLOW = """
     longhaul: events/1
@@ -129,57 +127,29 @@ def what_does_not_go_with_it_is_refused():
              err=r"--adapt chooses schedules by itself")
 
 
-def weights(name):
-    return pathlib.Path(WORK, name, f"step-{STEPS:08}",
-                        "model.safetensors").read_bytes()
-
-
 @test
 def weights_do_not_notice():
     """Under events that come, and go where the last iterations are."""
-    write("job.yaml", TWO_SITES % 12)
-    done = run("plan", "job.yaml", "-o", "plan.json")
-    check(done.returncode == 0, done.stderr)
-    write("text", "It was the best of times, it was the worst of times.\n" * 99)
+    make_plan(TWO_SITES % 12)
     write("e.yaml", f"""
         longhaul: events/1
         time_unit: ms
         events:
           - {{from: 10, to: {STEPS - 4}, links: [west-east], latency: 20}}
         """)
-    train = ["train", "plan.json", "--device", "cpu", "--data", "text",
-             "--steps", str(STEPS), "--json"]
-    train = [str(word) for word in train]
-    done = run(*train, "--checkpoint", "without")
-    if "OpenBLAS" in done.stderr:
-        print("SKIPPED training: OpenBLAS is not installed")
+    train = [*TRAIN, "--steps", str(STEPS)]
+    if not can_train(run(*train, "--checkpoint", "without")):
         return
-    check(done.returncode == 0, done.stderr)
-    ways = [("inproc", [PROGRAM]), ("local", [PROGRAM])]
-    if shutil.which("mpirun"):
-        launch = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np",
-                  "4", PROGRAM]
-        ways += [("tcp", launch), ("ucx", launch)]
-    else:
-        print("SKIPPED mpirun: it is not installed")
     n_switches = 0
-    for transport, way in ways:
-        done = subprocess.run(
-            [*way, *train, "--transport", transport, "--checkpoint", transport,
-             "--events", "e.yaml", "--adapt"], cwd=WORK, env=UNDER_MPI,
-            capture_output=True, text=True, timeout=HANGS, check=False)
-        if transport == "ucx" and "not built in" in done.stderr + done.stdout:
-            print("SKIPPED ucx: it is not built in")
-            continue
-        if not check(done.returncode == 0, f"{transport}: {done.stderr}"):
-            continue
-        found = json.loads(done.stdout)
+    for transport, found in over_transports(
+            train, ["--events", "e.yaml", "--adapt"]):
         links = [n for n in found["noticed"] if n["what"] == "link" and
                  n["change"] == "begins" and n["now_s"] > 0.015]
         check(len(links) > 0, f"{transport}: {found['noticed']}")
         check(all(s["refused"] is None for s in found["switches"]), transport)
         n_switches += len(found["switches"])
-        check(weights(transport) == weights("without"), f"{transport}: weights")
+        check(saved(transport, STEPS) == saved("without", STEPS),
+              f"{transport}: weights")
     check(n_switches > 0, "no run went on by another schedule")
 
 

@@ -3,14 +3,13 @@
 """--events: iterations while links and devices become slow, played and run."""
 import json
 import os
-import pathlib
 import re
-import shutil
 import subprocess
 
-from harness import (ENVIRONMENT, HANGS, PROGRAM, ROOT, UNDER_MPI, WORK, case,
-                     check, finish, json_case, read, run, test, uniform, write)
+from harness import (ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, case, check,
+                     finish, json_case, read, run, test, uniform, write)
 from made import TWO_SITES
+from trained import TRAIN, can_train, make_plan, over_transports, saved
 
 TRACE = ROOT / "examples/adaptra-trace.yaml"
 STAGES = ROOT / "examples/adaptra-8-stages.yaml"
@@ -217,17 +216,9 @@ def another_schedule_under_events_is_predicted():
               i)
 
 
-def weights(name):
-    return pathlib.Path(WORK, name, "step-00000004",
-                        "model.safetensors").read_bytes()
-
-
 @test
 def weights_do_not_notice_events():
-    write("job.yaml", TWO_SITES % 8)
-    done = run("plan", "job.yaml", "-o", "plan.json")
-    check(done.returncode == 0, done.stderr)
-    write("text", "It was the best of times, it was the worst of times.\n" * 99)
+    make_plan(TWO_SITES % 8)
     write("e.yaml", """
         longhaul: events/1
         time_unit: ms
@@ -236,33 +227,19 @@ def weights_do_not_notice_events():
           - {at: 2, rank: 1, rail: down}
         """)
     write("device.yaml", EVENTS)
-    train = ["train", "plan.json", "--device", "cpu", "--data", "text",
-             "--steps", "4", "--json"]
-    done = run(*train, "--checkpoint", "without")
-    if "OpenBLAS" in done.stderr:
-        print("SKIPPED training: OpenBLAS is not installed")
+    train = [*TRAIN, "--steps", "4"]
+    if not can_train(run(*train, "--checkpoint", "without")):
         return
-    check(done.returncode == 0, done.stderr)
-    ways = [("inproc", [PROGRAM]), ("local", [PROGRAM])]
-    if shutil.which("mpirun"):
-        ways.append(("tcp", ["mpirun", "--allow-run-as-root",
-                             "--oversubscribe", "-np", "4", PROGRAM]))
-    else:
-        print("SKIPPED mpirun: it is not installed")
-    for transport, way in ways:
-        done = subprocess.run(
-            [*way, *train, "--transport", transport, "--checkpoint", transport,
-             "--events", "e.yaml"], cwd=WORK, env=UNDER_MPI,
-            capture_output=True, text=True, timeout=HANGS, check=False)
-        if not check(done.returncode == 0, f"{transport}: {done.stderr}"):
-            continue
-        steps = json.loads(done.stdout)["iterations"]
+    for transport, found in over_transports(train, ["--events", "e.yaml"],
+                                            ("inproc", "local", "tcp")):
+        steps = found["iterations"]
         check([i["slow"] for i in steps] ==
               [[], ["west-east"], ["west-east", "rail of rank 1"], []], steps)
         # There and back again, 31 ms each, is the least of an iteration.
         check(all(i["seconds"] > 0.062 for i in steps[1:3]), steps)
         check(steps[2]["seconds"] > 0.331, steps)  # held until 300 ms
-        check(weights(transport) == weights("without"), f"{transport}: weights")
+        check(saved(transport, 4) == saved("without", 4),
+              f"{transport}: weights")
     case("a device", [*train, "--events", "device.yaml"], code=1,
          err=r"device\.yaml:4: links: |only the timed device can be")
     write("device.yaml", """
@@ -279,9 +256,7 @@ def weights_do_not_notice_events():
 @test
 def both_predictions_know_of_events():
     """That of ranks that share a processor, and that of each with its own."""
-    write("job.yaml", TWO_SITES % 8)
-    run("plan", "job.yaml", "-o", "plan.json")
-    write("text", "It was the best of times, it was the worst of times.\n" * 99)
+    make_plan(TWO_SITES % 8)
     write("e.yaml", """
         longhaul: events/1
         time_unit: ms
@@ -289,14 +264,11 @@ def both_predictions_know_of_events():
         """)
     own = min(os.sched_getaffinity(0))
     done = subprocess.run(
-        [PROGRAM, "train", "plan.json", "--device", "cpu", "--data", "text",
-         "--events", "e.yaml", "--json"], cwd=WORK, env=ENVIRONMENT,
-        capture_output=True, text=True, timeout=HANGS, check=False,
+        [PROGRAM, *TRAIN, "--events", "e.yaml", "--json"], cwd=WORK,
+        env=ENVIRONMENT, capture_output=True, text=True, timeout=HANGS,
+        check=False,
         preexec_fn=lambda: os.sched_setaffinity(0, {own}))
-    if "OpenBLAS" in done.stderr:
-        print("SKIPPED training: OpenBLAS is not installed")
-        return
-    if check(done.returncode == 0, done.stderr):
+    if can_train(done):
         found = json.loads(done.stdout)
         check(found["unshared_s"] == found["predicted_s"] > 0.6, found)
 

@@ -2,13 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """train --layers-at and --places-at: parts of a job that move in a run."""
 import json
-import pathlib
-import shutil
-import subprocess
 
-from harness import (HANGS, PROGRAM, UNDER_MPI, WORK, case, check, finish,
-                     json_case, makes, read, run, test, uniform, write)
+from harness import (WORK, case, check, finish, json_case, makes, read, run,
+                     test, uniform, write)
 from made import TRAINED
+from trained import TRAIN, can_train, make_plan, over_transports, saved
 
 STEPS = 9
 MOVES = ["--layers-at", "2=1,3;6=3,1", "--places-at", "3=1,0,3,2;5=2,3,0,1",
@@ -33,28 +31,19 @@ def unlike():
 @makes("plan.json", "text")
 def a_plan():
     """Two stages, two replicas."""
-    write("job.yaml", TRAINED % 2)
-    done = run("plan", "job.yaml", "-o", "plan.json")
-    check(done.returncode == 0, done.stderr)
-    write("text", "It was the best of times, it was the worst of times.\n" * 99)
+    make_plan(TRAINED % 2)
 
 
-TRAIN = ["train", "plan.json", "--device", "cpu", "--data", "text", "--steps",
-         str(STEPS)]
+STEPPED = [*TRAIN, "--steps", str(STEPS)]
 
 
 def checkpoint(name):
-    folder = pathlib.Path(WORK, name, f"step-{STEPS:08}")
-    return [(folder / file).read_bytes()
+    return [saved(name, STEPS, file)
             for file in ("model.safetensors", "optimizer.safetensors")]
 
 
 def trains_quietly():
-    done = run(*TRAIN, "--checkpoint", "quiet", "--json")
-    if "OpenBLAS" in done.stderr:
-        print("SKIPPED training: OpenBLAS is not installed")
-        return False
-    return check(done.returncode == 0, done.stderr)
+    return can_train(run(*STEPPED, "--checkpoint", "quiet", "--json"))
 
 
 def said(found):
@@ -75,24 +64,7 @@ def weights_do_not_notice_on_any_transport():
     a_plan()
     if not trains_quietly():
         return
-    ways = [("inproc", [PROGRAM]), ("local", [PROGRAM])]
-    if shutil.which("mpirun"):
-        launch = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np",
-                  "4", PROGRAM]
-        ways += [("tcp", launch), ("ucx", launch)]
-    else:
-        print("SKIPPED mpirun: it is not installed")
-    for transport, way in ways:
-        done = subprocess.run(
-            [*way, *TRAIN, "--transport", transport, "--checkpoint", transport,
-             *MOVES, "--json"], cwd=WORK, env=UNDER_MPI, capture_output=True,
-            text=True, timeout=HANGS)
-        if transport == "ucx" and "not built in" in done.stderr + done.stdout:
-            print("SKIPPED ucx: it is not built in")
-            continue
-        if not check(done.returncode == 0, f"{transport}: {done.stderr}"):
-            continue
-        found = json.loads(done.stdout)
+    for transport, found in over_transports(STEPPED, MOVES):
         check(said(found) == WANT, found["switches"])
         check(all(s["refused"] is None for s in found["switches"]), found)
         for s in found["switches"]:
@@ -109,10 +81,10 @@ def a_run_begins_where_parts_are_by_then():
     a_plan()
     if not trains_quietly():
         return
-    done = run(*TRAIN, "--checkpoint", "half", "--checkpoint-every", "4", "--keep", "9",
+    done = run(*STEPPED, "--checkpoint", "half", "--checkpoint-every", "4", "--keep", "9",
                *MOVES, "--json")
     check(done.returncode == 0, done.stderr)
-    found = json_case("resumed", [*TRAIN, "--resume", "half/step-00000004",
+    found = json_case("resumed", [*STEPPED, "--resume", "half/step-00000004",
                                   "--checkpoint", "whole", *MOVES])
     check([s["step"] for s in found["switches"]] == [4, 5, 6], found)
     check(found["switches"][0]["moved"]["layers"] == [1, 3] and
@@ -126,7 +98,7 @@ def what_moved_is_said():
     if not trains_quietly():
         return
     (WORK / "log").unlink(missing_ok=True)
-    case("for people", [*TRAIN, "-q", *MOVES, "--log", "log", "--html",
+    case("for people", [*STEPPED, "-q", *MOVES, "--log", "log", "--html",
                         "r.html"],
          out=r"\nmoved +before iteration 2, in .*, \d+ bytes: chunks\s+have\s+"
              r"layers\s+1,3\n(.*\n)*moved +before iteration 3, .*: chunks\s+"
@@ -229,7 +201,7 @@ def third_hosts_pass_on_what_a_slow_link_would_carry():
     for transport in ("inproc", "local"):
         (WORK / "log").unlink(missing_ok=True)
         found = json_case(transport, [
-            *TRAIN, "--transport", transport, "--checkpoint", transport,
+            *STEPPED, "--transport", transport, "--checkpoint", transport,
             "--replicas", "2", "--events", "e.yaml", "--moving", "12ms",
             "--places-at", "4=1,0,2,3;6=1,0,3,2", "--log", "log"])
         one, other = (s["moved"] for s in found["switches"])
@@ -247,7 +219,7 @@ def third_hosts_pass_on_what_a_slow_link_would_carry():
               f"{transport}: weights or moments")
         switch = json.loads(read("log").splitlines()[4])["switch"]
         check(switch["moved"]["vias"] == one["vias"], switch)
-    case("for people", [*TRAIN, "--replicas", "2", "--events", "e.yaml",
+    case("for people", [*STEPPED, "--replicas", "2", "--events", "e.yaml",
                         "--moving", "12ms", "--places-at", "4=1,0,2,3"],
          out=r"places\s+have\s+ranks\s+1,0,2,3;\s+what\s+a\s+slow\s+link\s+would"
              r"\s+carry\s+went\s+by\s+way\s+of\s+others")
@@ -258,7 +230,7 @@ def ranks_exchange_their_places_by_themselves():
     """The slow link is of a ring: on the cpu device as on the timed one."""
     a_plan()
     hosts("from: 12, to: 90, links: [h0-h2], latency: 40")
-    train = [*TRAIN[:-1], "40"]
+    train = [*STEPPED[:-1], "40"]
     done = run(*train, "--checkpoint", "quiet-40", "--json")
     if "OpenBLAS" in done.stderr:
         return
@@ -276,11 +248,8 @@ def ranks_exchange_their_places_by_themselves():
     check(moved["seconds"] >= moved["predicted_s"] > 0.004, moved)
     times = [i["seconds"] for i in found["iterations"]]
     check(min(times[12:step]) > 0.08 > min(times[step + 1:]), times)
-    folders = [pathlib.Path(WORK, name, "step-00000040")
-               for name in ("quiet-40", "by-itself")]
     for file in ("model.safetensors", "optimizer.safetensors"):
-        check((folders[0] / file).read_bytes() ==
-              (folders[1] / file).read_bytes(), file)
+        check(saved("quiet-40", 40, file) == saved("by-itself", 40, file), file)
 
 
 @test
@@ -290,16 +259,16 @@ def hosts_that_are_not_are_refused():
         return
     replicas = ["--events", "e.yaml", "--replicas"]
     hosts("from: 1, to: 2, links: [h0-h2], latency: 3")
-    case("three", [*TRAIN, *replicas, "3"], 2,
+    case("three", [*STEPPED, *replicas, "3"], 2,
          err="--replicas 3: the plan has 2")
     hosts("from: 1, to: 2, device: 3, slower: x2")
-    case("slow", [*TRAIN, *replicas, "2"], 1,
+    case("slow", [*STEPPED, *replicas, "2"], 1,
          err="on the cpu device passes take what they take")
     write("t.yaml", (TRAINED % 2).replace("tensor: 1", "tensor: 2"))
     done = run("plan", "t.yaml", "-o", "t.json", "--no-optimal")
     check(done.returncode == 0, done.stderr)
     hosts("from: 1, to: 2, links: [h0-h2], latency: 3")
-    case("tensor", ["train", "t.json", *TRAIN[2:], *replicas, "2"], 1,
+    case("tensor", ["train", "t.json", *STEPPED[2:], *replicas, "2"], 1,
          err=r"events are of hosts, each of which is one rank, and ranks "
              r"compute passes together \(tensor 2, context 1, expert 1\)")
 
@@ -439,22 +408,22 @@ def what_cannot_be_is_refused():
          err="--moving is for --adapt with --layers or --replicas")
     case("timed places", ["train", "p.yaml", "--places-at", "1=1,0,2,3"], 2,
          err="--places-at: on the timed device it is of hosts")
-    cpu = [*TRAIN, "--places-at"]
+    cpu = [*STEPPED, "--places-at"]
     for given, says in [("1=0,1", "not each of the ranks 0 to 3 once"),
                         ("1=0,1,2,2", "not each of the ranks 0 to 3 once"),
                         ("1=0,1,2,4", "not each of the ranks 0 to 3 once")]:
         case(given, [*cpu, given], 2, err=says)
-    case("a plan's", [*TRAIN, layers, "1=1,3", "--layers", "2,2"], 2,
+    case("a plan's", [*STEPPED, layers, "1=1,3", "--layers", "2,2"], 2,
          err="--layers is for the timed device")
-    case("cpu moving", [*TRAIN, layers, "1=1,3", "--moving", "1ms"], 2,
+    case("cpu moving", [*STEPPED, layers, "1=1,3", "--moving", "1ms"], 2,
          err="--moving is for the timed device")
-    case("profile", [*TRAIN, layers, "1=1,3", "--profile-out", "f"], 2,
+    case("profile", [*STEPPED, layers, "1=1,3", "--profile-out", "f"], 2,
          err="--profile-out measures one schedule")
-    case("adapt", [*TRAIN, layers, "1=1,3", "--adapt"], 2,
+    case("adapt", [*STEPPED, layers, "1=1,3", "--adapt"], 2,
          err="--adapt chooses schedules by itself")
     if trains_quietly():
         for given in ([layers, "1=1,3"], ["--places-at", "1=1,0,2,3"]):
-            case("enforced", [*TRAIN, *given, "--memory", "enforce"], 1,
+            case("enforced", [*STEPPED, *given, "--memory", "enforce"], 1,
                  err="in this run: memory is enforced, and what moves is held "
                      "twice for a time")
 

@@ -2,14 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """train --schedule-at: runs that go on with another schedule."""
 import json
-import pathlib
 import re
-import shutil
-import subprocess
 
-from harness import (HANGS, PROGRAM, UNDER_MPI, WORK, case, check, finish,
-                     json_case, makes, read, run, test, uniform, write)
+from harness import (WORK, case, check, finish, json_case, makes, read, run,
+                     test, uniform, write)
 from made import TRAINED
+from trained import TRAIN, can_train, make_plan, over_transports, saved
 
 PLAYED = ["train", "p.yaml", "-s", "1f1b", "--speed", "50"]
 # gpipe, zb-h1, slack, gpipe, ...
@@ -26,10 +24,7 @@ def files():
 
 @makes("plan.json", "s.csv", "text")
 def a_plan():
-    write("job.yaml", TRAINED % 2)
-    done = run("plan", "job.yaml", "-o", "plan.json")
-    check(done.returncode == 0, done.stderr)
-    write("text", "It was the best of times, it was the worst of times.\n" * 99)
+    make_plan(TRAINED % 2)
     done = run("schedule", "plan.json", "-m", "zb-h1", "-o", "s.csv")
     check(done.returncode == 0, done.stderr)
 
@@ -123,54 +118,28 @@ def later_ones_may_be_cut():
          err="--sub-blocks does nothing")
 
 
-def weights(name):
-    return pathlib.Path(WORK, name, "step-00000021",
-                        "model.safetensors").read_bytes()
-
-
 @test
 def weights_do_not_notice_on_any_transport():
     a_plan()
-    train = ["train", "plan.json", "--device", "cpu", "--data", "text",
-             "--steps", "21", "--json"]
-    done = run(*train, "--checkpoint", "without")
-    if "OpenBLAS" in done.stderr:
-        print("SKIPPED training: OpenBLAS is not installed")
+    train = [*TRAIN, "--steps", "21"]
+    if not can_train(run(*train, "--checkpoint", "without")):
         return
-    check(done.returncode == 0, done.stderr)
-    ways = [("local", [PROGRAM])]
-    if shutil.which("mpirun"):
-        launch = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np",
-                  "4", PROGRAM]
-        ways += [("tcp", launch), ("ucx", launch)]
-    else:
-        print("SKIPPED mpirun: it is not installed")
-    for transport, way in ways:
-        done = subprocess.run(
-            [*way, *train, "--transport", transport, "--checkpoint", transport,
-             *TWENTY], cwd=WORK, env=UNDER_MPI, capture_output=True, text=True,
-            timeout=HANGS)
-        if transport == "ucx" and "not built in" in done.stderr + done.stdout:
-            print("SKIPPED ucx: it is not built in")
-            continue
-        if not check(done.returncode == 0, f"{transport}: {done.stderr}"):
-            continue
-        found = json.loads(done.stdout)
+    for transport, found in over_transports(train, TWENTY,
+                                            ("local", "tcp", "ucx")):
         check(len(found["switches"]) == 20 and
               all(one["refused"] is None for one in found["switches"]), found)
         check(len({i["schedule"] for i in found["iterations"]}) == 4, found)
-        check(weights(transport) == weights("without"), f"{transport}: weights")
+        check(saved(transport, 21) == saved("without", 21),
+              f"{transport}: weights")
 
 
 @test
 def a_run_goes_on_under_the_schedule_that_it_had():
     a_plan()
-    train = ["train", "plan.json", "--device", "cpu", "--data", "text",
-             "--schedule-at", "3=gpipe", "--schedule-at", "7=slack"]
+    train = [*TRAIN, "--schedule-at", "3=gpipe", "--schedule-at", "7=slack"]
     done = run(*train, "--steps", "8", "--checkpoint", "run",
                "--checkpoint-every", "5", "--json")
-    if "OpenBLAS" in done.stderr:
-        print("SKIPPED training: OpenBLAS is not installed")
+    if not can_train(done):
         return
     found = json_case("resumed", [*train, "--steps", "8", "--resume",
                                   "run/step-00000005"])
