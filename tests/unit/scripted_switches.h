@@ -4,15 +4,14 @@
 #ifndef TEST_SCRIPTED_SWITCHES_H
 #define TEST_SCRIPTED_SWITCHES_H
 
+#include "kill_sibling.h"
 #include "scheduled.h"
 #include "test.h"
 
 #include <longhaul/engine.h>
 #include <longhaul/methods.h>
 #include <longhaul/simulate.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 enum { MOST_METHODS = 24, MOST_LINKS = 16 };
 
@@ -120,22 +119,6 @@ typedef struct script {
     lh_reschedule given;
 } script;
 
-/* Ends a rank that is not this one: both are children of the same process. */
-static inline void kill_sibling(void)
-{
-    char path[80];
-    int pid, parent = (int)getppid();
-    snprintf(path, sizeof path, "/proc/%d/task/%d/children", parent, parent);
-    FILE *file = fopen(path, "r");
-    while (file && fscanf(file, "%d", &pid) == 1)
-        if (pid != getpid()) {
-            kill(pid, SIGKILL);
-            break;
-        }
-    if (file)
-        fclose(file);
-}
-
 static inline const lh_reschedule *next_schedule(void *of, uint64_t step)
 {
     script *s = of;
@@ -177,6 +160,22 @@ static const char two[] =
     "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: %d\ndevices: 2\n"
     "uniform: {placement: ud, F: 100, D: 100, W: 100}\n"
     "datacenters: {count: 2, latency: 50, transfer: 20}\n";
+
+/* Two devices of one or two chunks, with links of two speeds. */
+static inline lh_pipeline *pipeline_to_train(const char *placement,
+                                             uint32_t microbatches)
+{
+    char text[512];
+    snprintf(text, sizeof text,
+             "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: %d\n"
+             "devices: 2\nuniform: {placement: %s, chunks_per_device: %d, "
+             "F: 10, D: 12, W: 9, memory: {F: 1, W: -1}}\nlinks:\n"
+             "  - {from: 0, to: 1, latency: 300, transfer: 40}\n"
+             "  - {from: 1, to: 0, latency: 200, transfer: 60}\n",
+             (int)microbatches, placement,
+             strcmp(placement, "ud") == 0 ? 1 : 2);
+    return pipeline_of(text);
+}
 
 static inline lh_pipeline *two_devices(int microbatches)
 {

@@ -1,42 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs of sharded training, and what is looked at after them: weights, losses,
- * memory beside what was predicted. A program has a folder for them, from
- * runs_begin() to runs_end(). */
+ * memory beside what was predicted. */
 #ifndef TEST_SHARDED_RUNS_H
 #define TEST_SHARDED_RUNS_H
 
+#include "kill_sibling.h"
 #include "test.h"
 #include "tiny_model.h"
-#include "training_text.h"
+#include "training_folder.h"
 
 #include <longhaul/engine.h>
 #include <longhaul/methods.h>
 #include <math.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 enum { LAYERS = 8, STEPS = 6, ALL_MICROBATCHES = 16, SEQUENCE = 24 };
 
-static char folder[64], text_path[80];
 static void (*progress)(void *context, const lh_iteration *iteration);
-
-/* The folder, and a text to train on; false: there is no folder. */
-static inline bool runs_begin(void)
-{
-    snprintf(folder, sizeof folder, "/tmp/longhaul-sharded-XXXXXX");
-    if (!mkdtemp(folder))
-        return false;
-    snprintf(text_path, sizeof text_path, "%s/text", folder);
-    training_text(text_path, 9000);
-    return true;
-}
-
-static inline void runs_end(void)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    CHECK_INT(system(command), 0);
-}
 
 typedef struct setup {
     uint32_t stages, chunks, replicas;
@@ -182,26 +162,6 @@ typedef struct outcome {
     double most_bytes; /* held by any rank, without messages */
 } outcome;
 
-static inline char *read_weights(const char *name, unsigned step, size_t *size)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s/step-%08u/model.safetensors", folder,
-             name, step);
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return NULL;
-    fseek(file, 0, SEEK_END);
-    *size = (size_t)ftell(file);
-    rewind(file);
-    char *bytes = malloc(*size + 1);
-    if (bytes && fread(bytes, 1, *size, file) != *size) {
-        free(bytes);
-        bytes = NULL;
-    }
-    fclose(file);
-    return bytes;
-}
-
 static inline void check_memory(const lh_train_result *r, const char *name,
                          outcome *out)
 {
@@ -236,8 +196,7 @@ static inline outcome run(const setup *s, const char *name)
         check_memory(r, name, &out);
     lh_train_result_free(r);
     out.weights =
-        read_weights(name, s->steps ? (unsigned)s->steps : STEPS, &out.size);
-    CHECK_MSG(out.weights != NULL, "%s: no weights", name);
+        saved_weights(name, s->steps ? (unsigned)s->steps : STEPS, &out.size);
     return out;
 }
 
@@ -264,6 +223,60 @@ static inline void differences(const outcome *a, const outcome *b, double *weigh
     }
     for (int i = 0; i < STEPS; i++)
         *losses = fmax(*losses, fabs(a->losses[i] / b->losses[i] - 1));
+}
+
+/* The same bits as `want`. */
+static inline void check_same(const setup *s, const char *name,
+                              const outcome *want)
+{
+    outcome o = run(s, name);
+    CHECK_MSG(are_same(&o, want), "%s: other weights", name);
+    free(o.weights);
+}
+
+/* The same but for sums in another order. */
+static inline void check_near(const setup *s, const char *name,
+                              const outcome *want)
+{
+    double weights, losses;
+    outcome o = run(s, name);
+    differences(&o, want, &weights, &losses);
+    CHECK_MSG(weights > 0 && losses < 1e-6,
+              "%s: losses differ by %g, weights by %g", name, losses, weights);
+    free(o.weights);
+}
+
+static inline void check_refused(const setup *s, const char *says)
+{
+    lh_error err = {0};
+    lh_train_result *r = NULL;
+    CHECK(train(s, "refused", &r, &err) != LH_OK);
+    CHECK_HAS(err.text, says);
+    CHECK(!r);
+}
+
+static int n_done;
+
+static inline void kill_one(void *of, const lh_iteration *it)
+{
+    (void)of;
+    (void)it;
+    if (++n_done == 2)
+        kill_sibling();
+}
+
+/* A rank is killed after two iterations, of a run of processes that would go on
+ * for long: the others say so and end. */
+static inline void check_killed(const setup *s)
+{
+    lh_error err = {0};
+    lh_train_result *r = NULL;
+    n_done = 0;
+    progress = kill_one;
+    CHECK_INT(train(s, "killed", &r, &err), LH_EIO);
+    CHECK_HAS(err.text, "rank ");
+    CHECK(!r);
+    progress = NULL;
 }
 
 #endif

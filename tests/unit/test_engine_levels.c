@@ -14,23 +14,6 @@ static const uint32_t apart[] = {0, 1, 0, 1, 0, 1, 0, 1};
 
 static const uint32_t apart_at_2[] = {0, 0, 1, 1, 0, 1, 0, 1};
 
-static void check_same(const setup *s, const char *name, const outcome *want)
-{
-    outcome o = run(s, name);
-    CHECK_MSG(are_same(&o, want), "%s: other weights", name);
-    free(o.weights);
-}
-
-static void check_near(const setup *s, const char *name, const outcome *want)
-{
-    double weights, losses;
-    outcome o = run(s, name);
-    differences(&o, want, &weights, &losses);
-    CHECK_MSG(weights > 0 && losses < 1e-6, "%s: losses differ by %g, weights "
-              "by %g", name, losses, weights);
-    free(o.weights);
-}
-
 /* The same sums whoever has the optimizer. */
 static void nothing_is_shared(void)
 {
@@ -339,23 +322,8 @@ static void refuses(void)
           .gradients = 1},
          "layer by layer is so whole"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        lh_error err = {0};
-        lh_train_result *r = NULL;
-        CHECK(train(&rows[i].s, "refused", &r, &err) != LH_OK);
-        CHECK_HAS(err.text, rows[i].says);
-        CHECK(!r);
-    }
-}
-
-static int n_done;
-
-static void kill_one(void *of, const lh_iteration *it)
-{
-    (void)of;
-    (void)it;
-    if (++n_done == 2)
-        kill_sibling();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check_refused(&rows[i].s, rows[i].says);
 }
 
 /* While the others gather, or scatter, and wait for it. */
@@ -369,22 +337,14 @@ static void killed(void)
                .by_layer = true,
                .transport = "local",
                .steps = 100000};
-    for (int i = 0; i < 2; i++) {
-        lh_error err = {0};
-        lh_train_result *r = NULL;
-        n_done = 0;
-        s.sites = i == 1 ? pairs : NULL;
-        progress = kill_one;
-        CHECK_INT(train(&s, "killed", &r, &err), LH_EIO);
-        CHECK_HAS(err.text, "rank ");
-        CHECK(!r);
-    }
-    progress = NULL;
+    check_killed(&s);
+    s.sites = pairs;
+    check_killed(&s);
 }
 
 int main(void)
 {
-    if (!runs_begin())
+    if (!folder_begin("sharded", 9000))
         return 1;
     RUN(nothing_is_shared);
     RUN(layers);
@@ -395,6 +355,6 @@ int main(void)
     RUN(moves);
     RUN(refuses);
     RUN(killed);
-    runs_end();
+    folder_end();
     return test_summary();
 }

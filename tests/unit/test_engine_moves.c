@@ -2,18 +2,14 @@
 /* Layers that go to other chunks, and ranks that change their places, while a
  * run goes on: weights and moments go with them, and do not notice. */
 #define _GNU_SOURCE
-#include "engine/steps.h"
 #include "scripted_switches.h"
 #include "test.h"
 #include "tiny_model.h"
-#include "training_text.h"
+#include "training_folder.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 
 enum { STEPS = 10, LAYERS = 7, ALL_MICROBATCHES = 4, MOST_PLACES = 4 };
-
-static char folder[64], data_path[80];
 
 /* --- what a run is asked -----------------------------------------------------
  */
@@ -119,20 +115,6 @@ static void kill_before(void *of, const lh_iteration *it)
 /* --- training ----------------------------------------------------------------
  */
 
-static lh_pipeline *pipeline_to_train(const char *placement, uint32_t replicas)
-{
-    char text[512];
-    snprintf(text, sizeof text,
-             "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: %d\n"
-             "devices: 2\nuniform: {placement: %s, chunks_per_device: %d, "
-             "F: 10, D: 12, W: 9, memory: {F: 1, W: -1}}\nlinks:\n"
-             "  - {from: 0, to: 1, latency: 300, transfer: 40}\n"
-             "  - {from: 1, to: 0, latency: 200, transfer: 60}\n",
-             (int)(ALL_MICROBATCHES / replicas), placement,
-             strcmp(placement, "ud") == 0 ? 1 : 2);
-    return pipeline_of(text);
-}
-
 typedef struct setting {
     const char *placement, *transport, *name, *resume;
     uint32_t replicas;
@@ -146,7 +128,8 @@ static lh_status train(const setting *t, moves *s, lh_train_result **out,
 {
     char path[160], resume[160];
     uint32_t first_layers[LAYERS + 1];
-    lh_pipeline *p = pipeline_to_train(t->placement, t->replicas);
+    lh_pipeline *p =
+        pipeline_to_train(t->placement, ALL_MICROBATCHES / t->replicas);
     uint32_t n = lh_pipeline_n_chunks(p);
     const lh_model model = t->tied ? tiny_gpt2(LAYERS) : tiny_model(LAYERS);
     lh_schedule *begin = schedule_by(p, "steady");
@@ -160,7 +143,7 @@ static lh_status train(const setting *t, moves *s, lh_train_result **out,
     m.first_layers = first_layers;
     m.sequence = 12;
     m.replicas = t->replicas;
-    m.data = data_path;
+    m.data = text_path;
     m.rate = m.min_rate = 1e-2;
     m.warmup = 0;
     m.checkpoint = path;
@@ -201,33 +184,21 @@ typedef struct files {
     size_t n_weights, n_moments;
 } files;
 
-static char *file_of(const char *name, uint64_t step, const char *file,
-                     size_t *size)
-{
-    char path[200], *text = NULL;
-    lh_error err;
-    *size = 0;
-    snprintf(path, sizeof path, "%s/%s/step-%08" PRIu64 "/%s", folder, name,
-             step, file);
-    CHECK_OK(lhi_file_read(path, 1 << 24, &text, size, &err), err);
-    return text;
-}
-
-static files files_of(const char *name, uint64_t step)
+static files files_of(const char *name, unsigned step)
 {
     files f;
-    f.weights = file_of(name, step, "model.safetensors", &f.n_weights);
-    f.moments = file_of(name, step, "optimizer.safetensors", &f.n_moments);
+    f.weights = saved_weights(name, step, &f.n_weights);
+    f.moments = saved_file(name, step, "optimizer.safetensors", &f.n_moments);
     return f;
 }
 
 static void free_files(files *f)
 {
-    lh_text_free(f->weights);
-    lh_text_free(f->moments);
+    free(f->weights);
+    free(f->moments);
 }
 
-static void check_alike(const char *name, uint64_t step, const files *want)
+static void check_alike(const char *name, unsigned step, const files *want)
 {
     files got = files_of(name, step);
     CHECK_MSG(got.n_weights == want->n_weights && want->n_weights > 10000 &&
@@ -423,7 +394,7 @@ static void what_has_to_stay(void)
         m.first_layers = first_layers;
         m.sequence = 12;
         m.replicas = 2;
-        m.data = data_path;
+        m.data = text_path;
         m.tensor = all[k].tensor;
         m.context = all[k].context;
         m.sharded_gradients = all[k].launches ? 1 : all[k].gradients;
@@ -557,18 +528,14 @@ static void timed_layers(void)
 
 int main(void)
 {
-    char remove[100];
-    snprintf(folder, sizeof folder, "/tmp/longhaul-moves-XXXXXX");
-    if (!mkdtemp(folder))
+    if (!folder_begin("moves", 4000))
         return 1;
-    snprintf(data_path, sizeof data_path, "%s/data", folder);
-    training_text(data_path, 4000);
     RUN(weights_do_not_notice);
     RUN(checkpoints_do_not_notice);
     RUN(one_against_it);
     RUN(what_has_to_stay);
     RUN(killed_in_between);
     RUN(timed_layers);
-    snprintf(remove, sizeof remove, "rm -rf %s", folder);
-    return system(remove) != 0 || test_summary();
+    folder_end();
+    return test_summary();
 }

@@ -7,7 +7,7 @@
 #include "moe_models.h"
 #include "test.h"
 #include "tiny_model.h"
-#include "training_text.h"
+#include "training_folder.h"
 
 #include <dirent.h>
 #include <longhaul/engine.h>
@@ -24,7 +24,6 @@ enum { LAYERS = 8, STEPS = 20, MICROBATCHES = 8, SEQUENCE = 24 };
 
 static lh_model tiny, tied, gpt2, mixtral, qwen3, falcon, deepseek, qwen2_moe,
     deepseek_v3;
-static char folder[64], text_path[80];
 
 /* --- one run -----------------------------------------------------------------
  */
@@ -152,27 +151,6 @@ static lh_status train(const setup *s, const char *checkpoint, uint64_t steps,
 /* --- weights -----------------------------------------------------------------
  */
 
-static char *read_weights(const char *name, unsigned step, size_t *size)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s/step-%08u/model.safetensors", folder,
-             name, step);
-    FILE *file = fopen(path, "rb");
-    char *bytes = NULL;
-    if (!file)
-        return NULL;
-    fseek(file, 0, SEEK_END);
-    *size = (size_t)ftell(file);
-    rewind(file);
-    bytes = malloc(*size + 1);
-    if (bytes && fread(bytes, 1, *size, file) != *size) {
-        free(bytes);
-        bytes = NULL;
-    }
-    fclose(file);
-    return bytes;
-}
-
 static char *reference;
 static size_t reference_size;
 static double reference_loss;
@@ -180,7 +158,7 @@ static double reference_loss;
 static void check_same(const char *name)
 {
     size_t size = 0;
-    char *bytes = read_weights(name, STEPS, &size);
+    char *bytes = saved_weights(name, STEPS, &size);
     CHECK_MSG(bytes != NULL, "%s: no weights", name);
     if (bytes)
         CHECK_MSG(size == reference_size && memcmp(bytes, reference, size) == 0,
@@ -233,7 +211,7 @@ static void one_rank(void)
         "ud",         "1f1b", 1, 1, 0, "inproc", .receives = LH_RECEIVES_EARLY,
         .joint = true};
     reference_loss = run(&s, "reference");
-    reference = read_weights("reference", STEPS, &reference_size);
+    reference = saved_weights("reference", STEPS, &reference_size);
     CHECK(reference != NULL && reference_size > 100000);
     CHECK(reference_loss > 0 && reference_loss < 3.5); /* it began at 5.5 */
 }
@@ -353,7 +331,7 @@ static void validation_changes_nothing(void)
             CHECK(!isfinite(loss) || (loss > 0 && loss < 6));
         }
         lh_train_result_free(r);
-        weights[i] = read_weights(i ? "valid1" : "valid0", STEPS, &size[i]);
+        weights[i] = saved_weights(i ? "valid1" : "valid0", STEPS, &size[i]);
     }
     CHECK(weights[0] && weights[1] && size[0] == size[1] &&
           memcmp(weights[0], weights[1], size[0]) == 0);
@@ -448,7 +426,7 @@ static void replicas(void)
         double loss = run(&all[i], name);
         CHECK_NEAR(loss, reference_loss, 1e-4 * reference_loss);
         size_t size = 0;
-        char *bytes = read_weights(name, STEPS, &size);
+        char *bytes = saved_weights(name, STEPS, &size);
         CHECK(bytes != NULL);
         if (!bytes)
             continue;
@@ -484,7 +462,7 @@ static void tied_embeddings(void)
         s.model = &tied;
         snprintf(name, sizeof name, "tied%zu", i);
         run(&s, name);
-        char *bytes = read_weights(name, STEPS, &size);
+        char *bytes = saved_weights(name, STEPS, &size);
         CHECK(bytes != NULL);
         if (first && bytes)
             CHECK_MSG(size == first_size && memcmp(bytes, first, size) == 0,
@@ -550,7 +528,7 @@ static void same_of_model(const lh_model *model, double dropout)
             resume_halfway(s, name);
         else
             CHECK(run(&s, name) < 4.5); /* it began at 5.5 */
-        char *bytes = read_weights(name, STEPS, &size);
+        char *bytes = saved_weights(name, STEPS, &size);
         char **same = &first[s.replicas];
         CHECK(bytes != NULL);
         if (!*same) {
@@ -628,19 +606,10 @@ static void faults(void)
     CHECK(r == NULL);
 }
 
-static void remove_folder(void)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    CHECK_INT(system(command), 0);
-}
-
 int main(void)
 {
-    snprintf(folder, sizeof folder, "/tmp/longhaul-same-XXXXXX");
-    if (!mkdtemp(folder))
+    if (!folder_begin("same", 6000))
         return 1;
-    snprintf(text_path, sizeof text_path, "%s/text", folder);
     tied = tiny = tiny_model(LAYERS);
     tied.tied_embeddings = true;
     gpt2 = tiny_gpt2(LAYERS);
@@ -652,7 +621,6 @@ int main(void)
     qwen2_moe.name = "tiny-qwen2-moe";
     deepseek_v3 = glm4_moe_of(deepseek);
     deepseek_v3.name = "tiny-deepseek-v3";
-    training_text(text_path, 6000);
     RUN(one_rank);
     RUN(schedules_and_degrees);
     RUN(recomputation);
@@ -669,6 +637,6 @@ int main(void)
     RUN(other_experts_alike);
     RUN(faults);
     free(reference);
-    remove_folder();
+    folder_end();
     return test_summary();
 }

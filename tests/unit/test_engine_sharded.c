@@ -84,9 +84,7 @@ static void all_at_once_is_as_before(void)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         char name[32];
         snprintf(name, sizeof name, "once%zu", i);
-        outcome o = run(&all[i], name);
-        CHECK_MSG(are_same(&o, &plain), "%s: other weights", name);
-        free(o.weights);
+        check_same(&all[i], name, &plain);
     }
 }
 
@@ -199,15 +197,11 @@ static void experts(void)
                    .experts = true};
     outcome want = run(&reference, "experts");
     for (uint32_t i = 0; i < sizeof shares / sizeof *shares; i++) {
-        double weights, losses;
+        char name[32];
         other.gradients = shares[i];
         other.parameters = i % 2 ? 0 : shares[i];
-        outcome got = run(&other, "experts-cut");
-        differences(&got, &want, &weights, &losses);
-        CHECK_MSG(weights > 0 && losses < 1e-6,
-                  "%.2f: losses differ by %g, weights by %g", shares[i], losses,
-                  weights);
-        free(got.weights);
+        snprintf(name, sizeof name, "experts-%.2f", shares[i]);
+        check_near(&other, name, &want);
     }
     free(want.weights);
 }
@@ -277,14 +271,12 @@ static void other_orders(void)
                    .backward = 2};
         outcome want = run(&s, "stays");
         s.then = rows[i].method;
-        outcome o = run(&s, "goes-on");
-        CHECK_MSG(are_same(&o, &want), "%s: other weights", rows[i].method);
+        check_same(&s, rows[i].method, &want);
         CHECK_MSG(rows[i].refused[0] ? strstr(switch_refused, rows[i].refused)
                                            != NULL
                                      : !switch_refused[0],
                   "%s, %s: '%s'", rows[i].groups, rows[i].method,
                   switch_refused);
-        free(o.weights);
         free(want.weights);
     }
 }
@@ -434,23 +426,8 @@ static void refuses(void)
                        GATHERED("1/2", "0B1", ", before: 1B4") RSO)};
     for (size_t i = 0; i < sizeof there / sizeof *there; i++)
         free(run(&there[i], "all-there").weights);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        lh_error err = {0};
-        lh_train_result *r = NULL;
-        CHECK(train(&rows[i].s, "refused", &r, &err) != LH_OK);
-        CHECK_HAS(err.text, rows[i].says);
-        CHECK(!r);
-    }
-}
-
-static int n_done;
-
-static void kill_one(void *of, const lh_iteration *it)
-{
-    (void)of;
-    if (++n_done == 2)
-        kill_sibling();
-    (void)it;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check_refused(&rows[i].s, rows[i].says);
 }
 
 /* While the others gather, or scatter, and wait for it. */
@@ -468,21 +445,14 @@ static void killed(void)
                .backward = 2,
                .transport = "local",
                .steps = 100000};
-    for (int i = 0; i < 2; i++) {
-        lh_error err = {0};
-        lh_train_result *r = NULL;
-        s.delays = i == 1;
-        progress = kill_one;
-        CHECK_INT(train(&s, "killed", &r, &err), LH_EIO);
-        CHECK_HAS(err.text, "rank ");
-        CHECK(!r);
-    }
-    progress = NULL;
+    check_killed(&s);
+    s.delays = true;
+    check_killed(&s);
 }
 
 int main(void)
 {
-    if (!runs_begin())
+    if (!folder_begin("sharded", 9000))
         return 1;
     RUN(all_at_once_is_as_before);
     RUN(groups);
@@ -494,6 +464,6 @@ int main(void)
     RUN(refuses);
     RUN(killed);
     free(plain.weights);
-    runs_end();
+    folder_end();
     return test_summary();
 }

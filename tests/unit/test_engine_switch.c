@@ -2,17 +2,14 @@
 /* Schedules that are switched while a run goes on: weights do not notice, what
  * cannot be followed is refused by all, and nothing waits for ever. */
 #define _GNU_SOURCE
-#include "engine/steps.h"
 #include "scripted_switches.h"
 #include "test.h"
 #include "tiny_model.h"
-#include "training_text.h"
+#include "training_folder.h"
 
 #include <stdlib.h>
 
 enum { STEPS = 21, LAYERS = 4, ALL_MICROBATCHES = 4 };
-
-static char folder[64], data_path[80];
 
 /* --- stopping ----------------------------------------------------------------
  */
@@ -27,20 +24,6 @@ static int stop_in_time(void *of)
 
 /* --- training ----------------------------------------------------------------
  */
-
-static lh_pipeline *pipeline_to_train(const char *placement, uint32_t replicas)
-{
-    char text[512];
-    snprintf(text, sizeof text,
-             "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: %d\n"
-             "devices: 2\nuniform: {placement: %s, chunks_per_device: %d, "
-             "F: 10, D: 12, W: 9, memory: {F: 1, W: -1}}\nlinks:\n"
-             "  - {from: 0, to: 1, latency: 300, transfer: 40}\n"
-             "  - {from: 1, to: 0, latency: 200, transfer: 60}\n",
-             (int)(ALL_MICROBATCHES / replicas), placement,
-             strcmp(placement, "ud") == 0 ? 1 : 2);
-    return pipeline_of(text);
-}
 
 static lh_status train(const lh_pipeline *p, uint32_t replicas,
                        const char *transport, lh_receives receives,
@@ -67,7 +50,7 @@ static lh_status train(const lh_pipeline *p, uint32_t replicas,
     m.first_layers = first_layers;
     m.sequence = 12;
     m.replicas = replicas;
-    m.data = data_path;
+    m.data = text_path;
     m.rate = 1e-2;
     m.checkpoint = path;
     m.validation = 0.1;
@@ -85,16 +68,6 @@ static lh_status train(const lh_pipeline *p, uint32_t replicas,
     lh_exec_free(x);
     lh_schedule_free(begin);
     return status;
-}
-
-static char *weights_of(const char *name, size_t *size)
-{
-    char path[200], *text = NULL;
-    lh_error err;
-    snprintf(path, sizeof path, "%s/%s/step-%08d/model.safetensors", folder,
-             name, STEPS);
-    CHECK_OK(lhi_file_read(path, 1 << 24, &text, size, &err), err);
-    return text;
 }
 
 /* The i-th schedule was followed from its step on. */
@@ -135,21 +108,22 @@ static void weights_do_not_notice(void)
         char name[64];
         lh_train_result *r = NULL;
         size_t size = 0, other_size = 0;
-        lh_pipeline *p = pipeline_to_train("ud", replicas);
+        lh_pipeline *p = pipeline_to_train("ud", ALL_MICROBATCHES / replicas);
         snprintf(name, sizeof name, "without-%u", (unsigned)replicas);
         CHECK_OK(train(p, replicas, "inproc", LH_RECEIVES_EARLY, name, NULL, &r,
                        &err),
                  err);
         lh_train_result_free(r);
         lh_pipeline_free(p);
-        char *want = weights_of(name, &size);
+        char *want = saved_weights(name, STEPS, &size);
         CHECK(want && size > 10000);
         for (uint32_t i = 0; i < 6; i++) {
             script s = {.every = 1, .paths = i > 0};
             const lh_receives receives =
                 i == 1 || i == 4 ? LH_RECEIVES_LATE : LH_RECEIVES_EARLY;
             r = NULL;
-            p = pipeline_to_train(placements[i / 2], replicas);
+            p = pipeline_to_train(placements[i / 2],
+                                  ALL_MICROBATCHES / replicas);
             s.own = all_schedules(p, receives);
             CHECK(s.own.n >= 4 && s.own.n_ordered > 0 &&
                   s.own.n_ordered < s.own.n);
@@ -160,16 +134,16 @@ static void weights_do_not_notice(void)
                      err);
             if (r)
                 check_switches(r, &s.own, s.paths);
-            char *got = weights_of(name, &other_size);
+            char *got = saved_weights(name, STEPS, &other_size);
             CHECK_MSG(got && want && other_size == size &&
                           memcmp(got, want, size) == 0,
                       "%s: other weights", name);
-            lh_text_free(got);
+            free(got);
             lh_train_result_free(r);
             free_schedules(&s.own);
             lh_pipeline_free(p);
         }
-        lh_text_free(want);
+        free(want);
     }
 }
 
@@ -361,18 +335,14 @@ static void wrong_calls(void)
 
 int main(void)
 {
-    char remove[100];
-    snprintf(folder, sizeof folder, "/tmp/longhaul-switch-XXXXXX");
-    if (!mkdtemp(folder))
+    if (!folder_begin("switch", 4000))
         return 1;
-    snprintf(data_path, sizeof data_path, "%s/data", folder);
-    training_text(data_path, 4000);
     RUN(weights_do_not_notice);
     RUN(all_stay_with_what_is);
     RUN(coupled_ranks);
     RUN(stopped_and_killed);
     RUN(stopped_as_it_begins);
     RUN(wrong_calls);
-    snprintf(remove, sizeof remove, "rm -rf %s", folder);
-    return system(remove) != 0 || test_summary();
+    folder_end();
+    return test_summary();
 }

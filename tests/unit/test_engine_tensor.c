@@ -5,16 +5,13 @@
 #define _GNU_SOURCE
 #include "test.h"
 #include "tiny_model.h"
-#include "training_text.h"
+#include "training_folder.h"
 
 #include <longhaul/engine.h>
 #include <longhaul/methods.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 enum { LAYERS = 4, STEPS = 50, MICROBATCHES = 4, SEQUENCE = 12, SEQUENCES = 2 };
-
-static char folder[64], text_path[80];
 
 /* --- models ------------------------------------------------------------------
  */
@@ -291,31 +288,12 @@ static void what_cannot_be_cut(void)
 /* --- checkpoints -------------------------------------------------------------
  */
 
-static char *read_file(const char *name, const char *file, size_t *size)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s/step-%08u/%s", folder, name, STEPS / 2,
-             file);
-    FILE *in = fopen(path, "rb");
-    CHECK_MSG(in != NULL, "%s is not there", path);
-    if (!in)
-        return NULL;
-    fseek(in, 0, SEEK_END);
-    *size = (size_t)ftell(in);
-    rewind(in);
-    char *bytes = malloc(*size + 1);
-    if (bytes && fread(bytes, 1, *size, in) != *size)
-        *size = 0;
-    fclose(in);
-    return bytes;
-}
-
 /* Headers and sizes are the same bytes; numbers as near as sums are. */
 static void check_files(const char *name, const char *other, const char *file)
 {
     size_t a_size = 0, b_size = 0;
-    char *a = read_file(name, file, &a_size);
-    char *b = read_file(other, file, &b_size);
+    char *a = saved_file(name, STEPS / 2, file, &a_size);
+    char *b = saved_file(other, STEPS / 2, file, &b_size);
     uint64_t head = 0;
     double worst = 0;
     CHECK_INT(a_size, b_size);
@@ -381,24 +359,14 @@ static void checkpoints_are_anyones(void)
     }
 }
 
-static void clean_up(void)
-{
-    char command[160];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    if (system(command) != 0)
-        fprintf(stderr, "%s is left\n", folder);
-}
-
 int main(void)
 {
-    snprintf(folder, sizeof folder, "/tmp/longhaul-tensor-%d", (int)getpid());
-    snprintf(text_path, sizeof text_path, "%s.txt", folder);
-    training_text(text_path, 6000);
+    if (!folder_begin("tensor", 6000))
+        return 1;
     RUN(one_rank);
     RUN(seeded_combinations);
     RUN(what_cannot_be_cut);
     RUN(checkpoints_are_anyones);
-    unlink(text_path);
-    clean_up();
+    folder_end();
     return test_summary();
 }

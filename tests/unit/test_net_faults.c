@@ -12,6 +12,7 @@
 #include "late_net.h"
 #include "net_conform.h"
 #include "tiny_model.h"
+#include "training_folder.h"
 
 #include "base/realtime.h"
 
@@ -156,7 +157,6 @@ static training sharded[] = {
 };
 enum { N_SHARDED = sizeof sharded / sizeof *sharded };
 static bool only_sharded;
-static char folder[64];
 static bool computes; /* there is what the cpu device needs */
 
 static void make_training(training *t)
@@ -185,30 +185,15 @@ static void make_training(training *t)
     lh_schedule_free(schedule);
 }
 
-static char *read_weights(size_t *size)
-{
-    char path[128];
-    snprintf(path, sizeof path, "%s/run/step-%08d/model.safetensors", folder,
-             STEPS);
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return NULL;
-    char *bytes = malloc(1 << 20);
-    *size = fread(bytes, 1, 1 << 20, file);
-    fclose(file);
-    return bytes;
-}
-
 /* Trains with the present connections; *weights: what was saved. */
 static lh_status run_training(const training *t, double losses[STEPS],
                               char **weights, size_t *size, lh_error *err)
 {
-    char checkpoint[80], data[80], clear[100];
+    char checkpoint[80], clear[100];
     uint32_t first_layers[9], n = lh_pipeline_n_chunks(t->pipeline);
     for (uint32_t c = 0; c <= n; c++)
         first_layers[c] = LAYERS * c / n;
     snprintf(checkpoint, sizeof checkpoint, "%s/run", folder);
-    snprintf(data, sizeof data, "%s/text", folder);
     snprintf(clear, sizeof clear, "rm -rf '%s'", checkpoint);
     const lh_model tiny = tiny_model(LAYERS);
     lh_train_model m = lh_train_model_defaults();
@@ -222,7 +207,7 @@ static lh_status run_training(const training *t, double losses[STEPS],
     m.sites = t->sites;
     m.leaders = t->leaders;
     m.seed = 5;
-    m.data = data;
+    m.data = text_path;
     m.rate = 1e-2;
     m.checkpoint = checkpoint;
     lh_train_options o = {.size = sizeof o, .steps = STEPS};
@@ -230,7 +215,7 @@ static lh_status run_training(const training *t, double losses[STEPS],
     lh_status status = lh_train_cpu(t->pipeline, t->exec, &m, &o, &r, err);
     for (uint32_t i = 0; i < STEPS && status == LH_OK; i++)
         losses[i] = r->iterations[i].loss;
-    *weights = status == LH_OK ? read_weights(size) : NULL;
+    *weights = status == LH_OK ? saved_weights("run", STEPS, size) : NULL;
     lh_train_result_free(r);
     if (system(clear) != 0)
         abort();
@@ -601,19 +586,6 @@ static void sharding_ends_so_too(void)
 
 /* ---- beginning ---- */
 
-static void write_text(void)
-{
-    char path[80];
-    snprintf(path, sizeof path, "%s/text", folder);
-    FILE *file = fopen(path, "w");
-    CHECK(file != NULL);
-    uint64_t state = 1;
-    for (int i = 0; file && i < 20000; i++)
-        fputc("etaoin shrdlu\n"[chance_below(&state, 14)], file);
-    if (file)
-        fclose(file);
-}
-
 static void look_for_device(void)
 {
     training t = trainings[0];
@@ -635,10 +607,8 @@ int main(int argc, char **argv)
         first_seed = strtoull(argv[1], NULL, 10);
         n_seeds = strtoull(argv[2], NULL, 10);
     }
-    snprintf(folder, sizeof folder, "/tmp/longhaul-faults-XXXXXX");
-    if (!mkdtemp(folder))
+    if (!folder_begin("faults", 20000))
         return 1;
-    write_text();
     look_for_device();
     signal(SIGALRM, hangs);
     RUN(undisturbed);
@@ -654,8 +624,6 @@ int main(int argc, char **argv)
         lh_exec_free(t->exec);
         lh_pipeline_free(t->pipeline);
     }
-    char clear[100];
-    snprintf(clear, sizeof clear, "rm -rf '%s'", folder);
-    CHECK_INT(system(clear), 0);
+    folder_end();
     return test_summary();
 }

@@ -249,7 +249,7 @@ static void drawn(void)
 
 int main(int argc, char **argv)
 {
-    if (!runs_begin())
+    if (!folder_begin("sharded", 9000))
         return 1;
     if (argc > 2) {
         seed = (uint32_t)strtoul(argv[1], NULL, 10);
@@ -257,6 +257,6 @@ int main(int argc, char **argv)
     }
     shows = argc > 3;
     RUN(drawn);
-    runs_end();
+    folder_end();
     return test_summary();
 }
