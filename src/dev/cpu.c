@@ -88,7 +88,7 @@ static lh_status make_scratch(lhi_cpu *cpu, lh_error *err)
         !(cpu->delta = lhi_cpu_floats(mem, cpu->block, 1)) ||
         (cpu->experts &&
          (!(cpu->routed = lhi_cpu_floats(mem, lhi_cpu_routed(cpu), 1)) ||
-          !lhi_cpu_make_expert_ranks(cpu) ||
+          !lhi_cpu_make_expert_ranks(cpu) || !lhi_cpu_make_choices(cpu) ||
           !(cpu->d_shares = lhi_cpu_floats(mem, all, 1)) ||
           !(cpu->d_experts = lhi_cpu_floats(mem, 1 + (size_t)cpu->microbatch, cpu->experts)))) ||
         (cpu->threshold &&

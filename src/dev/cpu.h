@@ -209,6 +209,8 @@ typedef struct lhi_cpu {
     float routed_scale;
     uint32_t expert_groups, chosen_groups; /* 0: none */
     uint32_t capacity; /* choices of a sequence that an expert takes; 0: all */
+    int32_t *all_chosen; /* with it [n_contexts][t][chosen]; NULL: all are here */
+    size_t *choice_bytes; /* of each rank: scratch of that */
     /* Ranks that have different experts, and which of them this is; how many
      * each has; choices that come here at most, in times of most_r. */
     uint32_t n_expert, expert, here, most;
@@ -404,6 +406,8 @@ void lhi_cpu_add_rows(lhi_cpu *cpu, const float *all, float *own);
  * those of its own tokens. */
 double lhi_cpu_shared_loss(lhi_cpu *cpu, float *logits, const int32_t *targets,
                            float scale);
+/* Of choices [t][chosen] each rank's own rows are there: all come together. */
+void lhi_cpu_gather_choices(lhi_cpu *cpu, int32_t *all);
 /* n values become the sums over these ranks. */
 void lhi_cpu_add_values(lhi_cpu *cpu, float *values, size_t n);
 /* A chunk's gradients are complete but for those that each rank has of its own
@@ -424,12 +428,16 @@ static inline bool lhi_cpu_gathers_mlp(const lhi_cpu *cpu, bool moe)
 /* --- which experts (cpu_router.c) -------------------------------------------
  */
 
+/* Room for choices of other ranks that count for a capacity; how much (0: none
+ * is needed). False: no memory. */
+bool lhi_cpu_make_choices(lhi_cpu *cpu);
+size_t lhi_cpu_choice_bytes(const lhi_cpu *cpu);
 /* Room for what a layer keeps of routes; false: no memory. */
 bool lhi_cpu_make_routes(const lhi_cpu *cpu, lhi_arena *mem,
                          lhi_cpu_kept *kept);
 /* From norm2: which experts each row passes, what their results are times, and
  * where its rows lie in the order of experts. */
-void lhi_cpu_route(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+void lhi_cpu_route(lhi_cpu *cpu, const lhi_cpu_weights *w,
                    lhi_cpu_kept *kept);
 /* Scores become gradients of the logits, from cpu->d_shares. */
 void lhi_cpu_route_back(lhi_cpu *cpu, lhi_cpu_kept *kept);
@@ -596,6 +604,9 @@ static inline size_t lhi_cpu_ring_width(const lhi_cpu *cpu)
 {
     return (size_t)cpu->kv + cpu->values;
 }
+/* Each rank's `bytes`, which lie at their place in `all`, come together. */
+void lhi_cpu_gather_contexts(lhi_cpu *cpu, const void *mine, void *all,
+                             size_t bytes);
 /* n values become the sums over all ranks that share them. */
 void lhi_cpu_add_contexts(lhi_cpu *cpu, float *values, size_t n);
 /* As lhi_cpu_attend() and lhi_cpu_attend_back(), with the keys and values of all

@@ -26,12 +26,6 @@ lh_status lhi_cpu_check_contexts(const lhi_cpu_options *o, lh_error *err)
                         "sequences of %u tokens are no multiple of twice "
                         "context %u",
                         o->sequence, n);
-    if (n > 1 && o->model->experts && o->expert_capacity > 0)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "what an expert takes of a sequence at most is "
-                        "decided where all of it is, and context %u divides "
-                        "it: train without a capacity, or with context 1",
-                        n);
     return LH_OK;
 }
 
@@ -59,6 +53,20 @@ static void note(lhi_cpu *cpu, lh_status status, const lh_error *err)
         return;
     cpu->met = status;
     cpu->met_err = *err;
+}
+
+void lhi_cpu_gather_contexts(lhi_cpu *cpu, const void *mine, void *all,
+                             size_t bytes)
+{
+    lh_error err;
+    if (cpu->n_contexts == 1 || cpu->met != LH_OK)
+        return;
+    for (uint32_t i = 0; i < cpu->n_contexts; i++)
+        cpu->choice_bytes[i] = bytes;
+    note(cpu,
+         lhi_group_all_gather(cpu->contexts, mine, all, cpu->choice_bytes,
+                              &err),
+         &err);
 }
 
 void lhi_cpu_add_contexts(lhi_cpu *cpu, float *values, size_t n)

@@ -44,14 +44,20 @@ static void shape_experts(lhi_cpu *cpu, const lhi_cpu_options *o)
     cpu->n_expert = o->n_expert ? o->n_expert : 1;
     cpu->expert = o->expert;
     cpu->here = m->experts / cpu->n_expert;
+}
+
+/* What comes here at most, once a rank's rows are known. */
+static void bound_choices(lhi_cpu *cpu)
+{
     cpu->most = cpu->chosen;
-    if (cpu->n_expert == 1)
+    if (!cpu->experts || cpu->n_expert == 1)
         return;
     cpu->most = cpu->n_expert * (cpu->chosen < cpu->here ? cpu->chosen
                                                          : cpu->here);
-    double room = (double)cpu->n_expert * cpu->capacity * cpu->here;
-    if (cpu->n_tensor == 1 && room > 0 && room < (double)cpu->most * o->sequence)
-        cpu->most = (uint32_t)ceil(room / o->sequence);
+    double room = (double)cpu->n_expert * cpu->capacity * cpu->here *
+                  cpu->microbatch;
+    if (room > 0 && room < (double)cpu->most * cpu->most_r)
+        cpu->most = (uint32_t)ceil(room / cpu->most_r);
 }
 
 /* Of n things that are shared: the first, and how many. */
@@ -116,6 +122,7 @@ void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
     cpu->t = o->microbatch * cpu->sequence;
     share_of(cpu, cpu->t, &cpu->first_row, &cpu->r);
     cpu->most_r = cpu->t / cpu->n_tensor + (cpu->t % cpu->n_tensor != 0);
+    bound_choices(cpu);
     cpu->n_microbatches = o->n_microbatches;
     cpu->n_chunks = o->n_chunks;
     cpu->block = cpu->sequence > 1024 ? 128 : 64;
@@ -374,6 +381,20 @@ static double context_bytes(const lhi_cpu *cpu)
            2 * lhi_cpu_float_bytes(block);
 }
 
+/* lhi_cpu_make_choices() of cpu_router.c. */
+static uint32_t most_sharers(const lhi_cpu *cpu)
+{
+    return cpu->n_tensor > cpu->n_contexts ? cpu->n_tensor : cpu->n_contexts;
+}
+
+size_t lhi_cpu_choice_bytes(const lhi_cpu *cpu)
+{
+    size_t all = (size_t)cpu->n_contexts * cpu->t * cpu->chosen;
+    if (!cpu->capacity || most_sharers(cpu) == 1)
+        return 0;
+    return all * sizeof(int32_t) + most_sharers(cpu) * sizeof(size_t);
+}
+
 double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
 {
     double s = cpu->sequence, block = cpu->block, d = cpu->head_dim;
@@ -391,6 +412,7 @@ double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
         dropped += lhi_cpu_float_bytes(t * beside);
     return sizeof *cpu + share_bytes(cpu) + expert_rank_bytes(cpu) +
            dropped + routed + context_bytes(cpu) +
+           (double)lhi_cpu_choice_bytes(cpu) +
            lhi_cpu_float_bytes(t * (double)lhi_cpu_widest(cpu)) +
            2 * lhi_cpu_float_bytes(block * s) +
            2 * lhi_cpu_float_bytes(s * (cpu->rope / 2)) +

@@ -24,6 +24,17 @@
 #include <math.h>
 #include <string.h>
 
+bool lhi_cpu_make_choices(lhi_cpu *cpu)
+{
+    uint32_t n =
+        cpu->n_tensor > cpu->n_contexts ? cpu->n_tensor : cpu->n_contexts;
+    size_t all = (size_t)cpu->n_contexts * cpu->t * cpu->chosen;
+    if (lhi_cpu_choice_bytes(cpu) == 0)
+        return true;
+    return (cpu->all_chosen = LHI_NEW(cpu->mem, int32_t, all)) &&
+           (cpu->choice_bytes = LHI_NEW(cpu->mem, size_t, n));
+}
+
 bool lhi_cpu_make_routes(const lhi_cpu *cpu, lhi_arena *mem, lhi_cpu_kept *kept)
 {
     size_t t = cpu->t, r = cpu->r, all = r * cpu->chosen;
@@ -97,30 +108,56 @@ static void choose(const lhi_cpu *cpu, const float *p, const float *bias,
                     (cpu->raw_shares ? shares[j] : shares[j] / all);
 }
 
-/* Choices of a sequence that find no room are at place -1, others at 0. */
-static void keep_to_capacity(const lhi_cpu *cpu, lhi_cpu_kept *kept,
-                             uint32_t sequence, int32_t *taken)
+/* Those of all ranks that share sequences and rows: by context [t][chosen]. */
+static const int32_t *gather_choices(lhi_cpu *cpu, const lhi_cpu_kept *kept)
 {
-    size_t first = (size_t)sequence * cpu->sequence;
+    size_t each = (size_t)cpu->t * cpu->chosen;
+    int32_t *all = cpu->all_chosen;
+    if (!all)
+        return kept->chosen;
+    int32_t *mine = all + cpu->context * each;
+    memcpy(mine + (size_t)cpu->first_row * cpu->chosen, kept->chosen,
+           (size_t)cpu->r * cpu->chosen * sizeof *all);
+    lhi_cpu_gather_choices(cpu, mine);
+    lhi_cpu_gather_contexts(cpu, mine, all, each * sizeof *all);
+    return all;
+}
+
+/* Choices of a sequence that find no room are at place -1, others at 0: first
+ * ones of all its tokens, then second ones; `chosen` as gathered. */
+static void keep_to_capacity(const lhi_cpu *cpu, lhi_cpu_kept *kept,
+                             const int32_t *chosen, uint32_t sequence,
+                             int32_t *taken)
+{
+    uint32_t n = cpu->n_contexts, pieces = lhi_cpu_n_pieces(cpu);
     memset(taken, 0, cpu->experts * sizeof *taken);
-    for (uint32_t j = 0; j < cpu->chosen; j++)
-        for (size_t row = first; row < first + cpu->sequence; row++) {
-            size_t i = row * cpu->chosen + j;
-            bool fits = taken[kept->chosen[i]] < (int32_t)cpu->capacity;
-            kept->place[i] = fits ? 0 : -1;
-            taken[kept->chosen[i]] += fits;
-        }
+    for (uint32_t k = 0; k < cpu->chosen * cpu->whole_sequence; k++) {
+        uint32_t j = k / cpu->whole_sequence, token = k % cpu->whole_sequence;
+        uint32_t piece = token / cpu->piece, half = piece >= n;
+        uint32_t context = half ? 2 * n - 1 - piece : piece;
+        size_t row = ((size_t)sequence * pieces + half) * cpu->piece +
+                     token % cpu->piece;
+        int32_t expert =
+            chosen[(context * (size_t)cpu->t + row) * cpu->chosen + j];
+        bool fits = taken[expert] < (int32_t)cpu->capacity;
+        taken[expert] += fits;
+        if (context == cpu->context && row >= cpu->first_row &&
+            row < cpu->first_row + cpu->r)
+            kept->place[(row - cpu->first_row) * cpu->chosen + j] =
+                fits ? 0 : -1;
+    }
 }
 
 /* Where the choices lie, expert by expert. */
-static void put_in_order(const lhi_cpu *cpu, lhi_cpu_kept *kept)
+static void put_in_order(lhi_cpu *cpu, lhi_cpu_kept *kept)
 {
     size_t all = (size_t)cpu->r * cpu->chosen;
     int32_t *first = kept->first;
-    if (!cpu->capacity)
+    const int32_t *chosen = cpu->capacity ? gather_choices(cpu, kept) : NULL;
+    if (!chosen)
         memset(kept->place, 0, all * sizeof *kept->place);
-    for (uint32_t i = 0; cpu->capacity && i < cpu->microbatch; i++)
-        keep_to_capacity(cpu, kept, i, first);
+    for (uint32_t i = 0; chosen && i < cpu->microbatch; i++)
+        keep_to_capacity(cpu, kept, chosen, i, first);
     memset(first, 0, (cpu->experts + 1) * sizeof *first);
     for (size_t i = 0; i < all; i++)
         first[kept->chosen[i] + 1] += kept->place[i] == 0;
@@ -138,7 +175,7 @@ static void put_in_order(const lhi_cpu *cpu, lhi_cpu_kept *kept)
     first[0] = 0;
 }
 
-void lhi_cpu_route(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+void lhi_cpu_route(lhi_cpu *cpu, const lhi_cpu_weights *w,
                    lhi_cpu_kept *kept)
 {
     size_t n = cpu->experts;

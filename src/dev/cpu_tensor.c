@@ -55,12 +55,6 @@ lh_status lhi_cpu_check_shares(const lhi_cpu_options *o, lh_error *err)
     if (m->experts)
         LHI_TRY(
             need_multiple(m->shared_expert_ffn, "shared_expert_ffn", n, err));
-    if (m->experts && o->expert_capacity > 0)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "what an expert takes of a sequence at most is decided "
-                        "where all of it is, and tensor %" PRIu32 " divides "
-                        "it: train without a capacity, or with tensor 1",
-                        n);
     uint32_t contexts = o->n_contexts ? o->n_contexts : 1;
     if (m->vocab >= n && (uint64_t)o->microbatch * o->sequence / contexts >= n)
         return LH_OK;
@@ -114,6 +108,18 @@ void lhi_cpu_add_rows(lhi_cpu *cpu, const float *all, float *own)
     if (may(cpu))
         cpu->met = lhi_group_reduce_scatter(cpu->group, all, own,
                                             cpu->row_floats, &cpu->met_err);
+}
+
+void lhi_cpu_gather_choices(lhi_cpu *cpu, int32_t *all)
+{
+    if (!may(cpu))
+        return;
+    for (uint32_t i = 0; i < cpu->n_tensor; i++)
+        cpu->choice_bytes[i] =
+            cpu->row_floats[i] / cpu->h * cpu->chosen * sizeof *all;
+    cpu->met = lhi_group_all_gather(
+        cpu->group, all + (size_t)cpu->first_row * cpu->chosen, all,
+        cpu->choice_bytes, &cpu->met_err);
 }
 
 void lhi_cpu_add_values(lhi_cpu *cpu, float *values, size_t n)

@@ -68,11 +68,6 @@ lh_status lhi_longhaul_group(const lh_job *job, const lh_layout *l,
                       "gives each rank that shares sequences two equal "
                       "parts; use a layout.context of which twice divides "
                       "training.sequence");
-    if ((l->context > 1 || l->tensor > 1) && m->experts &&
-        job->training.expert_capacity > 0)
-        return REFUSE(err, "sees to an expert's capacity where all of a "
-                           "sequence is; use layout.context and layout.tensor "
-                           "of 1, or no training.expert_capacity");
     if (m->experts && lh_layout_expert_tensor(l) > 1)
         return REFUSE(err, "does not cut experts; use layout.expert_tensor "
                            "of 1");
