@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever the planner makes of a job that fits the cpu device is trained as it
  * is: jobs drawn from a seed, planned and trained. Losses and weights are those
- * of the same replicas without a pipeline, memory is what was predicted.
+ * of the same replicas without a pipeline, whose ranks share nothing; memory is
+ * what was predicted.
  *
  *     test_train_drawn [SEED COUNT [show]]
  */
@@ -15,7 +16,8 @@ enum { DRAWN_STEPS = 3 };
 static uint32_t state;
 static bool shows;
 /* How many plans were trained with each. */
-static uint32_t n_operations, n_full, n_by_layer, n_by_site, n_elastic;
+static uint32_t n_operations, n_full, n_by_layer, n_by_site, n_elastic,
+    n_together;
 
 static uint32_t pick(uint32_t n)
 {
@@ -60,7 +62,14 @@ static const char *const limits[] = {"1",     "1",      "0.008", "0.006",
 static void draw_job(char *text, size_t room)
 {
     uint32_t data = 1 + pick(4), pipeline = 1 + pick(4);
-    uint32_t gpus = data * pipeline, nodes = gpus, batch;
+    uint32_t tensor = 1, context = 1, expert = 1;
+    const char *model = PICK(models);
+    if (data * pipeline <= 6 && pick(4) > 0) {
+        tensor += pick(2);
+        context += pick(3) == 0;
+        expert += strstr(model, "experts") && data * tensor * context % 2 == 0;
+    }
+    uint32_t gpus = data * pipeline * tensor * context, nodes = gpus, batch;
     char sites[96] = "", links[96] = "[]", degrees[64] = "";
     const char *sharding = "";
     if (data % 2 == 0 && pick(2)) {
@@ -75,7 +84,7 @@ static void draw_job(char *text, size_t room)
         snprintf(degrees, sizeof degrees, ", data: %u, pipeline: %u", data,
                  pipeline);
     batch = data * 4 * (1 + pick(3));
-    const char *limit = PICK(limits), *model = PICK(models);
+    const char *limit = PICK(limits);
     const char *zero = PICK(zeros), *again = PICK(recomputes);
     const char *micro = PICK(micros), *chunk = PICK(chunks);
     const char *schedule = PICK(schedules);
@@ -92,9 +101,11 @@ static void draw_job(char *text, size_t room)
              "  fabric: {gbps: %u, latency_us: 20}\n"
              "  datacenters: [{name: a, nodes: %u}%s]\n"
              "  links: %s\n"
-             "layout: {tensor: 1, context: 1, expert: 1%s%s%s%s%s}\n",
+             "layout: {framework: longhaul, tensor: %u, context: %u, expert: "
+             "%u%s%s%s%s%s}\n",
              model, batch, zero, again, limit, 1 + pick(20), nodes, sites,
-             links, degrees, micro, chunk, schedule, sharding);
+             links, tensor, context, expert, degrees, micro, chunk, schedule,
+             sharding);
 }
 
 /* --- what it is beside -----------------------------------------------------
@@ -138,6 +149,8 @@ static lh_status train_plainly(const lh_plan *plan, const lh_train_model *like,
  * over all replicas. */
 static bool is_summed_alike(const lh_choice *c)
 {
+    if (c->layout.tensor > 1 || c->layout.context > 1 || c->layout.expert > 1)
+        return false;
     if (c->layout.data == 1)
         return true;
     if (c->layout.sharding > LH_SHARDING_FULL && c->zero > 0)
@@ -152,6 +165,8 @@ static void tally(const lh_choice *c)
     n_full += c->recompute == LH_RECOMPUTE_FULL;
     n_elastic += c->elastic != NULL;
     n_by_layer += many && !c->elastic && c->zero >= 2;
+    n_together +=
+        c->layout.tensor > 1 || c->layout.context > 1 || c->layout.expert > 1;
     n_by_site += many && c->layout.sharding > LH_SHARDING_FULL;
 }
 
@@ -185,8 +200,9 @@ static void compare(const lh_plan *plan, const lh_train_result *r,
         predicted = fmax(predicted, (double)all[i].predicted_bytes);
     }
     double planned = (double)c->peak_memory_bytes;
-    printf("DP %u PP %u x %u chunks, zero %u%s, %s, %s, losses %.1e%s, memory "
-           "%.2f %%, planned %.0f of %.0f\n",
+    printf("TP %u CP %u EP %u DP %u PP %u x %u chunks, zero %u%s, %s, %s, losses "
+           "%.1e%s, memory %.2f %%, planned %.0f of %.0f\n",
+           c->layout.tensor, c->layout.context, c->layout.expert,
            c->layout.data, c->layout.pipeline, c->layout.chunks_per_device,
            c->zero, c->layout.sharding > LH_SHARDING_FULL ? " hybrid" : "",
            lh_recompute_name(c->recompute), c->layout.schedule, most,
@@ -241,10 +257,11 @@ static void drawn(void)
         n += try_one();
     CHECK_MSG(n == count, "%u plans of %u", n, count);
     CHECK_MSG(count < 40 || (n_operations && n_full && n_by_layer &&
-                             n_by_site && n_elastic),
+                             n_by_site && n_elastic && n_together > 9),
               "%u with operations made again, %u with layers, %u layer by "
-              "layer, %u by site, %u elastic",
-              n_operations, n_full, n_by_layer, n_by_site, n_elastic);
+              "layer, %u by site, %u elastic, %u with ranks together",
+              n_operations, n_full, n_by_layer, n_by_site, n_elastic,
+              n_together);
 }
 
 int main(int argc, char **argv)
