@@ -216,6 +216,20 @@ def a_run_is_measured_with_ranks_that_share_layers_and_experts():
 
 
 @test
+def a_profile_does_not_say_how_experts_are_cut():
+    a_plan()
+    if not has_blas():
+        return
+    text = (TRAINED % 2).replace("tensor: 1", "tensor: 2, expert_tensor: 1")
+    write("job.yaml", text.replace("ffn: 48", "experts: 4, experts_per_token: "
+                                   "2, expert_ffn: 16"))
+    run("plan", "job.yaml", "-o", "cut.json")
+    case("runs", ["train", "cut.json", *CPU], out="tensor 2")
+    case("not measured", ["train", "cut.json", *CPU, "--profile-out", "p.json"],
+         1, err="a profile does not say that experts are cut over 1 ranks")
+
+
+@test
 def another_layout_than_the_measured_one_is_said_to_be_modelled():
     """A run measures one layout; formulas may promise less for all others."""
     a_plan()

@@ -94,6 +94,23 @@ static lh_status check_dispatcher(const lh_plan *plan, lh_error *err)
                     "experts: plan with dispatcher: alltoall, or expert: 1");
 }
 
+/* Profiles do not say over how many ranks an expert is cut. */
+static lh_status check_profile(const lh_plan *plan,
+                               const lh_train_options *run, lh_error *err)
+{
+    const lh_layout *l = &plan->best.layout;
+    lh_layout usual = *l;
+    usual.expert_tensor = 0;
+    if (!run || !run->profiles || !plan->job->model->experts ||
+        lh_layout_expert_tensor(l) == lh_layout_expert_tensor(&usual))
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "a profile does not say that experts are cut over %" PRIu32
+                    " ranks where layers are over %" PRIu32 ": train without "
+                    "writing one, or plan with expert above 1",
+                    lh_layout_expert_tensor(l), l->tensor);
+}
+
 /* Adam decays through the gradients, AdamW beside them: without decay they are
  * one. */
 static lh_status check_optimizer(const lh_plan *plan, const lh_train_model *m,
@@ -295,6 +312,7 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
     LHI_TRY(check_rows(plan, err));
     LHI_TRY(check_dispatcher(plan, err));
     LHI_TRY(check_optimizer(plan, &m, err));
+    LHI_TRY(check_profile(plan, run, err));
     uint32_t n_chunks = lh_pipeline_n_chunks(pipeline);
     uint32_t *first = layers_of(plan, n_chunks);
     uint32_t *again = calloc(plan->job->model->layers + 1u, sizeof *again);
