@@ -585,6 +585,46 @@ static void chunks_stay_as_long_as_they_have_to(void)
     check_full(LH_PLACEMENT_LOOP);
 }
 
+/* Where passes of the head leave as much as layers do, no more of them than
+ * there is room for come before its device's first D. */
+static void passes_of_the_head_wait_in_memory(void)
+{
+    enum { FAR = 100 * UNIT };
+    model m = {.v = 2, .n_chunks = 4, .parts = 1};
+    static const uint32_t layers[] = {1, 1, 1, 1};
+    m.c = (lhi_floor_case){.layers = 4,
+                           .stages = 2,
+                           .chunks_per_device = 2,
+                           .microbatches = 20,
+                           .placement = LH_PLACEMENT_LOOP,
+                           .least_layers = 1,
+                           .n_kinds = 1,
+                           .n_of_part = {4, 1, 1},
+                           .kind_of = m.kind_of,
+                           .sites = m.site,
+                           .at = m.at,
+                           .forth = m.forth,
+                           .back = m.back};
+    m.site[0].parts[0] = (lhi_floor_pass){UNIT, UNIT, UNIT};
+    m.site[0].parts[2] = (lhi_floor_pass){10 * UNIT, 10 * UNIT, 10 * UNIT};
+    m.site[0].held[0] = (lhi_floor_held){UNIT, UNIT, 0, 0};
+    m.site[0].held[2] = (lhi_floor_held){10 * UNIT, 10 * UNIT, 0, 0};
+    m.site[0].room = 26 * UNIT;
+    sum_up(&m, &m.site[0], &m.site[0]);
+    m.forth[0] = m.back[0] = m.c.wrap_forth = m.c.wrap_back = FAR;
+    lh_pipeline *p = build(&m, layers);
+    int64_t best = best_of(&m, p, INT64_MAX), ramp = lhi_floor_ramp(&m.c);
+    /* All that the head's device does, behind the way there and before the
+     * way back, but for what it has room for meanwhile. */
+    int64_t work = 20 * (2 * 3 + 30) * UNIT, room = 26 * UNIT;
+    int64_t ways = 6 * FAR + 2 * (4 + 10) * UNIT;
+    CHECK_MSG(ramp <= best, "%ld in all, %ld by ramps", (long)best, (long)ramp);
+    CHECK_MSG((double)ramp * 1.001 > (double)(ways + work - 3 * room),
+              "%ld in all, %ld by ramps, %ld at least", (long)best, (long)ramp,
+              (long)(ways + work - 3 * room));
+    lh_pipeline_free(p);
+}
+
 int main(int argc, char **argv)
 {
     cases_from(argc, argv, &n_cases, &first_case);
@@ -594,5 +634,6 @@ int main(int argc, char **argv)
     RUN(far_ones_stay_as_long_as_they_have_to);
     RUN(memory_fills_no_sooner_than_they_get_there);
     RUN(chunks_stay_as_long_as_they_have_to);
+    RUN(passes_of_the_head_wait_in_memory);
     return test_summary();
 }

@@ -44,20 +44,20 @@ typedef struct behind {
     double hops;         /* there and back, of all stages from here on */
 } behind;
 
-static lhi_floor_pass ends_of(const lhi_floor_case *c, uint32_t k)
+/* The embedding (0) or the head (1), if stage k has it. */
+static lhi_floor_pass end_of(const lhi_floor_case *c, uint32_t k, uint32_t end)
 {
     const lhi_floor_site *s = lhi_floor_site_of(c, k);
-    lhi_floor_pass more = {0, 0, 0};
-    if (c->chunks_per_device == 0)
-        return more;
-    if (k == 0)
-        more = s->embedding;
-    if (k == lhi_floor_head_stage(c)) {
-        more.f += s->head.f;
-        more.d += s->head.d;
-        more.w += s->head.w;
-    }
-    return more;
+    if (c->chunks_per_device == 0 ||
+        k != (end == 0 ? 0 : lhi_floor_head_stage(c)))
+        return (lhi_floor_pass){0, 0, 0};
+    return end == 0 ? s->embedding : s->head;
+}
+
+static lhi_floor_pass ends_of(const lhi_floor_case *c, uint32_t k)
+{
+    lhi_floor_pass a = end_of(c, k, 0), b = end_of(c, k, 1);
+    return (lhi_floor_pass){a.f + b.f, a.d + b.d, a.w + b.w};
 }
 
 /* What the layers of a kind hold on a stage, in bytes of one layer. */
@@ -90,7 +90,21 @@ static double room_for_layers(const lhi_floor_case *c, int kind, uint32_t k)
 
 /* False: memory is not known, or without limits. */
 static bool find_memory(const lhi_floor_case *c, int kind, uint32_t k,
-                        const lhi_floor_pass *ends, layer_memory *out)
+/* Passes of an end wait in the room as those of layers do, each with what it
+ * holds there, and there are no more than `all` nanoseconds of them: whichever
+ * allows less. */
+static void take_end(double room, double all, double for_each_byte,
+                     double *of_layers, double *of_ends)
+{
+    if (!(all > 0))
+        return;
+    if (room * (for_each_byte - *of_layers) < all)
+        *of_layers = fmax(*of_layers, for_each_byte);
+    else
+        *of_ends += all;
+}
+
+                        layer_memory *out)
 {
     const lhi_floor_site *s = lhi_floor_site_of(c, k);
     double kept = INFINITY;
@@ -121,9 +135,18 @@ static bool find_memory(const lhi_floor_case *c, int kind, uint32_t k,
     double before_w =
         each ? fmin(n, room / (chunk * fmin(kept, out->activation))) : n;
     out->dw = fmax(out->dw, out->w);
-    out->f_of_ends = before_d * (double)ends->f;
-    out->w_of_ends = before_w * (double)ends->w;
-    out->dw_of_ends = fmax(before_d, before_w) * (double)(ends->d + ends->w);
+    for (uint32_t i = 0; i < 2; i++) {
+        const lhi_floor_pass p = end_of(c, k, i);
+        const lhi_floor_held *h = &s->held[c->n_kinds + i];
+        double left = (double)h->activation, w = (double)p.w,
+               dw = (double)p.d + w;
+        double held = (double)lhi_least(h->activation, h->weight_input);
+        take_end(room, before_d * (double)p.f, (double)p.f / left, &out->f,
+                 &out->f_of_ends);
+        take_end(room, before_w * w, w / held, &out->w, &out->w_of_ends);
+        take_end(room, fmax(before_d, before_w) * dw, fmax(dw / left, w / held),
+                 &out->dw, &out->dw_of_ends);
+    }
     return true;
 }
 
@@ -203,7 +226,7 @@ static int64_t layers_by_memory(const lhi_floor_case *c, int kind,
                   .after_f = (double)(b->back + more * layer->f +
                                       layer->w * (int64_t)c->least_layers),
                   .after_d = (double)end};
-    if (!find_memory(c, kind, b->k, &ends, &m))
+    if (!find_memory(c, kind, b->k, &m))
         return n;
     double most = layers_in_memory(c, kind, b, &m, &ends, &at, ns);
     if (c->chunks_per_device == 1)
