@@ -66,6 +66,11 @@ static void make_parts(rng *r, const model *m, lhi_floor_site *s)
             s->held[i].passing = some(r, 0, 2);
     }
     s->room = some(r, 3, 6 + 5 * m->c.layers / m->c.stages);
+    if (rng_chance(r, 30)) {
+        s->gather = rng_chance(r, 70) ? some(r, 1, 4) : 0;
+        s->reduce = rng_chance(r, 70) ? some(r, 1, 4) : 0;
+        s->latency = some(r, 0, 6);
+    }
 }
 
 static int64_t least(int64_t a, int64_t b)
@@ -196,6 +201,14 @@ static void add_part(const model *m, uint32_t part, lh_chunk *to,
         *passing = h->passing;
 }
 
+static void add_sending(const lhi_floor_site *s, uint32_t layers, lh_chunk *to)
+{
+    to->all_gather_ns = layers * s->gather;
+    to->reduce_scatter_ns = layers * s->reduce;
+    if (to->all_gather_ns || to->reduce_scatter_ns)
+        to->dp_latency_ns = s->latency;
+}
+
 static lh_pipeline *build(const model *m, const uint32_t *layers)
 {
     lh_chunk chunks[MOST_CHUNKS] = {{0}};
@@ -211,6 +224,7 @@ static lh_pipeline *build(const model *m, const uint32_t *layers)
             add_part(m, m->c.n_kinds, &chunks[i], &passing[d]);
         for (uint32_t k = 0; k < layers[i]; k++)
             add_part(m, m->kind_of[layer++], &chunks[i], &passing[d]);
+        add_sending(&m->site[m->at[d]], layers[i], &chunks[i]);
         if (i + 1 == m->n_chunks)
             add_part(m, m->c.n_kinds + 1, &chunks[i], &passing[d]);
         if (chunks[i].f_ns == 0)
@@ -585,6 +599,41 @@ static void chunks_stay_as_long_as_they_have_to(void)
     check_full(LH_PLACEMENT_LOOP);
 }
 
+/* One microbatch: nothing hides what its first chunk gathers and reduces. */
+static void what_is_gathered_lies_on_the_way(void)
+{
+    model m = {.v = 1, .n_chunks = 2, .parts = 1};
+    static const uint32_t layers[] = {2, 2};
+    m.c = (lhi_floor_case){.layers = 4,
+                           .stages = 2,
+                           .chunks_per_device = 1,
+                           .microbatches = 1,
+                           .placement = LH_PLACEMENT_UD,
+                           .least_layers = 2,
+                           .n_kinds = 1,
+                           .n_of_part = {4, 1, 1},
+                           .kind_of = m.kind_of,
+                           .sites = m.site,
+                           .at = m.at,
+                           .forth = m.forth,
+                           .back = m.back};
+    m.site[0].parts[0] = (lhi_floor_pass){3 * UNIT, 3 * UNIT, UNIT};
+    m.site[0].held[0] = (lhi_floor_held){1, 1, 0, 0};
+    m.site[0].room = UNIT;
+    m.site[0].gather = 2 * UNIT;
+    m.site[0].reduce = 4 * UNIT;
+    m.site[0].latency = 20 * UNIT;
+    sum_up(&m, &m.site[0], &m.site[0]);
+    lh_pipeline *p = build(&m, layers);
+    int64_t best = best_of(&m, p, INT64_MAX), path = lhi_floor_path(&m.c);
+    int64_t split = split_of(&m, 0, best);
+    CHECK_MSG(path == best, "%ld in all, %ld on the way", (long)best,
+              (long)path);
+    CHECK_MSG((double)split * 1.01 > (double)best,
+              "%ld in all, %ld by all splits", (long)best, (long)split);
+    lh_pipeline_free(p);
+}
+
 /* Where passes of the head leave as much as layers do, no more of them than
  * there is room for come before its device's first D. */
 static void passes_of_the_head_wait_in_memory(void)
@@ -634,6 +683,7 @@ int main(int argc, char **argv)
     RUN(far_ones_stay_as_long_as_they_have_to);
     RUN(memory_fills_no_sooner_than_they_get_there);
     RUN(chunks_stay_as_long_as_they_have_to);
+    RUN(what_is_gathered_lies_on_the_way);
     RUN(passes_of_the_head_wait_in_memory);
     return test_summary();
 }

@@ -354,7 +354,7 @@ static void check_ends(const lh_job *job, const lh_plan *own,
         const lh_plan_question question = {"x", n, changes};
         lh_plan_options o = {.size = sizeof o,
                              .no_optimal = true,
-                             .layout_effort = LITTLE_WORK / 5,
+                             .layout_effort = LITTLE_WORK / 3,
                              .n_questions = 1,
                              .questions = &question};
         lh_plan *plan = make(job, &o);
@@ -380,7 +380,7 @@ static void flips_are_where_they_are_said(bool quick)
                          .range = quick ? 0 : 4,
                          .tolerance = quick ? 0.1 : 0.2,
                          .no_optimal = !quick,
-                         .layout_effort = quick ? 0 : LITTLE_WORK / 5};
+                         .layout_effort = quick ? 0 : LITTLE_WORK / 3};
     lh_job *job = job_of(1, 1, "");
     lh_plan *plan = make(job, &o);
     uint32_t n_flips = 0;

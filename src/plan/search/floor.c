@@ -81,8 +81,8 @@ static int64_t fastest_way(const lhi_floor_case *c)
     return sum;
 }
 
-/* F of all chunks one after the other, their D, and between them the messages;
- * then W of the first. */
+/* The first chunk's gather, F of all chunks one after the other, their D, and
+ * between them the messages; then W of the first, and its reduction. */
 int64_t lhi_floor_path(const lhi_floor_case *c)
 {
     int64_t w = INT64_MAX, hops = 0;
@@ -93,7 +93,8 @@ int64_t lhi_floor_path(const lhi_floor_case *c)
         hops += (c->forth[k] + c->back[k]) * v;
     if (c->placement == LH_PLACEMENT_LOOP)
         hops += (c->wrap_forth + c->wrap_back) * (v - 1);
-    return fastest_way(c) + w * c->least_layers + hops;
+    return lhi_floor_first_gather(c) + fastest_way(c) + w * c->least_layers +
+           lhi_floor_first_reduce(c) + hops;
 }
 
 lhi_floor_pass lhi_floor_least_layer(const lhi_floor_case *c)

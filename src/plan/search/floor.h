@@ -54,6 +54,8 @@ typedef struct lhi_floor_site {
     lhi_floor_pass embedding, head;
     int64_t f, d, w;                         /* of the whole model */
     int64_t gather, reduce;                  /* data parallelism, of a layer */
+    int64_t latency;                         /* of either, of a chunk */
+    int64_t late;                            /* of reductions, after all else */
     int64_t optimizer;                       /* of the whole model */
     int64_t hold, embedding_hold, head_hold; /* static and one microbatch */
     int64_t model_hold;                      /* of the whole model */
@@ -65,8 +67,8 @@ typedef struct lhi_floor_site {
 typedef struct lhi_floor_case {
     uint32_t layers, stages, chunks_per_device, microbatches;
     lh_placement placement;
-    uint32_t least_layers;               /* that any chunk has */
-    uint32_t n_without; /* chunks that may have none where that is 0 */
+    uint32_t least_layers; /* that any chunk has */
+    uint32_t n_without;    /* chunks that may have none where that is 0 */
     uint32_t n_of_part[LHI_FLOOR_PARTS]; /* how many the model has */
     uint32_t n_kinds;                    /* then come embedding and head */
     const uint32_t *kind_of;             /* of each layer */

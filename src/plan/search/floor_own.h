@@ -78,6 +78,30 @@ static inline int64_t lhi_floor_hold_of(const lhi_floor_site *s, int kind)
                : s->held[kind].state + s->held[kind].activation;
 }
 
+/* What a chunk of so many layers, or more, gathers before its first F, and
+ * reduces behind its last W, there. */
+static inline int64_t lhi_floor_gather(const lhi_floor_site *s, int64_t layers)
+{
+    return s->gather > 0 && layers > 0 ? layers * s->gather + s->latency : 0;
+}
+
+static inline int64_t lhi_floor_reduce(const lhi_floor_site *s, int64_t layers)
+{
+    return s->reduce > 0 && layers > 0 ? layers * s->reduce + s->latency : 0;
+}
+
+/* The same of the first chunk, that all of a microbatch begins and ends with.
+ */
+static inline int64_t lhi_floor_first_gather(const lhi_floor_case *c)
+{
+    return lhi_floor_gather(lhi_floor_site_of(c, 0), c->least_layers);
+}
+
+static inline int64_t lhi_floor_first_reduce(const lhi_floor_case *c)
+{
+    return lhi_floor_reduce(lhi_floor_site_of(c, 0), c->least_layers);
+}
+
 /* What of each pass a layer takes at least, wherever it is. */
 lhi_floor_pass lhi_floor_least_layer(const lhi_floor_case *c);
 /* So many layers of a kind fit in the memory of a stage of so much more. */

@@ -7,12 +7,13 @@
 
 enum { HALVINGS = 14 }; /* of the interval that the ramp's bound lies in */
 
-/* F of the whole model, each part where it is fastest, and all hops: *forth;
- * and D: *back. */
+/* The first chunk's gather, F of the whole model, each part where it is
+ * fastest, and all hops: *forth; and D: *back. */
 static void find_way(const lhi_floor_case *c, int64_t *forth, int64_t *back)
 {
     uint32_t v = c->chunks_per_device ? c->chunks_per_device : 1;
-    *forth = *back = 0;
+    *forth = lhi_floor_first_gather(c);
+    *back = 0;
     for (int i = 0; i < LHI_FLOOR_PARTS; i++) {
         int64_t f = INT64_MAX, d = INT64_MAX;
         for (uint32_t k = 0; k < (c->at ? c->stages : 1); k++) {
@@ -39,7 +40,8 @@ static void find_way(const lhi_floor_case *c, int64_t *forth, int64_t *back)
 typedef struct behind {
     uint32_t k;
     int64_t forth, back; /* of one microbatch: all F, all D, with hops */
-    int64_t in, out;     /* hops and the embedding, there and back */
+    int64_t in, out;     /* hops and the embedding, there and back; with the
+                            first chunk's gather, and its reduction */
     int64_t layers;      /* of the chunks that a microbatch passes before */
     double hops;         /* there and back, of all stages from here on */
 } behind;
@@ -88,8 +90,6 @@ static double room_for_layers(const lhi_floor_case *c, int kind, uint32_t k)
     return room - (whole ? fmax(first, last) : first + last);
 }
 
-/* False: memory is not known, or without limits. */
-static bool find_memory(const lhi_floor_case *c, int kind, uint32_t k,
 /* Passes of an end wait in the room as those of layers do, each with what it
  * holds there, and there are no more than `all` nanoseconds of them: whichever
  * allows less. */
@@ -104,6 +104,8 @@ static void take_end(double room, double all, double for_each_byte,
         *of_ends += all;
 }
 
+/* False: memory is not known, or without limits. */
+static bool find_memory(const lhi_floor_case *c, int kind, uint32_t k,
                         layer_memory *out)
 {
     const lhi_floor_site *s = lhi_floor_site_of(c, k);
@@ -224,7 +226,8 @@ static int64_t layers_by_memory(const lhi_floor_case *c, int kind,
     ends_at at = {.first_f = (double)start,
                   .first_d = (double)(b->forth + more * layer->d),
                   .after_f = (double)(b->back + more * layer->f +
-                                      layer->w * (int64_t)c->least_layers),
+                                      layer->w * (int64_t)c->least_layers +
+                                      lhi_floor_first_reduce(c)),
                   .after_d = (double)end};
     if (!find_memory(c, kind, b->k, &m))
         return n;
@@ -247,19 +250,22 @@ static int64_t most_layers(const lhi_floor_case *c, int kind,
     lhi_floor_pass more = ends_of(c, b->k);
     int64_t start = b->in + b->layers * layer->f;
     int64_t end = b->out + b->layers * layer->d + a * layer->w;
-    int64_t gather = s->gather, reduce = s->reduce;
+    int64_t gather = lhi_floor_gather(s, 1), reduce = lhi_floor_reduce(s, 1);
     int64_t all = n * (more.f + more.d + more.w);
     int64_t most = lhi_floor_layers_that_fit(c, kind, b->k, 0);
     if (c->chunks_per_device == 1) {
+        int64_t late = reduce - s->reduce; /* each layer's, and once */
+        int64_t left = ns - late - all;
         most = lhi_least(
-            most, lhi_floor_quotient(ns - start - all, n * layer_all + reduce));
-        most = lhi_least(most, lhi_floor_quotient(ns - all, gather + reduce +
-                                                                n * layer_all));
+            most, lhi_floor_quotient(left - start, n * layer_all + s->reduce));
+        most = lhi_least(
+            most, lhi_floor_quotient(left - (gather - s->gather),
+                                     s->gather + s->reduce + n * layer_all));
     } else {
-        most = lhi_least(most,
-                         lhi_floor_quotient(ns - lhi_most(start, a * gather) -
-                                                all - a * reduce,
-                                            n * layer_all));
+        start = lhi_most(start, lhi_floor_gather(s, a));
+        most = lhi_least(
+            most, lhi_floor_quotient(ns - start - all - lhi_floor_reduce(s, a),
+                                     n * layer_all));
     }
     most = lhi_least(most, layers_by_memory(c, kind, layer, b, start, end, ns));
     /* All F of a microbatch before any D, and all D behind any F. */
@@ -270,9 +276,10 @@ static int64_t most_layers(const lhi_floor_case *c, int kind,
                                         n * (p->d + p->w)));
     most = lhi_least(
         most, lhi_floor_times_in(ns - b->forth - end - n * more.d, n * p->d));
-    most = lhi_least(most, lhi_floor_times_in(ns - start - b->back -
-                                                  a * layer->w - n * more.f,
-                                              n * p->f));
+    most = lhi_least(
+        most, lhi_floor_times_in(ns - start - b->back - a * layer->w -
+                                     lhi_floor_first_reduce(c) - n * more.f,
+                                 n * p->f));
     return lhi_least(
         most, lhi_floor_quotient(ns - start - end - n * (more.f + more.d),
                                  n * layer_fd));
@@ -323,7 +330,9 @@ static int64_t ramp_of(const lhi_floor_case *c, int kind, int64_t low)
 {
     lhi_floor_pass layer = lhi_floor_least_layer(c);
     int64_t high = low + 1;
-    behind way = {.k = 0};
+    behind way = {.k = 0,
+                  .in = lhi_floor_first_gather(c),
+                  .out = lhi_floor_first_reduce(c)};
     find_way(c, &way.forth, &way.back);
     for (uint32_t k = 0; c->forth && k + 1 < c->stages; k++)
         way.hops += (double)(c->forth[k] + c->back[k]);

@@ -23,8 +23,9 @@ typedef struct splitter {
     sums **of;        /* [stage][layer]: at its own site */
     double *forth;    /* [stage]: hops up to there; [stages]: all of one way */
     double *back;     /* [stage]: the same, back */
-    double f, d;      /* all F, all D, with all hops */
-    double w;         /* of the first chunk, at least */
+    double gather;    /* of the first chunk, at least */
+    double f, d;      /* all F behind it, all D, with all hops */
+    double w;         /* of the first chunk, and its reduction, at least */
     double layer_ns;  /* all passes of the fastest layer */
     bool *now, *next; /* [front * (layers + 1) + back]: can be behind a stage */
     double *refuted;  /* [layers of all first chunks]: at this makespan */
@@ -111,8 +112,8 @@ static moments moments_of(const splitter *s, const share *h)
     uint32_t last = has_two(c) ? h->from + h->second : h->front + h->first;
     double f = s->least[L].f - s->least[last].f;
     double d = s->least[L].d - s->least[last].d;
-    moments m = {s->forth[k] + s->least[h->front].f, s->f, s->d + s->w,
-                 s->back[k] + s->least[h->front].d + s->w};
+    moments m = {s->gather + s->forth[k] + s->least[h->front].f, s->f,
+                 s->d + s->w, s->back[k] + s->least[h->front].d + s->w};
     if (k > 0) {
         m.start += (double)first->embedding.f;
         m.end += (double)first->embedding.d;
@@ -249,10 +250,11 @@ static bool does_fit(splitter *s, const share *h, bool *too_long)
         least = h->second < least ? h->second : least;
     }
     double work = n * (x.f + x.d + x.w);
-    double start = fmax(m.start, (double)site->gather * h->first);
+    double start = fmax(m.start, (double)lhi_floor_gather(site, h->first));
     s->trials++;
     *too_long = m.start + work > ns;
-    return !*too_long && start + work + (double)site->reduce * least <= ns &&
+    return !*too_long &&
+           start + work + (double)lhi_floor_reduce(site, least) <= ns &&
            start + n * (x.f + x.d) + m.end <= ns &&
            m.first_d + n * (x.d + x.w) <= ns &&
            m.first_d + n * x.d + m.end <= ns &&
@@ -423,11 +425,12 @@ static void find_ways(splitter *s)
         home = s->forth[P] + (double)c->wrap_forth;
         out = s->back[P] + (double)c->wrap_back;
     }
-    s->f = s->least[L].f + s->forth[P] + home +
+    s->gather = (double)lhi_floor_first_gather(c);
+    s->f = s->gather + s->least[L].f + s->forth[P] + home +
            (double)(first->embedding.f + head->head.f);
     s->d = s->least[L].d + s->back[P] + out +
            (double)(first->embedding.d + head->head.d);
-    s->w = s->of[0][c->least_layers].w;
+    s->w = s->of[0][c->least_layers].w + (double)lhi_floor_first_reduce(c);
 }
 
 static bool make_splitter(splitter *s, lhi_arena *mem)

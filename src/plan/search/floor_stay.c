@@ -263,7 +263,8 @@ static double from_first_to_last(const lhi_floor_case *c, const leasts *l,
     double all = c->microbatches * (up.area + down.area + of_d);
     double span = all / room - up.mean - down.mean - most;
     double w = (double)lhi_floor_least_layer(c).w * c->least_layers;
-    return up.whole + fmax(span, 0) + down.whole + w;
+    return (double)lhi_floor_first_gather(c) + up.whole + fmax(span, 0) +
+           down.whole + w + (double)lhi_floor_first_reduce(c);
 }
 
 int64_t lhi_floor_stay(const lhi_floor_case *c)

@@ -233,12 +233,14 @@ static void merge_parts(const lhi_floors *f, lhi_floor_site *a,
 static void merge(const lhi_floors *f, lhi_floor_site *a,
                   const lhi_floor_site *b, bool worst)
 {
-    int64_t *const to[] = {
-        &a->layer_fd, &a->layer_all, &a->f,         &a->d,    &a->w,
-        &a->gather,   &a->reduce,    &a->optimizer, &a->hold, &a->model_hold};
-    const int64_t from[] = {b->layer_fd, b->layer_all, b->f,      b->d,
-                            b->w,        b->gather,    b->reduce, b->optimizer,
-                            b->hold,     b->model_hold};
+    int64_t *const to[] = {&a->layer_fd,   &a->layer_all, &a->f,
+                           &a->d,          &a->w,         &a->gather,
+                           &a->reduce,     &a->optimizer, &a->hold,
+                           &a->model_hold, &a->latency,   &a->late};
+    const int64_t from[] = {b->layer_fd,   b->layer_all, b->f,
+                            b->d,          b->w,         b->gather,
+                            b->reduce,     b->optimizer, b->hold,
+                            b->model_hold, b->latency,   b->late};
     for (size_t i = 0; i < sizeof to / sizeof to[0]; i++)
         *to[i] = pick(*to[i], from[i], worst);
     pick_pass(&a->layer, &b->layer, worst);
@@ -368,7 +370,8 @@ static lh_status cost_sites(lhi_floors *f, const lh_job *job,
  * for less than the sum. */
 static lh_status add_sending(lhi_floors *f, const lh_job *job,
                              const lh_layout *layout, lh_cost_slice slice,
-                             lhi_floor_site *s, lh_error *err)
+                             const lh_cost *whole, lhi_floor_site *s,
+                             lh_error *err)
 {
     lh_cost layer;
     bool experts = lh_model_layer_is_moe(job->model, f->kinds[0].layer);
@@ -379,11 +382,18 @@ static lh_status add_sending(lhi_floors *f, const lh_job *job,
     slice.n_layers = 1;
     slice.embedding = slice.head = false;
     LHI_TRY(cost_of(f, job, layout, &slice, &layer, err));
-    /* On the way most of it is hidden, and of which layers is not known. */
-    s->gather = lhi_gathers_on_the_way(job, layout)
-                    ? 0
-                    : lhi_floor_rounded_down(layer.all_gather_ns);
     s->reduce = lhi_floor_rounded_down(layer.reduce_scatter_ns);
+    /* On the way most of it is hidden, and of which layers is not known. */
+    if (lhi_gathers_on_the_way(job, layout))
+        return LH_OK;
+    s->gather = lhi_floor_rounded_down(layer.all_gather_ns);
+    /* More bytes may take the longest elsewhere, at a lower rate; but not with
+     * more latency, or fewer would take the longest there, too. So a chunk has
+     * the model's latencies or more, and a layer's or less. */
+    s->latency = lhi_floor_rounded_down(whole->data_latency_ns);
+    s->late = lhi_most(whole->data_late_ns + whole->data_latency_ns -
+                           layer.data_latency_ns - 2,
+                       0);
     return LH_OK;
 }
 
@@ -439,7 +449,7 @@ static lh_status add_state(lhi_floors *f, const lh_job *job,
     s->w = lhi_most(s->w, lhi_floor_rounded_down(whole.w.total_ns));
     s->optimizer = lhi_floor_rounded_down(whole.optimizer_ns);
     if (whole.all_gather_ns > 0 || whole.reduce_scatter_ns > 0)
-        LHI_TRY(add_sending(f, job, layout, slice, s, err));
+        LHI_TRY(add_sending(f, job, layout, slice, &whole, s, err));
     s->model_hold = whole.weight_bytes + whole.gradient_bytes +
                     whole.optimizer_bytes + whole.activation_bytes;
     return LH_OK;
@@ -626,12 +636,14 @@ static void take_all(const lhi_floors *f, lhi_level level, int64_t below_ns,
         raise_floor(out, lhi_floor_stay(c), LHI_FLOOR_STAY);
         take_links(f, c, out);
     }
-    int64_t optimizer = INT64_MAX;
-    for (uint32_t k = 0; c->at && k < c->stages; k++)
+    int64_t optimizer = INT64_MAX, late = INT64_MAX;
+    for (uint32_t k = 0; c->at && k < c->stages; k++) {
         optimizer = lhi_least(optimizer, f->sites[c->at[k]].optimizer);
+        late = lhi_least(late, f->sites[c->at[k]].late);
+    }
     int64_t after = lhi_iteration_ns(f->job);
     if (level >= LHI_LEVEL_STATE)
-        after += optimizer / c->stages;
+        after += optimizer / c->stages + late;
     if (below_ns > 0)
         raise_floor(out, lhi_floor_split(c, f->mem, out->ns, below_ns - after),
                     LHI_FLOOR_RAMP);
