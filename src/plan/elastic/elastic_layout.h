@@ -6,9 +6,10 @@
  *   elastic_events.c   the search over queues and sharding on equal stages
  *                      (lh_elastic_search_events()), by event runs of what
  *                      elastic_build.c makes of a plan
- *   elastic_made.h     from what a plan says to a pipeline with the layout's own
- *                      times, links and memory
- *   elastic_shape.c    from a layout to such a search, and what it finds made so
+ *   elastic_made.h     from what a plan says to a pipeline with the layout's
+ *                      own times, links and memory
+ *   elastic_shape.c    from a layout to such a search, and what it finds made
+ *                      so
  *   elastic_bound.h    what no plan with given chunks is below
  *   elastic_layout.c   every number of chunks, sharding and queue by that
  *   elastic_choices.h  the best of all as rows of a plan, and what it would be

@@ -6,9 +6,10 @@
  * plan_file.c: the whole, its schedule and its search. plan_check.c: what the
  * whole says twice; built_check.c: what its pipeline and schedule say of its
  * choice, elastic_check.c of an elastic one, rebuilt_check.c what the pipeline
- * was built from. choice_file.c: a layout and a choice; choice_check.c: what a choice
- * says twice. account_file.c, advice_file.c, curves_file.c, memory_file.c,
- * money_file.c, robust_file.c, whatif_file.c: the parts that a plan may lack.
+ * was built from. choice_file.c: a layout and a choice; choice_check.c: what a
+ * choice says twice. account_file.c, advice_file.c, curves_file.c,
+ * memory_file.c, money_file.c, robust_file.c, whatif_file.c: the parts that a
+ * plan may lack.
  *
  * Hooks, starts and checks of these tables get the lh_plan as their context;
  * its job is there before anything is read. */
