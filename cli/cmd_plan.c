@@ -522,8 +522,9 @@ static lh_status deliver(cli *c, const made *m, uint32_t parts)
     else if (status == LH_OK && beside)
         cli_today_text(c, &today, plan);
     if (status == LH_OK && !c->common.json)
-        cli_plan_screen(
-            c, plan, &(cli_plan_shown){parts, path, s->html, s->sensitivity});
+        cli_plan_screen(c, plan,
+                        &(cli_plan_shown){parts, path, s->html, s->sensitivity,
+                                          s->curves});
     lh_text_free(text);
     return status;
 }

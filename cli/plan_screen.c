@@ -250,6 +250,9 @@ static uint32_t print_piece_in(cli *c, const lh_plan *p, print_piece *print,
 static void print_asked(cli *c, const lh_plan *p, const cli_plan_shown *shown)
 {
     cli_plan_curves(c, p);
+    if (shown->curves && !p->n_curves)
+        cli_wrap(c, "curves", 0,
+                 "not reached: the search was asked to end before");
     cli_print_front(c, p);
     cli_print_answers(c, p);
     cli_print_sensitivity(c, p);

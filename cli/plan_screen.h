@@ -28,7 +28,7 @@ enum {
 typedef struct cli_plan_shown {
     uint32_t parts;          /* bits of the list's, in its order; or all */
     const char *plan, *html; /* files written; NULL: none */
-    bool sensitivity;        /* was asked for */
+    bool sensitivity, curves; /* were asked for */
 } cli_plan_shown;
 
 /* "network,search", "all"; NULL is nothing. Wrong usage where it names what

@@ -331,6 +331,62 @@ static void curves_hold_the_plan(void)
     lh_job_free(job);
 }
 
+/* True from call `most` on. */
+typedef struct ending {
+    uint32_t n, most;
+} ending;
+
+static bool has_ended(void *context, uint32_t done, uint32_t total,
+                      int64_t best_ns)
+{
+    ending *e = context;
+    (void)done, (void)total, (void)best_ns;
+    return e->n++ >= e->most;
+}
+
+static lh_plan *curves_until(const lh_job *job, ending *e)
+{
+    lh_plan_options o = {.size = sizeof o,
+                         .no_optimal = true,
+                         .partition = LH_PARTITION_EVEN,
+                         .layout_effort = LITTLE_WORK / 10,
+                         .curves = true,
+                         .progress = has_ended,
+                         .context = e};
+    lh_plan *p = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_make(job, &o, &p, &err), err);
+    return p;
+}
+
+/* Points that a search did not come to before it was asked to end are not
+ * there: -1 says that nothing fits. */
+static void curves_that_end_early(void)
+{
+    lh_job *job = job_with(JOB_TWO_SITES,
+                           "layout: {tensor: 4, context: 1, pipeline: 2, "
+                           "chunks_per_device: 1}\n");
+    ending never = {0, UINT32_MAX};
+    lh_plan *whole = curves_until(job, &never);
+    CHECK(whole && whole->n_curves == 1 && whole->curves[0].n_points == 6);
+    uint32_t shorter = 0;
+    for (uint32_t less = 8; whole && less < 16 && less < never.n; less += 3) {
+        ending early = {0, never.n - less};
+        lh_plan *p = curves_until(job, &early);
+        const lh_plan_curve *all = &whole->curves[0];
+        const lh_plan_curve *c = p && p->n_curves ? &p->curves[0] : NULL;
+        shorter += c && c->n_points < 6;
+        for (uint32_t i = 0; c && i < c->n_points; i++)
+            for (uint32_t k = 0; k < c->n_series; k++)
+                CHECK_INT(c->iteration_ns[k * c->n_points + i],
+                          all->iteration_ns[k * all->n_points + i]);
+        lh_plan_free(p);
+    }
+    CHECK(shorter > 0);
+    lh_plan_free(whole);
+    lh_job_free(job);
+}
+
 int main(void)
 {
     RUN(parts_of_gpipe);
@@ -340,5 +396,6 @@ int main(void)
     RUN(runners);
     RUN(curves);
     RUN(curves_hold_the_plan);
+    RUN(curves_that_end_early);
     return test_summary();
 }

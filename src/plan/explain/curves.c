@@ -102,8 +102,7 @@ static bool is_of_series(const plotter *p, uint32_t series)
         return false;
     if (series == 0)
         return own->n_groups == 1 && own->groups[0].n_parts == n;
-    return own->n_groups == n &&
-           lhi_sites_outermost(own) == LH_OUTERMOST_DATA;
+    return own->n_groups == n && lhi_sites_outermost(own) == LH_OUTERMOST_DATA;
 }
 
 /* With its own layers and schedule the plan may be faster than what a search
@@ -174,12 +173,44 @@ static uint32_t find_crossings(const lh_plan_curve *c, double *crossings)
     return found;
 }
 
+static bool is_stopped(plotter *p, uint32_t done, uint32_t total)
+{
+    if (p->options->progress && !p->stopped)
+        p->stopped = p->options->progress(p->options->context, done, total,
+                                          p->plan->best.iteration_ns);
+    return p->stopped;
+}
+
+/* All series at xs[point] of `out`. *reached: whether all were searched; what
+ * the search did not come to is not one where nothing fits. */
+static lh_status draw_point(plotter *p, const lh_plan_curve *out,
+                            uint32_t point, int64_t *ns, bool *reached,
+                            lh_error *err)
+{
+    uint32_t n = out->n_points;
+    lh_job job;
+    LHI_TRY(make_job(p, out, out->xs[point], &job, err));
+    for (uint32_t s = 0; s < N_SERIES; s++) {
+        int64_t *at = &ns[s * n + point];
+        *at = -1;
+        if (is_stopped(p, N_SERIES * point + s, N_SERIES * n))
+            break;
+        LHI_TRY(plan_point(p, &job, &p->sites[s], at, err));
+        if (out->over == LH_CURVE_OVERSUBSCRIPTION && is_of_series(p, s))
+            LHI_TRY(join_plan(p, &job, at, err));
+    }
+    *reached = !is_stopped(p, N_SERIES * (point + 1), N_SERIES * n);
+    return LH_OK;
+}
+
 static lh_status draw(plotter *p, lh_curve_over over, const double *xs,
                       uint32_t n, lh_plan_curve *out, lh_error *err)
 {
     double *at = LHI_NEW(p->mem, double, MOST_POINTS);
     double *crossings = LHI_NEW(p->mem, double, MOST_POINTS);
     int64_t *ns = LHI_NEW(p->mem, int64_t, N_SERIES * MOST_POINTS);
+    uint32_t drawn = 0;
+    bool reached = true;
     if (!at || !crossings || !ns)
         return lhi_fail_nomem(err);
     memcpy(at, xs, n * sizeof *xs);
@@ -189,22 +220,13 @@ static lh_status draw(plotter *p, lh_curve_over over, const double *xs,
                            .n_series = N_SERIES,
                            .series = series_names,
                            .iteration_ns = ns};
-    for (uint32_t i = 0; i < n; i++) {
-        lh_job job;
-        LHI_TRY(make_job(p, out, xs[i], &job, err));
-        for (uint32_t s = 0; s < N_SERIES; s++) {
-            ns[s * n + i] = -1;
-            if (p->options->progress && !p->stopped)
-                p->stopped = p->options->progress(
-                    p->options->context, N_SERIES * i + s, N_SERIES * n,
-                    p->plan->best.iteration_ns);
-            if (!p->stopped)
-                LHI_TRY(plan_point(p, &job, &p->sites[s], &ns[s * n + i], err));
-            if (!p->stopped && over == LH_CURVE_OVERSUBSCRIPTION &&
-                is_of_series(p, s))
-                LHI_TRY(join_plan(p, &job, &ns[s * n + i], err));
-        }
+    for (uint32_t i = 0; i < n && reached; i++) {
+        LHI_TRY(draw_point(p, out, i, ns, &reached, err));
+        drawn += reached;
     }
+    for (uint32_t s = 1; s < N_SERIES; s++)
+        memmove(ns + s * drawn, ns + s * n, drawn * sizeof *ns);
+    out->n_points = drawn;
     out->n_crossings = find_crossings(out, crossings);
     out->crossings = crossings;
     return LH_OK;
@@ -238,11 +260,12 @@ lh_status lhi_plan_curves(const lh_job *job, const lh_plan_options *options,
         return LH_OK;
     LHI_TRY(make_sites(&p, err));
     LHI_TRY(draw(&p, LH_CURVE_OVERSUBSCRIPTION, shares,
-                 sizeof shares / sizeof *shares, &curves[plan->n_curves++],
-                 err));
+                 sizeof shares / sizeof *shares, &curves[0], err));
+    plan->n_curves = curves[0].n_points > 0;
     uint32_t n = list_experts(&p, experts);
-    if (job->model->experts == 0 || n < 2)
+    if (job->model->experts == 0 || n < 2 || p.stopped)
         return LH_OK;
-    return draw(&p, LH_CURVE_EXPERTS, experts, n, &curves[plan->n_curves++],
-                err);
+    LHI_TRY(draw(&p, LH_CURVE_EXPERTS, experts, n, &curves[1], err));
+    plan->n_curves += curves[1].n_points > 0;
+    return LH_OK;
 }
