@@ -203,8 +203,8 @@ static void print_path(cli *c, const cli_view *v)
 {
     uint32_t count;
     const lh_segment *path = lh_analysis_critical_path(v->analysis, &count);
-    int64_t sums[LH_SEGMENT_COLLECTIVE + 1] = {0};
-    uint32_t counts[LH_SEGMENT_COLLECTIVE + 1] = {0};
+    int64_t sums[LH_SEGMENT_COPY + 1] = {0};
+    uint32_t counts[LH_SEGMENT_COPY + 1] = {0};
     for (uint32_t i = 0; i < count; i++) {
         sums[path[i].kind] += path[i].end_ns - path[i].start_ns;
         counts[path[i].kind]++;
@@ -212,7 +212,7 @@ static void print_path(cli *c, const cli_view *v)
     char time[CLI_TIME_TEXT];
     const char *between = "";
     cli_print(c, "\nCritical path: ");
-    for (uint32_t k = 0; k <= LH_SEGMENT_COLLECTIVE; k++)
+    for (uint32_t k = 0; k <= LH_SEGMENT_COPY; k++)
         if (counts[k]) {
             cli_print(c, "%s%s %s (%" PRIu32 ")", between,
                       lh_segment_name((lh_segment_kind)k),

@@ -24,6 +24,7 @@ extern "C" {
     X(LH_CAUSE_HEAD_OF_LINE, "head_of_line", "a send queue was full")          \
     X(LH_CAUSE_DATA_PARALLEL, "data_parallel",                                 \
       "an all-gather had not arrived")                                         \
+    X(LH_CAUSE_COPY, "copy", "activations were on their way from or to it")    \
     X(LH_CAUSE_DRAIN, "drain", "its passes were done")
 
 typedef enum lh_cause {
@@ -42,6 +43,7 @@ typedef enum lh_segment_kind {
     LH_SEGMENT_LATENCY,      /* a message is under way */
     LH_SEGMENT_HEAD_OF_LINE, /* a device or message waits for a queue entry */
     LH_SEGMENT_COLLECTIVE,   /* a data-parallel communication */
+    LH_SEGMENT_COPY,         /* activations leave their device, or come back */
 } lh_segment_kind;
 
 LH_API const char *lh_segment_name(lh_segment_kind kind); /* "transfer" */
@@ -52,11 +54,13 @@ typedef struct lh_segment {
     lh_segment_kind kind;
     int64_t start_ns, end_ns;
     lh_pass pass;     /* that runs, or that made the message; for a collective
-                         only its chunk is meaningful */
+                         only its chunk is meaningful; for a copy, whose
+                         activations leave (F) or come back (B) */
     uint32_t device;  /* that runs it, or the sender */
     uint32_t run;     /* PASS: index among the device's runs */
     uint32_t message; /* TRANSFER, LATENCY: index of the message */
     uint32_t collective; /* COLLECTIVE: its index */
+    uint32_t copy;       /* COPY: its index */
 } lh_segment;
 
 typedef struct lh_link_use {

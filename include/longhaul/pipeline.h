@@ -37,6 +37,11 @@ typedef struct lh_chunk {
     /* Data parallelism, on the device's own data-parallel link: before the
      * first F, after the last W or B. All 0: none. */
     int64_t all_gather_ns, reduce_scatter_ns, dp_latency_ns;
+    /* Of a joint backward: what part of what F leaves goes to storage of the
+     * host and is back before B, and how long that takes, each way. Not in
+     * mem_f and mem_d; mem_static has room for what three passes leave. 0:
+     * nothing goes (docs/theory/performance-model.md). */
+    int64_t offload_ns;
 } lh_chunk;
 
 /* A forward, or the backward (D or B, whichever a schedule runs), of one chunk
@@ -210,6 +215,8 @@ LH_API const char *lh_pipeline_dp_link(const lh_pipeline *pipeline,
 /* LH_NO_LIMIT where there is none. */
 LH_API int64_t lh_pipeline_memory_limit(const lh_pipeline *pipeline,
                                         uint32_t device);
+/* Whether some chunk's activations leave their device. */
+LH_API bool lh_pipeline_offloads(const lh_pipeline *pipeline);
 /* What of that is on the device itself: less with host memory only. */
 LH_API int64_t lh_pipeline_device_limit(const lh_pipeline *pipeline,
                                         uint32_t device);

@@ -62,6 +62,17 @@ typedef struct lh_collective {
                     the beginning or end of the iteration */
 } lh_collective;
 
+/* Activations that leave their device, or come back (lh_chunk.offload_ns), on a
+ * stream of the device's own that carries one copy at a time. */
+typedef struct lh_copy {
+    uint32_t chunk, microbatch, device;
+    bool is_back;
+    /* The device's runs: launched as this one starts (back) or has ended; and
+     * the one that waits until it is done. */
+    uint32_t at, before;
+    int64_t ready_ns, depart_ns, end_ns;
+} lh_copy;
+
 typedef struct lh_timeline lh_timeline;
 
 /* Runs the schedule. LH_EINFEASIBLE: passes are missing, doubled or on the
@@ -98,6 +109,9 @@ LH_API const lh_message *lh_timeline_messages(const lh_timeline *timeline,
                                               uint32_t *n_messages);
 LH_API const lh_collective *lh_timeline_collectives(const lh_timeline *timeline,
                                                     uint32_t *n_collectives);
+/* Those of one device in the order of its stream. */
+LH_API const lh_copy *lh_timeline_copies(const lh_timeline *timeline,
+                                         uint32_t *n_copies);
 /* Distinct links (named ones once): the resources of lh_message. */
 LH_API uint32_t lh_timeline_n_resources(const lh_timeline *timeline);
 LH_API const char *lh_timeline_resource_name(const lh_timeline *timeline,

@@ -46,6 +46,13 @@ typedef struct lh_trace_collective {
     lh_dp_kind kind;            /* what it is for, where that is said */
 } lh_trace_collective;
 
+/* Activations of a microbatch that leave their device, or come back. */
+typedef struct lh_trace_offload {
+    uint32_t chunk, microbatch, device;
+    bool is_back;
+    int64_t ready_ns, depart_ns, end_ns;
+} lh_trace_offload;
+
 typedef struct lh_trace_device {
     uint32_t site;         /* index into site_names */
     int64_t memory_static; /* held from beginning to end */
@@ -67,6 +74,8 @@ typedef struct lh_trace {
     const lh_trace_run *runs;         /* by device, then in order */
     const lh_trace_message *messages; /* by readiness */
     const lh_trace_collective *collectives;
+    uint32_t n_copies;
+    const lh_trace_offload *copies; /* by departure */
 } lh_trace;
 
 /* The trace of a simulated timeline; `title` may be NULL. Release with
@@ -77,8 +86,8 @@ LH_API lh_status lh_trace_make(const lh_pipeline *pipeline,
 
 /* A copy of a trace that the caller filled in, for example with measured
  * times. Runs, messages and collectives may come in any order: runs are sorted
- * by device and start, messages by readiness, collectives by departure, and
- * `waits_for` follows; NULL texts become "".
+ * by device and start, messages by readiness, collectives and copies by
+ * departure, and `waits_for` follows; NULL texts become "".
  * LH_EINPUT: an index or a time is out of range, passes of a device overlap, a
  * pass is there twice, or a message's pass is not there; `err` says which. */
 LH_API lh_status lh_trace_copy(const lh_trace *from, lh_trace **out,

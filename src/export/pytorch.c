@@ -25,6 +25,10 @@ lh_status lh_export_pytorch(const lh_pipeline *pipeline,
     if (!lh_pytorch_form_name(form))
         return lhi_fail(err, LH_EINVAL, "there is no form %d of schedules",
                         (int)form);
+    if (lh_pipeline_offloads(pipeline))
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "PyTorch's schedules have no activations leave the "
+                        "GPU; plan without training.offload");
     lh_status status = lh_schedule_whole(pipeline, schedule, &whole, err);
     if (status == LH_OK)
         status = lh_simulate(pipeline, schedule, NULL, &before, err);

@@ -40,7 +40,8 @@ static void mix_chunk(mixer *m, const lh_chunk *c)
                            c->w_ns,          c->mem_f,
                            c->mem_d,         c->mem_w,
                            c->mem_static,    c->all_gather_ns,
-                           c->dp_latency_ns, c->reduce_scatter_ns};
+                           c->dp_latency_ns, c->reduce_scatter_ns,
+                           c->offload_ns};
     mix(m, c->device);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mix_time(m, all[i]);

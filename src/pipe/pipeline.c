@@ -94,13 +94,17 @@ static lh_status check_chunks(const lh_pipeline_desc *d,
                           k->device, d->n_devices);
         if (bad_time(k->f_ns) || bad_time(k->d_ns) || bad_time(k->w_ns) ||
             bad_time(k->all_gather_ns) || bad_time(k->reduce_scatter_ns) ||
-            bad_time(k->dp_latency_ns))
+            bad_time(k->dp_latency_ns) || bad_time(k->offload_ns))
             return refuse(origin, AT_CHUNK, c, err,
                           "a time is negative or above 2^52 ns (52 days)");
         if (bad_memory(k->mem_f) || bad_memory(k->mem_d) ||
             bad_memory(k->mem_w) || bad_memory(k->mem_static))
             return refuse(origin, AT_CHUNK, c, err,
                           "a memory amount is beyond 2^60");
+        if (k->offload_ns > 0 && !d->joint)
+            return refuse(origin, AT_CHUNK, c, err,
+                          "offload: what D leaves for W would have to stay; "
+                          "it is for backward: joint alone");
     }
     return LH_OK;
 }
@@ -147,7 +151,8 @@ static lh_status check_horizon(const lh_pipeline *p,
         each += (long double)p->backward[c].transfer_ns +
                 (long double)p->backward[c].latency_ns;
         total += each * p->n_microbatches;
-        total += (long double)k->all_gather_ns +
+        each = 2 * (long double)k->offload_ns;
+        total += each * p->n_microbatches + (long double)k->all_gather_ns +
                  (long double)k->reduce_scatter_ns +
                  2 * (long double)k->dp_latency_ns;
         memory += ((long double)llabs(k->mem_f) + (long double)llabs(k->mem_d) +
@@ -345,9 +350,11 @@ static lh_status derive(lh_pipeline *p, const lh_pipeline_desc *desc,
             p->backward[c] =
                 route_between(p, sorted, device, p->chunks[c - 1].device);
     }
-    for (uint32_t c = 0; c < p->n_chunks; c++)
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
         p->has_collectives = p->has_collectives || p->chunks[c].all_gather_ns ||
                              p->chunks[c].reduce_scatter_ns;
+        p->offloads = p->offloads || p->chunks[c].offload_ns > 0;
+    }
     LHI_TRY(lhi_dp_ops_take(p, desc, origin, err));
     LHI_TRY(lhi_dp_links_take(p, desc, err));
     LHI_TRY(lhi_dp_groups_take(p, desc, err));
@@ -557,6 +564,11 @@ uint32_t lh_pipeline_n_microbatches(const lh_pipeline *pipeline)
 bool lh_pipeline_is_joint(const lh_pipeline *pipeline)
 {
     return pipeline->joint;
+}
+
+bool lh_pipeline_offloads(const lh_pipeline *pipeline)
+{
+    return pipeline->offloads;
 }
 
 const lh_chunk *lh_pipeline_chunk(const lh_pipeline *pipeline, uint32_t chunk)

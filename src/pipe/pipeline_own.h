@@ -8,8 +8,9 @@
  * pipeline.c: from a description to a pipeline and back. dp.c: its
  * data-parallel operations, groups and prefetch depth. fingerprint.c: which
  * pipelines are alike. link_names.c: links by what people call them
- * (link_names.h). injected.c: the same pipeline with other delays. schedule.c:
- * schedules (schedule_own.h), and passes as texts. file/: their files
+ * (link_names.h). injected.c: the same pipeline with other delays. offload.h:
+ * which activations leave their device. schedule.c: schedules
+ * (schedule_own.h), and passes as texts. file/: their files
  * (file/pipe_file.h). */
 #ifndef LHI_PIPELINE_OWN_H
 #define LHI_PIPELINE_OWN_H
@@ -33,6 +34,7 @@ struct lh_pipeline {
     uint32_t n_devices, n_microbatches, n_chunks, n_links, n_sites;
     bool joint;
     bool has_collectives; /* some chunk has an all-gather or reduce-scatter */
+    bool offloads;        /* some chunk's activations leave */
     lh_chunk *chunks;
     lh_link *links;
     int64_t *memory_limits; /* per device; LH_NO_LIMIT */

@@ -41,6 +41,10 @@ static lh_status set_up(lh_layers *l, const lh_pipeline *pipeline,
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "layers: the pipeline has data-parallel communication "
                         "in the middle of the iteration");
+    if (pipeline->offloads)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "layers: activations leave their device (offload), and "
+                        "how much of a layer that is is not known");
     LHI_TRY(lhi_pipeline_copy(pipeline, &l->pipeline, err));
     take_least(l);
     return LH_OK;

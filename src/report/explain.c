@@ -102,6 +102,8 @@ static lh_report_segment translate(const translator *x, const lh_segment *s)
     case LH_SEGMENT_HEAD_OF_LINE:
         out.step = LH_STEP_BLOCKED;
         break;
+    case LH_SEGMENT_COPY: /* no slice of the page: the device waits */
+        break;
     }
     return out;
 }

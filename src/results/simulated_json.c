@@ -20,6 +20,8 @@ static json_t *segment_json(const lh_timeline *timeline, const lh_segment *s)
                   ? lhi_json_set(j, "chunk", json_integer(s->pass.chunk))
                   : lhi_json_set(j, "pass",
                                  json_string(lh_pass_text(&s->pass, pass)));
+    if (s->kind == LH_SEGMENT_COPY)
+        ok = ok && lhi_json_set(j, "back", json_boolean(s->pass.kind != LH_F));
     if (s->kind == LH_SEGMENT_TRANSFER || s->kind == LH_SEGMENT_LATENCY) {
         uint32_t n;
         const lh_message *m = &lh_timeline_messages(timeline, &n)[s->message];

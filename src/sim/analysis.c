@@ -26,6 +26,9 @@ typedef struct finder {
     uint32_t *gathers;      /* per chunk: its all-gather, or LH_NONE */
     uint32_t *awaited;      /* per lhi_point(): the last operation to arrive of
                                those it waits for, LH_NONE; NULL: no operations */
+    uint32_t *copied;       /* per run: the last copy that it waits for, or
+                               LH_NONE; NULL: there are none */
+    uint32_t *before_on_copy; /* per copy: the one before it on its stream */
 } finder;
 
 static const char *const cause_names[] = {
@@ -61,6 +64,8 @@ const char *lh_segment_name(lh_segment_kind kind)
         return "latency";
     case LH_SEGMENT_HEAD_OF_LINE:
         return "head_of_line";
+    case LH_SEGMENT_COPY:
+        return "copy";
     default:
         return "collective";
     }
@@ -136,6 +141,28 @@ static lh_status find_collectives(finder *f, lhi_arena *mem, lh_error *err)
     return find_awaited(f, mem, err);
 }
 
+static lh_status find_copies(finder *f, lhi_arena *mem, lh_error *err)
+{
+    const lh_timeline *t = f->t;
+    size_t n_passes = t->offsets[t->n_devices];
+    if (t->n_copies == 0)
+        return LH_OK;
+    f->copied = LHI_NEW(mem, uint32_t, n_passes);
+    f->before_on_copy = LHI_NEW(mem, uint32_t, t->n_copies);
+    uint32_t *last = LHI_NEW(mem, uint32_t, t->n_devices);
+    if (!f->copied || !f->before_on_copy || !last)
+        return lhi_fail_nomem(err);
+    memset(f->copied, 0xff, n_passes * sizeof *f->copied);
+    memset(last, 0xff, t->n_devices * sizeof *last);
+    for (uint32_t i = 0; i < t->n_copies; i++) {
+        const lh_copy *c = &t->copies[i];
+        f->copied[t->offsets[c->device] + c->before] = i;
+        f->before_on_copy[i] = last[c->device];
+        last[c->device] = i;
+    }
+    return LH_OK;
+}
+
 static lh_status make_finder(finder *f, lhi_arena *mem, lh_error *err)
 {
     size_t n = (size_t)f->p->n_chunks * f->p->n_microbatches;
@@ -155,6 +182,7 @@ static lh_status make_finder(finder *f, lhi_arena *mem, lh_error *err)
             last[r] = i;
     }
     LHI_TRY(find_collectives(f, mem, err));
+    LHI_TRY(find_copies(f, mem, err));
     for (uint32_t d = 0; d < f->t->n_devices; d++)
         for (uint32_t i = 0; i < n_runs(f->t, d); i++) {
             const lh_pass *pass = &run_at(f->t, d, i)->pass;
@@ -201,6 +229,24 @@ static int64_t memory_blocked_since(const finder *f, uint32_t d, uint32_t next,
     return made->end_ns;
 }
 
+/* The last copy that the run waits for; NULL: there is none. */
+static const lh_copy *copy_before(const finder *f, const lh_timeline_run *run)
+{
+    uint32_t i = f->copied ? f->copied[run - f->t->runs] : LH_NONE;
+    return i == LH_NONE ? NULL : &f->t->copies[i];
+}
+
+/* What the run waits for once its message is there, or where it has none. */
+static void explain_rest(const finder *f, const lh_timeline_run *run,
+                         int64_t from, int64_t *idle)
+{
+    const lh_copy *copy = copy_before(f, run);
+    int64_t until = run->start_ns;
+    if (copy && copy->end_ns == until)
+        attribute(idle, LH_CAUSE_COPY, &from, until);
+    attribute(idle, LH_CAUSE_DATA_PARALLEL, &from, until);
+}
+
 /* The gap before one run: from the end of the pass before it. `from` has gone
  * past any head-of-line stall already. */
 static void explain_gap(const finder *f, const lh_timeline_run *run,
@@ -211,7 +257,7 @@ static void explain_gap(const finder *f, const lh_timeline_run *run,
     if (from >= until)
         return;
     if (run->message == LH_NONE) {
-        attribute(idle, LH_CAUSE_DATA_PARALLEL, &from, until);
+        explain_rest(f, run, from, idle);
         return;
     }
     const lh_message *m = &t->messages[run->message];
@@ -229,7 +275,7 @@ static void explain_gap(const finder *f, const lh_timeline_run *run,
     attribute(idle, LH_CAUSE_QUEUE, &from, m->depart_ns);
     attribute(idle, LH_CAUSE_TRANSFER, &from, m->sent_ns);
     attribute(idle, LH_CAUSE_LATENCY, &from, m->arrive_ns);
-    attribute(idle, LH_CAUSE_DATA_PARALLEL, &from, until);
+    explain_rest(f, run, from, idle);
 }
 
 /* `memory`: what the device holds all along. */
@@ -290,7 +336,8 @@ typedef struct walker {
     int64_t at_ns;
     const lh_timeline_run *run; /* the walk stands before this run, or ... */
     const lh_message *message;  /* ... before this message departs, or ... */
-    const lh_collective *collective; /* ... this collective */
+    const lh_collective *collective; /* ... this collective, or ... */
+    const lh_copy *copy;             /* ... this copy */
     bool no_memory;
 } walker;
 
@@ -377,8 +424,27 @@ static void step_to_collective(walker *w, const lh_collective *c)
                   .no_memory = w->no_memory};
 }
 
-/* Before a run: the pass before it, its message, or its all-gather. False at
- * the beginning. */
+static void step_to_copy(walker *w, const lh_copy *c)
+{
+    add_segment(w, (lh_segment){.kind = LH_SEGMENT_COPY,
+                                .start_ns = c->depart_ns,
+                                .end_ns = w->at_ns,
+                                .pass = {.chunk = c->chunk,
+                                         .microbatch = c->microbatch,
+                                         .n_parts = 1,
+                                         .kind = c->is_back ? LH_B : LH_F},
+                                .device = c->device,
+                                .copy = (uint32_t)(c - w->f->t->copies)});
+    *w = (walker){.f = w->f,
+                  .a = w->a,
+                  .room = w->room,
+                  .at_ns = c->depart_ns,
+                  .copy = c,
+                  .no_memory = w->no_memory};
+}
+
+/* Before a run: the pass before it, its message, a copy, or its all-gather.
+ * False at the beginning. */
 static bool step_from_run(walker *w)
 {
     const lh_timeline *t = w->f->t;
@@ -395,6 +461,11 @@ static bool step_from_run(walker *w)
     }
     if (w->at_ns == 0)
         return false;
+    const lh_copy *copy = copy_before(w->f, run);
+    if (copy && copy->end_ns == w->at_ns) {
+        step_to_copy(w, copy);
+        return true;
+    }
     if (w->f->awaited && run->pass.kind != LH_W) {
         uint32_t op = w->f->awaited[lhi_point(w->f->p, run->pass.chunk,
                                               run->pass.microbatch,
@@ -499,6 +570,27 @@ static bool step_from_collective(walker *w)
     return false;
 }
 
+/* Before a copy: the one before it on its stream, or the pass that launches
+ * it. */
+static bool step_from_copy(walker *w)
+{
+    const lh_timeline *t = w->f->t;
+    const lh_copy *c = w->copy;
+    if (c->depart_ns > c->ready_ns) {
+        step_to_copy(w, &t->copies[w->f->before_on_copy[c - t->copies]]);
+    } else if (!c->is_back) {
+        step_to_run(w, c->device, c->at);
+    } else {
+        *w = (walker){.f = w->f,
+                      .a = w->a,
+                      .room = w->room,
+                      .at_ns = c->ready_ns,
+                      .run = run_at(t, c->device, c->at),
+                      .no_memory = w->no_memory};
+    }
+    return true;
+}
+
 static void start_walk(walker *w)
 {
     const lh_timeline *t = w->f->t;
@@ -523,9 +615,10 @@ static lh_status walk_critical_path(lh_analysis *a, const finder *f,
     start_walk(&w);
     bool more = w.run || w.message || w.collective;
     while (more && !w.no_memory)
-        more = w.run       ? step_from_run(&w)
-               : w.message ? step_from_message(&w)
-                           : step_from_collective(&w);
+        more = w.run          ? step_from_run(&w)
+               : w.message    ? step_from_message(&w)
+               : w.collective ? step_from_collective(&w)
+                              : step_from_copy(&w);
     if (w.no_memory)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0, j = a->n_segments; i + 1 < j; i++) {

@@ -4,8 +4,8 @@
  * Where every link carries the messages of one device only, first in, first
  * out is that device's own order, so no clock is needed: devices run as far as
  * their inputs are known, in any order, and end at the same times. Shared
- * links, explicit message orders and the less ideal data paths go through the
- * event engine. */
+ * links, explicit message orders, activations that leave their device and the
+ * less ideal data paths go through the event engine. */
 #include "sim/timeline.h"
 
 #include <inttypes.h>
@@ -331,8 +331,8 @@ lh_status lh_evaluator_run(lh_evaluator *evaluator, const lh_schedule *schedule,
     lh_evaluator *e = evaluator;
     const lh_pipeline *p = e->p;
     bool ordered = schedule->n_link_orders > 0 && !e->options.fifo;
-    if (!e->private_links || ordered || e->options.coupled_queue ||
-        e->options.receives != LH_RECEIVES_EARLY ||
+    if (!e->private_links || ordered || p->offloads ||
+        e->options.coupled_queue || e->options.receives != LH_RECEIVES_EARLY ||
         (e->options.host_copy_ns > 0 && lh_pipeline_has_host(p)))
         return run_events(e, schedule, makespan_ns, err);
     reset(e);

@@ -11,6 +11,7 @@
  * Whether a message enters at time t is settled before any message does, so
  * first in, first out with ties to the lower sending device is exact even
  * where passes take no time. */
+#include "sim/copy_clock.h"
 #include "sim/dp_clock.h"
 #include "sim/timeline.h"
 
@@ -64,6 +65,7 @@ typedef struct engine {
     device_state *devices;
     link_state *links; /* by resource */
     lhi_dp_clock data;
+    lhi_copy_clock offload;
     int64_t *copies; /* per run: what it takes longer; NULL: none does */
     bool no_memory;
 } engine;
@@ -142,7 +144,9 @@ static void try_start(engine *e, uint32_t d)
      */
     if (!lhi_dp_clock_ready(&e->data, pass, &start))
         return;
+    lhi_copies_ready(&e->offload, d, dev->pos, &start);
     lhi_dp_clock_started(&e->data, pass, start);
+    lhi_copies_started(&e->offload, d, dev->pos, start);
     run->pass = *pass;
     run->device = d;
     run->start_ns = start;
@@ -221,6 +225,7 @@ static void on_end(engine *e, uint32_t d, int64_t now)
     if (now > e->t->makespan_ns)
         e->t->makespan_ns = now;
     lhi_dp_clock_ended(&e->data, pass, now);
+    lhi_copies_ended(&e->offload, d, dev->pos, now);
     if (out != NO_INPUT && route->message) {
         uint32_t queue = e->options.coupled_queue;
         e->inputs[out].produced_ns = now;
@@ -586,6 +591,7 @@ static lh_status make_engine(engine *e, lh_error *err)
     }
     for (uint32_t r = 0; p->held_ns && r < p->n_resources; r++)
         e->links[r].free_ns = p->held_ns[r];
+    LHI_TRY(lhi_copies_make(p, e->s, t->offsets, e->mem, &e->offload, err));
     if (!e->options.fifo && e->s->n_link_orders)
         LHI_TRY(take_link_orders(e, err));
     return make_copies(e, err);
@@ -613,6 +619,8 @@ static void add_up(engine *e)
     lh_timeline *t = e->t;
     uint32_t first = p->chunks[0].device;
     t->n_collectives = e->data.n_sent;
+    t->n_copies = e->offload.n_done;
+    t->copies = e->offload.done;
     if (e->data.last_ns > t->makespan_ns)
         t->makespan_ns = e->data.last_ns;
     int64_t *memory = t->peak_memory;

@@ -105,6 +105,13 @@ const lh_collective *lh_timeline_collectives(const lh_timeline *timeline,
     return timeline->collectives;
 }
 
+const lh_copy *lh_timeline_copies(const lh_timeline *timeline,
+                                  uint32_t *n_copies)
+{
+    *n_copies = timeline->n_copies;
+    return timeline->copies;
+}
+
 uint32_t lh_timeline_n_resources(const lh_timeline *timeline)
 {
     return timeline->n_resources;

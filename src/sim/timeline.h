@@ -9,6 +9,7 @@
  *   event_engine.c  the model itself: events in order of time
  *   dp_clock.h      when data-parallel communication happens, for whoever runs
  *                   passes
+ *   copy_clock.h    when activations leave devices and come back, likewise
  *   simulate.c      lh_simulate() by that engine, and looking into a timeline
  *   evaluator.c     makespans alone, without a clock where none is needed
  *   analysis.c      idle time by cause, critical path, links, slack
@@ -37,6 +38,8 @@ struct lh_timeline {
     uint32_t n_messages, n_collectives;
     lh_message *messages;
     lh_collective *collectives;
+    uint32_t n_copies;
+    lh_copy *copies;
 };
 
 /* The value every caller fills in for what it was not given; refuses nonsense.

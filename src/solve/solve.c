@@ -332,6 +332,10 @@ static lh_status solve_early(const lh_pipeline *pipeline,
                         "the search does not know data-parallel operations "
                         "that passes launch; use another method, or give "
                         "data_parallel as a list of chunks");
+    if (pipeline->offloads)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the search does not know activations that leave their "
+                        "device (offload); use another method");
     if (pipeline->gathers_late)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the search takes all all-gathers as issued at the "

@@ -20,7 +20,7 @@ typedef struct owned_trace {
     lhi_arena *mem;
 } owned_trace;
 
-typedef enum part { RUN, MESSAGE, COLLECTIVE } part;
+typedef enum part { RUN, MESSAGE, COLLECTIVE, COPY } part;
 
 typedef struct checker {
     const lh_trace *t;
@@ -34,7 +34,8 @@ static lh_status refuse(const checker *c, part p, uint32_t i,
 static lh_status refuse(const checker *c, part p, uint32_t i,
                         const char *format, ...)
 {
-    static const char *const names[] = {"runs", "messages", "collectives"};
+    static const char *const names[] = {"runs", "messages", "collectives",
+                                        "copies"};
     char text[sizeof c->err->text];
     va_list args;
     va_start(args, format);
@@ -43,11 +44,11 @@ static lh_status refuse(const checker *c, part p, uint32_t i,
     if (!c->origin)
         return lhi_fail(c->err, LH_EINVAL, "%s[%" PRIu32 "]: %s", names[p], i,
                         text);
-    const uint32_t *lines = p == RUN       ? c->origin->run_lines
-                            : p == MESSAGE ? c->origin->message_lines
-                                           : c->origin->collective_lines;
+    const uint32_t *const lines[] = {
+        c->origin->run_lines, c->origin->message_lines,
+        c->origin->collective_lines, c->origin->copy_lines};
     return lhi_fail(c->err, LH_EINPUT, "%s:%" PRIu32 ": %s", c->origin->file,
-                    lines[i], text);
+                    lines[p][i], text);
 }
 
 /* About the trace as a whole. */
@@ -185,6 +186,22 @@ static lh_status check_collective(const checker *c, uint32_t i)
     return LH_OK;
 }
 
+static lh_status check_copy(const checker *c, uint32_t i)
+{
+    const lh_trace_offload *x = &c->t->copies[i];
+    if (x->chunk >= LH_MAX_CHUNKS || x->microbatch >= LH_MAX_MICROBATCHES ||
+        x->device >= c->t->n_devices)
+        return refuse(c, COPY, i,
+                      "chunk %" PRIu32 ", microbatch %" PRIu32
+                      " on device %" PRIu32 " of %" PRIu32,
+                      x->chunk, x->microbatch, x->device, c->t->n_devices);
+    const int64_t times[] = {x->ready_ns, x->depart_ns, x->end_ns};
+    if (!times_ok(times, 3))
+        return refuse(c, COPY, i,
+                      "ready, depart and end must rise from 0 to 2^53 ns");
+    return LH_OK;
+}
+
 static bool texts_ok(const lh_trace *t)
 {
     bool ok = lhi_utf8_ok(t->title) && lhi_utf8_ok(t->source) &&
@@ -223,6 +240,8 @@ static lh_status check_parts(const checker *c)
         LHI_TRY(check_message(c, i));
     for (uint32_t i = 0; i < t->n_collectives; i++)
         LHI_TRY(check_collective(c, i));
+    for (uint32_t i = 0; i < t->n_copies; i++)
+        LHI_TRY(check_copy(c, i));
     return LH_OK;
 }
 
@@ -331,6 +350,17 @@ static void order_collectives(const lh_trace *from, sort_item *items,
         to[i] = from->collectives[items[i].index];
 }
 
+static void order_copies(const lh_trace *from, sort_item *items,
+                         lh_trace_offload *to)
+{
+    for (uint32_t i = 0; i < from->n_copies; i++)
+        items[i] = (sort_item){0, from->copies[i].depart_ns,
+                               from->copies[i].device, i};
+    qsort(items, from->n_copies, sizeof *items, compare_items);
+    for (uint32_t i = 0; i < from->n_copies; i++)
+        to[i] = from->copies[items[i].index];
+}
+
 /* --- putting it together ------------------------------------------------- */
 
 static const char *const *copy_names(lhi_arena *mem, const char *const *names,
@@ -373,20 +403,25 @@ static lh_status copy_in_order(const checker *c, lhi_arena *mem,
         from->n_runs > from->n_messages ? from->n_runs : from->n_messages;
     if (most < from->n_collectives)
         most = from->n_collectives;
+    if (most < from->n_copies)
+        most = from->n_copies;
     sort_item *items = LHI_NEW(scratch, sort_item, most);
     lh_trace_run *runs = LHI_NEW(mem, lh_trace_run, from->n_runs);
     lh_trace_message *messages =
         LHI_NEW(mem, lh_trace_message, from->n_messages);
     lh_trace_collective *collectives =
         LHI_NEW(mem, lh_trace_collective, from->n_collectives);
+    lh_trace_offload *copies = LHI_NEW(mem, lh_trace_offload, from->n_copies);
     *to = *from;
-    if (!items || !runs || !messages || !collectives ||
+    if (!items || !runs || !messages || !collectives || !copies ||
         !copy_heading(mem, from, to))
         return lhi_fail_nomem(c->err);
     uint32_t *places;
     LHI_TRY(order_messages(from, scratch, items, messages, &places, c->err));
     LHI_TRY(order_runs(c, items, places, runs));
     order_collectives(from, items, collectives);
+    order_copies(from, items, copies);
+    to->copies = copies;
     to->runs = runs;
     to->messages = messages;
     to->collectives = collectives;

@@ -123,3 +123,18 @@ static const lhi_field collective_rows[] = {
 const lhi_table lhi_trace_collective_table = {
     LHI_ROWS("communication", lh_trace_collective, collective_rows),
     .check = check_bucket};
+
+static const char *const ways[] = {"out", "back", NULL};
+
+static const lhi_field copy_rows[] = {
+    {"way", LHI_NAME(lh_trace_offload, is_back), .names = ways},
+    {"chunk", LHI_WHOLE(lh_trace_offload, chunk), .most = LH_MAX_CHUNKS - 1},
+    {"microbatch", LHI_WHOLE(lh_trace_offload, microbatch),
+     .most = LH_MAX_MICROBATCHES - 1},
+    {"device", LHI_WHOLE(lh_trace_offload, device), .most = LH_MAX_DEVICES - 1},
+    {"ready_ns", AT_NS(lh_trace_offload, ready_ns)},
+    {"depart_ns", AT_NS(lh_trace_offload, depart_ns)},
+    {"end_ns", AT_NS(lh_trace_offload, end_ns)},
+};
+const lhi_table lhi_trace_copy_table = {
+    LHI_ROWS("copy", lh_trace_offload, copy_rows)};

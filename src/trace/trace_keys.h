@@ -21,5 +21,6 @@ extern const lhi_table lhi_trace_slice_table;
 extern const lhi_table lhi_trace_run_table;        /* lh_trace_run */
 extern const lhi_table lhi_trace_message_table;    /* lh_trace_message */
 extern const lhi_table lhi_trace_collective_table; /* lh_trace_collective */
+extern const lhi_table lhi_trace_copy_table;       /* lh_trace_offload */
 
 #endif

@@ -102,6 +102,18 @@ static void fill_collectives(const lh_pipeline *pipeline,
     }
 }
 
+static void fill_copies(const lh_copy *from, uint32_t n, lh_trace_offload *to)
+{
+    for (uint32_t i = 0; i < n; i++)
+        to[i] = (lh_trace_offload){.chunk = from[i].chunk,
+                                   .microbatch = from[i].microbatch,
+                                   .device = from[i].device,
+                                   .is_back = from[i].is_back,
+                                   .ready_ns = from[i].ready_ns,
+                                   .depart_ns = from[i].depart_ns,
+                                   .end_ns = from[i].end_ns};
+}
+
 static lh_status copy_timeline(const lh_pipeline *pipeline,
                                const lh_timeline *timeline, lhi_arena *mem,
                                lh_trace *t, lh_error *err)
@@ -109,6 +121,7 @@ static lh_status copy_timeline(const lh_pipeline *pipeline,
     const lh_message *messages = lh_timeline_messages(timeline, &t->n_messages);
     const lh_collective *collectives =
         lh_timeline_collectives(timeline, &t->n_collectives);
+    const lh_copy *copies = lh_timeline_copies(timeline, &t->n_copies);
     for (uint32_t d = 0; d < t->n_devices; d++) {
         uint32_t n;
         lh_timeline_runs(timeline, d, &n);
@@ -121,7 +134,8 @@ static lh_status copy_timeline(const lh_pipeline *pipeline,
     lh_trace_message *m = LHI_NEW(mem, lh_trace_message, t->n_messages);
     lh_trace_collective *x =
         LHI_NEW(mem, lh_trace_collective, t->n_collectives);
-    if (!devices || !sites || !links || !runs || !m || !x)
+    lh_trace_offload *y = LHI_NEW(mem, lh_trace_offload, t->n_copies);
+    if (!devices || !sites || !links || !runs || !m || !x || !y)
         return lhi_fail_nomem(err);
     sites[0] = "";
     for (uint32_t i = 0; i < lh_pipeline_n_sites(pipeline); i++)
@@ -137,7 +151,9 @@ static lh_status copy_timeline(const lh_pipeline *pipeline,
     t->link_names = links;
     t->runs = runs;
     t->messages = m;
+    fill_copies(copies, t->n_copies, y);
     t->collectives = x;
+    t->copies = y;
     return LH_OK;
 }
 

@@ -19,7 +19,7 @@
  * given: for messages. */
 typedef struct lhi_trace_origin {
     const char *file;
-    const uint32_t *run_lines, *message_lines, *collective_lines;
+    const uint32_t *run_lines, *message_lines, *collective_lines, *copy_lines;
 } lhi_trace_origin;
 
 /* lh_trace_copy() with errors that name the file and the line; `origin` may

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traces read back. Slices of the categories "pass", "message" and
- * "collective" are the trace; metadata, flows and counters follow from them
- * and are passed over, as are events that others added. */
+/* Traces read back. Slices of the categories "pass", "message", "collective"
+ * and "copy" are the trace; metadata, flows and counters follow from them and
+ * are passed over, as are events that others added. */
 #include "trace/trace_own.h"
 
 #include "pipe/schedule_own.h"
@@ -24,7 +24,7 @@ typedef struct reader {
     const lhi_doc *doc;
     lh_error *err;
     lh_trace t;
-    list runs, messages, collectives;
+    list runs, messages, collectives, copies;
 } reader;
 
 static void *append(list *l, uint32_t line)
@@ -140,6 +140,19 @@ static lh_status read_collective(reader *r, const lhi_node *event)
     return LH_OK;
 }
 
+static lh_status read_copy(reader *r, const lhi_node *event)
+{
+    lhi_trace_slice slice = {0};
+    lh_trace_offload c = {0};
+    LHI_TRY(read_slice(r, event, &lhi_trace_copy_table, &slice, &c));
+    LHI_TRY(check_slice(r, event, &slice, c.depart_ns, c.end_ns));
+    lh_trace_offload *to = append(&r->copies, event->line);
+    if (!to)
+        return lhi_fail_nomem(r->err);
+    *to = c;
+    return LH_OK;
+}
+
 static bool is_text(const lhi_node *node, const char *text)
 {
     return node && node->kind == LHI_SCALAR && strcmp(node->text, text) == 0;
@@ -157,6 +170,8 @@ static lh_status read_event(reader *r, const lhi_node *event)
         return read_message(r, event);
     if (is_text(cat, "collective"))
         return read_collective(r, event);
+    if (is_text(cat, "copy"))
+        return read_copy(r, event);
     return LH_OK;
 }
 
@@ -188,8 +203,10 @@ static lh_status read_all(reader *r, lh_trace **out)
     r->t.n_runs = r->runs.count;
     r->t.n_messages = r->messages.count;
     r->t.n_collectives = r->collectives.count;
+    r->t.copies = r->copies.items;
+    r->t.n_copies = r->copies.count;
     lhi_trace_origin origin = {r->doc->file, r->runs.lines, r->messages.lines,
-                               r->collectives.lines};
+                               r->collectives.lines, r->copies.lines};
     return lhi_trace_build(&r->t, &origin, out, r->err);
 }
 
@@ -205,11 +222,13 @@ static lh_status from_doc(lhi_doc *doc, lh_trace **out, lh_error *err)
                 .err = err,
                 .runs.item_size = sizeof(lh_trace_run),
                 .messages.item_size = sizeof(lh_trace_message),
-                .collectives.item_size = sizeof(lh_trace_collective)};
+                .collectives.item_size = sizeof(lh_trace_collective),
+                .copies.item_size = sizeof(lh_trace_offload)};
     lh_status status = read_all(&r, out);
     list_fini(&r.runs);
     list_fini(&r.messages);
     list_fini(&r.collectives);
+    list_fini(&r.copies);
     lhi_doc_free(doc);
     return status;
 }

@@ -18,13 +18,14 @@
 /* Process and thread numbers; 0 means "idle" to some viewers, so they begin
  * at 1. Processes: a site each, then one for all links. Threads: a device
  * each, the data-parallel link of a device each, a link each, one for messages
- * without a link; then the second and further lanes, where slices overlap. */
+ * without a link; then, where there are copies, a stream for them of a device
+ * each; then the second and further lanes, where slices overlap. */
 typedef struct writer {
     const lh_trace *t;
     lhi_arena *mem;
     lhi_text out;
     bool first; /* no event yet */
-    uint32_t *message_tids, *collective_tids;
+    uint32_t *message_tids, *collective_tids, *copy_tids;
     uint32_t next_tid; /* of further lanes */
     lhi_run_key *runs_by_pass;
 } writer;
@@ -42,6 +43,11 @@ static uint32_t links_pid(const writer *w)
 static uint32_t link_tid(const writer *w, uint32_t link)
 {
     return 2 * w->t->n_devices + 1 + (link == LH_NONE ? w->t->n_links : link);
+}
+
+static uint32_t stream_tid(const writer *w, uint32_t device)
+{
+    return 2 * w->t->n_devices + w->t->n_links + 2 + device;
 }
 
 static const char *link_name(const writer *w, uint32_t link)
@@ -171,19 +177,28 @@ static bool assign_lanes(lane_item *items, uint32_t n, uint32_t *lanes)
     return ok;
 }
 
+typedef enum lane_kind { OF_MESSAGES, OF_COLLECTIVES, OF_COPIES } lane_kind;
+
+static uint32_t first_lane(const writer *w, uint32_t group, lane_kind kind)
+{
+    return kind == OF_MESSAGES      ? link_tid(w, group)
+           : kind == OF_COLLECTIVES ? w->t->n_devices + 1 + group
+                                    : stream_tid(w, group);
+}
+
 /* From lanes to thread numbers; names the threads of lanes beyond the first.
  * `items` are sorted by group. */
 static void name_lanes(writer *w, const lane_item *items, uint32_t n,
-                       uint32_t *lanes, bool messages)
+                       uint32_t *lanes, lane_kind kind)
 {
     for (uint32_t i = 0, end; i < n; i = end) {
         uint32_t group = items[i].group, n_lanes = 1;
         for (end = i; end < n && items[end].group == group; end++)
             if (lanes[items[end].item] >= n_lanes)
                 n_lanes = lanes[items[end].item] + 1;
-        uint32_t base =
-            messages ? link_tid(w, group) : w->t->n_devices + 1 + group;
-        uint32_t pid = messages ? links_pid(w) : device_pid(w, group);
+        uint32_t base = first_lane(w, group, kind);
+        uint32_t pid =
+            kind == OF_MESSAGES ? links_pid(w) : device_pid(w, group);
         uint32_t more = w->next_tid;
         for (uint32_t k = i; k < end; k++) {
             uint32_t lane = lanes[items[k].item];
@@ -204,25 +219,33 @@ static bool lay_out(writer *w)
     const lh_trace *t = w->t;
     uint32_t most =
         t->n_messages > t->n_collectives ? t->n_messages : t->n_collectives;
+    most = most > t->n_copies ? most : t->n_copies;
     lane_item *items = LHI_NEW(w->mem, lane_item, most);
     w->message_tids = LHI_NEW(w->mem, uint32_t, t->n_messages);
     w->collective_tids = LHI_NEW(w->mem, uint32_t, t->n_collectives);
-    if (!items || !w->message_tids || !w->collective_tids)
+    w->copy_tids = LHI_NEW(w->mem, uint32_t, t->n_copies);
+    if (!items || !w->message_tids || !w->collective_tids || !w->copy_tids)
         return false;
-    w->next_tid = 2 * t->n_devices + t->n_links + 2;
+    w->next_tid = stream_tid(w, t->n_copies ? t->n_devices : 0);
     for (uint32_t i = 0; i < t->n_messages; i++)
         items[i] = (lane_item){t->messages[i].link, i, t->messages[i].depart_ns,
                                t->messages[i].sent_ns};
     if (!assign_lanes(items, t->n_messages, w->message_tids))
         return false;
-    name_lanes(w, items, t->n_messages, w->message_tids, true);
+    name_lanes(w, items, t->n_messages, w->message_tids, OF_MESSAGES);
     for (uint32_t i = 0; i < t->n_collectives; i++)
         items[i] =
             (lane_item){t->collectives[i].device, i,
                         t->collectives[i].depart_ns, t->collectives[i].sent_ns};
     if (!assign_lanes(items, t->n_collectives, w->collective_tids))
         return false;
-    name_lanes(w, items, t->n_collectives, w->collective_tids, false);
+    name_lanes(w, items, t->n_collectives, w->collective_tids, OF_COLLECTIVES);
+    for (uint32_t i = 0; i < t->n_copies; i++)
+        items[i] = (lane_item){t->copies[i].device, i, t->copies[i].depart_ns,
+                               t->copies[i].end_ns};
+    if (!assign_lanes(items, t->n_copies, w->copy_tids))
+        return false;
+    name_lanes(w, items, t->n_copies, w->copy_tids, OF_COPIES);
     return true;
 }
 
@@ -292,6 +315,15 @@ static void add_tracks(writer *w)
         if (has[d])
             add_dp_thread(w, d);
     }
+    for (uint32_t d = 0; has && d < t->n_devices; d++)
+        has[d] = false;
+    for (uint32_t i = 0; has && i < t->n_copies; i++)
+        has[t->copies[i].device] = true;
+    for (uint32_t d = 0; has && d < t->n_devices; d++) {
+        snprintf(text, sizeof text, "device %" PRIu32 " offload", d);
+        if (has[d])
+            add_thread(w, device_pid(w, d), stream_tid(w, d), text);
+    }
     w->out.failed |= !has;
     for (uint32_t i = 0; i < t->n_messages; i++)
         unlinked |= t->messages[i].link == LH_NONE;
@@ -340,6 +372,19 @@ static void add_collectives(writer *w)
         begin_slice(w, c->depart_ns, c->sent_ns, name, "collective",
                     device_pid(w, c->device), w->collective_tids[i]);
         end_slice(w, &lhi_trace_collective_table, c);
+    }
+}
+
+static void add_copies(writer *w)
+{
+    for (uint32_t i = 0; i < w->t->n_copies && !w->out.failed; i++) {
+        const lh_trace_offload *c = &w->t->copies[i];
+        char name[64];
+        snprintf(name, sizeof name, "%s of %" PRIu32 "F%" PRIu32,
+                 c->is_back ? "back" : "out", c->chunk, c->microbatch);
+        begin_slice(w, c->depart_ns, c->end_ns, name, "copy",
+                    device_pid(w, c->device), w->copy_tids[i]);
+        end_slice(w, &lhi_trace_copy_table, c);
     }
 }
 
@@ -516,6 +561,7 @@ static void add_all(writer *w)
     }
     add_runs(w);
     add_collectives(w);
+    add_copies(w);
     add_messages(w);
     add_flows(w);
     add_counters(w);

@@ -46,6 +46,11 @@ typedef struct run {
     uint32_t *waiters;   /* [operation]: the node that needs it, or LH_NONE */
     uint32_t *missing;   /* [node]: operations it needs that did not start */
     int64_t *fetched_ns; /* [node]: when the last of the others is there */
+    uint32_t *gradients; /* [node]: of an F whose activations leave, the node
+                            that needs them back; of that one, the F; LH_NONE:
+                            they stay. NULL: no chunk's leave */
+    int64_t *stream_ns;  /* [device]: its stream for these is free */
+    int64_t *copied_ns;  /* [node]: when the copies it waits for are done */
     uint32_t *stack;     /* devices that may have something to do */
     bool *stacked;       /* [device] */
     uint32_t n_stacked;
@@ -256,6 +261,38 @@ static void end_pass(run *r, uint32_t node, int64_t end_ns)
         offer(r, node);
 }
 
+/* One more copy on the device's stream; `waiter` does not start before it is
+ * done. */
+static void copy(run *r, uint32_t node, uint32_t waiter, int64_t now_ns)
+{
+    const lhi_judge *judge = r->judge;
+    const lh_chunk *chunk =
+        lh_pipeline_chunk(judge->pipeline, judge->passes[node].chunk);
+    int64_t *stream = &r->stream_ns[judge->rows[node]];
+    *stream = (*stream > now_ns ? *stream : now_ns) + chunk->offload_ns;
+    if (r->copied_ns[waiter] < *stream)
+        r->copied_ns[waiter] = *stream;
+}
+
+/* As the pass at `node` starts, what the next one needs begins to come back. */
+static void fetch_activations(run *r, uint32_t node, uint32_t end,
+                              int64_t start_ns)
+{
+    if (!r->gradients || node + 1 == end)
+        return;
+    uint32_t forward = r->gradients[node + 1];
+    if (forward != LH_NONE && forward <= node)
+        copy(r, node + 1, node + 1, start_ns);
+}
+
+/* As an F has ended, what it has left goes; the pass after the next waits. */
+static void store_activations(run *r, uint32_t node, int64_t end_ns)
+{
+    if (r->gradients && r->gradients[node] != LH_NONE &&
+        r->gradients[node] > node)
+        copy(r, node, node + 2, end_ns);
+}
+
 /* Runs a device as far as it can go. */
 static void advance(run *r, uint32_t device)
 {
@@ -273,6 +310,8 @@ static void advance(run *r, uint32_t device)
             start_ns = r->inputs[node];
         if (pass->kind == LH_F && r->gathered_ns[pass->chunk] > start_ns)
             start_ns = r->gathered_ns[pass->chunk];
+        if (r->copied_ns && r->copied_ns[node] > start_ns)
+            start_ns = r->copied_ns[node];
         if (r->launches) {
             if (r->missing[node])
                 return;
@@ -282,7 +321,9 @@ static void advance(run *r, uint32_t device)
         }
         if (pass->kind == LH_F)
             begin_chunk(r, device, pass->chunk, start_ns);
+        fetch_activations(r, node, end, start_ns);
         r->free_ns[device] = start_ns + duration(judge, pass);
+        store_activations(r, node, r->free_ns[device]);
         end_pass(r, node, r->free_ns[device]);
     }
 }
@@ -331,6 +372,35 @@ static lh_status connect(run *r, lh_error *err)
         r->consumers[node] = consumer;
         r->sources[consumer] = node;
         r->inputs[consumer] = UNKNOWN;
+    }
+    return LH_OK;
+}
+
+/* Whose activations leave, and who needs them: those with two passes or more
+ * of their device between. */
+static lh_status take_copies(run *r, lh_error *err)
+{
+    lhi_judge *judge = r->judge;
+    uint32_t total = judge->first[judge->n_rows];
+    if (!lh_pipeline_offloads(judge->pipeline))
+        return LH_OK;
+    r->gradients = LHI_NEW(judge->mem, uint32_t, total);
+    r->stream_ns = LHI_NEW(judge->mem, int64_t, judge->n_devices);
+    r->copied_ns = LHI_NEW(judge->mem, int64_t, total);
+    if (!r->gradients || !r->stream_ns || !r->copied_ns)
+        return lhi_fail_nomem(err);
+    for (uint32_t node = 0; node < total; node++)
+        r->gradients[node] = LH_NONE;
+    for (uint32_t node = 0; node < total; node++) {
+        const lh_pass *pass = &judge->passes[node];
+        if (pass->kind != LH_F ||
+            !lh_pipeline_chunk(judge->pipeline, pass->chunk)->offload_ns)
+            continue;
+        uint32_t back = lhi_find_gradient(judge, pass->chunk, pass->microbatch);
+        if (back < node + 3)
+            continue;
+        r->gradients[node] = back;
+        r->gradients[back] = node;
     }
     return LH_OK;
 }
@@ -432,6 +502,7 @@ static lh_status make_run(run *r, lh_error *err)
         r->gathered_ns[c] = UNKNOWN;
     LHI_TRY(connect(r, err));
     LHI_TRY(take_operations(r, err));
+    LHI_TRY(take_copies(r, err));
     return take_orders(r, err);
 }
 

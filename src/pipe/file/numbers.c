@@ -102,10 +102,10 @@ static void walk_chunks(walk *w, lh_pipeline_desc *d)
     for (uint32_t i = 0; c && i < d->n_chunks && !w->bad; i++) {
         index_of(w, &c[i].device);
         int64_t *const all[] = {
-            &c[i].f_ns,         &c[i].d_ns,          &c[i].w_ns,
-            &c[i].mem_f,        &c[i].mem_d,         &c[i].mem_w,
-            &c[i].mem_static,   &c[i].all_gather_ns, &c[i].reduce_scatter_ns,
-            &c[i].dp_latency_ns};
+            &c[i].f_ns,          &c[i].d_ns,          &c[i].w_ns,
+            &c[i].mem_f,         &c[i].mem_d,         &c[i].mem_w,
+            &c[i].mem_static,    &c[i].all_gather_ns, &c[i].reduce_scatter_ns,
+            &c[i].dp_latency_ns, &c[i].offload_ns};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++)
             number(w, all[k]);
     }

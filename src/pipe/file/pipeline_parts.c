@@ -26,6 +26,7 @@ static const lhi_field work_rows[] = {
     {"D", LHI_TIME(lh_chunk, d_ns)},
     {"W", LHI_TIME(lh_chunk, w_ns)},
     {"memory", LHI_PART(lh_chunk), .table = &memory_table, .when = LHI_KEPT},
+    {"offload", LHI_TIME(lh_chunk, offload_ns), .when = LHI_LEFT_OUT},
 };
 const lhi_table lhi_work_table = {LHI_ROWS("work", lh_chunk, work_rows)};
 

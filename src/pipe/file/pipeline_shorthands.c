@@ -76,6 +76,7 @@ lh_status lhi_uniform_read(const lhi_reading *r, const lhi_node *map,
     u.model.f_ns = (u.model.f_ns + v / 2) / v;
     u.model.d_ns = (u.model.d_ns + v / 2) / v;
     u.model.w_ns = (u.model.w_ns + v / 2) / v;
+    u.model.offload_ns = (u.model.offload_ns + v / 2) / v;
     for (uint32_t c = 0; c < P * v; c++) {
         bool back = u.placement == WAVE && c / P % 2;
         chunks[c] = u.model;
