@@ -66,6 +66,12 @@ static const char *what_text(const cli_view *v, const lh_instruction *in,
 {
     const lh_dp_op *op = operation_of(v, in);
     char share[32] = "", bucket[32] = "";
+    if (in->stream == LH_STREAM_OFFLOAD) {
+        snprintf(buffer, room, "activations of %" PRIu32 "F%" PRIu32 " %s",
+                 in->pass.chunk, in->pass.microbatch,
+                 in->pass.kind == LH_F ? "leave" : "come back");
+        return buffer;
+    }
     if (in->stream != LH_STREAM_DATA)
         return lh_pass_text(&in->pass, buffer);
     if (op && op->share > 0 && op->share < 1)
@@ -193,6 +199,9 @@ static lh_status print_text(cli *c, const cli_view *v, const lh_plan *plan,
     if (counts[LH_STREAM_DATA])
         cli_print(c, "data          %" PRIu32 " communications\n",
                   counts[LH_STREAM_DATA]);
+    if (counts[LH_STREAM_OFFLOAD])
+        cli_print(c, "offload       %" PRIu32 " copies, out and back\n",
+                  counts[LH_STREAM_OFFLOAD]);
     if (level_in_passes(plan, s->rank))
         cli_print(c, "in passes     %sa layer's gradients are scattered "
                      "after W\n",
@@ -228,16 +237,16 @@ static json_t *instruction_json(const cli_view *v, const lh_exec *exec,
     if (in->stream == LH_STREAM_DATA) {
         json_object_set_new(j, "chunk", json_integer(in->pass.chunk));
         json_object_set_new(j, "collective", json_string(collective_name(in)));
-        const lh_pass *before = pass_at(exec, rank, in->before);
-        if (before)
-            json_object_set_new(j, "before",
-                                json_string(lh_pass_text(before, what)));
         if (operation_of(v, in))
             set_operation(j, operation_of(v, in));
     } else {
         json_object_set_new(j, "pass",
                             json_string(lh_pass_text(&in->pass, what)));
     }
+    const lh_pass *before = pass_at(exec, rank, in->before);
+    if (before)
+        json_object_set_new(j, "before",
+                            json_string(lh_pass_text(before, what)));
     if (in->peer != LH_NONE)
         json_object_set_new(j, "rank", json_integer(in->peer));
     if (in->link != LH_NONE)

@@ -301,6 +301,15 @@ static const cli_option options[] = {
      .arg = "NORM",
      .preset = "1",
      .help = "cpu: gradients are scaled down to this global norm; 0: never."},
+    {.name = "offload-to",
+     .type = CLI_TEXT,
+     .at = offsetof(train_settings, offload_to),
+     .arg = "DIR",
+     .preset = "/var/tmp",
+     .help = "cpu: of plans whose job has offload: each rank keeps activations "
+             "that leave it in a file in DIR, which has no name there and is "
+             "gone with the rank. Better a disk than memory (/dev/shm).",
+     .words = CLI_WORDS_FOLDERS},
     {.name = "checkpoint",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, checkpoint),

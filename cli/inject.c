@@ -110,6 +110,7 @@ lh_status cli_faster(cli *c, const lh_pipeline *p, uint32_t speed,
         k->all_gather_ns /= speed;
         k->reduce_scatter_ns /= speed;
         k->dp_latency_ns /= speed;
+        k->offload_ns = (k->offload_ns + speed - 1) / speed; /* it stays one */
     }
     for (uint32_t i = 0; copied && i < desc.n_links; i++) {
         links[i].latency_ns /= speed;

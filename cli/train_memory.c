@@ -72,9 +72,11 @@ static void put_kinds(char cell[CELL], const int64_t bytes[LH_N_MEMORY_KINDS])
 {
     size_t at = 0;
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS && at < CELL; i++)
-        at += (size_t)snprintf(cell + at, CELL - at, "%s%s %.2f", i ? ", " : "",
-                               lh_memory_kind_name((lh_memory_kind)i),
-                               (double)bytes[i] / (1 << 20));
+        if (i != LH_MEMORY_STORAGE || bytes[i] > 0)
+            at += (size_t)snprintf(cell + at, CELL - at, "%s%s %.2f",
+                                   i ? ", " : "",
+                                   lh_memory_kind_name((lh_memory_kind)i),
+                                   (double)bytes[i] / (1 << 20));
 }
 
 /* Ranks share tensors, or else experts. */

@@ -201,6 +201,24 @@ static void print_exchanges(cli *c, const lh_train_result *r)
              "of a rank in an iteration, with waits for the others: %s", text);
 }
 
+/* What activations that leave their ranks have taken. */
+static void print_copies(cli *c, const lh_train_result *r)
+{
+    char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT], w[CLI_TIME_TEXT];
+    uint32_t n;
+    const lh_train_memory *all = lh_train_memory_held(r, &n);
+    int64_t stored = 0;
+    for (uint32_t i = 0; i < n; i++)
+        stored += all[i].measured[LH_MEMORY_STORAGE];
+    if (r->predicted_copy_ns > 0)
+        cli_wrap(c, "offload", 0,
+                 "copies of a rank in an iteration: predicted %s, measured %s; "
+                 "passes waited %s for them; %.1f MiB in files",
+                 cli_time_text(r->predicted_copy_ns, a),
+                 cli_time_text(r->copy_ns, b),
+                 cli_time_text(r->copy_wait_ns, w), (double)stored / (1 << 20));
+}
+
 static json_t *exchanges_json(const lh_train_result *r)
 {
     json_t *all = json_object();
@@ -240,6 +258,11 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
                                 ? json_integer((json_int_t)r->n_processors)
                                 : json_null());
         json_object_set_new(j, "exchanges_s", exchanges_json(r));
+        json_object_set_new(j, "copies_s",
+                            json_pack("{s:o, s:o, s:o}", "predicted",
+                                      cli_seconds(r->predicted_copy_ns),
+                                      "measured", cli_seconds(r->copy_ns),
+                                      "waited", cli_seconds(r->copy_wait_ns)));
         json_object_set_new(j, "memory", train_memory_json(plan, r));
     } else if (j) {
         json_object_set_new(j, "speed", json_integer(s->speed));
@@ -320,6 +343,7 @@ static void print_trained(cli *c, const lh_plan *plan, const lh_train_result *r)
                   100 * r->utilisation);
     cli_print(c, "\n");
     print_exchanges(c, r);
+    print_copies(c, r);
 }
 
 static void print_ranks(cli *c, const cli_view *v, const lh_plan *plan,

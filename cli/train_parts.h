@@ -30,7 +30,7 @@ typedef struct train_settings {
         message_bytes, speed, memory;
     bool realtime, emulate_links, real_links, insecure, adapt;
     cli_model model;
-    const char *data, *tokenizer, *checkpoint, *resume, *weights;
+    const char *data, *tokenizer, *checkpoint, *resume, *weights, *offload_to;
     uint64_t warmup;
     double rate, min_rate, weight_decay, clip, validation;
     uint32_t format, checkpoint_every, keep, validate_every;

@@ -112,6 +112,7 @@ static lh_status take_model(cli *c, lh_train_model *m)
     m->token_bytes = 2 * s->format;
     m->tokenizer = s->tokenizer;
     m->validate_every = s->validate_every;
+    m->offload_to = s->offload_to;
     m->checkpoint = s->checkpoint;
     m->checkpoint_every = s->checkpoint_every;
     m->keep = s->keep;
@@ -383,6 +384,7 @@ static lh_status check_options(cli *c)
         {"validation", cli_given(c, "validation"), true},
         {"validate-every", cli_given(c, "validate-every"), true},
         {"keep", cli_given(c, "keep"), true},
+        {"offload-to", cli_given(c, "offload-to"), true},
         {"checkpoint", s->checkpoint, true},
         {"checkpoint-every", s->checkpoint_every > 0, true},
         {"resume", s->resume, true},
@@ -465,6 +467,8 @@ static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
         CLI_TRY(check_cpu(c, problem->plan));
     CLI_TRY(cli_problem_host(c, s->host_memory, problem));
     v->pipeline = cli_problem_pipeline(problem);
+    if (cli_given(c, "offload-to") && !lh_pipeline_offloads(v->pipeline))
+        return cli_usage(c, "--offload-to is for plans whose job has offload");
     CLI_TRY(train_paths_begin(c, v, first));
     CLI_TRY(cli_view_find_schedule(c, v, problem, s->schedule, &s->model,
                                    train_first_sub_blocks(s)));

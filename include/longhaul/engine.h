@@ -41,6 +41,7 @@ typedef enum lh_stream {
     LH_STREAM_SEND_NEXT,    /* outputs of F to the chunk behind */
     LH_STREAM_SEND_PREV,    /* gradients to the chunk before */
     LH_STREAM_DATA,         /* data-parallel communication */
+    LH_STREAM_OFFLOAD,      /* activations that leave, or come back */
     LH_N_STREAMS
 } lh_stream;
 
@@ -49,12 +50,13 @@ LH_API const char *lh_stream_name(lh_stream stream); /* "receive-prev" */
 typedef struct lh_instruction {
     lh_stream stream;
     /* compute: that runs; receive: that needs the message; send: that makes
-     * it; data: its chunk, F an all-gather, W a reduce-scatter. */
+     * it; data: its chunk, F an all-gather, W a reduce-scatter; offload: whose
+     * activations, F: they leave, B: they come back. */
     lh_pass pass;
     uint32_t op; /* data: lh_pipeline_dp_op() that it is; LH_NONE: the chunk's
                     own, or no communication */
-    /* data: the pass that waits for it, and for all before it in the stream,
-     * counted from 0 in the rank's order; LH_NONE: none. */
+    /* data, offload: the pass that waits for it, and for all before it in the
+     * stream, counted from 0 in the rank's order; LH_NONE: none. */
     uint32_t before;
     /* Issued once so many of the rank's passes have ended. */
     uint32_t after;
@@ -248,6 +250,7 @@ typedef enum lh_memory_kind {
     LH_MEMORY_ACTIVATIONS, /* of microbatches between F and W */
     LH_MEMORY_BUFFERS,     /* of messages and data-parallel communication */
     LH_MEMORY_SCRATCH,     /* to compute in, what is made again included */
+    LH_MEMORY_STORAGE,     /* of activations, in a file: in no sum of kinds */
     LH_N_MEMORY_KINDS
 } lh_memory_kind;
 /* "parameters", ...; NULL: there is no such kind. */
@@ -259,7 +262,7 @@ typedef struct lh_train_memory {
     /* By kind: predicted before the run began, of the schedule that it began
      * with; and allocated. */
     int64_t predicted[LH_N_MEMORY_KINDS], measured[LH_N_MEMORY_KINDS];
-    int64_t predicted_bytes, measured_bytes; /* all kinds */
+    int64_t predicted_bytes, measured_bytes; /* all kinds but storage */
     int64_t limit_bytes; /* the pipeline's; LH_NO_LIMIT: none */
 } lh_train_memory;
 
@@ -386,6 +389,10 @@ typedef struct lh_train_result {
      * together; 0: of none, or of what is no plan. */
     int64_t exchange_ns[LH_N_TRAIN_GROUPS];
     int64_t planned_exchange_ns;
+    /* What copies of activations from and to the device took of an iteration,
+     * predicted by the pipeline and measured, and how long passes waited for
+     * them: the mean of ranks and iterations. cpu; 0: there were none. */
+    int64_t predicted_copy_ns, copy_ns, copy_wait_ns;
     /* cpu: processors that the ranks share, where they are fewer than these and
      * predicted_ns counts on that: passes of all ranks share them. 0: each has
      * its own, or it is not known. */
@@ -493,6 +500,12 @@ typedef struct lh_train_model {
     /* ZeRO 0: each rank has the optimizer of all that it has; `sites` is not
      * looked at. */
     bool whole_optimizer;
+    /* By layer: what F leaves of it and `again` does not make goes to a file,
+     * and is back before B (lh_chunk.offload_ns of its chunk says how long that
+     * takes). Not a bit of any result depends on it. NULL: nothing. */
+    const bool *offload;
+    /* The folder for that file, which has no name there. */
+    const char *offload_to;
 } lh_train_model;
 
 /* GPT-2's. */

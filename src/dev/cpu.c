@@ -129,6 +129,7 @@ static lhi_cpu *as_cpu(const lhi_device *device)
 
 static void free_cpu(lhi_cpu *cpu)
 {
+    lhi_storage_close(cpu->storage); /* its thread is in what follows */
     lhi_arena_free(cpu->parameters);
     lhi_arena_free(cpu->gradients);
     lhi_arena_free(cpu->activations);
@@ -164,6 +165,7 @@ static lh_status begin_step(lhi_device *device, uint64_t step,
     lhi_cpu *cpu = as_cpu(device);
     uint32_t n = cpu->n_microbatches;
     (void)err;
+    lhi_cpu_begin_copies(cpu);
     cpu->step = step;
     cpu->kind = kind;
     memset(cpu->has_loss, 0, n * sizeof *cpu->has_loss);
@@ -175,6 +177,7 @@ static lh_status begin_step(lhi_device *device, uint64_t step,
                 for (uint32_t j = 0; j < chunk->n_layers; j++)
                     lhi_cpu_detach(cpu, &chunk->slots[m]->layers[j],
                                    chunk->again[j]);
+                lhi_cpu_drop_away(cpu, chunk, chunk->slots[m]);
                 chunk->slots[m]->next = chunk->free;
                 chunk->free = chunk->slots[m];
                 chunk->slots[m] = NULL;
@@ -286,6 +289,8 @@ static void held(const lhi_device *device, int64_t bytes[LH_N_MEMORY_KINDS])
     bytes[LH_MEMORY_SCRATCH] += (int64_t)lhi_arena_used(cpu->mem);
     if (cpu->group)
         bytes[LH_MEMORY_SCRATCH] += (int64_t)lhi_group_held(cpu->group);
+    if (cpu->storage)
+        bytes[LH_MEMORY_STORAGE] += (int64_t)lhi_storage_held(cpu->storage);
 }
 
 static size_t peak_bytes(const lhi_device *device)
@@ -294,7 +299,7 @@ static size_t peak_bytes(const lhi_device *device)
     size_t sum = 0;
     held(device, bytes);
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
-        sum += (size_t)bytes[i];
+        sum += i == LH_MEMORY_STORAGE ? 0 : (size_t)bytes[i];
     return sum;
 }
 
@@ -365,6 +370,23 @@ static void join(lhi_device *device, const lhi_device_groups *groups)
     as_cpu(device)->expert_group = groups->expert;
 }
 
+static lh_status copy(lhi_device *device, const lhi_offload *what,
+                      int64_t least_ns, lh_error *err)
+{
+    lhi_cpu *cpu = as_cpu(device);
+    return lhi_cpu_copy(cpu, find_chunk(cpu, what->chunk), what, least_ns, err);
+}
+
+static void await_copies(lhi_device *device, uint32_t n)
+{
+    lhi_cpu_await_copies(as_cpu(device), n);
+}
+
+static lhi_copied copied(lhi_device *device, uint32_t i)
+{
+    return lhi_storage_copied(as_cpu(device)->storage, i);
+}
+
 static const lhi_device_ops cpu_ops = {
     .name = "cpu",
     .close = close_cpu,
@@ -385,6 +407,9 @@ static const lhi_device_ops cpu_ops = {
     .hook_parts = hook_parts,
     .show_part = show_part,
     .join = join,
+    .copy = copy,
+    .await_copies = await_copies,
+    .copied = copied,
 };
 
 static lh_status fill_cpu(lhi_cpu *cpu, const lhi_cpu_options *o, lh_error *err)
@@ -404,6 +429,7 @@ static lh_status fill_cpu(lhi_cpu *cpu, const lhi_cpu_options *o, lh_error *err)
     LHI_TRY(make_angles(cpu, o->rope_theta > 0 ? o->rope_theta : 10000, err));
     LHI_TRY(make_scratch(cpu, err));
     LHI_TRY(make_chunks(cpu, o, err));
+    LHI_TRY(lhi_cpu_make_storage(cpu, o, err));
     cpu->model = NULL;
     return lhi_cpu_make_partial(cpu) ? LH_OK : lhi_fail_nomem(err);
 }

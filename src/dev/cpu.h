@@ -4,8 +4,9 @@
  * it holds), cpu_forward.c (F),
  * cpu_again.c (what of it D makes again), cpu_backward.c (D), cpu_attention.c,
  * cpu_latent.c, cpu_context.c (ranks that share sequences), cpu_layer.c,
- * cpu_router.c, cpu_experts.c (layers with experts; cpu_expert_ranks.c: those of
- * other ranks), cpu_dropout.c, cpu_weights.c (W), cpu_tensor.c (ranks that share layers).
+ * cpu_router.c, cpu_experts.c (layers with experts; cpu_expert_ranks.c: those
+ * of other ranks), cpu_dropout.c, cpu_weights.c (W), cpu_tensor.c (ranks that
+ * share layers), cpu_offload.c (activations in storage).
  *
  * Shapes: t rows of a microbatch (sequences * tokens of one), h hidden, q, kv
  * and values the widths of all query, key and value heads, qkv their sum, o the
@@ -128,7 +129,15 @@ typedef struct lhi_cpu_slot {
     float *d_embedded; /* [t][h]: chunk 0, with tensor parallelism */
     uint32_t items_left;          /* of W */
     bool is_back;                 /* D has run */
+    lhi_storage_block *stored;    /* where what leaves is; NULL: here */
 } lhi_cpu_slot;
+
+/* A copy of the step, for when it is done. */
+typedef struct lhi_cpu_move {
+    lhi_cpu_slot *slot;
+    uint32_t chunk; /* of `mine` */
+    bool is_back;
+} lhi_cpu_move;
 
 /* A weight gradient, the least that W can be cut into. */
 typedef enum lhi_cpu_item_kind {
@@ -176,7 +185,9 @@ typedef struct lhi_cpu_chunk {
     lhi_cpu_slot **slots; /* by microbatch; NULL: not here */
     bool *was_here;       /* by microbatch: F has run in this step */
     uint32_t *again;      /* by layer: parts that D makes again */
+    uint32_t *away;       /* by layer: parts that leave */
     lhi_cpu_slot *free;
+    lhi_storage_block *free_blocks; /* of what leaves of one microbatch */
 } lhi_cpu_chunk;
 
 typedef struct lhi_cpu {
@@ -262,6 +273,11 @@ typedef struct lhi_cpu {
     uint32_t logit_rows;            /* rows of logits at once */
     float *spare[2][LH_N_LAYER_PARTS]; /* see cpu_again.c; of layers without
                                           experts, and with */
+    float *spare_away[2][LH_N_LAYER_PARTS]; /* likewise: cpu_offload.c */
+    lhi_storage *storage;                   /* NULL: nothing leaves */
+    lhi_cpu_move *copies; /* of the step, one per microbatch and way */
+    uint32_t n_copies, n_copied;
+    lhi_storage_piece *pieces; /* of a chunk's layers */
     /* Scratch: */
     float *wide;              /* [t][lhi_cpu_widest()] */
     float *beside;            /* [t][lhi_cpu_beside()] */
@@ -309,14 +325,35 @@ double lhi_cpu_group_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
 /* The items of W of a chunk whose numbers are there. */
 lh_status lhi_cpu_items(const lhi_cpu *cpu, lhi_arena *mem,
                         lhi_cpu_chunk *chunk, lh_error *err);
-/* What layers of a chunk are like: `again`, `moe`. */
+/* What layers of a chunk are like: `again`, `away`, `moe`. */
 lh_status lhi_cpu_layers(const lhi_cpu *cpu, lhi_arena *mem,
-                         const uint32_t *again, lhi_cpu_chunk *chunk,
+                         const lhi_cpu_options *options, lhi_cpu_chunk *chunk,
                          lh_error *err);
+/* Bytes of what leaves of a chunk's microbatch; 0: nothing. */
+double lhi_cpu_away_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
 
 /* Weights, gradients, names, W's items; values are drawn from the seed. */
 lh_status lhi_cpu_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
                           lhi_cpu_chunk *chunk, lh_error *err);
+
+/* --- activations in storage (cpu_offload.c) ---------------------------------
+ */
+
+/* Storage, where some layer's activations leave, and room for what they do. */
+lh_status lhi_cpu_make_storage(lhi_cpu *cpu, const lhi_cpu_options *options,
+                               lh_error *err);
+/* That room, beside the chunks, the largest of `layers` layers. */
+double lhi_cpu_copies_bytes(const lhi_cpu *cpu, uint32_t n_mine,
+                            uint32_t layers);
+/* As the device's calls. */
+lh_status lhi_cpu_copy(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                       const lhi_offload *what, int64_t least_ns,
+                       lh_error *err);
+void lhi_cpu_await_copies(lhi_cpu *cpu, uint32_t n);
+/* A step begins: those of the last one are done. */
+void lhi_cpu_begin_copies(lhi_cpu *cpu);
+/* The slot is given up: room and storage of what leaves are free. */
+void lhi_cpu_drop_away(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_slot *slot);
 
 /* --- weights that are sharded (cpu_shards.c) --------------------------------
  */
@@ -642,6 +679,11 @@ lh_status lhi_cpu_ask_layer(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t layer,
 /* Gives a layer room for its parts of `again`; false: no memory. The room is
  * one that lhi_cpu_detach() has left, or new. */
 bool lhi_cpu_attach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again);
+/* The same for its parts of `away`, which is room of another list. */
+bool lhi_cpu_attach_away(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t away);
+void lhi_cpu_detach_away(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t away);
+/* Where a part is; NULL: it has no room now. */
+float *lhi_cpu_place(lhi_cpu_kept *kept, lh_layer_part part);
 /* The same with room of its own, for good. */
 bool lhi_cpu_attach_kept(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t parts);
 /* Takes that back, where it is. */

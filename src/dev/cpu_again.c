@@ -34,12 +34,13 @@ static float *make_room(const lhi_cpu *cpu, lh_layer_part part, bool moe,
 }
 
 /* Spare ones are a list: each begins with the address of the next. */
-static float *take_room(lhi_cpu *cpu, lh_layer_part part, bool moe)
+static float *take_room(lhi_cpu *cpu, float **spare, lh_layer_part part,
+                        bool moe, lhi_arena *in)
 {
-    float *room = cpu->spare[moe][part];
+    float *room = *spare;
     if (!room)
-        return make_room(cpu, part, moe, cpu->mem);
-    memcpy(&cpu->spare[moe][part], (const void *)room, sizeof(float *));
+        return make_room(cpu, part, moe, in);
+    memcpy(spare, (const void *)room, sizeof(float *));
     return room;
 }
 
@@ -66,45 +67,67 @@ static void divide_rooms(const lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t parts)
     }
 }
 
-static bool attach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again,
-                   bool for_good)
+/* `spare`: of layers without experts, and with; NULL: for good. */
+static bool attach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t parts,
+                   float *(*spare)[LH_N_LAYER_PARTS], lhi_arena *in)
 {
     for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++) {
-        if (!has(again, (lh_layer_part)i) ||
-            !(lhi_cpu_part_floats(cpu, (lh_layer_part)i, kept->moe) > 0))
+        lh_layer_part part = (lh_layer_part)i;
+        if (!has(parts, part) ||
+            !(lhi_cpu_part_floats(cpu, part, kept->moe) > 0))
             continue;
-        float *room = for_good
-                          ? make_room(cpu, (lh_layer_part)i, kept->moe,
-                                      cpu->activations)
-                          : take_room(cpu, (lh_layer_part)i, kept->moe);
+        float *room =
+            spare ? take_room(cpu, &spare[kept->moe][i], part, kept->moe, in)
+                  : make_room(cpu, part, kept->moe, in);
         if (!room)
             return false;
-        *place_of(kept, (lh_layer_part)i) = room;
+        *place_of(kept, part) = room;
     }
-    divide_rooms(cpu, kept, again);
+    divide_rooms(cpu, kept, parts);
     return true;
+}
+
+static void detach(lhi_cpu_kept *kept, uint32_t parts,
+                   float *(*spare)[LH_N_LAYER_PARTS])
+{
+    for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++) {
+        float **place = place_of(kept, (lh_layer_part)i);
+        if (!has(parts, (lh_layer_part)i) || !*place)
+            continue;
+        memcpy((void *)*place, &spare[kept->moe][i], sizeof(float *));
+        spare[kept->moe][i] = *place;
+        *place = NULL;
+    }
 }
 
 bool lhi_cpu_attach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again)
 {
-    return attach(cpu, kept, again, false);
+    return attach(cpu, kept, again, cpu->spare, cpu->mem);
+}
+
+bool lhi_cpu_attach_away(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t away)
+{
+    return attach(cpu, kept, away, cpu->spare_away, cpu->activations);
 }
 
 bool lhi_cpu_attach_kept(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t parts)
 {
-    return attach(cpu, kept, parts, true);
+    return attach(cpu, kept, parts, NULL, cpu->activations);
 }
 
 void lhi_cpu_detach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again)
 {
-    for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++) {
-        float **place = place_of(kept, (lh_layer_part)i);
-        if (!has(again, (lh_layer_part)i) || !*place)
-            continue;
-        memcpy((void *)*place, &cpu->spare[kept->moe][i], sizeof(float *));
-        cpu->spare[kept->moe][i] = *place;
-        *place = NULL;
-    }
+    detach(kept, again, cpu->spare);
+}
+
+void lhi_cpu_detach_away(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t away)
+{
+    detach(kept, away, cpu->spare_away);
+}
+
+float *lhi_cpu_place(lhi_cpu_kept *kept, lh_layer_part part)
+{
+    return *place_of(kept, part);
 }
 
 /* Each rank has part of the products' sums. */

@@ -120,6 +120,11 @@ lh_status lhi_cpu_d(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
         return lhi_fail(err, LH_EINVAL,
                         "D of chunk %u, microbatch %u, comes %s", chunk->chunk,
                         microbatch, slot ? "twice" : "before its F");
+    if (slot->stored)
+        return lhi_fail(err, LH_EINVAL,
+                        "D of chunk %u, microbatch %u, comes before what it "
+                        "needs is back from storage",
+                        chunk->chunk, microbatch);
     if (chunk->is_last) {
         LHI_TRY(lhi_cpu_take_values(cpu, chunk, chunk->n_parts - 1, true, err));
         lhi_cpu_input_product(cpu, slot->logits, chunk->head, cpu->wide, cpu->t,

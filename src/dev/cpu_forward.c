@@ -18,7 +18,8 @@ static lhi_cpu_slot *make_slot(lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     for (uint32_t i = 0; ok && i < chunk->n_layers; i++) {
         lhi_cpu_kept *a = &slot->layers[i];
         a->moe = chunk->moe[i];
-        ok = lhi_cpu_attach_kept(cpu, a, LH_PART_ALL & ~chunk->again[i]) &&
+        ok = lhi_cpu_attach_kept(
+                 cpu, a, LH_PART_ALL & ~chunk->again[i] & ~chunk->away[i]) &&
              (a->inv1 = lhi_cpu_floats(mem, vectors, r)) &&
              (a->inv2 = lhi_cpu_floats(mem, vectors, r)) &&
              (!shares || (a->d_out = lhi_cpu_floats(mem, t, h))) &&
@@ -178,7 +179,8 @@ lh_status lhi_cpu_f(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
         kept->items_left = LHI_LAYER_ITEMS;
         kept->sample = lhi_cpu_sample(cpu, microbatch);
         kept->layer = chunk->first_layer + i;
-        if (!lhi_cpu_attach(cpu, kept, chunk->again[i]))
+        if (!lhi_cpu_attach(cpu, kept, chunk->again[i]) ||
+            !lhi_cpu_attach_away(cpu, kept, chunk->away[i]))
             return lhi_fail_nomem(err);
         layer_forward(cpu, &chunk->weights[i], kept, slot->x[i],
                       slot->x[i + 1]);
@@ -192,6 +194,7 @@ lh_status lhi_cpu_f(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
         memcpy(out, slot->x[chunk->n_layers], bytes);
     }
     if (cpu->kind == LHI_STEP_VALIDATE) {
+        lhi_cpu_drop_away(cpu, chunk, slot);
         chunk->slots[microbatch] = NULL;
         slot->next = chunk->free;
         chunk->free = slot;

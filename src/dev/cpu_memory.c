@@ -257,7 +257,7 @@ double lhi_cpu_slot_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     for (uint32_t k = 0; k < chunk->n_layers; k++) {
         bool moe = chunk->moe[k];
         for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++)
-            if (!(chunk->again[k] >> i & 1))
+            if (!((chunk->again[k] | chunk->away[k]) >> i & 1))
                 bytes += lhi_cpu_part_bytes(cpu, (lh_layer_part)i, moe);
         bytes += (moe ? route_bytes(cpu) : 0) +
                  (lhi_cpu_gathers_mlp(cpu, moe) ? 2 : 1) * shared;
@@ -274,6 +274,18 @@ double lhi_cpu_slot_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     return bytes;
 }
 
+double lhi_cpu_away_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
+{
+    double bytes = 0;
+    for (uint32_t k = 0; k < chunk->n_layers; k++)
+        for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++)
+            if (chunk->away[k] >> i & 1)
+                bytes +=
+                    lhi_cpu_part_floats(cpu, (lh_layer_part)i, chunk->moe[k]) *
+                    sizeof(float);
+    return bytes;
+}
+
 double lhi_cpu_chunk_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
     const double name = 64;
@@ -283,7 +295,7 @@ double lhi_cpu_chunk_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     double part = sizeof *chunk->parts + 2 * sizeof(float *);
     return sizeof *chunk + (chunk->by_layer ? (n + 2) * part : 0) +
            (n + 1) * 2 * sizeof(lhi_cpu_weights) +
-           n * (sizeof(uint32_t) + sizeof(bool)) +
+           n * (2 * sizeof(uint32_t) + sizeof(bool)) +
            tensors * (sizeof(lhi_tensor) + name) +
            items * (sizeof(lhi_cpu_item) + microbatches) +
            microbatches * (sizeof(lhi_cpu_slot *) + sizeof(bool));

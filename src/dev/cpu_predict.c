@@ -10,7 +10,9 @@ typedef struct counted {
     uint32_t *items_left; /* by microbatch; 0: it is not here */
     uint32_t *layer_left; /* by microbatch and layer */
     bool *attached;       /* likewise: what is made again is there */
+    bool *here;           /* likewise: what leaves is there */
     uint32_t n_slots, most_slots;
+    uint32_t n_blocks, most_blocks; /* of storage */
 } counted;
 
 typedef struct counter {
@@ -19,7 +21,30 @@ typedef struct counter {
     counted *chunks;
     /* Of layers without experts, and with. */
     uint32_t rooms[2][LH_N_LAYER_PARTS], most_rooms[2][LH_N_LAYER_PARTS];
+    /* Likewise, of what leaves. */
+    uint32_t away[2][LH_N_LAYER_PARTS], most_away[2][LH_N_LAYER_PARTS];
 } counter;
+
+static void take_away(counter *k, counted *c, uint32_t microbatch,
+                      uint32_t layer)
+{
+    bool *is = &c->here[(size_t)microbatch * c->chunk.n_layers + layer];
+    uint32_t *rooms = k->away[c->chunk.moe[layer]];
+    uint32_t *most = k->most_away[c->chunk.moe[layer]];
+    for (uint32_t i = 0; !*is && i < LH_N_LAYER_PARTS; i++)
+        if (c->chunk.away[layer] >> i & 1 && ++rooms[i] > most[i])
+            most[i] = rooms[i];
+    *is = true;
+}
+
+static void give_away(counter *k, counted *c, uint32_t microbatch,
+                      uint32_t layer)
+{
+    bool *is = &c->here[(size_t)microbatch * c->chunk.n_layers + layer];
+    for (uint32_t i = 0; *is && i < LH_N_LAYER_PARTS; i++)
+        k->away[c->chunk.moe[layer]][i] -= c->chunk.away[layer] >> i & 1;
+    *is = false;
+}
 
 static void attach(counter *k, counted *c, uint32_t microbatch, uint32_t layer)
 {
@@ -49,6 +74,7 @@ static void count_f(counter *k, counted *c, uint32_t m)
     for (uint32_t i = 0; i < n; i++) {
         c->layer_left[(size_t)m * n + i] = LHI_LAYER_ITEMS;
         attach(k, c, m, i);
+        take_away(k, c, m, i);
         detach(k, c, m, i);
     }
 }
@@ -59,8 +85,10 @@ static void take_next(counter *k, counted *c, lhi_cpu_item *item)
     uint32_t now = item->done++;
     uint32_t *left =
         &c->layer_left[(size_t)now * c->chunk.n_layers + item->layer];
-    if (lhi_cpu_in_layer(item) && *left > 0 && --*left == 0)
+    if (lhi_cpu_in_layer(item) && *left > 0 && --*left == 0) {
         detach(k, c, now, item->layer);
+        give_away(k, c, now, item->layer);
+    }
     if (c->items_left[now] > 0 && --c->items_left[now] == 0)
         c->n_slots--;
 }
@@ -101,11 +129,32 @@ static void count_w(counter *k, counted *c, const lh_pass *pass)
             ask(k, c, &c->chunk.items[j], pass->microbatch);
 }
 
+static uint32_t find_chunk(const counter *k, uint32_t n_mine, uint32_t chunk)
+{
+    uint32_t i = 0;
+    while (i < n_mine && k->chunks[i].chunk.chunk != chunk)
+        i++;
+    return i;
+}
+
+/* A copy begins, or is done. */
+static void count_copy(counter *k, uint32_t n_mine, const lhi_offload *copy,
+                       bool done)
+{
+    uint32_t i = find_chunk(k, n_mine, copy->chunk);
+    if (i == n_mine || copy->microbatch >= k->cpu.n_microbatches)
+        return;
+    counted *c = &k->chunks[i];
+    for (uint32_t j = 0; done != copy->is_back && j < c->chunk.n_layers; j++)
+        (done ? give_away : take_away)(k, c, copy->microbatch, j);
+    if (!done && !copy->is_back && ++c->n_blocks > c->most_blocks)
+        c->most_blocks = c->n_blocks;
+    c->n_blocks -= done && copy->is_back;
+}
+
 static void count_pass(counter *k, uint32_t n_mine, const lh_pass *pass)
 {
-    uint32_t i = 0, m = pass->microbatch;
-    while (i < n_mine && k->chunks[i].chunk.chunk != pass->chunk)
-        i++;
+    uint32_t i = find_chunk(k, n_mine, pass->chunk), m = pass->microbatch;
     if (i == n_mine || m >= k->cpu.n_microbatches)
         return;
     if (pass->kind == LH_F)
@@ -133,9 +182,10 @@ static lh_status make_chunk(counter *k, const lhi_cpu_options *o, uint32_t i,
     c->items_left = LHI_NEW(k->mem, uint32_t, k->cpu.n_microbatches);
     c->layer_left = LHI_NEW(k->mem, uint32_t, all);
     c->attached = LHI_NEW(k->mem, bool, all);
-    if (!c->items_left || !c->layer_left || !c->attached)
+    c->here = LHI_NEW(k->mem, bool, all);
+    if (!c->items_left || !c->layer_left || !c->attached || !c->here)
         return lhi_fail_nomem(err);
-    LHI_TRY(lhi_cpu_layers(&k->cpu, k->mem, o->again, &c->chunk, err));
+    LHI_TRY(lhi_cpu_layers(&k->cpu, k->mem, o, &c->chunk, err));
     LHI_TRY(lhi_cpu_items(&k->cpu, k->mem, &c->chunk, err));
     c->chunk.n_sharded_values = (size_t)lhi_cpu_split(
         &k->cpu, &c->chunk, o->sharded_parameters, &c->chunk.n_sharded_items);
@@ -158,8 +208,54 @@ static void add_chunk(const counter *k, const counted *c,
     bytes[LH_MEMORY_SCRATCH] += lhi_cpu_chunk_bytes(&k->cpu, chunk);
 }
 
+/* What leaves: room for it here, and storage. */
+static void add_away(const counter *k, uint32_t n_mine,
+                     double bytes[LH_N_MEMORY_KINDS])
+{
+    uint32_t layers = 0;
+    bool leaves = false;
+    for (uint32_t i = 0; i < n_mine; i++) {
+        const counted *c = &k->chunks[i];
+        double one = lhi_cpu_away_bytes(&k->cpu, &c->chunk);
+        layers = c->chunk.n_layers > layers ? c->chunk.n_layers : layers;
+        leaves = leaves || one > 0;
+        if (one > 0)
+            bytes[LH_MEMORY_STORAGE] +=
+                c->most_blocks * (double)lhi_storage_room((size_t)one);
+    }
+    if (leaves)
+        bytes[LH_MEMORY_SCRATCH] +=
+            lhi_cpu_copies_bytes(&k->cpu, n_mine, layers);
+    for (uint32_t i = 0; i < 2 * LH_N_LAYER_PARTS; i++) {
+        bool moe = i >= LH_N_LAYER_PARTS;
+        lh_layer_part part = (lh_layer_part)(i % LH_N_LAYER_PARTS);
+        bytes[LH_MEMORY_ACTIVATIONS] +=
+            k->most_away[moe][part] * lhi_cpu_part_bytes(&k->cpu, part, moe);
+    }
+}
+
+/* As lhi_rank_step() carries them out. */
+static void count_step(counter *k, uint32_t n_mine, const lh_pass *passes,
+                       uint32_t n_passes, const lhi_offload *copies,
+                       uint32_t n_copies)
+{
+    uint32_t begun = 0, done = 0;
+    for (uint32_t i = 0; i < n_passes; i++) {
+        while (done < begun && copies[done].before <= i)
+            count_copy(k, n_mine, &copies[done++], true);
+        while (begun < n_copies && copies[begun].is_back &&
+               copies[begun].at == i)
+            count_copy(k, n_mine, &copies[begun++], false);
+        count_pass(k, n_mine, &passes[i]);
+        while (begun < n_copies && !copies[begun].is_back &&
+               copies[begun].at == i)
+            count_copy(k, n_mine, &copies[begun++], false);
+    }
+}
+
 static lh_status count(counter *k, const lhi_cpu_options *o,
                        const lh_pass *passes, uint32_t n_passes,
+                       const lhi_offload *copies, uint32_t n_copies,
                        double bytes[LH_N_MEMORY_KINDS], lh_error *err)
 {
     lhi_cpu_shape(&k->cpu, o);
@@ -168,8 +264,8 @@ static lh_status count(counter *k, const lhi_cpu_options *o,
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < o->n_mine; i++)
         LHI_TRY(make_chunk(k, o, i, err));
-    for (uint32_t i = 0; i < n_passes; i++)
-        count_pass(k, o->n_mine, &passes[i]);
+    count_step(k, o->n_mine, passes, n_passes, copies, n_copies);
+    add_away(k, o->n_mine, bytes);
     double group = 0;
     size_t partial = 0;
     for (uint32_t i = 0; i < o->n_mine; i++) {
@@ -211,14 +307,33 @@ lh_status lhi_cpu_sharded(const lhi_cpu_options *options, uint32_t i,
     return status;
 }
 
+double lhi_cpu_offloaded(const lhi_cpu_options *options, uint32_t i)
+{
+    double bytes = 0;
+    uint32_t c = options->mine[i];
+    counter k = {.mem = NULL};
+    lhi_cpu_shape(&k.cpu, options);
+    for (uint32_t layer = options->first_layers[c];
+         options->offload && layer < options->first_layers[c + 1]; layer++) {
+        uint32_t again = options->again ? options->again[layer] : 0;
+        uint32_t away = options->offload[layer] ? LH_PART_ALL & ~again : 0;
+        bool moe = lh_model_layer_is_moe(options->model, layer);
+        const lhi_cpu_chunk one = {.n_layers = 1, .away = &away, .moe = &moe};
+        bytes += lhi_cpu_away_bytes(&k.cpu, &one);
+    }
+    return bytes;
+}
+
 lh_status lhi_cpu_predict(const lhi_cpu_options *options, const lh_pass *passes,
-                          uint32_t n_passes, double bytes[LH_N_MEMORY_KINDS],
+                          uint32_t n_passes, const lhi_offload *copies,
+                          uint32_t n_copies, double bytes[LH_N_MEMORY_KINDS],
                           lh_error *err)
 {
     counter k = {.mem = lhi_arena_make(0)};
     if (!k.mem)
         return lhi_fail_nomem(err);
-    lh_status status = count(&k, options, passes, n_passes, bytes, err);
+    lh_status status =
+        count(&k, options, passes, n_passes, copies, n_copies, bytes, err);
     lhi_arena_free(k.mem);
     return status;
 }

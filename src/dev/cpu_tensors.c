@@ -202,17 +202,20 @@ lh_status lhi_cpu_items(const lhi_cpu *cpu, lhi_arena *mem,
 }
 
 lh_status lhi_cpu_layers(const lhi_cpu *cpu, lhi_arena *mem,
-                         const uint32_t *again, lhi_cpu_chunk *chunk,
+                         const lhi_cpu_options *options, lhi_cpu_chunk *chunk,
                          lh_error *err)
 {
     uint32_t n = chunk->n_layers;
     chunk->again = LHI_NEW(mem, uint32_t, n);
+    chunk->away = LHI_NEW(mem, uint32_t, n);
     chunk->moe = LHI_NEW(mem, bool, n);
-    if (!chunk->again || !chunk->moe)
+    if (!chunk->again || !chunk->away || !chunk->moe)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t layer = chunk->first_layer + i;
-        chunk->again[i] = again ? again[layer] : 0;
+        chunk->again[i] = options->again ? options->again[layer] : 0;
+        if (options->offload && options->offload[layer])
+            chunk->away[i] = LH_PART_ALL & ~chunk->again[i];
         chunk->moe[i] = lh_model_layer_is_moe(cpu->model, layer);
     }
     return LH_OK;
@@ -248,7 +251,7 @@ lh_status lhi_cpu_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
     if (values > (double)(INT64_MAX / 8)) /* more than an address can say */
         return lhi_fail_nomem(err);
     chunk->n_values = (size_t)values;
-    LHI_TRY(lhi_cpu_layers(cpu, mem, options->again, chunk, err));
+    LHI_TRY(lhi_cpu_layers(cpu, mem, options, chunk, err));
     LHI_TRY(lhi_cpu_items(cpu, mem, chunk, err));
     uint32_t unused;
     chunk->n_sharded_values =

@@ -131,8 +131,10 @@ static void take_next(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *item)
     do_item(cpu, chunk, item, slot);
     lhi_cpu_kept *kept =
         lhi_cpu_in_layer(item) ? &slot->layers[item->layer] : NULL;
-    if (kept && --kept->items_left == 0)
+    if (kept && --kept->items_left == 0) {
         lhi_cpu_detach(cpu, kept, chunk->again[item->layer]);
+        lhi_cpu_detach_away(cpu, kept, chunk->away[item->layer]);
+    }
     if (--slot->items_left == 0) {
         chunk->slots[item->done] = NULL;
         slot->next = chunk->free;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a rank computes with: one interface, several devices. A device runs the
  * passes of one rank, one at a time and in the order that it is told; messages
- * between passes are not its business. All calls are made by one thread at a time.
+ * between passes are not its business. All calls are made by one thread at a
+ * time.
  *
  * What goes in is a pass and its input; what comes out is its output, when it
  * ran, and in the end gradients. Where each idea is:
@@ -20,6 +21,7 @@
  *   slices.c            ... and what of a tensor each of them has
  *   cpu_weights.c       ... W, in units that can be cut and put off
  *   cpu_kernels*.c      loops over floats, for three kinds of processor
+ *   cpu_offload.c       activations that leave it for storage.h
  *   blas.c              matrix products: OpenBLAS, loaded at run time
  *   data.c              tokens of a microbatch, from a file of tokens or text
  *   tokenizer.c         text to tokens; split_words.c, unicode.h: its words */
@@ -28,7 +30,9 @@
 
 #include "dev/blas.h"
 #include "dev/slices.h"
+#include "dev/storage.h"
 #include "net/group.h"
+#include "pipe/offload.h"
 
 #include <longhaul/engine.h>
 #include <longhaul/model.h>
@@ -177,6 +181,16 @@ typedef struct lhi_device_ops {
     /* Between steps: the part's values are in that room. */
     void (*show_part)(lhi_device *device, uint32_t chunk, uint32_t i,
                       float *room);
+    /* What a chunk's F has left of a microbatch, of those of its layers that
+     * the device was told, goes to storage, or comes back before D or B: begins
+     * it, behind what was begun before in the step. It lasts `least_ns` at
+     * least. NULL: a device that keeps nothing. */
+    lh_status (*copy)(lhi_device *device, const lhi_offload *what,
+                      int64_t least_ns, lh_error *err);
+    /* Returns once the first `n` copies of the step are done; when copy `i`, of
+     * these, was. */
+    void (*await_copies)(lhi_device *device, uint32_t n);
+    lhi_copied (*copied)(lhi_device *device, uint32_t i);
 } lhi_device_ops;
 
 /* The first member of every device. */
@@ -207,6 +221,10 @@ typedef struct lhi_cpu_options {
     /* By layer of the model: parts that F does not keep and D makes again, bits
      * 1 << lh_layer_part; copied. NULL: none. */
     const uint32_t *again;
+    /* By layer of the model: what of it F keeps and no `again` makes goes to
+     * storage, a file without a name in the folder; copied. NULL: nothing. */
+    const bool *offload;
+    const char *offload_to;
     /* Of each chunk, 0 to 1; as many of its weights' products as come nearest.
      * Parameters are at most gradients. */
     double sharded_gradients, sharded_parameters;
@@ -238,12 +256,15 @@ typedef struct lhi_cpu_options {
 } lhi_cpu_options;
 
 /* The bytes that such a device comes to hold when each step has these passes of
- * its chunks in this order, added by kind to bytes[]. In doubles, since what
- * does not fit may well not fit into 64 bits. `data` is not looked at, nor is
- * whether the passes make sense. */
+ * its chunks in this order, and these copies, added by kind to bytes[]. In
+ * doubles, since what does not fit may well not fit into 64 bits. `data` is not
+ * looked at, nor is whether the passes make sense. */
 lh_status lhi_cpu_predict(const lhi_cpu_options *options, const lh_pass *passes,
-                          uint32_t n_passes, double bytes[LH_N_MEMORY_KINDS],
+                          uint32_t n_passes, const lhi_offload *copies,
+                          uint32_t n_copies, double bytes[LH_N_MEMORY_KINDS],
                           lh_error *err);
+/* What leaves of chunk mine[i] with each microbatch. */
+double lhi_cpu_offloaded(const lhi_cpu_options *options, uint32_t i);
 /* What of chunk mine[i] is sharded; the numbers of tensors are left out. */
 lh_status lhi_cpu_sharded(const lhi_cpu_options *options, uint32_t i,
                           lhi_sharded_tensors *out, lh_error *err);

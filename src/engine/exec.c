@@ -5,8 +5,8 @@
 const char *lh_stream_name(lh_stream stream)
 {
     static const char *const names[] = {
-        "compute",   "receive-prev", "receive-next",
-        "send-next", "send-prev",    "data",
+        "compute",   "receive-prev", "receive-next", "send-next",
+        "send-prev", "data",         "offload",
     };
     return stream < LH_N_STREAMS ? names[stream] : "?";
 }

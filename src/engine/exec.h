@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 #include "base/fail.h"
-#include "pipe/pipeline_own.h"
+#include "pipe/offload.h"
 #include "pipe/schedule_own.h"
 
 #include <longhaul/engine.h>
@@ -36,6 +36,9 @@ typedef struct lhi_exec_pass {
     int64_t issued_ns;        /* predicted: the rank goes on */
     uint32_t first_data; /* communications launched before this pass starts */
     uint32_t waits_data; /* of these so many have to be there */
+    /* Copies launched by the passes before this one, and how many of them have
+     * to be done. */
+    uint32_t first_copy, waits_copies;
 } lhi_exec_pass;
 
 /* A data-parallel communication: launched as pass `after` starts (where it is
@@ -65,6 +68,8 @@ typedef struct lhi_exec_lane {
 typedef struct lhi_exec_rank {
     uint32_t n_passes, n_posts, n_slots, n_under_way, n_instructions, n_data;
     lhi_exec_data *data;   /* in the order of their launch */
+    uint32_t n_copies;
+    lhi_offload *copies;   /* likewise */
     lhi_exec_pass *passes; /* n_passes + 1: the last one only ends posts */
     lhi_exec_post *posts;  /* in the order of posting */
     uint32_t n_lanes;
@@ -95,6 +100,11 @@ lh_status lhi_exec_lower(const lh_pipeline *pipeline,
 lh_status lhi_exec_lower_data(const lh_pipeline *p, lhi_arena *mem,
                               lhi_arena *scratch, lhi_exec_rank *rank,
                               lh_error *err);
+
+/* Likewise its offload stream (lower_data.c). */
+lh_status lhi_exec_lower_copies(const lh_pipeline *p, lhi_arena *mem,
+                                lhi_arena *scratch, lhi_exec_rank *rank,
+                                lh_error *err);
 
 /* How messages go under it, to simulate others in its place: of those that are
  * delegated without their copies. */

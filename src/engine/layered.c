@@ -135,7 +135,7 @@ static void date(lhi_layered *l, const sending *s, int64_t ready_ns)
     int64_t now = lhi_now_ns();
     if (s->is_planned)
         l->played[l->n_played++] = (lhi_played){
-            s->chunk, scatters, LH_NONE, ready_ns, ready_ns, now, now};
+            s->chunk, scatters, LH_NONE, ready_ns, ready_ns, now, now, 0};
 }
 
 /* Under the lock, which it gives up meanwhile. */

@@ -349,10 +349,28 @@ static uint32_t add_communications(lhi_exec_rank *rank, uint32_t from,
     return from;
 }
 
+/* Copies that pass `i` launches, as it starts (back) or has ended. */
+static void add_copies(lhi_exec_rank *rank, uint32_t i, bool is_back)
+{
+    const lhi_exec_pass *pass = &rank->passes[i];
+    for (uint32_t k = pass->first_copy; k < pass[1].first_copy; k++) {
+        const lhi_offload *copy = &rank->copies[k];
+        lh_pass what = {copy->chunk, copy->microbatch, 0, 1,
+                        is_back ? LH_B : LH_F};
+        if (copy->is_back != is_back)
+            continue;
+        lh_instruction *in =
+            add_instruction(rank, LH_STREAM_OFFLOAD, &what, i + !is_back);
+        in->before = copy->before;
+        in->predicted_ns = is_back ? pass->start_ns : pass->end_ns;
+    }
+}
+
 static lh_status list_instructions(lowering *l, lhi_exec_rank *rank,
                                    lh_error *err)
 {
-    size_t most = 2 * (size_t)rank->n_passes + rank->n_posts + rank->n_data;
+    size_t most = 2 * (size_t)rank->n_passes + rank->n_posts + rank->n_data +
+                  rank->n_copies;
     rank->instructions = LHI_NEW(l->x->mem, lh_instruction, most);
     if (!rank->instructions)
         return lhi_fail_nomem(err);
@@ -361,8 +379,10 @@ static lh_status list_instructions(lowering *l, lhi_exec_rank *rank,
         uint32_t end = rank->passes[i + 1].first_data;
         add_posts(rank, i);
         data = add_communications(rank, data, end, i);
+        add_copies(rank, i, true);
         add_pass(rank, i);
         data = add_communications(rank, data, end, i + 1);
+        add_copies(rank, i, false);
     }
     return LH_OK;
 }
@@ -384,6 +404,7 @@ static lh_status lower_rank(lowering *l, uint32_t d, bool *seen, lh_error *err)
     LHI_TRY(lhi_exec_add_lanes(l->x, d, l->made_ns, l->arrive_ns, err));
     LHI_TRY(count_under_way(l, rank, err));
     LHI_TRY(lhi_exec_lower_data(l->p, l->x->mem, l->scratch, rank, err));
+    LHI_TRY(lhi_exec_lower_copies(l->p, l->x->mem, l->scratch, rank, err));
     return list_instructions(l, rank, err);
 }
 

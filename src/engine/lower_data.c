@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The data stream of a rank: all-gathers and reduce-scatters in the order in
- * which they are launched, one under way at a time (PipeMesh, section V). */
+ * which they are launched, one under way at a time (PipeMesh, section V); and
+ * its offload stream: activations that leave and come back. */
 #include "engine/exec.h"
 
 typedef struct lister {
@@ -128,6 +129,31 @@ lh_status lhi_exec_lower_data(const lh_pipeline *p, lhi_arena *mem,
         return lhi_fail_nomem(err);
     find_passes(&l, points);
     list(&l);
+    lhi_arena_rewind(scratch, mark);
+    return LH_OK;
+}
+
+lh_status lhi_exec_lower_copies(const lh_pipeline *p, lhi_arena *mem,
+                                lhi_arena *scratch, lhi_exec_rank *rank,
+                                lh_error *err)
+{
+    lhi_mark mark = lhi_arena_mark(scratch);
+    if (!p->offloads)
+        return LH_OK;
+    uint32_t *places = LHI_NEW(scratch, uint32_t, lhi_offload_scratch(p));
+    rank->copies = LHI_NEW(mem, lhi_offload, rank->n_passes);
+    if (!places || !rank->copies)
+        return lhi_fail_nomem(err);
+    rank->n_copies =
+        lhi_offloads_list(p, &rank->passes->pass, sizeof *rank->passes,
+                          rank->n_passes, places, rank->copies);
+    for (uint32_t k = 0, i = 0; i <= rank->n_passes; i++) {
+        while (k < rank->n_copies && rank->copies[k].at < i)
+            k++;
+        rank->passes[i].first_copy = k;
+    }
+    for (uint32_t k = 0; k < rank->n_copies; k++)
+        rank->passes[rank->copies[k].before].waits_copies = k + 1;
     lhi_arena_rewind(scratch, mark);
     return LH_OK;
 }

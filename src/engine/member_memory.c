@@ -10,7 +10,7 @@ static int64_t sum_of(const int64_t bytes[LH_N_MEMORY_KINDS])
 {
     int64_t sum = 0;
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
-        sum += bytes[i];
+        sum += i == LH_MEMORY_STORAGE ? 0 : bytes[i];
     return sum;
 }
 
@@ -54,7 +54,8 @@ lh_status lhi_member_check_limits(lhi_member *w, uint64_t turn, lh_error *err)
 
 lh_status lhi_member_share_held(lhi_member *w, lhi_text *out, lh_error *err)
 {
-    size_t each = LH_N_MEMORY_KINDS + LH_N_TRAIN_GROUPS, n = w->n * each;
+    size_t each = LHI_HELD_NUMBERS, n = w->n * each;
+    const lhi_copy_sums *copies = &w->shift->rank->copy_sums;
     if (!w->training || !w->shift->has_records)
         return LH_OK;
     double *all = calloc(n, sizeof *all);
@@ -64,6 +65,8 @@ lh_status lhi_member_share_held(lhi_member *w, lhi_text *out, lh_error *err)
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
         all[w->me * each + i] = (double)w->held[i];
     lhi_member_spent(w, all + w->me * each + LH_N_MEMORY_KINDS);
+    all[w->me * each + each - 2] = (double)copies->copied_ns;
+    all[w->me * each + each - 1] = (double)copies->waited_ns;
     lh_status status = lhi_sum_ranks(w->net, w->turn, all, n, w->stop, err);
     w->turn++;
     if (status == LH_OK && out)

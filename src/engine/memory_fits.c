@@ -60,7 +60,8 @@ static lh_status predict_device(const lhi_exec_rank *rank,
         return lhi_fail_nomem(err);
     for (uint32_t p = 0; p < rank->n_passes; p++)
         passes[p] = rank->passes[p].pass;
-    lh_status status = lhi_cpu_predict(o, passes, rank->n_passes, bytes, err);
+    lh_status status = lhi_cpu_predict(o, passes, rank->n_passes, rank->copies,
+                                       rank->n_copies, bytes, err);
     free(passes);
     return status;
 }
@@ -144,7 +145,7 @@ static lh_status count_rank(const lhi_job *job, const lh_exec *exec,
     double bytes[LH_N_MEMORY_KINDS] = {0};
     LHI_TRY(predict_rank(job, exec, rank, bytes, err));
     out->activations = bytes[LH_MEMORY_ACTIVATIONS] + bytes[LH_MEMORY_SCRATCH];
-    out->state = -out->activations;
+    out->state = -out->activations - bytes[LH_MEMORY_STORAGE];
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
         out->state += bytes[i];
     return LH_OK;
@@ -228,7 +229,8 @@ static int64_t sum_of(const int64_t bytes[LH_N_MEMORY_KINDS])
 {
     int64_t sum = 0;
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
-        sum = sum > INT64_MAX - bytes[i] ? INT64_MAX : sum + bytes[i];
+        if (i != LH_MEMORY_STORAGE)
+            sum = sum > INT64_MAX - bytes[i] ? INT64_MAX : sum + bytes[i];
     return sum;
 }
 
@@ -257,6 +259,7 @@ static const char *const kinds[LH_N_MEMORY_KINDS] = {
     [LH_MEMORY_ACTIVATIONS] = "activations",
     [LH_MEMORY_BUFFERS] = "buffers",
     [LH_MEMORY_SCRATCH] = "scratch",
+    [LH_MEMORY_STORAGE] = "storage",
 };
 
 const char *lh_memory_kind_name(lh_memory_kind kind)
@@ -270,7 +273,7 @@ static const char *show_kinds(const int64_t bytes[LH_N_MEMORY_KINDS],
 {
     size_text one;
     size_t at = 0;
-    for (uint32_t i = 0; i < LH_N_MEMORY_KINDS && at < room; i++)
+    for (uint32_t i = 0; i < LH_MEMORY_STORAGE && at < room; i++)
         at += (size_t)snprintf(text + at, room - at, "%s%s %s", i ? ", " : "",
                                kinds[i],
                                show_bytes((double)bytes[i], false, one));

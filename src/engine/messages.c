@@ -234,7 +234,7 @@ static void put_played(const lhi_played *played, uint32_t n, unsigned char *out)
         put32(&out, played[i].chunk);
         put32(&out, played[i].is_reduce_scatter);
         put32(&out, played[i].op);
-        put32(&out, 0);
+        put32(&out, played[i].copy);
         put64(&out, (uint64_t)played[i].ready_ns);
         put64(&out, (uint64_t)played[i].depart_ns);
         put64(&out, (uint64_t)played[i].sent_ns);
@@ -251,8 +251,8 @@ static lh_status get_played(const unsigned char *in, uint32_t n,
         uint32_t scatter = get32(&in);
         x->is_reduce_scatter = scatter != 0;
         x->op = get32(&in);
-        uint32_t rest = get32(&in);
-        if (scatter > 1 || rest)
+        x->copy = get32(&in);
+        if (scatter > 1 || (x->copy && (scatter || x->op != LH_NONE)))
             return lhi_fail(err, LH_EIO,
                             "a communication of no kind that there is");
         x->ready_ns = get_time(&in);

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 enum {
-    LHI_MESSAGE_VERSION = 6,
+    LHI_MESSAGE_VERSION = 7,
     LHI_COMMAND_BYTES = 32,
     LHI_DONE_BYTES = 48,
     LHI_NOTICE_BYTES = 16,
@@ -105,12 +105,14 @@ typedef struct lhi_seen_head {
     uint64_t clock; /* ranks that say the same read one */
 } lhi_seen_head;
 
-/* A data-parallel communication that a timed rank plays. */
+/* A data-parallel communication that a timed rank plays, or, at the end of
+ * those of a step, a copy of activations, which is sent when it arrives. */
 typedef struct lhi_played {
     uint32_t chunk;
     bool is_reduce_scatter;
     uint32_t op; /* lh_pipeline_dp_op() index, LH_NONE: the chunk's own */
     int64_t ready_ns, depart_ns, sent_ns, arrive_ns;
+    uint32_t copy; /* 1 + its place in the rank's offload stream; 0: is none */
 } lhi_played;
 
 /* How much a rank has recorded of the last step; the rows follow. */

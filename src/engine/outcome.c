@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What rank 0 recorded, as a result and a trace. */
+/* What rank 0 recorded, as a result. */
 #include "engine/observe.h"
 #include "engine/reschedule.h"
 
@@ -12,226 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* --- the trace
- * ----------------------------------------------------------------- */
-
-typedef struct measuring {
-    const lhi_job *job;
-    const lh_exec *exec; /* that the iteration followed */
-    const lhi_record *const *records;
-    lh_timeline *t;
-    uint32_t *makers; /* per input: index of the run that makes it */
-    const lhi_net_link *links;
-} measuring;
-
-static int64_t clamp(int64_t value, int64_t least)
-{
-    return value > least ? value : least;
-}
-
-static void add_message(measuring *m, const lh_timeline_run *consumer,
-                        const lhi_exec_pass *pass, const lhi_record *record)
-{
-    lh_timeline *t = m->t;
-    const lh_timeline_run *producer = &t->runs[m->makers[pass->input]];
-    lh_message *x = &t->messages[t->n_messages];
-    int64_t transfer = 0, latency = 0;
-    if (pass->in_link != LH_NONE && m->job->emulates) {
-        latency = m->links[pass->in_link].latency_ns;
-        transfer = m->links[pass->in_link].transfer_ns;
-    }
-    if (pass->in_delegated)
-        latency += 2 * pass->in_staging_ns;
-    *x = (lh_message){.producer = producer->pass,
-                      .consumer = consumer->pass,
-                      .from = producer->device,
-                      .to = consumer->device,
-                      .link = LH_NONE,
-                      .resource = pass->in_link};
-    /* The device dates its messages by its deadlines, from which it was woken
-     * a little later. The clock of another machine says nothing. */
-    x->ready_ns = clamp(
-        m->job->shared_clock ? record->entered_ns : record->arrived_ns, 0);
-    x->produced_ns =
-        producer->end_ns < x->ready_ns ? producer->end_ns : x->ready_ns;
-    x->arrive_ns = clamp(record->arrived_ns, x->ready_ns);
-    x->sent_ns = clamp(x->arrive_ns - latency, x->ready_ns);
-    x->depart_ns = clamp(x->sent_ns - transfer, x->ready_ns);
-    t->n_messages++;
-}
-
-static void add_runs(measuring *m)
-{
-    lh_timeline *t = m->t;
-    const lh_exec *x = m->exec;
-    for (uint32_t r = 0; r < x->n_ranks; r++)
-        for (uint32_t i = 0; i < x->ranks[r].n_passes; i++) {
-            const lhi_exec_pass *pass = &x->ranks[r].passes[i];
-            const lhi_record *record = &m->records[r][i];
-            lh_timeline_run *run = &t->runs[t->offsets[r] + i];
-            int64_t least = i > 0 ? run[-1].issued_ns : 0;
-            run->pass = pass->pass;
-            run->device = r;
-            run->start_ns = clamp(record->start_ns, least);
-            run->end_ns = clamp(record->end_ns, run->start_ns);
-            run->issued_ns = clamp(record->issued_ns, run->end_ns);
-            run->message = LH_NONE;
-            if (pass->output != LH_NONE)
-                m->makers[pass->output] = (uint32_t)(t->offsets[r] + i);
-            t->makespan_ns = clamp(t->makespan_ns, run->end_ns);
-        }
-    for (uint32_t r = 0; r < x->n_ranks; r++)
-        for (uint32_t i = 0; i < x->ranks[r].n_passes; i++) {
-            const lhi_exec_pass *pass = &x->ranks[r].passes[i];
-            lh_timeline_run *run = &t->runs[t->offsets[r] + i];
-            if (pass->input == LH_NONE || pass->local_input)
-                continue;
-            run->message = t->n_messages;
-            add_message(m, run, pass, &m->records[r][i]);
-        }
-}
-
-static void add_collectives(measuring *m, const lhi_played *const *played,
-                            const uint32_t *n_played)
-{
-    lh_timeline *t = m->t;
-    for (uint32_t r = 0; r < t->n_devices; r++)
-        for (uint32_t i = 0; i < n_played[r]; i++) {
-            const lhi_played *from = &played[r][i];
-            lh_collective *x = &t->collectives[t->n_collectives++];
-            *x = (lh_collective){.chunk = from->chunk,
-                                 .device = r,
-                                 .op = from->op,
-                                 .is_reduce_scatter = from->is_reduce_scatter};
-            x->ready_ns = clamp(from->ready_ns, 0);
-            x->depart_ns = clamp(from->depart_ns, x->ready_ns);
-            x->sent_ns = clamp(from->sent_ns, x->depart_ns);
-            x->arrive_ns = clamp(from->arrive_ns, x->sent_ns);
-            t->makespan_ns = clamp(t->makespan_ns, x->arrive_ns);
-        }
-}
-
-static lh_status allocate(measuring *m, const uint32_t *n_played,
-                          lhi_arena *mem, lh_error *err)
-{
-    const lh_exec *x = m->exec;
-    lh_timeline *t = m->t = LHI_NEW(mem, lh_timeline, 1);
-    size_t *offsets = LHI_NEW(mem, size_t, (size_t)x->n_ranks + 1);
-    m->makers = LHI_NEW(mem, uint32_t, 2 * (size_t)x->n_half);
-    if (!t || !offsets || !m->makers)
-        return lhi_fail_nomem(err);
-    size_t collectives = 0, messages = 0;
-    for (uint32_t r = 0; r < x->n_ranks; r++) {
-        offsets[r + 1] = offsets[r] + x->ranks[r].n_passes;
-        messages += x->ranks[r].n_posts;
-        collectives += n_played[r];
-    }
-    *t = (lh_timeline){.mem = mem,
-                       .n_devices = x->n_ranks,
-                       .n_resources = x->n_links,
-                       .resource_names = x->link_names,
-                       .offsets = offsets,
-                       .runs =
-                           LHI_NEW(mem, lh_timeline_run, offsets[x->n_ranks]),
-                       .messages = LHI_NEW(mem, lh_message, messages),
-                       .collectives = LHI_NEW(mem, lh_collective, collectives)};
-    if (!t->runs || !t->messages || !t->collectives)
-        return lhi_fail_nomem(err);
-    return LH_OK;
-}
-
-/* What makes times differ from those of a plain run. */
-static const char *title_of(const lhi_job *job, const lh_exec *exec, char *text,
-                            size_t room)
-{
-    static const char *const paths[] = {"", "messages are delegated",
-                                        "messages of some links are delegated"};
-    const uint32_t queue = lhi_exec_sim(exec).coupled_queue;
-    const char *delegated = paths[exec->options.path];
-    char held[100] = "";
-    if (queue)
-        snprintf(held, sizeof held,
-                 "passes stop while a queue of %" PRIu32 " sends is full",
-                 queue);
-    const char *const parts[] = {
-        job->model ? ""
-                   : "timed device: passes wait for the prediction's deadlines",
-        held, delegated};
-    size_t at = 0;
-    text[0] = 0;
-    for (int i = 0; i < 3; i++)
-        if (*parts[i] && at < room)
-            at += (size_t)snprintf(text + at, room - at, "%s%s", at ? "; " : "",
-                                   parts[i]);
-    return text;
-}
-
-/* Nothing measures memory over time: what the pipeline says of it is planned.
- */
-static lh_status as_measured(const lhi_job *job, const lh_exec *exec,
-                             const lh_trace *from, lh_trace **out,
-                             lh_error *err)
-{
-    char title[256];
-    lh_trace measured = *from;
-    lh_trace_device *devices = calloc(from->n_devices, sizeof *devices);
-    lh_trace_run *runs = calloc((size_t)from->n_runs + 1, sizeof *runs);
-    lh_status status = devices && runs ? LH_OK : lhi_fail_nomem(err);
-    for (uint32_t i = 0; status == LH_OK && i < from->n_devices; i++) {
-        devices[i] = from->devices[i];
-        devices[i].memory_static = 0;
-        devices[i].memory_limit = LH_NO_LIMIT;
-    }
-    for (uint32_t i = 0; status == LH_OK && i < from->n_runs; i++) {
-        runs[i] = from->runs[i];
-        runs[i].memory = runs[i].memory_after = 0;
-    }
-    measured.devices = devices;
-    measured.runs = runs;
-    measured.memory_unit = "";
-    measured.source = "measured";
-    if (*title_of(job, exec, title, sizeof title))
-        measured.title = title;
-    if (status == LH_OK)
-        status = lh_trace_copy(&measured, out, err);
-    free(devices);
-    free(runs);
-    return status;
-}
-
-lh_status lhi_measured_trace(const lhi_job *job, const lh_exec *exec,
-                             const lhi_record *const *records,
-                             const lhi_played *const *played,
-                             const uint32_t *n_played, lh_trace **out,
-                             lh_error *err)
-{
-    lhi_arena *mem = lhi_arena_make(0);
-    measuring m = {.job = job, .exec = exec, .records = records};
-    lh_trace *made = NULL;
-    lh_status status =
-        mem ? allocate(&m, n_played, mem, err) : lhi_fail_nomem(err);
-    lhi_net_link *links =
-        mem ? LHI_NEW(mem, lhi_net_link, lhi_job_n_links(job)) : NULL;
-    if (status == LH_OK && !links)
-        status = lhi_fail_nomem(err);
-    if (status == LH_OK)
-        status = lhi_job_links(job, links, err);
-    if (status == LH_OK) {
-        m.links = links;
-        add_runs(&m);
-        add_collectives(&m, played, n_played);
-        status = lh_trace_make(job->pipeline, m.t, NULL, &made, err);
-    }
-    if (status == LH_OK)
-        status = as_measured(job, exec, made, out, err);
-    lh_trace_free(made);
-    lhi_arena_free(mem);
-    return status;
-}
-
-/* --- the result
- * ----------------------------------------------------------------- */
 
 typedef struct owned_result {
     lh_train_result result; /* first: a result is one of these */
@@ -253,6 +33,7 @@ typedef struct owned_result {
     lh_train_memory *memory;
     uint32_t n_memory;
     double spent_ns[LH_N_TRAIN_GROUPS]; /* the mean of ranks */
+    double copied_ns, waited_ns;        /* likewise, of activations' copies */
 } owned_result;
 
 typedef struct reader {
@@ -282,7 +63,8 @@ lh_status lhi_job_check_counts(const lhi_job *job, const lh_exec *exec,
 {
     const lh_pipeline *p = job->pipeline;
     uint32_t n_passes = exec->ranks[rank].n_passes;
-    size_t most = 2 * (size_t)p->n_chunks + p->n_dp_ops;
+    size_t most =
+        2 * (size_t)p->n_chunks + p->n_dp_ops + exec->ranks[rank].n_copies;
     if (counts->n_passes == n_passes && counts->n_played <= most)
         return LH_OK;
     return lhi_fail(err, LH_EIO,
@@ -292,13 +74,14 @@ lh_status lhi_job_check_counts(const lhi_job *job, const lh_exec *exec,
                     rank, counts->n_passes, counts->n_played, n_passes, most);
 }
 
-static lh_status check_played(const lhi_job *job, uint32_t rank,
-                              const lhi_played *played, uint32_t n,
-                              lh_error *err)
+static lh_status check_played(const lhi_job *job, const lh_exec *exec,
+                              uint32_t rank, const lhi_played *played,
+                              uint32_t n, lh_error *err)
 {
     const lh_pipeline *p = job->pipeline;
     for (uint32_t i = 0; i < n; i++)
         if (played[i].chunk >= p->n_chunks ||
+            played[i].copy > exec->ranks[rank].n_copies ||
             (played[i].op != LH_NONE && played[i].op >= p->n_dp_ops))
             return lhi_fail(err, LH_EIO,
                             "rank %" PRIu32
@@ -335,7 +118,7 @@ static lh_status read_rank(const lhi_job *job, const lh_exec *exec,
         lhi_wrap(err, "rank %" PRIu32 " sends", rank);
         return status;
     }
-    return check_played(job, rank, *played, counts.n_played, err);
+    return check_played(job, exec, rank, *played, counts.n_played, err);
 }
 
 static lh_status read_records(const lhi_job *job, const lh_exec *exec,
@@ -459,14 +242,26 @@ static lh_status read_observed(const lhi_job *job, reader *r, owned_result *to,
     return status;
 }
 
+/* Of an iteration of the schedule that the run began with: the mean of ranks.
+ */
+static int64_t predicted_copies(const lhi_job *job)
+{
+    double sum_ns = 0;
+    for (uint32_t r = 0; r < job->exec->n_ranks; r++)
+        for (uint32_t i = 0; i < job->exec->ranks[r].n_copies; i++)
+            sum_ns += (double)job->pipeline
+                          ->chunks[job->exec->ranks[r].copies[i].chunk]
+                          .offload_ns;
+    return (int64_t)(sum_ns / job->exec->n_ranks);
+}
+
 /* What each rank has held, beside what was predicted of it. */
 static lh_status read_held(const lhi_job *job, reader *r, owned_result *to,
                            lh_error *err)
 {
     double held;
     uint32_t n = lhi_grid_ranks(&job->grid);
-    const unsigned char *at = next_bytes(
-        r, n * (LH_N_MEMORY_KINDS + LH_N_TRAIN_GROUPS) * sizeof held);
+    const unsigned char *at = next_bytes(r, n * LHI_HELD_NUMBERS * sizeof held);
     if (!at)
         return fail_half(err);
     if (!(to->memory = calloc(n, sizeof *to->memory)))
@@ -482,14 +277,18 @@ static lh_status read_held(const lhi_job *job, reader *r, owned_result *to,
                 return lhi_fail(err, LH_EIO, "rank %" PRIu32 " holds %g bytes",
                                 i, held);
             one->measured[k] = (int64_t)held;
-            one->measured_bytes += one->measured[k];
+            if (k != LH_MEMORY_STORAGE)
+                one->measured_bytes += one->measured[k];
         }
-        for (uint32_t k = 0; k < LH_N_TRAIN_GROUPS; k++, at += sizeof held) {
+        for (uint32_t k = 0; k < LH_N_TRAIN_GROUPS + 2; k++) {
+            double *const ends[] = {&to->copied_ns, &to->waited_ns};
             memcpy(&held, at, sizeof held);
+            at += sizeof held;
             if (!(held >= 0 && held < 0x1p53))
                 return lhi_fail(err, LH_EIO,
                                 "rank %" PRIu32 " has spent %g ns", i, held);
-            to->spent_ns[k] += held / n;
+            *(k < LH_N_TRAIN_GROUPS ? &to->spent_ns[k]
+                                    : ends[k - LH_N_TRAIN_GROUPS]) += held / n;
         }
     }
     return LH_OK;
@@ -654,6 +453,13 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
         .tensor = job->grid.tensor,
         .expert = job->grid.expert,
     };
+    if (head.n_iterations > 0) {
+        to->result.copy_ns =
+            (int64_t)(to->copied_ns / (double)head.n_iterations);
+        to->result.copy_wait_ns =
+            (int64_t)(to->waited_ns / (double)head.n_iterations);
+    }
+    to->result.predicted_copy_ns = predicted_copies(job);
     for (uint32_t k = 0; k < LH_N_TRAIN_GROUPS && head.n_iterations > 0; k++)
         to->result.exchange_ns[k] =
             (int64_t)(to->spent_ns[k] / (double)head.n_iterations);

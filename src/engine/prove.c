@@ -11,7 +11,8 @@
  * where passes compute together with their counterparts in other copies of the
  * pipeline: all copies have the same passes in the same order, so what the walk
  * carries out on one it carries out on all, and the collectives inside of a
- * pass find all their members in it. A message
+ * pass find all their members in it. Copies of activations, of a stream of
+ * their own, are served likewise and need nothing of other ranks. A message
  * waits for the pass that makes it, for its receive to be posted (nothing is
  * taken to be buffered on the way: a rendezvous), and on a link with an
  * explicit order for the message before it. Where sends are coupled, it also
@@ -136,7 +137,9 @@ static bool waits_for_itself(const proof *p, uint32_t r)
 {
     const lhi_exec_rank *rank = &p->x->ranks[r];
     const lhi_exec_pass *pass = &rank->passes[p->done[r]];
-    return p->done[r] < rank->n_passes && pass->waits_data > pass->first_data;
+    return p->done[r] < rank->n_passes &&
+           (pass->waits_data > pass->first_data ||
+            pass->waits_copies > pass->first_copy);
 }
 
 /* Carries out the passes of a rank as far as their inputs are there. */
@@ -204,6 +207,11 @@ static lh_status refuse_data(const lhi_exec_rank *rank, uint32_t r,
                              const lhi_exec_pass *pass, lh_error *err)
 {
     char here[LH_PASS_TEXT], there[LH_PASS_TEXT];
+    if (pass->waits_copies > pass->first_copy)
+        return lhi_fail(err, LH_EDEADLOCK,
+                        "deadlock: rank %" PRIu32 " waits at %s for a copy of "
+                        "activations that it launches itself only later",
+                        r, lh_pass_text(&pass->pass, here));
     const lhi_exec_data *data = &rank->data[pass->waits_data - 1];
     return lhi_fail(err, LH_EDEADLOCK,
                     "deadlock: rank %" PRIu32 " waits at %s for a "

@@ -106,6 +106,8 @@ lh_status lhi_rank_make(const lhi_rank_options *options, lhi_rank **out,
     lh_status status = make_receives(rank, err);
     if (status == LH_OK)
         status = lhi_played_make(rank, err);
+    if (status == LH_OK)
+        status = lhi_offloaded_make(rank, err);
     const lh_sim_options how = lhi_exec_sim(options->exec);
     if (status == LH_OK && how.receives != LH_RECEIVES_EARLY)
         status = lhi_late_make(rank, err);
@@ -280,7 +282,8 @@ static void see_pass(lhi_rank *rank, uint32_t i, int64_t ready_ns,
     seen->could_ns = ready_ns;
     if (!rank->o.hooks)
         seen->could_ns = span->start_ns;
-    else if ((i == 0 || pass->is_first || rank->o.hooks->pass) &&
+    else if ((i == 0 || pass->is_first || rank->o.hooks->pass ||
+              pass->waits_copies) &&
              rank->records[i].start_ns > seen->could_ns)
         seen->could_ns = rank->records[i].start_ns;
     seen->ended_ns = seen->free_ns = span->end_ns;
@@ -300,6 +303,8 @@ static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
     int64_t ready_ns = *free_ns;
     LHI_TRY(take_input(rank, i, &in, &ready_ns, err));
     LHI_TRY(before_pass(rank, i, kind, &ready_ns, err));
+    if (kind == LHI_STEP_TRAIN)
+        LHI_TRY(lhi_offloaded_before(rank, i, &ready_ns, err));
     if (pass->output != LH_NONE && rank->delegated)
         lhi_delegated_reclaim(rank->delegated);
     if (pass->output != LH_NONE && !(buffer = lhi_pool_take(&rank->pool)))
@@ -326,6 +331,13 @@ static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
         record->end_ns = record->issued_ns = lhi_now_ns();
     }
     after_pass(rank, pass, &span);
+    if (kind == LHI_STEP_TRAIN)
+        status = lhi_offloaded_after(rank, i, &span, err);
+    if (status != LH_OK) {
+        if (buffer)
+            lhi_pool_give(&rank->pool, buffer);
+        return status;
+    }
     if (pass->input != LH_NONE && pass->local_input) {
         lhi_pool_give(&rank->pool, rank->local[pass->input]);
         rank->local[pass->input] = NULL;
@@ -354,6 +366,7 @@ lh_status lhi_rank_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
     LHI_TRY(device->ops->begin(device, step, kind, err));
     if (!rank->o.hooks)
         lhi_played_begin(rank, t0_ns);
+    lhi_offloaded_begin(rank, t0_ns);
     if (rank->late)
         LHI_TRY(lhi_late_begin(rank->late, step, kind, err));
     if (rank->coupled)
@@ -371,6 +384,7 @@ lh_status lhi_rank_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
         LHI_TRY(run_pass(rank, i, step, kind, &free_ns, err));
         *end_ns = rank->records[i].end_ns;
     }
+    lhi_offloaded_end(rank);
     if (!rank->o.hooks)
         await_played(rank, end_ns);
     if (rank->late)

@@ -84,6 +84,12 @@ typedef struct lhi_rank_options {
     const lhi_net_stop *stop; /* asked now and then; may be NULL */
 } lhi_rank_options;
 
+/* Of all steps of training: what copies of activations took, and how long
+ * passes waited for them. */
+typedef struct lhi_copy_sums {
+    int64_t copied_ns, waited_ns;
+} lhi_copy_sums;
+
 typedef struct lhi_rank {
     lhi_rank_options o;
     lhi_arena *mem;
@@ -99,6 +105,11 @@ typedef struct lhi_rank {
     int64_t *data_ready_ns; /* per pass: all that it waits for was there */
     uint32_t n_played;
     lhi_played *played;
+    /* The offload stream: as far as it is launched, when each copy was. */
+    int64_t copy_free_ns;
+    uint32_t n_copied;
+    lhi_copied *copied; /* one per copy of the program */
+    lhi_copy_sums copy_sums;
     lhi_late *late;           /* NULL: receives are early */
     lhi_coupled *coupled;     /* NULL: sends never block */
     lhi_delegated *delegated; /* NULL: all messages take the direct path */
@@ -242,6 +253,21 @@ lh_status lhi_delegated_end(lhi_delegated *d, lh_error *err);
 uint32_t lhi_delegated_grown(const lhi_delegated *d);
 /* All of them, in bytes. */
 size_t lhi_delegated_bytes(const lhi_delegated *d);
+
+/* --- activations that leave (offloaded.c) -----------------------------------
+ * In steps of training alone.
+ */
+
+lh_status lhi_offloaded_make(lhi_rank *rank, lh_error *err);
+void lhi_offloaded_begin(lhi_rank *rank, int64_t t0_ns);
+/* Before pass i: returns once the copies that it waits for are done, and begins
+ * those that go with its start; *ready_ns is moved on to when they were. */
+lh_status lhi_offloaded_before(lhi_rank *rank, uint32_t i, int64_t *ready_ns,
+                               lh_error *err);
+lh_status lhi_offloaded_after(lhi_rank *rank, uint32_t i, const lhi_span *span,
+                              lh_error *err);
+/* All copies of the step are done, rank->copied complete. */
+void lhi_offloaded_end(lhi_rank *rank);
 
 /* --- played data-parallel communication (played.c) -------------------------
  */

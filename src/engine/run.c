@@ -323,6 +323,42 @@ static lh_status check_shares(const lhi_job *job, lh_error *err)
     return LH_OK;
 }
 
+/* What the pipeline's chunks say of copies, and what the model does, is one. */
+static lh_status check_offload(const lhi_job *job, lh_error *err)
+{
+    const lh_train_model *m = job->model;
+    bool any = false;
+    for (uint32_t c = 0; c < job->exec->n_chunks; c++) {
+        const lhi_cpu_options o = {.model = m->model,
+                                   .first_layers = m->first_layers,
+                                   .n_chunks = job->exec->n_chunks,
+                                   .n_mine = 1,
+                                   .mine = &c,
+                                   .again = m->again,
+                                   .offload = m->offload,
+                                   .microbatch = m->micro_batch,
+                                   .sequence = m->sequence,
+                                   .n_microbatches = 1,
+                                   .n_tensor = job->grid.tensor,
+                                   .n_contexts = job->grid.context,
+                                   .n_expert = job->grid.expert};
+        bool leaves = lhi_cpu_offloaded(&o, 0) > 0;
+        any = any || leaves;
+        if (leaves != (job->pipeline->chunks[c].offload_ns > 0))
+            return lhi_fail(
+                err, LH_EINVAL,
+                "offload: chunk %" PRIu32 "'s activations %s, and "
+                "%s of its layers leave the device",
+                c, leaves ? "have no time to leave" : "take time to leave",
+                leaves ? "some" : "none");
+    }
+    if (any && !m->offload_to)
+        return lhi_fail(err, LH_EINVAL,
+                        "offload: activations leave the device, and there is "
+                        "no folder for them");
+    return LH_OK;
+}
+
 /* What passes launch is looked at by lhi_shard_plan_make(), as memory is
  * predicted. */
 static lh_status check_collectives(const lhi_job *job, lh_error *err)
@@ -441,6 +477,7 @@ lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
     job.shared_clock = place != LHI_RANKS_ANYWHERE;
     LHI_TRY(take_grid(&job, err));
     LHI_TRY(check_collectives(&job, err));
+    LHI_TRY(check_offload(&job, err));
     LHI_TRY(lhi_job_keeps_limits(&job, exec, err));
     LHI_TRY(lhi_job_fits(&job, place, err));
     lh_train_memory *memory;

@@ -126,8 +126,9 @@ static void add_model(unsigned char sum[SUM_BYTES], const lh_train_model *t,
     for (uint32_t i = 0; i < m->layers; i++)
         add_numbers(sum,
                     (uint64_t[]){t->again ? t->again[i] : 0,
+                                 t->offload && t->offload[i],
                                  lh_model_layer_is_moe(m, i)},
-                    2);
+                    3);
 }
 
 /* How many tokens there are, and the first that are trained on: another file,

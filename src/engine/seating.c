@@ -25,6 +25,9 @@ static void say_shared(const lhi_job *job, char why[LHI_STAYS_ROOM])
                  "experts are on several ranks (expert %" PRIu32
                  "); plan with expert: 1",
                  g->expert);
+    else if (lh_pipeline_offloads(job->pipeline))
+        snprintf(why, LHI_STAYS_ROOM,
+                 "activations leave their device; plan without offload");
     else if (lh_pipeline_n_dp_ops(job->pipeline) > 0)
         snprintf(why, LHI_STAYS_ROOM,
                  "passes launch data-parallel operations; plan with a schedule "
@@ -54,6 +57,9 @@ static void say_layers(const lhi_job *job, const uint32_t *numbers,
     if (!job->model && !job->o.layers)
         snprintf(why, LHI_STAYS_ROOM,
                  "how many each chunk has was not said");
+    else if (lh_pipeline_offloads(job->pipeline))
+        snprintf(why, LHI_STAYS_ROOM,
+                 "activations leave their device; plan without offload");
     else if (lh_pipeline_n_dp_ops(job->pipeline) > 0)
         snprintf(why, LHI_STAYS_ROOM,
                  "passes launch data-parallel operations; plan with a schedule "

@@ -114,8 +114,8 @@ static void date(lhi_shards *s, uint32_t k, int64_t ready_ns)
     }
     s->arrive_ns[k] = sent + latency;
     s->played[k] =
-        (lhi_played){d->chunk, d->is_scatter, d->op,          ready_ns,
-                     depart,   sent,          s->arrive_ns[k]};
+        (lhi_played){d->chunk, d->is_scatter, d->op,           ready_ns,
+                     depart,   sent,          s->arrive_ns[k], 0};
     if (s->arrive_ns[k] > s->last_ns)
         s->last_ns = s->arrive_ns[k];
 }

@@ -15,7 +15,8 @@ lh_status lhi_shift_make(const lhi_rank_options *options, lhi_shift **out,
     if (status == LH_OK) {
         s->records =
             calloc(s->rank->program->n_passes + 1u, sizeof *s->records);
-        s->played = calloc(2 * (size_t)p->n_chunks + p->n_dp_ops + 1,
+        s->played = calloc(2 * (size_t)p->n_chunks + p->n_dp_ops +
+                               s->rank->program->n_copies + 1,
                            sizeof *s->played);
         if (!s->records || !s->played)
             status = lhi_fail_nomem(err);
@@ -63,6 +64,18 @@ void lhi_shift_keep(lhi_shift *s, int64_t t0_ns, const lhi_played *played,
         x.sent_ns -= t0_ns;
         x.arrive_ns -= t0_ns;
         s->played[i] = x;
+    }
+    for (uint32_t i = 0; i < rank->n_copied; i++) {
+        const lhi_copied *when = &rank->copied[i];
+        int64_t end_ns = when->end_ns - t0_ns;
+        s->played[s->n_played++] =
+            (lhi_played){.chunk = rank->program->copies[i].chunk,
+                         .op = LH_NONE,
+                         .copy = i + 1,
+                         .ready_ns = when->ready_ns - t0_ns,
+                         .depart_ns = when->depart_ns - t0_ns,
+                         .sent_ns = end_ns,
+                         .arrive_ns = end_ns};
     }
     s->has_records = true;
 }

@@ -24,7 +24,8 @@ lh_status lhi_shift_make(const lhi_rank_options *options, lhi_shift **out,
 void lhi_shift_free(lhi_shift *shift);
 
 /* Keeps what the step that began at t0_ns has recorded, as times from then,
- * with its data-parallel communications. */
+ * with its data-parallel communications, and its copies of activations behind
+ * them. */
 void lhi_shift_keep(lhi_shift *shift, int64_t t0_ns, const lhi_played *played,
                     uint32_t n_played);
 

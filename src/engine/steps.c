@@ -110,6 +110,7 @@ static void close_proposal(lhi_member *w, bool go, const lhi_moving *moved)
 {
     const lhi_rank *rank = w->shift->rank;
     const uint64_t turns = rank->turns;
+    const lhi_copy_sums copies = rank->copy_sums;
     const uint32_t n_grown = lhi_rank_grown(rank);
     lhi_seat *seat = moved ? lhi_rescheduler_seat(w->rescheduler) : NULL;
     if (go)
@@ -119,6 +120,7 @@ static void close_proposal(lhi_member *w, bool go, const lhi_moving *moved)
         return;
     w->n_grown_before += n_grown;
     w->shift->rank->turns = turns;
+    w->shift->rank->copy_sums = copies;
     if (moved)
         lhi_member_moved(w, seat);
     if (w->training)

@@ -36,13 +36,15 @@
  *   coupled.c           ... sends that block the passes behind them
  *   delegated.c         ... messages by way of host memory; lower_paths.c:
  *                       which, and by which queues
+ *   offloaded.c         ... activations that leave, and come back
  *   played.c            ... data parallelism of timed devices
  *   training*.c         data parallelism that is real; optimizer, checkpoints
  *   sharded.c           ... launched by passes, of what is sharded:
  *   shard_plan.c        ... where that is meanwhile
  *   resume.c            ... going on from one, the same on all ranks
  *   sum_ranks.c         ... sums over all ranks
- *   outcome.c           what rank 0 recorded, as a result and a trace
+ *   outcome.c           what rank 0 recorded, as a result; measured_trace.c:
+ *                       ... and a trace
  *   observe.c           what a run takes, for a profile
  *   measure*.c          what passes and links take here: profiles
  *   plan/               what of a plan says what is run */
@@ -172,6 +174,11 @@ lh_status lhi_job_digest_course(const lhi_job *job, unsigned char sum[32],
  * copy of the pipeline, the first copy's first. */
 size_t lhi_job_n_links(const lhi_job *job);
 lh_status lhi_job_links(const lhi_job *job, lhi_net_link *links, lh_error *err);
+
+/* What is handed back of each rank of a run that trains: bytes by kind, what
+ * groups have spent, what copies of activations took and how long passes waited
+ * for them. */
+enum { LHI_HELD_NUMBERS = LH_N_MEMORY_KINDS + LH_N_TRAIN_GROUPS + 2 };
 
 /* What rank 0 has handed back (docs/formats/wire.md) into a result, and the
  * trace of the last iteration. */

@@ -120,7 +120,7 @@ static int64_t date_collective(lhi_training *t, uint32_t chunk, bool is_scatter,
     }
     int64_t arrive = sent + latency;
     t->played[t->n_played++] = (lhi_played){
-        chunk, is_scatter, LH_NONE, ready_ns, depart, sent, arrive};
+        chunk, is_scatter, LH_NONE, ready_ns, depart, sent, arrive, 0};
     if (arrive > t->last_ns)
         t->last_ns = arrive;
     return arrive;

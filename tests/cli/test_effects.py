@@ -115,7 +115,7 @@ def an_option_of_train_is_for_the_device_or_is_refused():
            "--clip": "2", "--checkpoint": "c", "--checkpoint-every": "2",
            "--keep": "3", "--resume": "c", "--weights": "w",
            "--emulate-links": None, "--profile-out": "p.json",
-           "--memory": "report"}
+           "--offload-to": ".", "--memory": "report"}
     timed = {"--speed": "2", "--message-bytes": "64", "--real-links": None}
     help_text = run("train", "--help", env={"COLUMNS": "1000"}).stdout
     said = {of: set(re.findall(rf"(--[\w-]+)(?: \S+)?\s+{of}: ", help_text))

@@ -102,7 +102,7 @@ static void only_this(read_message *read, const unsigned char *bytes,
     CHECK_INT(read(copy, size + 1, &out, &err), LH_EIO);
     copy[2] = LHI_MESSAGE_VERSION + 1;
     CHECK_INT(read(copy, size, &out, &err), LH_EIO);
-    CHECK_HAS(err.text, "of version 7, not 6");
+    CHECK_HAS(err.text, "of version 8, not 7");
     copy[2] = LHI_MESSAGE_VERSION;
     copy[3] ^= 8;
     CHECK_INT(read(copy, size, &out, &err), LH_EIO);
@@ -136,7 +136,7 @@ static void commands(void)
     message back;
     lh_error err;
     lhi_command_write(&o, bytes);
-    CHECK(memcmp(bytes, "LE\6\1\2\0\0\0\xfe\xff", 10) == 0);
+    CHECK(memcmp(bytes, "LE\7\1\2\0\0\0\xfe\xff", 10) == 0);
     CHECK_INT(lhi_get_bytes(bytes + 16, 8), (uint64_t)-5);
     CHECK_OK(read_command(bytes, sizeof bytes, &back, &err), err);
     CHECK_INT(back.command.what, o.what);
@@ -163,7 +163,7 @@ static void reports(void)
     CHECK_OK(read_done(bytes, sizeof bytes, &back, &err), err);
     CHECK(lhi_bits_of(back.done.loss) == lhi_bits_of(none.loss));
     lhi_done_write(&d, bytes);
-    CHECK(memcmp(bytes, "LE\6\2", 4) == 0);
+    CHECK(memcmp(bytes, "LE\7\2", 4) == 0);
     CHECK(lhi_get_bytes(bytes + 24, 8) == 3);
     CHECK_OK(read_done(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.done.end_ns == d.end_ns && back.done.loss == d.loss);
@@ -179,7 +179,7 @@ static void notices(void)
     message back;
     lh_error err;
     lhi_notice_write(-123456789012345, bytes);
-    CHECK(memcmp(bytes, "LE\6\3\0\0\0\0", 8) == 0);
+    CHECK(memcmp(bytes, "LE\7\3\0\0\0\0", 8) == 0);
     CHECK_OK(read_notice(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.posted_ns == -123456789012345);
     only_this(read_notice, bytes, sizeof bytes);
@@ -188,20 +188,21 @@ static void notices(void)
 
 static void records(void)
 {
-    const lhi_counts n = {2, 1};
+    const lhi_counts n = {2, 2};
     const lhi_record passes[2] = {{1, 2, 5, 3, 4, 0},
                                   {-1, 1 << 20, 1 << 21, 0, INT64_MAX, 0}};
-    const lhi_played played[1] = {{7, true, LH_NONE, 5, 6, 7, 8}};
+    const lhi_played played[2] = {{7, true, LH_NONE, 5, 6, 7, 8, 0},
+                                  {3, false, LH_NONE, 1, 2, 4, 4, 9}};
     unsigned char head[LHI_COUNTS_BYTES];
-    unsigned char rows[2 * LHI_RECORD_BYTES + LHI_PLAYED_BYTES];
+    unsigned char rows[2 * LHI_RECORD_BYTES + 2 * LHI_PLAYED_BYTES];
     lhi_record passes_back[2];
-    lhi_played played_back[1];
+    lhi_played played_back[2];
     message back;
     lh_error err;
     lhi_counts_write(&n, head);
-    CHECK(memcmp(head, "LE\6\4\2\0\0\0\1\0\0\0\0\0\0\0", 16) == 0);
+    CHECK(memcmp(head, "LE\7\4\2\0\0\0\2\0\0\0\0\0\0\0", 16) == 0);
     CHECK_OK(read_counts(head, sizeof head, &back, &err), err);
-    CHECK(back.counts.n_passes == 2 && back.counts.n_played == 1);
+    CHECK(back.counts.n_passes == 2 && back.counts.n_played == 2);
     only_this(read_counts, head, sizeof head);
     not_with(read_counts, head, sizeof head, 12, 1, "whose end is 1");
     CHECK_INT(lhi_rows_bytes(&n), sizeof rows);
@@ -215,10 +216,16 @@ static void records(void)
     CHECK(played_back[0].chunk == 7 && played_back[0].is_reduce_scatter);
     CHECK(played_back[0].op == LH_NONE && played_back[0].ready_ns == 5);
     CHECK(played_back[0].depart_ns == 6 && played_back[0].sent_ns == 7);
-    CHECK(played_back[0].arrive_ns == 8);
+    CHECK(played_back[0].arrive_ns == 8 && played_back[0].copy == 0);
+    CHECK(played_back[1].copy == 9 && played_back[1].arrive_ns == 4);
     for (size_t k = 0; k < sizeof rows; k++)
         CHECK_INT(lhi_rows_read(rows, k, &n, passes_back, played_back, &err),
                   LH_EIO);
+    rows[84 + LHI_PLAYED_BYTES] = 1; /* a copy is no reduce-scatter */
+    CHECK_INT(
+        lhi_rows_read(rows, sizeof rows, &n, passes_back, played_back, &err),
+        LH_EIO);
+    rows[84 + LHI_PLAYED_BYTES] = 0;
     rows[84] = 2;
     CHECK_INT(
         lhi_rows_read(rows, sizeof rows, &n, passes_back, played_back, &err),
@@ -242,7 +249,7 @@ static void outcomes(void)
     message back;
     lh_error err;
     lhi_outcome_head_write(&o, bytes);
-    CHECK(memcmp(bytes, "LE\6\5\1\0\0\0\x9", 9) == 0);
+    CHECK(memcmp(bytes, "LE\7\5\1\0\0\0\x9", 9) == 0);
     CHECK_OK(read_outcome(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.outcome.n_iterations == 9 && back.outcome.n_grown == 1);
     CHECK(back.outcome.interrupted && back.outcome.n_recorded == 4);
@@ -269,7 +276,7 @@ static void proposals(void)
     message back;
     lh_error err = {0};
     lhi_proposal_write(&p, bytes);
-    CHECK(memcmp(bytes, "LE\6\6\0\0\0\0\7", 9) == 0);
+    CHECK(memcmp(bytes, "LE\7\6\0\0\0\0\7", 9) == 0);
     CHECK_INT(lhi_get_bytes(bytes + 16, 4), 300);
     CHECK_OK(read_proposal(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.proposal.step == 7 && back.proposal.texts.n_rows == 300);
@@ -305,7 +312,7 @@ static void votes(void)
     message back;
     lh_error err = {0};
     lhi_vote_write(&against, bytes);
-    CHECK(memcmp(bytes, "LE\6\7\1\0\0\0\x9", 9) == 0);
+    CHECK(memcmp(bytes, "LE\7\7\1\0\0\0\x9", 9) == 0);
     CHECK(memcmp(bytes + 16, "no\0", 3) == 0 && bytes[255] == 0);
     CHECK_OK(read_vote(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.vote.refuses && back.vote.step == 9);
@@ -340,7 +347,7 @@ static void switches(void)
     message back;
     lh_error err = {0};
     lhi_switch_write(&s, bytes);
-    CHECK(memcmp(bytes, "LE\6\10\5\0\0\0\3", 9) == 0);
+    CHECK(memcmp(bytes, "LE\7\10\5\0\0\0\3", 9) == 0);
     CHECK(memcmp(bytes + 64, "zb-h1", 6) == 0);
     CHECK(memcmp(bytes + 192, "slow", 5) == 0);
     CHECK(memcmp(bytes + 792, "deadlock", 9) == 0);
@@ -389,7 +396,7 @@ static void notices_of_changes(void)
     message back;
     lh_error err = {0};
     lhi_told_write(&t, bytes);
-    CHECK(memcmp(bytes, "LE\6\12\3\0\0\0\7", 9) == 0);
+    CHECK(memcmp(bytes, "LE\7\12\3\0\0\0\7", 9) == 0);
     CHECK(bytes[16] == 1 && bytes[20] == 3 && bytes[24] == 2);
     CHECK(memcmp(bytes + 104, "slack", 6) == 0);
     CHECK(memcmp(bytes + 136, "since", 5) == 0);
@@ -418,7 +425,7 @@ static void sights(void)
     enum { SIZE = LHI_SEEN_BYTES + 2 * LHI_SEEN_ROW_BYTES + LHI_PLAYED_BYTES };
     unsigned char bytes[SIZE];
     const lhi_seen_row rows[] = {{1, 2, 3, 4, 5, 6}, {7, 8, 9, 10, 11, -12}};
-    const lhi_played played = {1, true, LH_NONE, 2, 3, 4, 5};
+    const lhi_played played = {1, true, LH_NONE, 2, 3, 4, 5, 0};
     const lhi_seen_head head = {2, 1, UINT64_MAX - 1};
     lhi_seen_head back = {2, 1, 0}, other;
     lhi_seen_row rows_back[2];
@@ -426,7 +433,7 @@ static void sights(void)
     lh_error err = {0};
     CHECK_INT(lhi_seen_size(&head), SIZE);
     lhi_seen_write(&head, rows, &played, bytes);
-    CHECK(memcmp(bytes, "LE\6\11\2\0\0\0\1\0\0\0\0\0\0\0\xfe\xff", 18) == 0);
+    CHECK(memcmp(bytes, "LE\7\11\2\0\0\0\1\0\0\0\0\0\0\0\xfe\xff", 18) == 0);
     CHECK(bytes[24] == 1 && bytes[112] == 0xf4 && bytes[120] == 1);
     CHECK_OK(lhi_seen_read(bytes, SIZE, &back, rows_back, &played_back, &err),
              err);

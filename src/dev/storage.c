@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include "dev/storage.h"
+
+#include "base/realtime.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+typedef struct copy {
+    lhi_storage_block *block;
+    lhi_storage_piece *pieces;
+    uint32_t n_pieces, room;
+    bool is_back;
+    int64_t least_ns;
+    lhi_copied when;
+} copy;
+
+typedef struct mapping {
+    struct mapping *next;
+    lhi_storage_block block;
+} mapping;
+
+struct lhi_storage {
+    char *folder;
+    int fd;
+    size_t size;
+    mapping *mappings;
+    pthread_t thread;
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t changed;
+    bool stop;
+    copy **copies; /* those of the step, and room for more */
+    uint32_t n_begun, n_done, n_room;
+    int64_t free_ns; /* the last one has ended */
+};
+
+static lh_status fail_folder(const char *folder, const char *what,
+                             lh_error *err)
+{
+    return lhi_fail(err, LH_EIO,
+                    "offload: %s '%.300s': %s; give a folder that has room "
+                    "with --offload-to",
+                    what, folder, strerror(errno));
+}
+
+static void move(const copy *c)
+{
+    unsigned char *at = c->block->at;
+    for (uint32_t i = 0; i < c->n_pieces; i++) {
+        const lhi_storage_piece *piece = &c->pieces[i];
+        if (c->is_back)
+            memcpy(piece->at, at, piece->size);
+        else
+            memcpy(at, piece->at, piece->size);
+        at += piece->size;
+    }
+}
+
+/* Dated by when it could begin, so that a thread that was woken late has not
+ * made the stream slower. */
+static void run_copy(copy *c, int64_t free_ns)
+{
+    c->when.depart_ns = c->when.ready_ns > free_ns ? c->when.ready_ns : free_ns;
+    move(c);
+    int64_t moved_ns = lhi_now_ns();
+    c->when.end_ns = c->when.depart_ns + c->least_ns;
+    if (moved_ns > c->when.end_ns)
+        c->when.end_ns = moved_ns;
+    else
+        lhi_sleep_until(c->when.end_ns);
+}
+
+static void *thread_main(void *of)
+{
+    lhi_storage *s = of;
+    pthread_mutex_lock(&s->lock);
+    for (;;) {
+        while (!s->stop && s->n_done == s->n_begun)
+            pthread_cond_wait(&s->changed, &s->lock);
+        if (s->stop)
+            break;
+        copy *c = s->copies[s->n_done];
+        int64_t free_ns = s->free_ns;
+        pthread_mutex_unlock(&s->lock);
+        run_copy(c, free_ns);
+        pthread_mutex_lock(&s->lock);
+        s->free_ns = c->when.end_ns;
+        s->n_done++;
+        pthread_cond_broadcast(&s->changed);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+/* Without a name from the beginning. */
+static lh_status make_file(lhi_storage *s, lh_error *err)
+{
+    size_t room = strlen(s->folder) + 32;
+    char *path = malloc(room);
+    if (!path)
+        return lhi_fail_nomem(err);
+    snprintf(path, room, "%s/longhaul-offload-XXXXXX", s->folder);
+    s->fd = mkstemp(path);
+    lh_status status = LH_OK;
+    if (s->fd < 0 || unlink(path) != 0 ||
+        fcntl(s->fd, F_SETFD, FD_CLOEXEC) != 0)
+        status = fail_folder(s->folder, "no file can be made in", err);
+    free(path);
+    return status;
+}
+
+static void free_storage(lhi_storage *s)
+{
+    for (mapping *m = s->mappings, *next; m; m = next) {
+        next = m->next;
+        munmap(m->block.at, m->block.size);
+        free(m);
+    }
+    for (uint32_t i = 0; i < s->n_room; i++) {
+        free(s->copies[i]->pieces);
+        free(s->copies[i]);
+    }
+    if (s->fd >= 0)
+        close(s->fd);
+    free(s->copies);
+    free(s->folder);
+    free(s);
+}
+
+lh_status lhi_storage_open(const char *folder, lhi_storage **out, lh_error *err)
+{
+    lhi_storage *s = calloc(1, sizeof *s);
+    if (!s)
+        return lhi_fail_nomem(err);
+    s->fd = -1;
+    s->folder = strdup(folder);
+    lh_status status = s->folder ? make_file(s, err) : lhi_fail_nomem(err);
+    if (status != LH_OK) {
+        free_storage(s);
+        return status;
+    }
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    status = lhi_thread_ordinary(&s->thread, thread_main, s, err);
+    if (status != LH_OK) {
+        pthread_cond_destroy(&s->changed);
+        pthread_mutex_destroy(&s->lock);
+        free_storage(s);
+        return status;
+    }
+    *out = s;
+    return LH_OK;
+}
+
+void lhi_storage_close(lhi_storage *s)
+{
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->stop = true;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    pthread_join(s->thread, NULL);
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    free_storage(s);
+}
+
+size_t lhi_storage_room(size_t size)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return (size + page - 1) / page * page;
+}
+
+/* The disk's room is taken now: a page that has none would end the process when
+ * it is first written. */
+static lh_status take_room(lhi_storage *s, size_t size, lh_error *err)
+{
+    int failed;
+    do
+        failed = posix_fallocate(s->fd, (off_t)s->size, (off_t)size);
+    while (failed == EINTR);
+    if (failed == 0)
+        return LH_OK;
+    return lhi_fail(err, LH_EIO,
+                    "offload: no room for %.1f MiB more in '%.300s', where "
+                    "%.1f MiB are in use: %s; give a folder that has room "
+                    "with --offload-to, or plan with a smaller share",
+                    (double)size / (1 << 20), s->folder,
+                    (double)s->size / (1 << 20), strerror(failed));
+}
+
+lh_status lhi_storage_grow(lhi_storage *s, size_t size, lhi_storage_block **out,
+                           lh_error *err)
+{
+    size_t room = lhi_storage_room(size ? size : 1);
+    mapping *m = calloc(1, sizeof *m);
+    if (!m)
+        return lhi_fail_nomem(err);
+    lh_status status = take_room(s, room, err);
+    void *at = MAP_FAILED;
+    if (status == LH_OK) {
+        at = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd,
+                  (off_t)s->size);
+        if (at == MAP_FAILED)
+            status = fail_folder(s->folder, "no memory is mapped to", err);
+    }
+    if (status != LH_OK) {
+        free(m);
+        return status;
+    }
+    s->size += room;
+    m->block = (lhi_storage_block){.at = at, .size = room};
+    m->next = s->mappings;
+    s->mappings = m;
+    *out = &m->block;
+    return LH_OK;
+}
+
+size_t lhi_storage_held(const lhi_storage *s)
+{
+    return s->size;
+}
+
+void lhi_storage_begin(lhi_storage *s)
+{
+    pthread_mutex_lock(&s->lock);
+    while (s->n_done < s->n_begun)
+        pthread_cond_wait(&s->changed, &s->lock);
+    s->n_begun = s->n_done = 0;
+    s->free_ns = 0;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Room for one more copy: its record, which does not move. */
+static copy *next_copy(lhi_storage *s)
+{
+    if (s->n_begun < s->n_room)
+        return s->copies[s->n_begun];
+    copy **more = realloc(s->copies, (s->n_room + 1u) * sizeof(copy *));
+    if (!more)
+        return NULL;
+    s->copies = more;
+    if (!(more[s->n_room] = calloc(1, sizeof(copy))))
+        return NULL;
+    return more[s->n_room++];
+}
+
+static bool take_pieces(copy *c, const lhi_storage_piece *pieces, uint32_t n)
+{
+    if (n > c->room) {
+        lhi_storage_piece *more = realloc(c->pieces, n * sizeof *more);
+        if (!more)
+            return false;
+        c->pieces = more;
+        c->room = n;
+    }
+    if (n > 0)
+        memcpy(c->pieces, pieces, n * sizeof *pieces);
+    c->n_pieces = n;
+    return true;
+}
+
+lh_status lhi_storage_copy(lhi_storage *s, lhi_storage_block *block,
+                           const lhi_storage_piece *pieces, uint32_t n,
+                           bool is_back, int64_t least_ns, lh_error *err)
+{
+    pthread_mutex_lock(&s->lock);
+    copy *c = next_copy(s);
+    bool ok = c && take_pieces(c, pieces, n);
+    if (ok) {
+        c->block = block;
+        c->is_back = is_back;
+        c->least_ns = least_ns;
+        c->when = (lhi_copied){.ready_ns = lhi_now_ns()};
+        s->n_begun++;
+        pthread_cond_broadcast(&s->changed);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return ok ? LH_OK : lhi_fail_nomem(err);
+}
+
+void lhi_storage_await(lhi_storage *s, uint32_t n)
+{
+    pthread_mutex_lock(&s->lock);
+    while (s->n_done < n && s->n_done < s->n_begun)
+        pthread_cond_wait(&s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+}
+
+lhi_copied lhi_storage_copied(lhi_storage *s, uint32_t i)
+{
+    pthread_mutex_lock(&s->lock);
+    lhi_copied when = s->copies[i]->when;
+    pthread_mutex_unlock(&s->lock);
+    return when;
+}

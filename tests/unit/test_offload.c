@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Activations that leave their device: what is copied when, what passes wait
+ * for, and that simulator, judge, execution plans and traces have it alike. */
+#include "scheduled.h"
+
+#include <longhaul/analysis.h>
+#include <longhaul/check.h>
+#include <longhaul/engine.h>
+#include <longhaul/simulate.h>
+#include <longhaul/solve.h>
+#include <longhaul/trace.h>
+
+enum { MS = 1000000 };
+
+static const char alone[] = "longhaul: pipeline/1\ntime_unit: ms\n"
+                            "microbatches: 4\ndevices: 1\nbackward: joint\n"
+                            "chunks:\n  - {device: 0, F: 10, D: 12, W: 8, "
+                            "offload: 15}\n";
+
+static lh_timeline *simulated(const lh_pipeline *p, const lh_schedule *s)
+{
+    lh_error err = {0};
+    lh_timeline *t = NULL;
+    CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
+    return t;
+}
+
+/* By hand: the stream carries out 0 (10-25), out 1 (25-40), out 2 (40-55), back
+ * 0 (55-70), out 3 (70-85), back 1 (85-100), back 2, back 3; F 2 waits for out
+ * 0, F 3 for out 1, B 0 for back 0. */
+static void one_device_by_hand(void)
+{
+    static const struct {
+        bool is_back;
+        int microbatch, depart, end;
+    } want[] = {{false, 0, 10, 25},  {false, 1, 25, 40}, {false, 2, 40, 55},
+                {true, 0, 55, 70},   {false, 3, 70, 85}, {true, 1, 85, 100},
+                {true, 2, 100, 115}, {true, 3, 120, 135}};
+    static const int starts[] = {0, 10, 25, 40, 70, 100, 120, 140};
+    lh_pipeline *p = pipeline_of(alone);
+    lh_schedule *s = schedule_by(p, "gpipe");
+    lh_timeline *t = simulated(p, s);
+    uint32_t n;
+    CHECK(lh_pipeline_offloads(p));
+    CHECK_INT(lh_timeline_makespan(t), 160 * MS);
+    const lh_timeline_run *runs = lh_timeline_runs(t, 0, &n);
+    CHECK_INT(n, 8);
+    for (uint32_t i = 0; i < n; i++)
+        CHECK_INT(runs[i].start_ns, starts[i] * (int64_t)MS);
+    const lh_copy *copies = lh_timeline_copies(t, &n);
+    CHECK_INT(n, 8);
+    for (uint32_t i = 0; i < n; i++) {
+        CHECK_INT(copies[i].is_back, want[i].is_back);
+        CHECK_INT(copies[i].microbatch, want[i].microbatch);
+        CHECK_INT(copies[i].depart_ns, want[i].depart * (int64_t)MS);
+        CHECK_INT(copies[i].end_ns, want[i].end * (int64_t)MS);
+    }
+    lh_timeline_free(t);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+/* Where the backward is one of the next two passes nothing is copied. */
+static void what_is_needed_soon_stays(void)
+{
+    char text[sizeof alone + 8];
+    snprintf(text, sizeof text, "%s", alone);
+    *strchr(strstr(text, "microbatches: "), '4') = '2';
+    lh_pipeline *p = pipeline_of(text);
+    lh_schedule *s = schedule_by(p, "gpipe");
+    lh_timeline *t = simulated(p, s);
+    uint32_t n;
+    lh_timeline_copies(t, &n);
+    CHECK_INT(n, 0);
+    CHECK_INT(lh_timeline_makespan(t), 60 * MS);
+    lh_timeline_free(t);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+/* Idle time and the critical path add up to the makespan, and name copies. */
+static void it_is_said_what_is_waited_for(void)
+{
+    lh_error err = {0};
+    lh_pipeline *p = pipeline_of(alone);
+    lh_schedule *s = schedule_by(p, "gpipe");
+    lh_timeline *t = simulated(p, s);
+    lh_analysis *a = NULL;
+    uint32_t n, copies = 0;
+    CHECK_OK(lh_analysis_make(p, s, t, &a, &err), err);
+    CHECK_INT(lh_analysis_idle(a, 0)[LH_CAUSE_COPY], 40 * MS);
+    const lh_segment *path = lh_analysis_critical_path(a, &n);
+    int64_t at = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        CHECK_INT(path[i].start_ns, at);
+        at = path[i].end_ns;
+        copies += path[i].kind == LH_SEGMENT_COPY;
+    }
+    CHECK_INT(at, 160 * MS);
+    CHECK_INT(copies, 6);
+    CHECK(strcmp(lh_segment_name(LH_SEGMENT_COPY), "copy") == 0);
+    lh_analysis_free(a);
+    lh_timeline_free(t);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+static lh_pipeline *drawn(uint32_t *seed, bool loop)
+{
+    char text[512];
+    uint32_t x[5];
+    for (int i = 0; i < 5; i++) {
+        *seed = *seed * 1664525u + 1013904223u;
+        x[i] = *seed >> 16;
+    }
+    snprintf(text, sizeof text,
+             "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: %u\n"
+             "devices: %u\nbackward: joint\nuniform: {placement: %s, F: %u, "
+             "D: %u, W: %u, offload: %u}\ndatacenters: {count: 2, latency: "
+             "%u, transfer: %u}\n",
+             4 * (1 + x[0] % 3), x[0] & 1 ? 4u : 2u, loop ? "loop" : "ud",
+             10 + x[1] % 50, 10 + x[2] % 60, 5 + x[2] % 7, 1 + x[3] % 90,
+             x[4] % 40, x[4] % 25);
+    return pipeline_of(text);
+}
+
+/* No copy overlaps another one of its device, none begins before what launches
+ * it, and no pass that waits starts before it is done. */
+static void check_copies(const lh_timeline *t)
+{
+    uint32_t n, n_runs;
+    const lh_copy *all = lh_timeline_copies(t, &n);
+    CHECK(n > 0);
+    for (uint32_t i = 0; i < n; i++) {
+        const lh_copy *c = &all[i];
+        const lh_timeline_run *runs = lh_timeline_runs(t, c->device, &n_runs);
+        const lh_timeline_run *at = &runs[c->at];
+        CHECK(c->depart_ns >= (c->is_back ? at->start_ns : at->end_ns));
+        CHECK(runs[c->before].start_ns >= c->end_ns);
+        CHECK_INT(c->before, c->at + (c->is_back ? 1u : 2u));
+        for (uint32_t k = i + 1; k < n; k++)
+            if (all[k].device == c->device) {
+                CHECK(all[k].depart_ns >= c->end_ns);
+                break;
+            }
+    }
+}
+
+static void judge_and_simulator_agree(void)
+{
+    static const char *const methods[] = {"gpipe", "1f1b", "greedy",
+                                          "interleaved-1f1b"};
+    uint32_t seed = 7, waited = 0;
+    for (uint32_t i = 0; i < 60; i++) {
+        lh_error err = {0};
+        lh_verdict *v = NULL;
+        lh_evaluator *e = NULL;
+        int64_t quick = 0;
+        bool loop = i % 4 == 3;
+        lh_pipeline *p = drawn(&seed, loop);
+        lh_schedule *s = schedule_by(p, methods[loop ? 3 : i % 3]);
+        lh_timeline *t = simulated(p, s);
+        check_copies(t);
+        CHECK_OK(lh_check(p, s, &v, &err), err);
+        CHECK(lh_verdict_valid(v));
+        CHECK_INT(lh_verdict_makespan(v), lh_timeline_makespan(t));
+        CHECK_OK(lh_evaluator_make(p, NULL, &e, &err), err);
+        CHECK_OK(lh_evaluator_run(e, s, &quick, &err), err);
+        CHECK_INT(quick, lh_timeline_makespan(t));
+        lh_analysis *a = NULL;
+        CHECK_OK(lh_analysis_make(p, s, t, &a, &err), err);
+        waited += lh_analysis_idle(a, LH_NONE)[LH_CAUSE_COPY] > 0;
+        lh_analysis_free(a);
+        lh_evaluator_free(e);
+        lh_verdict_free(v);
+        lh_timeline_free(t);
+        lh_schedule_free(s);
+        lh_pipeline_free(p);
+    }
+    CHECK(waited > 10);
+}
+
+/* Files and numbers read back to the same; each chunk's own time counts. */
+static void files_keep_it(void)
+{
+    lh_error err = {0};
+    char *text = NULL, *again = NULL;
+    lh_pipeline *p = pipeline_of(alone), *q = NULL;
+    CHECK_OK(lh_pipeline_format(p, &text, NULL, &err), err);
+    CHECK_HAS(text, "\"offload\": 15000000");
+    CHECK_OK(lh_pipeline_parse(text, strlen(text), "again", &q, &err), err);
+    CHECK_OK(lh_pipeline_format(q, &again, NULL, &err), err);
+    CHECK(strcmp(text, again) == 0);
+    CHECK_INT(lh_pipeline_chunk(q, 0)->offload_ns, 15 * MS);
+    lh_text_free(text);
+    lh_text_free(again);
+    lh_pipeline_free(p);
+    lh_pipeline_free(q);
+}
+
+static void refused(const char *from, const char *to, const char *why)
+{
+    char text[sizeof alone + 32];
+    lh_error err = {0};
+    lh_pipeline *p = NULL;
+    const char *at = strstr(alone, from);
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - alone), alone, to,
+             at + strlen(from));
+    CHECK_INT(lh_pipeline_parse(text, strlen(text), "p.yaml", &p, &err),
+              LH_EINPUT);
+    CHECK_HAS(err.text, "p.yaml:");
+    CHECK_HAS(err.text, why);
+}
+
+static void nonsense_is_refused(void)
+{
+    refused("joint", "split", "backward: joint alone");
+    refused("offload: 15", "offload: -1", "offload");
+    refused("offload: 15", "offload: [1]", "offload");
+    refused("offload: 15", "offload: 1e30", "offload");
+    refused("offload: 15", "offlaod: 15", "offlaod");
+}
+
+static void searches_that_do_not_know_it_say_so(void)
+{
+    lh_error err = {0};
+    lh_solution out;
+    lh_pipeline *p = pipeline_of(alone);
+    CHECK_INT(lh_solve(p, NULL, &out, &err), LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "offload");
+    lh_pipeline_free(p);
+}
+
+static void ranks_are_told(void)
+{
+    lh_error err = {0};
+    lh_exec *x = NULL;
+    uint32_t n, copies = 0, passes = 0;
+    lh_pipeline *p = pipeline_of(alone);
+    lh_schedule *s = schedule_by(p, "gpipe");
+    CHECK_OK(lh_exec_make(p, s, NULL, &x, &err), err);
+    CHECK_INT(lh_exec_predicted_ns(x), 160 * MS);
+    const lh_instruction *all = lh_exec_instructions(x, 0, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        if (all[i].stream == LH_STREAM_COMPUTE)
+            passes++;
+        if (all[i].stream != LH_STREAM_OFFLOAD)
+            continue;
+        bool back = all[i].pass.kind != LH_F;
+        CHECK_INT(all[i].after, passes);
+        CHECK_INT(all[i].before, all[i].after + 1);
+        copies += back ? 100 : 1;
+    }
+    CHECK_INT(copies, 404);
+    CHECK(strcmp(lh_stream_name(LH_STREAM_OFFLOAD), "offload") == 0);
+    lh_exec_free(x);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+/* The timed device plays copies, too; its trace has them, and reads back. */
+static void timed_devices_play_it(void)
+{
+    lh_error err = {0};
+    lh_exec *x = NULL;
+    lh_train_result *r = NULL;
+    lh_trace *back = NULL;
+    char *text = NULL, *again = NULL;
+    size_t len;
+    lh_pipeline *p = pipeline_of(alone);
+    lh_schedule *s = schedule_by(p, "gpipe");
+    const lh_train_options o = {.size = sizeof o, .steps = 2};
+    CHECK_OK(lh_exec_make(p, s, NULL, &x, &err), err);
+    CHECK_OK(lh_train_timed(p, x, &o, &r, &err), err);
+    CHECK(r->iterations[1].ns >= 160 * MS);
+    CHECK_INT(r->trace->n_copies, 8);
+    for (uint32_t i = 0; i < r->trace->n_copies; i++) {
+        const lh_trace_offload *c = &r->trace->copies[i];
+        CHECK_INT(c->end_ns - c->depart_ns, 15 * MS);
+    }
+    CHECK_OK(lh_trace_format(r->trace, &text, &len, &err), err);
+    CHECK_HAS(text, "\"cat\":\"copy\"");
+    CHECK_HAS(text, "device 0 offload");
+    CHECK_OK(lh_trace_parse(text, len, "t.json", &back, &err), err);
+    CHECK_OK(lh_trace_format(back, &again, NULL, &err), err);
+    CHECK(strcmp(text, again) == 0);
+    lh_trace_free(back);
+    char *way = strstr(text, "\"way\":\"out\"");
+    memcpy(way + 7, "up!", 3);
+    CHECK_INT(lh_trace_parse(text, len, "t.json", &back, &err), LH_EINPUT);
+    CHECK_HAS(err.text, "way");
+    lh_text_free(text);
+    lh_text_free(again);
+    lh_train_result_free(r);
+    lh_exec_free(x);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+int main(void)
+{
+    RUN(one_device_by_hand);
+    RUN(what_is_needed_soon_stays);
+    RUN(it_is_said_what_is_waited_for);
+    RUN(judge_and_simulator_agree);
+    RUN(files_keep_it);
+    RUN(nonsense_is_refused);
+    RUN(searches_that_do_not_know_it_say_so);
+    RUN(ranks_are_told);
+    RUN(timed_devices_play_it);
+    return test_summary();
+}
