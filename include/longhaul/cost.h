@@ -192,6 +192,10 @@ typedef struct lh_cost {
      * 3 also their parameters, in use and gathered ahead. */
     int64_t buffer_bytes;
     int64_t static_bytes; /* the five above */
+    /* Of a microbatch's activations what goes to storage between F and B, which
+     * is in neither of the first two; buffer_bytes has room for three times
+     * that. How long it takes, each way. */
+    int64_t offload_bytes, offload_ns;
 
     /* Data parallelism, per GPU: what is gathered before the first F and
      * reduced after the last W. ZeRO 0 all-reduces at the end, which counts

@@ -89,6 +89,11 @@ typedef struct lh_training {
     /* An expert takes at most this many times the choices that each would have
      * if all had the same; 0: all that come. */
     double expert_capacity;
+    /* Activations that go to the host's storage between F and B: those of the
+     * first ceil(share * layers) layers of each chunk, all but the layers'
+     * inputs and what is made again. 0: none. And that storage's bandwidth,
+     * each way, of each GPU; 0: that of its link to the host. */
+    double offload_share, offload_bytes_per_s;
 } lh_training;
 
 typedef enum lh_framework_preset {

@@ -5,6 +5,7 @@
 #include "cost/sharding.h"
 
 #include "base/fail.h"
+#include "spec/spec.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -98,6 +99,49 @@ static double hold_buffers(const lhi_prices *p, double shared_ranks,
     return bytes * (most.larger + most.smaller);
 }
 
+enum { OFFLOAD_ROOMS = 3 }; /* see pipe/offload.h */
+
+/* What of a slice's activations leaves, by the model; as a share of what was
+ * measured, where that was. */
+static double offload(const lhi_prices *p, const lhi_sums *s)
+{
+    const lh_cost_slice *slice = p->slice;
+    double moved = 0, all = 0;
+    uint32_t n = lhi_offload_layers(p->job, slice->n_layers);
+    lhi_held one;
+
+    if (n == 0)
+        return 0;
+    for (uint32_t i = 0; i < slice->n_layers; i++) {
+        lhi_held_layer(&p->shape, slice->first_layer + i, &one);
+        all += one.activation;
+        if (i < n)
+            moved += lhi_held_within(&p->shape, slice->first_layer + i);
+    }
+    if (slice->embedding) {
+        lhi_held_embedding(&p->shape, &one);
+        all += one.activation;
+    }
+    if (slice->head) {
+        lhi_held_head(&p->shape, &one);
+        all += one.activation;
+    }
+    return all > 0 ? floor(s->held.activation * moved / all) : 0;
+}
+
+static lh_status fill_offload(const lhi_prices *p, const lhi_sums *s,
+                              lh_cost *out, lh_error *err)
+{
+    const lh_gpu *gpu = &p->job->datacenters[p->slice->datacenter].gpu;
+    double bytes = offload(p, s), rate = p->job->training.offload_bytes_per_s;
+
+    if (rate == 0)
+        rate = lhi_gpu_host_bytes_per_s(gpu);
+    LHI_TRY(lhi_whole(bytes, "activations", &out->offload_bytes, err));
+    return lhi_whole(ceil(bytes / rate * 1e9), "activations' way to the host",
+                     &out->offload_ns, err);
+}
+
 static lh_status fill_memory(const lhi_prices *p, const lhi_sums *s,
                              const lhi_params *params, lh_cost *out,
                              lh_error *err)
@@ -106,17 +150,20 @@ static lh_status fill_memory(const lhi_prices *p, const lhi_sums *s,
 
     LHI_TRY(lhi_whole(params->total, "parameters", &out->params, err));
     LHI_TRY(lhi_whole(params->experts, "parameters", &out->expert_params, err));
-    LHI_TRY(lhi_whole(s->held.activation, "activations", &out->activation_bytes,
-                      err));
-    LHI_TRY(lhi_whole(s->held.weight_input, "activations",
-                      &out->weight_input_bytes, err));
+    LHI_TRY(fill_offload(p, s, out, err));
+    double stays = s->held.activation - (double)out->offload_bytes;
+    LHI_TRY(lhi_whole(stays, "activations", &out->activation_bytes, err));
+    double to_w = out->offload_bytes > 0 ? fmin(s->held.weight_input, stays)
+                                         : s->held.weight_input;
+    LHI_TRY(lhi_whole(to_w, "activations", &out->weight_input_bytes, err));
     LHI_TRY(
         lhi_whole(s->held.passing, "workspace", &out->workspace_bytes, err));
     LHI_TRY(lhi_state_ranks(p->job, p->layout, p->slice, &shared_ranks,
                             &expert_ranks, err));
     hold_state(p, params, shared_ranks, expert_ranks, state);
-    LHI_TRY(lhi_whole(hold_buffers(p, shared_ranks, expert_ranks), "buffers",
-                      &out->buffer_bytes, err));
+    LHI_TRY(lhi_whole(hold_buffers(p, shared_ranks, expert_ranks) +
+                          OFFLOAD_ROOMS * (double)out->offload_bytes,
+                      "buffers", &out->buffer_bytes, err));
     LHI_TRY(lhi_whole(state[0], "weights", &out->weight_bytes, err));
     LHI_TRY(lhi_whole(state[1], "gradients", &out->gradient_bytes, err));
     LHI_TRY(lhi_whole(state[2], "optimizer state", &out->optimizer_bytes, err));

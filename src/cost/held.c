@@ -177,6 +177,16 @@ void lhi_held_layer(const lhi_shape *shape, uint32_t layer, lhi_held *out)
                         shape->tokens * e;
 }
 
+double lhi_held_within(const lhi_shape *shape, uint32_t layer)
+{
+    parts p = {0};
+    lhi_held held;
+
+    keep_layer(shape, layer, &p);
+    lhi_held_layer(shape, layer, &held);
+    return fmax(held.activation - p.input * shape->tokens, 0);
+}
+
 void lhi_held_embedding(const lhi_shape *shape, lhi_held *out)
 {
     double values = shape->tokens * shape->norm_share * shape->model->hidden;

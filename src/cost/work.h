@@ -63,6 +63,8 @@ typedef struct lhi_held {
 } lhi_held;
 
 void lhi_held_layer(const lhi_shape *shape, uint32_t layer, lhi_held *out);
+/* Of a layer's activations all but its input. */
+double lhi_held_within(const lhi_shape *shape, uint32_t layer);
 void lhi_held_embedding(const lhi_shape *shape, lhi_held *out);
 void lhi_held_head(const lhi_shape *shape, lhi_held *out);
 void lhi_held_mtp(const lhi_shape *shape, lhi_held *out);

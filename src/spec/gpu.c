@@ -179,3 +179,8 @@ double lhi_gpu_host_bytes_per_s(const lh_gpu *gpu)
     const row *r = row_of(gpu->preset);
     return 0.8 * (r ? r->host_gbps : 64) / 2 * 1e9;
 }
+
+uint32_t lhi_offload_layers(const lh_job *job, uint32_t n_layers)
+{
+    return (uint32_t)ceil(job->training.offload_share * n_layers);
+}

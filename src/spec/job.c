@@ -222,6 +222,33 @@ static lh_status read_balance(reader *r, const lhi_node *map, lh_error *err)
                            &t->balance_bias_given, &t->balance_bias, err);
 }
 
+/* A share of layers; or a map with that and the storage's bandwidth, in GB/s.
+ */
+static lh_status read_offload(reader *r, const lhi_node *map, lh_error *err)
+{
+    lh_training *t = &r->job->training;
+    const lhi_node *node = lhi_find(map, "offload"), *share = node, *rate;
+    double gbps;
+    if (!node)
+        return LH_OK;
+    if (node->kind == LHI_MAP) {
+        LHI_TRY(lhi_known_keys(r->doc, node, lhi_offload_keys, err));
+        LHI_TRY(lhi_need(r->doc, node, "layers", &share, err));
+        if ((rate = lhi_find(node, "storage_gbps"))) {
+            LHI_TRY(lhi_get_number15(r->doc, rate, 1e-6, 1e6, &gbps, err));
+            t->offload_bytes_per_s = gbps * 1e9;
+        }
+    }
+    LHI_TRY(lhi_get_number15(r->doc, share, 0, 1, &t->offload_share, err));
+    if (t->offload_share == 0)
+        t->offload_bytes_per_s = 0;
+    if (t->offload_share > 0 && t->recompute == LH_RECOMPUTE_FULL)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "recompute: full leaves layers' inputs alone, "
+                            "which stay; leave one of the two out");
+    return LH_OK;
+}
+
 static lh_status read_training(reader *r, lh_error *err)
 {
     lh_training *t = &r->job->training;
@@ -246,6 +273,7 @@ static lh_status read_training(reader *r, lh_error *err)
     LHI_TRY(read_choice(r, map, "optimizer", lhi_optimizer_names, &optimizer,
                         &given, err));
     LHI_TRY(read_recompute(r, map, err));
+    LHI_TRY(read_offload(r, map, err));
     LHI_TRY(read_choice(r, map, "rings", ring_names, &rings, &given, err));
     t->rings = (lh_ring)rings;
     LHI_TRY(read_choice(r, map, "dispatcher", lhi_dispatcher_names, &dispatcher,
@@ -462,6 +490,12 @@ static lh_status read_layout(reader *r, lh_error *err)
     if ((node = lhi_find(map, "schedule"))) {
         r->job->schedule_line = node->line;
         LHI_TRY(lhi_get_string(r->doc, node, &l->schedule, err));
+        if (r->job->training.offload_share > 0 &&
+            strcmp(l->schedule, "elastic") == 0)
+            return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                                "elastic plans shard and make again in place "
+                                "of offloading; leave training.offload out, or "
+                                "use another schedule");
         if (!(l->schedule = lhi_arena_strdup(r->mem, l->schedule)))
             return lhi_fail_nomem(err);
     }

@@ -36,6 +36,19 @@ static json_t *recompute_to_json(const lh_training *t)
     return lhi_json_done(list, ok);
 }
 
+static json_t *offload_to_json(const lh_training *t)
+{
+    json_t *map;
+    if (t->offload_bytes_per_s == 0)
+        return lhi_json_number(t->offload_share);
+    map = json_object();
+    return lhi_json_done(
+        map,
+        map && lhi_json_set(map, "layers", lhi_json_number(t->offload_share)) &&
+            set_number(map, "storage_gbps",
+                       lhi_round15(t->offload_bytes_per_s / 1e9)));
+}
+
 static json_t *training_to_json(const lh_training *t)
 {
     json_t *map = json_object();
@@ -61,6 +74,8 @@ static json_t *training_to_json(const lh_training *t)
         (t->expert_capacity == 0 ||
          lhi_json_set(map, "expert_capacity",
                       lhi_json_number(t->expert_capacity))) &&
+        (t->offload_share == 0 ||
+         lhi_json_set(map, "offload", offload_to_json(t))) &&
         (t->rings == LH_RING_LOCKSTEP ||
          lhi_json_set(map, "rings", json_string("pipelined"))) &&
         (t->dispatcher == LH_DISPATCHER_ALL_TO_ALL ||

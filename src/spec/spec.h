@@ -128,6 +128,9 @@ double lhi_gpu_most_flops_per_s(const lh_gpu *gpu, lh_fp8 fp8);
  * halved, of which long copies reach about four fifths. GPUs without preset are
  * taken to have PCIe 4.0. */
 double lhi_gpu_host_bytes_per_s(const lh_gpu *gpu);
+/* How many of a chunk's layers, its first ones, have activations that go to the
+ * host's storage. */
+uint32_t lhi_offload_layers(const lh_job *job, uint32_t n_layers);
 /* Fills n_datacenters, datacenters, wans, n_gpus and n_nodes; the precision is
  * known already. */
 lh_status lhi_cluster_from_node(const lhi_doc *doc, const lhi_node *map,
@@ -257,6 +260,7 @@ void lhi_draft_remark(lhi_text *text, size_t at, const char *words);
 
 /* The keys of `training` and `layout`; NULL-terminated. */
 extern const char *const lhi_training_keys[];
+extern const char *const lhi_offload_keys[];
 extern const char *const lhi_layout_keys[];
 /* NULL-terminated names, by value of the enum. */
 extern const char *const lhi_precision_names[];

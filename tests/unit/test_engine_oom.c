@@ -40,6 +40,28 @@ static void plans(void)
     }
 }
 
+/* Of a pipeline whose activations leave. */
+static void copies(void)
+{
+    static const char away[] =
+        "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: 4\ndevices: 2\n"
+        "backward: joint\nuniform: {placement: ud, F: 1, D: 1, W: 1, "
+        "offload: 1}\n";
+    lh_error err = {0};
+    lh_pipeline *p = NULL;
+    lh_schedule *s = NULL;
+    CHECK_OK(lh_pipeline_parse(away, strlen(away), "away", &p, &err), err);
+    CHECK_OK(lh_method_run("gpipe", p, NULL, &s, NULL, &err), err);
+    FAIL_EACH_ALLOC({
+        lh_exec *x = NULL;
+        status = lh_exec_make(p, s, NULL, &x, &err);
+        CHECK((status == LH_OK) == (x != NULL));
+        lh_exec_free(x);
+    });
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
 static void runs(void)
 {
     for (int receives = 0; receives < 2; receives++) {
@@ -242,23 +264,35 @@ static const char small[] =
     "layout: {tensor: 1, data: 2, pipeline: 2, micro_batch: 1, "
     "chunks_per_device: 1, schedule: 1f1b}\n";
 
-/* Two replicas, profiled, on emulated links and on others: one allocation of
- * every few fails, so that it does not last. */
+/* All forwards first, so that what they leave has time to leave. */
+static const char leaving[] =
+    "  gpus_per_node: 2\n"
+    "training: {global_batch: 8, sequence: 8, zero: 1, offload: 1}\n"
+    "model: {layers: 2, hidden: 16, ffn: 24, heads: 2, vocab: 256}\n"
+    "layout: {tensor: 1, data: 2, pipeline: 2, micro_batch: 1, "
+    "chunks_per_device: 1, schedule: gpipe}\n";
+
+/* Two replicas, profiled, on emulated links and on others, with activations
+ * that leave and without: one allocation of every few fails, so that it does
+ * not last. */
 static void profiles(void)
 {
     enum { STRIDE = 7 };
     char path[] = "/tmp/longhaul-test-oom-XXXXXX";
     lh_error err = {0};
-    lh_plan *plan = plan_of_job(job_with(JOB_SMALL, small));
+    lh_plan *plans_of[] = {plan_of_job(job_with(JOB_SMALL, small)),
+                           plan_of_job(job_with(JOB_SMALL, leaving))};
     int fd = mkstemp(path);
     CHECK(fd >= 0 && write(fd, text, sizeof text) == (ssize_t)sizeof text);
     close(fd);
-    for (int i = 0; plan && i < 2; i++) {
+    for (int i = 0; plans_of[0] && plans_of[1] && i < 3; i++) {
+        const lh_plan *plan = plans_of[i == 2];
         const lh_train_options run = {
             .size = sizeof run, .steps = 2, .profiles = true};
         lh_train_model m = lh_train_model_defaults();
         m.data = path;
         m.emulate_links = i == 0;
+        m.offload_to = "/tmp";
         const lh_train_plan_options o = {
             .size = sizeof o, .device = LH_TRAIN_CPU, .run = &run, .model = &m};
         int64_t n = 3 * i;
@@ -274,11 +308,13 @@ static void profiles(void)
             CHECK(fail_alloc_hit || status == LH_OK);
             CHECK(status == LH_OK || err.text[0]);
             CHECK(status != LH_OK || fail_alloc_hit || r->profile);
+            CHECK(status != LH_OK || (r->copy_ns > 0) == (i == 2));
             lh_train_result_free(r);
         } while (status != LH_OK && n < 20000);
         CHECK(n > 20 * STRIDE && n < 20000);
     }
-    lh_plan_free(plan);
+    lh_plan_free(plans_of[0]);
+    lh_plan_free(plans_of[1]);
     unlink(path);
 }
 
@@ -290,6 +326,7 @@ int main(void)
         lh_method_run("zb-v", pipeline, NULL, &schedule, NULL, &err) != LH_OK)
         return 1;
     RUN(plans);
+    RUN(copies);
     RUN(runs);
     RUN(switches);
     RUN(moves);

@@ -292,6 +292,19 @@ static lh_status list_again(const lh_plan *plan, uint32_t n_chunks,
     return LH_OK;
 }
 
+/* By layer of the model, whether its activations go to storage. */
+static bool *list_offload(const lh_plan *plan, uint32_t n_chunks)
+{
+    bool *offload = calloc(plan->job->model->layers + 1u, sizeof *offload);
+    for (uint32_t c = 0; offload && c < n_chunks; c++) {
+        uint32_t first, n;
+        lh_plan_layers(plan, c, &first, &n);
+        for (uint32_t i = 0; i < lhi_offload_layers(plan->job, n); i++)
+            offload[first + i] = true;
+    }
+    return offload;
+}
+
 static void take_degrees(const lh_plan *plan, lh_train_model *m)
 {
     const lh_layout *l = &plan->best.layout;
@@ -316,9 +329,11 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
     uint32_t n_chunks = lh_pipeline_n_chunks(pipeline);
     uint32_t *first = layers_of(plan, n_chunks);
     uint32_t *again = calloc(plan->job->model->layers + 1u, sizeof *again);
+    bool *offload = list_offload(plan, n_chunks);
     uint32_t *sites = NULL;
-    lh_status status = first && again ? list_again(plan, n_chunks, again, err)
-                                      : lhi_fail_nomem(err);
+    lh_status status = first && again && offload
+                           ? list_again(plan, n_chunks, again, err)
+                           : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = lhi_plan_sharding(plan, &m, &sites, err);
     if (status == LH_OK)
@@ -327,6 +342,7 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
         m.model = plan->job->model;
         m.first_layers = first;
         m.again = again;
+        m.offload = offload;
         m.micro_batch = plan->best.layout.micro_batch;
         m.sequence = plan->job->training.sequence;
         take_degrees(plan, &m);
@@ -338,6 +354,7 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
     }
     free(first);
     free(again);
+    free(offload);
     free(sites);
     return status;
 }

@@ -33,7 +33,8 @@ bool lhi_elastic_suits(const lh_job *job, const lhi_config *config)
                   (lhi_schedule_asked(job) == LHI_ASKED_ANY || is_asked(job));
     /* It shards by its own rules, over all replicas. */
     bool shards = (!job->training.zero_given || job->training.zero >= 1) &&
-                  l->sharding <= LH_SHARDING_FULL;
+                  l->sharding <= LH_SHARDING_FULL &&
+                  job->training.offload_share == 0;
     uint64_t passes = 2 * (uint64_t)config->microbatches * job->model->layers;
     bool few = config->microbatches <= MOST_MICROBATCHES || is_asked(job);
     return wanted && shards && l->data * l->context > 1 &&

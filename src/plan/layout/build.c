@@ -90,6 +90,8 @@ static void take_worst(lh_cost *cost, const lh_cost *here)
         lhi_most(cost->workspace_bytes, here->workspace_bytes);
     cost->buffer_bytes = lhi_most(cost->buffer_bytes, here->buffer_bytes);
     cost->static_bytes = state + cost->workspace_bytes + cost->buffer_bytes;
+    cost->offload_bytes = lhi_most(cost->offload_bytes, here->offload_bytes);
+    cost->offload_ns = lhi_most(cost->offload_ns, here->offload_ns);
     cost->all_gather_ns = lhi_most(cost->all_gather_ns, here->all_gather_ns);
     cost->reduce_scatter_ns =
         lhi_most(cost->reduce_scatter_ns, here->reduce_scatter_ns);
@@ -286,6 +288,7 @@ static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
     chunk->mem_f = cost.activation_bytes;
     chunk->mem_d = cost.weight_input_bytes - cost.activation_bytes;
     chunk->mem_w = -cost.weight_input_bytes;
+    chunk->offload_ns = cost.offload_ns;
     /* Weights, gradients, optimizer; measured where the profile says so. */
     chunk->mem_static = state_bytes(&cost);
     if (b->parts)
@@ -661,8 +664,7 @@ static lh_status make_pipeline(builder *b, lh_error *err)
         .receives = lh_framework_receives(&b->job->framework,
                                           b->config->layout.chunks_per_device),
         .dp_links = b->dp_links,
-        .joint =
-            lhi_target_joins_backward(b->job->target, P, b->job->training.zero),
+        .joint = lhi_layout_joins_backward(b->job, P),
     };
     lh_status status = lh_pipeline_make(&desc, &b->built->pipeline, err);
     if (status != LH_EINPUT)

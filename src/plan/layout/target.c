@@ -123,6 +123,12 @@ bool lhi_target_joins_backward(lh_target target, uint32_t pipeline,
            pipeline > 1 && zero == 3;
 }
 
+bool lhi_layout_joins_backward(const lh_job *job, uint32_t pipeline)
+{
+    return job->training.offload_share > 0 ||
+           lhi_target_joins_backward(job->target, pipeline, job->training.zero);
+}
+
 uint32_t lhi_target_chunks(lh_target target, uint32_t layers, uint32_t pipeline,
                            uint32_t zero)
 {
@@ -584,6 +590,11 @@ lh_status lhi_target_check_job(lh_target target, const lh_job *job,
                         c->shown, schedule,
                         target == LH_TARGET_MEGATRON ? "1f1b, interleaved-1f1b"
                                                      : "all but elastic");
+    if (job->training.offload_share > 0 && target != LH_TARGET_LONGHAUL &&
+        target != LH_TARGET_ANY)
+        return refuse(target, err,
+                      "is not told to have activations leave the GPU; leave "
+                      "training.offload out");
     if (!has_bit(c->precisions, job->training.precision))
         return lhi_fail(err, LH_EUNSUPPORTED, "%s does not train in %s",
                         c->shown, lh_precision_name(job->training.precision));

@@ -26,6 +26,9 @@ bool lhi_target_elastic(lh_target target, const lh_layout *layout);
  * passes of their own, without a word. */
 bool lhi_target_joins_backward(lh_target target, uint32_t pipeline,
                                uint32_t zero);
+/* The same of the job's own plans: what leaves its device is back for D, and W
+ * has to follow at once. */
+bool lhi_layout_joins_backward(const lh_job *job, uint32_t pipeline);
 
 /* How many chunks it has where there is no pipeline, whatever is wished for; 0:
  * any number. torchtitan gathers and reduces layer by layer: with ZeRO 2 and 3

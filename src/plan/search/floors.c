@@ -77,10 +77,11 @@ static lh_status cost_part(lhi_floors *f, const lh_job *job,
     int64_t held = c.weight_bytes + c.gradient_bytes + c.optimizer_bytes +
                    c.activation_bytes - 4;
     out->hold = lhi_most(lhi_least(held, LHI_FLOOR_MOST_BYTES), 0);
-    /* Buffers are not known where it is open what is sharded. */
-    out->passing =
-        lhi_least(c.workspace_bytes + (f->state_known ? c.buffer_bytes : 0),
-                  LHI_FLOOR_MOST_BYTES);
+    /* Buffers are not known where it is open what is sharded; nor, of how many
+     * layers a chunk has, room for activations that leave. */
+    bool known = f->state_known && job->training.offload_share == 0;
+    out->passing = lhi_least(c.workspace_bytes + (known ? c.buffer_bytes : 0),
+                             LHI_FLOOR_MOST_BYTES);
     int64_t activation = lhi_least(c.activation_bytes, LHI_FLOOR_MOST_BYTES);
     out->held = (lhi_floor_held){
         lhi_most(activation - 1, 0),
