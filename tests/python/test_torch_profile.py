@@ -39,6 +39,9 @@ cluster:
 layout: {{tensor: 1, context: 1, micro_batch: 1, pipeline: 4}}
 """
 F_MS, D_MS = 3, 7
+CONFIG = {"hidden_size": HIDDEN, "intermediate_size": 96, "vocab_size": VOCAB,
+          "num_hidden_layers": 3, "num_attention_heads": 4,
+          "num_key_value_heads": 4, "max_position_embeddings": 64}
 
 
 class Slow(torch.autograd.Function):
@@ -118,6 +121,30 @@ def biases_of_queries_keys_and_values_are_part_of_a_layer():
 
 
 @test
+def a_config_s_epsilon_is_computed_and_what_is_not_is_said():
+    from longhaul._inputs import job_of
+    from longhaul.torch import _layers
+
+    (WORK / "config.json").write_text(json.dumps({
+        **CONFIG, "model_type": "llama", "rms_norm_eps": 0.5,
+        "rope_scaling": {"rope_type": "linear", "factor": 2.0}}))
+    shape = JOB[JOB.index("model:"):JOB.index("training")]
+    job = JOB.replace(shape, f"model: {WORK / 'config.json'}\n")
+    share = _layers.Share(job_of(job).model, 1, 1, SEQUENCE,
+                          torch.device("cpu"), torch.float32)
+    x = torch.randn(3, HIDDEN)
+    want = x / (x.square().mean(-1, keepdim=True) + 0.5).sqrt()
+    got = share._norm(x, torch.ones(HIDDEN))
+    check(torch.allclose(got, want), f"{(got - want).abs().max()} away")
+    said = profile(job, repeats=1)["source"]
+    check(" without " in said and "config.json: rope_scaling, PyTorch" in said,
+          said)
+    check(" without " not in profile(JOB, repeats=1)["source"], "all is there")
+    check(" without " not in profile(job, modules=Model(), repeats=1)["source"],
+          "what modules are without nobody knows")
+
+
+@test
 def plans_take_what_was_measured():
     made = profile(JOB, repeats=1)
     layer = entries(made)["layer", 1, 1]
@@ -155,11 +182,6 @@ def modules_run_as_they_are_called():
     check(got["embedding", 1, 1]["D_us"] == 0 and
           got["head", 1, 1]["activation_bytes"] >=
           SEQUENCE * (VOCAB * 4 + HIDDEN * 2), f"{got}")
-
-
-CONFIG = {"hidden_size": HIDDEN, "intermediate_size": 96, "vocab_size": VOCAB,
-          "num_hidden_layers": 3, "num_attention_heads": 4,
-          "num_key_value_heads": 4, "max_position_embeddings": 64}
 
 
 @test

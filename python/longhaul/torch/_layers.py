@@ -76,6 +76,7 @@ class Share:
         self._hidden = int(model.hidden)
         self._qkv_bias = bool(model.qkv_bias)
         self._head_dim = int(model.head_dim)
+        self._epsilon = float(lib.lh_model_norm_epsilon(model))
         self._heads = model.heads // tensor
         self._kv_heads = max(1, model.kv_heads // tensor)
         self._ffn = model.ffn // tensor
@@ -115,7 +116,9 @@ class Share:
         return torch.randint(self._vocab, (self._tokens,), device=self._device)
 
     def _norm(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return functional.rms_norm(x, (self._hidden,), weight, 1e-5)
+        return functional.rms_norm(
+            x, (self._hidden,), weight, self._epsilon
+        )
 
     def _rotated(self, x: torch.Tensor) -> torch.Tensor:
         a, b = x.chunk(2, dim=-1)

@@ -147,11 +147,14 @@ class _Here:
             if self.device.type == "cuda"
             else f"CPU, {torch.get_num_threads()} threads"
         )
+        left_out = self.job.model.uncomputed
         what = "layers of the job's shape"
         if modules is not None:
             what = (
                 modules if isinstance(modules, str) else type(modules).__name__
             )
+        elif left_out != ffi.NULL:
+            what += f" without {text_of(left_out)}"
         return (
             f"{what}, PyTorch {torch.__version__}, {name}, "
             f"{str(self.dtype).removeprefix('torch.')}, "
