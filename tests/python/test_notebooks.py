@@ -8,23 +8,17 @@ Every cell has outputs of the same kinds as in the file; what schedules
 print, of a pipeline that never changes, is the same to the letter. --write stores what they show.
 Needs longhaul installed by pip, nbclient and ipykernel; $LONGHAUL_PYTHON names
 a Python that has them."""
-import os
-import pathlib
 import sys
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "cli"), str(HERE.parent / "peers")]
-from lacking import lacking  # noqa: E402
+import longhaul_there  # noqa: F401
+from lacking import lacking
 
-if os.environ.pop("LD_LIBRARY_PATH", None):  # another library than its own
-    os.execv(sys.executable, [sys.executable, *sys.argv])
 try:
     import ipykernel  # noqa: F401
-    import longhaul  # noqa: F401
     import nbclient
     import nbformat
 except ImportError as error:
-    lacking("nbclient, ipykernel or longhaul", error, "LONGHAUL_PYTHON",
+    lacking("nbclient or ipykernel", error, "LONGHAUL_PYTHON",
             "the notebooks run")
 
 WRITES = "--write" in sys.argv

@@ -14,19 +14,10 @@ import sys
 import tempfile
 import zipfile
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "cli"), str(HERE.parent / "peers")]
-from lacking import lacking  # noqa: E402
+from longhaul_there import longhaul
 
-if os.environ.pop("LD_LIBRARY_PATH", None):  # another library than its own
-    os.execv(sys.executable, [sys.executable, *sys.argv])
-try:
-    import longhaul
-except ImportError as error:
-    lacking("longhaul", error, "LONGHAUL_PYTHON", "the wheel")
-
-import harness  # noqa: E402
-from harness import PROGRAM, ROOT, check, test  # noqa: E402
+import harness
+from harness import PROGRAM, ROOT, check, test
 
 PACKAGE = pathlib.Path(longhaul.__file__).parent
 BIN = pathlib.Path(sys.prefix) / "bin"
