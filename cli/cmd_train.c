@@ -295,6 +295,13 @@ static const cli_option options[] = {
      .arg = "X",
      .preset = "0.1",
      .help = "cpu: AdamW's weight decay."},
+    {.name = "delayed-update",
+     .type = CLI_FLAG,
+     .at = offsetof(train_settings, delayed_update),
+     .help = "cpu: every iteration updates the weights with the gradients of "
+             "the one before, as systems do that send them while the next one "
+             "computes. It shows what that does to the loss; no iteration is "
+             "faster."},
     {.name = "clip",
      .type = CLI_REAL,
      .at = offsetof(train_settings, clip),

@@ -33,6 +33,7 @@ typedef struct train_settings {
     const char *data, *tokenizer, *checkpoint, *resume, *weights, *offload_to;
     uint64_t warmup;
     double rate, min_rate, weight_decay, clip, validation;
+    bool delayed_update;
     uint32_t format, checkpoint_every, keep, validate_every;
 } train_settings;
 

@@ -126,6 +126,7 @@ static lh_status take_model(cli *c, lh_train_model *m)
         m->warmup = s->warmup;
     m->weight_decay = s->weight_decay;
     m->clip = s->clip;
+    m->delayed_update = s->delayed_update;
     m->validation = s->validation;
     return m->validation < 1
                ? LH_OK
@@ -380,6 +381,7 @@ static lh_status check_options(cli *c)
         {"rate", cli_given(c, "rate"), true},
         {"weight-decay", cli_given(c, "weight-decay"), true},
         {"clip", cli_given(c, "clip"), true},
+        {"delayed-update", s->delayed_update, true},
         {"format", cli_given(c, "format"), true},
         {"validation", cli_given(c, "validation"), true},
         {"validate-every", cli_given(c, "validate-every"), true},

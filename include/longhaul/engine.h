@@ -506,6 +506,10 @@ typedef struct lh_train_model {
     const bool *offload;
     /* The folder for that file, which has no name there. */
     const char *offload_to;
+    /* A step updates weights with the gradients of the step before, as where
+     * these are sent while the next one computes (one-step delayed update).
+     * Nothing is sent otherwise for it, nor is any step faster. */
+    bool delayed_update;
 } lh_train_model;
 
 /* GPT-2's. */

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ARRAYS = 3 }; /* values, first and second moments */
+enum { ARRAYS = 1 + LHI_MOST_MOMENTS }; /* values, and these */
 
 /* Who had chunk `c` of a tensor's layer before, or has it then. */
 static uint32_t chunk_with(const lhi_job *job, const uint32_t *first_layers,
@@ -92,7 +92,7 @@ static lh_status receive_all(const lhi_exchange_options *o, lhi_train *to,
     for (uint32_t i = 0; i < n; i++) {
         const lhi_train_carried t = lhi_train_carry(to, i);
         const way w = way_of(o, t.index, copy);
-        for (uint32_t k = 0; w.from != me && k < ARRAYS; k++) {
+        for (uint32_t k = 0; w.from != me && k <= t.n; k++) {
             size_t values;
             float *array = array_of(&t, k, &values);
             LHI_TRY(lhi_net_receive(
@@ -111,7 +111,7 @@ static void keep_here(const lhi_train_carried *t, lhi_train *to)
     while (i < n && lhi_train_carry(to, i).index != t->index)
         i++;
     const lhi_train_carried there = lhi_train_carry(to, i);
-    for (uint32_t k = 0; k < ARRAYS; k++) {
+    for (uint32_t k = 0; k <= t->n; k++) {
         size_t values;
         const float *array = array_of(t, k, &values);
         memcpy(array_of(&there, k, &values), array, values * sizeof *array);
@@ -137,7 +137,7 @@ static lh_status send_all(const lhi_exchange_options *o, lhi_train *from,
         const way w = way_of(o, t.index, copy);
         if (w.to == me)
             keep_here(&t, to);
-        for (uint32_t k = 0; w.to != me && k < ARRAYS; k++) {
+        for (uint32_t k = 0; w.to != me && k <= t.n; k++) {
             size_t values;
             const float *array = array_of(&t, k, &values);
             LHI_TRY(send_array(o, w.via == LH_NONE ? w.to : w.via,
@@ -150,6 +150,12 @@ static lh_status send_all(const lhi_exchange_options *o, lhi_train *from,
 
 /* --- passing on
  * ----------------------------------------------------------------------- */
+
+static uint32_t n_moments(const lhi_exchange_options *o)
+{
+    return o->job->model->delayed_update ? LHI_MOST_MOMENTS
+                                         : LHI_MOST_MOMENTS - 1;
+}
 
 /* Values of an array of a tensor, as a replica has them. */
 static size_t array_size(const lhi_exchange_options *o,
@@ -173,7 +179,7 @@ static lh_status pass_tensor(const lhi_exchange_options *o, const way *w,
     lhi_model_tensor t;
     lhi_model_tensor_of(o->job->model->model, index, &t);
     const size_t n_before = ops->n;
-    for (uint32_t k = 0; k < ARRAYS; k++) {
+    for (uint32_t k = 0; k <= n_moments(o); k++) {
         const uint64_t tag = state_tag(o, index, copy, k);
         size_t n = array_size(o, &t, k, copy);
         lhi_net_op *op = next_op(ops);
@@ -273,7 +279,7 @@ uint64_t lhi_exchange_bytes(const lhi_exchange_options *o)
             if (w.from == w.to)
                 continue;
             lhi_model_tensor_of(m, i, &t);
-            for (uint32_t k = 0; k < ARRAYS; k++)
+            for (uint32_t k = 0; k <= n_moments(o); k++)
                 sum += (w.via == LH_NONE ? 1 : 2) * sizeof(float) *
                        array_size(o, &t, k, r);
         }

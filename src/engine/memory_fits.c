@@ -106,10 +106,11 @@ static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
         uint32_t n = lhi_grid_size(&job->grid, LHI_GRID_EXPERT_DATA);
         values -= experts;
         lhi_train_predict(experts, 0, 0, n,
-                          job->model->whole_optimizer ? 1 : n, staged, bytes);
+                          job->model->whole_optimizer ? 1 : n, staged,
+                          job->model->delayed_update, bytes);
     }
     lhi_train_predict(values, count_tied(o, exec, stage), sharded, sharers,
-                      n_shards, staged, bytes);
+                      n_shards, staged, job->model->delayed_update, bytes);
     if (staged && job->model->by_layer)
         bytes[LH_MEMORY_BUFFERS] +=
             lhi_layered_bytes(part, n_parts, n_shards, sharded > 0);

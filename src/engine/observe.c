@@ -175,9 +175,9 @@ static void note_state(lhi_observer *o, lhi_device *device)
         if (by_layer)
             sharded = ops->sharded(device, c);
         lhi_train_predict(values - experts, 0, (double)sharded.values, n,
-                          n_shards, by_layer, bytes);
+                          n_shards, by_layer, m->delayed_update, bytes);
         lhi_train_predict(experts, 0, 0, same, m->whole_optimizer ? 1 : same,
-                          by_layer, bytes);
+                          by_layer, m->delayed_update, bytes);
         to = &o->sums[at_chunk(o->job, STATE, c)];
         *to = sizeof(float) * (2 * values - (double)sharded.values -
                                (double)sharded.gradients);

@@ -197,6 +197,7 @@ static lhi_train_options train_options(const lhi_training *t)
         with.clip = m->clip;
     if (m->warmup != UINT64_MAX)
         with.warmup = m->warmup;
+    with.delayed = m->delayed_update;
     with.n_tensor = t->o.grid->tensor;
     with.tensor = t->o.tensor;
     with.collect = collect;
@@ -219,6 +220,9 @@ static void describe(lhi_training *t, const lhi_train_options *with)
              t->o.exec->n_half / t->o.exec->n_chunks, m->seed, with->rate,
              with->min_rate, with->weight_decay, with->clip, m->validation);
     size_t used = strlen(t->recipe);
+    if (m->delayed_update)
+        snprintf(t->recipe + used, sizeof t->recipe - used, ", delayed update");
+    used = strlen(t->recipe);
     if (m->dropout > 0)
         snprintf(t->recipe + used, sizeof t->recipe - used, ", dropout %.9g",
                  m->dropout);

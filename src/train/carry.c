@@ -4,6 +4,8 @@
  * that are exchanged in a step are made anew in each. */
 #include "train/train_own.h"
 
+#include <string.h>
+
 uint32_t lhi_train_n_carried(const lhi_train *train)
 {
     uint32_t n = 0;
@@ -18,12 +20,14 @@ lhi_train_carried lhi_train_carry(lhi_train *train, uint32_t i)
     for (; i >= c->n_tensors; c++)
         i -= c->n_tensors;
     const lhi_owned *own = &c->owned[i];
-    return (lhi_train_carried){.chunk = c->chunk,
-                               .index = own->tensor->index,
-                               .values = own->tensor->value,
-                               .n_values = own->tensor->n,
-                               .moments = {own->m, own->v},
-                               .n_moments = own->n};
+    lhi_train_carried out = {.chunk = c->chunk,
+                             .index = own->tensor->index,
+                             .n = lhi_n_moments(train),
+                             .values = own->tensor->value,
+                             .n_values = own->tensor->n,
+                             .n_moments = own->n};
+    memcpy(out.moments, own->moments, sizeof out.moments);
+    return out;
 }
 
 void lhi_train_go_on(lhi_train *train, uint64_t step)

@@ -144,16 +144,17 @@ static lh_status read_owned(const lhi_train *train, const reader *r,
 {
     const lhi_tensor *t = own->tensor;
     const double *sums =
-        r->state.sums + lhi_sums_at(index_of(t), r->state.replicas);
-    (void)train;
+        r->state.sums +
+        lhi_sums_at(index_of(t), r->state.replicas, r->state.n_moments);
     LHI_TRY(read_weights(r->weights, t, r->piece, err));
     if (lhi_checksum(lhi_is_cut(t) ? r->piece : t->value,
                      lhi_whole_values(t) * sizeof *t->value) != sums[0])
         return damaged(r->weights_path, t->name, err);
-    LHI_TRY(
-        read_moments(r, own, lhi_moment_suffixes[0], sums + 1, own->m, err));
-    return read_moments(r, own, lhi_moment_suffixes[1],
-                        sums + 1 + r->state.replicas, own->v, err);
+    for (uint32_t k = 0; k < r->state.n_moments; k++)
+        LHI_TRY(read_moments(r, own, lhi_suffixes_of(train)[k],
+                             sums + 1 + k * r->state.replicas, own->moments[k],
+                             err));
+    return LH_OK;
 }
 
 /* A header and a size as they are written: then no byte of the file is without
@@ -214,8 +215,9 @@ static lh_status open_files(lhi_train *train, reader *r, const char *folder,
     LHI_TRY(
         lhi_folder_path(r->moments_path, err, "%s/" LHI_MOMENTS_FILE, folder));
     LHI_TRY(lhi_input_read(path, LHI_INPUT_STATE, &text, &len, err));
-    lh_status status = lhi_state_parse(text, len, path, train->o.model, options,
-                                       &r->state, &r->differs, err);
+    lh_status status =
+        lhi_state_parse(text, len, path, train->o.model, lhi_n_moments(train),
+                        options, &r->state, &r->differs, err);
     lh_text_free(text);
     if (status != LH_OK)
         return status;
@@ -223,8 +225,8 @@ static lh_status open_files(lhi_train *train, reader *r, const char *folder,
     LHI_TRY(lhi_st_open(r->moments_path, &r->moments, err));
     LHI_TRY(check_header(r->weights_path, train->o.model, lhi_weight_suffixes,
                          err));
-    LHI_TRY(check_header(r->moments_path, train->o.model, lhi_moment_suffixes,
-                         err));
+    LHI_TRY(check_header(r->moments_path, train->o.model,
+                         lhi_suffixes_of(train), err));
     r->piece = malloc((largest_tensor(train) + 1) * sizeof *r->piece);
     return r->piece ? LH_OK : lhi_fail_nomem(err);
 }

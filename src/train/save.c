@@ -107,7 +107,7 @@ static lh_status begin_folder(const lhi_train *train,
     LHI_TRY(lhi_folder_path(path, err, "%s/" LHI_WEIGHTS_FILE, folder));
     LHI_TRY(make_file(path, train->o.model, lhi_weight_suffixes, err));
     LHI_TRY(lhi_folder_path(path, err, "%s/" LHI_MOMENTS_FILE, folder));
-    LHI_TRY(make_file(path, train->o.model, lhi_moment_suffixes, err));
+    LHI_TRY(make_file(path, train->o.model, lhi_suffixes_of(train), err));
     LHI_TRY(lhi_write_config(train->o.model, options, folder, err));
     return options->tokenizer ? copy_tokenizer(options->tokenizer, folder, err)
                               : LH_OK;
@@ -164,9 +164,9 @@ static lh_status write_slices(const lhi_train *train, const lhi_owned *own,
     LHI_TRY(lhi_collect_slices(train, t, 1, t->value, t->n, whole, err));
     if (leads)
         LHI_TRY(write_values(weights, t->index, 0, 0, whole, n, &sum[0], err));
-    for (uint32_t s = 0; s < 2; s++) {
-        LHI_TRY(lhi_collect_slices(train, t, shards, s ? own->v : own->m,
-                                   own->n, whole, err));
+    for (uint32_t s = 0; s < lhi_n_moments(train); s++) {
+        LHI_TRY(lhi_collect_slices(train, t, shards, own->moments[s], own->n,
+                                   whole, err));
         for (uint32_t r = 0; leads && r < pieces; r++) {
             size_t first = share * r < n ? share * r : n;
             size_t count = n - first < share ? n - first : share;
@@ -199,7 +199,8 @@ static lh_status write_cut_chunk(const lhi_train *train, uint32_t i,
         if (status == LH_OK)
             status = write_slices(train, &c->owned[j], whole, weights, moments,
                                   sums + lhi_sums_at(c->owned[j].tensor->index,
-                                                     lhi_n_pieces(train)),
+                                                     lhi_n_pieces(train),
+                                                     lhi_n_moments(train)),
                                   err);
     }
     free(whole);
@@ -230,7 +231,7 @@ static lh_status write_chunk(const lhi_train *train, uint32_t i,
     for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++) {
         const lhi_owned *own = &train->chunks[i].owned[j];
         const lhi_tensor *t = own->tensor;
-        double *sum = sums + lhi_sums_at(t->index, all);
+        double *sum = sums + lhi_sums_at(t->index, all, lhi_n_moments(train));
         lhi_train_lot_kind lot = lhi_lot_of(train, t);
         bool experts = lot == LHI_LOT_EXPERTS;
         if (own == train->head || (train->o.n_tensor > 1 && !experts))
@@ -245,8 +246,9 @@ static lh_status write_chunk(const lhi_train *train, uint32_t i,
                                  &sum[0], err));
         sum += 1 +
                pieces * (experts ? train->o.expert_replica : train->o.shard);
-        LHI_TRY(write_pieces(own, pieces, moments, 0, own->m, sum, err));
-        LHI_TRY(write_pieces(own, pieces, moments, 1, own->v, sum + all, err));
+        for (uint32_t k = 0; k < lhi_n_moments(train); k++)
+            LHI_TRY(write_pieces(own, pieces, moments, k, own->moments[k],
+                                 sum + k * all, err));
     }
     return LH_OK;
 }
@@ -294,7 +296,7 @@ lh_status lhi_train_save_part(lhi_train *train,
                                    lhi_weight_suffixes, &weights, err);
     if (status == LH_OK)
         status = open_writer(train, folder, LHI_MOMENTS_FILE,
-                             lhi_moment_suffixes, &moments, err);
+                             lhi_suffixes_of(train), &moments, err);
     if (status == LH_OK)
         status = write_owned(train, &weights, &moments, sums, err);
     status = close_writer(&weights, status, err);

@@ -14,6 +14,8 @@ enum { LENGTH = 8 };
 
 const char *const lhi_weight_suffixes[] = {"", NULL};
 const char *const lhi_moment_suffixes[] = {".exp_avg", ".exp_avg_sq", NULL};
+const char *const lhi_late_suffixes[] = {".exp_avg", ".exp_avg_sq",
+                                         ".late_grad", NULL};
 
 static void add_tensor(lhi_text *text, const lhi_kept_tensor *t,
                        const char *suffix, uint64_t at)

@@ -8,14 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t lhi_sums_at(uint32_t index, uint32_t replicas)
+size_t lhi_sums_at(uint32_t index, uint32_t replicas, uint32_t n_moments)
 {
-    return (size_t)index * (1 + 2 * (size_t)replicas);
+    return (size_t)index * (1 + n_moments * (size_t)replicas);
 }
 
 size_t lhi_train_sums_size(const lhi_train *train)
 {
-    return lhi_sums_at(train->n_tensors, lhi_n_pieces(train));
+    return lhi_sums_at(train->n_tensors, lhi_n_pieces(train),
+                       lhi_n_moments(train));
 }
 
 static json_t *whole(double x)
@@ -34,18 +35,23 @@ static json_t *list_of(const double *sums, uint32_t n)
     return list;
 }
 
-static json_t *sums_of(const lh_model *model, uint32_t replicas,
-                       const double *sums)
+static json_t *sums_of(const lhi_train *train, const double *sums)
 {
+    const lh_model *model = train->o.model;
+    uint32_t replicas = lhi_n_pieces(train), n = lhi_n_moments(train);
     json_t *all = json_object();
     lhi_kept_tensor t;
     for (uint32_t i = 0; all && i < lhi_n_kept_tensors(model); i++) {
-        const double *at = sums + lhi_sums_at(i, replicas);
+        const double *at = sums + lhi_sums_at(i, replicas, n);
         if (!lhi_kept_tensor_of(model, i, &t))
             continue;
-        json_t *item =
-            json_pack("[o, o, o]", whole(at[0]), list_of(at + 1, replicas),
-                      list_of(at + 1 + replicas, replicas));
+        json_t *item = json_pack("[o]", whole(at[0]));
+        for (uint32_t k = 0; item && k < n; k++)
+            if (json_array_append_new(
+                    item, list_of(at + 1 + k * replicas, replicas)) != 0) {
+                json_decref(item);
+                item = NULL;
+            }
         if (json_object_set_new(all, t.name, item) != 0) {
             json_decref(all);
             return NULL;
@@ -156,8 +162,8 @@ lh_status lhi_state_format(const lhi_train *train,
         "{s:s, s:I, s:i, s:s*, s:o, s:o, s:o}", "longhaul",
         LHI_CHECKPOINT_FORMAT, "step", (json_int_t)train->step, "replicas",
         (int)lhi_n_pieces(train), "recipe", options->recipe, "model",
-        shape_of(model, options), "sums",
-        sums_of(model, lhi_n_pieces(train), sums), "files", sides_of(sides));
+        shape_of(model, options), "sums", sums_of(train, sums), "files",
+        sides_of(sides));
     double check = root ? check_of(root) : -1;
     char *made = NULL;
     if (check >= 0 && json_object_set_new(root, "check", whole(check)) == 0)
@@ -190,18 +196,19 @@ static lh_status read_sums(const json_t *all, const char *name,
                            const lh_model *model, const lhi_state *state,
                            lh_error *err)
 {
-    uint32_t replicas = state->replicas;
+    uint32_t replicas = state->replicas, n = state->n_moments;
     for (uint32_t i = 0; i < lhi_n_kept_tensors(model); i++) {
         lhi_kept_tensor t;
-        double *to = state->sums + lhi_sums_at(i, replicas);
+        double *to = state->sums + lhi_sums_at(i, replicas, n);
         if (!lhi_kept_tensor_of(model, i, &t))
             continue;
         const json_t *item = json_object_get(all, t.name);
         to[0] = (double)json_integer_value(json_array_get(item, 0));
-        LHI_TRY(
-            read_list(json_array_get(item, 1), replicas, name, to + 1, err));
-        LHI_TRY(read_list(json_array_get(item, 2), replicas, name,
-                          to + 1 + replicas, err));
+        if (json_array_size(item) != 1 + (size_t)n)
+            return damaged(name, err);
+        for (uint32_t k = 0; k < n; k++)
+            LHI_TRY(read_list(json_array_get(item, 1 + k), replicas, name,
+                              to + 1 + k * replicas, err));
     }
     return LH_OK;
 }
@@ -226,7 +233,7 @@ static lh_status check_same(const json_t *root, const char *name,
 }
 
 static lh_status read_state(json_t *root, const char *name,
-                            const lh_model *model,
+                            const lh_model *model, uint32_t n_moments,
                             const lhi_checkpoint_options *options,
                             lhi_state *out, bool *differs, lh_error *err)
 {
@@ -250,8 +257,11 @@ static lh_status read_state(json_t *root, const char *name,
     *differs = true;
     LHI_TRY(check_same(root, name, model, options, err));
     *differs = false;
-    lhi_state state = {.step = (uint64_t)step, .replicas = (uint32_t)replicas};
-    size_t n = lhi_sums_at(lhi_n_kept_tensors(model), state.replicas);
+    lhi_state state = {.step = (uint64_t)step,
+                       .replicas = (uint32_t)replicas,
+                       .n_moments = n_moments};
+    size_t n =
+        lhi_sums_at(lhi_n_kept_tensors(model), state.replicas, n_moments);
     for (int i = 0; i < LHI_N_SIDES; i++) {
         const json_t *sum = json_object_get(files, lhi_side_files[i]);
         state.sides[i] = sum ? (double)json_integer_value(sum) : -1;
@@ -269,7 +279,7 @@ static lh_status read_state(json_t *root, const char *name,
 }
 
 lh_status lhi_state_parse(const char *text, size_t len, const char *name,
-                          const lh_model *model,
+                          const lh_model *model, uint32_t n_moments,
                           const lhi_checkpoint_options *options, lhi_state *out,
                           bool *differs, lh_error *err)
 {
@@ -282,7 +292,7 @@ lh_status lhi_state_parse(const char *text, size_t len, const char *name,
         return lhi_fail(err, LH_EINPUT, "%s:%d: damaged: %s", name, why.line,
                         why.text);
     lh_status status =
-        read_state(root, name, model, options, out, &is_other, err);
+        read_state(root, name, model, n_moments, options, out, &is_other, err);
     json_decref(root);
     if (differs)
         *differs = is_other;

@@ -58,12 +58,12 @@ static lh_status check_options(const lhi_train_options *o, lh_error *err)
 
 void lhi_train_predict(double n_values, double n_tied, double n_sharded,
                        uint32_t n_replicas, uint32_t n_shards, bool staged,
-                       double bytes[LH_N_MEMORY_KINDS])
+                       bool delayed, double bytes[LH_N_MEMORY_KINDS])
 {
     double share = n_values / n_shards;
     bool arrays = n_shards > 1 && !staged;
     bytes[LH_MEMORY_PARAMETERS] += sizeof(float) * n_sharded / n_shards;
-    bytes[LH_MEMORY_MOMENTS] += sizeof(float) * 2 * share;
+    bytes[LH_MEMORY_MOMENTS] += sizeof(float) * (delayed ? 3.0 : 2.0) * share;
     bytes[LH_MEMORY_GRADIENTS] += n_replicas > 1 ? sizeof(float) * share : 0;
     bytes[LH_MEMORY_BUFFERS] += arrays ? sizeof(float) * n_values : 0;
     bytes[LH_MEMORY_BUFFERS] += sizeof(float) * n_tied / n_shards;
@@ -72,7 +72,8 @@ void lhi_train_predict(double n_values, double n_tied, double n_sharded,
 double lhi_train_bytes(double n_values, uint32_t n_replicas)
 {
     double bytes[LH_N_MEMORY_KINDS] = {0}, sum = 0;
-    lhi_train_predict(n_values, 0, 0, n_replicas, n_replicas, false, bytes);
+    lhi_train_predict(n_values, 0, 0, n_replicas, n_replicas, false, false,
+                      bytes);
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
         sum += bytes[i];
     return sum;
@@ -95,22 +96,24 @@ static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
                                                 : train->o.n_replicas;
     lhi_train_lot *lot = &chunk->lots[kind];
     size_t n = lot->piece;
-    float *m = LHI_NEW(train->moments, float, n);
-    float *v = LHI_NEW(train->moments, float, n);
+    float *moments[LHI_MOST_MOMENTS] = {NULL};
+    bool made = true;
     bool arrays = shards > 1 && !train->o.staged && n > 0;
     bool sums = replicas > 1 && n > 0;
     if (arrays)
         lot->array = LHI_NEW(train->buffers, float, n *shards);
     if (sums)
         lot->sums = LHI_NEW(train->gradients, float, n);
-    if (!m || !v || (arrays && !lot->array) || (sums && !lot->sums))
+    for (uint32_t k = 0; k < lhi_n_moments(train); k++)
+        made = (moments[k] = LHI_NEW(train->moments, float, n)) && made;
+    if (!made || (arrays && !lot->array) || (sums && !lot->sums))
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < chunk->n_tensors; i++) {
         lhi_owned *own = &chunk->owned[i];
         if (lhi_lot_of(train, own->tensor) != kind)
             continue;
-        own->m = m + own->at;
-        own->v = v + own->at;
+        for (uint32_t k = 0; k < lhi_n_moments(train); k++)
+            own->moments[k] = moments[k] + own->at;
         own->gradient = sums ? lot->sums + own->at : own->tensor->gradient;
     }
     return LH_OK;

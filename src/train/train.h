@@ -82,6 +82,10 @@ typedef struct lhi_train_options {
     uint64_t warmup; /* steps of linear growth to `rate` */
     double beta1, beta2, epsilon, weight_decay;
     double clip; /* of the global norm; 0: none */
+    /* A step updates with the gradients of the step before, clipped by their
+     * own norm, and keeps its own for the next; the first updates nothing. As
+     * where gradients are sent while the next step computes. */
+    bool delayed;
     double balance_bias; /* by which tensors that balance move in a step */
     bool staged; /* exchanges go by lhi_train_pack() and the like */
     /* Of staged ones, before the values of a tensor of the chunk are written:
@@ -102,10 +106,11 @@ lhi_train_options lhi_train_defaults(uint64_t steps);
 double lhi_train_bytes(double n_values, uint32_t n_replicas);
 /* By kind, added to bytes[]; n_tied: values of a tied embedding whose other
  * copy is on another rank, or 0; n_sharded: values that are sharded. Staged
- * ones exchange no arrays of their own. n_shards as in lhi_train_options. */
+ * ones exchange no arrays of their own. n_shards and delayed as in
+ * lhi_train_options. */
 void lhi_train_predict(double n_values, double n_tied, double n_sharded,
                        uint32_t n_replicas, uint32_t n_shards, bool staged,
-                       double bytes[LH_N_MEMORY_KINDS]);
+                       bool delayed, double bytes[LH_N_MEMORY_KINDS]);
 /* What it does hold. */
 void lhi_train_held(const lhi_train *train, int64_t bytes[LH_N_MEMORY_KINDS]);
 
@@ -174,12 +179,14 @@ lh_status lhi_train_settle(lhi_train *train, lh_error *err);
 
 /* Where parts of the job change their places, after the update and the
  * all-gather of every chunk: a tensor with what the next step needs of it, its
- * values and this replica's piece of both moments. Ranks of one replica have
+ * values and this replica's piece of its moments. Ranks of one replica have
  * the same piece of a tensor wherever it is. The arrays are the train's. */
+enum { LHI_MOST_MOMENTS = 3 }; /* of gradients: mean, square, and late ones */
 typedef struct lhi_train_carried {
     uint32_t chunk, index; /* index: of the model's order */
-    float *values, *moments[2];
-    size_t n_values, n_moments;
+    uint32_t n;            /* moments: 2, or with late gradients 3 */
+    float *values, *moments[LHI_MOST_MOMENTS];
+    size_t n_values, n_moments; /* values of each */
 } lhi_train_carried;
 /* Of all chunks of the rank. */
 uint32_t lhi_train_n_carried(const lhi_train *train);

@@ -21,7 +21,9 @@ typedef struct lhi_owned {
     size_t first, n; /* values that are owned */
     float *value;    /* n of these, wherever they are */
     float *gradient; /* n, summed over the replicas */
-    float *m, *v;    /* n */
+    /* n each: both means of AdamW; and the gradients that the next step updates
+     * with, clipped. NULL: it has its own. */
+    float *moments[LHI_MOST_MOMENTS];
 } lhi_owned;
 
 /* Tensors whose pieces are exchanged together. */
@@ -91,6 +93,12 @@ static inline uint32_t lhi_pieces_in(const lhi_train *train,
     return lhi_n_pieces(train) / lhi_shards_of(train, lot);
 }
 
+/* Of each tensor. */
+static inline uint32_t lhi_n_moments(const lhi_train *train)
+{
+    return train->o.delayed ? LHI_MOST_MOMENTS : LHI_MOST_MOMENTS - 1;
+}
+
 /* Whether this rank has no more than a slice of it. */
 static inline bool lhi_is_cut(const lhi_tensor *t)
 {
@@ -156,7 +164,12 @@ typedef struct lhi_shard_layout {
     uint32_t n_suffixes;
 } lhi_shard_layout;
 extern const char *const lhi_weight_suffixes[]; /* NULL-terminated */
-extern const char *const lhi_moment_suffixes[];
+extern const char *const lhi_moment_suffixes[]; /* without late ones */
+extern const char *const lhi_late_suffixes[];   /* with them */
+static inline const char *const *lhi_suffixes_of(const lhi_train *train)
+{
+    return train->o.delayed ? lhi_late_suffixes : lhi_moment_suffixes;
+}
 lh_status lhi_shard_layout_make(const lh_model *model,
                                 const char *const *suffixes,
                                 lhi_shard_layout *out, lh_error *err);
@@ -183,7 +196,7 @@ lh_status lhi_side_sum(const char *folder, int side, double *sum,
  * lhi_train_sums_size() numbers for `replicas`. */
 typedef struct lhi_state {
     uint64_t step;
-    uint32_t replicas;
+    uint32_t replicas, n_moments;
     double *sums;              /* release with free() */
     double sides[LHI_N_SIDES]; /* checksums; negative: none */
 } lhi_state;
@@ -192,14 +205,15 @@ lh_status lhi_state_format(const lhi_train *train,
                            const lhi_checkpoint_options *options,
                            const double *sums, const double *sides, char **text,
                            lh_error *err);
-/* *differs (may be NULL): it is whole, and of another model, recipe or format
+/* `n_moments`: what the run keeps of each tensor.
+ * *differs (may be NULL): it is whole, and of another model, recipe or format
  * than this run's; false: it is damaged. */
 lh_status lhi_state_parse(const char *text, size_t len, const char *name,
-                          const lh_model *model,
+                          const lh_model *model, uint32_t n_moments,
                           const lhi_checkpoint_options *options, lhi_state *out,
                           bool *differs, lh_error *err);
-/* Where in the sums tensor `index` has its weights', and behind them per
- * replica its first and then its second moments'. */
-size_t lhi_sums_at(uint32_t index, uint32_t replicas);
+/* Where in the sums tensor `index` has its weights', and behind them, moment
+ * by moment, one per replica. */
+size_t lhi_sums_at(uint32_t index, uint32_t replicas, uint32_t n_moments);
 
 #endif

@@ -49,23 +49,41 @@ static double sum_losses(const lhi_train *train, const double *tally,
 
 /* What balances experts: towards those that were chosen less than others
  * (arXiv:2408.15664, algorithm 1). */
-static void move(const lhi_train *train, const lhi_owned *own)
+static void move(const lhi_train *train, const lhi_owned *own,
+                 const float *gradient)
 {
     float by = (float)train->o.balance_bias;
     for (size_t i = 0; i < own->n; i++)
-        if (own->gradient[i] != 0)
-            own->value[i] += own->gradient[i] < 0 ? by : -by;
+        if (gradient[i] != 0)
+            own->value[i] += gradient[i] < 0 ? by : -by;
 }
 
-static void update(const lhi_train *train, const lhi_owned *own, lhi_adamw how)
+static void update(const lhi_train *train, const lhi_owned *own,
+                   const float *gradient, lhi_adamw how)
 {
     if (own->tensor->balances) {
-        move(train, own);
+        move(train, own, gradient);
         return;
     }
     if (!own->tensor->decays)
         how.decay = 0;
-    train->k->adamw(&how, own->value, own->m, own->v, own->gradient, own->n);
+    train->k->adamw(&how, own->value, own->moments[0], own->moments[1],
+                    gradient, own->n);
+}
+
+/* What the step before left is used, as clipped there, and what this one made
+ * is left for the next. The first has nothing to use: not even weights
+ * decay. */
+static void update_late(const lhi_train *train, const lhi_owned *own,
+                        lhi_adamw how)
+{
+    float scale = own->tensor->balances ? 1 : how.scale;
+    float *late = own->moments[2];
+    how.scale = 1;
+    if (train->step > 0)
+        update(train, own, late, how);
+    for (size_t i = 0; i < own->n; i++)
+        late[i] = own->gradient[i] * scale;
 }
 
 lh_status lhi_train_update(lhi_train *train, const double *tally,
@@ -81,7 +99,8 @@ lh_status lhi_train_update(lhi_train *train, const double *tally,
                         "step %" PRIu64 ": the %s is not finite; the rate is "
                         "too high for this model, or its weights are damaged",
                         r.step, isfinite(r.loss) ? "gradient" : "loss");
-    double t = (double)(train->step + 1);
+    /* How many updates there are with this one. */
+    double t = (double)(train->step + 1 - (o->delayed && train->step > 0));
     lhi_adamw how = {
         .rate = (float)r.rate,
         .beta1 = (float)o->beta1,
@@ -95,8 +114,13 @@ lh_status lhi_train_update(lhi_train *train, const double *tally,
     if (o->clip > 0 && r.norm > o->clip)
         how.scale = (float)(o->clip / (r.norm + 1e-6));
     for (uint32_t i = 0; i < o->n_mine; i++)
-        for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++)
-            update(train, &train->chunks[i].owned[j], how);
+        for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++) {
+            const lhi_owned *own = &train->chunks[i].owned[j];
+            if (o->delayed)
+                update_late(train, own, how);
+            else
+                update(train, own, own->gradient, how);
+        }
     train->step++;
     *report = r;
     return LH_OK;

@@ -112,7 +112,7 @@ def an_option_of_train_is_for_the_device_or_is_refused():
     cpu = {"--data": "data", "--format": "text", "--tokenizer": "t.json",
            "--validation": "0.1", "--validate-every": "2", "--rate": "1e-3",
            "--min-rate": "0", "--warmup": "1", "--weight-decay": "0",
-           "--clip": "2", "--checkpoint": "c", "--checkpoint-every": "2",
+           "--clip": "2", "--delayed-update": None, "--checkpoint": "c", "--checkpoint-every": "2",
            "--keep": "3", "--resume": "c", "--weights": "w",
            "--emulate-links": None, "--profile-out": "p.json",
            "--offload-to": ".", "--memory": "report"}

@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     lhi_state state = {0};
     lh_error err = {0};
     lh_status status = lhi_state_parse((const char *)data, size, "state.json",
-                                       &model, &options, &state, NULL, &err);
+                                       &model, 2, &options, &state, NULL, &err);
     if (status != LH_OK)
         fuzz_refused(status, &err, state.sums);
     else
