@@ -47,6 +47,11 @@ typedef struct lh_elastic_case {
      * as those at ZeRO-2 and 3 do, and each pays its latencies: no less than
      * dp_ns. 0: dp_ns, as in the paper, whose links have no latency. */
     int64_t sharded_ns;
+    /* Of `params` those of experts, where so many ranks have the same ones as
+     * divide their states; 0: as many as replicas. Shares of parameters have as
+     * many of experts as of all else. */
+    int64_t expert_params;
+    uint32_t expert_replicas;
 } lh_elastic_case;
 
 /* How microbatches are grouped and what is sharded, with what follows. */

@@ -74,13 +74,26 @@ int64_t lh_elastic_time(const lh_elastic_case *given,
            lh_elastic_exposed(given, plan, 0).sum_ns;
 }
 
+lhi_wide lhi_elastic_divided(const lh_elastic_case *given, int64_t share)
+{
+    int64_t experts = given->expert_params, D = given->replicas;
+    if (experts == 0 || given->expert_replicas == 0 || share == 0)
+        return share;
+    lhi_wide all =
+        (lhi_wide)(given->params - experts) * given->expert_replicas +
+        (lhi_wide)experts * D;
+    /* share * all may need more than 127 bits: its quotient first. */
+    lhi_wide of = (lhi_wide)given->params * given->expert_replicas;
+    return share * (all / of) + lhi_wide_ceil(share * (all % of), of);
+}
+
 /* The three states over the denominator D M: 16-bit parameters and gradients,
  * 12 bytes of optimiser state; section 4/M of gradients is a chunk's own and
  * the buffer beside it, 8/M of parameters the same for forward and backward. */
 static lhi_wide optimizer_part(const lh_elastic_case *g)
 {
     int64_t bytes = g->optimizer_bytes ? g->optimizer_bytes : 12;
-    return (lhi_wide)bytes * g->params * g->chunks;
+    return bytes * lhi_elastic_divided(g, g->params) * g->chunks;
 }
 
 /* `bytes` of each parameter, 0: 2; `buffers` chunks of what is sharded. */
@@ -88,8 +101,9 @@ static lhi_wide sharded_part(const lh_elastic_case *g, int64_t share,
                              int64_t bytes, int64_t buffers)
 {
     lhi_wide D = g->replicas, M = g->chunks;
-    return (bytes ? bytes : 2) * ((lhi_wide)(g->params - share) * D * M +
-                                  (M + buffers * D) * (lhi_wide)share);
+    return (bytes ? bytes : 2) *
+           ((lhi_wide)(g->params - share) * D * M +
+            M * lhi_elastic_divided(g, share) + buffers * D * (lhi_wide)share);
 }
 
 static lhi_wide gradient_part(const lh_elastic_case *g,

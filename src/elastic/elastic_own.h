@@ -115,6 +115,10 @@ lh_status lhi_elastic_find_sums(const lh_elastic_case *given, uint32_t n_ops,
 void lhi_elastic_trace_back(const lhi_elastic_sums *sums, lhi_elastic_sum at,
                             bool *recomputed);
 
+/* D times what a device keeps of `share` parameters, of each its part: `share`,
+ * but that experts are divided among more or fewer than D. Rounded up. */
+lhi_wide lhi_elastic_divided(const lh_elastic_case *given, int64_t share);
+
 /* M_o + M_g + M_p as an exact fraction of denominator D M. */
 lhi_wide lhi_elastic_states(const lh_elastic_case *given,
                             const lh_elastic_plan *plan);

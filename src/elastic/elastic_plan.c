@@ -38,6 +38,13 @@ lh_status lhi_elastic_check_case(const lh_elastic_case *given, lh_error *err)
                         "a chunk takes %" PRId64 " ns layer by layer, less "
                         "than the %" PRId64 " ns at once",
                         g->sharded_ns, g->dp_ns);
+    if (g->expert_params < 0 || g->expert_params > g->params ||
+        g->expert_replicas > 1u << 24)
+        return lhi_fail(err, LH_EINVAL,
+                        "experts have %" PRId64 " of %" PRId64
+                        " parameters, and %" PRIu32
+                        " replicas: at most all, and 2^24",
+                        g->expert_params, g->params, g->expert_replicas);
     if (g->params < 0 || g->params > LHI_ELASTIC_MAX_PARAMS)
         return lhi_fail(err, LH_EINVAL,
                         "parameters must be from 0 to 2^50 on a device");
@@ -141,11 +148,14 @@ static void fill_dequeue(const lh_elastic_case *g, uint32_t *dequeue,
     p->params_p = hidden_share(g, p->backward_buckets, g->b_ns, p->params_g);
 }
 
-/* ZeRO-3 saves memory only if 2/D + 8/M < 2. */
+/* ZeRO-3 saves memory only if 2/D + 8/M < 2; with experts that fewer have, what
+ * is kept of a parameter in the place of 1/D. */
 static bool sharding_saves(const lh_elastic_case *g)
 {
-    uint64_t D = g->replicas, M = g->chunks;
-    return 2 * M + 8 * D < 2 * D * M;
+    lhi_wide D = g->replicas, M = g->chunks,
+             all = g->params > 0 ? g->params : 1;
+    lhi_wide kept = g->params > 0 ? lhi_elastic_divided(g, g->params) : 1;
+    return 2 * M * kept + 8 * D * all < 2 * D * M * all;
 }
 
 /* Everything at one level, hidden or not, spread over as many passes as help

@@ -91,16 +91,14 @@ static uint32_t all_regions(const bounder *b, region *out)
  * gradients is cut off. */
 static double most_saved(const bounder *b, uint32_t d, const region *r)
 {
-    const lh_layout *l = &b->config->layout;
-    double rest = 1 - 1.0 / ((double)l->data * l->context);
     double g = 0, w = 0, most_g = 0, most_w = 0, saved = -INFINITY;
     for (uint32_t c = d; c < b->P * b->M; c += b->P) {
-        g += (double)b->state.gradients[c];
-        w += (double)b->state.weights[c];
+        g += (double)b->state.gradients[c] * (1 - b->state.kept[c]);
+        w += (double)b->state.weights[c] * (1 - b->state.kept[c]);
         most_g = fmax(most_g, (double)b->state.gradients[c]);
         most_w = fmax(most_w, (double)b->state.weights[c]);
     }
-    double of_g = g * rest - 2 * most_g, of_w = w * rest - 4 * most_w;
+    double of_g = g - 2 * most_g, of_w = w - 4 * most_w;
     const double most_p = fmin(r->p[1], r->g[1]);
     const double p[] = {r->p[0], most_p, fmax(r->p[0], fmin(most_p, r->g[0]))};
     for (int i = 0; i < 3; i++) {

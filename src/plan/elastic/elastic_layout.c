@@ -14,16 +14,24 @@
 #include <string.h>
 
 enum {
-    FEW = 4,          /* chunks per device, however they share the layers */
-    MOST_CHUNKS = 16, /* per device, that are tried where none are given */
-    MOST_MICROBATCHES = 512, /* unless elastic is asked for by name */
-    MOST_PASSES = 100000, /* of all devices: event runs take ms beyond */
+    FEW = 4,              /* chunks per device, however they share the layers */
+    MOST_PASSES = 100000, /* of all devices: event runs take ms beyond, so what
+                             has many microbatches has fewer chunks */
 };
 
 static bool is_asked(const lh_job *job)
 {
     return lhi_schedule_asked(job) == LHI_ASKED_METHOD &&
            strcmp(job->layout.schedule, LHI_ELASTIC) == 0;
+}
+
+/* No more are tried per device. */
+static uint32_t most_chunks(const lh_job *job, const lhi_config *like)
+{
+    uint64_t layers = job->model->layers / like->layout.pipeline;
+    uint64_t few = MOST_PASSES /
+                   (2 * (uint64_t)like->microbatches * like->layout.pipeline);
+    return (uint32_t)(layers < few ? layers : few);
 }
 
 bool lhi_elastic_suits(const lh_job *job, const lhi_config *config)
@@ -35,12 +43,10 @@ bool lhi_elastic_suits(const lh_job *job, const lhi_config *config)
     bool shards = (!job->training.zero_given || job->training.zero >= 1) &&
                   l->sharding <= LH_SHARDING_FULL &&
                   job->training.offload_share == 0;
-    uint64_t passes = 2 * (uint64_t)config->microbatches * job->model->layers;
-    bool few = config->microbatches <= MOST_MICROBATCHES || is_asked(job);
     return wanted && shards && l->data * l->context > 1 &&
-           !lhi_layout_is_folded(l) && config->microbatches >= l->pipeline &&
-           few && passes <= MOST_PASSES &&
-           !job->model->mtp_layers && lhi_layers_least(job) > 0;
+           config->microbatches >= l->pipeline &&
+           most_chunks(job, config) > 0 && !job->model->mtp_layers &&
+           lhi_layers_least(job) > 0;
 }
 
 bool lhi_elastic_alone(const lh_job *job)
@@ -99,6 +105,12 @@ typedef struct trial {
     lhi_elastic_result *out; /* the fastest so far */
     int64_t least_ns;        /* or the least floor so far, of iterations */
 } trial;
+
+static uint32_t chunks_wanted(const trial *t)
+{
+    return t->freedom->chunks ? t->freedom->chunks
+                              : t->job->layout.chunks_per_device;
+}
 
 /* ZeRO-1 on these chunks, from which elastic plans start. */
 static lhi_config plain_config(const trial *t, uint32_t M,
@@ -223,19 +235,6 @@ static lh_status each_uneven(trial *t, uint32_t M, shape_visit *visit,
     return LH_OK;
 }
 
-static uint32_t chunks_wanted(const trial *t)
-{
-    return t->freedom->chunks ? t->freedom->chunks
-                              : t->job->layout.chunks_per_device;
-}
-
-/* No more are tried per device. */
-static uint32_t most_chunks(const trial *t)
-{
-    uint32_t want = chunks_wanted(t);
-    return want > MOST_CHUNKS ? want : MOST_CHUNKS;
-}
-
 /* Every number of chunks, as even as the layers go. Where they do not, the
  * longest chunk says almost all, but for few, of which the first or the last is
  * a short one: nothing hides its gather, or its scatter. */
@@ -243,8 +242,7 @@ static lh_status each_even(trial *t, shape_visit *visit, lh_error *err)
 {
     uint32_t P = t->like->layout.pipeline, layers = t->job->model->layers;
     uint32_t want = chunks_wanted(t);
-    uint32_t most = layers / P;
-    for (uint32_t M = 1; M <= most && M <= most_chunks(t); M++) {
+    for (uint32_t M = 1; M <= most_chunks(t->job, t->like); M++) {
         if (want ? M != want : M > FEW && layers % (P * M) != 0)
             continue;
         lh_status status = visit(t, M, t->freedom->layers, err);
@@ -262,7 +260,7 @@ static bool may_be_uneven(const trial *t, uint32_t M)
 
 static lh_status try_uneven(trial *t, lh_error *err)
 {
-    for (uint32_t M = 1; M <= most_chunks(t); M++)
+    for (uint32_t M = 1; M <= most_chunks(t->job, t->like); M++)
         if (may_be_uneven(t, M))
             LHI_TRY(each_uneven(t, M, try_chunks, err));
     return LH_OK;
@@ -279,7 +277,7 @@ static lh_status try_again(trial *t, lh_error *err)
     with.freedom = &same;
     if (free_queue)
         LHI_TRY(each_even(&with, try_chunks, err));
-    for (uint32_t M = 1; M <= most_chunks(t); M++)
+    for (uint32_t M = 1; M <= most_chunks(t->job, t->like); M++)
         if (free_queue && may_be_uneven(t, M))
             LHI_TRY(each_uneven(&with, M, try_chunks, err));
     return try_uneven(t, err);
@@ -343,7 +341,7 @@ lh_status lhi_elastic_layout_floor(const lh_job *job, const lhi_config *like,
     lhi_elastic_result none = {0};
     trial t = {job, like, freedom, mem, &none, INT64_MAX};
     lh_status status = each_even(&t, lower_floor, err);
-    for (uint32_t M = 1; M <= most_chunks(&t) && status == LH_OK; M++)
+    for (uint32_t M = 1; M <= most_chunks(job, like) && status == LH_OK; M++)
         if (may_be_uneven(&t, M))
             status = each_uneven(&t, M, lower_floor, err);
     *work += none.work;

@@ -62,6 +62,23 @@ lh_status lhi_elastic_kinds_find(const lh_job *job, const lhi_config *config,
     return LH_OK;
 }
 
+double lhi_elastic_expert_replicas(const lh_layout *layout)
+{
+    return (double)layout->data * layout->context * layout->tensor /
+           (double)lh_layout_expert_block(layout);
+}
+
+/* What of a chunk's weights and gradients a device keeps if all is sharded. */
+static double kept_of(const lh_layout *l, const lh_cost *cost)
+{
+    double replicas = (double)l->data * l->context;
+    double experts = cost->params > 0
+                         ? (double)cost->expert_params / (double)cost->params
+                         : 0;
+    return (1 - experts) / replicas +
+           experts / lhi_elastic_expert_replicas(l);
+}
+
 lh_status lhi_elastic_state_find(const lh_job *job, const lhi_config *config,
                                  lhi_arena *mem, lhi_elastic_state *out,
                                  lh_error *err)
@@ -70,10 +87,14 @@ lh_status lhi_elastic_state_find(const lh_job *job, const lhi_config *config,
     uint32_t n_chunks = P * config->layout.chunks_per_device;
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
-    lhi_elastic_state state = {
-        LHI_NEW(mem, int64_t, n_chunks), LHI_NEW(mem, int64_t, n_chunks),
-        LHI_NEW(mem, int64_t, P), LHI_NEW(mem, int64_t, P)};
-    if (!state.weights || !state.gradients || !state.optimizer || !state.params)
+    lhi_elastic_state state = {.weights = LHI_NEW(mem, int64_t, n_chunks),
+                               .gradients = LHI_NEW(mem, int64_t, n_chunks),
+                               .kept = LHI_NEW(mem, double, n_chunks),
+                               .optimizer = LHI_NEW(mem, int64_t, P),
+                               .params = LHI_NEW(mem, int64_t, P),
+                               .experts = LHI_NEW(mem, int64_t, P)};
+    if (!state.weights || !state.gradients || !state.kept || !state.optimizer ||
+        !state.params || !state.experts)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < n_chunks; c++) {
         lh_cost_slice slice = {.embedding = c == 0,
@@ -90,6 +111,8 @@ lh_status lhi_elastic_state_find(const lh_job *job, const lhi_config *config,
         state.gradients[c] = parts.gradients;
         state.optimizer[c % P] += parts.optimizer;
         state.params[c % P] += cost.params;
+        state.experts[c % P] += cost.expert_params;
+        state.kept[c] = kept_of(&config->layout, &cost);
     }
     *out = state;
     return LH_OK;
@@ -112,15 +135,11 @@ double lhi_elastic_share(int64_t part, int64_t all)
     return round((double)part / (double)all * 1e12) / 1e12;
 }
 
-static uint32_t replicas_of(const lhi_config *config)
+/* What sharding `share` of `bytes` takes from a device that keeps so much of
+ * what is sharded. */
+static int64_t saved(int64_t bytes, double share, double kept)
 {
-    return config->layout.data * config->layout.context;
-}
-
-/* What `share` of `bytes` and all `buffers` of its chunks take, sharded. */
-static int64_t saved(int64_t bytes, double share, uint32_t D)
-{
-    return (int64_t)floor((double)bytes * share * (1 - 1.0 / D));
+    return (int64_t)floor((double)bytes * share * (1 - kept));
 }
 
 static int64_t buffers_of(const lhi_config *config,
@@ -218,7 +237,6 @@ static void fill_chunk(const lhi_elastic_ground *g, const lh_plan_elastic *plan,
                        const lh_plan_recomputed *const *rows, uint32_t c,
                        lh_chunk *chunk)
 {
-    uint32_t replicas = replicas_of(g->config);
     int64_t dropped = 0, whole = 0;
     *chunk = g->plain->chunks[c];
     for (uint32_t k = 0; k < g->kinds->n; k++) {
@@ -236,8 +254,8 @@ static void fill_chunk(const lhi_elastic_ground *g, const lh_plan_elastic *plan,
     chunk->mem_d = -chunk->mem_f;
     chunk->mem_w = 0;
     chunk->mem_static -=
-        saved(g->state->gradients[c], plan->gradients, replicas) +
-        saved(g->state->weights[c], plan->parameters, replicas);
+        saved(g->state->gradients[c], plan->gradients, g->state->kept[c]) +
+        saved(g->state->weights[c], plan->parameters, g->state->kept[c]);
 }
 
 lh_status lhi_elastic_make(const lhi_elastic_ground *g,
@@ -362,13 +380,13 @@ static void share_memory(const lhi_config *config,
                          const lh_plan_elastic *plan,
                          const lh_pipeline *pipeline, lh_plan_memory *parts)
 {
-    uint32_t P = pipeline->n_devices, replicas = replicas_of(config);
+    uint32_t P = pipeline->n_devices;
     for (uint32_t c = 0; c < pipeline->n_chunks; c++) {
         lh_plan_memory *part = &parts[c % P];
         part->gradients_bytes -=
-            saved(state->gradients[c], plan->gradients, replicas);
+            saved(state->gradients[c], plan->gradients, state->kept[c]);
         part->parameters_bytes -=
-            saved(state->weights[c], plan->parameters, replicas);
+            saved(state->weights[c], plan->parameters, state->kept[c]);
     }
     for (uint32_t d = 0; d < P; d++) {
         parts[d].gradients_bytes = lhi_most(parts[d].gradients_bytes, 0);

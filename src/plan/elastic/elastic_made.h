@@ -24,8 +24,13 @@ lh_status lhi_elastic_kinds_find(const lh_job *job, const lhi_config *config,
 /* What the layout's chunks hold before anything is sharded. */
 typedef struct lhi_elastic_state {
     int64_t *weights, *gradients; /* of each chunk, bytes */
-    int64_t *optimizer, *params;  /* of each device: bytes, and how many */
+    double *kept; /* of each chunk's, what sharding all leaves on a device */
+    int64_t *optimizer, *params; /* of each device: bytes, and how many */
+    int64_t *experts;            /* of params, those of experts */
 } lhi_elastic_state;
+
+/* Ranks that have the same experts, and so share their states. */
+double lhi_elastic_expert_replicas(const lh_layout *layout);
 
 /* Of a job with ZeRO-1, in `mem`. */
 lh_status lhi_elastic_state_find(const lh_job *job, const lhi_config *config,

@@ -162,9 +162,11 @@ static lh_status fill_case(shaper *s, lh_error *err)
     const lh_pipeline *p = s->built.pipeline;
     const lh_layout *l = &s->config->layout;
     LHI_TRY(lhi_elastic_state_find(s->job, s->config, s->mem, &s->state, err));
+    const uint32_t experts = (uint32_t)lhi_elastic_expert_replicas(l);
     lh_elastic_case *g = &s->given;
     *g = (lh_elastic_case){.stages = s->P,
                            .replicas = l->data * l->context,
+                           .expert_replicas = experts,
                            .chunks = s->M,
                            .microbatches = s->config->microbatches,
                            .f_ns = per_chunk(s, forward_of),
@@ -188,6 +190,7 @@ static lh_status fill_case(shaper *s, lh_error *err)
             sent += lhi_most(s->sharded[c].gather_ns, s->sharded[c].scatter_ns);
         }
         g->params = lhi_most(g->params, s->state.params[d]);
+        g->expert_params = lhi_most(g->expert_params, s->state.experts[d]);
         g->sharded_ns = lhi_most(g->sharded_ns, (sent + s->M - 1) / s->M);
         g->other_bytes = lhi_most(g->other_bytes, held - state);
     }

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Elastic plans of jobs: experts on several ranks, many chunks and microbatches."""
+import json
+
+from harness import ANY, ROOT, case, check, finish, json_case, read, test, write
+
+JOB = """longhaul: job/1
+model: {layers: %d, hidden: 1024, heads: 16, kv_heads: 16, vocab: 32000%s}
+training: {global_batch: %d, sequence: 2048%s}
+cluster:
+  gpu: h100-sxm
+  gpus_per_node: 8
+  node_link: {gbps: 3600, latency_us: 3}
+  fabric: {gbps: %g, latency_us: 10}
+  datacenters: [{name: a, nodes: 2}]
+layout: {tensor: 1, context: 1, expert: %d, pipeline: 2, data: 8, micro_batch: 1%s}
+"""
+EXPERTS = ", experts: 8, experts_per_token: 2, expert_ffn: 2048"
+
+
+def plan(name, *more, model=", ffn: 4096", batch=128, training="", gbps=400,
+         expert=1, layout=", schedule: elastic", layers=24):
+    write(f"{name}.yaml", JOB % (layers, model, batch, training, gbps, expert, layout))
+    case(name, ["plan", f"{name}.yaml", "--no-optimal", "-o", f"{name}.json",
+                *more], out=ANY)
+    return json.loads(read(f"{name}.json"))
+
+
+@test
+def what_is_sharded_of_experts_is_divided_among_those_that_have_them():
+    """With all at ZeRO-3 a device keeps an eighth of everything, however many
+    ranks have the experts together: of one expert in eight all of it."""
+    states = {}
+    for expert in (1, 2, 4, 8):
+        made = plan(f"ep{expert}", model=EXPERTS, training=", zero: 3",
+                    expert=expert,
+                    layout=", chunks_per_device: 3, schedule: elastic")
+        check(made["elastic"]["parameters"] == 1, made["elastic"])
+        states[expert] = [
+            [row[key] for row in made["memory"]]
+            for key in ("parameters_bytes", "gradients_bytes", "optimizer_bytes")]
+        simulated = json_case(f"ep{expert} again", [
+            "simulate", f"ep{expert}.json"])
+        check(abs(simulated["iteration_s"] - made["iteration_s"]) < 1e-9,
+              "the plan reads back")
+    for expert, state in states.items():
+        worst = max(abs(a / b - 1) for got, want in zip(state, states[1])
+                    for a, b in zip(got, want))
+        check(worst < 1e-3, f"expert {expert}: {state} beside {states[1]}")
+
+
+@test
+def devices_may_have_more_than_sixteen_chunks():
+    case("many", ["plan", str(ROOT / "examples/llama3-70b-elastic.yaml"),
+                  "--no-optimal", "-o", "many.json"], out=ANY)
+    made = json.loads(read("many.json"))
+    check(made["layout"]["chunks_per_device"] == 20, made["layout"])
+
+
+@test
+def many_microbatches_are_no_reason_to_leave_elastic_plans_out():
+    made = plan("batch", batch=8 * 520, gbps=20, layout="", layers=4)
+    check(any("elastic" in row for row in made["methods"]), made["layout"])
+
+
+finish()
