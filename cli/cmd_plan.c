@@ -21,7 +21,7 @@ typedef struct settings {
     uint32_t top, sub_blocks;
     double ratio;
     const char *draws;
-    uint32_t search;
+    uint32_t search, elastic;
     bool no_optimal, sensitivity, curves;
     cli_jitter jitter;
     uint32_t by;
@@ -45,6 +45,8 @@ static const char *const numbers[] = {"mean", "p95", NULL};
 
 /* As lh_plan_goal numbers them. */
 static const char *const objectives[] = {"time", "cost", NULL};
+
+static const char *const elastic_planners[] = {"searched", "published", NULL};
 
 /* As lh_target numbers them, from 1 on. */
 static const char *const targets[] = {"longhaul", "megatron", "torchtitan",
@@ -123,6 +125,17 @@ static const cli_option options[] = {
          "as long as one move helps; all partitions of every layout that "
          "could win; drawn together with the layouts, as ScaleAcross "
          "Explorer does; or not at all."},
+    {.name = "elastic",
+     .type = CLI_CHOICE,
+     .at = offsetof(settings, elastic),
+     .arg = "HOW",
+     .preset = "searched",
+     .choices = elastic_planners,
+     .help =
+         "How elastic plans are made: searched for by event runs; or, as "
+         "published, by PipeMesh's own planner and its rule for chunks, on "
+         "the degrees on which they are fastest. That is the plan then, and "
+         "what the search finds stands beside it."},
     {.name = "draws",
      .type = CLI_TEXT,
      .at = offsetof(settings, draws),
@@ -417,6 +430,27 @@ static lh_status check_limits(cli *c)
     return LH_OK;
 }
 
+/* The published planner knows the fastest alone. */
+static lh_status check_published(cli *c)
+{
+    static const char *const others[] = {
+        "jitter", "pareto", "what-if", "sensitivity", "curves", "from", NULL};
+    const settings *s = c->settings;
+    if (s->elastic == 0)
+        return LH_OK;
+    for (uint32_t i = 0; others[i]; i++)
+        if (cli_given(c, others[i]))
+            return cli_usage(c, "--%s does not go with --elastic published",
+                             others[i]);
+    if (s->objective)
+        return cli_usage(c, "--objective cost does not go with --elastic "
+                            "published, which knows times alone");
+    if (s->search == LH_PARTITION_MONTE_CARLO)
+        return cli_usage(c, "--search monte-carlo does not go with --elastic "
+                            "published; use climb, exact or even");
+    return LH_OK;
+}
+
 /* What would have no effect is not taken. */
 static lh_status check_options(cli *c)
 {
@@ -433,6 +467,7 @@ static lh_status check_options(cli *c)
     if (s->show && c->common.json)
         return cli_usage(c, "--show does nothing with --json, which has all");
     CLI_TRY(check_drawn(c));
+    CLI_TRY(check_published(c));
     CLI_TRY(check_limits(c));
     if (s->search == LH_PARTITION_EVEN && cli_given(c, "max-chunk-ratio"))
         return cli_usage(c, "--max-chunk-ratio does nothing with --search "
@@ -471,6 +506,7 @@ static lh_status make_plan(cli *c, made *m)
                            .no_optimal = s->no_optimal,
                            .curves = s->curves,
                            .sampling.seed = c->common.seed,
+                           .elastic_published = s->elastic == 1,
                            .partition = (lh_partition_search)s->search};
     if (cli_given(c, "for"))
         how.target = (lh_target)(s->target + 1);

@@ -71,15 +71,26 @@ static void print_too_large(cli *c, const lh_plan *p)
         cli_wrap(c, "  too large", 0, "%s", names);
 }
 
+/* Which of the schedules is the plan's: the first, but where the plan is made
+ * as published and others are faster. */
+static uint32_t chosen_of(const lh_plan *p)
+{
+    for (uint32_t i = 0; i < p->n_methods; i++)
+        if (p->methods[i].iteration_ns == p->best.iteration_ns)
+            return i;
+    return 0;
+}
+
 void cli_plan_schedules(cli *c, const lh_plan *p)
 {
     cli_table t = {0};
+    uint32_t chosen = chosen_of(p);
     cli_print(c, "\nSchedules on this layout\n");
     add_heading(&t, p->robust != NULL);
     for (uint32_t i = 0; i < p->n_methods; i++)
         if (p->methods[i].status == LH_CHOICE_OK)
             add_choice(&t, p, &p->methods[i], differs(&p->methods[i], &p->best),
-                       i == 0 ? "chosen" : p->methods[i].why);
+                       i == chosen ? "chosen" : p->methods[i].why);
     cli_table_print(c, "", &t);
     print_too_large(c, p);
 }

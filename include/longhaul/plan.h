@@ -423,6 +423,12 @@ typedef struct lh_plan_options {
      * there, or as the plan; 0: 4. */
     double front_times;
     lh_target target; /* in place of the job's; LH_TARGET_ANY: that */
+    /* The plan is the one that PipeMesh's own planner makes, by its rule for
+     * chunks, on the degrees on which elastic plans are fastest; the fastest
+     * stands beside it. LH_EINFEASIBLE: there is none. With no jitter, front,
+     * questions, sensitivity, curves or other objective, nor with quick or
+     * LH_PARTITION_MONTE_CARLO. */
+    bool elastic_published;
 } lh_plan_options;
 
 /* Searches what the job leaves open. `options` may be NULL. Deterministic.

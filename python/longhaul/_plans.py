@@ -290,6 +290,7 @@ def _plan(made: Any, asked: Mapping[str, Any]) -> Plan:
 
 _GOALS = ("time", "cost")
 _SEARCHES = ("climb", "exact", "monte-carlo", "even")
+_ELASTIC = ("searched", "published")
 
 
 def _among(what: str, value: str, names: Sequence[str]) -> int:
@@ -311,6 +312,7 @@ def plan(
     optimal: bool = True,
     quick: bool = False,
     search: str = "climb",
+    elastic: str = "searched",
     max_chunk_ratio: float | None = None,
     sub_blocks: int = 1,
     jitter: Jitter | None = None,
@@ -343,6 +345,8 @@ def plan(
         quick: for many plans of like jobs: even chunks, methods alone.
         search: how layers are moved between chunks: "climb", "exact",
             "monte-carlo" or "even".
+        elastic: how elastic plans are made: "searched" for; or "published", by
+            PipeMesh's own planner, whose plan is the one then.
         max_chunk_ratio: the largest chunk has at most so many times as many
             layers as the smallest; None: 3.
         sub_blocks: "greedy" cuts weight-gradient passes into so many parts.
@@ -371,6 +375,7 @@ def plan(
         "no_optimal": not optimal,
         "quick": quick,
         "partition": _among("search", search, _SEARCHES),
+        "elastic_published": bool(_among("elastic", elastic, _ELASTIC)),
         "max_chunk_ratio": max_chunk_ratio,
         "sub_blocks": sub_blocks,
         "jitter": jitter.struct() if jitter else None,

@@ -226,6 +226,16 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
                         "layouts are drawn for the fastest alone: "
                         "LH_PARTITION_MONTE_CARLO goes with no jitter, front "
                         "or other objective");
+    if (checked.elastic_published &&
+        (checked.jitter || checked.front || checked.quick ||
+         checked.goal != LH_PLAN_FASTEST || checked.n_questions ||
+         checked.sensitivity || checked.curves ||
+         checked.partition == LH_PARTITION_MONTE_CARLO))
+        return lhi_fail(
+            err, LH_EINVAL,
+            "lh_plan_options.elastic_published goes with no jitter, "
+            "front, quick search, questions, curves, other objective or drawn "
+            "layouts");
     if (!(checked.front_times == 0 ||
           (checked.front_times >= 1 && checked.front_times <= DBL_MAX)))
         return lhi_fail(err, LH_EINVAL,

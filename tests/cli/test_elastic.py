@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Elastic plans of jobs: experts on several ranks, many chunks and microbatches."""
+"""Elastic plans of jobs: experts on several ranks, many chunks and microbatches,
+the published planner."""
 import json
 
 from harness import ANY, ROOT, case, check, finish, json_case, read, test, write
@@ -62,6 +63,38 @@ def devices_may_have_more_than_sixteen_chunks():
 def many_microbatches_are_no_reason_to_leave_elastic_plans_out():
     made = plan("batch", batch=8 * 520, gbps=20, layout="", layers=4)
     check(any("elastic" in row for row in made["methods"]), made["layout"])
+
+
+@test
+def the_published_planner_makes_the_plan_and_ours_stands_beside_it():
+    made = plan("published", "--elastic", "published", gbps=20)
+    check(made["why"].startswith("as PipeMesh's planner has it: "), made["why"])
+    rows = [row for row in made["methods"] if row["status"] == "ok"]
+    ours = [row for row in rows if "against that planner's" in row["why"]]
+    check(ours and rows[0]["iteration_s"] <= made["iteration_s"], rows[0])
+    # Its rule: the layers of a stage divide, and a forward hides a receive.
+    chunks = made["layout"]["chunks_per_device"]
+    check(12 % chunks == 0, chunks)
+    links = made["pipeline"]["links"]
+    hop = max(one["latency"] + one["transfer"] for one in links)
+    check(all(hop <= chunk["F"] for chunk in made["pipeline"]["chunks"][1:-1]),
+          hop)
+    simulated = json_case("it is a plan", ["simulate", "published.json"])
+    check(abs(simulated["iteration_s"] - made["iteration_s"]) < 1e-9, simulated)
+
+
+@test
+def what_the_published_planner_does_not_know_is_refused():
+    write("job.yaml", JOB % (24, ", ffn: 4096", 128, "", 400, 1, ""))
+    for more in (["--jitter", "x.yaml"], ["--pareto"], ["--curves"],
+                 ["--what-if", "latency=1"], ["--sensitivity"],
+                 ["--search", "monte-carlo"]):
+        case(more[0], ["plan", "job.yaml", "--elastic", "published", *more], 2,
+             err=rf"{more[0]}[^\n]* does not go with --elastic published")
+    write("alone.yaml", JOB.replace("data: 8", "data: 1") % (
+        24, ", ffn: 4096", 128, "", 400, 1, ""))
+    case("no replicas", ["plan", "alone.yaml", "--elastic", "published"], 1,
+         err="no layout of the job has an elastic plan")
 
 
 finish()

@@ -307,7 +307,38 @@ static const char *sharding_text(const lh_plan_elastic *e, char *text,
     return text;
 }
 
-/* Says of the fastest what it is, of the others how much slower they are. */
+/* What the paper's planner would have in the place of the fastest, which stays
+ * behind it. */
+static lh_status put_published(const lh_job *job, lhi_arena *mem,
+                               lhi_elastic_choices *out, lh_error *err)
+{
+    lhi_elastic_freedom f = lhi_elastic_freedom_of(job);
+    lhi_elastic_result found;
+    lh_choice row;
+    const lhi_config like = out->results[0].config;
+    f.published = true;
+    f.stopped = out->stopped;
+    f.context = out->context;
+    lh_status status = lhi_elastic_layout(job, &like, &f, mem, &found, err);
+    if (status != LH_OK) {
+        lhi_wrap(err, "PipeMesh's planner");
+        return status;
+    }
+    status = fill_choice(&found, NULL, &row, err);
+    if (status != LH_OK) {
+        fini(&found);
+        return status;
+    }
+    out->rows[0].why = "as longhaul's own search has it";
+    memmove(out->rows + 1, out->rows, out->n_rows * sizeof *out->rows);
+    memmove(out->results + 1, out->results, out->n_rows * sizeof *out->results);
+    out->rows[0] = row;
+    out->results[0] = found;
+    out->n_rows++;
+    return LH_OK;
+}
+
+/* Says of the first what it is, of the others how much slower they are. */
 static lh_status name_rows(lhi_elastic_choices *out, lhi_arena *mem,
                            lh_error *err)
 {
@@ -315,7 +346,8 @@ static lh_status name_rows(lhi_elastic_choices *out, lhi_arena *mem,
     const lh_plan_elastic *e = first->elastic;
     char text[LHI_ELASTIC_WHY], shares[80];
     size_t used = (size_t)snprintf(
-        text, sizeof text, "%u group%s of %u to %u microbatches, %s",
+        text, sizeof text, "%s%u group%s of %u to %u microbatches, %s",
+        out->published ? "as PipeMesh's planner has it: " : "",
         (unsigned)e->n_enqueue, e->n_enqueue == 1 ? "" : "s",
         (unsigned)e->enqueue[e->n_enqueue - 1], (unsigned)e->enqueue[0],
         sharding_text(e, shares, sizeof shares));
@@ -336,13 +368,14 @@ static lh_status name_rows(lhi_elastic_choices *out, lhi_arena *mem,
         double work = (double)row->makespan_ns - idle -
                       ((double)first->makespan_ns - less);
         snprintf(text, sizeof text,
-                 "%s: %+.1f %% against the fastest elastic plan, "
+                 "%s: %+.1f %% against %s, "
                  "work %+.3f s, waiting %+.3f s per device",
                  row->why,
                  lhi_shown(100 * ((double)row->iteration_ns /
                                       (double)first->iteration_ns -
                                   1),
                            1),
+                 out->published ? "that planner's" : "the fastest elastic plan",
                  lhi_shown(work / 1e9, 3), lhi_shown((idle - less) / 1e9, 3));
         if (out->results[i].offloaded_bytes > 0) {
             /* The device alone cannot hold it, and nobody said what the host
@@ -397,5 +430,7 @@ lh_status lhi_elastic_choices_make(const lh_job *job, lhi_elastic_result *found,
     LHI_TRY(add_rows(job, mem, out, err));
     put_first(out);
     LHI_TRY(add_zero_bubbles(job, mem, out, err));
+    if (out->published)
+        LHI_TRY(put_published(job, mem, out, err));
     return name_rows(out, mem, err);
 }

@@ -167,6 +167,41 @@ static lh_status try_chunks(void *context, uint32_t M, const uint32_t *layers,
     return try_freedoms(&plain, &config, t->freedom, t->mem, t->out, err);
 }
 
+/* --- the published planner ---------------------------------------------------
+ */
+
+/* The most chunks into which the layers of a stage divide and whose forward
+ * hides the receiving of an input; one where there are none, and where the
+ * stages have not as many layers each (PipeMesh, section IV-B). */
+static lh_status published_chunks(const trial *t, uint32_t *out, lh_error *err)
+{
+    uint32_t P = t->like->layout.pipeline, layers = t->job->model->layers;
+    uint32_t want = chunks_wanted(t);
+    bool hides = false;
+    *out = want ? want : most_chunks(t->job, t->like);
+    for (; !want && *out > 1; --*out) {
+        lh_job plain;
+        lhi_config config = plain_config(t, *out, NULL, &plain);
+        if (layers % (P * *out) == 0)
+            LHI_TRY(lhi_elastic_receives_hide(&plain, &config, &hides, err));
+        if (hides)
+            break;
+    }
+    return LH_OK;
+}
+
+static lh_status try_published(const trial *t, lh_error *err)
+{
+    uint32_t M;
+    lh_job plain;
+    LHI_TRY(published_chunks(t, &M, err));
+    lhi_config config = plain_config(t, M, t->freedom->layers, &plain);
+    return lhi_elastic_shape(&plain, &config, t->freedom, t->mem, t->out, err);
+}
+
+/* --- all of it ---------------------------------------------------------------
+ */
+
 /* For the same reason, from the fastest on: longer and shorter queues. */
 static lh_status climb_queues(const trial *given, lh_error *err)
 {
@@ -290,12 +325,15 @@ lh_status lhi_elastic_layout(const lh_job *job, const lhi_config *like,
     lh_error why = {0};
     trial t = {job, like, freedom, mem, out, INT64_MAX};
     *out = (lhi_elastic_result){0};
-    lh_status status = each_even(&t, try_chunks, &why);
-    if (status == LH_OK && !out->schedule && freedom->below_ns)
+    lh_status status = freedom->published ? try_published(&t, &why)
+                                          : each_even(&t, try_chunks, &why);
+    bool searched = status == LH_OK && !freedom->published;
+    if (searched && !out->schedule && freedom->below_ns)
         status = try_uneven(&t, &why); /* bounds ruled the others out */
-    if (status == LH_OK && out->schedule)
+    searched = searched && out->schedule;
+    if (status == LH_OK && searched)
         status = climb_queues(&t, &why);
-    if (status == LH_OK && out->schedule) {
+    if (status == LH_OK && searched) {
         int64_t before = out->makespan_ns;
         status = try_again(&t, &why);
         if (status == LH_OK && out->makespan_ns < before)

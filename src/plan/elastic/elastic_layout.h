@@ -31,6 +31,9 @@ typedef struct lhi_elastic_freedom {
     bool offload;       /* in place of recomputing: activations that do not fit
                            wait in the host's memory */
     bool uneven;        /* the first chunks may have fewer layers */
+    bool published;     /* as PipeMesh's planner has it: chunks by its rule, and
+                           what lh_elastic_choose() gives for these without
+                           the conditions that the paper leaves out */
     const uint32_t *layers; /* of each chunk; NULL: as even as can be */
     uint32_t chunks;        /* per device; 0: any */
     uint32_t queue;         /* microbatches of the first group; 0: any */

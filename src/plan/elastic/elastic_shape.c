@@ -360,11 +360,72 @@ static uint64_t work_of_runs(const shaper *s, uint32_t n)
     return n * (50 + (uint64_t)s->n_chunks * s->config->microbatches / 2);
 }
 
+/* What PipeMesh's planner chooses, as if the search had found it: all stages
+ * recompute the same. */
+static lh_status choose_published(const shaper *s, int64_t budget,
+                                  lh_elastic_choice **choice,
+                                  lh_elastic_best *out, lh_error *err)
+{
+    uint32_t n = s->kinds.n * s->layers;
+    lh_elastic_case given = s->given;
+    bool *again = LHI_NEW(s->mem, bool, (size_t)n *s->P);
+    if (!again)
+        return lhi_fail_nomem(err);
+    given.as_published = true;
+    for (uint32_t k = LH_ELASTIC_ZERO1; k <= LH_ELASTIC_ZERO3; k++)
+        if (s->freedom->shardings == 1u << k)
+            given.sharding = (lh_elastic_sharding)k;
+    LHI_TRY(lh_elastic_choose(&given, n, s->ops, budget, LH_ELASTIC_LARGEST,
+                              choice, err));
+    for (uint32_t d = 0; d < s->P; d++)
+        memcpy(again + (size_t)d * n, (*choice)->recomputed, n * sizeof *again);
+    *out = (lh_elastic_best){.plan = (*choice)->plan,
+                             .n_stages = s->P,
+                             .n_ops = n,
+                             .recomputed = again,
+                             .n_runs = 1};
+    return LH_OK;
+}
+
+/* The best of one budget by the search, or by the published planner, built and
+ * run; *missing as realise() has it. */
+static lh_status try_budget(shaper *s, int64_t budget, lhi_arena *mem,
+                            lhi_elastic_result *out, int64_t *missing,
+                            lh_error *err)
+{
+    asker ask = {s->freedom, out};
+    lh_elastic_setting setting = {
+        .given = s->given,
+        .n_ops = s->kinds.n * s->layers,
+        .ops = s->ops,
+        .shardings = s->freedom->shardings,
+        .least_queue = s->freedom->breadth_first ? s->config->microbatches
+                                                 : s->freedom->queue,
+        .most_queue = s->freedom->depth_first ? s->P : s->freedom->queue,
+        .stopped = is_stopped,
+        .context = &ask};
+    lh_elastic_best *found = NULL, published;
+    lh_elastic_choice *choice = NULL;
+    int64_t before = out->makespan_ns;
+    out->work += work_of_runs(s, 1); /* its tables */
+    if (s->freedom->published)
+        LHI_TRY(choose_published(s, budget, &choice, &published, err));
+    else
+        LHI_TRY(lh_elastic_search_events(1, &setting, budget, &found, err));
+    const lh_elastic_best *best = found ? found : &published;
+    out->work += work_of_runs(s, best->n_runs);
+    lh_status status = realise(s, best, out, missing, err);
+    if (status == LH_OK && out->schedule && out->makespan_ns != before)
+        status = describe(s, best, mem, &out->details, err);
+    lh_elastic_best_free(found);
+    lh_elastic_choice_free(choice);
+    return status;
+}
+
 static lh_status search_budgets(shaper *s, lhi_arena *mem,
                                 lhi_elastic_result *out, lh_error *err)
 {
     int64_t budget = INT64_MAX;
-    asker ask = {s->freedom, out};
     for (uint32_t d = 0; d < s->P; d++) {
         int64_t limit = lh_pipeline_memory_limit(s->built.pipeline, d);
         budget = limit < budget ? limit : budget;
@@ -372,26 +433,8 @@ static lh_status search_budgets(shaper *s, lhi_arena *mem,
     s->layers = (s->job->model->layers + s->n_chunks - 1) / s->n_chunks;
     LHI_TRY(fill_case(s, err));
     for (int i = 0; i < MOST_TRIES; i++) {
-        lh_elastic_setting setting = {
-            .given = s->given,
-            .n_ops = s->kinds.n * s->layers,
-            .ops = s->ops,
-            .shardings = s->freedom->shardings,
-            .least_queue = s->freedom->breadth_first ? s->config->microbatches
-                                                     : s->freedom->queue,
-            .most_queue = s->freedom->depth_first ? s->P : s->freedom->queue,
-            .stopped = is_stopped,
-            .context = &ask};
-        lh_elastic_best *best;
-        int64_t missing, before = out->makespan_ns;
-        out->work += work_of_runs(s, 1); /* its tables */
-        LHI_TRY(lh_elastic_search_events(1, &setting, budget, &best, err));
-        out->work += work_of_runs(s, best->n_runs);
-        lh_status status = realise(s, best, out, &missing, err);
-        if (status == LH_OK && out->schedule && out->makespan_ns != before)
-            status = describe(s, best, mem, &out->details, err);
-        lh_elastic_best_free(best);
-        LHI_TRY(status);
+        int64_t missing;
+        LHI_TRY(try_budget(s, budget, mem, out, &missing, err));
         if (missing == 0)
             return LH_OK;
         budget -= missing;
@@ -415,6 +458,18 @@ static lh_status search_chunks(shaper *s, lhi_arena *mem,
         works = works || status == LH_OK;
     }
     return works ? LH_OK : LH_EINFEASIBLE;
+}
+
+lh_status lhi_elastic_receives_hide(const lh_job *job, const lhi_config *config,
+                                    bool *out, lh_error *err)
+{
+    uint32_t P = config->layout.pipeline, M = config->layout.chunks_per_device;
+    shaper s = {
+        .job = job, .config = config, .P = P, .M = M, .n_chunks = P * M};
+    LHI_TRY(lhi_layout_build(job, config, &s.built, err));
+    *out = slowest_hop(s.built.pipeline) <= per_chunk(&s, forward_of);
+    lh_pipeline_free(s.built.pipeline);
+    return LH_OK;
 }
 
 lh_status lhi_elastic_shape(const lh_job *job, const lhi_config *config,

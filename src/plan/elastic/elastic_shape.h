@@ -12,4 +12,9 @@ lh_status lhi_elastic_shape(const lh_job *job, const lhi_config *config,
                             const lhi_elastic_freedom *freedom, lhi_arena *mem,
                             lhi_elastic_result *out, lh_error *err);
 
+/* Whether receiving the input of a pass takes no longer than the forward of one
+ * of these chunks: more chunks are none for PipeMesh's planner. */
+lh_status lhi_elastic_receives_hide(const lh_job *job, const lhi_config *config,
+                                    bool *out, lh_error *err);
+
 #endif

@@ -37,8 +37,14 @@ static lh_status search_elastic(lhi_layout_search *s, bool drawn, lh_error *err)
 {
     lhi_elastic_result best;
     LHI_TRY(lhi_elastic_search(s, !drawn, &best, err));
+    if (!best.schedule && s->options.elastic_published)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "no layout of the job has an elastic plan, as "
+                        "PipeMesh's planner makes them; they need several "
+                        "replicas, and schedule: elastic or none");
     if (!best.schedule)
         return LH_OK;
+    s->elastic.published = s->options.elastic_published;
     s->elastic.stopped = is_stopped;
     s->elastic.context = s;
     LHI_TRY(lhi_elastic_choices_make(s->job, &best, s->mem, &s->elastic, err));

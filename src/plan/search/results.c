@@ -386,12 +386,13 @@ static lh_status list_methods(lhi_layout_search *s, lhi_candidate *best,
     return LH_OK;
 }
 
-/* A job that asks for elastic schedules with ZeRO 2 or 3 has elastic plans; the
- * same order with communication in every pass is not listed beside them. */
+/* A job that asks for elastic schedules with ZeRO 2 or 3 has elastic plans, and
+ * so has one that is planned as published; the same order with communication in
+ * every pass is not listed beside them. */
 static bool is_elastic_alone(const lhi_layout_search *s)
 {
-    return lhi_elastic_alone(s->job) && s->elastic.n_rows &&
-           s->elastic.rows[0].status == LH_CHOICE_OK;
+    return (lhi_elastic_alone(s->job) || s->elastic.published) &&
+           s->elastic.n_rows && s->elastic.rows[0].status == LH_CHOICE_OK;
 }
 
 /* The elastic plan takes the place of the best of the others. */
@@ -415,7 +416,9 @@ static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
     const char *better =
         s->options.goal == LH_PLAN_CHEAPEST ? "cheaper" : "faster";
     lhi_plan_standing(plan, &s->options, standing, sizeof standing);
-    if (is_elastic_alone(s))
+    if (s->elastic.published)
+        snprintf(why, sizeof why, "%s", won->why);
+    else if (is_elastic_alone(s))
         snprintf(why, sizeof why, "the fastest elastic plan: %s", won->why);
     else if (other.iteration_ns > 0 && ahead < 100 * LEAST_SAID)
         snprintf(why, sizeof why,
