@@ -237,7 +237,8 @@ def ranks_exchange_their_places_by_themselves():
     found = json_case("run", [*train, "--checkpoint", "by-itself", "--replicas",
                               "2", "--events", "e.yaml", "--adapt", "--moving",
                               "4ms"])
-    moves = moves_of(found)
+    # Layers may move as well: passes vary on a busy machine.
+    moves = [move for move in moves_of(found) if move["moved"]["places"]]
     if not check(moves, found["switches"]):
         return
     moved, step = moves[0]["moved"], moves[0]["step"]
