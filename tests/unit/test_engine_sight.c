@@ -224,9 +224,9 @@ static void clocks_that_differ_change_no_entry(void)
 static void what_is_gathered_is_told_but_parts(void)
 {
     stage s;
-    lhi_played played[] = {{1, false, LH_NONE, 1, 2, 5, 9},
-                           {1, true, LH_NONE, 1, 12, 15, 20},
-                           {1, true, 4, 1, 12, 15, 20}};
+    lhi_played played[] = {{1, false, LH_NONE, 1, 2, 5, 9, 0},
+                           {1, true, LH_NONE, 1, 12, 15, 20, 0},
+                           {1, true, 4, 1, 12, 15, 20, 0}};
     set_up(&s, LH_RECEIVES_EARLY, 0, true, 1);
     s.parts[1].played = played;
     s.parts[1].head.n_played = 3;
