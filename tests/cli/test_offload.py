@@ -116,6 +116,16 @@ def plans_hold_less_for_more_time():
 
 
 @test
+def plans_are_searched_under_every_schedule():
+    slow = "offload: {layers: 1, storage_gbps: 0.5}"
+    for chunks in ("1", "2"):
+        plan = planned(slow, **{"chunks_per_device: 1, schedule: gpipe":
+                                f"chunks_per_device: {chunks}"})
+        check(len(plan["pipeline"]["chunks"]) == 2 * int(chunks) and
+              plan["layout"]["schedule"] != "optimal", plan["layout"])
+
+
+@test
 def jobs_that_are_wrong_are_refused():
     where = r"job\.yaml:\d+: "
     refused("more than all", "offload: 1.5", where + ".*offload")

@@ -116,6 +116,7 @@ static lh_status improve(refiner *r, const lh_pipeline *p, uint64_t effort,
     lh_solution s = {0};
     int64_t after_ns = c->optimizer_ns + c->overhead_ns;
     if (c->iteration_ns <= c->lower_bound_ns || passes_of(p) > MOST_OPS ||
+        lh_pipeline_offloads(p) || /* which the search does not know */
         !lhi_target_takes_orders(r->job->target, c->layout.pipeline))
         return LH_OK;
     LHI_TRY(search(r, p, effort, &s, err));
