@@ -182,5 +182,8 @@ double lhi_gpu_host_bytes_per_s(const lh_gpu *gpu)
 
 uint32_t lhi_offload_layers(const lh_job *job, uint32_t n_layers)
 {
-    return (uint32_t)ceil(job->training.offload_share * n_layers);
+    /* As written in decimals: 0.28 of 25 are 7, of which the product in binary
+     * is a little more. */
+    return (uint32_t)ceil(job->training.offload_share * (1 - 1e-12) *
+                          n_layers);
 }

@@ -126,6 +126,18 @@ def plans_are_searched_under_every_schedule():
 
 
 @test
+def shares_are_of_decimals():
+    """0.28 * 25 is a little more than 7."""
+    copies = []
+    for share in (0.27999, 0.28, 0.28001):
+        plan = planned(f"offload: {share}",
+                       **{"layers: 4,": "layers: 25,",
+                          "pipeline: 2": "pipeline: 1"})
+        copies.append(plan["pipeline"]["chunks"][0]["offload"])
+    check(copies[0] == copies[1] < copies[2], copies)
+
+
+@test
 def jobs_that_are_wrong_are_refused():
     where = r"job\.yaml:\d+: "
     refused("more than all", "offload: 1.5", where + ".*offload")
