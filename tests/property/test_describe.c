@@ -78,8 +78,8 @@ static void copies_lose_nothing(void)
 /* All that a description can say. A positional initialiser that lacks a field
  * does not compile: who adds one gives it here something that is not absent,
  * and below compares it. */
-static const lh_chunk chunks[] = {{1, 2, 3, 4, 5, -6, 1, 8, 9, 10, 11},
-                                  {0, 2, 3, 4, 5, -6, 1, 8, 9, 10, 11}};
+static const lh_chunk chunks[] = {{1, 2, 3, 4, 5, -6, 1, 8, 9, 10, 11, 12},
+                                  {0, 2, 3, 4, 5, -6, 1, 8, 9, 10, 11, 12}};
 static const lh_link links[] = {{0, 1, 5, 6, "left"}, {1, 0, 7, 8, NULL}};
 static const int64_t limits[] = {70, 80};
 static const lh_site sites[] = {{"west"}, {"east"}};
