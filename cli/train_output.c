@@ -51,8 +51,9 @@ json_t *train_switch_json(const lh_switch *what, const char *from,
                           const char *path, json_t *moved)
 {
     return json_pack(
-        "{s:o, s:I, s:s, s:s, s:s, s:o, s:s, s:o}", "moved", moved, "step", (json_int_t)what->step,
-        "from", from, "to", what->to, "path", path, "predicted_s",
+        "{s:o, s:I, s:s, s:s, s:s, s:o, s:s, s:o}", "moved", moved, "step",
+        (json_int_t)what->step, "from", from, "to", what->to, "path", path,
+        "predicted_s",
         what->predicted_ns > 0 ? cli_seconds(what->predicted_ns) : json_null(),
         "why", what->why, "refused",
         what->refused ? json_string(what->refused) : json_null());
