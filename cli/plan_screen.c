@@ -95,18 +95,19 @@ static void print_jitter(cli *c, const lh_plan *p)
         cli_wrap(c, "", 2, "%s", slow);
     if (how->n_untried)
         snprintf(untried, sizeof untried,
-                 "; %" PRIu32 " layouts that may be better were not tried: "
+                 "; %" PRIu32 " layout%s that may be better %s not tried: "
                  "there are too many",
-                 how->n_untried);
+                 how->n_untried, how->n_untried == 1 ? "" : "s",
+                 how->n_untried == 1 ? "was" : "were");
     else if (!how->complete)
         snprintf(untried, sizeof untried,
                  "; the search for others that may be better ended before it "
                  "had looked at all");
     cli_wrap(c, "chosen by", 2,
-             "%s, among %" PRIu32 " schedules of %" PRIu32 " layouts%s",
+             "%s, among %" PRIu32 " schedule%s of %" PRIu32 " layout%s%s",
              how->by == LH_PLAN_BY_P95 ? "the 95th percentile" : "the mean",
-             how->n_schedules, how->n_layouts,
-             untried);
+             how->n_schedules, how->n_schedules == 1 ? "" : "s",
+             how->n_layouts, how->n_layouts == 1 ? "" : "s", untried);
 }
 
 /* For what it was searched, and what else there is. */

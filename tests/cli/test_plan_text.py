@@ -236,6 +236,45 @@ layout: {tensor: 4, pipeline: 4, data: 1, micro_batch: 1, context: 1,
     check(len(set(lines[1::2])) == len(lines) // 2, said.stdout)
 
 
+ONE = """longhaul: job/1
+model: {layers: 8, hidden: 1024, ffn: 4096, heads: 8, kv_heads: 8, head_dim: 128,
+        vocab: 32000, gated: true, tied_embeddings: false}
+training: {global_batch: 32, sequence: 2048, precision: bf16, optimizer: adamw,
+           recompute: none, zero: 1}
+cluster:
+  gpu: h100-sxm
+  gpus_per_node: 2
+  node_link: {gbps: 3600, latency_us: 3}
+  fabric: {gbps: 400, latency_us: 8}
+  datacenters:
+    - {name: west, nodes: 2}
+    - {name: east, nodes: 2}
+  links:
+    - {between: [west, east], latency_ms: 20, gbps: 10}
+layout: {tensor: 2, context: 1, pipeline: 2, data: 2, micro_batch: 1,
+         chunks_per_device: 1, outermost: data, sharding: full, schedule: %s}
+"""
+
+
+@test
+def one_is_not_many():
+    write("one.yaml", ONE % "1f1b")
+    said = run("plan", "one.yaml", "--jitter", "latency=1", "--samples", "5",
+               "--no-optimal", "--show", "all", "-o", "one.json")
+    check(said.returncode == 0, said.stderr)
+    text = " ".join(said.stdout.split())
+    check("among 1 schedule of 1 layout " in text, said.stdout)
+    check("all of 1 layout tried" in text, said.stdout)
+    write("groups.yaml", (ONE % "elastic").replace(" recompute: none, zero: 1",
+                                                   " zero: 1"))
+    said = run("plan", "groups.yaml", "--show", "all", "-o", "groups.json")
+    check(said.returncode == 0, said.stderr)
+    text = " ".join(said.stdout.split())
+    for x, y in re.findall(r"groups? of (\d+) to (\d+) microbatches", text):
+        check(int(x) < int(y), f"{x} to {y}: {said.stdout}")
+    check(re.search(r"\d+ groups? of \d+", text), said.stdout)
+
+
 PIPELINE = """longhaul: pipeline/1
 time_unit: us
 microbatches: 4

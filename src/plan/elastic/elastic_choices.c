@@ -338,18 +338,30 @@ static lh_status put_published(const lh_job *job, lhi_arena *mem,
     return LH_OK;
 }
 
+/* "8 to 64 microbatches": the last group is the one that may be short. */
+static const char *groups_text(const lh_plan_elastic *e, char *text,
+                               size_t room)
+{
+    unsigned least = e->enqueue[e->n_enqueue - 1], most = e->enqueue[0];
+    if (least == most)
+        snprintf(text, room, "%u microbatch%s", most, most == 1 ? "" : "es");
+    else
+        snprintf(text, room, "%u to %u microbatches", least, most);
+    return text;
+}
+
 /* Says of the first what it is, of the others how much slower they are. */
 static lh_status name_rows(lhi_elastic_choices *out, lhi_arena *mem,
                            lh_error *err)
 {
     lh_choice *first = &out->rows[0];
     const lh_plan_elastic *e = first->elastic;
-    char text[LHI_ELASTIC_WHY], shares[80];
+    char text[LHI_ELASTIC_WHY], sizes[80], shares[80];
     size_t used = (size_t)snprintf(
-        text, sizeof text, "%s%u group%s of %u to %u microbatches, %s",
+        text, sizeof text, "%s%u group%s of %s, %s",
         out->published ? "as PipeMesh's planner has it: " : "",
         (unsigned)e->n_enqueue, e->n_enqueue == 1 ? "" : "s",
-        (unsigned)e->enqueue[e->n_enqueue - 1], (unsigned)e->enqueue[0],
+        groups_text(e, sizes, sizeof sizes),
         sharding_text(e, shares, sizeof shares));
     for (uint32_t i = 0; i < e->n_recomputed && used + 40 < sizeof text; i++)
         used += (size_t)snprintf(

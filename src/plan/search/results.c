@@ -507,6 +507,15 @@ static lh_status list_pruned(const lhi_layout_search *s, lh_plan *plan,
     return LH_OK;
 }
 
+enum { LAYOUTS_TEXT = 24 };
+
+/* "1 layout", "12 layouts" */
+static const char *layouts_text(uint32_t n, char text[LAYOUTS_TEXT])
+{
+    snprintf(text, LAYOUTS_TEXT, "%" PRIu32 " layout%s", n, n == 1 ? "" : "s");
+    return text;
+}
+
 void lhi_plan_standing(const lh_plan *plan, const lh_plan_options *options,
                        char *text, size_t size)
 {
@@ -514,6 +523,8 @@ void lhi_plan_standing(const lh_plan *plan, const lh_plan_options *options,
     const char *best = cost ? "cheapest" : "fastest";
     int64_t bound = plan->search_bound_ns, ns = plan->best.iteration_ns;
     char more[80] = "", in_time[60] = "", left[80];
+    char all[LAYOUTS_TEXT], some[LAYOUTS_TEXT];
+    layouts_text(plan->n_layouts, all);
     if (options->seconds > 0)
         snprintf(in_time, sizeof in_time, " in %g s of processor time",
                  options->seconds);
@@ -526,30 +537,26 @@ void lhi_plan_standing(const lh_plan *plan, const lh_plan_options *options,
         snprintf(more, sizeof more, "; at most %.1f %% cheaper is possible",
                  100 * lh_plan_cheaper(plan));
     if (plan->n_elastic_left == 0)
-        snprintf(left, sizeof left, "%" PRIu32 " layouts", plan->n_left);
+        layouts_text(plan->n_left, left);
     else if (plan->n_left == 0)
-        snprintf(left, sizeof left, "elastic plans on %" PRIu32 " layouts",
-                 plan->n_elastic_left);
+        snprintf(left, sizeof left, "elastic plans on %s",
+                 layouts_text(plan->n_elastic_left, some));
     else
-        snprintf(left, sizeof left,
-                 "%" PRIu32 " layouts and elastic plans on %" PRIu32,
-                 plan->n_left, plan->n_elastic_left);
+        snprintf(left, sizeof left, "%s and elastic plans on %" PRIu32,
+                 layouts_text(plan->n_left, some), plan->n_elastic_left);
     if (bound == 0)
-        snprintf(text, size, "the %s of %" PRIu32 " layouts that were drawn",
-                 best, plan->n_layouts);
+        snprintf(text, size, "the %s of %s that %s drawn", best, all,
+                 plan->n_layouts == 1 ? "was" : "were");
     else if (plan->n_left || plan->n_elastic_left)
         snprintf(text, size, "%s found%s; %s not looked at%s",
                  cost ? "cheapest" : "best", in_time, left, more);
     else if (*more)
         snprintf(text, size,
-                 "best found, all of %" PRIu32
-                 " layouts tried or ruled out with even chunks%s with layers "
-                 "in other chunks or passes in another order",
-                 plan->n_layouts, more);
+                 "best found, all of %s tried or ruled out with even chunks%s "
+                 "with layers in other chunks or passes in another order",
+                 all, more);
     else
-        snprintf(text, size,
-                 "the %s of %" PRIu32 " layouts under every schedule", best,
-                 plan->n_layouts);
+        snprintf(text, size, "the %s of %s under every schedule", best, all);
 }
 
 void lhi_schedule_standing(double gap, char *text, size_t size)
