@@ -385,6 +385,28 @@ static const char *value_name(const lh_plan *p)
     return "#iteration";
 }
 
+/* Others that work, but without iterations drawn under jitter, which is what
+ * the plan was chosen by. */
+static uint32_t n_undrawn(const lh_plan *p)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_alternatives && p->robust; i++)
+        n += p->alternatives[i].status == LH_CHOICE_OK &&
+             !p->alternatives[i].jitter;
+    return n;
+}
+
+/* None in the table. */
+static void say_no_other(cli *c, const lh_plan *p)
+{
+    const uint32_t n = n_undrawn(p);
+    if (n)
+        cli_wrap(c, "alternatives", 1,
+                 "none with jitter; %" PRIu32 " without: --show layouts", n);
+    else
+        cli_wrap(c, "alternatives", 1, "none takes another time");
+}
+
 /* Those that take as long as the plan, or as one above them, are ties and not
  * other alternatives. */
 void cli_plan_others(cli *c, const lh_plan *p)
@@ -415,7 +437,7 @@ void cli_plan_others(cli *c, const lh_plan *p)
     t.bare = shown == 0;
     cli_table_print(c, "alternatives", &t);
     if (shown == 0)
-        cli_wrap(c, "alternatives", 1, "none takes another time");
+        say_no_other(c, p);
     if (ties)
         cli_wrap(c, "", 1, "%" PRIu32 " more layout%s as good as the plan's",
                  ties, ties > 1 ? "s are" : " is");

@@ -275,6 +275,23 @@ def one_is_not_many():
     check(re.search(r"\d+ groups? of \d+", text), said.stdout)
 
 
+# Time for the plan, and none for iterations of the others.
+@test
+def others_without_iterations_are_counted():
+    write("time.yaml", (ONE % "auto").replace(" recompute: none, zero: 1",
+                                              " zero: 1").replace(
+        ", schedule: auto", "").replace(" chunks_per_device: 1,", ""))
+    said = run("plan", "time.yaml", "--jitter", "latency=1", "--samples",
+               "20000", "--time", "0.05", "-o", "time.json")
+    check(said.returncode == 0, said.stderr)
+    others = [a for a in json.loads(read("time.json"))["alternatives"]
+              if a["status"] == "ok"]
+    n = sum("jitter" not in a for a in others)
+    line = re.search(r"^alternatives +(.*)$", said.stdout, re.M).group(1)
+    if n and n == len(others):
+        check(line == f"none with jitter; {n} without: --show layouts", line)
+
+
 PIPELINE = """longhaul: pipeline/1
 time_unit: us
 microbatches: 4
