@@ -237,8 +237,8 @@ layout: {tensor: 4, pipeline: 4, data: 1, micro_batch: 1, context: 1,
 
 
 ONE = """longhaul: job/1
-model: {layers: 8, hidden: 1024, ffn: 4096, heads: 8, kv_heads: 8, head_dim: 128,
-        vocab: 32000, gated: true, tied_embeddings: false}
+model: {layers: 8, hidden: 1024, ffn: 4096, heads: 8, kv_heads: 8, head_dim:
+        128, vocab: 32000, gated: true, tied_embeddings: false}
 training: {global_batch: 32, sequence: 2048, precision: bf16, optimizer: adamw,
            recompute: none, zero: 1}
 cluster:
