@@ -128,8 +128,9 @@ static bool is_empty(const char *path)
     return n == 2;
 }
 
-/* Measured of all ranks; what was predicted of each comes within 3 %, of the
- * file to the byte. */
+/* Measured of all ranks; what was predicted of each comes within 3 %, of
+ * activations within 2 % and 1 KiB (arrays begin at 16 bytes, and sanitizers
+ * leave a gap behind each), of the file to the byte. */
 static int64_t held(const lh_train_result *r, int64_t *stored)
 {
     uint32_t n;
@@ -146,7 +147,8 @@ static int64_t held(const lh_train_result *r, int64_t *stored)
         CHECK_MSG(fabs(error) < 0.03, "rank %u: %lld predicted, %lld held", i,
                   (long long)m->predicted_bytes, (long long)m->measured_bytes);
         CHECK(llabs(m->measured[LH_MEMORY_ACTIVATIONS] -
-                    m->predicted[LH_MEMORY_ACTIVATIONS]) < 1024);
+                    m->predicted[LH_MEMORY_ACTIVATIONS]) <
+              1024 + m->predicted[LH_MEMORY_ACTIVATIONS] / 50);
         CHECK_INT(m->measured[LH_MEMORY_STORAGE],
                   m->predicted[LH_MEMORY_STORAGE]);
         sum += m->measured[LH_MEMORY_ACTIVATIONS];
