@@ -107,8 +107,7 @@ def experts_on_several_ranks_go_with_some_plans_alone():
     for old, new, why in (
             ("training: {", "training: {dispatcher: deepep, ",
              "plan with dispatcher: alltoall, or expert: 1"),
-            ("zero: 1", "zero: 0", "plan with expert: 1, or with zero: 1"),
-            ("zero: 1", "zero: 3", "plan with expert: 1, or with zero: 1")):
+            ("zero: 1", "zero: 3", "or with zero: 0 or 1, sharding: full")):
         check(old in job, f"{old} is in the example")
         (WORK / "job.yaml").write_text(job.replace(old, new))
         run("plan", "job.yaml", "-o", "plan.json", "--no-optimal")
