@@ -130,8 +130,9 @@ def a_config_s_epsilon_is_computed_and_what_is_not_is_said():
         "rope_scaling": {"rope_type": "linear", "factor": 2.0}}))
     shape = JOB[JOB.index("model:"):JOB.index("training")]
     job = JOB.replace(shape, f"model: {WORK / 'config.json'}\n")
-    share = _layers.Share(job_of(job).model, 1, 1, SEQUENCE,
-                          torch.device("cpu"), torch.float32)
+    parsed = job_of(job)  # whose the model is
+    share = _layers.Share(parsed.model, 1, 1, SEQUENCE, torch.device("cpu"),
+                          torch.float32)
     x = torch.randn(3, HIDDEN)
     want = x / (x.square().mean(-1, keepdim=True) + 0.5).sqrt()
     got = share._norm(x, torch.ones(HIDDEN))
