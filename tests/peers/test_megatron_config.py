@@ -53,6 +53,7 @@ OBJECTS = {"torch": torch, "F": functional, "AttnBackend": AttnBackend}
 # Transformer Engine needs a GPU; what asks for its version gets one.
 utils._te_version = utils.PkgVersion("2.11.0")
 passed = failed = 0
+unfit = []
 
 
 def check(ok, what):
@@ -123,8 +124,11 @@ def check_job(seed, folder):
     planned = longhaul("plan", "job.yaml", "-q", "--for", "megatron",
                        "--no-optimal", "--effort", "300", "-o", "plan.json")
     if planned.returncode:
-        check(re.search("no layout (works|fits)|learned .* positions|chunks, but",
-                        planned.stderr), f"job {seed}: {planned.stderr}")
+        # By its rules; else there is no plan of the job for anything.
+        if "no layout works, e.g.: Megatron-LM" not in planned.stderr:
+            check(re.search("no layout fits|learned .* positions|chunks, but",
+                            planned.stderr), f"job {seed}: {planned.stderr}")
+            unfit.append(seed)
         return None
     plan = json.loads((folder / "plan.json").read_text())
     told = longhaul("export", "plan.json", "--to", "megatron")
@@ -169,6 +173,7 @@ with tempfile.TemporaryDirectory(prefix="longhaul-configured-") as temp:
                                  for seed in range(JOBS)) if given]
 check_faults(next(given for given in found if "num-experts" not in given and
                   given["num-attention-heads"] == ["16"]))
-check(len(found) >= 2 * JOBS / 5, f"{len(found)} plans of {JOBS} jobs")
+check(len(found) > (JOBS - len(unfit)) / 2,
+      f"{len(found)} plans of {JOBS} jobs, {len(unfit)} fit nowhere")
 print(f"{len(found)} plans of {JOBS} jobs: {passed} passed, {failed} failed")
 sys.exit(1 if failed else 0)
