@@ -116,9 +116,7 @@ class Share:
         return torch.randint(self._vocab, (self._tokens,), device=self._device)
 
     def _norm(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return functional.rms_norm(
-            x, (self._hidden,), weight, self._epsilon
-        )
+        return functional.rms_norm(x, (self._hidden,), weight, self._epsilon)
 
     def _rotated(self, x: torch.Tensor) -> torch.Tensor:
         a, b = x.chunk(2, dim=-1)
