@@ -309,9 +309,12 @@ static lhi_sharded_tensors sharded(const lhi_device *device, uint32_t chunk)
     const lhi_cpu_chunk *c = find_chunk(as_cpu(device), chunk);
     size_t at = 0;
     for (uint32_t i = 0; c && i < c->n_tensors; i++) {
-        out.n_values += at < c->n_sharded_values;
+        const lhi_tensor *t = &c->tensors[i];
+        bool values = at < c->n_sharded_values;
+        out.n_values += values;
         out.n_gradients += at < c->n_sharded_gradients;
-        at += c->tensors[i].n;
+        out.expert_values += values && t->is_expert ? t->n : 0;
+        at += t->n;
     }
     out.values = c ? c->n_sharded_values : 0;
     out.gradients = c ? c->n_sharded_gradients : 0;

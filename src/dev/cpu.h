@@ -298,7 +298,10 @@ float *lhi_cpu_floats(lhi_arena *mem, size_t rows, size_t columns);
 /* The numbers that follow from the model and the options alone
  * (cpu_memory.c). */
 void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *options);
-/* The tensors of a chunk whose numbers are there. */
+/* The tensors that are here of layers of the model, and of a chunk whose numbers
+ * are there. */
+uint32_t lhi_cpu_n_layer_tensors(const lhi_cpu *cpu, uint32_t first,
+                                 uint32_t n_layers);
 uint32_t lhi_cpu_n_tensors(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
 /* Values of a chunk whose numbers are there. */
 double lhi_cpu_values(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
@@ -318,6 +321,8 @@ size_t lhi_cpu_widest(const lhi_cpu *cpu);
 size_t lhi_cpu_beside(const lhi_cpu *cpu);
 /* make_scratch() and make_angles() of cpu.c. */
 double lhi_cpu_scratch_bytes(const lhi_cpu *cpu);
+/* Of a layer's experts that are here. */
+double lhi_cpu_expert_values(const lhi_cpu *cpu);
 /* Gradients of a chunk that each rank of those that share layers has a part of:
  * lhi_cpu_add_partial(). What their group comes to hold for the chunk. */
 size_t lhi_cpu_count_partial(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);

@@ -24,11 +24,6 @@ lh_status lhi_cpu_check_expert_ranks(const lhi_cpu_options *o, lh_error *err)
                         "%" PRIu32 " experts cannot be on %" PRIu32
                         " ranks alike, of which this is number %" PRIu32,
                         experts, n, o->expert);
-    if (o->sharded_gradients > 0)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the cpu device does not shard gradients of experts "
-                        "that other ranks have: choose expert: 1 in the job's "
-                        "layout, or plan with zero: 1");
     return LH_OK;
 }
 

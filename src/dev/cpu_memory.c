@@ -128,19 +128,26 @@ void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
     cpu->block = cpu->sequence > 1024 ? 128 : 64;
 }
 
+uint32_t lhi_cpu_n_layer_tensors(const lhi_cpu *cpu, uint32_t first,
+                                 uint32_t n_layers)
+{
+    const lh_model *m = cpu->model;
+    uint32_t n = lhi_layer_tensor_index(m, first + n_layers) -
+                 lhi_layer_tensor_index(m, first);
+    return n - 3 * (cpu->experts - cpu->here) *
+                   lh_model_moe_layers(m, first, n_layers);
+}
+
 uint32_t lhi_cpu_n_tensors(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
     const lh_model *m = cpu->model;
-    uint32_t first = chunk->first_layer, back = m->layers;
-    uint32_t n = lhi_layer_tensor_index(m, first + chunk->n_layers) -
-                 lhi_layer_tensor_index(m, first);
+    uint32_t back = m->layers;
+    uint32_t n =
+        lhi_cpu_n_layer_tensors(cpu, chunk->first_layer, chunk->n_layers);
     if (chunk->is_first)
         n += lhi_n_front_tensors(m);
     if (chunk->is_last)
         n += lhi_n_model_tensors(m) - lhi_layer_tensor_index(m, back);
-    if (cpu->experts)
-        n -= 3 * (cpu->experts - cpu->here) *
-             lh_model_moe_layers(m, first, chunk->n_layers);
     return n;
 }
 
@@ -447,13 +454,18 @@ double lhi_cpu_parameters(const lhi_cpu_options *o, uint32_t i)
     return lhi_cpu_values(&cpu, &chunk);
 }
 
+double lhi_cpu_expert_values(const lhi_cpu *cpu)
+{
+    return 3.0 * (double)cpu->expert_f * (double)cpu->h * cpu->here;
+}
+
 double lhi_cpu_expert_parameters(const lhi_cpu_options *o, uint32_t i)
 {
+    lhi_cpu cpu = {0};
     uint32_t c = o->mine[i], first = o->first_layers[c];
-    uint32_t moe = lh_model_moe_layers(o->model, first,
-                                       o->first_layers[c + 1] - first);
-    double each = 3.0 * o->model->expert_ffn * o->model->hidden;
-    return moe * each * o->model->experts / (o->n_expert ? o->n_expert : 1);
+    lhi_cpu_shape(&cpu, o);
+    return lhi_cpu_expert_values(&cpu) *
+           lh_model_moe_layers(o->model, first, o->first_layers[c + 1] - first);
 }
 
 double lhi_cpu_embedding(const lhi_cpu_options *o)
@@ -481,21 +493,24 @@ static double values_of(const lhi_cpu *cpu, uint32_t first, uint32_t n_layers,
     return lhi_cpu_values(cpu, &chunk);
 }
 
-double lhi_cpu_largest_part(const lhi_cpu_options *o, uint32_t i,
-                            uint32_t *n_parts)
+lhi_cpu_part_sizes lhi_cpu_parts_of(const lhi_cpu_options *o, uint32_t i)
 {
     lhi_cpu cpu = {0};
     uint32_t c = o->mine[i], first = o->first_layers[c];
     uint32_t n = o->first_layers[c + 1] - first;
     bool is_first = c == 0, is_last = c + 1 == o->n_chunks;
     lhi_cpu_shape(&cpu, o);
-    double ends[] = {is_first ? values_of(&cpu, 0, 0, true, false) : 0,
-                     is_last ? values_of(&cpu, 0, 0, false, true) : 0};
-    double most = ends[0] > ends[1] ? ends[0] : ends[1];
+    double most = fmax(is_first ? values_of(&cpu, 0, 0, true, false) : 0,
+                       is_last ? values_of(&cpu, 0, 0, false, true) : 0);
+    lhi_cpu_part_sizes out = {n + is_first + is_last, most, most, 0};
     for (uint32_t k = 0; k < n; k++) {
         double one = values_of(&cpu, first + k, 1, false, false);
-        most = one > most ? one : most;
+        double experts = lh_model_layer_is_moe(o->model, first + k)
+                             ? lhi_cpu_expert_values(&cpu)
+                             : 0;
+        out.all = fmax(out.all, one);
+        out.most = fmax(out.most, one - experts);
+        out.experts = fmax(out.experts, experts);
     }
-    *n_parts = n + is_first + is_last;
-    return most;
+    return out;
 }

@@ -289,6 +289,19 @@ static lh_status count(counter *k, const lhi_cpu_options *o,
     return LH_OK;
 }
 
+/* Values of experts that are sharded: they go with what makes their rows. */
+static size_t sharded_experts(const counter *k, const lhi_cpu_chunk *chunk,
+                              const lhi_cpu_options *o)
+{
+    uint32_t n, layers = 0;
+    lhi_cpu_split(&k->cpu, chunk, o->sharded_parameters, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        const lhi_cpu_item *item = &chunk->items[i];
+        layers += item->kind == LHI_ITEM_GATE_UP && chunk->moe[item->layer];
+    }
+    return layers * (size_t)lhi_cpu_expert_values(&k->cpu);
+}
+
 lh_status lhi_cpu_sharded(const lhi_cpu_options *options, uint32_t i,
                           lhi_sharded_tensors *out, lh_error *err)
 {
@@ -302,7 +315,9 @@ lh_status lhi_cpu_sharded(const lhi_cpu_options *options, uint32_t i,
     if (status == LH_OK)
         *out = (lhi_sharded_tensors){
             .values = k.chunks[i].chunk.n_sharded_values,
-            .gradients = k.chunks[i].chunk.n_sharded_gradients};
+            .gradients = k.chunks[i].chunk.n_sharded_gradients,
+            .expert_values =
+                sharded_experts(&k, &k.chunks[i].chunk, options)};
     lhi_arena_free(k.mem);
     return status;
 }

@@ -182,7 +182,8 @@ lh_status lhi_cpu_parts(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err)
     if (chunk->is_first)
         add_part(chunk, at = lhi_n_front_tensors(m));
     for (uint32_t i = 0; i < chunk->n_layers; i++)
-        add_part(chunk, at += lhi_n_layer_tensors(m, chunk->first_layer + i));
+        add_part(chunk, at += lhi_cpu_n_layer_tensors(
+                            cpu, chunk->first_layer + i, 1));
     if (chunk->is_last)
         add_part(chunk, chunk->n_tensors);
     for (uint32_t i = 0; i < chunk->n_parts; i++) {

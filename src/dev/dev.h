@@ -88,6 +88,7 @@ typedef enum lhi_step_kind {
 typedef struct lhi_sharded_tensors {
     uint32_t n_values, n_gradients;
     size_t values, gradients;
+    size_t expert_values; /* of experts among these */
 } lhi_sharded_tensors;
 
 /* Ranks that compute a pass together; NULL: the device is alone in it. */
@@ -268,10 +269,14 @@ double lhi_cpu_offloaded(const lhi_cpu_options *options, uint32_t i);
 /* What of chunk mine[i] is sharded; the numbers of tensors are left out. */
 lh_status lhi_cpu_sharded(const lhi_cpu_options *options, uint32_t i,
                           lhi_sharded_tensors *out, lh_error *err);
-/* The largest part of chunk mine[i], in values, where that goes layer by layer;
- * *n_parts: how many there are. */
-double lhi_cpu_largest_part(const lhi_cpu_options *options, uint32_t i,
-                            uint32_t *n_parts);
+/* Of the parts of chunk mine[i], where that goes layer by layer: how many there
+ * are, and values of the largest, of the largest without experts, and of the
+ * experts of one. */
+typedef struct lhi_cpu_part_sizes {
+    uint32_t n;
+    double all, most, experts;
+} lhi_cpu_part_sizes;
+lhi_cpu_part_sizes lhi_cpu_parts_of(const lhi_cpu_options *options, uint32_t i);
 /* Those of experts among them. */
 double lhi_cpu_expert_parameters(const lhi_cpu_options *options, uint32_t i);
 /* The parameters of chunk mine[i] that are here, each of them a float; and

@@ -86,7 +86,7 @@ static lh_status gather_chunk(lhi_layered *l, const sending *s,
     for (uint32_t i = 0; i < parts_of(l, s->chunk); i++) {
         lhi_train_part part = find_part(l, s->chunk, i);
         LHI_TRY(lhi_part_gather(&l->exchange, &part, NULL,
-                                s->tag + (uint64_t)i * LHI_NET_TAGS,
+                                s->tag + (uint64_t)i * LHI_PART_TAGS,
                                 i == 0 ? ready_ns : NULL, err));
     }
     return LH_OK;
@@ -98,12 +98,13 @@ static lh_status sum_chunk(lhi_layered *l, const sending *s, int64_t *ready_ns,
 {
     const lhi_site_sums sites = {l->o.net, l->o.group, l->o.across,
                                  l->o.leaders};
-    uint64_t tags = (uint64_t)lhi_site_sum_tags(l->o.group) * LHI_NET_TAGS;
+    uint64_t tags = (uint64_t)lhi_site_sum_tags(l->o.group) * LHI_PART_TAGS;
     size_t n;
     float *sums = lhi_train_sums(l->o.train, s->chunk, LHI_LOT_MOST, &n);
     for (uint32_t i = 0; i < parts_of(l, s->chunk); i++) {
         lhi_train_part part = find_part(l, s->chunk, i);
-        LHI_TRY(lhi_sum_sites(&sites, sums + part.from, part.to - part.from,
+        lhi_train_range of = part.of[LHI_LOT_MOST];
+        LHI_TRY(lhi_sum_sites(&sites, sums + of.from, of.to - of.from,
                               l->exchange.sums, s->tag + i * tags,
                               i == 0 ? ready_ns : NULL, err));
     }
@@ -195,7 +196,7 @@ static uint64_t take_tag(lhi_layered *l, uint32_t n)
     uint64_t step = l->validates ? (1u << 23) + l->turn : l->step;
     uint32_t at = l->number;
     l->number += n;
-    return lhi_tag(LHI_TAG_DATA, step, at * LHI_NET_TAGS);
+    return lhi_tag(LHI_TAG_DATA, step, at * LHI_PART_TAGS);
 }
 
 /* Under the lock. Returns how many are through once it is. */
@@ -438,18 +439,18 @@ void lhi_layered_held(const lhi_layered *l, int64_t bytes[LH_N_MEMORY_KINDS])
 }
 
 double lhi_layered_bytes(double largest_part, uint32_t n_parts,
-                         uint32_t n_shards, bool shards_values)
+                         bool shards_values)
 {
     double rooms = n_parts < ROOMS ? n_parts : ROOMS;
     double kinds = shards_values ? 2 : 1;
-    return sizeof(float) * largest_part *
-           (kinds * rooms + 1 + 1 / (double)n_shards);
+    return sizeof(float) * largest_part * kinds * rooms;
 }
 
 static lh_status make_rooms(lhi_layered *l, lh_error *err)
 {
-    size_t values = 0, piece = 0;
+    size_t values = 0;
     uint32_t most_parts = 0;
+    lhi_part_room exchanged = {0};
     for (uint32_t i = 0; i < l->o.n_mine; i++) {
         uint32_t chunk = l->o.mine[i], n = parts_of(l, chunk);
         most_parts = n > most_parts ? n : most_parts;
@@ -458,13 +459,11 @@ static lh_status make_rooms(lhi_layered *l, lh_error *err)
                 l->o.device->ops->part(l->o.device, chunk, k);
             lhi_train_part part = find_part(l, chunk, k);
             values = p->n > values ? p->n : values;
-            piece = part.to - part.from > piece ? part.to - part.from : piece;
+            lhi_part_room_for(&l->exchange, &part, &exchanged);
         }
     }
     l->n_rooms = most_parts < ROOMS ? most_parts : ROOMS;
-    l->exchange.array = LHI_NEW(l->rooms, float, piece * l->o.group->n_ranks);
-    l->exchange.sums = LHI_NEW(l->rooms, float, piece);
-    bool ok = l->exchange.array && l->exchange.sums;
+    bool ok = lhi_part_make_room(&l->exchange, &exchanged, l->rooms);
     for (uint32_t i = 0; ok && i < l->n_rooms; i++) {
         l->values[i].chunk = LH_NONE;
         ok = (l->gradients[i].at = LHI_NEW(l->rooms, float, values)) &&
@@ -492,7 +491,7 @@ static lh_status set_up(lhi_layered *l, lh_error *err)
             l->shards_values = true;
     l->exchange = (lhi_part_exchange){.net = l->o.net,
                                       .train = l->o.train,
-                                      .group = l->o.group};
+                                      .groups = {l->o.group, l->o.experts}};
     l->hooks = (lhi_part_hooks){l, values, gradients, scatter, ended};
     LHI_TRY(make_rooms(l, err));
     if (pthread_create(&l->thread, NULL, thread_main, l) != 0)

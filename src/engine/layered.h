@@ -40,10 +40,11 @@ lh_status lhi_layered_gather(lhi_layered *l, uint64_t turn, lh_error *err);
 lh_status lhi_layered_show(lhi_layered *l, uint32_t chunk, uint32_t tensor,
                            lh_error *err);
 
-/* Bytes of rooms and arrays, added to bytes[]; and as predicted, of chunks
- * whose largest part has so many values, with at most n_parts. */
+/* Bytes of rooms and of arrays to exchange, added to bytes[]; and as predicted,
+ * without these arrays, of chunks whose largest part has so many values, with at most n_parts.
+ */
 void lhi_layered_held(const lhi_layered *l, int64_t bytes[LH_N_MEMORY_KINDS]);
 double lhi_layered_bytes(double largest_part, uint32_t n_parts,
-                         uint32_t n_shards, bool shards_values);
+                         bool shards_values);
 
 #endif

@@ -66,6 +66,78 @@ static lh_status predict_device(const lhi_exec_rank *rank,
     return status;
 }
 
+/* Values that ranks of one kind of group share, and what they exchange at a
+ * time: of the tensors that are in a lot. */
+typedef struct lot_need {
+    uint32_t n_sharers, n_shards;
+    double values, sharded, largest; /* of a chunk, or a part of it */
+} lot_need;
+
+/* All of a device's chunks. */
+typedef struct chunks_need {
+    lot_need lots[LHI_N_TRAIN_LOTS];
+    double part; /* the largest, of all lots */
+    uint32_t n_parts;
+    lhi_sharded_tensors most;
+} chunks_need;
+
+static void add_chunk(chunks_need *need, const lhi_cpu_options *o, uint32_t i,
+                      const lhi_sharded_tensors *sharded)
+{
+    lot_need *most = &need->lots[LHI_LOT_MOST];
+    lot_need *experts = &need->lots[LHI_LOT_EXPERTS];
+    const bool apart = experts->n_sharers > 0;
+    const double all = lhi_cpu_parameters(o, i);
+    const double theirs = apart ? lhi_cpu_expert_parameters(o, i) : 0;
+    const double of = apart ? (double)sharded->expert_values : 0;
+    const lhi_cpu_part_sizes parts = lhi_cpu_parts_of(o, i);
+    most->values += all - theirs;
+    experts->values += theirs;
+    most->sharded += (double)sharded->values - of;
+    experts->sharded += of;
+    most->largest = fmax(most->largest, !o->by_layer ? all - theirs
+                                        : apart      ? parts.most
+                                                     : parts.all);
+    experts->largest = fmax(experts->largest, !o->by_layer ? theirs
+                                              : apart      ? parts.experts
+                                                           : 0);
+    need->part = fmax(need->part, parts.all);
+    need->n_parts = parts.n > need->n_parts ? parts.n : need->n_parts;
+    if (sharded->values > need->most.values)
+        need->most.values = sharded->values;
+    if (sharded->gradients > need->most.gradients)
+        need->most.gradients = sharded->gradients;
+}
+
+static chunks_need need_of_groups(const lhi_job *job, uint32_t stage)
+{
+    chunks_need need = {0};
+    lot_need *most = &need.lots[LHI_LOT_MOST];
+    lot_need *experts = &need.lots[LHI_LOT_EXPERTS];
+    most->n_sharers = lhi_grid_size(&job->grid, LHI_GRID_DATA);
+    most->n_shards =
+        lhi_shard_groups_of(job->model, most->n_sharers, stage, 0).n_shards;
+    if (!lhi_experts_apart(job->model, &job->grid))
+        return need;
+    experts->n_sharers = lhi_grid_size(&job->grid, LHI_GRID_EXPERT_DATA);
+    experts->n_shards =
+        job->model->whole_optimizer ? 1 : experts->n_sharers;
+    return need;
+}
+
+/* What parts are exchanged in: of all shards of a lot, and of one. */
+static double exchange_bytes(const chunks_need *need)
+{
+    double all = 0, one = 0;
+    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++) {
+        const lot_need *lot = &need->lots[i];
+        all = fmax(all, lot->largest);
+        if (lot->n_shards)
+            one = fmax(one, lot->largest / lot->n_shards);
+    }
+    return sizeof(float) * (all + one);
+}
+
 /* What training holds beside the device: lhi_train_held(), and make_rooms() of
  * sharded.c or layered.c. */
 static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
@@ -73,52 +145,42 @@ static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
                                   double bytes[LH_N_MEMORY_KINDS],
                                   lh_error *err)
 {
-    uint32_t sharers = lhi_grid_size(&job->grid, LHI_GRID_DATA);
-    bool staged = sharers > 1 && lhi_is_staged(job->pipeline, job->model);
-    lhi_sharded_tensors *all = calloc(exec->n_chunks, sizeof *all), most = {0};
-    double values = 0, experts = 0, sharded = 0, largest = 0, part = 0;
-    uint32_t n_parts = 0, parts;
-    uint32_t n_shards =
-        lhi_shard_groups_of(job->model, sharers, stage, 0).n_shards;
+    const bool by_layer = job->model->by_layer;
+    chunks_need need = need_of_groups(job, stage);
+    bool staged = need.lots[LHI_LOT_MOST].n_sharers > 1 &&
+                  lhi_is_staged(job->pipeline, job->model);
+    lhi_sharded_tensors *all = calloc(exec->n_chunks, sizeof *all);
     lhi_shard_plan plan = {0};
     lh_status status = all ? LH_OK : lhi_fail_nomem(err);
     for (uint32_t i = 0; status == LH_OK && i < o->n_mine; i++) {
         lhi_sharded_tensors *one = &all[o->mine[i]];
-        double here = lhi_cpu_parameters(o, i);
-        values += here;
-        experts += lhi_cpu_expert_parameters(o, i);
-        largest = here > largest ? here : largest;
-        part = fmax(part, lhi_cpu_largest_part(o, i, &parts));
-        n_parts = parts > n_parts ? parts : n_parts;
-        status = lhi_cpu_sharded(o, i, one, err);
-        sharded += (double)one->values;
-        most.values = one->values > most.values ? one->values : most.values;
-        if (one->gradients > most.gradients)
-            most.gradients = one->gradients;
+        if ((status = lhi_cpu_sharded(o, i, one, err)) == LH_OK)
+            add_chunk(&need, o, i, one);
     }
-    if (status == LH_OK && staged && !job->model->by_layer)
+    if (status == LH_OK && staged && !by_layer)
         status =
             lhi_shard_plan_make(job->pipeline, exec, stage, all, &plan, err);
     free(all);
     if (status != LH_OK)
         return status;
-    if (lhi_experts_apart(job->model, &job->grid)) {
-        uint32_t n = lhi_grid_size(&job->grid, LHI_GRID_EXPERT_DATA);
-        values -= experts;
-        lhi_train_predict(experts, 0, 0, n,
-                          job->model->whole_optimizer ? 1 : n, staged,
-                          job->model->delayed_update, bytes);
+    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++) {
+        const lot_need *lot = &need.lots[i];
+        if (lot->n_sharers)
+            lhi_train_predict(lot->values,
+                              i == LHI_LOT_MOST ? count_tied(o, exec, stage) : 0,
+                              lot->sharded, lot->n_sharers, lot->n_shards,
+                              staged, job->model->delayed_update, bytes);
     }
-    lhi_train_predict(values, count_tied(o, exec, stage), sharded, sharers,
-                      n_shards, staged, job->model->delayed_update, bytes);
-    if (staged && job->model->by_layer)
+    if (staged)
+        bytes[LH_MEMORY_BUFFERS] += exchange_bytes(&need);
+    if (staged && by_layer)
         bytes[LH_MEMORY_BUFFERS] +=
-            lhi_layered_bytes(part, n_parts, n_shards, sharded > 0);
+            lhi_layered_bytes(need.part, need.n_parts, need.most.values > 0);
     else if (staged)
         bytes[LH_MEMORY_BUFFERS] +=
-            sizeof(float) * ((double)plan.n_values * (double)most.values +
-                             (double)plan.n_gradients * (double)most.gradients +
-                             largest + largest / n_shards);
+            sizeof(float) * ((double)plan.n_values * (double)need.most.values +
+                             (double)plan.n_gradients *
+                                 (double)need.most.gradients);
     lhi_shard_plan_fini(&plan);
     return LH_OK;
 }

@@ -174,9 +174,10 @@ static void note_state(lhi_observer *o, lhi_device *device)
         lhi_sharded_tensors sharded = {0};
         if (by_layer)
             sharded = ops->sharded(device, c);
-        lhi_train_predict(values - experts, 0, (double)sharded.values, n,
+        double of = experts > 0 ? (double)sharded.expert_values : 0;
+        lhi_train_predict(values - experts, 0, (double)sharded.values - of, n,
                           n_shards, by_layer, m->delayed_update, bytes);
-        lhi_train_predict(experts, 0, 0, same, m->whole_optimizer ? 1 : same,
+        lhi_train_predict(experts, 0, of, same, m->whole_optimizer ? 1 : same,
                           by_layer, m->delayed_update, bytes);
         to = &o->sums[at_chunk(o->job, STATE, c)];
         *to = sizeof(float) * (2 * values - (double)sharded.values -

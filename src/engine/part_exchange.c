@@ -4,19 +4,76 @@
 #include "base/fail.h"
 #include "base/realtime.h"
 
+void lhi_part_room_for(const lhi_part_exchange *x, const lhi_train_part *part,
+                       lhi_part_room *room)
+{
+    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++) {
+        size_t piece = part->of[i].to - part->of[i].from;
+        size_t all = x->groups[i] ? piece * x->groups[i]->n_ranks : 0;
+        room->sums = piece > room->sums ? piece : room->sums;
+        room->array = all > room->array ? all : room->array;
+    }
+}
+
+bool lhi_part_make_room(lhi_part_exchange *x, const lhi_part_room *room,
+                        lhi_arena *mem)
+{
+    return (x->array = LHI_NEW(mem, float, room->array)) &&
+           (x->sums = LHI_NEW(mem, float, room->sums));
+}
+
+static lh_status gather_lot(const lhi_part_exchange *x,
+                            const lhi_train_part *part, lhi_train_lot_kind lot,
+                            float *room, uint64_t tag, int64_t *ready_ns,
+                            lh_error *err)
+{
+    lhi_net_group group = *x->groups[lot];
+    size_t n = (part->of[lot].to - part->of[lot].from) * group.n_ranks;
+    group.latest_ns = ready_ns;
+    if (n == 0)
+        return LH_OK;
+    lhi_train_pack_values(x->train, part, lot, x->array);
+    LHI_TRY(lhi_net_all_gather(x->net, &group, tag + lot * LHI_NET_TAGS,
+                               x->array, n, sizeof *x->array, err));
+    lhi_train_unpack_values(x->train, part, lot, x->array, room);
+    return LH_OK;
+}
+
 lh_status lhi_part_gather(const lhi_part_exchange *x,
                           const lhi_train_part *part, float *room, uint64_t tag,
                           int64_t *ready_ns, lh_error *err)
 {
-    lhi_net_group group = *x->group;
-    size_t n = (part->to - part->from) * group.n_ranks;
+    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++)
+        if (x->groups[i])
+            LHI_TRY(gather_lot(x, part, (lhi_train_lot_kind)i, room, tag,
+                               ready_ns, err));
+    return LH_OK;
+}
+
+static lh_status scatter_lot(const lhi_part_exchange *x,
+                             const lhi_train_part *part, lhi_train_lot_kind lot,
+                             const float *room, bool adds, uint64_t tag,
+                             int64_t *ready_ns, lh_error *err)
+{
+    lhi_net_group group = *x->groups[lot];
+    size_t sharded = lhi_train_pieces_of(x->train, part->chunk, lot).gradients;
+    lhi_train_range all = part->of[lot], early = all, late = all;
+    size_t n = (all.to - all.from) * group.n_ranks;
     group.latest_ns = ready_ns;
     if (n == 0)
         return LH_OK;
-    lhi_train_pack_values(x->train, part, x->array);
-    LHI_TRY(lhi_net_all_gather(x->net, &group, tag, x->array, n,
-                               sizeof *x->array, err));
-    lhi_train_unpack_values(x->train, part, x->array, room);
+    lhi_train_pack_gradients(x->train, part, lot, room, x->array);
+    LHI_TRY(lhi_net_reduce_scatter(x->net, &group, tag + lot * LHI_NET_TAGS,
+                                   x->array, n, x->sums, err));
+    if (early.to > sharded)
+        early.to = sharded;
+    if (late.from < sharded)
+        late.from = sharded;
+    if (early.from < early.to)
+        lhi_train_take_sums(x->train, part->chunk, lot, early, x->sums, adds);
+    if (late.from < late.to)
+        lhi_train_take_sums(x->train, part->chunk, lot, late,
+                            x->sums + (late.from - all.from), false);
     return LH_OK;
 }
 
@@ -25,25 +82,10 @@ lh_status lhi_part_scatter(const lhi_part_exchange *x,
                            bool adds, uint64_t tag, int64_t *ready_ns,
                            lh_error *err)
 {
-    lhi_net_group group = *x->group;
-    lhi_train_pieces pieces = lhi_train_pieces_of(x->train, part->chunk);
-    size_t n = (part->to - part->from) * group.n_ranks;
-    lhi_train_part early = *part, late = *part;
-    group.latest_ns = ready_ns;
-    if (n == 0)
-        return LH_OK;
-    lhi_train_pack_gradients(x->train, part, room, x->array);
-    LHI_TRY(lhi_net_reduce_scatter(x->net, &group, tag, x->array, n, x->sums,
-                                   err));
-    if (early.to > pieces.gradients)
-        early.to = pieces.gradients;
-    if (late.from < pieces.gradients)
-        late.from = pieces.gradients;
-    if (early.from < early.to)
-        lhi_train_take_sums(x->train, &early, x->sums, adds);
-    if (late.from < late.to)
-        lhi_train_take_sums(x->train, &late,
-                            x->sums + (late.from - part->from), false);
+    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++)
+        if (x->groups[i])
+            LHI_TRY(scatter_lot(x, part, (lhi_train_lot_kind)i, room, adds, tag,
+                                ready_ns, err));
     return LH_OK;
 }
 

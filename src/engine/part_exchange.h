@@ -4,19 +4,34 @@
 #ifndef LHI_PART_EXCHANGE_H
 #define LHI_PART_EXCHANGE_H
 
+#include "base/arena.h"
 #include "net/net.h"
 #include "train/train.h"
 
 typedef struct lhi_part_exchange {
     lhi_net *net;
     lhi_train *train;
-    const lhi_net_group *group; /* of shards */
-    float *array, *sums; /* as large as the largest part of all shards, and of
-                            one */
+    const lhi_net_group *groups[LHI_N_TRAIN_LOTS]; /* of shards; NULL: no tensor
+                                                      is in a lot of its own */
+    float *array, *sums; /* as large as the largest part of one lot of all
+                            shards, and of one */
 } lhi_part_exchange;
 
+/* Tags of a part's collective, of all lots. */
+enum { LHI_PART_TAGS = LHI_N_TRAIN_LOTS * LHI_NET_TAGS };
+
+/* What these have to have room for: of all shards, and of one. */
+typedef struct lhi_part_room {
+    size_t array, sums;
+} lhi_part_room;
+
+/* Makes `room` large enough for the part; makes both arrays. */
+void lhi_part_room_for(const lhi_part_exchange *x, const lhi_train_part *part,
+                       lhi_part_room *room);
+bool lhi_part_make_room(lhi_part_exchange *x, const lhi_part_room *room,
+                        lhi_arena *mem);
 /* All raise *ready_ns (NULL: no clock is shared), when this rank was ready, to
- * when all were. `tag` as for lhi_net_all_gather(). `room`: of what is sharded,
+ * when all were. `tag`: LHI_PART_TAGS from it on are taken. `room`: of what is sharded,
  * which it takes the values to or the gradients from. */
 lh_status lhi_part_gather(const lhi_part_exchange *x,
                           const lhi_train_part *part, float *room, uint64_t tag,

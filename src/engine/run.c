@@ -288,15 +288,18 @@ static lh_status take_grid(lhi_job *job, lh_error *err)
 static lh_status check_experts(const lhi_job *job,
                                const lhi_shard_groups *shards, lh_error *err)
 {
-    if (!lhi_is_staged(job->pipeline, job->model) &&
+    const bool launches =
+        lhi_is_staged(job->pipeline, job->model) && !job->model->by_layer;
+    if (!launches &&
         (job->model->whole_optimizer ||
          shards->n_shards == lhi_grid_size(&job->grid, LHI_GRID_DATA)))
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
-                    "experts are on several ranks, and the optimizer is "
-                    "sharded within passes, or over some of the replicas: plan "
-                    "with expert: 1 and tensor: 1, or with zero: 0 or 1, "
-                    "sharding: full and a schedule that is not elastic");
+                    "experts are on several ranks, and passes launch "
+                    "data-parallel operations, or the optimizer is sharded "
+                    "over some of the replicas: plan with expert: 1 and "
+                    "tensor: 1, or with sharding: full and a schedule that is "
+                    "not elastic");
 }
 
 /* Ranks that share layers add up norms' gradients layer by layer, or once all

@@ -41,7 +41,7 @@ struct lhi_shards {
 static uint64_t tag_of(const lhi_shards *s, uint64_t step, uint32_t number)
 {
     uint32_t first = 2 * s->o.exec->n_chunks;
-    return lhi_tag(LHI_TAG_DATA, step, (first + number) * LHI_NET_TAGS);
+    return lhi_tag(LHI_TAG_DATA, step, (first + number) * LHI_PART_TAGS);
 }
 
 /* Whether communication k is of all that a chunk has, once an iteration. */
@@ -56,14 +56,18 @@ static bool is_whole(const lhi_shards *s, uint32_t k)
 static lhi_train_part part_of(const lhi_shards *s, uint32_t k)
 {
     const lhi_exec_data *d = &s->program->data[k];
-    lhi_train_pieces pieces = lhi_train_pieces_of(s->o.train, d->chunk);
-    lhi_train_part part = {d->chunk, 0, pieces.all, 0};
-    if (is_whole(s, k))
-        return part;
-    const lh_dp_op *op = &s->o.pipeline->dp_ops[d->op];
-    size_t n = d->is_scatter ? pieces.gradients : pieces.values;
-    part.from = n * op->bucket / op->n_buckets;
-    part.to = n * (op->bucket + 1) / op->n_buckets;
+    lhi_train_part part = {.chunk = d->chunk};
+    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++) {
+        lhi_train_pieces pieces = lhi_train_pieces_of(s->o.train, d->chunk,
+                                                      (lhi_train_lot_kind)i);
+        part.of[i].to = pieces.all;
+        if (is_whole(s, k))
+            continue;
+        const lh_dp_op *op = &s->o.pipeline->dp_ops[d->op];
+        size_t n = d->is_scatter ? pieces.gradients : pieces.values;
+        part.of[i].from = n * op->bucket / op->n_buckets;
+        part.of[i].to = n * (op->bucket + 1) / op->n_buckets;
+    }
     return part;
 }
 
@@ -173,18 +177,18 @@ static void *thread_main(void *of)
 /* --- a step ----------------------------------------------------------------
  */
 
-static bool shards_values(const lhi_shards *s, uint32_t chunk)
+static lhi_sharded_tensors sharded_of(const lhi_shards *s, uint32_t chunk)
 {
-    return lhi_train_pieces_of(s->o.train, chunk).values > 0;
+    return s->o.device->ops->sharded(s->o.device, chunk);
 }
 
 void lhi_shards_begin(lhi_shards *s, uint64_t step)
 {
     for (uint32_t i = 0; i < s->o.n_mine; i++) {
         uint32_t chunk = s->o.mine[i];
-        if (shards_values(s, chunk))
+        if (sharded_of(s, chunk).values > 0)
             s->o.device->ops->place_values(s->o.device, chunk, NULL);
-        if (lhi_train_pieces_of(s->o.train, chunk).gradients > 0)
+        if (sharded_of(s, chunk).gradients > 0)
             s->o.device->ops->place_gradients(s->o.device, chunk, NULL, 0);
     }
     s->shown = LH_NONE;
@@ -223,7 +227,7 @@ static lh_status launch_and_wait(lhi_shards *s, uint32_t i, uint32_t needs,
 static lh_status show_for_pass(lhi_shards *s, const lh_pass *pass,
                                lh_error *err)
 {
-    if (s->shown == pass->chunk || !shards_values(s, pass->chunk))
+    if (s->shown == pass->chunk || sharded_of(s, pass->chunk).values == 0)
         return LH_OK;
     return lhi_shards_show(s, pass->chunk, true, err);
 }
@@ -282,9 +286,12 @@ lh_status lhi_shards_gather(lhi_shards *s, uint64_t turn, lh_error *err)
     s->turn = turn;
     s->n_turn = 0;
     for (uint32_t i = 0; i < s->o.n_mine; i++) {
-        uint32_t chunk = s->o.mine[i];
-        lhi_train_pieces pieces = lhi_train_pieces_of(s->o.train, chunk);
-        lhi_train_part part = {chunk, pieces.values, pieces.all, 0};
+        lhi_train_part part = {.chunk = s->o.mine[i]};
+        for (uint32_t k = 0; k < LHI_N_TRAIN_LOTS; k++) {
+            lhi_train_pieces pieces = lhi_train_pieces_of(
+                s->o.train, part.chunk, (lhi_train_lot_kind)k);
+            part.of[k] = (lhi_train_range){pieces.values, pieces.all};
+        }
         LHI_TRY(lhi_part_gather(&s->exchange, &part, NULL, next_tag(s), NULL,
                                 err));
     }
@@ -295,10 +302,13 @@ lh_status lhi_shards_gather(lhi_shards *s, uint64_t turn, lh_error *err)
 lh_status lhi_shards_show(lhi_shards *s, uint32_t chunk, bool whole,
                           lh_error *err)
 {
-    lhi_train_pieces pieces = lhi_train_pieces_of(s->o.train, chunk);
-    lhi_train_part part = {chunk, 0, pieces.values, 0};
-    if (pieces.values == 0)
+    lhi_train_part part = {.chunk = chunk};
+    if (sharded_of(s, chunk).values == 0)
         return LH_OK;
+    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++)
+        part.of[i].to = lhi_train_pieces_of(s->o.train, chunk,
+                                            (lhi_train_lot_kind)i)
+                            .values;
     s->shown = whole ? chunk : LH_NONE;
     if (whole)
         LHI_TRY(lhi_part_gather(&s->exchange, &part, s->values[0], next_tag(s),
@@ -317,18 +327,14 @@ void lhi_shards_held(const lhi_shards *s, int64_t bytes[LH_N_MEMORY_KINDS])
  */
 
 /* The largest of this rank's chunks. */
-static lhi_sharded_tensors find_most(const lhi_shards *s, size_t *piece)
+static lhi_sharded_tensors find_most(const lhi_shards *s)
 {
     lhi_sharded_tensors most = {0};
-    *piece = 0;
     for (uint32_t i = 0; i < s->o.n_mine; i++) {
-        uint32_t chunk = s->o.mine[i];
-        lhi_sharded_tensors t = s->o.device->ops->sharded(s->o.device, chunk);
-        lhi_train_pieces pieces = lhi_train_pieces_of(s->o.train, chunk);
+        lhi_sharded_tensors t = sharded_of(s, s->o.mine[i]);
         most.values = t.values > most.values ? t.values : most.values;
         if (t.gradients > most.gradients)
             most.gradients = t.gradients;
-        *piece = pieces.all > *piece ? pieces.all : *piece;
     }
     return most;
 }
@@ -356,16 +362,14 @@ static lh_status make_plan(lhi_shards *s, lh_error *err)
 {
     uint32_t n = s->program->n_data, n_chunks = s->o.exec->n_chunks;
     lhi_sharded_tensors *all = LHI_NEW(s->mem, lhi_sharded_tensors, n_chunks);
-    size_t piece;
-    lhi_sharded_tensors most = find_most(s, &piece);
+    lhi_sharded_tensors most = find_most(s);
     s->launched_ns = LHI_NEW(s->mem, int64_t, n);
     s->arrive_ns = LHI_NEW(s->mem, int64_t, n);
     s->played = LHI_NEW(s->mem, lhi_played, n);
     if (!all || !s->launched_ns || !s->arrive_ns || !s->played)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < s->o.n_mine; i++)
-        all[s->o.mine[i]] =
-            s->o.device->ops->sharded(s->o.device, s->o.mine[i]);
+        all[s->o.mine[i]] = sharded_of(s, s->o.mine[i]);
     LHI_TRY(lhi_shard_plan_make(s->o.pipeline, s->o.exec, s->o.stage, all,
                                 &s->plan, err));
     bool ok = add_rooms(s, &s->values, &s->n_values, s->plan.n_values,
@@ -377,16 +381,19 @@ static lh_status make_plan(lhi_shards *s, lh_error *err)
 
 static lh_status set_up(lhi_shards *s, lh_error *err)
 {
-    size_t piece;
+    lhi_part_room room = {0};
     LHI_TRY(make_plan(s, err));
-    find_most(s, &piece);
-    s->exchange = (lhi_part_exchange){
-        .net = s->o.net,
-        .train = s->o.train,
-        .group = s->o.group,
-        .array = LHI_NEW(s->rooms, float, piece * s->o.group->n_ranks),
-        .sums = LHI_NEW(s->rooms, float, piece)};
-    if (!s->exchange.array || !s->exchange.sums)
+    s->exchange = (lhi_part_exchange){.net = s->o.net,
+                                      .train = s->o.train,
+                                      .groups = {s->o.group, s->o.experts}};
+    for (uint32_t i = 0; i < s->o.n_mine; i++) {
+        uint32_t chunk = s->o.mine[i];
+        const lhi_train_part whole = lhi_train_part_of(
+            s->o.train, chunk, 0,
+            s->o.device->ops->n_tensors(s->o.device, chunk));
+        lhi_part_room_for(&s->exchange, &whole, &room);
+    }
+    if (!lhi_part_make_room(&s->exchange, &room, s->rooms))
         return lhi_fail_nomem(err);
     if (pthread_create(&s->thread, NULL, thread_main, s) != 0)
         return lhi_fail(err, LH_EIO, "cannot start a communication thread");

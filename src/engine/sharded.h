@@ -30,6 +30,8 @@ typedef struct lhi_shards_options {
     lhi_net *net;
     const lhi_net_group *group; /* those of this stage's replicas that share;
                                    borrowed */
+    const lhi_net_group *experts; /* that have the same experts; NULL: those of
+                                     `group` do */
     const lhi_net_group *across; /* with the same share elsewhere; NULL: none */
     bool leaders;                /* as in lhi_site_sums */
     const lhi_net_stop *stop;

@@ -269,6 +269,8 @@ static lh_status make_sharded(lhi_training *t, lh_error *err)
                                   .shared_clock = t->o.shared_clock,
                                   .net = t->o.net,
                                   .group = &t->group,
+                                  .experts = t->experts.n_ranks ? &t->experts
+                                                                : NULL,
                                   .across = t->shards.n_sites > 1 ? &t->across
                                                                   : NULL,
                                   .leaders = t->o.model->leaders,

@@ -5,16 +5,26 @@
 
 #include <string.h>
 
-lhi_train_pieces lhi_train_pieces_of(const lhi_train *train, uint32_t chunk)
+/* Where the lot's values of the chunk's tensors from `first` on begin in a
+ * piece. */
+static size_t begin_of(const lhi_train *train, const lhi_train_chunk *c,
+                       lhi_train_lot_kind lot, uint32_t first)
+{
+    uint32_t i = first;
+    while (i < c->n_tensors && lhi_lot_of(train, c->owned[i].tensor) != lot)
+        i++;
+    return i < c->n_tensors ? c->owned[i].at : c->lots[lot].piece;
+}
+
+lhi_train_pieces lhi_train_pieces_of(const lhi_train *train, uint32_t chunk,
+                                     lhi_train_lot_kind lot)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
     lhi_sharded_tensors s = train->device->ops->sharded(train->device, chunk);
     return (lhi_train_pieces){
-        .all = c->lots[0].piece,
-        .values =
-            s.n_values < c->n_tensors ? c->owned[s.n_values].at : c->lots[0].piece,
-        .gradients = s.n_gradients < c->n_tensors ? c->owned[s.n_gradients].at
-                                                  : c->lots[0].piece,
+        .all = c->lots[lot].piece,
+        .values = begin_of(train, c, lot, s.n_values),
+        .gradients = begin_of(train, c, lot, s.n_gradients),
     };
 }
 
@@ -22,13 +32,16 @@ lhi_train_part lhi_train_part_of(const lhi_train *train, uint32_t chunk,
                                  uint32_t first, uint32_t n_tensors)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
-    uint32_t end = first + n_tensors;
-    return (lhi_train_part){
+    lhi_train_part part = {
         .chunk = chunk,
-        .from = first < c->n_tensors ? c->owned[first].at : c->lots[0].piece,
-        .to = end < c->n_tensors ? c->owned[end].at : c->lots[0].piece,
         .base = first < c->n_tensors ? c->owned[first].offset : 0,
     };
+    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++) {
+        lhi_train_lot_kind lot = (lhi_train_lot_kind)i;
+        part.of[i].from = begin_of(train, c, lot, first);
+        part.of[i].to = begin_of(train, c, lot, first + n_tensors);
+    }
+    return part;
 }
 
 /* Of one tensor and one replica: `n` values from `first` of the tensor on are
@@ -37,17 +50,19 @@ typedef struct overlap {
     size_t at, first, n, room;
 } overlap;
 
-static overlap find_overlap(const lhi_owned *own, const lhi_train_part *part,
+static overlap find_overlap(const lhi_train *train, const lhi_owned *own,
+                            const lhi_train_part *part, lhi_train_lot_kind lot,
                             uint32_t replica)
 {
-    size_t from = own->at > part->from ? own->at : part->from;
+    const lhi_train_range *of = &part->of[lot];
+    size_t from = own->at > of->from ? own->at : of->from;
     size_t end = own->at + own->share;
-    size_t to = end < part->to ? end : part->to;
+    size_t to = end < of->to ? end : of->to;
     overlap o = {0};
-    if (from >= to)
+    if (lhi_lot_of(train, own->tensor) != lot || from >= to)
         return o;
     o.room = to - from;
-    o.at = replica * (part->to - part->from) + (from - part->from);
+    o.at = replica * (of->to - of->from) + (from - of->from);
     o.first = own->share * replica + (from - own->at);
     if (o.first > own->tensor->n)
         o.first = own->tensor->n;
@@ -56,12 +71,13 @@ static overlap find_overlap(const lhi_owned *own, const lhi_train_part *part,
 }
 
 void lhi_train_pack_values(const lhi_train *train, const lhi_train_part *part,
-                           float *array)
+                           lhi_train_lot_kind lot, float *array)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, part->chunk);
+    uint32_t mine = lhi_shard_of(train, lot);
     for (uint32_t i = 0; i < c->n_tensors; i++) {
         const lhi_owned *own = &c->owned[i];
-        overlap o = find_overlap(own, part, train->o.shard);
+        overlap o = find_overlap(train, own, part, lot, mine);
         if (o.n > 0)
             memcpy(array + o.at, own->value + (o.first - own->first),
                    o.n * sizeof *array);
@@ -71,15 +87,16 @@ void lhi_train_pack_values(const lhi_train *train, const lhi_train_part *part,
 }
 
 void lhi_train_unpack_values(const lhi_train *train, const lhi_train_part *part,
-                             const float *array, float *room)
+                             lhi_train_lot_kind lot, const float *array,
+                             float *room)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, part->chunk);
     lhi_sharded_tensors s =
         train->device->ops->sharded(train->device, part->chunk);
     for (uint32_t i = 0; i < c->n_tensors; i++) {
         const lhi_owned *own = &c->owned[i];
-        for (uint32_t r = 0; r < train->o.n_shards; r++) {
-            overlap o = find_overlap(own, part, r);
+        for (uint32_t r = 0; r < lhi_shards_of(train, lot); r++) {
+            overlap o = find_overlap(train, own, part, lot, r);
             float *to = i < s.n_values ? room : own->tensor->value;
             if (o.n > 0)
                 memcpy(to + (i < s.n_values ? own->offset - part->base : 0) +
@@ -90,7 +107,8 @@ void lhi_train_unpack_values(const lhi_train *train, const lhi_train_part *part,
 }
 
 void lhi_train_pack_gradients(const lhi_train *train,
-                              const lhi_train_part *part, const float *room,
+                              const lhi_train_part *part,
+                              lhi_train_lot_kind lot, const float *room,
                               float *array)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, part->chunk);
@@ -98,8 +116,8 @@ void lhi_train_pack_gradients(const lhi_train *train,
         train->device->ops->sharded(train->device, part->chunk);
     for (uint32_t i = 0; i < c->n_tensors; i++) {
         const lhi_owned *own = &c->owned[i];
-        for (uint32_t r = 0; r < train->o.n_shards; r++) {
-            overlap o = find_overlap(own, part, r);
+        for (uint32_t r = 0; r < lhi_shards_of(train, lot); r++) {
+            overlap o = find_overlap(train, own, part, lot, r);
             const float *from =
                 i < s.n_gradients ? room : own->tensor->gradient;
             if (o.n > 0)
@@ -114,33 +132,42 @@ void lhi_train_pack_gradients(const lhi_train *train,
     }
 }
 
-void lhi_train_take_sums(lhi_train *train, const lhi_train_part *part,
+void lhi_train_take_sums(lhi_train *train, uint32_t chunk,
+                         lhi_train_lot_kind lot, lhi_train_range range,
                          const float *sums, bool adds)
 {
-    const lhi_train_chunk *c = lhi_train_find_chunk(train, part->chunk);
-    size_t n = part->to - part->from;
+    const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
+    size_t n = range.to - range.from;
     if (n > 0 && adds)
-        train->k->add(c->lots[0].sums + part->from, sums, n);
+        train->k->add(c->lots[lot].sums + range.from, sums, n);
     else if (n > 0)
-        memcpy(c->lots[0].sums + part->from, sums, n * sizeof *sums);
+        memcpy(c->lots[lot].sums + range.from, sums, n * sizeof *sums);
+}
+
+/* The lot's pieces of values that are sharded, from now on where they are kept. */
+static bool keep_lot(lhi_train *train, lhi_train_chunk *c,
+                     lhi_train_lot_kind lot)
+{
+    uint32_t n = train->device->ops->sharded(train->device, c->chunk).n_values;
+    size_t room = lhi_train_pieces_of(train, c->chunk, lot).values;
+    float *kept = LHI_NEW(train->parameters, float, room);
+    for (uint32_t j = 0; kept && j < n; j++) {
+        lhi_owned *own = &c->owned[j];
+        if (lhi_lot_of(train, own->tensor) != lot)
+            continue;
+        memcpy(kept + own->at, own->value, own->n * sizeof *kept);
+        own->value = kept + own->at;
+    }
+    return kept;
 }
 
 lh_status lhi_train_settle(lhi_train *train, lh_error *err)
 {
     lhi_device *device = train->device;
-    for (uint32_t i = 0; i < train->o.n_mine; i++) {
-        lhi_train_chunk *c = &train->chunks[i];
-        uint32_t n = device->ops->sharded(device, c->chunk).n_values;
-        size_t room = lhi_train_pieces_of(train, c->chunk).values;
-        float *kept = LHI_NEW(train->parameters, float, room);
-        if (!kept)
+    for (uint32_t i = 0; i < train->o.n_mine * LHI_N_TRAIN_LOTS; i++)
+        if (!keep_lot(train, &train->chunks[i / LHI_N_TRAIN_LOTS],
+                      (lhi_train_lot_kind)(i % LHI_N_TRAIN_LOTS)))
             return lhi_fail_nomem(err);
-        for (uint32_t j = 0; j < n; j++) {
-            lhi_owned *own = &c->owned[j];
-            memcpy(kept + own->at, own->value, own->n * sizeof *kept);
-            own->value = kept + own->at;
-        }
-    }
     device->ops->settle(device);
     return LH_OK;
 }

@@ -44,7 +44,7 @@ static lh_status check_options(const lhi_train_options *o, lh_error *err)
                         o->shard, o->n_shards);
     uint32_t copies = o->n_replicas * (o->n_tensor ? o->n_tensor : 1);
     if (o->n_expert_replicas &&
-        (o->expert_replica >= o->n_expert_replicas || o->staged ||
+        (o->expert_replica >= o->n_expert_replicas ||
          copies % o->n_expert_replicas != 0 ||
          (o->n_expert_shards != o->n_expert_replicas &&
           o->n_expert_shards != 1) ||
@@ -64,7 +64,8 @@ void lhi_train_predict(double n_values, double n_tied, double n_sharded,
     bool arrays = n_shards > 1 && !staged;
     bytes[LH_MEMORY_PARAMETERS] += sizeof(float) * n_sharded / n_shards;
     bytes[LH_MEMORY_MOMENTS] += sizeof(float) * (delayed ? 3.0 : 2.0) * share;
-    bytes[LH_MEMORY_GRADIENTS] += n_replicas > 1 ? sizeof(float) * share : 0;
+    if (n_replicas > 1 || staged)
+        bytes[LH_MEMORY_GRADIENTS] += sizeof(float) * share;
     bytes[LH_MEMORY_BUFFERS] += arrays ? sizeof(float) * n_values : 0;
     bytes[LH_MEMORY_BUFFERS] += sizeof(float) * n_tied / n_shards;
 }
@@ -99,7 +100,7 @@ static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
     float *moments[LHI_MOST_MOMENTS] = {NULL};
     bool made = true;
     bool arrays = shards > 1 && !train->o.staged && n > 0;
-    bool sums = replicas > 1 && n > 0;
+    bool sums = (replicas > 1 || train->o.staged) && n > 0;
     if (arrays)
         lot->array = LHI_NEW(train->buffers, float, n *shards);
     if (sums)
@@ -146,14 +147,10 @@ static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
         own->offset = offset;
         offset += tensor->n;
         lhi_train_lot_kind kind = lhi_lot_of(train, tensor);
-        bool experts = kind == LHI_LOT_EXPERTS;
-        uint32_t shard = experts ? train->o.expert_replica : train->o.shard;
-        if (lhi_shards_of(train, kind) == 1)
-            shard = 0;
         own->share = share_of(train, tensor, kind);
         own->at = chunk->lots[kind].piece;
         chunk->lots[kind].piece += own->share;
-        own->first = own->share * shard;
+        own->first = own->share * lhi_shard_of(train, kind);
         if (own->first > tensor->n)
             own->first = tensor->n;
         own->n = tensor->n - own->first < own->share ? tensor->n - own->first

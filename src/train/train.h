@@ -142,14 +142,17 @@ float *lhi_train_sums(lhi_train *train, uint32_t chunk, lhi_train_lot_kind lot,
                       size_t *n);
 
 /* The same a part at a time, for chunks that are sharded (lhi_device_ops): a
- * part is [from, to) of every replica's piece, its array these one after the
- * other, in room of the caller's. `room` is where sharded values, or gradients,
- * are, or are to be; NULL where none is in the part. A piece begins with those
- * that are sharded. */
+ * part is, of each lot, [from, to) of every replica's piece, its array these one
+ * after the other, in room of the caller's. `room` is where sharded values, or
+ * gradients, of all lots are, or are to be; NULL where none is in the part. A
+ * piece begins with those that are sharded. */
+typedef struct lhi_train_range {
+    size_t from, to;
+} lhi_train_range;
 typedef struct lhi_train_part {
     uint32_t chunk;
-    size_t from, to;
     size_t base; /* the room begins with this value of the chunk */
+    lhi_train_range of[LHI_N_TRAIN_LOTS];
 } lhi_train_part;
 
 /* The part that tensors from `first` on are. */
@@ -159,19 +162,23 @@ lhi_train_part lhi_train_part_of(const lhi_train *train, uint32_t chunk,
 typedef struct lhi_train_pieces {
     size_t all, values, gradients; /* that are sharded */
 } lhi_train_pieces;
-lhi_train_pieces lhi_train_pieces_of(const lhi_train *train, uint32_t chunk);
-/* This replica's values into its place in the array; all replicas' out of it.
- */
+lhi_train_pieces lhi_train_pieces_of(const lhi_train *train, uint32_t chunk,
+                                     lhi_train_lot_kind lot);
+/* Of one lot: this replica's values into its place in the array; all replicas'
+ * out of it. */
 void lhi_train_pack_values(const lhi_train *train, const lhi_train_part *part,
-                           float *array);
+                           lhi_train_lot_kind lot, float *array);
 void lhi_train_unpack_values(const lhi_train *train, const lhi_train_part *part,
-                             const float *array, float *room);
-/* All gradients into the array; the sums that the reduce-scatter gives, (to -
- * from) values, where `adds` upon those of earlier groups. */
+                             lhi_train_lot_kind lot, const float *array,
+                             float *room);
+/* All gradients into the array; the sums that the reduce-scatter gives, of a
+ * range of the piece, where `adds` upon those of earlier groups. */
 void lhi_train_pack_gradients(const lhi_train *train,
-                              const lhi_train_part *part, const float *room,
+                              const lhi_train_part *part,
+                              lhi_train_lot_kind lot, const float *room,
                               float *array);
-void lhi_train_take_sums(lhi_train *train, const lhi_train_part *part,
+void lhi_train_take_sums(lhi_train *train, uint32_t chunk,
+                         lhi_train_lot_kind lot, lhi_train_range range,
                          const float *sums, bool adds);
 /* After values were made or loaded: the replica's pieces of what is sharded are
  * kept, and the device settles. */

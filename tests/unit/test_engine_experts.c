@@ -50,6 +50,7 @@ static lh_model model_with(int kind)
 typedef struct way {
     int kind;
     uint32_t devices, replicas, context, tensor, expert, again;
+    uint32_t zero; /* 2 and 3: layer by layer; else 0 where whole, or 1 */
     const char *method, *placement, *transport, *writes, *reads;
     bool joint, links, whole;
 } way;
@@ -112,6 +113,9 @@ static lh_status go(const way *w, uint64_t steps, lh_train_result **out,
         m.expert = w->expert;
         m.expert_tensor = 1;
         m.whole_optimizer = w->whole;
+        m.by_layer = w->zero >= 2;
+        m.sharded_gradients = m.by_layer;
+        m.sharded_parameters = w->zero == 3;
         m.sequence = 16;
         m.data = text_path;
         m.seed = 11;
@@ -206,9 +210,9 @@ static void compare_run(const way *w)
     lh_error err;
     snprintf(name, sizeof name,
              "kind %d, tensor %u, context %u, expert %u of %u, %u x %s %s, %s, "
-             "%x",
+             "%x, zero %u",
              w->kind, w->tensor, w->context, w->expert, w->replicas, w->devices, w->placement,
-             w->method, w->transport, w->again);
+             w->method, w->transport, w->again, w->zero);
     lh_status status = go(w, N_STEPS, &r, &err);
     CHECK_MSG(status == LH_OK, "%s: %s", name, err.text);
     if (!r)
@@ -248,6 +252,8 @@ static void some_on_each(void)
         w.transport = i % 8 == 3 ? "local" : "inproc";
         w.links = i % 5 == 4;
         w.whole = i % 4 == 2;
+        if (!w.whole && !w.links)
+            w.zero = 1 + (uint32_t)(i + i / N_KINDS) % 3;
         compare_run(&w);
     }
 }
@@ -275,6 +281,8 @@ static void where_layers_are_shared(void)
         w.whole = draw(&state, 2);
         if (w.replicas * w.tensor <= 4) /* an expert's capacity is of all */
             w.context = 1 + draw(&state, 2);
+        if (!w.whole && !w.links && w.replicas * w.context > 1)
+            w.zero = 1 + (uint32_t)i % 3;
         compare_run(&w);
     }
 }
@@ -359,6 +367,7 @@ static void checkpoints_are_the_same(void)
         if (kind != QWEN)
             parted.tensor = 2;
         parted.whole = kind == LATENT;
+        parted.zero = kind == QWEN ? 3 : kind == GROUPED ? 2 : 0;
         snprintf(one, sizeof one, "whole-%d", kind);
         halves(whole, parted, one);
         snprintf(other, sizeof other, "parted-%d", kind);

@@ -122,14 +122,13 @@ static lh_status check_sharers(const lhi_config *c, uint32_t sharers,
                                bool experts, lh_error *err)
 {
     const lh_layout *l = &c->layout;
-    const bool by_layer = c->zero >= 2 && (uint64_t)l->context * sharers > 1;
     const bool all = sharers == l->data;
     const bool apart = l->expert > 1 || (experts && l->tensor > 1);
-    if (apart && (by_layer || !all))
+    if (apart && !all)
         return REFUSE(err, "spreads experts where the optimizer is sharded "
-                           "over all replicas at the end of a step, or by "
-                           "none; use training.zero: 1 and layout.sharding: "
-                           "full, or layout.expert and layout.tensor of 1");
+                           "over all replicas, or by none; use "
+                           "layout.sharding: full, or layout.expert and "
+                           "layout.tensor of 1");
     if (l->tensor > 1 && !all && (uint64_t)l->context * sharers > 1)
         return REFUSE(err, "cuts layers where the optimizer is sharded over "
                            "all replicas; use layout.sharding: full, or "
