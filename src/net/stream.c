@@ -526,19 +526,20 @@ static void stream_abort(lhi_net *net, const char *reason)
 }
 
 /* Bytes that the peers' systems have not got yet; the lock is held. */
-static bool anything_out(stream *s)
+static uint64_t bytes_out(stream *s)
 {
+    uint64_t n = 0;
     for (uint32_t i = 0; i < s->proto.net.n_ranks; i++) {
         const connection *c = &s->connections[i];
         int queued = 0;
         if (c->fd < 0 || !c->writes)
             continue;
-        if (c->first)
-            return true;
-        if (ioctl(c->fd, SIOCOUTQ, &queued) == 0 && queued > 0 && s->silence_ns)
-            return true;
+        for (const lhi_outgoing *o = c->first; o; o = o->next)
+            n += o->size - o->sent;
+        if (s->silence_ns && ioctl(c->fd, SIOCOUTQ, &queued) == 0 && queued > 0)
+            n += (uint64_t)queued;
     }
-    return false;
+    return n;
 }
 
 /* Says goodbye, or why the run has failed, and sees that it gets out. */
@@ -557,8 +558,16 @@ static void take_leave(stream *s)
             stream_frame(&s->proto, i, &bye, NULL, NULL, NULL) == LH_OK)
             c->said_bye = true;
     }
-    int64_t until_ns = lhi_now_ns() + (failed ? 500 : 3000) * ms_ns;
-    while (anything_out(s) && lhi_now_ns() < until_ns) {
+    /* Where the run has failed, a peer that takes nothing is left sooner than
+     * one that is slow. */
+    int64_t end_ns = lhi_now_ns() + 3000 * ms_ns, moved_ns = lhi_now_ns();
+    uint64_t left = 0, n;
+    while ((n = bytes_out(s)) > 0 && lhi_now_ns() < end_ns) {
+        if (n != left)
+            moved_ns = lhi_now_ns();
+        else if (failed && lhi_now_ns() - moved_ns > 500 * ms_ns)
+            break;
+        left = n;
         pthread_mutex_unlock(&s->proto.lock);
         lhi_sleep_for(2 * ms_ns);
         pthread_mutex_lock(&s->proto.lock);
