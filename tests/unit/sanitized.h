@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sanitizers make what runs several times as slow, and look at each line, not
- * at results: of many alike cases they get the first fifth. A build without
- * them, which `./test.sh` makes too, goes through all. */
+ * at results: of many alike cases, or steps of a run, they get the first fifth.
+ * A build without them, which `./test.sh` makes too, goes through all. */
 #ifndef SANITIZED_H
 #define SANITIZED_H
 

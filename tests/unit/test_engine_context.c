@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { STEPS = 50 };
+enum { STEPS = OF_CASES(50) };
 
 static char text_path[64];
 
@@ -143,7 +143,8 @@ static void as_whole_sequences(void)
             setup one = {.model = s.model, 1, 1, 1, 1, 1, .schedule = "1f1b",
                          .drops = s.drops};
             train(&one, want);
-            CHECK(want[0] > 5 && want[STEPS - 1] < want[0] - 0.5);
+            CHECK(want[0] > 5);
+            CHECK(SANITIZED || want[STEPS - 1] < want[0] - 0.5);
         }
         train(&s, got);
         double off = furthest(got, want);

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { DEPTH = 4, N_STEPS = 50, BATCH = 8 /* microbatches of all replicas */ };
+enum { DEPTH = 4, N_STEPS = OF_CASES(50), BATCH = 8 /* of all replicas */ };
 
 /* --- models ------------------------------------------------------------------
  */
@@ -124,7 +124,7 @@ static lh_status go(const way *w, uint64_t steps, lh_train_result **out,
         m.balance_bias = 0.001;
         m.expert_capacity = w->kind == QWEN ? 1.1 : 0;
         m.validation = 0.2;
-        m.validate_every = 25;
+        m.validate_every = N_STEPS / 2;
         m.checkpoint = w->writes;
         m.resume = w->reads;
         m.emulate_links = w->links;
@@ -159,8 +159,8 @@ static void all_on_each(void)
                        sizeof wanted[kind][replicas]);
             lh_train_result_free(r);
         }
-    CHECK(wanted[MIXTRAL][2][N_STEPS - 1].loss <
-          wanted[MIXTRAL][2][0].loss - 0.1);
+    CHECK(SANITIZED || wanted[MIXTRAL][2][N_STEPS - 1].loss <
+                           wanted[MIXTRAL][2][0].loss - 0.1);
 }
 
 /* --- and some on each --------------------------------------------------------

@@ -4,6 +4,7 @@
  * beside those of replicas that shard the optimizer alone, and memory beside
  * what was predicted. */
 #define _GNU_SOURCE
+#include "sanitized.h"
 #include "scripted_switches.h"
 #include "sharded_runs.h"
 
@@ -304,7 +305,7 @@ static void draw_groups(uint32_t *state, uint32_t n, uint32_t least, char *text)
 static void any_of_them(void)
 {
     uint32_t state = 7;
-    for (uint32_t i = 0; i < 12; i++) {
+    for (uint32_t i = 0; i < OF_CASES(12); i++) {
         char name[32], up[64] = "", down[64] = "";
         double weights, losses;
         setup s = {.stages = 1 + next_random(&state, 4),

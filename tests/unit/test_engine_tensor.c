@@ -3,6 +3,7 @@
  * whatever the degrees, the schedule, the model and the transport; checkpoints
  * are read by runs of other degrees; memory is as predicted. */
 #define _GNU_SOURCE
+#include "sanitized.h"
 #include "test.h"
 #include "tiny_model.h"
 #include "training_folder.h"
@@ -11,7 +12,7 @@
 #include <longhaul/methods.h>
 #include <stdlib.h>
 
-enum { LAYERS = 4, STEPS = 50, MICROBATCHES = 4, SEQUENCE = 12, SEQUENCES = 2 };
+enum { LAYERS = 4, STEPS = OF_CASES(50), MICROBATCHES = 4, SEQUENCE = 12, SEQUENCES = 2 };
 
 /* --- models ------------------------------------------------------------------
  */
@@ -119,7 +120,7 @@ static lh_status train(const setup *s, uint64_t steps, lh_train_result **out,
         m.emulate_links = s->links;
         m.groups[LH_TRAIN_GROUP_TENSOR] = (lh_train_group){1000, 0.01};
         m.validation = 0.2;
-        m.validate_every = 25;
+        m.validate_every = STEPS / 2;
         lh_train_options o = {
             .size = sizeof o, .transport = s->transport, .steps = steps};
         status = lh_train_cpu(p, x, &m, &o, out, err);
@@ -158,7 +159,7 @@ static void one_rank(void)
                 reference[which][drops][i] = r->iterations[i];
             lh_train_result_free(r);
         }
-    CHECK(reference[LLAMA][0][STEPS - 1].loss < 5.3);
+    CHECK(SANITIZED || reference[LLAMA][0][STEPS - 1].loss < 5.3);
     CHECK(fabs(reference[GPT][1][9].loss - reference[GPT][0][9].loss) > 1e-5);
 }
 
@@ -250,7 +251,7 @@ static void seeded_combinations(void)
                                              {"zb-v", "wave"}};
     static const uint32_t parts[] = {0, 0, LH_PART_ALL, 0x51, 0x2a};
     uint32_t state = 7;
-    for (uint32_t i = 0; i < 40; i++) {
+    for (uint32_t i = 0; i < OF_CASES(40); i++) {
         setup s = alone;
         uint32_t method = below(&state, 6);
         s.model = (int)(i % N_MODELS);

@@ -3,7 +3,7 @@
  * ends with the bytes that an undisturbed one has or, where bytes were lost,
  * with a reason that names a rank, on every rank that did not get to its end.
  *
- *     test_net_faults                  200 seeds
+ *     test_net_faults                  200 seeds, with sanitizers 40
  *     test_net_faults FIRST N          N seeds from FIRST on
  *     TEST_NET_VERBOSE=1               says what each of them does
  */
@@ -11,6 +11,7 @@
 #include "faulty_wire.h"
 #include "late_net.h"
 #include "net_conform.h"
+#include "sanitized.h"
 #include "tiny_model.h"
 #include "training_folder.h"
 
@@ -468,7 +469,7 @@ static void check_seed(uint64_t seed)
                       wire_fault_name(now.plan.fault), i, now.log.text[i]);
 }
 
-static uint64_t first_seed = 1, n_seeds = 200;
+static uint64_t first_seed = 1, n_seeds = OF_CASES(200);
 
 static void ends_with_the_same_or_a_reason(void)
 {

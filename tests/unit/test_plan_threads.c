@@ -4,6 +4,7 @@
 #include "fail_alloc.h"
 #include "jobs.h"
 #include "plans.h"
+#include "sanitized.h"
 
 #include <longhaul/plan.h>
 #include <pthread.h>
@@ -61,9 +62,9 @@ static char *text_with(const lh_job *job, const lh_plan_options *like,
 
 static void same_with(lh_job *job, const lh_plan_options *options)
 {
-    static const uint32_t threads[] = {2, 3, 8};
+    static const uint32_t threads[] = {3, 2, 8};
     char *first = job ? text_with(job, options, 1) : NULL;
-    for (int i = 0; i < 3 && first; i++) {
+    for (int i = 0; i < OF_CASES(3) && first; i++) {
         char *text = text_with(job, options, threads[i]);
         CHECK_MSG(text && strcmp(text, first) == 0,
                   "%u threads make another plan than one",
@@ -197,7 +198,7 @@ static void progress_is_told_on_the_callers_thread(void)
 static void no_memory_with(lh_job *job, const lh_plan_options *options)
 {
     bool failed = job != NULL;
-    for (int64_t n = 0; failed; n += 1 + n / 20) {
+    for (int64_t n = 0; failed; n += 1 + n / OF_CASES(20)) {
         lh_plan *plan = NULL;
         lh_error err = {0};
         fail_alloc_hit = false;
