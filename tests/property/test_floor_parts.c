@@ -69,6 +69,8 @@ static void make_parts(rng *r, const model *m, lhi_floor_site *s)
     if (rng_chance(r, 30)) {
         s->gather = rng_chance(r, 70) ? some(r, 1, 4) : 0;
         s->reduce = rng_chance(r, 70) ? some(r, 1, 4) : 0;
+        s->first_gather = s->gather ? some(r, 0, 4) : 0;
+        s->first_reduce = s->reduce ? some(r, 0, 4) : 0;
         s->latency = some(r, 0, 6);
     }
 }
@@ -201,10 +203,11 @@ static void add_part(const model *m, uint32_t part, lh_chunk *to,
         *passing = h->passing;
 }
 
-static void add_sending(const lhi_floor_site *s, uint32_t layers, lh_chunk *to)
+static void add_sending(const lhi_floor_site *s, uint32_t layers, bool first,
+                        lh_chunk *to)
 {
-    to->all_gather_ns = layers * s->gather;
-    to->reduce_scatter_ns = layers * s->reduce;
+    to->all_gather_ns = layers * s->gather + (first ? s->first_gather : 0);
+    to->reduce_scatter_ns = layers * s->reduce + (first ? s->first_reduce : 0);
     if (to->all_gather_ns || to->reduce_scatter_ns)
         to->dp_latency_ns = s->latency;
 }
@@ -224,7 +227,7 @@ static lh_pipeline *build(const model *m, const uint32_t *layers)
             add_part(m, m->c.n_kinds, &chunks[i], &passing[d]);
         for (uint32_t k = 0; k < layers[i]; k++)
             add_part(m, m->kind_of[layer++], &chunks[i], &passing[d]);
-        add_sending(&m->site[m->at[d]], layers[i], &chunks[i]);
+        add_sending(&m->site[m->at[d]], layers[i], i == 0, &chunks[i]);
         if (i + 1 == m->n_chunks)
             add_part(m, m->c.n_kinds + 1, &chunks[i], &passing[d]);
         if (chunks[i].f_ns == 0)
@@ -622,6 +625,8 @@ static void what_is_gathered_lies_on_the_way(void)
     m.site[0].room = UNIT;
     m.site[0].gather = 2 * UNIT;
     m.site[0].reduce = 4 * UNIT;
+    m.site[0].first_gather = 7 * UNIT;
+    m.site[0].first_reduce = 9 * UNIT;
     m.site[0].latency = 20 * UNIT;
     sum_up(&m, &m.site[0], &m.site[0]);
     lh_pipeline *p = build(&m, layers);
@@ -674,6 +679,54 @@ static void passes_of_the_head_wait_in_memory(void)
     lh_pipeline_free(p);
 }
 
+/* Two devices with a chunk of two layers each, far apart, and 6 microbatches;
+ * a layer's F leaves UNIT in a room of so many. W are long, so that there is
+ * enough to do behind the last F. */
+static void make_far(int64_t f, int64_t w, int64_t room, int64_t far, model *m)
+{
+    *m = (model){.v = 1, .n_chunks = 2, .parts = 1};
+    m->c = (lhi_floor_case){.layers = 4,
+                            .stages = 2,
+                            .chunks_per_device = 1,
+                            .microbatches = 6,
+                            .placement = LH_PLACEMENT_UD,
+                            .least_layers = 2,
+                            .n_kinds = 1,
+                            .n_of_part = {4, 1, 1},
+                            .kind_of = m->kind_of,
+                            .sites = m->site,
+                            .at = m->at,
+                            .forth = m->forth,
+                            .back = m->back};
+    m->site[0].parts[0] = (lhi_floor_pass){f, UNIT, w};
+    m->site[0].parts[2] = (lhi_floor_pass){5 * UNIT, 5 * UNIT, 0};
+    m->site[0].held[0] = (lhi_floor_held){UNIT, UNIT, 0, 0};
+    m->site[0].room = room;
+    m->forth[0] = m->back[0] = far;
+}
+
+/* The first device has done no more F than there is room for before its first
+ * D, which is behind the head and the hop home; all else is behind that, and
+ * then its chunk is reduced. */
+static void what_is_reduced_comes_behind_all(void)
+{
+    enum { FAR = 100 * UNIT, W = 40 * UNIT };
+    static const uint32_t layers[] = {2, 2};
+    int64_t first_d = 2 * FAR + (4 + 5 + 5 + 2) * UNIT,
+            passes = 6 * 2 * (2 * UNIT + W);
+    model m;
+    make_far(UNIT, W, 8 * UNIT, FAR, &m);
+    m.site[0].reduce = 50 * UNIT;
+    sum_up(&m, &m.site[0], &m.site[0]);
+    lh_pipeline *p = build(&m, layers);
+    int64_t best = best_of(&m, p, INT64_MAX), ramp = lhi_floor_ramp(&m.c);
+    int64_t least = first_d + passes - 8 * UNIT + 2 * 50 * UNIT;
+    CHECK_MSG(ramp <= best && (double)ramp * 1.001 > (double)least,
+              "%ld in all, %ld by ramps, %ld at least", (long)best, (long)ramp,
+              (long)least);
+    lh_pipeline_free(p);
+}
+
 int main(int argc, char **argv)
 {
     cases_from(argc, argv, &n_cases, &first_case);
@@ -685,5 +738,6 @@ int main(int argc, char **argv)
     RUN(chunks_stay_as_long_as_they_have_to);
     RUN(what_is_gathered_lies_on_the_way);
     RUN(passes_of_the_head_wait_in_memory);
+    RUN(what_is_reduced_comes_behind_all);
     return test_summary();
 }

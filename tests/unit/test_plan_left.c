@@ -10,7 +10,7 @@
 static lh_job *job_of(const char *layout)
 {
     return job_with(JOB_A100S,
-                    "training: {global_batch: 64, sequence: 4096}\n"
+                    "training: {global_batch: 48, sequence: 4096}\n"
                     "layout: {%s}\n",
                     layout);
 }

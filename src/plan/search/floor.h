@@ -54,6 +54,7 @@ typedef struct lhi_floor_site {
     lhi_floor_pass embedding, head;
     int64_t f, d, w;                         /* of the whole model */
     int64_t gather, reduce;                  /* data parallelism, of a layer */
+    int64_t first_gather, first_reduce;      /* of the embedding, beside that */
     int64_t latency;                         /* of either, of a chunk */
     int64_t late;                            /* of reductions, after all else */
     int64_t optimizer;                       /* of the whole model */

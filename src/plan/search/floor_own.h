@@ -90,16 +90,20 @@ static inline int64_t lhi_floor_reduce(const lhi_floor_site *s, int64_t layers)
     return s->reduce > 0 && layers > 0 ? layers * s->reduce + s->latency : 0;
 }
 
-/* The same of the first chunk, that all of a microbatch begins and ends with.
- */
+/* The same of the first chunk, that all of a microbatch begins and ends with:
+ * it has the embedding, too. */
 static inline int64_t lhi_floor_first_gather(const lhi_floor_case *c)
 {
-    return lhi_floor_gather(lhi_floor_site_of(c, 0), c->least_layers);
+    const lhi_floor_site *s = lhi_floor_site_of(c, 0);
+    int64_t layers = lhi_floor_gather(s, c->least_layers);
+    return layers > 0 ? layers + s->first_gather : 0;
 }
 
 static inline int64_t lhi_floor_first_reduce(const lhi_floor_case *c)
 {
-    return lhi_floor_reduce(lhi_floor_site_of(c, 0), c->least_layers);
+    const lhi_floor_site *s = lhi_floor_site_of(c, 0);
+    int64_t layers = lhi_floor_reduce(s, c->least_layers);
+    return layers > 0 ? layers + s->first_reduce : 0;
 }
 
 /* What of each pass a layer takes at least, wherever it is. */

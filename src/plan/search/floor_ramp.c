@@ -186,22 +186,28 @@ static double layers_in_memory(const lhi_floor_case *c, int kind,
     double all = n * (double)lhi_floor_all_of(lhi_floor_site_of(c, b->k), kind);
     double rest = n * (double)(ends->f + ends->d + ends->w);
     double end = (double)ns;
+    const lhi_floor_site *s = lhi_floor_site_of(c, b->k);
+    /* Behind its last pass a chunk is reduced: the only one, or the least. */
+    const bool only = c->chunks_per_device == 1;
+    double each = only ? (double)s->reduce : 0;
+    double last =
+        (double)lhi_floor_reduce(s, only ? 1 : c->least_layers) - each;
     struct {
-        double between, passes, of_ends;
+        double between, passes, of_ends, each;
     } ways[] = {
-        {end - at->first_d, m->f, m->f_of_ends},
-        {end - at->after_f - at->first_f, m->dw, m->dw_of_ends},
-        {end - at->after_d - at->first_f, m->w, m->w_of_ends},
+        {end - at->first_d - last, m->f, m->f_of_ends, each},
+        {end - at->after_f - at->first_f, m->dw, m->dw_of_ends, 0},
+        {end - at->after_d - at->first_f, m->w, m->w_of_ends, 0},
         {fmax(end - at->after_f - at->first_d, 0), m->f + m->dw,
-         m->f_of_ends + m->dw_of_ends},
+         m->f_of_ends + m->dw_of_ends, 0},
         {fmax(end - at->after_d - at->first_d, 0), m->f + m->w,
-         m->f_of_ends + m->w_of_ends},
+         m->f_of_ends + m->w_of_ends, 0},
     };
     most = INFINITY;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
         most = fmin(most, (ways[i].between - rest + ways[i].of_ends +
                            m->room * ways[i].passes) /
-                              (all + m->state * ways[i].passes));
+                              (all + ways[i].each + m->state * ways[i].passes));
     return most;
 }
 
@@ -215,6 +221,31 @@ static int64_t layers_behind(const lhi_floor_case *c, uint32_t k)
                                   : (int64_t)c->stages - 1 - k);
 }
 
+/* D from the last chunk to that of a stage, and F from there to the last one:
+ * those layers, with the head and the hops. */
+typedef struct outside {
+    int64_t f, d;
+} outside;
+
+static outside outside_of(const lhi_floor_case *c, uint32_t k,
+                          const lhi_floor_pass *layer)
+{
+    const bool wave = c->placement == LH_PLACEMENT_WAVE;
+    const uint32_t last = lhi_floor_head_stage(c);
+    int64_t layers = layers_behind(c, k);
+    outside o = {layers * layer->f, layers * layer->d};
+    if (c->chunks_per_device == 0 || k == last)
+        return o;
+    o.f += lhi_floor_site_of(c, last)->head.f;
+    o.d += lhi_floor_site_of(c, last)->head.d;
+    for (uint32_t i = wave ? 0 : k; c->forth && i < (wave ? k : last); i++) {
+        /* A wave's last chunks come down the stages. */
+        o.f += wave ? c->back[i] : c->forth[i];
+        o.d += wave ? c->forth[i] : c->back[i];
+    }
+    return o;
+}
+
 /* The least of what memory allows. */
 static int64_t layers_by_memory(const lhi_floor_case *c, int kind,
                                 const lhi_floor_pass *layer, const behind *b,
@@ -222,10 +253,11 @@ static int64_t layers_by_memory(const lhi_floor_case *c, int kind,
 {
     layer_memory m;
     lhi_floor_pass ends = ends_of(c, b->k);
-    int64_t n = lhi_floor_n_layers_of(c, kind), more = layers_behind(c, b->k);
+    int64_t n = lhi_floor_n_layers_of(c, kind);
+    outside more = outside_of(c, b->k, layer);
     ends_at at = {.first_f = (double)start,
-                  .first_d = (double)(b->forth + more * layer->d),
-                  .after_f = (double)(b->back + more * layer->f +
+                  .first_d = (double)(b->forth + more.d),
+                  .after_f = (double)(b->back + more.f +
                                       layer->w * (int64_t)c->least_layers +
                                       lhi_floor_first_reduce(c)),
                   .after_d = (double)end};
@@ -272,7 +304,8 @@ static int64_t most_layers(const lhi_floor_case *c, int kind,
     const lhi_floor_pass *p =
         kind == LHI_ANY_KIND ? &s->layer : &s->parts[kind];
     most = lhi_least(most,
-                     lhi_floor_times_in(ns - b->forth - n * (more.d + more.w),
+                     lhi_floor_times_in(ns - b->forth - n * (more.d + more.w) -
+                                            lhi_floor_reduce(s, a),
                                         n * (p->d + p->w)));
     most = lhi_least(
         most, lhi_floor_times_in(ns - b->forth - end - n * more.d, n * p->d));

@@ -202,7 +202,8 @@ static double room_of(const splitter *s, const share *h, double state)
 /* With what memory allows before the first D, behind the last F and behind the
  * last D; and how long activations stay. */
 static bool does_memory_do(const splitter *s, const share *h, const moments *m,
-                           const load *loads, uint32_t n_loads, double work)
+                           const load *loads, uint32_t n_loads, double work,
+                           double reduce)
 {
     double n = s->c->microbatches, ns = s->ns, stay = 0, f = 0, dw = 0, w = 0;
     double all = 0, state = 0;
@@ -226,7 +227,7 @@ static bool does_memory_do(const splitter *s, const share *h, const moments *m,
     /* All of them are there from the first F to the last D, at most. */
     if (stay > room * (ns - m->start - m->end) * (1 + 1e-9))
         return false;
-    double most = fmin(ns - m->first_d + room * f,
+    double most = fmin(ns - m->first_d - reduce + room * f,
                        ns - m->start - m->after_f + room * dw);
     most = fmin(most, ns - m->start - m->end + room * w);
     most = fmin(most, fmax(0, ns - m->first_d - m->after_f) + room * (f + dw));
@@ -251,15 +252,15 @@ static bool does_fit(splitter *s, const share *h, bool *too_long)
     }
     double work = n * (x.f + x.d + x.w);
     double start = fmax(m.start, (double)lhi_floor_gather(site, h->first));
+    double reduce = (double)lhi_floor_reduce(site, least);
     s->trials++;
     *too_long = m.start + work > ns;
-    return !*too_long &&
-           start + work + (double)lhi_floor_reduce(site, least) <= ns &&
+    return !*too_long && start + work + reduce <= ns &&
            start + n * (x.f + x.d) + m.end <= ns &&
-           m.first_d + n * (x.d + x.w) <= ns &&
+           m.first_d + n * (x.d + x.w) + reduce <= ns &&
            m.first_d + n * x.d + m.end <= ns &&
            start + n * x.f + m.after_f <= ns &&
-           does_memory_do(s, h, &m, loads, n_loads, work);
+           does_memory_do(s, h, &m, loads, n_loads, work, reduce);
 }
 
 /* --- all of them -------------------------------------------------------------

@@ -234,14 +234,34 @@ static void merge_parts(const lhi_floors *f, lhi_floor_site *a,
 static void merge(const lhi_floors *f, lhi_floor_site *a,
                   const lhi_floor_site *b, bool worst)
 {
-    int64_t *const to[] = {&a->layer_fd,   &a->layer_all, &a->f,
-                           &a->d,          &a->w,         &a->gather,
-                           &a->reduce,     &a->optimizer, &a->hold,
-                           &a->model_hold, &a->latency,   &a->late};
-    const int64_t from[] = {b->layer_fd,   b->layer_all, b->f,
-                            b->d,          b->w,         b->gather,
-                            b->reduce,     b->optimizer, b->hold,
-                            b->model_hold, b->latency,   b->late};
+    int64_t *const to[] = {&a->layer_fd,
+                           &a->layer_all,
+                           &a->f,
+                           &a->d,
+                           &a->w,
+                           &a->gather,
+                           &a->reduce,
+                           &a->optimizer,
+                           &a->hold,
+                           &a->late,
+                           &a->model_hold,
+                           &a->first_gather,
+                           &a->first_reduce,
+                           &a->latency};
+    const int64_t from[] = {b->layer_fd,
+                            b->layer_all,
+                            b->f,
+                            b->d,
+                            b->w,
+                            b->gather,
+                            b->reduce,
+                            b->optimizer,
+                            b->hold,
+                            b->late,
+                            b->model_hold,
+                            b->first_gather,
+                            b->first_reduce,
+                            b->latency};
     for (size_t i = 0; i < sizeof to / sizeof to[0]; i++)
         *to[i] = pick(*to[i], from[i], worst);
     pick_pass(&a->layer, &b->layer, worst);
@@ -395,6 +415,15 @@ static lh_status add_sending(lhi_floors *f, const lh_job *job,
     s->late = lhi_most(whole->data_late_ns + whole->data_latency_ns -
                            layer.data_latency_ns - 2,
                        0);
+    if (experts || job->training.zero > 1)
+        return LH_OK;
+    /* Among the same GPUs as layers without experts. */
+    lh_cost embedding;
+    slice.n_layers = 0;
+    slice.embedding = true;
+    LHI_TRY(cost_of(f, job, layout, &slice, &embedding, err));
+    s->first_gather = lhi_floor_rounded_down(embedding.all_gather_ns);
+    s->first_reduce = lhi_floor_rounded_down(embedding.reduce_scatter_ns);
     return LH_OK;
 }
 
