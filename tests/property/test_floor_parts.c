@@ -727,6 +727,27 @@ static void what_is_reduced_comes_behind_all(void)
     lh_pipeline_free(p);
 }
 
+/* Room for almost five passes is room for four. */
+static void passes_are_whole(void)
+{
+    enum { FAR = 100 * UNIT, F = 20 * UNIT, W = 60 * UNIT };
+    static const uint32_t layers[] = {2, 2};
+    int64_t first_d = 2 * FAR + 4 * F + (5 + 5 + 2) * UNIT;
+    int64_t passes = 6 * (2 * (F + UNIT + W) + W);
+    model m;
+    make_far(F, W, 10 * UNIT - 1, FAR, &m);
+    m.site[0].parts[1].w = W; /* more than the head takes */
+    sum_up(&m, &m.site[0], &m.site[0]);
+    lh_pipeline *p = build(&m, layers);
+    int64_t best = best_of(&m, p, INT64_MAX),
+            split = split_of(&m, best / 10 * 9, best);
+    int64_t least = first_d + passes - 4 * 2 * F;
+    CHECK_MSG(split <= best && (double)split * 1.002 > (double)least,
+              "%ld in all, %ld by all splits, %ld at least", (long)best,
+              (long)split, (long)least);
+    lh_pipeline_free(p);
+}
+
 int main(int argc, char **argv)
 {
     cases_from(argc, argv, &n_cases, &first_case);
@@ -739,5 +760,6 @@ int main(int argc, char **argv)
     RUN(what_is_gathered_lies_on_the_way);
     RUN(passes_of_the_head_wait_in_memory);
     RUN(what_is_reduced_comes_behind_all);
+    RUN(passes_are_whole);
     return test_summary();
 }

@@ -9,6 +9,7 @@
 enum {
     MOST_LAYERS = 256,
     HALVINGS = 7,
+    MOST_TRIED = 64,       /* passes of one chunk */
     MOST_TRIALS = 4000000, /* of what a device has: about a tenth of a second */
 };
 
@@ -186,6 +187,11 @@ static uint32_t loads_of(const splitter *s, const share *h, load *out)
     return 2;
 }
 
+static double whole_in(double room, double each)
+{
+    return floor(room / each * (1 + 1e-9) + 1e-9);
+}
+
 /* For activations: without the state, and what its kinds need in passing. */
 static double room_of(const splitter *s, const share *h, double state)
 {
@@ -197,6 +203,27 @@ static double room_of(const splitter *s, const share *h, double state)
         passing = lhi_most(passing, site->held[c->kind_of[layer]].passing);
     }
     return (double)(site->room - passing) - state;
+}
+
+/* F before a device's first D: whole passes, each of which leaves something in
+ * its room, and one of each chunk at least. `most` where there are too many to
+ * try. */
+static double most_before(const load *loads, uint32_t n_loads, double room,
+                          double n, double most)
+{
+    const sums *a = &loads[0].has, *b = &loads[n_loads - 1].has;
+    double best = 0;
+    if (!(a->activation > 0) || !(b->activation > 0) ||
+        room / a->activation > MOST_TRIED)
+        return most;
+    if (n_loads == 1)
+        return fmin(most, fmin(n, whole_in(room, a->activation)) * a->f);
+    for (double i = 1; i <= n && i * a->activation <= room; i++) {
+        double others =
+            fmin(n, whole_in(room - i * a->activation, b->activation));
+        best = fmax(best, i * a->f + others * b->f);
+    }
+    return fmin(most, best);
 }
 
 /* With what memory allows before the first D, behind the last F and behind the
@@ -227,11 +254,13 @@ static bool does_memory_do(const splitter *s, const share *h, const moments *m,
     /* All of them are there from the first F to the last D, at most. */
     if (stay > room * (ns - m->start - m->end) * (1 + 1e-9))
         return false;
-    double most = fmin(ns - m->first_d - reduce + room * f,
+    double before = most_before(loads, n_loads, room, n, room * f);
+    double most = fmin(ns - m->first_d - reduce + before,
                        ns - m->start - m->after_f + room * dw);
     most = fmin(most, ns - m->start - m->end + room * w);
-    most = fmin(most, fmax(0, ns - m->first_d - m->after_f) + room * (f + dw));
-    most = fmin(most, fmax(0, ns - m->first_d - m->end) + room * (f + w));
+    most =
+        fmin(most, fmax(0, ns - m->first_d - m->after_f) + before + room * dw);
+    most = fmin(most, fmax(0, ns - m->first_d - m->end) + before + room * w);
     return !(work > most * (1 + 1e-9) + 1);
 }
 
