@@ -117,22 +117,23 @@ static lh_status check_sites(const lh_job *job, const lh_layout *l,
     return LH_OK;
 }
 
-/* `sharers`: of the replicas of a stage, those that share with the first. */
+/* `sharers`: of the replicas of a stage, those that share with the first.
+ * Without ZeRO, and with full sharding, all of them count. */
 static lh_status check_sharers(const lhi_config *c, uint32_t sharers,
                                bool experts, lh_error *err)
 {
     const lh_layout *l = &c->layout;
-    const bool all = sharers == l->data;
-    const bool apart = l->expert > 1 || (experts && l->tensor > 1);
-    if (apart && !all)
+    if (sharers == l->data)
+        return LH_OK;
+    if (l->expert > 1 || (experts && l->tensor > 1))
         return REFUSE(err, "spreads experts where the optimizer is sharded "
                            "over all replicas, or by none; use "
-                           "layout.sharding: full, or layout.expert and "
-                           "layout.tensor of 1");
-    if (l->tensor > 1 && !all && (uint64_t)l->context * sharers > 1)
+                           "layout.sharding: full, training.zero: 0, or "
+                           "layout.expert and layout.tensor of 1");
+    if (l->tensor > 1 && (uint64_t)l->context * sharers > 1)
         return REFUSE(err, "cuts layers where the optimizer is sharded over "
-                           "all replicas; use layout.sharding: full, or "
-                           "layout.tensor of 1");
+                           "all replicas, or by none; use layout.sharding: "
+                           "full, training.zero: 0, or layout.tensor of 1");
     return LH_OK;
 }
 

@@ -3,6 +3,7 @@
 #include "base/amount.h"
 #include "base/whole.h"
 #include "plan/layout/alike.h"
+#include "plan/layout/target.h"
 #include "plan/search/goal.h"
 #include "plan/search/plan_search.h"
 
@@ -152,10 +153,65 @@ static lh_status refuse_mixed(const lhi_layout_search *s, lh_error *err)
         s->job->n_datacenters == 1 ? "" : "s");
 }
 
+/* Whether a search of the same job works whose plan job->target need not take;
+ * *at is then what it found. */
+static lh_status find_untaken(const lhi_layout_search *s, lhi_config *at,
+                              bool *found, lh_error *err)
+{
+    lh_job job = *s->job;
+    job.target = LH_TARGET_ANY;
+    lhi_layout_search any = {.job = &job,
+                             .options = s->options,
+                             .mem = s->mem,
+                             .glance_only = true,
+                             .workers = s->workers};
+    any.options.quick = true;
+    lh_status status = lhi_layout_search_branch(&any, err);
+    const lhi_candidate *best =
+        status == LH_OK ? lhi_layout_search_best(&any) : NULL;
+    *found = best != NULL;
+    if (best)
+        *at = best->config;
+    free(any.candidates);
+    return status;
+}
+
+/* Where something works and only the target does not take it, its rule is in
+ * the way, whatever memory ruled out beside; LH_OK: it is not. */
+static lh_status refuse_target(lhi_layout_search *s, lh_error *err)
+{
+    const lh_target target = s->job->target;
+    lhi_config config;
+    bool found;
+    lh_error why = {0};
+    lh_status status = LH_OK;
+    char advice[ADVICE_TEXT] = "";
+    if (target == LH_TARGET_ANY)
+        return LH_OK;
+    LHI_TRY(find_untaken(s, &config, &found, err));
+    for (int k = LHI_LEVEL_GROUP;
+         found && status == LH_OK && k <= LHI_LEVEL_WHOLE; k++)
+        status = lhi_target_check(target, s->job, (lhi_level)k, &config, &why);
+    if (status == LH_OK)
+        return LH_OK;
+    if ((s->closest_floor.missing && s->closest_whole) || nearest_to_fit(s))
+        memory_advice(s->job, advice);
+    const lh_layout *l = &config.layout;
+    return lhi_fail(err, LH_EINFEASIBLE,
+                    "%s: no layout%s is one that %s takes; the best of the "
+                    "others (tensor %" PRIu32 ", pipeline %" PRIu32
+                    ", data %" PRIu32 "): %s%s%s",
+                    s->job->name,
+                    s->closest_floor.missing ? " that fits in memory" : "",
+                    lhi_target_shown(target), l->tensor, l->pipeline, l->data,
+                    why.text, *advice ? "; or " : "", advice);
+}
+
 /* Nothing works: say what comes closest. */
 static lh_status refuse(lhi_layout_search *s, lh_error *err)
 {
     const lhi_candidate *c = with_reason(s);
+    LHI_TRY(refuse_target(s, err));
     if (c)
         return lhi_fail(err, LH_EINFEASIBLE,
                         "%s: no schedule works with the layouts that fit "
