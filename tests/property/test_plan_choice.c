@@ -480,7 +480,8 @@ static void what_was_left_out_once_is_looked_at(void)
 }
 
 /* With little effort the search once built a layout or two of these, and what
- * it found where a dimension was given was 11, 16, 16 and 80 % better. */
+ * it found where a dimension was given was 11, 16, 16 and 80 % better; with the
+ * last seed 1.4 %, as it had seen that layout with other layers alone. */
 static void the_least_effort_is_enough(void)
 {
     enum { MOE = 0 }; /* deepseek-v3 */
@@ -489,20 +490,26 @@ static void the_least_effort_is_enough(void)
         const char *dimension, *value;
     } all[] = {{104, "tensor", "4"},
                {107, "pipeline", "3"},
-               {107, "recompute", "none"}};
+               {107, "recompute", "none"},
+               {216, "pipeline", "3"}};
     const uint64_t usual = work;
+    lh_plan *plan = NULL;
+    job_parts p = {0};
     work = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         lhi_random r = {all[i].seed};
-        job_parts p = draw_job(&r, size_named("small"));
-        lh_plan *plan = plan_with(&p, work);
-        CHECK(plan);
+        if (i == 0 || all[i].seed != all[i - 1].seed) {
+            lh_plan_free(plan);
+            p = draw_job(&r, size_named("small"));
+            plan = plan_with(&p, work);
+            CHECK(plan);
+        }
         if (plan)
             fix(all[i].seed, &p, plan, dimension_named(all[i].dimension),
                 all[i].value);
-        lh_plan_free(plan);
     }
-    lh_plan *plan = SANITIZED ? NULL : plan_with(&real_jobs[MOE], work);
+    lh_plan_free(plan);
+    plan = SANITIZED ? NULL : plan_with(&real_jobs[MOE], work);
     CHECK(SANITIZED || plan);
     if (plan)
         fix(MOE, &real_jobs[MOE], plan, dimension_named("pipeline"), "16");

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plan/search/dives.h"
+#include "plan/search/dives_own.h"
 
 #include "base/sort.h"
 #include "plan/layout/alike.h"
 #include "plan/layout/uneven.h"
 #include "plan/search/goal.h"
-#include "plan/search/nearby.h"
-#include "plan/search/search_limits.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +23,6 @@ enum {
     PASSES = 60000,      /* scheduled while layers are moved, each way */
     PASSES_PER_WORK = 3, /* that are moved */
     SLOW = 20,           /* times as long as another method */
-    NO_CANDIDATE = INT32_MAX,
 };
 
 /* What is that close is looked at under every method, and in two dimensions at
@@ -35,42 +32,7 @@ static const double CLOSE = 1.03, NEAR = 1.05, BEHIND = 1.15, WIDE = 1.3,
 /* What is so close to the best was dived for as the best was. */
 static const double SURE = 1.1;
 
-/* A value of a dimension; LHI_N_DIMENSIONS: whatever it is. */
-typedef struct target {
-    lhi_dimension dimension;
-    uint64_t value;
-    int64_t best; /* by the plan's objective; INT64_MAX: none works */
-    uint32_t at;  /* the candidate, or that whose layout `row` has */
-    lh_choice row;
-    bool settled; /* since it was found */
-    bool dived;   /* with as much work as it wanted */
-} target;
-
-typedef struct near {
-    lhi_config config;
-    lhi_floor floor;
-    uint32_t at; /* candidate */
-    int64_t key; /* to be sorted by */
-} near;
-
-typedef struct diver {
-    lhi_layout_search *s;
-    lhi_space space;
-    lhi_floors *floors;
-    lhi_bounded *bounded; /* of what is near */
-    lhi_search_limits limits;
-    uint64_t work;
-    target *targets; /* the first: the best of all */
-    uint32_t n_targets, room;
-    near *near;
-    uint32_t n_near, near_room;
-    uint32_t *known; /* candidates + 1, by their configurations */
-    uint32_t known_room;
-    uint32_t first; /* candidate of the dives */
-    bool *moved;    /* of each candidate; as many as there is room for */
-} diver;
-
-static bool is_spent(const diver *d)
+static bool is_spent(const lhi_diver *d)
 {
     return lhi_search_limits_reached(&d->limits, d->work, 1, 1) ||
            lhi_layout_search_stopped(d->s, d->s->n, true);
@@ -78,7 +40,7 @@ static bool is_spent(const diver *d)
 
 /* --- candidates ---------------------------------------------------------- */
 
-static uint32_t slot_of(const diver *d, const lhi_config *config)
+static uint32_t slot_of(const lhi_diver *d, const lhi_config *config)
 {
     uint64_t hash = UINT64_C(14695981039346656037);
     for (int i = 0; i < LHI_N_DIMENSIONS; i++)
@@ -92,7 +54,7 @@ static uint32_t slot_of(const diver *d, const lhi_config *config)
 }
 
 /* Room for as many more candidates. */
-static lh_status make_room(diver *d, uint32_t more, lh_error *err)
+static lh_status make_room(lhi_diver *d, uint32_t more, lh_error *err)
 {
     lhi_layout_search *s = d->s;
     uint32_t want = s->n + more;
@@ -125,8 +87,8 @@ static lh_status make_room(diver *d, uint32_t more, lh_error *err)
 
 /* A candidate of its own, with its bound, after its work is made even where
  * that is not below `limit_ns`; there is room. */
-static lh_status find_candidate(diver *d, near *n, int64_t limit_ns, bool *made,
-                                lh_error *err)
+static lh_status find_candidate(lhi_diver *d, lhi_dive_near *n,
+                                int64_t limit_ns, bool *made, lh_error *err)
 {
     lhi_layout_search *s = d->s;
     uint32_t *slot = &d->known[slot_of(d, &n->config)];
@@ -148,7 +110,7 @@ static lh_status find_candidate(diver *d, near *n, int64_t limit_ns, bool *made,
     return LH_OK;
 }
 
-static int64_t value_of(const diver *d, uint32_t at)
+static int64_t value_of(const lhi_diver *d, uint32_t at)
 {
     const lhi_candidate *c = &d->s->candidates[at];
     return lhi_candidate_works(c) ? lhi_value_of(&d->s->options, &c->choice)
@@ -165,7 +127,8 @@ static uint64_t method_number(const char *name)
     return UINT64_MAX;
 }
 
-static bool is_of(const target *t, const lhi_config *config, uint64_t method)
+static bool is_of(const lhi_dive_target *t, const lhi_config *config,
+                  uint64_t method)
 {
     if (t->dimension == LHI_DIMENSION_SCHEDULE)
         return t->value == method;
@@ -174,7 +137,7 @@ static bool is_of(const target *t, const lhi_config *config, uint64_t method)
 }
 
 /* The best of its targets, where it is. */
-static void note_row(diver *d, uint32_t at, const lh_choice *row)
+static void note_row(lhi_diver *d, uint32_t at, const lh_choice *row)
 {
     if (row->status != LH_CHOICE_OK)
         return;
@@ -182,7 +145,7 @@ static void note_row(diver *d, uint32_t at, const lh_choice *row)
     lhi_config config = lhi_config_of(row);
     uint64_t method = method_number(row->layout.schedule);
     for (uint32_t i = 0; i < d->n_targets; i++) {
-        target *t = &d->targets[i];
+        lhi_dive_target *t = &d->targets[i];
         if (value < t->best && is_of(t, &config, method)) {
             t->best = value;
             t->at = at;
@@ -192,130 +155,51 @@ static void note_row(diver *d, uint32_t at, const lh_choice *row)
     }
 }
 
-static void note(diver *d, uint32_t at)
+static void note(lhi_diver *d, uint32_t at)
 {
     const lhi_candidate *c = &d->s->candidates[at];
     if (lhi_candidate_works(c))
         note_row(d, at, &c->choice);
 }
 
-/* With room for one more of `each` bytes; NULL: no memory, and it stays. */
-static void *grown(void *list, uint32_t n, uint32_t *room, size_t each)
-{
-    if (n < *room)
-        return list;
-    uint32_t more = *room ? 2 * *room : 64;
-    void *all = realloc(list, more * each);
-    *room = all ? more : *room;
-    return all;
-}
-
-static lh_status add_target(diver *d, lhi_dimension dimension, uint64_t value,
-                            lh_error *err)
-{
-    for (uint32_t i = 0; i < d->n_targets; i++)
-        if (d->targets[i].dimension == dimension &&
-            d->targets[i].value == value)
-            return LH_OK;
-    target *all = grown(d->targets, d->n_targets, &d->room, sizeof *all);
-    if (!all)
-        return lhi_fail_nomem(err);
-    d->targets = all;
-    d->targets[d->n_targets++] = (target){.dimension = dimension,
-                                          .value = value,
-                                          .best = INT64_MAX,
-                                          .at = NO_CANDIDATE};
-    return LH_OK;
-}
-
-/* Values of what a level decides. */
-typedef struct values {
-    diver *d;
-    lhi_level level;
-    bool first;
-} values;
-
-static lh_status add_values(void *context, const lhi_config *config,
-                            lh_error *err)
-{
-    values *v = context;
-    for (int i = 0; i < LHI_N_DIMENSIONS; i++) {
-        lhi_dimension dimension = (lhi_dimension)i;
-        if (lhi_dimension_level(dimension) == v->level &&
-            dimension != LHI_DIMENSION_SITES)
-            LHI_TRY(add_target(v->d, dimension,
-                               lhi_dimension_value(dimension, config), err));
-    }
-    /* What lies below is much the same for all of them. */
-    values below = {v->d, (lhi_level)(v->level + 1), true};
-    bool go_on = v->level < LHI_LEVEL_WHOLE &&
-                 (v->first || v->level == LHI_LEVEL_PLACED);
-    v->first = false;
-    return go_on ? lhi_space_children(&v->d->space, v->level, config, NULL,
-                                      add_values, &below, err)
-                 : LH_OK;
-}
-
-static lh_status make_targets(diver *d, lh_error *err)
-{
-    const lhi_layout_search *s = d->s;
-    const lhi_config none = {0};
-    values all = {d, LHI_LEVEL_GROUP, true};
-    LHI_TRY(add_target(d, LHI_N_DIMENSIONS, 0, err));
-    LHI_TRY(lhi_space_children(&d->space, LHI_LEVEL_NONE, &none, NULL,
-                               add_values, &all, err));
-    for (uint32_t i = 0; i < s->n; i++)
-        for (int k = 0; k < LHI_N_DIMENSIONS; k++) {
-            lhi_dimension dimension = (lhi_dimension)k;
-            if (lhi_candidate_works(&s->candidates[i]) &&
-                dimension != LHI_DIMENSION_SCHEDULE)
-                LHI_TRY(add_target(
-                    d, dimension,
-                    lhi_dimension_value(dimension, &s->candidates[i].config),
-                    err));
-        }
-    for (uint32_t m = 0; m < lhi_n_methods; m++)
-        if (lhi_method_considered(s->job, &s->options, 0, &lhi_methods[m]))
-            LHI_TRY(add_target(d, LHI_DIMENSION_SCHEDULE, m, err));
-    return LH_OK;
-}
-
 /* --- what is near -------------------------------------------------------- */
 
 static int compare_near(const void *a, const void *b)
 {
-    const near *x = a, *y = b;
+    const lhi_dive_near *x = a, *y = b;
     return (x->key > y->key) - (x->key < y->key);
 }
 
 static lh_status collect(void *context, const lhi_config *config,
                          const lhi_floor *floor, lh_error *err)
 {
-    diver *d = context;
+    lhi_diver *d = context;
     if (d->n_near == MOST_NEAR)
         return LH_OK;
-    near *all = grown(d->near, d->n_near, &d->near_room, sizeof *all);
+    lhi_dive_near *all =
+        lhi_dive_grown(d->near, d->n_near, &d->near_room, sizeof *all);
     if (!all)
         return lhi_fail_nomem(err);
     d->near = all;
-    d->near[d->n_near++] = (near){*config, *floor, NO_CANDIDATE, floor->ns};
+    d->near[d->n_near++] =
+        (lhi_dive_near){*config, *floor, LHI_NO_CANDIDATE, floor->ns};
     return LH_OK;
 }
 
 /* What takes as long is of no use; of costs bounds say nothing here. */
-static int64_t limit_of(const diver *d, const target *t)
+static int64_t limit_of(const lhi_diver *d, const lhi_dive_target *t)
 {
     return d->s->options.goal == LH_PLAN_FASTEST ? t->best : INT64_MAX;
 }
 
 /* Keeps what is built and may be better, the least bounds first. */
-static lh_status build_near(diver *d, const target *t, uint32_t changes,
-                            lh_error *err)
+static lh_status build_near(lhi_diver *d, const lhi_dive_target *t,
+                            uint32_t changes, lh_error *err)
 {
     uint32_t n = d->n_near, kept = 0, built = 0;
     lhi_sort(d->near, n, sizeof *d->near, compare_near);
     for (uint32_t i = 0; i < n && built < BUILT * changes; i++) {
-        near *o = &d->near[i];
+        lhi_dive_near *o = &d->near[i];
         bool made;
         LHI_TRY(find_candidate(d, o, limit_of(d, t), &made, err));
         built += made;
@@ -329,14 +213,14 @@ static lh_status build_near(diver *d, const target *t, uint32_t changes,
 }
 
 /* What is far behind by its least bound is only looked at. */
-static bool is_far(const diver *d, int64_t ns)
+static bool is_far(const lhi_diver *d, int64_t ns)
 {
     return d->s->options.goal == LH_PLAN_FASTEST && ns < INT64_MAX &&
            (double)ns > FAR * (double)d->targets[0].best;
 }
 
 /* With the layers of what it is near to. */
-static lh_status try_layers(diver *d, uint32_t at, const lhi_config *from,
+static lh_status try_layers(lhi_diver *d, uint32_t at, const lhi_config *from,
                             bool closer, lh_error *err)
 {
     lhi_layout_search *s = d->s;
@@ -362,7 +246,7 @@ static lh_status try_layers(diver *d, uint32_t at, const lhi_config *from,
     return LH_OK;
 }
 
-static lh_status glance_at(diver *d, uint32_t at, const lhi_config *from,
+static lh_status glance_at(lhi_diver *d, uint32_t at, const lhi_config *from,
                            lh_error *err)
 {
     lhi_candidate *c = &d->s->candidates[at];
@@ -373,7 +257,7 @@ static lh_status glance_at(diver *d, uint32_t at, const lhi_config *from,
     return LH_OK;
 }
 
-static lh_status look_closer(diver *d, uint32_t at, lh_error *err)
+static lh_status look_closer(lhi_diver *d, uint32_t at, lh_error *err)
 {
     lhi_candidate *c = &d->s->candidates[at], before = *c;
     LHI_TRY(lhi_candidate_simulate(d->s, c, err));
@@ -385,12 +269,13 @@ static lh_status look_closer(diver *d, uint32_t at, lh_error *err)
 }
 
 /* The fastest of what is near, at first sight, then under every method. */
-static lh_status try_near(diver *d, const target *t, const lhi_config *from,
-                          uint32_t changes, lh_error *err)
+static lh_status try_near(lhi_diver *d, const lhi_dive_target *t,
+                          const lhi_config *from, uint32_t changes,
+                          lh_error *err)
 {
     uint32_t glances = 0, closer = 0;
     for (uint32_t i = 0; i < d->n_near && glances < GLANCES * changes; i++) {
-        near *n = &d->near[i];
+        lhi_dive_near *n = &d->near[i];
         if (t->best < INT64_MAX && (is_far(d, n->key) || is_far(d, t->best)))
             break;
         if (d->s->candidates[n->at].simulated || n->key >= limit_of(d, t))
@@ -402,7 +287,7 @@ static lh_status try_near(diver *d, const target *t, const lhi_config *from,
         d->near[i].key = value_of(d, d->near[i].at);
     lhi_sort(d->near, d->n_near, sizeof *d->near, compare_near);
     for (uint32_t i = 0; i < d->n_near && closer < CLOSER; i++) {
-        near *n = &d->near[i];
+        lhi_dive_near *n = &d->near[i];
         if (n->key == INT64_MAX || (double)n->key > CLOSE * (double)t->best)
             break;
         if (d->s->candidates[n->at].thorough)
@@ -415,13 +300,13 @@ static lh_status try_near(diver *d, const target *t, const lhi_config *from,
 
 /* --- under one method ---------------------------------------------------- */
 
-static bool is_slow(const target *t)
+static bool is_slow(const lhi_dive_target *t)
 {
     return lhi_methods[t->value].kind == LHI_METHOD_SLOW;
 }
 
 /* One more row of the method's best. */
-static lh_status try_method(diver *d, const target *t, uint32_t at,
+static lh_status try_method(lhi_diver *d, const lhi_dive_target *t, uint32_t at,
                             const uint32_t *layers, lh_error *err)
 {
     lhi_layout_search *s = d->s;
@@ -461,7 +346,7 @@ static lh_status try_method(diver *d, const target *t, uint32_t at,
     return LH_OK;
 }
 
-static lh_status try_near_by_method(diver *d, const target *t,
+static lh_status try_near_by_method(lhi_diver *d, const lhi_dive_target *t,
                                     const lhi_config *from, lh_error *err)
 {
     uint32_t most = is_slow(t) ? SLOW_GLANCES : GLANCES, n = 0;
@@ -484,10 +369,10 @@ static lh_status try_near_by_method(diver *d, const target *t,
 
 /* --- one dive ------------------------------------------------------------ */
 
-static lh_status explore(diver *d, uint32_t which, uint32_t from,
+static lh_status explore(lhi_diver *d, uint32_t which, uint32_t from,
                          uint32_t changes, bool *better, lh_error *err)
 {
-    const target *t = &d->targets[which];
+    const lhi_dive_target *t = &d->targets[which];
     int64_t before = t->best;
     lhi_config anchor = d->s->candidates[from].config;
     lhi_nearby around = {.space = &d->space,
@@ -517,7 +402,8 @@ static lh_status explore(diver *d, uint32_t which, uint32_t from,
 }
 
 /* Layers, under the target's own method where it is one. */
-static lh_status move_by_method(diver *d, const target *t, lh_error *err)
+static lh_status move_by_method(lhi_diver *d, const lhi_dive_target *t,
+                                lh_error *err)
 {
     lhi_layout_search *s = d->s;
     lhi_config config = lhi_config_of(&t->row);
@@ -538,7 +424,7 @@ static lh_status move_by_method(diver *d, const target *t, lh_error *err)
                                   : try_method(d, t, t->at, config.layers, err);
 }
 
-static lh_status move_one(diver *d, uint32_t at, lh_error *err)
+static lh_status move_one(lhi_diver *d, uint32_t at, lh_error *err)
 {
     uint64_t passes = (uint64_t)2 * PASSES, left = passes;
     d->moved[at] = true;
@@ -548,25 +434,104 @@ static lh_status move_one(diver *d, uint32_t at, lh_error *err)
     return LH_OK;
 }
 
-static lh_status move_best(diver *d, uint32_t which, lh_error *err)
+static lh_status move_best(lhi_diver *d, uint32_t which, lh_error *err)
 {
-    const target *t = &d->targets[which];
-    if (t->at == NO_CANDIDATE)
+    const lhi_dive_target *t = &d->targets[which];
+    if (t->at == LHI_NO_CANDIDATE)
         return LH_OK;
     if (t->dimension == LHI_DIMENSION_SCHEDULE)
         return move_by_method(d, t, err);
     return d->moved[t->at] ? LH_OK : move_one(d, t->at, err);
 }
 
-static bool is_wide(const diver *d, const target *t)
+/* --- layers for others ---------------------------------------------------- */
+
+/* A candidate with the layers of `from`, if that is better than what it is and
+ * may be below `limit_ns`. */
+static lh_status try_lent(lhi_diver *d, uint32_t at, const lhi_config *from,
+                          int64_t limit_ns, lh_error *err)
+{
+    lhi_layout_search *s = d->s;
+    lhi_candidate *c = &s->candidates[at], other = *c;
+    other.config.layers = from->layers;
+    other.simulated = other.thorough = false;
+    other.missing = 0; /* of its own */
+    LHI_TRY(lhi_candidate_bound(s, &other, err));
+    d->work += lhi_work_of_pipeline(&other.config);
+    if (other.bound_ns == INT64_MAX || other.bound_ns >= limit_ns)
+        return LH_OK;
+    LHI_TRY(lhi_candidate_simulate(s, &other, err));
+    d->work += lhi_work_of_schedules(&other.config, true);
+    if (!lhi_candidate_works(&other) ||
+        lhi_value_of(&s->options, &other.choice) >= value_of(d, at))
+        return LH_OK;
+    *c = other;
+    note(d, at);
+    return LH_OK;
+}
+
+/* What differs from the target's best in one dimension was looked at with other
+ * layers, before those were found: now with them. */
+static lh_status lend_layers(lhi_diver *d, uint32_t which, bool *better,
+                             lh_error *err)
+{
+    const lhi_dive_target *t = &d->targets[which];
+    const int64_t before = t->best;
+    const lhi_config from = lhi_config_of(&t->row);
+    const uint32_t chunks =
+        from.layout.pipeline * from.layout.chunks_per_device;
+    lhi_nearby around = {.space = &d->space,
+                         .floors = d->floors,
+                         .bounded = d->bounded,
+                         .from = from,
+                         .most_changes = 1,
+                         .dimension = t->dimension,
+                         .value = t->value,
+                         .below_ns = limit_of(d, t),
+                         .visit = collect,
+                         .context = d};
+    *better = false;
+    if (!from.layers || t->dimension == LHI_DIMENSION_SCHEDULE ||
+        !lhi_uneven_possible(d->s->job, &from, &d->s->options))
+        return LH_OK;
+    d->n_near = 0;
+    LHI_TRY(lhi_nearby_find(&around, err));
+    d->work += around.work;
+    lhi_sort(d->near, d->n_near, sizeof *d->near, compare_near);
+    for (uint32_t i = 0, n = 0; i < d->n_near && n < BUILT && !is_spent(d);
+         i++) {
+        lhi_dive_near *o = &d->near[i];
+        const lh_layout *l = &o->config.layout;
+        bool made;
+        if (l->pipeline * l->chunks_per_device != chunks ||
+            o->key >= limit_of(d, t))
+            continue;
+        LHI_TRY(make_room(d, 1, err));
+        LHI_TRY(find_candidate(d, o, INT64_MAX, &made, err));
+        LHI_TRY(try_lent(d, o->at, &from, limit_of(d, t), err));
+        n++;
+    }
+    *better = t->best < before;
+    return LH_OK;
+}
+
+static lh_status lend_until_settled(lhi_diver *d, uint32_t which, lh_error *err)
+{
+    bool better = d->targets[which].at != LHI_NO_CANDIDATE;
+    for (int i = 0; i < ROUNDS && better && !is_spent(d); i++)
+        LHI_TRY(lend_layers(d, which, &better, err));
+    return LH_OK;
+}
+
+static bool is_wide(const lhi_diver *d, const lhi_dive_target *t)
 {
     return (double)t->best <= WIDE * (double)d->targets[0].best;
 }
 
-static lh_status dive(diver *d, uint32_t which, lh_error *err)
+static lh_status dive(lhi_diver *d, uint32_t which, lh_error *err)
 {
     bool better = true;
-    target *t = &d->targets[which];
+    lhi_dive_target *t = &d->targets[which];
     uint32_t top = d->targets[0].at, changes = 1;
     if (which > 0 && t->best == d->targets[0].best)
         t->dived = d->targets[0].dived; /* it is that one, or as good */
@@ -574,9 +539,9 @@ static lh_status dive(diver *d, uint32_t which, lh_error *err)
         return LH_OK;
     if (which > 0)
         LHI_TRY(explore(d, which, top, 1, &better, err));
-    if (t->at == NO_CANDIDATE)
+    if (t->at == LHI_NO_CANDIDATE)
         LHI_TRY(explore(d, which, top, 2, &better, err));
-    for (int i = 0; i < ROUNDS && t->at != NO_CANDIDATE &&
+    for (int i = 0; i < ROUNDS && t->at != LHI_NO_CANDIDATE &&
                     !is_far(d, t->best) && !is_spent(d);
          i++) {
         LHI_TRY(explore(d, which, t->at, changes, &better, err));
@@ -586,20 +551,22 @@ static lh_status dive(diver *d, uint32_t which, lh_error *err)
             break;
         changes = better ? 1 : 2;
     }
-    if (t->at != NO_CANDIDATE && !is_far(d, t->best) && !is_spent(d))
+    if (t->at != LHI_NO_CANDIDATE && !is_far(d, t->best) && !is_spent(d)) {
         LHI_TRY(move_best(d, which, err));
+        LHI_TRY(lend_until_settled(d, which, err));
+    }
     t->settled = !is_spent(d);
     t->dived = t->dived || t->settled;
     return LH_OK;
 }
 
 /* Which is the best with its own layers shows only once they are moved. */
-static lh_status move_next(diver *d, uint32_t which, lh_error *err)
+static lh_status move_next(lhi_diver *d, uint32_t which, lh_error *err)
 {
     const lhi_layout_search *s = d->s;
     for (int n = 0; n < MOVED_OF_EACH && !is_spent(d); n++) {
-        const target *t = &d->targets[which];
-        uint32_t found = NO_CANDIDATE;
+        const lhi_dive_target *t = &d->targets[which];
+        uint32_t found = LHI_NO_CANDIDATE;
         double most = BEHIND * (double)t->best;
         for (uint32_t i = 0; i < s->n; i++)
             if (!d->moved[i] && (double)value_of(d, i) < most &&
@@ -607,7 +574,7 @@ static lh_status move_next(diver *d, uint32_t which, lh_error *err)
                 found = i;
                 most = (double)value_of(d, i);
             }
-        if (found == NO_CANDIDATE)
+        if (found == LHI_NO_CANDIDATE)
             break;
         LHI_TRY(move_one(d, found, err));
     }
@@ -615,7 +582,7 @@ static lh_status move_next(diver *d, uint32_t which, lh_error *err)
 }
 
 /* The most promising that is not settled; 0: none. */
-static uint32_t next_target(const diver *d, const bool *done)
+static uint32_t next_target(const lhi_diver *d, const bool *done)
 {
     uint32_t found = 0;
     for (uint32_t i = 1; i < d->n_targets; i++)
@@ -626,18 +593,18 @@ static uint32_t next_target(const diver *d, const bool *done)
 
 /* From the best with other values, too: the way from the best of all may lead
  * past the best with this one. */
-static lh_status dive_from_others(diver *d, uint32_t which, lh_error *err)
+static lh_status dive_from_others(lhi_diver *d, uint32_t which, lh_error *err)
 {
-    const target *t = &d->targets[which];
+    const lhi_dive_target *t = &d->targets[which];
     uint32_t from[ANCHORS], n = 0;
     bool better;
     int64_t after = 0;
     LHI_TRY(explore(d, which, d->targets[0].at, 2, &better, err));
     while (n < ANCHORS && !is_spent(d)) {
-        const target *next = NULL;
+        const lhi_dive_target *next = NULL;
         for (uint32_t i = 1; i < d->n_targets; i++) {
-            const target *o = &d->targets[i];
-            bool known = o->at == NO_CANDIDATE || o->at == t->at ||
+            const lhi_dive_target *o = &d->targets[i];
+            bool known = o->at == LHI_NO_CANDIDATE || o->at == t->at ||
                          o->at == d->targets[0].at || o->best < after ||
                          o->dimension == LHI_DIMENSION_SITES;
             for (uint32_t k = 0; k < n && !known; k++)
@@ -654,7 +621,7 @@ static lh_status dive_from_others(diver *d, uint32_t which, lh_error *err)
     return LH_OK;
 }
 
-static lh_status dive_all(diver *d, lh_error *err)
+static lh_status dive_all(lhi_diver *d, lh_error *err)
 {
     for (int i = 0; i < AGAIN && !is_spent(d); i++) {
         int64_t before = d->targets[0].best;
@@ -686,11 +653,11 @@ static lh_status dive_all(diver *d, lh_error *err)
 
 /* Which of those that are near to the best is best once its layers are moved,
  * and once its schedule is searched for, shows no other way. */
-static lh_status move_others(diver *d, lh_error *err)
+static lh_status move_others(lhi_diver *d, lh_error *err)
 {
     const lhi_layout_search *s = d->s;
     for (int n = 0; n < MOVED && !is_spent(d); n++) {
-        uint32_t found = NO_CANDIDATE;
+        uint32_t found = LHI_NO_CANDIDATE;
         double most = NEAR * (double)d->targets[0].best;
         for (uint32_t i = 0; i < s->n; i++)
             if (!d->moved[i] && (double)value_of(d, i) < most &&
@@ -699,7 +666,7 @@ static lh_status move_others(diver *d, lh_error *err)
                 found = i;
                 most = (double)value_of(d, i);
             }
-        if (found == NO_CANDIDATE)
+        if (found == LHI_NO_CANDIDATE)
             break;
         LHI_TRY(move_one(d, found, err));
     }
@@ -709,7 +676,7 @@ static lh_status move_others(diver *d, lh_error *err)
 /* --- all ----------------------------------------------------------------- */
 
 /* What was built on the way, and is slower, is not listed. */
-static void drop_others(diver *d)
+static void drop_others(lhi_diver *d)
 {
     lhi_layout_search *s = d->s;
     uint32_t kept = d->first;
@@ -720,7 +687,7 @@ static void drop_others(diver *d)
 }
 
 /* Of the search's own: what dives have changed is counted again. */
-static void count_first(const diver *d, int64_t sign, int64_t *simulated,
+static void count_first(const lhi_diver *d, int64_t sign, int64_t *simulated,
                         int64_t *too_large)
 {
     for (uint32_t i = 0; i < d->first; i++) {
@@ -730,11 +697,11 @@ static void count_first(const diver *d, int64_t sign, int64_t *simulated,
     }
 }
 
-static lh_status list_heads(const diver *d, lh_error *err)
+static lh_status list_heads(const lhi_diver *d, lh_error *err)
 {
     const lhi_layout_search *s = d->s;
     for (uint32_t i = 1; s->unseen && i < d->n_targets; i++) {
-        const target *t = &d->targets[i];
+        const lhi_dive_target *t = &d->targets[i];
         bool sure =
             t->settled && (double)t->best <= SURE * (double)d->targets[0].best;
         lhi_head head = {t->dimension, t->value, t->row, sure};
@@ -744,26 +711,26 @@ static lh_status list_heads(const diver *d, lh_error *err)
     return LH_OK;
 }
 
-static lh_status dive_with(diver *d, lh_error *err)
+static lh_status dive_with(lhi_diver *d, lh_error *err)
 {
     lhi_layout_search *s = d->s;
     LHI_TRY(make_room(d, 1, err));
-    LHI_TRY(make_targets(d, err));
+    LHI_TRY(lhi_dive_targets_make(d, err));
     for (uint32_t i = 0; i < s->n; i++)
         note(d, i);
-    if (d->targets[0].at == NO_CANDIDATE)
+    if (d->targets[0].at == LHI_NO_CANDIDATE)
         return LH_OK;
     LHI_TRY(dive_all(d, err));
     LHI_TRY(move_others(d, err));
+    LHI_TRY(lend_until_settled(d, 0, err));
     return list_heads(d, err);
 }
 
 lh_status lhi_layout_search_dive(lhi_layout_search *s, lh_error *err)
 {
     const lhi_layout_search before = *s;
-    diver d = {.s = s,
-               .limits = lhi_dive_limits_of(&s->options),
-               .first = s->n};
+    lhi_diver d = {
+        .s = s, .limits = lhi_dive_limits_of(&s->options), .first = s->n};
     int64_t simulated = 0, too_large = 0;
     count_first(&d, -1, &simulated, &too_large);
     lh_status status = lhi_space_init(s->job, s->mem, &d.space, err);

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What there is to dive for. */
+#include "plan/search/dives_own.h"
+
+#include <stdlib.h>
+
+void *lhi_dive_grown(void *list, uint32_t n, uint32_t *room, size_t each)
+{
+    if (n < *room)
+        return list;
+    uint32_t more = *room ? 2 * *room : 64;
+    void *all = realloc(list, more * each);
+    *room = all ? more : *room;
+    return all;
+}
+
+static lh_status add_target(lhi_diver *d, lhi_dimension dimension,
+                            uint64_t value, lh_error *err)
+{
+    for (uint32_t i = 0; i < d->n_targets; i++)
+        if (d->targets[i].dimension == dimension &&
+            d->targets[i].value == value)
+            return LH_OK;
+    lhi_dive_target *all =
+        lhi_dive_grown(d->targets, d->n_targets, &d->room, sizeof *all);
+    if (!all)
+        return lhi_fail_nomem(err);
+    d->targets = all;
+    d->targets[d->n_targets++] = (lhi_dive_target){.dimension = dimension,
+                                                   .value = value,
+                                                   .best = INT64_MAX,
+                                                   .at = LHI_NO_CANDIDATE};
+    return LH_OK;
+}
+
+/* Values of what a level decides. */
+typedef struct values {
+    lhi_diver *d;
+    lhi_level level;
+    bool first;
+} values;
+
+static lh_status add_values(void *context, const lhi_config *config,
+                            lh_error *err)
+{
+    values *v = context;
+    for (int i = 0; i < LHI_N_DIMENSIONS; i++) {
+        lhi_dimension dimension = (lhi_dimension)i;
+        if (lhi_dimension_level(dimension) == v->level &&
+            dimension != LHI_DIMENSION_SITES)
+            LHI_TRY(add_target(v->d, dimension,
+                               lhi_dimension_value(dimension, config), err));
+    }
+    /* What lies below is much the same for all of them. */
+    values below = {v->d, (lhi_level)(v->level + 1), true};
+    bool go_on = v->level < LHI_LEVEL_WHOLE &&
+                 (v->first || v->level == LHI_LEVEL_PLACED);
+    v->first = false;
+    return go_on ? lhi_space_children(&v->d->space, v->level, config, NULL,
+                                      add_values, &below, err)
+                 : LH_OK;
+}
+
+lh_status lhi_dive_targets_make(lhi_diver *d, lh_error *err)
+{
+    const lhi_layout_search *s = d->s;
+    const lhi_config none = {0};
+    values all = {d, LHI_LEVEL_GROUP, true};
+    LHI_TRY(add_target(d, LHI_N_DIMENSIONS, 0, err));
+    LHI_TRY(lhi_space_children(&d->space, LHI_LEVEL_NONE, &none, NULL,
+                               add_values, &all, err));
+    for (uint32_t i = 0; i < s->n; i++)
+        for (int k = 0; k < LHI_N_DIMENSIONS; k++) {
+            lhi_dimension dimension = (lhi_dimension)k;
+            if (lhi_candidate_works(&s->candidates[i]) &&
+                dimension != LHI_DIMENSION_SCHEDULE)
+                LHI_TRY(add_target(
+                    d, dimension,
+                    lhi_dimension_value(dimension, &s->candidates[i].config),
+                    err));
+        }
+    for (uint32_t m = 0; m < lhi_n_methods; m++)
+        if (lhi_method_considered(s->job, &s->options, 0, &lhi_methods[m]))
+            LHI_TRY(add_target(d, LHI_DIMENSION_SCHEDULE, m, err));
+    return LH_OK;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What dives.c and dive_targets.c know of dives under way. */
+#ifndef LHI_DIVES_OWN_H
+#define LHI_DIVES_OWN_H
+
+#include "plan/search/dives.h"
+#include "plan/search/nearby.h"
+#include "plan/search/search_limits.h"
+
+#define LHI_NO_CANDIDATE INT32_MAX
+
+/* A value of a dimension; LHI_N_DIMENSIONS: whatever it is. */
+typedef struct lhi_dive_target {
+    lhi_dimension dimension;
+    uint64_t value;
+    int64_t best; /* by the plan's objective; INT64_MAX: none works */
+    uint32_t at;  /* the candidate, or that whose layout `row` has */
+    lh_choice row;
+    bool settled; /* since it was found */
+    bool dived;   /* with as much work as it wanted */
+} lhi_dive_target;
+
+typedef struct lhi_dive_near {
+    lhi_config config;
+    lhi_floor floor;
+    uint32_t at; /* candidate */
+    int64_t key; /* to be sorted by */
+} lhi_dive_near;
+
+typedef struct lhi_diver {
+    lhi_layout_search *s;
+    lhi_space space;
+    lhi_floors *floors;
+    lhi_bounded *bounded; /* of what is near */
+    lhi_search_limits limits;
+    uint64_t work;
+    lhi_dive_target *targets; /* the first: the best of all */
+    uint32_t n_targets, room;
+    lhi_dive_near *near;
+    uint32_t n_near, near_room;
+    uint32_t *known; /* candidates + 1, by their configurations */
+    uint32_t known_room;
+    uint32_t first; /* candidate of the dives */
+    bool *moved;    /* of each candidate; as many as there is room for */
+} lhi_diver;
+
+/* The first target, and one for each value of each dimension that the job
+ * leaves open or a candidate has. */
+lh_status lhi_dive_targets_make(lhi_diver *d, lh_error *err);
+
+/* `list` with room for one more than its `n` of `each` bytes; NULL: no memory,
+ * and it stays. */
+void *lhi_dive_grown(void *list, uint32_t n, uint32_t *room, size_t each);
+
+#endif
