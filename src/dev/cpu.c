@@ -182,7 +182,6 @@ static lh_status begin_step(lhi_device *device, uint64_t step,
                 chunk->free = chunk->slots[m];
                 chunk->slots[m] = NULL;
             }
-        chunk->items_open = chunk->n_items;
         for (uint32_t j = 0; kind == LHI_STEP_TRAIN && j < chunk->n_items;
              j++) {
             memset(chunk->items[j].asked, 0, n * sizeof(bool));
@@ -336,10 +335,10 @@ static void place_values(lhi_device *device, uint32_t chunk, float *room)
 }
 
 static void place_gradients(lhi_device *device, uint32_t chunk, float *room,
-                            uint32_t first_microbatch)
+                            uint32_t first_microbatch, uint32_t n_microbatches)
 {
     lhi_cpu_place_gradients(find_chunk(as_cpu(device), chunk), room,
-                            first_microbatch);
+                            first_microbatch, n_microbatches);
 }
 
 static uint32_t n_parts(const lhi_device *device, uint32_t chunk)

@@ -166,7 +166,8 @@ typedef struct lhi_cpu_chunk {
     /* The first of them are where they were put last, if they are anywhere
      * (cpu_shards.c). */
     size_t n_sharded_values, n_sharded_gradients;
-    uint32_t n_sharded_items; /* whose gradients these are */
+    uint32_t n_sharded_items; /* whose gradients these are, */
+    uint32_t end_microbatch;  /* of those before this one */
     bool has_values, has_gradients;
     bool by_layer;            /* else all of these are in one place */
     uint32_t n_parts;         /* embedding, layers, head */
@@ -177,7 +178,6 @@ typedef struct lhi_cpu_chunk {
     float *positions, *d_positions;       /* learned: [positions][h]; NULL */
     float *norm, *d_norm, *head, *d_head; /* as norm1, [v][h] */
     uint32_t n_tensors, n_items;
-    uint32_t items_open; /* of W: not all microbatches are in them yet */
     lhi_tensor *tensors;
     lhi_cpu_item *items;
     uint64_t cost;
@@ -371,7 +371,8 @@ double lhi_cpu_split(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 lh_status lhi_cpu_part_chunk(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err);
 void lhi_cpu_place_values(lhi_cpu_chunk *chunk, float *room);
 void lhi_cpu_place_gradients(lhi_cpu_chunk *chunk, float *room,
-                             uint32_t first_microbatch);
+                             uint32_t first_microbatch,
+                             uint32_t n_microbatches);
 /* The parts of a chunk whose tensors are there. */
 lh_status lhi_cpu_parts(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err);
 /* Where sharding goes layer by layer: the pass comes to part `part`. */
@@ -382,7 +383,14 @@ void lhi_cpu_show_part(lhi_cpu_chunk *chunk, uint32_t part, float *room);
 lh_status lhi_cpu_take_gradients(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                                  uint32_t part, lh_error *err);
 /* The part that an item belongs to; how many belong to one, and the first. */
-uint32_t lhi_cpu_part_of(const lhi_cpu_chunk *chunk, const lhi_cpu_item *item);
+static inline uint32_t lhi_cpu_part_of(const lhi_cpu_chunk *chunk,
+                                       const lhi_cpu_item *item)
+{
+    if (item->kind == LHI_ITEM_EMBEDDING)
+        return 0;
+    return item->kind == LHI_ITEM_HEAD ? chunk->n_parts - 1
+                                       : chunk->is_first + item->layer;
+}
 uint32_t lhi_cpu_part_items(const lhi_cpu_chunk *chunk, uint32_t part,
                             uint32_t *first);
 /* Whether all of these are due for the next microbatch, *m. */
@@ -454,11 +462,10 @@ void lhi_cpu_gather_choices(lhi_cpu *cpu, int32_t *all);
 void lhi_cpu_add_values(lhi_cpu *cpu, float *values, size_t n);
 /* A chunk's gradients are complete but for those that each rank has of its own
  * rows, of norms and routers, or of some of the queries that see a key head:
- * adds them up. Room for them (false: no memory),
+ * adds up those of n items from `first` on. Room for them (false: no memory),
  * once the chunks are there. */
-void lhi_cpu_add_partial(lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
-/* The same of one part, of a microbatch, where that goes layer by layer. */
-void lhi_cpu_add_part(lhi_cpu *cpu, const lhi_cpu_chunk *chunk, uint32_t part);
+void lhi_cpu_add_partial(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+                         uint32_t first, uint32_t n);
 bool lhi_cpu_make_partial(lhi_cpu *cpu);
 /* Whether a layer's MLP takes all rows; else routed experts take this rank's
  * alone. */
@@ -717,7 +724,10 @@ double lhi_cpu_part_bytes(const lhi_cpu *cpu, lh_layer_part part, bool moe);
 bool lhi_cpu_in_part(const lhi_cpu_chunk *chunk, const lhi_cpu_item *item,
                      const lh_pass *pass);
 /* Whether it is one of a layer's. */
-bool lhi_cpu_in_layer(const lhi_cpu_item *item);
+static inline bool lhi_cpu_in_layer(const lhi_cpu_item *item)
+{
+    return item->kind != LHI_ITEM_EMBEDDING && item->kind != LHI_ITEM_HEAD;
+}
 lh_status lhi_cpu_w(lhi_cpu *cpu, lhi_cpu_chunk *chunk, const lh_pass *pass,
                     lh_error *err);
 

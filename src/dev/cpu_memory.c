@@ -308,23 +308,46 @@ double lhi_cpu_chunk_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
            microbatches * (sizeof(lhi_cpu_slot *) + sizeof(bool));
 }
 
-/* Those of partial_of() of cpu_tensor.c, and the last norm. */
-size_t lhi_cpu_count_partial(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
+/* Those of partial_of() of cpu_tensor.c that an item makes, and the last norm. */
+static size_t count_of_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+                            const lhi_cpu_item *item)
 {
-    size_t norm = (size_t)cpu->norm_vectors * cpu->h, moe = 0;
-    size_t layer = (cpu->parallel ? 1 : 2) * norm + cpu->inner;
+    size_t norm = (size_t)cpu->norm_vectors * cpu->h, n = norm + cpu->inner;
     size_t kv = (size_t)(cpu->kv + cpu->values) * (cpu->h + cpu->qkv_bias);
-    if (cpu->kv_rank)
-        layer += ((size_t)cpu->q_rank + cpu->kv_rank + cpu->rope) * cpu->h;
-    if (cpu->kv_sharers > 1)
-        layer += cpu->n_tensor / cpu->kv_sharers * kv;
     size_t routes = (size_t)cpu->experts * (cpu->h + cpu->sigmoid) +
                     (cpu->gates_shared ? cpu->h : 0);
-    for (uint32_t i = 0; i < chunk->n_layers; i++)
-        moe += chunk->moe[i];
-    if (chunk->by_layer) /* one at a time */
-        return layer + (moe ? routes : 0);
-    return chunk->n_layers * layer + moe * routes + chunk->is_last * norm;
+    switch (item->kind) {
+    case LHI_ITEM_QKV:
+        if (cpu->kv_rank)
+            n += ((size_t)cpu->q_rank + cpu->kv_rank + cpu->rope) * cpu->h;
+        if (cpu->kv_sharers > 1)
+            n += cpu->n_tensor / cpu->kv_sharers * kv;
+        return n;
+    case LHI_ITEM_GATE_UP:
+        return (cpu->parallel ? 0 : norm) +
+               (chunk->moe[item->layer] ? routes : 0);
+    case LHI_ITEM_HEAD:
+        return norm;
+    default:
+        return 0;
+    }
+}
+
+/* Those of one part are added up together, or those of all that is sharded, and
+ * of the rest: items lie in this order. */
+size_t lhi_cpu_count_partial(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
+{
+    size_t most = 0, sum = 0;
+    uint32_t before = LH_NONE;
+    for (uint32_t i = 0; i < chunk->n_items; i++) {
+        const lhi_cpu_item *item = &chunk->items[i];
+        uint32_t with = chunk->by_layer ? lhi_cpu_part_of(chunk, item)
+                                        : i < chunk->n_sharded_items;
+        sum = count_of_item(cpu, chunk, item) + (with == before ? sum : 0);
+        most = sum > most ? sum : most;
+        before = with;
+    }
+    return most;
 }
 
 /* lhi_cpu_make_shares() of cpu_tensor.c. */

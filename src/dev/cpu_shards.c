@@ -142,7 +142,7 @@ void lhi_cpu_place_values(lhi_cpu_chunk *chunk, float *room)
 }
 
 void lhi_cpu_place_gradients(lhi_cpu_chunk *chunk, float *room,
-                             uint32_t first_microbatch)
+                             uint32_t first_microbatch, uint32_t n_microbatches)
 {
     chunk->has_gradients = room != NULL;
     if (!room || chunk->n_sharded_gradients == 0)
@@ -150,6 +150,7 @@ void lhi_cpu_place_gradients(lhi_cpu_chunk *chunk, float *room,
     move_weights(chunk, true, chunk->gradients, chunk->n_sharded_gradients,
                  room);
     chunk->gradients = room;
+    chunk->end_microbatch = first_microbatch + n_microbatches;
     for (uint32_t i = 0; i < chunk->n_sharded_items; i++)
         chunk->items[i].first = first_microbatch;
 }
@@ -258,14 +259,6 @@ lh_status lhi_cpu_take_gradients(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                                   &room, err));
     move_part(chunk, part, true, room);
     return LH_OK;
-}
-
-uint32_t lhi_cpu_part_of(const lhi_cpu_chunk *chunk, const lhi_cpu_item *item)
-{
-    if (item->kind == LHI_ITEM_EMBEDDING)
-        return 0;
-    return item->kind == LHI_ITEM_HEAD ? chunk->n_parts - 1
-                                       : chunk->is_first + item->layer;
 }
 
 lh_status lhi_cpu_check_places(const lhi_cpu_chunk *chunk, const lh_pass *pass,

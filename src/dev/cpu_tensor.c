@@ -43,11 +43,6 @@ lh_status lhi_cpu_check_shares(const lhi_cpu_options *o, lh_error *err)
                         o->tensor, n);
     if (n == 1)
         return LH_OK;
-    if (o->sharded_gradients > 0 && !o->by_layer)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the cpu device shards gradients of layers that are "
-                        "cut layer by layer: choose tensor: 1 in the job's "
-                        "layout, or a schedule that is not elastic");
     LHI_TRY(need_multiple(m->heads, "heads", n, err));
     if (n % m->kv_heads != 0) /* else several ranks have each */
         LHI_TRY(need_multiple(m->kv_heads, "kv_heads", n, err));
@@ -194,6 +189,7 @@ typedef struct partial {
     float *gradient; /* of the one that is here; NULL: there is none */
     size_t n;
     uint32_t mine, slices;
+    lhi_cpu_item_kind item; /* of W, that makes it */
 } partial;
 
 /* Number `i` of them. Norms of heads, and latents: each rank has what its own
@@ -206,18 +202,20 @@ static partial partial_of(const lhi_cpu *cpu, const lhi_cpu_weights *d,
     const uint32_t slices = cpu->n_tensor / cpu->kv_sharers;
     const uint32_t mine = cpu->tensor / cpu->kv_sharers;
     const bool shares = cpu->kv_sharers > 1;
+    const lhi_cpu_item_kind first = LHI_ITEM_QKV, second = LHI_ITEM_GATE_UP;
     const partial all[N_PARTIAL] = {
-        {d->norm1, norm, 0, 1},
-        {d->norm2, norm, 0, 1},
-        {d->q_norm, cpu->kv_rank ? cpu->q_rank : cpu->head_dim, 0, 1},
-        {d->k_norm, cpu->kv_rank ? cpu->kv_rank : cpu->head_dim, 0, 1},
-        {d->q_down, cpu->q_rank * h, 0, 1},
-        {d->kv_down, ((size_t)cpu->kv_rank + cpu->rope) * h, 0, 1},
-        {d->router, cpu->experts * h, 0, 1},
-        {d->router_bias, cpu->experts, 0, 1},
-        {d->shared_gate, h, 0, 1},
-        {shares ? d->qkv + q * h : NULL, kv * h, mine, slices},
-        {shares && d->qkv_bias ? d->qkv_bias + q : NULL, kv, mine, slices}};
+        {d->norm1, norm, 0, 1, first},
+        {d->norm2, norm, 0, 1, second},
+        {d->q_norm, cpu->kv_rank ? cpu->q_rank : cpu->head_dim, 0, 1, first},
+        {d->k_norm, cpu->kv_rank ? cpu->kv_rank : cpu->head_dim, 0, 1, first},
+        {d->q_down, cpu->q_rank * h, 0, 1, first},
+        {d->kv_down, ((size_t)cpu->kv_rank + cpu->rope) * h, 0, 1, first},
+        {d->router, cpu->experts * h, 0, 1, second},
+        {d->router_bias, cpu->experts, 0, 1, second},
+        {d->shared_gate, h, 0, 1, second},
+        {shares ? d->qkv + q * h : NULL, kv * h, mine, slices, first},
+        {shares && d->qkv_bias ? d->qkv_bias + q : NULL, kv, mine, slices,
+         first}};
     return all[i];
 }
 
@@ -245,44 +243,34 @@ static size_t move(const partial *p, float *sums, bool back)
     return p->slices * p->n;
 }
 
-/* Those of layers `first` to `end` - 1 of a chunk, and of its end, to
- * cpu->partial_sums or back; how many values. */
+/* Those that n items from `first` on make, to cpu->partial_sums or back; how
+ * many values. */
 static size_t move_partial(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                           uint32_t first, uint32_t end, bool has_end,
-                           bool back)
+                           uint32_t first, uint32_t n, bool back)
 {
     size_t at = 0;
-    for (uint32_t k = first; k < end; k++)
-        for (uint32_t i = 0; i < N_PARTIAL; i++) {
-            partial one = partial_of(cpu, &chunk->d_weights[k], i);
-            at += move(&one, cpu->partial_sums + at, back);
+    const partial last = {chunk->d_norm, (size_t)cpu->norm_vectors * cpu->h, 0,
+                          1, LHI_ITEM_HEAD};
+    for (uint32_t k = first; k < first + n; k++) {
+        const lhi_cpu_item *item = &chunk->items[k];
+        if (item->kind == LHI_ITEM_HEAD)
+            at += move(&last, cpu->partial_sums + at, back);
+        for (uint32_t i = 0; lhi_cpu_in_layer(item) && i < N_PARTIAL; i++) {
+            partial one = partial_of(cpu, &chunk->d_weights[item->layer], i);
+            if (one.item == item->kind)
+                at += move(&one, cpu->partial_sums + at, back);
         }
-    const partial last = {has_end ? chunk->d_norm : NULL,
-                          (size_t)cpu->norm_vectors * cpu->h, 0, 1};
-    return at + move(&last, cpu->partial_sums + at, back);
+    }
+    return at;
 }
 
-static void add_partial(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                        uint32_t first, uint32_t end, bool has_end)
+void lhi_cpu_add_partial(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+                         uint32_t first, uint32_t n)
 {
     if (!may(cpu))
         return;
-    size_t n = move_partial(cpu, chunk, first, end, has_end, false);
-    assert(n <= lhi_cpu_count_partial(cpu, chunk));
-    lhi_cpu_add_values(cpu, cpu->partial_sums, n);
-    move_partial(cpu, chunk, first, end, has_end, true);
-}
-
-void lhi_cpu_add_partial(lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
-{
-    add_partial(cpu, chunk, 0, chunk->n_layers, chunk->is_last);
-}
-
-void lhi_cpu_add_part(lhi_cpu *cpu, const lhi_cpu_chunk *chunk, uint32_t part)
-{
-    uint32_t before = chunk->is_first, layer = part - before;
-    if (part < before) /* the embedding's are complete */
-        return;
-    bool is_end = layer == chunk->n_layers;
-    add_partial(cpu, chunk, layer, layer + !is_end, is_end);
+    size_t values = move_partial(cpu, chunk, first, n, false);
+    assert(values <= lhi_cpu_count_partial(cpu, chunk));
+    lhi_cpu_add_values(cpu, cpu->partial_sums, values);
+    move_partial(cpu, chunk, first, n, true);
 }

@@ -64,11 +64,6 @@ static void add_embedding(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                     d + i * cpu->piece * h, cpu->piece * h);
 }
 
-bool lhi_cpu_in_layer(const lhi_cpu_item *item)
-{
-    return item->kind != LHI_ITEM_EMBEDDING && item->kind != LHI_ITEM_HEAD;
-}
-
 static void do_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                     const lhi_cpu_item *item, const lhi_cpu_slot *slot)
 {
@@ -124,6 +119,22 @@ bool lhi_cpu_in_part(const lhi_cpu_chunk *chunk, const lhi_cpu_item *item,
     return (2 * item->from + item->cost) * n / (2 * chunk->cost) == pass->part;
 }
 
+/* An item has all microbatches that its gradients are of: once those that are
+ * complete with it are, too, what each rank has a part of is added up. */
+static void complete(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+                     const lhi_cpu_item *item)
+{
+    uint32_t n = chunk->n_sharded_items, end = cpu->n_microbatches;
+    bool sharded = (uint32_t)(item - chunk->items) < n;
+    uint32_t first = sharded ? 0 : n, last = sharded ? n : chunk->n_items;
+    if (sharded)
+        end = chunk->end_microbatch;
+    for (uint32_t i = first; i < last; i++)
+        if (chunk->items[i].done < end)
+            return;
+    lhi_cpu_add_partial(cpu, chunk, first, last - first);
+}
+
 /* The item takes the next microbatch. */
 static void take_next(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *item)
 {
@@ -140,9 +151,9 @@ static void take_next(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *item)
         slot->next = chunk->free;
         chunk->free = slot;
     }
-    if (++item->done == cpu->n_microbatches && --chunk->items_open == 0 &&
-        !chunk->by_layer)
-        lhi_cpu_add_partial(cpu, chunk);
+    item->done++;
+    if (!chunk->by_layer)
+        complete(cpu, chunk, item);
 }
 
 uint32_t lhi_cpu_part_items(const lhi_cpu_chunk *chunk, uint32_t part,
@@ -164,7 +175,7 @@ static lh_status ask_part(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t part,
         LHI_TRY(lhi_cpu_take_gradients(cpu, chunk, part, err));
         for (uint32_t i = 0; i < n; i++)
             take_next(cpu, chunk, &chunk->items[first + i]);
-        lhi_cpu_add_part(cpu, chunk, part);
+        lhi_cpu_add_partial(cpu, chunk, first, n);
         cpu->hooks->scatter(cpu->hooks->context, chunk->chunk, part, m);
     }
     return LH_OK;

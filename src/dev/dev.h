@@ -161,13 +161,13 @@ typedef struct lhi_device_ops {
      * values are there (and may be changed); then those that are sharded are
      * nowhere. Before a pass they, and its gradients, are given room, which the
      * caller keeps until they are elsewhere: values are as the caller has them,
-     * gradients are of the microbatches from `first_microbatch` on. NULL: they
-     * are gone. */
+     * gradients are of n_microbatches from `first_microbatch` on. NULL: they are
+     * gone. */
     lhi_sharded_tensors (*sharded)(const lhi_device *device, uint32_t chunk);
     void (*settle)(lhi_device *device);
     void (*place_values)(lhi_device *device, uint32_t chunk, float *room);
     void (*place_gradients)(lhi_device *device, uint32_t chunk, float *room,
-                            uint32_t first_microbatch);
+                            uint32_t first_microbatch, uint32_t n_microbatches);
     /* Before the first step: the groups that it computes in, borrowed. Passes
      * call their collectives, all members the same ones in the same order,
      * which follows from the order of their passes. NULL: on a device that

@@ -284,41 +284,19 @@ static lh_status take_grid(lhi_job *job, lh_error *err)
 }
 
 /* Experts that others than replicas have, too, are summed over those that have
- * the same ones, which each have a piece of them. */
-static lh_status check_experts(const lhi_job *job,
-                               const lhi_shard_groups *shards, lh_error *err)
-{
-    const bool launches =
-        lhi_is_staged(job->pipeline, job->model) && !job->model->by_layer;
-    if (!launches &&
-        (job->model->whole_optimizer ||
-         shards->n_shards == lhi_grid_size(&job->grid, LHI_GRID_DATA)))
-        return LH_OK;
-    return lhi_fail(err, LH_EUNSUPPORTED,
-                    "experts are on several ranks, and passes launch "
-                    "data-parallel operations, or the optimizer is sharded "
-                    "over some of the replicas: plan with expert: 1 and "
-                    "tensor: 1, or with sharding: full and a schedule that is "
-                    "not elastic");
-}
-
-/* Ranks that share layers add up norms' gradients layer by layer, or once all
- * microbatches are in them, and whoever writes a checkpoint knows who has which
- * shard. */
+ * the same ones, which each have a piece of them; and whoever writes a
+ * checkpoint of layers that are cut knows who has which shard. */
 static lh_status check_shares(const lhi_job *job, lh_error *err)
 {
     const lhi_shard_groups shards = lhi_shard_groups_of(
         job->model, lhi_grid_size(&job->grid, LHI_GRID_DATA), 0, 0);
-    if (lhi_experts_apart(job->model, &job->grid))
-        return check_experts(job, &shards, err);
-    if (job->grid.tensor == 1)
-        return LH_OK;
-    if (lhi_is_staged(job->pipeline, job->model) && !job->model->by_layer)
+    const bool within = shards.n_sites > 1 && !job->model->whole_optimizer;
+    if (within && lhi_experts_apart(job->model, &job->grid))
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "passes launch data-parallel operations, and layers "
-                        "are cut: plan with tensor: 1, or with a schedule that "
-                        "is not elastic");
-    if (shards.n_sites > 1 && shards.n_shards > 1)
+                        "the optimizer is sharded over some of the replicas, "
+                        "and experts are on several ranks: plan with expert: 1 "
+                        "and tensor: 1, or with sharding: full");
+    if (within && shards.n_shards > 1 && job->grid.tensor > 1)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the optimizer is sharded within datacenters, and "
                         "layers are cut: plan with tensor: 1, or with "

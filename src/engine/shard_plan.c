@@ -288,6 +288,7 @@ static lh_status plan_pass(planner *l, uint32_t i)
     out->values = b->room;
     out->gradients = b->gradients;
     out->first_microbatch = b->first;
+    out->n_microbatches = b->size;
     l->n_back[c] += backward;
     if (++b->n_done < b->size)
         return LH_OK;

@@ -20,7 +20,7 @@ typedef struct lhi_shard_op {
 /* By pass of the rank. */
 typedef struct lhi_shard_pass {
     uint32_t values, gradients; /* rooms; LH_NONE: not looked at */
-    uint32_t first_microbatch;  /* of those that go backward together */
+    uint32_t first_microbatch, n_microbatches; /* that go backward together */
     uint32_t needs;             /* so many communications are through */
 } lhi_shard_pass;
 

@@ -189,7 +189,7 @@ void lhi_shards_begin(lhi_shards *s, uint64_t step)
         if (sharded_of(s, chunk).values > 0)
             s->o.device->ops->place_values(s->o.device, chunk, NULL);
         if (sharded_of(s, chunk).gradients > 0)
-            s->o.device->ops->place_gradients(s->o.device, chunk, NULL, 0);
+            s->o.device->ops->place_gradients(s->o.device, chunk, NULL, 0, 0);
     }
     s->shown = LH_NONE;
     pthread_mutex_lock(&s->lock);
@@ -252,7 +252,7 @@ lh_status lhi_shards_pass(lhi_shards *s, uint32_t i, lhi_step_kind kind,
     if (how->gradients != LH_NONE)
         ops->place_gradients(s->o.device, pass->chunk,
                              s->gradients[how->gradients],
-                             how->first_microbatch);
+                             how->first_microbatch, how->n_microbatches);
     return LH_OK;
 }
 

@@ -340,6 +340,50 @@ static void any_of_them(void)
     }
 }
 
+/* Ranks share layers, or have different experts, besides. */
+static void with_other_degrees(void)
+{
+    static lh_model (*const models[])(uint32_t) = {
+        tiny_mixtral, tiny_model, tiny_qwen3, tiny_deepseek, tiny_mixtral};
+    uint32_t state = 11;
+    for (uint32_t i = 0; i < OF_CASES(5); i++) {
+        char name[32], up[64] = "", down[64] = "";
+        double weights, losses;
+        setup s = {.stages = 1 + next_random(&state, 2),
+                   .chunks = 1 + next_random(&state, 2),
+                   .replicas = 2,
+                   .model = models[i],
+                   .tensor = i ? 2 : 1,
+                   .expert = i % 4 ? 1 : 2,
+                   .again = next_random(&state, 2) ? LH_PART_ALL : 0,
+                   .validation = .1,
+                   .checkpoint_every = 2,
+                   .rate = 3e-4};
+        setup plainly = s;
+        plainly.stages = plainly.chunks = 1;
+        plainly.tensor = plainly.expert = 1;
+        draw_groups(&state, ALL_MICROBATCHES / 2, s.stages, up);
+        draw_groups(&state, ALL_MICROBATCHES / 2, s.stages, down);
+        s.enqueue = up;
+        s.dequeue = down;
+        s.gradients = (1 + next_random(&state, 4)) / 4.0;
+        s.parameters = s.gradients * next_random(&state, 5) / 4.0;
+        s.scatter = 1 + next_random(&state, 4);
+        s.forward = 1 + next_random(&state, 4);
+        s.backward = 1 + next_random(&state, 4);
+        snprintf(name, sizeof name, "degrees%u", i);
+        outcome a = run(&s, name), b = run(&plainly, "degrees-plainly");
+        differences(&a, &b, &weights, &losses);
+        CHECK_MSG(a.weights && b.weights && losses < 1e-6 && weights < 1e-3,
+                  "%s: tensor %u, expert %u, %u stages, %u chunks, %s up, %s "
+                  "down, %g, %g: losses differ by %g, weights by %g",
+                  name, s.tensor, s.expert, s.stages, s.chunks, s.enqueue,
+                  s.dequeue, s.gradients, s.parameters, losses, weights);
+        free(a.weights);
+        free(b.weights);
+    }
+}
+
 /* Less than half where state counts: four replicas, many chunks. */
 static void holds_less(void)
 {
@@ -461,6 +505,7 @@ int main(void)
     RUN(levels_change_at_checkpoints);
     RUN(other_orders);
     RUN(any_of_them);
+    RUN(with_other_degrees);
     RUN(holds_less);
     RUN(refuses);
     RUN(killed);

@@ -37,7 +37,7 @@ static uint32_t most_chunks(const lh_job *job, const lhi_config *like)
 bool lhi_elastic_suits(const lh_job *job, const lhi_config *config)
 {
     const lh_layout *l = &config->layout;
-    bool wanted = lhi_target_elastic(job->target, l) &&
+    bool wanted = lhi_target_runs(job->target, l->pipeline, LHI_ELASTIC) &&
                   (lhi_schedule_asked(job) == LHI_ASKED_ANY || is_asked(job));
     /* It shards by its own rules, over all replicas. */
     bool shards = (!job->training.zero_given || job->training.zero >= 1) &&

@@ -110,12 +110,6 @@ bool lhi_target_runs(lh_target target, uint32_t pipeline, const char *method)
     return lhi_target_takes_orders(target, pipeline);
 }
 
-bool lhi_target_elastic(lh_target target, const lh_layout *layout)
-{
-    return of(target)->elastic && (target != LH_TARGET_LONGHAUL ||
-                                   lhi_longhaul_elastic(layout));
-}
-
 bool lhi_target_joins_backward(lh_target target, uint32_t pipeline,
                                uint32_t zero)
 {
@@ -662,8 +656,6 @@ static lh_status check_longhaul(const lh_job *job, lhi_level level,
         return lhi_longhaul_group(job, &c->layout, err);
     case LHI_LEVEL_STATE:
         return lhi_longhaul_state(job, c, err);
-    case LHI_LEVEL_WHOLE:
-        return lhi_longhaul_whole(c, err);
     default:
         return LH_OK;
     }

@@ -18,9 +18,6 @@ bool lhi_target_runs(lh_target target, uint32_t pipeline, const char *method);
  * `pipeline` 0: with more stages than one. */
 bool lhi_target_takes_orders(lh_target target, uint32_t pipeline);
 
-/* Whether it runs elastic plans on that. */
-bool lhi_target_elastic(lh_target target, const lh_layout *layout);
-
 /* Whether it runs backward passes whole alone. PyTorch's FSDP that gives
  * weights away after a forward pass, ZeRO 3, loses the gradients of weight
  * passes of their own, without a word. */

@@ -158,19 +158,3 @@ lh_status lhi_longhaul_state(const lh_job *job, const lhi_config *c,
     free(sites);
     return status;
 }
-
-/* --- elastic plans ----------------------------------------------------------
- */
-
-bool lhi_longhaul_elastic(const lh_layout *l)
-{
-    return l->tensor == 1 && l->expert == 1;
-}
-
-lh_status lhi_longhaul_whole(const lhi_config *c, lh_error *err)
-{
-    if (!c->elastic || lhi_longhaul_elastic(&c->layout))
-        return LH_OK;
-    return REFUSE(err, "runs elastic plans on whole layers with all of their "
-                       "experts; use layout.tensor and layout.expert of 1");
-}

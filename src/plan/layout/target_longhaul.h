@@ -13,8 +13,5 @@ lh_status lhi_longhaul_group(const lh_job *job, const lh_layout *layout,
                              lh_error *err);
 lh_status lhi_longhaul_state(const lh_job *job, const lhi_config *config,
                              lh_error *err);
-lh_status lhi_longhaul_whole(const lhi_config *config, lh_error *err);
-/* Whether elastic plans are run on it. */
-bool lhi_longhaul_elastic(const lh_layout *layout);
 
 #endif
