@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { OPTIMIZER = 7 };
+enum { OPTIMIZER = 8 };
 
 void cli_account_parts(const lh_plan_account *a,
                        lh_report_part parts[CLI_ACCOUNT_PARTS])
@@ -23,6 +23,7 @@ void cli_account_parts(const lh_plan_account *a,
         {"bubble", a->bubble_ns},
         {"exposed messages", a->messages_ns},
         {"exposed data parallelism", a->data_ns},
+        {"exposed offloading", a->offload_ns},
         {"want of memory", a->memory_ns},
         {"optimizer", a->optimizer_ns},
         {"overhead", a->overhead_ns}};

@@ -9,7 +9,7 @@
 #include <longhaul/report.h>
 
 /* What an iteration consists of, the optimizer and what is after it last. */
-enum { CLI_ACCOUNT_PARTS = 9 };
+enum { CLI_ACCOUNT_PARTS = 10 };
 void cli_account_parts(const lh_plan_account *account,
                        lh_report_part parts[CLI_ACCOUNT_PARTS]);
 

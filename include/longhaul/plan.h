@@ -177,7 +177,8 @@ typedef struct lh_plan_sensitivity {
 
 /* What an iteration consists of: the parts add up to it. Each is what it would
  * take less if its cause were gone too, beginning at the end: memory limits,
- * then data parallelism, then messages (docs/theory/plan-reasons.md). */
+ * then data parallelism, messages, and activations that leave
+ * (docs/theory/plan-reasons.md). */
 typedef struct lh_plan_account {
     int64_t compute_ns;   /* passes, the mean of all devices */
     int64_t inside_ns;    /* what these send within: tensor, context, expert */
@@ -185,6 +186,7 @@ typedef struct lh_plan_account {
     int64_t bubble_ns;    /* that the order leaves with all else gone */
     int64_t messages_ns;  /* exposed: between pipeline ranks */
     int64_t data_ns;      /* exposed: data parallelism, in passes too */
+    int64_t offload_ns;   /* exposed: activations that leave and come back */
     int64_t memory_ns;    /* for want of memory for a faster order */
     int64_t optimizer_ns, overhead_ns;
 } lh_plan_account;

@@ -48,7 +48,8 @@ static void check_sum(const lh_plan *p)
     const lh_plan_account *a = p->account;
     const int64_t parts[] = {a->compute_ns, a->inside_ns,    a->imbalance_ns,
                              a->bubble_ns,  a->messages_ns,  a->data_ns,
-                             a->memory_ns,  a->optimizer_ns, a->overhead_ns};
+                             a->offload_ns, a->memory_ns,    a->optimizer_ns,
+                             a->overhead_ns};
     int64_t sum = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         CHECK_MSG(parts[i] >= 0, "part %zu is %" PRId64, i, parts[i]);
@@ -100,6 +101,31 @@ static void parts_of_gpipe(void)
     CHECK_INT(a->bubble_ns, first);
     CHECK_INT(a->messages_ns, 2 * (link->latency_ns + link->transfer_ns));
     CHECK_INT(a->memory_ns, 0);
+    check_text(p);
+    lh_plan_free(p);
+}
+
+/* Copies that take longer than passes: the stream is busy from the end of the
+ * first F to the start of the last B. */
+static void parts_of_offloading(void)
+{
+    lh_plan *p = make(", recompute: none, zero: 0, offload: {layers: 1, "
+                      "storage_gbps: 0.1}",
+                      "latency_ms: 1, gbps: 800",
+                      "framework: longhaul, tensor: 1, pipeline: 1, data: 1, "
+                      "micro_batch: 1, chunks_per_device: 1, schedule: gpipe");
+    const lh_plan_account *a = p->account;
+    const lh_chunk *x = lh_pipeline_chunk(p->pipeline, 0);
+    int64_t n = 16, b = x->d_ns + x->w_ns;
+    check_sum(p);
+    CHECK(x->offload_ns > b);
+    CHECK_INT(a->compute_ns, n * (x->f_ns + b));
+    CHECK_INT(a->offload_ns,
+              x->f_ns + 2 * n * x->offload_ns + b - n * (x->f_ns + b));
+    CHECK_INT(a->bubble_ns, 0);
+    lh_plan *again = plan_again(p, NULL);
+    CHECK(again && again->account->offload_ns == a->offload_ns);
+    lh_plan_free(again);
     check_text(p);
     lh_plan_free(p);
 }
@@ -390,6 +416,7 @@ static void curves_that_end_early(void)
 int main(void)
 {
     RUN(parts_of_gpipe);
+    RUN(parts_of_offloading);
     RUN(causes);
     RUN(elastic_sends_as_much);
     RUN(waits_for_shares_are_data_parallelism);

@@ -79,6 +79,21 @@ static lh_status free_messages(accountant *a, lh_error *err)
     return replace(a, &desc, err);
 }
 
+static lh_status free_offload(accountant *a, lh_error *err)
+{
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    LHI_TRY(lh_pipeline_describe(a->free_of, &desc, err));
+    lh_chunk *chunks = LHI_NEW(a->mem, lh_chunk, desc.n_chunks);
+    if (!chunks)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < desc.n_chunks; c++) {
+        chunks[c] = desc.chunks[c];
+        chunks[c].offload_ns = 0;
+    }
+    desc.chunks = chunks;
+    return replace(a, &desc, err);
+}
+
 /* What has been taken away saves, with the schedule as it is. */
 static lh_status saved(accountant *a, int64_t *ns, lh_error *err)
 {
@@ -170,6 +185,10 @@ static lh_status take_away(accountant *a, lh_plan_account *out, lh_error *err)
     LHI_TRY(saved(a, &out->data_ns, err));
     LHI_TRY(free_messages(a, err));
     LHI_TRY(saved(a, &out->messages_ns, err));
+    if (a->free_of->offloads) {
+        LHI_TRY(free_offload(a, err));
+        LHI_TRY(saved(a, &out->offload_ns, err));
+    }
     measure_work(a->plan->pipeline, out, &most_ns);
     out->bubble_ns = a->now_ns - most_ns;
     return measure_inside(a, out, err);
