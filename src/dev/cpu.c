@@ -379,9 +379,9 @@ static lh_status copy(lhi_device *device, const lhi_offload *what,
     return lhi_cpu_copy(cpu, find_chunk(cpu, what->chunk), what, least_ns, err);
 }
 
-static void await_copies(lhi_device *device, uint32_t n)
+static bool await_copies(lhi_device *device, uint32_t n, int64_t until_ns)
 {
-    lhi_cpu_await_copies(as_cpu(device), n);
+    return lhi_cpu_await_copies(as_cpu(device), n, until_ns);
 }
 
 static lhi_copied copied(lhi_device *device, uint32_t i)

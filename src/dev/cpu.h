@@ -354,7 +354,7 @@ double lhi_cpu_copies_bytes(const lhi_cpu *cpu, uint32_t n_mine,
 lh_status lhi_cpu_copy(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                        const lhi_offload *what, int64_t least_ns,
                        lh_error *err);
-void lhi_cpu_await_copies(lhi_cpu *cpu, uint32_t n);
+bool lhi_cpu_await_copies(lhi_cpu *cpu, uint32_t n, int64_t until_ns);
 /* A step begins: those of the last one are done. */
 void lhi_cpu_begin_copies(lhi_cpu *cpu);
 /* The slot is given up: room and storage of what leaves are free. */

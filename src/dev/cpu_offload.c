@@ -74,11 +74,12 @@ lh_status lhi_cpu_copy(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                             least_ns, err);
 }
 
-void lhi_cpu_await_copies(lhi_cpu *cpu, uint32_t n)
+bool lhi_cpu_await_copies(lhi_cpu *cpu, uint32_t n, int64_t until_ns)
 {
     if (n <= cpu->n_copied)
-        return;
-    lhi_storage_await(cpu->storage, n);
+        return true;
+    if (!lhi_storage_await(cpu->storage, n, until_ns))
+        return false;
     for (; cpu->n_copied < n && cpu->n_copied < cpu->n_copies;
          cpu->n_copied++) {
         const lhi_cpu_move *c = &cpu->copies[cpu->n_copied];
@@ -87,13 +88,14 @@ void lhi_cpu_await_copies(lhi_cpu *cpu, uint32_t n)
         else
             detach_all(cpu, &cpu->mine[c->chunk], c->slot);
     }
+    return true;
 }
 
 void lhi_cpu_begin_copies(lhi_cpu *cpu)
 {
     if (!cpu->storage)
         return;
-    lhi_cpu_await_copies(cpu, cpu->n_copies);
+    lhi_cpu_await_copies(cpu, cpu->n_copies, INT64_MAX);
     lhi_storage_begin(cpu->storage);
     cpu->n_copies = cpu->n_copied = 0;
 }

@@ -188,9 +188,9 @@ typedef struct lhi_device_ops {
      * least. NULL: a device that keeps nothing. */
     lh_status (*copy)(lhi_device *device, const lhi_offload *what,
                       int64_t least_ns, lh_error *err);
-    /* Returns once the first `n` copies of the step are done; when copy `i`, of
-     * these, was. */
-    void (*await_copies)(lhi_device *device, uint32_t n);
+    /* Waits for the first `n` copies of the step, not beyond `until_ns`:
+     * whether they are done; and when copy `i`, of these, was. */
+    bool (*await_copies)(lhi_device *device, uint32_t n, int64_t until_ns);
     lhi_copied (*copied)(lhi_device *device, uint32_t i);
 } lhi_device_ops;
 

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -32,9 +33,9 @@ struct lhi_storage {
     size_t size;
     mapping *mappings;
     pthread_t thread;
+    atomic_bool stop;
     pthread_mutex_t lock; /* of all below */
     pthread_cond_t changed;
-    bool stop;
     copy **copies; /* those of the step, and room for more */
     uint32_t n_begun, n_done, n_room;
     int64_t free_ns; /* the last one has ended */
@@ -49,10 +50,10 @@ static lh_status fail_folder(const char *folder, const char *what,
                     what, folder, strerror(errno));
 }
 
-static void move(const copy *c)
+static void move(lhi_storage *s, const copy *c)
 {
     unsigned char *at = c->block->at;
-    for (uint32_t i = 0; i < c->n_pieces; i++) {
+    for (uint32_t i = 0; i < c->n_pieces && !atomic_load(&s->stop); i++) {
         const lhi_storage_piece *piece = &c->pieces[i];
         if (c->is_back)
             memcpy(piece->at, at, piece->size);
@@ -62,35 +63,35 @@ static void move(const copy *c)
     }
 }
 
-/* Dated by when it could begin, so that a thread that was woken late has not
- * made the stream slower. */
-static void run_copy(copy *c, int64_t free_ns)
+/* Under the lock, which it gives up meanwhile. Dated by when it could begin, so
+ * that a thread that was woken late has not made the stream slower. */
+static void run_copy(lhi_storage *s, copy *c)
 {
-    c->when.depart_ns = c->when.ready_ns > free_ns ? c->when.ready_ns : free_ns;
-    move(c);
+    lhi_copied *when = &c->when;
+    when->depart_ns = when->ready_ns > s->free_ns ? when->ready_ns : s->free_ns;
+    pthread_mutex_unlock(&s->lock);
+    move(s, c);
     int64_t moved_ns = lhi_now_ns();
-    c->when.end_ns = c->when.depart_ns + c->least_ns;
-    if (moved_ns > c->when.end_ns)
-        c->when.end_ns = moved_ns;
-    else
-        lhi_sleep_until(c->when.end_ns);
+    pthread_mutex_lock(&s->lock);
+    when->end_ns = when->depart_ns + c->least_ns;
+    if (moved_ns > when->end_ns)
+        when->end_ns = moved_ns;
+    const struct timespec until = lhi_timespec(when->end_ns);
+    while (!atomic_load(&s->stop) && lhi_now_ns() < when->end_ns)
+        pthread_cond_timedwait(&s->changed, &s->lock, &until);
+    s->free_ns = when->end_ns;
 }
 
 static void *thread_main(void *of)
 {
     lhi_storage *s = of;
     pthread_mutex_lock(&s->lock);
-    for (;;) {
-        while (!s->stop && s->n_done == s->n_begun)
+    while (!atomic_load(&s->stop)) {
+        if (s->n_done == s->n_begun) {
             pthread_cond_wait(&s->changed, &s->lock);
-        if (s->stop)
-            break;
-        copy *c = s->copies[s->n_done];
-        int64_t free_ns = s->free_ns;
-        pthread_mutex_unlock(&s->lock);
-        run_copy(c, free_ns);
-        pthread_mutex_lock(&s->lock);
-        s->free_ns = c->when.end_ns;
+            continue;
+        }
+        run_copy(s, s->copies[s->n_done]);
         s->n_done++;
         pthread_cond_broadcast(&s->changed);
     }
@@ -145,8 +146,12 @@ lh_status lhi_storage_open(const char *folder, lhi_storage **out, lh_error *err)
         free_storage(s);
         return status;
     }
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->changed, &clock);
+    pthread_condattr_destroy(&clock);
     pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->changed, NULL);
     status = lhi_thread_ordinary(&s->thread, thread_main, s, err);
     if (status != LH_OK) {
         pthread_cond_destroy(&s->changed);
@@ -162,8 +167,8 @@ void lhi_storage_close(lhi_storage *s)
 {
     if (!s)
         return;
+    atomic_store(&s->stop, true);
     pthread_mutex_lock(&s->lock);
-    s->stop = true;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
     pthread_join(s->thread, NULL);
@@ -286,12 +291,17 @@ lh_status lhi_storage_copy(lhi_storage *s, lhi_storage_block *block,
     return ok ? LH_OK : lhi_fail_nomem(err);
 }
 
-void lhi_storage_await(lhi_storage *s, uint32_t n)
+bool lhi_storage_await(lhi_storage *s, uint32_t n, int64_t until_ns)
 {
+    const struct timespec until = lhi_timespec(until_ns);
     pthread_mutex_lock(&s->lock);
-    while (s->n_done < n && s->n_done < s->n_begun)
-        pthread_cond_wait(&s->changed, &s->lock);
+    if (n > s->n_begun)
+        n = s->n_begun;
+    while (s->n_done < n && lhi_now_ns() < until_ns)
+        pthread_cond_timedwait(&s->changed, &s->lock, &until);
+    bool done = s->n_done >= n;
     pthread_mutex_unlock(&s->lock);
+    return done;
 }
 
 lhi_copied lhi_storage_copied(lhi_storage *s, uint32_t i)

@@ -36,7 +36,7 @@ typedef struct lhi_copied {
  * and what to do. */
 lh_status lhi_storage_open(const char *folder, lhi_storage **out,
                            lh_error *err);
-/* Ends the thread; copies that have not begun are left out. NULL is fine. */
+/* Ends the thread; what is not copied yet is left out. NULL is fine. */
 void lhi_storage_close(lhi_storage *storage);
 
 /* A block of so many bytes, for which the file grows; it lives as long as the
@@ -55,8 +55,9 @@ void lhi_storage_begin(lhi_storage *storage);
 lh_status lhi_storage_copy(lhi_storage *storage, lhi_storage_block *block,
                            const lhi_storage_piece *pieces, uint32_t n,
                            bool is_back, int64_t least_ns, lh_error *err);
-/* Returns once the first `n` copies that were begun are done. */
-void lhi_storage_await(lhi_storage *storage, uint32_t n);
+/* Waits for the first `n` copies that were begun, not beyond `until_ns` of
+ * CLOCK_MONOTONIC. Returns whether they are done. */
+bool lhi_storage_await(lhi_storage *storage, uint32_t n, int64_t until_ns);
 /* Copy i, which is done. */
 lhi_copied lhi_storage_copied(lhi_storage *storage, uint32_t i);
 

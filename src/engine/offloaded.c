@@ -8,6 +8,7 @@
 
 #include "base/realtime.h"
 #include "dev/timed.h"
+#include "engine/sharded.h"
 
 static bool is_real(const lhi_rank *rank)
 {
@@ -24,6 +25,16 @@ void lhi_offloaded_begin(lhi_rank *rank, int64_t t0_ns)
 {
     rank->n_copied = 0;
     rank->copy_free_ns = t0_ns;
+}
+
+/* Until the first `n` copies are done; ends where the run does. */
+static lh_status await(lhi_rank *rank, uint32_t n, lh_error *err)
+{
+    enum { LOOK_NS = 50000000 };
+    lhi_device *device = rank->o.device;
+    while (!device->ops->await_copies(device, n, lhi_now_ns() + LOOK_NS))
+        LHI_TRY(lhi_look_for_end(rank->o.net, rank->o.stop, err));
+    return LH_OK;
 }
 
 static void play(lhi_rank *rank, uint32_t chunk, int64_t ready_ns)
@@ -65,7 +76,7 @@ lh_status lhi_offloaded_before(lhi_rank *rank, uint32_t i, int64_t *ready_ns,
     if (is_real(rank)) {
         int64_t from_ns = lhi_now_ns();
         if (n > 0) {
-            rank->o.device->ops->await_copies(rank->o.device, n);
+            LHI_TRY(await(rank, n, err));
             rank->copy_sums.waited_ns += lhi_now_ns() - from_ns;
         }
         return launch(rank, i, true, 0, err);
@@ -73,9 +84,7 @@ lh_status lhi_offloaded_before(lhi_rank *rank, uint32_t i, int64_t *ready_ns,
     int64_t done_ns = n > 0 ? rank->copied[n - 1].end_ns : 0;
     if (done_ns > *ready_ns)
         *ready_ns = done_ns;
-    if (done_ns > lhi_now_ns())
-        lhi_sleep_until(done_ns);
-    return LH_OK;
+    return lhi_sleep_emulated(rank->o.net, rank->o.stop, done_ns, err);
 }
 
 lh_status lhi_offloaded_after(lhi_rank *rank, uint32_t i, const lhi_span *span,
@@ -86,15 +95,16 @@ lh_status lhi_offloaded_after(lhi_rank *rank, uint32_t i, const lhi_span *span,
     return launch(rank, i, false, span->end_ns, err);
 }
 
-void lhi_offloaded_end(lhi_rank *rank)
+lh_status lhi_offloaded_end(lhi_rank *rank, lh_error *err)
 {
     const lhi_device *device = rank->o.device;
     if (is_real(rank) && rank->n_copied > 0)
-        device->ops->await_copies(rank->o.device, rank->n_copied);
+        LHI_TRY(await(rank, rank->n_copied, err));
     for (uint32_t i = 0; i < rank->n_copied; i++) {
         lhi_copied *when = &rank->copied[i];
         if (is_real(rank))
             *when = device->ops->copied(rank->o.device, i);
         rank->copy_sums.copied_ns += when->end_ns - when->depart_ns;
     }
+    return LH_OK;
 }

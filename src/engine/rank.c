@@ -384,7 +384,7 @@ lh_status lhi_rank_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
         LHI_TRY(run_pass(rank, i, step, kind, &free_ns, err));
         *end_ns = rank->records[i].end_ns;
     }
-    lhi_offloaded_end(rank);
+    LHI_TRY(lhi_offloaded_end(rank, err));
     if (!rank->o.hooks)
         await_played(rank, end_ns);
     if (rank->late)

@@ -267,7 +267,7 @@ lh_status lhi_offloaded_before(lhi_rank *rank, uint32_t i, int64_t *ready_ns,
 lh_status lhi_offloaded_after(lhi_rank *rank, uint32_t i, const lhi_span *span,
                               lh_error *err);
 /* All copies of the step are done, rank->copied complete. */
-void lhi_offloaded_end(lhi_rank *rank);
+lh_status lhi_offloaded_end(lhi_rank *rank, lh_error *err);
 
 /* --- played data-parallel communication (played.c) -------------------------
  */

@@ -124,16 +124,23 @@ static void date(lhi_shards *s, uint32_t k, int64_t ready_ns)
         s->last_ns = s->arrive_ns[k];
 }
 
+lh_status lhi_look_for_end(lhi_net *net, const lhi_net_stop *stop,
+                           lh_error *err)
+{
+    const char *failure = lhi_net_failure(net);
+    if (failure)
+        return lhi_fail(err, LH_EIO, "%s", failure);
+    if (lhi_net_stopped(stop))
+        return lhi_fail(err, LH_ECANCELED, "interrupted");
+    return LH_OK;
+}
+
 lh_status lhi_sleep_emulated(lhi_net *net, const lhi_net_stop *stop,
                              int64_t until_ns, lh_error *err)
 {
     enum { LOOK_NS = 50000000 };
     for (int64_t now = lhi_now_ns(); now < until_ns; now = lhi_now_ns()) {
-        const char *failure = lhi_net_failure(net);
-        if (failure)
-            return lhi_fail(err, LH_EIO, "%s", failure);
-        if (lhi_net_stopped(stop))
-            return lhi_fail(err, LH_ECANCELED, "interrupted");
+        LHI_TRY(lhi_look_for_end(net, stop, err));
         lhi_sleep_until(until_ns - now > LOOK_NS ? now + LOOK_NS : until_ns);
     }
     return LH_OK;

@@ -71,6 +71,9 @@ lh_status lhi_shards_show(lhi_shards *s, uint32_t chunk, bool whole,
 /* Bytes of rooms and arrays, added to bytes[]; and as predicted. */
 void lhi_shards_held(const lhi_shards *s, int64_t bytes[LH_N_MEMORY_KINDS]);
 
+/* LH_EIO: another rank has ended the run; LH_ECANCELED: `stop` ends it. */
+lh_status lhi_look_for_end(lhi_net *net, const lhi_net_stop *stop,
+                           lh_error *err);
 /* Waits for what is emulated; ends where the run does. */
 lh_status lhi_sleep_emulated(lhi_net *net, const lhi_net_stop *stop,
                              int64_t until_ns, lh_error *err);

@@ -3,6 +3,7 @@
  * changes, ranks hold what was predicted and less than without, and what goes
  * wrong with the file ends the run with one reason. */
 #define _GNU_SOURCE
+#include "kill_sibling.h"
 #include "scheduled.h"
 #include "tiny_model.h"
 #include "training_text.h"
@@ -55,6 +56,8 @@ static lh_pipeline *make_pipeline(const setup *s)
     return pipeline_of(text);
 }
 
+static int (*stop)(void *context);
+
 static lh_status train(const setup *s, const char *checkpoint,
                        lh_train_result **out, lh_error *err)
 {
@@ -93,8 +96,10 @@ static lh_status train(const setup *s, const char *checkpoint,
     m.expert = s->expert;
     m.checkpoint = checkpoint;
     m.emulate_links = s->emulates;
-    const lh_train_options o = {
-        .size = sizeof o, .steps = STEPS, .transport = s->transport};
+    const lh_train_options o = {.size = sizeof o,
+                                .steps = STEPS,
+                                .transport = s->transport,
+                                .stop = stop};
     lh_status status = lh_train_cpu(p, x, &m, &o, out, err);
     lh_exec_free(x);
     lh_schedule_free(schedule);
@@ -274,6 +279,69 @@ static void copies_take_the_pipelines_time(void)
     lh_train_result_free(r);
 }
 
+/* --- runs that end while copies last an hour each -------------------------- */
+
+static const setup for_hours = {
+    "ud", "gpipe", 2, 1, .of = 4, .emulates = true, .copy_us = 3600000000};
+static int n_asked;
+
+static int soon(void *none)
+{
+    (void)none;
+    return ++n_asked > MICROBATCHES ? LH_STOP_NOW : LH_STOP_NO;
+}
+
+/* The first rank is asked, the other one is told. */
+static void interruptions_do_not_wait_for_copies(void)
+{
+    lh_error err = {0};
+    lh_train_result *r = NULL;
+    n_asked = 0;
+    stop = soon;
+    CHECK_OK(train(&for_hours, NULL, &r, &err), err);
+    CHECK(r && r->interrupted && r->n_iterations == 0);
+    lh_train_result_free(r);
+    r = NULL;
+    lh_pipeline *p = make_pipeline(&for_hours);
+    lh_schedule *schedule = schedule_by(p, "gpipe");
+    lh_exec *x = NULL;
+    CHECK_OK(lh_exec_make(p, schedule, NULL, &x, &err), err);
+    const lh_train_options o = {.size = sizeof o, .stop = stop};
+    n_asked = 0;
+    CHECK_OK(lh_train_timed(p, x, &o, &r, &err), err);
+    CHECK(r && r->interrupted && r->n_iterations == 0);
+    lh_train_result_free(r);
+    lh_exec_free(x);
+    lh_schedule_free(schedule);
+    lh_pipeline_free(p);
+    stop = NULL;
+}
+
+static pid_t caller;
+
+static int kill_one(void *none)
+{
+    (void)none;
+    if (getpid() != caller && ++n_asked == MICROBATCHES)
+        kill_sibling();
+    return LH_STOP_NO;
+}
+
+static void nor_do_ranks_whose_others_are_killed(void)
+{
+    lh_error err = {0};
+    lh_train_result *r = NULL;
+    setup s = for_hours;
+    s.transport = "local";
+    n_asked = 0;
+    caller = getpid();
+    stop = kill_one;
+    CHECK_INT(train(&s, NULL, &r, &err), LH_EIO);
+    CHECK_HAS(err.text, "rank 1");
+    CHECK(!r);
+    stop = NULL;
+}
+
 static void a_folder_that_is_none_is_refused(void)
 {
     lh_error err = {0};
@@ -338,6 +406,8 @@ int main(void)
     RUN(not_a_bit_changes);
     RUN(nor_with_ranks_that_share);
     RUN(copies_take_the_pipelines_time);
+    RUN(interruptions_do_not_wait_for_copies);
+    RUN(nor_do_ranks_whose_others_are_killed);
     RUN(a_folder_that_is_none_is_refused);
     RUN(a_full_disk_ends_the_run);
     RUN(what_does_not_agree_is_refused);
