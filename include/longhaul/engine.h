@@ -418,6 +418,10 @@ typedef struct lh_train_group {
     int64_t latency_ns;
     double ns_per_byte;
 } lh_train_group;
+/* The same of ranks that share state: for each of their collectives. */
+typedef struct lh_train_sharing {
+    lh_train_group gathers, reductions;
+} lh_train_sharing;
 
 /* What is trained on the cpu device: a model in float32, of a kind that
  * docs/training.md lists. Texts are borrowed while the call lasts. */
@@ -510,6 +514,14 @@ typedef struct lh_train_model {
      * these are sent while the next one computes (one-step delayed update).
      * Nothing is sent otherwise for it, nor is any step faster. */
     bool delayed_update;
+    /* by_layer: what collectives of a layer, the embedding or the head take
+     * with emulate_links, and, where several ranks have experts together, those
+     * of a layer's experts beside it. Those that the pipeline has times for
+     * (lh_chunk.all_gather_ns, reduce_scatter_ns) take these. */
+    lh_train_sharing parts, expert_parts;
+    /* How long the pipeline's passes wait for these, those of one microbatch on
+     * all chunks: what they take no processor for. */
+    int64_t part_waits_ns;
 } lh_train_model;
 
 /* GPT-2's. */

@@ -329,6 +329,15 @@ void lhi_part_sent(const lh_job *job, const lh_cost_slice *slice,
     *reduce = sent->reduce.transfer + sent->reduce.latency;
 }
 
+static lh_status take_options(const lh_job *job, const lh_cost_options *given,
+                              lh_cost_options *out, lh_error *err)
+{
+    LHI_TRY(lhi_cost_options(job, given, out, err));
+    if (job->training.rings != LH_RING_LOCKSTEP)
+        out->rings = job->training.rings;
+    return LH_OK;
+}
+
 lh_status lhi_sharded_time(const lh_job *job, const lh_layout *layout,
                            const lh_cost_slice *slice,
                            const lh_cost_options *options, lhi_busiest *known,
@@ -340,9 +349,7 @@ lh_status lhi_sharded_time(const lh_job *job, const lh_layout *layout,
     lhi_relay gathers = {0}, reductions = {0};
     lhi_sharded sum = {0};
 
-    LHI_TRY(lhi_cost_options(job, options, &full, err));
-    if (job->training.rings != LH_RING_LOCKSTEP)
-        full.rings = job->training.rings;
+    LHI_TRY(take_options(job, options, &full, err));
     LHI_TRY(lhi_shape_make(job, layout, &full, &shape, err));
     LHI_TRY(lhi_data_time_parts(job, layout, slice, &full, &shape, known,
                                 &times, err));
@@ -358,6 +365,24 @@ lh_status lhi_sharded_time(const lh_job *job, const lh_layout *layout,
     sum.gather = lhi_relay_ns(&gathers);
     sum.reduce = lhi_relay_ns(&reductions);
     *out = sum;
+    return LH_OK;
+}
+
+lh_status lhi_sharded_value(const lh_job *job, const lh_layout *layout,
+                            const lh_cost_slice *slice, bool of_expert,
+                            const lh_cost_options *options,
+                            lhi_data_times *out, lh_error *err)
+{
+    const lhi_params many = {1e9, of_expert ? 1e9 : 0};
+    lh_cost_options full;
+    lhi_data_times t;
+
+    LHI_TRY(take_options(job, options, &full, err));
+    LHI_TRY(lhi_data_time(job, layout, slice, &full, &many, NULL, &t, err));
+    t.gather.transfer /= many.total;
+    t.reduce.transfer /= many.total;
+    t.between = (lhi_collective){0};
+    *out = t;
     return LH_OK;
 }
 

@@ -58,6 +58,15 @@ lh_status lhi_sharded_time(const lh_job *job, const lh_layout *layout,
                            const lh_cost_options *options, lhi_busiest *known,
                            lhi_sharded *out, lh_error *err);
 
+/* Of one value more, of an expert or of anything else, in a gather, and in a
+ * reduction: transfers; and what each takes beside them, whatever its size:
+ * latencies. Nothing `between`, which goes with neither. `options` as
+ * lh_cost_chunk() takes them. */
+lh_status lhi_sharded_value(const lh_job *job, const lh_layout *layout,
+                            const lh_cost_slice *slice, bool of_expert,
+                            const lh_cost_options *options,
+                            lhi_data_times *out, lh_error *err);
+
 /* Layers pass through two stages, each of which has one of them at a time, and
  * the first works one layer ahead: the gathers of a pass and its computation,
  * or computation and the reductions of gradients. What the first stage does for

@@ -25,12 +25,14 @@ typedef struct sending {
     bool is_planned; /* the pipeline has an operation for it */
     uint64_t tag;
     int64_t launched_ns;
+    int64_t *arrive_ns; /* is to be told when that was; NULL */
 } sending;
 
 typedef struct room {
     float *at;
     uint32_t chunk, part; /* that are in it, or on their way; LH_NONE */
     uint64_t done;        /* free, or filled, once so many are through */
+    int64_t arrive_ns;    /* and the clock is there */
 } room;
 
 struct lhi_layered {
@@ -48,6 +50,7 @@ struct lhi_layered {
     uint32_t pass;       /* that runs */
     uint32_t *scattered; /* per chunk: parts of microbatches so far */
     uint64_t *gathered;  /* per chunk: it is whole once so many are through */
+    int64_t *arrive_ns;  /* and the clock is there */
     int64_t *waited_ns;  /* per pass of the program that this began with */
     uint32_t n_waited;
     /* The thread; under `lock`. `queue` is a ring. */
@@ -58,6 +61,9 @@ struct lhi_layered {
     sending *queue;
     uint32_t queue_room;
     uint64_t n_queued, n_done;
+    int64_t free_ns;  /* emulated: the link is */
+    int64_t last_ns;  /* of the step's, all have arrived, */
+    int64_t parts_ns; /* and those that the pipeline has no operation for */
     lhi_played *played;
     uint32_t n_played;
     lh_status status;
@@ -129,14 +135,55 @@ static lh_status communicate(lhi_layered *l, const sending *s,
                             ready_ns, err);
 }
 
-/* What goes with passes is in their times. Under the lock. */
+/* What an emulated link is taken for; *latency_ns: that it takes beyond that.
+ * Those of parts wait for each other, as the planner reckons. */
+static int64_t transfer_of(const lhi_layered *l, const sending *s,
+                           int64_t *latency_ns)
+{
+    const lh_chunk *chunk = &l->o.times[s->chunk];
+    bool gathers = s->kind == GATHER_PART || s->kind == GATHER_CHUNK;
+    *latency_ns = 0;
+    if (s->is_planned || s->kind == GATHER_CHUNK || s->kind == SUM_CHUNK) {
+        int64_t takes =
+            gathers ? chunk->all_gather_ns : chunk->reduce_scatter_ns;
+        *latency_ns = takes > 0 ? chunk->dp_latency_ns : 0;
+        return takes;
+    }
+    lhi_train_part part = find_part(l, s->chunk, s->part);
+    double ns = 0;
+    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++) {
+        const lhi_net_group *group = l->exchange.groups[i];
+        const lh_train_group *link = gathers ? &l->o.parts[i]->gathers
+                                             : &l->o.parts[i]->reductions;
+        size_t n = part.of[i].to - part.of[i].from;
+        if (n > 0 && group && group->n_ranks > 1)
+            ns += (double)link->latency_ns +
+                  (double)n * sizeof(float) * (group->n_ranks - 1) *
+                      link->ns_per_byte;
+    }
+    return (int64_t)(ns + 0.5);
+}
+
+/* As it was, or as it would have been over the stage's data-parallel link, one
+ * after the other. Under the lock. */
 static void date(lhi_layered *l, const sending *s, int64_t ready_ns)
 {
     bool scatters = s->kind == SCATTER_PART || s->kind == SUM_CHUNK;
-    int64_t now = lhi_now_ns();
+    int64_t depart = ready_ns, sent = lhi_now_ns(), latency = 0;
+    if (l->o.emulates && !l->validates) {
+        depart = ready_ns > l->free_ns ? ready_ns : l->free_ns;
+        l->free_ns = sent = depart + transfer_of(l, s, &latency);
+    }
+    int64_t arrive = sent + latency;
+    if (s->arrive_ns)
+        *s->arrive_ns = arrive;
+    if (arrive > l->last_ns)
+        l->last_ns = arrive;
     if (s->is_planned)
         l->played[l->n_played++] = (lhi_played){
-            s->chunk, scatters, LH_NONE, ready_ns, ready_ns, now, now, 0};
+            s->chunk, scatters, LH_NONE, ready_ns, depart, sent, arrive, 0};
+    else if (arrive > l->parts_ns)
+        l->parts_ns = arrive;
 }
 
 /* Under the lock, which it gives up meanwhile. */
@@ -170,21 +217,30 @@ static void *thread_main(void *of)
     return NULL;
 }
 
-/* Waits until so many are through. Under the lock. */
-static lh_status await(lhi_layered *l, uint64_t done, lh_error *err)
+/* Waits until so many are through, and have arrived. Under the lock, which it
+ * gives up meanwhile. */
+static lh_status await(lhi_layered *l, uint64_t done, const int64_t *arrive_ns,
+                       lh_error *err)
 {
     while (l->n_done < done && l->status == LH_OK)
         pthread_cond_wait(&l->changed, &l->lock);
     if (l->status != LH_OK && err)
         *err = l->err;
-    return l->status;
+    if (l->status != LH_OK || !l->o.emulates)
+        return l->status;
+    int64_t until_ns = *arrive_ns;
+    pthread_mutex_unlock(&l->lock);
+    lh_status status = lhi_sleep_emulated(l->o.net, l->o.stop, until_ns, err);
+    pthread_mutex_lock(&l->lock);
+    return status;
 }
 
-/* The pass that runs waits until so many are through. Under the lock. */
-static lh_status await_inside(lhi_layered *l, uint64_t done, lh_error *err)
+/* The pass that runs does. */
+static lh_status await_inside(lhi_layered *l, uint64_t done,
+                              const int64_t *arrive_ns, lh_error *err)
 {
     int64_t from = lhi_now_ns();
-    lh_status status = await(l, done, err);
+    lh_status status = await(l, done, arrive_ns, err);
     if (l->pass < l->n_waited)
         l->waited_ns[l->pass] += lhi_now_ns() - from;
     return status;
@@ -222,7 +278,8 @@ static void gather_into(lhi_layered *l, uint32_t chunk, uint32_t part,
                                    .chunk = chunk,
                                    .part = part,
                                    .room = into->at,
-                                   .is_planned = is_planned},
+                                   .is_planned = is_planned,
+                                   .arrive_ns = &into->arrive_ns},
                          1);
 }
 
@@ -240,7 +297,7 @@ static lh_status values(void *of, uint32_t chunk, uint32_t part, uint32_t then,
     if (then != LH_NONE)
         gather_into(l, chunk, then, &l->values[1 - r], false);
     room *mine = &l->values[r];
-    lh_status status = await_inside(l, mine->done, err);
+    lh_status status = await_inside(l, mine->done, &mine->arrive_ns, err);
     mine->chunk = LH_NONE; /* the next pass gathers it again */
     *out = mine->at;
     pthread_mutex_unlock(&l->lock);
@@ -255,7 +312,7 @@ static lh_status gradients(void *of, uint32_t chunk, uint32_t part, float **out,
     (void)chunk;
     (void)part;
     pthread_mutex_lock(&l->lock);
-    lh_status status = await_inside(l, mine->done, err);
+    lh_status status = await_inside(l, mine->done, &mine->arrive_ns, err);
     pthread_mutex_unlock(&l->lock);
     *out = mine->at;
     return status;
@@ -283,7 +340,8 @@ static void scatter(void *of, uint32_t chunk, uint32_t part,
                   .room = mine->at,
                   .adds = microbatch > 0,
                   .is_planned =
-                      is_last && !l->o.across && is_planned_last(l, chunk)},
+                      is_last && !l->o.across && is_planned_last(l, chunk),
+                  .arrive_ns = &mine->arrive_ns},
         1);
     if (is_last && l->o.across)
         enqueue(l,
@@ -303,7 +361,7 @@ static lh_status ended(void *of, const lh_pass *pass, lh_error *err)
     uint64_t all = l->n_queued;
     if (last && is_planned_last(l, pass->chunk) && all > 0)
         all--;
-    lh_status status = await_inside(l, all, err);
+    lh_status status = await_inside(l, all, &l->parts_ns, err);
     pthread_mutex_unlock(&l->lock);
     return status;
 }
@@ -319,6 +377,8 @@ void lhi_layered_begin(lhi_layered *l, uint64_t step)
     l->validates = false;
     l->number = 0;
     l->n_played = 0;
+    l->free_ns = lhi_now_ns();
+    l->last_ns = l->parts_ns = 0;
     memset(l->scattered, 0, l->o.exec->n_chunks * sizeof *l->scattered);
     memset(l->waited_ns, 0, l->n_waited * sizeof *l->waited_ns);
     for (uint32_t r = 0; r < l->n_rooms; r++)
@@ -331,7 +391,8 @@ void lhi_layered_begin(lhi_layered *l, uint64_t step)
                 (sending){.kind = GATHER_CHUNK,
                           .chunk = chunk,
                           .is_planned =
-                              l->o.pipeline->chunks[chunk].all_gather_ns > 0},
+                              l->o.pipeline->chunks[chunk].all_gather_ns > 0,
+                          .arrive_ns = &l->arrive_ns[chunk]},
                 parts_of(l, chunk));
     }
     /* The first pass waits for it; those of later passes go with them. */
@@ -352,7 +413,8 @@ lh_status lhi_layered_pass(lhi_layered *l, uint32_t i, lhi_step_kind kind,
         !l->program->passes[i].is_first)
         return LH_OK;
     pthread_mutex_lock(&l->lock);
-    lh_status status = await(l, l->gathered[chunk], err);
+    lh_status status =
+        await(l, l->gathered[chunk], &l->arrive_ns[chunk], err);
     pthread_mutex_unlock(&l->lock);
     return status;
 }
@@ -360,7 +422,7 @@ lh_status lhi_layered_pass(lhi_layered *l, uint32_t i, lhi_step_kind kind,
 lh_status lhi_layered_end(lhi_layered *l, lh_error *err)
 {
     pthread_mutex_lock(&l->lock);
-    lh_status status = await(l, l->n_queued, err);
+    lh_status status = await(l, l->n_queued, &l->last_ns, err);
     pthread_mutex_unlock(&l->lock);
     return status;
 }
@@ -481,10 +543,12 @@ static lh_status set_up(lhi_layered *l, lh_error *err)
     uint32_t n_chunks = l->o.exec->n_chunks;
     l->scattered = LHI_NEW(l->mem, uint32_t, n_chunks);
     l->gathered = LHI_NEW(l->mem, uint64_t, n_chunks);
+    l->arrive_ns = LHI_NEW(l->mem, int64_t, n_chunks);
     l->n_waited = l->program->n_passes;
     l->waited_ns = LHI_NEW(l->mem, int64_t, l->n_waited);
     l->played = LHI_NEW(l->mem, lhi_played, 2 * (size_t)l->o.n_mine + 1);
-    if (!l->waited_ns || !l->scattered || !l->gathered || !l->played)
+    if (!l->waited_ns || !l->scattered || !l->gathered || !l->arrive_ns ||
+        !l->played)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < l->o.n_mine; i++)
         if (l->o.device->ops->sharded(l->o.device, l->o.mine[i]).values > 0)

@@ -152,6 +152,8 @@ static void predict(const lhi_job *job, int64_t alone_ns, lh_train_result *r)
     for (uint32_t c = 0; c < p->n_chunks; c++)
         passes_ns += (double)p->chunks[c].f_ns + (double)p->chunks[c].d_ns +
                      (double)p->chunks[c].w_ns;
+    if (job->model)
+        passes_ns -= (double)job->model->part_waits_ns;
     passes_ns *= (double)p->n_microbatches * lhi_grid_copies(&job->grid) / n;
     r->n_processors = n;
     if (passes_ns > (double)r->predicted_ns && passes_ns < 0x1p62)

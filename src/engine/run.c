@@ -362,12 +362,6 @@ static lh_status check_collectives(const lhi_job *job, lh_error *err)
     LHI_TRY(check_shares(job, err));
     LHI_TRY(lhi_shard_groups_check(m, lhi_grid_size(&job->grid, LHI_GRID_DATA),
                                    job->exec->n_ranks, err));
-    if (m->by_layer && job->emulates)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "what passes gather and scatter layer by layer is in "
-                        "their times, and cannot be emulated: plan with zero: "
-                        "1 in the job's training or schedule: elastic in its "
-                        "layout, or leave links as they are");
     if (p->gathers_late)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the pipeline gathers %" PRIu32 " chunks ahead; the "

@@ -105,7 +105,7 @@ static lh_status communicate(lhi_shards *s, uint32_t k, uint64_t step,
 static void date(lhi_shards *s, uint32_t k, int64_t ready_ns)
 {
     const lhi_exec_data *d = &s->program->data[k];
-    const lh_chunk *c = &s->o.pipeline->chunks[d->chunk];
+    const lh_chunk *c = &s->o.times[d->chunk];
     int64_t takes = d->is_scatter ? c->reduce_scatter_ns : c->all_gather_ns;
     int64_t depart = ready_ns, sent = lhi_now_ns(), latency = 0;
     if (d->op != LH_NONE)

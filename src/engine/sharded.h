@@ -26,6 +26,8 @@ typedef struct lhi_shards_options {
     uint32_t stage, n_mine;
     const uint32_t *mine; /* chunks; borrowed */
     bool emulates;        /* collectives take their times in the pipeline */
+    const lh_chunk *times; /* as collectives of chunks take them now; borrowed */
+    const lh_train_sharing *parts[LHI_N_TRAIN_LOTS]; /* borrowed */
     bool shared_clock;    /* else times of other ranks say nothing here */
     lhi_net *net;
     const lhi_net_group *group; /* those of this stage's replicas that share;

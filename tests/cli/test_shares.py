@@ -4,6 +4,7 @@
 import json
 
 from harness import check, finish, run, test, write, WORK
+from trained import TEXT, TRAIN, can_train
 
 FAR = """\
 longhaul: job/1
@@ -183,6 +184,25 @@ def explain_says_what_passes_send_and_only_that():
         check(said["in_passes"] == want, f"{what}: {said['in_passes']}")
         line = "in passes" in run("explain", "plan.json").stdout
         check(line == bool(want), f"{what}: {line}")
+
+
+@test
+def shares_take_their_time_over_emulated_links():
+    """A run's passes wait at least as long as the plan says."""
+    for zero in (2, 3):
+        its = plan(SMALL.replace("latency_us: 50", "latency_us: 3000")
+                   % (zero, 1, 1, 1, 2, "full"), "-q")
+        write("text", TEXT * 99)
+        done = run(*TRAIN, "--steps", "2", "--emulate-links", "--json")
+        if not can_train(done):
+            return
+        found = json.loads(done.stdout)
+        exposed = its["account"]["data_parallel_s"]
+        check(exposed > 0.02, its["account"])
+        for i in found["iterations"]:
+            check(i["seconds"] > exposed, f"ZeRO {zero}: {i}, {exposed}")
+        check(abs(found["unshared_s"] - its["iteration_s"]) < 1e-6 and
+              found["predicted_s"] < 1.5 * its["iteration_s"], found)
 
 
 finish()

@@ -36,6 +36,7 @@ typedef struct setup {
     uint32_t sub_blocks;       /* of W; 0: 1 */
     bool split;                /* the backward is in two passes */
     bool by_layer;
+    lh_train_group gathers, reductions; /* emulated, with `delays` */
     const uint32_t *sites;
     bool leaders;
     lh_model (*model)(uint32_t layers); /* NULL: tiny_model, or by `experts` */
@@ -120,6 +121,7 @@ static inline lh_status train(const setup *s, const char *name, lh_train_result 
     m.sharded_gradients = s->gradients;
     m.sharded_parameters = s->parameters;
     m.by_layer = s->by_layer;
+    m.parts = (lh_train_sharing){s->gathers, s->reductions};
     m.sites = s->sites;
     m.leaders = s->leaders;
     m.seed = 5;

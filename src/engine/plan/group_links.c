@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/plan/group_links.h"
 
+#include "cost/sharding.h"
+#include "plan/layout/choice.h"
 #include "plan/layout/layout.h"
 
 /* Bytes that the engine sends for one that the plan counts. */
@@ -10,6 +12,14 @@ static double engine_bytes(const lh_plan *plan)
     double values = (double)l->micro_batch * plan->job->training.sequence *
                     plan->job->model->hidden;
     return values * sizeof(float) / (double)lh_cost_message_bytes(plan->job, l);
+}
+
+static void raise_to(lh_train_group *to, double latency_ns, double ns_per_byte)
+{
+    if (latency_ns > (double)to->latency_ns)
+        to->latency_ns = (int64_t)(latency_ns + 0.5);
+    if (ns_per_byte > to->ns_per_byte)
+        to->ns_per_byte = ns_per_byte;
 }
 
 /* Of a ring in which each sends (n - 1) / n of what all have, as the engine's
@@ -28,11 +38,7 @@ static lh_status add_ring(const lh_plan *plan, const lh_cost_slice *slice,
     LHI_TRY(lh_cost_group_path(plan->job, &group, NULL, &path, err));
     lh_cost_collective_ring(plan->job->training.rings, LH_ALL_GATHER,
                             group.size, 0, &path, &transfer_ns, &latency_ns);
-    double per_byte = 1e9 / path.bytes_per_s / engine_bytes(plan);
-    if (latency_ns > (double)to->latency_ns)
-        to->latency_ns = (int64_t)(latency_ns + 0.5);
-    if (per_byte > to->ns_per_byte)
-        to->ns_per_byte = per_byte;
+    raise_to(to, latency_ns, 1e9 / path.bytes_per_s / engine_bytes(plan));
     return LH_OK;
 }
 
@@ -49,12 +55,57 @@ static lh_status add_exchange(const lh_plan *plan, const lh_cost_slice *slice,
         return LH_OK;
     LHI_TRY(lh_cost_all_to_all(plan->job, &group, each * group.size, NULL,
                                &transfer_ns, &latency_ns, err));
-    double per_byte =
-        transfer_ns / (each * (group.size - 1)) / engine_bytes(plan);
-    if (latency_ns > (double)to->latency_ns)
-        to->latency_ns = (int64_t)(latency_ns + 0.5);
-    if (per_byte > to->ns_per_byte)
-        to->ns_per_byte = per_byte;
+    raise_to(to, latency_ns,
+             transfer_ns / (each * (group.size - 1)) / engine_bytes(plan));
+    return LH_OK;
+}
+
+/* Of what `sharers` ranks share, each sends all but its own share. */
+static lh_status add_sharing(const lh_job *job, const lh_layout *layout,
+                             const lh_cost_slice *slice, bool of_expert,
+                             double sharers, lh_train_sharing *to,
+                             lh_error *err)
+{
+    double sent = sizeof(float) * (sharers - 1) / sharers;
+    lhi_data_times t;
+    if (sharers < 2)
+        return LH_OK;
+    LHI_TRY(
+        lhi_sharded_value(job, layout, slice, of_expert, NULL, &t, err));
+    raise_to(&to->gathers, t.gather.latency, t.gather.transfer / sent);
+    raise_to(&to->reductions, t.reduce.latency, t.reduce.transfer / sent);
+    return LH_OK;
+}
+
+/* What passes gather and reduce, in any of the stage's datacenters. */
+static lh_status add_parts(const lh_plan *plan, const lhi_spread *spread,
+                           uint32_t stage, lh_train_model *to, lh_error *err)
+{
+    const lhi_config config = lhi_config_of(&plan->best);
+    const lh_job job = lhi_config_job(plan->job, &config);
+    lh_cost_slice slice = lhi_config_slice(&job, &config, spread, stage);
+    for (uint32_t i = 0; i < spread->n_sites; i++) {
+        double all, experts;
+        slice.datacenter = spread->sites[i].datacenter;
+        LHI_TRY(lhi_state_ranks(&job, &config.layout, &slice, &all, &experts,
+                                err));
+        LHI_TRY(add_sharing(&job, &config.layout, &slice, false, all,
+                            &to->parts, err));
+        if (job.model->experts)
+            LHI_TRY(add_sharing(&job, &config.layout, &slice, true, experts,
+                                &to->expert_parts, err));
+    }
+    return LH_OK;
+}
+
+static lh_status find_waits(const lh_plan *plan, lh_train_model *to,
+                            lh_error *err)
+{
+    const lhi_config config = lhi_config_of(&plan->best);
+    lhi_built built;
+    LHI_TRY(lhi_layout_build(plan->job, &config, &built, err));
+    lh_pipeline_free(built.pipeline);
+    to->part_waits_ns = built.data_ns;
     return LH_OK;
 }
 
@@ -75,7 +126,11 @@ lh_status lhi_group_links(const lh_plan *plan, lh_train_model *model,
         if (status == LH_OK && plan->job->model->experts)
             status = add_exchange(plan, &slice,
                                   &model->groups[LH_TRAIN_GROUP_EXPERT], err);
+        if (status == LH_OK && model->by_layer)
+            status = add_parts(plan, &places.spreads[i], i, model, err);
     }
     lhi_arena_free(mem);
+    if (status == LH_OK && model->by_layer)
+        status = find_waits(plan, model, err);
     return status;
 }
