@@ -284,24 +284,18 @@ static lh_status take_grid(lhi_job *job, lh_error *err)
 }
 
 /* Experts that others than replicas have, too, are summed over those that have
- * the same ones, which each have a piece of them; and whoever writes a
- * checkpoint of layers that are cut knows who has which shard. */
-static lh_status check_shares(const lhi_job *job, lh_error *err)
+ * the same ones, which each have a piece of them. */
+static lh_status check_experts(const lhi_job *job, lh_error *err)
 {
     const lhi_shard_groups shards = lhi_shard_groups_of(
         job->model, lhi_grid_size(&job->grid, LHI_GRID_DATA), 0, 0);
-    const bool within = shards.n_sites > 1 && !job->model->whole_optimizer;
-    if (within && lhi_experts_apart(job->model, &job->grid))
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the optimizer is sharded over some of the replicas, "
-                        "and experts are on several ranks: plan with expert: 1 "
-                        "and tensor: 1, or with sharding: full");
-    if (within && shards.n_shards > 1 && job->grid.tensor > 1)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the optimizer is sharded within datacenters, and "
-                        "layers are cut: plan with tensor: 1, or with "
-                        "sharding: full");
-    return LH_OK;
+    if (shards.n_sites == 1 || job->model->whole_optimizer ||
+        !lhi_experts_apart(job->model, &job->grid))
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "the optimizer is sharded over some of the replicas, "
+                    "and experts are on several ranks: plan with expert: 1 "
+                    "and tensor: 1, or with sharding: full");
 }
 
 /* What the pipeline's chunks say of copies, and what the model does, is one. */
@@ -359,7 +353,7 @@ static lh_status check_collectives(const lhi_job *job, lh_error *err)
                         "passes launch no data-parallel operations");
     if (lhi_grid_size(&job->grid, LHI_GRID_DATA) == 1)
         return LH_OK;
-    LHI_TRY(check_shares(job, err));
+    LHI_TRY(check_experts(job, err));
     LHI_TRY(lhi_shard_groups_check(m, lhi_grid_size(&job->grid, LHI_GRID_DATA),
                                    job->exec->n_ranks, err));
     if (p->gathers_late)

@@ -110,6 +110,11 @@ static void list_groups(lhi_training *t)
         t->all_ranks[k] = lhi_seats_host(t->o.seats, t->all_ranks[k]);
     t->shards = lhi_shard_groups_of(t->o.model, t->o.n_replicas, t->o.stage,
                                     t->o.replica);
+    for (uint32_t k = 0; k < t->o.n_replicas; k++) {
+        const lhi_shard_groups of = lhi_shard_groups_of(
+            t->o.model, t->o.n_replicas, t->o.stage, k);
+        t->shard_of[k] = of.site > 0 ? UINT32_MAX : of.shard;
+    }
     lhi_shard_members(t->o.model, t->o.n_replicas, t->o.stage, t->o.replica,
                       t->all_ranks, t->group_ranks, t->across_ranks);
     t->group = (lhi_net_group){.n_ranks = t->shards.n_shards,
@@ -148,11 +153,13 @@ static lh_status list_chunks(lhi_training *t, lh_error *err)
     t->all_ranks = calloc(t->o.n_replicas, sizeof *t->all_ranks);
     t->group_ranks = calloc(t->o.n_replicas, sizeof *t->group_ranks);
     t->across_ranks = calloc(t->o.n_replicas, sizeof *t->across_ranks);
+    t->shard_of = calloc(t->o.n_replicas, sizeof *t->shard_of);
     t->expert_ranks =
         calloc(lhi_grid_copies(t->o.grid), sizeof *t->expert_ranks);
     if (!t->mine || !t->gathers || !t->scatters || !t->gathered || !t->ended ||
         !t->times || !t->ended_ns || !t->arrive_ns || !t->played || !t->all_ranks ||
-        !t->group_ranks || !t->across_ranks || !t->expert_ranks)
+        !t->group_ranks || !t->across_ranks || !t->shard_of ||
+        !t->expert_ranks)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < x->n_chunks; c++)
         if (x->chunk_ranks[c] == t->o.stage)
@@ -181,6 +188,7 @@ static lhi_train_options train_options(const lhi_training *t)
     with.shard = t->shards.shard;
     with.n_shards = t->shards.n_shards;
     with.follows = t->shards.site > 0;
+    with.shard_of = t->shard_of;
     with.balance_bias = m->balance_bias;
     with.n_expert_replicas = t->experts.n_ranks;
     with.expert_replica = t->experts.mine;
@@ -391,6 +399,7 @@ void lhi_training_free(lhi_training *t)
     free(t->all_ranks);
     free(t->group_ranks);
     free(t->across_ranks);
+    free(t->shard_of);
     free(t->expert_ranks);
     free(t);
 }

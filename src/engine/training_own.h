@@ -28,6 +28,7 @@ struct lhi_training {
     lhi_net_group across; /* and those with the same share elsewhere */
     lhi_net_group experts; /* those with the same experts; none: as `group` */
     uint32_t *all_ranks, *group_ranks, *across_ranks, *expert_ranks;
+    uint32_t *shard_of; /* each replica's shard; UINT32_MAX: another has it, too */
     lhi_group *copies; /* this device's ranks of all copies; NULL: each has its
                           tensors whole */
     bool whole; /* all values are in place: nothing to gather */

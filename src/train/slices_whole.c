@@ -23,9 +23,12 @@ static lhi_slice share_of(const lhi_train *train, const lhi_tensor *t,
     uint32_t ranks = train->o.n_tensor, replica = i / ranks;
     lhi_slice slice = lhi_slice_at(&t->slice, i % ranks);
     size_t own = lhi_slice_own(&slice, i % ranks);
+    uint32_t shard = replica;
     *first = *n = 0;
-    if (replica < shards)
-        find_share(lhi_slice_values(&slice), shards, replica, first, n);
+    if (shards > 1 && train->o.shard_of)
+        shard = train->o.shard_of[replica];
+    if (shard < shards)
+        find_share(lhi_slice_values(&slice), shards, shard, first, n);
     if (*n > own - (*first < own ? *first : own))
         *n = own - (*first < own ? *first : own);
     return slice;

@@ -62,13 +62,16 @@ typedef struct lhi_train_options {
      * others, if there are any, are divided alike. 0: among all. */
     uint32_t shard, n_shards;
     bool follows; /* another replica with these says what all have to know */
+    /* Which shard each replica has, UINT32_MAX those that follow; borrowed.
+     * NULL: the first ones have them, in their order. */
+    const uint32_t *shard_of;
     /* Ranks that have the same experts, and which of them this is, where these
      * are others than those that have the same of all else; 0: they are not.
      * They are divided among so many of these as all else is: all, n_shards
      * being n_replicas, or 1. */
     uint32_t n_expert_replicas, expert_replica, n_expert_shards;
     /* Ranks that have slices of the same tensors; 0, 0: this one has them
-     * whole. With slices n_shards is n_replicas, or 1. */
+     * whole. */
     uint32_t n_tensor, tensor;
     /* Needed then: the first of the n_replicas * n_tensor ranks that have a
      * chunk's tensors, counted replica by replica, gets what each of these has,

@@ -54,6 +54,7 @@ typedef struct setup {
     uint32_t again;
     double dropout;
     bool links;
+    bool hybrid; /* replicas at two sites in turn */
     const char *resume, *checkpoint;
 } setup;
 
@@ -86,6 +87,7 @@ static lh_status train(const setup *s, uint64_t steps, lh_train_result **out,
     lh_exec *x = NULL;
     lh_status status = LH_EINVAL;
     uint32_t first_layers[2 * LAYERS + 1], again[LAYERS];
+    static const uint32_t sites[] = {0, 1, 0, 1, 0, 1, 0, 1};
     lh_model model = model_of(s->model);
     lh_method_options with = {.size = sizeof with};
     if (p &&
@@ -109,6 +111,7 @@ static lh_status train(const setup *s, uint64_t steps, lh_train_result **out,
         m.context = s->context;
         m.by_layer = s->zero >= 2 && s->replicas * s->context > 1;
         m.sharded_gradients = m.by_layer;
+        m.sites = s->hybrid ? sites : NULL;
         m.sharded_parameters = m.by_layer && s->zero == 3;
         m.seed = 5;
         m.data = text_path;
@@ -220,9 +223,10 @@ static void run(const setup *s)
     lh_train_result *r = NULL;
     snprintf(name, sizeof name,
              "model %d, tensor %u, context %u, replicas %u, zero %u, %u x %s "
-             "%s over %s, again %x, dropout %g",
+             "%s over %s, again %x, dropout %g%s",
              s->model, s->tensor, s->context, s->replicas, s->zero, s->devices,
-             s->placement, s->method, s->transport, s->again, s->dropout);
+             s->placement, s->method, s->transport, s->again, s->dropout,
+             s->hybrid ? ", hybrid" : "");
     lh_status status = train(s, STEPS, &r, &err);
     CHECK_MSG(status == LH_OK, "%s: %s", name, err.text);
     if (!r)
@@ -270,6 +274,7 @@ static void seeded_combinations(void)
         s.context = below(&state, 3) ? 1 : 2;
         s.zero = 1 + below(&state, 3);
         s.links = s.links && s.zero == 1; /* else they are not emulated */
+        s.hybrid = s.replicas * s.context == 4;
         run(&s);
     }
 }
@@ -347,6 +352,9 @@ static void checkpoints_are_anyones(void)
         two.joint = false;
         pair.replicas = pairs.replicas = 2;
         pairs.zero = 1 + (uint32_t)k % 3;
+        pairs.hybrid = k >= 3; /* with two shards each */
+        if (pairs.hybrid)
+            pair.replicas = pairs.replicas = 4;
         for (int i = 0; i < 4; i++)
             snprintf(names[i], sizeof names[i], "m%d-%d", model, i);
         go_on(one, two, names[0]);

@@ -123,18 +123,13 @@ static lh_status check_sharers(const lhi_config *c, uint32_t sharers,
                                bool experts, lh_error *err)
 {
     const lh_layout *l = &c->layout;
-    if (sharers == l->data)
+    const bool apart = l->expert > 1 || (experts && l->tensor > 1);
+    if (sharers == l->data || !apart)
         return LH_OK;
-    if (l->expert > 1 || (experts && l->tensor > 1))
-        return REFUSE(err, "spreads experts where the optimizer is sharded "
-                           "over all replicas, or by none; use "
-                           "layout.sharding: full, training.zero: 0, or "
-                           "layout.expert and layout.tensor of 1");
-    if (l->tensor > 1 && (uint64_t)l->context * sharers > 1)
-        return REFUSE(err, "cuts layers where the optimizer is sharded over "
-                           "all replicas, or by none; use layout.sharding: "
-                           "full, training.zero: 0, or layout.tensor of 1");
-    return LH_OK;
+    return REFUSE(err, "spreads experts where the optimizer is sharded over "
+                       "all replicas, or by none; use layout.sharding: full, "
+                       "training.zero: 0, or layout.expert and layout.tensor "
+                       "of 1");
 }
 
 lh_status lhi_longhaul_state(const lh_job *job, const lhi_config *c,
