@@ -106,8 +106,8 @@ static void print_jitter(cli *c, const lh_plan *p)
     cli_wrap(c, "chosen by", 2,
              "%s, among %" PRIu32 " schedule%s of %" PRIu32 " layout%s%s",
              how->by == LH_PLAN_BY_P95 ? "the 95th percentile" : "the mean",
-             how->n_schedules, how->n_schedules == 1 ? "" : "s",
-             how->n_layouts, how->n_layouts == 1 ? "" : "s", untried);
+             how->n_schedules, how->n_schedules == 1 ? "" : "s", how->n_layouts,
+             how->n_layouts == 1 ? "" : "s", untried);
 }
 
 /* For what it was searched, and what else there is. */
@@ -125,15 +125,14 @@ static void print_target(cli *c, const lh_plan *p)
                  lh_target_shown(target), lh_target_version(target));
         return;
     }
-    cli_wrap(
-        c, "for", 2,
-        "%s (%s); without that restriction %s (%+.1f %%): %s "
-        "on %s, as found by a short search",
-        lh_target_shown(target), lh_target_version(target),
-        cli_plan_time(p, (double)other->iteration_ns, time),
-        cli_percent_behind((double)other->iteration_ns,
-                           (double)p->best.iteration_ns),
-        other->layout.schedule, lh_placement_name(other->placement));
+    cli_wrap(c, "for", 2,
+             "%s (%s); without that restriction %s (%+.1f %%): %s "
+             "on %s, as found by a short search",
+             lh_target_shown(target), lh_target_version(target),
+             cli_plan_time(p, (double)other->iteration_ns, time),
+             cli_percent_behind((double)other->iteration_ns,
+                                (double)p->best.iteration_ns),
+             other->layout.schedule, lh_placement_name(other->placement));
 }
 
 static void print_result(cli *c, const lh_plan *p)
@@ -171,10 +170,12 @@ static bool is_on_request(uint32_t part)
 
 /* --- the screen ----------------------------------------------------------- */
 
-typedef void print_piece(cli *c, const lh_plan *plan);
+/* `most`: rows, of what is cut by rows. */
+typedef void print_piece(cli *c, const lh_plan *plan, uint32_t most);
 
 /* What a piece prints, as text; NULL: no memory. */
-static char *captured(cli *c, print_piece *print, const lh_plan *p)
+static char *captured(cli *c, print_piece *print, const lh_plan *p,
+                      uint32_t most)
 {
     char *text = NULL;
     size_t len = 0;
@@ -182,7 +183,7 @@ static char *captured(cli *c, print_piece *print, const lh_plan *p)
     if (!memory)
         return NULL;
     c->out = memory;
-    print(c, p);
+    print(c, p, most);
     c->out = kept;
     if (fclose(memory) == 0)
         return text;
@@ -213,9 +214,10 @@ static void print_first(cli *c, const char *text, uint32_t most)
 }
 
 /* What every plan has. */
-static void print_plan(cli *c, const lh_plan *p)
+static void print_plan(cli *c, const lh_plan *p, uint32_t most)
 {
     char name[400];
+    (void)most;
     cli_print(c, "%s\n\n",
               cli_shorten(p->name, cli_width(), name, sizeof name));
     print_result(c, p);
@@ -226,17 +228,31 @@ static void print_plan(cli *c, const lh_plan *p)
     cli_plan_memory(c, p);
 }
 
-static void print_others(cli *c, const lh_plan *p)
+/* A row may be several lines, of which one alone says nothing. */
+static void print_others(cli *c, const lh_plan *p, uint32_t most)
 {
-    cli_plan_others(c, p);
+    if (most > 0)
+        cli_plan_others(c, p, most);
+    else
+        cli_wrap(c, "alternatives", 1, "--show layouts");
+}
+
+static void print_gain(cli *c, const lh_plan *p, uint32_t most)
+{
+    (void)most;
     cli_plan_gain(c, p);
 }
 
-/* A piece of the screen, in so many lines; and how many it took. */
+/* A piece of the screen, in so many lines: with as many of its rows as have
+ * room, and none of them in part. How many lines it took. */
 static uint32_t print_piece_in(cli *c, const lh_plan *p, print_piece *print,
-                               uint32_t most)
+                               uint32_t rows, uint32_t most)
 {
-    char *text = captured(c, print, p);
+    char *text = captured(c, print, p, rows);
+    while (rows > 0 && count_lines(text) > most) {
+        free(text);
+        text = captured(c, print, p, --rows);
+    }
     const uint32_t lines = count_lines(text),
                    room = lines < most ? lines : most;
     if (!text)
@@ -274,9 +290,11 @@ void cli_plan_screen(cli *c, const lh_plan *p, const cli_plan_shown *shown)
 {
     const bool all = shown->parts & CLI_SHOW_ALL;
     const uint32_t end = 1u + (shown->plan ? 1u : 0u) + (shown->html ? 1u : 0u);
-    const uint32_t room = CLI_SCREEN_LINES - end;
-    const uint32_t used = print_piece_in(c, p, print_plan, room);
-    print_piece_in(c, p, print_others, all ? UINT32_MAX : room - used);
+    uint32_t room = CLI_SCREEN_LINES - end;
+    room -= print_piece_in(c, p, print_plan, 0, room);
+    room = all ? UINT32_MAX : room;
+    room -= print_piece_in(c, p, print_others, CLI_SCREEN_OTHERS, room);
+    print_piece_in(c, p, print_gain, 0, room);
     print_asked(c, p, shown);
     for (uint32_t i = 0; i < CLI_COUNT_OF(parts); i++)
         if ((all && !is_on_request(i)) || shown->parts >> i & 1)

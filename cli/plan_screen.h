@@ -21,6 +21,7 @@
 enum {
     CLI_SCREEN_LINES = 40, /* at most, at CLI_SCREEN_COLUMNS or more */
     CLI_SCREEN_COLUMNS = 100,
+    CLI_SCREEN_OTHERS = 3, /* alternatives, where there is room */
     CLI_SHOW_NETWORK = 1 << 0, /* the first of the list */
     CLI_SHOW_ALL = 1 << 30,    /* but the network, which is asked for */
 };
@@ -48,8 +49,8 @@ const char *cli_plan_gpus_text(const lh_plan *plan, char *text, size_t room);
 /* The layout in letters and in words; where it lies. */
 void cli_plan_layout(cli *c, const lh_plan *plan);
 void cli_plan_sites(cli *c, const lh_plan *plan);
-/* The three best that differ from the plan and from each other. */
-void cli_plan_others(cli *c, const lh_plan *plan);
+/* The `most` best that differ from the plan and from each other. */
+void cli_plan_others(cli *c, const lh_plan *plan, uint32_t most);
 /* What to set the links to, where that gains more than 1 %. */
 void cli_plan_gain(cli *c, const lh_plan *plan);
 

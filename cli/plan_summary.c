@@ -14,7 +14,6 @@
 enum {
     NAME = 24,  /* columns of a name in a list */
     SITES = 5,  /* datacenters that are shown */
-    OTHERS = 3, /* layouts that are shown */
     LINKS = 2,  /* links that are shown */
 };
 
@@ -409,7 +408,7 @@ static void say_no_other(cli *c, const lh_plan *p)
 
 /* Those that take as long as the plan, or as one above them, are ties and not
  * other alternatives. */
-void cli_plan_others(cli *c, const lh_plan *p)
+void cli_plan_others(cli *c, const lh_plan *p, uint32_t most)
 {
     const double best = value_of(p, &p->best);
     const char *head[] = {p->goal == LH_PLAN_CHEAPEST ? "#dearer" : "#slower",
@@ -418,7 +417,7 @@ void cli_plan_others(cli *c, const lh_plan *p)
     uint32_t shown = 0, ties = 0;
     cli_table t = {.most = 2};
     cli_table_row(&t, 3, head);
-    for (uint32_t i = 0; i < p->n_alternatives && shown < OTHERS; i++) {
+    for (uint32_t i = 0; i < p->n_alternatives && shown < most; i++) {
         const lh_choice *x = &p->alternatives[i];
         const double value = value_of(p, x);
         char more[40];

@@ -120,6 +120,23 @@ def every_kind_of_job_is_one_screen():
 
 
 @test
+def alternatives_are_whole_rows():
+    """Where a narrow screen has no room for all, and under jitter is longest."""
+    write("job.yaml", small(("a", "b", "c", "d"), (1, 1, 1, 1),
+                            layout="tensor: 2, data: 1, pipeline: 4, "
+                                   "micro_batch: 1"))
+    for columns, rows in ((68, 1), (66, 0)):
+        said = run("plan", "job.yaml", *SOON, "-o", "plan.json", "--html",
+                   "plan.html", "--jitter", "latency=1,straggler=0.001x1.5",
+                   "--samples", "5", env={"COLUMNS": str(columns)}).stdout
+        check(len(said.splitlines()) <= LINES and "lines more" not in said and
+              len(re.findall(r"^ +\+[\d.]+ % ", said, re.M)) == rows and
+              re.search("^alternatives +" +
+                        ("#?slower" if rows else "--show layouts"), said, re.M),
+              f"{columns} columns:\n{said}")
+
+
+@test
 def where_it_runs_is_said_of_the_sites_in_use():
     """Pipelines are over datacenters where they cross from one to another."""
     one = "sites: [{replicas: 1, pipeline: [{datacenter: west, stages: 2}]}]"
