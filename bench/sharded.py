@@ -116,12 +116,13 @@ def worker(replicas, rank, port, steps, data, weights):
     dist.destroy_process_group()
 
 
-def theirs(replicas, steps, data, weights):
+def theirs(replicas, steps, data, weights, program=__file__):
+    """Losses and seconds of steps of `program --worker`'s processes."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     all_ = [subprocess.Popen(
-        [sys.executable, __file__, "--worker",
+        [sys.executable, program, "--worker",
          *map(str, (replicas, rank, port, steps, data, weights))],
         stdout=subprocess.PIPE, text=True,
         env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
