@@ -721,8 +721,8 @@ int main(int argc, char **argv)
     printf("# PipeMesh, reproduced\n\nLi et al., *PipeMesh: Achieving "
            "Memory-Efficient Computation-Communication Overlap for\nTraining "
            "Large Language Models*, IEEE TPDS 2025. This page is the output "
-           "of\n`examples/papers/pipemesh`; [elastic.md](../theory/elastic.md) "
-           "has the formulas.\n\n");
+           "of\n`examples/papers/pipemesh` but for what was trained; "
+           "[elastic.md](../theory/elastic.md) has\nthe formulas.\n\n");
     print_table4();
     print_columns();
     print_planner();

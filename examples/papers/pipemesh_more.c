@@ -61,6 +61,23 @@ void pipemesh_print_table5(const pipemesh_row *a100, const pipemesh_row *v100)
     printf("\nThe text has +2.6, +16.8 and +39.7 %% for A100. So on V100 a "
            "batch of 72 is the fastest, which\nis the one of table IV, and on "
            "A100 one of 36, for both.\n");
+    printf(
+        "\n**Trained.** `bench/delayed.py build/cli/longhaul --write "
+        "docs/papers/pipemesh.md` trains a model of\n0.2 M parameters on the "
+        "cpu device, four layers on two stages of two chunks and two replicas, "
+        "on the\ntext of docs/theory as it was then: by an elastic plan, which "
+        "hides what is sent and leaves the batch and\nthe updates as they are, "
+        "and by a depth-first one with the same batch of 8 sequences of 64 tokens, with "
+        "larger\nbatches, and with `--delayed-update`. All begin with the same "
+        "weights and have the same windows in the\nsame order at one rate, "
+        "3e-3 after a warm-up of 8192 tokens. Losses are means of the last "
+        "16384\ntokens.\n\n"
+        "<!-- delayed: written by bench/delayed.py -->\n"
+        "<!-- delayed: end -->\n\n"
+        "The order is the published one: larger batches take more tokens to "
+        "the same loss, and updates a step\nlate more than batches four times as "
+        "large. How many more depends on model, rate and loss; a small\nmodel "
+        "near its start is no GPT-3 at 2.8.\n");
 }
 
 /* --- table VI and Fig. 12: weak scaling on A10s ------------------------------
