@@ -67,6 +67,7 @@ typedef struct lhi_exec_lane {
 
 typedef struct lhi_exec_rank {
     uint32_t n_passes, n_posts, n_slots, n_under_way, n_instructions, n_data;
+    uint32_t n_buffers;    /* of what passes make, until it is there */
     lhi_exec_data *data;   /* in the order of their launch */
     uint32_t n_copies;
     lhi_offload *copies;   /* likewise */

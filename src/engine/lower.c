@@ -122,6 +122,23 @@ static lh_status count_under_way(lowering *l, lhi_exec_rank *rank,
     return LH_OK;
 }
 
+/* For what a pass makes there is a buffer from its begin until it is there, or
+ * until the pass of the same rank that takes it is over. One more, where any is
+ * sent, in case it takes longer. */
+static void count_buffers(lhi_exec_rank *rank)
+{
+    uint32_t left = 0, most = 0;
+    for (uint32_t i = 0; i < rank->n_passes; i++) {
+        const lhi_exec_pass *pass = &rank->passes[i];
+        most = left > most ? left : most;
+        left += pass->output != LH_NONE && pass->local_output;
+        left -= pass->input != LH_NONE && pass->local_input;
+    }
+    rank->n_buffers = rank->n_under_way + most + (rank->n_under_way ? 2 : 1);
+    if (rank->n_buffers < 2)
+        rank->n_buffers = 2;
+}
+
 /* --- passes --------------------------------------------------------------- */
 
 static void lower_pass(const lowering *l, const lh_timeline_run *run,
@@ -403,6 +420,7 @@ static lh_status lower_rank(lowering *l, uint32_t d, bool *seen, lh_error *err)
     lower_posts(l, rank);
     LHI_TRY(lhi_exec_add_lanes(l->x, d, l->made_ns, l->arrive_ns, err));
     LHI_TRY(count_under_way(l, rank, err));
+    count_buffers(rank);
     LHI_TRY(lhi_exec_lower_data(l->p, l->x->mem, l->scratch, rank, err));
     LHI_TRY(lhi_exec_lower_copies(l->p, l->x->mem, l->scratch, rank, err));
     return list_instructions(l, rank, err);

@@ -42,7 +42,7 @@ static double count_messages(const lhi_exec_rank *rank, double bytes)
         any = any || rank->passes[p].input != LH_NONE ||
               rank->passes[p].output != LH_NONE;
     double most = any ? bytes : 0, room = (double)lhi_pool_room((size_t)most);
-    double sum = rank->n_slots * most + (rank->n_under_way + 2.0) * room;
+    double sum = rank->n_slots * most + rank->n_buffers * room;
     for (uint32_t i = 0; i < rank->n_lanes; i++) {
         const lhi_exec_lane *lane = &rank->lanes[i];
         double each = rank->n_under_way / lane->n_queues + 2.0;

@@ -39,8 +39,7 @@ static lh_status make_receives(lhi_rank *rank, lh_error *err)
             return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < program->n_slots; i++)
         memset(rank->receives[i].data, 0, most);
-    if (!lhi_pool_init(&rank->pool, rank->o.net, most,
-                       program->n_under_way + 2))
+    if (!lhi_pool_init(&rank->pool, rank->o.net, most, program->n_buffers))
         return lhi_fail_nomem(err);
     return LH_OK;
 }

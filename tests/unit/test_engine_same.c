@@ -180,6 +180,8 @@ static void check_memory(const lh_train_result *r, const char *name)
         CHECK(m->measured[LH_MEMORY_ACTIVATIONS] > 0 &&
               m->measured[LH_MEMORY_BUFFERS] >=
                   m->predicted[LH_MEMORY_BUFFERS]);
+        CHECK_MSG(r->n_ranks > r->n_replicas || r->n_grown == 0,
+                  "%s: no messages, and more buffers than predicted", name);
         if (r->n_grown > 0) {
             bytes[0] -= m->predicted[LH_MEMORY_BUFFERS];
             bytes[1] -= m->measured[LH_MEMORY_BUFFERS];
@@ -230,6 +232,7 @@ static void schedules_and_degrees(void)
         {"loop", "interleaved-1f1b", 4, 1, 0, "inproc",
          .receives = LH_RECEIVES_EARLY},
         {"loop", "greedy", 2, 1, 1, "inproc", .receives = LH_RECEIVES_EARLY},
+        {"loop", "gpipe", 1, 1, 0, "inproc", .receives = LH_RECEIVES_EARLY},
         {"wave", "zb-v", 4, 1, 0, "inproc", .receives = LH_RECEIVES_LATE_FD},
         {"ud", "optimal", 2, 1, 0, "inproc", .receives = LH_RECEIVES_EARLY},
     };
