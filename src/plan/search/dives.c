@@ -446,10 +446,21 @@ static lh_status move_best(lhi_diver *d, uint32_t which, lh_error *err)
 
 /* --- layers for others ---------------------------------------------------- */
 
+/* Whether it may be the target's best: of costs the bound says what it comes to
+ * with the traffic that it had. */
+static bool may_be_best(const lhi_diver *d, const lhi_dive_target *t,
+                        const lhi_candidate *was, int64_t bound_ns)
+{
+    const lh_plan_options *o = &d->s->options;
+    if (o->goal == LH_PLAN_FASTEST || !lhi_candidate_works(was))
+        return bound_ns < limit_of(d, t);
+    return lhi_value_at(o, &was->choice, bound_ns) < t->best;
+}
+
 /* A candidate with the layers of `from`, if that is better than what it is and
- * may be below `limit_ns`. */
-static lh_status try_lent(lhi_diver *d, uint32_t at, const lhi_config *from,
-                          int64_t limit_ns, lh_error *err)
+ * may be the target's best. */
+static lh_status try_lent(lhi_diver *d, const lhi_dive_target *t, uint32_t at,
+                          const lhi_config *from, lh_error *err)
 {
     lhi_layout_search *s = d->s;
     lhi_candidate *c = &s->candidates[at], other = *c;
@@ -458,7 +469,7 @@ static lh_status try_lent(lhi_diver *d, uint32_t at, const lhi_config *from,
     other.missing = 0; /* of its own */
     LHI_TRY(lhi_candidate_bound(s, &other, err));
     d->work += lhi_work_of_pipeline(&other.config);
-    if (other.bound_ns == INT64_MAX || other.bound_ns >= limit_ns)
+    if (other.bound_ns == INT64_MAX || !may_be_best(d, t, c, other.bound_ns))
         return LH_OK;
     LHI_TRY(lhi_candidate_simulate(s, &other, err));
     d->work += lhi_work_of_schedules(&other.config, true);
@@ -508,7 +519,7 @@ static lh_status lend_layers(lhi_diver *d, uint32_t which, bool *better,
             continue;
         LHI_TRY(make_room(d, 1, err));
         LHI_TRY(find_candidate(d, o, INT64_MAX, &made, err));
-        LHI_TRY(try_lent(d, o->at, &from, limit_of(d, t), err));
+        LHI_TRY(try_lent(d, t, o->at, &from, err));
         n++;
     }
     *better = t->best < before;
