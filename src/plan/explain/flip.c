@@ -91,6 +91,11 @@ static lh_status plan_fully(flipper *f, const lh_job *job, lhi_arena *mem,
                                   mem, NULL, best, err));
     LHI_TRY(lhi_found_plans_better(f->known, &full, job, mem, best, err));
     best->why = "";
+    /* With little work a part of it is less than a quick search has. */
+    lh_choice quick;
+    LHI_TRY(plan_quickly(f, job, mem, &quick, err));
+    if (lhi_value_of(f->given, &quick) < lhi_value_of(f->given, best))
+        *best = quick;
     return LH_OK;
 }
 
