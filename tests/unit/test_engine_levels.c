@@ -367,6 +367,13 @@ static void refuses(void)
           .by_layer = true,
           .gradients = 1},
          "layer by layer is so whole"},
+        {{.stages = 1,
+          .chunks = 1,
+          .replicas = 4,
+          .sites = pairs,
+          .experts = true,
+          .expert = 2},
+         "experts are on several ranks: plan with expert: 1"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         check_refused(&rows[i].s, rows[i].says);
