@@ -367,10 +367,9 @@ static void elastic_plans_train(void)
 
 /* Operations that an elastic plan picks for want of memory: what is one product
  * is made again as one, in as many layers, and so the device runs it. */
-static void picked_operations(void)
+static lh_plan *plan_that_picks(void)
 {
-    lh_error err = {0};
-    lh_plan *plan = plan_of_job(job_with(
+    return plan_of_job(job_with(
         JOB_SMALL,
         "  gpu: {tflops: 0.05, memory_gib: 0.004, memory_gbps: 10}\n"
         "  datacenters: [{name: a, nodes: 3}]\n"
@@ -380,6 +379,28 @@ static void picked_operations(void)
         "vocab: 256}\n"
         "layout: {tensor: 1, data: 3, pipeline: 1, micro_batch: 2, schedule: "
         "elastic}\n"));
+}
+
+/* Of a job for the cpu device, which makes what shared experts have with what
+ * the others have. */
+static lh_plan *plan_that_picks_experts(void)
+{
+    return plan_of_job(job_with(
+        JOB_SMALL,
+        "  gpu: {tflops: 0.05, memory_gib: 0.003, memory_gbps: 10}\n"
+        "  datacenters: [{name: a, nodes: 2}]\n"
+        "  links: []\n"
+        "training: {global_batch: 16, sequence: 64, precision: fp32, zero: 3}\n"
+        "model: {layers: 8, hidden: 32, ffn: 64, heads: 2, kv_heads: 1, "
+        "vocab: 256, experts: 4, experts_per_token: 2, expert_ffn: 24, "
+        "shared_expert_ffn: 48, dense_layers: 1, router: sigmoid}\n"
+        "layout: {tensor: 1, data: 2, expert: 2, pipeline: 1, micro_batch: 2, "
+        "schedule: elastic, framework: longhaul}\n"));
+}
+
+static void picked_operations(lh_plan *plan, const char *has)
+{
+    lh_error err = {0};
     lh_train_options run = {.size = sizeof run, .steps = 2};
     lh_train_model m = lh_train_model_defaults();
     m.data = text_path;
@@ -387,7 +408,11 @@ static void picked_operations(void)
         .size = sizeof o, .device = LH_TRAIN_CPU, .run = &run, .model = &m};
     lh_train_result *r = NULL;
     const lh_plan_elastic *e = plan ? plan->best.elastic : NULL;
+    bool found = false;
     CHECK(e && plan->best.recompute == LH_RECOMPUTE_OPERATIONS);
+    for (uint32_t i = 0; e && i < e->n_recomputed; i++)
+        found = found || strcmp(e->recomputed[i].operation, has) == 0;
+    CHECK_MSG(found, "%s is not made again", has);
     for (uint32_t i = 0; e && i + 1 < e->n_recomputed; i++)
         for (uint32_t c = 0; c < e->recomputed[i].n_chunks; c++) {
             const char *a = e->recomputed[i].operation;
@@ -401,6 +426,12 @@ static void picked_operations(void)
         CHECK_OK(lh_train_plan(plan, &o, &r, &err), err);
     lh_train_result_free(r);
     lh_plan_free(plan);
+}
+
+static void operations_are_picked(void)
+{
+    picked_operations(plan_that_picks(), "activation");
+    picked_operations(plan_that_picks_experts(), "shared up");
 }
 
 /* What of a plan the cpu device does not do: decay through gradients. */
@@ -489,7 +520,7 @@ int main(void)
     RUN(cpu);
     RUN(recomputes);
     RUN(elastic_plans_train);
-    RUN(picked_operations);
+    RUN(operations_are_picked);
     RUN(shares_layers);
     RUN(refuses);
     RUN(refuses_what_it_does_not_do);

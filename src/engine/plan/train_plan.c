@@ -157,6 +157,9 @@ static const struct {
     {"up", LH_PART_GATE_UP},
     {"gate", LH_PART_GATE_UP},
     {"activation", LH_PART_ACTIVATION},
+    {"shared up", LH_PART_GATE_UP},
+    {"shared gate", LH_PART_GATE_UP},
+    {"shared activation", LH_PART_ACTIVATION},
     {"attention dropout", LH_N_LAYER_PARTS},
     {"mlp dropout", LH_N_LAYER_PARTS},
 };
@@ -201,7 +204,8 @@ static bool has_operation(const lh_model *m, uint32_t k)
         strcmp(name, "latent") == 0 || strcmp(name, "key and value") == 0;
     bool plain = strcmp(name, "key") == 0 || strcmp(name, "value") == 0;
     if (operations[k].part == LH_N_LAYER_PARTS ||
-        (!m->gated && strcmp(name, "gate") == 0))
+        (!m->gated && strcmp(name, "gate") == 0) ||
+        (!m->shared_expert_ffn && strncmp(name, "shared ", 7) == 0))
         return false;
     return m->kv_lora_rank ? !plain : !latent;
 }
