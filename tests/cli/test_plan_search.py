@@ -43,6 +43,20 @@ def schedules_that_chunks_do_not_suit_are_refused():
               f"{schedule}, {chunks}: {said.stderr}")
 
 
+# With what is offloaded B is one pass, whatever the placement.
+@test
+def schedules_that_split_what_is_offloaded_are_refused():
+    for schedule in "zb-h1", "zb-v", "dorapp", "slack":
+        write("job.yaml", JOB.format(f"{{schedule: {schedule}, pipeline: 1}}")
+              .replace("training: {", "training: {offload: 0.5, "))
+        said = run("plan", "job.yaml", "-o", "plan.json")
+        check(said.returncode == 1 and said.stdout == "", f"{schedule}: {said}")
+        check(said.stderr == f"longhaul: job.yaml:{LINE}: layout.schedule: "
+              f"'{schedule}' needs D and W as passes of their own, and with "
+              "offloading B is one pass; leave training.offload out, or use "
+              "another schedule\n", f"{schedule}: {said.stderr}")
+
+
 # The line is that of the file, not of what is made of it.
 @test
 def unknown_schedules_are_refused_where_they_stand():

@@ -65,12 +65,21 @@ lh_status lhi_schedule_check(const lh_job *job, lh_error *err)
     lh_error unknown = {0};
     if (lh_method_find(l->schedule, NULL, &unknown) != LH_OK)
         return refuse_schedule(job, unknown.text, err);
+    char why[200];
+    if (job->training.offload_share > 0 &&
+        lhi_method_named(l->schedule)->split) {
+        snprintf(why, sizeof why,
+                 "'%s' needs D and W as passes of their own, and with "
+                 "offloading B is one pass; leave training.offload out, or use "
+                 "another schedule",
+                 l->schedule);
+        return refuse_schedule(job, why, err);
+    }
     if (n == 0 || l->pipeline == 1 ||
         (n == 1 && lhi_schedule_suits(job, LH_PLACEMENT_UD)) ||
         (n == 2 && lhi_schedule_suits(job, LH_PLACEMENT_WAVE)) ||
         (n >= 2 && lhi_schedule_suits(job, LH_PLACEMENT_LOOP)))
         return LH_OK;
-    char why[200];
     snprintf(why, sizeof why,
              "'%s' needs %s on each device, and chunks_per_device is %" PRIu32
              "; leave one of them out",
