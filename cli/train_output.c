@@ -202,7 +202,8 @@ static void print_exchanges(cli *c, const lh_train_result *r)
              "of a rank in an iteration, with waits for the others: %s", text);
 }
 
-/* What activations that leave their ranks have taken. */
+/* What activations that leave their ranks have taken; ranks of a run that was
+ * broken off do not tell each other. */
 static void print_copies(cli *c, const lh_train_result *r)
 {
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT], w[CLI_TIME_TEXT];
@@ -211,13 +212,28 @@ static void print_copies(cli *c, const lh_train_result *r)
     int64_t stored = 0;
     for (uint32_t i = 0; i < n; i++)
         stored += all[i].measured[LH_MEMORY_STORAGE];
-    if (r->predicted_copy_ns > 0)
+    if (r->predicted_copy_ns > 0 && n == 0)
+        cli_wrap(c, "offload", 0,
+                 "copies of a rank in an iteration: predicted %s; not known of "
+                 "a run that was broken off",
+                 cli_time_text(r->predicted_copy_ns, a));
+    else if (r->predicted_copy_ns > 0)
         cli_wrap(c, "offload", 0,
                  "copies of a rank in an iteration: predicted %s, measured %s; "
                  "passes waited %s for them; %.1f MiB in files",
                  cli_time_text(r->predicted_copy_ns, a),
                  cli_time_text(r->copy_ns, b),
                  cli_time_text(r->copy_wait_ns, w), (double)stored / (1 << 20));
+}
+
+static json_t *copies_json(const lh_train_result *r)
+{
+    uint32_t n;
+    lh_train_memory_held(r, &n);
+    return json_pack("{s:o, s:o, s:o}", "predicted",
+                     cli_seconds(r->predicted_copy_ns), "measured",
+                     n ? cli_seconds(r->copy_ns) : json_null(), "waited",
+                     n ? cli_seconds(r->copy_wait_ns) : json_null());
 }
 
 static json_t *exchanges_json(const lh_train_result *r)
@@ -259,11 +275,7 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
                                 ? json_integer((json_int_t)r->n_processors)
                                 : json_null());
         json_object_set_new(j, "exchanges_s", exchanges_json(r));
-        json_object_set_new(j, "copies_s",
-                            json_pack("{s:o, s:o, s:o}", "predicted",
-                                      cli_seconds(r->predicted_copy_ns),
-                                      "measured", cli_seconds(r->copy_ns),
-                                      "waited", cli_seconds(r->copy_wait_ns)));
+        json_object_set_new(j, "copies_s", copies_json(r));
         json_object_set_new(j, "memory", train_memory_json(plan, r));
     } else if (j) {
         json_object_set_new(j, "speed", json_integer(s->speed));

@@ -2,8 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Activations that leave their device: in jobs, plans, pipelines, and runs."""
 import json
+import signal
+import subprocess
+import time
 
-from harness import ROOT, WORK, case, check, finish, json_case, run, test, write
+from harness import (ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, case, check, finish,
+                     json_case, run, test, until, write)
 
 PIPELINE = """longhaul: pipeline/1
 time_unit: ms
@@ -201,6 +205,39 @@ def runs_are_the_same_and_hold_what_was_predicted():
     planned("")
     case("of no use", [*how, "--offload-to", "."], 2,
          err="--offload-to is for plans whose job has offload")
+
+
+@test
+def what_a_run_that_is_broken_off_copied_is_not_known():
+    write("text", "the quick brown fox jumps over the lazy dog. " * 80)
+    planned("offload: {layers: 1, storage_gbps: 0.05}")
+    args = ["train", "plan.json", "--device", "cpu", "--data", "text",
+            "--emulate-links", "--log", "log.jsonl"]
+    if "OpenBLAS" in run(*args, "--offload-to", "none").stderr:
+        print("SKIPPED: without OpenBLAS")
+        return
+    for more in ([], ["--json"]):
+        (WORK / "log.jsonl").unlink(missing_ok=True)
+        process = subprocess.Popen(
+            [PROGRAM, *args, *more], cwd=WORK, env=ENVIRONMENT, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, start_new_session=True)
+        log = WORK / "log.jsonl"
+        check(until(lambda: log.exists() and log.read_text(), process),
+              "an iteration is done")
+        for _ in range(2):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.25)  # closer ones are one
+        out, err = process.communicate(timeout=HANGS)
+        check(process.returncode == 1, f"{process.returncode} {out} {err}")
+        if more:
+            found = json.loads(out)
+            copies = found["copies_s"]
+            check(found["memory"] == [] and copies["predicted"] > 0 and
+                  copies["measured"] is copies["waited"] is None, found)
+        else:
+            check("not known of a run that was broken off" in " ".join(
+                out.split()), out)
 
 
 finish()
