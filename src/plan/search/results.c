@@ -211,7 +211,6 @@ static lh_status refuse_target(lhi_layout_search *s, lh_error *err)
 static lh_status refuse(lhi_layout_search *s, lh_error *err)
 {
     const lhi_candidate *c = with_reason(s);
-    LHI_TRY(refuse_target(s, err));
     if (c)
         return lhi_fail(err, LH_EINFEASIBLE,
                         "%s: no schedule works with the layouts that fit "
@@ -222,8 +221,10 @@ static lh_status refuse(lhi_layout_search *s, lh_error *err)
                         c->config.layout.micro_batch, c->choice.why);
     if (is_nowhere_mixed(s))
         return refuse_mixed(s, err);
-    if (s->closest_floor.missing || nearest_to_fit(s))
+    if (s->closest_floor.missing || nearest_to_fit(s)) {
+        LHI_TRY(refuse_target(s, err));
         return refuse_memory(s, err);
+    }
     if (s->options.partition == LH_PARTITION_MONTE_CARLO)
         return refuse_drawn(s, err);
     if (s->n == 0 && s->n_dropped && !s->first_refusal.text[0])
