@@ -221,27 +221,6 @@ static void links_are_as_planned(void)
     }
 }
 
-/* What ZeRO 2 and 3 communicate in passes has no times of its own. */
-static void what_cannot_be_emulated_is_refused(void)
-{
-    lh_error err = {0};
-    lh_train_result *r = NULL;
-    lh_plan *plan = plan_of(&combinations[0]);
-    lh_train_model m = lh_train_model_defaults();
-    if (!plan)
-        return;
-    lh_plan other = *plan;
-    other.best.zero = 3;
-    m.data = text_path;
-    m.emulate_links = true;
-    const lh_train_plan_options o = {
-        .size = sizeof o, .device = LH_TRAIN_CPU, .model = &m};
-    CHECK_INT(lh_train_plan(&other, &o, &r, &err), LH_EUNSUPPORTED);
-    CHECK_HAS(err.text, "plan with zero: 1");
-    CHECK(!r);
-    lh_plan_free(plan);
-}
-
 int main(void)
 {
     int fd = mkstemp(text_path);
@@ -249,7 +228,6 @@ int main(void)
     close(fd);
     training_text(text_path, 4000);
     RUN(links_are_as_planned);
-    RUN(what_cannot_be_emulated_is_refused);
     unlink(text_path);
     return test_summary();
 }
