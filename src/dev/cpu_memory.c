@@ -465,16 +465,30 @@ double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
            cpu->n_microbatches * (sizeof(double) + sizeof(bool));
 }
 
+/* The numbers of chunk mine[i]. */
+static lhi_cpu_chunk chunk_of(const lhi_cpu_options *o, uint32_t i)
+{
+    uint32_t c = o->mine[i], first = o->first_layers[c];
+    return (lhi_cpu_chunk){.first_layer = first,
+                           .n_layers = o->first_layers[c + 1] - first,
+                           .is_first = c == 0,
+                           .is_last = c + 1 == o->n_chunks};
+}
+
 double lhi_cpu_parameters(const lhi_cpu_options *o, uint32_t i)
 {
     lhi_cpu cpu = {0};
-    uint32_t c = o->mine[i], first = o->first_layers[c];
-    const lhi_cpu_chunk chunk = {.first_layer = first,
-                                 .n_layers = o->first_layers[c + 1] - first,
-                                 .is_first = c == 0,
-                                 .is_last = c + 1 == o->n_chunks};
+    const lhi_cpu_chunk chunk = chunk_of(o, i);
     lhi_cpu_shape(&cpu, o);
     return lhi_cpu_values(&cpu, &chunk);
+}
+
+uint32_t lhi_cpu_tensors_of(const lhi_cpu_options *o, uint32_t i)
+{
+    lhi_cpu cpu = {0};
+    const lhi_cpu_chunk chunk = chunk_of(o, i);
+    lhi_cpu_shape(&cpu, o);
+    return lhi_cpu_n_tensors(&cpu, &chunk);
 }
 
 double lhi_cpu_expert_values(const lhi_cpu *cpu)

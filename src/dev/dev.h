@@ -277,6 +277,8 @@ typedef struct lhi_cpu_part_sizes {
     double all, most, experts;
 } lhi_cpu_part_sizes;
 lhi_cpu_part_sizes lhi_cpu_parts_of(const lhi_cpu_options *options, uint32_t i);
+/* Tensors of chunk mine[i] that are here. */
+uint32_t lhi_cpu_tensors_of(const lhi_cpu_options *options, uint32_t i);
 /* Those of experts among them. */
 double lhi_cpu_expert_parameters(const lhi_cpu_options *options, uint32_t i);
 /* The parameters of chunk mine[i] that are here, each of them a float; and

@@ -151,9 +151,11 @@ static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
                   lhi_is_staged(job->pipeline, job->model);
     lhi_sharded_tensors *all = calloc(exec->n_chunks, sizeof *all);
     lhi_shard_plan plan = {0};
+    uint32_t n_tensors = 0;
     lh_status status = all ? LH_OK : lhi_fail_nomem(err);
     for (uint32_t i = 0; status == LH_OK && i < o->n_mine; i++) {
         lhi_sharded_tensors *one = &all[o->mine[i]];
+        n_tensors += lhi_cpu_tensors_of(o, i);
         if ((status = lhi_cpu_sharded(o, i, one, err)) == LH_OK)
             add_chunk(&need, o, i, one);
     }
@@ -171,6 +173,7 @@ static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
                               lot->sharded, lot->n_sharers, lot->n_shards,
                               staged, job->model->delayed_update, bytes);
     }
+    bytes[LH_MEMORY_SCRATCH] += lhi_train_notes(o->n_mine, n_tensors);
     if (staged)
         bytes[LH_MEMORY_BUFFERS] += exchange_bytes(&need);
     if (staged && by_layer)

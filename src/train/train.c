@@ -80,6 +80,13 @@ double lhi_train_bytes(double n_values, uint32_t n_replicas)
     return sum;
 }
 
+double lhi_train_notes(uint32_t n_chunks, uint32_t n_tensors)
+{
+    return (double)sizeof(lhi_train) +
+           n_chunks * (double)(sizeof(uint32_t) + sizeof(lhi_train_chunk)) +
+           n_tensors * (double)sizeof(lhi_owned);
+}
+
 void lhi_train_held(const lhi_train *train, int64_t bytes[LH_N_MEMORY_KINDS])
 {
     bytes[LH_MEMORY_MOMENTS] += (int64_t)lhi_arena_used(train->moments);

@@ -114,6 +114,8 @@ double lhi_train_bytes(double n_values, uint32_t n_replicas);
 void lhi_train_predict(double n_values, double n_tied, double n_sharded,
                        uint32_t n_replicas, uint32_t n_shards, bool staged,
                        bool delayed, double bytes[LH_N_MEMORY_KINDS]);
+/* What it notes of so many tensors in so many chunks, which is scratch. */
+double lhi_train_notes(uint32_t n_chunks, uint32_t n_tensors);
 /* What it does hold. */
 void lhi_train_held(const lhi_train *train, int64_t bytes[LH_N_MEMORY_KINDS]);
 

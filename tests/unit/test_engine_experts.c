@@ -176,7 +176,7 @@ static void memory_is_as_predicted(const lh_train_result *r, const char *name)
             double got = (double)all[i].measured[k];
             /* What is small counts little in larger models; sanitizers leave
              * gaps. */
-            double small = k == LH_MEMORY_SCRATCH ? 8192 : 2048;
+            double small = SANITIZED && k == LH_MEMORY_SCRATCH ? 8192 : 2048;
             if (k != LH_MEMORY_BUFFERS)
                 CHECK_MSG(fabs(got - want) <= 0.03 * want + small,
                           "%s: rank %u holds %g of %s, not %g", name,
