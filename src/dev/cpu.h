@@ -17,7 +17,7 @@
  * With tensor parallelism (Megatron-LM, arXiv:1909.08053) heads, q, kv, values,
  * qkv, o, f, up and v are those of this rank; of what lies between products it
  * has r of the t rows (sequence parallelism, arXiv:2205.05198, section 4.2.2),
- * which it sends to experts. Without, r is t. */
+ * which it sends to experts, unless these are cut, too. Without, r is t. */
 #ifndef LHI_CPU_H
 #define LHI_CPU_H
 
@@ -103,15 +103,15 @@ typedef struct lhi_cpu_kept {
     bool moe;                 /* has experts */
     /* Which experts each row passes (cpu_router.c): */
     float *scores;   /* [r][experts], then the gradient of the logits */
-    float *shares;   /* [r][chosen]: what an expert's result is times */
-    int32_t *chosen; /* [r][chosen]: experts */
-    int32_t *place;  /* [r][chosen]: row among those of all experts; -1: the
-                        expert had no room for it */
-    float *gate, *d_gate; /* [t], the first r, of the shared experts: what their
-                             result is times, and the gradient of that one's
-                             logit */
-    int32_t *source;      /* [r * chosen]: by such a row, which of r it was */
-    int32_t *first;       /* [experts + 1]: an expert's first row */
+    float *shares;   /* [routed_r][chosen]: what an expert's result is times */
+    int32_t *chosen; /* [routed_r][chosen]: experts */
+    int32_t *place;  /* [routed_r][chosen]: row among those of all experts; -1:
+                        the expert had no room for it */
+    float *gate;     /* [t], the first routed_r, of the shared experts: what their
+                        result is times; */
+    float *d_gate;   /* [t], the first r: the gradient of that one's logit */
+    int32_t *source; /* [routed_r * chosen]: by such a row, which of these */
+    int32_t *first;  /* [experts + 1]: an expert's first row */
     int32_t *from; /* [n_expert * here + 1]: the first row here of each rank, and
                       there of each expert that this one has; alone it is `first`
                     */
@@ -225,6 +225,11 @@ typedef struct lhi_cpu {
     /* Ranks that have different experts, and which of them this is; how many
      * each has; choices that come here at most, in times of most_r. */
     uint32_t n_expert, expert, here, most;
+    /* Experts are cut as dense MLPs are, over the ranks that share layers, and
+     * take all rows there; rows whose choices they take, r or, of cut ones, t,
+     * and which of these is the first of the r that are here. */
+    bool cuts_experts;
+    uint32_t routed_r, first_routed;
     lhi_group *expert_group;
     int32_t *row_counts;                /* [2][n_expert][here] */
     size_t *sizes;                      /* [2][n_expert] */
@@ -250,8 +255,8 @@ typedef struct lhi_cpu {
     float *partial;             /* [block][value_dim] */
     float *partial_max, *partial_inv; /* [block] */
     /* Ranks that share layers, which of them this is, the first of its rows,
-     * heads and tokens of the vocabulary, its rows, and what each of them has
-     * at most. */
+     * heads and tokens of the vocabulary, its rows, and what each of them sends
+     * to experts at most. */
     uint32_t n_tensor, tensor, first_row, r, most_r, first_head, first_token;
     lhi_group *group;               /* NULL: it is alone */
     size_t *row_bytes, *row_floats; /* by rank: of [t][h], that it has */
@@ -305,6 +310,8 @@ uint32_t lhi_cpu_n_layer_tensors(const lhi_cpu *cpu, uint32_t first,
 uint32_t lhi_cpu_n_tensors(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
 /* Values of a chunk whose numbers are there. */
 double lhi_cpu_values(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
+/* What is here of a tensor, where an expert's is here at all. */
+lhi_slice lhi_cpu_slice(const lhi_cpu *cpu, const lhi_model_tensor *of);
 /* Those of tensors `first` to `first + n - 1` that are here. */
 double lhi_cpu_count_values(const lhi_cpu *cpu, uint32_t first, uint32_t n);
 
@@ -456,8 +463,9 @@ void lhi_cpu_add_rows(lhi_cpu *cpu, const float *all, float *own);
  * those of its own tokens. */
 double lhi_cpu_shared_loss(lhi_cpu *cpu, float *logits, const int32_t *targets,
                            float scale);
-/* Of choices [t][chosen] each rank's own rows are there: all come together. */
-void lhi_cpu_gather_choices(lhi_cpu *cpu, int32_t *all);
+/* Of choices [t][chosen], or what they are times, each rank's own rows are there:
+ * all come together. */
+void lhi_cpu_gather_choices(lhi_cpu *cpu, void *all);
 /* n values become the sums over these ranks. */
 void lhi_cpu_add_values(lhi_cpu *cpu, float *values, size_t n);
 /* A chunk's gradients are complete but for those that each rank has of its own
@@ -471,14 +479,14 @@ bool lhi_cpu_make_partial(lhi_cpu *cpu);
  * alone. */
 static inline bool lhi_cpu_gathers_mlp(const lhi_cpu *cpu, bool moe)
 {
-    return !moe || cpu->shared_f > 0;
+    return !moe || cpu->shared_f > 0 || cpu->cuts_experts;
 }
 
 /* --- which experts (cpu_router.c) -------------------------------------------
  */
 
-/* Room for choices of other ranks that count for a capacity; how much (0: none
- * is needed). False: no memory. */
+/* Room for choices of other ranks, that count for a capacity or are of experts
+ * that are cut; how much (0: none is needed). False: no memory. */
 bool lhi_cpu_make_choices(lhi_cpu *cpu);
 size_t lhi_cpu_choice_bytes(const lhi_cpu *cpu);
 /* Room for what a layer keeps of routes; false: no memory. */

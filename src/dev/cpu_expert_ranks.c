@@ -17,6 +17,14 @@
 lh_status lhi_cpu_check_expert_ranks(const lhi_cpu_options *o, lh_error *err)
 {
     uint32_t n = o->n_expert ? o->n_expert : 1, experts = o->model->experts;
+    if (o->n_expert_tensor > 1 && (n > 1 || o->n_expert_tensor != o->n_tensor))
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the cpu device cuts experts over the ranks that share "
+                        "layers, all of them, where each has all experts "
+                        "(expert_tensor %" PRIu32 ", tensor %" PRIu32
+                        ", expert %" PRIu32 "): set expert_tensor to 1 in the "
+                        "job's layout",
+                        o->n_expert_tensor, o->n_tensor, n);
     if (n == 1)
         return LH_OK;
     if (o->expert >= n || experts == 0 || experts % n != 0)
@@ -124,7 +132,7 @@ float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_kept *kept,
         return cpu->routed;
     }
     gather(cpu, kept, d, width);
-    for (size_t i = 0; i < (size_t)cpu->r * cpu->chosen; i++)
+    for (size_t i = 0; i < (size_t)cpu->routed_r * cpu->chosen; i++)
         if (kept->place[i] >= 0)
             cpu->routed[(size_t)kept->place[i] * width + h] = kept->shares[i];
     count_bytes(cpu, kept, width);

@@ -6,7 +6,7 @@
  * section 3.2) are one that all rows pass, behind the others' rows; its result
  * may be times a sigmoid of the row's product with a gate (Qwen2-MoE). Ranks that
  * share layers have parts of these, as of a dense MLP, and take all rows
- * there; routed experts take the rows that are here. */
+ * there; routed experts take the rows that are here, or are cut likewise. */
 #include "dev/cpu.h"
 
 #include <string.h>
@@ -58,14 +58,20 @@ static float *shared_act(const lhi_cpu *cpu, const lhi_cpu_kept *kept)
     return kept->act + (size_t)cpu->most_r * cpu->most * cpu->expert_f;
 }
 
+/* Of all rows, those that routed experts take. */
+static float *routed_rows(const lhi_cpu *cpu, float *all)
+{
+    return cpu->cuts_experts ? all : lhi_cpu_own_rows(cpu, all);
+}
+
 void lhi_cpu_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept)
 {
     uint32_t up = 2 * cpu->expert_f;
-    const float *own = lhi_cpu_own_rows(cpu, kept->norm2);
+    const float *taken = routed_rows(cpu, kept->norm2);
     lhi_cpu_route(cpu, w, kept);
     lhi_cpu_count_rows(cpu, kept);
-    const float *x = lhi_cpu_send_rows(cpu, kept, own);
+    const float *x = lhi_cpu_send_rows(cpu, kept, taken);
     for (uint32_t i = 0; i < n_lots(cpu); i++) {
         lot l = lot_of(cpu, kept, i);
         if (l.n)
@@ -81,9 +87,9 @@ void lhi_cpu_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
                             2 * cpu->shared_f, false);
     if (!w->shared_gate)
         return;
-    cpu->k->row_dots(own, cpu->h, w->shared_gate, 0, cpu->r, cpu->h,
+    cpu->k->row_dots(taken, cpu->h, w->shared_gate, 0, cpu->routed_r, cpu->h,
                      kept->gate);
-    cpu->k->sigmoid(kept->gate, cpu->r);
+    cpu->k->sigmoid(kept->gate, cpu->routed_r);
 }
 
 void lhi_cpu_experts_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
@@ -101,11 +107,12 @@ static void add_shared(lhi_cpu *cpu, const lhi_cpu_weights *w,
 {
     lhi_cpu_forward_product(cpu, shared_act(cpu, kept), shared_down_of(cpu, w),
                             cpu->wide, cpu->t, cpu->shared_f, cpu->h, false);
-    float *own = lhi_cpu_own_rows(cpu, cpu->wide);
-    lhi_cpu_add_rows(cpu, cpu->wide, own);
+    float *rows = routed_rows(cpu, cpu->wide);
+    if (!cpu->cuts_experts)
+        lhi_cpu_add_rows(cpu, cpu->wide, rows);
     if (w->shared_gate)
-        cpu->k->scale_rows(own, cpu->h, cpu->r, cpu->h, kept->gate);
-    cpu->k->add(out, own, (size_t)cpu->r * cpu->h);
+        cpu->k->scale_rows(rows, cpu->h, cpu->routed_r, cpu->h, kept->gate);
+    cpu->k->add(out, rows, (size_t)cpu->routed_r * cpu->h);
 }
 
 /* to[row] += by * the row's `number`th of routed, if it is there. */
@@ -116,6 +123,25 @@ static void add_routed(const lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t row,
     const float *x = cpu->routed + (size_t)(at < 0 ? 0 : at) * cpu->h;
     for (size_t i = 0; at >= 0 && i < cpu->h; i++)
         to[row * cpu->h + i] += by * x[i];
+}
+
+/* Where what experts say of rows is added up that becomes part of x [r][h]:
+ * there, or of those that are cut with what the other ranks have. */
+static float *begin_sum(const lhi_cpu *cpu, float *x)
+{
+    if (!cpu->cuts_experts)
+        return x;
+    memset(cpu->summands, 0, (size_t)cpu->t * cpu->h * sizeof *x);
+    return cpu->summands;
+}
+
+static void end_sum(lhi_cpu *cpu, float *x)
+{
+    if (!cpu->cuts_experts)
+        return;
+    float *own = lhi_cpu_own_rows(cpu, cpu->summands);
+    lhi_cpu_add_rows(cpu, cpu->summands, own);
+    cpu->k->add(x, own, (size_t)cpu->r * cpu->h);
 }
 
 void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
@@ -134,12 +160,14 @@ void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
     }
     lhi_cpu_return_rows(cpu, kept);
     memset(out, 0, n * sizeof *out);
-    for (size_t row = 0; row < cpu->r; row++)
+    float *sum = begin_sum(cpu, out);
+    for (size_t row = 0; row < cpu->routed_r; row++)
         for (uint32_t j = 0; j < cpu->chosen; j++)
             add_routed(cpu, kept, row, j, kept->shares[row * cpu->chosen + j],
-                       out);
+                       sum);
     if (w->shared)
-        add_shared(cpu, w, kept, out);
+        add_shared(cpu, w, kept, sum);
+    end_sum(cpu, out);
     lhi_cpu_drop_all(cpu, at, out);
     cpu->k->add(out, kept->mid, n);
 }
@@ -153,19 +181,19 @@ static void scale_by_shares(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                            cpu->incoming_shares);
         return;
     }
-    for (size_t i = 0; i < (size_t)cpu->r * cpu->chosen; i++)
+    for (size_t i = 0; i < (size_t)cpu->routed_r * cpu->chosen; i++)
         if (kept->place[i] >= 0)
             cpu->k->scale_rows(x + (size_t)kept->place[i] * width, width, 1,
                                width, &kept->shares[i]);
 }
 
-/* d of all rows, times the gate, to kept->d_down. */
+/* d of all rows, times the gate where experts are not cut, to kept->d_down. */
 static const float *gather_weighed(lhi_cpu *cpu, const lhi_cpu_weights *w,
                                    lhi_cpu_kept *kept, const float *d)
 {
     float *own = lhi_cpu_own_rows(cpu, kept->d_down);
     memcpy(own, d, (size_t)cpu->r * cpu->h * sizeof *d);
-    if (w->shared_gate)
+    if (w->shared_gate && !cpu->cuts_experts)
         cpu->k->scale_rows(own, cpu->h, cpu->r, cpu->h, kept->gate);
     lhi_cpu_gather_rows(cpu, own, kept->d_down);
     return kept->d_down;
@@ -181,16 +209,20 @@ static void gate_back(lhi_cpu *cpu, lhi_cpu_kept *kept)
     lhi_cpu_add_values(cpu, kept->d_gate, cpu->t);
     memmove(kept->d_gate, kept->d_gate + cpu->first_row,
             cpu->r * sizeof *kept->d_gate);
+    const float *gate = kept->gate + cpu->first_routed;
     for (size_t i = 0; i < cpu->r; i++)
-        kept->d_gate[i] *= 1 - kept->gate[i];
+        kept->d_gate[i] *= (cpu->cuts_experts ? gate[i] : 1) * (1 - gate[i]);
+    if (cpu->cuts_experts)
+        cpu->k->scale_rows(cpu->wide, f, cpu->t, f, kept->gate);
 }
 
-/* Gradients of the shared experts' gate_up, and of their gate's logit. */
+/* Gradients of the shared experts' gate_up, and of their gate's logit; d is of
+ * all rows where experts are cut. */
 static void shared_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept, const float *d)
 {
     size_t f = cpu->shared_f;
-    if (cpu->group)
+    if (cpu->group && !cpu->cuts_experts)
         d = gather_weighed(cpu, w, kept, d);
     lhi_cpu_input_product(cpu, d, shared_down_of(cpu, w), cpu->wide, cpu->t,
                           cpu->shared_f, cpu->h);
@@ -206,16 +238,18 @@ static void shared_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
     cpu->k->swiglu_back(shared_gate_up(cpu, kept), cpu->wide, cpu->t, f);
 }
 
-/* What of that comes to norm2, on top of cpu->wide. */
+/* What of that comes to norm2, on top of `sum`, and the gate's part on top of
+ * cpu->wide. */
 static void add_shared_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
-                            const lhi_cpu_kept *kept)
+                            const lhi_cpu_kept *kept, float *sum)
 {
     size_t h = cpu->h;
-    float *own = lhi_cpu_own_rows(cpu, cpu->routed);
+    float *rows = routed_rows(cpu, cpu->routed);
     lhi_cpu_input_product(cpu, shared_gate_up(cpu, kept), w->shared,
                           cpu->routed, cpu->t, cpu->h, 2 * cpu->shared_f);
-    lhi_cpu_add_rows(cpu, cpu->routed, own);
-    cpu->k->add(cpu->wide, own, cpu->r * h);
+    if (!cpu->cuts_experts)
+        lhi_cpu_add_rows(cpu, cpu->routed, rows);
+    cpu->k->add(sum, rows, cpu->routed_r * h);
     for (size_t row = 0; w->shared_gate && row < cpu->r; row++)
         for (size_t i = 0; i < h; i++)
             cpu->wide[row * h + i] += kept->d_gate[row] * w->shared_gate[i];
@@ -225,6 +259,8 @@ void lhi_cpu_experts_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           lhi_cpu_kept *kept, const float *d)
 {
     size_t h = cpu->h, f = cpu->expert_f;
+    if (cpu->cuts_experts)
+        d = gather_weighed(cpu, w, kept, d);
     float *d_made = lhi_cpu_send_gradients(cpu, kept, d);
     size_t all = lhi_cpu_rows_here(cpu, kept);
     for (uint32_t i = 0; i < n_lots(cpu); i++) {
@@ -250,16 +286,21 @@ void lhi_cpu_experts_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
                                   2 * cpu->expert_f);
     }
     lhi_cpu_return_gradients(cpu, kept, cpu->d_shares);
+    if (cpu->cuts_experts) /* each says what its part is worth */
+        lhi_cpu_add_values(cpu, cpu->d_shares,
+                           (size_t)kept->first[cpu->experts]);
     lhi_cpu_route_back(cpu, kept);
     if (w->shared)
         shared_back(cpu, w, kept, d);
     lhi_cpu_input_product(cpu, kept->scores, w->router, cpu->wide,
                           cpu->r, cpu->h, cpu->experts);
-    for (size_t row = 0; row < cpu->r; row++)
+    float *sum = begin_sum(cpu, cpu->wide);
+    for (size_t row = 0; row < cpu->routed_r; row++)
         for (uint32_t j = 0; j < cpu->chosen; j++)
-            add_routed(cpu, kept, row, j, 1, cpu->wide);
+            add_routed(cpu, kept, row, j, 1, sum);
     if (w->shared)
-        add_shared_back(cpu, w, kept);
+        add_shared_back(cpu, w, kept, sum);
+    end_sum(cpu, cpu->wide);
 }
 
 /* An expert that no row has chosen gets nothing. */
@@ -279,7 +320,8 @@ void lhi_cpu_experts_up_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
     uint32_t up = 2 * cpu->expert_f;
     const float *own = lhi_cpu_own_rows(cpu, kept->norm2);
     lhi_cpu_route_weights(cpu, kept, d_w, adds);
-    const float *x = lhi_cpu_rows_again(cpu, kept, own);
+    const float *x =
+        lhi_cpu_rows_again(cpu, kept, routed_rows(cpu, kept->norm2));
     for (uint32_t i = 0; i < n_lots(cpu); i++) {
         lot l = lot_of(cpu, kept, i);
         expert_weights(cpu, kept->gate_up + l.first * up, x + l.first * cpu->h,
@@ -310,6 +352,8 @@ void lhi_cpu_experts_down_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                                   const float *d, const lhi_cpu_weights *d_w,
                                   bool adds)
 {
+    if (cpu->cuts_experts)
+        d = kept->d_down;
     const float *d_made = weighed_gradients(cpu, kept, d);
     for (uint32_t i = 0; i < n_lots(cpu); i++) {
         lot l = lot_of(cpu, kept, i);
@@ -320,7 +364,7 @@ void lhi_cpu_experts_down_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
     }
     if (!d_w->shared)
         return;
-    if (cpu->group) {
+    if (cpu->group && !cpu->cuts_experts) {
         d = kept->d_down;
     } else if (d_w->shared_gate) {
         memcpy(cpu->routed, d, (size_t)cpu->t * cpu->h * sizeof *d);

@@ -28,7 +28,8 @@ static void shape_experts(lhi_cpu *cpu, const lhi_cpu_options *o)
     if (!m->experts)
         return;
     cpu->chosen = m->experts_per_token;
-    cpu->expert_f = m->expert_ffn;
+    cpu->cuts_experts = o->n_expert_tensor > 1;
+    cpu->expert_f = m->expert_ffn / (cpu->cuts_experts ? cpu->n_tensor : 1);
     cpu->shared_f = m->shared_expert_ffn / cpu->n_tensor;
     cpu->gates_shared = m->shared_expert_gate;
     cpu->sigmoid = m->router == LH_ROUTER_SIGMOID;
@@ -122,6 +123,11 @@ void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
     cpu->t = o->microbatch * cpu->sequence;
     share_of(cpu, cpu->t, &cpu->first_row, &cpu->r);
     cpu->most_r = cpu->t / cpu->n_tensor + (cpu->t % cpu->n_tensor != 0);
+    cpu->routed_r = cpu->r;
+    if (cpu->cuts_experts) {
+        cpu->most_r = cpu->routed_r = cpu->t;
+        cpu->first_routed = cpu->first_row;
+    }
     bound_choices(cpu);
     cpu->n_microbatches = o->n_microbatches;
     cpu->n_chunks = o->n_chunks;
@@ -151,6 +157,13 @@ uint32_t lhi_cpu_n_tensors(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     return n;
 }
 
+lhi_slice lhi_cpu_slice(const lhi_cpu *cpu, const lhi_model_tensor *of)
+{
+    if (of->expert != UINT32_MAX && !cpu->cuts_experts)
+        return lhi_model_slice(of, 1, 0);
+    return lhi_model_slice(of, cpu->n_tensor, cpu->tensor);
+}
+
 double lhi_cpu_count_values(const lhi_cpu *cpu, uint32_t first, uint32_t n)
 {
     double values = 0;
@@ -159,7 +172,7 @@ double lhi_cpu_count_values(const lhi_cpu *cpu, uint32_t first, uint32_t n)
     for (uint32_t i = first; i < first + n; i++) {
         lhi_model_tensor of;
         lhi_model_tensor_of(cpu->model, i, &of);
-        lhi_slice slice = lhi_model_slice(&of, cpu->n_tensor, cpu->tensor);
+        lhi_slice slice = lhi_cpu_slice(cpu, &of);
         if (of.expert == UINT32_MAX || lhi_cpu_has_expert(cpu, of.expert))
             values += (double)lhi_slice_values(&slice);
     }
@@ -244,7 +257,7 @@ double lhi_cpu_part_bytes(const lhi_cpu *cpu, lh_layer_part part, bool moe)
 /* lhi_cpu_make_routes() of cpu_router.c. */
 static double route_bytes(const lhi_cpu *cpu)
 {
-    double all = (double)cpu->r * cpu->chosen;
+    double all = (double)cpu->routed_r * cpu->chosen;
     double gates = cpu->gates_shared ? 2 * lhi_cpu_float_bytes(cpu->t) : 0;
     return lhi_cpu_float_bytes((double)cpu->r * cpu->experts) + gates +
            lhi_cpu_float_bytes(all) +
@@ -365,6 +378,7 @@ double lhi_cpu_group_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     uint32_t n = cpu->n_tensor, mine = cpu->tensor;
     size_t choices = (size_t)cpu->microbatch * cpu->experts;
     size_t dots = cpu->gates_shared ? cpu->t : 0;
+    size_t shares = cpu->cuts_experts ? (size_t)cpu->t * cpu->chosen : 0;
     if (n == 1)
         return 0;
     double bytes =
@@ -372,6 +386,7 @@ double lhi_cpu_group_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
              (double)lhi_group_reduce_bytes(n, mine,
                                             lhi_cpu_count_partial(cpu, chunk)));
     bytes = fmax(bytes, (double)lhi_group_reduce_bytes(n, mine, choices));
+    bytes = fmax(bytes, (double)lhi_group_reduce_bytes(n, mine, shares));
     return fmax(bytes, (double)lhi_group_reduce_bytes(n, mine, dots));
 }
 
@@ -432,9 +447,10 @@ static uint32_t most_sharers(const lhi_cpu *cpu)
 size_t lhi_cpu_choice_bytes(const lhi_cpu *cpu)
 {
     size_t all = (size_t)cpu->n_contexts * cpu->t * cpu->chosen;
-    if (!cpu->capacity || most_sharers(cpu) == 1)
+    if ((!cpu->capacity && !cpu->cuts_experts) || most_sharers(cpu) == 1)
         return 0;
-    return all * sizeof(int32_t) + most_sharers(cpu) * sizeof(size_t);
+    return (cpu->capacity ? all * sizeof(int32_t) : 0) +
+           most_sharers(cpu) * sizeof(size_t);
 }
 
 double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)

@@ -31,16 +31,23 @@ bool lhi_cpu_make_choices(lhi_cpu *cpu)
     size_t all = (size_t)cpu->n_contexts * cpu->t * cpu->chosen;
     if (lhi_cpu_choice_bytes(cpu) == 0)
         return true;
-    return (cpu->all_chosen = LHI_NEW(cpu->mem, int32_t, all)) &&
+    return (!cpu->capacity ||
+            (cpu->all_chosen = LHI_NEW(cpu->mem, int32_t, all))) &&
            (cpu->choice_bytes = LHI_NEW(cpu->mem, size_t, n));
+}
+
+/* Where those of the rows that are here begin. */
+static size_t own_choices(const lhi_cpu *cpu)
+{
+    return (size_t)cpu->first_routed * cpu->chosen;
 }
 
 bool lhi_cpu_make_routes(const lhi_cpu *cpu, lhi_arena *mem, lhi_cpu_kept *kept)
 {
-    size_t t = cpu->t, r = cpu->r, all = r * cpu->chosen;
+    size_t t = cpu->t, r = cpu->r, all = (size_t)cpu->routed_r * cpu->chosen;
     bool gates = cpu->gates_shared;
     return (kept->scores = lhi_cpu_floats(mem, r, cpu->experts)) &&
-           (kept->shares = lhi_cpu_floats(mem, r, cpu->chosen)) &&
+           (kept->shares = lhi_cpu_floats(mem, all, 1)) &&
            (!gates || ((kept->gate = lhi_cpu_floats(mem, t, 1)) &&
                        (kept->d_gate = lhi_cpu_floats(mem, t, 1)))) &&
            (kept->chosen = LHI_NEW(mem, int32_t, all)) &&
@@ -108,6 +115,12 @@ static void choose(const lhi_cpu *cpu, const float *p, const float *bias,
                     (cpu->raw_shares ? shares[j] : shares[j] / all);
 }
 
+/* Of t, the first row that is one of routed_r. */
+static uint32_t first_taken(const lhi_cpu *cpu)
+{
+    return cpu->first_row - cpu->first_routed;
+}
+
 /* Those of all ranks that share sequences and rows: by context [t][chosen]. */
 static const int32_t *gather_choices(lhi_cpu *cpu, const lhi_cpu_kept *kept)
 {
@@ -116,9 +129,10 @@ static const int32_t *gather_choices(lhi_cpu *cpu, const lhi_cpu_kept *kept)
     if (!all)
         return kept->chosen;
     int32_t *mine = all + cpu->context * each;
-    memcpy(mine + (size_t)cpu->first_row * cpu->chosen, kept->chosen,
-           (size_t)cpu->r * cpu->chosen * sizeof *all);
-    lhi_cpu_gather_choices(cpu, mine);
+    memcpy(mine + (size_t)first_taken(cpu) * cpu->chosen, kept->chosen,
+           (size_t)cpu->routed_r * cpu->chosen * sizeof *all);
+    if (!cpu->cuts_experts) /* else they have come together */
+        lhi_cpu_gather_choices(cpu, mine);
     lhi_cpu_gather_contexts(cpu, mine, all, each * sizeof *all);
     return all;
 }
@@ -130,6 +144,7 @@ static void keep_to_capacity(const lhi_cpu *cpu, lhi_cpu_kept *kept,
                              int32_t *taken)
 {
     uint32_t n = cpu->n_contexts, pieces = lhi_cpu_n_pieces(cpu);
+    uint32_t first = first_taken(cpu);
     memset(taken, 0, cpu->experts * sizeof *taken);
     for (uint32_t k = 0; k < cpu->chosen * cpu->whole_sequence; k++) {
         uint32_t j = k / cpu->whole_sequence, token = k % cpu->whole_sequence;
@@ -141,17 +156,16 @@ static void keep_to_capacity(const lhi_cpu *cpu, lhi_cpu_kept *kept,
             chosen[(context * (size_t)cpu->t + row) * cpu->chosen + j];
         bool fits = taken[expert] < (int32_t)cpu->capacity;
         taken[expert] += fits;
-        if (context == cpu->context && row >= cpu->first_row &&
-            row < cpu->first_row + cpu->r)
-            kept->place[(row - cpu->first_row) * cpu->chosen + j] =
-                fits ? 0 : -1;
+        if (context == cpu->context && row >= first &&
+            row < first + cpu->routed_r)
+            kept->place[(row - first) * cpu->chosen + j] = fits ? 0 : -1;
     }
 }
 
 /* Where the choices lie, expert by expert. */
 static void put_in_order(lhi_cpu *cpu, lhi_cpu_kept *kept)
 {
-    size_t all = (size_t)cpu->r * cpu->chosen;
+    size_t all = (size_t)cpu->routed_r * cpu->chosen;
     int32_t *first = kept->first;
     const int32_t *chosen = cpu->capacity ? gather_choices(cpu, kept) : NULL;
     if (!chosen)
@@ -178,7 +192,7 @@ static void put_in_order(lhi_cpu *cpu, lhi_cpu_kept *kept)
 void lhi_cpu_route(lhi_cpu *cpu, const lhi_cpu_weights *w,
                    lhi_cpu_kept *kept)
 {
-    size_t n = cpu->experts;
+    size_t n = cpu->experts, own = own_choices(cpu);
     float max, inv;
     lhi_cpu_forward_product(cpu, lhi_cpu_own_rows(cpu, kept->norm2), w->router,
                             kept->scores, cpu->r, cpu->h, cpu->experts, false);
@@ -190,8 +204,12 @@ void lhi_cpu_route(lhi_cpu *cpu, const lhi_cpu_weights *w,
             cpu->k->softmax(p, n, 1, n, n, 1, &max, &inv);
             cpu->k->scale_rows(p, n, 1, n, &inv);
         }
-        choose(cpu, p, w->router_bias, kept->chosen + row * cpu->chosen,
-               kept->shares + row * cpu->chosen);
+        choose(cpu, p, w->router_bias, kept->chosen + own + row * cpu->chosen,
+               kept->shares + own + row * cpu->chosen);
+    }
+    if (cpu->cuts_experts) {
+        lhi_cpu_gather_choices(cpu, kept->chosen);
+        lhi_cpu_gather_choices(cpu, kept->shares);
     }
     put_in_order(cpu, kept);
 }
@@ -209,10 +227,11 @@ static float balance_of(const lhi_cpu *cpu, float count)
 static void count_choices(lhi_cpu *cpu, const lhi_cpu_kept *kept, float *counts)
 {
     size_t all = (size_t)cpu->microbatch * cpu->experts;
+    const int32_t *chosen = kept->chosen + own_choices(cpu);
     memset(counts, 0, all * sizeof *counts);
     for (size_t i = 0; i < (size_t)cpu->r * cpu->chosen; i++) {
         size_t sequence = (cpu->first_row + i / cpu->chosen) / cpu->sequence;
-        counts[sequence * cpu->experts + (size_t)kept->chosen[i]]++;
+        counts[sequence * cpu->experts + (size_t)chosen[i]]++;
     }
     lhi_cpu_add_values(cpu, counts, all);
     lhi_cpu_add_contexts(cpu, counts, all);
@@ -237,9 +256,9 @@ static void row_back(const lhi_cpu *cpu, lhi_cpu_kept *kept, size_t row,
                      const float *balance)
 {
     float *p = kept->scores + row * cpu->experts, all = 0, dot = 0, mean = 0;
-    const float *shares = kept->shares + row * cpu->chosen;
-    const int32_t *chosen = kept->chosen + row * cpu->chosen;
-    const int32_t *place = kept->place + row * cpu->chosen;
+    const size_t own = own_choices(cpu) + row * cpu->chosen;
+    const float *shares = kept->shares + own;
+    const int32_t *chosen = kept->chosen + own, *place = kept->place + own;
     float *d = cpu->d_experts;
     memcpy(d, balance, cpu->experts * sizeof *d);
     if (cpu->sigmoid)
@@ -276,6 +295,7 @@ void lhi_cpu_route_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                            const lhi_cpu_weights *d_w, bool adds)
 {
     size_t all = (size_t)cpu->r * cpu->chosen;
+    const int32_t *chosen = kept->chosen + own_choices(cpu);
     lhi_cpu_weight_product(cpu, kept->scores,
                            lhi_cpu_own_rows(cpu, kept->norm2), d_w->router,
                            cpu->r, cpu->h, cpu->experts, adds);
@@ -285,5 +305,5 @@ void lhi_cpu_route_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
     for (uint32_t e = 0; e < cpu->experts; e++)
         d_w->router_bias[e] = (adds ? d_w->router_bias[e] : 0) - (float)all;
     for (size_t i = 0; i < all; i++)
-        d_w->router_bias[kept->chosen[i]] += (float)cpu->experts;
+        d_w->router_bias[chosen[i]] += (float)cpu->experts;
 }

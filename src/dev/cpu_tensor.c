@@ -50,6 +50,8 @@ lh_status lhi_cpu_check_shares(const lhi_cpu_options *o, lh_error *err)
     if (m->experts)
         LHI_TRY(
             need_multiple(m->shared_expert_ffn, "shared_expert_ffn", n, err));
+    if (o->n_expert_tensor > 1)
+        LHI_TRY(need_multiple(m->expert_ffn, "expert_ffn", n, err));
     uint32_t contexts = o->n_contexts ? o->n_contexts : 1;
     if (m->vocab >= n && (uint64_t)o->microbatch * o->sequence / contexts >= n)
         return LH_OK;
@@ -105,15 +107,15 @@ void lhi_cpu_add_rows(lhi_cpu *cpu, const float *all, float *own)
                                             cpu->row_floats, &cpu->met_err);
 }
 
-void lhi_cpu_gather_choices(lhi_cpu *cpu, int32_t *all)
+void lhi_cpu_gather_choices(lhi_cpu *cpu, void *all)
 {
+    const size_t each = cpu->chosen * sizeof(int32_t);
     if (!may(cpu))
         return;
     for (uint32_t i = 0; i < cpu->n_tensor; i++)
-        cpu->choice_bytes[i] =
-            cpu->row_floats[i] / cpu->h * cpu->chosen * sizeof *all;
+        cpu->choice_bytes[i] = cpu->row_floats[i] / cpu->h * each;
     cpu->met = lhi_group_all_gather(
-        cpu->group, all + (size_t)cpu->first_row * cpu->chosen, all,
+        cpu->group, (const char *)all + cpu->first_row * each, all,
         cpu->choice_bytes, &cpu->met_err);
 }
 

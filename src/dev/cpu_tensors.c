@@ -114,7 +114,7 @@ static void make_tensor(maker *m, uint32_t index, uint32_t layer)
     if (is_expert && of.expert % m->cpu->here != 0)
         of.role = LHI_ROLE_NEXT;
     lhi_tensor *tensor = &chunk->tensors[chunk->n_tensors++];
-    lhi_slice slice = lhi_model_slice(&of, m->cpu->n_tensor, m->cpu->tensor);
+    lhi_slice slice = lhi_cpu_slice(m->cpu, &of);
     const char *copy = lhi_arena_strdup(m->mem, of.name);
     if (!copy)
         m->failed = true;

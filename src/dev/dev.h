@@ -242,6 +242,8 @@ typedef struct lhi_cpu_options {
     uint32_t n_tensor, tensor;
     /* Of ranks that have different experts, as many each; likewise. */
     uint32_t n_expert, expert;
+    uint32_t n_expert_tensor; /* over how many of those that share layers experts
+                                 are cut: all, or 0, 1: none */
     uint64_t seed;                /* of the first weights, by tensor; of dropout */
     double dropout; /* share of scores, of what attention and MLP add and of the
                        embedding that training drops, 0 <= share < 1 */

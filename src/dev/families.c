@@ -331,11 +331,11 @@ static uint32_t width_of(const lh_model *m, side of)
     }
 }
 
-/* Experts and latents are whole on each rank. */
+/* Latents are whole on each rank, and so experts may be. */
 static bool is_cut(side of)
 {
     return of == Q || of == KV || of == QKV || of == KV_UP || of == OUT ||
-           of == F || of == SHARED_F || of == VOCAB;
+           of == F || of == SHARED_F || of == EXPERT_F || of == VOCAB;
 }
 
 uint32_t lhi_n_front_tensors(const lh_model *m)

@@ -274,13 +274,7 @@ static lh_status take_grid(lhi_job *job, lh_error *err)
                     .expert_tensor = m->expert_tensor};
     if (!g->expert_tensor)
         g->expert_tensor = m->model->experts && g->expert == 1 ? g->tensor : 1;
-    LHI_TRY(lhi_grid_check(g, err));
-    if (g->expert_tensor == 1)
-        return LH_OK;
-    return lhi_fail(err, LH_EUNSUPPORTED,
-                    "the cpu device does not run expert_tensor %" PRIu32
-                    ": set it to 1 in the job's layout",
-                    g->expert_tensor);
+    return lhi_grid_check(g, err);
 }
 
 /* Experts that others than replicas have, too, are summed over those that have
@@ -295,7 +289,7 @@ static lh_status check_experts(const lhi_job *job, lh_error *err)
     return lhi_fail(err, LH_EUNSUPPORTED,
                     "the optimizer is sharded over some of the replicas, "
                     "and experts are on several ranks: plan with expert: 1 "
-                    "and tensor: 1, or with sharding: full");
+                    "and expert_tensor as tensor, or with sharding: full");
 }
 
 /* What the pipeline's chunks say of copies, and what the model does, is one. */
@@ -316,7 +310,8 @@ static lh_status check_offload(const lhi_job *job, lh_error *err)
                                    .n_microbatches = 1,
                                    .n_tensor = job->grid.tensor,
                                    .n_contexts = job->grid.context,
-                                   .n_expert = job->grid.expert};
+                                   .n_expert = job->grid.expert,
+                                   .n_expert_tensor = job->grid.expert_tensor};
         bool leaves = lhi_cpu_offloaded(&o, 0) > 0;
         any = any || leaves;
         if (leaves != (job->pipeline->chunks[c].offload_ns > 0))

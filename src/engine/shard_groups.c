@@ -71,7 +71,8 @@ bool lhi_shard_groups_alike(const lh_train_model *m, uint32_t n,
 
 bool lhi_experts_apart(const lh_train_model *m, const lhi_grid *grid)
 {
-    return m->model->experts > 0 && (grid->expert > 1 || grid->tensor > 1);
+    return m->model->experts > 0 &&
+           (grid->expert > 1 || grid->expert_tensor != grid->tensor);
 }
 
 lh_status lhi_shard_groups_check(const lh_train_model *m, uint32_t n,

@@ -59,13 +59,16 @@ def the_first_thing_to_change_is_said_first():
     """What is set as asked is not refused for something else."""
     write("text", "It was the best of times, it was the worst of times.\n" * 99)
     shared = {**EXPERTS, "tensor: 1": "tensor: 2"}
-    plan(shared)
+    plan({**shared, "expert: 1": "expert: 2, expert_tensor: 2"})
     case("cut", ["train", "plan.json", "--device", "cpu", "--data", "text",
                  "--steps", "1"], 1,
-         err="does not run expert_tensor 2: set it to 1 in the job's layout")
-    plan({**shared, "expert: 1": "expert: 1, expert_tensor: 1"})
-    said = schedule_line("--device", "cpu", "--data", "text")
-    check(said is None or "tensor 2" in said, said)
+         err=r"\(expert_tensor 2, tensor 2, expert 2\): set expert_tensor to 1 "
+         "in the job's layout")
+    for then in ("expert: 2, expert_tensor: 1", "expert: 1, expert_tensor: 1",
+                 "expert: 1"):
+        plan({**shared, "expert: 1": then})
+        said = schedule_line("--device", "cpu", "--data", "text")
+        check(said is None or "tensor 2" in said, said)
 
 
 finish()

@@ -20,7 +20,7 @@ static void (*progress)(void *context, const lh_iteration *iteration);
 
 typedef struct setup {
     uint32_t stages, chunks, replicas;
-    uint32_t tensor, expert; /* 0: 1 */
+    uint32_t tensor, expert, cut; /* 0: 1; cut: ranks with parts of an expert */
     const char *enqueue, *dequeue; /* NULL: 1F1B without operations */
     double gradients, parameters;
     uint32_t scatter, forward, backward; /* buckets */
@@ -117,7 +117,7 @@ static inline lh_status train(const setup *s, const char *name, lh_train_result 
     m.replicas = s->replicas;
     m.tensor = s->tensor;
     m.expert = s->expert;
-    m.expert_tensor = 1;
+    m.expert_tensor = s->cut ? s->cut : 1;
     m.sharded_gradients = s->gradients;
     m.sharded_parameters = s->parameters;
     m.by_layer = s->by_layer;

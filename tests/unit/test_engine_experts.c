@@ -2,8 +2,8 @@
 /* Experts that are on several ranks: the first losses are those of ranks that
  * have all of them to the last bit, those of fifty steps within 1e-6, whatever
  * the degrees, the schedule, the model and the transport; so are all losses
- * where ranks share layers; checkpoints are the same files and read by runs of
- * other degrees; memory is as predicted. */
+ * where ranks share layers, and have parts of experts; checkpoints are the same
+ * files and read by runs of other degrees; memory is as predicted. */
 #define _GNU_SOURCE
 #include "moe_models.h"
 #include "sanitized.h"
@@ -51,6 +51,7 @@ typedef struct way {
     int kind;
     uint32_t devices, replicas, context, tensor, expert, again;
     uint32_t zero; /* 2 and 3: layer by layer; else 0 where whole, or 1 */
+    uint32_t cut;  /* ranks that have parts of an expert; 0: 1 */
     const char *method, *placement, *transport, *writes, *reads;
     bool joint, links, whole;
 } way;
@@ -111,7 +112,7 @@ static lh_status go(const way *w, uint64_t steps, lh_train_result **out,
         m.context = w->context;
         m.tensor = w->tensor;
         m.expert = w->expert;
-        m.expert_tensor = 1;
+        m.expert_tensor = w->cut ? w->cut : 1;
         m.whole_optimizer = w->whole;
         m.by_layer = w->zero >= 2;
         m.sharded_gradients = m.by_layer;
@@ -209,10 +210,11 @@ static void compare_run(const way *w)
     lh_train_result *r = NULL;
     lh_error err;
     snprintf(name, sizeof name,
-             "kind %d, tensor %u, context %u, expert %u of %u, %u x %s %s, %s, "
-             "%x, zero %u",
-             w->kind, w->tensor, w->context, w->expert, w->replicas, w->devices, w->placement,
-             w->method, w->transport, w->again, w->zero);
+             "kind %d, tensor %u, context %u, expert %u of %u, cut %u, "
+             "%u x %s %s, %s, %x, zero %u",
+             w->kind, w->tensor, w->context, w->expert, w->replicas, w->cut,
+             w->devices, w->placement, w->method, w->transport, w->again,
+             w->zero);
     lh_status status = go(w, N_STEPS, &r, &err);
     CHECK_MSG(status == LH_OK, "%s: %s", name, err.text);
     if (!r)
@@ -258,7 +260,8 @@ static void some_on_each(void)
     }
 }
 
-/* Experts are spread over these ranks as well; or all have all. */
+/* Experts are spread over these ranks as well; or all have all, or are cut as
+ * layers are. */
 static void where_layers_are_shared(void)
 {
     uint32_t state = 5;
@@ -271,6 +274,10 @@ static void where_layers_are_shared(void)
         w.expert = 1 << draw(&state, 4);
         if (w.expert > w.replicas * w.tensor)
             w.expert = w.tensor;
+        if (i % 2 == 0 || draw(&state, 2)) {
+            w.cut = w.tensor;
+            w.expert = 1;
+        }
         w.devices = method >= 4 ? 2 : 1 + draw(&state, 2);
         w.method = ways[method][0];
         w.placement = ways[method][1];
@@ -366,6 +373,8 @@ static void checkpoints_are_the_same(void)
         parted.method = "zb-h1";
         if (kind != QWEN)
             parted.tensor = 2;
+        if (kind == GROUPED) /* has all experts, but parts of each */
+            whole.tensor = whole.cut = 2;
         parted.whole = kind == LATENT;
         parted.zero = kind == QWEN ? 3 : kind == GROUPED ? 2 : 0;
         snprintf(one, sizeof one, "whole-%d", kind);
@@ -389,6 +398,14 @@ static void what_is_refused(void)
     w.replicas = w.expert = 3;
     CHECK_INT(go(&w, 1, &r, &err), LH_EINVAL);
     CHECK_HAS(err.text, "8 experts cannot be on 3 ranks alike");
+    w.tensor = w.cut = 2;
+    w.replicas = w.expert = 2;
+    CHECK_INT(go(&w, 1, &r, &err), LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "expert_tensor 2, tensor 2, expert 2): set "
+                        "expert_tensor to 1");
+    w.tensor = w.expert = 1;
+    CHECK_INT(go(&w, 1, &r, &err), LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "expert_tensor 2, tensor 1, expert 1)");
     CHECK(!r);
 }
 

@@ -219,6 +219,17 @@ static void sites(void)
     led.leaders = true;
     check_same(&led, "led", &one);
     free(plain.weights);
+    /* Experts that are cut are shared as all else is. */
+    setup cut = {.stages = 1,
+                 .chunks = 1,
+                 .replicas = 4,
+                 .experts = true,
+                 .tensor = 2,
+                 .cut = 2};
+    plain = run(&cut, "cut");
+    cut.sites = pairs;
+    check_near(&cut, "cut-pairs", &plain);
+    free(plain.weights);
     free(one.weights);
     free(scattered.weights);
 }

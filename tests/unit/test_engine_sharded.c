@@ -340,11 +340,11 @@ static void any_of_them(void)
     }
 }
 
-/* Ranks share layers, or have different experts, besides. */
+/* Ranks share layers, or have different experts, or parts of them, besides. */
 static void with_other_degrees(void)
 {
     static lh_model (*const models[])(uint32_t) = {
-        tiny_mixtral, tiny_model, tiny_qwen3, tiny_deepseek, tiny_mixtral};
+        tiny_mixtral, tiny_mixtral, tiny_qwen3, tiny_deepseek, tiny_mixtral};
     uint32_t state = 11;
     for (uint32_t i = 0; i < OF_CASES(5); i++) {
         char name[32], up[64] = "", down[64] = "";
@@ -355,13 +355,14 @@ static void with_other_degrees(void)
                    .model = models[i],
                    .tensor = i ? 2 : 1,
                    .expert = i % 4 ? 1 : 2,
+                   .cut = i == 1 ? 2 : 1,
                    .again = next_random(&state, 2) ? LH_PART_ALL : 0,
                    .validation = .1,
                    .checkpoint_every = 2,
                    .rate = 3e-4};
         setup plainly = s;
         plainly.stages = plainly.chunks = 1;
-        plainly.tensor = plainly.expert = 1;
+        plainly.tensor = plainly.expert = plainly.cut = 1;
         draw_groups(&state, ALL_MICROBATCHES / 2, s.stages, up);
         draw_groups(&state, ALL_MICROBATCHES / 2, s.stages, down);
         s.enqueue = up;

@@ -68,9 +68,13 @@ lh_status lhi_longhaul_group(const lh_job *job, const lh_layout *l,
                       "gives each rank that shares sequences two equal "
                       "parts; use a layout.context of which twice divides "
                       "training.sequence");
-    if (m->experts && lh_layout_expert_tensor(l) > 1)
-        return REFUSE(err, "does not cut experts; use layout.expert_tensor "
-                           "of 1");
+    if (m->experts && lh_layout_expert_tensor(l) > 1 &&
+        (l->expert > 1 || lh_layout_expert_tensor(l) != l->tensor))
+        return REFUSE(err,
+                      "cuts experts over all ranks that share layers, where "
+                      "each has all experts, or not at all; use "
+                      "layout.expert_tensor of 1, or of layout.tensor with "
+                      "layout.expert of 1");
     if (l->expert > 1 && job->training.dispatcher != LH_DISPATCHER_ALL_TO_ALL)
         return REFUSE(err, "sends a token to each of its experts; use "
                            "training.dispatcher: alltoall, or layout.expert "
@@ -123,13 +127,14 @@ static lh_status check_sharers(const lhi_config *c, uint32_t sharers,
                                bool experts, lh_error *err)
 {
     const lh_layout *l = &c->layout;
-    const bool apart = l->expert > 1 || (experts && l->tensor > 1);
+    const bool apart = l->expert > 1 ||
+                       (experts && lh_layout_expert_tensor(l) != l->tensor);
     if (sharers == l->data || !apart)
         return LH_OK;
     return REFUSE(err, "spreads experts where the optimizer is sharded over "
                        "all replicas, or by none; use layout.sharding: full, "
-                       "training.zero: 0, or layout.expert and layout.tensor "
-                       "of 1");
+                       "training.zero: 0, or layout.expert of 1 with "
+                       "layout.expert_tensor of layout.tensor");
 }
 
 lh_status lhi_longhaul_state(const lh_job *job, const lhi_config *c,
