@@ -107,14 +107,16 @@ def experts_on_several_ranks_go_with_some_plans_alone():
     for old, new, why in (
             ("training: {", "training: {dispatcher: deepep, ",
              "plan with dispatcher: alltoall, or expert: 1"),
-            ("zero: 1", "zero: 3", "or with zero: 0 or 1, sharding: full")):
+            ("zero: 1", "zero: 3", None)):
         check(old in job, f"{old} is in the example")
         (WORK / "job.yaml").write_text(job.replace(old, new))
         run("plan", "job.yaml", "-o", "plan.json", "--no-optimal")
-        done = run("train", "plan.json", "--device", "cpu", "--data",
-                   str(ROOT / "README.md"))
-        check(done.returncode == 1 and why in done.stderr,
-              f"{new}: {done.stderr}")
+        done = run("train", "plan.json", "--device", "cpu", "--steps", "1",
+                   "--data", str(ROOT / "README.md"))
+        if is_lacking(done):
+            return
+        check(done.returncode == (1 if why else 0) and
+              (why or "") in done.stderr, f"{new}: {done.stderr}")
 
 
 finish()
