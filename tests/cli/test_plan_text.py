@@ -152,14 +152,14 @@ cluster:
 @test
 def what_jitter_left_untried_is_told_with_its_reason():
     write("job.yaml", """longhaul: job/1
-model: llama3-8b
-training: {global_batch: 64, sequence: 4096}
+model: llama3-70b
+training: {global_batch: 128, sequence: 4096}
 cluster:
   gpu: a100-80g
   gpus_per_node: 4
   node_link: {gbps: 2400, latency_us: 3}
   fabric: {gbps: 200, latency_us: 5}
-  datacenters: [{name: oslo, nodes: 1}, {name: turin, nodes: 1}]
+  datacenters: [{name: oslo, nodes: 2}, {name: turin, nodes: 2}]
   links:
     - {from: oslo, to: turin, latency_ms: 14.5, gbps: 100}
     - {from: turin, to: oslo, latency_ms: 14.5, gbps: 40}
