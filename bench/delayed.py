@@ -16,9 +16,10 @@ import argparse
 import json
 import math
 import pathlib
-import subprocess
 import sys
 import tempfile
+
+from running import run
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MARK = "<!-- delayed:"
@@ -49,14 +50,6 @@ RUNS = [("elastic", "elastic", 1, [], 2.47),
         ("a step late", "interleaved-1f1b", 1, ["--delayed-update"], 4.17)]
 # Distinct in any kind of colour vision (Okabe and Ito).
 COLOURS = ["#0072b2", "#000000", "#009e73", "#e69f00", "#d55e00"]
-
-
-def run(*args):
-    done = subprocess.run([*map(str, args)], text=True, capture_output=True,
-                          check=False)
-    if done.returncode:
-        sys.exit(done.stderr)
-    return done.stdout
 
 
 def curve(program, folder, data, run_, tokens, seed):

@@ -32,9 +32,10 @@ import os
 import pathlib
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
+
+from running import run
 
 HERE = pathlib.Path(__file__).resolve().parent
 STEPS = 4  # the last one is looked at
@@ -53,14 +54,6 @@ cluster:
 layout: {{tensor: 1, context: 1, expert: 1, pipeline: 1, data: 2, micro_batch: 4,
          chunks_per_device: 4, schedule: elastic}}
 """
-
-
-def run(*args):
-    done = subprocess.run([*map(str, args)], text=True, capture_output=True,
-                          check=False, timeout=600)
-    if done.returncode:
-        sys.exit(done.stderr)
-    return done.stdout
 
 
 def spans_of(trace, kind, first, last):

@@ -23,6 +23,8 @@ import sys
 import tempfile
 import time
 
+from running import run
+
 HERE = pathlib.Path(__file__).resolve().parent
 try:
     import numpy
@@ -54,14 +56,6 @@ cluster:
 layout: {{tensor: 1, context: 1, expert: 1, pipeline: 1, data: {replicas},
          micro_batch: {microbatch}, chunks_per_device: 4, schedule: elastic}}
 """
-
-
-def run(*args):
-    done = subprocess.run([*map(str, args)], text=True, capture_output=True,
-                          check=False)
-    if done.returncode:
-        sys.exit(done.stderr)
-    return done.stdout
 
 
 def ours(program, replicas, steps, data, folder, zero):

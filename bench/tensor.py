@@ -24,7 +24,8 @@ import sys
 import tempfile
 import time
 
-from sharded import run, theirs  # and a Python that has torch
+from running import run
+from sharded import theirs  # and a Python that has torch
 import numpy
 import peer_torch_train as peer
 import torch
