@@ -56,4 +56,10 @@ lh_status lhi_floors_take_sent(lhi_floors *f, const lh_job *job,
                                const lh_cost_slice *slice, lhi_floor_site *s,
                                lh_error *err);
 
+/* The messages between the stages of a configuration that is placed so: their
+ * times, and how many of a microbatch go over each link between datacenters. */
+lh_status lhi_floors_take_hops(lhi_floors *f, const lh_layout *layout,
+                               const lhi_places *places, lhi_floor_case *c,
+                               lh_error *err);
+
 #endif
