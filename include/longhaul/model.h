@@ -156,11 +156,14 @@ typedef enum lh_layer_part {
     LH_PART_ATTENTION,
     LH_PART_ATTENTION_OUTPUT,
     LH_PART_MLP_NORM,
-    LH_PART_GATE_UP, /* both; up alone without a gate */
-    LH_PART_ACTIVATION,
-    LH_PART_LATENT, /* of latent attention, before LH_PART_QKV: what is
-                       compressed, and its norms' outputs; not in the order, so
-                       that the others keep their numbers */
+    LH_PART_GATE_UP, /* both; up alone without a gate; of routed experts */
+    LH_PART_ACTIVATION, /* likewise */
+    /* Not in the order, so that the others keep their numbers: of latent
+     * attention, before LH_PART_QKV, what is compressed and its norms' outputs;
+     * of shared experts what the routed ones have in the two above. */
+    LH_PART_LATENT,
+    LH_PART_SHARED_GATE_UP,
+    LH_PART_SHARED_ACTIVATION,
     LH_N_LAYER_PARTS
 } lh_layer_part;
 

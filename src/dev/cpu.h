@@ -77,11 +77,12 @@ typedef struct lhi_cpu_kept {
     float *mid;               /* [r][h] after attention, then its gradient */
     float *norm2;             /* [t][h] input of gate_up */
     /* [t][up], then its gradient; with experts [most_r * most][2 expert_f] of
-     * theirs, then [t][2 shared_f]; where other ranks have some of them, then
-     * what has come from these: [most_r * most][h] inputs and [most_r * most][h]
-     * gradients of outputs. */
+     * theirs; where other ranks have some of them, then what has come from
+     * these: [most_r * most][h] inputs and [most_r * most][h] gradients of
+     * outputs. */
     float *gate_up;
     float *act; /* [t][f] input of down; likewise */
+    float *shared_gate_up, *shared_act; /* [t][2 shared_f], [t][shared_f] */
     float *inv1, *inv2;       /* [r] of the norms, then their means */
     float *d_out, *d_down; /* [t][h] gradients of what out, and down, have
                               made: with tensor parallelism; with experts of
@@ -556,8 +557,7 @@ static inline size_t lhi_cpu_routed(const lhi_cpu *cpu)
 static inline float *lhi_cpu_incoming_rows(const lhi_cpu *cpu,
                                            const lhi_cpu_kept *kept)
 {
-    size_t routed = (size_t)cpu->most_r * cpu->most * cpu->expert_f;
-    return kept->gate_up + 2 * (routed + (size_t)cpu->t * cpu->shared_f);
+    return kept->gate_up + (size_t)cpu->most_r * cpu->most * 2 * cpu->expert_f;
 }
 static inline float *lhi_cpu_incoming_gradients(const lhi_cpu *cpu,
                                                 const lhi_cpu_kept *kept)
@@ -569,12 +569,16 @@ static inline float *lhi_cpu_incoming_gradients(const lhi_cpu *cpu,
 /* --- experts (cpu_experts.c) ------------------------------------------------
  */
 
-/* From norm2: the routes, and gate_up of all rows. */
+/* From norm2: the routes, and gate_up of all rows that come here. */
 void lhi_cpu_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept);
 /* From gate_up to act. */
-void lhi_cpu_experts_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
-                         lhi_cpu_kept *kept);
+void lhi_cpu_experts_act(const lhi_cpu *cpu, lhi_cpu_kept *kept);
+/* The same of shared experts, if there are any; with their gate. */
+void lhi_cpu_shared_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
+                       lhi_cpu_kept *kept);
+void lhi_cpu_shared_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+                        lhi_cpu_kept *kept);
 /* out = mid + what the experts make of act. */
 void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           const lhi_cpu_kept *kept, float *out);

@@ -22,6 +22,8 @@ static float **place_of(lhi_cpu_kept *kept, lh_layer_part part)
         [LH_PART_GATE_UP] = &kept->gate_up,
         [LH_PART_ACTIVATION] = &kept->act,
         [LH_PART_LATENT] = &kept->q_latent,
+        [LH_PART_SHARED_GATE_UP] = &kept->shared_gate_up,
+        [LH_PART_SHARED_ACTIVATION] = &kept->shared_act,
     };
     return places[part];
 }
@@ -201,6 +203,10 @@ void lhi_cpu_make_again(lhi_cpu *cpu, const lhi_cpu_weights *w,
     if (has(again, LH_PART_MLP_NORM) && !cpu->parallel)
         norm_rows(cpu, kept->mid, w->norm2, kept->norm2, kept->inv2,
                   lhi_cpu_gathers_mlp(cpu, kept->moe));
+    if (has(again, LH_PART_SHARED_GATE_UP) && kept->moe)
+        lhi_cpu_shared_up(cpu, w, kept);
+    if (has(again, LH_PART_SHARED_ACTIVATION) && kept->moe)
+        lhi_cpu_shared_act(cpu, w, kept);
     if (has(again, LH_PART_GATE_UP) && kept->moe)
         lhi_cpu_experts_up(cpu, w, kept);
     else if (has(again, LH_PART_GATE_UP))
@@ -208,7 +214,7 @@ void lhi_cpu_make_again(lhi_cpu *cpu, const lhi_cpu_weights *w,
                        w->gate_up, w->gate_up_bias, kept->gate_up, h, cpu->up,
                        false);
     if (has(again, LH_PART_ACTIVATION) && kept->moe)
-        lhi_cpu_experts_act(cpu, w, kept);
+        lhi_cpu_experts_act(cpu, kept);
     else if (has(again, LH_PART_ACTIVATION) && cpu->gated)
         cpu->k->swiglu(kept->gate_up, kept->act, cpu->t, cpu->f);
     else if (has(again, LH_PART_ACTIVATION))

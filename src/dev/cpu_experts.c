@@ -3,7 +3,7 @@
  * make of a row is added, each times its share. Rows are put in the order of
  * experts, within an expert in their own, so that each expert has one product,
  * of as many rows as come to it. Shared experts (DeepSeekMoE: arXiv:2401.06066,
- * section 3.2) are one that all rows pass, behind the others' rows; its result
+ * section 3.2) are one that all rows pass, in room of its own; its result
  * may be times a sigmoid of the row's product with a gate (Qwen2-MoE). Ranks that
  * share layers have parts of these, as of a dense MLP, and take all rows
  * there; routed experts take the rows that are here, or are cut likewise. */
@@ -47,17 +47,6 @@ static float *shared_down_of(const lhi_cpu *cpu, const lhi_cpu_weights *w)
     return w->shared + 2 * (size_t)cpu->shared_f * cpu->h;
 }
 
-/* Where the shared experts' rows begin. */
-static float *shared_gate_up(const lhi_cpu *cpu, const lhi_cpu_kept *kept)
-{
-    return kept->gate_up + (size_t)cpu->most_r * cpu->most * 2 * cpu->expert_f;
-}
-
-static float *shared_act(const lhi_cpu *cpu, const lhi_cpu_kept *kept)
-{
-    return kept->act + (size_t)cpu->most_r * cpu->most * cpu->expert_f;
-}
-
 /* Of all rows, those that routed experts take. */
 static float *routed_rows(const lhi_cpu *cpu, float *all)
 {
@@ -68,10 +57,10 @@ void lhi_cpu_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept)
 {
     uint32_t up = 2 * cpu->expert_f;
-    const float *taken = routed_rows(cpu, kept->norm2);
     lhi_cpu_route(cpu, w, kept);
     lhi_cpu_count_rows(cpu, kept);
-    const float *x = lhi_cpu_send_rows(cpu, kept, taken);
+    const float *x =
+        lhi_cpu_send_rows(cpu, kept, routed_rows(cpu, kept->norm2));
     for (uint32_t i = 0; i < n_lots(cpu); i++) {
         lot l = lot_of(cpu, kept, i);
         if (l.n)
@@ -80,32 +69,40 @@ void lhi_cpu_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
                                     kept->gate_up + l.first * up, l.n, cpu->h,
                                     up, false);
     }
-    if (!w->shared)
-        return;
-    lhi_cpu_forward_product(cpu, kept->norm2, w->shared,
-                            shared_gate_up(cpu, kept), cpu->t, cpu->h,
-                            2 * cpu->shared_f, false);
-    if (!w->shared_gate)
-        return;
-    cpu->k->row_dots(taken, cpu->h, w->shared_gate, 0, cpu->routed_r, cpu->h,
-                     kept->gate);
-    cpu->k->sigmoid(kept->gate, cpu->routed_r);
 }
 
-void lhi_cpu_experts_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
-                         lhi_cpu_kept *kept)
+void lhi_cpu_experts_act(const lhi_cpu *cpu, lhi_cpu_kept *kept)
 {
     cpu->k->swiglu(kept->gate_up, kept->act, lhi_cpu_rows_here(cpu, kept),
                    cpu->expert_f);
+}
+
+void lhi_cpu_shared_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
+                       lhi_cpu_kept *kept)
+{
+    if (!w->shared)
+        return;
+    lhi_cpu_forward_product(cpu, kept->norm2, w->shared, kept->shared_gate_up,
+                            cpu->t, cpu->h, 2 * cpu->shared_f, false);
+    if (!w->shared_gate)
+        return;
+    cpu->k->row_dots(routed_rows(cpu, kept->norm2), cpu->h, w->shared_gate, 0,
+                     cpu->routed_r, cpu->h, kept->gate);
+    cpu->k->sigmoid(kept->gate, cpu->routed_r);
+}
+
+void lhi_cpu_shared_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+                        lhi_cpu_kept *kept)
+{
     if (w->shared)
-        cpu->k->swiglu(shared_gate_up(cpu, kept), shared_act(cpu, kept),
-                       cpu->t, cpu->shared_f);
+        cpu->k->swiglu(kept->shared_gate_up, kept->shared_act, cpu->t,
+                       cpu->shared_f);
 }
 
 static void add_shared(lhi_cpu *cpu, const lhi_cpu_weights *w,
                        const lhi_cpu_kept *kept, float *out)
 {
-    lhi_cpu_forward_product(cpu, shared_act(cpu, kept), shared_down_of(cpu, w),
+    lhi_cpu_forward_product(cpu, kept->shared_act, shared_down_of(cpu, w),
                             cpu->wide, cpu->t, cpu->shared_f, cpu->h, false);
     float *rows = routed_rows(cpu, cpu->wide);
     if (!cpu->cuts_experts)
@@ -204,7 +201,7 @@ static const float *gather_weighed(lhi_cpu *cpu, const lhi_cpu_weights *w,
 static void gate_back(lhi_cpu *cpu, lhi_cpu_kept *kept)
 {
     size_t f = cpu->shared_f;
-    cpu->k->row_dots(cpu->wide, f, shared_act(cpu, kept), f, cpu->t, f,
+    cpu->k->row_dots(cpu->wide, f, kept->shared_act, f, cpu->t, f,
                      kept->d_gate);
     lhi_cpu_add_values(cpu, kept->d_gate, cpu->t);
     memmove(kept->d_gate, kept->d_gate + cpu->first_row,
@@ -229,13 +226,13 @@ static void shared_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
     if (w->shared_gate && cpu->group) {
         gate_back(cpu, kept);
     } else if (w->shared_gate) {
-        cpu->k->row_dots(cpu->wide, f, shared_act(cpu, kept), f, cpu->t, f,
+        cpu->k->row_dots(cpu->wide, f, kept->shared_act, f, cpu->t, f,
                          kept->d_gate);
         for (size_t i = 0; i < cpu->t; i++)
             kept->d_gate[i] *= kept->gate[i] * (1 - kept->gate[i]);
         cpu->k->scale_rows(cpu->wide, f, cpu->t, f, kept->gate);
     }
-    cpu->k->swiglu_back(shared_gate_up(cpu, kept), cpu->wide, cpu->t, f);
+    cpu->k->swiglu_back(kept->shared_gate_up, cpu->wide, cpu->t, f);
 }
 
 /* What of that comes to norm2, on top of `sum`, and the gate's part on top of
@@ -245,7 +242,7 @@ static void add_shared_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
 {
     size_t h = cpu->h;
     float *rows = routed_rows(cpu, cpu->routed);
-    lhi_cpu_input_product(cpu, shared_gate_up(cpu, kept), w->shared,
+    lhi_cpu_input_product(cpu, kept->shared_gate_up, w->shared,
                           cpu->routed, cpu->t, cpu->h, 2 * cpu->shared_f);
     if (!cpu->cuts_experts)
         lhi_cpu_add_rows(cpu, cpu->routed, rows);
@@ -329,7 +326,7 @@ void lhi_cpu_experts_up_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                        adds || i >= cpu->here);
     }
     if (d_w->shared)
-        lhi_cpu_weight_product(cpu, shared_gate_up(cpu, kept), kept->norm2,
+        lhi_cpu_weight_product(cpu, kept->shared_gate_up, kept->norm2,
                                d_w->shared, cpu->t, cpu->h, 2 * cpu->shared_f,
                                adds);
     if (d_w->shared_gate)
@@ -371,7 +368,7 @@ void lhi_cpu_experts_down_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
         cpu->k->scale_rows(cpu->routed, cpu->h, cpu->t, cpu->h, kept->gate);
         d = cpu->routed;
     }
-    lhi_cpu_weight_product(cpu, d, shared_act(cpu, kept),
+    lhi_cpu_weight_product(cpu, d, kept->shared_act,
                            shared_down_of(cpu, d_w), cpu->t, cpu->shared_f,
                            cpu->h, adds);
 }

@@ -207,10 +207,9 @@ static double mlp_floats(const lhi_cpu *cpu, bool moe, bool gate_up)
     double t = cpu->t, all = (double)cpu->most * cpu->most_r;
     if (!moe)
         return t * (gate_up ? cpu->up : cpu->f);
-    double width = all * cpu->expert_f + t * cpu->shared_f;
     if (!gate_up)
-        return width;
-    return 2 * width + (cpu->n_expert > 1 ? 2 * all * cpu->h : 0);
+        return all * cpu->expert_f;
+    return all * (2.0 * cpu->expert_f + (cpu->n_expert > 1 ? 2 * cpu->h : 0));
 }
 
 /* In one row. */
@@ -236,8 +235,11 @@ static size_t columns_of(const lhi_cpu *cpu, lh_layer_part part)
 
 double lhi_cpu_part_floats(const lhi_cpu *cpu, lh_layer_part part, bool moe)
 {
+    double shared = moe ? (double)cpu->t * cpu->shared_f : 0;
     if (part == LH_PART_GATE_UP || part == LH_PART_ACTIVATION)
         return mlp_floats(cpu, moe, part == LH_PART_GATE_UP);
+    if (part == LH_PART_SHARED_GATE_UP || part == LH_PART_SHARED_ACTIVATION)
+        return part == LH_PART_SHARED_GATE_UP ? 2 * shared : shared;
     double rows = part == LH_PART_ATTENTION_OUTPUT ? cpu->r : cpu->t;
     return rows * (double)columns_of(cpu, part);
 }

@@ -513,10 +513,10 @@ static void same_of_model(const lh_model *model, double dropout)
         {"ud", "1f1b", 1, 1, 0, "inproc", .joint = true},
         {"ud", "zb-h2", 4, 1, 0, "inproc", .again = LH_PART_ALL},
         {"ud", "gpipe", 2, 1, 0, "inproc", .joint = true, .again = 0x2a},
-        {"loop", "interleaved-1f1b", 4, 1, 0, "local", .again = 0xd1},
+        {"loop", "interleaved-1f1b", 4, 1, 0, "local", .again = 0x1d1},
         {"wave", "zb-v", 2, 1, 0, "inproc", .delays = true},
         {"ud", "1f1b", 1, 2, 0, "inproc", .joint = true},
-        {"wave", "zb-v", 2, 2, 0, "local", .again = 0x0f},
+        {"wave", "zb-v", 2, 2, 0, "local", .again = 0x20f},
         {"ud", "greedy", 4, 2, 1, "inproc", .delays = true},
     };
     char *first[3] = {NULL};

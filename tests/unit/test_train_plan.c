@@ -220,6 +220,9 @@ static void recomputes(void)
          {"selective", "[mla_up_proj]", "full"}},
         {"experts: 4, experts_per_token: 2, expert_ffn: 24",
          {"[moe_act]", "[moe, core_attn]", "full"}},
+        {"ffn: 48, experts: 4, experts_per_token: 2, expert_ffn: 24, "
+         "shared_expert_ffn: 40, shared_expert_gate: true",
+         {"[shared_experts]", "[shared_experts, moe_act]", "selective"}},
         {"ffn: 48, norm: layer, gated: false, kv_heads: 1, "
          "parallel_block: true",
          {"[layernorm]", "[mlp]", "full"}},
@@ -381,13 +384,12 @@ static lh_plan *plan_that_picks(void)
         "elastic}\n"));
 }
 
-/* Of a job for the cpu device, which makes what shared experts have with what
- * the others have. */
+/* Shared experts' operations go by themselves. */
 static lh_plan *plan_that_picks_experts(void)
 {
     return plan_of_job(job_with(
         JOB_SMALL,
-        "  gpu: {tflops: 0.05, memory_gib: 0.003, memory_gbps: 10}\n"
+        "  gpu: {tflops: 0.05, memory_gib: 0.0034, memory_gbps: 10}\n"
         "  datacenters: [{name: a, nodes: 2}]\n"
         "  links: []\n"
         "training: {global_batch: 16, sequence: 64, precision: fp32, zero: 3}\n"
@@ -395,10 +397,18 @@ static lh_plan *plan_that_picks_experts(void)
         "vocab: 256, experts: 4, experts_per_token: 2, expert_ffn: 24, "
         "shared_expert_ffn: 48, dense_layers: 1, router: sigmoid}\n"
         "layout: {tensor: 1, data: 2, expert: 2, pipeline: 1, micro_batch: 2, "
-        "schedule: elastic, framework: longhaul}\n"));
+        "schedule: elastic}\n"));
 }
 
-static void picked_operations(lh_plan *plan, const char *has)
+static bool makes_again(const lh_plan_elastic *e, const char *operation)
+{
+    bool found = false;
+    for (uint32_t i = 0; e && i < e->n_recomputed; i++)
+        found = found || strcmp(e->recomputed[i].operation, operation) == 0;
+    return found;
+}
+
+static void picked_operations(lh_plan *plan, const char *has, const char *not)
 {
     lh_error err = {0};
     lh_train_options run = {.size = sizeof run, .steps = 2};
@@ -408,11 +418,9 @@ static void picked_operations(lh_plan *plan, const char *has)
         .size = sizeof o, .device = LH_TRAIN_CPU, .run = &run, .model = &m};
     lh_train_result *r = NULL;
     const lh_plan_elastic *e = plan ? plan->best.elastic : NULL;
-    bool found = false;
     CHECK(e && plan->best.recompute == LH_RECOMPUTE_OPERATIONS);
-    for (uint32_t i = 0; e && i < e->n_recomputed; i++)
-        found = found || strcmp(e->recomputed[i].operation, has) == 0;
-    CHECK_MSG(found, "%s is not made again", has);
+    CHECK_MSG(makes_again(e, has), "%s is not made again", has);
+    CHECK_MSG(!makes_again(e, not), "%s is made again", not);
     for (uint32_t i = 0; e && i + 1 < e->n_recomputed; i++)
         for (uint32_t c = 0; c < e->recomputed[i].n_chunks; c++) {
             const char *a = e->recomputed[i].operation;
@@ -430,8 +438,8 @@ static void picked_operations(lh_plan *plan, const char *has)
 
 static void operations_are_picked(void)
 {
-    picked_operations(plan_that_picks(), "activation");
-    picked_operations(plan_that_picks_experts(), "shared up");
+    picked_operations(plan_that_picks(), "activation", "shared up");
+    picked_operations(plan_that_picks_experts(), "shared up", "up");
 }
 
 /* What of a plan the cpu device does not do: decay through gradients. */

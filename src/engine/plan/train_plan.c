@@ -157,9 +157,9 @@ static const struct {
     {"up", LH_PART_GATE_UP},
     {"gate", LH_PART_GATE_UP},
     {"activation", LH_PART_ACTIVATION},
-    {"shared up", LH_PART_GATE_UP},
-    {"shared gate", LH_PART_GATE_UP},
-    {"shared activation", LH_PART_ACTIVATION},
+    {"shared up", LH_PART_SHARED_GATE_UP},
+    {"shared gate", LH_PART_SHARED_GATE_UP},
+    {"shared activation", LH_PART_SHARED_ACTIVATION},
     {"attention dropout", LH_N_LAYER_PARTS},
     {"mlp dropout", LH_N_LAYER_PARTS},
 };
@@ -253,6 +253,8 @@ static uint32_t parts_of_modules(const lh_model *m, uint32_t modules,
         1u << LH_PART_ATTENTION_NORM | 1u << LH_PART_MLP_NORM;
     const uint32_t act = 1u << LH_PART_ACTIVATION;
     const uint32_t mlp = act | 1u << LH_PART_GATE_UP;
+    const uint32_t shared =
+        1u << LH_PART_SHARED_GATE_UP | 1u << LH_PART_SHARED_ACTIVATION;
     const bool moe = lh_model_layer_is_moe(m, layer);
     const struct {
         lh_module module;
@@ -262,8 +264,9 @@ static uint32_t parts_of_modules(const lh_model *m, uint32_t modules,
         {LH_MODULE_LAYERNORM, norms},
         {LH_MODULE_MLA_UP_PROJ, 1u << LH_PART_QKV},
         {LH_MODULE_MLP, moe ? 0 : mlp},
-        {LH_MODULE_MOE, moe ? mlp : 0},
+        {LH_MODULE_MOE, moe ? mlp | shared : 0},
         {LH_MODULE_MOE_ACT, moe ? act : 0},
+        {LH_MODULE_SHARED_EXPERTS, moe ? shared : 0},
     };
     uint32_t parts = 0;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -276,17 +279,12 @@ static lh_status list_again(const lh_plan *plan, uint32_t n_chunks,
                             uint32_t *again, lh_error *err)
 {
     uint32_t cheap = 1u << LH_PART_ATTENTION_NORM | 1u << LH_PART_MLP_NORM |
-                     1u << LH_PART_ACTIVATION;
+                     1u << LH_PART_ACTIVATION | 1u << LH_PART_SHARED_ACTIVATION;
     lh_recompute kind = plan->best.recompute;
     if (kind == LH_RECOMPUTE_OPERATIONS)
         return list_operations(plan, n_chunks, again, err);
     const lh_model *model = plan->job->model;
     uint32_t modules = plan->job->training.recompute_modules;
-    if (kind == LH_RECOMPUTE_MODULES && modules >> LH_MODULE_SHARED_EXPERTS & 1)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the plan makes shared_experts again; the cpu device "
-                        "does not apart from moe: leave it out of the job's "
-                        "training.recompute");
     for (uint32_t i = 0; i < model->layers; i++)
         again[i] = kind == LH_RECOMPUTE_FULL        ? LH_PART_ALL
                    : kind == LH_RECOMPUTE_SELECTIVE ? cheap

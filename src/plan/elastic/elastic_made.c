@@ -15,16 +15,13 @@
 /* --- what they stand on ----------------------------------------------------
  */
 
-/* Which product an operation is a part of; 0: none with others. The cpu device
- * makes what shared experts have with what the others have. */
-static int product_of(const char *name, lh_target target)
+/* Which product an operation is a part of; 0: none with others. */
+static int product_of(const char *name)
 {
     static const char *const parts[][4] = {
         {"query", "key", "value", "key and value"},
-        {"up", "gate", "shared up", "shared gate"},
-        {"activation", "shared activation"}};
-    if (strncmp(name, "shared ", 7) == 0 && target != LH_TARGET_LONGHAUL)
-        return 0;
+        {"up", "gate"},
+        {"shared up", "shared gate"}};
     for (int p = 0; p < 3; p++)
         for (int i = 0; i < 4 && parts[p][i]; i++)
             if (strcmp(parts[p][i], name) == 0)
@@ -32,13 +29,12 @@ static int product_of(const char *name, lh_target target)
     return 0;
 }
 
-static void add_kind(lhi_elastic_kinds *kinds, const lh_cost_op *op,
-                     lh_target target)
+static void add_kind(lhi_elastic_kinds *kinds, const lh_cost_op *op)
 {
-    int product = product_of(op->name, target);
+    int product = product_of(op->name);
     uint32_t k = 0;
     while (k < kinds->n &&
-           (!product || product_of(kinds->ops[k].name, target) != product))
+           (!product || product_of(kinds->ops[k].name) != product))
         k++;
     if (k == kinds->n) {
         kinds->ops[kinds->n++] = *op;
@@ -64,7 +60,7 @@ lh_status lhi_elastic_kinds_find(const lh_job *job, const lhi_config *config,
     out->n = 0;
     for (uint32_t i = 0; i < n; i++)
         if (all[i].recomputable)
-            add_kind(out, &all[i], job->target);
+            add_kind(out, &all[i]);
     return LH_OK;
 }
 

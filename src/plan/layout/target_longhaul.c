@@ -22,10 +22,6 @@ lh_status lhi_longhaul_job(const lh_job *job, lh_error *err)
         lhi_family_check(job->model, job->training.sequence, &why);
     if (status != LH_OK)
         return lhi_fail(err, LH_EUNSUPPORTED, "%s", why.text);
-    if (job->training.recompute == LH_RECOMPUTE_MODULES &&
-        job->training.recompute_modules >> LH_MODULE_SHARED_EXPERTS & 1)
-        return REFUSE(err, "does not make shared_experts again apart from moe; "
-                           "leave it out of training.recompute");
     return LH_OK;
 }
 
