@@ -204,7 +204,8 @@ static lh_status run_pass(lhi_cpu *cpu, const lh_pass *pass, const void *in,
                         pass->chunk, m);
     LHI_TRY(lhi_cpu_check_places(chunk, pass, err));
     if ((cpu->n_tensor > 1 && !cpu->group) ||
-        (cpu->n_expert > 1 && !cpu->expert_group))
+        (cpu->n_expert > 1 && !cpu->expert_group) ||
+        (cpu->n_slices > 1 && !cpu->slice_group))
         return lhi_fail(err, LH_EINVAL,
                         "a device that shares layers, or experts, has joined "
                         "no group");
@@ -370,6 +371,7 @@ static void join(lhi_device *device, const lhi_device_groups *groups)
     as_cpu(device)->contexts = groups->context;
     as_cpu(device)->group = groups->tensor;
     as_cpu(device)->expert_group = groups->expert;
+    as_cpu(device)->slice_group = groups->expert_tensor;
 }
 
 static lh_status copy(lhi_device *device, const lhi_offload *what,

@@ -113,7 +113,7 @@ typedef struct lhi_cpu_kept {
     float *d_gate;   /* [t], the first r: the gradient of that one's logit */
     int32_t *source; /* [routed_r * chosen]: by such a row, which of these */
     int32_t *first;  /* [experts + 1]: an expert's first row */
-    int32_t *from; /* [n_expert * here + 1]: the first row here of each rank, and
+    int32_t *from; /* [n_from * here + 1]: the first row here of each rank, and
                       there of each expert that this one has; alone it is `first`
                     */
 } lhi_cpu_kept;
@@ -231,9 +231,13 @@ typedef struct lhi_cpu {
      * and which of these is the first of the r that are here. */
     bool cuts_experts;
     uint32_t routed_r, first_routed;
-    lhi_group *expert_group;
-    int32_t *row_counts;                /* [2][n_expert][here] */
-    size_t *sizes;                      /* [2][n_expert] */
+    /* Otherwise: ranks that have parts of the same experts, each with rows of
+     * its own, and which of them this is; and of how many ranks rows come here:
+     * of all that have parts or others of the experts. */
+    uint32_t n_slices, slice, n_from;
+    lhi_group *expert_group, *slice_group;
+    int32_t *row_counts;                /* [1 + n_slices][experts] */
+    size_t *sizes;                      /* [2][lhi_cpu_most_partners()] */
     float *incoming, *incoming_shares;  /* [most_r * most][h + 1], [...] */
     bool gates_shared;
     float balance; /* share of the loss that balances experts */
@@ -521,10 +525,15 @@ static inline bool lhi_cpu_has_expert(const lhi_cpu *cpu, uint32_t expert)
 static inline size_t lhi_cpu_rows_here(const lhi_cpu *cpu,
                                        const lhi_cpu_kept *kept)
 {
-    return (size_t)kept->from[cpu->n_expert * cpu->here];
+    return (size_t)kept->from[cpu->n_from * cpu->here];
 }
 /* Fills kept->from, once rows are routed. */
 void lhi_cpu_count_rows(lhi_cpu *cpu, lhi_cpu_kept *kept);
+/* Of the groups in which rows go to experts, the larger one's ranks. */
+static inline uint32_t lhi_cpu_most_partners(const lhi_cpu *cpu)
+{
+    return cpu->n_expert > cpu->n_slices ? cpu->n_expert : cpu->n_slices;
+}
 /* Rows of x [r][h] go to their experts: those that are here now; and the same
  * once more, without sending anything. */
 const float *lhi_cpu_send_rows(lhi_cpu *cpu, lhi_cpu_kept *kept,
@@ -534,9 +543,10 @@ const float *lhi_cpu_rows_again(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
 /* Where what experts here make of rows is to be, before it goes back. */
 static inline float *lhi_cpu_made_rows(const lhi_cpu *cpu)
 {
-    return cpu->n_expert > 1 ? cpu->incoming : cpu->routed;
+    return cpu->n_from > 1 ? cpu->incoming : cpu->routed;
 }
-/* It is in cpu->routed again, in the order of all experts. */
+/* It is in cpu->routed again, in the order of all experts: what all parts of an
+ * expert make of a row, added up. */
 void lhi_cpu_return_rows(lhi_cpu *cpu, const lhi_cpu_kept *kept);
 /* The same of gradients, with shares, which are in cpu->incoming_shares then;
  * and of those of inputs, in cpu->routed, with what results are worth. */
@@ -549,7 +559,7 @@ void lhi_cpu_return_gradients(lhi_cpu *cpu, const lhi_cpu_kept *kept,
 static inline size_t lhi_cpu_routed(const lhi_cpu *cpu)
 {
     size_t chosen = (size_t)cpu->most_r * cpu->most;
-    size_t n = chosen * (cpu->h + (cpu->n_expert > 1));
+    size_t n = chosen * (cpu->h + (cpu->n_from > 1));
     size_t shared = cpu->shared_f ? (size_t)cpu->t * cpu->h : 0;
     return n > shared ? n : shared;
 }

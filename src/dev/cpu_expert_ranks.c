@@ -1,13 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Expert parallelism (GShard: arXiv:2006.16668, section 3.2): each rank has some
- * experts. A row goes to the ranks of its experts, once for each of these, and
- * what they make of it comes back; so do gradients, the other way round.
+/* Expert parallelism (GShard: arXiv:2006.16668, section 3.2): each rank has
+ * some experts. A row goes to the ranks of its experts, once for each of these,
+ * and what they make of it comes back; so do gradients, the other way round.
+ *
+ * Where several ranks have parts of the same experts, as Megatron-LM cuts these
+ * (arXiv:2504.14960, section 3.2), each of them exchanges its own rows so with
+ * the ranks that have the same parts of other experts. What comes to it then
+ * goes to the others of its parts, too; what their parts make of a row is added
+ * up, in the order of the parts, where it has come to, before it goes back.
  *
  * What comes in lies rank by rank, and within that expert by expert. Each such
  * part passes its expert as it would where it came from, in a product of the
  * same shape: so results, and gradients of what goes in, are bit by bit those
- * of ranks that have all experts. Gradients of weights are sums over ranks in
- * their order, where those would add up sums over microbatches. */
+ * of ranks that have all experts, where these are whole. Gradients of weights
+ * are sums over ranks in their order, where those would add up sums over
+ * microbatches. */
 #include "base/fail.h"
 #include "dev/cpu.h"
 
@@ -17,73 +24,166 @@
 lh_status lhi_cpu_check_expert_ranks(const lhi_cpu_options *o, lh_error *err)
 {
     uint32_t n = o->n_expert ? o->n_expert : 1, experts = o->model->experts;
-    if (o->n_expert_tensor > 1 && (n > 1 || o->n_expert_tensor != o->n_tensor))
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the cpu device cuts experts over the ranks that share "
-                        "layers, all of them, where each has all experts "
-                        "(expert_tensor %" PRIu32 ", tensor %" PRIu32
-                        ", expert %" PRIu32 "): set expert_tensor to 1 in the "
-                        "job's layout",
-                        o->n_expert_tensor, o->n_tensor, n);
-    if (n == 1)
-        return LH_OK;
-    if (o->expert >= n || experts == 0 || experts % n != 0)
+    uint32_t cuts = o->n_expert_tensor ? o->n_expert_tensor : 1;
+    if (o->expert >= n || (n > 1 && (experts == 0 || experts % n != 0)))
         return lhi_fail(err, LH_EINVAL,
                         "%" PRIu32 " experts cannot be on %" PRIu32
                         " ranks alike, of which this is number %" PRIu32,
                         experts, n, o->expert);
-    return LH_OK;
+    if (o->expert_tensor >= cuts)
+        return lhi_fail(err, LH_EINVAL,
+                        "rank %" PRIu32 " is none of %" PRIu32
+                        " that have parts of the same experts",
+                        o->expert_tensor, cuts);
+    if (experts == 0 || o->model->expert_ffn % cuts == 0)
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "the cpu device cuts expert_ffn (%" PRIu32 ") among "
+                    "expert_tensor %" PRIu32 " ranks alike, and it is no "
+                    "multiple: choose another expert_tensor in the job's "
+                    "layout",
+                    o->model->expert_ffn, cuts);
 }
 
 bool lhi_cpu_make_expert_ranks(lhi_cpu *cpu)
 {
     lhi_arena *mem = cpu->mem;
-    size_t n = cpu->n_expert, all = (size_t)cpu->most * cpu->most_r;
-    if (n == 1)
+    size_t n = lhi_cpu_most_partners(cpu);
+    size_t all = (size_t)cpu->most * cpu->most_r;
+    size_t counts = (1 + (size_t)cpu->n_slices) * cpu->experts;
+    if (cpu->n_from == 1)
         return true;
-    return (cpu->row_counts = LHI_NEW(mem, int32_t, 2 * n *cpu->here)) &&
+    return (cpu->row_counts = LHI_NEW(mem, int32_t, counts)) &&
            (cpu->sizes = LHI_NEW(mem, size_t, 2 * n)) &&
            (cpu->incoming = lhi_cpu_floats(mem, all, cpu->h + 1)) &&
            (cpu->incoming_shares = lhi_cpu_floats(mem, all, 1));
 }
 
-static void exchange(lhi_cpu *cpu, const void *out, const size_t *gives,
-                     void *in, const size_t *gets)
+/* --- groups ----------------------------------------------------------------
+ */
+
+static void exchange(lhi_cpu *cpu, lhi_group *group, const void *out,
+                     const size_t *gives, void *in, const size_t *gets)
 {
     if (cpu->met == LH_OK)
-        cpu->met = lhi_group_all_to_all(cpu->expert_group, out, gives, in, gets,
+        cpu->met =
+            lhi_group_all_to_all(group, out, gives, in, gets, &cpu->met_err);
+}
+
+/* Among ranks that have other experts, if there are any. */
+static void exchange_experts(lhi_cpu *cpu, const void *out, const size_t *gives,
+                             void *in, const size_t *gets)
+{
+    if (cpu->n_expert > 1)
+        exchange(cpu, cpu->expert_group, out, gives, in, gets);
+    else if (gives[0] > 0)
+        memcpy(in, out, gives[0]);
+}
+
+/* What this rank has for the others of its parts, cpu->sizes[i] bytes of the
+ * i-th; `mine` may be its place in `all`. */
+static void gather_parts(lhi_cpu *cpu, const void *mine, void *all)
+{
+    if (cpu->met == LH_OK)
+        cpu->met = lhi_group_all_gather(cpu->slice_group, mine, all, cpu->sizes,
                                         &cpu->met_err);
+}
+
+/* Rows here that came with part i, or in with those before it. */
+static size_t rows_before(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
+                          uint32_t i)
+{
+    return (size_t)kept->from[i * cpu->n_expert * cpu->here];
+}
+
+static size_t rows_of(const lhi_cpu *cpu, const lhi_cpu_kept *kept, uint32_t i)
+{
+    return rows_before(cpu, kept, i + 1) - rows_before(cpu, kept, i);
 }
 
 /* How many rows each expert here gets from each rank. */
 void lhi_cpu_count_rows(lhi_cpu *cpu, lhi_cpu_kept *kept)
 {
-    uint32_t n = cpu->n_expert, here = cpu->here;
-    if (n == 1)
+    size_t experts = cpu->experts, size = experts * sizeof(int32_t);
+    if (cpu->n_from == 1)
         return;
-    int32_t *out = cpu->row_counts, *in = out + (size_t)n * here;
-    for (uint32_t e = 0; e < cpu->experts; e++)
+    int32_t *out = cpu->row_counts, *in = out + experts;
+    for (uint32_t e = 0; e < experts; e++)
         out[e] = kept->first[e + 1] - kept->first[e];
-    for (uint32_t r = 0; r < n; r++)
-        cpu->sizes[r] = here * sizeof *out;
-    exchange(cpu, out, cpu->sizes, in, cpu->sizes);
-    for (uint32_t i = 0; i < n * here; i++)
+    for (uint32_t r = 0; r < cpu->n_expert; r++)
+        cpu->sizes[r] = cpu->here * sizeof *out;
+    exchange_experts(cpu, out, cpu->sizes, in + cpu->slice * experts,
+                     cpu->sizes);
+    for (uint32_t i = 0; i < cpu->n_slices; i++)
+        cpu->sizes[i] = size;
+    if (cpu->n_slices > 1)
+        gather_parts(cpu, in + cpu->slice * experts, in);
+    for (uint32_t i = 0; i < cpu->n_from * cpu->here; i++)
         kept->from[i + 1] = kept->from[i] + (cpu->met == LH_OK ? in[i] : 0);
 }
 
-/* Bytes of rows of `width` floats that go to each rank, and come from it; the
- * other way round on the way back. */
+/* Bytes of rows of `width` floats that go to each rank that has other experts,
+ * and come from it; the other way round on the way back. */
 static void count_bytes(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                         size_t width)
 {
     uint32_t n = cpu->n_expert, here = cpu->here;
+    const int32_t *first = kept->first;
+    const int32_t *from = kept->from + cpu->slice * n * here;
     for (uint32_t r = 0; r < n; r++) {
-        int32_t goes = kept->first[(r + 1) * here] - kept->first[r * here];
-        int32_t comes = kept->from[(r + 1) * here] - kept->from[r * here];
+        int32_t goes = first[(r + 1) * here] - first[r * here];
+        int32_t comes = from[(r + 1) * here] - from[r * here];
         cpu->sizes[r] = (size_t)goes * width * sizeof(float);
         cpu->sizes[n + r] = (size_t)comes * width * sizeof(float);
     }
 }
+
+/* Rows in the order of all experts in cpu->routed, `width` floats each, go to
+ * the ranks that have these: to `in`. */
+static void spread(lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t width,
+                   float *in)
+{
+    float *own = in + rows_before(cpu, kept, cpu->slice) * width;
+    count_bytes(cpu, kept, width);
+    exchange_experts(cpu, cpu->routed, cpu->sizes, own,
+                     cpu->sizes + cpu->n_expert);
+    if (cpu->n_slices == 1)
+        return;
+    for (uint32_t i = 0; i < cpu->n_slices; i++)
+        cpu->sizes[i] = rows_of(cpu, kept, i) * width * sizeof *in;
+    gather_parts(cpu, own, in);
+}
+
+/* Of what parts have made in cpu->incoming, of all rows here, the sums of those
+ * that came to this rank: there, in their place. */
+static void add_parts(lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t width)
+{
+    size_t n = rows_of(cpu, kept, cpu->slice) * width;
+    size_t *gives = cpu->sizes, *gets = gives + cpu->n_slices;
+    float *own = cpu->incoming + rows_before(cpu, kept, cpu->slice) * width;
+    for (uint32_t i = 0; i < cpu->n_slices; i++) {
+        gives[i] = rows_of(cpu, kept, i) * width * sizeof *own;
+        gets[i] = n * sizeof *own;
+    }
+    exchange(cpu, cpu->slice_group, cpu->incoming, gives, cpu->routed, gets);
+    memcpy(own, cpu->routed, n * sizeof *own);
+    for (uint32_t i = 1; i < cpu->n_slices; i++)
+        cpu->k->add(own, cpu->routed + i * n, n);
+}
+
+/* The way back of spread(), from cpu->incoming to cpu->routed. */
+static void gather_back(lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t width)
+{
+    if (cpu->n_slices > 1)
+        add_parts(cpu, kept, width);
+    count_bytes(cpu, kept, width);
+    exchange_experts(cpu,
+                     cpu->incoming + rows_before(cpu, kept, cpu->slice) * width,
+                     cpu->sizes + cpu->n_expert, cpu->routed, cpu->sizes);
+}
+
+/* --- rows --------------------------------------------------------------------
+ */
 
 static void gather(const lhi_cpu *cpu, const lhi_cpu_kept *kept, const float *x,
                    size_t stride)
@@ -97,18 +197,17 @@ static void gather(const lhi_cpu *cpu, const lhi_cpu_kept *kept, const float *x,
 const float *lhi_cpu_send_rows(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *x)
 {
     gather(cpu, kept, x, cpu->h);
-    if (cpu->n_expert == 1)
+    if (cpu->n_from == 1)
         return cpu->routed;
     float *in = lhi_cpu_incoming_rows(cpu, kept);
-    count_bytes(cpu, kept, cpu->h);
-    exchange(cpu, cpu->routed, cpu->sizes, in, cpu->sizes + cpu->n_expert);
+    spread(cpu, kept, cpu->h, in);
     return in;
 }
 
 const float *lhi_cpu_rows_again(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                                 const float *x)
 {
-    if (cpu->n_expert > 1)
+    if (cpu->n_from > 1)
         return lhi_cpu_incoming_rows(cpu, kept);
     gather(cpu, kept, x, cpu->h);
     return cpu->routed;
@@ -116,18 +215,14 @@ const float *lhi_cpu_rows_again(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
 
 void lhi_cpu_return_rows(lhi_cpu *cpu, const lhi_cpu_kept *kept)
 {
-    if (cpu->n_expert == 1)
-        return;
-    count_bytes(cpu, kept, cpu->h);
-    exchange(cpu, cpu->incoming, cpu->sizes + cpu->n_expert, cpu->routed,
-             cpu->sizes);
+    if (cpu->n_from > 1)
+        gather_back(cpu, kept, cpu->h);
 }
 
-float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_kept *kept,
-                              const float *d)
+float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *d)
 {
     size_t h = cpu->h, width = h + 1;
-    if (cpu->n_expert == 1) {
+    if (cpu->n_from == 1) {
         gather(cpu, kept, d, h);
         return cpu->routed;
     }
@@ -135,9 +230,7 @@ float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_kept *kept,
     for (size_t i = 0; i < (size_t)cpu->routed_r * cpu->chosen; i++)
         if (kept->place[i] >= 0)
             cpu->routed[(size_t)kept->place[i] * width + h] = kept->shares[i];
-    count_bytes(cpu, kept, width);
-    exchange(cpu, cpu->routed, cpu->sizes, cpu->incoming,
-             cpu->sizes + cpu->n_expert);
+    spread(cpu, kept, width, cpu->incoming);
     float *in = lhi_cpu_incoming_gradients(cpu, kept);
     for (size_t i = 0; i < lhi_cpu_rows_here(cpu, kept); i++) {
         memcpy(in + i * h, cpu->incoming + i * width, h * sizeof *in);
@@ -150,16 +243,14 @@ void lhi_cpu_return_gradients(lhi_cpu *cpu, const lhi_cpu_kept *kept,
                               const float *worth)
 {
     size_t h = cpu->h, width = h + 1, all = (size_t)kept->first[cpu->experts];
-    if (cpu->n_expert == 1)
+    if (cpu->n_from == 1)
         return;
     for (size_t i = 0; i < lhi_cpu_rows_here(cpu, kept); i++) {
         memcpy(cpu->incoming + i * width, cpu->routed + i * h,
                h * sizeof *cpu->routed);
         cpu->incoming[i * width + h] = worth[i];
     }
-    count_bytes(cpu, kept, width);
-    exchange(cpu, cpu->incoming, cpu->sizes + cpu->n_expert, cpu->routed,
-             cpu->sizes);
+    gather_back(cpu, kept, width);
     for (size_t i = 0; i < all; i++) {
         float share = cpu->routed[i * width + h];
         memmove(cpu->routed + i * h, cpu->routed + i * width,

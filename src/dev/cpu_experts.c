@@ -4,9 +4,10 @@
  * experts, within an expert in their own, so that each expert has one product,
  * of as many rows as come to it. Shared experts (DeepSeekMoE: arXiv:2401.06066,
  * section 3.2) are one that all rows pass, in room of its own; its result
- * may be times a sigmoid of the row's product with a gate (Qwen2-MoE). Ranks that
- * share layers have parts of these, as of a dense MLP, and take all rows
- * there; routed experts take the rows that are here, or are cut likewise. */
+ * may be times a sigmoid of the row's product with a gate (Qwen2-MoE). Ranks
+ * that share layers have parts of these, as of a dense MLP, and take all rows
+ * there; routed experts take the rows that are here, and of other ranks those
+ * that come to them, or are cut likewise. */
 #include "dev/cpu.h"
 
 #include <string.h>
@@ -21,7 +22,7 @@ typedef struct lot {
 
 static uint32_t n_lots(const lhi_cpu *cpu)
 {
-    return cpu->n_expert * cpu->here;
+    return cpu->n_from * cpu->here;
 }
 
 static lot lot_of(const lhi_cpu *cpu, const lhi_cpu_kept *kept, uint32_t i)
@@ -173,7 +174,7 @@ void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
 static void scale_by_shares(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                             float *x, size_t width)
 {
-    if (cpu->n_expert > 1) {
+    if (cpu->n_from > 1) {
         cpu->k->scale_rows(x, width, lhi_cpu_rows_here(cpu, kept), width,
                            cpu->incoming_shares);
         return;
@@ -271,7 +272,7 @@ void lhi_cpu_experts_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
     /* d W' act' is d (W act)': what an expert's result is worth. */
     cpu->k->row_dots(cpu->wide, f, kept->act, f, all, f, cpu->d_shares);
     scale_by_shares(cpu, kept, cpu->wide, f);
-    if (cpu->n_expert > 1) /* W has it from here */
+    if (cpu->n_from > 1) /* W has it from here */
         scale_by_shares(cpu, kept, d_made, h);
     cpu->k->swiglu_back(kept->gate_up, cpu->wide, all, f);
     for (uint32_t i = 0; i < n_lots(cpu); i++) {
@@ -338,7 +339,7 @@ void lhi_cpu_experts_up_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
 static const float *weighed_gradients(const lhi_cpu *cpu,
                                       const lhi_cpu_kept *kept, const float *d)
 {
-    if (cpu->n_expert > 1)
+    if (cpu->n_from > 1)
         return lhi_cpu_incoming_gradients(cpu, kept);
     lhi_cpu_rows_again(cpu, kept, d);
     scale_by_shares(cpu, kept, cpu->routed, cpu->h);

@@ -28,8 +28,15 @@ static void shape_experts(lhi_cpu *cpu, const lhi_cpu_options *o)
     if (!m->experts)
         return;
     cpu->chosen = m->experts_per_token;
-    cpu->cuts_experts = o->n_expert_tensor > 1;
-    cpu->expert_f = m->expert_ffn / (cpu->cuts_experts ? cpu->n_tensor : 1);
+    uint32_t cuts = o->n_expert_tensor ? o->n_expert_tensor : 1;
+    cpu->n_expert = o->n_expert ? o->n_expert : 1;
+    cpu->expert = o->expert;
+    cpu->here = m->experts / cpu->n_expert;
+    cpu->cuts_experts = cuts > 1 && cuts == cpu->n_tensor && cpu->n_expert == 1;
+    cpu->n_slices = cpu->cuts_experts ? 1 : cuts;
+    cpu->slice = cpu->n_slices > 1 ? o->expert_tensor : 0;
+    cpu->n_from = cpu->n_expert * cpu->n_slices;
+    cpu->expert_f = m->expert_ffn / cuts;
     cpu->shared_f = m->shared_expert_ffn / cpu->n_tensor;
     cpu->gates_shared = m->shared_expert_gate;
     cpu->sigmoid = m->router == LH_ROUTER_SIGMOID;
@@ -42,21 +49,18 @@ static void shape_experts(lhi_cpu *cpu, const lhi_cpu_options *o)
     double most = ceil(o->expert_capacity * even);
     if (most > 0 && most < o->sequence)
         cpu->capacity = (uint32_t)most;
-    cpu->n_expert = o->n_expert ? o->n_expert : 1;
-    cpu->expert = o->expert;
-    cpu->here = m->experts / cpu->n_expert;
 }
 
 /* What comes here at most, once a rank's rows are known. */
 static void bound_choices(lhi_cpu *cpu)
 {
     cpu->most = cpu->chosen;
-    if (!cpu->experts || cpu->n_expert == 1)
+    if (!cpu->experts || cpu->n_from == 1)
         return;
-    cpu->most = cpu->n_expert * (cpu->chosen < cpu->here ? cpu->chosen
-                                                         : cpu->here);
-    double room = (double)cpu->n_expert * cpu->capacity * cpu->here *
-                  cpu->microbatch;
+    cpu->most =
+        cpu->n_from * (cpu->chosen < cpu->here ? cpu->chosen : cpu->here);
+    double room =
+        (double)cpu->n_from * cpu->capacity * cpu->here * cpu->microbatch;
     if (room > 0 && room < (double)cpu->most * cpu->most_r)
         cpu->most = (uint32_t)ceil(room / cpu->most_r);
 }
@@ -160,14 +164,14 @@ uint32_t lhi_cpu_n_tensors(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 lhi_slice lhi_cpu_slice(const lhi_cpu *cpu, const lhi_model_tensor *of)
 {
     if (of->expert != UINT32_MAX && !cpu->cuts_experts)
-        return lhi_model_slice(of, 1, 0);
+        return lhi_model_slice(of, cpu->n_slices, cpu->slice);
     return lhi_model_slice(of, cpu->n_tensor, cpu->tensor);
 }
 
 double lhi_cpu_count_values(const lhi_cpu *cpu, uint32_t first, uint32_t n)
 {
     double values = 0;
-    if (cpu->n_tensor == 1 && (!cpu->experts || cpu->n_expert == 1))
+    if (cpu->n_tensor == 1 && (!cpu->experts || cpu->n_from == 1))
         return lhi_count_values(cpu->model, first, n);
     for (uint32_t i = first; i < first + n; i++) {
         lhi_model_tensor of;
@@ -209,7 +213,7 @@ static double mlp_floats(const lhi_cpu *cpu, bool moe, bool gate_up)
         return t * (gate_up ? cpu->up : cpu->f);
     if (!gate_up)
         return all * cpu->expert_f;
-    return all * (2.0 * cpu->expert_f + (cpu->n_expert > 1 ? 2 * cpu->h : 0));
+    return all * (2.0 * cpu->expert_f + (cpu->n_from > 1 ? 2 * cpu->h : 0));
 }
 
 /* In one row. */
@@ -263,7 +267,8 @@ static double route_bytes(const lhi_cpu *cpu)
     double gates = cpu->gates_shared ? 2 * lhi_cpu_float_bytes(cpu->t) : 0;
     return lhi_cpu_float_bytes((double)cpu->r * cpu->experts) + gates +
            lhi_cpu_float_bytes(all) +
-           (3 * all + (cpu->n_expert > 1 ? 2 : 1) * (cpu->experts + 1.0)) *
+           (3 * all + cpu->experts + 1.0 +
+            (cpu->n_from > 1 ? cpu->n_from * (double)cpu->here + 1 : 0)) *
                sizeof(int32_t);
 }
 
@@ -395,10 +400,11 @@ double lhi_cpu_group_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 /* lhi_cpu_make_expert_ranks() of cpu_expert_ranks.c. */
 static double expert_rank_bytes(const lhi_cpu *cpu)
 {
-    double n = cpu->n_expert, all = (double)cpu->most * cpu->most_r;
-    if (!cpu->experts || cpu->n_expert == 1)
+    double all = (double)cpu->most * cpu->most_r;
+    if (!cpu->experts || cpu->n_from == 1)
         return 0;
-    return 2 * n * ((double)cpu->here * sizeof(int32_t) + sizeof(size_t)) +
+    return (1.0 + cpu->n_slices) * cpu->experts * sizeof(int32_t) +
+           2.0 * lhi_cpu_most_partners(cpu) * sizeof(size_t) +
            lhi_cpu_float_bytes(all * (cpu->h + 1.0)) + lhi_cpu_float_bytes(all);
 }
 

@@ -54,9 +54,10 @@ bool lhi_cpu_make_routes(const lhi_cpu *cpu, lhi_arena *mem, lhi_cpu_kept *kept)
            (kept->place = LHI_NEW(mem, int32_t, all)) &&
            (kept->source = LHI_NEW(mem, int32_t, all)) &&
            (kept->first = LHI_NEW(mem, int32_t, cpu->experts + 1)) &&
-           (kept->from = cpu->n_expert == 1
-                             ? kept->first
-                             : LHI_NEW(mem, int32_t, cpu->experts + 1));
+           (kept->from =
+                cpu->n_from == 1
+                    ? kept->first
+                    : LHI_NEW(mem, int32_t, cpu->n_from * cpu->here + 1));
 }
 
 /* The highest of n that is not yet marked by -INFINITY, of equal ones the

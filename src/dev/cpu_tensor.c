@@ -50,8 +50,6 @@ lh_status lhi_cpu_check_shares(const lhi_cpu_options *o, lh_error *err)
     if (m->experts)
         LHI_TRY(
             need_multiple(m->shared_expert_ffn, "shared_expert_ffn", n, err));
-    if (o->n_expert_tensor > 1)
-        LHI_TRY(need_multiple(m->expert_ffn, "expert_ffn", n, err));
     uint32_t contexts = o->n_contexts ? o->n_contexts : 1;
     if (m->vocab >= n && (uint64_t)o->microbatch * o->sequence / contexts >= n)
         return LH_OK;

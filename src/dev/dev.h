@@ -242,8 +242,11 @@ typedef struct lhi_cpu_options {
     uint32_t n_tensor, tensor;
     /* Of ranks that have different experts, as many each; likewise. */
     uint32_t n_expert, expert;
-    uint32_t n_expert_tensor; /* over how many of those that share layers experts
-                                 are cut: all, or 0, 1: none */
+    /* Of ranks that have parts of the same experts, one after the other; 0, 0:
+     * experts are whole. Where these are the ones that share layers, and no
+     * other ranks have other experts, experts are cut as layers are; otherwise
+     * it has to join() their group. */
+    uint32_t n_expert_tensor, expert_tensor;
     uint64_t seed;                /* of the first weights, by tensor; of dropout */
     double dropout; /* share of scores, of what attention and MLP add and of the
                        embedding that training drops, 0 <= share < 1 */

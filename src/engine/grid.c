@@ -78,6 +78,8 @@ uint32_t lhi_grid_size(const lhi_grid *g, lhi_grid_kind kind)
         return g->expert;
     case LHI_GRID_EXPERT_TENSOR:
         return g->expert_tensor;
+    case LHI_GRID_EXPERT_SLICES:
+        return lhi_grid_copies(g) / g->expert;
     case LHI_GRID_COPIES:
         return lhi_grid_copies(g);
     default:
@@ -85,7 +87,14 @@ uint32_t lhi_grid_size(const lhi_grid *g, lhi_grid_kind kind)
     }
 }
 
-/* How far apart, in copies, its members are. */
+/* How many of its members follow each other at a time. */
+static uint32_t run_of(const lhi_grid *g, lhi_grid_kind kind)
+{
+    return kind == LHI_GRID_EXPERT_SLICES ? g->expert_tensor : 1;
+}
+
+/* How far apart, in copies, its members are, or the first of those that follow
+ * each other. */
 static uint32_t stride_of(const lhi_grid *g, lhi_grid_kind kind)
 {
     switch (kind) {
@@ -95,6 +104,7 @@ static uint32_t stride_of(const lhi_grid *g, lhi_grid_kind kind)
     case LHI_GRID_EXPERT:
         return g->expert_tensor;
     case LHI_GRID_EXPERT_DATA:
+    case LHI_GRID_EXPERT_SLICES:
         return g->expert_tensor * g->expert;
     default:
         return 1;
@@ -105,10 +115,11 @@ uint32_t lhi_grid_group(const lhi_grid *g, lhi_grid_kind kind, uint32_t rank,
                         uint32_t *ranks)
 {
     uint32_t n = lhi_grid_size(g, kind), stride = stride_of(g, kind);
-    uint32_t copy = rank / g->n_devices;
-    uint32_t mine = copy / stride % n;
+    uint32_t run = run_of(g, kind), copy = rank / g->n_devices;
+    uint32_t mine = copy / stride % (n / run), at = copy % run;
+    uint32_t first = copy - mine * stride - at;
     for (uint32_t i = 0; i < n; i++)
-        ranks[i] =
-            rank - mine * stride * g->n_devices + i * stride * g->n_devices;
-    return mine;
+        ranks[i] = (first + i / run * stride + i % run) * g->n_devices +
+                   rank % g->n_devices;
+    return mine * run + at;
 }

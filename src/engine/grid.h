@@ -37,6 +37,7 @@ typedef enum lhi_grid_kind {
     LHI_GRID_EXPERT,        /* that have different experts */
     LHI_GRID_EXPERT_TENSOR, /* that have parts of the same experts */
     LHI_GRID_EXPERT_DATA,   /* that have the same parts of the same experts */
+    LHI_GRID_EXPERT_SLICES, /* that have the same experts, or parts of them */
     LHI_GRID_COPIES,        /* all of them */
     LHI_N_GRID_KINDS
 } lhi_grid_kind;

@@ -42,20 +42,23 @@ static lh_status pass(void *of, uint32_t i, lhi_step_kind kind, lh_error *err)
                       : lhi_shards_pass(t->sharded, i, kind, err);
 }
 
-/* To the first of the copies' ranks of this device. */
-static lh_status collect(void *of, const float *mine, size_t n, float *all,
-                         const size_t *gets, lh_error *err)
+/* To the first of this device's ranks that have the same of all, or parts of
+ * it. */
+static lh_status collect(void *of, lhi_train_lot_kind lot, const float *mine,
+                         size_t n, float *all, const size_t *gets,
+                         lh_error *err)
 {
     lhi_training *t = of;
-    uint32_t copies = lhi_group_n_ranks(t->copies);
+    lhi_group *group = t->copies[lot];
+    uint32_t copies = lhi_group_n_ranks(group);
     size_t *sizes = calloc(2 * (size_t)copies, sizeof *sizes);
     if (!sizes)
         return lhi_fail_nomem(err);
     sizes[0] = n * sizeof *mine;
     for (uint32_t i = 0; gets && i < copies; i++)
         sizes[copies + i] = gets[i] * sizeof *all;
-    lh_status status = lhi_group_all_to_all(t->copies, mine, sizes, all,
-                                            sizes + copies, err);
+    lh_status status =
+        lhi_group_all_to_all(group, mine, sizes, all, sizes + copies, err);
     free(sizes);
     return status;
 }
@@ -208,6 +211,11 @@ static lhi_train_options train_options(const lhi_training *t)
     with.delayed = m->delayed_update;
     with.n_tensor = t->o.grid->tensor;
     with.tensor = t->o.tensor;
+    if (t->experts.n_ranks) {
+        with.n_expert_tensor = t->o.grid->expert_tensor;
+        with.expert_tensor =
+            lhi_grid_place_of(t->o.grid, t->o.place).expert_tensor;
+    }
     with.collect = collect;
     with.staged = shards(t);
     with.show = with.staged ? show : NULL;
@@ -297,16 +305,17 @@ static lh_status make_sharded(lhi_training *t, lh_error *err)
     return LH_OK;
 }
 
-static lh_status meet_copies(lhi_training *t, lh_error *err)
+/* Those that bring tensors of a lot together. */
+static lh_status meet_copies(lhi_training *t, lhi_train_lot_kind lot,
+                             lhi_grid_kind kind, lh_error *err)
 {
     uint32_t ranks[LHI_NET_MOST_RANKS];
-    lhi_group_options o = {.n_ranks = lhi_grid_copies(t->o.grid),
+    lhi_group_options o = {.n_ranks = lhi_grid_size(t->o.grid, kind),
                            .ranks = ranks,
-                           .tag = lhi_tag(LHI_TAG_GROUP, LHI_GRID_COPIES, 0),
+                           .tag = lhi_tag(LHI_TAG_GROUP, kind, 0),
                            .stop = t->o.stop};
-    o.mine = lhi_grid_group(t->o.grid, LHI_GRID_COPIES, lhi_net_rank(t->o.net),
-                            ranks);
-    return lhi_group_make(t->o.net, &o, &t->copies, err);
+    o.mine = lhi_grid_group(t->o.grid, kind, lhi_net_rank(t->o.net), ranks);
+    return lhi_group_make(t->o.net, &o, &t->copies[lot], err);
 }
 
 static lh_status set_up(lhi_training *t, lh_error *err)
@@ -314,7 +323,9 @@ static lh_status set_up(lhi_training *t, lh_error *err)
     const lh_train_model *m = t->o.model;
     LHI_TRY(list_chunks(t, err));
     if (t->o.grid->tensor > 1)
-        LHI_TRY(meet_copies(t, err));
+        LHI_TRY(meet_copies(t, LHI_LOT_MOST, LHI_GRID_COPIES, err));
+    if (t->experts.n_ranks && t->o.grid->expert_tensor > 1)
+        LHI_TRY(meet_copies(t, LHI_LOT_EXPERTS, LHI_GRID_EXPERT_SLICES, err));
     lhi_train_options with = train_options(t);
     describe(t, &with);
     LHI_TRY(lhi_train_make(t->o.device, &with, &t->train, err));
@@ -384,7 +395,8 @@ void lhi_training_free(lhi_training *t)
     lhi_layered_free(t->layered);
     lhi_train_free(t->train);
     lhi_folder_lock_release(t->folder_lock);
-    lhi_group_free(t->copies);
+    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++)
+        lhi_group_free(t->copies[i]);
     pthread_cond_destroy(&t->changed);
     pthread_mutex_destroy(&t->lock);
     free(t->mine);

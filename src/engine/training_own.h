@@ -29,8 +29,9 @@ struct lhi_training {
     lhi_net_group experts; /* those with the same experts; none: as `group` */
     uint32_t *all_ranks, *group_ranks, *across_ranks, *expert_ranks;
     uint32_t *shard_of; /* each replica's shard; UINT32_MAX: another has it, too */
-    lhi_group *copies; /* this device's ranks of all copies; NULL: each has its
-                          tensors whole */
+    /* Of each lot, those of this device's ranks in all copies that have the
+     * same tensors, or parts of them; NULL: each has them whole. */
+    lhi_group *copies[LHI_N_TRAIN_LOTS];
     bool whole; /* all values are in place: nothing to gather */
     /* Where passes launch, or do, what is communicated; then the thread below
      * has nothing to do, and is not there. */

@@ -151,6 +151,12 @@ static lh_status write_values(const writer *w, uint32_t index, uint32_t suffix,
     return write_at(w->fd, w->path, values, n * sizeof *values, at, err);
 }
 
+/* Whether ranks that have slices of a tensor bring it together. */
+static bool comes_together(const lhi_train *train, const lhi_tensor *t)
+{
+    return lhi_slicers_of(train, lhi_lot_of(train, t)) > 1;
+}
+
 /* As write_chunk() of a tensor that is cut; by the first of the ranks that have
  * slices of it, as if it had it whole. */
 static lh_status write_slices(const lhi_train *train, const lhi_owned *own,
@@ -158,8 +164,12 @@ static lh_status write_slices(const lhi_train *train, const lhi_owned *own,
                               const writer *moments, double *sum, lh_error *err)
 {
     const lhi_tensor *t = own->tensor;
-    uint32_t shards = train->o.n_shards, pieces = lhi_n_pieces(train);
-    bool leads = train->o.replica == 0 && train->o.tensor == 0;
+    bool experts = lhi_lot_of(train, t) == LHI_LOT_EXPERTS;
+    uint32_t shards = lhi_shards_of(train, lhi_lot_of(train, t));
+    uint32_t pieces = lhi_n_pieces(train);
+    bool leads =
+        experts ? train->o.expert_replica == 0 && train->o.expert_tensor == 0
+                : train->o.replica == 0 && train->o.tensor == 0;
     size_t n = lhi_whole_values(t), share = n / pieces + (n % pieces != 0);
     LHI_TRY(lhi_collect_slices(train, t, 1, t->value, t->n, whole, err));
     if (leads)
@@ -192,7 +202,7 @@ static lh_status write_cut_chunk(const lhi_train *train, uint32_t i,
     lh_status status = LH_OK;
     for (uint32_t j = 0; status == LH_OK && j < c->n_tensors; j++) {
         if (&c->owned[j] == train->head ||
-            lhi_lot_of(train, c->owned[j].tensor) != LHI_LOT_MOST)
+            !comes_together(train, c->owned[j].tensor))
             continue;
         if (train->o.show)
             status = train->o.show(train->o.context, c->chunk, j, err);
@@ -222,7 +232,7 @@ static lh_status write_pieces(const lhi_owned *own, uint32_t pieces,
     return LH_OK;
 }
 
-/* Where layers are cut, experts of a lot of their own, which are not. */
+/* What does not come together. */
 static lh_status write_chunk(const lhi_train *train, uint32_t i,
                              const writer *weights, const writer *moments,
                              double *sums, lh_error *err)
@@ -234,7 +244,7 @@ static lh_status write_chunk(const lhi_train *train, uint32_t i,
         double *sum = sums + lhi_sums_at(t->index, all, lhi_n_moments(train));
         lhi_train_lot_kind lot = lhi_lot_of(train, t);
         bool experts = lot == LHI_LOT_EXPERTS;
-        if (own == train->head || (train->o.n_tensor > 1 && !experts))
+        if (own == train->head || comes_together(train, t))
             continue;
         if (train->o.show)
             LHI_TRY(train->o.show(train->o.context, chunk, j, err));
@@ -259,7 +269,7 @@ static lh_status write_owned(const lhi_train *train, const writer *weights,
     const lhi_train_options *o = &train->o;
     for (uint32_t i = 0; i < o->n_mine; i++) {
         uint32_t chunk = train->chunks[i].chunk;
-        if (o->n_tensor > 1)
+        if (o->n_tensor > 1 || o->n_expert_tensor > 1)
             LHI_TRY(write_cut_chunk(train, i, weights, moments, sums, err));
         LHI_TRY(write_chunk(train, i, weights, moments, sums, err));
         if (o->show)

@@ -6,50 +6,72 @@
 
 #include <stdlib.h>
 
-/* Of a slice with n values, what one of its shards has. */
-static void find_share(size_t n, uint32_t shards, uint32_t replica,
-                       size_t *first, size_t *count)
+/* Who has slices of a tensor: so many ranks, as many times as it has replicas.
+ */
+typedef struct holders {
+    lhi_train_lot_kind lot;
+    uint32_t ranks, replicas;
+} holders;
+
+static holders holders_of(const lhi_train *train, const lhi_tensor *t)
 {
-    size_t share = n / shards + (n % shards != 0);
-    *first = share * replica < n ? share * replica : n;
+    lhi_train_lot_kind lot = lhi_lot_of(train, t);
+    return (holders){lot, lhi_slicers_of(train, lot),
+                     lot == LHI_LOT_EXPERTS ? train->o.n_expert_replicas
+                                            : train->o.n_replicas};
+}
+
+static uint32_t members_of(const holders *h)
+{
+    return h->ranks * h->replicas;
+}
+
+/* Of a slice with n values, what one of its shards has. */
+static void find_share(size_t n, size_t share, uint32_t shard, size_t *first,
+                       size_t *count)
+{
+    *first = share * shard < n ? share * shard : n;
     *count = n - *first < share ? n - *first : share;
 }
 
 /* What member `i` has to give: what no rank of its replica before it has. */
 static lhi_slice share_of(const lhi_train *train, const lhi_tensor *t,
-                          uint32_t shards, uint32_t i, size_t *first,
-                          size_t *n)
+                          const holders *h, uint32_t shards, uint32_t i,
+                          size_t *first, size_t *n)
 {
-    uint32_t ranks = train->o.n_tensor, replica = i / ranks;
+    uint32_t ranks = h->ranks, replica = i / ranks;
     lhi_slice slice = lhi_slice_at(&t->slice, i % ranks);
+    size_t all = lhi_slice_values(&slice);
     size_t own = lhi_slice_own(&slice, i % ranks);
     uint32_t shard = replica;
     *first = *n = 0;
-    if (shards > 1 && train->o.shard_of)
+    if (shards > 1 && h->lot == LHI_LOT_MOST && train->o.shard_of)
         shard = train->o.shard_of[replica];
     if (shard < shards)
-        find_share(lhi_slice_values(&slice), shards, shard, first, n);
+        find_share(all, shards > 1 ? lhi_share_of(train, h->lot, all) : all,
+                   shard, first, n);
     if (*n > own - (*first < own ? *first : own))
         *n = own - (*first < own ? *first : own);
     return slice;
 }
 
 static lh_status put_together(const lhi_train *train, const lhi_tensor *t,
-                              uint32_t shards, const float *mine, size_t n,
-                              size_t *gets, float *whole, lh_error *err)
+                              const holders *h, uint32_t shards,
+                              const float *mine, size_t n, size_t *gets,
+                              float *whole, lh_error *err)
 {
-    uint32_t members = train->o.n_replicas * train->o.n_tensor;
     float *all = malloc((lhi_whole_values(t) + 1) * sizeof *all);
     size_t first;
     if (!all)
         return lhi_fail_nomem(err);
-    for (uint32_t i = 0; i < members; i++)
-        share_of(train, t, shards, i, &first, &gets[i]);
+    for (uint32_t i = 0; i < members_of(h); i++)
+        share_of(train, t, h, shards, i, &first, &gets[i]);
     lh_status status =
-        train->o.collect(train->o.context, mine, n, all, gets, err);
+        train->o.collect(train->o.context, h->lot, mine, n, all, gets, err);
     const float *at = all;
-    for (uint32_t i = 0; status == LH_OK && i < members; at += gets[i++]) {
-        lhi_slice slice = share_of(train, t, shards, i, &first, &n);
+    for (uint32_t i = 0; status == LH_OK && i < members_of(h);
+         at += gets[i++]) {
+        lhi_slice slice = share_of(train, t, h, shards, i, &first, &n);
         lhi_slice_put(&slice, at, first, n, whole);
     }
     free(all);
@@ -61,17 +83,20 @@ lh_status lhi_collect_slices(const lhi_train *train, const lhi_tensor *t,
                              float *whole, lh_error *err)
 {
     const lhi_train_options *o = &train->o;
-    uint32_t me = o->replica * o->n_tensor + o->tensor;
+    const holders h = holders_of(train, t);
+    bool experts = h.lot == LHI_LOT_EXPERTS;
+    uint32_t me = experts ? o->expert_replica * h.ranks + o->expert_tensor
+                          : o->replica * h.ranks + o->tensor;
     size_t first, gives;
-    share_of(train, t, shards, me, &first, &gives);
+    share_of(train, t, &h, shards, me, &first, &gives);
     n = gives < n ? gives : n;
-    if (o->replica > 0 || o->tensor > 0)
-        return o->collect(o->context, mine, n, NULL, NULL, err);
-    size_t *gets = calloc((size_t)o->n_replicas * o->n_tensor, sizeof *gets);
+    if (me > 0)
+        return o->collect(o->context, h.lot, mine, n, NULL, NULL, err);
+    size_t *gets = calloc(members_of(&h), sizeof *gets);
     if (!gets)
         return lhi_fail_nomem(err);
     lh_status status =
-        put_together(train, t, shards, mine, n, gets, whole, err);
+        put_together(train, t, &h, shards, mine, n, gets, whole, err);
     free(gets);
     return status;
 }

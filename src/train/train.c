@@ -43,9 +43,11 @@ static lh_status check_options(const lhi_train_options *o, lh_error *err)
                         "replicas",
                         o->shard, o->n_shards);
     uint32_t copies = o->n_replicas * (o->n_tensor ? o->n_tensor : 1);
+    uint32_t cuts = o->n_expert_tensor ? o->n_expert_tensor : 1;
     if (o->n_expert_replicas &&
         (o->expert_replica >= o->n_expert_replicas ||
-         copies % o->n_expert_replicas != 0 ||
+         o->expert_tensor >= cuts ||
+         copies % (o->n_expert_replicas * cuts) != 0 ||
          (o->n_expert_shards != o->n_expert_replicas &&
           o->n_expert_shards != 1) ||
          (o->n_shards && o->n_shards != o->n_replicas && o->n_shards != 1)))
@@ -127,14 +129,22 @@ static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
     return LH_OK;
 }
 
-/* Values of a shard. An expert's are whole pieces, as checkpoints have them. */
-static size_t share_of(const lhi_train *train, const lhi_tensor *tensor,
-                       lhi_train_lot_kind kind)
+/* Places in a tally that are those of a slice. */
+static uint32_t places_of(const lhi_train *train, lhi_train_lot_kind lot)
 {
-    bool experts = kind == LHI_LOT_EXPERTS;
-    uint32_t pieces = experts ? lhi_pieces_in(train, kind) : 1;
-    uint32_t n = experts ? lhi_n_pieces(train) : train->o.n_shards;
-    return (tensor->n / n + (tensor->n % n != 0)) * pieces;
+    const lhi_train_options *o = &train->o;
+    return o->n_replicas * o->n_tensor / lhi_slicers_of(train, lot);
+}
+
+/* An expert's are whole pieces, as checkpoints have them; where it is cut,
+ * whole places in a tally. */
+size_t lhi_share_of(const lhi_train *train, lhi_train_lot_kind lot, size_t n)
+{
+    uint32_t shards = lhi_shards_of(train, lot), pieces = shards;
+    if (lot == LHI_LOT_EXPERTS)
+        pieces = lhi_slicers_of(train, lot) > 1 ? places_of(train, lot)
+                                                : lhi_n_pieces(train);
+    return (n / pieces + (n % pieces != 0)) * (pieces / shards);
 }
 
 static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
@@ -154,7 +164,7 @@ static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
         own->offset = offset;
         offset += tensor->n;
         lhi_train_lot_kind kind = lhi_lot_of(train, tensor);
-        own->share = share_of(train, tensor, kind);
+        own->share = lhi_share_of(train, kind, tensor->n);
         own->at = chunk->lots[kind].piece;
         chunk->lots[kind].piece += own->share;
         own->first = own->share * lhi_shard_of(train, kind);
@@ -219,6 +229,8 @@ lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,
     train->o = *options;
     if (!train->o.n_tensor)
         train->o.n_tensor = 1;
+    if (!train->o.n_expert_tensor)
+        train->o.n_expert_tensor = 1;
     if (train->o.n_shards == 0) {
         train->o.n_shards = options->n_replicas;
         train->o.shard = options->replica;
@@ -427,11 +439,12 @@ static void tally_squares(const lhi_train *train, const lhi_owned *own,
     uint32_t replicas = train->o.n_replicas;
     size_t n = own->n, share = n / replicas + (n % replicas != 0);
     if (lhi_lot_of(train, own->tensor) == LHI_LOT_EXPERTS) {
-        /* As many of all ranks' places as shards are of them. */
-        uint32_t all = replicas * train->o.n_tensor;
+        /* As many of the slice's places as shards are of them. */
+        uint32_t all = places_of(train, LHI_LOT_EXPERTS);
         share = own->tensor->n / all + (own->tensor->n % all != 0);
         replicas = all / train->o.n_expert_shards;
-        tally += train->o.expert_replica * replicas;
+        tally +=
+            train->o.expert_tensor * all + train->o.expert_replica * replicas;
     } else {
         tally += train->o.tensor * replicas;
         if (train->o.n_shards > 1) {

@@ -70,14 +70,18 @@ typedef struct lhi_train_options {
      * They are divided among so many of these as all else is: all, n_shards
      * being n_replicas, or 1. */
     uint32_t n_expert_replicas, expert_replica, n_expert_shards;
+    /* Of these experts, ranks that have slices of the same ones; 0, 0: this one
+     * has its experts whole. */
+    uint32_t n_expert_tensor, expert_tensor;
     /* Ranks that have slices of the same tensors; 0, 0: this one has them
      * whole. */
     uint32_t n_tensor, tensor;
-    /* Needed then: the first of the n_replicas * n_tensor ranks that have a
-     * chunk's tensors, counted replica by replica, gets what each of these has,
-     * one after the other; gets[0] is its own, gets is NULL at the others. All
-     * call it in the same order. */
-    lh_status (*collect)(void *context, const float *mine, size_t n, float *all,
+    /* Needed where there are slices: the first of the ranks that have a tensor
+     * of the lot, counted replica by replica, gets what each of these has, one
+     * after the other; gets[0] is its own, gets is NULL at the others. All call
+     * it in the same order. */
+    lh_status (*collect)(void *context, lhi_train_lot_kind lot,
+                         const float *mine, size_t n, float *all,
                          const size_t *gets, lh_error *err);
     uint64_t steps;  /* of the whole run: the rate's course */
     double rate;     /* the highest */

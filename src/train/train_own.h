@@ -71,6 +71,13 @@ static inline uint32_t lhi_shards_of(const lhi_train *train,
     return lot == LHI_LOT_EXPERTS ? train->o.n_expert_shards
                                   : train->o.n_shards;
 }
+/* Ranks that have slices of the same tensors of a lot. */
+static inline uint32_t lhi_slicers_of(const lhi_train *train,
+                                      lhi_train_lot_kind lot)
+{
+    return lot == LHI_LOT_EXPERTS ? train->o.n_expert_tensor
+                                  : train->o.n_tensor;
+}
 /* Which of them this rank is. */
 static inline uint32_t lhi_shard_of(const lhi_train *train,
                                     lhi_train_lot_kind lot)
@@ -113,6 +120,9 @@ static inline bool lhi_is_cut(const lhi_tensor *t)
 {
     return t->slice.cut != LHI_CUT_NOT && t->slice.ranks > 1;
 }
+
+/* Values of a slice of n that each of its shards has, but for the last. */
+size_t lhi_share_of(const lhi_train *train, lhi_train_lot_kind lot, size_t n);
 
 /* Of a tensor's values, or one of its moments, of which each rank has a part
  * (`mine`, `n`; `shards` of each slice, as lhi_owned has them): the first rank gets

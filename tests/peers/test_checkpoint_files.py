@@ -66,7 +66,7 @@ def train(folder, steps, *more):
         "--json", *more))["iterations"]
 
 
-def plan(folder, model, replicas):
+def plan(folder, model, replicas, experts):
     """A small job: grouped heads whose width is not hidden / heads."""
     job = pathlib.Path(ROOT, "examples/tiny-llama-cpu.yaml").read_text()
     lines = job.splitlines(keepends=True)
@@ -76,7 +76,8 @@ def plan(folder, model, replicas):
     for old, new in [
             ("sequence: 128", f"sequence: {SEQUENCE}"),
             ("pipeline: 4, data: 1", f"pipeline: {4 // replicas}, "
-                                     f"data: {replicas}")]:
+                                     f"data: {replicas}"),
+            ("expert: 1", experts)]:
         check(old in job, f"{old} is in the example")
         job = job.replace(old, new)
     pathlib.Path(folder, "job.yaml").write_text(job)
@@ -312,12 +313,12 @@ def config(name, folder, model):
            key == "gated"}, f"{name}: config.json says {again}, not {want}")
 
 
-def run(name, model, shapes, replicas):
+def run(name, model, shapes, replicas, experts="expert: 1"):
     model = {"layers": 4, "vocab": 256, "ffn": 56, "heads": 4} | model
     if model["tied_embeddings"]:
         shapes.pop("lm_head.weight")
     with tempfile.TemporaryDirectory() as at:
-        plan(at, model, replicas)
+        plan(at, model, replicas, experts)
         loss = train(at, STEPS, "--checkpoint", "run")[-1]["validation_loss"]
         folder = pathlib.Path(at, "run", f"step-{STEPS:08}")
         weights = safetensors(name, folder, shapes)
@@ -373,8 +374,10 @@ run("Experts, GLM-4.5", EXPERTS | SIGMOID, with_experts({0}, 8, MORE, llama()),
 run("Experts, GLM-4.5 with norms", EXPERTS | SIGMOID | {
     "qk_norm": True, "expert_groups": 0, "groups_per_token": 0},
     with_experts({0}, 8, MORE, qwen3()), 1)
-run("Experts, DeepSeek-V3", DEEPSEEK | SIGMOID | {"q_lora_rank": 20},
-    with_experts({0}, 8, MORE, deepseek(DEEPSEEK | {"q_lora_rank": 20})), 2)
+run("Experts, DeepSeek-V3, parts of some on each rank",
+    DEEPSEEK | SIGMOID | {"q_lora_rank": 20},
+    with_experts({0}, 8, MORE, deepseek(DEEPSEEK | {"q_lora_rank": 20})), 4,
+    "expert: 2, expert_tensor: 2")
 run("Experts, Qwen3-MoE", EXPERTS | {"qk_norm": True, "dense_list": [1]},
     with_experts({1}, 5, [], qwen3()), 1)
 print(f"{count[True]} passed, {count[False]} failed")

@@ -28,6 +28,7 @@ static bool together(const lhi_grid *g, lhi_grid_kind kind, uint32_t r,
         [LHI_GRID_EXPERT] = part && again,
         [LHI_GRID_EXPERT_TENSOR] = expert && again,
         [LHI_GRID_EXPERT_DATA] = part && expert,
+        [LHI_GRID_EXPERT_SLICES] = expert,
         [LHI_GRID_COPIES] = true,
     };
     return a.device == b.device && same[kind];
@@ -73,9 +74,13 @@ static void numbers_as_megatron(void)
     const lhi_grid g = {1, 2, 2, 2, 2, 1};
     uint32_t ranks[MOST];
     static const uint32_t of_5[LHI_N_GRID_KINDS][8] = {
-        [LHI_GRID_TENSOR] = {4, 5},     [LHI_GRID_CONTEXT] = {5, 7},
-        [LHI_GRID_DATA] = {1, 3, 5, 7}, [LHI_GRID_EXPERT] = {4, 5},
-        [LHI_GRID_EXPERT_TENSOR] = {5}, [LHI_GRID_EXPERT_DATA] = {1, 3, 5, 7},
+        [LHI_GRID_TENSOR] = {4, 5},
+        [LHI_GRID_CONTEXT] = {5, 7},
+        [LHI_GRID_DATA] = {1, 3, 5, 7},
+        [LHI_GRID_EXPERT] = {4, 5},
+        [LHI_GRID_EXPERT_TENSOR] = {5},
+        [LHI_GRID_EXPERT_DATA] = {1, 3, 5, 7},
+        [LHI_GRID_EXPERT_SLICES] = {1, 3, 5, 7},
         [LHI_GRID_COPIES] = {0, 1, 2, 3, 4, 5, 6, 7},
     };
     for (uint32_t k = 0; k < LHI_N_GRID_KINDS; k++) {

@@ -126,6 +126,10 @@ lh_status lhi_group_links(const lh_plan *plan, lh_train_model *model,
         if (status == LH_OK && plan->job->model->experts)
             status = add_exchange(plan, &slice,
                                   &model->groups[LH_TRAIN_GROUP_EXPERT], err);
+        if (status == LH_OK && plan->job->model->experts)
+            status =
+                add_ring(plan, &slice, LH_COST_EXPERT_TENSOR,
+                         &model->groups[LH_TRAIN_GROUP_EXPERT_TENSOR], err);
         if (status == LH_OK && model->by_layer)
             status = add_parts(plan, &places.spreads[i], i, model, err);
     }

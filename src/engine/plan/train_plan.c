@@ -107,7 +107,8 @@ static lh_status check_profile(const lh_plan *plan,
     return lhi_fail(err, LH_EUNSUPPORTED,
                     "a profile does not say that experts are cut over %" PRIu32
                     " ranks where layers are over %" PRIu32 ": train without "
-                    "writing one, or plan with expert above 1",
+                    "writing one, or leave expert_tensor out of the job's "
+                    "layout",
                     lh_layout_expert_tensor(l), l->tensor);
 }
 

@@ -57,20 +57,12 @@ static lh_status check_tensor(const lh_job *job, const lh_layout *l,
 lh_status lhi_longhaul_group(const lh_job *job, const lh_layout *l,
                              lh_error *err)
 {
-    const lh_model *m = job->model;
     LHI_TRY(check_tensor(job, l, err));
     if (l->context > 1 && job->training.sequence % (2 * l->context) != 0)
         return REFUSE(err,
                       "gives each rank that shares sequences two equal "
                       "parts; use a layout.context of which twice divides "
                       "training.sequence");
-    if (m->experts && lh_layout_expert_tensor(l) > 1 &&
-        (l->expert > 1 || lh_layout_expert_tensor(l) != l->tensor))
-        return REFUSE(err,
-                      "cuts experts over all ranks that share layers, where "
-                      "each has all experts, or not at all; use "
-                      "layout.expert_tensor of 1, or of layout.tensor with "
-                      "layout.expert of 1");
     if (l->expert > 1 && job->training.dispatcher != LH_DISPATCHER_ALL_TO_ALL)
         return REFUSE(err, "sends a token to each of its experts; use "
                            "training.dispatcher: alltoall, or layout.expert "
