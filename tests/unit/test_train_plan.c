@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Training a plan: what of the plan is run, and how a run compares with it. */
 #define _POSIX_C_SOURCE 200809L
+#include "engine/plan/group_links.h"
 #include "jobs.h"
 #include "plans.h"
 #include "training_text.h"
@@ -284,6 +285,41 @@ static void shares_layers(void)
     CHECK_HAS(err.text, "set sequence_parallel: true in the job's framework");
 }
 
+/* What is emulated between parts of experts is what lies between the ranks that
+ * have these: the link of two sites, or a node's. */
+static void parts_of_experts_meet_where_they_are(void)
+{
+    static const struct {
+        uint32_t per_node, expert;
+        bool across;
+    } rows[] = {{1, 1, true}, {2, 1, false}, {1, 2, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lh_plan *plan = plan_of_job(
+            job_with(JOB_SMALL,
+                     "  gpus_per_node: %u\n"
+                     "training: {global_batch: 8, sequence: 16, zero: 1}\n"
+                     "model: {layers: 4, hidden: 32, heads: 2, vocab: 256, "
+                     "experts: 4, experts_per_token: 2, expert_ffn: 16}\n"
+                     "layout: {tensor: 1, context: 1, expert: %u, "
+                     "expert_tensor: %u, data: 2, pipeline: 1, micro_batch: 1, "
+                     "chunks_per_device: 1}\n",
+                     rows[i].per_node, rows[i].expert, 2 / rows[i].expert));
+        lh_train_model m = lh_train_model_defaults();
+        lh_error err = {0};
+        if (!plan)
+            continue;
+        CHECK_OK(lhi_group_links(plan, &m, &err), err);
+        int64_t got = m.groups[LH_TRAIN_GROUP_EXPERT_TENSOR].latency_ns;
+        const int64_t link_ns = 1000000;
+        bool right = rows[i].across ? got >= link_ns
+                                    : got > 0 && got < link_ns;
+        if (rows[i].expert > 1)
+            right = got == 0;
+        CHECK_MSG(right, "row %zu: %lld ns", i, (long long)got);
+        lh_plan_free(plan);
+    }
+}
+
 static void refuses(void)
 {
     lh_plan *plan = plan_of(2);
@@ -530,6 +566,7 @@ int main(void)
     RUN(elastic_plans_train);
     RUN(operations_are_picked);
     RUN(shares_layers);
+    RUN(parts_of_experts_meet_where_they_are);
     RUN(refuses);
     RUN(refuses_what_it_does_not_do);
     RUN(refuses_operations);

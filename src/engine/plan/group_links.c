@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/plan/group_links.h"
 
+#include "cost/prices.h"
 #include "cost/sharding.h"
 #include "plan/layout/choice.h"
 #include "plan/layout/layout.h"
@@ -24,21 +25,48 @@ static void raise_to(lh_train_group *to, double latency_ns, double ns_per_byte)
 
 /* Of a ring in which each sends (n - 1) / n of what all have, as the engine's
  * ranks do at once. */
+static void add_path(const lh_plan *plan, uint32_t ranks,
+                     const lh_cost_path *path, lh_train_group *to)
+{
+    double transfer_ns, latency_ns;
+    lh_cost_collective_ring(plan->job->training.rings, LH_ALL_GATHER, ranks, 0,
+                            path, &transfer_ns, &latency_ns);
+    raise_to(to, latency_ns, 1e9 / path->bytes_per_s / engine_bytes(plan));
+}
+
 static lh_status add_ring(const lh_plan *plan, const lh_cost_slice *slice,
                           lh_cost_dimension dimension, lh_train_group *to,
                           lh_error *err)
 {
     lh_cost_group group;
     lh_cost_path path;
-    double transfer_ns, latency_ns;
     LHI_TRY(lh_cost_group_of(plan->job, &plan->best.layout, dimension, slice,
                              &group, err));
     if (group.size < 2)
         return LH_OK;
     LHI_TRY(lh_cost_group_path(plan->job, &group, NULL, &path, err));
-    lh_cost_collective_ring(plan->job->training.rings, LH_ALL_GATHER,
-                            group.size, 0, &path, &transfer_ns, &latency_ns);
-    raise_to(to, latency_ns, 1e9 / path.bytes_per_s / engine_bytes(plan));
+    add_path(plan, group.size, &path, to);
+    return LH_OK;
+}
+
+/* Of ranks that have parts of the same experts, wherever the stage's are. */
+static lh_status add_sharers(const lh_plan *plan, const lhi_spread *spread,
+                             lh_train_group *to, lh_error *err)
+{
+    const lh_layout *l = &plan->best.layout;
+    lh_cost_slice slice = {.n_layers = 1,
+                           .n_sites = spread->n_sites,
+                           .sites = spread->sites,
+                           .sharing = spread->sharing};
+    lhi_busiest known = {0};
+    lhi_prices prices;
+    for (uint32_t i = 0; i < spread->n_sites; i++) {
+        slice.datacenter = spread->sites[i].datacenter;
+        LHI_TRY(lhi_prices_make(plan->job, l, &slice, NULL, false, &known,
+                                &prices, err));
+        if (prices.shape.folded && prices.shape.expert_tensor > 1)
+            add_path(plan, prices.shape.expert_tensor, &prices.sharing, to);
+    }
     return LH_OK;
 }
 
@@ -128,8 +156,8 @@ lh_status lhi_group_links(const lh_plan *plan, lh_train_model *model,
                                   &model->groups[LH_TRAIN_GROUP_EXPERT], err);
         if (status == LH_OK && plan->job->model->experts)
             status =
-                add_ring(plan, &slice, LH_COST_EXPERT_TENSOR,
-                         &model->groups[LH_TRAIN_GROUP_EXPERT_TENSOR], err);
+                add_sharers(plan, &places.spreads[i],
+                            &model->groups[LH_TRAIN_GROUP_EXPERT_TENSOR], err);
         if (status == LH_OK && model->by_layer)
             status = add_parts(plan, &places.spreads[i], i, model, err);
     }
