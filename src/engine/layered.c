@@ -102,17 +102,11 @@ static lh_status gather_chunk(lhi_layered *l, const sending *s,
 static lh_status sum_chunk(lhi_layered *l, const sending *s, int64_t *ready_ns,
                            lh_error *err)
 {
-    const lhi_site_sums sites = {l->o.net, l->o.group, l->o.across,
-                                 l->o.leaders};
-    uint64_t tags = (uint64_t)lhi_site_sum_tags(l->o.group) * LHI_PART_TAGS;
-    size_t n;
-    float *sums = lhi_train_sums(l->o.train, s->chunk, LHI_LOT_MOST, &n);
+    uint64_t tags = (uint64_t)lhi_part_sum_tags(&l->exchange) * LHI_PART_TAGS;
     for (uint32_t i = 0; i < parts_of(l, s->chunk); i++) {
         lhi_train_part part = find_part(l, s->chunk, i);
-        lhi_train_range of = part.of[LHI_LOT_MOST];
-        LHI_TRY(lhi_sum_sites(&sites, sums + of.from, of.to - of.from,
-                              l->exchange.sums, s->tag + i * tags,
-                              i == 0 ? ready_ns : NULL, err));
+        LHI_TRY(lhi_part_sum(&l->exchange, &part, s->tag + i * tags,
+                             i == 0 ? ready_ns : NULL, err));
     }
     return LH_OK;
 }
@@ -348,7 +342,7 @@ static void scatter(void *of, uint32_t chunk, uint32_t part,
                 (sending){.kind = SUM_CHUNK,
                           .chunk = chunk,
                           .is_planned = is_planned_last(l, chunk)},
-                parts_of(l, chunk) * lhi_site_sum_tags(l->o.group));
+                parts_of(l, chunk) * lhi_part_sum_tags(&l->exchange));
     pthread_mutex_unlock(&l->lock);
 }
 
@@ -555,7 +549,10 @@ static lh_status set_up(lhi_layered *l, lh_error *err)
             l->shards_values = true;
     l->exchange = (lhi_part_exchange){.net = l->o.net,
                                       .train = l->o.train,
-                                      .groups = {l->o.group, l->o.experts}};
+                                      .groups = {l->o.group, l->o.experts},
+                                      .across = {l->o.across,
+                                                 l->o.expert_across},
+                                      .leaders = l->o.leaders};
     l->hooks = (lhi_part_hooks){l, values, gradients, scatter, ended};
     LHI_TRY(make_rooms(l, err));
     if (pthread_create(&l->thread, NULL, thread_main, l) != 0)

@@ -121,7 +121,7 @@ static chunks_need need_of_groups(const lhi_job *job, uint32_t stage)
         return need;
     experts->n_sharers = lhi_grid_size(&job->grid, LHI_GRID_EXPERT_DATA);
     experts->n_shards =
-        job->model->whole_optimizer ? 1 : experts->n_sharers;
+        lhi_expert_groups_of(job->model, &job->grid, stage).n_shards;
     return need;
 }
 

@@ -163,6 +163,8 @@ static void note_state(lhi_observer *o, lhi_device *device)
     uint32_t n = lhi_grid_size(&o->job->grid, LHI_GRID_DATA);
     uint32_t n_shards = lhi_shard_groups_of(m, n, o->stage, 0).n_shards;
     uint32_t same = lhi_grid_size(&o->job->grid, LHI_GRID_EXPERT_DATA);
+    uint32_t n_expert_shards =
+        lhi_expert_groups_of(m, &o->job->grid, o->stage).n_shards;
     bool by_layer = n > 1 && m->by_layer;
     for (uint32_t c = 0; o->rank == o->stage && c < x->n_chunks; c++) {
         double bytes[LH_N_MEMORY_KINDS] = {0}, experts, *to;
@@ -177,8 +179,8 @@ static void note_state(lhi_observer *o, lhi_device *device)
         double of = experts > 0 ? (double)sharded.expert_values : 0;
         lhi_train_predict(values - experts, 0, (double)sharded.values - of, n,
                           n_shards, by_layer, m->delayed_update, bytes);
-        lhi_train_predict(experts, 0, of, same, m->whole_optimizer ? 1 : same,
-                          by_layer, m->delayed_update, bytes);
+        lhi_train_predict(experts, 0, of, same, n_expert_shards, by_layer,
+                          m->delayed_update, bytes);
         to = &o->sums[at_chunk(o->job, STATE, c)];
         *to = sizeof(float) * (2 * values - (double)sharded.values -
                                (double)sharded.gradients);

@@ -154,3 +154,32 @@ lh_status lhi_sum_sites(const lhi_site_sums *s, float *values, size_t n,
                ? sum_by_leaders(s, values, n, room, tag, ready_ns, err)
                : sum_across(s, values, n, tag, ready_ns, err);
 }
+
+uint32_t lhi_part_sum_tags(const lhi_part_exchange *x)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++) {
+        uint32_t n = x->groups[i] ? lhi_site_sum_tags(x->groups[i]) : 0;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+lh_status lhi_part_sum(const lhi_part_exchange *x, const lhi_train_part *part,
+                       uint64_t tag, int64_t *ready_ns, lh_error *err)
+{
+    uint64_t each = (uint64_t)lhi_part_sum_tags(x) * LHI_NET_TAGS;
+    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++) {
+        const lhi_site_sums sites = {x->net, x->groups[i], x->across[i],
+                                     x->leaders};
+        const lhi_train_range *of = &part->of[i];
+        size_t n;
+        if (!x->across[i])
+            continue;
+        float *sums = lhi_train_sums(x->train, part->chunk,
+                                     (lhi_train_lot_kind)i, &n);
+        LHI_TRY(lhi_sum_sites(&sites, sums + of->from, of->to - of->from,
+                              x->sums, tag + i * each, ready_ns, err));
+    }
+    return LH_OK;
+}

@@ -13,6 +13,9 @@ typedef struct lhi_part_exchange {
     lhi_train *train;
     const lhi_net_group *groups[LHI_N_TRAIN_LOTS]; /* of shards; NULL: no tensor
                                                       is in a lot of its own */
+    /* Those with the same shard at other sites; NULL: there are none. */
+    const lhi_net_group *across[LHI_N_TRAIN_LOTS];
+    bool leaders; /* as in lhi_site_sums */
     float *array, *sums; /* as large as the largest part of one lot of all
                             shards, and of one */
 } lhi_part_exchange;
@@ -41,6 +44,12 @@ lh_status lhi_part_scatter(const lhi_part_exchange *x,
                            const lhi_train_part *part, const float *room,
                            bool adds, uint64_t tag, int64_t *ready_ns,
                            lh_error *err);
+
+/* Once what a part has is reduced: its sums with those of other sites. So many
+ * times LHI_PART_TAGS from `tag` on are taken. *ready_ns as above. */
+uint32_t lhi_part_sum_tags(const lhi_part_exchange *x);
+lh_status lhi_part_sum(const lhi_part_exchange *x, const lhi_train_part *part,
+                       uint64_t tag, int64_t *ready_ns, lh_error *err);
 
 /* Sums over sites. Each shard sums its own with its peers, or the first one of
  * a site those of all (leaders: LH_SHARDING_HYBRID_LEADERS). */

@@ -277,21 +277,6 @@ static lh_status take_grid(lhi_job *job, lh_error *err)
     return lhi_grid_check(g, err);
 }
 
-/* Experts that others than replicas have, too, are summed over those that have
- * the same ones, which each have a piece of them. */
-static lh_status check_experts(const lhi_job *job, lh_error *err)
-{
-    const lhi_shard_groups shards = lhi_shard_groups_of(
-        job->model, lhi_grid_size(&job->grid, LHI_GRID_DATA), 0, 0);
-    if (shards.n_sites == 1 || job->model->whole_optimizer ||
-        !lhi_experts_apart(job->model, &job->grid))
-        return LH_OK;
-    return lhi_fail(err, LH_EUNSUPPORTED,
-                    "the optimizer is sharded over some of the replicas, "
-                    "and experts are on several ranks: plan with expert: 1 "
-                    "and expert_tensor as tensor, or with sharding: full");
-}
-
 /* What the pipeline's chunks say of copies, and what the model does, is one. */
 static lh_status check_offload(const lhi_job *job, lh_error *err)
 {
@@ -348,9 +333,7 @@ static lh_status check_collectives(const lhi_job *job, lh_error *err)
                         "passes launch no data-parallel operations");
     if (lhi_grid_size(&job->grid, LHI_GRID_DATA) == 1)
         return LH_OK;
-    LHI_TRY(check_experts(job, err));
-    LHI_TRY(lhi_shard_groups_check(m, lhi_grid_size(&job->grid, LHI_GRID_DATA),
-                                   job->exec->n_ranks, err));
+    LHI_TRY(lhi_shard_groups_check(m, &job->grid, err));
     if (p->gathers_late)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the pipeline gathers %" PRIu32 " chunks ahead; the "

@@ -2,38 +2,69 @@
 #include "engine/shard_groups.h"
 
 #include "base/fail.h"
+#include "net/net.h"
 
 #include <inttypes.h>
 
-/* Of `n` that sum gradients: each replica has as many of them. */
-static uint32_t site_of(const lh_train_model *m, uint32_t n, uint32_t stage,
-                        uint32_t member)
+/* Ranks that sum the same gradients. */
+typedef struct summers {
+    const lh_train_model *m;
+    uint32_t n, stage;
+    const lhi_grid *grid;
+    const uint32_t *places; /* of each; NULL: each replica has as many */
+} summers;
+
+static summers of_data(const lh_train_model *m, uint32_t n, uint32_t stage)
 {
-    uint32_t replicas = m->replicas ? m->replicas : 1;
-    uint32_t replica = member / (n / replicas);
-    if (m->whole_optimizer)
-        return member;
-    return m->sites ? m->sites[(size_t)stage * replicas + replica] : 0;
+    return (summers){m, n, stage, NULL, NULL};
 }
 
-/* Whether no earlier replica is at its site. */
-static bool is_first(const lh_train_model *m, uint32_t n, uint32_t stage,
-                     uint32_t member)
+/* `places`: filled with them. */
+static summers of_experts(const lh_train_model *m, const lhi_grid *grid,
+                          uint32_t place, uint32_t *places, uint32_t *member)
 {
-    uint32_t site = site_of(m, n, stage, member), i = 0;
-    while (site_of(m, n, stage, i) != site)
+    *member = lhi_grid_group(grid, LHI_GRID_EXPERT_DATA, place, places);
+    return (summers){m, lhi_grid_size(grid, LHI_GRID_EXPERT_DATA),
+                     place % grid->n_devices, grid, places};
+}
+
+static uint32_t site_of(const summers *s, uint32_t member)
+{
+    const lh_train_model *m = s->m;
+    uint32_t replicas = m->replicas ? m->replicas : 1, replica;
+    if (m->whole_optimizer)
+        return member;
+    if (!m->sites)
+        return 0;
+    replica = s->places ? lhi_grid_place_of(s->grid, s->places[member]).replica
+                        : member / (s->n / replicas);
+    return m->sites[(size_t)s->stage * replicas + replica];
+}
+
+static uint32_t count_here(const summers *s, uint32_t member)
+{
+    uint32_t site = site_of(s, member), n = 0;
+    for (uint32_t i = 0; i < s->n; i++)
+        n += site_of(s, i) == site;
+    return n;
+}
+
+/* Whether no earlier member is at its site. */
+static bool is_first(const summers *s, uint32_t member)
+{
+    uint32_t site = site_of(s, member), i = 0;
+    while (site_of(s, i) != site)
         i++;
     return i == member;
 }
 
-lhi_shard_groups lhi_shard_groups_of(const lh_train_model *m, uint32_t n,
-                                     uint32_t stage, uint32_t member)
+static lhi_shard_groups groups_of(const summers *s, uint32_t member)
 {
     lhi_shard_groups out = {0};
-    uint32_t site = site_of(m, n, stage, member);
-    for (uint32_t i = 0; i < n; i++) {
-        bool here = site_of(m, n, stage, i) == site;
-        if (is_first(m, n, stage, i)) {
+    uint32_t site = site_of(s, member);
+    for (uint32_t i = 0; i < s->n; i++) {
+        bool here = site_of(s, i) == site;
+        if (is_first(s, i)) {
             out.site = here ? out.n_sites : out.site;
             out.n_sites++;
         }
@@ -43,19 +74,33 @@ lhi_shard_groups lhi_shard_groups_of(const lh_train_model *m, uint32_t n,
     return out;
 }
 
-void lhi_shard_members(const lh_train_model *m, uint32_t n, uint32_t stage,
-                       uint32_t member, const uint32_t *ranks,
+static void members_of(const summers *s, uint32_t member, const uint32_t *ranks,
                        uint32_t *sharers, uint32_t *across)
 {
-    const lhi_shard_groups mine = lhi_shard_groups_of(m, n, stage, member);
+    const lhi_shard_groups mine = groups_of(s, member);
     uint32_t n_sharers = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const lhi_shard_groups other = lhi_shard_groups_of(m, n, stage, i);
+    for (uint32_t i = 0; i < s->n; i++) {
+        const lhi_shard_groups other = groups_of(s, i);
         if (other.site == mine.site)
             sharers[n_sharers++] = ranks[i];
         if (other.shard == mine.shard)
             across[other.site] = ranks[i];
     }
+}
+
+lhi_shard_groups lhi_shard_groups_of(const lh_train_model *m, uint32_t n,
+                                     uint32_t stage, uint32_t member)
+{
+    const summers s = of_data(m, n, stage);
+    return groups_of(&s, member);
+}
+
+void lhi_shard_members(const lh_train_model *m, uint32_t n, uint32_t stage,
+                       uint32_t member, const uint32_t *ranks,
+                       uint32_t *sharers, uint32_t *across)
+{
+    const summers s = of_data(m, n, stage);
+    members_of(&s, member, ranks, sharers, across);
 }
 
 bool lhi_shard_groups_alike(const lh_train_model *m, uint32_t n,
@@ -75,11 +120,29 @@ bool lhi_experts_apart(const lh_train_model *m, const lhi_grid *grid)
            (grid->expert > 1 || grid->expert_tensor != grid->tensor);
 }
 
-lh_status lhi_shard_groups_check(const lh_train_model *m, uint32_t n,
-                                 uint32_t n_stages, lh_error *err)
+lhi_shard_groups lhi_expert_groups_of(const lh_train_model *m,
+                                      const lhi_grid *grid, uint32_t place)
 {
+    uint32_t places[LHI_NET_MOST_RANKS], member;
+    const summers s = of_experts(m, grid, place, places, &member);
+    return groups_of(&s, member);
+}
+
+void lhi_expert_members(const lh_train_model *m, const lhi_grid *grid,
+                        uint32_t place, const uint32_t *ranks,
+                        uint32_t *sharers, uint32_t *across)
+{
+    uint32_t places[LHI_NET_MOST_RANKS], member;
+    const summers s = of_experts(m, grid, place, places, &member);
+    members_of(&s, member, ranks, sharers, across);
+}
+
+static lh_status check_replicas(const lh_train_model *m, const lhi_grid *grid,
+                                lh_error *err)
+{
+    const uint32_t n = lhi_grid_size(grid, LHI_GRID_DATA);
     const lhi_shard_groups first = lhi_shard_groups_of(m, n, 0, 0);
-    for (uint32_t s = 0; m->sites && s < n_stages; s++)
+    for (uint32_t s = 0; s < grid->n_devices; s++)
         for (uint32_t r = 0; r < n; r++) {
             const lhi_shard_groups here = lhi_shard_groups_of(m, n, s, r);
             if (here.n_shards != first.n_shards)
@@ -101,4 +164,34 @@ lh_status lhi_shard_groups_check(const lh_train_model *m, uint32_t n,
                     r, s);
         }
     return LH_OK;
+}
+
+static lh_status check_experts(const lh_train_model *m, const lhi_grid *grid,
+                               lh_error *err)
+{
+    uint32_t places[LHI_NET_MOST_RANKS], member, first = 0;
+    for (uint32_t p = 0; p < lhi_grid_ranks(grid); p++) {
+        const summers s = of_experts(m, grid, p, places, &member);
+        uint32_t here = count_here(&s, member);
+        first = p ? first : here;
+        if (here != first)
+            return lhi_fail(
+                err, LH_EUNSUPPORTED,
+                "%" PRIu32 " ranks at the site of rank %" PRIu32 " have its "
+                "experts, and %" PRIu32 " at that of rank 0 have the same as "
+                "that one; the cpu device shards experts over sites where as "
+                "many ranks have them: plan with sharding: full, or an expert "
+                "that divides the ranks of a site, in the job's layout",
+                here, p, first);
+    }
+    return LH_OK;
+}
+
+lh_status lhi_shard_groups_check(const lh_train_model *m, const lhi_grid *grid,
+                                 lh_error *err)
+{
+    if (!m->sites)
+        return LH_OK;
+    LHI_TRY(check_replicas(m, grid, err));
+    return lhi_experts_apart(m, grid) ? check_experts(m, grid, err) : LH_OK;
 }

@@ -31,9 +31,17 @@ bool lhi_shard_groups_alike(const lh_train_model *model, uint32_t n,
  * same of all else. */
 bool lhi_experts_apart(const lh_train_model *model, const lhi_grid *grid);
 
+/* As above, of those that have the same experts as `place`: its place in the
+ * grid says which of them it is. */
+lhi_shard_groups lhi_expert_groups_of(const lh_train_model *model,
+                                      const lhi_grid *grid, uint32_t place);
+void lhi_expert_members(const lh_train_model *model, const lhi_grid *grid,
+                        uint32_t place, const uint32_t *ranks,
+                        uint32_t *sharers, uint32_t *across);
+
 /* LH_EUNSUPPORTED: sites that have more or fewer of a stage's replicas than
- * others. */
-lh_status lhi_shard_groups_check(const lh_train_model *model, uint32_t n,
-                                 uint32_t n_stages, lh_error *err);
+ * others, or of the ranks that have the same experts. */
+lh_status lhi_shard_groups_check(const lh_train_model *model,
+                                 const lhi_grid *grid, lh_error *err);
 
 #endif

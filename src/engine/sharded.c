@@ -88,13 +88,10 @@ static lh_status communicate(lhi_shards *s, uint32_t k, uint64_t step,
         ready, err));
     if (!s->o.across || !is_whole(s, k))
         return LH_OK;
-    size_t n;
-    float *sums = lhi_train_sums(s->o.train, part.chunk, LHI_LOT_MOST, &n);
-    const lhi_site_sums sites = {s->o.net, s->o.group, s->o.across,
-                                 s->o.leaders};
-    uint32_t number = s->program->n_data + k * lhi_site_sum_tags(s->o.group);
-    return lhi_sum_sites(&sites, sums, n, s->exchange.sums,
-                         tag_of(s, step, number), ready, err);
+    uint32_t number =
+        s->program->n_data + k * lhi_part_sum_tags(&s->exchange);
+    return lhi_part_sum(&s->exchange, &part, tag_of(s, step, number), ready,
+                        err);
 }
 
 /* --- times -----------------------------------------------------------------
@@ -392,7 +389,10 @@ static lh_status set_up(lhi_shards *s, lh_error *err)
     LHI_TRY(make_plan(s, err));
     s->exchange = (lhi_part_exchange){.net = s->o.net,
                                       .train = s->o.train,
-                                      .groups = {s->o.group, s->o.experts}};
+                                      .groups = {s->o.group, s->o.experts},
+                                      .across = {s->o.across,
+                                                 s->o.expert_across},
+                                      .leaders = s->o.leaders};
     for (uint32_t i = 0; i < s->o.n_mine; i++) {
         uint32_t chunk = s->o.mine[i];
         const lhi_train_part whole = lhi_train_part_of(

@@ -35,6 +35,7 @@ typedef struct lhi_shards_options {
     const lhi_net_group *experts; /* that have the same experts; NULL: those of
                                      `group` do */
     const lhi_net_group *across; /* with the same share elsewhere; NULL: none */
+    const lhi_net_group *expert_across; /* likewise, of experts */
     bool leaders;                /* as in lhi_site_sums */
     const lhi_net_stop *stop;
     lhi_train *train; /* staged, settled */

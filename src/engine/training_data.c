@@ -20,18 +20,21 @@ static uint64_t sum_tag(const lhi_training *t, uint64_t step, uint32_t number)
 {
     uint32_t first = 2 * LHI_N_TRAIN_LOTS * t->o.exec->n_chunks;
     uint32_t each = lhi_site_sum_tags(&t->group);
+    uint32_t experts = lhi_site_sum_tags(&t->experts);
+    each = each > experts ? each : experts;
     return lhi_tag(LHI_TAG_DATA, step,
                    (first + each * number) * LHI_NET_TAGS);
 }
 
-/* Where others are divided alike. The array is done with by then. */
+/* Where others are divided alike. `room`: the lot's array, done with by then. */
 static lh_status sum_sites(lhi_training *t, uint64_t step, uint32_t chunk,
                            lhi_train_lot_kind lot, float *room,
                            int64_t *ready_ns, lh_error *err)
 {
-    const lhi_site_sums sites = {
-        t->o.net, &t->group, lot == LHI_LOT_MOST ? &t->across : &t->experts,
-        t->o.model->leaders};
+    const bool most = lot == LHI_LOT_MOST;
+    const lhi_site_sums sites = {t->o.net, most ? &t->group : &t->experts,
+                                 most ? &t->across : &t->expert_across,
+                                 t->o.model->leaders};
     size_t n;
     float *sums = lhi_train_sums(t->train, chunk, lot, &n);
     return lhi_sum_sites(&sites, sums, n, room,
@@ -87,17 +90,15 @@ lh_status lhi_training_scatter_chunk(lhi_training *t, uint64_t step,
                                      uint32_t chunk, int64_t *ready_ns,
                                      lh_error *err)
 {
-    const float *values, *unused;
     int64_t *ready = t->o.shared_clock ? ready_ns : NULL;
-    LHI_TRY(scatter_lot(t, step, chunk, LHI_LOT_EXPERTS, &unused, ready_ns,
-                        err));
-    if (t->o.model->whole_optimizer)
-        LHI_TRY(
-            sum_sites(t, step, chunk, LHI_LOT_EXPERTS, NULL, ready, err));
-    LHI_TRY(
-        scatter_lot(t, step, chunk, LHI_LOT_MOST, &values, ready_ns, err));
-    return sum_sites(t, step, chunk, LHI_LOT_MOST, (float *)(uintptr_t)values,
-                     ready, err);
+    for (uint32_t i = LHI_N_TRAIN_LOTS; i-- > 0;) {
+        lhi_train_lot_kind lot = (lhi_train_lot_kind)i;
+        const float *values;
+        LHI_TRY(scatter_lot(t, step, chunk, lot, &values, ready_ns, err));
+        LHI_TRY(sum_sites(t, step, chunk, lot, (float *)(uintptr_t)values,
+                          ready, err));
+    }
+    return LH_OK;
 }
 
 /* --- times

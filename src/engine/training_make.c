@@ -106,6 +106,37 @@ void lhi_training_reschedule(lhi_training *t, const lh_exec *exec)
     pthread_mutex_unlock(&t->lock);
 }
 
+static lhi_net_group group_at(uint32_t n, uint32_t mine, const uint32_t *ranks)
+{
+    return (lhi_net_group){.n_ranks = n,
+                           .mine = mine,
+                           .ranks = ranks,
+                           .link = LHI_NET_NO_LINK};
+}
+
+/* Where they are others than those of all else. */
+static void list_experts(lhi_training *t)
+{
+    uint32_t all[LHI_NET_MOST_RANKS];
+    if (!lhi_experts_apart(t->o.model, t->o.grid))
+        return;
+    t->same = lhi_grid_group(t->o.grid, LHI_GRID_EXPERT_DATA, t->o.place, all);
+    t->n_same = lhi_grid_size(t->o.grid, LHI_GRID_EXPERT_DATA);
+    for (uint32_t k = 0; k < t->n_same; k++) {
+        const lhi_shard_groups its =
+            lhi_expert_groups_of(t->o.model, t->o.grid, all[k]);
+        t->expert_shard_of[k] = its.site > 0 ? UINT32_MAX : its.shard;
+        all[k] = lhi_seats_host(t->o.seats, all[k]);
+    }
+    const lhi_shard_groups of =
+        lhi_expert_groups_of(t->o.model, t->o.grid, t->o.place);
+    lhi_expert_members(t->o.model, t->o.grid, t->o.place, all, t->expert_ranks,
+                       t->expert_across_ranks);
+    t->expert_shards = of;
+    t->experts = group_at(of.n_shards, of.shard, t->expert_ranks);
+    t->expert_across = group_at(of.n_sites, of.site, t->expert_across_ranks);
+}
+
 static void list_groups(lhi_training *t)
 {
     lhi_grid_group(t->o.grid, LHI_GRID_DATA, t->o.place, t->all_ranks);
@@ -120,25 +151,10 @@ static void list_groups(lhi_training *t)
     }
     lhi_shard_members(t->o.model, t->o.n_replicas, t->o.stage, t->o.replica,
                       t->all_ranks, t->group_ranks, t->across_ranks);
-    t->group = (lhi_net_group){.n_ranks = t->shards.n_shards,
-                               .mine = t->shards.shard,
-                               .ranks = t->group_ranks,
-                               .link = LHI_NET_NO_LINK};
-    t->across = (lhi_net_group){.n_ranks = t->shards.n_sites,
-                                .mine = t->shards.site,
-                                .ranks = t->across_ranks,
-                                .link = LHI_NET_NO_LINK};
-    if (!lhi_experts_apart(t->o.model, t->o.grid))
-        return;
-    uint32_t mine = lhi_grid_group(t->o.grid, LHI_GRID_EXPERT_DATA, t->o.place,
-                                   t->expert_ranks);
-    uint32_t n = lhi_grid_size(t->o.grid, LHI_GRID_EXPERT_DATA);
-    for (uint32_t k = 0; k < n; k++)
-        t->expert_ranks[k] = lhi_seats_host(t->o.seats, t->expert_ranks[k]);
-    t->experts = (lhi_net_group){.n_ranks = n,
-                                 .mine = mine,
-                                 .ranks = t->expert_ranks,
-                                 .link = LHI_NET_NO_LINK};
+    t->group =
+        group_at(t->shards.n_shards, t->shards.shard, t->group_ranks);
+    t->across = group_at(t->shards.n_sites, t->shards.site, t->across_ranks);
+    list_experts(t);
 }
 
 static lh_status list_chunks(lhi_training *t, lh_error *err)
@@ -159,10 +175,14 @@ static lh_status list_chunks(lhi_training *t, lh_error *err)
     t->shard_of = calloc(t->o.n_replicas, sizeof *t->shard_of);
     t->expert_ranks =
         calloc(lhi_grid_copies(t->o.grid), sizeof *t->expert_ranks);
+    t->expert_shard_of =
+        calloc(lhi_grid_copies(t->o.grid), sizeof *t->expert_shard_of);
+    t->expert_across_ranks =
+        calloc(lhi_grid_copies(t->o.grid), sizeof *t->expert_across_ranks);
     if (!t->mine || !t->gathers || !t->scatters || !t->gathered || !t->ended ||
         !t->times || !t->ended_ns || !t->arrive_ns || !t->played || !t->all_ranks ||
         !t->group_ranks || !t->across_ranks || !t->shard_of ||
-        !t->expert_ranks)
+        !t->expert_ranks || !t->expert_across_ranks || !t->expert_shard_of)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < x->n_chunks; c++)
         if (x->chunk_ranks[c] == t->o.stage)
@@ -193,9 +213,12 @@ static lhi_train_options train_options(const lhi_training *t)
     with.follows = t->shards.site > 0;
     with.shard_of = t->shard_of;
     with.balance_bias = m->balance_bias;
-    with.n_expert_replicas = t->experts.n_ranks;
-    with.expert_replica = t->experts.mine;
-    with.n_expert_shards = m->whole_optimizer ? 1 : t->experts.n_ranks;
+    with.n_expert_replicas = t->n_same;
+    with.expert_replica = t->same;
+    with.n_expert_shards = t->expert_shards.n_shards;
+    with.expert_shard = t->expert_shards.shard;
+    with.expert_follows = t->expert_shards.site > 0;
+    with.expert_shard_of = t->expert_shard_of;
     if (!isnan(m->rate)) {
         with.rate = m->rate;
         with.min_rate = m->rate / 10;
@@ -211,7 +234,7 @@ static lhi_train_options train_options(const lhi_training *t)
     with.delayed = m->delayed_update;
     with.n_tensor = t->o.grid->tensor;
     with.tensor = t->o.tensor;
-    if (t->experts.n_ranks) {
+    if (t->n_same) {
         with.n_expert_tensor = t->o.grid->expert_tensor;
         with.expert_tensor =
             lhi_grid_place_of(t->o.grid, t->o.place).expert_tensor;
@@ -288,10 +311,11 @@ static lh_status make_sharded(lhi_training *t, lh_error *err)
                                   .shared_clock = t->o.shared_clock,
                                   .net = t->o.net,
                                   .group = &t->group,
-                                  .experts = t->experts.n_ranks ? &t->experts
-                                                                : NULL,
+                                  .experts = t->n_same ? &t->experts : NULL,
                                   .across = t->shards.n_sites > 1 ? &t->across
                                                                   : NULL,
+                                  .expert_across =
+                                      t->n_same ? &t->expert_across : NULL,
                                   .leaders = t->o.model->leaders,
                                   .stop = t->o.stop,
                                   .train = t->train,
@@ -324,7 +348,7 @@ static lh_status set_up(lhi_training *t, lh_error *err)
     LHI_TRY(list_chunks(t, err));
     if (t->o.grid->tensor > 1)
         LHI_TRY(meet_copies(t, LHI_LOT_MOST, LHI_GRID_COPIES, err));
-    if (t->experts.n_ranks && t->o.grid->expert_tensor > 1)
+    if (t->n_same && t->o.grid->expert_tensor > 1)
         LHI_TRY(meet_copies(t, LHI_LOT_EXPERTS, LHI_GRID_EXPERT_SLICES, err));
     lhi_train_options with = train_options(t);
     describe(t, &with);
@@ -342,7 +366,7 @@ static lh_status set_up(lhi_training *t, lh_error *err)
     else if (m->weights && !t->o.moves)
         LHI_TRY(lhi_train_load_weights(t->train, m->weights, err));
     t->whole = true;
-    if (t->o.n_replicas == 1 && t->experts.n_ranks <= 1)
+    if (t->o.n_replicas == 1 && t->n_same <= 1)
         return LH_OK;
     if (shards(t))
         return make_sharded(t, err);
@@ -413,5 +437,7 @@ void lhi_training_free(lhi_training *t)
     free(t->across_ranks);
     free(t->shard_of);
     free(t->expert_ranks);
+    free(t->expert_across_ranks);
+    free(t->expert_shard_of);
     free(t);
 }

@@ -26,9 +26,16 @@ struct lhi_training {
     lhi_shard_groups shards;
     lhi_net_group group;  /* this stage's replicas that share with this one */
     lhi_net_group across; /* and those with the same share elsewhere */
-    lhi_net_group experts; /* those with the same experts; none: as `group` */
-    uint32_t *all_ranks, *group_ranks, *across_ranks, *expert_ranks;
-    uint32_t *shard_of; /* each replica's shard; UINT32_MAX: another has it, too */
+    /* The same of those with the same experts: n_same, of which this is number
+     * `same`; 0: they are those above. */
+    uint32_t n_same, same;
+    lhi_shard_groups expert_shards;
+    lhi_net_group experts, expert_across;
+    uint32_t *all_ranks, *group_ranks, *across_ranks;
+    uint32_t *expert_ranks, *expert_across_ranks;
+    /* The shard of each replica, and of those with the same experts each;
+     * UINT32_MAX: another has it, too. */
+    uint32_t *shard_of, *expert_shard_of;
     /* Of each lot, those of this device's ranks in all copies that have the
      * same tensors, or parts of them; NULL: each has them whole. */
     lhi_group *copies[LHI_N_TRAIN_LOTS];

@@ -255,7 +255,7 @@ static lh_status write_chunk(const lhi_train *train, uint32_t i,
             LHI_TRY(write_values(weights, t->index, 0, 0, t->value, t->n,
                                  &sum[0], err));
         sum += 1 +
-               pieces * (experts ? train->o.expert_replica : train->o.shard);
+               pieces * lhi_shard_of(train, lot);
         for (uint32_t k = 0; k < lhi_n_moments(train); k++)
             LHI_TRY(write_pieces(own, pieces, moments, k, own->moments[k],
                                  sum + k * all, err));

@@ -11,14 +11,17 @@
 typedef struct holders {
     lhi_train_lot_kind lot;
     uint32_t ranks, replicas;
+    const uint32_t *shard_of; /* each replica's; NULL: as they come */
 } holders;
 
 static holders holders_of(const lhi_train *train, const lhi_tensor *t)
 {
     lhi_train_lot_kind lot = lhi_lot_of(train, t);
+    const lhi_train_options *o = &train->o;
+    bool experts = lot == LHI_LOT_EXPERTS;
     return (holders){lot, lhi_slicers_of(train, lot),
-                     lot == LHI_LOT_EXPERTS ? train->o.n_expert_replicas
-                                            : train->o.n_replicas};
+                     experts ? o->n_expert_replicas : o->n_replicas,
+                     experts ? o->expert_shard_of : o->shard_of};
 }
 
 static uint32_t members_of(const holders *h)
@@ -45,8 +48,8 @@ static lhi_slice share_of(const lhi_train *train, const lhi_tensor *t,
     size_t own = lhi_slice_own(&slice, i % ranks);
     uint32_t shard = replica;
     *first = *n = 0;
-    if (shards > 1 && h->lot == LHI_LOT_MOST && train->o.shard_of)
-        shard = train->o.shard_of[replica];
+    if (shards > 1 && h->shard_of)
+        shard = h->shard_of[replica];
     if (shard < shards)
         find_share(all, shards > 1 ? lhi_share_of(train, h->lot, all) : all,
                    shard, first, n);

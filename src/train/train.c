@@ -44,17 +44,21 @@ static lh_status check_options(const lhi_train_options *o, lh_error *err)
                         o->shard, o->n_shards);
     uint32_t copies = o->n_replicas * (o->n_tensor ? o->n_tensor : 1);
     uint32_t cuts = o->n_expert_tensor ? o->n_expert_tensor : 1;
+    uint32_t pieces =
+        o->n_shards ? copies / o->n_replicas * o->n_shards : copies;
     if (o->n_expert_replicas &&
         (o->expert_replica >= o->n_expert_replicas ||
          o->expert_tensor >= cuts ||
          copies % (o->n_expert_replicas * cuts) != 0 ||
-         (o->n_expert_shards != o->n_expert_replicas &&
-          o->n_expert_shards != 1) ||
-         (o->n_shards && o->n_shards != o->n_replicas && o->n_shards != 1)))
+         o->expert_shard >= o->n_expert_shards ||
+         o->n_expert_replicas % o->n_expert_shards != 0 ||
+         pieces % o->n_expert_shards != 0))
         return lhi_fail(err, LH_EINVAL,
                         "rank %u is none of %u that have the same experts, or "
-                        "these do not share all that replicas do",
-                        o->expert_replica, o->n_expert_replicas);
+                        "shard %u is none of %u, or these do not divide %u "
+                        "pieces",
+                        o->expert_replica, o->n_expert_replicas,
+                        o->expert_shard, o->n_expert_shards, pieces);
     return LH_OK;
 }
 
@@ -444,7 +448,7 @@ static void tally_squares(const lhi_train *train, const lhi_owned *own,
         share = own->tensor->n / all + (own->tensor->n % all != 0);
         replicas = all / train->o.n_expert_shards;
         tally +=
-            train->o.expert_tensor * all + train->o.expert_replica * replicas;
+            train->o.expert_tensor * all + train->o.expert_shard * replicas;
     } else {
         tally += train->o.tensor * replicas;
         if (train->o.n_shards > 1) {

@@ -67,9 +67,12 @@ typedef struct lhi_train_options {
     const uint32_t *shard_of;
     /* Ranks that have the same experts, and which of them this is, where these
      * are others than those that have the same of all else; 0: they are not.
-     * They are divided among so many of these as all else is: all, n_shards
-     * being n_replicas, or 1. */
-    uint32_t n_expert_replicas, expert_replica, n_expert_shards;
+     * They are divided among so many of these, a divisor of n_shards *
+     * n_tensor, of which this is one; whether another one has its share and
+     * speaks for it; and which shard each has, as shard_of. */
+    uint32_t n_expert_replicas, expert_replica, n_expert_shards, expert_shard;
+    bool expert_follows;
+    const uint32_t *expert_shard_of;
     /* Of these experts, ranks that have slices of the same ones; 0, 0: this one
      * has its experts whole. */
     uint32_t n_expert_tensor, expert_tensor;
@@ -134,7 +137,7 @@ uint64_t lhi_train_step(const lhi_train *train);
 /* The chunk's updated values of a lot: this replica's piece, values [n * shard /
  * n_shards, n * (shard + 1) / n_shards), is in place; the all-gather fills the
  * others; n is a multiple of n_shards, and 0 where that is 1. Experts of a lot
- * of their own have n_expert_shards shards, this one's is expert_replica. */
+ * of their own have n_expert_shards shards, this one's is expert_shard. */
 void lhi_train_parameters(lhi_train *train, uint32_t chunk,
                           lhi_train_lot_kind lot, float **values, size_t *n);
 /* The arrays are whole: the tensors take their values from them. */

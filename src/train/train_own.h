@@ -82,16 +82,12 @@ static inline uint32_t lhi_slicers_of(const lhi_train *train,
 static inline uint32_t lhi_shard_of(const lhi_train *train,
                                     lhi_train_lot_kind lot)
 {
-    bool experts = lot == LHI_LOT_EXPERTS;
-    if (lhi_shards_of(train, lot) == 1)
-        return 0;
-    return experts ? train->o.expert_replica : train->o.shard;
+    return lot == LHI_LOT_EXPERTS ? train->o.expert_shard : train->o.shard;
 }
 /* Whether another rank with the same ones says what all have to know. */
 static inline bool lhi_follows(const lhi_train *train, lhi_train_lot_kind lot)
 {
-    return lot == LHI_LOT_EXPERTS ? train->o.n_expert_shards == 1 &&
-                                        train->o.expert_replica > 0
+    return lot == LHI_LOT_EXPERTS ? train->o.expert_follows
                                   : train->o.follows;
 }
 

@@ -52,8 +52,9 @@ typedef struct way {
     uint32_t devices, replicas, context, tensor, expert, again;
     uint32_t zero; /* 2 and 3: layer by layer; else 0 where whole, or 1 */
     uint32_t cut;  /* ranks that have parts of an expert; 0: 1 */
+    uint32_t sites; /* replicas share within these, one after the other; 0: all */
     const char *method, *placement, *transport, *writes, *reads;
-    bool joint, links, whole;
+    bool joint, links, whole, leaders;
 } way;
 
 static const way simple = {.devices = 1,
@@ -93,6 +94,9 @@ static lh_status go(const way *w, uint64_t steps, lh_train_result **out,
     lh_schedule *order = NULL;
     lh_exec *plan = NULL;
     uint32_t cuts[9], again[DEPTH], n = lh_pipeline_n_chunks(p);
+    uint32_t sites[32];
+    for (uint32_t i = 0; w->sites && i < w->devices * w->replicas; i++)
+        sites[i] = i % w->replicas * w->sites / w->replicas;
     for (uint32_t i = 0; i < DEPTH; i++)
         again[i] = i % 2 ? w->again : w->again >> 1;
     for (uint32_t c = 0; c <= n; c++)
@@ -114,6 +118,8 @@ static lh_status go(const way *w, uint64_t steps, lh_train_result **out,
         m.expert = w->expert;
         m.expert_tensor = w->cut ? w->cut : 1;
         m.whole_optimizer = w->whole;
+        m.sites = w->sites ? sites : NULL;
+        m.leaders = w->leaders;
         m.by_layer = w->zero >= 2;
         m.sharded_gradients = m.by_layer;
         m.sharded_parameters = w->zero == 3;
@@ -204,26 +210,31 @@ static void losses_are_the_same(const way *w, const lh_train_result *r,
     }
 }
 
-static void compare_run(const way *w)
+static void compare_steps(const way *w, uint64_t steps)
 {
     char name[160];
     lh_train_result *r = NULL;
     lh_error err;
     snprintf(name, sizeof name,
              "kind %d, tensor %u, context %u, expert %u of %u, cut %u, "
-             "%u x %s %s, %s, %x, zero %u",
+             "%u x %s %s, %s, %x, zero %u, %u sites",
              w->kind, w->tensor, w->context, w->expert, w->replicas, w->cut,
              w->devices, w->placement, w->method, w->transport, w->again,
-             w->zero);
-    lh_status status = go(w, N_STEPS, &r, &err);
+             w->zero, w->sites);
+    lh_status status = go(w, steps, &r, &err);
     CHECK_MSG(status == LH_OK, "%s: %s", name, err.text);
     if (!r)
         return;
     CHECK_INT(r->expert, w->expert);
-    CHECK_INT(r->n_iterations, N_STEPS);
+    CHECK_INT(r->n_iterations, steps);
     losses_are_the_same(w, r, 0, name);
     memory_is_as_predicted(r, name);
     lh_train_result_free(r);
+}
+
+static void compare_run(const way *w)
+{
+    compare_steps(w, N_STEPS);
 }
 
 static uint32_t draw(uint32_t *state, uint32_t n)
@@ -295,6 +306,40 @@ static void where_layers_are_shared(void)
         if (!w.whole && !w.links && w.replicas * w.context > 1)
             w.zero = 1 + (uint32_t)i % 3;
         compare_run(&w);
+    }
+}
+
+/* Experts are sharded where replicas are, over those of a site that have the
+ * same ones, and summed over sites; none may be there twice. */
+static void over_sites(void)
+{
+    static const struct {
+        uint32_t replicas, context, tensor, expert, cut, zero, sites;
+        bool leaders, links;
+    } rows[] = {
+        {4, 1, 2, 2, 1, 3, 2, false, false},
+        {4, 1, 2, 1, 1, 2, 2, true, false},
+        {4, 1, 1, 4, 1, 3, 2, false, true},
+        {4, 1, 1, 2, 1, 1, 4, false, false},
+        {4, 1, 2, 2, 1, 1, 2, true, false},
+        {2, 2, 2, 1, 4, 2, 2, false, false},
+    };
+    for (uint32_t i = 0; i < OF_CASES(sizeof rows / sizeof *rows); i++) {
+        way w = simple;
+        w.kind = (int)i % N_KINDS;
+        w.replicas = rows[i].replicas;
+        w.context = rows[i].context;
+        w.tensor = rows[i].tensor;
+        w.expert = rows[i].expert;
+        w.cut = rows[i].cut;
+        w.zero = rows[i].zero;
+        w.sites = rows[i].sites;
+        w.leaders = rows[i].leaders;
+        w.links = rows[i].links;
+        w.method = ways[i % 4][0];
+        w.again = parts[i % 4];
+        w.transport = i == 3 ? "local" : "inproc";
+        compare_steps(&w, N_STEPS / 5);
     }
 }
 
@@ -373,14 +418,19 @@ static void checkpoints_are_the_same(void)
         whole.kind = parted.kind = kind;
         whole.replicas = parted.replicas = 4;
         parted.expert = kind == QWEN ? 2 : 4;
-        parted.cut =
-            kind == GROUPED ? 1 : 2; /* one of replicas, one of layers */
+        parted.cut = 2; /* once of replicas, of sequences and of layers */
         parted.devices = 2;
         parted.method = "zb-h1";
         if (kind != QWEN)
             parted.tensor = 2;
         if (kind == GROUPED) /* has all experts, but parts of each */
             whole.tensor = whole.cut = 2;
+        if (kind == GROUPED) {
+            parted.context = 2;
+            parted.tensor = parted.expert = 1;
+            parted.cut = 2;
+        }
+        parted.sites = kind == LATENT ? 0 : 2;
         parted.whole = kind == LATENT;
         parted.zero = kind == QWEN ? 3 : kind == GROUPED ? 2 : 0;
         snprintf(one, sizeof one, "whole-%d", kind);
@@ -431,6 +481,7 @@ int main(void)
     RUN(all_on_each);
     RUN(some_on_each);
     RUN(where_layers_are_shared);
+    RUN(over_sites);
     RUN(with_shared_sequences);
     RUN(checkpoints_are_the_same);
     RUN(what_is_refused);

@@ -10,6 +10,7 @@
 /* Each replica by itself; two by two, as neighbours and not. */
 static const uint32_t alone[] = {0, 1, 2, 3, 0, 1, 2, 3};
 static const uint32_t pairs[] = {0, 0, 1, 1, 0, 0, 1, 1};
+static const uint32_t threes[] = {0, 0, 0, 1, 1, 1};
 static const uint32_t apart[] = {0, 1, 0, 1, 0, 1, 0, 1};
 
 static const uint32_t apart_at_2[] = {0, 0, 1, 1, 0, 1, 0, 1};
@@ -380,11 +381,11 @@ static void refuses(void)
          "layer by layer is so whole"},
         {{.stages = 1,
           .chunks = 1,
-          .replicas = 4,
-          .sites = pairs,
+          .replicas = 6,
+          .sites = threes,
           .experts = true,
           .expert = 2},
-         "experts are on several ranks: plan with expert: 1"},
+         "1 ranks at the site of rank 1 have its experts"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         check_refused(&rows[i].s, rows[i].says);

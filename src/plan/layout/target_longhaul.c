@@ -109,40 +109,60 @@ static lh_status check_sites(const lh_job *job, const lh_layout *l,
     return LH_OK;
 }
 
-/* `sharers`: of the replicas of a stage, those that share with the first.
- * Without ZeRO, and with full sharding, all of them count. */
-static lh_status check_sharers(const lhi_config *c, uint32_t sharers,
-                               bool experts, lh_error *err)
+/* How many ranks of each datacenter have the same experts as the k-th rank of
+ * a stage; *each: of those that have any, 0 before the first. */
+static bool as_many_each(const lh_layout *l, const uint32_t *sites, uint32_t k,
+                         uint32_t *each)
 {
-    const lh_layout *l = &c->layout;
-    const bool apart = l->expert > 1 ||
-                       (experts && lh_layout_expert_tensor(l) != l->tensor);
-    if (sharers == l->data || !apart)
+    const uint32_t ranks = l->context * l->tensor; /* of a replica */
+    uint32_t here[LH_MAX_DATACENTERS] = {0};
+    for (uint64_t i = k; i < l->data * ranks; i += lh_layout_expert_block(l))
+        here[sites[i / ranks]]++;
+    for (uint32_t i = 0; i < LH_MAX_DATACENTERS; i++) {
+        if (here[i] && *each && here[i] != *each)
+            return false;
+        *each = here[i] ? here[i] : *each;
+    }
+    return true;
+}
+
+/* Where experts are spread otherwise than all else is. */
+static lh_status check_experts(const lh_job *job, const lh_layout *l,
+                               const uint32_t *sites, lh_error *err)
+{
+    uint32_t each = 0;
+    if (!job->model->experts ||
+        (l->expert == 1 && lh_layout_expert_tensor(l) == l->tensor))
         return LH_OK;
-    return REFUSE(err, "spreads experts where the optimizer is sharded over "
-                       "all replicas, or by none; use layout.sharding: full, "
-                       "training.zero: 0, or layout.expert of 1 with "
-                       "layout.expert_tensor of layout.tensor");
+    for (uint32_t s = 0; s < l->pipeline; s++)
+        for (uint32_t k = 0; k < lh_layout_expert_block(l); k++)
+            if (!as_many_each(l, sites + (size_t)s * l->data, k, &each))
+                return REFUSE(err,
+                              "shards experts over datacenters where as many "
+                              "ranks have them each; use layout.sharding: "
+                              "full, or a layout.expert that divides a "
+                              "datacenter's ranks of a stage");
+    return LH_OK;
 }
 
 lh_status lhi_longhaul_state(const lh_job *job, const lhi_config *c,
                              lh_error *err)
 {
     const lh_layout *l = &c->layout;
-    uint32_t before, sharers = l->data;
+    uint32_t before;
     if (c->zero == 0 || l->data == 1 || l->sharding <= LH_SHARDING_FULL)
-        return check_sharers(c, sharers, job->model->experts > 0, err);
+        return LH_OK;
     lh_error why = {0};
     uint32_t *sites = calloc((size_t)l->pipeline * l->data, sizeof *sites);
     lh_status status = sites ? lhi_state_sites(job, l, c->zero, sites, &why)
                              : lhi_fail_nomem(err);
     if (status == LH_OK) {
-        sharers = count_here(sites, l->data, 0, &before);
-        status = check_sites(job, l, sites, sharers, err);
+        status = check_sites(job, l, sites,
+                             count_here(sites, l->data, 0, &before), err);
+        if (status == LH_OK)
+            status = check_experts(job, l, sites, err);
     } else if (status == LH_EUNSUPPORTED)
         status = LH_OK; /* there is no such place: others say so */
-    if (status == LH_OK)
-        status = check_sharers(c, sharers, job->model->experts > 0, err);
     free(sites);
     return status;
 }
