@@ -180,12 +180,26 @@ static const char *const exchanges[LH_N_TRAIN_GROUPS] = {
     [LH_TRAIN_GROUP_EXPERT_TENSOR] = "expert_tensor",
 };
 
+/* Ranks of a run that was broken off do not tell each other what they have
+ * held, sent and copied. */
+static bool was_broken_off(const lh_train_result *r)
+{
+    uint32_t n;
+    lh_train_memory_held(r, &n);
+    return n == 0;
+}
+
 /* What ranks that compute together have sent each other within passes. */
 static void print_exchanges(cli *c, const lh_train_result *r)
 {
     char a[CLI_TIME_TEXT], text[300];
     int64_t all = 0;
     size_t at = 0;
+    if (was_broken_off(r) && r->planned_exchange_ns > 0)
+        cli_wrap(c, "exchanges", 0,
+                 "of a rank in an iteration: planned %s; not known of a run "
+                 "that was broken off",
+                 cli_time_text(r->planned_exchange_ns, a));
     for (uint32_t k = 0; k < LH_N_TRAIN_GROUPS; k++) {
         all += r->exchange_ns[k];
         if (r->exchange_ns[k] > 0)
@@ -202,8 +216,7 @@ static void print_exchanges(cli *c, const lh_train_result *r)
              "of a rank in an iteration, with waits for the others: %s", text);
 }
 
-/* What activations that leave their ranks have taken; ranks of a run that was
- * broken off do not tell each other. */
+/* What activations that leave their ranks have taken. */
 static void print_copies(cli *c, const lh_train_result *r)
 {
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT], w[CLI_TIME_TEXT];
@@ -212,7 +225,7 @@ static void print_copies(cli *c, const lh_train_result *r)
     int64_t stored = 0;
     for (uint32_t i = 0; i < n; i++)
         stored += all[i].measured[LH_MEMORY_STORAGE];
-    if (r->predicted_copy_ns > 0 && n == 0)
+    if (r->predicted_copy_ns > 0 && was_broken_off(r))
         cli_wrap(c, "offload", 0,
                  "copies of a rank in an iteration: predicted %s; not known of "
                  "a run that was broken off",
@@ -228,19 +241,20 @@ static void print_copies(cli *c, const lh_train_result *r)
 
 static json_t *copies_json(const lh_train_result *r)
 {
-    uint32_t n;
-    lh_train_memory_held(r, &n);
+    const bool known = !was_broken_off(r);
     return json_pack("{s:o, s:o, s:o}", "predicted",
                      cli_seconds(r->predicted_copy_ns), "measured",
-                     n ? cli_seconds(r->copy_ns) : json_null(), "waited",
-                     n ? cli_seconds(r->copy_wait_ns) : json_null());
+                     known ? cli_seconds(r->copy_ns) : json_null(), "waited",
+                     known ? cli_seconds(r->copy_wait_ns) : json_null());
 }
 
 static json_t *exchanges_json(const lh_train_result *r)
 {
     json_t *all = json_object();
     for (uint32_t k = 0; k < LH_N_TRAIN_GROUPS; k++)
-        json_object_set_new(all, exchanges[k], cli_seconds(r->exchange_ns[k]));
+        json_object_set_new(all, exchanges[k],
+                            was_broken_off(r) ? json_null()
+                                              : cli_seconds(r->exchange_ns[k]));
     json_object_set_new(all, "planned", cli_seconds(r->planned_exchange_ns));
     return all;
 }

@@ -235,6 +235,8 @@ def what_a_run_that_is_broken_off_copied_is_not_known():
             copies = found["copies_s"]
             check(found["memory"] == [] and copies["predicted"] > 0 and
                   copies["measured"] is copies["waited"] is None, found)
+            check({k for k, v in found["exchanges_s"].items()
+                   if v is not None} == {"planned"}, found)
         else:
             check("not known of a run that was broken off" in " ".join(
                 out.split()), out)
