@@ -285,9 +285,9 @@ static void shares_layers(void)
     CHECK_HAS(err.text, "set sequence_parallel: true in the job's framework");
 }
 
-/* What is emulated between parts of experts is what lies between the ranks that
- * have these: the link of two sites, or a node's. */
-static void parts_of_experts_meet_where_they_are(void)
+/* What is emulated between experts, and between parts of them, is what lies
+ * between the ranks that have these: the link of two sites, or a node's. */
+static void experts_meet_where_they_are(void)
 {
     static const struct {
         uint32_t per_node, expert;
@@ -316,6 +316,8 @@ static void parts_of_experts_meet_where_they_are(void)
         if (rows[i].expert > 1)
             right = got == 0;
         CHECK_MSG(right, "row %zu: %lld ns", i, (long long)got);
+        got = m.groups[LH_TRAIN_GROUP_EXPERT].latency_ns;
+        CHECK_INT(got, rows[i].expert > 1 ? link_ns : 0);
         lh_plan_free(plan);
     }
 }
@@ -566,7 +568,7 @@ int main(void)
     RUN(elastic_plans_train);
     RUN(operations_are_picked);
     RUN(shares_layers);
-    RUN(parts_of_experts_meet_where_they_are);
+    RUN(experts_meet_where_they_are);
     RUN(refuses);
     RUN(refuses_what_it_does_not_do);
     RUN(refuses_operations);

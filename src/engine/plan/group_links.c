@@ -49,9 +49,11 @@ static lh_status add_ring(const lh_plan *plan, const lh_cost_slice *slice,
     return LH_OK;
 }
 
-/* Of ranks that have parts of the same experts, wherever the stage's are. */
-static lh_status add_sharers(const lh_plan *plan, const lhi_spread *spread,
-                             lh_train_group *to, lh_error *err)
+/* Of ranks that have different experts, or parts of the same ones, wherever the
+ * stage's are. Of what a rank gives to all the plan counts its own share, too.
+ */
+static lh_status add_experts(const lh_plan *plan, const lhi_spread *spread,
+                             lh_train_group *groups, lh_error *err)
 {
     const lh_layout *l = &plan->best.layout;
     lh_cost_slice slice = {.n_layers = 1,
@@ -65,26 +67,13 @@ static lh_status add_sharers(const lh_plan *plan, const lhi_spread *spread,
         LHI_TRY(lhi_prices_make(plan->job, l, &slice, NULL, false, &known,
                                 &prices, err));
         if (prices.shape.folded && prices.shape.expert_tensor > 1)
-            add_path(plan, prices.shape.expert_tensor, &prices.sharing, to);
+            add_path(plan, prices.shape.expert_tensor, &prices.sharing,
+                     &groups[LH_TRAIN_GROUP_EXPERT_TENSOR]);
+        if (l->expert > 1)
+            raise_to(&groups[LH_TRAIN_GROUP_EXPERT], prices.expert.latency_ns,
+                     prices.expert.ns_per_byte * l->expert / (l->expert - 1.0) /
+                         engine_bytes(plan));
     }
-    return LH_OK;
-}
-
-/* Tokens on their way to experts, and back. */
-static lh_status add_exchange(const lh_plan *plan, const lh_cost_slice *slice,
-                              lh_train_group *to, lh_error *err)
-{
-    lh_cost_group group;
-    double transfer_ns, latency_ns;
-    const double each = 1 << 20; /* to every other member */
-    LHI_TRY(lh_cost_group_of(plan->job, &plan->best.layout, LH_COST_EXPERT,
-                             slice, &group, err));
-    if (group.size < 2)
-        return LH_OK;
-    LHI_TRY(lh_cost_all_to_all(plan->job, &group, each * group.size, NULL,
-                               &transfer_ns, &latency_ns, err));
-    raise_to(to, latency_ns,
-             transfer_ns / (each * (group.size - 1)) / engine_bytes(plan));
     return LH_OK;
 }
 
@@ -152,12 +141,8 @@ lh_status lhi_group_links(const lh_plan *plan, lh_train_model *model,
         status = add_ring(plan, &slice, LH_COST_TENSOR,
                           &model->groups[LH_TRAIN_GROUP_TENSOR], err);
         if (status == LH_OK && plan->job->model->experts)
-            status = add_exchange(plan, &slice,
-                                  &model->groups[LH_TRAIN_GROUP_EXPERT], err);
-        if (status == LH_OK && plan->job->model->experts)
             status =
-                add_sharers(plan, &places.spreads[i],
-                            &model->groups[LH_TRAIN_GROUP_EXPERT_TENSOR], err);
+                add_experts(plan, &places.spreads[i], model->groups, err);
         if (status == LH_OK && model->by_layer)
             status = add_parts(plan, &places.spreads[i], i, model, err);
     }
