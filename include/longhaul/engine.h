@@ -385,7 +385,7 @@ typedef struct lh_train_result {
     uint32_t tensor, context, expert; /* of each of them */
     /* cpu: what an iteration's exchanges within passes took a rank, by
      * lh_train_group_kind: the mean of ranks and iterations, with waits for the
-     * others and with validation. Of a plan also what it expects of all of them
+     * others, without validation. Of a plan also what it expects of all of them
      * together; 0: of none, or of what is no plan. */
     int64_t exchange_ns[LH_N_TRAIN_GROUPS];
     int64_t planned_exchange_ns;

@@ -32,6 +32,7 @@ typedef struct lhi_member {
     uint64_t clock;               /* where the run adapts, of the host */
     lhi_device *device;
     lhi_group *groups[LHI_N_GRID_KINDS]; /* that the device is in; or NULL */
+    double validating_ns[LH_N_TRAIN_GROUPS]; /* what calls of these took then */
     lhi_training *training; /* NULL: nothing is trained */
     lhi_observer *observer; /* NULL: nothing is to be profiled */
     uint64_t n_steps;       /* that this rank has done */
@@ -80,7 +81,8 @@ lh_status lhi_member_hear_done(lhi_member *w, uint32_t from, lhi_done *out,
 
 lh_status lhi_member_join_groups(lhi_member *w, lh_error *err);
 void lhi_member_leave_groups(lhi_member *w);
-/* What the groups' calls have taken so far, by lh_train_group_kind. */
+/* What the groups' calls have taken so far, without those of steps that
+ * validated, by lh_train_group_kind. */
 void lhi_member_spent(const lhi_member *w, double ns[LH_N_TRAIN_GROUPS]);
 
 /* --- memory (member_memory.c) ----------------------------------------------

@@ -52,7 +52,8 @@ void lhi_member_spent(const lhi_member *w, double ns[LH_N_TRAIN_GROUPS])
 {
     for (unsigned i = 0; i < N_CALLED; i++) {
         const lhi_group *group = w->groups[called[i].kind];
-        ns[called[i].link] = group ? (double)lhi_group_spent_ns(group) : 0;
+        double all_ns = group ? (double)lhi_group_spent_ns(group) : 0;
+        ns[called[i].link] = all_ns - w->validating_ns[called[i].link];
     }
 }
 

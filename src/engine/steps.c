@@ -62,9 +62,14 @@ static lh_status train_step(lhi_member *w, const lhi_command *command,
 static lh_status validate(lhi_member *w, double *loss, lh_error *err)
 {
     int64_t end_ns;
+    double before[LH_N_TRAIN_GROUPS], after[LH_N_TRAIN_GROUPS];
     LHI_TRY(lhi_training_gather(w->training, w->turn, err));
+    lhi_member_spent(w, before);
     LHI_TRY(lhi_rank_step(w->shift->rank, 0, LHI_STEP_VALIDATE, lhi_now_ns(),
                           &end_ns, err));
+    lhi_member_spent(w, after);
+    for (uint32_t k = 0; k < LH_N_TRAIN_GROUPS; k++)
+        w->validating_ns[k] += after[k] - before[k];
     return lhi_training_validated(w->training, w->turn, loss, err);
 }
 

@@ -322,6 +322,41 @@ static void experts_meet_where_they_are(void)
     }
 }
 
+/* What is said of exchanges is no more than what iterations took: validation,
+ * which has exchanges of its own, is not in it. */
+static void exchanges_are_of_iterations(void)
+{
+    lh_plan *plan = plan_of_job(
+        job_with(JOB_SMALL,
+                 "  gpus_per_node: 1\n"
+                 "training: {global_batch: 8, sequence: 16, zero: 1}\n"
+                 "model: {layers: 4, hidden: 32, heads: 2, vocab: 256, "
+                 "experts: 4, experts_per_token: 2, expert_ffn: 16}\n"
+                 "layout: {tensor: 1, expert: 2, data: 2, pipeline: 1, "
+                 "micro_batch: 1, chunks_per_device: 1}\n"));
+    lh_train_options run = {.size = sizeof run, .steps = 2};
+    lh_train_model m = lh_train_model_defaults();
+    m.data = text_path;
+    m.emulate_links = true;
+    m.validation = 0.2;
+    m.validate_every = 1;
+    lh_train_plan_options o = {
+        .size = sizeof o, .device = LH_TRAIN_CPU, .run = &run, .model = &m};
+    lh_train_result *r = NULL;
+    lh_error err = {0};
+    if (plan)
+        CHECK_OK(lh_train_plan(plan, &o, &r, &err), err);
+    if (r) {
+        int64_t all = r->iterations[0].ns + r->iterations[1].ns;
+        int64_t expert = r->exchange_ns[LH_TRAIN_GROUP_EXPERT];
+        CHECK(isfinite(r->iterations[1].validation_loss));
+        CHECK_MSG(expert > r->planned_exchange_ns && 2 * expert <= all,
+                  "%lld ns of %lld", (long long)(2 * expert), (long long)all);
+    }
+    lh_train_result_free(r);
+    lh_plan_free(plan);
+}
+
 static void refuses(void)
 {
     lh_plan *plan = plan_of(2);
@@ -569,6 +604,7 @@ int main(void)
     RUN(operations_are_picked);
     RUN(shares_layers);
     RUN(experts_meet_where_they_are);
+    RUN(exchanges_are_of_iterations);
     RUN(refuses);
     RUN(refuses_what_it_does_not_do);
     RUN(refuses_operations);
