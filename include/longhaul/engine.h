@@ -522,6 +522,14 @@ typedef struct lh_train_model {
     /* How long the pipeline's passes wait for these, those of one microbatch on
      * all chunks: what they take no processor for. */
     int64_t part_waits_ns;
+    /* By stage and rank of it, stages * replicas * context * tensor, in the order
+     * of copies: which node it is on. With expert above 1 a token goes once to
+     * each node that has some of its experts, and is handed on there: between
+     * nodes by groups[LH_TRAIN_GROUP_EXPERT], within one by near_experts, whose
+     * bytes are under way at the same time. expert_tensor has to be 1. NULL: a
+     * copy goes to each expert. */
+    const uint32_t *nodes;
+    lh_train_group near_experts;
 } lh_train_model;
 
 /* GPT-2's. */

@@ -94,34 +94,72 @@ static lh_status go_across(const lh_job *job, const lhi_members *m, uint32_t at,
     return LH_OK;
 }
 
-/* One GPU of a part: the interface sends for both other nodes and other
- * datacenters, one after the other, and the node's links work meanwhile. Each
- * GPU has its own interface and no other. */
+/* What joins one GPU of a part to others: *away, a byte to each elsewhere, one
+ * after the other; and, unless it is alone there, the node's links. */
+static lh_status paths_of(const lh_job *job, const lhi_members *m, uint32_t at,
+                          const lh_cost_options *options, lhi_busiest *known,
+                          lhi_exchange_time *away, lh_cost_path *node,
+                          lh_error *err)
+{
+    const lhi_part *p = &m->at[at];
+    double far = p->members - p->near;
+    lh_cost_path path;
+
+    *away = (lhi_exchange_time){0};
+    *node = (lh_cost_path){.bytes_per_s = INFINITY};
+    LHI_TRY(go_across(job, m, at, options, known, away, err));
+    if (far > 0) {
+        LHI_TRY(lhi_inside(job, p->datacenter, false, 1, options, &path, err));
+        away->ns_per_byte += far * 1e9 / path.bytes_per_s;
+        away->latency_ns = fmax(away->latency_ns, path.latency_ns);
+    }
+    return p->near > 1
+               ? lhi_inside(job, p->datacenter, true, 1, options, node, err)
+               : LH_OK;
+}
+
+/* The interface sends for both other nodes and other datacenters, and the
+ * node's links work meanwhile. Each GPU has its own interface and no other. */
 static lh_status time_part(const lh_job *job, const lhi_members *m, uint32_t at,
                            const lhi_exchange *exchange,
                            const lh_cost_options *options, lhi_busiest *known,
                            lhi_exchange_time *out, lh_error *err)
 {
-    const lhi_part *p = &m->at[at];
-    lhi_exchange_time away = {0};
-    double far = p->members - p->near, node = 0, near_ns = 0;
     shares s = shares_in(m, at, exchange);
-    lh_cost_path path;
+    lhi_exchange_time away;
+    lh_cost_path node;
 
-    LHI_TRY(go_across(job, m, at, options, known, &away, err));
-    if (far > 0) {
-        LHI_TRY(lhi_inside(job, p->datacenter, false, 1, options, &path, err));
-        away.ns_per_byte += far * 1e9 / path.bytes_per_s;
-        away.latency_ns = fmax(away.latency_ns, path.latency_ns);
-    }
-    if (p->near > 1) {
-        LHI_TRY(lhi_inside(job, p->datacenter, true, 1, options, &path, err));
-        node = s.node * 1e9 / path.bytes_per_s;
-        near_ns = path.latency_ns;
-    }
+    LHI_TRY(paths_of(job, m, at, options, known, &away, &node, err));
     out->wire_ns_per_byte = s.member * away.ns_per_byte;
-    out->ns_per_byte = fmax(node, out->wire_ns_per_byte);
-    out->latency_ns = latency_of(exchange, near_ns, away.latency_ns);
+    out->ns_per_byte =
+        fmax(s.node * 1e9 / node.bytes_per_s, out->wire_ns_per_byte);
+    out->latency_ns = latency_of(exchange, node.latency_ns, away.latency_ns);
+    return LH_OK;
+}
+
+lh_status lhi_all_to_all_paths(const lh_job *job, const lhi_members *members,
+                               const lh_cost_options *options,
+                               lhi_busiest *known, lhi_exchange_paths *out,
+                               lh_error *err)
+{
+    lhi_exchange_paths worst = {0};
+
+    for (uint32_t i = 0; i < members->n; i++) {
+        double far = members->size - members->at[i].near;
+        lhi_exchange_time away;
+        lh_cost_path node;
+
+        LHI_TRY(
+            paths_of(job, members, i, options, known, &away, &node, err));
+        worst.near_ns_per_byte =
+            fmax(worst.near_ns_per_byte, 1e9 / node.bytes_per_s);
+        worst.near_latency_ns = fmax(worst.near_latency_ns, node.latency_ns);
+        if (far > 0)
+            worst.far_ns_per_byte =
+                fmax(worst.far_ns_per_byte, away.ns_per_byte / far);
+        worst.far_latency_ns = fmax(worst.far_latency_ns, away.latency_ns);
+    }
+    *out = worst;
     return LH_OK;
 }
 

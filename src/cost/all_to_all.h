@@ -39,6 +39,18 @@ lh_status lhi_all_to_all(const lh_job *job, const lhi_members *members,
                          const lh_cost_options *options, lhi_busiest *known,
                          lhi_exchange_time *out, lh_error *err);
 
+/* Of each byte that a GPU sends to others on its node, and elsewhere, where that
+ * takes longest; and the latencies. 0: there are none of these. */
+typedef struct lhi_exchange_paths {
+    double near_ns_per_byte, near_latency_ns;
+    double far_ns_per_byte, far_latency_ns;
+} lhi_exchange_paths;
+
+lh_status lhi_all_to_all_paths(const lh_job *job, const lhi_members *members,
+                               const lh_cost_options *options,
+                               lhi_busiest *known, lhi_exchange_paths *out,
+                               lh_error *err);
+
 /* Bytes that one GPU of a part sends, of one byte, to each member elsewhere. */
 double lhi_all_to_all_share(const lhi_members *members, uint32_t part,
                             const lhi_exchange *exchange);

@@ -126,6 +126,11 @@ static uint64_t gpu_of(const lhi_fold *f, uint64_t rank)
     return rank / f->replica * f->step + rank % f->replica;
 }
 
+uint64_t lhi_fold_node(const lhi_fold *f, uint32_t datacenter, uint64_t rank)
+{
+    return gpu_of(f, rank) / f->job->datacenters[datacenter].gpus_per_node;
+}
+
 /* Nodes under the ranks from `low` to before `high` of a datacenter, and the
  * fewest of them on one. */
 static void count_nodes(const lhi_fold *f, uint64_t low, uint64_t high,

@@ -26,6 +26,9 @@ typedef struct lhi_fold {
     lh_cost_site sites[LH_MAX_DATACENTERS];
 } lhi_fold;
 
+/* The node of its datacenter that has the stage's n-th rank there. */
+uint64_t lhi_fold_node(const lhi_fold *fold, uint32_t datacenter, uint64_t rank);
+
 /* Members on a node of `per_node` GPUs, of `count` that lie `stride` apart. */
 uint64_t lhi_on_node(uint64_t count, uint64_t stride, uint32_t per_node);
 

@@ -70,7 +70,8 @@ static lh_status make_angles(lhi_cpu *cpu, double theta, lh_error *err)
     return LH_OK;
 }
 
-static lh_status make_scratch(lhi_cpu *cpu, lh_error *err)
+static lh_status make_scratch(lhi_cpu *cpu, const lhi_cpu_options *o,
+                              lh_error *err)
 {
     lhi_arena *mem = cpu->mem;
     size_t widest = lhi_cpu_widest(cpu), d = cpu->head_dim;
@@ -88,7 +89,7 @@ static lh_status make_scratch(lhi_cpu *cpu, lh_error *err)
         !(cpu->delta = lhi_cpu_floats(mem, cpu->block, 1)) ||
         (cpu->experts &&
          (!(cpu->routed = lhi_cpu_floats(mem, lhi_cpu_routed(cpu), 1)) ||
-          !lhi_cpu_make_expert_ranks(cpu) || !lhi_cpu_make_choices(cpu) ||
+          !lhi_cpu_make_expert_ranks(cpu, o) || !lhi_cpu_make_choices(cpu) ||
           !(cpu->d_shares = lhi_cpu_floats(mem, all, 1)) ||
           !(cpu->d_experts = lhi_cpu_floats(mem, 1 + (size_t)cpu->microbatch, cpu->experts)))) ||
         (cpu->threshold &&
@@ -205,7 +206,8 @@ static lh_status run_pass(lhi_cpu *cpu, const lh_pass *pass, const void *in,
     LHI_TRY(lhi_cpu_check_places(chunk, pass, err));
     if ((cpu->n_tensor > 1 && !cpu->group) ||
         (cpu->n_expert > 1 && !cpu->expert_group) ||
-        (cpu->n_slices > 1 && !cpu->slice_group))
+        (cpu->n_slices > 1 && !cpu->slice_group) ||
+        (cpu->spread.near > 1 && !cpu->near_group))
         return lhi_fail(err, LH_EINVAL,
                         "a device that shares layers, or experts, has joined "
                         "no group");
@@ -372,6 +374,7 @@ static void join(lhi_device *device, const lhi_device_groups *groups)
     as_cpu(device)->group = groups->tensor;
     as_cpu(device)->expert_group = groups->expert;
     as_cpu(device)->slice_group = groups->expert_tensor;
+    as_cpu(device)->near_group = groups->near_expert;
 }
 
 static lh_status copy(lhi_device *device, const lhi_offload *what,
@@ -431,7 +434,7 @@ static lh_status fill_cpu(lhi_cpu *cpu, const lhi_cpu_options *o, lh_error *err)
     if (!cpu->sgemm)
         LHI_TRY(lhi_blas_load(1, &cpu->sgemm, err));
     LHI_TRY(make_angles(cpu, o->rope_theta > 0 ? o->rope_theta : 10000, err));
-    LHI_TRY(make_scratch(cpu, err));
+    LHI_TRY(make_scratch(cpu, o, err));
     LHI_TRY(make_chunks(cpu, o, err));
     LHI_TRY(lhi_cpu_make_storage(cpu, o, err));
     cpu->model = NULL;

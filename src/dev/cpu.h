@@ -5,7 +5,7 @@
  * cpu_again.c (what of it D makes again), cpu_backward.c (D), cpu_attention.c,
  * cpu_latent.c, cpu_context.c (ranks that share sequences), cpu_layer.c,
  * cpu_router.c, cpu_experts.c (layers with experts; cpu_expert_ranks.c: those
- * of other ranks), cpu_dropout.c, cpu_weights.c (W), cpu_tensor.c (ranks that
+ * of other ranks, cpu_nodes.h: by way of nodes), cpu_dropout.c, cpu_weights.c (W), cpu_tensor.c (ranks that
  * share layers), cpu_offload.c (activations in storage).
  *
  * Shapes: t rows of a microbatch (sequences * tokens of one), h hidden, q, kv
@@ -116,6 +116,10 @@ typedef struct lhi_cpu_kept {
     int32_t *from; /* [n_from * here + 1]: the first row here of each rank, and
                       there of each expert that this one has; alone it is `first`
                     */
+    /* Where rows go by nodes (cpu_nodes.h), of sources whose relay this is: */
+    int32_t *copy;      /* [sources * most_r][chosen]: place among copies; -1 */
+    float *copy_shares; /* likewise */
+    int32_t *copy_first; /* [near + 1]: the first copy for each on this node */
 } lhi_cpu_kept;
 
 /* One microbatch in one chunk. */
@@ -191,6 +195,13 @@ typedef struct lhi_cpu_chunk {
     lhi_storage_block *free_blocks; /* of what leaves of one microbatch */
 } lhi_cpu_chunk;
 
+/* How the ranks that have different experts lie over nodes: these, members on
+ * this one, and those whose rows this rank hands on here, itself too
+ * (cpu_nodes.h). */
+typedef struct lhi_cpu_spread {
+    uint32_t nodes, near, sources;
+} lhi_cpu_spread;
+
 typedef struct lhi_cpu {
     lhi_device base; /* first */
     lhi_arena *mem;  /* scratch, and what is small */
@@ -236,6 +247,9 @@ typedef struct lhi_cpu {
      * of all that have parts or others of the experts. */
     uint32_t n_slices, slice, n_from;
     lhi_group *expert_group, *slice_group;
+    lhi_cpu_spread spread; /* 0: a row goes to each of its experts */
+    struct lhi_cpu_nodes *nodes;        /* NULL: likewise */
+    lhi_group *near_group;              /* of those on this node; NULL: alone */
     int32_t *row_counts;                /* [1 + n_slices][experts] */
     size_t *sizes;                      /* [2][lhi_cpu_most_partners()] */
     float *incoming, *incoming_shares;  /* [most_r * most][h + 1], [...] */
@@ -515,7 +529,7 @@ void lhi_cpu_route_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
 lh_status lhi_cpu_check_expert_ranks(const lhi_cpu_options *options,
                                      lh_error *err);
 /* Room for it; false: no memory. */
-bool lhi_cpu_make_expert_ranks(lhi_cpu *cpu);
+bool lhi_cpu_make_expert_ranks(lhi_cpu *cpu, const lhi_cpu_options *options);
 /* Whether an expert of the model is here. */
 static inline bool lhi_cpu_has_expert(const lhi_cpu *cpu, uint32_t expert)
 {
@@ -546,7 +560,7 @@ static inline float *lhi_cpu_made_rows(const lhi_cpu *cpu)
     return cpu->n_from > 1 ? cpu->incoming : cpu->routed;
 }
 /* It is in cpu->routed again, in the order of all experts: what all parts of an
- * expert make of a row, added up. */
+ * expert make of a row, added up. Or it is where cpu_nodes.h has it. */
 void lhi_cpu_return_rows(lhi_cpu *cpu, const lhi_cpu_kept *kept);
 /* The same of gradients, with shares, which are in cpu->incoming_shares then;
  * and of those of inputs, in cpu->routed, with what results are worth. */

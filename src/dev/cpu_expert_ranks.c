@@ -16,7 +16,7 @@
  * are sums over ranks in their order, where those would add up sums over
  * microbatches. */
 #include "base/fail.h"
-#include "dev/cpu.h"
+#include "dev/cpu_nodes.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -35,6 +35,13 @@ lh_status lhi_cpu_check_expert_ranks(const lhi_cpu_options *o, lh_error *err)
                         "rank %" PRIu32 " is none of %" PRIu32
                         " that have parts of the same experts",
                         o->expert_tensor, cuts);
+    if (o->expert_nodes && cuts > 1)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the cpu device sends a token once to each node where "
+                        "experts are whole (expert_tensor %" PRIu32 "): set "
+                        "expert_tensor to 1 in the job's layout, or dispatcher "
+                        "to alltoall in its training",
+                        cuts);
     if (experts == 0 || o->model->expert_ffn % cuts == 0)
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
@@ -45,7 +52,7 @@ lh_status lhi_cpu_check_expert_ranks(const lhi_cpu_options *o, lh_error *err)
                     o->model->expert_ffn, cuts);
 }
 
-bool lhi_cpu_make_expert_ranks(lhi_cpu *cpu)
+bool lhi_cpu_make_expert_ranks(lhi_cpu *cpu, const lhi_cpu_options *o)
 {
     lhi_arena *mem = cpu->mem;
     size_t n = lhi_cpu_most_partners(cpu);
@@ -56,7 +63,8 @@ bool lhi_cpu_make_expert_ranks(lhi_cpu *cpu)
     return (cpu->row_counts = LHI_NEW(mem, int32_t, counts)) &&
            (cpu->sizes = LHI_NEW(mem, size_t, 2 * n)) &&
            (cpu->incoming = lhi_cpu_floats(mem, all, cpu->h + 1)) &&
-           (cpu->incoming_shares = lhi_cpu_floats(mem, all, 1));
+           (cpu->incoming_shares = lhi_cpu_floats(mem, all, 1)) &&
+           lhi_cpu_make_nodes(cpu, o);
 }
 
 /* --- groups ----------------------------------------------------------------
@@ -107,6 +115,10 @@ void lhi_cpu_count_rows(lhi_cpu *cpu, lhi_cpu_kept *kept)
     size_t experts = cpu->experts, size = experts * sizeof(int32_t);
     if (cpu->n_from == 1)
         return;
+    if (cpu->nodes) {
+        lhi_cpu_tell_nodes(cpu, kept);
+        return;
+    }
     int32_t *out = cpu->row_counts, *in = out + experts;
     for (uint32_t e = 0; e < experts; e++)
         out[e] = kept->first[e + 1] - kept->first[e];
@@ -196,11 +208,15 @@ static void gather(const lhi_cpu *cpu, const lhi_cpu_kept *kept, const float *x,
 
 const float *lhi_cpu_send_rows(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *x)
 {
-    gather(cpu, kept, x, cpu->h);
+    if (!cpu->nodes)
+        gather(cpu, kept, x, cpu->h);
     if (cpu->n_from == 1)
         return cpu->routed;
     float *in = lhi_cpu_incoming_rows(cpu, kept);
-    spread(cpu, kept, cpu->h, in);
+    if (cpu->nodes)
+        lhi_cpu_send_by_nodes(cpu, kept, x, false, in, cpu->incoming);
+    else
+        spread(cpu, kept, cpu->h, in);
     return in;
 }
 
@@ -215,8 +231,22 @@ const float *lhi_cpu_rows_again(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
 
 void lhi_cpu_return_rows(lhi_cpu *cpu, const lhi_cpu_kept *kept)
 {
-    if (cpu->n_from > 1)
+    if (cpu->nodes)
+        lhi_cpu_return_by_nodes(cpu, kept, false);
+    else if (cpu->n_from > 1)
         gather_back(cpu, kept, cpu->h);
+}
+
+/* To cpu->incoming, each with its share behind it. */
+static void send_with_shares(lhi_cpu *cpu, const lhi_cpu_kept *kept,
+                             const float *d)
+{
+    size_t h = cpu->h, width = h + 1;
+    gather(cpu, kept, d, width);
+    for (size_t i = 0; i < (size_t)cpu->routed_r * cpu->chosen; i++)
+        if (kept->place[i] >= 0)
+            cpu->routed[(size_t)kept->place[i] * width + h] = kept->shares[i];
+    spread(cpu, kept, width, cpu->incoming);
 }
 
 float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *d)
@@ -226,11 +256,10 @@ float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *d)
         gather(cpu, kept, d, h);
         return cpu->routed;
     }
-    gather(cpu, kept, d, width);
-    for (size_t i = 0; i < (size_t)cpu->routed_r * cpu->chosen; i++)
-        if (kept->place[i] >= 0)
-            cpu->routed[(size_t)kept->place[i] * width + h] = kept->shares[i];
-    spread(cpu, kept, width, cpu->incoming);
+    if (cpu->nodes)
+        lhi_cpu_send_by_nodes(cpu, kept, d, true, cpu->incoming, cpu->routed);
+    else
+        send_with_shares(cpu, kept, d);
     float *in = lhi_cpu_incoming_gradients(cpu, kept);
     for (size_t i = 0; i < lhi_cpu_rows_here(cpu, kept); i++) {
         memcpy(in + i * h, cpu->incoming + i * width, h * sizeof *in);
@@ -249,6 +278,10 @@ void lhi_cpu_return_gradients(lhi_cpu *cpu, const lhi_cpu_kept *kept,
         memcpy(cpu->incoming + i * width, cpu->routed + i * h,
                h * sizeof *cpu->routed);
         cpu->incoming[i * width + h] = worth[i];
+    }
+    if (cpu->nodes) {
+        lhi_cpu_return_by_nodes(cpu, kept, true);
+        return;
     }
     gather_back(cpu, kept, width);
     for (size_t i = 0; i < all; i++) {

@@ -8,7 +8,7 @@
  * that share layers have parts of these, as of a dense MLP, and take all rows
  * there; routed experts take the rows that are here, and of other ranks those
  * that come to them, or are cut likewise. */
-#include "dev/cpu.h"
+#include "dev/cpu_nodes.h"
 
 #include <string.h>
 
@@ -123,6 +123,22 @@ static void add_routed(const lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t row,
         to[row * cpu->h + i] += by * x[i];
 }
 
+/* What experts have made of rows, or gradients of these, which are not weighed,
+ * on top of `sum`. */
+static void add_all_routed(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
+                           bool gradients, float *sum)
+{
+    if (cpu->nodes) {
+        lhi_cpu_add_from_nodes(cpu, kept, gradients, sum);
+        return;
+    }
+    for (size_t row = 0; row < cpu->routed_r; row++)
+        for (uint32_t j = 0; j < cpu->chosen; j++)
+            add_routed(cpu, kept, row, j,
+                       gradients ? 1 : kept->shares[row * cpu->chosen + j],
+                       sum);
+}
+
 /* Where what experts say of rows is added up that becomes part of x [r][h]:
  * there, or of those that are cut with what the other ranks have. */
 static float *begin_sum(const lhi_cpu *cpu, float *x)
@@ -159,10 +175,7 @@ void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
     lhi_cpu_return_rows(cpu, kept);
     memset(out, 0, n * sizeof *out);
     float *sum = begin_sum(cpu, out);
-    for (size_t row = 0; row < cpu->routed_r; row++)
-        for (uint32_t j = 0; j < cpu->chosen; j++)
-            add_routed(cpu, kept, row, j, kept->shares[row * cpu->chosen + j],
-                       sum);
+    add_all_routed(cpu, kept, false, sum);
     if (w->shared)
         add_shared(cpu, w, kept, sum);
     end_sum(cpu, out);
@@ -293,9 +306,7 @@ void lhi_cpu_experts_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
     lhi_cpu_input_product(cpu, kept->scores, w->router, cpu->wide,
                           cpu->r, cpu->h, cpu->experts);
     float *sum = begin_sum(cpu, cpu->wide);
-    for (size_t row = 0; row < cpu->routed_r; row++)
-        for (uint32_t j = 0; j < cpu->chosen; j++)
-            add_routed(cpu, kept, row, j, 1, sum);
+    add_all_routed(cpu, kept, true, sum);
     if (w->shared)
         add_shared_back(cpu, w, kept, sum);
     end_sum(cpu, cpu->wide);

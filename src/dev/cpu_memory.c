@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "dev/cpu.h"
+#include "dev/cpu_nodes.h"
 
 #include <math.h>
 #include <stdalign.h>
@@ -36,6 +36,7 @@ static void shape_experts(lhi_cpu *cpu, const lhi_cpu_options *o)
     cpu->n_slices = cpu->cuts_experts ? 1 : cuts;
     cpu->slice = cpu->n_slices > 1 ? o->expert_tensor : 0;
     cpu->n_from = cpu->n_expert * cpu->n_slices;
+    cpu->spread = lhi_cpu_spread_of(o);
     cpu->expert_f = m->expert_ffn / cuts;
     cpu->shared_f = m->shared_expert_ffn / cpu->n_tensor;
     cpu->gates_shared = m->shared_expert_gate;
@@ -260,13 +261,23 @@ double lhi_cpu_part_bytes(const lhi_cpu *cpu, lh_layer_part part, bool moe)
     return n > 0 ? lhi_cpu_float_bytes(n) : 0;
 }
 
+/* lhi_cpu_make_copies() of cpu_nodes.c. */
+static double kept_copies_bytes(const lhi_cpu *cpu)
+{
+    double all = (double)cpu->spread.sources * (double)lhi_cpu_table(cpu);
+    if (cpu->spread.nodes == 0)
+        return 0;
+    return (all + cpu->spread.near + 1) * sizeof(int32_t) +
+           lhi_cpu_float_bytes(all);
+}
+
 /* lhi_cpu_make_routes() of cpu_router.c. */
 static double route_bytes(const lhi_cpu *cpu)
 {
     double all = (double)cpu->routed_r * cpu->chosen;
     double gates = cpu->gates_shared ? 2 * lhi_cpu_float_bytes(cpu->t) : 0;
     return lhi_cpu_float_bytes((double)cpu->r * cpu->experts) + gates +
-           lhi_cpu_float_bytes(all) +
+           lhi_cpu_float_bytes(all) + kept_copies_bytes(cpu) +
            (3 * all + cpu->experts + 1.0 +
             (cpu->n_from > 1 ? cpu->n_from * (double)cpu->here + 1 : 0)) *
                sizeof(int32_t);
@@ -397,6 +408,24 @@ double lhi_cpu_group_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     return fmax(bytes, (double)lhi_group_reduce_bytes(n, mine, dots));
 }
 
+/* lhi_cpu_make_nodes() of cpu_nodes.c. */
+static double node_bytes(const lhi_cpu *cpu)
+{
+    const lhi_cpu_spread *s = &cpu->spread;
+    double n = cpu->n_expert, width = (double)cpu->h + cpu->chosen;
+    double copies = (double)lhi_cpu_n_copies(cpu);
+    if (s->nodes == 0)
+        return 0;
+    return sizeof *cpu->nodes +
+           (2 * n + s->near + s->sources) * sizeof(uint32_t) +
+           n * sizeof(bool) +
+           (double)(lhi_cpu_n_words(cpu) + lhi_cpu_n_starts(cpu)) *
+               sizeof(int32_t) +
+           lhi_cpu_float_bytes(width * cpu->most_r * s->nodes) +
+           lhi_cpu_float_bytes(width * cpu->most_r * s->sources) +
+           lhi_cpu_float_bytes(copies * (cpu->h + 1.0));
+}
+
 /* lhi_cpu_make_expert_ranks() of cpu_expert_ranks.c. */
 static double expert_rank_bytes(const lhi_cpu *cpu)
 {
@@ -405,7 +434,8 @@ static double expert_rank_bytes(const lhi_cpu *cpu)
         return 0;
     return (1.0 + cpu->n_slices) * cpu->experts * sizeof(int32_t) +
            2.0 * lhi_cpu_most_partners(cpu) * sizeof(size_t) +
-           lhi_cpu_float_bytes(all * (cpu->h + 1.0)) + lhi_cpu_float_bytes(all);
+           lhi_cpu_float_bytes(all * (cpu->h + 1.0)) + lhi_cpu_float_bytes(all) +
+           node_bytes(cpu);
 }
 
 size_t lhi_cpu_widest(const lhi_cpu *cpu)

@@ -19,7 +19,7 @@
  * experts * sum over experts of its share of the choices times its mean
  * probability. Of sigmoids that is a score's part of the sum of all
  * (DeepSeek-V3, equations 17 to 20). */
-#include "dev/cpu.h"
+#include "dev/cpu_nodes.h"
 
 #include <math.h>
 #include <string.h>
@@ -57,7 +57,8 @@ bool lhi_cpu_make_routes(const lhi_cpu *cpu, lhi_arena *mem, lhi_cpu_kept *kept)
            (kept->from =
                 cpu->n_from == 1
                     ? kept->first
-                    : LHI_NEW(mem, int32_t, cpu->n_from * cpu->here + 1));
+                    : LHI_NEW(mem, int32_t, cpu->n_from * cpu->here + 1)) &&
+           lhi_cpu_make_copies(cpu, mem, kept);
 }
 
 /* The highest of n that is not yet marked by -INFINITY, of equal ones the

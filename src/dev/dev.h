@@ -94,6 +94,7 @@ typedef struct lhi_sharded_tensors {
 /* Ranks that compute a pass together; NULL: the device is alone in it. */
 typedef struct lhi_device_groups {
     lhi_group *tensor, *context, *expert, *expert_tensor;
+    lhi_group *near_expert; /* of `expert`, those on one node */
 } lhi_device_groups;
 
 /* Of a chunk, what is sharded at a time where that goes layer by layer: the
@@ -242,6 +243,10 @@ typedef struct lhi_cpu_options {
     uint32_t n_tensor, tensor;
     /* Of ranks that have different experts, as many each; likewise. */
     uint32_t n_expert, expert;
+    /* By such a rank, the node that it is on: a row goes once to each node that
+     * has some of its experts, and is handed on there. NULL: a copy goes to each
+     * expert. Copied. */
+    const uint32_t *expert_nodes;
     /* Of ranks that have parts of the same experts, one after the other; 0, 0:
      * experts are whole. Where these are the ones that share layers, and no
      * other ranks have other experts, experts are cut as layers are; otherwise

@@ -123,3 +123,24 @@ uint32_t lhi_grid_group(const lhi_grid *g, lhi_grid_kind kind, uint32_t rank,
                    rank % g->n_devices;
     return mine * run + at;
 }
+
+static uint32_t node_of(const lhi_grid *g, const uint32_t *nodes, uint32_t rank)
+{
+    return nodes[(size_t)(rank % g->n_devices) * lhi_grid_copies(g) +
+                 rank / g->n_devices];
+}
+
+uint32_t lhi_grid_near(const lhi_grid *g, const uint32_t *nodes, uint32_t n,
+                       uint32_t *ranks, uint32_t *mine)
+{
+    const uint32_t me = ranks[*mine], node = node_of(g, nodes, me);
+    uint32_t near = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (node_of(g, nodes, ranks[i]) != node)
+            continue;
+        if (ranks[i] == me)
+            *mine = near;
+        ranks[near++] = ranks[i];
+    }
+    return near;
+}

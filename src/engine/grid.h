@@ -58,5 +58,10 @@ uint32_t lhi_grid_size(const lhi_grid *grid, lhi_grid_kind kind);
  * returns which of them it is. */
 uint32_t lhi_grid_group(const lhi_grid *grid, lhi_grid_kind kind, uint32_t rank,
                         uint32_t *ranks);
+/* Of a group's ranks those on the node of ranks[*mine]: they move to the front,
+ * and *mine with them; returns how many. nodes: of stages and copies, as in
+ * lh_train_model. */
+uint32_t lhi_grid_near(const lhi_grid *grid, const uint32_t *nodes, uint32_t n,
+                       uint32_t *ranks, uint32_t *mine);
 
 #endif

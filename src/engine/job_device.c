@@ -4,6 +4,17 @@
 
 #include <stdlib.h>
 
+/* By rank of those that have all experts with this one. */
+static const uint32_t *expert_nodes(const lhi_job *job,
+                                    const lhi_grid_place *at)
+{
+    const lhi_grid *g = &job->grid;
+    size_t group = at->expert_replica * (size_t)g->expert * g->expert_tensor;
+    if (!job->model->nodes || g->expert == 1)
+        return NULL;
+    return job->model->nodes + (size_t)at->device * lhi_grid_copies(g) + group;
+}
+
 lh_status lhi_job_cpu_options(const lhi_job *job, uint32_t rank,
                               lhi_cpu_options *out, lh_error *err)
 {
@@ -44,6 +55,7 @@ lh_status lhi_job_cpu_options(const lhi_job *job, uint32_t rank,
         .tensor = at.tensor,
         .n_expert = grid->expert,
         .expert = at.expert,
+        .expert_nodes = expert_nodes(job, &at),
         .n_expert_tensor = grid->expert_tensor,
         .expert_tensor = at.expert_tensor,
         .seed = m->seed,

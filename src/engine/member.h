@@ -33,6 +33,7 @@ typedef struct lhi_member {
     lhi_device *device;
     lhi_group *groups[LHI_N_GRID_KINDS]; /* that the device is in; or NULL */
     double validating_ns[LH_N_TRAIN_GROUPS]; /* what calls of these took then */
+    lhi_group *near_experts; /* of one of these, those on one node; or NULL */
     lhi_training *training; /* NULL: nothing is trained */
     lhi_observer *observer; /* NULL: nothing is to be profiled */
     uint64_t n_steps;       /* that this rank has done */

@@ -34,15 +34,46 @@ static lh_status make_group(lhi_member *w, unsigned i, lh_error *err)
     return LH_OK;
 }
 
+/* Of those that have different experts, the ones on this rank's node; where these
+ * are all, what joins them is the node's link. */
+static lh_status make_near_experts(lhi_member *w, lh_error *err)
+{
+    const lhi_job *job = w->job;
+    const lh_train_model *m = job->model;
+    uint32_t ranks[LHI_NET_MOST_RANKS];
+    const uint32_t n = lhi_grid_size(&job->grid, LHI_GRID_EXPERT);
+    lhi_group_options o = {.ranks = ranks,
+                           .tag = lhi_tag(LHI_TAG_GROUP, LHI_N_GRID_KINDS, 0),
+                           .stop = w->stop};
+    if (!m->nodes || n == 1)
+        return LH_OK;
+    o.mine = lhi_grid_group(&job->grid, LHI_GRID_EXPERT, w->me, ranks);
+    o.n_ranks = lhi_grid_near(&job->grid, m->nodes, n, ranks, &o.mine);
+    lhi_group *near = w->groups[LHI_GRID_EXPERT];
+    if (o.n_ranks == 1)
+        return LH_OK;
+    if (o.n_ranks < n) {
+        LHI_TRY(lhi_group_make(w->net, &o, &w->near_experts, err));
+        near = w->near_experts;
+    }
+    if (job->emulates)
+        lhi_group_set_link(near, m->near_experts.latency_ns,
+                           m->near_experts.ns_per_byte);
+    return LH_OK;
+}
+
 lh_status lhi_member_join_groups(lhi_member *w, lh_error *err)
 {
     for (unsigned i = 0; w->job->model && i < N_CALLED; i++)
         LHI_TRY(make_group(w, i, err));
+    if (w->job->model)
+        LHI_TRY(make_near_experts(w, err));
     const lhi_device_groups with = {.tensor = w->groups[LHI_GRID_TENSOR],
                                     .context = w->groups[LHI_GRID_CONTEXT],
                                     .expert = w->groups[LHI_GRID_EXPERT],
                                     .expert_tensor =
-                                        w->groups[LHI_GRID_EXPERT_TENSOR]};
+                                        w->groups[LHI_GRID_EXPERT_TENSOR],
+                                    .near_expert = w->near_experts};
     if (w->device->ops->join)
         w->device->ops->join(w->device, &with);
     return LH_OK;
@@ -55,10 +86,13 @@ void lhi_member_spent(const lhi_member *w, double ns[LH_N_TRAIN_GROUPS])
         double all_ns = group ? (double)lhi_group_spent_ns(group) : 0;
         ns[called[i].link] = all_ns - w->validating_ns[called[i].link];
     }
+    if (w->near_experts)
+        ns[LH_TRAIN_GROUP_EXPERT] += (double)lhi_group_spent_ns(w->near_experts);
 }
 
 void lhi_member_leave_groups(lhi_member *w)
 {
     for (uint32_t i = 0; i < LHI_N_GRID_KINDS; i++)
         lhi_group_free(w->groups[i]);
+    lhi_group_free(w->near_experts);
 }

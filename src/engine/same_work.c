@@ -228,6 +228,10 @@ lh_status lhi_job_digest_of(const lhi_job *job, unsigned char out[32],
                          i < job->exec->n_ranks * job->grid.replicas;
          i++)
         add_numbers(sum, &(uint64_t){job->model->sites[i]}, 1);
+    for (uint32_t i = 0; job->model && job->model->nodes &&
+                         i < lhi_grid_ranks(&job->grid);
+         i++)
+        add_numbers(sum, &(uint64_t){job->model->nodes[i]}, 1);
     if (job->data)
         LHI_TRY(add_data(sum, job, err));
     add_limits(sum, job);

@@ -17,6 +17,8 @@ struct lhi_group {
     int64_t latest_ns, began_ns, spent_ns;
     int64_t latency_ns;
     double ns_per_byte;
+    int64_t bytes_ns;  /* of the last call, by that */
+    int64_t beside_ns; /* of the next one, what has passed already */
     uint32_t *ranks;
     size_t *sizes, *others, *shares; /* n_ranks each: scratch of a call */
     float *parts;                    /* what others have given to a sum */
@@ -106,6 +108,11 @@ void lhi_group_set_link(lhi_group *g, int64_t latency_ns, double ns_per_byte)
     g->ns_per_byte = ns_per_byte;
 }
 
+void lhi_group_go_beside(lhi_group *g, const lhi_group *before)
+{
+    g->beside_ns = before->bytes_ns;
+}
+
 int64_t lhi_group_spent_ns(const lhi_group *g)
 {
     return g->spent_ns;
@@ -148,8 +155,11 @@ static lh_status round_end(lhi_group *g, lh_status status, lh_error *err)
         status = lhi_round_wait(&g->round, g->round.receives, g->stop, err);
     status = lhi_round_end(&g->round, status, g->stop, err);
     size_t most = g->given > g->got ? g->given : g->got;
-    int64_t link_ns =
-        g->latency_ns + (int64_t)((double)most * g->ns_per_byte + 0.5);
+    g->bytes_ns = (int64_t)((double)most * g->ns_per_byte + 0.5);
+    int64_t link_ns = g->latency_ns + (g->bytes_ns > g->beside_ns
+                                           ? g->bytes_ns - g->beside_ns
+                                           : 0);
+    g->beside_ns = 0;
     if (status == LH_OK && link_ns > 0 && g->members.n_ranks > 1)
         lhi_sleep_until(g->latest_ns + link_ns);
     g->spent_ns += lhi_now_ns() - g->began_ns;

@@ -51,6 +51,9 @@ size_t lhi_group_reduce_bytes(uint32_t n_ranks, uint32_t mine, size_t n);
  * bytes it needs has come to it. Zeros, as at first: it takes what it takes. */
 void lhi_group_set_link(lhi_group *group, int64_t latency_ns,
                         double ns_per_byte);
+/* The bytes of the next call are on emulated links while those of the last call
+ * of `before` are: the time that these took is not taken again. */
+void lhi_group_go_beside(lhi_group *group, const lhi_group *before);
 /* What calls have taken so far, waits for other members included (of a shift in
  * halves the second one), and how many there were. */
 int64_t lhi_group_spent_ns(const lhi_group *group);

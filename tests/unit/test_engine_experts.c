@@ -53,6 +53,8 @@ typedef struct way {
     uint32_t zero; /* 2 and 3: layer by layer; else 0 where whole, or 1 */
     uint32_t cut;  /* ranks that have parts of an expert; 0: 1 */
     uint32_t sites; /* replicas share within these, one after the other; 0: all */
+    uint32_t per_node; /* ranks of a stage on a node, to which a token goes
+                          once; 0: a copy goes to each expert */
     const char *method, *placement, *transport, *writes, *reads;
     bool joint, links, whole, leaders;
 } way;
@@ -97,6 +99,10 @@ static lh_status go(const way *w, uint64_t steps, lh_train_result **out,
     uint32_t sites[32];
     for (uint32_t i = 0; w->sites && i < w->devices * w->replicas; i++)
         sites[i] = i % w->replicas * w->sites / w->replicas;
+    uint32_t nodes[32], copies = w->replicas * (w->tensor ? w->tensor : 1) *
+                                 (w->context ? w->context : 1);
+    for (uint32_t i = 0; w->per_node && i < w->devices * copies; i++)
+        nodes[i] = i % copies / w->per_node;
     for (uint32_t i = 0; i < DEPTH; i++)
         again[i] = i % 2 ? w->again : w->again >> 1;
     for (uint32_t c = 0; c <= n; c++)
@@ -117,6 +123,8 @@ static lh_status go(const way *w, uint64_t steps, lh_train_result **out,
         m.tensor = w->tensor;
         m.expert = w->expert;
         m.expert_tensor = w->cut ? w->cut : 1;
+        m.nodes = w->per_node ? nodes : NULL;
+        m.near_experts = (lh_train_group){500, 0.005};
         m.whole_optimizer = w->whole;
         m.sites = w->sites ? sites : NULL;
         m.leaders = w->leaders;
@@ -199,7 +207,8 @@ static void losses_are_the_same(const way *w, const lh_train_result *r,
     for (uint32_t i = 0; i < r->n_iterations; i++) {
         const lh_iteration *a = &r->iterations[i], *b = &want[a->step];
         bool bits = a->step == 0 && first == 0 && w->tensor < 2 &&
-                    w->context < 2 && w->cut < 2;
+                    w->context < 2 && w->cut < 2 &&
+                    (w->per_node == 0 || w->per_node % w->expert == 0);
         double off = fabs(a->loss - b->loss);
         CHECK_MSG(bits ? off == 0 : off < 1e-6,
                   "%s: step %u: loss %.9f, not %.9f", name, (unsigned)a->step,
@@ -216,11 +225,11 @@ static void compare_steps(const way *w, uint64_t steps)
     lh_train_result *r = NULL;
     lh_error err;
     snprintf(name, sizeof name,
-             "kind %d, tensor %u, context %u, expert %u of %u, cut %u, "
-             "%u x %s %s, %s, %x, zero %u, %u sites",
+             "kind %d, tensor %u, context %u, expert %u of %u, cut %u, %u on a "
+             "node, %u x %s %s, %s, %x, zero %u, %u sites",
              w->kind, w->tensor, w->context, w->expert, w->replicas, w->cut,
-             w->devices, w->placement, w->method, w->transport, w->again,
-             w->zero, w->sites);
+             w->per_node, w->devices, w->placement, w->method, w->transport,
+             w->again, w->zero, w->sites);
     lh_status status = go(w, steps, &r, &err);
     CHECK_MSG(status == LH_OK, "%s: %s", name, err.text);
     if (!r)
@@ -339,6 +348,38 @@ static void over_sites(void)
         w.method = ways[i % 4][0];
         w.again = parts[i % 4];
         w.transport = i == 3 ? "local" : "inproc";
+        compare_steps(&w, N_STEPS / 5);
+    }
+}
+
+/* A token goes once to each node; of three and one rank, too. */
+static void by_way_of_nodes(void)
+{
+    const way base = {.replicas = 4, .expert = 4, .zero = 1};
+    const struct {
+        int kind;
+        uint32_t replicas, tensor, context, expert, per_node, again;
+        bool links;
+    } rows[] = {{QWEN, 4, 1, 1, 4, 2, 0, false},
+                {MIXTRAL, 4, 1, 1, 4, 3, LH_PART_ALL, true},
+                {GROUPED, 2, 2, 1, 4, 2, 0xa2, false},
+                {LATENT, 2, 1, 2, 4, 1, 0, true},
+                {MIXTRAL, 4, 1, 1, 2, 2, 0, false}};
+    for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        way w = base;
+        w.kind = rows[i].kind;
+        w.replicas = rows[i].replicas;
+        w.tensor = rows[i].tensor;
+        w.context = rows[i].context;
+        w.expert = rows[i].expert;
+        w.per_node = rows[i].per_node;
+        w.again = rows[i].again;
+        w.links = rows[i].links;
+        w.zero = w.links ? 0 : 1 + i % 3;
+        w.devices = 1 + i % 2;
+        w.method = i % 2 ? "zb-h1" : "1f1b";
+        w.placement = "ud";
+        w.transport = i == 2 ? "local" : "inproc";
         compare_steps(&w, N_STEPS / 5);
     }
 }
@@ -482,6 +523,7 @@ int main(void)
     RUN(some_on_each);
     RUN(where_layers_are_shared);
     RUN(over_sites);
+    RUN(by_way_of_nodes);
     RUN(with_shared_sequences);
     RUN(checkpoints_are_the_same);
     RUN(what_is_refused);

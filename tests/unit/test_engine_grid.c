@@ -47,6 +47,23 @@ static void check_group(const lhi_grid *g, lhi_grid_kind kind, uint32_t r)
     CHECK_INT(n, lhi_grid_size(g, kind));
 }
 
+/* Members 1, 2 and 3 of four; three of them are on one node. */
+static void those_on_a_node_come_first(void)
+{
+    const lhi_grid g = {2, 4, 1, 1, 4, 1};
+    const uint32_t nodes[] = {0, 1, 0, 0, 2, 2, 2, 3};
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t ranks[] = {0, 2, 4, 6}, mine = i;
+        CHECK_INT(lhi_grid_near(&g, nodes, 4, ranks, &mine), i == 1 ? 1 : 3);
+        CHECK_INT(ranks[mine], 2 * i);
+        CHECK_INT(ranks[0], i == 1 ? 2 : 0);
+        CHECK(i == 1 || (ranks[1] == 4 && ranks[2] == 6));
+    }
+    uint32_t ranks[] = {1, 3, 5, 7}, mine = 2;
+    CHECK_INT(lhi_grid_near(&g, nodes, 4, ranks, &mine), 3);
+    CHECK(mine == 2 && ranks[0] == 1 && ranks[1] == 3 && ranks[2] == 5);
+}
+
 static void groups_are_those_alike(void)
 {
     for (int i = 0; i < N_GRIDS; i++) {
@@ -112,6 +129,7 @@ static void refuses(void)
 int main(void)
 {
     RUN(groups_are_those_alike);
+    RUN(those_on_a_node_come_first);
     RUN(numbers_as_megatron);
     RUN(refuses);
     return test_summary();

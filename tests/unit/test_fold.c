@@ -194,6 +194,17 @@ static void once_per_node(void)
         f.err);
     CHECK_NEAR(t.ns_per_byte, 12.0 / 16 / (0.985 * 50), 1e-12);
     CHECK_NEAR(t.latency_ns, 8000, 0);
+    lhi_exchange_paths paths;
+    CHECK_OK(lhi_all_to_all_paths(&f.job, &m, &options, &known, &paths, &f.err),
+             f.err);
+    CHECK_NEAR(paths.far_ns_per_byte, 1 / (0.985 * 50), 1e-12);
+    CHECK_NEAR(paths.near_ns_per_byte, 1 / fixture_node_rate(), 1e-12);
+    CHECK_NEAR(paths.far_latency_ns, 8000, 0);
+    CHECK_NEAR(paths.near_latency_ns, 3000, 0);
+    m.at[0].near = 16; /* one node */
+    CHECK_OK(lhi_all_to_all_paths(&f.job, &m, &options, &known, &paths, &f.err),
+             f.err);
+    CHECK(paths.far_ns_per_byte == 0 && paths.far_latency_ns == 0);
 }
 
 /* Expert 16 inside data 16, tensor 1, pipeline 8 on 128 GPUs. */
@@ -382,6 +393,16 @@ static lhi_exchange_time slowest_exchange(const stage *s, const lhi_fold *fold,
     return got;
 }
 
+/* Ranks are counted from each datacenter's first. */
+static void check_nodes(const stage *s, const lhi_fold *fold)
+{
+    uint32_t n[MOST_SITES] = {0};
+    for (uint32_t r = 0; r < s->n; r++) {
+        uint32_t dc = s->ranks[r].datacenter;
+        CHECK_INT(lhi_fold_node(fold, dc, n[dc]++), s->ranks[r].node);
+    }
+}
+
 static void check_senders(const stage *s, const lhi_fold *fold, uint32_t site)
 {
     static const lhi_exchange plain = {LH_DISPATCHER_ALL_TO_ALL, 1};
@@ -496,6 +517,7 @@ static void every_rank_is_where_it_is_listed(void)
                  err);
         for (uint32_t site = 0; site < s.f.slice.n_sites; site++)
             check_senders(&s, &fold, site);
+        check_nodes(&s, &fold);
         check_copies(&s, &fold);
         check_across(&s, &fold);
         if (test_state.bad) {

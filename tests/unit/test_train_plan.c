@@ -3,6 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "engine/plan/group_links.h"
 #include "jobs.h"
+#include "plan/layout/layout.h"
 #include "plans.h"
 #include "training_text.h"
 
@@ -357,6 +358,42 @@ static void exchanges_are_of_iterations(void)
     lh_plan_free(plan);
 }
 
+/* Experts at two sites of two nodes of two GPUs: between them tokens take the
+ * link's time, whoever hands them on. */
+static void experts_are_at_two_sites(void)
+{
+    static const char job[] =
+        "  gpus_per_node: 2\n"
+        "  datacenters: [{name: west, nodes: 1}, {name: east, nodes: 1}]\n"
+        "training: {global_batch: 8, sequence: 16, dispatcher: %s}\n"
+        "model: {layers: 4, hidden: 32, heads: 2, vocab: 256, experts: 4, "
+        "experts_per_token: 2, expert_ffn: 16}\n"
+        "layout: {tensor: 1, data: 4, expert: 4, pipeline: 1, micro_batch: 1, "
+        "outermost: data}\n";
+    static const char *const dispatchers[] = {"alltoall", "deepep"};
+    uint32_t nodes[4] = {0};
+    for (int i = 0; i < 2; i++) {
+        lh_plan *plan = plan_of_job(job_with(JOB_SMALL, job, dispatchers[i]));
+        lh_train_model m = lh_train_model_defaults();
+        lh_error err = {0};
+        if (!plan)
+            continue;
+        CHECK_OK(lhi_state_nodes(plan->job, &plan->best.layout, nodes, &err),
+                 err);
+        CHECK(nodes[0] == nodes[1] && nodes[1] != nodes[2] &&
+              nodes[2] == nodes[3]);
+        m.nodes = i ? nodes : NULL;
+        CHECK_OK(lhi_group_links(plan, &m, &err), err);
+        /* 100 Gb/s for two at once; a value has two of the engine's bytes for
+         * one of the plan's. Of three others two are at the other site. */
+        const lh_train_group *far = &m.groups[LH_TRAIN_GROUP_EXPERT];
+        CHECK_INT(far->latency_ns, 1000000);
+        CHECK_NEAR(far->ns_per_byte, (i ? 1 : 2.0 / 3) * 2 * 8 / 100 / 2, 1e-9);
+        CHECK_INT(m.near_experts.latency_ns, i ? 3000 : 0);
+        lh_plan_free(plan);
+    }
+}
+
 static void refuses(void)
 {
     lh_plan *plan = plan_of(2);
@@ -605,6 +642,7 @@ int main(void)
     RUN(shares_layers);
     RUN(experts_meet_where_they_are);
     RUN(exchanges_are_of_iterations);
+    RUN(experts_are_at_two_sites);
     RUN(refuses);
     RUN(refuses_what_it_does_not_do);
     RUN(refuses_operations);

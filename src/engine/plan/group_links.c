@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/plan/group_links.h"
 
+#include "cost/fold.h"
 #include "cost/prices.h"
 #include "cost/sharding.h"
 #include "plan/layout/choice.h"
@@ -53,7 +54,8 @@ static lh_status add_ring(const lh_plan *plan, const lh_cost_slice *slice,
  * stage's are. Of what a rank gives to all the plan counts its own share, too.
  */
 static lh_status add_experts(const lh_plan *plan, const lhi_spread *spread,
-                             lh_train_group *groups, lh_error *err)
+                             lh_train_group *groups, bool by_nodes,
+                             lh_error *err)
 {
     const lh_layout *l = &plan->best.layout;
     lh_cost_slice slice = {.n_layers = 1,
@@ -69,11 +71,42 @@ static lh_status add_experts(const lh_plan *plan, const lhi_spread *spread,
         if (prices.shape.folded && prices.shape.expert_tensor > 1)
             add_path(plan, prices.shape.expert_tensor, &prices.sharing,
                      &groups[LH_TRAIN_GROUP_EXPERT_TENSOR]);
-        if (l->expert > 1)
+        if (l->expert > 1 && !by_nodes)
             raise_to(&groups[LH_TRAIN_GROUP_EXPERT], prices.expert.latency_ns,
                      prices.expert.ns_per_byte * l->expert / (l->expert - 1.0) /
                          engine_bytes(plan));
     }
+    return LH_OK;
+}
+
+/* Where tokens go to experts by way of nodes: between these, and within one. */
+static lh_status add_nodes(const lh_plan *plan, const lhi_spread *spread,
+                           lh_train_model *to, lh_error *err)
+{
+    const double bytes = engine_bytes(plan);
+    const lh_cost_slice slice = {.n_layers = 1,
+                                 .n_sites = spread->n_sites,
+                                 .sites = spread->sites,
+                                 .sharing = spread->sharing};
+    lh_cost_options options;
+    lhi_busiest known = {0};
+    lhi_exchange_paths paths;
+    lhi_members members;
+    lhi_fold fold;
+    LHI_TRY(lhi_cost_options(plan->job, NULL, &options, err));
+    LHI_TRY(
+        lhi_fold_of(plan->job, &plan->best.layout, &slice, &fold, err));
+    for (uint32_t i = 0; i < spread->n_sites; i++)
+        for (uint32_t k = 0; lhi_fold_senders(
+                 &fold, spread->sites[i].datacenter, k, &members);
+             k++) {
+            LHI_TRY(lhi_all_to_all_paths(plan->job, &members, &options, &known,
+                                         &paths, err));
+            raise_to(&to->groups[LH_TRAIN_GROUP_EXPERT], paths.far_latency_ns,
+                     paths.far_ns_per_byte / bytes);
+            raise_to(&to->near_experts, paths.near_latency_ns,
+                     paths.near_ns_per_byte / bytes);
+        }
     return LH_OK;
 }
 
@@ -142,7 +175,10 @@ lh_status lhi_group_links(const lh_plan *plan, lh_train_model *model,
                           &model->groups[LH_TRAIN_GROUP_TENSOR], err);
         if (status == LH_OK && plan->job->model->experts)
             status =
-                add_experts(plan, &places.spreads[i], model->groups, err);
+                add_experts(plan, &places.spreads[i], model->groups,
+                            model->nodes != NULL, err);
+        if (status == LH_OK && model->nodes)
+            status = add_nodes(plan, &places.spreads[i], model, err);
         if (status == LH_OK && model->by_layer)
             status = add_parts(plan, &places.spreads[i], i, model, err);
     }

@@ -6,6 +6,7 @@
 #include "engine/plan/group_links.h"
 #include "engine/plan/plan_sharding.h"
 #include "engine/plan/run_profile.h"
+#include "plan/layout/layout.h"
 #include "spec/spec.h"
 
 #include <inttypes.h>
@@ -82,18 +83,6 @@ static lh_status check_rows(const lh_plan *plan, lh_error *err)
                     plan->best.layout.tensor);
 }
 
-/* A row goes to each of its experts. */
-static lh_status check_dispatcher(const lh_plan *plan, lh_error *err)
-{
-    if (plan->best.layout.expert == 1 ||
-        plan->job->training.dispatcher == LH_DISPATCHER_ALL_TO_ALL)
-        return LH_OK;
-    return lhi_fail(err, LH_EUNSUPPORTED,
-                    "the plan has dispatcher: deepep, which sends a token once "
-                    "to each node; the cpu device sends it to each of its "
-                    "experts: plan with dispatcher: alltoall, or expert: 1");
-}
-
 /* Profiles do not say over how many ranks an expert is cut. */
 static lh_status check_profile(const lh_plan *plan,
                                const lh_train_options *run, lh_error *err)
@@ -124,6 +113,20 @@ static lh_status check_optimizer(const lh_plan *plan, const lh_train_model *m,
                     "the job's optimizer is adam, the cpu device's AdamW: "
                     "without weight decay they are the same (--weight-decay "
                     "0), with it plan with optimizer: adamw");
+}
+
+/* Where a token goes once to each node: the nodes of all ranks; else NULL. */
+static lh_status list_nodes(const lh_plan *plan, uint32_t **out, lh_error *err)
+{
+    const lh_layout *l = &plan->best.layout;
+    const size_t n = (size_t)l->pipeline * l->data * l->context * l->tensor;
+    *out = NULL;
+    if (l->expert == 1 ||
+        plan->job->training.dispatcher != LH_DISPATCHER_DEEPEP)
+        return LH_OK;
+    *out = calloc(n, sizeof **out);
+    return *out ? lhi_state_nodes(plan->job, l, *out, err)
+                : lhi_fail_nomem(err);
 }
 
 /* Where the layers of each chunk begin, and where the last one's end. */
@@ -326,19 +329,21 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
     lh_train_model m;
     LHI_TRY(LHI_OPTIONS_TAKE(lh_train_model, &m, given, err));
     LHI_TRY(check_rows(plan, err));
-    LHI_TRY(check_dispatcher(plan, err));
     LHI_TRY(check_optimizer(plan, &m, err));
     LHI_TRY(check_profile(plan, run, err));
     uint32_t n_chunks = lh_pipeline_n_chunks(pipeline);
     uint32_t *first = layers_of(plan, n_chunks);
     uint32_t *again = calloc(plan->job->model->layers + 1u, sizeof *again);
     bool *offload = list_offload(plan, n_chunks);
-    uint32_t *sites = NULL;
+    uint32_t *sites = NULL, *nodes = NULL;
     lh_status status = first && again && offload
                            ? list_again(plan, n_chunks, again, err)
                            : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = lhi_plan_sharding(plan, &m, &sites, err);
+    if (status == LH_OK)
+        status = list_nodes(plan, &nodes, err);
+    m.nodes = nodes;
     if (status == LH_OK)
         status = lhi_group_links(plan, &m, err);
     if (status == LH_OK) {
@@ -359,6 +364,7 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
     free(again);
     free(offload);
     free(sites);
+    free(nodes);
     return status;
 }
 

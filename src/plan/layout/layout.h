@@ -118,6 +118,12 @@ lh_status lhi_layout_place(const lh_job *job, const lh_layout *layout,
 lh_status lhi_state_sites(const lh_job *job, const lh_layout *layout,
                           uint32_t zero, uint32_t *sites, lh_error *err);
 
+/* nodes[stage * ranks + rank], of the data * context * tensor ranks of a stage in
+ * their order: ranks on one node have the same number, as the cost model has it
+ * that a stage begins with a node. As lhi_layout_place(). */
+lh_status lhi_state_nodes(const lh_job *job, const lh_layout *layout,
+                          uint32_t *nodes, lh_error *err);
+
 /* What a layout without sites stands for: with pipeline outermost each
  * datacenter takes as many consecutive stages as it has room for, in the job's
  * order; with data outermost all have equally many whole replicas. */

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who hands rows on, on which node. */
+#include "dev/cpu_nodes.h"
+
+static uint32_t place_on_node(const uint32_t *nodes, uint32_t member)
+{
+    uint32_t place = 0;
+    for (uint32_t i = 0; i < member; i++)
+        place += nodes[i] == nodes[member];
+    return place;
+}
+
+uint32_t lhi_cpu_relay_of(const uint32_t *nodes, uint32_t n, uint32_t member,
+                          uint32_t node)
+{
+    uint32_t size = 0, i = 0;
+    for (uint32_t k = 0; k < n; k++)
+        size += nodes[k] == node;
+    uint32_t left = place_on_node(nodes, member) % size;
+    while (nodes[i] != node || left-- > 0)
+        i++;
+    return i;
+}
+
+lhi_cpu_spread lhi_cpu_spread_of(const lhi_cpu_options *o)
+{
+    const uint32_t *nodes = o->expert_nodes;
+    lhi_cpu_spread s = {0};
+    for (uint32_t i = 0; nodes && i < o->n_expert; i++) {
+        s.nodes += place_on_node(nodes, i) == 0;
+        s.near += nodes[i] == nodes[o->expert];
+        s.sources += lhi_cpu_relay_of(nodes, o->n_expert, i,
+                                      nodes[o->expert]) == o->expert;
+    }
+    return s.nodes > 1 ? s : (lhi_cpu_spread){0};
+}
