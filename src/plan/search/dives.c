@@ -91,14 +91,15 @@ static lh_status find_candidate(lhi_diver *d, lhi_dive_near *n,
                                 int64_t limit_ns, bool *made, lh_error *err)
 {
     lhi_layout_search *s = d->s;
-    uint32_t *slot = &d->known[slot_of(d, &n->config)];
+    const lhi_dive_found *f = &d->found[n->found];
+    uint32_t *slot = &d->known[slot_of(d, &f->config)];
     *made = *slot == 0;
     if (*slot) {
         n->at = *slot - 1;
         return LH_OK;
     }
     lhi_candidate *c = &s->candidates[s->n];
-    *c = (lhi_candidate){.config = n->config, .floor = n->floor, .dived = true};
+    *c = (lhi_candidate){.config = f->config, .floor = f->floor, .dived = true};
     d->moved[s->n] = false;
     LHI_TRY(lhi_candidate_bound(s, c, err));
     if (limit_ns < INT64_MAX && c->bound_ns >= limit_ns)
@@ -176,13 +177,19 @@ static lh_status collect(void *context, const lhi_config *config,
     lhi_diver *d = context;
     if (d->n_near == MOST_NEAR)
         return LH_OK;
+    lhi_dive_found *found =
+        lhi_dive_grown(d->found, d->n_found, &d->found_room, sizeof *found);
+    if (!found)
+        return lhi_fail_nomem(err);
+    d->found = found;
     lhi_dive_near *all =
         lhi_dive_grown(d->near, d->n_near, &d->near_room, sizeof *all);
     if (!all)
         return lhi_fail_nomem(err);
     d->near = all;
     d->near[d->n_near++] =
-        (lhi_dive_near){*config, *floor, LHI_NO_CANDIDATE, floor->ns};
+        (lhi_dive_near){floor->ns, d->n_found, LHI_NO_CANDIDATE};
+    d->found[d->n_found++] = (lhi_dive_found){*config, *floor};
     return LH_OK;
 }
 
@@ -358,7 +365,8 @@ static lh_status try_near_by_method(lhi_diver *d, const lhi_dive_target *t,
     lhi_sort(d->near, d->n_near, sizeof *d->near, compare_near);
     for (uint32_t i = 0; i < d->n_near && n < most; i++, n++) {
         uint32_t at = d->near[i].at;
-        const lh_layout *x = &d->near[i].config.layout, *y = &from->layout;
+        const lh_layout *x = &d->found[d->near[i].found].config.layout,
+                        *y = &from->layout;
         LHI_TRY(try_method(d, t, at, NULL, err));
         if (from->layers && x->pipeline * x->chunks_per_device ==
                                 y->pipeline * y->chunks_per_device)
@@ -388,7 +396,7 @@ static lh_status explore(lhi_diver *d, uint32_t which, uint32_t from,
     if (from == t->at && t->row.chunk_layers)
         anchor.layers = t->row.chunk_layers;
     LHI_TRY(make_room(d, BUILT * changes + 1, err));
-    d->n_near = 0;
+    d->n_near = d->n_found = 0;
     lh_status status = lhi_nearby_find(&around, err);
     d->work += around.work;
     if (status == LH_OK)
@@ -505,14 +513,14 @@ static lh_status lend_layers(lhi_diver *d, uint32_t which, bool *better,
     if (!from.layers || t->dimension == LHI_DIMENSION_SCHEDULE ||
         !lhi_uneven_possible(d->s->job, &from, &d->s->options))
         return LH_OK;
-    d->n_near = 0;
+    d->n_near = d->n_found = 0;
     LHI_TRY(lhi_nearby_find(&around, err));
     d->work += around.work;
     lhi_sort(d->near, d->n_near, sizeof *d->near, compare_near);
     for (uint32_t i = 0, n = 0; i < d->n_near && n < BUILT && !is_spent(d);
          i++) {
         lhi_dive_near *o = &d->near[i];
-        const lh_layout *l = &o->config.layout;
+        const lh_layout *l = &d->found[o->found].config.layout;
         bool made;
         if (l->pipeline * l->chunks_per_device != chunks ||
             o->key >= limit_of(d, t))
@@ -762,6 +770,7 @@ lh_status lhi_layout_search_dive(lhi_layout_search *s, lh_error *err)
     lhi_floors_free(d.floors);
     lhi_space_fini(&d.space);
     free(d.targets);
+    free(d.found);
     free(d.near);
     free(d.known);
     free(d.moved);

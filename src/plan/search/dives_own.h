@@ -20,11 +20,16 @@ typedef struct lhi_dive_target {
     bool dived;   /* with as much work as it wanted */
 } lhi_dive_target;
 
-typedef struct lhi_dive_near {
+typedef struct lhi_dive_found {
     lhi_config config;
     lhi_floor floor;
-    uint32_t at; /* candidate */
-    int64_t key; /* to be sorted by */
+} lhi_dive_found;
+
+/* One of them; small, as many are sorted. */
+typedef struct lhi_dive_near {
+    int64_t key;    /* to be sorted by */
+    uint32_t found; /* which */
+    uint32_t at;    /* candidate */
 } lhi_dive_near;
 
 typedef struct lhi_diver {
@@ -36,7 +41,9 @@ typedef struct lhi_diver {
     uint64_t work;
     lhi_dive_target *targets; /* the first: the best of all */
     uint32_t n_targets, room;
-    lhi_dive_near *near;
+    lhi_dive_found *found; /* what is near, in the order of the space */
+    uint32_t n_found, found_room;
+    lhi_dive_near *near; /* what is left of it, the best first */
     uint32_t n_near, near_room;
     uint32_t *known; /* candidates + 1, by their configurations */
     uint32_t known_room;
