@@ -3,6 +3,9 @@
 #include "jobs.h"
 #include "plans.h"
 
+#include "plan/layout/choice.h"
+#include "plan/search/plan_search.h"
+
 #include <longhaul/plan.h>
 #include <math.h>
 #include <stdlib.h>
@@ -275,6 +278,57 @@ static void small_nodes_hold_tensor_ranks_together(void)
         lh_plan_free(plans[i]);
 }
 
+/* Of another value than the plan has, the best that was seen; of them alone
+ * the best is said. */
+static int64_t best_other(const lhi_unseen *u, lhi_dimension d,
+                          const lhi_config *own)
+{
+    int64_t best = INT64_MAX;
+    for (uint32_t i = 0; i < u->heads.n; i++) {
+        const lhi_head *h = &u->heads.all[i];
+        if (h->dimension == d && h->value != lhi_dimension_value(d, own) &&
+            h->choice.iteration_ns < best)
+            best = h->choice.iteration_ns;
+    }
+    return best;
+}
+
+/* What cannot be the plan, nor the best with another value, is not dived for:
+ * a bound says so. What can be is. */
+static void dives_are_for_what_bounds_leave(void)
+{
+    lh_error err = {0};
+    lh_plan p = {0};
+    lhi_unseen u = {0};
+    uint32_t closed = 0, left = 0;
+    lh_job *job = job_of("micro_batch: 1, context: 1");
+    lhi_arena *mem = lhi_arena_make(0);
+    lh_plan_options o = {.size = sizeof o,
+                         .no_optimal = true,
+                         .partition = LH_PARTITION_EVEN};
+    CHECK_OK(lhi_plan_search(job, &o, mem, &u, &p, &err), err);
+    const lhi_config own = lhi_config_of(&p.best);
+    for (uint32_t i = 0; i < u.heads.n; i++) {
+        const lhi_head *h = &u.heads.all[i];
+        if (h->dimension >= LHI_DIMENSION_SCHEDULE)
+            continue;
+        int64_t other = best_other(&u, h->dimension, &own);
+        int64_t most =
+            other > p.best.iteration_ns ? other : p.best.iteration_ns;
+        bool is_closed = lhi_unseen_with(&u, h->dimension, h->value) >= most;
+        closed += is_closed;
+        left += !is_closed && h->settled;
+        CHECK_MSG(!is_closed || !h->settled, "%s %.0f was dived for",
+                  lhi_dimension_name(h->dimension), (double)h->value);
+    }
+    CHECK_MSG(closed > 3 && left > 3, "%u closed, %u left", closed, left);
+    lh_pipeline_free((lh_pipeline *)p.pipeline);
+    lh_schedule_free((lh_schedule *)p.schedule);
+    lhi_unseen_fini(&u);
+    lhi_arena_free(mem);
+    lh_job_free(job);
+}
+
 int main(void)
 {
     RUN(alternatives_say_if_nobody_looked);
@@ -283,5 +337,6 @@ int main(void)
     RUN(no_plan_is_below_what_is_said);
     RUN(what_lies_beyond_the_space_is_said);
     RUN(small_nodes_hold_tensor_ranks_together);
+    RUN(dives_are_for_what_bounds_leave);
     return test_summary();
 }

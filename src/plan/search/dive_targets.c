@@ -2,6 +2,9 @@
 /* What there is to dive for. */
 #include "plan/search/dives_own.h"
 
+#include "base/whole.h"
+#include "plan/layout/choice.h"
+
 #include <stdlib.h>
 
 void *lhi_dive_grown(void *list, uint32_t n, uint32_t *room, size_t each)
@@ -83,4 +86,28 @@ lh_status lhi_dive_targets_make(lhi_diver *d, lh_error *err)
         if (lhi_method_considered(s->job, &s->options, 0, &lhi_methods[m]))
             LHI_TRY(add_target(d, LHI_DIMENSION_SCHEDULE, m, err));
     return LH_OK;
+}
+
+/* The best that is known with another value than the best of all has. */
+static int64_t best_other(const lhi_diver *d, lhi_dimension dimension)
+{
+    int64_t best = INT64_MAX;
+    const lhi_config top = lhi_config_of(&d->targets[0].row);
+    for (uint32_t i = 1; i < d->n_targets; i++) {
+        const lhi_dive_target *t = &d->targets[i];
+        if (t->dimension == dimension &&
+            t->value != lhi_dimension_value(dimension, &top))
+            best = lhi_least(best, t->best);
+    }
+    return best;
+}
+
+bool lhi_dive_is_closed(const lhi_diver *d, const lhi_dive_target *t)
+{
+    const lhi_layout_search *s = d->s;
+    if (!s->unseen || s->options.goal != LH_PLAN_FASTEST ||
+        t->dimension >= LHI_DIMENSION_SCHEDULE)
+        return false;
+    return lhi_unseen_with(s->unseen, t->dimension, t->value) >=
+           lhi_most(d->targets[0].best, best_other(d, t->dimension));
 }

@@ -552,6 +552,8 @@ static lh_status dive(lhi_diver *d, uint32_t which, lh_error *err)
     bool better = true;
     lhi_dive_target *t = &d->targets[which];
     uint32_t top = d->targets[0].at, changes = 1;
+    if (which > 0 && lhi_dive_is_closed(d, t))
+        return LH_OK;
     if (which > 0 && t->best == d->targets[0].best)
         t->dived = d->targets[0].dived; /* it is that one, or as good */
     if (t->settled || (which > 0 && t->best == d->targets[0].best))
@@ -653,7 +655,8 @@ static lh_status dive_all(lhi_diver *d, lh_error *err)
                (which = next_target(d, done)) > 0) {
             done[which] = true;
             bool again = i == 1 && is_wide(d, &d->targets[which]) &&
-                         d->targets[which].best > d->targets[0].best;
+                         d->targets[which].best > d->targets[0].best &&
+                         !lhi_dive_is_closed(d, &d->targets[which]);
             if (again)
                 status = dive_from_others(d, which, err);
             if (again && status == LH_OK)

@@ -55,6 +55,10 @@ typedef struct lhi_diver {
  * leaves open or a candidate has. */
 lh_status lhi_dive_targets_make(lhi_diver *d, lh_error *err);
 
+/* By its bound no plan with the value is better than the best of all, nor than
+ * the best that is known with another value than that has. */
+bool lhi_dive_is_closed(const lhi_diver *d, const lhi_dive_target *t);
+
 /* `list` with room for one more than its `n` of `each` bytes; NULL: no memory,
  * and it stays. */
 void *lhi_dive_grown(void *list, uint32_t n, uint32_t *room, size_t each);

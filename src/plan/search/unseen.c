@@ -173,18 +173,32 @@ lh_status lhi_unseen_note(lhi_unseen *unseen, lhi_level level,
     return LH_OK;
 }
 
-int64_t lhi_unseen_other(const lhi_unseen *unseen, lhi_dimension dimension,
-                         const lhi_config *config)
+/* No layout that was noted has the value, or with `other` any but that, and
+ * takes less. */
+static int64_t find_least(const lhi_unseen *u, lhi_dimension dimension,
+                          uint64_t value, bool other)
 {
-    uint64_t own = lhi_dimension_value(dimension, config);
-    int64_t least = unseen->open_ns[dimension];
+    int64_t least = u->open_ns[dimension];
     if (least == 0)
         least = INT64_MAX;
-    for (uint32_t i = 0; i < unseen->room; i++) {
-        const lhi_unseen_least *e = &unseen->table[i];
+    for (uint32_t i = 0; i < u->room; i++) {
+        const lhi_unseen_least *e = &u->table[i];
         if (e->ns != 0 && e->dimension == (uint32_t)dimension &&
-            e->value != own)
+            (e->value != value) == other)
             least = lhi_least(least, e->ns);
     }
     return least;
+}
+
+int64_t lhi_unseen_other(const lhi_unseen *unseen, lhi_dimension dimension,
+                         const lhi_config *config)
+{
+    return find_least(unseen, dimension, lhi_dimension_value(dimension, config),
+                      true);
+}
+
+int64_t lhi_unseen_with(const lhi_unseen *unseen, lhi_dimension dimension,
+                        uint64_t value)
+{
+    return find_least(unseen, dimension, value, false);
 }

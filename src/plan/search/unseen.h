@@ -76,4 +76,8 @@ lh_status lhi_unseen_note(lhi_unseen *unseen, lhi_level level,
 int64_t lhi_unseen_other(const lhi_unseen *unseen, lhi_dimension dimension,
                          const lhi_config *config);
 
+/* The same of those that have the value. */
+int64_t lhi_unseen_with(const lhi_unseen *unseen, lhi_dimension dimension,
+                        uint64_t value);
+
 #endif
