@@ -4,6 +4,7 @@
 #include "plans.h"
 
 #include "plan/elastic/elastic_layout.h"
+#include "plan/search/elastic_search.h"
 
 #include <longhaul/check.h>
 #include <longhaul/plan.h>
@@ -303,18 +304,18 @@ static void as_many_as_are_asked_for(void)
         uint32_t layers, batch, chunks;
     } rows[] = {{48, 24, 24}, {8, 1200, 2}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        lh_job *job = job_with(JOB_SMALL,
-                               "  gpus_per_node: 2\n"
-                               "training: {global_batch: %u, sequence: 256, "
-                               "zero: 3, recompute: none}\n"
-                               "model: {layers: %u, hidden: 1024, ffn: 4096, "
-                               "heads: 8, vocab: 1000}\n"
-                               "layout: {tensor: 1, context: 1, pipeline: 2, "
-                               "data: 2, micro_batch: 1, chunks_per_device: "
-                               "%u, schedule: elastic}\n",
-                               (unsigned)rows[i].batch,
-                               (unsigned)rows[i].layers,
-                               (unsigned)rows[i].chunks);
+        lh_job *job =
+            job_with(JOB_SMALL,
+                     "  gpus_per_node: 2\n"
+                     "training: {global_batch: %u, sequence: 256, "
+                     "zero: 3, recompute: none}\n"
+                     "model: {layers: %u, hidden: 1024, ffn: 4096, "
+                     "heads: 8, vocab: 1000}\n"
+                     "layout: {tensor: 1, context: 1, pipeline: 2, "
+                     "data: 2, micro_batch: 1, chunks_per_device: "
+                     "%u, schedule: elastic}\n",
+                     (unsigned)rows[i].batch, (unsigned)rows[i].layers,
+                     (unsigned)rows[i].chunks);
         lh_plan_options even = {.size = sizeof even,
                                 .layout_effort = LITTLE_WORK,
                                 .partition = LH_PARTITION_EVEN};
@@ -400,6 +401,57 @@ static void stopped_as_soon_as_it_works(void)
     lh_job_free(job);
 }
 
+/* A search over elastic plans beside a layout, of which it is told. */
+static int64_t prove(const lh_job *job, uint64_t work, uint64_t *left)
+{
+    lh_error err = {0};
+    lhi_elastic_result found = {0};
+    lhi_candidate c = {
+        .config = {.layout = {.tensor = 2,
+                              .context = 2,
+                              .expert = 1,
+                              .pipeline = 2,
+                              .data = 2,
+                              .micro_batch = 1,
+                              .chunks_per_device = 2,
+                              .outermost = LH_OUTERMOST_PIPELINE},
+                   .placement = LH_PLACEMENT_WAVE,
+                   .recompute = LH_RECOMPUTE_SELECTIVE,
+                   .zero = 1,
+                   .microbatches = 32}};
+    lhi_layout_search s = {
+        .job = job,
+        .options = {.size = sizeof s.options, .layout_effort = work},
+        .mem = lhi_arena_make(0),
+        .candidates = &c,
+        .n = 1,
+        .proven_ns = INT64_MAX,
+        .best_ns = INT64_MAX};
+    CHECK_OK(lhi_candidate_bound(&s, &c, &err), err);
+    CHECK_OK(lhi_candidate_glance(&s, &c, &err), err);
+    CHECK_MSG(lhi_candidate_works(&c), "%s", c.choice.why);
+    CHECK_OK(lhi_elastic_search(&s, true, &found, &err), err);
+    *left = s.n_elastic_left;
+    lh_pipeline_free(found.built.pipeline);
+    lh_schedule_free(found.schedule);
+    lhi_arena_free(s.mem);
+    return s.proven_ns;
+}
+
+/* Bounds take little beside searches, and what is proven does not wait for
+ * these: with work for few of them it is what it is with work for most. */
+static void what_is_proven_does_not_wait(void)
+{
+    uint64_t few, most;
+    lh_job *job = job_with(JOB_TWO_SITES,
+                           "training: {global_batch: 64, sequence: 8192}\n");
+    CHECK_INT(prove(job, 960000, &most), prove(job, 3840000, &few));
+    CHECK_MSG(few > 0 && most > 4 * few,
+              "%.0f layouts are left with little work, and %.0f with more",
+              (double)most, (double)few);
+    lh_job_free(job);
+}
+
 int main(void)
 {
     RUN(elastic_plans);
@@ -410,5 +462,6 @@ int main(void)
     RUN(as_many_as_are_asked_for);
     RUN(stopped_in_between);
     RUN(stopped_as_soon_as_it_works);
+    RUN(what_is_proven_does_not_wait);
     return test_summary();
 }

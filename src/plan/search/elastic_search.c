@@ -35,6 +35,7 @@ typedef struct stage {
     lhi_elastic_freedom freedom;
     lhi_search_limits limits;
     uint64_t work, seq;
+    bool likes; /* are to be searched, once bounds say what is proven */
     lhi_heap open;
     node *nodes;
     uint32_t n, room;
@@ -360,16 +361,39 @@ static lh_status note_left(stage *t, lh_error *err)
     return LH_OK;
 }
 
+/* Of what is open the least is a bound of all chunks that the layout may have,
+ * so that nothing but a search of it shows more. */
+static bool is_bounded(const stage *t)
+{
+    return !t->open.count || t->nodes[t->open.items[0].what].bounded;
+}
+
+/* What is proven does not wait for what is found: bounds take little. */
+static lh_status raise_bounds(stage *t, lh_error *err)
+{
+    lhi_event e;
+    while (!is_bounded(t) && !is_stopped(t, true) &&
+           t->work <= t->limits.most_work) {
+        lhi_heap_pop(&t->open, &e);
+        LHI_TRY(take_up(t, (uint32_t)e.what, err));
+    }
+    return LH_OK;
+}
+
 static lh_status search_all(stage *t, lh_error *err)
 {
     lhi_event e;
     lhi_config none = {0};
     uint64_t dropped = 0; /* counted by the search over layouts */
     if (t->s->job->layout.sharding > LH_SHARDING_FULL)
-        return LH_OK;
+        return t->likes ? search_likes(t, err) : LH_OK;
     t->level = LHI_LEVEL_GROUP;
     LHI_TRY(lhi_space_children(&t->space, LHI_LEVEL_NONE, &none, &dropped, grow,
                                t, err));
+    if (t->likes) {
+        LHI_TRY(raise_bounds(t, err));
+        LHI_TRY(search_likes(t, err));
+    }
     while (t->open.count && !has_ended(t)) {
         lhi_heap_pop(&t->open, &e);
         LHI_TRY(take_up(t, (uint32_t)e.what, err));
@@ -418,7 +442,8 @@ lh_status lhi_elastic_search(lhi_layout_search *s, bool all,
     t.plain.training.zero = 1;
     t.freedom.stopped = is_stopped;
     t.freedom.context = &t;
-    if (!best || !s->options.quick)
+    t.likes = best && !s->options.quick && all;
+    if (!t.likes && (!best || !s->options.quick))
         status = search_likes(&t, err);
     if (status == LH_OK && all)
         status = branch(&t, err);
