@@ -151,13 +151,13 @@ static lh_status write_values(const writer *w, uint32_t index, uint32_t suffix,
     return write_at(w->fd, w->path, values, n * sizeof *values, at, err);
 }
 
-/* Whether ranks that have slices of a tensor bring it together. */
+/* Whether ranks that have slices of a tensor's lot bring it together. */
 static bool comes_together(const lhi_train *train, const lhi_tensor *t)
 {
     return lhi_slicers_of(train, lhi_lot_of(train, t)) > 1;
 }
 
-/* As write_chunk() of a tensor that is cut; by the first of the ranks that have
+/* As write_owned() of a tensor that is cut; by the first of the ranks that have
  * slices of it, as if it had it whole. */
 static lh_status write_slices(const lhi_train *train, const lhi_owned *own,
                               float *whole, const writer *weights,
@@ -187,36 +187,6 @@ static lh_status write_slices(const lhi_train *train, const lhi_owned *own,
     return LH_OK;
 }
 
-static lh_status write_cut_chunk(const lhi_train *train, uint32_t i,
-                                 const writer *weights, const writer *moments,
-                                 double *sums, lh_error *err)
-{
-    const lhi_train_chunk *c = &train->chunks[i];
-    size_t most = 1;
-    for (uint32_t j = 0; j < c->n_tensors; j++)
-        if (lhi_whole_values(c->owned[j].tensor) > most)
-            most = lhi_whole_values(c->owned[j].tensor);
-    float *whole = malloc(most * sizeof *whole);
-    if (!whole)
-        return lhi_fail_nomem(err);
-    lh_status status = LH_OK;
-    for (uint32_t j = 0; status == LH_OK && j < c->n_tensors; j++) {
-        if (&c->owned[j] == train->head ||
-            !comes_together(train, c->owned[j].tensor))
-            continue;
-        if (train->o.show)
-            status = train->o.show(train->o.context, c->chunk, j, err);
-        if (status == LH_OK)
-            status = write_slices(train, &c->owned[j], whole, weights, moments,
-                                  sums + lhi_sums_at(c->owned[j].tensor->index,
-                                                     lhi_n_pieces(train),
-                                                     lhi_n_moments(train)),
-                                  err);
-    }
-    free(whole);
-    return status;
-}
-
 /* What is owned of a moment, so many pieces, each with a sum of its own. */
 static lh_status write_pieces(const lhi_owned *own, uint32_t pieces,
                               const writer *moments, uint32_t which,
@@ -232,50 +202,68 @@ static lh_status write_pieces(const lhi_owned *own, uint32_t pieces,
     return LH_OK;
 }
 
-/* What does not come together. */
-static lh_status write_chunk(const lhi_train *train, uint32_t i,
+/* Of a tensor that does not come together. */
+static lh_status write_owned(const lhi_train *train, const lhi_owned *own,
                              const writer *weights, const writer *moments,
-                             double *sums, lh_error *err)
+                             double *sum, lh_error *err)
 {
-    uint32_t all = lhi_n_pieces(train), chunk = train->chunks[i].chunk;
-    for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++) {
-        const lhi_owned *own = &train->chunks[i].owned[j];
-        const lhi_tensor *t = own->tensor;
-        double *sum = sums + lhi_sums_at(t->index, all, lhi_n_moments(train));
-        lhi_train_lot_kind lot = lhi_lot_of(train, t);
-        bool experts = lot == LHI_LOT_EXPERTS;
-        if (own == train->head || comes_together(train, t))
-            continue;
-        if (train->o.show)
-            LHI_TRY(train->o.show(train->o.context, chunk, j, err));
-        if (lhi_follows(train, lot))
-            continue;
-        uint32_t pieces = lhi_pieces_in(train, lot);
-        if ((experts ? train->o.expert_replica : train->o.replica) == 0)
-            LHI_TRY(write_values(weights, t->index, 0, 0, t->value, t->n,
-                                 &sum[0], err));
-        sum += 1 +
-               pieces * lhi_shard_of(train, lot);
-        for (uint32_t k = 0; k < lhi_n_moments(train); k++)
-            LHI_TRY(write_pieces(own, pieces, moments, k, own->moments[k],
-                                 sum + k * all, err));
-    }
+    const lhi_tensor *t = own->tensor;
+    lhi_train_lot_kind lot = lhi_lot_of(train, t);
+    bool experts = lot == LHI_LOT_EXPERTS;
+    uint32_t all = lhi_n_pieces(train), pieces = lhi_pieces_in(train, lot);
+    if (lhi_follows(train, lot))
+        return LH_OK;
+    if ((experts ? train->o.expert_replica : train->o.replica) == 0)
+        LHI_TRY(write_values(weights, t->index, 0, 0, t->value, t->n, &sum[0],
+                             err));
+    sum += 1 + pieces * lhi_shard_of(train, lot);
+    for (uint32_t k = 0; k < lhi_n_moments(train); k++)
+        LHI_TRY(write_pieces(own, pieces, moments, k, own->moments[k],
+                             sum + k * all, err));
     return LH_OK;
 }
 
-static lh_status write_owned(const lhi_train *train, const writer *weights,
-                             const writer *moments, double *sums, lh_error *err)
+/* Values of the largest tensor of a chunk that comes together; 0: none does. */
+static size_t most_together(const lhi_train *train, const lhi_train_chunk *c)
 {
-    const lhi_train_options *o = &train->o;
-    for (uint32_t i = 0; i < o->n_mine; i++) {
-        uint32_t chunk = train->chunks[i].chunk;
-        if (o->n_tensor > 1 || o->n_expert_tensor > 1)
-            LHI_TRY(write_cut_chunk(train, i, weights, moments, sums, err));
-        LHI_TRY(write_chunk(train, i, weights, moments, sums, err));
-        if (o->show)
-            LHI_TRY(o->show(o->context, chunk, LH_NONE, err));
+    size_t most = 0;
+    for (uint32_t j = 0; j < c->n_tensors; j++) {
+        const lhi_tensor *t = c->owned[j].tensor;
+        if (comes_together(train, t) && lhi_whole_values(t) > most)
+            most = lhi_whole_values(t);
     }
-    return LH_OK;
+    return most;
+}
+
+/* Tensor by tensor, since they are shown in this order. */
+static lh_status write_chunk(const lhi_train *train, const lhi_train_chunk *c,
+                             const writer *weights, const writer *moments,
+                             double *sums, lh_error *err)
+{
+    lh_status status = LH_OK;
+    float *whole = malloc((most_together(train, c) + 1) * sizeof *whole);
+    if (!whole)
+        return lhi_fail_nomem(err);
+    for (uint32_t j = 0; status == LH_OK && j < c->n_tensors; j++) {
+        const lhi_owned *own = &c->owned[j];
+        double *sum =
+            sums + lhi_sums_at(own->tensor->index, lhi_n_pieces(train),
+                               lhi_n_moments(train));
+        if (own == train->head)
+            continue;
+        if (train->o.show)
+            status = train->o.show(train->o.context, c->chunk, j, err);
+        if (status != LH_OK)
+            break;
+        status =
+            comes_together(train, own->tensor)
+                ? write_slices(train, own, whole, weights, moments, sum, err)
+                : write_owned(train, own, weights, moments, sum, err);
+    }
+    free(whole);
+    if (status == LH_OK && train->o.show)
+        status = train->o.show(train->o.context, c->chunk, LH_NONE, err);
+    return status;
 }
 
 static lh_status open_writer(const lhi_train *train, const char *folder,
@@ -307,8 +295,9 @@ lh_status lhi_train_save_part(lhi_train *train,
     if (status == LH_OK)
         status = open_writer(train, folder, LHI_MOMENTS_FILE,
                              lhi_suffixes_of(train), &moments, err);
-    if (status == LH_OK)
-        status = write_owned(train, &weights, &moments, sums, err);
+    for (uint32_t i = 0; status == LH_OK && i < train->o.n_mine; i++)
+        status = write_chunk(train, &train->chunks[i], &weights, &moments,
+                             sums, err);
     status = close_writer(&weights, status, err);
     return close_writer(&moments, status, err);
 }
