@@ -589,11 +589,12 @@ static lh_status lead(lhi_member *w, lhi_text *out, lh_error *err)
     if (status == LH_OK)
         status = lead_measuring(w, err);
     if (status == LH_OK)
-        return lead_end(w, out, err);
+        status = lead_end(w, out, err);
     if (status == LH_ECANCELED) { /* what there is, without the others */
         w->interrupted = true;
         if (!ended)
             note_unsaved(w);
+        lhi_text_fini(out);
         lhi_member_add_heading(w, 0, out);
     }
     return status;

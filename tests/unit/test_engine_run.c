@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running execution plans in real time: what was measured against what the
  * simulator says, for random pipelines too, and how runs end. */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE
 #include "dated_messages.h"
 #include "engine/exec.h"
 #include "random_pipeline.h"
 #include "scheduled.h"
 #include "test.h"
 
+#include <dirent.h>
 #include <longhaul/methods.h>
 #include <longhaul/trace.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 static lh_exec *lower(const lh_pipeline *p, const lh_schedule *s,
@@ -288,6 +291,56 @@ static void interrupted_in_the_middle(void)
     lh_pipeline_free(p);
 }
 
+/* The other threads come half a second late to what follows the last
+ * iteration: longer than rank 0 waits before it asks. */
+static void sleep_on(int signal)
+{
+    (void)signal;
+    nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
+}
+
+static void hold_others(void *of, const lh_iteration *it)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *d; tasks && (d = readdir(tasks));) {
+        pid_t thread = (pid_t)strtol(d->d_name, NULL, 10);
+        if (thread > 0 && thread != gettid())
+            tgkill(getpid(), thread, SIGUSR1);
+    }
+    if (tasks)
+        closedir(tasks);
+    count_iteration(of, it);
+}
+
+static void interrupted_after_the_last(void)
+{
+    char text[512];
+    snprintf(text, sizeof text, four, "ud");
+    lh_pipeline *p = pipeline_of(text);
+    lh_schedule *s = schedule_by(p, "1f1b");
+    lh_exec *x = lower(p, s, LH_RECEIVES_EARLY);
+    stopping stop = {.how = LH_STOP_NOW};
+    atomic_init(&stop.after, 1);
+    atomic_init(&stop.seen, 0);
+    lh_train_options o = {.size = sizeof o,
+                          .steps = 1,
+                          .progress = hold_others,
+                          .stop = stop_after,
+                          .context = &stop};
+    lh_train_result *r = NULL;
+    lh_error err;
+    struct sigaction held = {.sa_handler = sleep_on}, before;
+    sigaction(SIGUSR1, &held, &before);
+    CHECK_OK(lh_train_timed(p, x, &o, &r, &err), err);
+    sigaction(SIGUSR1, &before, NULL);
+    CHECK(r && r->n_iterations == 1);
+    CHECK(r && r->interrupted == !r->trace);
+    lh_train_result_free(r);
+    lh_exec_free(x);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
 /* Only in the process that called: as a signal that comes to it alone. */
 typedef struct caller {
     pid_t pid;
@@ -359,6 +412,7 @@ int main(void)
     RUN(data_streams_are_played_in_time);
     RUN(interrupted);
     RUN(interrupted_in_the_middle);
+    RUN(interrupted_after_the_last);
     RUN(processes_stop_where_they_were_called);
     RUN(refusals);
     return test_summary();
