@@ -117,6 +117,7 @@ void lhi_exchange_say(const lh_places *s, const lhi_slow *slow,
                       const lh_exchange *x, char *why)
 {
     char one[LHI_TIME_WORDS], other[LHI_TIME_WORDS], move[LHI_TIME_WORDS];
+    char many[LHI_TIME_WORDS];
     why[0] = '\0';
     add_links(s, slow, now_hosts, why);
     add_hosts(slow, why);
@@ -132,9 +133,9 @@ void lhi_exchange_say(const lh_places *s, const lhi_slow *slow,
     lhi_words_add(why, LHI_EXCHANGE_WHY, ", %s where ",
                   lhi_time_words(x->predicted_ns, other));
     add_moves(s, x, why);
-    lhi_words_add(why, LHI_EXCHANGE_WHY,
-                  ", which takes %s once and counts for %.0f iterations",
-                  lhi_time_words(x->move_ns, move), lasts);
+    lhi_words_add(
+        why, LHI_EXCHANGE_WHY, ", which takes %s once and counts for %s",
+        lhi_time_words(x->move_ns, move), lhi_iteration_words(lasts, many));
     size_t before = strlen(why);
     lhi_words_add(why, LHI_EXCHANGE_WHY, "; then ");
     add_links(s, slow, x->hosts, why);

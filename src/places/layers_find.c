@@ -25,8 +25,8 @@ typedef struct search {
     lhi_arena *mem;
     uint32_t n;
     uint32_t *from, *best, *next, *step, *trial;
-    int64_t *moved;           /* room for what devices send and receive */
-    double *work;             /* per device */
+    int64_t *moved; /* room for what devices send and receive */
+    double *work;   /* per device */
     int64_t now_ns, best_ns, best_move_ns, next_ns;
     double best_total, next_spread;
     uint64_t n_tried;
@@ -162,6 +162,7 @@ static void add_slow(const search *s, char *why)
 static void say(const search *s, const lh_layer_move *m, char *why)
 {
     char one[LHI_TIME_WORDS], other[LHI_TIME_WORDS], move[LHI_TIME_WORDS];
+    char many[LHI_TIME_WORDS];
     add_slow(s, why);
     lhi_words_add(why, WHY_TEXT, "%s an iteration",
                   lhi_time_words(m->now_ns, one));
@@ -174,9 +175,9 @@ static void say(const search *s, const lh_layer_move *m, char *why)
     lhi_words_add(why, WHY_TEXT, " layers, %s with ",
                   lhi_time_words(m->predicted_ns, other));
     add_numbers(s, m->numbers, why);
-    lhi_words_add(why, WHY_TEXT,
-                  "; moving them takes %s once and counts for %.0f iterations",
-                  lhi_time_words(m->move_ns, move), s->lasts);
+    lhi_words_add(
+        why, WHY_TEXT, "; moving them takes %s once and counts for %s",
+        lhi_time_words(m->move_ns, move), lhi_iteration_words(s->lasts, many));
 }
 
 /* --- the whole ------------------------------------------------------------ */
@@ -227,7 +228,7 @@ static lh_status tell(search *s, lh_layer_move **out, lh_error *err)
     char *why = LHI_NEW(s->mem, char, WHY_TEXT);
     if (!x || !why)
         return lhi_fail_nomem(err);
-    uint64_t n_moves = 
+    uint64_t n_moves =
         lhi_layers_count(s->pipeline, s->from, s->best, s->moved, &busiest);
     x->mem = s->mem;
     x->move = (lh_layer_move){

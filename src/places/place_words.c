@@ -23,3 +23,10 @@ const char *lhi_time_words(int64_t ns, char *text)
         snprintf(text, LHI_TIME_WORDS, ms >= 100 ? "%.0f ms" : "%.3g ms", ms);
     return text;
 }
+
+const char *lhi_iteration_words(double n, char *text)
+{
+    snprintf(text, LHI_TIME_WORDS, "%.0f iteration%s", n,
+             n >= 0.5 && n < 1.5 ? "" : "s");
+    return text;
+}

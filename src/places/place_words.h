@@ -12,8 +12,10 @@
 void lhi_words_add(char *text, size_t room, const char *format, ...)
     LHI_PRINTF(3, 4);
 
-enum { LHI_TIME_WORDS = 24 };
+enum { LHI_TIME_WORDS = 32 };
 /* "404 ms"; returns `text`. */
 const char *lhi_time_words(int64_t ns, char *text);
+/* "10 iterations", in as much room; returns `text`. */
+const char *lhi_iteration_words(double n, char *text);
 
 #endif

@@ -189,6 +189,11 @@ static void it_has_to_pay(void)
     CHECK_INT(m->move_ns, 0);
     CHECK_HAS(m->why, "worth what moving costs");
     lh_layer_move_free(m);
+    o = (lh_layers_options){.size = sizeof o, .lasts = 1};
+    m = find(&t, slow, &o);
+    CHECK_HAS(m->why, "counts for 1 iteration");
+    CHECK(!strstr(m->why, "1 iterations"));
+    lh_layer_move_free(m);
     /* Well again, they return. */
     o = (lh_layers_options){
         .size = sizeof o, .lasts = 100, .layer_ns = MS, .numbers = n};
