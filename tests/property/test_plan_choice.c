@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What more freedom, more effort and more of everything come to, on random jobs
  * (choice_jobs.h): to fix a dimension never makes a plan faster, and neither do
- * less memory, slower links, slower GPUs or fewer; by more than 0.5 %, that is.
- * Nothing is found below what a plan says is the least, and what it says of
- * other links is what plans for these come to.
+ * less memory, slower links, slower GPUs or fewer. Nothing is found below what
+ * a plan says is the least, and what it says of other links is what plans for
+ * these come to.
  *
  *     test_plan_choice [JOBS [SEED [SIZE [WORK [every]]]]]
  *
@@ -21,7 +21,9 @@
 enum { JOBS = SANITIZED ? 2 : 3 };
 enum { SEED = 31, WORK = 1000000, ASK = 8 }; /* one of so many */
 
-static const double BEHIND = 1.005;
+/* Of what is searched for longer than tests may take some is behind, by less
+ * than this. */
+static const double BEHIND = 1.002;
 
 static uint32_t n_jobs = JOBS;
 static uint64_t first_seed = SEED, work = WORK;
@@ -78,7 +80,8 @@ static void compare(uint64_t seed, kind k, const job_parts *more,
     double behind = (double)more_ns / (double)less_ns - 1;
     t->worst = fmax(t->worst, behind);
     /* What is proven has to hold. */
-    double most = k == BOUND || k == TABLE ? 1 : BEHIND;
+    bool holds = k == BOUND || k == TABLE || strcmp(size_name, "quick") == 0;
+    double most = holds ? 1 : BEHIND;
     if ((double)more_ns <= most * (double)less_ns)
         return;
     t->behind++;
@@ -215,16 +218,11 @@ static int64_t said_least(const lh_plan *plan, const lh_plan_runner *r)
                      (double)plan->best.iteration_ns);
 }
 
-/* Tensor parallelism over nodes, and contexts of few tokens, are there where a
- * job asks for them alone. */
-static bool is_only_given(const job_parts *p, const char *name,
-                          const char *value)
+/* Its plan has what a search looks at only where a job gives it. */
+static bool is_only_given(const lh_plan *fixed, const lh_plan *plan)
 {
-    enum { LEAST_TOKENS = 2048 }; /* of a context's GPU */
-    const unsigned long n = strtoul(value, NULL, 10);
-    return (strcmp(name, "tensor") == 0 && n > p->gpus_per_node) ||
-           (strcmp(name, "context") == 0 && n > 1 &&
-            n * LEAST_TOKENS > p->sequence);
+    return fixed && fixed->beyond &&
+           !(plan->beyond && strcmp(fixed->beyond, plan->beyond) == 0);
 }
 
 /* The job with a dimension fixed, against what the free plan says. */
@@ -233,10 +231,13 @@ static void fix(uint64_t seed, const job_parts *p, const lh_plan *plan,
 {
     job_parts fixed = *p;
     char own[40], what[120];
-    if (!job_give(&fixed, d->where, d->key, value) ||
-        is_only_given(p, d->name, value))
+    if (!job_give(&fixed, d->where, d->key, value))
         return;
     lh_plan *less = plan_with(&fixed, work);
+    if (is_only_given(less, plan)) {
+        lh_plan_free(less);
+        return;
+    }
     snprintf(what, sizeof what, "all open, not %s: %s", d->key, value);
     compare(seed, FIXED, p, ns_of(plan), &fixed, ns_of(less), what);
     if (!less)
@@ -480,18 +481,18 @@ static void what_was_left_out_once_is_looked_at(void)
 }
 
 /* With little effort the search once built a layout or two of these, and what
- * it found where a dimension was given was 11, 16, 16 and 80 % better; with the
- * last seed 1.4 %, as it had seen that layout with other layers alone. */
+ * it found where a dimension was given was 16 and, of deepseek-v3, 80 % better;
+ * of seed 216 1.4 %, as it had seen that layout with other layers alone, and of
+ * 5003 0.12 %, as no work was left to look around the best. */
 static void the_least_effort_is_enough(void)
 {
     enum { MOE = 0 }; /* deepseek-v3 */
     static const struct {
         uint64_t seed;
         const char *dimension, *value;
-    } all[] = {{104, "tensor", "4"},
-               {107, "pipeline", "3"},
-               {107, "recompute", "none"},
-               {216, "pipeline", "3"}};
+    } all[] = {{107, "recompute", "none"},
+               {216, "pipeline", "3"},
+               {5003, "data", "1"}};
     const uint64_t usual = work;
     lh_plan *plan = NULL;
     job_parts p = {0};

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What there is to dive for. */
+/* What there is to dive for, and what was found of it. */
 #include "plan/search/dives_own.h"
 
 #include "base/whole.h"
 #include "plan/layout/choice.h"
+#include "plan/search/goal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 void *lhi_dive_grown(void *list, uint32_t n, uint32_t *room, size_t each)
 {
@@ -110,4 +112,75 @@ bool lhi_dive_is_closed(const lhi_diver *d, const lhi_dive_target *t)
         return false;
     return lhi_unseen_with(s->unseen, t->dimension, t->value) >=
            lhi_most(d->targets[0].best, best_other(d, t->dimension));
+}
+
+/* --- what was found ------------------------------------------------------- */
+
+bool lhi_dive_spent(const lhi_diver *d)
+{
+    return lhi_search_limits_reached(&d->limits, d->work, d->parts,
+                                     LHI_DIVE_PARTS) ||
+           lhi_layout_search_stopped(d->s, d->s->n, true);
+}
+
+int64_t lhi_dive_value(const lhi_diver *d, uint32_t at)
+{
+    const lhi_candidate *c = &d->s->candidates[at];
+    return lhi_candidate_works(c) ? lhi_value_of(&d->s->options, &c->choice)
+                                  : INT64_MAX;
+}
+
+/* What takes as long is of no use; of costs bounds say nothing here. */
+int64_t lhi_dive_limit(const lhi_diver *d, const lhi_dive_target *t)
+{
+    return d->s->options.goal == LH_PLAN_FASTEST ? t->best : INT64_MAX;
+}
+
+static uint64_t method_number(const char *name)
+{
+    for (uint32_t m = 0; m < lhi_n_methods; m++)
+        if (strcmp(lhi_methods[m].name, name) == 0)
+            return m;
+    return UINT64_MAX;
+}
+
+bool lhi_dive_is_of(const lhi_dive_target *t, const lhi_config *config,
+                    uint64_t method)
+{
+    if (t->dimension == LHI_DIMENSION_SCHEDULE)
+        return t->value == method;
+    return t->dimension >= LHI_N_DIMENSIONS ||
+           lhi_dimension_value(t->dimension, config) == t->value;
+}
+
+/* The best of its targets, where it is. */
+void lhi_dive_note_row(lhi_diver *d, uint32_t at, const lh_choice *row)
+{
+    if (row->status != LH_CHOICE_OK)
+        return;
+    int64_t value = lhi_value_of(&d->s->options, row);
+    lhi_config config = lhi_config_of(row);
+    uint64_t method = method_number(row->layout.schedule);
+    for (uint32_t i = 0; i < d->n_targets; i++) {
+        lhi_dive_target *t = &d->targets[i];
+        if (value < t->best && lhi_dive_is_of(t, &config, method)) {
+            t->best = value;
+            t->at = at;
+            t->row = *row;
+            t->settled = false;
+        }
+    }
+}
+
+void lhi_dive_note(lhi_diver *d, uint32_t at)
+{
+    const lhi_candidate *c = &d->s->candidates[at];
+    if (lhi_candidate_works(c))
+        lhi_dive_note_row(d, at, &c->choice);
+}
+
+int lhi_dive_compare_near(const void *a, const void *b)
+{
+    const lhi_dive_near *x = a, *y = b;
+    return (x->key > y->key) - (x->key < y->key);
 }

@@ -32,12 +32,6 @@ static const double CLOSE = 1.03, NEAR = 1.05, BEHIND = 1.15, WIDE = 1.3,
 /* What is so close to the best was dived for as the best was. */
 static const double SURE = 1.1;
 
-static bool is_spent(const lhi_diver *d)
-{
-    return lhi_search_limits_reached(&d->limits, d->work, 1, 1) ||
-           lhi_layout_search_stopped(d->s, d->s->n, true);
-}
-
 /* --- candidates ---------------------------------------------------------- */
 
 static uint32_t slot_of(const lhi_diver *d, const lhi_config *config)
@@ -111,65 +105,7 @@ static lh_status find_candidate(lhi_diver *d, lhi_dive_near *n,
     return LH_OK;
 }
 
-static int64_t value_of(const lhi_diver *d, uint32_t at)
-{
-    const lhi_candidate *c = &d->s->candidates[at];
-    return lhi_candidate_works(c) ? lhi_value_of(&d->s->options, &c->choice)
-                                  : INT64_MAX;
-}
-
-/* --- targets ------------------------------------------------------------- */
-
-static uint64_t method_number(const char *name)
-{
-    for (uint32_t m = 0; m < lhi_n_methods; m++)
-        if (strcmp(lhi_methods[m].name, name) == 0)
-            return m;
-    return UINT64_MAX;
-}
-
-static bool is_of(const lhi_dive_target *t, const lhi_config *config,
-                  uint64_t method)
-{
-    if (t->dimension == LHI_DIMENSION_SCHEDULE)
-        return t->value == method;
-    return t->dimension >= LHI_N_DIMENSIONS ||
-           lhi_dimension_value(t->dimension, config) == t->value;
-}
-
-/* The best of its targets, where it is. */
-static void note_row(lhi_diver *d, uint32_t at, const lh_choice *row)
-{
-    if (row->status != LH_CHOICE_OK)
-        return;
-    int64_t value = lhi_value_of(&d->s->options, row);
-    lhi_config config = lhi_config_of(row);
-    uint64_t method = method_number(row->layout.schedule);
-    for (uint32_t i = 0; i < d->n_targets; i++) {
-        lhi_dive_target *t = &d->targets[i];
-        if (value < t->best && is_of(t, &config, method)) {
-            t->best = value;
-            t->at = at;
-            t->row = *row;
-            t->settled = false;
-        }
-    }
-}
-
-static void note(lhi_diver *d, uint32_t at)
-{
-    const lhi_candidate *c = &d->s->candidates[at];
-    if (lhi_candidate_works(c))
-        note_row(d, at, &c->choice);
-}
-
 /* --- what is near -------------------------------------------------------- */
-
-static int compare_near(const void *a, const void *b)
-{
-    const lhi_dive_near *x = a, *y = b;
-    return (x->key > y->key) - (x->key < y->key);
-}
 
 static lh_status collect(void *context, const lhi_config *config,
                          const lhi_floor *floor, lh_error *err)
@@ -193,29 +129,23 @@ static lh_status collect(void *context, const lhi_config *config,
     return LH_OK;
 }
 
-/* What takes as long is of no use; of costs bounds say nothing here. */
-static int64_t limit_of(const lhi_diver *d, const lhi_dive_target *t)
-{
-    return d->s->options.goal == LH_PLAN_FASTEST ? t->best : INT64_MAX;
-}
-
 /* Keeps what is built and may be better, the least bounds first. */
 static lh_status build_near(lhi_diver *d, const lhi_dive_target *t,
                             uint32_t changes, lh_error *err)
 {
     uint32_t n = d->n_near, kept = 0, built = 0;
-    lhi_sort(d->near, n, sizeof *d->near, compare_near);
+    lhi_sort(d->near, n, sizeof *d->near, lhi_dive_compare_near);
     for (uint32_t i = 0; i < n && built < BUILT * changes; i++) {
         lhi_dive_near *o = &d->near[i];
         bool made;
-        LHI_TRY(find_candidate(d, o, limit_of(d, t), &made, err));
+        LHI_TRY(find_candidate(d, o, lhi_dive_limit(d, t), &made, err));
         built += made;
         o->key = d->s->candidates[o->at].bound_ns;
-        if (o->key < limit_of(d, t))
+        if (o->key < lhi_dive_limit(d, t))
             d->near[kept++] = *o;
     }
     d->n_near = kept;
-    lhi_sort(d->near, kept, sizeof *d->near, compare_near);
+    lhi_sort(d->near, kept, sizeof *d->near, lhi_dive_compare_near);
     return LH_OK;
 }
 
@@ -260,7 +190,7 @@ static lh_status glance_at(lhi_diver *d, uint32_t at, const lhi_config *from,
     LHI_TRY(lhi_candidate_glance(d->s, c, err));
     d->work += lhi_work_of_schedules(&c->config, c->thorough);
     LHI_TRY(try_layers(d, at, from, false, err));
-    note(d, at);
+    lhi_dive_note(d, at);
     return LH_OK;
 }
 
@@ -271,7 +201,7 @@ static lh_status look_closer(lhi_diver *d, uint32_t at, lh_error *err)
     d->work += lhi_work_of_schedules(&c->config, true);
     if (!lhi_candidate_works(c) && lhi_candidate_works(&before))
         *c = before;
-    note(d, at);
+    lhi_dive_note(d, at);
     return LH_OK;
 }
 
@@ -285,14 +215,14 @@ static lh_status try_near(lhi_diver *d, const lhi_dive_target *t,
         lhi_dive_near *n = &d->near[i];
         if (t->best < INT64_MAX && (is_far(d, n->key) || is_far(d, t->best)))
             break;
-        if (d->s->candidates[n->at].simulated || n->key >= limit_of(d, t))
+        if (d->s->candidates[n->at].simulated || n->key >= lhi_dive_limit(d, t))
             continue;
         LHI_TRY(glance_at(d, n->at, from, err));
         glances++;
     }
     for (uint32_t i = 0; i < d->n_near; i++)
-        d->near[i].key = value_of(d, d->near[i].at);
-    lhi_sort(d->near, d->n_near, sizeof *d->near, compare_near);
+        d->near[i].key = lhi_dive_value(d, d->near[i].at);
+    lhi_sort(d->near, d->n_near, sizeof *d->near, lhi_dive_compare_near);
     for (uint32_t i = 0; i < d->n_near && closer < CLOSER; i++) {
         lhi_dive_near *n = &d->near[i];
         if (n->key == INT64_MAX || (double)n->key > CLOSE * (double)t->best)
@@ -345,11 +275,11 @@ static lh_status try_method(lhi_diver *d, const lhi_dive_target *t, uint32_t at,
     c.choice = row;
     c.simulated = true;
     if (lhi_candidate_works(&c) &&
-        lhi_value_of(&s->options, &row) < value_of(d, at)) {
+        lhi_value_of(&s->options, &row) < lhi_dive_value(d, at)) {
         *own = c;
         own->missing = 0;
     }
-    note_row(d, at, &row);
+    lhi_dive_note_row(d, at, &row);
     return LH_OK;
 }
 
@@ -358,11 +288,11 @@ static lh_status try_near_by_method(lhi_diver *d, const lhi_dive_target *t,
 {
     uint32_t most = is_slow(t) ? SLOW_GLANCES : GLANCES, n = 0;
     for (uint32_t i = 0; i < d->n_near; i++) {
-        int64_t value = value_of(d, d->near[i].at);
+        int64_t value = lhi_dive_value(d, d->near[i].at);
         if (value < INT64_MAX)
             d->near[i].key = value;
     }
-    lhi_sort(d->near, d->n_near, sizeof *d->near, compare_near);
+    lhi_sort(d->near, d->n_near, sizeof *d->near, lhi_dive_compare_near);
     for (uint32_t i = 0; i < d->n_near && n < most; i++, n++) {
         uint32_t at = d->near[i].at;
         const lh_layout *x = &d->found[d->near[i].found].config.layout,
@@ -390,7 +320,7 @@ static lh_status explore(lhi_diver *d, uint32_t which, uint32_t from,
                          .most_changes = changes,
                          .dimension = t->dimension,
                          .value = t->value,
-                         .below_ns = limit_of(d, t),
+                         .below_ns = lhi_dive_limit(d, t),
                          .visit = collect,
                          .context = d};
     if (from == t->at && t->row.chunk_layers)
@@ -438,7 +368,7 @@ static lh_status move_one(lhi_diver *d, uint32_t at, lh_error *err)
     d->moved[at] = true;
     LHI_TRY(lhi_layout_search_move_one(d->s, at, &left, err));
     d->work += (passes - left) / PASSES_PER_WORK;
-    note(d, at);
+    lhi_dive_note(d, at);
     return LH_OK;
 }
 
@@ -453,41 +383,6 @@ static lh_status move_best(lhi_diver *d, uint32_t which, lh_error *err)
 }
 
 /* --- layers for others ---------------------------------------------------- */
-
-/* Whether it may be the target's best: of costs the bound says what it comes to
- * with the traffic that it had. */
-static bool may_be_best(const lhi_diver *d, const lhi_dive_target *t,
-                        const lhi_candidate *was, int64_t bound_ns)
-{
-    const lh_plan_options *o = &d->s->options;
-    if (o->goal == LH_PLAN_FASTEST || !lhi_candidate_works(was))
-        return bound_ns < limit_of(d, t);
-    return lhi_value_at(o, &was->choice, bound_ns) < t->best;
-}
-
-/* A candidate with the layers of `from`, if that is better than what it is and
- * may be the target's best. */
-static lh_status try_lent(lhi_diver *d, const lhi_dive_target *t, uint32_t at,
-                          const lhi_config *from, lh_error *err)
-{
-    lhi_layout_search *s = d->s;
-    lhi_candidate *c = &s->candidates[at], other = *c;
-    other.config.layers = from->layers;
-    other.simulated = other.thorough = false;
-    other.missing = 0; /* of its own */
-    LHI_TRY(lhi_candidate_bound(s, &other, err));
-    d->work += lhi_work_of_pipeline(&other.config);
-    if (other.bound_ns == INT64_MAX || !may_be_best(d, t, c, other.bound_ns))
-        return LH_OK;
-    LHI_TRY(lhi_candidate_simulate(s, &other, err));
-    d->work += lhi_work_of_schedules(&other.config, true);
-    if (!lhi_candidate_works(&other) ||
-        lhi_value_of(&s->options, &other.choice) >= value_of(d, at))
-        return LH_OK;
-    *c = other;
-    note(d, at);
-    return LH_OK;
-}
 
 /* What differs from the target's best in one dimension was looked at with other
  * layers, before those were found: now with them. */
@@ -506,7 +401,7 @@ static lh_status lend_layers(lhi_diver *d, uint32_t which, bool *better,
                          .most_changes = 1,
                          .dimension = t->dimension,
                          .value = t->value,
-                         .below_ns = limit_of(d, t),
+                         .below_ns = lhi_dive_limit(d, t),
                          .visit = collect,
                          .context = d};
     *better = false;
@@ -516,18 +411,18 @@ static lh_status lend_layers(lhi_diver *d, uint32_t which, bool *better,
     d->n_near = d->n_found = 0;
     LHI_TRY(lhi_nearby_find(&around, err));
     d->work += around.work;
-    lhi_sort(d->near, d->n_near, sizeof *d->near, compare_near);
-    for (uint32_t i = 0, n = 0; i < d->n_near && n < BUILT && !is_spent(d);
-         i++) {
+    lhi_sort(d->near, d->n_near, sizeof *d->near, lhi_dive_compare_near);
+    for (uint32_t i = 0, n = 0;
+         i < d->n_near && n < BUILT && !lhi_dive_spent(d); i++) {
         lhi_dive_near *o = &d->near[i];
         const lh_layout *l = &d->found[o->found].config.layout;
         bool made;
         if (l->pipeline * l->chunks_per_device != chunks ||
-            o->key >= limit_of(d, t))
+            o->key >= lhi_dive_limit(d, t))
             continue;
         LHI_TRY(make_room(d, 1, err));
         LHI_TRY(find_candidate(d, o, INT64_MAX, &made, err));
-        LHI_TRY(try_lent(d, t, o->at, &from, err));
+        LHI_TRY(lhi_dive_lend(d, t, o->at, &from, err));
         n++;
     }
     *better = t->best < before;
@@ -537,7 +432,7 @@ static lh_status lend_layers(lhi_diver *d, uint32_t which, bool *better,
 static lh_status lend_until_settled(lhi_diver *d, uint32_t which, lh_error *err)
 {
     bool better = d->targets[which].at != LHI_NO_CANDIDATE;
-    for (int i = 0; i < ROUNDS && better && !is_spent(d); i++)
+    for (int i = 0; i < ROUNDS && better && !lhi_dive_spent(d); i++)
         LHI_TRY(lend_layers(d, which, &better, err));
     return LH_OK;
 }
@@ -563,7 +458,7 @@ static lh_status dive(lhi_diver *d, uint32_t which, lh_error *err)
     if (t->at == LHI_NO_CANDIDATE)
         LHI_TRY(explore(d, which, top, 2, &better, err));
     for (int i = 0; i < ROUNDS && t->at != LHI_NO_CANDIDATE &&
-                    !is_far(d, t->best) && !is_spent(d);
+                    !is_far(d, t->best) && !lhi_dive_spent(d);
          i++) {
         LHI_TRY(explore(d, which, t->at, changes, &better, err));
         if (!better && changes == 2)
@@ -572,11 +467,12 @@ static lh_status dive(lhi_diver *d, uint32_t which, lh_error *err)
             break;
         changes = better ? 1 : 2;
     }
-    if (t->at != LHI_NO_CANDIDATE && !is_far(d, t->best) && !is_spent(d)) {
+    if (t->at != LHI_NO_CANDIDATE && !is_far(d, t->best) &&
+        !lhi_dive_spent(d)) {
         LHI_TRY(move_best(d, which, err));
         LHI_TRY(lend_until_settled(d, which, err));
     }
-    t->settled = !is_spent(d);
+    t->settled = !lhi_dive_spent(d);
     t->dived = t->dived || t->settled;
     return LH_OK;
 }
@@ -585,15 +481,15 @@ static lh_status dive(lhi_diver *d, uint32_t which, lh_error *err)
 static lh_status move_next(lhi_diver *d, uint32_t which, lh_error *err)
 {
     const lhi_layout_search *s = d->s;
-    for (int n = 0; n < MOVED_OF_EACH && !is_spent(d); n++) {
+    for (int n = 0; n < MOVED_OF_EACH && !lhi_dive_spent(d); n++) {
         const lhi_dive_target *t = &d->targets[which];
         uint32_t found = LHI_NO_CANDIDATE;
         double most = BEHIND * (double)t->best;
         for (uint32_t i = 0; i < s->n; i++)
-            if (!d->moved[i] && (double)value_of(d, i) < most &&
-                is_of(t, &s->candidates[i].config, UINT64_MAX)) {
+            if (!d->moved[i] && (double)lhi_dive_value(d, i) < most &&
+                lhi_dive_is_of(t, &s->candidates[i].config, UINT64_MAX)) {
                 found = i;
-                most = (double)value_of(d, i);
+                most = (double)lhi_dive_value(d, i);
             }
         if (found == LHI_NO_CANDIDATE)
             break;
@@ -621,7 +517,7 @@ static lh_status dive_from_others(lhi_diver *d, uint32_t which, lh_error *err)
     bool better;
     int64_t after = 0;
     LHI_TRY(explore(d, which, d->targets[0].at, 2, &better, err));
-    while (n < ANCHORS && !is_spent(d)) {
+    while (n < ANCHORS && !lhi_dive_spent(d)) {
         const lhi_dive_target *next = NULL;
         for (uint32_t i = 1; i < d->n_targets; i++) {
             const lhi_dive_target *o = &d->targets[i];
@@ -644,14 +540,14 @@ static lh_status dive_from_others(lhi_diver *d, uint32_t which, lh_error *err)
 
 static lh_status dive_all(lhi_diver *d, lh_error *err)
 {
-    for (int i = 0; i < AGAIN && !is_spent(d); i++) {
+    for (int i = 0; i < AGAIN && !lhi_dive_spent(d); i++) {
         int64_t before = d->targets[0].best;
         bool *done = calloc(d->n_targets, sizeof *done);
         if (!done)
             return lhi_fail_nomem(err);
         lh_status status = dive(d, 0, err);
         uint32_t which;
-        while (status == LH_OK && !is_spent(d) &&
+        while (status == LH_OK && !lhi_dive_spent(d) &&
                (which = next_target(d, done)) > 0) {
             done[which] = true;
             bool again = i == 1 && is_wide(d, &d->targets[which]) &&
@@ -678,19 +574,34 @@ static lh_status dive_all(lhi_diver *d, lh_error *err)
 static lh_status move_others(lhi_diver *d, lh_error *err)
 {
     const lhi_layout_search *s = d->s;
-    for (int n = 0; n < MOVED && !is_spent(d); n++) {
+    for (int n = 0; n < MOVED && !lhi_dive_spent(d); n++) {
         uint32_t found = LHI_NO_CANDIDATE;
         double most = NEAR * (double)d->targets[0].best;
         for (uint32_t i = 0; i < s->n; i++)
-            if (!d->moved[i] && (double)value_of(d, i) < most &&
+            if (!d->moved[i] && (double)lhi_dive_value(d, i) < most &&
                 lhi_uneven_possible(s->job, &s->candidates[i].config,
                                     &s->options)) {
                 found = i;
-                most = (double)value_of(d, i);
+                most = (double)lhi_dive_value(d, i);
             }
         if (found == LHI_NO_CANDIDATE)
             break;
         LHI_TRY(move_one(d, found, err));
+    }
+    return LH_OK;
+}
+
+/* Whatever the dives had no work left for: the best of all has been looked
+ * around, and no layers that are known make another better. */
+static lh_status settle(lhi_diver *d, lh_error *err)
+{
+    bool better = true;
+    LHI_TRY(lend_until_settled(d, 0, err));
+    for (int i = 0; i < ROUNDS && better && !lhi_dive_spent(d); i++) {
+        const int64_t before = d->targets[0].best;
+        LHI_TRY(dive(d, 0, err));
+        LHI_TRY(lhi_dive_lend_to_all(d, &better, err));
+        better = d->targets[0].best < before;
     }
     return LH_OK;
 }
@@ -739,12 +650,14 @@ static lh_status dive_with(lhi_diver *d, lh_error *err)
     LHI_TRY(make_room(d, 1, err));
     LHI_TRY(lhi_dive_targets_make(d, err));
     for (uint32_t i = 0; i < s->n; i++)
-        note(d, i);
+        lhi_dive_note(d, i);
     if (d->targets[0].at == LHI_NO_CANDIDATE)
         return LH_OK;
+    d->parts = LHI_DIVE_PARTS - 1;
     LHI_TRY(dive_all(d, err));
     LHI_TRY(move_others(d, err));
-    LHI_TRY(lend_until_settled(d, 0, err));
+    d->parts = LHI_DIVE_PARTS;
+    LHI_TRY(settle(d, err));
     return list_heads(d, err);
 }
 

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layers of one for others: candidates were looked at with the layers that were
+ * known then, and with those that are best now may be better. */
+#include "plan/search/dives_own.h"
+
+#include "base/sort.h"
+#include "plan/layout/uneven.h"
+#include "plan/search/goal.h"
+
+#include <string.h>
+
+enum {
+    DONORS = 6, /* whose layers are lent to all */
+    LENT = 128  /* candidates that get them, the least bounds first */
+};
+
+/* So close to the best is what lends. */
+static const double NEAR = 1.02;
+
+/* Whether it may be the target's best: of costs the bound says what it comes to
+ * with the traffic that it had. */
+static bool may_be_best(const lhi_diver *d, const lhi_dive_target *t,
+                        const lhi_candidate *was, int64_t bound_ns)
+{
+    const lh_plan_options *o = &d->s->options;
+    if (o->goal == LH_PLAN_FASTEST || !lhi_candidate_works(was))
+        return bound_ns < lhi_dive_limit(d, t);
+    return lhi_value_at(o, &was->choice, bound_ns) < t->best;
+}
+
+lh_status lhi_dive_lend(lhi_diver *d, const lhi_dive_target *t, uint32_t at,
+                        const lhi_config *from, lh_error *err)
+{
+    lhi_layout_search *s = d->s;
+    lhi_candidate *c = &s->candidates[at], other = *c;
+    other.config.layers = from->layers;
+    other.simulated = other.thorough = false;
+    other.missing = 0; /* of its own */
+    LHI_TRY(lhi_candidate_bound(s, &other, err));
+    d->work += lhi_work_of_pipeline(&other.config);
+    if (other.bound_ns == INT64_MAX || !may_be_best(d, t, c, other.bound_ns))
+        return LH_OK;
+    LHI_TRY(lhi_candidate_simulate(s, &other, err));
+    d->work += lhi_work_of_schedules(&other.config, true);
+    if (!lhi_candidate_works(&other) ||
+        lhi_value_of(&s->options, &other.choice) >= lhi_dive_value(d, at))
+        return LH_OK;
+    *c = other;
+    lhi_dive_note(d, at);
+    return LH_OK;
+}
+
+/* --- from the best to all ------------------------------------------------- */
+
+static uint32_t chunks_of(const lh_layout *l)
+{
+    return l->pipeline * l->chunks_per_device;
+}
+
+static bool has_same_layers(const lh_choice *row, const lhi_config *config)
+{
+    const uint32_t n = chunks_of(&row->layout);
+    return config->layers && chunks_of(&config->layout) == n &&
+           memcmp(row->chunk_layers, config->layers,
+                  n * sizeof *config->layers) == 0;
+}
+
+/* Of the targets' best with layers of their own the best, each of these once;
+ * how many. */
+static int find_donors(const lhi_diver *d, const lh_choice *donors[DONORS])
+{
+    int n = 0;
+    for (; n < DONORS; n++) {
+        const lhi_dive_target *best = NULL;
+        for (uint32_t i = 0; i < d->n_targets; i++) {
+            const lhi_dive_target *t = &d->targets[i];
+            bool out = t->at == LHI_NO_CANDIDATE || !t->row.chunk_layers ||
+                       (double)t->best > NEAR * (double)d->targets[0].best ||
+                       (best && t->best >= best->best);
+            const lhi_config own = lhi_config_of(&t->row);
+            for (int k = 0; k < n && !out; k++)
+                out = has_same_layers(donors[k], &own);
+            if (!out)
+                best = t;
+        }
+        if (!best)
+            break;
+        donors[n] = &best->row;
+    }
+    return n;
+}
+
+/* Those that may be better than the best of all with layers of this. */
+static lh_status find_takers(lhi_diver *d, const lh_choice *from, lh_error *err)
+{
+    const lhi_layout_search *s = d->s;
+    const int64_t limit = lhi_dive_limit(d, &d->targets[0]);
+    d->n_near = d->n_found = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const lhi_candidate *c = &s->candidates[i];
+        if (chunks_of(&c->config.layout) != chunks_of(&from->layout) ||
+            c->floor.ns >= limit || has_same_layers(from, &c->config) ||
+            !lhi_uneven_possible(s->job, &c->config, &s->options))
+            continue;
+        lhi_dive_near *all =
+            lhi_dive_grown(d->near, d->n_near, &d->near_room, sizeof *all);
+        if (!all)
+            return lhi_fail_nomem(err);
+        d->near = all;
+        d->near[d->n_near++] = (lhi_dive_near){.key = c->floor.ns, .at = i};
+    }
+    lhi_sort(d->near, d->n_near, sizeof *d->near, lhi_dive_compare_near);
+    return LH_OK;
+}
+
+lh_status lhi_dive_lend_to_all(lhi_diver *d, bool *better, lh_error *err)
+{
+    const lh_choice *found[DONORS];
+    lhi_config donors[DONORS];
+    const int64_t before = d->targets[0].best;
+    const int n = find_donors(d, found);
+    for (int k = 0; k < n; k++) /* rows may become others */
+        donors[k] = lhi_config_of(found[k]);
+    for (int k = 0; k < n; k++) {
+        const lh_choice from = {.layout = donors[k].layout,
+                                .chunk_layers = donors[k].layers};
+        LHI_TRY(find_takers(d, &from, err));
+        for (uint32_t i = 0; i < d->n_near && i < LENT && !lhi_dive_spent(d);
+             i++)
+            LHI_TRY(lhi_dive_lend(d, &d->targets[0], d->near[i].at, &donors[k],
+                                  err));
+    }
+    *better = d->targets[0].best < before;
+    return LH_OK;
+}
