@@ -476,6 +476,10 @@ static void refusals_say_by_how_much(void)
 {
     refuses(job_two_sites("", 32, 4), "no layout fits in memory; the closest");
     refuses(job_two_sites("{context: 5}", 30, 80), "no layout divides 16 GPUs");
+    refuses(job_two_sites("{context: 5, data: 2}", 30, 80),
+            "; without layout.context: 5 one works (tensor ");
+    refuses(job_two_sites("{chunks_per_device: 33}", 30, 80),
+            "no layout has layers for all of its chunks: llama3-8b has 32");
     refuses(job_two_sites("{tensor: 4, pipeline: 4, data: 1, "
                           "micro_batch: 2, schedule: gpipe, "
                           "chunks_per_device: 1}",

@@ -251,3 +251,16 @@ lh_status lhi_candidate_simulate(lhi_layout_search *s, lhi_candidate *c,
 {
     return simulate(s, c, true, err);
 }
+
+lhi_candidate *lhi_layout_search_best(const lhi_layout_search *s)
+{
+    lhi_candidate *best = NULL;
+    for (uint32_t i = 0; i < s->n; i++) {
+        lhi_candidate *c = &s->candidates[i];
+        if (lhi_candidate_works(c) &&
+            (!best || lhi_value_of(&s->options, &c->choice) <
+                          lhi_value_of(&s->options, &best->choice)))
+            best = c;
+    }
+    return best;
+}

@@ -6,6 +6,7 @@
 #include "plan/layout/target.h"
 #include "plan/search/goal.h"
 #include "plan/search/plan_search.h"
+#include "plan/search/refused_key.h"
 
 #include <inttypes.h>
 #include <longhaul/methods.h>
@@ -18,19 +19,6 @@ static const double LEAST_SAID = 0.0005;
 
 /* The bound of what was built, beside those of lhi_floor_name(). */
 #define OWN_PIPELINE "pipeline"
-
-lhi_candidate *lhi_layout_search_best(const lhi_layout_search *s)
-{
-    lhi_candidate *best = NULL;
-    for (uint32_t i = 0; i < s->n; i++) {
-        lhi_candidate *c = &s->candidates[i];
-        if (lhi_candidate_works(c) &&
-            (!best || lhi_value_of(&s->options, &c->choice) <
-                          lhi_value_of(&s->options, &best->choice)))
-            best = c;
-    }
-    return best;
-}
 
 /* Of the layouts whose own pipeline does not fit. */
 static const lhi_candidate *nearest_to_fit(const lhi_layout_search *s)
@@ -160,20 +148,7 @@ static lh_status find_untaken(const lhi_layout_search *s, lhi_config *at,
 {
     lh_job job = *s->job;
     job.target = LH_TARGET_ANY;
-    lhi_layout_search any = {.job = &job,
-                             .options = s->options,
-                             .mem = s->mem,
-                             .glance_only = true,
-                             .workers = s->workers};
-    any.options.quick = true;
-    lh_status status = lhi_layout_search_branch(&any, err);
-    const lhi_candidate *best =
-        status == LH_OK ? lhi_layout_search_best(&any) : NULL;
-    *found = best != NULL;
-    if (best)
-        *at = best->config;
-    free(any.candidates);
-    return status;
+    return lhi_layout_search_any(s, &job, at, found, err);
 }
 
 /* Where something works and only the target does not take it, its rule is in
@@ -207,8 +182,18 @@ static lh_status refuse_target(lhi_layout_search *s, lh_error *err)
                     why.text, *advice ? "; or " : "", advice);
 }
 
+/* More than layers, on the fewest stages that the job allows: what memory such
+ * layouts lack says nothing. */
+static bool has_too_many_chunks(const lh_job *job)
+{
+    const lh_layout *l = &job->layout;
+    const uint64_t stages = l->pipeline ? l->pipeline : 1;
+    return !l->chunk_layers &&
+           stages * l->chunks_per_device > job->model->layers;
+}
+
 /* Nothing works: say what comes closest. */
-static lh_status refuse(lhi_layout_search *s, lh_error *err)
+static lh_status refuse_all(lhi_layout_search *s, lh_error *err)
 {
     const lhi_candidate *c = with_reason(s);
     if (c)
@@ -221,6 +206,12 @@ static lh_status refuse(lhi_layout_search *s, lh_error *err)
                         c->config.layout.micro_batch, c->choice.why);
     if (is_nowhere_mixed(s))
         return refuse_mixed(s, err);
+    if (has_too_many_chunks(s->job))
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "%s: no layout has layers for all of its chunks: %s "
+                        "has %" PRIu32 "; change what layout fixes",
+                        s->job->name, s->job->model->name,
+                        s->job->model->layers);
     if (s->closest_floor.missing || nearest_to_fit(s)) {
         LHI_TRY(refuse_target(s, err));
         return refuse_memory(s, err);
@@ -240,6 +231,17 @@ static lh_status refuse(lhi_layout_search *s, lh_error *err)
             s->job->name, s->job->n_gpus, s->job->training.global_batch);
     return lhi_fail(err, LH_EINFEASIBLE, "%s: no layout works, e.g.: %s",
                     s->job->name, s->first_refusal.text);
+}
+
+/* And, if that is one key of the job, what is in the way. */
+static lh_status refuse(lhi_layout_search *s, lh_error *err)
+{
+    char key[LHI_REFUSED_KEY_TEXT] = "";
+    lh_error why = {0};
+    if (!s->asked && s->options.partition != LH_PARTITION_MONTE_CARLO)
+        LHI_TRY(lhi_refused_key(s, key, err));
+    lh_status status = refuse_all(s, &why);
+    return lhi_fail(err, status, "%s%s", why.text, key);
 }
 
 /* Not ruled out, by time or by cost, and not tried under every method: one is
