@@ -530,6 +530,10 @@ typedef struct lh_train_model {
      * copy goes to each expert. */
     const uint32_t *nodes;
     lh_train_group near_experts;
+    /* tensor above 1: ranks that share layers have all rows between products,
+     * each the same, and sums come to all of them. Else each has its own rows
+     * there. Experts then have to be cut as layers are. */
+    bool no_sequence_parallel;
 } lh_train_model;
 
 /* GPT-2's. */

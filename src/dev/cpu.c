@@ -157,7 +157,7 @@ static size_t message_bytes(const lhi_device *device, uint32_t chunk,
     const lhi_cpu *cpu = as_cpu(device);
     if (backward ? chunk == 0 : chunk + 1 == cpu->n_chunks)
         return 0;
-    return (size_t)cpu->r * cpu->h * sizeof(float);
+    return (size_t)cpu->n_sent * cpu->h * sizeof(float);
 }
 
 static lh_status begin_step(lhi_device *device, uint64_t step,

@@ -17,7 +17,8 @@
  * With tensor parallelism (Megatron-LM, arXiv:1909.08053) heads, q, kv, values,
  * qkv, o, f, up and v are those of this rank; of what lies between products it
  * has r of the t rows (sequence parallelism, arXiv:2205.05198, section 4.2.2),
- * which it sends to experts, unless these are cut, too. Without, r is t. */
+ * which it sends to experts, unless these are cut, too. Without, or where it has
+ * whole_rows, r is t. */
 #ifndef LHI_CPU_H
 #define LHI_CPU_H
 
@@ -277,6 +278,8 @@ typedef struct lhi_cpu {
      * heads and tokens of the vocabulary, its rows, and what each of them sends
      * to experts at most. */
     uint32_t n_tensor, tensor, first_row, r, most_r, first_head, first_token;
+    bool whole_rows; /* r is t, on each of them */
+    uint32_t first_sent, n_sent; /* of r, what a message has */
     lhi_group *group;               /* NULL: it is alone */
     size_t *row_bytes, *row_floats; /* by rank: of [t][h], that it has */
     size_t *top_bytes;              /* by rank: of what it says of logits */
@@ -467,6 +470,15 @@ void lhi_cpu_norm_back(const lhi_cpu *cpu, const float *d_out,
  * goes wrong is in cpu->met, and then nothing more is done.
  */
 
+/* Whether each of them has rows of its own. */
+static inline bool lhi_cpu_shares_rows(const lhi_cpu *cpu)
+{
+    return cpu->n_tensor > 1 && !cpu->whole_rows;
+}
+/* Rows [r][h] of a message, and from one: of whole rows each rank sends its part
+ * (arXiv:2104.04473, section 4.1). */
+void lhi_cpu_put_message(const lhi_cpu *cpu, const float *x, float *message);
+void lhi_cpu_take_message(lhi_cpu *cpu, const float *message, float *x);
 /* What must hold of a model and a microbatch that are shared. */
 lh_status lhi_cpu_check_shares(const lhi_cpu_options *options, lh_error *err);
 /* Room for it; false: no memory. */

@@ -30,7 +30,7 @@ static const float *before_drop(lhi_cpu *cpu, lhi_drop at, const float *d,
                                 float *all)
 {
     const float *own = lhi_cpu_drop_back(cpu, at, d);
-    if (!cpu->group)
+    if (!lhi_cpu_shares_rows(cpu))
         return own;
     lhi_cpu_gather_rows(cpu, own, all);
     return all;
@@ -74,7 +74,8 @@ static void parallel_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
     mlp_back(cpu, w, a, before_drop(cpu, at, d, a->d_down));
     lhi_cpu_keep_dropped(cpu, d);
     memcpy(cpu->beside, cpu->wide, n * sizeof *d);
-    if (lhi_cpu_adds_both(cpu)) { /* it is the same gradient */
+    if (lhi_cpu_adds_both(cpu) && lhi_cpu_shares_rows(cpu)) {
+        /* it is the same gradient */
         memcpy(a->d_out, a->d_down, n * sizeof *d);
         attention_back(cpu, w, a, a->d_out);
     } else {
@@ -115,7 +116,6 @@ lh_status lhi_cpu_d(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
 {
     lhi_cpu_slot *slot = chunk->slots[microbatch];
     uint32_t n = chunk->n_layers;
-    size_t bytes = (size_t)cpu->r * cpu->h * sizeof *in;
     if (!slot || slot->is_back)
         return lhi_fail(err, LH_EINVAL,
                         "D of chunk %u, microbatch %u, comes %s", chunk->chunk,
@@ -131,7 +131,7 @@ lh_status lhi_cpu_d(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
                               cpu->h, cpu->v);
         norm_back(cpu, chunk->norm, slot->inv, NULL, slot->x[n], slot->d_norm);
     } else {
-        memcpy(slot->x[n], in, bytes);
+        lhi_cpu_take_message(cpu, in, slot->x[n]);
     }
     for (uint32_t i = n; i-- > 0;) {
         lhi_cpu_kept *kept = &slot->layers[i];
@@ -150,10 +150,10 @@ lh_status lhi_cpu_d(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
         LHI_TRY(lhi_cpu_take_values(cpu, chunk, 0, true, err));
         lhi_cpu_drop_all(cpu, lhi_cpu_embedding_drop(cpu, microbatch),
                          slot->x[0]);
-        if (cpu->group)
+        if (lhi_cpu_shares_rows(cpu))
             lhi_cpu_gather_rows(cpu, slot->x[0], slot->d_embedded);
     } else {
-        memcpy(out, slot->x[0], bytes);
+        lhi_cpu_put_message(cpu, slot->x[0], out);
     }
     slot->is_back = true;
     return LH_OK;

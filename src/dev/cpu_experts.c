@@ -202,6 +202,8 @@ static void scale_by_shares(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
 static const float *gather_weighed(lhi_cpu *cpu, const lhi_cpu_weights *w,
                                    lhi_cpu_kept *kept, const float *d)
 {
+    if (!lhi_cpu_shares_rows(cpu))
+        return d;
     float *own = lhi_cpu_own_rows(cpu, kept->d_down);
     memcpy(own, d, (size_t)cpu->r * cpu->h * sizeof *d);
     if (w->shared_gate && !cpu->cuts_experts)
@@ -361,7 +363,7 @@ void lhi_cpu_experts_down_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                                   const float *d, const lhi_cpu_weights *d_w,
                                   bool adds)
 {
-    if (cpu->cuts_experts)
+    if (cpu->cuts_experts && lhi_cpu_shares_rows(cpu))
         d = kept->d_down;
     const float *d_made = weighed_gradients(cpu, kept, d);
     for (uint32_t i = 0; i < n_lots(cpu); i++) {

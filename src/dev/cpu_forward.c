@@ -9,7 +9,7 @@ static lhi_cpu_slot *make_slot(lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
     lhi_arena *mem = cpu->activations;
     size_t t = cpu->t, r = cpu->r, h = cpu->h, vectors = cpu->norm_vectors;
-    bool shares = cpu->n_tensor > 1;
+    bool shares = lhi_cpu_shares_rows(cpu);
     lhi_cpu_slot *slot = LHI_NEW(mem, lhi_cpu_slot, 1);
     bool ok = slot && (slot->x = LHI_NEW(mem, float *, chunk->n_layers + 1)) &&
               (slot->layers = LHI_NEW(mem, lhi_cpu_kept, chunk->n_layers));
@@ -160,7 +160,6 @@ lh_status lhi_cpu_f(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
                     const float *in, float *out, lh_error *err)
 {
     lhi_cpu_slot *slot = NULL;
-    size_t bytes = (size_t)cpu->r * cpu->h * sizeof *in;
     if (chunk->was_here[microbatch])
         return lhi_fail(err, LH_EINVAL,
                         "F of chunk %u, microbatch %u, comes twice in a step",
@@ -170,7 +169,7 @@ lh_status lhi_cpu_f(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
         LHI_TRY(lhi_cpu_take_values(cpu, chunk, 0, false, err));
         LHI_TRY(embed(cpu, chunk, slot, microbatch, err));
     } else {
-        memcpy(slot->x[0], in, bytes);
+        lhi_cpu_take_message(cpu, in, slot->x[0]);
     }
     for (uint32_t i = 0; i < chunk->n_layers; i++) {
         lhi_cpu_kept *kept = &slot->layers[i];
@@ -191,7 +190,7 @@ lh_status lhi_cpu_f(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
             lhi_cpu_take_values(cpu, chunk, chunk->n_parts - 1, false, err));
         LHI_TRY(head_forward(cpu, chunk, slot, microbatch, err));
     } else {
-        memcpy(out, slot->x[chunk->n_layers], bytes);
+        lhi_cpu_put_message(cpu, slot->x[chunk->n_layers], out);
     }
     if (cpu->kind == LHI_STEP_VALIDATE) {
         lhi_cpu_drop_away(cpu, chunk, slot);

@@ -126,8 +126,15 @@ void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
     cpu->piece = cpu->sequence / lhi_cpu_n_pieces(cpu);
     cpu->microbatch = o->microbatch;
     cpu->t = o->microbatch * cpu->sequence;
+    cpu->whole_rows = o->whole_rows && cpu->n_tensor > 1;
     share_of(cpu, cpu->t, &cpu->first_row, &cpu->r);
+    cpu->n_sent = cpu->r;
     cpu->most_r = cpu->t / cpu->n_tensor + (cpu->t % cpu->n_tensor != 0);
+    if (cpu->whole_rows) {
+        cpu->first_sent = cpu->first_row;
+        cpu->first_row = 0;
+        cpu->r = cpu->most_r = cpu->t;
+    }
     cpu->routed_r = cpu->r;
     if (cpu->cuts_experts) {
         cpu->most_r = cpu->routed_r = cpu->t;
@@ -287,7 +294,7 @@ double lhi_cpu_slot_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
     double t = cpu->t, r = cpu->r, h = cpu->h, n = chunk->n_layers;
     double vectors = cpu->norm_vectors; /* of a norm's numbers, weights too */
-    double shared = cpu->n_tensor > 1 ? lhi_cpu_float_bytes(t * h) : 0;
+    double shared = lhi_cpu_shares_rows(cpu) ? lhi_cpu_float_bytes(t * h) : 0;
     double bytes = sizeof(lhi_cpu_slot) + n * sizeof(lhi_cpu_kept) +
                    (n + 1) * (sizeof(float *) + lhi_cpu_float_bytes(r * h)) +
                    2 * n * (lhi_cpu_float_bytes(vectors * r) +
@@ -343,10 +350,13 @@ double lhi_cpu_chunk_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 static size_t count_of_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                             const lhi_cpu_item *item)
 {
-    size_t norm = (size_t)cpu->norm_vectors * cpu->h, n = norm + cpu->inner;
+    const bool shares = lhi_cpu_shares_rows(cpu);
+    size_t norm = shares ? (size_t)cpu->norm_vectors * cpu->h : 0;
+    size_t n = norm + cpu->inner;
     size_t kv = (size_t)(cpu->kv + cpu->values) * (cpu->h + cpu->qkv_bias);
-    size_t routes = (size_t)cpu->experts * (cpu->h + cpu->sigmoid) +
-                    (cpu->gates_shared ? cpu->h : 0);
+    size_t routes = shares ? (size_t)cpu->experts * (cpu->h + cpu->sigmoid) +
+                                 (cpu->gates_shared ? cpu->h : 0)
+                           : 0;
     switch (item->kind) {
     case LHI_ITEM_QKV:
         if (cpu->kv_rank)
@@ -394,13 +404,17 @@ static double share_bytes(const lhi_cpu *cpu)
 double lhi_cpu_group_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
     uint32_t n = cpu->n_tensor, mine = cpu->tensor;
-    size_t choices = (size_t)cpu->microbatch * cpu->experts;
+    size_t choices = lhi_cpu_shares_rows(cpu)
+                         ? (size_t)cpu->microbatch * cpu->experts
+                         : 0;
+    size_t rows = (size_t)cpu->r * cpu->h;
     size_t dots = cpu->gates_shared ? cpu->t : 0;
     size_t shares = cpu->cuts_experts ? (size_t)cpu->t * cpu->chosen : 0;
     if (n == 1)
         return 0;
     double bytes =
-        fmax((double)lhi_group_scatter_bytes(n, (size_t)cpu->r * cpu->h),
+        fmax((double)(cpu->whole_rows ? lhi_group_reduce_bytes(n, mine, rows)
+                                      : lhi_group_scatter_bytes(n, rows)),
              (double)lhi_group_reduce_bytes(n, mine,
                                             lhi_cpu_count_partial(cpu, chunk)));
     bytes = fmax(bytes, (double)lhi_group_reduce_bytes(n, mine, choices));
@@ -570,7 +584,7 @@ size_t lhi_cpu_message_bytes(const lhi_cpu_options *o)
 {
     lhi_cpu cpu = {0};
     lhi_cpu_shape(&cpu, o);
-    return (size_t)cpu.r * cpu.h * sizeof(float);
+    return (size_t)cpu.n_sent * cpu.h * sizeof(float);
 }
 
 /* Of the model's chunk with so many layers from `first` on. */

@@ -235,7 +235,8 @@ static void count_choices(lhi_cpu *cpu, const lhi_cpu_kept *kept, float *counts)
         size_t sequence = (cpu->first_row + i / cpu->chosen) / cpu->sequence;
         counts[sequence * cpu->experts + (size_t)chosen[i]]++;
     }
-    lhi_cpu_add_values(cpu, counts, all);
+    if (lhi_cpu_shares_rows(cpu))
+        lhi_cpu_add_values(cpu, counts, all);
     lhi_cpu_add_contexts(cpu, counts, all);
 }
 

@@ -5,7 +5,11 @@
  * are shared, and the sums behind one whose rows are shared go apart again;
  * backward the other way round: eight collectives of [t][h] in a layer. What W
  * needs of gathered rows stays where it was gathered, so W has none. Sums are
- * made in the order of ranks. */
+ * made in the order of ranks.
+ *
+ * Without sequence parallelism (whole_rows) all ranks have all rows between
+ * products, each the same: nothing is gathered there, sums come to all, and norms
+ * and routers have whole gradients. */
 #include "base/fail.h"
 #include "dev/cpu.h"
 
@@ -43,6 +47,14 @@ lh_status lhi_cpu_check_shares(const lhi_cpu_options *o, lh_error *err)
                         o->tensor, n);
     if (n == 1)
         return LH_OK;
+    if (o->whole_rows && m->experts &&
+        (o->n_expert > 1 || o->n_expert_tensor != n))
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the cpu device sends experts rows that are on one rank "
+                        "each, and tensor %" PRIu32 " ranks have all of them: "
+                        "set sequence_parallel: true in the job's framework, or "
+                        "expert_tensor to tensor and expert to 1 in its layout",
+                        n);
     LHI_TRY(need_multiple(m->heads, "heads", n, err));
     if (n % m->kv_heads != 0) /* else several ranks have each */
         LHI_TRY(need_multiple(m->kv_heads, "kv_heads", n, err));
@@ -93,14 +105,19 @@ float *lhi_cpu_own_rows(const lhi_cpu *cpu, float *all)
 
 void lhi_cpu_gather_rows(lhi_cpu *cpu, const float *own, float *all)
 {
-    if (may(cpu))
+    if (may(cpu) && !cpu->whole_rows)
         cpu->met = lhi_group_all_gather(cpu->group, own, all, cpu->row_bytes,
                                         &cpu->met_err);
 }
 
 void lhi_cpu_add_rows(lhi_cpu *cpu, const float *all, float *own)
 {
-    if (may(cpu))
+    const size_t n = (size_t)cpu->t * cpu->h;
+    if (cpu->whole_rows && own != all)
+        memcpy(own, all, n * sizeof *own);
+    if (cpu->whole_rows)
+        lhi_cpu_add_values(cpu, own, n);
+    else if (may(cpu))
         cpu->met = lhi_group_reduce_scatter(cpu->group, all, own,
                                             cpu->row_floats, &cpu->met_err);
 }
@@ -108,7 +125,7 @@ void lhi_cpu_add_rows(lhi_cpu *cpu, const float *all, float *own)
 void lhi_cpu_gather_choices(lhi_cpu *cpu, void *all)
 {
     const size_t each = cpu->chosen * sizeof(int32_t);
-    if (!may(cpu))
+    if (!may(cpu) || cpu->whole_rows)
         return;
     for (uint32_t i = 0; i < cpu->n_tensor; i++)
         cpu->choice_bytes[i] = cpu->row_floats[i] / cpu->h * each;
@@ -121,6 +138,21 @@ void lhi_cpu_add_values(lhi_cpu *cpu, float *values, size_t n)
 {
     if (may(cpu) && n > 0)
         cpu->met = lhi_group_all_reduce(cpu->group, values, n, &cpu->met_err);
+}
+
+void lhi_cpu_put_message(const lhi_cpu *cpu, const float *x, float *message)
+{
+    memcpy(message, x + (size_t)cpu->first_sent * cpu->h,
+           (size_t)cpu->n_sent * cpu->h * sizeof *x);
+}
+
+void lhi_cpu_take_message(lhi_cpu *cpu, const float *message, float *x)
+{
+    float *mine = x + (size_t)cpu->first_sent * cpu->h;
+    memcpy(mine, message, (size_t)cpu->n_sent * cpu->h * sizeof *x);
+    if (may(cpu) && cpu->whole_rows)
+        cpu->met = lhi_group_all_gather(cpu->group, mine, x, cpu->row_bytes,
+                                        &cpu->met_err);
 }
 
 /* The loss of a row from what all ranks say of it; *by is what this rank's
@@ -202,17 +234,18 @@ static partial partial_of(const lhi_cpu *cpu, const lhi_cpu_weights *d,
     const uint32_t slices = cpu->n_tensor / cpu->kv_sharers;
     const uint32_t mine = cpu->tensor / cpu->kv_sharers;
     const bool shares = cpu->kv_sharers > 1;
+    const bool rows = lhi_cpu_shares_rows(cpu);
     const lhi_cpu_item_kind first = LHI_ITEM_QKV, second = LHI_ITEM_GATE_UP;
     const partial all[N_PARTIAL] = {
-        {d->norm1, norm, 0, 1, first},
-        {d->norm2, norm, 0, 1, second},
+        {rows ? d->norm1 : NULL, norm, 0, 1, first},
+        {rows ? d->norm2 : NULL, norm, 0, 1, second},
         {d->q_norm, cpu->kv_rank ? cpu->q_rank : cpu->head_dim, 0, 1, first},
         {d->k_norm, cpu->kv_rank ? cpu->kv_rank : cpu->head_dim, 0, 1, first},
         {d->q_down, cpu->q_rank * h, 0, 1, first},
         {d->kv_down, ((size_t)cpu->kv_rank + cpu->rope) * h, 0, 1, first},
-        {d->router, cpu->experts * h, 0, 1, second},
-        {d->router_bias, cpu->experts, 0, 1, second},
-        {d->shared_gate, h, 0, 1, second},
+        {rows ? d->router : NULL, cpu->experts * h, 0, 1, second},
+        {rows ? d->router_bias : NULL, cpu->experts, 0, 1, second},
+        {rows ? d->shared_gate : NULL, h, 0, 1, second},
         {shares ? d->qkv + q * h : NULL, kv * h, mine, slices, first},
         {shares && d->qkv_bias ? d->qkv_bias + q : NULL, kv, mine, slices,
          first}};
@@ -249,8 +282,9 @@ static size_t move_partial(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                            uint32_t first, uint32_t n, bool back)
 {
     size_t at = 0;
-    const partial last = {chunk->d_norm, (size_t)cpu->norm_vectors * cpu->h, 0,
-                          1, LHI_ITEM_HEAD};
+    const partial last = {lhi_cpu_shares_rows(cpu) ? chunk->d_norm : NULL,
+                          (size_t)cpu->norm_vectors * cpu->h, 0, 1,
+                          LHI_ITEM_HEAD};
     for (uint32_t k = first; k < first + n; k++) {
         const lhi_cpu_item *item = &chunk->items[k];
         if (item->kind == LHI_ITEM_HEAD)

@@ -45,7 +45,8 @@ static void add_embedding(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                           const lhi_cpu_slot *slot, bool adds)
 {
     size_t h = cpu->h;
-    const float *d = cpu->group ? slot->d_embedded : slot->x[0];
+    const float *d =
+        lhi_cpu_shares_rows(cpu) ? slot->d_embedded : slot->x[0];
     if (!adds)
         memset(chunk->d_embedding, 0, cpu->v * h * sizeof(float));
     for (uint32_t i = 0; i < cpu->t; i++) {
@@ -81,8 +82,10 @@ static void do_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
         add_qkv(cpu, a, d, adds);
         break;
     case LHI_ITEM_OUT:
-        lhi_cpu_linear_weights(cpu, cpu->group ? a->d_out : a->mid, a->attended,
-                               d->out, d->out_bias, cpu->o, h, adds);
+        lhi_cpu_linear_weights(cpu,
+                               lhi_cpu_shares_rows(cpu) ? a->d_out : a->mid,
+                               a->attended, d->out, d->out_bias, cpu->o, h,
+                               adds);
         break;
     case LHI_ITEM_GATE_UP:
         if (!cpu->parallel)
@@ -100,8 +103,10 @@ static void do_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                                          adds);
         else
             lhi_cpu_linear_weights(
-                cpu, cpu->group ? a->d_down : slot->x[item->layer + 1], a->act,
-                d->down, d->down_bias, f, h, adds);
+                cpu,
+                lhi_cpu_shares_rows(cpu) ? a->d_down
+                                         : slot->x[item->layer + 1],
+                a->act, d->down, d->down_bias, f, h, adds);
         break;
     case LHI_ITEM_HEAD:
         add_norm(cpu, chunk->d_norm, slot->d_norm, adds);

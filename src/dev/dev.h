@@ -241,6 +241,7 @@ typedef struct lhi_cpu_options {
     /* Of ranks that share layers, vocabulary and, between products, rows; 0, 0:
      * it has them alone. Otherwise it has to join() their group. */
     uint32_t n_tensor, tensor;
+    bool whole_rows; /* these have all rows between products, each the same */
     /* Of ranks that have different experts, as many each; likewise. */
     uint32_t n_expert, expert;
     /* By such a rank, the node that it is on: a row goes once to each node that

@@ -294,6 +294,7 @@ static lh_status check_offload(const lhi_job *job, lh_error *err)
                                    .sequence = m->sequence,
                                    .n_microbatches = 1,
                                    .n_tensor = job->grid.tensor,
+                                   .whole_rows = m->no_sequence_parallel,
                                    .n_contexts = job->grid.context,
                                    .n_expert = job->grid.expert,
                                    .n_expert_tensor = job->grid.expert_tensor};

@@ -79,7 +79,8 @@ def job(r, is_fixed):
             if r.random() < 0.6:
                 del layout[key]
     return {"longhaul": "job/1", "model": model, "training": training,
-            "cluster": cluster(sites, r.choice((1, 2))), "layout": layout}
+            "cluster": cluster(sites, r.choice((1, 2))), "layout": layout,
+            "framework": {"sequence_parallel": r.random() < 0.7}}
 
 
 def planned(seed, *more):

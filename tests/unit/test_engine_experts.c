@@ -52,6 +52,7 @@ typedef struct way {
     uint32_t devices, replicas, context, tensor, expert, again;
     uint32_t zero; /* 2 and 3: layer by layer; else 0 where whole, or 1 */
     uint32_t cut;  /* ranks that have parts of an expert; 0: 1 */
+    bool whole_rows; /* without sequence parallelism */
     uint32_t sites; /* replicas share within these, one after the other; 0: all */
     uint32_t per_node; /* ranks of a stage on a node, to which a token goes
                           once; 0: a copy goes to each expert */
@@ -123,6 +124,7 @@ static lh_status go(const way *w, uint64_t steps, lh_train_result **out,
         m.tensor = w->tensor;
         m.expert = w->expert;
         m.expert_tensor = w->cut ? w->cut : 1;
+        m.no_sequence_parallel = w->whole_rows;
         m.nodes = w->per_node ? nodes : NULL;
         m.near_experts = (lh_train_group){500, 0.005};
         m.whole_optimizer = w->whole;
@@ -384,6 +386,26 @@ static void by_way_of_nodes(void)
     }
 }
 
+/* Ranks that cut experts have all rows; of whole experts they would say each
+ * twice. */
+static void with_whole_rows(void)
+{
+    way w = simple;
+    lh_train_result *r = NULL;
+    lh_error err;
+    w.tensor = w.cut = w.replicas = 2;
+    w.whole_rows = true;
+    for (w.kind = QWEN; w.kind <= LATENT; w.kind++) {
+        w.zero = w.kind == GROUPED ? 2 : 1;
+        w.again = w.kind == LATENT ? LH_PART_ALL : 0;
+        compare_steps(&w, N_STEPS / 5);
+    }
+    w.kind = MIXTRAL;
+    w.cut = 0;
+    CHECK_INT(go(&w, 1, &r, &err), LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "set sequence_parallel: true in the job's framework");
+}
+
 /* Groups of experts are made of replicas and of ranks that share sequences. */
 static void with_shared_sequences(void)
 {
@@ -524,6 +546,7 @@ int main(void)
     RUN(where_layers_are_shared);
     RUN(over_sites);
     RUN(by_way_of_nodes);
+    RUN(with_whole_rows);
     RUN(with_shared_sequences);
     RUN(checkpoints_are_the_same);
     RUN(what_is_refused);

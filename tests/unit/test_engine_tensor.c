@@ -55,6 +55,7 @@ typedef struct setup {
     double dropout;
     bool links;
     bool hybrid; /* replicas at two sites in turn */
+    bool whole;  /* rows, between products */
     const char *resume, *checkpoint;
 } setup;
 
@@ -121,6 +122,7 @@ static lh_status train(const setup *s, uint64_t steps, lh_train_result **out,
         m.checkpoint = s->checkpoint;
         m.resume = s->resume;
         m.emulate_links = s->links;
+        m.no_sequence_parallel = s->whole;
         m.groups[LH_TRAIN_GROUP_TENSOR] = (lh_train_group){1000, 0.01};
         m.validation = 0.2;
         m.validate_every = STEPS / 2;
@@ -216,27 +218,32 @@ static void check_same(const setup *s, const lh_train_result *r, uint32_t from,
     }
 }
 
-static void run(const setup *s)
+static void run_steps(const setup *s, uint32_t steps)
 {
     char name[160];
     lh_error err;
     lh_train_result *r = NULL;
     snprintf(name, sizeof name,
              "model %d, tensor %u, context %u, replicas %u, zero %u, %u x %s "
-             "%s over %s, again %x, dropout %g%s",
+             "%s over %s, again %x, dropout %g%s%s",
              s->model, s->tensor, s->context, s->replicas, s->zero, s->devices,
              s->placement, s->method, s->transport, s->again, s->dropout,
-             s->hybrid ? ", hybrid" : "");
-    lh_status status = train(s, STEPS, &r, &err);
+             s->hybrid ? ", hybrid" : "", s->whole ? ", whole rows" : "");
+    lh_status status = train(s, steps, &r, &err);
     CHECK_MSG(status == LH_OK, "%s: %s", name, err.text);
     if (!r)
         return;
     CHECK_INT(r->n_ranks, s->devices * s->replicas * s->context * s->tensor);
     CHECK_INT(r->tensor, s->tensor);
     CHECK_INT(r->n_replicas, s->replicas);
-    check_same(s, r, 0, name);
+    check_same(s, r, STEPS - steps, name);
     check_memory(r, name);
     lh_train_result_free(r);
+}
+
+static void run(const setup *s)
+{
+    run_steps(s, STEPS);
 }
 
 static uint32_t below(uint32_t *state, uint32_t n)
@@ -276,6 +283,27 @@ static void seeded_combinations(void)
         s.links = s.links && s.zero == 1; /* else they are not emulated */
         s.hybrid = s.replicas * s.context == 4;
         run(&s);
+    }
+}
+
+/* Ranks that have all rows between products, of each kind of model. */
+static void whole_rows(void)
+{
+    uint32_t state = 3;
+    for (int i = 0; i < N_MODELS; i++) {
+        setup s = alone;
+        s.model = i;
+        s.whole = true;
+        s.tensor = i % 3 ? 2 : 4;
+        s.devices = 1 + (uint32_t)i % 2;
+        s.replicas = 1 + (uint32_t)i / 2 % 2;
+        s.context = i % 4 == 3 ? 2 : 1;
+        s.method = i % 2 ? "zb-h1" : "1f1b";
+        s.joint = i % 2 == 0;
+        s.again = i % 3 == 1 ? LH_PART_ALL : 0;
+        s.dropout = below(&state, 2) ? 0.1 : 0;
+        s.zero = 1 + (uint32_t)i % 3;
+        run_steps(&s, STEPS / 2);
     }
 }
 
@@ -374,6 +402,7 @@ int main(void)
         return 1;
     RUN(one_rank);
     RUN(seeded_combinations);
+    RUN(whole_rows);
     RUN(what_cannot_be_cut);
     RUN(checkpoints_are_anyones);
     folder_end();

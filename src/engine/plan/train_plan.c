@@ -70,19 +70,6 @@ static double utilisation(const lh_plan *plan, int64_t ns)
     return best->mfu * (double)best->iteration_ns / (double)ns;
 }
 
-/* Between products that several ranks share, each has rows of its own. */
-static lh_status check_rows(const lh_plan *plan, lh_error *err)
-{
-    if (plan->best.layout.tensor == 1 ||
-        !plan->job->framework.no_sequence_parallel)
-        return LH_OK;
-    return lhi_fail(err, LH_EUNSUPPORTED,
-                    "the plan has tensor %" PRIu32 " without sequence "
-                    "parallelism; the cpu device has both together: set "
-                    "sequence_parallel: true in the job's framework",
-                    plan->best.layout.tensor);
-}
-
 /* Profiles do not say over how many ranks an expert is cut. */
 static lh_status check_profile(const lh_plan *plan,
                                const lh_train_options *run, lh_error *err)
@@ -319,6 +306,7 @@ static void take_degrees(const lh_plan *plan, lh_train_model *m)
     m->context = l->context;
     m->expert = l->expert;
     m->expert_tensor = l->expert_tensor;
+    m->no_sequence_parallel = plan->job->framework.no_sequence_parallel;
 }
 
 static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
@@ -328,7 +316,6 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
 {
     lh_train_model m;
     LHI_TRY(LHI_OPTIONS_TAKE(lh_train_model, &m, given, err));
-    LHI_TRY(check_rows(plan, err));
     LHI_TRY(check_optimizer(plan, &m, err));
     LHI_TRY(check_profile(plan, run, err));
     uint32_t n_chunks = lh_pipeline_n_chunks(pipeline);
