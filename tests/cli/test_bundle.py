@@ -23,7 +23,7 @@ CHEAP = "--no-optimal", "--effort", "50", "-q"
 # On so many launch.sh is run; on others nodes.txt is read. Sanitizers see
 # nothing of scripts.
 MOST_HOSTS = 4 if is_sanitized() else 12
-JOBS = 12 if is_sanitized() else 20
+JOBS = 12
 
 TORCHRUN = """\
 #!/bin/sh
