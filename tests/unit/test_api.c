@@ -273,7 +273,7 @@ static const taker takers[] = {
     TAKER(lh_sim_options, weighed, &sim, fifo),
 };
 
-enum { BEYOND = 64, MOST = 512 };
+enum { BEYOND = 64, MOST = 1024 };
 
 /* The struct in a block of its own, `size` bytes of which the caller knows:
  * what is behind them is no one's. */
