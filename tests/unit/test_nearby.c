@@ -29,15 +29,16 @@ static lh_status add(void *context, const lhi_config *config,
     return LH_OK;
 }
 
-/* Two steps away at most, of any value. */
-static void collect(const lhi_space *space, lhi_floors *floors,
-                    lhi_bounded *bounded, const lhi_config *from, list *out)
+/* So many steps away at most, of any value. */
+static void collect_within(const lhi_space *space, lhi_floors *floors,
+                           lhi_bounded *bounded, const lhi_config *from,
+                           uint32_t changes, list *out)
 {
     lhi_nearby around = {.space = space,
                          .floors = floors,
                          .bounded = bounded,
                          .from = *from,
-                         .most_changes = 2,
+                         .most_changes = changes,
                          .dimension = LHI_N_DIMENSIONS,
                          .below_ns = INT64_MAX,
                          .visit = add,
@@ -45,6 +46,12 @@ static void collect(const lhi_space *space, lhi_floors *floors,
     lh_error err = {0};
     out->n = 0;
     CHECK_OK(lhi_nearby_find(&around, &err), err);
+}
+
+static void collect(const lhi_space *space, lhi_floors *floors,
+                    lhi_bounded *bounded, const lhi_config *from, list *out)
+{
+    collect_within(space, floors, bounded, from, 2, out);
 }
 
 /* The bounds found once, and found again for each. */
@@ -102,8 +109,52 @@ static void bounds_are_the_same_the_second_time(void)
     }
 }
 
+/* Twice the GPUs for twice the sequences are one step away, with as many
+ * microbatches; for four times the sequences it is two. */
+static void batches_follow_the_gpus_of_a_stage(void)
+{
+    static list near;
+    lh_job *job = job_with(JOB_TWO_SITES, "%s", "");
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_space space;
+    lhi_floors *floors = NULL;
+    lhi_bounded *bounded = NULL;
+    lh_error err = {0};
+    CHECK_OK(lhi_space_init(job, mem, &space, &err), err);
+    CHECK_OK(lhi_floors_make(job, 3, &floors, &err), err);
+    CHECK_OK(lhi_bounded_make(&bounded, &err), err);
+    lh_plan_options o = {.size = sizeof o,
+                         .no_optimal = true,
+                         .partition = LH_PARTITION_EVEN,
+                         .layout_effort = 20000};
+    lh_plan *plan = NULL;
+    CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+    if (plan) {
+        lhi_config from = lhi_config_of(&plan->best);
+        const lh_layout *f = &from.layout;
+        uint32_t followed = 0;
+        collect_within(&space, floors, bounded, &from, 1, &near);
+        for (uint32_t i = 0; i < near.n; i++) {
+            const lh_layout *l = &near.configs[i].layout;
+            if (l->tensor == f->tensor || l->micro_batch == f->micro_batch)
+                continue;
+            followed++;
+            CHECK_INT(l->micro_batch * f->tensor, f->micro_batch * l->tensor);
+            CHECK(l->context == f->context && l->pipeline == f->pipeline);
+        }
+        CHECK(followed > 0);
+    }
+    lh_plan_free(plan);
+    lhi_bounded_free(bounded);
+    lhi_floors_free(floors);
+    lhi_space_fini(&space);
+    lhi_arena_free(mem);
+    lh_job_free(job);
+}
+
 int main(void)
 {
+    RUN(batches_follow_the_gpus_of_a_stage);
     RUN(bounds_are_the_same_the_second_time);
     return test_summary();
 }

@@ -169,6 +169,15 @@ static uint32_t changes_of_chunks(const lhi_config *a, const lhi_config *b)
                                              y->pipeline * y->chunks_per_device;
 }
 
+/* Where a stage has more GPUs and each passes as many tokens as before, the
+ * batch follows: there are as many microbatches as there were. */
+static uint32_t changes_of_batch(const lh_layout *a, const lh_layout *b)
+{
+    return (uint64_t)a->micro_batch * lhi_group_size(b) !=
+               (uint64_t)b->micro_batch * lhi_group_size(a) &&
+           a->micro_batch != b->micro_batch;
+}
+
 /* What this level decides otherwise. */
 static uint32_t changes_at(lhi_level level, const lhi_config *a,
                            const lhi_config *b)
@@ -177,7 +186,7 @@ static uint32_t changes_at(lhi_level level, const lhi_config *a,
     switch (level) {
     case LHI_LEVEL_GROUP:
         return (uint32_t)(x->tensor != y->tensor) + (x->context != y->context) +
-               (x->expert != y->expert) + (x->micro_batch != y->micro_batch);
+               (x->expert != y->expert) + changes_of_batch(x, y);
     case LHI_LEVEL_WORK:
         return a->recompute != b->recompute;
     case LHI_LEVEL_DEGREES:
