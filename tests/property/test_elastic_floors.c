@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "plan/elastic/elastic_bound.h"
+#include "plan/elastic/elastic_made.h"
 #include "plan/elastic/elastic_shape.h"
 
 #include <longhaul/elastic.h>
@@ -376,8 +377,60 @@ static void what_sharding_saves_is_what_it_is(void)
     }
 }
 
+/* Of device 0, if an operation is made again in a layer of chunk `c` alone. */
+static int64_t static_bytes(const lh_job *job, lhi_config config, uint32_t c)
+{
+    uint32_t all = config.microbatches, layers[4] = {0};
+    lhi_elastic_kinds kinds;
+    lh_plan_recomputed rows[LH_COST_MAX_OPS];
+    lh_plan_elastic plan = {.n_enqueue = 1,
+                            .n_dequeue = 1,
+                            .enqueue = &all,
+                            .dequeue = &all,
+                            .recomputed = rows};
+    lhi_built built;
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    lh_error err = {0};
+    if (c < 4)
+        layers[c] = 1;
+    CHECK_OK(lhi_elastic_kinds_find(job, &config, &kinds, &err), err);
+    for (uint32_t i = 0; i < kinds.n_names[0]; i++)
+        rows[plan.n_recomputed++] = (lh_plan_recomputed){
+            .operation = kinds.names[0][i], .n_chunks = 4, .layers = layers};
+    config.elastic = &plan;
+    CHECK_OK(lhi_elastic_rebuild(job, &config, &built, &err), err);
+    CHECK_OK(lh_pipeline_describe(built.pipeline, &desc, &err), err);
+    int64_t bytes = desc.chunks[0].mem_static + desc.chunks[2].mem_static;
+    lh_pipeline_free(built.pipeline);
+    return bytes;
+}
+
+/* While a layer is made again all of it is there, whichever chunk has it. */
+static void a_layer_is_whole_in_any_chunk(void)
+{
+    lh_job *job = job_with(
+        JOB_SMALL, "training: {global_batch: 8, sequence: 1024, zero: 1}\n");
+    lhi_config config = {.layout = {.tensor = 1,
+                                    .context = 1,
+                                    .expert = 1,
+                                    .micro_batch = 1,
+                                    .sharding = LH_SHARDING_FULL,
+                                    .data = 1,
+                                    .pipeline = 2,
+                                    .chunks_per_device = 2},
+                         .placement = LH_PLACEMENT_LOOP,
+                         .recompute = LH_RECOMPUTE_NONE,
+                         .microbatches = 8};
+    int64_t none = static_bytes(job, config, 4);
+    CHECK(static_bytes(job, config, 0) > none);
+    CHECK_INT(static_bytes(job, config, 2), static_bytes(job, config, 0));
+    CHECK_INT(static_bytes(job, config, 1), none);
+    lh_job_free(job);
+}
+
 int main(void)
 {
+    RUN(a_layer_is_whole_in_any_chunk);
     RUN(what_sharding_saves_is_what_it_is);
     RUN(sharding_and_memory_count_together);
     RUN(one_group_makes_again_what_it_must);

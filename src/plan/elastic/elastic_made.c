@@ -235,22 +235,39 @@ static void offload(const lhi_elastic_ground *g, uint32_t c, lh_chunk *chunk)
     chunk->mem_static += 2 * most;
 }
 
+/* What chunk `c` drops, in bytes of a microbatch. */
+static int64_t dropped_by(const lhi_elastic_ground *g,
+                          const lh_plan_recomputed *const *rows, uint32_t c)
+{
+    int64_t dropped = 0;
+    for (uint32_t k = 0; k < g->kinds->n; k++)
+        dropped += (rows[k] ? rows[k]->layers[c] : 0) * g->kinds->ops[k].bytes;
+    /* Layers may store less than others. */
+    return lhi_least(dropped, g->plain->chunks[c].mem_f);
+}
+
+/* While a layer of device `d` is made again, all of it is there. */
+static int64_t whole_on(const lhi_elastic_ground *g,
+                        const lh_plan_recomputed *const *rows, uint32_t d)
+{
+    int64_t dropped = 0, whole = 0;
+    for (uint32_t c = d; c < g->plain->n_chunks; c += g->plain->n_devices)
+        dropped += dropped_by(g, rows, c);
+    for (uint32_t k = 0; k < g->kinds->n; k++)
+        whole += g->kinds->ops[k].bytes;
+    return dropped > 0 ? whole : 0;
+}
+
 static void fill_chunk(const lhi_elastic_ground *g, const lh_plan_elastic *plan,
                        const lh_plan_recomputed *const *rows, uint32_t c,
                        lh_chunk *chunk)
 {
-    int64_t dropped = 0, whole = 0;
+    const int64_t dropped = dropped_by(g, rows, c);
     *chunk = g->plain->chunks[c];
-    for (uint32_t k = 0; k < g->kinds->n; k++) {
-        uint32_t n = rows[k] ? rows[k]->layers[c] : 0;
-        dropped += n * g->kinds->ops[k].bytes;
-        whole += g->kinds->ops[k].bytes;
-        chunk->d_ns += n * g->kinds->ops[k].ns;
-    }
-    if (dropped > chunk->mem_f) /* layers that store less than others */
-        dropped = chunk->mem_f;
-    if (dropped > 0 && c < g->plain->n_devices)
-        chunk->mem_static += whole; /* of one layer, while it runs */
+    for (uint32_t k = 0; k < g->kinds->n; k++)
+        chunk->d_ns += (rows[k] ? rows[k]->layers[c] : 0) * g->kinds->ops[k].ns;
+    if (c < g->plain->n_devices)
+        chunk->mem_static += whole_on(g, rows, c);
     offload(g, c, chunk);
     chunk->mem_f -= dropped;
     chunk->mem_d = -chunk->mem_f;
