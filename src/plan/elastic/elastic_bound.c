@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A bound of elastic plans. Their chunks take what those of the layout with
  * ZeRO-1 take, and what is recomputed; both ends of an iteration send at least
- * as much. So a bound of the layout's own pipeline is one of theirs, once every
- * stage has the recomputation that its memory asks for in any case. */
+ * as much. So a bound of the layout's own pipeline is one of theirs. Longer
+ * first groups need more memory, hence more to make again, and shorter ones
+ * wait for messages between their chunks: both count for the same group. */
 #include "plan/elastic/elastic_bound.h"
 
 #include "base/whole.h"
@@ -14,7 +15,31 @@
 #include <longhaul/elastic.h>
 #include <math.h>
 
-enum { MOST_REGIONS = 256 }; /* of shares */
+enum {
+    MOST_REGIONS = 256,    /* of shares */
+    MOST_WARMING = 1 << 13 /* forwards of first groups that are timed */
+};
+
+/* Before its first backward a stage holds as many passes of each of its chunks,
+ * but for the first and the last. */
+enum { FIRST, INNER, LAST, PLACES };
+
+/* What a device's memory is taken by, before anything is sharded. */
+typedef struct stage {
+    double held;           /* bytes, whatever passes */
+    double bytes[PLACES];  /* of one pass of each of such chunks, together */
+    double layers[PLACES]; /* of these chunks */
+} stage;
+
+/* What a device does and waits for, at least, with some shares; ns. */
+typedef struct span {
+    double saved; /* bytes, by sharding */
+    double again; /* made again for each microbatch */
+    double work;  /* of all passes, without that */
+    double idle;  /* before its first pass, and for gathers */
+    double tail;  /* behind its last pass */
+    double link;  /* all that it sends, one after the other */
+} span;
 
 typedef struct bounder {
     const lh_job *job;
@@ -22,10 +47,17 @@ typedef struct bounder {
     const lhi_elastic_freedom *freedom;
     lhi_arena *mem;
     lhi_built built;
-    uint32_t P, M, layers;   /* of an even chunk, rounded up */
+    uint32_t P, M;
     lhi_elastic_kinds kinds; /* those that take least for a byte first */
     lhi_elastic_state state;
-    lhi_chunk_sharded *sharded; /* of each chunk; NULL: not asked for yet */
+    lhi_chunk_sharded *sharded; /* of each chunk */
+    stage *stages;
+    double path;      /* ns of one microbatch, there and back */
+    double *waits;    /* ns, of first groups, the shortest first, and of each
+                         device; of the first -1: not asked for yet */
+    uint32_t n_waits; /* groups */
+    double *ends;     /* room for a group's ends */
+    span *spans;      /* room for each device */
 } bounder;
 
 static uint32_t layers_of(const bounder *b, uint32_t chunk)
@@ -86,6 +118,19 @@ static uint32_t all_regions(const bounder *b, region *out)
     return n;
 }
 
+/* Of all that the job leaves open, what sends least. */
+static region loosest(const bounder *b)
+{
+    region all[3], least;
+    uint32_t n = all_regions(b, all);
+    least = all[0];
+    for (uint32_t i = 1; i < n; i++) {
+        least.g[0] = fmin(least.g[0], all[i].g[0]);
+        least.p[0] = fmin(least.p[0], all[i].p[0]);
+    }
+    return least;
+}
+
 /* The most that sharding takes from device `d`. It is linear in the shares, so
  * it is most at a corner of the region, of which what has more parameters than
  * gradients is cut off. */
@@ -108,84 +153,132 @@ static double most_saved(const bounder *b, uint32_t d, const region *r)
     return saved;
 }
 
-/* What a stage keeps of passes at once, at least. */
-typedef struct kept {
-    double bytes; /* with nothing recomputed */
-    double less;  /* if one layer of an even chunk drops one byte, in all of the
-                     stage's chunks in proportion */
-    double slack; /* and beyond that, for each byte of a layer */
-    double layers; /* of all chunks together, in even chunks */
-} kept;
+/* --- first groups ------------------------------------------------------------
+ */
 
-/* The fewest microbatches of the first group: none has fewer than P, so fewer
- * than 2 P are one group. */
-static double first_group(const bounder *b)
+/* None has fewer than P microbatches, so fewer than 2 P are one group. With one
+ * chunk the order is the same whatever the groups. 0: there is no longer one
+ * than `e`; the shortest is what follows 0. */
+static uint32_t next_group(const bounder *b, uint32_t e)
 {
-    uint32_t all = b->config->microbatches;
-    return all < 2 * b->P ? all : b->P;
+    const lhi_elastic_freedom *f = b->freedom;
+    uint32_t all = b->config->microbatches, least = b->P, most = all;
+    if (b->M == 1)
+        return e ? 0 : all;
+    if (f->breadth_first)
+        least = all;
+    else if (f->depth_first)
+        most = b->P;
+    else if (f->queue)
+        least = most = f->queue;
+    e = e ? e + 1 : least;
+    if (e < all && e + b->P > all)
+        e = all;
+    return e <= most ? e : 0;
 }
 
-/* How many forwards of chunk `c` its stage has run before its first backward
- * (elastic_order.c). What a short first group leaves is of the first chunk: the
- * second group begins there, and is long enough. */
-static double passes_kept(const bounder *b, uint32_t c)
+/* Forwards of stage `d` before its first backward, beyond a first group on all
+ * chunks but the last, at least (elastic_order.c). */
+static uint32_t passes_beyond(const bounder *b, uint32_t d)
 {
-    double e = first_group(b), n = b->config->microbatches;
-    double more = 2 * (b->P - 1 - (double)(c % b->P)) + 1;
+    return 2 * (b->P - 1 - d) + 1;
+}
+
+/* --- what is made again ------------------------------------------------------
+ */
+
+static int place_of(const bounder *b, uint32_t c)
+{
+    return c < b->P ? FIRST : c + b->P < b->P * b->M ? INNER : LAST;
+}
+
+/* How many forwards of a chunk its stage has run before its first backward.
+ * What a short first group leaves is of the first chunk: the second group
+ * begins there, and is long enough. */
+static double passes_kept(const bounder *b, uint32_t d, uint32_t group,
+                          int place)
+{
+    double e = group, n = b->config->microbatches;
+    double more = passes_beyond(b, d);
     if (b->M == 1)
         return fmin(more, n);
-    if (c < b->P)
+    if (place == FIRST)
         return fmin(fmax(e, more), n);
-    return c + b->P < b->P * b->M ? e : fmin(e, more);
+    return place == INNER ? e : fmin(e, more);
 }
 
-static kept kept_by(const bounder *b, uint32_t d)
+static lh_status find_stages(bounder *b, lh_error *err)
 {
-    kept k = {0};
-    for (uint32_t c = d; c < b->P * b->M; c += b->P) {
-        double each = passes_kept(b, c);
-        double share = (double)layers_of(b, c) / b->layers;
-        k.bytes +=
-            each * (double)lh_pipeline_chunk(b->built.pipeline, c)->mem_f;
-        k.less += each * share;
-        if (layers_of(b, c) != b->layers) /* its layers are rounded up */
-            k.slack += each * (b->layers - 1) / b->layers;
-        k.layers += share;
+    const lh_pipeline *p = b->built.pipeline;
+    b->stages = LHI_NEW(b->mem, stage, b->P);
+    if (!b->stages)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < b->P * b->M; c++) {
+        const lh_chunk *k = lh_pipeline_chunk(p, c);
+        stage *s = &b->stages[c % b->P];
+        s->held += (double)k->mem_static;
+        s->bytes[place_of(b, c)] += (double)k->mem_f;
+        s->layers[place_of(b, c)] += layers_of(b, c);
     }
-    return k;
+    return LH_OK;
+}
+
+/* Of which chunks the next operation takes least for a byte of memory: those of
+ * which more passes are held. PLACES: there is none. */
+static int cheapest(const bounder *b, const double *passes,
+                    const uint32_t *next)
+{
+    int best = PLACES;
+    double least = INFINITY;
+    for (int i = 0; i < PLACES; i++) {
+        double price = next[i] < b->kinds.n && passes[i] > 0
+                           ? price_of(&b->kinds.ops[next[i]]) / passes[i]
+                           : INFINITY;
+        if (price < least) {
+            least = price;
+            best = i;
+        }
+    }
+    return best;
 }
 
 /* What device `d` has to do again for each microbatch, in ns, if it takes least
- * for what does not fit; INFINITY: all of it is not enough. */
-static double least_again(const bounder *b, uint32_t d, double saved)
+ * for what does not fit, in whatever chunks; INFINITY: all of it is not
+ * enough. */
+static double least_again(const bounder *b, uint32_t d, uint32_t group,
+                          double saved)
 {
-    const lh_pipeline *p = b->built.pipeline;
-    int64_t limit = lh_pipeline_memory_limit(p, d);
-    double held = 0, whole = 0, ns = 0;
+    int64_t limit = lh_pipeline_memory_limit(b->built.pipeline, d);
+    const stage *s = &b->stages[d];
+    double kept = 0, whole = 0, ns = 0, passes[PLACES], left[PLACES];
+    uint32_t next[PLACES] = {0};
     if (limit == LH_NO_LIMIT)
         return 0;
-    for (uint32_t c = d; c < b->P * b->M; c += b->P)
-        held += (double)lh_pipeline_chunk(p, c)->mem_static;
-    for (uint32_t i = 0; i < b->kinds.n; i++)
-        whole += (double)b->kinds.ops[i].bytes;
-    kept k = kept_by(b, d);
-    double missing = held - saved + k.bytes - (double)limit;
+    for (int i = 0; i < PLACES; i++) {
+        passes[i] = passes_kept(b, d, group, i);
+        left[i] = passes[i] * s->bytes[i];
+        kept += left[i];
+    }
+    double missing = s->held - saved + kept - (double)limit;
     /* Bytes are whole numbers, shares of them are not. */
-    missing -= 1e-9 * (held + k.bytes) + 16;
+    missing -= 1e-9 * (s->held + kept) + 16;
     if (missing <= 0)
         return 0;
-    /* While a layer is made again all of it is there. */
-    missing = (missing + whole - k.slack * whole) / k.less;
-    for (uint32_t i = 0; i < b->kinds.n && missing > 0; i++) {
-        const lh_cost_op *op = &b->kinds.ops[i];
-        double most = (double)b->layers * (double)op->bytes;
-        double taken = fmin(missing, most);
-        if (taken <= 0)
-            continue;
-        ns += taken * price_of(op) * k.layers;
+    for (uint32_t i = 0; i < b->kinds.n; i++)
+        whole += (double)b->kinds.ops[i].bytes;
+    missing += whole; /* while a layer is made again all of it is there */
+    while (missing > 0) {
+        int at = cheapest(b, passes, next);
+        if (at == PLACES)
+            return INFINITY;
+        const lh_cost_op *op = &b->kinds.ops[next[at]++];
+        double most = passes[at] * s->layers[at] * (double)op->bytes;
+        double taken = fmin(missing, fmin(most, left[at]));
+        ns += taken / passes[at] * price_of(op);
+        left[at] -= taken;
         missing -= taken;
     }
-    return missing > 0 ? INFINITY : ns;
+    return ns;
 }
 
 /* --- time --------------------------------------------------------------------
@@ -233,26 +326,19 @@ static void set_ends(const bounder *b, uint32_t c, lh_chunk *k)
         k->all_gather_ns = lhi_most(k->all_gather_ns, b->sharded[c].gather_ns);
 }
 
-/* `again`: of each device, in ns. Memory has had its say. */
-static lh_status bound_with(const bounder *b, const double *again, int64_t *out,
-                            lh_error *err)
+/* Nothing is made again, and memory has no say. */
+static lh_status bound_plain(const bounder *b, int64_t *out, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
-    const lh_pipeline *p = b->built.pipeline;
     lh_pipeline *with;
     lh_bound bound;
-    LHI_TRY(lh_pipeline_describe(p, &desc, err));
+    LHI_TRY(lh_pipeline_describe(b->built.pipeline, &desc, err));
     lh_chunk *chunks = LHI_NEW(b->mem, lh_chunk, desc.n_chunks);
     if (!chunks)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < desc.n_chunks; c++) {
         lh_chunk *k = &chunks[c];
-        double n = 0, own = layers_of(b, c);
         *k = desc.chunks[c];
-        for (uint32_t i = c % b->P; i < desc.n_chunks; i += b->P)
-            n += layers_of(b, i);
-        k->d_ns += lhi_most(
-            (int64_t)floor(again[c % b->P] * own / n * (1 - 1e-12)) - 1, 0);
         set_ends(b, c, k);
         k->mem_static = k->mem_f = k->mem_d = k->mem_w = 0;
     }
@@ -304,47 +390,116 @@ static double hop_of(const lhi_route *route)
     return (double)(route->transfer_ns + route->latency_ns);
 }
 
-/* Of a device: what its passes and its link take from its first pass to its
- * last, at least. */
-typedef struct span {
-    double passes; /* with the waiting for gathers */
-    double link;   /* all that it sends, one after the other */
-} span;
+/* Of one microbatch there and back, with nothing made again. */
+static double find_path(const bounder *b)
+{
+    const lh_pipeline *p = b->built.pipeline;
+    double ns = 0;
+    for (uint32_t c = 0; c < b->P * b->M; c++) {
+        const lh_chunk *k = lh_pipeline_chunk(p, c);
+        ns += (double)(k->f_ns + k->d_ns + k->w_ns);
+        if (c > 0)
+            ns += hop_of(&p->forward[c - 1]) + hop_of(&p->backward[c]);
+    }
+    return ns;
+}
 
-static span span_of(const bounder *b, uint32_t d, const region *r, double again)
+/* How long each device is idle before its first backward, in ns, if the first
+ * group has `group` microbatches: its forwards run in one order, each behind
+ * that of the chunk before, and the first of a chunk behind its gather, which
+ * begins with the first of the stage's chunk before. A stage that runs more of
+ * them first is idle for no less. */
+static void find_waits(const bounder *b, uint32_t group, double *waits)
+{
+    const lh_pipeline *p = b->built.pipeline;
+    const region least = loosest(b);
+    double *ends = b->ends; /* of the chunk before */
+    double *free_at = waits, *work = ends + group, *begun = work + b->P;
+    for (uint32_t d = 0; d < b->P; d++)
+        free_at[d] = work[d] = 0;
+    for (uint32_t column = 0; column < b->M; column++)
+        for (uint32_t m = 0; m < group; m++) {
+            double at = column > 0 ? ends[m] : 0;
+            for (uint32_t d = 0; d < b->P; d++) {
+                uint32_t c = column * b->P + d;
+                double f_ns = (double)lh_pipeline_chunk(p, c)->f_ns;
+                if (column + 1 == b->M && m >= passes_beyond(b, d))
+                    break; /* nor does one behind it have them */
+                at = fmax(at, free_at[d]);
+                if (m == 0) {
+                    at = fmax(at, (column > 0 ? begun[d] : 0) +
+                                      gather_of(b, c, &least, column == 0));
+                    begun[d] = at;
+                }
+                at = free_at[d] = at + f_ns;
+                work[d] += f_ns;
+                at += c + 1 < b->P * b->M ? hop_of(&p->forward[c]) : 0;
+            }
+            ends[m] = at;
+        }
+    for (uint32_t d = 0; d < b->P; d++)
+        waits[d] = free_at[d] - work[d];
+}
+
+/* Of the group that is `at` in order; NULL: it is one of too many. */
+static const double *waits_of(const bounder *b, uint32_t at, uint32_t group)
+{
+    if (at >= b->n_waits)
+        return NULL;
+    double *waits = b->waits + (size_t)at * b->P;
+    if (waits[0] < 0)
+        find_waits(b, group, waits);
+    return waits;
+}
+
+/* Room for the shortest first groups. */
+static lh_status make_waits(bounder *b, lh_error *err)
+{
+    uint64_t forwards = 0;
+    uint32_t most = 0;
+    for (uint32_t e = next_group(b, 0); e; e = next_group(b, e)) {
+        forwards += (uint64_t)e * b->P * b->M;
+        if (forwards > MOST_WARMING)
+            break;
+        b->n_waits++;
+        most = e;
+    }
+    b->waits = LHI_NEW(b->mem, double, (size_t)b->n_waits * b->P + 1);
+    b->ends = LHI_NEW(b->mem, double, most + 2 * (size_t)b->P);
+    b->spans = LHI_NEW(b->mem, span, b->P);
+    if (!b->waits || !b->ends || !b->spans)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < b->n_waits; i++)
+        b->waits[(size_t)i * b->P] = -1;
+    return LH_OK;
+}
+
+/* What is the same for all first groups. */
+static void find_span(const bounder *b, uint32_t d, const region *r, span *s)
 {
     const lh_pipeline *p = b->built.pipeline;
     uint32_t all = b->P * b->M;
     double n = b->config->microbatches;
-    span s = {n * again, 0};
+    *s = (span){.saved = most_saved(b, d, r)};
     for (uint32_t c = d; c < all; c += b->P) {
         const lh_chunk *k = lh_pipeline_chunk(p, c);
-        s.passes += n * (double)(k->f_ns + k->d_ns + k->w_ns);
-        s.link += gather_of(b, c, r, false) + scatter_of(b, c, r, false);
+        s->work += n * (double)(k->f_ns + k->d_ns + k->w_ns);
+        s->link += gather_of(b, c, r, false) + scatter_of(b, c, r, false);
         if (c + b->P >= all)
             continue;
-        s.link += r->p[0] * (double)b->sharded[c].gather_ns;
+        s->link += r->p[0] * (double)b->sharded[c].gather_ns;
         /* The next chunk's gather begins with this one's first forward. */
-        s.passes +=
+        s->idle +=
             fmax(0, gather_of(b, c + b->P, r, false) - n * (double)k->f_ns);
     }
-    return s;
 }
 
-/* No plan with shares in `r` takes less. *again: room for each device. */
-static double least_ns(const bounder *b, const region *r, double *again)
+static void find_spans(const bounder *b, const region *r)
 {
     const lh_pipeline *p = b->built.pipeline;
-    double head = 0, tail = 0, most = 0;
-    if (r->p[0] > r->g[1]) /* more parameters than gradients */
-        return INFINITY;
+    double head = 0, tail = 0;
     for (uint32_t d = 0; d < b->P; d++) {
-        again[d] = least_again(b, d, most_saved(b, d, r));
-        if (isinf(again[d]))
-            return INFINITY;
-    }
-    for (uint32_t d = 0; d < b->P; d++) {
-        span s = span_of(b, d, r, again[d]);
+        find_span(b, d, r, &b->spans[d]);
         if (d > 0) {
             const lh_chunk *k = lh_pipeline_chunk(p, d - 1);
             head += (double)k->f_ns + hop_of(&p->forward[d - 1]);
@@ -352,14 +507,65 @@ static double least_ns(const bounder *b, const region *r, double *again)
         }
         head = fmax(head, gather_of(b, d, r, true));
         tail = fmax(tail, scatter_of(b, d, r, true));
-        most = fmax(most, fmax(head + s.passes + tail, s.link));
+        b->spans[d].idle += head;
+        b->spans[d].tail = tail;
     }
-    return most;
+}
+
+/* What is made again if the first group is so long; false: it does not fit. */
+static bool find_again(const bounder *b, uint32_t group)
+{
+    for (uint32_t d = 0; d < b->P; d++) {
+        b->spans[d].again = least_again(b, d, group, b->spans[d].saved);
+        if (isinf(b->spans[d].again))
+            return false;
+    }
+    return true;
+}
+
+/* With what was found. `waits`: of the first group; NULL: of any. */
+static double time_of(const bounder *b, const region *r, const double *waits)
+{
+    double most = 0, n = b->config->microbatches;
+    double path =
+        b->path + gather_of(b, 0, r, true) + scatter_of(b, 0, r, true);
+    for (uint32_t d = 0; d < b->P; d++) {
+        const span *s = &b->spans[d];
+        double idle = fmax(s->idle, waits ? waits[d] : 0);
+        most = fmax(most, idle + s->work + n * s->again + s->tail);
+        most = fmax(most, s->link);
+        path += s->again;
+    }
+    return fmax(most, path);
+}
+
+/* No plan with shares in `r` takes less. What is made again grows with the
+ * first group, so a longer one takes no less than this one if that waits for
+ * nothing. */
+static double least_ns(const bounder *b, const region *r)
+{
+    double least = INFINITY;
+    uint32_t at = 0;
+    if (r->p[0] > r->g[1]) /* more parameters than gradients */
+        return INFINITY;
+    find_spans(b, r);
+    for (uint32_t e = next_group(b, 0); e; e = next_group(b, e), at++) {
+        if (!find_again(b, e))
+            break;
+        double any = time_of(b, r, NULL);
+        if (any >= least)
+            break;
+        const double *waits = waits_of(b, at, e);
+        if (!waits)
+            return any;
+        least = fmin(least, time_of(b, r, waits));
+    }
+    return least;
 }
 
 /* Cuts region `at` of `n` in two along its longer side. */
 static uint32_t cut_region(const bounder *b, region *list, uint32_t n,
-                           uint32_t at, double *again)
+                           uint32_t at)
 {
     region *one = &list[at], *other = &list[n];
     bool gradients = one->g[1] - one->g[0] >= one->p[1] - one->p[0];
@@ -368,14 +574,14 @@ static uint32_t cut_region(const bounder *b, region *list, uint32_t n,
     *other = *one;
     side[1] = middle;
     (gradients ? other->g : other->p)[0] = middle;
-    other->ns = fmax(other->ns, least_ns(b, other, again));
-    one->ns = fmax(one->ns, least_ns(b, one, again));
+    other->ns = fmax(other->ns, least_ns(b, other));
+    one->ns = fmax(one->ns, least_ns(b, one));
     return n + 1;
 }
 
 /* Less sharding takes more memory, hence more to make again, and more takes
  * longer to send: both count over small regions of shares at once. */
-static lh_status bound_shares(const bounder *b, double *again, double enough_ns,
+static lh_status bound_shares(const bounder *b, double enough_ns,
                               double *out_ns, lh_error *err)
 {
     region *list = LHI_NEW(b->mem, region, MOST_REGIONS);
@@ -383,7 +589,7 @@ static lh_status bound_shares(const bounder *b, double *again, double enough_ns,
         return lhi_fail_nomem(err);
     uint32_t n = all_regions(b, list), least = 0;
     for (uint32_t i = 0; i < n; i++)
-        list[i].ns = least_ns(b, &list[i], again);
+        list[i].ns = least_ns(b, &list[i]);
     for (;;) {
         least = 0;
         for (uint32_t i = 1; i < n; i++)
@@ -392,7 +598,7 @@ static lh_status bound_shares(const bounder *b, double *again, double enough_ns,
         bool point = !(r->g[1] > r->g[0]) && !(r->p[1] > r->p[0]);
         if (n == MOST_REGIONS || point || r->ns >= enough_ns)
             break;
-        n = cut_region(b, list, n, least, again);
+        n = cut_region(b, list, n, least);
     }
     *out_ns = list[least].ns;
     return LH_OK;
@@ -409,46 +615,23 @@ static lh_status find_sharded(bounder *b, lh_error *err)
     return lhi_layout_sharded(b->job, b->config, b->sharded, err);
 }
 
-/* What the job leaves open as one: less again than anywhere in it. */
-static double loosest_again(const bounder *b, uint32_t d)
-{
-    region all[3];
-    double least = INFINITY;
-    for (uint32_t i = all_regions(b, all); i-- > 0;)
-        least = fmin(least, least_again(b, d, most_saved(b, d, &all[i])));
-    return least;
-}
-
 static lh_status find_floor(bounder *b, lhi_elastic_floor *out, lh_error *err)
 {
-    double ns, *again = LHI_NEW(b->mem, double, b->P);
+    double ns, enough_ns = INFINITY;
     int64_t below = b->freedom->below_ns;
-    if (!again)
-        return lhi_fail_nomem(err);
     LHI_TRY(lhi_elastic_state_find(b->job, b->config, b->mem, &b->state, err));
     if (b->freedom->recompute)
         LHI_TRY(lhi_elastic_kinds_find(b->job, b->config, &b->kinds, err));
-    if (must_shard(b, LH_ELASTIC_ZERO2))
-        LHI_TRY(find_sharded(b, err));
+    LHI_TRY(find_sharded(b, err));
     sort_kinds(&b->kinds);
-    b->layers = (b->job->model->layers + b->P * b->M - 1) / (b->P * b->M);
+    LHI_TRY(find_stages(b, err));
+    LHI_TRY(make_waits(b, err));
+    b->path = find_path(b);
     out->after_ns = b->built.optimizer_ns + b->built.overhead_ns;
-    for (uint32_t d = 0; d < b->P; d++) {
-        again[d] = loosest_again(b, d);
-        if (isinf(again[d])) {
-            out->makespan_ns = INT64_MAX;
-            return LH_OK;
-        }
-    }
-    LHI_TRY(bound_with(b, again, &out->makespan_ns, err));
-    if (below > 0 && out->makespan_ns + out->after_ns >= below)
-        return LH_OK;
-    if (!b->sharded)
-        LHI_TRY(find_sharded(b, err));
-    LHI_TRY(bound_shares(b, again,
-                         below > 0 ? (double)(below - out->after_ns) * 1.001
-                                   : INFINITY,
-                         &ns, err));
+    LHI_TRY(bound_plain(b, &out->makespan_ns, err));
+    if (below > 0)
+        enough_ns = (double)(below - out->after_ns) * 1.001;
+    LHI_TRY(bound_shares(b, enough_ns, &ns, err));
     if (isinf(ns))
         out->makespan_ns = INT64_MAX;
     else /* what is rounded is rounded up */
