@@ -260,6 +260,29 @@ static void other_starts(void)
     lh_job_free(job);
 }
 
+/* Where a slow method is far ahead layers are moved under it, too: in rings of
+ * three chunks on each of four ranks. */
+static void layers_are_moved_under_a_slow_method(void)
+{
+    lh_job *job = job_with(
+        JOB_70B, "  links: [{between: [west, east], latency_ms: 20, "
+                 "gbps: 3200}]\n"
+                 "training: {global_batch: 512, sequence: 8192, zero: 1, "
+                 "recompute: selective}\n"
+                 "layout: {tensor: 2, context: 4, pipeline: 4, data: 8, "
+                 "micro_batch: 2, chunks_per_device: 3,\n"
+                 "         outermost: data, sharding: full}\n");
+    lh_plan *moved = plan_of(job, LH_PARTITION_CLIMB, 0);
+    if (moved) {
+        CHECK_STR(moved->best.layout.schedule, "look-ahead");
+        CHECK_MSG(lh_plan_gap(moved) < 0.05, "%.1f %% more than the bound",
+                  100 * lh_plan_gap(moved));
+        check_layers(moved, 3);
+    }
+    lh_plan_free(moved);
+    lh_job_free(job);
+}
+
 /* 4 GPUs on two sites, 16 h^2 parameters a layer. */
 static lh_job *small_job(uint32_t layers, uint32_t hidden, uint32_t batch,
                          double memory_gib, uint32_t latency, uint32_t gbps)
@@ -340,6 +363,7 @@ int main(void)
     RUN(work_is_made_even_where_several_have_the_most);
     RUN(slow_site_gets_less);
     RUN(other_starts);
+    RUN(layers_are_moved_under_a_slow_method);
     RUN(small_jobs_are_exact);
     RUN(in_the_file);
     return test_summary();

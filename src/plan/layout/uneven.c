@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/layout/uneven.h"
 
+#include "base/random.h"
 #include "base/same.h"
 #include "plan/layout/choice.h"
 #include "plan/layout/partition.h"
@@ -415,6 +416,178 @@ lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
     lhi_arena_free(t.mem);
     free(room);
     free(speed);
+    return status;
+}
+
+/* --- under a slow method ----------------------------------------------------
+ */
+
+/* Rounding differs with the chunks. */
+static const double SAME_WORK = 1 + 1e-6;
+
+/* Few partitions can be timed, so they had better be good ones. */
+typedef struct stroll {
+    trial t;
+    lhi_partition p;
+    const lhi_uneven_slow *how;
+    loads now;        /* of what was drawn last */
+    double most;      /* work of a device, of what is worth a try */
+    uint32_t *evened; /* layers with as much work on each device */
+    uint32_t *totals; /* of each device */
+    uint32_t *drawn;  /* to be timed */
+    uint32_t *one;    /* of these, one device's chunks */
+    double *speed;
+    uint32_t *best;
+    int64_t best_ns;
+} stroll;
+
+static bool is_out(const stroll *s)
+{
+    return s->p.n_timed >= s->how->most ||
+           (s->how->over && s->how->over(s->how->context));
+}
+
+/* What is drawn, if no device has more to do than `most`: the best so far stays
+ * where it is better. */
+static lh_status time_drawn(stroll *s, lh_error *err)
+{
+    int64_t ns;
+    if (!lhi_partition_allows(&s->p, s->drawn) || is_out(s))
+        return LH_OK;
+    LHI_TRY(find_loads(&s->t, s->drawn, &s->now, err));
+    if (s->now.most > s->most * SAME_WORK)
+        return LH_OK;
+    s->p.n_timed++;
+    LHI_TRY(time_of(&s->t, s->drawn, &ns, err));
+    if (ns < INT64_MAX && ns <= s->best_ns) {
+        s->best_ns = ns;
+        memcpy(s->best, s->drawn, s->p.n_chunks * sizeof *s->best);
+    }
+    return LH_OK;
+}
+
+/* As many layers on each device as s->totals says, with small chunks in the
+ * first round and smaller ones in the last: so the pipeline fills, and its last
+ * round is at D, sooner. */
+static void draw_rounds(stroll *s)
+{
+    const lhi_config *config = &s->t.config;
+    uint32_t v = config->layout.chunks_per_device;
+    for (uint32_t i = 0; i < v; i++)
+        s->speed[i] = i == 0 ? 0.7 : i + 1 == v ? 0.5 : 1;
+    for (uint32_t d = 0; d < config->layout.pipeline; d++) {
+        uint32_t i = 0;
+        share_out(s->totals[d], v, s->p.most_ratio, s->speed, s->one);
+        for (uint32_t c = 0; c < s->p.n_chunks; c++)
+            if (lhi_config_device(config, c) == d)
+                s->drawn[c] = s->one[i++];
+    }
+}
+
+/* The device that has the most layers could as well be another one. */
+static lh_status time_rounds(stroll *s, lh_error *err)
+{
+    uint32_t P = s->t.config.layout.pipeline, m = 0;
+    memset(s->totals, 0, P * sizeof *s->totals);
+    for (uint32_t c = 0; c < s->p.n_chunks; c++)
+        s->totals[lhi_config_device(&s->t.config, c)] += s->evened[c];
+    for (uint32_t d = 1; d < P; d++)
+        m = s->totals[d] > s->totals[m] ? d : m;
+    const uint32_t most = s->totals[m];
+    for (uint32_t d = 0; d < P; d++) {
+        const uint32_t less = s->totals[d];
+        if (d != m && less == most)
+            continue;
+        s->totals[m] = less;
+        s->totals[d] = most;
+        draw_rounds(s);
+        LHI_TRY(time_drawn(s, err));
+        s->totals[d] = less;
+        s->totals[m] = most;
+    }
+    return LH_OK;
+}
+
+/* What is given, and that with its work made even: no device is to have more to
+ * do in what follows. */
+static lh_status time_evened(stroll *s, lh_error *err)
+{
+    const uint32_t n = s->p.n_chunks;
+    given_layers(&s->t, n, s->evened);
+    memcpy(s->drawn, s->evened, n * sizeof *s->drawn);
+    s->most = INFINITY;
+    LHI_TRY(time_drawn(s, err));
+    LHI_TRY(even_out(&s->t, &s->p, s->evened, err));
+    LHI_TRY(find_loads(&s->t, s->evened, &s->now, err));
+    s->most = s->now.most;
+    memcpy(s->drawn, s->evened, n * sizeof *s->drawn);
+    return time_drawn(s, err);
+}
+
+/* From the best so far on, one layer from somewhere to somewhere else: there is
+ * no time for all such moves in any order. */
+static lh_status stroll_on(stroll *s, lh_error *err)
+{
+    enum { MOST_DRAWN = 64 }; /* for each that is timed */
+    const uint32_t n = s->p.n_chunks;
+    lhi_random random = {1};
+    for (uint64_t i = 0; i < MOST_DRAWN * s->how->most && !is_out(s); i++) {
+        uint32_t from = lhi_random_below(&random, n);
+        uint32_t to = lhi_random_below(&random, n - 1);
+        to += to >= from;
+        memcpy(s->drawn, s->best, n * sizeof *s->drawn);
+        s->drawn[from]--;
+        s->drawn[to]++;
+        LHI_TRY(time_drawn(s, err));
+    }
+    return LH_OK;
+}
+
+lh_status lhi_uneven_search_slowly(const lh_job *job,
+                                   const lh_plan_options *options,
+                                   lhi_tried *tried, const lhi_uneven_slow *how,
+                                   lhi_arena *mem, lhi_config *config,
+                                   int64_t *iteration_ns, lh_error *err)
+{
+    const uint32_t n = count_chunks(config);
+    const uint32_t v = config->layout.chunks_per_device;
+    uint32_t *room = calloc(4 * (size_t)n, sizeof *room);
+    double *real = calloc(2 * (size_t)n, sizeof *real);
+    uint32_t *best = LHI_NEW(mem, uint32_t, n);
+    stroll s = {
+        .t = {job, options, how->method, *config, NULL, tried,
+              lhi_arena_make(0)},
+        .p = {.n_layers = job->model->layers,
+              .n_chunks = n,
+              .most_ratio = lhi_uneven_ratio(options)},
+        .how = how,
+        .now = {.of = real},
+        .evened = room,
+        .totals = room ? room + n : NULL,
+        .drawn = room ? room + 2 * (size_t)n : NULL,
+        .one = room ? room + 3 * (size_t)n : NULL,
+        .speed = real ? real + n : NULL,
+        .best = best,
+        .best_ns = INT64_MAX,
+    };
+    lh_status status =
+        room && real && best && s.t.mem ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = lhi_known_make(&s.t.known, err);
+    if (status == LH_OK)
+        status = time_evened(&s, err);
+    if (status == LH_OK && v > 2 && s.most < INFINITY)
+        status = time_rounds(&s, err);
+    if (status == LH_OK && s.most < INFINITY && s.best_ns < how->near_ns)
+        status = stroll_on(&s, err);
+    if (status == LH_OK && s.best_ns < INT64_MAX) {
+        *iteration_ns = s.best_ns;
+        config->layers = best;
+    }
+    lhi_known_free(s.t.known);
+    lhi_arena_free(s.t.mem);
+    free(room);
+    free(real);
     return status;
 }
 

@@ -37,6 +37,26 @@ lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
                             lhi_config *config, int64_t *iteration_ns,
                             lh_error *err);
 
+/* How the same goes under a method that takes long. */
+typedef struct lhi_uneven_slow {
+    const char *method;
+    uint64_t most;               /* partitions */
+    int64_t near_ns;             /* no moves if no start is below that */
+    bool (*over)(void *context); /* to end with what there is; NULL: never */
+    void *context;
+} lhi_uneven_slow;
+
+/* From starts with as much work on each device on, of which those with many
+ * chunks have small ones in the first round and the last, layers are moved at
+ * random, wherever no device then has more to do. The fastest partition of all
+ * that were timed goes to config->layers, in `mem`, its time to *iteration_ns;
+ * if none works both stay. */
+lh_status lhi_uneven_search_slowly(const lh_job *job,
+                                   const lh_plan_options *options,
+                                   lhi_tried *tried, const lhi_uneven_slow *how,
+                                   lhi_arena *mem, lhi_config *config,
+                                   int64_t *iteration_ns, lh_error *err);
+
 /* From those of `config` on, layers moved as long as the device with the most
  * to do then has less, whatever the schedule: to config->layers, in `mem`. It
  * stays as it is where nothing is to be moved. */

@@ -31,6 +31,9 @@
 
 #include <stdatomic.h>
 
+/* On a pipeline of so few passes no method is slow. */
+enum { LHI_FEW_PASSES = 1000 };
+
 typedef struct lhi_candidate {
     lhi_config config;
     lhi_floor floor;     /* of every partition of its layers */
@@ -39,6 +42,7 @@ typedef struct lhi_candidate {
     uint32_t missing_on; /* device */
     bool simulated;
     bool thorough;    /* under every method, not only the first glance's */
+    bool slowly;      /* under slow ones, whatever the others come to */
     bool evened;      /* its work was made even, or could not be */
     bool dived;       /* by a dive: counted before, as left or ruled out */
     bool open;        /* left when the search ended, though it may be better */

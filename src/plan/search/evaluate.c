@@ -125,12 +125,11 @@ bool lhi_method_considered(const lh_job *job, const lh_plan_options *options,
  * slow. */
 static bool is_worth_it(const lhi_layout_search *s, const lhi_candidate *c)
 {
-    enum { FEW = 1000 };
     const lh_choice *o = &c->choice;
     const uint64_t passes = 3 * (uint64_t)c->config.layout.pipeline *
                             c->config.layout.chunks_per_device *
                             c->config.microbatches;
-    if (passes <= FEW && !s->options.quick)
+    if ((passes <= LHI_FEW_PASSES || c->slowly) && !s->options.quick)
         return o->status != LH_CHOICE_OK || o->iteration_ns > c->bound_ns;
     int64_t share = 20 * (int64_t)c->config.layout.chunks_per_device;
     return o->status != LH_CHOICE_OK ||

@@ -22,6 +22,9 @@ enum {
     DONORS = 3,           /* partitions of as many chunks */
     MOST_DONATED = 20000, /* pipelines that are built with these */
     PASSES_OF_DONATED = 1000000,
+    SLOW_PARTITIONS = 48, /* under a slow method, */
+    SLOW_PASSES = 300000, /* but no more than this, */
+    LEAST_SLOW = 16,      /* and none where these are fewer partitions */
 };
 
 /* A layout is tried under every method if a quick one's time on its partition
@@ -444,6 +447,73 @@ static lh_status try_layers_of_others(mover *m, lh_error *err)
     return status;
 }
 
+/* --- under a slow method ----------------------------------------------------
+ */
+
+static bool is_asked(void *context)
+{
+    return is_over(context);
+}
+
+static const char *slow_method(const mover *m, const lhi_candidate *c)
+{
+    const lhi_layout_search *s = m->s;
+    for (uint32_t i = 0; i < lhi_n_methods; i++)
+        if (lhi_methods[i].kind == LHI_METHOD_SLOW &&
+            lhi_method_considered(s->job, &s->options,
+                                  c->config.layout.pipeline, &lhi_methods[i]))
+            return lhi_methods[i].name;
+    return NULL;
+}
+
+/* The one with the least bound over all partitions. */
+static lhi_candidate *least_bound(const mover *m)
+{
+    lhi_candidate *best = NULL;
+    for (uint32_t i = 0; i < m->s->n; i++) {
+        lhi_candidate *c = &m->s->candidates[i];
+        const uint64_t passes = passes_of(c);
+        if (!is_hopeless(m, c) && passes > LHI_FEW_PASSES &&
+            passes * LEAST_SLOW <= SLOW_PASSES &&
+            (!best || c->floor.ns < best->floor.ns) &&
+            lhi_uneven_possible(m->s->job, &c->config, &m->s->options))
+            best = c;
+    }
+    return best;
+}
+
+/* What is proven hangs on the layout with the least bound, and a slow method
+ * can be far better there than those under which layers were moved so far: by
+ * 6 % with eight chunks on a device. */
+static lh_status move_slowly(mover *m, lh_error *err)
+{
+    lhi_layout_search *s = m->s;
+    lhi_candidate *c = least_bound(m);
+    const char *method = c ? slow_method(m, c) : NULL;
+    if (!method || !s->complete || s->options.goal != LH_PLAN_FASTEST ||
+        is_over(m))
+        return LH_OK;
+    const uint64_t most = SLOW_PASSES / passes_of(c);
+    lhi_uneven_slow how = {
+        .method = method,
+        .most = most < SLOW_PARTITIONS ? most : SLOW_PARTITIONS,
+        .near_ns = s->best_value == INT64_MAX
+                       ? INT64_MAX /* nothing works yet */
+                       : (int64_t)(CLOSE * (double)s->best_value),
+        .over = is_asked,
+        .context = m};
+    lhi_candidate moved = *c;
+    int64_t ns = INT64_MAX;
+    LHI_TRY(lhi_uneven_search_slowly(s->job, &s->options, s->tried, &how,
+                                     s->mem, &moved.config, &ns, err));
+    if (ns >= s->best_value)
+        return LH_OK;
+    moved.slowly = true;
+    LHI_TRY(simulate(m, c, &moved, err));
+    note_best(m, c);
+    return LH_OK;
+}
+
 lh_status lhi_layout_search_move_one(lhi_layout_search *s, uint32_t candidate,
                                      uint64_t *passes, lh_error *err)
 {
@@ -479,6 +549,8 @@ lh_status lhi_layout_search_move(lhi_layout_search *s, lh_error *err)
         memset(m.tried, 0, s->n * sizeof *m.tried);
         status = move_near(&m, err);
     }
+    if (status == LH_OK)
+        status = move_slowly(&m, err);
     free(m.done);
     free(m.tried);
     return status;
