@@ -4,7 +4,8 @@
 import json
 import re
 
-from harness import ROOT, WORK, case, check, finish, run, test, write
+from harness import (ROOT, WORK, case, check, finish, is_sanitized, run, test,
+                     write)
 
 LINES, COLUMNS = 40, 100
 WIDE = {"COLUMNS": str(COLUMNS)}
@@ -73,6 +74,8 @@ def examples_are_one_screen():
     jobs = [path for path in EXAMPLES
             if "longhaul: job/1" in path.read_text()]
     check(len(jobs) >= 9, f"examples: {jobs}")
+    if is_sanitized():  # their searches take minutes there
+        jobs = jobs[::4]
     for path in jobs:
         said = screen(path.name, None, path=str(path))
         for label in ("iteration", "throughput", "why", "model", "GPUs",
