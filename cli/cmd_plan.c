@@ -86,7 +86,7 @@ static const cli_option options[] = {
      .help = "Work for finding the optimal schedules of the best layouts, in "
              "units of about a microsecond (default 400000); the search over "
              "layouts has 75 times as much (default: about 30 seconds), but no "
-             "less than a second or two, and ends before where nothing is more "
+             "less than a few seconds, and ends before where nothing is more "
              "than 0.5 % faster. The plan is the same everywhere."},
     {.name = "time",
      .type = CLI_ABOVE,
