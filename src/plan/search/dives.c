@@ -449,10 +449,8 @@ static lh_status dive(lhi_diver *d, uint32_t which, lh_error *err)
     uint32_t top = d->targets[0].at, changes = 1;
     if (which > 0 && lhi_dive_is_closed(d, t))
         return LH_OK;
-    if (which > 0 && t->best == d->targets[0].best)
-        t->dived = d->targets[0].dived; /* it is that one, or as good */
     if (t->settled || (which > 0 && t->best == d->targets[0].best))
-        return LH_OK;
+        return LH_OK; /* it is the best of all, or as good */
     if (which > 0)
         LHI_TRY(explore(d, which, top, 1, &better, err));
     if (t->at == LHI_NO_CANDIDATE)
@@ -473,7 +471,6 @@ static lh_status dive(lhi_diver *d, uint32_t which, lh_error *err)
         LHI_TRY(lend_until_settled(d, which, err));
     }
     t->settled = !lhi_dive_spent(d);
-    t->dived = t->dived || t->settled;
     return LH_OK;
 }
 

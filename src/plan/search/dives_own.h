@@ -19,7 +19,6 @@ typedef struct lhi_dive_target {
     uint32_t at;  /* the candidate, or that whose layout `row` has */
     lh_choice row;
     bool settled; /* since it was found */
-    bool dived;   /* with as much work as it wanted */
 } lhi_dive_target;
 
 typedef struct lhi_dive_found {
