@@ -9,17 +9,41 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+/* From one state to another; false: it was in a third. */
+static bool goes_to(lhi_failure *failure, uint32_t from, uint32_t to)
+{
+    return __atomic_compare_exchange_n(&failure->state, &from, to, false,
+                                       __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
 static void set_failure(lhi_failure *failure, uint32_t rank, uint32_t from,
                         const char *text)
 {
-    uint32_t none = 0;
-    if (!__atomic_compare_exchange_n(&failure->state, &none, 1, false,
-                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    if (!goes_to(failure, LHI_FAILURE_NONE, LHI_FAILURE_WRITTEN))
         return;
     snprintf(failure->text, sizeof failure->text, "%s", text);
     failure->rank = rank;
     failure->from = from;
-    __atomic_store_n(&failure->state, 2, __ATOMIC_RELEASE);
+    goes_to(failure, LHI_FAILURE_WRITTEN, LHI_FAILURE_THERE);
+}
+
+/* The state once nobody is writing: who is will be done in no time, or was
+ * killed while it did, which is given up after a second and for good. */
+static uint32_t settled(lhi_failure *failure)
+{
+    int64_t until_ns = 0;
+    uint32_t state;
+    while ((state = __atomic_load_n(&failure->state, __ATOMIC_ACQUIRE)) ==
+           LHI_FAILURE_WRITTEN) {
+        int64_t now_ns = lhi_now_ns();
+        if (until_ns == 0)
+            until_ns = now_ns + 1000000000;
+        if (now_ns > until_ns)
+            goes_to(failure, LHI_FAILURE_WRITTEN, LHI_FAILURE_UNSAID);
+        else
+            lhi_sleep_for(20000);
+    }
+    return state;
 }
 
 void lhi_failure_set(lhi_failure *failure, uint32_t rank, const char *reason)
@@ -39,9 +63,8 @@ void lhi_failure_tell(lhi_failure *failure, uint32_t from, const char *text)
 
 bool lhi_net_speaks(const lhi_net *net)
 {
-    const lhi_failure *f = net->failure;
-    if (__atomic_load_n(&f->state, __ATOMIC_ACQUIRE) != 2 ||
-        f->rank == net->rank)
+    lhi_failure *f = net->failure;
+    if (settled(f) != LHI_FAILURE_THERE || f->rank == net->rank)
         return true;
     return f->from != f->rank && net->rank == (f->rank == 0 ? 1 : 0);
 }
@@ -51,15 +74,15 @@ bool lhi_net_tell(lhi_net *net, char *text, size_t room)
     return net->tell && net->tell(net->tell_of, text, room);
 }
 
-const char *lhi_failure_text(const lhi_failure *failure)
+const char *lhi_failure_text(lhi_failure *failure)
 {
-    switch (__atomic_load_n(&failure->state, __ATOMIC_ACQUIRE)) {
-    case 0:
+    switch (settled(failure)) {
+    case LHI_FAILURE_NONE:
         return NULL;
-    case 1: /* a rank is just writing it, or was killed while it did */
-        return "a rank has failed";
-    default:
+    case LHI_FAILURE_THERE:
         return failure->text;
+    default:
+        return "a rank has failed";
     }
 }
 

@@ -12,9 +12,16 @@
 
 #define LHI_NET_SEEN UINT32_MAX
 
+enum {
+    LHI_FAILURE_NONE,
+    LHI_FAILURE_WRITTEN, /* somebody is just writing it */
+    LHI_FAILURE_THERE,
+    LHI_FAILURE_UNSAID, /* who wrote it was killed while it did */
+};
+
 /* Why a run has failed: set once, in memory that ranks may share. */
 typedef struct lhi_failure {
-    uint32_t state; /* atomic: 0 nothing, 1 being written, 2 there */
+    uint32_t state; /* atomic, LHI_FAILURE_NONE to LHI_FAILURE_UNSAID */
     uint32_t rank;  /* that failed */
     uint32_t from;  /* the rank that told it, LHI_NET_SEEN: nobody */
     char text[500];
@@ -23,7 +30,9 @@ typedef struct lhi_failure {
 void lhi_failure_set(lhi_failure *failure, uint32_t rank, const char *reason);
 /* What rank `from` told of it. */
 void lhi_failure_tell(lhi_failure *failure, uint32_t from, const char *text);
-const char *lhi_failure_text(const lhi_failure *failure); /* NULL: none */
+/* NULL: none. Waits for who is just writing it, so that the reason is never a
+ * part of what another thread or rank is about to say. */
+const char *lhi_failure_text(lhi_failure *failure);
 
 typedef struct lhi_net_ops {
     const char *name;

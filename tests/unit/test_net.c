@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -50,6 +51,30 @@ static void keeps_what_failed(void)
               LH_EUNSUPPORTED);
     CHECK_INT(err.code, LH_EUNSUPPORTED);
     CHECK_STR(err.text, "rank 0: no such thing here");
+}
+
+static void *writes_why(void *of)
+{
+    lhi_failure *failure = of;
+    lhi_sleep_for(20000000);
+    snprintf(failure->text, sizeof failure->text, "rank 2: the roof fell in");
+    __atomic_store_n(&failure->state, LHI_FAILURE_THERE, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* A reason that is just being written is waited for, and not one that was
+ * never written to its end. */
+static void waits_for_the_reason(void)
+{
+    lhi_failure slow = {.state = LHI_FAILURE_WRITTEN}, dead = slow;
+    pthread_t writer;
+    CHECK(!pthread_create(&writer, NULL, writes_why, &slow));
+    CHECK_STR(lhi_failure_text(&slow), "rank 2: the roof fell in");
+    pthread_join(writer, NULL);
+    CHECK_STR(lhi_failure_text(&dead), "a rank has failed");
+    CHECK_INT(dead.state, LHI_FAILURE_UNSAID);
+    lhi_failure_set(&dead, 1, "late");
+    CHECK_STR(lhi_failure_text(&dead), "a rank has failed");
 }
 
 static void refuses(void)
@@ -443,6 +468,7 @@ int main(void)
 {
     RUN(conforms);
     RUN(keeps_what_failed);
+    RUN(waits_for_the_reason);
     RUN(refuses);
     RUN(sleeps);
     RUN(links_follow_the_model);
