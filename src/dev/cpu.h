@@ -252,7 +252,7 @@ typedef struct lhi_cpu {
     struct lhi_cpu_nodes *nodes;        /* NULL: likewise */
     lhi_group *near_group;              /* of those on this node; NULL: alone */
     int32_t *row_counts;                /* [1 + n_slices][experts] */
-    size_t *sizes;                      /* [2][lhi_cpu_most_partners()] */
+    size_t *sizes;                      /* [LHI_PARTNER_SIZES][most_partners] */
     float *incoming, *incoming_shares;  /* [most_r * most][h + 1], [...] */
     bool gates_shared;
     float balance; /* share of the loss that balances experts */
@@ -553,15 +553,16 @@ static inline size_t lhi_cpu_rows_here(const lhi_cpu *cpu,
 {
     return (size_t)kept->from[cpu->n_from * cpu->here];
 }
-/* Fills kept->from, once rows are routed. */
-void lhi_cpu_count_rows(lhi_cpu *cpu, lhi_cpu_kept *kept);
 /* Of the groups in which rows go to experts, the larger one's ranks. */
 static inline uint32_t lhi_cpu_most_partners(const lhi_cpu *cpu)
 {
     return cpu->n_expert > cpu->n_slices ? cpu->n_expert : cpu->n_slices;
 }
-/* Rows of x [r][h] go to their experts: those that are here now; and the same
- * once more, without sending anything. */
+/* Sizes that cpu->sizes has of each: of two exchanges, both ways. */
+enum { LHI_PARTNER_SIZES = 4 };
+/* Rows of x [r][h], which are routed, go to their experts: those that are here
+ * now, of which kept->from says how many; and the same once more, without
+ * sending anything. */
 const float *lhi_cpu_send_rows(lhi_cpu *cpu, lhi_cpu_kept *kept,
                                const float *x);
 const float *lhi_cpu_rows_again(const lhi_cpu *cpu, const lhi_cpu_kept *kept,

@@ -61,7 +61,7 @@ bool lhi_cpu_make_expert_ranks(lhi_cpu *cpu, const lhi_cpu_options *o)
     if (cpu->n_from == 1)
         return true;
     return (cpu->row_counts = LHI_NEW(mem, int32_t, counts)) &&
-           (cpu->sizes = LHI_NEW(mem, size_t, 2 * n)) &&
+           (cpu->sizes = LHI_NEW(mem, size_t, LHI_PARTNER_SIZES * n)) &&
            (cpu->incoming = lhi_cpu_floats(mem, all, cpu->h + 1)) &&
            (cpu->incoming_shares = lhi_cpu_floats(mem, all, 1)) &&
            lhi_cpu_make_nodes(cpu, o);
@@ -70,12 +70,36 @@ bool lhi_cpu_make_expert_ranks(lhi_cpu *cpu, const lhi_cpu_options *o)
 /* --- groups ----------------------------------------------------------------
  */
 
+typedef struct telling {
+    lhi_cpu *cpu;
+    lhi_cpu_kept *kept;
+} telling;
+
 static void exchange(lhi_cpu *cpu, lhi_group *group, const void *out,
                      const size_t *gives, void *in, const size_t *gets)
 {
     if (cpu->met == LH_OK)
         cpu->met =
             lhi_group_all_to_all(group, out, gives, in, gets, &cpu->met_err);
+}
+
+/* The same of rows, behind what says how many there are. Alone it is copied. */
+static void exchange_told(lhi_cpu *cpu, lhi_group *group,
+                          const lhi_group_bytes *told,
+                          const lhi_group_bytes *rows, void (*known)(void *),
+                          telling *t)
+{
+    if (cpu->met != LH_OK)
+        return;
+    if (group) {
+        cpu->met = lhi_group_all_to_all_told(group, told, rows, known, t,
+                                             &cpu->met_err);
+        return;
+    }
+    memcpy(told->in, told->out, told->gives[0]);
+    known(t);
+    if (rows->gives[0] > 0)
+        memcpy(rows->in, rows->out, rows->gives[0]);
 }
 
 /* Among ranks that have other experts, if there are any. */
@@ -109,31 +133,6 @@ static size_t rows_of(const lhi_cpu *cpu, const lhi_cpu_kept *kept, uint32_t i)
     return rows_before(cpu, kept, i + 1) - rows_before(cpu, kept, i);
 }
 
-/* How many rows each expert here gets from each rank. */
-void lhi_cpu_count_rows(lhi_cpu *cpu, lhi_cpu_kept *kept)
-{
-    size_t experts = cpu->experts, size = experts * sizeof(int32_t);
-    if (cpu->n_from == 1)
-        return;
-    if (cpu->nodes) {
-        lhi_cpu_tell_nodes(cpu, kept);
-        return;
-    }
-    int32_t *out = cpu->row_counts, *in = out + experts;
-    for (uint32_t e = 0; e < experts; e++)
-        out[e] = kept->first[e + 1] - kept->first[e];
-    for (uint32_t r = 0; r < cpu->n_expert; r++)
-        cpu->sizes[r] = cpu->here * sizeof *out;
-    exchange_experts(cpu, out, cpu->sizes, in + cpu->slice * experts,
-                     cpu->sizes);
-    for (uint32_t i = 0; i < cpu->n_slices; i++)
-        cpu->sizes[i] = size;
-    if (cpu->n_slices > 1)
-        gather_parts(cpu, in + cpu->slice * experts, in);
-    for (uint32_t i = 0; i < cpu->n_from * cpu->here; i++)
-        kept->from[i + 1] = kept->from[i] + (cpu->met == LH_OK ? in[i] : 0);
-}
-
 /* Bytes of rows of `width` floats that go to each rank that has other experts,
  * and come from it; the other way round on the way back. */
 static void count_bytes(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
@@ -151,10 +150,10 @@ static void count_bytes(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
 }
 
 /* Rows in the order of all experts in cpu->routed, `width` floats each, go to
- * the ranks that have these: to `in`. */
-static void spread(lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t width,
-                   float *in)
+ * the ranks that have these: to cpu->incoming. */
+static void spread(lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t width)
 {
+    float *in = cpu->incoming;
     float *own = in + rows_before(cpu, kept, cpu->slice) * width;
     count_bytes(cpu, kept, width);
     exchange_experts(cpu, cpu->routed, cpu->sizes, own,
@@ -194,6 +193,98 @@ static void gather_back(lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t width)
                      cpu->sizes + cpu->n_expert, cpu->routed, cpu->sizes);
 }
 
+/* --- rows of which nobody knows how many there are ----------------------------
+ * Each rank says how many rows it has for each expert, and these go right
+ * behind.
+ */
+
+/* What the ranks that have the i-th part of experts have for those here. */
+static int32_t *counts_of(const lhi_cpu *cpu, uint32_t i)
+{
+    return cpu->row_counts + (1 + (size_t)i) * cpu->experts;
+}
+
+/* Bytes of rows from each rank that has other experts. */
+static void size_rows(void *context)
+{
+    const lhi_cpu *cpu = ((const telling *)context)->cpu;
+    const int32_t *counts = counts_of(cpu, cpu->slice);
+    size_t *gets = cpu->sizes + 2 * cpu->n_expert;
+    for (uint32_t i = 0; i < cpu->n_expert; i++) {
+        size_t rows = 0;
+        for (uint32_t e = 0; e < cpu->here; e++)
+            rows += (size_t)*counts++;
+        gets[i] = rows * cpu->h * sizeof(float);
+    }
+}
+
+/* Rows of all experts, in cpu->routed, go to the ranks that have these. */
+static void spread_told(lhi_cpu *cpu, lhi_cpu_kept *kept, float *in)
+{
+    telling t = {cpu, kept};
+    uint32_t n = cpu->n_expert;
+    int32_t *out = cpu->row_counts;
+    size_t *told = cpu->sizes, *gives = told + n, *gets = gives + n;
+    for (uint32_t e = 0; e < cpu->experts; e++)
+        out[e] = kept->first[e + 1] - kept->first[e];
+    for (uint32_t i = 0; i < n; i++) {
+        told[i] = cpu->here * sizeof *out;
+        gives[i] = (size_t)(kept->first[(i + 1) * cpu->here] -
+                            kept->first[i * cpu->here]) *
+                   cpu->h * sizeof *in;
+    }
+    const lhi_group_bytes counts = {out, told, false,
+                                    counts_of(cpu, cpu->slice), told};
+    const lhi_group_bytes rows = {cpu->routed, gives, false, in, gets};
+    exchange_told(cpu, cpu->expert_group, &counts, &rows, size_rows, &t);
+}
+
+static void find_rows(void *context)
+{
+    const lhi_cpu *cpu = ((const telling *)context)->cpu;
+    lhi_cpu_kept *kept = ((const telling *)context)->kept;
+    const int32_t *counts = counts_of(cpu, 0);
+    size_t *gets = cpu->sizes + cpu->n_slices;
+    for (uint32_t i = 0; i < cpu->n_from * cpu->here; i++)
+        kept->from[i + 1] = kept->from[i] + counts[i];
+    for (uint32_t i = 0; i < cpu->n_slices; i++)
+        gets[i] = rows_of(cpu, kept, i) * cpu->h * sizeof(float);
+}
+
+/* What has come to each of the ranks that have parts of the same experts goes
+ * to the others, from cpu->incoming. */
+static void gather_told(lhi_cpu *cpu, lhi_cpu_kept *kept, float *in)
+{
+    telling t = {cpu, kept};
+    size_t *told = cpu->sizes, *gets = told + cpu->n_slices;
+    size_t mine = 0;
+    const int32_t *own = counts_of(cpu, cpu->slice);
+    for (uint32_t e = 0; e < cpu->experts; e++)
+        mine += (size_t)own[e];
+    mine *= cpu->h * sizeof *in;
+    for (uint32_t i = 0; i < cpu->n_slices; i++)
+        told[i] = cpu->experts * sizeof *own;
+    memcpy(cpu->row_counts, own, told[0]);
+    const lhi_group_bytes counts = {cpu->row_counts, told, true,
+                                    counts_of(cpu, 0), told};
+    const lhi_group_bytes rows = {cpu->incoming, &mine, true, in, gets};
+    exchange_told(cpu, cpu->slice_group, &counts, &rows, find_rows, &t);
+}
+
+/* Fills kept->from, too. */
+static void send_told(lhi_cpu *cpu, lhi_cpu_kept *kept, float *in)
+{
+    bool cut = cpu->n_slices > 1;
+    spread_told(cpu, kept, cut ? cpu->incoming : in);
+    if (cpu->met == LH_OK && cut)
+        gather_told(cpu, kept, in);
+    else if (cpu->met == LH_OK)
+        find_rows(&(telling){cpu, kept});
+    if (cpu->met != LH_OK)
+        memset(kept->from, 0,
+               (cpu->n_from * cpu->here + 1) * sizeof *kept->from);
+}
+
 /* --- rows --------------------------------------------------------------------
  */
 
@@ -216,7 +307,7 @@ const float *lhi_cpu_send_rows(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *x)
     if (cpu->nodes)
         lhi_cpu_send_by_nodes(cpu, kept, x, false, in, cpu->incoming);
     else
-        spread(cpu, kept, cpu->h, in);
+        send_told(cpu, kept, in);
     return in;
 }
 
@@ -246,7 +337,7 @@ static void send_with_shares(lhi_cpu *cpu, const lhi_cpu_kept *kept,
     for (size_t i = 0; i < (size_t)cpu->routed_r * cpu->chosen; i++)
         if (kept->place[i] >= 0)
             cpu->routed[(size_t)kept->place[i] * width + h] = kept->shares[i];
-    spread(cpu, kept, width, cpu->incoming);
+    spread(cpu, kept, width);
 }
 
 float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *d)

@@ -59,7 +59,6 @@ void lhi_cpu_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
 {
     uint32_t up = 2 * cpu->expert_f;
     lhi_cpu_route(cpu, w, kept);
-    lhi_cpu_count_rows(cpu, kept);
     const float *x =
         lhi_cpu_send_rows(cpu, kept, routed_rows(cpu, kept->norm2));
     for (uint32_t i = 0; i < n_lots(cpu); i++) {

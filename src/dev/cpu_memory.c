@@ -447,7 +447,8 @@ static double expert_rank_bytes(const lhi_cpu *cpu)
     if (!cpu->experts || cpu->n_from == 1)
         return 0;
     return (1.0 + cpu->n_slices) * cpu->experts * sizeof(int32_t) +
-           2.0 * lhi_cpu_most_partners(cpu) * sizeof(size_t) +
+           (double)LHI_PARTNER_SIZES * lhi_cpu_most_partners(cpu) *
+               sizeof(size_t) +
            lhi_cpu_float_bytes(all * (cpu->h + 1.0)) + lhi_cpu_float_bytes(all) +
            node_bytes(cpu);
 }

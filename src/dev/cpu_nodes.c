@@ -68,8 +68,9 @@ static bool is_on(const lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t choice,
 }
 
 /* Each member is told how many rows come to its experts; a relay also which
- * rows these are. */
-static void write_words(lhi_cpu *cpu, const lhi_cpu_kept *kept)
+ * rows these are: gives[i] bytes, and gets[i] come. */
+static void write_words(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
+                        size_t *gives, size_t *gets)
 {
     const struct lhi_cpu_nodes *d = cpu->nodes;
     size_t table = lhi_cpu_table(cpu), own = (size_t)cpu->r * cpu->chosen;
@@ -77,8 +78,9 @@ static void write_words(lhi_cpu *cpu, const lhi_cpu_kept *kept)
     for (uint32_t i = 0; i < cpu->n_expert; i++) {
         for (uint32_t e = i * cpu->here; e < (i + 1) * cpu->here; e++)
             *to++ = kept->first[e + 1] - kept->first[e];
-        cpu->sizes[i] =
-            (cpu->here + (d->is_relay[i] ? 2 * table : 0)) * sizeof *to;
+        gives[i] = (cpu->here + (d->is_relay[i] ? 2 * table : 0)) * sizeof *to;
+        gets[i] = (cpu->here + (d->relays[i] == cpu->expert ? 2 * table : 0)) *
+                  sizeof *to;
         if (!d->is_relay[i])
             continue;
         for (size_t k = 0; k < table; k++)
@@ -152,24 +154,6 @@ static void exchange(lhi_cpu *cpu, lhi_group *group, const void *out,
             lhi_group_all_to_all(group, out, gives, in, gets, &cpu->met_err);
 }
 
-void lhi_cpu_tell_nodes(lhi_cpu *cpu, lhi_cpu_kept *kept)
-{
-    const struct lhi_cpu_nodes *d = cpu->nodes;
-    uint32_t n = cpu->n_expert;
-    int32_t *in = d->words + (size_t)n * cpu->here +
-                  2 * cpu->spread.nodes * lhi_cpu_table(cpu);
-    write_words(cpu, kept);
-    for (uint32_t i = 0; i < n; i++)
-        cpu->sizes[n + i] =
-            (cpu->here + (d->relays[i] == cpu->expert ? 2 * lhi_cpu_table(cpu) : 0)) *
-            sizeof *in;
-    exchange(cpu, cpu->expert_group, d->words, cpu->sizes, in, cpu->sizes + n);
-    if (cpu->met != LH_OK)
-        return;
-    read_words(cpu, kept, in);
-    place_copies(cpu, kept);
-}
-
 /* --- between nodes -----------------------------------------------------------
  */
 
@@ -190,27 +174,56 @@ static bool has_copies(const lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t row)
     return false;
 }
 
-/* Bytes of rows of `width` that go to relays, and come to this one. */
-static void count_far(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
-                      size_t width)
+/* Bytes of rows of `width` that go to relays. */
+static void count_out(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
+                      size_t width, size_t *gives)
 {
     const struct lhi_cpu_nodes *d = cpu->nodes;
-    uint32_t n = cpu->n_expert;
-    memset(cpu->sizes, 0, 2 * n * sizeof *cpu->sizes);
-    for (uint32_t i = 0; i < n; i++)
+    memset(gives, 0, cpu->n_expert * sizeof *gives);
+    for (uint32_t i = 0; i < cpu->n_expert; i++)
         for (size_t row = 0; d->is_relay[i] && row < cpu->r; row++)
             if (goes_to(cpu, kept, row, d->node_of[i]))
-                cpu->sizes[i] += width * sizeof(float);
-    for (size_t k = 0; k < (size_t)cpu->spread.sources * cpu->most_r; k++)
-        if (has_copies(cpu, kept, k))
-            cpu->sizes[n + d->sources[k / cpu->most_r]] +=
-                width * sizeof(float);
+                gives[i] += width * sizeof(float);
 }
 
-static void send_far(lhi_cpu *cpu, const lhi_cpu_kept *kept, const float *x)
+/* And those that come to this one. */
+static void count_in(const lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t width,
+                     size_t *gets)
+{
+    memset(gets, 0, cpu->n_expert * sizeof *gets);
+    for (size_t k = 0; k < (size_t)cpu->spread.sources * cpu->most_r; k++)
+        if (has_copies(cpu, kept, k))
+            gets[cpu->nodes->sources[k / cpu->most_r]] += width * sizeof(float);
+}
+
+typedef struct telling {
+    lhi_cpu *cpu;
+    lhi_cpu_kept *kept;
+} telling;
+
+/* Words of all members, as they come. */
+static int32_t *words_in(const lhi_cpu *cpu)
+{
+    return cpu->nodes->words + (size_t)cpu->n_expert * cpu->here +
+           2 * cpu->spread.nodes * lhi_cpu_table(cpu);
+}
+
+static void hear_words(void *context)
+{
+    const telling *t = context;
+    read_words(t->cpu, t->kept, words_in(t->cpu));
+    place_copies(t->cpu, t->kept);
+    count_in(t->cpu, t->kept, t->cpu->h, t->cpu->sizes + 3 * t->cpu->n_expert);
+}
+
+/* `tells`: relays do not know yet what comes. */
+static void send_far(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *x,
+                     bool tells)
 {
     const struct lhi_cpu_nodes *d = cpu->nodes;
-    size_t h = cpu->h;
+    size_t h = cpu->h, n = cpu->n_expert;
+    size_t *gives = cpu->sizes + 2 * n, *gets = gives + n;
+    telling t = {cpu, kept};
     float *to = d->sent;
     for (uint32_t i = 0; i < cpu->n_expert; i++)
         for (size_t row = 0; d->is_relay[i] && row < cpu->r; row++)
@@ -218,9 +231,20 @@ static void send_far(lhi_cpu *cpu, const lhi_cpu_kept *kept, const float *x)
                 memcpy(to, x + row * h, h * sizeof *x);
                 to += h;
             }
-    count_far(cpu, kept, h);
-    exchange(cpu, cpu->expert_group, d->sent, cpu->sizes, d->relayed,
-             cpu->sizes + cpu->n_expert);
+    count_out(cpu, kept, h, gives);
+    if (!tells) {
+        count_in(cpu, kept, h, gets);
+        exchange(cpu, cpu->expert_group, d->sent, gives, d->relayed, gets);
+        return;
+    }
+    if (cpu->met != LH_OK)
+        return;
+    write_words(cpu, kept, cpu->sizes, cpu->sizes + n);
+    const lhi_group_bytes words = {d->words, cpu->sizes, false, words_in(cpu),
+                                   cpu->sizes + n};
+    const lhi_group_bytes rows = {d->sent, gives, false, d->relayed, gets};
+    cpu->met = lhi_group_all_to_all_told(cpu->expert_group, &words, &rows,
+                                         hear_words, &t, &cpu->met_err);
 }
 
 /* --- within the node ---------------------------------------------------------
@@ -284,12 +308,12 @@ static void reorder(const lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t width,
         }
 }
 
-void lhi_cpu_send_by_nodes(lhi_cpu *cpu, const lhi_cpu_kept *kept,
-                           const float *x, bool shares, float *in, float *room)
+void lhi_cpu_send_by_nodes(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *x,
+                           bool shares, float *in, float *room)
 {
     const struct lhi_cpu_nodes *d = cpu->nodes;
     size_t h = cpu->h, width = h + shares;
-    send_far(cpu, kept, x);
+    send_far(cpu, kept, x, !shares);
     if (cpu->met != LH_OK)
         return;
     const float *from = d->relayed;
@@ -361,16 +385,17 @@ void lhi_cpu_return_by_nodes(lhi_cpu *cpu, const lhi_cpu_kept *kept,
 {
     const struct lhi_cpu_nodes *d = cpu->nodes;
     size_t width = (size_t)cpu->h + (gradients ? cpu->chosen : 0);
+    size_t *gives = cpu->sizes, *gets = gives + cpu->n_expert;
     reorder(cpu, kept, (size_t)cpu->h + gradients, cpu->routed, cpu->incoming,
             true);
     exchange_near(cpu, kept, (size_t)cpu->h + gradients, cpu->routed, true);
     if (cpu->met != LH_OK)
         return;
     add_copies(cpu, kept, gradients, width);
-    count_far(cpu, kept, width);
+    count_out(cpu, kept, width, gets);
+    count_in(cpu, kept, width, gives);
     go_beside(cpu->expert_group, cpu->near_group);
-    exchange(cpu, cpu->expert_group, d->relayed, cpu->sizes + cpu->n_expert,
-             d->sent, cpu->sizes);
+    exchange(cpu, cpu->expert_group, d->relayed, gives, d->sent, gets);
     if (gradients && cpu->met == LH_OK)
         take_worth(cpu, kept);
 }

@@ -63,13 +63,11 @@ static inline size_t lhi_cpu_n_copies(const lhi_cpu *cpu)
     return cpu->spread.sources * (room && room < each ? room : each);
 }
 
-/* From routes kept->from, and what relays need. */
-void lhi_cpu_tell_nodes(lhi_cpu *cpu, lhi_cpu_kept *kept);
-/* Rows of x [r][h] go to their experts: to `in`, rank by rank, each with its
- * share behind it or without; `room` is as large. */
-void lhi_cpu_send_by_nodes(lhi_cpu *cpu, const lhi_cpu_kept *kept,
-                           const float *x, bool shares, float *in,
-                           float *room);
+/* Rows of x [r][h] go to their experts: to `in`, rank by rank; `room` is as
+ * large. First without shares and with the routes, from which kept->from comes
+ * to be, and what relays need; then each with its share behind it. */
+void lhi_cpu_send_by_nodes(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *x,
+                           bool shares, float *in, float *room);
 /* What experts have made of these rows, in cpu->incoming, goes back: weighed by
  * shares; or gradients, each with what the result is worth, which comes to
  * cpu->d_shares. */

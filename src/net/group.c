@@ -24,7 +24,8 @@ struct lhi_group {
     float *parts;                    /* what others have given to a sum */
     size_t n_parts;
     lhi_round round;   /* under way */
-    size_t given, got; /* its bytes */
+    lhi_round ahead;   /* and what goes before it */
+    size_t given, got; /* the bytes of both */
 };
 
 static lh_status check_options(const lhi_net *net, const lhi_group_options *o,
@@ -56,7 +57,7 @@ lh_status lhi_group_make(lhi_net *net, const lhi_group_options *o,
         return lhi_fail_nomem(err);
     g->ranks = malloc(n * sizeof *g->ranks);
     g->sizes = malloc(3 * n * sizeof *g->sizes);
-    g->round.sends = calloc(2 * n, sizeof *g->round.sends);
+    g->round.sends = calloc(4 * n, sizeof *g->round.sends);
     if (!g->ranks || !g->sizes || !g->round.sends) {
         lhi_group_free(g);
         return lhi_fail_nomem(err);
@@ -72,6 +73,9 @@ lh_status lhi_group_make(lhi_net *net, const lhi_group_options *o,
     g->round.net = net;
     g->round.group = &g->members;
     g->round.receives = g->round.sends + n;
+    g->ahead = g->round;
+    g->ahead.sends = g->round.receives + n;
+    g->ahead.receives = g->ahead.sends + n;
     *out = g;
     return LH_OK;
 }
@@ -130,8 +134,9 @@ static void round_begin(lhi_group *g)
 {
     g->began_ns = g->latest_ns = lhi_now_ns();
     g->round.tag = g->tag | (g->calls++ & UINT32_MAX);
+    g->ahead.tag = g->round.tag;
     /* What is not begun in this round is not waited for. */
-    memset(g->round.sends, 0, 2 * g->members.n_ranks * sizeof *g->round.sends);
+    memset(g->round.sends, 0, 4 * g->members.n_ranks * sizeof *g->round.sends);
     g->given = g->got = 0;
 }
 
@@ -166,22 +171,42 @@ static lh_status round_end(lhi_group *g, lh_status status, lh_error *err)
     return status;
 }
 
-/* All-to-all from sizes and places at both ends. */
-static lh_status exchange(lhi_group *g, const unsigned char *out,
-                          const size_t *gives, unsigned char *in,
-                          const size_t *gets, lh_error *err)
+/* Begins a round's messages to, or from, all others, from where they lie. */
+static lh_status give_all(lhi_group *g, lhi_round *round,
+                          const lhi_group_bytes *b, lh_error *err)
 {
-    uint32_t n = g->members.n_ranks, mine = g->members.mine;
-    lh_status status = LH_OK;
+    const unsigned char *from = b->out;
+    for (uint32_t i = 0; i < g->members.n_ranks; i++) {
+        size_t size = b->gives[b->to_all ? 0 : i];
+        g->given += i == g->members.mine ? 0 : size;
+        if (i != g->members.mine)
+            LHI_TRY(lhi_round_send(round, i, from, size, err));
+        from += b->to_all ? 0 : size;
+    }
+    return LH_OK;
+}
+
+static lh_status get_all(lhi_group *g, lhi_round *round,
+                         const lhi_group_bytes *b, lh_error *err)
+{
+    unsigned char *to = b->in;
+    for (uint32_t i = 0; i < g->members.n_ranks; to += b->gets[i++]) {
+        if (i == g->members.mine)
+            continue;
+        g->got += b->gets[i];
+        LHI_TRY(lhi_round_receive(round, i, to, b->gets[i], err));
+    }
+    return LH_OK;
+}
+
+/* All-to-all from sizes and places at both ends. */
+static lh_status exchange(lhi_group *g, const lhi_group_bytes *b,
+                          lh_error *err)
+{
     round_begin(g);
-    unsigned char *to = in;
-    for (uint32_t i = 0; i < n && status == LH_OK; to += gets[i++])
-        if (i != mine)
-            status = receive(g, i, to, gets[i], err);
-    const unsigned char *from = out;
-    for (uint32_t i = 0; i < n && status == LH_OK; from += gives[i++])
-        if (i != mine)
-            status = give(g, i, from, gives[i], err);
+    lh_status status = get_all(g, &g->round, b, err);
+    if (status == LH_OK)
+        status = give_all(g, &g->round, b, err);
     return round_end(g, status, err);
 }
 
@@ -240,8 +265,8 @@ static lh_status gather_parts(lhi_group *g, const float *values, size_t count,
         g->sizes[i] = counts[i] * sizeof *values;
         g->others[i] = i == me ? 0 : count * sizeof *values;
     }
-    return exchange(g, (const unsigned char *)values, g->sizes,
-                    (unsigned char *)g->parts, g->others, err);
+    const lhi_group_bytes b = {values, g->sizes, false, g->parts, g->others};
+    return exchange(g, &b, err);
 }
 
 lh_status lhi_group_reduce_scatter(lhi_group *g, const float *values,
@@ -311,22 +336,57 @@ lh_status lhi_group_all_reduce(lhi_group *g, float *values, size_t n,
     return lhi_group_all_gather(g, values + first, values, g->sizes, err);
 }
 
+/* What the caller has for itself. */
+static lh_status copy_own(const lhi_group *g, const lhi_group_bytes *b,
+                          lh_error *err)
+{
+    uint32_t me = g->members.mine;
+    size_t gives = b->gives[b->to_all ? 0 : me];
+    const unsigned char *from = b->out;
+    unsigned char *to = b->in;
+    if (gives != b->gets[me])
+        return lhi_fail(err, LH_EINVAL,
+                        "a rank gives itself %zu bytes and gets %zu", gives,
+                        b->gets[me]);
+    if (gives > 0)
+        memcpy(to + sum_before(b->gets, me),
+               from + (b->to_all ? 0 : sum_before(b->gives, me)), gives);
+    return LH_OK;
+}
+
 lh_status lhi_group_all_to_all(lhi_group *g, const void *out,
                                const size_t *gives, void *in,
                                const size_t *gets, lh_error *err)
 {
-    uint32_t me = g->members.mine;
-    if (gives[me] != gets[me])
-        return lhi_round_end(
-            &g->round,
-            lhi_fail(err, LH_EINVAL,
-                     "a rank gives itself %zu bytes and gets %zu", gives[me],
-                     gets[me]),
-            NULL, err);
-    if (gives[me] > 0)
-        memcpy((unsigned char *)in + sum_before(gets, me),
-               (const unsigned char *)out + sum_before(gives, me), gives[me]);
-    return exchange(g, out, gives, in, gets, err);
+    const lhi_group_bytes b = {out, gives, false, in, gets};
+    lh_status status = copy_own(g, &b, err);
+    return status == LH_OK ? exchange(g, &b, err)
+                           : lhi_round_end(&g->round, status, NULL, err);
+}
+
+lh_status lhi_group_all_to_all_told(lhi_group *g, const lhi_group_bytes *told,
+                                    const lhi_group_bytes *rest,
+                                    void (*known)(void *context), void *context,
+                                    lh_error *err)
+{
+    round_begin(g);
+    lh_status status = get_all(g, &g->ahead, told, err);
+    if (status == LH_OK)
+        status = give_all(g, &g->ahead, told, err);
+    if (status == LH_OK)
+        status = give_all(g, &g->round, rest, err);
+    if (status == LH_OK)
+        status = lhi_round_wait(&g->ahead, g->ahead.receives, g->stop, err);
+    if (status == LH_OK)
+        status = copy_own(g, told, err);
+    if (status == LH_OK) {
+        known(context);
+        status = copy_own(g, rest, err);
+    }
+    if (status == LH_OK)
+        status = get_all(g, &g->round, rest, err);
+    status = lhi_round_end(&g->ahead, status, g->stop, err);
+    return round_end(g, status, err);
 }
 
 lh_status lhi_group_shift_begin(lhi_group *g, bool back, const void *out,

@@ -78,6 +78,25 @@ lh_status lhi_group_all_reduce(lhi_group *group, float *values, size_t n,
 lh_status lhi_group_all_to_all(lhi_group *group, const void *out,
                                const size_t *gives, void *in,
                                const size_t *gets, lh_error *err);
+/* What a member gives each and gets of each, as above; `to_all`: all are given
+ * the same gives[0] bytes. */
+typedef struct lhi_group_bytes {
+    const void *out;
+    const size_t *gives;
+    bool to_all;
+    void *in;
+    const size_t *gets;
+} lhi_group_bytes;
+
+/* Two all-to-alls in one step, for what comes in sizes that only those know who
+ * give it: `told`, of sizes known to both ends, goes first, and `rest` right
+ * behind it. Once the first has come, known(context) says what to expect of the
+ * second: rest->gets[] is read after that. */
+lh_status lhi_group_all_to_all_told(lhi_group *group,
+                                    const lhi_group_bytes *told,
+                                    const lhi_group_bytes *rest,
+                                    void (*known)(void *context), void *context,
+                                    lh_error *err);
 /* Gives `gives` bytes to the next member, or back to the one before, and gets
  * `gets` from the other side; the last one's next is the first. In a group of
  * one it copies. */

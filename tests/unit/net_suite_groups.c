@@ -134,6 +134,46 @@ static lh_status all_pairs(lhi_group *g, unsigned char *out, unsigned char *in,
     return LH_OK;
 }
 
+/* Sizes that only those know who give: they are told with the bytes. */
+typedef struct sizes_told {
+    uint32_t told[MOST];
+    size_t gets[MOST];
+} sizes_told;
+
+static void hear_sizes(void *context)
+{
+    sizes_told *t = context;
+    for (uint32_t i = 0; i < MOST; i++)
+        t->gets[i] = t->told[i];
+}
+
+static lh_status all_pairs_told(lhi_group *g, bool to_all, unsigned char *out,
+                                unsigned char *in, lh_error *err)
+{
+    uint32_t me = lhi_group_mine(g), says[MOST];
+    size_t gives[MOST], each[MOST], at = 0;
+    sizes_told t;
+    for (uint32_t i = 0; i < (to_all ? 1 : MOST); i++) {
+        gives[i] = says[i] = (uint32_t)size_between(me, to_all ? 3 : i);
+        for (size_t k = 0; k < gives[i]; k++)
+            out[at++] = byte_of(me, i, k);
+    }
+    for (uint32_t i = 0; i < MOST; i++)
+        each[i] = sizeof *says;
+    const lhi_group_bytes told = {says, each, to_all, t.told, each};
+    const lhi_group_bytes rest = {out, gives, to_all, in, t.gets};
+    uint64_t calls = lhi_group_calls(g);
+    LHI_TRY(lhi_group_all_to_all_told(g, &told, &rest, hear_sizes, &t, err));
+    EXPECT(lhi_group_calls(g) == calls + 1);
+    at = 0;
+    for (uint32_t i = 0; i < MOST; i++) {
+        EXPECT(t.gets[i] == size_between(i, to_all ? 3 : me));
+        for (size_t k = 0; k < t.gets[i]; k++)
+            EXPECT(in[at++] == byte_of(i, to_all ? 0 : me, k));
+    }
+    return LH_OK;
+}
+
 lh_status net_groups_all_pairs(lhi_net *net, void *context, char **result,
                                size_t *size, lh_error *err)
 {
@@ -145,6 +185,8 @@ lh_status net_groups_all_pairs(lhi_net *net, void *context, char **result,
     lh_status status = make(net, MOST, members, TAG, &g, err);
     for (int i = 0; i < 3 && status == LH_OK; i++)
         status = all_pairs(g, bytes, bytes + 80000, err);
+    for (int i = 0; i < 3 && status == LH_OK; i++)
+        status = all_pairs_told(g, i == 1, bytes, bytes + 80000, err);
     lhi_group_free(g);
     free(bytes);
     return status;

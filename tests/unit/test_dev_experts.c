@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How often ranks that have different experts exchange something in a layer:
+ * as often as plans count. */
+#define _POSIX_C_SOURCE 200809L /* mkstemp */
+#include "moe_models.h"
+#include "small_llama.h"
+
+#include "net/net.h"
+
+enum { MOST = 4 };
+
+/* Ranks have experts of each other, parts of them, nodes; and what is then
+ * called of a layer in F, in D, and more in D where all is made again. */
+typedef struct row {
+    uint32_t ranks, expert, cut, per_node;
+    uint32_t forward, backward, again;
+} row;
+
+static const row rows[] = {
+    {2, 2, 1, 0, 2, 2, 1},
+    /* within nodes, too */
+    {4, 4, 1, 2, 4, 4, 2},
+    /* rows come together and sums go apart among those that have parts */
+    {4, 2, 2, 0, 4, 4, 2},
+    {2, 1, 2, 0, 2, 2, 1},
+};
+
+typedef struct team {
+    const row *row;
+    small s; /* a device of each rank */
+    uint64_t calls[MOST][2];
+} team;
+
+static lh_status make(lhi_net *net, uint32_t n, uint32_t mine,
+                      const uint32_t *ranks, uint64_t tag, lhi_group **out,
+                      lh_error *err)
+{
+    const lhi_group_options o = {n, mine, ranks, tag << 32, NULL};
+    return n > 1 ? lhi_group_make(net, &o, out, err) : LH_OK;
+}
+
+static uint64_t calls_of(const lhi_device_groups *g)
+{
+    const lhi_group *all[] = {g->expert, g->expert_tensor, g->near_expert};
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < 3; i++)
+        n += all[i] ? lhi_group_calls(all[i]) : 0;
+    return n;
+}
+
+static lh_status pass(team *t, uint32_t rank, lh_pass_kind kind, lh_error *err)
+{
+    lhi_device *d = t->s.devices[rank];
+    const lh_pass p = {.kind = kind, .n_parts = 1};
+    return d->ops->run(d, &p, NULL, NULL, 0, NULL, err);
+}
+
+static lh_status steps(team *t, uint32_t rank, const lhi_device_groups *g,
+                       lh_error *err)
+{
+    lhi_device *d = t->s.devices[rank];
+    d->ops->join(d, g);
+    LHI_TRY(d->ops->begin(d, 0, LHI_STEP_TRAIN, err));
+    LHI_TRY(pass(t, rank, LH_F, err));
+    t->calls[rank][0] = calls_of(g);
+    LHI_TRY(pass(t, rank, LH_D, err));
+    LHI_TRY(pass(t, rank, LH_W, err));
+    t->calls[rank][1] = calls_of(g) - t->calls[rank][0];
+    return LH_OK;
+}
+
+/* Parts of an expert are on ranks that follow each other. */
+static lh_status rank_main(lhi_net *net, void *context, char **result,
+                           size_t *size, lh_error *err)
+{
+    team *t = context;
+    const row *r = t->row;
+    uint32_t me = lhi_net_rank(net), have[MOST], parts[MOST], near[MOST];
+    lhi_group *made[3] = {NULL};
+    (void)result, (void)size;
+    for (uint32_t i = 0; i < r->expert; i++)
+        have[i] = i * r->cut + me % r->cut;
+    for (uint32_t i = 0; i < r->cut; i++)
+        parts[i] = me / r->cut * r->cut + i;
+    for (uint32_t i = 0; i < r->per_node; i++)
+        near[i] = me / r->per_node * r->per_node + i;
+    lh_status status =
+        make(net, r->expert, me / r->cut, have, 1, &made[0], err);
+    if (status == LH_OK)
+        status = make(net, r->cut, me % r->cut, parts, 2, &made[1], err);
+    if (status == LH_OK && r->per_node)
+        status = make(net, r->per_node, me % r->per_node, near, 3, &made[2],
+                      err);
+    const lhi_device_groups g = {.expert = made[0],
+                                 .expert_tensor = made[1],
+                                 .near_expert = made[2]};
+    if (status == LH_OK)
+        status = steps(t, me, &g, err);
+    for (uint32_t i = 0; i < 3; i++)
+        lhi_group_free(made[i]);
+    return status;
+}
+
+static void open_devices(team *t, const uint32_t *again)
+{
+    const row *r = t->row;
+    const uint32_t mine = 0, nodes[] = {0, 0, 1, 1};
+    small *s = &t->s;
+    lh_error err;
+    s->firsts[1] = s->model.layers;
+    s->n_devices = r->ranks;
+    for (uint32_t i = 0; i < r->ranks; i++) {
+        const lhi_cpu_options o = {.model = &s->model,
+                                   .n_chunks = 1,
+                                   .first_layers = s->firsts,
+                                   .again = again,
+                                   .n_mine = 1,
+                                   .mine = &mine,
+                                   .microbatch = s->microbatch,
+                                   .sequence = s->sequence,
+                                   .n_microbatches = 1,
+                                   .replica = i,
+                                   .n_replicas = r->ranks,
+                                   .n_expert = r->expert,
+                                   .expert = i / r->cut,
+                                   .expert_nodes = r->per_node ? nodes : NULL,
+                                   .n_expert_tensor = r->cut,
+                                   .expert_tensor = i % r->cut,
+                                   .seed = 3,
+                                   .data = s->data};
+        lh_status status = lhi_device_cpu(&o, &s->devices[i], &err);
+        if (status == LH_EUNSUPPORTED) {
+            fprintf(stderr, "SKIPPED: %s\n", err.text);
+            exit(77);
+        }
+        CHECK_OK(status, err);
+    }
+}
+
+static void as_often_as_planned(void)
+{
+    static const uint32_t all[] = {LH_PART_ALL, LH_PART_ALL};
+    for (uint32_t i = 0; i < 2 * (sizeof rows / sizeof *rows); i++) {
+        const row *r = &rows[i / 2];
+        team t = {.row = r, .s = small_sizes()};
+        lhi_rank_result results[MOST] = {{NULL, 0}};
+        lh_error err;
+        t.s.model = mixtral_of(t.s.model);
+        t.s.model.experts = 8;
+        t.s.model.layers = 2;
+        small_text(t.s.path, sizeof t.s.path);
+        CHECK_OK(lhi_data_open(&(lhi_data_options){.path = t.s.path,
+                                                   .kind = LHI_DATA_BYTES,
+                                                   .vocab = t.s.model.vocab,
+                                                   .sequence = t.s.sequence,
+                                                   .seed = 7},
+                               &t.s.data, &err),
+                 err);
+        open_devices(&t, i % 2 ? all : NULL);
+        CHECK_OK(lhi_inproc_run(r->ranks, 0, NULL, rank_main, &t, results, &err),
+                 err);
+        for (uint32_t rank = 0; rank < r->ranks; rank++) {
+            CHECK_INT(t.calls[rank][0], 2 * r->forward);
+            CHECK_INT(t.calls[rank][1],
+                      2 * (r->backward + (i % 2 ? r->again : 0)));
+        }
+        small_close(&t.s);
+    }
+}
+
+int main(void)
+{
+    RUN(as_often_as_planned);
+    return test_summary();
+}
