@@ -558,6 +558,18 @@ static inline uint32_t lhi_cpu_most_partners(const lhi_cpu *cpu)
 {
     return cpu->n_expert > cpu->n_slices ? cpu->n_expert : cpu->n_slices;
 }
+/* Numbers of rows, of each member of its group and expert there, that come to
+ * the rank with the i-th part of the experts here, as it is told them; and where
+ * kept->from has those of this rank. */
+static inline int32_t *lhi_cpu_counts_of(const lhi_cpu *cpu, uint32_t i)
+{
+    return cpu->row_counts + (1 + (size_t)i) * cpu->experts;
+}
+static inline int32_t *lhi_cpu_own_from(const lhi_cpu *cpu,
+                                        const lhi_cpu_kept *kept)
+{
+    return kept->from + (size_t)cpu->slice * cpu->experts;
+}
 /* Sizes that cpu->sizes has of each: of two exchanges, both ways. */
 enum { LHI_PARTNER_SIZES = 4 };
 /* Rows of x [r][h], which are routed, go to their experts: those that are here

@@ -35,13 +35,6 @@ lh_status lhi_cpu_check_expert_ranks(const lhi_cpu_options *o, lh_error *err)
                         "rank %" PRIu32 " is none of %" PRIu32
                         " that have parts of the same experts",
                         o->expert_tensor, cuts);
-    if (o->expert_nodes && cuts > 1)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the cpu device sends a token once to each node where "
-                        "experts are whole (expert_tensor %" PRIu32 "): set "
-                        "expert_tensor to 1 in the job's layout, or dispatcher "
-                        "to alltoall in its training",
-                        cuts);
     if (experts == 0 || o->model->expert_ffn % cuts == 0)
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
@@ -140,7 +133,7 @@ static void count_bytes(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
 {
     uint32_t n = cpu->n_expert, here = cpu->here;
     const int32_t *first = kept->first;
-    const int32_t *from = kept->from + cpu->slice * n * here;
+    const int32_t *from = lhi_cpu_own_from(cpu, kept);
     for (uint32_t r = 0; r < n; r++) {
         int32_t goes = first[(r + 1) * here] - first[r * here];
         int32_t comes = from[(r + 1) * here] - from[r * here];
@@ -149,20 +142,22 @@ static void count_bytes(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
     }
 }
 
-/* Rows in the order of all experts in cpu->routed, `width` floats each, go to
- * the ranks that have these: to cpu->incoming. */
-static void spread(lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t width)
+/* Where rows of `width` floats that come to this rank's parts are among all. */
+static float *own_incoming(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
+                           size_t width)
 {
-    float *in = cpu->incoming;
-    float *own = in + rows_before(cpu, kept, cpu->slice) * width;
-    count_bytes(cpu, kept, width);
-    exchange_experts(cpu, cpu->routed, cpu->sizes, own,
-                     cpu->sizes + cpu->n_expert);
+    return cpu->incoming + rows_before(cpu, kept, cpu->slice) * width;
+}
+
+/* These go to the others that have parts of the experts, too. */
+static void gather_incoming(lhi_cpu *cpu, const lhi_cpu_kept *kept,
+                            size_t width)
+{
     if (cpu->n_slices == 1)
         return;
     for (uint32_t i = 0; i < cpu->n_slices; i++)
-        cpu->sizes[i] = rows_of(cpu, kept, i) * width * sizeof *in;
-    gather_parts(cpu, own, in);
+        cpu->sizes[i] = rows_of(cpu, kept, i) * width * sizeof(float);
+    gather_parts(cpu, own_incoming(cpu, kept, width), cpu->incoming);
 }
 
 /* Of what parts have made in cpu->incoming, of all rows here, the sums of those
@@ -171,7 +166,9 @@ static void add_parts(lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t width)
 {
     size_t n = rows_of(cpu, kept, cpu->slice) * width;
     size_t *gives = cpu->sizes, *gets = gives + cpu->n_slices;
-    float *own = cpu->incoming + rows_before(cpu, kept, cpu->slice) * width;
+    float *own = own_incoming(cpu, kept, width);
+    if (cpu->n_slices == 1)
+        return;
     for (uint32_t i = 0; i < cpu->n_slices; i++) {
         gives[i] = rows_of(cpu, kept, i) * width * sizeof *own;
         gets[i] = n * sizeof *own;
@@ -182,15 +179,20 @@ static void add_parts(lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t width)
         cpu->k->add(own, cpu->routed + i * n, n);
 }
 
-/* The way back of spread(), from cpu->incoming to cpu->routed. */
-static void gather_back(lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t width)
+/* Rows come back from cpu->incoming: to cpu->routed, in the order of all
+ * experts, or as cpu_nodes.h has it. */
+static void come_back(lhi_cpu *cpu, const lhi_cpu_kept *kept, bool gradients)
 {
-    if (cpu->n_slices > 1)
-        add_parts(cpu, kept, width);
+    size_t width = (size_t)cpu->h + gradients;
+    float *own = own_incoming(cpu, kept, width);
+    add_parts(cpu, kept, width);
+    if (cpu->nodes) {
+        lhi_cpu_return_by_nodes(cpu, kept, own, gradients);
+        return;
+    }
     count_bytes(cpu, kept, width);
-    exchange_experts(cpu,
-                     cpu->incoming + rows_before(cpu, kept, cpu->slice) * width,
-                     cpu->sizes + cpu->n_expert, cpu->routed, cpu->sizes);
+    exchange_experts(cpu, own, cpu->sizes + cpu->n_expert, cpu->routed,
+                     cpu->sizes);
 }
 
 /* --- rows of which nobody knows how many there are ----------------------------
@@ -198,17 +200,11 @@ static void gather_back(lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t width)
  * behind.
  */
 
-/* What the ranks that have the i-th part of experts have for those here. */
-static int32_t *counts_of(const lhi_cpu *cpu, uint32_t i)
-{
-    return cpu->row_counts + (1 + (size_t)i) * cpu->experts;
-}
-
 /* Bytes of rows from each rank that has other experts. */
 static void size_rows(void *context)
 {
     const lhi_cpu *cpu = ((const telling *)context)->cpu;
-    const int32_t *counts = counts_of(cpu, cpu->slice);
+    const int32_t *counts = lhi_cpu_counts_of(cpu, cpu->slice);
     size_t *gets = cpu->sizes + 2 * cpu->n_expert;
     for (uint32_t i = 0; i < cpu->n_expert; i++) {
         size_t rows = 0;
@@ -234,7 +230,7 @@ static void spread_told(lhi_cpu *cpu, lhi_cpu_kept *kept, float *in)
                    cpu->h * sizeof *in;
     }
     const lhi_group_bytes counts = {out, told, false,
-                                    counts_of(cpu, cpu->slice), told};
+                                    lhi_cpu_counts_of(cpu, cpu->slice), told};
     const lhi_group_bytes rows = {cpu->routed, gives, false, in, gets};
     exchange_told(cpu, cpu->expert_group, &counts, &rows, size_rows, &t);
 }
@@ -243,7 +239,7 @@ static void find_rows(void *context)
 {
     const lhi_cpu *cpu = ((const telling *)context)->cpu;
     lhi_cpu_kept *kept = ((const telling *)context)->kept;
-    const int32_t *counts = counts_of(cpu, 0);
+    const int32_t *counts = lhi_cpu_counts_of(cpu, 0);
     size_t *gets = cpu->sizes + cpu->n_slices;
     for (uint32_t i = 0; i < cpu->n_from * cpu->here; i++)
         kept->from[i + 1] = kept->from[i] + counts[i];
@@ -258,7 +254,7 @@ static void gather_told(lhi_cpu *cpu, lhi_cpu_kept *kept, float *in)
     telling t = {cpu, kept};
     size_t *told = cpu->sizes, *gets = told + cpu->n_slices;
     size_t mine = 0;
-    const int32_t *own = counts_of(cpu, cpu->slice);
+    const int32_t *own = lhi_cpu_counts_of(cpu, cpu->slice);
     for (uint32_t e = 0; e < cpu->experts; e++)
         mine += (size_t)own[e];
     mine *= cpu->h * sizeof *in;
@@ -266,16 +262,22 @@ static void gather_told(lhi_cpu *cpu, lhi_cpu_kept *kept, float *in)
         told[i] = cpu->experts * sizeof *own;
     memcpy(cpu->row_counts, own, told[0]);
     const lhi_group_bytes counts = {cpu->row_counts, told, true,
-                                    counts_of(cpu, 0), told};
+                                    lhi_cpu_counts_of(cpu, 0), told};
     const lhi_group_bytes rows = {cpu->incoming, &mine, true, in, gets};
     exchange_told(cpu, cpu->slice_group, &counts, &rows, find_rows, &t);
 }
 
-/* Fills kept->from, too. */
-static void send_told(lhi_cpu *cpu, lhi_cpu_kept *kept, float *in)
+/* Rows of x, to `in`; fills kept->from, too. */
+static void send_told(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *x,
+                      float *in)
 {
     bool cut = cpu->n_slices > 1;
-    spread_told(cpu, kept, cut ? cpu->incoming : in);
+    float *own = cut ? cpu->incoming : in;
+    if (cpu->nodes)
+        lhi_cpu_send_by_nodes(cpu, kept, x, false, own,
+                              cut ? in : cpu->incoming);
+    else
+        spread_told(cpu, kept, own);
     if (cpu->met == LH_OK && cut)
         gather_told(cpu, kept, in);
     else if (cpu->met == LH_OK)
@@ -304,10 +306,7 @@ const float *lhi_cpu_send_rows(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *x)
     if (cpu->n_from == 1)
         return cpu->routed;
     float *in = lhi_cpu_incoming_rows(cpu, kept);
-    if (cpu->nodes)
-        lhi_cpu_send_by_nodes(cpu, kept, x, false, in, cpu->incoming);
-    else
-        send_told(cpu, kept, in);
+    send_told(cpu, kept, x, in);
     return in;
 }
 
@@ -322,22 +321,26 @@ const float *lhi_cpu_rows_again(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
 
 void lhi_cpu_return_rows(lhi_cpu *cpu, const lhi_cpu_kept *kept)
 {
-    if (cpu->nodes)
-        lhi_cpu_return_by_nodes(cpu, kept, false);
-    else if (cpu->n_from > 1)
-        gather_back(cpu, kept, cpu->h);
+    if (cpu->n_from > 1)
+        come_back(cpu, kept, false);
 }
 
-/* To cpu->incoming, each with its share behind it. */
-static void send_with_shares(lhi_cpu *cpu, const lhi_cpu_kept *kept,
-                             const float *d)
+/* To their experts, each with its share behind it. */
+static void send_with_shares(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *d)
 {
     size_t h = cpu->h, width = h + 1;
+    float *own = own_incoming(cpu, kept, width);
+    if (cpu->nodes) {
+        lhi_cpu_send_by_nodes(cpu, kept, d, true, own, cpu->routed);
+        return;
+    }
     gather(cpu, kept, d, width);
     for (size_t i = 0; i < (size_t)cpu->routed_r * cpu->chosen; i++)
         if (kept->place[i] >= 0)
             cpu->routed[(size_t)kept->place[i] * width + h] = kept->shares[i];
-    spread(cpu, kept, width);
+    count_bytes(cpu, kept, width);
+    exchange_experts(cpu, cpu->routed, cpu->sizes, own,
+                     cpu->sizes + cpu->n_expert);
 }
 
 float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *d)
@@ -347,10 +350,8 @@ float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *d)
         gather(cpu, kept, d, h);
         return cpu->routed;
     }
-    if (cpu->nodes)
-        lhi_cpu_send_by_nodes(cpu, kept, d, true, cpu->incoming, cpu->routed);
-    else
-        send_with_shares(cpu, kept, d);
+    send_with_shares(cpu, kept, d);
+    gather_incoming(cpu, kept, width);
     float *in = lhi_cpu_incoming_gradients(cpu, kept);
     for (size_t i = 0; i < lhi_cpu_rows_here(cpu, kept); i++) {
         memcpy(in + i * h, cpu->incoming + i * width, h * sizeof *in);
@@ -370,12 +371,8 @@ void lhi_cpu_return_gradients(lhi_cpu *cpu, const lhi_cpu_kept *kept,
                h * sizeof *cpu->routed);
         cpu->incoming[i * width + h] = worth[i];
     }
-    if (cpu->nodes) {
-        lhi_cpu_return_by_nodes(cpu, kept, true);
-        return;
-    }
-    gather_back(cpu, kept, width);
-    for (size_t i = 0; i < all; i++) {
+    come_back(cpu, kept, true);
+    for (size_t i = 0; !cpu->nodes && i < all; i++) {
         float share = cpu->routed[i * width + h];
         memmove(cpu->routed + i * h, cpu->routed + i * width,
                 h * sizeof *cpu->routed);

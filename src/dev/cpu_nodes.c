@@ -92,13 +92,19 @@ static void write_words(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
     }
 }
 
-static void read_words(lhi_cpu *cpu, lhi_cpu_kept *kept, const int32_t *from)
+/* Numbers of rows come to `counts`, as they do without nodes. */
+static void read_words(const lhi_cpu *cpu, lhi_cpu_kept *kept,
+                       const int32_t *from, int32_t *counts)
 {
     const struct lhi_cpu_nodes *d = cpu->nodes;
     size_t table = lhi_cpu_table(cpu), at = 0;
+    int32_t *first = lhi_cpu_own_from(cpu, kept);
+    first[0] = 0;
     for (uint32_t i = 0; i < cpu->n_expert; i++) {
-        for (uint32_t e = i * cpu->here; e < (i + 1) * cpu->here; e++)
-            kept->from[e + 1] = kept->from[e] + *from++;
+        for (uint32_t e = 0; e < cpu->here; e++, first++) {
+            *counts = *from++;
+            first[1] = first[0] + *counts++;
+        }
         if (d->relays[i] != cpu->expert)
             continue;
         memcpy(kept->copy + at, from, table * sizeof *from);
@@ -211,7 +217,8 @@ static int32_t *words_in(const lhi_cpu *cpu)
 static void hear_words(void *context)
 {
     const telling *t = context;
-    read_words(t->cpu, t->kept, words_in(t->cpu));
+    read_words(t->cpu, t->kept, words_in(t->cpu),
+               lhi_cpu_counts_of(t->cpu, t->cpu->slice));
     place_copies(t->cpu, t->kept);
     count_in(t->cpu, t->kept, t->cpu->h, t->cpu->sizes + 3 * t->cpu->n_expert);
 }
@@ -250,12 +257,18 @@ static void send_far(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *x,
 /* --- within the node ---------------------------------------------------------
  */
 
-/* Rows that have come from a member. */
+/* Of what comes to this rank's parts, rows before a member's, and those. */
+static size_t rows_before(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
+                          uint32_t member)
+{
+    const int32_t *first = lhi_cpu_own_from(cpu, kept);
+    return (size_t)(first[member * cpu->here] - first[0]);
+}
+
 static size_t rows_from(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                         uint32_t member)
 {
-    size_t first = (size_t)member * cpu->here;
-    return (size_t)(kept->from[first + cpu->here] - kept->from[first]);
+    return rows_before(cpu, kept, member + 1) - rows_before(cpu, kept, member);
 }
 
 /* Copies and what they become, between relays and those who have the
@@ -300,8 +313,7 @@ static void reorder(const lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t width,
             if (d->relays[i] != d->near[q])
                 continue;
             size_t n = rows_from(cpu, kept, i) * width;
-            float *place =
-                by_rank + (size_t)kept->from[i * cpu->here] * width;
+            float *place = by_rank + rows_before(cpu, kept, i) * width;
             memcpy(back ? by_relay : place, back ? place : by_relay,
                    n * sizeof *place);
             by_relay += n;
@@ -381,13 +393,12 @@ static void take_worth(lhi_cpu *cpu, const lhi_cpu_kept *kept)
 }
 
 void lhi_cpu_return_by_nodes(lhi_cpu *cpu, const lhi_cpu_kept *kept,
-                             bool gradients)
+                             float *made, bool gradients)
 {
     const struct lhi_cpu_nodes *d = cpu->nodes;
     size_t width = (size_t)cpu->h + (gradients ? cpu->chosen : 0);
     size_t *gives = cpu->sizes, *gets = gives + cpu->n_expert;
-    reorder(cpu, kept, (size_t)cpu->h + gradients, cpu->routed, cpu->incoming,
-            true);
+    reorder(cpu, kept, (size_t)cpu->h + gradients, cpu->routed, made, true);
     exchange_near(cpu, kept, (size_t)cpu->h + gradients, cpu->routed, true);
     if (cpu->met != LH_OK)
         return;

@@ -64,15 +64,16 @@ static inline size_t lhi_cpu_n_copies(const lhi_cpu *cpu)
 }
 
 /* Rows of x [r][h] go to their experts: to `in`, rank by rank; `room` is as
- * large. First without shares and with the routes, from which kept->from comes
- * to be, and what relays need; then each with its share behind it. */
+ * large. First without shares and with the routes, from which numbers of rows
+ * come, lhi_cpu_counts_of() this rank's parts and between these in kept->from,
+ * and what relays need; then each with its share behind it. */
 void lhi_cpu_send_by_nodes(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *x,
                            bool shares, float *in, float *room);
-/* What experts have made of these rows, in cpu->incoming, goes back: weighed by
- * shares; or gradients, each with what the result is worth, which comes to
- * cpu->d_shares. */
+/* What experts have made of these rows goes back: weighed by shares; or
+ * gradients, each with what the result is worth, which comes to cpu->d_shares.
+ */
 void lhi_cpu_return_by_nodes(lhi_cpu *cpu, const lhi_cpu_kept *kept,
-                             bool gradients);
+                             float *made, bool gradients);
 /* Adds what has come back to x [r][h]. */
 void lhi_cpu_add_from_nodes(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                             bool gradients, float *x);

@@ -4,15 +4,17 @@
 
 #include <stdlib.h>
 
-/* By rank of those that have all experts with this one. */
-static const uint32_t *expert_nodes(const lhi_job *job,
-                                    const lhi_grid_place *at)
+/* Of the ranks that have all experts, or the same parts of these, with this
+ * one, the nodes, to out[]. */
+static void list_nodes(const lhi_job *job, const lhi_grid_place *at,
+                       uint32_t *out)
 {
     const lhi_grid *g = &job->grid;
-    size_t group = at->expert_replica * (size_t)g->expert * g->expert_tensor;
-    if (!job->model->nodes || g->expert == 1)
-        return NULL;
-    return job->model->nodes + (size_t)at->device * lhi_grid_copies(g) + group;
+    const uint32_t *nodes = job->model->nodes + (size_t)at->device *
+                                                    lhi_grid_copies(g);
+    for (uint32_t i = 0; i < g->expert; i++)
+        out[i] = nodes[(at->expert_replica * g->expert + i) * g->expert_tensor +
+                       at->expert_tensor];
 }
 
 lh_status lhi_job_cpu_options(const lhi_job *job, uint32_t rank,
@@ -20,8 +22,10 @@ lh_status lhi_job_cpu_options(const lhi_job *job, uint32_t rank,
 {
     const lh_train_model *m = job->model;
     const lh_exec *x = job->exec;
-    uint32_t *mine = calloc(x->n_chunks, sizeof *mine);
     const lhi_grid *grid = &job->grid;
+    bool by_nodes = m->nodes && grid->expert > 1;
+    /* the nodes behind it */
+    uint32_t *mine = calloc((size_t)x->n_chunks + grid->expert, sizeof *mine);
     const lhi_grid_place at = lhi_grid_place_of(grid, rank);
     bool shares = lhi_grid_size(grid, LHI_GRID_DATA) > 1;
     uint32_t n = 0;
@@ -30,6 +34,8 @@ lh_status lhi_job_cpu_options(const lhi_job *job, uint32_t rank,
     for (uint32_t c = 0; c < x->n_chunks; c++)
         if (x->chunk_ranks[c] == at.device)
             mine[n++] = c;
+    if (by_nodes)
+        list_nodes(job, &at, mine + x->n_chunks);
     *out = (lhi_cpu_options){
         .model = m->model,
         .norm_epsilon = lh_model_norm_epsilon(m->model),
@@ -56,7 +62,7 @@ lh_status lhi_job_cpu_options(const lhi_job *job, uint32_t rank,
         .whole_rows = m->no_sequence_parallel,
         .n_expert = grid->expert,
         .expert = at.expert,
-        .expert_nodes = expert_nodes(job, &at),
+        .expert_nodes = by_nodes ? mine + x->n_chunks : NULL,
         .n_expert_tensor = grid->expert_tensor,
         .expert_tensor = at.expert_tensor,
         .seed = m->seed,

@@ -7,7 +7,7 @@
 
 #include "net/net.h"
 
-enum { MOST = 4 };
+enum { MOST = 8 };
 
 /* Ranks have experts of each other, parts of them, nodes; and what is then
  * called of a layer in F, in D, and more in D where all is made again. */
@@ -23,6 +23,7 @@ static const row rows[] = {
     /* rows come together and sums go apart among those that have parts */
     {4, 2, 2, 0, 4, 4, 2},
     {2, 1, 2, 0, 2, 2, 1},
+    {8, 4, 2, 2, 6, 6, 3},
 };
 
 typedef struct team {
@@ -83,14 +84,15 @@ static lh_status rank_main(lhi_net *net, void *context, char **result,
     for (uint32_t i = 0; i < r->cut; i++)
         parts[i] = me / r->cut * r->cut + i;
     for (uint32_t i = 0; i < r->per_node; i++)
-        near[i] = me / r->per_node * r->per_node + i;
+        near[i] = (me / r->cut / r->per_node * r->per_node + i) * r->cut +
+                  me % r->cut;
     lh_status status =
         make(net, r->expert, me / r->cut, have, 1, &made[0], err);
     if (status == LH_OK)
         status = make(net, r->cut, me % r->cut, parts, 2, &made[1], err);
     if (status == LH_OK && r->per_node)
-        status = make(net, r->per_node, me % r->per_node, near, 3, &made[2],
-                      err);
+        status = make(net, r->per_node, me / r->cut % r->per_node, near, 3,
+                      &made[2], err);
     const lhi_device_groups g = {.expert = made[0],
                                  .expert_tensor = made[1],
                                  .near_expert = made[2]};

@@ -354,19 +354,23 @@ static void over_sites(void)
     }
 }
 
-/* A token goes once to each node; of three and one rank, too. */
+/* A token goes once to each node; of three and one rank, too; and to all parts
+ * of an expert. */
 static void by_way_of_nodes(void)
 {
     const way base = {.replicas = 4, .expert = 4, .zero = 1};
     const struct {
         int kind;
-        uint32_t replicas, tensor, context, expert, per_node, again;
+        uint32_t replicas, tensor, context, expert, cut, per_node, again;
         bool links;
-    } rows[] = {{QWEN, 4, 1, 1, 4, 2, 0, false},
-                {MIXTRAL, 4, 1, 1, 4, 3, LH_PART_ALL, true},
-                {GROUPED, 2, 2, 1, 4, 2, 0xa2, false},
-                {LATENT, 2, 1, 2, 4, 1, 0, true},
-                {MIXTRAL, 4, 1, 1, 2, 2, 0, false}};
+    } rows[] = {{QWEN, 4, 1, 1, 4, 1, 2, 0, false},
+                {MIXTRAL, 4, 1, 1, 4, 1, 3, LH_PART_ALL, true},
+                {GROUPED, 2, 2, 1, 4, 1, 2, 0xa2, false},
+                {LATENT, 2, 1, 2, 4, 1, 1, 0, true},
+                {MIXTRAL, 4, 1, 1, 2, 1, 2, 0, false},
+                /* and parts of experts, on one node and on two */
+                {MIXTRAL, 4, 2, 1, 4, 2, 4, 0xa2, false},
+                {QWEN, 4, 1, 1, 2, 2, 3, 0, true}};
     for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         way w = base;
         w.kind = rows[i].kind;
@@ -374,6 +378,7 @@ static void by_way_of_nodes(void)
         w.tensor = rows[i].tensor;
         w.context = rows[i].context;
         w.expert = rows[i].expert;
+        w.cut = rows[i].cut;
         w.per_node = rows[i].per_node;
         w.again = rows[i].again;
         w.links = rows[i].links;

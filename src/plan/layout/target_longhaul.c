@@ -65,11 +65,6 @@ lh_status lhi_longhaul_group(const lh_job *job, const lh_layout *l,
                       "gives each rank that shares sequences two equal "
                       "parts; use a layout.context of which twice divides "
                       "training.sequence");
-    if (l->expert > 1 && lh_layout_expert_tensor(l) > 1 &&
-        job->training.dispatcher != LH_DISPATCHER_ALL_TO_ALL)
-        return REFUSE(err, "sends a token once to each node where experts are "
-                           "whole; use training.dispatcher: alltoall, or "
-                           "layout.expert_tensor of 1");
     return LH_OK;
 }
 
