@@ -394,21 +394,21 @@ static void ask(lhi_rails *s, uint32_t what)
 
 static void free_peer(const lhi_rails *s, lhi_rail_peer *p)
 {
+    for (uint32_t k = 0; p->rails && k < s->n_rails; k++) {
+        lhi_rail *r = &p->rails[k];
+        if (r->fd >= 0)
+            close(r->fd);
+        if (r->out && r->out->let_go) /* else it is among those below */
+            free(r->out);
+        free(r->in);
+        lhi_seal_free(r->seals_out);
+        lhi_seal_free(r->seals_in);
+    }
     for (uint32_t i = 0; i < LHI_RAIL_WINDOW; i++) {
         if (p->sent)
             free(p->sent[i]);
         if (p->came)
             free(p->came[i]);
-    }
-    for (uint32_t k = 0; p->rails && k < s->n_rails; k++) {
-        lhi_rail *r = &p->rails[k];
-        if (r->fd >= 0)
-            close(r->fd);
-        if (r->out && r->out->let_go)
-            free(r->out);
-        free(r->in);
-        lhi_seal_free(r->seals_out);
-        lhi_seal_free(r->seals_in);
     }
     if (p->fd >= 0)
         close(p->fd);

@@ -428,39 +428,49 @@ static void *speak(void *of)
     return NULL;
 }
 
-/* Each once and in their order, however they come. */
-static void segments(void)
+/* Our end of a rail to the speaker, who speaks in a thread of its own; its
+ * stream is fds[1]. */
+static lhi_rails *open_to(speaker *s, void *(*speaks)(void *), pthread_t *thread,
+                          lhi_failure *failure, int fds[2])
 {
-    speaker s = {.door = {.sin_family = AF_INET,
-                          .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}};
-    socklen_t size = sizeof s.door;
+    socklen_t size = sizeof s->door;
     int listener =
         socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (bind(listener, (struct sockaddr *)&s.door, size) ||
+    s->door = (struct sockaddr_in){.sin_family = AF_INET,
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (bind(listener, (struct sockaddr *)&s->door, size) ||
         listen(listener, 4) ||
-        getsockname(listener, (struct sockaddr *)&s.door, &size))
+        getsockname(listener, (struct sockaddr *)&s->door, &size))
         abort();
     unsigned char addresses[2 * LHI_ADDRESS_BYTES], keys[2 * LHI_MAC_BYTES];
     memset(keys, 3, sizeof keys);
-    memcpy(s.key, keys, sizeof s.key);
-    lhi_address_write((struct sockaddr *)&s.door, addresses);
-    lhi_address_write((struct sockaddr *)&s.door,
+    memcpy(s->key, keys, sizeof s->key);
+    lhi_address_write((struct sockaddr *)&s->door, addresses);
+    lhi_address_write((struct sockaddr *)&s->door,
                       addresses + LHI_ADDRESS_BYTES);
-    lhi_failure failure = {0};
     lhi_rails_options o = {.n_ranks = 2,
                            .n_rails = 1,
                            .listeners = &listener,
                            .addresses = addresses,
                            .keys = keys,
-                           .failure = &failure};
+                           .failure = failure};
     lhi_job_digest("test", o.job);
     lhi_rails *rails = NULL;
     lh_error err = {0};
-    int fds[2];
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, speak, &s))
+    if (pthread_create(thread, NULL, speaks, s))
         abort();
     CHECK_OK(lhi_rails_open(&o, &rails, fds, &err), err);
+    return rails;
+}
+
+/* Each once and in their order, however they come. */
+static void segments(void)
+{
+    speaker s = {0};
+    lhi_failure failure = {0};
+    int fds[2];
+    pthread_t thread;
+    lhi_rails *rails = open_to(&s, speak, &thread, &failure, fds);
     static char got[N_LATER + 100], want[N_LATER + 8];
     memset(want, '.', sizeof want);
     memcpy(want, "abcdefgh", 8);
@@ -474,6 +484,44 @@ static void segments(void)
     close(fds[1]);
     close(s.fd);
     lhi_rails_close(rails);
+    lhi_seal_free(s.seals);
+}
+
+/* Shows that it is there, and takes nothing, until the rail is closed. */
+static void *say_alive(void *of)
+{
+    speaker *s = of;
+    unsigned char bytes[LHI_RAIL_HEAD + LHI_SEAL_BYTES];
+    const lhi_rail_head h = {.kind = LHI_RAIL_ALIVE};
+    introduce(s);
+    do {
+        lhi_rail_head_write(&h, bytes);
+        lhi_seal_begin(s->seals, LHI_SEAL_HEADER);
+        lhi_seal_add(s->seals, bytes, LHI_RAIL_HEAD);
+        lhi_seal_end(s->seals, bytes + LHI_RAIL_HEAD);
+        lhi_sleep_for(20 * ms_ns);
+    } while (send(s->fd, bytes, sizeof bytes, MSG_NOSIGNAL) > 0);
+    return NULL;
+}
+
+/* A failed run is left while the peer takes nothing and a rail has written a
+ * part of a segment: what is freed is freed once. */
+static void leaves_in_the_middle(void)
+{
+    static const char much[LHI_RAIL_BYTES];
+    speaker s = {0};
+    lhi_failure failure = {0};
+    int fds[2];
+    pthread_t thread;
+    lhi_rails *rails = open_to(&s, say_alive, &thread, &failure, fds);
+    struct pollfd room = {.fd = fds[1], .events = POLLOUT};
+    while (poll(&room, 1, 300) > 0)
+        send(fds[1], much, sizeof much, MSG_DONTWAIT | MSG_NOSIGNAL);
+    lhi_failure_set(&failure, 1, "it takes nothing");
+    close(fds[1]);
+    lhi_rails_close(rails);
+    pthread_join(thread, NULL);
+    close(s.fd);
     lhi_seal_free(s.seals);
 }
 
@@ -522,5 +570,6 @@ int main(void)
     RUN(silent);
     RUN(come_back);
     RUN(segments);
+    RUN(leaves_in_the_middle);
     return test_summary();
 }
