@@ -13,6 +13,11 @@
 #include <time.h>
 
 int64_t lhi_now_ns(void);
+/* A time of the past moved on by `ns`, at most to now. */
+static inline int64_t lhi_later_ns(int64_t at_ns, int64_t ns, int64_t now_ns)
+{
+    return ns < now_ns - at_ns ? at_ns + ns : now_ns;
+}
 /* The same as C has it. */
 struct timespec lhi_timespec(int64_t at_ns);
 

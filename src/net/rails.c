@@ -242,10 +242,23 @@ static int64_t look_at_rail(lhi_rails *s, uint32_t peer, uint32_t k,
     }
 }
 
-/* When to look again. */
-static int64_t look_at_clock(lhi_rails *s)
+/* This thread looks so much later than it meant to, as where the job or its
+ * machine was stopped: what peers did meanwhile is not known. */
+static void forgive(lhi_rails *s, int64_t late_ns, int64_t now_ns)
+{
+    for (uint32_t i = 0; i < s->n_ranks; i++) {
+        lhi_rail_peer *p = &s->peers[i];
+        p->heard_ns = lhi_later_ns(p->heard_ns, late_ns, now_ns);
+        p->moved_ns = lhi_later_ns(p->moved_ns, late_ns, now_ns);
+    }
+}
+
+/* When to look again; `due_ns`: when it was to look now, 0: at no time. */
+static int64_t look_at_clock(lhi_rails *s, int64_t due_ns)
 {
     int64_t now_ns = lhi_now_ns(), next_ns = now_ns + 1000 * ms_ns;
+    if (due_ns && now_ns - due_ns > s->gone_ns / 8)
+        forgive(s, now_ns - due_ns, now_ns);
     for (uint32_t i = 0; i < s->n_ranks; i++) {
         if (i == s->rank)
             continue;
@@ -377,7 +390,7 @@ static void *thread_main(void *of)
         }
         if (ready > 0)
             hear_guests(s, n_guests);
-        next_ns = look_at_clock(s);
+        next_ns = look_at_clock(s, next_ns);
     }
     return NULL;
 }

@@ -444,12 +444,26 @@ static void look_for_stuck(stream *s, uint32_t peer, int64_t now_ns)
     }
 }
 
-/* What is due by now; when to look again, or -1. */
-static int64_t look_at_clock(stream *s)
+/* This thread looks so much later than it meant to, as where the job or its
+ * machine was stopped: what peers did meanwhile is not known. */
+static void forgive(stream *s, int64_t late_ns, int64_t now_ns)
+{
+    for (uint32_t i = 0; i < s->proto.net.n_ranks; i++) {
+        connection *c = &s->connections[i];
+        c->heard_ns = lhi_later_ns(c->heard_ns, late_ns, now_ns);
+        c->coming_ns = lhi_later_ns(c->coming_ns, late_ns, now_ns);
+    }
+}
+
+/* What is due by now; when to look again, or -1. `due_ns`: when it was to look
+ * now, below 1: at no time. */
+static int64_t look_at_clock(stream *s, int64_t due_ns)
 {
     int64_t now_ns = lhi_now_ns(), next_ns = -1;
     if (lhi_failure_text(s->proto.net.failure))
         return -1;
+    if (due_ns > 0 && now_ns - due_ns > s->silence_ns / 8)
+        forgive(s, now_ns - due_ns, now_ns);
     for (uint32_t i = 0; i < s->proto.net.n_ranks; i++) {
         connection *c = &s->connections[i];
         if (c->lost_ns && !s->proto.peers[i].left) {
@@ -507,7 +521,7 @@ static void *thread_main(void *of)
             if (s->connections[peer].fd >= 0 && (events[i].events & EPOLLOUT))
                 flush(s, peer, CHUNK_BYTES);
         }
-        next_ns = look_at_clock(s);
+        next_ns = look_at_clock(s, next_ns);
         tell_failure(s);
         bool stop = s->stop;
         pthread_mutex_unlock(&s->proto.lock);

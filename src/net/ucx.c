@@ -475,11 +475,23 @@ static void tell_failure(ucx *u)
     send_all(u, &f, why);
 }
 
-static void look_at_clock(ucx *u)
+/* This thread looks so much later than it meant to, as where the job or its
+ * machine was stopped: what peers did meanwhile is not known. */
+static void forgive(ucx *u, int64_t late_ns, int64_t now_ns)
+{
+    for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
+        u->ends[i].heard_ns =
+            lhi_later_ns(u->ends[i].heard_ns, late_ns, now_ns);
+}
+
+/* `due_ns`: when it was to look now, 0: at no time. */
+static void look_at_clock(ucx *u, int64_t due_ns)
 {
     int64_t now_ns = lhi_now_ns();
     if (lhi_failure_text(u->proto.net.failure))
         return;
+    if (due_ns && now_ns - due_ns > u->silence_ns / 8)
+        forgive(u, now_ns - due_ns, now_ns);
     for (uint32_t i = 0; i < u->proto.net.n_ranks; i++) {
         const peer_end *e = &u->ends[i];
         if (!e->ep || u->proto.peers[i].left)
@@ -506,12 +518,14 @@ static void *thread_main(void *of)
     ucx *u = of;
     struct pollfd polls[2] = {{.fd = u->efd, .events = POLLIN},
                               {.fd = u->poke, .events = POLLIN}};
+    int64_t due_ns = 0;
     for (;;) {
         pthread_mutex_lock(&u->proto.lock);
         carry_on(u);
         use_frames(u);
-        look_at_clock(u);
+        look_at_clock(u, due_ns);
         tell_failure(u);
+        due_ns = lhi_now_ns() + u->silence_ns / 16;
         bool stop = u->stop;
         /* Armed while it has nothing to do, it wakes the poll. */
         ucs_status_t armed = u->call.worker_arm(u->worker);

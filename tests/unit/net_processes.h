@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -143,6 +144,31 @@ static inline lh_status run_processes(uint32_t n, uint32_t n_links,
             free(p[i].result);
     }
     return status;
+}
+
+/* Counts ranks, which are processes, as they come; NULL: nobody asks. */
+static inline uint32_t *count_of_ranks(void)
+{
+    uint32_t *count = mmap(NULL, sizeof *count, PROT_READ | PROT_WRITE,
+                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (count == MAP_FAILED)
+        abort();
+    return count;
+}
+
+static inline void count_rank(uint32_t *count)
+{
+    if (count)
+        __atomic_add_fetch(count, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Until `n` have been counted, or the processes have had a minute. */
+static inline void await_ranks(uint32_t *count, uint32_t n)
+{
+    for (int i = 0; i < 6000; i++)
+        if (__atomic_load_n(count, __ATOMIC_SEQ_CST) < n)
+            lhi_sleep_for(10000000);
+    munmap(count, sizeof *count);
 }
 
 typedef lh_status run_ranks(uint32_t n, uint32_t n_links,

@@ -14,7 +14,6 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <sys/mman.h>
 
 static const int64_t ms_ns = 1000000;
 static const char secret[] = "0123456789abcdef0123456789abcdef";
@@ -239,7 +238,7 @@ static lh_status wait_for_next(lhi_net *net, void *context, char **result,
     (void)result, (void)size;
     char byte;
     lhi_net_op op = {0};
-    __atomic_add_fetch((uint32_t *)context, 1, __ATOMIC_SEQ_CST);
+    count_rank(context);
     uint32_t peer = (lhi_net_rank(net) + 1) % lhi_net_n_ranks(net);
     LHI_TRY(lhi_net_receive(net, peer, 99, &byte, 1, &op, err));
     return lhi_net_wait(net, &op, 0, err);
@@ -251,18 +250,12 @@ static void one_gets(uint32_t odd, int number, const char *text, bool waits)
 {
     joining j = usual();
     rank_process p[3] = {{0}};
-    uint32_t *joined = mmap(NULL, sizeof *joined, PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (joined == MAP_FAILED)
-        abort();
+    uint32_t *joined = count_of_ranks();
     j.silence_ns = 2500 * ms_ns;
     for (uint32_t i = 0; i < 3; i++)
         rank_process_start(&p[i], i, 3, 0, NULL, join, &j, wait_for_next,
                            joined);
-    for (int i = 0; i < 6000; i++)
-        if (__atomic_load_n(joined, __ATOMIC_SEQ_CST) < 3)
-            lhi_sleep_for(10 * ms_ns);
-    munmap(joined, sizeof *joined);
+    await_ranks(joined, 3);
     int64_t begin_ns = lhi_now_ns();
     kill(p[odd].pid, number);
     for (uint32_t i = 0; i < 3; i++)

@@ -24,7 +24,7 @@ typedef struct joining {
     uint32_t odd; /* UINT32_MAX: none */
     const char *odd_job, *odd_secret;
     uint32_t odd_n;
-    int64_t join_ns;
+    int64_t join_ns, silence_ns;
 } joining;
 
 static const char secret[] = "0123456789abcdef0123456789abcdef";
@@ -42,7 +42,8 @@ static lh_status join(void *how, uint32_t rank, uint32_t n, uint32_t n_links,
                              odd && j->odd_secret ? j->odd_secret : j->secret,
                          .n_links = n_links,
                          .links = links,
-                         .join_ns = j->join_ns};
+                         .join_ns = j->join_ns,
+                         .silence_ns = j->silence_ns};
     o.secret_size = strlen(o.secret);
     return lhi_net_tcp(&o, out, err);
 }
@@ -94,12 +95,14 @@ static lh_status nobody_listens(lhi_net *net, void *context, char **result,
     return is_refused ? LH_OK : lhi_fail(err, LH_EIO, "the port is still open");
 }
 
+/* `context`: counts those that have joined; NULL: nobody asks. */
 static lh_status wait_for_next(lhi_net *net, void *context, char **result,
                                size_t *size, lh_error *err)
 {
-    (void)context, (void)result, (void)size;
+    (void)result, (void)size;
     char byte;
     lhi_net_op op = {0};
+    count_rank(context);
     uint32_t peer = (lhi_net_rank(net) + 1) % lhi_net_n_ranks(net);
     LHI_TRY(lhi_net_receive(net, peer, 99, &byte, 1, &op, err));
     return lhi_net_wait(net, &op, 0, err);
@@ -134,7 +137,7 @@ static void wrong_secret_of_rank_0(void)
 {
     joining j = usual();
     j.odd = 0;
-    j.join_ns = second_ns;
+    j.join_ns = 3 * second_ns;
     j.odd_secret = "another secret of good length";
     all_end(&j, 2, nothing, "wrong secret", "wrong secret");
 }
@@ -143,7 +146,7 @@ static void another_job(void)
 {
     joining j = usual();
     j.odd = 2;
-    j.join_ns = 3 * second_ns / 2;
+    j.join_ns = 3 * second_ns;
     j.odd_job = "another";
     all_end(&j, 3, nothing, "(rank 2 of another job)",
             "runs another job at this port");
@@ -153,7 +156,7 @@ static void another_count(void)
 {
     joining j = usual();
     j.odd = 2;
-    j.join_ns = 3 * second_ns / 2;
+    j.join_ns = 3 * second_ns;
     j.odd_n = 5;
     all_end(&j, 3, nothing, "rank 2 has not joined rank 0 in time",
             "rank 0 has 3 ranks in its job, rank 2 has 5");
@@ -179,7 +182,7 @@ static int connect_loopback(uint16_t port)
     struct sockaddr_in a = {.sin_family = AF_INET,
                             .sin_port = htons(port),
                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    for (int tries = 0; tries < 200; tries++) {
+    for (int tries = 0; tries < 6000; tries++) {
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0)
             return fd;
@@ -233,7 +236,7 @@ static void late_strangers(void)
 static void only_strangers(void)
 {
     joining j = usual();
-    j.join_ns = second_ns;
+    j.join_ns = 3 * second_ns;
     rank_process p = {0};
     rank_process_start(&p, 0, 2, 0, NULL, join, &j, nothing, NULL);
     int fd = connect_loopback(j.port);
@@ -281,10 +284,12 @@ static void two_jobs_at_one_port(void)
 {
     joining a = usual(), b = a;
     rank_process p[4] = {{0}};
+    uint32_t *joined = count_of_ranks();
     b.job = "second";
     for (uint32_t i = 0; i < 2; i++)
-        rank_process_start(&p[i], i, 2, 0, NULL, join, &a, wait_for_next, NULL);
-    lhi_sleep_for(300000000);
+        rank_process_start(&p[i], i, 2, 0, NULL, join, &a, wait_for_next,
+                           joined);
+    await_ranks(joined, 2);
     for (uint32_t i = 0; i < 2; i++)
         rank_process_start(&p[2 + i], i, 2, 0, NULL, join, &b, nothing, NULL);
     rank_process_end(&p[2]);
@@ -304,7 +309,7 @@ static void port_taken(void)
     joining a = usual(), b = a;
     rank_process p[3] = {{0}};
     b.job = "second";
-    a.join_ns = 2 * second_ns;
+    a.join_ns = 4 * second_ns;
     rank_process_start(&p[0], 0, 2, 0, NULL, join, &a, nothing, NULL);
     int fd = connect_loopback(a.port); /* it listens */
     rank_process_start(&p[1], 0, 2, 0, NULL, join, &b, nothing, NULL);
@@ -323,9 +328,11 @@ static void killed(void)
 {
     joining j = usual();
     rank_process p[4] = {{0}};
+    uint32_t *joined = count_of_ranks();
     for (uint32_t i = 0; i < 4; i++)
-        rank_process_start(&p[i], i, 4, 0, NULL, join, &j, wait_for_next, NULL);
-    lhi_sleep_for(500000000);
+        rank_process_start(&p[i], i, 4, 0, NULL, join, &j, wait_for_next,
+                           joined);
+    await_ranks(joined, 4);
     kill(p[2].pid, SIGKILL);
     for (int i = 0; i < 4; i++)
         rank_process_end(&p[i]);
@@ -340,9 +347,11 @@ static void silent(void)
 {
     joining j = usual();
     rank_process p[3] = {{0}};
+    uint32_t *joined = count_of_ranks();
     for (uint32_t i = 0; i < 3; i++)
-        rank_process_start(&p[i], i, 3, 0, NULL, join, &j, wait_for_next, NULL);
-    lhi_sleep_for(500000000);
+        rank_process_start(&p[i], i, 3, 0, NULL, join, &j, wait_for_next,
+                           joined);
+    await_ranks(joined, 3);
     kill(p[1].pid, SIGSTOP);
     rank_process_end(&p[0]);
     rank_process_end(&p[2]);
@@ -350,6 +359,30 @@ static void silent(void)
     CHECK_HAS(p[2].text, "rank 1: silent for");
     kill(p[1].pid, SIGKILL);
     rank_process_end(&p[1]);
+}
+
+/* A job that is stopped whole, as a batch system does it, goes on: nobody was
+ * silent while nobody listened. */
+static void stopped_together(void)
+{
+    joining j = usual();
+    rank_process p[2] = {{0}};
+    uint32_t *joined = count_of_ranks();
+    j.silence_ns = 5 * second_ns / 2;
+    for (uint32_t i = 0; i < 2; i++)
+        rank_process_start(&p[i], i, 2, 0, NULL, join, &j, wait_for_next,
+                           joined);
+    await_ranks(joined, 2);
+    for (uint32_t i = 0; i < 2; i++)
+        kill(p[i].pid, SIGSTOP);
+    lhi_sleep_for(7 * second_ns / 2);
+    for (uint32_t i = 0; i < 2; i++)
+        kill(p[i].pid, SIGCONT);
+    lhi_sleep_for(second_ns / 2);
+    kill(p[1].pid, SIGKILL);
+    for (uint32_t i = 0; i < 2; i++)
+        rank_process_end(&p[i]);
+    CHECK_HAS(p[0].text, "rank 1: its connection to rank");
 }
 
 /* A rank of the job that sends garbage in place of frames. */
@@ -416,6 +449,7 @@ int main(void)
     RUN(port_taken);
     RUN(killed);
     RUN(silent);
+    RUN(stopped_together);
     RUN(garbage);
     RUN(cut);
     return test_summary();

@@ -45,9 +45,10 @@ static void conforms(void)
 static lh_status wait_for_next(lhi_net *net, void *context, char **result,
                                size_t *size, lh_error *err)
 {
-    (void)context, (void)result, (void)size;
+    (void)result, (void)size;
     static char bytes[100000];
     lhi_net_op op = {0};
+    count_rank(context);
     uint32_t peer = (lhi_net_rank(net) + 1) % lhi_net_n_ranks(net);
     LHI_TRY(lhi_net_receive(net, peer, 99, bytes, sizeof bytes, &op, err));
     return lhi_net_wait(net, &op, 0, err);
@@ -57,10 +58,11 @@ static void killed(void)
 {
     uint16_t port = free_port();
     rank_process p[3] = {{0}};
+    uint32_t *joined = count_of_ranks();
     for (uint32_t i = 0; i < 3; i++)
         rank_process_start(&p[i], i, 3, 0, NULL, join, &port, wait_for_next,
-                           NULL);
-    lhi_sleep_for(INT64_C(1000000000));
+                           joined);
+    await_ranks(joined, 3);
     kill(p[2].pid, SIGKILL);
     for (int i = 0; i < 3; i++)
         rank_process_end(&p[i]);
