@@ -72,9 +72,10 @@ suite() {
     build=$1
     shift
     rm -f "$build/meson-logs/testlog.json"
-    # Two more at a time than there are processors: some tests mostly wait.
+    # Two more at a time than there are processors: some tests mostly wait. What
+    # hangs is ended; what is slow on a busy machine is not.
     meson test -C "$build" --no-rebuild --print-errorlogs --quiet \
-        --num-processes $(($(nproc) + 2)) "$@" \
+        --timeout-multiplier 4 --num-processes $(($(nproc) + 2)) "$@" \
         >build-logs/suite.log 2>&1 </dev/null
     if ! numbers=$(python3 tools/count-tests.py "$build/meson-logs/testlog.json"); then
         cat build-logs/suite.log

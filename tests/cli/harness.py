@@ -52,7 +52,7 @@ _running = ""
 # Seconds after which a program is taken to hang. What is promised about time is
 # seen by what happens, in which order, and by processor time: other programs
 # may take as much of the machine as they like.
-HANGS = 300
+HANGS = 900
 
 # As a terminal has them: nohup ignores the one, shells in the background the
 # other, and what a process ignores its children do.

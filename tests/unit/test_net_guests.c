@@ -359,7 +359,7 @@ static void window_stays(void)
 static void says_the_best_reason(void)
 {
     static int silent[N_STRANGERS];
-    siege s = {.join_ns = 2 * second_ns};
+    siege s = {.join_ns = 6 * second_ns};
     rank_process p[N_RANKS] = {{0}};
     uint32_t most = 0;
     start_ranks(&s, p);

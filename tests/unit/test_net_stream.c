@@ -104,12 +104,12 @@ static void nothing_after_goodbye(void)
 {
     int fds[2];
     unsigned char payload[LHI_NET_EAGER_BYTES];
-    lhi_net *net = rank_zero(2, 400 * ms_ns, fds);
+    lhi_net *net = rank_zero(2, 1200 * ms_ns, fds);
     pthread_t closing;
     lhi_frame f = {0};
     unsigned n_byes = 0, n_later = 0;
     CHECK(pthread_create(&closing, NULL, close_net, net) == 0);
-    for (int i = 0; i < 10; i++) { /* is there, and does not read */
+    for (int i = 0; i < 20; i++) { /* is there, and does not read */
         const lhi_frame ping = {.kind = LHI_FRAME_PING};
         send_frame(fds[1], &ping, NULL);
         lhi_sleep_for(50 * ms_ns);
@@ -156,7 +156,7 @@ static void is_not_fed_by_pings(void)
     int fds[2];
     char bytes[4000];
     const lhi_frame ping = {.kind = LHI_FRAME_PING};
-    lhi_net *net = rank_zero(2, 400 * ms_ns, fds);
+    lhi_net *net = rank_zero(2, 1600 * ms_ns, fds);
     lhi_frame f = {.kind = LHI_FRAME_SMALL,
                    .link = LHI_NET_NO_LINK,
                    .tag = 7,
