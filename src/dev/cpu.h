@@ -104,13 +104,13 @@ typedef struct lhi_cpu_kept {
     uint32_t items_left;      /* of W */
     bool moe;                 /* has experts */
     /* Which experts each row passes (cpu_router.c): */
-    float *scores;   /* [r][experts], then the gradient of the logits */
+    float *scores;   /* [routes_r][experts], then the gradient of the logits */
     float *shares;   /* [routed_r][chosen]: what an expert's result is times */
     int32_t *chosen; /* [routed_r][chosen]: experts */
     int32_t *place;  /* [routed_r][chosen]: row among those of all experts; -1:
                         the expert had no room for it */
-    float *gate;     /* [t], the first routed_r, of the shared experts: what their
-                        result is times; */
+    float *gate;     /* [t], the first r, or of experts that are cut all, of the
+                        shared experts: what their result is times; */
     float *d_gate;   /* [t], the first r: the gradient of that one's logit */
     int32_t *source; /* [routed_r * chosen]: by such a row, which of these */
     int32_t *first;  /* [experts + 1]: an expert's first row */
@@ -243,6 +243,11 @@ typedef struct lhi_cpu {
      * and which of these is the first of the r that are here. */
     bool cuts_experts;
     uint32_t routed_r, first_routed;
+    /* Rows whose experts this rank's router chooses, of t: those that it has
+     * between products. Where these are all, experts that are not cut take its
+     * share of them, and what they say of it all ranks gather (DeepSpeed-TED:
+     * arXiv:2303.06318, section 5). */
+    uint32_t routes_r, first_routes;
     /* Otherwise: ranks that have parts of the same experts, each with rows of
      * its own, and which of them this is; and of how many ranks rows come here:
      * of all that have parts or others of the experts. */
@@ -506,6 +511,20 @@ void lhi_cpu_add_values(lhi_cpu *cpu, float *values, size_t n);
 void lhi_cpu_add_partial(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                          uint32_t first, uint32_t n);
 bool lhi_cpu_make_partial(lhi_cpu *cpu);
+/* Whether each of them has routes of some rows alone; and the place of these in x
+ * [r][h]. */
+static inline bool lhi_cpu_parts_routes(const lhi_cpu *cpu)
+{
+    return cpu->n_tensor > 1 && !(cpu->whole_rows && cpu->cuts_experts);
+}
+static inline float *lhi_cpu_routes_of(const lhi_cpu *cpu, const float *x)
+{
+    size_t first = (size_t)cpu->first_routes - cpu->first_row;
+    return (float *)(uintptr_t)x + first * cpu->h;
+}
+/* Where each has all rows x [r][h], but of what experts say its share alone: all
+ * shares come together. */
+void lhi_cpu_gather_routed(lhi_cpu *cpu, float *x);
 /* Whether a layer's MLP takes all rows; else routed experts take this rank's
  * alone. */
 static inline bool lhi_cpu_gathers_mlp(const lhi_cpu *cpu, bool moe)

@@ -51,7 +51,26 @@ static float *shared_down_of(const lhi_cpu *cpu, const lhi_cpu_weights *w)
 /* Of all rows, those that routed experts take. */
 static float *routed_rows(const lhi_cpu *cpu, float *all)
 {
+    return cpu->cuts_experts ? all : all + (size_t)cpu->first_routes * cpu->h;
+}
+
+/* And those that what shared ones make is added up for: of experts that are cut
+ * with what routed ones do. */
+static float *shared_rows(const lhi_cpu *cpu, float *all)
+{
     return cpu->cuts_experts ? all : lhi_cpu_own_rows(cpu, all);
+}
+
+static uint32_t n_shared_rows(const lhi_cpu *cpu)
+{
+    return cpu->cuts_experts ? cpu->t : cpu->r;
+}
+
+/* Whether gradients of what shared experts make are weighed by the gate before
+ * ranks gather them. */
+static bool weighs_first(const lhi_cpu *cpu)
+{
+    return lhi_cpu_shares_rows(cpu) && !cpu->cuts_experts;
 }
 
 void lhi_cpu_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
@@ -86,9 +105,9 @@ void lhi_cpu_shared_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
                             cpu->t, cpu->h, 2 * cpu->shared_f, false);
     if (!w->shared_gate)
         return;
-    cpu->k->row_dots(routed_rows(cpu, kept->norm2), cpu->h, w->shared_gate, 0,
-                     cpu->routed_r, cpu->h, kept->gate);
-    cpu->k->sigmoid(kept->gate, cpu->routed_r);
+    cpu->k->row_dots(shared_rows(cpu, kept->norm2), cpu->h, w->shared_gate, 0,
+                     n_shared_rows(cpu), cpu->h, kept->gate);
+    cpu->k->sigmoid(kept->gate, n_shared_rows(cpu));
 }
 
 void lhi_cpu_shared_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
@@ -104,12 +123,13 @@ static void add_shared(lhi_cpu *cpu, const lhi_cpu_weights *w,
 {
     lhi_cpu_forward_product(cpu, kept->shared_act, shared_down_of(cpu, w),
                             cpu->wide, cpu->t, cpu->shared_f, cpu->h, false);
-    float *rows = routed_rows(cpu, cpu->wide);
+    float *rows = shared_rows(cpu, cpu->wide);
+    uint32_t n = n_shared_rows(cpu);
     if (!cpu->cuts_experts)
         lhi_cpu_add_rows(cpu, cpu->wide, rows);
     if (w->shared_gate)
-        cpu->k->scale_rows(rows, cpu->h, cpu->routed_r, cpu->h, kept->gate);
-    cpu->k->add(out, rows, (size_t)cpu->routed_r * cpu->h);
+        cpu->k->scale_rows(rows, cpu->h, n, cpu->h, kept->gate);
+    cpu->k->add(out, rows, (size_t)n * cpu->h);
 }
 
 /* to[row] += by * the row's `number`th of routed, if it is there. */
@@ -174,7 +194,8 @@ void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
     lhi_cpu_return_rows(cpu, kept);
     memset(out, 0, n * sizeof *out);
     float *sum = begin_sum(cpu, out);
-    add_all_routed(cpu, kept, false, sum);
+    add_all_routed(cpu, kept, false, lhi_cpu_routes_of(cpu, sum));
+    lhi_cpu_gather_routed(cpu, sum);
     if (w->shared)
         add_shared(cpu, w, kept, sum);
     end_sum(cpu, out);
@@ -205,7 +226,7 @@ static const float *gather_weighed(lhi_cpu *cpu, const lhi_cpu_weights *w,
         return d;
     float *own = lhi_cpu_own_rows(cpu, kept->d_down);
     memcpy(own, d, (size_t)cpu->r * cpu->h * sizeof *d);
-    if (w->shared_gate && !cpu->cuts_experts)
+    if (w->shared_gate && weighs_first(cpu))
         cpu->k->scale_rows(own, cpu->h, cpu->r, cpu->h, kept->gate);
     lhi_cpu_gather_rows(cpu, own, kept->d_down);
     return kept->d_down;
@@ -223,8 +244,8 @@ static void gate_back(lhi_cpu *cpu, lhi_cpu_kept *kept)
             cpu->r * sizeof *kept->d_gate);
     const float *gate = kept->gate + cpu->first_routed;
     for (size_t i = 0; i < cpu->r; i++)
-        kept->d_gate[i] *= (cpu->cuts_experts ? gate[i] : 1) * (1 - gate[i]);
-    if (cpu->cuts_experts)
+        kept->d_gate[i] *= (weighs_first(cpu) ? 1 : gate[i]) * (1 - gate[i]);
+    if (!weighs_first(cpu))
         cpu->k->scale_rows(cpu->wide, f, cpu->t, f, kept->gate);
 }
 
@@ -234,7 +255,7 @@ static void shared_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept, const float *d)
 {
     size_t f = cpu->shared_f;
-    if (cpu->group && !cpu->cuts_experts)
+    if (weighs_first(cpu))
         d = gather_weighed(cpu, w, kept, d);
     lhi_cpu_input_product(cpu, d, shared_down_of(cpu, w), cpu->wide, cpu->t,
                           cpu->shared_f, cpu->h);
@@ -256,12 +277,12 @@ static void add_shared_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
                             const lhi_cpu_kept *kept, float *sum)
 {
     size_t h = cpu->h;
-    float *rows = routed_rows(cpu, cpu->routed);
+    float *rows = shared_rows(cpu, cpu->routed);
     lhi_cpu_input_product(cpu, kept->shared_gate_up, w->shared,
                           cpu->routed, cpu->t, cpu->h, 2 * cpu->shared_f);
     if (!cpu->cuts_experts)
         lhi_cpu_add_rows(cpu, cpu->routed, rows);
-    cpu->k->add(sum, rows, cpu->routed_r * h);
+    cpu->k->add(sum, rows, n_shared_rows(cpu) * h);
     for (size_t row = 0; w->shared_gate && row < cpu->r; row++)
         for (size_t i = 0; i < h; i++)
             cpu->wide[row * h + i] += kept->d_gate[row] * w->shared_gate[i];
@@ -273,7 +294,8 @@ void lhi_cpu_experts_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
     size_t h = cpu->h, f = cpu->expert_f;
     if (cpu->cuts_experts)
         d = gather_weighed(cpu, w, kept, d);
-    float *d_made = lhi_cpu_send_gradients(cpu, kept, d);
+    float *d_made =
+        lhi_cpu_send_gradients(cpu, kept, lhi_cpu_routes_of(cpu, d));
     size_t all = lhi_cpu_rows_here(cpu, kept);
     for (uint32_t i = 0; i < n_lots(cpu); i++) {
         lot l = lot_of(cpu, kept, i);
@@ -304,10 +326,12 @@ void lhi_cpu_experts_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
     lhi_cpu_route_back(cpu, kept);
     if (w->shared)
         shared_back(cpu, w, kept, d);
-    lhi_cpu_input_product(cpu, kept->scores, w->router, cpu->wide,
-                          cpu->r, cpu->h, cpu->experts);
+    lhi_cpu_input_product(cpu, kept->scores, w->router,
+                          lhi_cpu_routes_of(cpu, cpu->wide), cpu->routes_r,
+                          cpu->h, cpu->experts);
     float *sum = begin_sum(cpu, cpu->wide);
-    add_all_routed(cpu, kept, true, sum);
+    add_all_routed(cpu, kept, true, lhi_cpu_routes_of(cpu, sum));
+    lhi_cpu_gather_routed(cpu, sum);
     if (w->shared)
         add_shared_back(cpu, w, kept, sum);
     end_sum(cpu, cpu->wide);
@@ -364,7 +388,8 @@ void lhi_cpu_experts_down_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
 {
     if (cpu->cuts_experts && lhi_cpu_shares_rows(cpu))
         d = kept->d_down;
-    const float *d_made = weighed_gradients(cpu, kept, d);
+    const float *d_made =
+        weighed_gradients(cpu, kept, lhi_cpu_routes_of(cpu, d));
     for (uint32_t i = 0; i < n_lots(cpu); i++) {
         lot l = lot_of(cpu, kept, i);
         expert_weights(cpu, d_made + l.first * cpu->h,
@@ -374,7 +399,7 @@ void lhi_cpu_experts_down_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
     }
     if (!d_w->shared)
         return;
-    if (cpu->group && !cpu->cuts_experts) {
+    if (weighs_first(cpu)) {
         d = kept->d_down;
     } else if (d_w->shared_gate) {
         memcpy(cpu->routed, d, (size_t)cpu->t * cpu->h * sizeof *d);

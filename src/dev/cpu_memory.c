@@ -133,9 +133,12 @@ void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
     if (cpu->whole_rows) {
         cpu->first_sent = cpu->first_row;
         cpu->first_row = 0;
-        cpu->r = cpu->most_r = cpu->t;
+        cpu->r = cpu->t;
     }
-    cpu->routed_r = cpu->r;
+    bool parts = cpu->whole_rows && !cpu->cuts_experts;
+    cpu->first_routes = parts ? cpu->first_sent : cpu->first_row;
+    cpu->routes_r = parts ? cpu->n_sent : cpu->r;
+    cpu->routed_r = cpu->routes_r;
     if (cpu->cuts_experts) {
         cpu->most_r = cpu->routed_r = cpu->t;
         cpu->first_routed = cpu->first_row;
@@ -283,7 +286,7 @@ static double route_bytes(const lhi_cpu *cpu)
 {
     double all = (double)cpu->routed_r * cpu->chosen;
     double gates = cpu->gates_shared ? 2 * lhi_cpu_float_bytes(cpu->t) : 0;
-    return lhi_cpu_float_bytes((double)cpu->r * cpu->experts) + gates +
+    return lhi_cpu_float_bytes((double)cpu->routes_r * cpu->experts) + gates +
            lhi_cpu_float_bytes(all) + kept_copies_bytes(cpu) +
            (3 * all + cpu->experts + 1.0 +
             (cpu->n_from > 1 ? cpu->n_from * (double)cpu->here + 1 : 0)) *
@@ -354,9 +357,10 @@ static size_t count_of_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     size_t norm = shares ? (size_t)cpu->norm_vectors * cpu->h : 0;
     size_t n = norm + cpu->inner;
     size_t kv = (size_t)(cpu->kv + cpu->values) * (cpu->h + cpu->qkv_bias);
-    size_t routes = shares ? (size_t)cpu->experts * (cpu->h + cpu->sigmoid) +
-                                 (cpu->gates_shared ? cpu->h : 0)
-                           : 0;
+    size_t routes = lhi_cpu_parts_routes(cpu)
+                        ? (size_t)cpu->experts * (cpu->h + cpu->sigmoid)
+                        : 0;
+    routes += shares && cpu->gates_shared ? cpu->h : 0;
     switch (item->kind) {
     case LHI_ITEM_QKV:
         if (cpu->kv_rank)
@@ -404,7 +408,7 @@ static double share_bytes(const lhi_cpu *cpu)
 double lhi_cpu_group_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
     uint32_t n = cpu->n_tensor, mine = cpu->tensor;
-    size_t choices = lhi_cpu_shares_rows(cpu)
+    size_t choices = lhi_cpu_parts_routes(cpu)
                          ? (size_t)cpu->microbatch * cpu->experts
                          : 0;
     size_t rows = (size_t)cpu->r * cpu->h;

@@ -73,7 +73,7 @@ static void write_words(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                         size_t *gives, size_t *gets)
 {
     const struct lhi_cpu_nodes *d = cpu->nodes;
-    size_t table = lhi_cpu_table(cpu), own = (size_t)cpu->r * cpu->chosen;
+    size_t table = lhi_cpu_table(cpu), own = (size_t)cpu->routes_r * cpu->chosen;
     int32_t *to = d->words;
     for (uint32_t i = 0; i < cpu->n_expert; i++) {
         for (uint32_t e = i * cpu->here; e < (i + 1) * cpu->here; e++)
@@ -187,7 +187,7 @@ static void count_out(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
     const struct lhi_cpu_nodes *d = cpu->nodes;
     memset(gives, 0, cpu->n_expert * sizeof *gives);
     for (uint32_t i = 0; i < cpu->n_expert; i++)
-        for (size_t row = 0; d->is_relay[i] && row < cpu->r; row++)
+        for (size_t row = 0; d->is_relay[i] && row < cpu->routes_r; row++)
             if (goes_to(cpu, kept, row, d->node_of[i]))
                 gives[i] += width * sizeof(float);
 }
@@ -233,7 +233,7 @@ static void send_far(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *x,
     telling t = {cpu, kept};
     float *to = d->sent;
     for (uint32_t i = 0; i < cpu->n_expert; i++)
-        for (size_t row = 0; d->is_relay[i] && row < cpu->r; row++)
+        for (size_t row = 0; d->is_relay[i] && row < cpu->routes_r; row++)
             if (goes_to(cpu, kept, row, d->node_of[i])) {
                 memcpy(to, x + row * h, h * sizeof *x);
                 to += h;
@@ -380,7 +380,7 @@ static void take_worth(lhi_cpu *cpu, const lhi_cpu_kept *kept)
     const struct lhi_cpu_nodes *d = cpu->nodes;
     const float *from = d->sent;
     for (uint32_t i = 0; i < cpu->n_expert; i++)
-        for (size_t row = 0; d->is_relay[i] && row < cpu->r; row++) {
+        for (size_t row = 0; d->is_relay[i] && row < cpu->routes_r; row++) {
             if (!goes_to(cpu, kept, row, d->node_of[i]))
                 continue;
             for (uint32_t j = 0; j < cpu->chosen; j++) {
@@ -417,7 +417,7 @@ void lhi_cpu_add_from_nodes(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
     const struct lhi_cpu_nodes *d = cpu->nodes;
     const float *from = d->sent;
     for (uint32_t i = 0; i < cpu->n_expert; i++)
-        for (size_t row = 0; d->is_relay[i] && row < cpu->r; row++)
+        for (size_t row = 0; d->is_relay[i] && row < cpu->routes_r; row++)
             if (goes_to(cpu, kept, row, d->node_of[i])) {
                 cpu->k->add(x + row * cpu->h, from, cpu->h);
                 from += (size_t)cpu->h + (gradients ? cpu->chosen : 0);

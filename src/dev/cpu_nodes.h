@@ -63,7 +63,7 @@ static inline size_t lhi_cpu_n_copies(const lhi_cpu *cpu)
     return cpu->spread.sources * (room && room < each ? room : each);
 }
 
-/* Rows of x [r][h] go to their experts: to `in`, rank by rank; `room` is as
+/* Rows of x [routes_r][h] go to their experts: to `in`, rank by rank; `room` is as
  * large. First without shares and with the routes, from which numbers of rows
  * come, lhi_cpu_counts_of() this rank's parts and between these in kept->from,
  * and what relays need; then each with its share behind it. */
@@ -74,7 +74,7 @@ void lhi_cpu_send_by_nodes(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *x,
  */
 void lhi_cpu_return_by_nodes(lhi_cpu *cpu, const lhi_cpu_kept *kept,
                              float *made, bool gradients);
-/* Adds what has come back to x [r][h]. */
+/* Adds what has come back to x [routes_r][h]. */
 void lhi_cpu_add_from_nodes(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                             bool gradients, float *x);
 

@@ -44,7 +44,8 @@ static size_t own_choices(const lhi_cpu *cpu)
 
 bool lhi_cpu_make_routes(const lhi_cpu *cpu, lhi_arena *mem, lhi_cpu_kept *kept)
 {
-    size_t t = cpu->t, r = cpu->r, all = (size_t)cpu->routed_r * cpu->chosen;
+    size_t t = cpu->t, r = cpu->routes_r;
+    size_t all = (size_t)cpu->routed_r * cpu->chosen;
     bool gates = cpu->gates_shared;
     return (kept->scores = lhi_cpu_floats(mem, r, cpu->experts)) &&
            (kept->shares = lhi_cpu_floats(mem, all, 1)) &&
@@ -120,7 +121,7 @@ static void choose(const lhi_cpu *cpu, const float *p, const float *bias,
 /* Of t, the first row that is one of routed_r. */
 static uint32_t first_taken(const lhi_cpu *cpu)
 {
-    return cpu->first_row - cpu->first_routed;
+    return cpu->first_routes - cpu->first_routed;
 }
 
 /* Those of all ranks that share sequences and rows: by context [t][chosen]. */
@@ -191,16 +192,23 @@ static void put_in_order(lhi_cpu *cpu, lhi_cpu_kept *kept)
     first[0] = 0;
 }
 
+/* The rows that this rank's router takes. */
+static const float *routed_here(const lhi_cpu *cpu, const lhi_cpu_kept *kept)
+{
+    return kept->norm2 + (size_t)cpu->first_routes * cpu->h;
+}
+
 void lhi_cpu_route(lhi_cpu *cpu, const lhi_cpu_weights *w,
                    lhi_cpu_kept *kept)
 {
     size_t n = cpu->experts, own = own_choices(cpu);
     float max, inv;
-    lhi_cpu_forward_product(cpu, lhi_cpu_own_rows(cpu, kept->norm2), w->router,
-                            kept->scores, cpu->r, cpu->h, cpu->experts, false);
+    lhi_cpu_forward_product(cpu, routed_here(cpu, kept), w->router,
+                            kept->scores, cpu->routes_r, cpu->h, cpu->experts,
+                            false);
     if (cpu->sigmoid)
-        cpu->k->sigmoid(kept->scores, cpu->r * n);
-    for (size_t row = 0; row < cpu->r; row++) {
+        cpu->k->sigmoid(kept->scores, cpu->routes_r * n);
+    for (size_t row = 0; row < cpu->routes_r; row++) {
         float *p = kept->scores + row * n;
         if (!cpu->sigmoid) {
             cpu->k->softmax(p, n, 1, n, n, 1, &max, &inv);
@@ -231,11 +239,11 @@ static void count_choices(lhi_cpu *cpu, const lhi_cpu_kept *kept, float *counts)
     size_t all = (size_t)cpu->microbatch * cpu->experts;
     const int32_t *chosen = kept->chosen + own_choices(cpu);
     memset(counts, 0, all * sizeof *counts);
-    for (size_t i = 0; i < (size_t)cpu->r * cpu->chosen; i++) {
-        size_t sequence = (cpu->first_row + i / cpu->chosen) / cpu->sequence;
+    for (size_t i = 0; i < (size_t)cpu->routes_r * cpu->chosen; i++) {
+        size_t sequence = (cpu->first_routes + i / cpu->chosen) / cpu->sequence;
         counts[sequence * cpu->experts + (size_t)chosen[i]]++;
     }
-    if (lhi_cpu_shares_rows(cpu))
+    if (lhi_cpu_parts_routes(cpu))
         lhi_cpu_add_values(cpu, counts, all);
     lhi_cpu_add_contexts(cpu, counts, all);
 }
@@ -288,8 +296,8 @@ void lhi_cpu_route_back(lhi_cpu *cpu, lhi_cpu_kept *kept)
     count_choices(cpu, kept, balance);
     for (size_t i = 0; i < (size_t)cpu->microbatch * cpu->experts; i++)
         balance[i] = balance_of(cpu, balance[i]);
-    for (size_t row = 0; row < cpu->r; row++) {
-        size_t sequence = (cpu->first_row + row) / cpu->sequence;
+    for (size_t row = 0; row < cpu->routes_r; row++) {
+        size_t sequence = (cpu->first_routes + row) / cpu->sequence;
         row_back(cpu, kept, row, balance + sequence * cpu->experts);
     }
 }
@@ -297,11 +305,11 @@ void lhi_cpu_route_back(lhi_cpu *cpu, lhi_cpu_kept *kept)
 void lhi_cpu_route_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                            const lhi_cpu_weights *d_w, bool adds)
 {
-    size_t all = (size_t)cpu->r * cpu->chosen;
+    size_t all = (size_t)cpu->routes_r * cpu->chosen;
     const int32_t *chosen = kept->chosen + own_choices(cpu);
-    lhi_cpu_weight_product(cpu, kept->scores,
-                           lhi_cpu_own_rows(cpu, kept->norm2), d_w->router,
-                           cpu->r, cpu->h, cpu->experts, adds);
+    lhi_cpu_weight_product(cpu, kept->scores, routed_here(cpu, kept),
+                           d_w->router, cpu->routes_r, cpu->h, cpu->experts,
+                           adds);
     if (!d_w->router_bias)
         return;
     /* Whole numbers: an expert's choices, less the mean, times experts. */

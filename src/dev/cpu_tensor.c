@@ -47,14 +47,6 @@ lh_status lhi_cpu_check_shares(const lhi_cpu_options *o, lh_error *err)
                         o->tensor, n);
     if (n == 1)
         return LH_OK;
-    if (o->whole_rows && m->experts &&
-        (o->n_expert > 1 || o->n_expert_tensor != n))
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the cpu device sends experts rows that are on one rank "
-                        "each, and tensor %" PRIu32 " ranks have all of them: "
-                        "set sequence_parallel: true in the job's framework, or "
-                        "expert_tensor to tensor and expert to 1 in its layout",
-                        n);
     LHI_TRY(need_multiple(m->heads, "heads", n, err));
     if (n % m->kv_heads != 0) /* else several ranks have each */
         LHI_TRY(need_multiple(m->kv_heads, "kv_heads", n, err));
@@ -122,15 +114,30 @@ void lhi_cpu_add_rows(lhi_cpu *cpu, const float *all, float *own)
                                             cpu->row_floats, &cpu->met_err);
 }
 
+/* Of x [t][h] each rank has its share. */
+static void gather_shares(lhi_cpu *cpu, float *x)
+{
+    if (may(cpu) && cpu->whole_rows)
+        cpu->met = lhi_group_all_gather(
+            cpu->group, x + (size_t)cpu->first_sent * cpu->h, x, cpu->row_bytes,
+            &cpu->met_err);
+}
+
+void lhi_cpu_gather_routed(lhi_cpu *cpu, float *x)
+{
+    if (!cpu->cuts_experts)
+        gather_shares(cpu, x);
+}
+
 void lhi_cpu_gather_choices(lhi_cpu *cpu, void *all)
 {
     const size_t each = cpu->chosen * sizeof(int32_t);
-    if (!may(cpu) || cpu->whole_rows)
+    if (!may(cpu) || !lhi_cpu_parts_routes(cpu))
         return;
     for (uint32_t i = 0; i < cpu->n_tensor; i++)
         cpu->choice_bytes[i] = cpu->row_floats[i] / cpu->h * each;
     cpu->met = lhi_group_all_gather(
-        cpu->group, (const char *)all + cpu->first_row * each, all,
+        cpu->group, (const char *)all + cpu->first_routes * each, all,
         cpu->choice_bytes, &cpu->met_err);
 }
 
@@ -150,9 +157,7 @@ void lhi_cpu_take_message(lhi_cpu *cpu, const float *message, float *x)
 {
     float *mine = x + (size_t)cpu->first_sent * cpu->h;
     memcpy(mine, message, (size_t)cpu->n_sent * cpu->h * sizeof *x);
-    if (may(cpu) && cpu->whole_rows)
-        cpu->met = lhi_group_all_gather(cpu->group, mine, x, cpu->row_bytes,
-                                        &cpu->met_err);
+    gather_shares(cpu, x);
 }
 
 /* The loss of a row from what all ranks say of it; *by is what this rank's
@@ -235,6 +240,7 @@ static partial partial_of(const lhi_cpu *cpu, const lhi_cpu_weights *d,
     const uint32_t mine = cpu->tensor / cpu->kv_sharers;
     const bool shares = cpu->kv_sharers > 1;
     const bool rows = lhi_cpu_shares_rows(cpu);
+    const bool routes = lhi_cpu_parts_routes(cpu);
     const lhi_cpu_item_kind first = LHI_ITEM_QKV, second = LHI_ITEM_GATE_UP;
     const partial all[N_PARTIAL] = {
         {rows ? d->norm1 : NULL, norm, 0, 1, first},
@@ -243,8 +249,8 @@ static partial partial_of(const lhi_cpu *cpu, const lhi_cpu_weights *d,
         {d->k_norm, cpu->kv_rank ? cpu->kv_rank : cpu->head_dim, 0, 1, first},
         {d->q_down, cpu->q_rank * h, 0, 1, first},
         {d->kv_down, ((size_t)cpu->kv_rank + cpu->rope) * h, 0, 1, first},
-        {rows ? d->router : NULL, cpu->experts * h, 0, 1, second},
-        {rows ? d->router_bias : NULL, cpu->experts, 0, 1, second},
+        {routes ? d->router : NULL, cpu->experts * h, 0, 1, second},
+        {routes ? d->router_bias : NULL, cpu->experts, 0, 1, second},
         {rows ? d->shared_gate : NULL, h, 0, 1, second},
         {shares ? d->qkv + q * h : NULL, kv * h, mine, slices, first},
         {shares && d->qkv_bias ? d->qkv_bias + q : NULL, kv, mine, slices,

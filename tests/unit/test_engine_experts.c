@@ -391,24 +391,37 @@ static void by_way_of_nodes(void)
     }
 }
 
-/* Ranks that cut experts have all rows; of whole experts they would say each
- * twice. */
+/* Ranks have all rows between products: experts that are cut as layers are take
+ * them all, others each rank's share. */
 static void with_whole_rows(void)
 {
-    way w = simple;
-    lh_train_result *r = NULL;
-    lh_error err;
-    w.tensor = w.cut = w.replicas = 2;
-    w.whole_rows = true;
-    for (w.kind = QWEN; w.kind <= LATENT; w.kind++) {
-        w.zero = w.kind == GROUPED ? 2 : 1;
-        w.again = w.kind == LATENT ? LH_PART_ALL : 0;
+    const struct {
+        int kind;
+        uint32_t tensor, expert, cut, per_node, zero, again;
+        bool links;
+    } rows[] = {{QWEN, 2, 1, 2, 0, 1, 0, false},
+                {GROUPED, 2, 1, 2, 0, 2, 0, false},
+                {LATENT, 2, 1, 2, 0, 1, LH_PART_ALL, false},
+                {MIXTRAL, 2, 1, 1, 0, 1, 0xa2, false},
+                {QWEN, 2, 2, 1, 0, 3, LH_PART_ALL, false},
+                {GROUPED, 4, 4, 1, 2, 2, 0, false},
+                {LATENT, 2, 2, 2, 0, 1, 0x51, true}};
+    for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        way w = simple;
+        w.whole_rows = true;
+        w.replicas = 2;
+        w.kind = rows[i].kind;
+        w.tensor = rows[i].tensor;
+        w.expert = rows[i].expert;
+        w.cut = rows[i].cut;
+        w.per_node = rows[i].per_node;
+        w.zero = rows[i].zero;
+        w.again = rows[i].again;
+        w.links = rows[i].links;
+        w.whole = w.links;
+        w.devices = 1 + i / 3 % 2;
         compare_steps(&w, N_STEPS / 5);
     }
-    w.kind = MIXTRAL;
-    w.cut = 0;
-    CHECK_INT(go(&w, 1, &r, &err), LH_EUNSUPPORTED);
-    CHECK_HAS(err.text, "set sequence_parallel: true in the job's framework");
 }
 
 /* Groups of experts are made of replicas and of ranks that share sequences. */

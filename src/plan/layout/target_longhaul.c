@@ -35,12 +35,6 @@ static lh_status check_tensor(const lh_job *job, const lh_layout *l,
     const uint32_t n = l->tensor;
     if (n == 1)
         return LH_OK;
-    if (job->framework.no_sequence_parallel && m->experts &&
-        (l->expert > 1 || lh_layout_expert_tensor(l) != n))
-        return REFUSE(err, "sends experts rows that are on one rank each; use "
-                           "framework.sequence_parallel: true, layout.tensor "
-                           "of 1, or layout.expert_tensor of layout.tensor "
-                           "with layout.expert of 1");
     if (m->heads % n || m->ffn % n ||
         (m->kv_heads % n && n % m->kv_heads))
         return REFUSE(err,
