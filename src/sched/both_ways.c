@@ -18,12 +18,21 @@ typedef struct candidate {
     int64_t start_ns;
 } candidate;
 
-/* A stream of the device in hand: what a pass changes of its memory, and how
- * many microbatches have had theirs. */
+/* What a pass of a stream changes of its device's memory, and how many
+ * microbatches have had theirs. */
 typedef struct holding {
     int64_t memory;
     uint32_t done;
 } holding;
+
+/* Of the device in hand, at a place in the way of its microbatches. */
+typedef struct standing {
+    int64_t rise;   /* the highest of one that goes on from here */
+    int64_t taken;  /* by all that went on from here, as far as they are */
+    int64_t before; /* taken by one that came up to here */
+    uint32_t most;  /* microbatches that a stream from here on has done */
+    uint32_t least; /* that a stream before here has done */
+} standing;
 
 /* Whether the next pass of a stream fits: until one runs on its device. */
 typedef enum { NOT_KNOWN, FITS, TOO_LARGE } fitting;
@@ -34,6 +43,7 @@ typedef struct lhi_way_state {
     uint32_t n_parts;
     int64_t *ready; /* per stream * n + microbatch: inputs so far are there */
     uint32_t *next; /* per stream: passes run; of W: parts */
+    holding *now;   /* per slot */
     int64_t *free;  /* per device */
     int64_t *held;  /* per device: by whole passes */
     uint8_t *turn;  /* per device: kind of its last F or D */
@@ -41,9 +51,9 @@ typedef struct lhi_way_state {
     int64_t *link;  /* per resource: free from then on */
     pick *picks;    /* per device */
     uint32_t *tree, leaves;
-    candidate *list; /* of the device in hand */
-    holding *now;    /* likewise, in the order of its way */
-    uint8_t *fits;   /* per stream: a `fitting` */
+    candidate *list;    /* of the device in hand */
+    standing *standing; /* likewise, and one more */
+    uint8_t *fits;      /* per stream: a `fitting` */
 } way_state;
 
 static bool is_w(const lhi_both_ways *b, uint32_t stream)
@@ -51,97 +61,142 @@ static bool is_w(const lhi_both_ways *b, uint32_t stream)
     return b->kinds == 3 && stream % 3 == 2;
 }
 
+static holding *holding_of(const lhi_both_ways *b, uint32_t stream)
+{
+    const way_state *s = b->state;
+    return &s->now[b->lanes[stream].way[s->backward].slot];
+}
+
 /* How many microbatches a stream has run to the end. */
 static uint32_t done(const lhi_both_ways *b, uint32_t stream)
 {
-    const way_state *s = b->state;
-    return s->n_parts > 1 && is_w(b, stream) ? s->next[stream] / s->n_parts
-                                             : s->next[stream];
+    return holding_of(b, stream)->done;
 }
 
 /* --- memory -------------------------------------------------------------- */
 
+/* Of all n places of a device, and behind the last. */
+static void stand(const way_state *s, const holding *now, uint32_t n)
+{
+    standing *at = s->standing;
+    at[n].rise = at[n].taken = 0;
+    at[n].most = 0;
+    for (uint32_t i = n; i-- > 0;) {
+        const int64_t rise = at[i + 1].rise + now[i].memory;
+        const uint32_t done = now[i].done, most = at[i + 1].most;
+        at[i].rise = rise > 0 ? rise : 0;
+        at[i].taken = at[i + 1].taken + now[i].memory * (int64_t)done;
+        at[i].most = most > done ? most : done;
+    }
+    at[0].before = 0;
+    at[0].least = UINT32_MAX;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t done = now[i].done, least = at[i].least;
+        at[i + 1].before = at[i].before + now[i].memory;
+        at[i + 1].least = least < done ? least : done;
+    }
+}
+
 /* Whether microbatch m can finish with that room and what those before it give
  * back: of the streams it has not passed yet, whether its memory ever rises
- * higher. */
-static bool can_finish(const holding *now, uint32_t n, uint32_t m, int64_t room)
+ * higher. Those are all from some place on, which is near i, and the few that
+ * are behind others before it, as W may be. What is left over, by it or those
+ * behind it up to the n-th with the same passes done, makes *spare less. */
+static bool can_finish(const way_state *s, const holding *now, uint32_t i,
+                       uint32_t m, uint32_t n, int64_t room, int64_t *spare)
 {
-    int64_t rise = 0, most = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (now[i].done > m) {
-            room += now[i].memory * (int64_t)m;
+    const standing *at = s->standing;
+    while (at[i].most > m)
+        i++;
+    while (i > 0 && now[i - 1].done <= m)
+        i--;
+    int64_t rise = at[i].rise, each = 0;
+    room += at[i].taken;
+    for (; at[i].least <= m; i--) {
+        const holding *h = &now[i - 1];
+        if (h->done > m) {
+            each += h->memory;
             continue;
         }
-        room += now[i].memory * (int64_t)now[i].done;
-        rise += now[i].memory;
-        most = lhi_most(most, rise);
+        room += h->memory * (int64_t)h->done;
+        rise = lhi_most(rise + h->memory, 0);
     }
-    return most <= room;
+    each += at[i].before; /* is held by one that is as far as m */
+    room += each * (int64_t)m - rise;
+    *spare = lhi_least(*spare, each < 0 ? room + each * (n - 1 - m) : room);
+    return room >= 0;
 }
 
 /* Whether the microbatches can finish one after the other, each with what is
  * free and what those before it give back (Dijkstra's banker, with the order
  * of microbatches for the order of customers). Those with the same passes
- * done differ only in how many are before them: the first has least. */
-static bool is_safe(const lhi_both_ways *b, uint32_t device)
+ * done differ only in how many are before them: the first has least.
+ *
+ * Then *spare is left over by each of them. A further pass of microbatch m
+ * takes no more of what is left to it and those before it than it changes the
+ * memory by, and nothing of what is left to others; so any that take no more
+ * than *spare in all are safe too. */
+static bool is_safe(const lhi_both_ways *b, uint32_t device, int64_t *spare)
 {
     const way_state *s = b->state;
     const lhi_lane_device *d = &b->devices[device];
     const uint32_t n = d->n_streams;
+    const holding *now = s->now + d->first_slot;
     int64_t room = d->room - s->held[device];
     if (room < 0)
         return false;
-    if (room >= d->whole[s->backward] || d->one_takes[s->backward])
+    *spare = room - d->whole[s->backward];
+    if (*spare >= 0)
         return true;
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t at = d->sequence[s->backward ? n - 1 - i : i];
-        s->now[i] =
-            (holding){b->lanes[at].way[s->backward].memory, done(b, at)};
-    }
-    if (!can_finish(s->now, n, 0, room))
+    *spare = room;
+    if (d->one_takes[s->backward])
+        return true;
+    stand(s, now, n);
+    if (!can_finish(s, now, n, 0, b->n, room, spare))
         return false;
     for (uint32_t i = 0; i < n; i++) {
-        const uint32_t m = s->now[i].done;
-        bool known = m == 0 || m >= b->n || (i > 0 && s->now[i - 1].done == m);
-        if (!known && !can_finish(s->now, n, m, room))
+        const uint32_t m = now[i].done;
+        bool known = m == 0 || m >= b->n || (i > 0 && now[i - 1].done == m);
+        if (!known && !can_finish(s, now, i, m, b->n, room, spare))
             return false;
     }
     return true;
 }
 
 /* Counts a whole pass of a stream, or takes it back. */
-static void suppose(const lhi_both_ways *b, uint32_t stream, bool on)
+static void count(const lhi_both_ways *b, uint32_t stream, bool on)
 {
-    way_state *s = b->state;
-    const lhi_lane *lane = &b->lanes[stream];
-    uint32_t more = is_w(b, stream) ? s->n_parts : 1;
-    int64_t change = lane->way[s->backward].memory;
-    s->next[stream] += on ? more : 0 - more;
-    s->held[lane->device] += on ? change : -change;
+    holding *h = holding_of(b, stream);
+    h->done += on ? 1 : UINT32_MAX;
+    b->state->held[b->lanes[stream].device] += on ? h->memory : -h->memory;
 }
 
-static bool is_safe_after(const lhi_both_ways *b, uint32_t stream)
+static bool is_safe_after(const lhi_both_ways *b, uint32_t stream,
+                          int64_t *spare)
 {
-    suppose(b, stream, true);
-    bool safe = is_safe(b, b->lanes[stream].device);
-    suppose(b, stream, false);
+    count(b, stream, true);
+    bool safe = is_safe(b, b->lanes[stream].device, spare);
+    count(b, stream, false);
     return safe;
 }
 
-/* Whether those of the device's that are due before still fit as well. */
-static bool leaves_room(const lhi_both_ways *b, uint32_t stream, int64_t due)
+/* Whether those of the device's that are due before still fit as well, what
+ * takes no more than `spare` without asking. */
+static bool leaves_room(const lhi_both_ways *b, uint32_t stream, int64_t due,
+                        int64_t spare)
 {
-    const way_state *s = b->state;
     const lhi_lane_device *d = &b->devices[b->lanes[stream].device];
     bool room = true;
-    suppose(b, stream, true);
+    count(b, stream, true);
     for (uint32_t i = 0; i < d->n_streams && room; i++) {
         uint32_t at = d->sequence[i];
-        if (at != stream && b->lanes[at].way[s->backward].memory > 0 &&
-            done(b, at) < b->n && b->due[(size_t)at * b->n + done(b, at)] < due)
-            room = is_safe_after(b, at);
+        const holding *h = holding_of(b, at);
+        int64_t left;
+        if (at != stream && h->memory > 0 && h->memory > spare &&
+            h->done < b->n && b->due[(size_t)at * b->n + h->done] < due)
+            room = is_safe_after(b, at, &left);
     }
-    suppose(b, stream, false);
+    count(b, stream, false);
     return room;
 }
 
@@ -153,16 +208,18 @@ static bool finds_room(const lhi_both_ways *b, uint32_t stream)
     uint32_t first = chunk * b->kinds, last = first + b->kinds - 1;
     uint32_t takes = s->backward ? last : first, gives = first + last - takes;
     if (stream == takes && s->rules->caps &&
-        s->next[stream] - done(b, gives) >= s->rules->caps[chunk])
+        done(b, stream) - done(b, gives) >= s->rules->caps[chunk])
         return false;
-    if (b->lanes[stream].way[s->backward].memory <= 0 || d->room == LH_NO_LIMIT)
+    const holding *h = holding_of(b, stream);
+    if (h->memory <= 0 || d->room == LH_NO_LIMIT)
         return true;
-    if (!is_safe_after(b, stream))
+    int64_t spare;
+    if (!is_safe_after(b, stream, &spare))
         return false;
     if (!s->rules->reserve || d->one_takes[s->backward])
         return true;
-    return leaves_room(b, stream,
-                       b->due[(size_t)stream * b->n + s->next[stream]]);
+    return leaves_room(b, stream, b->due[(size_t)stream * b->n + h->done],
+                       spare);
 }
 
 static bool fits(const lhi_both_ways *b, uint32_t stream)
@@ -376,12 +433,14 @@ bool lhi_way_state_make(lhi_both_ways *b)
         .tree = LHI_NEW(b->mem, uint32_t, 2 * (size_t)leaves),
         .leaves = leaves,
         .list = LHI_NEW(b->mem, candidate, most),
-        .now = LHI_NEW(b->mem, holding, most),
+        .now = LHI_NEW(b->mem, holding, b->n_streams),
+        .standing = LHI_NEW(b->mem, standing, most + 1),
         .fits = LHI_NEW(b->mem, uint8_t, b->n_streams),
     };
     b->state = s;
     return s->ready && s->next && s->free && s->held && s->turn && s->begun &&
-           s->link && s->picks && s->tree && s->list && s->now && s->fits;
+           s->link && s->picks && s->tree && s->list && s->now && s->standing &&
+           s->fits;
 }
 
 /* --- a run --------------------------------------------------------------- */
@@ -417,8 +476,9 @@ static void place(lhi_both_ways *b, uint32_t device)
     /* Of a W in parts what counts is when the last ends. */
     b->start[number] = end - b->lanes[p.stream].time_ns;
     s->next[p.stream]++;
-    if (!is_w(b, p.stream) || s->next[p.stream] % s->n_parts == 0)
-        s->held[device] += b->lanes[p.stream].way[s->backward].memory;
+    if (s->n_parts == 1 || !is_w(b, p.stream) ||
+        s->next[p.stream] % s->n_parts == 0)
+        count(b, p.stream, true);
     if (kind < 2)
         s->turn[device] = (uint8_t)kind;
     s->begun[device] = s->begun[device] || kind == 1;
@@ -445,6 +505,8 @@ static void reset(lhi_both_ways *b)
     memset(s->begun, 0, p->n_devices * sizeof *s->begun);
     memset(s->link, 0, p->n_resources * sizeof *s->link);
     memset(s->fits, NOT_KNOWN, b->n_streams * sizeof *s->fits);
+    for (uint32_t i = 0; i < b->n_streams; i++)
+        *holding_of(b, i) = (holding){b->lanes[i].way[s->backward].memory, 0};
     for (uint32_t d = 0; d < p->n_devices; d++)
         b->devices[d].count = 0;
     b->end_ns = 0;

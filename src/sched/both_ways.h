@@ -25,6 +25,7 @@ typedef struct lhi_way {
     uint32_t in[2]; /* the streams that it waits for */
     uint32_t n_out, n_in;
     int64_t memory; /* change by one pass */
+    uint32_t slot;  /* of all streams, by device and as its `sequence` goes */
 } lhi_way;
 
 typedef struct lhi_lane {
@@ -36,7 +37,7 @@ typedef struct lhi_lane {
 typedef struct lhi_lane_device {
     /* Its streams as one microbatch passes them: F of its first chunk, ... */
     uint32_t *sequence;
-    uint32_t n_streams, n_chunks;
+    uint32_t n_streams, n_chunks, first_slot;
     int64_t room;      /* memory for activations; LH_NO_LIMIT: all fit */
     int64_t whole[2];  /* the most that a microbatch takes of it, both ways */
     bool one_takes[2]; /* only the first stream of the sequence takes memory */

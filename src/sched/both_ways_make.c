@@ -62,8 +62,10 @@ static bool fill_sequences(lhi_both_ways *b)
         return false;
     for (uint32_t c = 0; c < p->n_chunks; c++)
         b->devices[p->chunks[c].device].n_chunks++;
+    uint32_t *all = next;
     for (uint32_t d = 0; d < p->n_devices; d++) {
         b->devices[d].sequence = next;
+        b->devices[d].first_slot = (uint32_t)(next - all);
         next += b->devices[d].n_chunks * b->kinds;
     }
     for (uint32_t c = 0; c < p->n_chunks; c++) {
@@ -74,6 +76,14 @@ static bool fill_sequences(lhi_both_ways *b)
         lhi_lane_device *d = &b->devices[p->chunks[c].device];
         for (uint32_t k = 1; k < b->kinds; k++)
             d->sequence[d->n_streams++] = c * b->kinds + k;
+    }
+    for (uint32_t i = 0; i < p->n_devices; i++) {
+        const lhi_lane_device *d = &b->devices[i];
+        for (uint32_t k = 0; k < d->n_streams; k++) {
+            lhi_lane *lane = &b->lanes[d->sequence[k]];
+            lane->way[0].slot = d->first_slot + k;
+            lane->way[1].slot = d->first_slot + d->n_streams - 1 - k;
+        }
     }
     return true;
 }
