@@ -17,7 +17,10 @@ typedef struct builder {
     const lhi_machine *m;
     lhi_lattice *l;
     uint32_t room; /* states */
-    uint32_t *table;
+    /* A step makes one count larger by one, so equal states come from states
+     * with as many operations done, which are next to each other; they are
+     * numbered from `first` on. What the table has of others is out of date. */
+    uint32_t first, *table;
     uint32_t n_table; /* a power of two */
     int64_t *held;    /* per state */
     /* Of a live lattice: its windows, and when a state can be complete. */
@@ -44,6 +47,11 @@ static uint64_t hash(const uint16_t *counts, uint32_t n)
     return h ^ h >> 29;
 }
 
+static bool is_here(const builder *b, uint32_t at)
+{
+    return b->table[at] != NONE && b->table[at] >= b->first;
+}
+
 static bool grow_table(builder *b)
 {
     uint32_t n = b->n_table ? 2 * b->n_table : 1024;
@@ -51,7 +59,7 @@ static bool grow_table(builder *b)
     if (!table)
         return false;
     memset(table, 0xff, n * sizeof *table);
-    for (uint32_t i = 0; i < b->l->n_states; i++) {
+    for (uint32_t i = b->first; i < b->l->n_states; i++) {
         if (is_late(b->budget, i)) {
             free(table);
             return false;
@@ -105,10 +113,10 @@ static uint32_t state_of(builder *b, const uint16_t *counts, int64_t held)
 {
     lhi_lattice *l = b->l;
     uint32_t n = l->n_streams;
-    if (2 * l->n_states >= b->n_table && !grow_table(b))
+    if (2 * (l->n_states - b->first) >= b->n_table && !grow_table(b))
         return NONE;
     uint32_t at = (uint32_t)hash(counts, n) & (b->n_table - 1);
-    while (b->table[at] != NONE) {
+    while (is_here(b, at)) {
         if (is_same(l->counts + (size_t)b->table[at] * n, counts, n))
             return b->table[at];
         at = (at + 1) & (b->n_table - 1);
@@ -210,6 +218,8 @@ static bool build(builder *b, size_t room, bool *no_memory)
     if (b->w)
         b->time[0] = 0;
     for (uint32_t x = 0; x < l->n_states; x++) {
+        if (x == b->first)
+            b->first = l->n_states;
         if (l->n_states * each > room ||
             (x % 64 == 0 && lhi_spend(b->budget, 8)))
             return false;
