@@ -12,10 +12,20 @@ typedef struct pick {
     uint32_t stream;
 } pick;
 
+/* The next pass of a stream. */
+typedef struct coming {
+    int64_t ready_ns; /* its inputs are there; NEVER: not known yet, or there
+                         is no next */
+    int64_t time_ns, due_ns;
+    uint32_t stream;
+    uint32_t asked; /* how many passes had run on its device when .. */
+    bool fits;      /* .. this was so */
+} coming;
+
 /* What a device could run next. */
 typedef struct candidate {
-    uint32_t stream;
     int64_t start_ns;
+    coming *pass;
 } candidate;
 
 /* What a pass of a stream changes of its device's memory, and how many
@@ -34,16 +44,14 @@ typedef struct standing {
     uint32_t least; /* that a stream before here has done */
 } standing;
 
-/* Whether the next pass of a stream fits: until one runs on its device. */
-typedef enum { NOT_KNOWN, FITS, TOO_LARGE } fitting;
-
 typedef struct lhi_way_state {
     const lhi_way_rules *rules;
     bool backward;
     uint32_t n_parts;
     int64_t *ready; /* per stream * n + microbatch: inputs so far are there */
     uint32_t *next; /* per stream: passes run; of W: parts */
-    holding *now;   /* per slot */
+    holding *now;   /* per slot of the way */
+    coming *coming; /* per slot forward in time, whatever the way */
     int64_t *free;  /* per device */
     int64_t *held;  /* per device: by whole passes */
     uint8_t *turn;  /* per device: kind of its last F or D */
@@ -53,7 +61,6 @@ typedef struct lhi_way_state {
     uint32_t *tree, leaves;
     candidate *list;    /* of the device in hand */
     standing *standing; /* likewise, and one more */
-    uint8_t *fits;      /* per stream: a `fitting` */
 } way_state;
 
 static bool is_w(const lhi_both_ways *b, uint32_t stream)
@@ -222,44 +229,33 @@ static bool finds_room(const lhi_both_ways *b, uint32_t stream)
                        spare);
 }
 
-static bool fits(const lhi_both_ways *b, uint32_t stream)
+static bool fits(const lhi_both_ways *b, coming *c)
 {
-    uint8_t *known = &b->state->fits[stream];
-    if (*known == NOT_KNOWN)
-        *known = finds_room(b, stream) ? FITS : TOO_LARGE;
-    return *known == FITS;
-}
-
-static void forget_fits(const lhi_both_ways *b, uint32_t device)
-{
-    const lhi_lane_device *d = &b->devices[device];
-    for (uint32_t i = 0; i < d->n_streams; i++)
-        b->state->fits[d->sequence[i]] = NOT_KNOWN;
+    const uint32_t count = b->devices[b->lanes[c->stream].device].count;
+    if (c->asked != count)
+        c->fits = finds_room(b, c->stream);
+    c->asked = count;
+    return c->fits;
 }
 
 /* --- choosing ------------------------------------------------------------ */
 
-/* When the next pass of a stream could start; NEVER: not known yet, or none
- * left. */
-static int64_t start_of(const lhi_both_ways *b, uint32_t stream)
+static coming *coming_of(const lhi_both_ways *b, uint32_t stream)
+{
+    return &b->state->coming[b->lanes[stream].way[0].slot];
+}
+
+static int64_t ready_at(const lhi_both_ways *b, uint32_t stream)
 {
     const way_state *s = b->state;
-    const lhi_lane *lane = &b->lanes[stream];
-    const lhi_way *way = &lane->way[s->backward];
+    const lhi_way *way = &b->lanes[stream].way[s->backward];
     uint32_t m = done(b, stream);
     if (m == b->n)
         return NEVER;
     for (uint32_t i = 0; i < way->n_in; i++)
         if (s->next[way->in[i]] <= m)
             return NEVER;
-    int64_t at =
-        lhi_most(s->free[lane->device], s->ready[(size_t)stream * b->n + m]);
-    if (!s->rules->hold_back)
-        return at;
-    for (uint32_t i = 0; i < way->n_out; i++)
-        if (way->out[i].resource != LH_NONE)
-            at = lhi_most(at, s->link[way->out[i].resource] - lane->time_ns);
-    return at;
+    return s->ready[(size_t)stream * b->n + m];
 }
 
 static int64_t time_of(const lhi_both_ways *b, uint32_t stream)
@@ -271,13 +267,36 @@ static int64_t time_of(const lhi_both_ways *b, uint32_t stream)
     return lhi_share(time, b->state->next[stream] % parts, parts);
 }
 
+/* What comes next of a stream that has run a pass. */
+static void go_on(const lhi_both_ways *b, uint32_t stream)
+{
+    coming *c = coming_of(b, stream);
+    uint32_t m = done(b, stream);
+    c->ready_ns = ready_at(b, stream);
+    c->time_ns = time_of(b, stream);
+    if (m < b->n)
+        c->due_ns = b->due[(size_t)stream * b->n + m];
+}
+
+/* A pass is held back until its messages can leave. */
+static int64_t hold_back(const lhi_both_ways *b, uint32_t stream, int64_t at)
+{
+    const way_state *s = b->state;
+    const lhi_lane *lane = &b->lanes[stream];
+    const lhi_way *way = &lane->way[s->backward];
+    for (uint32_t i = 0; i < way->n_out; i++)
+        if (way->out[i].resource != LH_NONE)
+            at = lhi_most(at, s->link[way->out[i].resource] - lane->time_ns);
+    return at;
+}
+
 /* Greedy's rules: F until a D is ready, then in turn; W where there is nothing
  * else, or memory forbids what is wanted. Of several chunks the furthest. */
 static uint32_t pick_in_turn(const lhi_both_ways *b, uint32_t device,
                              uint32_t n, int64_t at)
 {
     const way_state *s = b->state;
-    const candidate *kinds[3] = {NULL, NULL, NULL};
+    const coming *kinds[3] = {NULL, NULL, NULL};
     bool refused[3] = {false, false, false}, any_f = false;
     for (uint32_t i = 0; i < b->devices[device].n_streams; i++) {
         uint32_t stream = b->devices[device].sequence[i];
@@ -285,13 +304,13 @@ static uint32_t pick_in_turn(const lhi_both_ways *b, uint32_t device,
     }
     for (uint32_t i = 0; i < n; i++) {
         const candidate *c = &s->list[i];
-        uint32_t kind = c->stream % b->kinds;
+        uint32_t stream = c->pass->stream, kind = stream % b->kinds;
         if (c->start_ns > at)
             continue;
-        if (!fits(b, c->stream))
+        if (!fits(b, c->pass))
             refused[kind] = true;
-        else if (!kinds[kind] || (kind != 2 && c->stream > kinds[kind]->stream))
-            kinds[kind] = c;
+        else if (!kinds[kind] || (kind != 2 && stream > kinds[kind]->stream))
+            kinds[kind] = c->pass;
     }
     uint32_t want = s->turn[device] == 0 ? 1 : 0;
     if (!any_f)
@@ -302,7 +321,7 @@ static uint32_t pick_in_turn(const lhi_both_ways *b, uint32_t device,
         return kinds[want]->stream;
     if (refused[want] && kinds[2])
         return kinds[2]->stream;
-    const candidate *c = kinds[1 - want] ? kinds[1 - want] : kinds[2];
+    const coming *c = kinds[1 - want] ? kinds[1 - want] : kinds[2];
     return c->stream;
 }
 
@@ -315,11 +334,11 @@ static pick pick_due(const lhi_both_ways *b, uint32_t n, int64_t until)
         const candidate *c = &s->list[i];
         if (c->start_ns > until)
             continue;
-        int64_t due = b->due[(size_t)c->stream * b->n + done(b, c->stream)];
+        const int64_t due = c->pass->due_ns;
         bool sooner = best.stream == LH_NONE || due < best_due ||
                       (due == best_due && c->start_ns < best.start_ns);
-        if (sooner && fits(b, c->stream)) {
-            best = (pick){c->start_ns, c->stream};
+        if (sooner && fits(b, c->pass)) {
+            best = (pick){c->start_ns, c->pass->stream};
             best_due = due;
         }
     }
@@ -333,7 +352,7 @@ static int64_t first_start(const lhi_both_ways *b, uint32_t n)
     int64_t at = NEVER;
     for (uint32_t i = 0; i < n; i++) {
         const candidate *c = &b->state->list[i];
-        if (c->start_ns < at && fits(b, c->stream))
+        if (c->start_ns < at && fits(b, c->pass))
             at = c->start_ns;
     }
     return at;
@@ -344,8 +363,8 @@ static int64_t first_end(const lhi_both_ways *b, uint32_t n)
     int64_t end = NEVER;
     for (uint32_t i = 0; i < n; i++) {
         const candidate *c = &b->state->list[i];
-        int64_t ends = c->start_ns + time_of(b, c->stream);
-        if (ends < end && fits(b, c->stream))
+        int64_t ends = c->start_ns + c->pass->time_ns;
+        if (ends < end && fits(b, c->pass))
             end = ends;
     }
     return end;
@@ -355,12 +374,16 @@ static void choose(lhi_both_ways *b, uint32_t device)
 {
     way_state *s = b->state;
     const lhi_lane_device *d = &b->devices[device];
+    const int64_t free_ns = s->free[device];
+    coming *all = s->coming + d->first_slot;
     uint32_t n = 0;
     for (uint32_t i = 0; i < d->n_streams; i++) {
-        candidate c = {.stream = d->sequence[i]};
-        c.start_ns = start_of(b, c.stream);
-        if (c.start_ns < NEVER)
-            s->list[n++] = c;
+        int64_t start = lhi_most(free_ns, all[i].ready_ns);
+        if (start == NEVER)
+            continue;
+        if (s->rules->hold_back)
+            start = hold_back(b, all[i].stream, start);
+        s->list[n++] = (candidate){start, &all[i]};
     }
     const int64_t at = first_start(b, n);
     s->picks[device] = (pick){NEVER, LH_NONE};
@@ -435,12 +458,12 @@ bool lhi_way_state_make(lhi_both_ways *b)
         .list = LHI_NEW(b->mem, candidate, most),
         .now = LHI_NEW(b->mem, holding, b->n_streams),
         .standing = LHI_NEW(b->mem, standing, most + 1),
-        .fits = LHI_NEW(b->mem, uint8_t, b->n_streams),
+        .coming = LHI_NEW(b->mem, coming, b->n_streams),
     };
     b->state = s;
     return s->ready && s->next && s->free && s->held && s->turn && s->begun &&
-           s->link && s->picks && s->tree && s->list && s->now && s->standing &&
-           s->fits;
+           s->link && s->picks && s->tree && s->list && s->now && s->coming &&
+           s->standing;
 }
 
 /* --- a run --------------------------------------------------------------- */
@@ -483,14 +506,18 @@ static void place(lhi_both_ways *b, uint32_t device)
         s->turn[device] = (uint8_t)kind;
     s->begun[device] = s->begun[device] || kind == 1;
     hand_on(b, p.stream, m, end);
-    forget_fits(b, device);
-    renew(b, device);
+    go_on(b, p.stream);
     const lhi_way *way = &b->lanes[p.stream].way[s->backward];
     for (uint32_t i = 0; i < way->n_out; i++) {
         uint32_t to = b->lanes[way->out[i].to].device;
-        if (to != device)
+        int64_t *ready_ns = &coming_of(b, way->out[i].to)->ready_ns;
+        int64_t before_ns = *ready_ns;
+        *ready_ns = ready_at(b, way->out[i].to);
+        /* What waits behind others changes nothing yet. */
+        if (to != device && (*ready_ns != before_ns || s->rules->hold_back))
             renew(b, to);
     }
+    renew(b, device);
 }
 
 static void reset(lhi_both_ways *b)
@@ -504,12 +531,15 @@ static void reset(lhi_both_ways *b)
     memset(s->turn, 1, p->n_devices * sizeof *s->turn);
     memset(s->begun, 0, p->n_devices * sizeof *s->begun);
     memset(s->link, 0, p->n_resources * sizeof *s->link);
-    memset(s->fits, NOT_KNOWN, b->n_streams * sizeof *s->fits);
     for (uint32_t i = 0; i < b->n_streams; i++)
         *holding_of(b, i) = (holding){b->lanes[i].way[s->backward].memory, 0};
     for (uint32_t d = 0; d < p->n_devices; d++)
         b->devices[d].count = 0;
     b->end_ns = 0;
+    for (uint32_t i = 0; i < b->n_streams; i++) {
+        *coming_of(b, i) = (coming){.stream = i, .asked = UINT32_MAX};
+        go_on(b, i);
+    }
 }
 
 bool lhi_both_ways_run(lhi_both_ways *b, bool backward, uint32_t n_parts,
