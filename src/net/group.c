@@ -14,7 +14,7 @@ struct lhi_group {
     const lhi_net_stop *stop;
     lhi_net_group members;
     uint64_t tag, calls;
-    int64_t latest_ns, began_ns, spent_ns;
+    int64_t latest_ns, began_ns, spent_ns, linked_ns;
     int64_t latency_ns;
     double ns_per_byte;
     int64_t bytes_ns;  /* of the last call, by that */
@@ -122,6 +122,11 @@ int64_t lhi_group_spent_ns(const lhi_group *g)
     return g->spent_ns;
 }
 
+int64_t lhi_group_linked_ns(const lhi_group *g)
+{
+    return g->linked_ns;
+}
+
 uint64_t lhi_group_calls(const lhi_group *g)
 {
     return g->calls;
@@ -165,6 +170,7 @@ static lh_status round_end(lhi_group *g, lh_status status, lh_error *err)
                                            ? g->bytes_ns - g->beside_ns
                                            : 0);
     g->beside_ns = 0;
+    g->linked_ns += link_ns;
     if (status == LH_OK && link_ns > 0 && g->members.n_ranks > 1)
         lhi_sleep_until(g->latest_ns + link_ns);
     g->spent_ns += lhi_now_ns() - g->began_ns;

@@ -54,6 +54,8 @@ void lhi_group_set_link(lhi_group *group, int64_t latency_ns,
 /* The bytes of the next call are on emulated links while those of the last call
  * of `before` are: the time that these took is not taken again. */
 void lhi_group_go_beside(lhi_group *group, const lhi_group *before);
+/* What emulated links have made of calls so far, once all had come. */
+int64_t lhi_group_linked_ns(const lhi_group *group);
 /* What calls have taken so far, waits for other members included (of a shift in
  * halves the second one), and how many there were. */
 int64_t lhi_group_spent_ns(const lhi_group *group);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How often ranks that have different experts exchange something in a layer:
- * as often as plans count. */
+ * as often as plans count; and that nodes hand on
+ * what comes while the rest does. */
 #define _POSIX_C_SOURCE 200809L /* mkstemp */
 #include "moe_models.h"
 #include "small_llama.h"
 
 #include "net/net.h"
 
-enum { MOST = 8 };
+enum { MOST = 8, NEAR_NS = 200 };
 
 /* Ranks have experts of each other, parts of them, nodes; and what is then
  * called of a layer in F, in D, and more in D where all is made again. */
@@ -29,7 +30,9 @@ static const row rows[] = {
 typedef struct team {
     const row *row;
     small s; /* a device of each rank */
+    bool linked; /* with times of links in F, see below */
     uint64_t calls[MOST][2];
+    int64_t far_ns[MOST], near_ns[MOST];
 } team;
 
 static lh_status make(lhi_net *net, uint32_t n, uint32_t mine,
@@ -64,6 +67,10 @@ static lh_status steps(team *t, uint32_t rank, const lhi_device_groups *g,
     LHI_TRY(d->ops->begin(d, 0, LHI_STEP_TRAIN, err));
     LHI_TRY(pass(t, rank, LH_F, err));
     t->calls[rank][0] = calls_of(g);
+    if (t->linked) {
+        t->far_ns[rank] = lhi_group_linked_ns(g->expert);
+        t->near_ns[rank] = lhi_group_linked_ns(g->near_expert);
+    }
     LHI_TRY(pass(t, rank, LH_D, err));
     LHI_TRY(pass(t, rank, LH_W, err));
     t->calls[rank][1] = calls_of(g) - t->calls[rank][0];
@@ -96,6 +103,10 @@ static lh_status rank_main(lhi_net *net, void *context, char **result,
     const lhi_device_groups g = {.expert = made[0],
                                  .expert_tensor = made[1],
                                  .near_expert = made[2]};
+    if (status == LH_OK && t->linked) {
+        lhi_group_set_link(g.expert, 0, 1);
+        lhi_group_set_link(g.near_expert, 0, NEAR_NS);
+    }
     if (status == LH_OK)
         status = steps(t, me, &g, err);
     for (uint32_t i = 0; i < 3; i++)
@@ -139,39 +150,72 @@ static void open_devices(team *t, const uint32_t *again)
     }
 }
 
+static void begin(team *t, const uint32_t *again)
+{
+    lh_error err;
+    t->s = small_sizes();
+    t->s.model = mixtral_of(t->s.model);
+    t->s.model.experts = 8;
+    t->s.model.layers = 2;
+    small_text(t->s.path, sizeof t->s.path);
+    CHECK_OK(lhi_data_open(&(lhi_data_options){.path = t->s.path,
+                                               .kind = LHI_DATA_BYTES,
+                                               .vocab = t->s.model.vocab,
+                                               .sequence = t->s.sequence,
+                                               .seed = 7},
+                           &t->s.data, &err),
+             err);
+    open_devices(t, again);
+}
+
+static void run(team *t)
+{
+    lhi_rank_result results[MOST] = {{NULL, 0}};
+    lh_error err;
+    CHECK_OK(lhi_inproc_run(t->row->ranks, 0, NULL, rank_main, t, results,
+                            &err),
+             err);
+    small_close(&t->s);
+}
+
 static void as_often_as_planned(void)
 {
     static const uint32_t all[] = {LH_PART_ALL, LH_PART_ALL};
     for (uint32_t i = 0; i < 2 * (sizeof rows / sizeof *rows); i++) {
         const row *r = &rows[i / 2];
-        team t = {.row = r, .s = small_sizes()};
-        lhi_rank_result results[MOST] = {{NULL, 0}};
-        lh_error err;
-        t.s.model = mixtral_of(t.s.model);
-        t.s.model.experts = 8;
-        t.s.model.layers = 2;
-        small_text(t.s.path, sizeof t.s.path);
-        CHECK_OK(lhi_data_open(&(lhi_data_options){.path = t.s.path,
-                                                   .kind = LHI_DATA_BYTES,
-                                                   .vocab = t.s.model.vocab,
-                                                   .sequence = t.s.sequence,
-                                                   .seed = 7},
-                               &t.s.data, &err),
-                 err);
-        open_devices(&t, i % 2 ? all : NULL);
-        CHECK_OK(lhi_inproc_run(r->ranks, 0, NULL, rank_main, &t, results, &err),
-                 err);
+        team t = {.row = r};
+        begin(&t, i % 2 ? all : NULL);
+        run(&t);
         for (uint32_t rank = 0; rank < r->ranks; rank++) {
             CHECK_INT(t.calls[rank][0], 2 * r->forward);
             CHECK_INT(t.calls[rank][1],
                       2 * (r->backward + (i % 2 ? r->again : 0)));
         }
-        small_close(&t.s);
+    }
+}
+
+/* What nodes hand on is under way while the rest comes, and the other way round
+ * on the way back: where links within nodes are the slower ones, of two
+ * exchanges each all takes as long as both do there. */
+static void near_goes_beside_far(void)
+{
+    team t = {.row = &rows[1], .linked = true};
+    begin(&t, NULL);
+    run(&t);
+    for (uint32_t rank = 0; rank < t.row->ranks; rank++) {
+        const int64_t rows_ns =
+            2 * NEAR_NS * (int64_t)(t.s.model.hidden * sizeof(float));
+        int64_t all_ns = t.far_ns[rank] + t.near_ns[rank];
+        CHECK(t.far_ns[rank] > 0 && t.far_ns[rank] < rows_ns);
+        CHECK_MSG(all_ns > 0 && all_ns % rows_ns == 0,
+                  "rank %u: %lld and %lld ns", rank, (long long)t.near_ns[rank],
+                  (long long)t.far_ns[rank]);
     }
 }
 
 int main(void)
 {
     RUN(as_often_as_planned);
+    RUN(near_goes_beside_far);
     return test_summary();
 }
