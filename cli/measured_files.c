@@ -74,6 +74,8 @@ static void fill_entries(const lh_job *job, const lh_pipeline *p,
             .micro_batch = l->micro_batch,
             .sequence = job->training.sequence,
             .recompute = (uint32_t)job->training.recompute,
+            .no_sequence_parallel =
+                l->tensor > 1 && job->framework.no_sequence_parallel,
             .chunk = i,
             .of = n,
             .layers = l->n_chunk_layers == n ? l->chunk_layers[i] : 0,

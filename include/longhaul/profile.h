@@ -41,6 +41,7 @@ typedef struct lh_profile_entry {
     int64_t static_bytes;     /* per GPU: parameters, gradients, optimizer;
                                  LH_NOT_MEASURED */
     const char *model; /* name of the job's model that it is for; NULL: any */
+    bool no_sequence_parallel; /* of ranks that share layers, `tensor` above 1 */
 } lh_profile_entry;
 
 typedef enum lh_profile_path {
@@ -84,8 +85,8 @@ LH_API lh_status lh_profile_format(const lh_profile *profile, char **text,
                                    size_t *len, lh_error *err);
 
 /* The entry measured under exactly the conditions of `like`: kind, tensor,
- * context, expert, micro_batch, sequence, recompute, for a chunk also chunk and
- * of; on the GPU named `like->gpu` or one that is not named, and of the model
+ * context, expert, micro_batch, sequence, recompute, sequence parallelism, for a chunk
+ * also chunk and of; on the GPU named `like->gpu` or one that is not named, and of the model
  * `like->model` or one that is not named. NULL: none. */
 LH_API const lh_profile_entry *lh_profile_find(const lh_profile *profile,
                                                const lh_profile_entry *like);

@@ -19,7 +19,8 @@ static bool same_shape(const lh_profile_entry *a, const lh_profile_entry *like)
 {
     if (a->kind != like->kind || a->tensor != like->tensor ||
         a->context != like->context || a->expert != like->expert ||
-        a->sequence != like->sequence || a->recompute != like->recompute)
+        a->sequence != like->sequence || a->recompute != like->recompute ||
+        a->no_sequence_parallel != like->no_sequence_parallel)
         return false;
     if (!lhi_profile_suits(a, like))
         return false;
@@ -86,7 +87,9 @@ static bool find_nearest(const lh_profile *profile,
 
 bool lhi_measured_of_job(const lh_job *job, const lh_profile_entry *e)
 {
-    if (e->sequence != job->training.sequence)
+    if (e->sequence != job->training.sequence ||
+        (e->tensor > 1 &&
+         e->no_sequence_parallel != job->framework.no_sequence_parallel))
         return false;
     for (uint32_t i = 0; i < job->n_datacenters; i++) {
         const lh_profile_entry like = {
@@ -141,6 +144,9 @@ lh_status lhi_measured_find(const lh_job *job, const lh_layout *layout,
         .micro_batch = layout->micro_batch,
         .sequence = job->training.sequence,
         .recompute = (uint32_t)job->training.recompute,
+        .no_sequence_parallel =
+            layout->tensor > 1 && (options->no_sequence_parallel ||
+                                   job->framework.no_sequence_parallel),
         .chunk = kind == LH_PROFILE_CHUNK ? slice->chunk : 0,
         .of = kind == LH_PROFILE_CHUNK ? slice->of : 0,
     };
@@ -174,8 +180,10 @@ lh_status lhi_measured_find(const lh_job *job, const lh_layout *layout,
                     "profile %s has no %s on %s with tensor %" PRIu32
                     ", context %" PRIu32 ", expert %" PRIu32
                     ", sequence %" PRIu32 " and micro_batch %" PRIu32
-                    ", nor both a smaller and a larger micro_batch",
+                    "%s, nor both a smaller and a larger micro_batch",
                     profile->name ? profile->name : "of the job",
                     kind_names[kind], like.gpu, like.tensor, like.context,
-                    like.expert, like.sequence, like.micro_batch);
+                    like.expert, like.sequence, like.micro_batch,
+                    like.no_sequence_parallel ? ", sequence_parallel: false"
+                                              : "");
 }

@@ -23,6 +23,23 @@ static void start_entry(const lhi_reading *r, void *it)
     entry->micro_batch = 1;
 }
 
+static lh_status read_sequence_parallel(const lhi_reading *r,
+                                        const lhi_node *node, void *owner,
+                                        lh_error *err)
+{
+    bool is;
+    LHI_TRY(lhi_get_bool(r->doc, node, &is, err));
+    ((lh_profile_entry *)owner)->no_sequence_parallel = !is;
+    return LH_OK;
+}
+
+static json_t *write_sequence_parallel(const void *owner, const void *context)
+{
+    (void)context;
+    return json_boolean(
+        !((const lh_profile_entry *)owner)->no_sequence_parallel);
+}
+
 static lh_status check_entry(const lhi_reading *r, const lhi_node *map,
                              void *it, lh_error *err)
 {
@@ -33,6 +50,11 @@ static lh_status check_entry(const lhi_reading *r, const lhi_node *map,
     const lh_model *model = entry->model ? lh_model_preset(entry->model) : NULL;
     if (model)
         entry->model = model->name;
+    if (entry->no_sequence_parallel && entry->tensor == 1)
+        return lhi_doc_fail(r->doc, lhi_find(map, "sequence_parallel"), err,
+                            LH_EINPUT,
+                            "belongs to entries with tensor above 1 only; "
+                            "leave it out");
     const lhi_node *chunk = lhi_find(map, "chunk"), *of = lhi_find(map, "of");
     if (entry->kind != LH_PROFILE_CHUNK) {
         if (!chunk)
@@ -80,6 +102,9 @@ static const lhi_field entry_rows[] = {
      .absent = LH_RECOMPUTE_NONE},
     {"communication", LHI_BOOL(lh_profile_entry, communication),
      .when = LHI_LEFT_OUT},
+    {"sequence_parallel", LHI_OWN(lh_profile_entry),
+     .read = read_sequence_parallel, .write = write_sequence_parallel,
+     LHI_UNLESS(lh_profile_entry, no_sequence_parallel, 0)},
     {"F_us", LHI_SPAN(lh_profile_entry, f_ns), .scale = 1e3},
     {"D_us", LHI_SPAN(lh_profile_entry, d_ns), .scale = 1e3},
     {"W_us", LHI_SPAN(lh_profile_entry, w_ns), .scale = 1e3},
@@ -104,6 +129,7 @@ static bool same_conditions(const lh_profile_entry *a,
     return a->kind == b->kind && a->tensor == b->tensor &&
            a->context == b->context && a->expert == b->expert &&
            a->micro_batch == b->micro_batch && a->sequence == b->sequence &&
+           a->no_sequence_parallel == b->no_sequence_parallel &&
            a->recompute == b->recompute && a->of == b->of;
 }
 

@@ -182,6 +182,25 @@ static void recomputation_on_top(void)
     CHECK_INT(m.f.cost.activation_bytes, 3000);
 }
 
+static void sequence_parallelism_is_a_condition(void)
+{
+    measured m;
+
+    measured_init(&m);
+    m.f.job.framework.no_sequence_parallel = true;
+    CHECK_INT(fixture_cost(&m.f), LH_EUNSUPPORTED);
+    CHECK_HAS(m.f.err.text, "sequence_parallel: false, nor both");
+    m.entries[2] = layer(1, 4000000);
+    m.entries[2].no_sequence_parallel = true;
+    m.profile.n_entries = 3;
+    COST(&m.f);
+    CHECK_INT(m.f.cost.f.total_ns, 12000000);
+    m.f.job.framework.no_sequence_parallel = false;
+    m.entries[0].f_ns = m.entries[1].f_ns = 5000000;
+    COST(&m.f);
+    CHECK_INT(m.f.cost.f.total_ns, 15000000);
+}
+
 static void whole_chunks(void)
 {
     measured m;
@@ -277,6 +296,7 @@ int main(void)
     RUN(kinds_not_measured_are_estimated);
     RUN(communication_is_added);
     RUN(recomputation_on_top);
+    RUN(sequence_parallelism_is_a_condition);
     RUN(whole_chunks);
     RUN(measured_links);
     RUN(experts_cut_otherwise);

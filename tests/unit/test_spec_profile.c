@@ -46,6 +46,8 @@ static void bad_profiles_are_refused(void)
     refuse_profile(E("kind: layer, " TIMES "}\n  - {kind: layer, " TIMES),
                    "entries[1]: measured under the same conditions as entry 0");
     refuse_profile(E("kind: layer, communication: 1, " TIMES), "true or false");
+    refuse_profile(E("kind: layer, sequence_parallel: false, " TIMES),
+                   "entries with tensor above 1 only");
     refuse_profile(L("path: moon"), "must be node, fabric or wan");
     refuse_profile(L("path: wan, alpha_us: 1, beta_ns_per_byte: 1"),
                    "'from' is missing");
@@ -86,7 +88,9 @@ static void entries_are_found_by_their_conditions(void)
           "  - {kind: layer, tensor: 2, sequence: 16, F_us: 10, D_us: 8, "
           "W_us: 9, model: llama3.1-8b}\n"
           "  - {kind: layer, tensor: 2, sequence: 16, F_us: 11, D_us: 8, "
-          "W_us: 9, model: mine}\n";
+          "W_us: 9, model: mine}\n"
+          "  - {kind: layer, tensor: 2, sequence: 16, F_us: 12, D_us: 8, "
+          "W_us: 9, model: mine, sequence_parallel: false}\n";
     lh_error err = {0};
     lh_profile *p = NULL;
     CHECK_OK(lh_profile_parse(text, sizeof text - 1, "p", &p, &err), err);
@@ -115,6 +119,10 @@ static void entries_are_found_by_their_conditions(void)
     like.sequence = 16;
     e = lh_profile_find(p, &like);
     CHECK(e && e->f_ns == 11000);
+    like.no_sequence_parallel = true;
+    e = lh_profile_find(p, &like);
+    CHECK(e && e->f_ns == 12000);
+    like.no_sequence_parallel = false;
     like.model = "llama3-8b";
     e = lh_profile_find(p, &like);
     CHECK(e && e->f_ns == 10000);

@@ -53,6 +53,9 @@ static void fill_chunk(const writing *w, uint32_t c, lh_profile_entry *out)
         .micro_batch = best->layout.micro_batch,
         .sequence = w->run->plan->job->training.sequence,
         .recompute = (uint32_t)best->recompute,
+        .no_sequence_parallel =
+            best->layout.tensor > 1 &&
+            w->run->plan->job->framework.no_sequence_parallel,
         .communication = true,
         .chunk = c,
         .of = lh_pipeline_n_chunks(w->run->pipeline),
