@@ -170,71 +170,74 @@ static bool is_safe(const lhi_both_ways *b, uint32_t device, int64_t *spare)
     return true;
 }
 
-/* Counts a whole pass of a stream, or takes it back. */
-static void count(const lhi_both_ways *b, uint32_t stream, bool on)
+/* Counts a whole pass of a stream of the device, or takes it back. */
+static void count(const lhi_both_ways *b, uint32_t device, holding *h, bool on)
 {
-    holding *h = holding_of(b, stream);
     h->done += on ? 1 : UINT32_MAX;
-    b->state->held[b->lanes[stream].device] += on ? h->memory : -h->memory;
+    b->state->held[device] += on ? h->memory : -h->memory;
 }
 
-static bool is_safe_after(const lhi_both_ways *b, uint32_t stream,
+static bool is_safe_after(const lhi_both_ways *b, uint32_t device, holding *h,
                           int64_t *spare)
 {
-    count(b, stream, true);
-    bool safe = is_safe(b, b->lanes[stream].device, spare);
-    count(b, stream, false);
+    count(b, device, h, true);
+    bool safe = is_safe(b, device, spare);
+    count(b, device, h, false);
     return safe;
 }
 
-/* Whether those of the device's that are due before still fit as well, what
- * takes no more than `spare` without asking. */
-static bool leaves_room(const lhi_both_ways *b, uint32_t stream, int64_t due,
-                        int64_t spare)
+/* Whether those of the device's that are due before still fit as well behind
+ * that pass, what takes no more than `spare` without asking. */
+static bool leaves_room(const lhi_both_ways *b, uint32_t device,
+                        const coming *pass, holding *of, int64_t spare)
 {
-    const lhi_lane_device *d = &b->devices[b->lanes[stream].device];
+    const way_state *s = b->state;
+    const lhi_lane_device *d = &b->devices[device];
+    const coming *all = s->coming + d->first_slot;
+    holding *now = s->now + d->first_slot;
     bool room = true;
-    count(b, stream, true);
+    count(b, device, of, true);
     for (uint32_t i = 0; i < d->n_streams && room; i++) {
-        uint32_t at = d->sequence[i];
-        const holding *h = holding_of(b, at);
+        holding *h = &now[s->backward ? d->n_streams - 1 - i : i];
         int64_t left;
-        if (at != stream && h->memory > 0 && h->memory > spare &&
-            h->done < b->n && b->due[(size_t)at * b->n + h->done] < due)
-            room = is_safe_after(b, at, &left);
+        if (h->memory > spare && h != of && h->done < b->n &&
+            all[i].due_ns < pass->due_ns)
+            room = is_safe_after(b, device, h, &left);
     }
-    count(b, stream, false);
+    count(b, device, of, false);
     return room;
 }
 
-static bool finds_room(const lhi_both_ways *b, uint32_t stream)
+static bool finds_room(const lhi_both_ways *b, uint32_t device,
+                       const coming *pass)
 {
     const way_state *s = b->state;
-    const lhi_lane_device *d = &b->devices[b->lanes[stream].device];
+    const lhi_lane_device *d = &b->devices[device];
+    const uint32_t stream = pass->stream;
     uint32_t chunk = stream / b->kinds;
     uint32_t first = chunk * b->kinds, last = first + b->kinds - 1;
     uint32_t takes = s->backward ? last : first, gives = first + last - takes;
     if (stream == takes && s->rules->caps &&
         done(b, stream) - done(b, gives) >= s->rules->caps[chunk])
         return false;
-    const holding *h = holding_of(b, stream);
+    holding *h = holding_of(b, stream);
     if (h->memory <= 0 || d->room == LH_NO_LIMIT)
         return true;
     int64_t spare;
-    if (!is_safe_after(b, stream, &spare))
+    if (!is_safe_after(b, device, h, &spare))
         return false;
     if (!s->rules->reserve || d->one_takes[s->backward])
         return true;
-    return leaves_room(b, stream, b->due[(size_t)stream * b->n + h->done],
-                       spare);
+    return leaves_room(b, device, pass, h, spare);
 }
 
 static bool fits(const lhi_both_ways *b, coming *c)
 {
-    const uint32_t count = b->devices[b->lanes[c->stream].device].count;
-    if (c->asked != count)
-        c->fits = finds_room(b, c->stream);
-    c->asked = count;
+    const uint32_t device = b->lanes[c->stream].device;
+    const uint32_t ran = b->devices[device].count;
+    if (c->asked != ran)
+        c->fits = finds_room(b, device, c);
+    c->asked = ran;
     return c->fits;
 }
 
@@ -501,7 +504,7 @@ static void place(lhi_both_ways *b, uint32_t device)
     s->next[p.stream]++;
     if (s->n_parts == 1 || !is_w(b, p.stream) ||
         s->next[p.stream] % s->n_parts == 0)
-        count(b, p.stream, true);
+        count(b, device, holding_of(b, p.stream), true);
     if (kind < 2)
         s->turn[device] = (uint8_t)kind;
     s->begun[device] = s->begun[device] || kind == 1;
