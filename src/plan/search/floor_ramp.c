@@ -36,6 +36,27 @@ static void find_way(const lhi_floor_case *c, int64_t *forth, int64_t *back)
     }
 }
 
+/* What the layers of a kind hold on a stage, in bytes of one layer. */
+typedef struct layer_memory {
+    double room;       /* for layers, without what is needed in passing */
+    double state;      /* the least */
+    double activation; /* the least */
+    /* Nanoseconds of passes for each byte, at most: of F that have left it; of
+     * the D and W that it still waits for. */
+    double f, dw, w; /* w: of W alone, behind D */
+    double f_of_ends, dw_of_ends, w_of_ends;
+} layer_memory;
+
+/* The same for all stages at a site that are alike, whatever the makespan. */
+typedef struct known_memory {
+    const lhi_floor_site *of; /* NULL: of none yet */
+    bool is_known;
+    layer_memory m;
+} known_memory;
+
+/* Which stages are alike: the first, the one with the head, and all others. */
+enum { FIRST_STAGE, HEAD_STAGE, OTHER_STAGE, STAGE_KINDS };
+
 /* What a bound on the layers of stage k knows of the stages before it. */
 typedef struct behind {
     uint32_t k;
@@ -44,6 +65,10 @@ typedef struct behind {
                             first chunk's gather, and its reduction */
     int64_t layers;      /* of the chunks that a microbatch passes before */
     double hops;         /* there and back, of all stages from here on */
+    double least_fd;     /* F and D of a layer, on any stage */
+    /* Hops of F from here to the last chunk, and of D from there. */
+    int64_t hops_f, hops_d;
+    known_memory *memory; /* of STAGE_KINDS */
 } behind;
 
 /* The embedding (0) or the head (1), if stage k has it. */
@@ -61,17 +86,6 @@ static lhi_floor_pass ends_of(const lhi_floor_case *c, uint32_t k)
     lhi_floor_pass a = end_of(c, k, 0), b = end_of(c, k, 1);
     return (lhi_floor_pass){a.f + b.f, a.d + b.d, a.w + b.w};
 }
-
-/* What the layers of a kind hold on a stage, in bytes of one layer. */
-typedef struct layer_memory {
-    double room;       /* for layers, without what is needed in passing */
-    double state;      /* the least */
-    double activation; /* the least */
-    /* Nanoseconds of passes for each byte, at most: of F that have left it; of
-     * the D and W that it still waits for. */
-    double f, dw, w; /* w: of W alone, behind D */
-    double f_of_ends, dw_of_ends, w_of_ends;
-} layer_memory;
 
 static double room_for_layers(const lhi_floor_case *c, int kind, uint32_t k)
 {
@@ -158,11 +172,9 @@ static double layers_that_stay(const lhi_floor_case *c, int kind,
                                const behind *b, const layer_memory *m,
                                int64_t ns)
 {
-    double fd = (double)lhi_floor_fd_of(lhi_floor_site_of(c, 0), kind);
-    for (uint32_t k = 1; c->at && k < c->stages; k++)
-        fd = fmin(fd, (double)lhi_floor_fd_of(lhi_floor_site_of(c, k), kind));
     double after =
-        (double)(lhi_floor_n_layers_of(c, kind) - b->layers) * fd + b->hops;
+        (double)(lhi_floor_n_layers_of(c, kind) - b->layers) * b->least_fd +
+        b->hops;
     double share =
         after * c->microbatches * m->activation + m->state * (double)ns;
     return after > 0 ? fmax(m->room, 0) * (double)ns / share : INFINITY;
@@ -204,10 +216,12 @@ static double layers_in_memory(const lhi_floor_case *c, int kind,
          m->f_of_ends + m->w_of_ends, 0},
     };
     most = INFINITY;
-    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
-        most = fmin(most, (ways[i].between - rest + ways[i].of_ends +
-                           m->room * ways[i].passes) /
-                              (all + ways[i].each + m->state * ways[i].passes));
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        double here = (ways[i].between - rest + ways[i].of_ends +
+                       m->room * ways[i].passes) /
+                      (all + ways[i].each + m->state * ways[i].passes);
+        most = here < most ? here : most; /* as fmin(), which is called */
+    }
     return most;
 }
 
@@ -227,23 +241,32 @@ typedef struct outside {
     int64_t f, d;
 } outside;
 
-static outside outside_of(const lhi_floor_case *c, uint32_t k,
+static outside outside_of(const lhi_floor_case *c, const behind *b,
                           const lhi_floor_pass *layer)
 {
-    const bool wave = c->placement == LH_PLACEMENT_WAVE;
     const uint32_t last = lhi_floor_head_stage(c);
-    int64_t layers = layers_behind(c, k);
+    int64_t layers = layers_behind(c, b->k);
     outside o = {layers * layer->f, layers * layer->d};
-    if (c->chunks_per_device == 0 || k == last)
+    if (c->chunks_per_device == 0 || b->k == last)
         return o;
-    o.f += lhi_floor_site_of(c, last)->head.f;
-    o.d += lhi_floor_site_of(c, last)->head.d;
-    for (uint32_t i = wave ? 0 : k; c->forth && i < (wave ? k : last); i++) {
-        /* A wave's last chunks come down the stages. */
-        o.f += wave ? c->back[i] : c->forth[i];
-        o.d += wave ? c->forth[i] : c->back[i];
-    }
+    o.f += lhi_floor_site_of(c, last)->head.f + b->hops_f;
+    o.d += lhi_floor_site_of(c, last)->head.d + b->hops_d;
     return o;
+}
+
+/* NULL: memory is not known, or without limits. */
+static const layer_memory *memory_of(const lhi_floor_case *c, int kind,
+                                     const behind *b)
+{
+    const lhi_floor_site *site = lhi_floor_site_of(c, b->k);
+    known_memory *all =
+        &b->memory[b->k == 0                         ? FIRST_STAGE
+                   : b->k == lhi_floor_head_stage(c) ? HEAD_STAGE
+                                                     : OTHER_STAGE];
+    if (all->of != site)
+        all->is_known = find_memory(c, kind, b->k, &all->m);
+    all->of = site;
+    return all->is_known ? &all->m : NULL;
 }
 
 /* The least of what memory allows. */
@@ -251,21 +274,21 @@ static int64_t layers_by_memory(const lhi_floor_case *c, int kind,
                                 const lhi_floor_pass *layer, const behind *b,
                                 int64_t start, int64_t end, int64_t ns)
 {
-    layer_memory m;
+    const layer_memory *m = memory_of(c, kind, b);
     lhi_floor_pass ends = ends_of(c, b->k);
     int64_t n = lhi_floor_n_layers_of(c, kind);
-    outside more = outside_of(c, b->k, layer);
+    outside more = outside_of(c, b, layer);
     ends_at at = {.first_f = (double)start,
                   .first_d = (double)(b->forth + more.d),
                   .after_f = (double)(b->back + more.f +
                                       layer->w * (int64_t)c->least_layers +
                                       lhi_floor_first_reduce(c)),
                   .after_d = (double)end};
-    if (!find_memory(c, kind, b->k, &m))
+    if (!m)
         return n;
-    double most = layers_in_memory(c, kind, b, &m, &ends, &at, ns);
+    double most = layers_in_memory(c, kind, b, m, &ends, &at, ns);
     if (c->chunks_per_device == 1)
-        most = fmin(most, layers_that_stay(c, kind, b, &m, ns));
+        most = fmin(most, layers_that_stay(c, kind, b, m, ns));
     most = floor(most * (1 + 1e-9) + 1e-9);
     return most < (double)n ? (int64_t)fmax(most, -1) : n;
 }
@@ -332,6 +355,7 @@ static bool is_possible(const lhi_floor_case *c, int kind,
                         const lhi_floor_pass *layer, const behind *way,
                         int64_t ns)
 {
+    const bool wave = c->placement == LH_PLACEMENT_WAVE;
     int64_t sum = 0, a = c->least_layers, fewest = fewest_layers(c, kind);
     behind b = *way;
     for (uint32_t k = 0; k < c->stages; k++) {
@@ -341,11 +365,14 @@ static bool is_possible(const lhi_floor_case *c, int kind,
         b.layers = kind == LHI_ANY_KIND || c->chunks_per_device != 1
                        ? k * a
                        : k * fewest;
-        if (fewest > 0 && most_layers(c, kind, layer, &b, ns) < fewest)
+        int64_t most = most_layers(c, kind, layer, &b, ns);
+        if (fewest > 0 && most < fewest)
             return false;
-        if (c->chunks_per_device == 1)
+        if (c->chunks_per_device == 1 && b.layers != sum) {
             b.layers = sum;
-        sum += lhi_most(most_layers(c, kind, layer, &b, ns), 0);
+            most = most_layers(c, kind, layer, &b, ns);
+        }
+        sum += lhi_most(most, 0);
         if (k == 0 && c->chunks_per_device) {
             b.in += s->embedding.f;
             b.out += s->embedding.d;
@@ -354,6 +381,9 @@ static bool is_possible(const lhi_floor_case *c, int kind,
             b.in += c->forth[k];
             b.out += c->back[k];
             b.hops -= (double)(c->forth[k] + c->back[k]);
+            /* A wave's last chunks come down the stages. */
+            b.hops_f += wave ? c->back[k] : -c->forth[k];
+            b.hops_d += wave ? c->forth[k] : -c->back[k];
         }
     }
     return sum >= lhi_floor_n_layers_of(c, kind);
@@ -363,15 +393,26 @@ static int64_t ramp_of(const lhi_floor_case *c, int kind, int64_t low)
 {
     lhi_floor_pass layer = lhi_floor_least_layer(c);
     int64_t high = low + 1;
+    known_memory memory[STAGE_KINDS] = {{.of = NULL}};
     behind way = {.k = 0,
                   .in = lhi_floor_first_gather(c),
-                  .out = lhi_floor_first_reduce(c)};
+                  .out = lhi_floor_first_reduce(c),
+                  .least_fd = INFINITY,
+                  .memory = memory};
     find_way(c, &way.forth, &way.back);
-    for (uint32_t k = 0; c->forth && k + 1 < c->stages; k++)
+    for (uint32_t k = 0; c->forth && k + 1 < c->stages; k++) {
         way.hops += (double)(c->forth[k] + c->back[k]);
-    for (uint32_t k = 0; k < c->stages; k++)
-        if (lhi_floor_fd_of(lhi_floor_site_of(c, k), kind) <= 0)
+        if (c->placement == LH_PLACEMENT_WAVE)
+            continue;
+        way.hops_f += c->forth[k];
+        way.hops_d += c->back[k];
+    }
+    for (uint32_t k = 0; k < c->stages; k++) {
+        int64_t fd = lhi_floor_fd_of(lhi_floor_site_of(c, k), kind);
+        if (fd <= 0)
             return 0;
+        way.least_fd = fmin(way.least_fd, (double)fd);
+    }
     if (is_possible(c, kind, &layer, &way, low))
         return low;
     while (high < LHI_FLOOR_LARGEST &&
