@@ -125,14 +125,18 @@ static lh_status fill_in(const lhi_doc *doc, const lhi_node *map, lh_model *m,
     return LH_OK;
 }
 
-/* Keys that say nothing without the one of experts, or of windows. */
+/* Keys that say nothing without the one of experts, of windows, or of latents.
+ */
 static const char *const expert_keys[] = {
-    "experts_per_token",  "expert_ffn",  "shared_expert_ffn",
-    "shared_expert_gate", "router_bias", "router",
+    "experts_per_token",  "expert_ffn",   "shared_expert_ffn",
+    "shared_expert_gate", "router_bias",  "router",
     "raw_shares",         "routed_scale", "expert_groups",
-    "groups_per_token",   "dense_layers"};
+    "groups_per_token",   "dense_layers", "moe_interval",
+    "moe_phase",          "dense_list"};
 static const char *const window_keys[] = {"window_first_layer",
                                           "full_interval"};
+static const char *const latent_keys[] = {"q_lora_rank", "qk_nope_head_dim",
+                                          "qk_rope_head_dim", "v_head_dim"};
 
 static lh_status refuse_idle(const lhi_doc *doc, const lhi_node *map,
                              const char *const *keys, size_t n,
@@ -154,6 +158,10 @@ static lh_status check_idle(const lhi_doc *doc, const lhi_node *map,
         LHI_TRY(refuse_idle(doc, map, expert_keys,
                             sizeof expert_keys / sizeof *expert_keys, "experts",
                             err));
+    if (!m->kv_lora_rank)
+        LHI_TRY(refuse_idle(doc, map, latent_keys,
+                            sizeof latent_keys / sizeof *latent_keys,
+                            "kv_lora_rank", err));
     return m->sliding_window
                ? LH_OK
                : refuse_idle(doc, map, window_keys,

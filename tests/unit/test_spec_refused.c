@@ -27,6 +27,13 @@ static void bad_models_are_refused(void)
     refuse(MAP("router_bias: true"), "does nothing without experts");
     refuse(MAP("router: sigmoid"), "router: does nothing without experts");
     refuse(MAP("routed_scale: 2"), "routed_scale: does nothing without");
+    refuse(MAP("moe_interval: 2"), "moe_interval: does nothing without exp");
+    refuse(MAP("moe_interval: 2, moe_phase: 0"), "does nothing without exp");
+    refuse(MAP("dense_list: [1]"), "dense_list: does nothing without experts");
+    refuse(MAP("q_lora_rank: 4"), "q_lora_rank: does nothing without kv_lora");
+    refuse(MAP("qk_nope_head_dim: 4"), "qk_nope_head_dim: does nothing with");
+    refuse(MAP("qk_rope_head_dim: 4"), "qk_rope_head_dim: does nothing with");
+    refuse(MAP("v_head_dim: 4"), "v_head_dim: does nothing without kv_lora");
 #define MOE "experts: 8, expert_ffn: 4, experts_per_token: 4, "
     refuse(MAP(MOE "router: tanh"), "router: must be softmax or sigmoid");
     refuse(MAP(MOE "routed_scale: 0"), "out of range");
