@@ -17,7 +17,7 @@ for transport in ucx tcp; do
     for n in 2 3 4; do
         echo "$n ranks, $transport:"
         OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
-            TEST_NET_TRANSPORT=$transport timeout 60 \
+            TEST_NET_TRANSPORT=$transport timeout 200 \
             mpirun --oversubscribe --mca mpi_yield_when_idle 1 \
             -x ASAN_OPTIONS -np $n \
             "$1" --mpi || failed=1

@@ -118,17 +118,20 @@ go_on() {
 told() {
     grep -q "$1" "$work/rank1"
 }
+is_back() {
+    told "rail $1 of ranks 1 and 0 .* is back"
+}
 
 echo 'messages, while one link and then the other goes down and comes back:'
 start pings rail0,rail1 "$work/stop"
 go_on
-for k in 0 1; do
-    ip -n $a link set rail$k down
+for rail in 0 1; do
+    ip -n $a link set rail$rail down
     go_on
-    ip -n $a link set rail$k up
+    ip -n $a link set rail$rail up
     until_so are_up
     go_on
-    sleep 4 # until it is dialled again
+    until_so is_back $rail
 done
 go_on
 touch "$work/stop"
@@ -136,8 +139,7 @@ await
 rm "$work/stop"
 grep -hvx "[0-9]*" "$work/rank0" "$work/rank1" | grep -v joined
 for k in 0 1; do
-    told "rail $k of ranks 1 and 0 .* has gone" &&
-        told "rail $k of ranks 1 and 0 .* is back" || {
+    told "rail $k of ranks 1 and 0 .* has gone" && is_back $k || {
         echo "rail $k: nobody says that it went and came"
         failed=1
     }
@@ -154,7 +156,7 @@ done
 pids=
 tail -qn 1 "$work/rank0" "$work/rank1"
 for rank in 0 1; do
-    tail -n 1 "$work/rank$rank" | grep -q "over none of 2 rails for 10" ||
+    tail -n 1 "$work/rank$rank" | grep -q "over none of 2 rails for [1-9][0-9]" ||
         failed=1
 done
 ip -n $a link set rail0 up

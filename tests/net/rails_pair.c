@@ -74,6 +74,15 @@ static lh_status ping(lhi_net *net, uint64_t round, unsigned char *bytes,
     return LH_OK;
 }
 
+/* What has become of rails since it was last asked for. */
+static void tell_news(lhi_net *net)
+{
+    char text[400];
+    while (lhi_net_tell(net, text, sizeof text))
+        printf("%s\n", text);
+    fflush(stdout);
+}
+
 static lh_status pings(lhi_net *net, const char *file, lh_error *err)
 {
     int64_t longest_ns = 0, said_ns = lhi_now_ns();
@@ -90,7 +99,7 @@ static lh_status pings(lhi_net *net, const char *file, lh_error *err)
         if (end_ns - said_ns > 100000000) {
             said_ns = end_ns;
             printf("%" PRIu64 "\n", round);
-            fflush(stdout);
+            tell_news(net);
         }
         last = access(file, F_OK) == 0;
         if (status == LH_OK) /* rank 0 says whether it was the last */
@@ -99,9 +108,7 @@ static lh_status pings(lhi_net *net, const char *file, lh_error *err)
                          : receive_all(net, UINT64_MAX, &last, 1, err);
     }
     free(bytes);
-    char text[400];
-    while (lhi_net_tell(net, text, sizeof text))
-        printf("%s\n", text);
+    tell_news(net);
     if (status == LH_OK)
         printf("%" PRIu64 " rounds, the longest %.0f ms\n", round,
                (double)longest_ns * 1e-6);
