@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The examples that are jobs, as other programs are to run them."""
+import fcntl
+import hashlib
+import os
 import pathlib
 import re
+import subprocess
 
 # A hundred thousand GPUs: the layout is given, or planning takes long.
 GIVEN = {"llama3-405b-100k-gpus.yaml":
@@ -33,7 +37,50 @@ def example_jobs(root, target):
 
 
 def put_example(path, text, folder):
-    """As job.yaml, with what it names."""
-    for name in re.findall(r"(?:profile|model): (\S+\.(?:json|yaml))", text):
+    """As job.yaml, with what it names: the names of all."""
+    named = re.findall(r"(?:profile|model): (\S+\.(?:json|yaml))", text)
+    for name in named:
         (folder / name).write_bytes((path.parent / name).read_bytes())
     (folder / "job.yaml").write_text(text)
+    return [*named, "job.yaml"]
+
+
+def made_of(program, names, folder):
+    """What a plan depends on: the program, with its library, and its input."""
+    built = pathlib.Path(program).resolve()
+    files = [built, *sorted(built.parents[1].glob("src/liblonghaul.so*")),
+             *(folder / name for name in names)]
+    return hashlib.sha256(b"".join(
+        hashlib.sha256(path.read_bytes()).digest()
+        for path in files if path.is_file()))
+
+
+def plan_example(program, path, text, target, folder):
+    """The example as job.yaml, and its plan for a program as plan.json; how
+    planning ended. Several tests look at these plans, which take most of their
+    time: the first of them makes each, and it is kept in the build folder by all
+    that it depends on. Whoever comes meanwhile waits for it."""
+    names = put_example(path, text, folder)
+    plan = ["plan", "job.yaml", "--for", target, "--no-optimal", "--effort",
+            "50", "-q", "-o", "plan.json"]
+    key = made_of(program, names, folder)
+    key.update(" ".join(plan).encode())
+    kept = pathlib.Path(program).resolve().parent / "example-plans"
+    kept.mkdir(exist_ok=True)
+    name = f"{path.stem}-{target}"
+    at = kept / f"{name}-{key.hexdigest()[:20]}.json"
+    with open(kept / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if at.exists():
+            (folder / "plan.json").write_bytes(at.read_bytes())
+            return subprocess.CompletedProcess(plan, 0, "", "")
+        (folder / "plan.json").unlink(missing_ok=True)
+        done = subprocess.run([program, *plan], cwd=folder, text=True,
+                              capture_output=True, check=False)
+        for old in kept.glob(f"{name}-{'?' * 20}.json"):
+            old.unlink()
+        if done.returncode == 0:
+            part = at.with_suffix(".part")
+            part.write_bytes((folder / "plan.json").read_bytes())
+            os.replace(part, at)
+    return done

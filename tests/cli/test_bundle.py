@@ -14,8 +14,8 @@ import subprocess
 
 import random_jobs
 from bridge_recipes import differences
-from example_jobs import example_jobs, put_example
-from harness import (ANY, ENVIRONMENT, ROOT, WORK, case, check, finish,
+from example_jobs import example_jobs, plan_example
+from harness import (ANY, ENVIRONMENT, PROGRAM, ROOT, WORK, case, check, finish,
                      is_sanitized, json_case, run, test, write)
 from megatron_rules import complaints
 
@@ -317,8 +317,9 @@ def every_example_starts_where_it_was_planned():
             # Sanitizers see each example once.
             if is_sanitized() and j % 3 != i:
                 continue
-            put_example(path, text, WORK)
-            if check(planned(target, text), f"{path.name} for {target}"):
+            done = plan_example(PROGRAM, path, text, target, WORK)
+            if check(done.returncode == 0,
+                     f"{path.name} for {target}: {done.stderr}"):
                 check_bundle(f"{path.stem}-{target}", target, "plan.json")
                 made += 1
         check(made >= (3 if is_sanitized() else 10),

@@ -45,7 +45,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests/cli"))
 # pylint: disable=wrong-import-position
 from bridge_recipes import differences, meant
-from example_jobs import example_jobs, put_example
+from example_jobs import example_jobs, plan_example
 from megatron_rules import complaints
 from random_jobs import job
 
@@ -111,17 +111,22 @@ def check_stages(seed, plan, config):
           (config.mtp_num_layers or 0), f"job {seed}: {split}")
 
 
+def longhaul(folder, *args):
+    return subprocess.run([PROGRAM, *args], cwd=folder, text=True,
+                          capture_output=True, check=False)
+
+
+def check_example(path, text, folder):
+    done = plan_example(PROGRAM, path, text, "megatron", folder)
+    check(done.returncode == 0, f"a plan of {path}: {done.stderr}")
+    if done.returncode == 0:
+        check_plan(path.stem, folder)
+
+
 def check_random(seed, folder):
+    """None: it has no plan."""
     (folder / "job.yaml").write_text(job(random.Random(seed)))
-    return check_job(seed, folder)
-
-
-def check_job(seed, folder):
-    """Of job.yaml; None: it has no plan."""
-    def longhaul(*args):
-        return subprocess.run([PROGRAM, *args], cwd=folder, text=True,
-                              capture_output=True, check=False)
-    planned = longhaul("plan", "job.yaml", "-q", "--for", "megatron",
+    planned = longhaul(folder, "plan", "job.yaml", "-q", "--for", "megatron",
                        "--no-optimal", "--effort", "300", "-o", "plan.json")
     if planned.returncode:
         # By its rules; else there is no plan of the job for anything.
@@ -130,9 +135,14 @@ def check_job(seed, folder):
                             planned.stderr), f"job {seed}: {planned.stderr}")
             unfit.append(seed)
         return None
+    return check_plan(seed, folder)
+
+
+def check_plan(seed, folder):
+    """Of plan.json; what Megatron-LM is given."""
     plan = json.loads((folder / "plan.json").read_text())
-    told = longhaul("export", "plan.json", "--to", "megatron")
-    recipe = longhaul("export", "plan.json", "--to", "megatron-bridge")
+    told = longhaul(folder, "export", "plan.json", "--to", "megatron")
+    recipe = longhaul(folder, "export", "plan.json", "--to", "megatron-bridge")
     check(told.returncode == 0, f"job {seed}: {told.stderr}")
     given = options(told.stdout)
     try:
@@ -167,8 +177,7 @@ def check_faults(given):
 
 with tempfile.TemporaryDirectory(prefix="longhaul-configured-") as temp:
     for path, text in example_jobs(ROOT, "megatron"):
-        put_example(path, text, pathlib.Path(temp))
-        check(check_job(path.stem, pathlib.Path(temp)), f"a plan of {path}")
+        check_example(path, text, pathlib.Path(temp))
     found = [given for given in (check_random(seed, pathlib.Path(temp))
                                  for seed in range(JOBS)) if given]
 check_faults(next(given for given in found if "num-experts" not in given and

@@ -26,7 +26,7 @@ from lacking import lacking
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests/cli"))
 # pylint: disable=wrong-import-position
-from example_jobs import example_jobs, put_example
+from example_jobs import example_jobs, plan_example
 from random_jobs import torchtitan_job
 
 PROGRAM, RANDOM = os.path.abspath(sys.argv[1]), int(sys.argv[2])
@@ -126,19 +126,22 @@ def compare(config, plan, text):
               "microbatches")
 
 
-def check_plan(folder, text):
+def check_job(folder, text):
     """False: nothing can run the job."""
     (folder / "job.yaml").write_text(text)
-    return check_job(folder, text)
-
-
-def check_job(folder, text):
     done = subprocess.run(
         [PROGRAM, "plan", "job.yaml", "--for", "torchtitan", "--no-optimal",
          "--effort", "500", "-q", "-o", "plan.json"], cwd=folder, text=True,
         capture_output=True, check=False)
-    if done.returncode:
-        return False
+    return done.returncode == 0 and check_plan(folder, text)
+
+
+def check_example(path, text, folder):
+    done = plan_example(PROGRAM, path, text, "torchtitan", folder)
+    return done.returncode == 0 and check_plan(folder, text)
+
+
+def check_plan(folder, text):
     told = longhaul("export", str(folder / "plan.json"), "--to", "torchtitan")
     config = parsed(told)
     if config:
@@ -148,14 +151,14 @@ def check_job(folder, text):
 
 with tempfile.TemporaryDirectory() as temp:
     for job in JOBS:
-        check(check_plan(pathlib.Path(temp), JOB.format(
+        check(check_job(pathlib.Path(temp), JOB.format(
             model=job[0], training=job[1], framework=job[2], layout=job[3])),
             f"a plan of {job}")
     for path, example in example_jobs(ROOT, "torchtitan"):
-        put_example(path, example, pathlib.Path(temp))
-        check(check_job(pathlib.Path(temp), example), f"a plan of {path}")
-    plans = sum(check_plan(pathlib.Path(temp),
-                           torchtitan_job(random.Random(seed)))
+        check(check_example(path, example, pathlib.Path(temp)),
+              f"a plan of {path}")
+    plans = sum(check_job(pathlib.Path(temp),
+                          torchtitan_job(random.Random(seed)))
                 for seed in range(RANDOM))
 check(plans > RANDOM / 3, f"{plans} plans of {RANDOM} jobs")
 print(f"{plans} plans of {RANDOM} jobs: {count[True]} passed, "
