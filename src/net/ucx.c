@@ -92,7 +92,7 @@ struct ucx {
     ucp_worker_h worker;
     int efd, poke;
     uint64_t frame_tag, data_tag; /* of the job */
-    bool thread_runs, stop, told;
+    bool stop, told, said_bye;
     pthread_t thread;
     peer_end *ends;
     job *jobs;
@@ -475,8 +475,7 @@ static void tell_failure(ucx *u)
     send_all(u, &f, why);
 }
 
-/* This thread looks so much later than it meant to, as where the job or its
- * machine was stopped: what peers did meanwhile is not known. */
+/* This thread comes late itself: what peers did meanwhile is not known. */
 static void forgive(ucx *u, int64_t late_ns, int64_t now_ns)
 {
     for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
@@ -506,7 +505,7 @@ static void look_at_clock(ucx *u, int64_t due_ns)
             snprintf(why, sizeof why, "silent for %.1f s, rank %u finds",
                      (double)(now_ns - e->heard_ns) * 1e-9, u->proto.net.rank);
             lhi_failure_set(u->proto.net.failure, i, why);
-        } else if (now_ns - e->spoke_ns > u->silence_ns / 4) {
+        } else if (!u->said_bye && now_ns - e->spoke_ns > u->silence_ns / 4) {
             lhi_frame ping = {.kind = LHI_FRAME_PING};
             ucx_frame(&u->proto, i, &ping, NULL, NULL, NULL);
         }
@@ -567,6 +566,7 @@ static void take_leave(ucx *u)
     pthread_mutex_lock(&u->proto.lock);
     bool failed = lhi_failure_text(u->proto.net.failure) != NULL;
     lhi_frame bye = {.kind = LHI_FRAME_BYE};
+    u->said_bye = !failed;
     if (!failed)
         send_all(u, &bye, NULL);
     tell_failure(u);
