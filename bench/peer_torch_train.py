@@ -100,21 +100,30 @@ class Llama(torch.nn.Module):
         return F.linear(y.transpose(1, 2).reshape(b, s, -1),
                         self.w(f"{name}.o_proj"))
 
-    def forward(self, tokens, targets):
-        x = F.embedding(tokens, self.w("model.embed_tokens"))
-        for i in range(self.layers):
-            at = f"model.layers.{i}"
-            x = x + self.attention(self.norm(x, at + ".input_layernorm"),
-                                   at + ".self_attn")
-            y = self.norm(x, at + ".post_attention_layernorm")
-            y = F.silu(F.linear(y, self.w(at + ".mlp.gate_proj"))) * \
-                F.linear(y, self.w(at + ".mlp.up_proj"))
-            x = x + F.linear(y, self.w(at + ".mlp.down_proj"))
+    def layer(self, x, at):
+        x = x + self.attention(self.norm(x, at + ".input_layernorm"),
+                               at + ".self_attn")
+        y = self.norm(x, at + ".post_attention_layernorm")
+        y = F.silu(F.linear(y, self.w(at + ".mlp.gate_proj"))) * \
+            F.linear(y, self.w(at + ".mlp.up_proj"))
+        return x + F.linear(y, self.w(at + ".mlp.down_proj"))
+
+    def loss(self, x, targets):
+        """The sum, of what the head tells from x."""
         head = ("lm_head" if "lm_head.weight" in self.names
                 else "model.embed_tokens")
-        logits = F.linear(self.norm(x, "model.norm"), self.w(head))
+        logits = F.linear(x, self.w(head))
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten(),
                                reduction="sum")
+
+    def states(self, tokens):
+        x = F.embedding(tokens, self.w("model.embed_tokens"))
+        for i in range(self.layers):
+            x = self.layer(x, f"model.layers.{i}")
+        return self.norm(x, "model.norm")
+
+    def forward(self, tokens, targets):
+        return self.loss(self.states(tokens), targets)
 
 
 class Training:
