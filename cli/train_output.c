@@ -36,6 +36,8 @@ json_t *train_iteration_json(const lh_iteration *it, const train_moment *at)
         json_object_set_new(j, "rate", number_or_null(it->rate));
         json_object_set_new(j, "tokens_per_s",
                             json_real(train_tokens_per_s(it)));
+        if (isfinite(it->mtp_loss))
+            json_object_set_new(j, "mtp_loss", json_real(it->mtp_loss));
         if (isfinite(it->validation_loss))
             json_object_set_new(j, "validation_loss",
                                 json_real(it->validation_loss));
@@ -353,6 +355,12 @@ static void print_trained(cli *c, const lh_plan *plan, const lh_train_result *r)
               "loss          %.4f at step %" PRIu64 ", %.4f at step "
               "%" PRIu64 "\n",
               first->loss, first->step + 1, last->loss, last->step + 1);
+    if (isfinite(last->mtp_loss))
+        cli_print(c,
+                  "of mtp_layers %.4f at step %" PRIu64 ", %.4f at step "
+                  "%" PRIu64 "\n",
+                  first->mtp_loss, first->step + 1, last->mtp_loss,
+                  last->step + 1);
     for (uint32_t i = r->n_iterations; i-- > 0;)
         if (isfinite(r->iterations[i].validation_loss)) {
             cli_print(c, "validation    %.4f after step %" PRIu64 "\n",

@@ -134,6 +134,9 @@ typedef struct lh_iteration {
                                data-parallel communication on any rank */
     double loss;            /* nats per token; NAN: nothing is trained */
     double validation_loss; /* NAN: not looked at after this step */
+    /* Of multi-token prediction modules, their mean, unweighted and in no other
+     * loss; NAN: there are none. */
+    double mtp_loss;
     double norm, rate;      /* of the gradients, before clipping; of learning */
     uint64_t tokens;
     /* Timed passes that began so late that their deadlines could not follow
@@ -430,10 +433,11 @@ typedef struct lh_train_model {
     const lh_model *model;
     /* Chunk c of the pipeline has layers first_layers[c] to
      * first_layers[c + 1] - 1; the first one the embedding too, the last one
-     * the head. */
+     * the head and modules that predict further tokens. */
     const uint32_t *first_layers;
-    /* By layer: what the backward makes again and the forward does not keep,
-     * bits 1 << lh_layer_part. Not a bit of any result depends on it. NULL:
+    /* By layer, then by multi-token prediction module (lh_model's mtp_layers):
+     * what the backward makes again and the forward does not keep, bits
+     * 1 << lh_layer_part. Not a bit of any result depends on it. NULL:
      * nothing. */
     const uint32_t *again;
     uint32_t micro_batch, sequence; /* sequences; tokens of one */

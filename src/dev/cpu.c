@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cpu device: opening it, and the interface's calls. */
-#include "dev/cpu.h"
+#include "dev/cpu_shards.h"
 
 #include "base/fail.h"
 #include "base/realtime.h"
@@ -95,7 +95,11 @@ static lh_status make_scratch(lhi_cpu *cpu, const lhi_cpu_options *o,
         (cpu->threshold &&
          !(cpu->dropped = lhi_cpu_floats(mem, cpu->r, cpu->h))) ||
         !lhi_cpu_make_contexts(cpu) || !lhi_cpu_make_shares(cpu) ||
-        !(cpu->window = LHI_NEW(mem, int32_t, cpu->whole_sequence + 1)) ||
+        !(cpu->window = LHI_NEW(mem, int32_t,
+                                cpu->whole_sequence + 1 + cpu->modules)) ||
+        (cpu->modules &&
+         (!(cpu->carried = lhi_cpu_floats(mem, cpu->r, cpu->h)) ||
+          !(cpu->module_losses = LHI_NEW(mem, double, cpu->n_microbatches)))) ||
         !(cpu->losses = LHI_NEW(mem, double, cpu->n_microbatches)) ||
         !(cpu->has_loss = LHI_NEW(mem, bool, cpu->n_microbatches)))
         return lhi_fail_nomem(err);
@@ -110,14 +114,7 @@ static lh_status make_chunks(lhi_cpu *cpu, const lhi_cpu_options *o,
         return lhi_fail_nomem(err);
     cpu->n_mine = o->n_mine;
     for (uint32_t i = 0; i < o->n_mine; i++) {
-        uint32_t c = o->mine[i];
-        cpu->mine[i] = (lhi_cpu_chunk){
-            .chunk = c,
-            .first_layer = o->first_layers[c],
-            .n_layers = o->first_layers[c + 1] - o->first_layers[c],
-            .is_first = c == 0,
-            .is_last = c + 1 == o->n_chunks,
-        };
+        cpu->mine[i] = lhi_cpu_chunk_of(o, i);
         LHI_TRY(lhi_cpu_tensors(cpu, o, &cpu->mine[i], err));
     }
     return LH_OK;
@@ -175,7 +172,7 @@ static lh_status begin_step(lhi_device *device, uint64_t step,
         memset(chunk->was_here, 0, n * sizeof *chunk->was_here);
         for (uint32_t m = 0; m < n; m++)
             if (chunk->slots[m]) {
-                for (uint32_t j = 0; j < chunk->n_layers; j++)
+                for (uint32_t j = 0; j < lhi_cpu_all_layers(chunk); j++)
                     lhi_cpu_detach(cpu, &chunk->slots[m]->layers[j],
                                    chunk->again[j]);
                 lhi_cpu_drop_away(cpu, chunk, chunk->slots[m]);
@@ -266,6 +263,15 @@ static lh_status loss(lhi_device *device, double *sum, uint64_t *tokens,
             *tokens += cpu->t;
         }
     return LH_OK;
+}
+
+static double modules_loss(const lhi_device *device)
+{
+    const lhi_cpu *cpu = as_cpu(device);
+    double sum = 0;
+    for (uint32_t m = 0; cpu->module_losses && m < cpu->n_microbatches; m++)
+        sum += cpu->has_loss[m] ? cpu->module_losses[m] : 0;
+    return sum;
 }
 
 static uint32_t n_tensors(const lhi_device *device, uint32_t chunk)
@@ -401,6 +407,7 @@ static const lhi_device_ops cpu_ops = {
     .begin = begin_step,
     .run = run_timed_pass,
     .loss = loss,
+    .modules_loss = modules_loss,
     .n_tensors = n_tensors,
     .tensor = tensor,
     .peak_bytes = peak_bytes,

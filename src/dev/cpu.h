@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the cpu device: cpu.c (the device), cpu_tensors.c (weights),
- * cpu_shards.c (those that are sharded), cpu_memory.c, cpu_predict.c (how much
+ * cpu_shards.h (those that are sharded), cpu_memory.c, cpu_predict.c (how much
  * it holds), cpu_forward.c (F),
  * cpu_again.c (what of it D makes again), cpu_backward.c (D), cpu_attention.c,
  * cpu_latent.c, cpu_context.c (ranks that share sequences), cpu_layer.c,
  * cpu_router.c, cpu_experts.c (layers with experts; cpu_expert_ranks.c: those
  * of other ranks, cpu_nodes.h: by way of nodes), cpu_dropout.c, cpu_weights.c (W), cpu_tensor.c (ranks that
- * share layers), cpu_offload.c (activations in storage).
+ * share layers), cpu_offload.c (activations in storage), cpu_modules.h (modules that
+ * predict further tokens).
  *
  * Shapes: t rows of a microbatch (sequences * tokens of one), h hidden, q, kv
  * and values the widths of all query, key and value heads, qkv their sum, o the
@@ -53,6 +54,9 @@ typedef struct lhi_cpu_weights {
     float *router_bias; /* [experts]; its gradient counts choices. NULL */
     float *shared;      /* as of one expert, shared_f wide; NULL: there is none */
     float *shared_gate; /* [h]; NULL */
+    /* Of a module that predicts further tokens (cpu_modules.c), around its
+     * layer: [h] each, and [h][2 h]. */
+    float *enorm, *hnorm, *module_norm, *join;
 } lhi_cpu_weights;
 
 /* Where dropout drops: in a layer, or of the embedding. */
@@ -126,10 +130,15 @@ typedef struct lhi_cpu_kept {
 /* One microbatch in one chunk. */
 typedef struct lhi_cpu_slot {
     struct lhi_cpu_slot *next; /* in the chunk's list of free ones */
-    float **x; /* layers + 1 of [r][h]: inputs, then gradients */
-    lhi_cpu_kept *layers;
+    /* layers + 1 of [r][h]: inputs, then gradients; then of each module its
+     * layer's input and output: lhi_cpu_input(). */
+    float **x;
+    lhi_cpu_kept *layers;    /* with those of modules */
+    struct lhi_cpu_module *modules; /* last chunk: cpu_modules.h */
     int32_t *tokens;              /* [t]: chunk 0 */
-    int32_t *targets;             /* [t]: last chunk */
+    /* Last chunk: [1 + modules][t], the tokens after each, those after these and
+     * so on. */
+    int32_t *targets;
     float *normed, *inv, *logits; /* [t][h], as inv1, [t][v]: last chunk */
     float *d_norm;                /* last chunk */
     float *d_embedded; /* [t][h]: chunk 0, with tensor parallelism */
@@ -152,12 +161,14 @@ typedef enum lhi_cpu_item_kind {
     LHI_ITEM_OUT,
     LHI_ITEM_GATE_UP, /* and the norm before it */
     LHI_ITEM_DOWN,
-    LHI_ITEM_HEAD, /* and the norm before it */
+    LHI_ITEM_HEAD, /* and the norm before it; modules' use of it, and of the
+                      embedding */
+    LHI_ITEM_JOIN, /* of a module: what is around its layer */
 } lhi_cpu_item_kind;
 
 typedef struct lhi_cpu_item {
     lhi_cpu_item_kind kind;
-    uint32_t layer;      /* in the chunk */
+    uint32_t layer;      /* in the chunk; n_layers + k: module k's */
     uint64_t from, cost; /* in multiplications per row, and all before it */
     uint32_t first;      /* microbatch of those in the gradient */
     uint32_t done;       /* microbatches first..done-1 are in it */
@@ -166,6 +177,7 @@ typedef struct lhi_cpu_item {
 
 typedef struct lhi_cpu_chunk {
     uint32_t chunk, first_layer, n_layers;
+    uint32_t n_modules; /* of the last chunk, behind its layers */
     bool is_first, is_last;
     float *values, *gradients; /* where the first of them are */
     size_t n_values;
@@ -179,19 +191,20 @@ typedef struct lhi_cpu_chunk {
     uint32_t n_parts;         /* embedding, layers, head */
     lhi_device_part *parts;   /* where they are in the chunk, and now: */
     float **part_values, **part_gradients;
-    lhi_cpu_weights *weights, *d_weights; /* by layer */
+    lhi_cpu_weights *weights, *d_weights; /* by layer, then of modules */
     float *embedding, *d_embedding;       /* [v][h] */
     float *positions, *d_positions;       /* learned: [positions][h]; NULL */
     float *norm, *d_norm, *head, *d_head; /* as norm1, [v][h] */
+    float *copy, *d_copy; /* of the embedding, for modules; NULL: the head is */
     uint32_t n_tensors, n_items;
     lhi_tensor *tensors;
     lhi_cpu_item *items;
     uint64_t cost;
-    bool *moe; /* by layer: it has experts */
+    bool *moe; /* by layer, then of modules: it has experts */
     lhi_cpu_slot **slots; /* by microbatch; NULL: not here */
     bool *was_here;       /* by microbatch: F has run in this step */
-    uint32_t *again;      /* by layer: parts that D makes again */
-    uint32_t *away;       /* by layer: parts that leave */
+    uint32_t *again;      /* likewise: parts that D makes again */
+    uint32_t *away;       /* likewise: parts that leave; of modules none */
     lhi_cpu_slot *free;
     lhi_storage_block *free_blocks; /* of what leaves of one microbatch */
 } lhi_cpu_chunk;
@@ -261,7 +274,8 @@ typedef struct lhi_cpu {
     float *incoming, *incoming_shares;  /* [most_r * most][h + 1], [...] */
     bool gates_shared;
     float balance; /* share of the loss that balances experts */
-    bool tied, gated;
+    bool embeds_twice, gated;
+    uint32_t modules; /* that predict further tokens */
     bool in_first;      /* weights of layers are [in][out] */
     uint32_t threshold; /* of dropout, of 2^24; 0: none */
     float drop_scale;
@@ -299,6 +313,7 @@ typedef struct lhi_cpu {
     lhi_step_kind kind;
     float loss_scale; /* 1 / tokens of the global batch */
     double *losses;   /* by microbatch */
+    double *module_losses; /* likewise: the mean of the modules'; NULL */
     bool *has_loss;
     float *cosines, *sines;         /* [sequence][rope / 2] */
     uint32_t block;                 /* query rows at once in attention */
@@ -317,7 +332,9 @@ typedef struct lhi_cpu {
     float *d_query;           /* [block][head_dim] */
     float *d_key, *d_value;   /* [sequence][head_dim] */
     float *delta;             /* [block] */
-    int32_t *window;          /* [whole_sequence + 1] */
+    int32_t *window;          /* [whole_sequence + 1 + modules] */
+    float *carried;           /* [r][h]: a gradient from a module to what is
+                                 before it; with modules */
     float *dropped;           /* [t][h], with dropout */
     float *routed;   /* [lhi_cpu_routed()], with experts */
     float *d_shares; /* [most_r * most], with experts */
@@ -335,6 +352,9 @@ void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *options);
 uint32_t lhi_cpu_n_layer_tensors(const lhi_cpu *cpu, uint32_t first,
                                  uint32_t n_layers);
 uint32_t lhi_cpu_n_tensors(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
+/* The numbers of chunk mine[i]; modules whose layer has experts. */
+lhi_cpu_chunk lhi_cpu_chunk_of(const lhi_cpu_options *options, uint32_t i);
+uint32_t lhi_cpu_moe_modules(const lhi_cpu *cpu);
 /* Values of a chunk whose numbers are there. */
 double lhi_cpu_values(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
 /* What is here of a tensor, where an expert's is here at all. */
@@ -364,6 +384,28 @@ double lhi_cpu_group_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
 /* The items of W of a chunk whose numbers are there. */
 lh_status lhi_cpu_items(const lhi_cpu *cpu, lhi_arena *mem,
                         lhi_cpu_chunk *chunk, lh_error *err);
+/* Layers of a chunk, with those of its modules. */
+static inline uint32_t lhi_cpu_all_layers(const lhi_cpu_chunk *chunk)
+{
+    return chunk->n_layers + chunk->n_modules;
+}
+/* Where the slot has what goes into one of them; what comes of it is next. */
+static inline uint32_t lhi_cpu_input(const lhi_cpu_chunk *chunk, uint32_t layer)
+{
+    uint32_t n = chunk->n_layers;
+    return layer < n ? layer : n + 1 + 2 * (layer - n);
+}
+/* Items of W, at most. */
+static inline size_t lhi_cpu_most_items(const lhi_cpu_chunk *chunk)
+{
+    return (size_t)chunk->n_layers * LHI_LAYER_ITEMS + 2 +
+           (size_t)chunk->n_modules * (LHI_LAYER_ITEMS + 1);
+}
+/* All of these. */
+static inline uint32_t lhi_cpu_n_inputs(const lhi_cpu_chunk *chunk)
+{
+    return chunk->n_layers + 1 + 2 * chunk->n_modules;
+}
 /* What layers of a chunk are like: `again`, `away`, `moe`. */
 lh_status lhi_cpu_layers(const lhi_cpu *cpu, lhi_arena *mem,
                          const lhi_cpu_options *options, lhi_cpu_chunk *chunk,
@@ -393,54 +435,6 @@ bool lhi_cpu_await_copies(lhi_cpu *cpu, uint32_t n, int64_t until_ns);
 void lhi_cpu_begin_copies(lhi_cpu *cpu);
 /* The slot is given up: room and storage of what leaves are free. */
 void lhi_cpu_drop_away(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_slot *slot);
-
-/* --- weights that are sharded (cpu_shards.c) --------------------------------
- */
-
-/* Values of a chunk's first *n_items items, which come nearest to that
- * share. */
-double lhi_cpu_split(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                     double share, uint32_t *n_items);
-/* What is not sharded of a chunk that was made whole gets room for good. */
-lh_status lhi_cpu_part_chunk(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err);
-void lhi_cpu_place_values(lhi_cpu_chunk *chunk, float *room);
-void lhi_cpu_place_gradients(lhi_cpu_chunk *chunk, float *room,
-                             uint32_t first_microbatch,
-                             uint32_t n_microbatches);
-/* The parts of a chunk whose tensors are there. */
-lh_status lhi_cpu_parts(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err);
-/* Where sharding goes layer by layer: the pass comes to part `part`. */
-lh_status lhi_cpu_take_values(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
-                              uint32_t part, bool backward, lh_error *err);
-void lhi_cpu_show_part(lhi_cpu_chunk *chunk, uint32_t part, float *room);
-/* Likewise: an item's gradients, of one microbatch, get room. */
-lh_status lhi_cpu_take_gradients(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
-                                 uint32_t part, lh_error *err);
-/* The part that an item belongs to; how many belong to one, and the first. */
-static inline uint32_t lhi_cpu_part_of(const lhi_cpu_chunk *chunk,
-                                       const lhi_cpu_item *item)
-{
-    if (item->kind == LHI_ITEM_EMBEDDING)
-        return 0;
-    return item->kind == LHI_ITEM_HEAD ? chunk->n_parts - 1
-                                       : chunk->is_first + item->layer;
-}
-uint32_t lhi_cpu_part_items(const lhi_cpu_chunk *chunk, uint32_t part,
-                            uint32_t *first);
-/* Whether all of these are due for the next microbatch, *m. */
-static inline bool lhi_cpu_part_is_due(const lhi_cpu_chunk *chunk,
-                                       uint32_t first, uint32_t n,
-                                       uint32_t n_microbatches, uint32_t *m)
-{
-    bool due = n > 0 && chunk->items[first].done < n_microbatches;
-    *m = n > 0 ? chunk->items[first].done : 0;
-    for (uint32_t i = 0; due && i < n; i++)
-        due = chunk->items[first + i].asked[*m];
-    return due;
-}
-/* LH_EINVAL: what the pass needs is nowhere. */
-lh_status lhi_cpu_check_places(const lhi_cpu_chunk *chunk, const lh_pass *pass,
-                               lh_error *err);
 
 /* y = x w', dx = dy w, dw (+)= dy' x; w is [out][in]. */
 void lhi_cpu_forward_product(const lhi_cpu *cpu, const float *x, const float *w,
@@ -803,10 +797,11 @@ double lhi_cpu_part_bytes(const lhi_cpu *cpu, lh_layer_part part, bool moe);
 /* Whether an item of W belongs to this part of it. */
 bool lhi_cpu_in_part(const lhi_cpu_chunk *chunk, const lhi_cpu_item *item,
                      const lh_pass *pass);
-/* Whether it is one of a layer's. */
+/* Whether it is one of a layer's, a module's too. */
 static inline bool lhi_cpu_in_layer(const lhi_cpu_item *item)
 {
-    return item->kind != LHI_ITEM_EMBEDDING && item->kind != LHI_ITEM_HEAD;
+    return item->kind != LHI_ITEM_EMBEDDING && item->kind != LHI_ITEM_HEAD &&
+           item->kind != LHI_ITEM_JOIN;
 }
 lh_status lhi_cpu_w(lhi_cpu *cpu, lhi_cpu_chunk *chunk, const lh_pass *pass,
                     lh_error *err);

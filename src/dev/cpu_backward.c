@@ -2,7 +2,8 @@
 /* D: from the gradient of a chunk's output to that of its input. All that W
  * needs stays behind. */
 #include "base/fail.h"
-#include "dev/cpu.h"
+#include "dev/cpu_modules.h"
+#include "dev/cpu_shards.h"
 
 #include <string.h>
 
@@ -111,6 +112,38 @@ static void layer_back(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_kept *a,
     lhi_cpu_keep_dropped(cpu, a->mid);
 }
 
+/* Layer `layer` of the chunk, or a module's. */
+static lh_status run_layer_back(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+                                const lhi_cpu_slot *slot, uint32_t layer,
+                                lh_error *err)
+{
+    lhi_cpu_kept *kept = &slot->layers[layer];
+    const lhi_cpu_weights *w = &chunk->weights[layer];
+    uint32_t at = lhi_cpu_input(chunk, layer);
+    if (!lhi_cpu_attach(cpu, kept, chunk->again[layer]))
+        return lhi_fail_nomem(err);
+    lhi_cpu_make_again(cpu, w, kept, slot->x[at], chunk->again[layer]);
+    layer_back(cpu, w, kept, slot->x[at + 1], slot->x[at]);
+    return LH_OK;
+}
+
+/* The last one first, before the model's own head; cpu->carried is the gradient
+ * of what that took then. */
+static lh_status modules_back(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                              uint32_t microbatch, bool joint, lh_error *err)
+{
+    const lhi_cpu_slot *slot = chunk->slots[microbatch];
+    for (uint32_t k = chunk->n_modules; k-- > 0;) {
+        uint32_t layer = chunk->n_layers + k;
+        lhi_cpu_module_loss_back(cpu, chunk, slot, k);
+        LHI_TRY(run_layer_back(cpu, chunk, slot, layer, err));
+        lhi_cpu_join_back(cpu, chunk, slot, microbatch, k);
+        if (joint)
+            LHI_TRY(lhi_cpu_ask_layer(cpu, chunk, layer, microbatch, err));
+    }
+    return LH_OK;
+}
+
 lh_status lhi_cpu_d(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
                     bool joint, const float *in, float *out, lh_error *err)
 {
@@ -127,21 +160,17 @@ lh_status lhi_cpu_d(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
                         chunk->chunk, microbatch);
     if (chunk->is_last) {
         LHI_TRY(lhi_cpu_take_values(cpu, chunk, chunk->n_parts - 1, true, err));
-        lhi_cpu_input_product(cpu, slot->logits, chunk->head, cpu->wide, cpu->t,
-                              cpu->h, cpu->v);
-        norm_back(cpu, chunk->norm, slot->inv, NULL, slot->x[n], slot->d_norm);
+        LHI_TRY(modules_back(cpu, chunk, microbatch, joint, err));
+        lhi_cpu_judge_back(cpu, chunk->norm, chunk->head, slot->logits,
+                           slot->inv, chunk->n_modules ? cpu->carried : NULL,
+                           slot->x[n], slot->d_norm);
     } else {
         lhi_cpu_take_message(cpu, in, slot->x[n]);
     }
     for (uint32_t i = n; i-- > 0;) {
-        lhi_cpu_kept *kept = &slot->layers[i];
         LHI_TRY(
             lhi_cpu_take_values(cpu, chunk, chunk->is_first + i, true, err));
-        if (!lhi_cpu_attach(cpu, kept, chunk->again[i]))
-            return lhi_fail_nomem(err);
-        lhi_cpu_make_again(cpu, &chunk->weights[i], kept, slot->x[i],
-                           chunk->again[i]);
-        layer_back(cpu, &chunk->weights[i], kept, slot->x[i + 1], slot->x[i]);
+        LHI_TRY(run_layer_back(cpu, chunk, slot, i, err));
         if (joint && i > 0)
             LHI_TRY(lhi_cpu_ask_layer(cpu, chunk, i, microbatch, err));
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* F: embedding, layers, head and loss. */
 #include "base/fail.h"
-#include "dev/cpu.h"
+#include "dev/cpu_modules.h"
+#include "dev/cpu_shards.h"
 
 #include <string.h>
 
@@ -9,13 +10,14 @@ static lhi_cpu_slot *make_slot(lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
     lhi_arena *mem = cpu->activations;
     size_t t = cpu->t, r = cpu->r, h = cpu->h, vectors = cpu->norm_vectors;
+    uint32_t n = lhi_cpu_all_layers(chunk), n_inputs = lhi_cpu_n_inputs(chunk);
     bool shares = lhi_cpu_shares_rows(cpu);
     lhi_cpu_slot *slot = LHI_NEW(mem, lhi_cpu_slot, 1);
-    bool ok = slot && (slot->x = LHI_NEW(mem, float *, chunk->n_layers + 1)) &&
-              (slot->layers = LHI_NEW(mem, lhi_cpu_kept, chunk->n_layers));
-    for (uint32_t i = 0; ok && i <= chunk->n_layers; i++)
+    bool ok = slot && (slot->x = LHI_NEW(mem, float *, n_inputs)) &&
+              (slot->layers = LHI_NEW(mem, lhi_cpu_kept, n));
+    for (uint32_t i = 0; ok && i < n_inputs; i++)
         ok = (slot->x[i] = lhi_cpu_floats(mem, r, h)) != NULL;
-    for (uint32_t i = 0; ok && i < chunk->n_layers; i++) {
+    for (uint32_t i = 0; ok && i < n; i++) {
         lhi_cpu_kept *a = &slot->layers[i];
         a->moe = chunk->moe[i];
         ok = lhi_cpu_attach_kept(
@@ -35,11 +37,13 @@ static lhi_cpu_slot *make_slot(lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
         ok = (slot->tokens = LHI_NEW(mem, int32_t, t)) &&
              (!shares || (slot->d_embedded = lhi_cpu_floats(mem, t, h)));
     if (ok && chunk->is_last)
-        ok = (slot->targets = LHI_NEW(mem, int32_t, t)) &&
+        ok = (slot->targets =
+                  LHI_NEW(mem, int32_t, (1 + chunk->n_modules) * t)) &&
              (slot->normed = lhi_cpu_floats(mem, t, h)) &&
              (slot->inv = lhi_cpu_floats(mem, vectors, r)) &&
              (slot->logits = lhi_cpu_floats(mem, t, cpu->v)) &&
-             (slot->d_norm = lhi_cpu_floats(mem, vectors, h));
+             (slot->d_norm = lhi_cpu_floats(mem, vectors, h)) &&
+             lhi_cpu_make_modules(cpu, chunk, slot);
     return ok ? slot : NULL;
 }
 
@@ -60,18 +64,21 @@ static lh_status take_slot(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
     return LH_OK;
 }
 
-/* The microbatch's tokens, or what comes after each of them. */
+/* Of the microbatch's tokens those that come `from` after each, then those
+ * behind these and so on: out [n][t]. */
 static lh_status read_tokens(lhi_cpu *cpu, uint32_t microbatch, int32_t *out,
-                             bool targets, lh_error *err)
+                             uint32_t from, uint32_t n, lh_error *err)
 {
     uint64_t sample = lhi_cpu_sample(cpu, microbatch);
-    uint32_t n = lhi_cpu_n_pieces(cpu);
+    uint32_t pieces = lhi_cpu_n_pieces(cpu);
     for (uint32_t i = 0; i < cpu->microbatch; i++) {
         LHI_TRY(lhi_data_window(cpu->data, cpu->kind == LHI_STEP_VALIDATE,
                                 sample + i, cpu->window, err));
-        for (uint32_t j = 0; j < n; j++)
-            memcpy(out + ((size_t)i * n + j) * cpu->piece,
-                   cpu->window + lhi_cpu_piece_first(cpu, j) + targets,
+        for (uint32_t k = 0; k < n * pieces; k++)
+            memcpy(out + (size_t)(k / pieces) * cpu->t +
+                       ((size_t)i * pieces + k % pieces) * cpu->piece,
+                   cpu->window + lhi_cpu_piece_first(cpu, k % pieces) + from +
+                       k / pieces,
                    cpu->piece * sizeof *out);
     }
     return LH_OK;
@@ -82,17 +89,8 @@ static lh_status embed(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 {
     size_t h = cpu->h;
     uint32_t n = lhi_cpu_n_pieces(cpu);
-    float *to = cpu->group ? cpu->summands : slot->x[0];
-    LHI_TRY(read_tokens(cpu, microbatch, slot->tokens, false, err));
-    for (uint32_t i = 0; i < cpu->t; i++) {
-        uint32_t token = (uint32_t)slot->tokens[i] - cpu->first_token;
-        if (token < cpu->v) /* else it is another rank's */
-            memcpy(to + i * h, chunk->embedding + token * h, h * sizeof(float));
-        else
-            memset(to + i * h, 0, h * sizeof(float));
-    }
-    if (cpu->group)
-        lhi_cpu_add_rows(cpu, to, slot->x[0]);
+    LHI_TRY(read_tokens(cpu, microbatch, slot->tokens, 0, 1, err));
+    lhi_cpu_embed(cpu, slot->tokens, chunk->embedding, slot->x[0]);
     for (uint32_t i = 0; chunk->positions && i < cpu->r; i++) {
         uint32_t row = cpu->first_row + i;
         size_t at = lhi_cpu_piece_first(cpu, row / cpu->piece % n) +
@@ -127,32 +125,48 @@ static void layer_forward(lhi_cpu *cpu, const lhi_cpu_weights *w,
                          w->down_bias, cpu->f, out);
 }
 
-/* The loss, and in the logits' place their gradient. A few rows at a time, so
- * that they are still in the cache. */
+/* Layer `layer` of the chunk, or a module's. */
+static lh_status run_layer(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+                           const lhi_cpu_slot *slot, uint32_t microbatch,
+                           uint32_t layer, lh_error *err)
+{
+    lhi_cpu_kept *kept = &slot->layers[layer];
+    uint32_t at = lhi_cpu_input(chunk, layer);
+    bool is_module = layer >= chunk->n_layers;
+    kept->items_left = LHI_LAYER_ITEMS;
+    kept->sample = lhi_cpu_sample(cpu, microbatch);
+    kept->layer = is_module ? cpu->layers + layer - chunk->n_layers
+                            : chunk->first_layer + layer;
+    if (!lhi_cpu_attach(cpu, kept, chunk->again[layer]) ||
+        !lhi_cpu_attach_away(cpu, kept, chunk->away[layer]))
+        return lhi_fail_nomem(err);
+    layer_forward(cpu, &chunk->weights[layer], kept, slot->x[at],
+                  slot->x[at + 1]);
+    lhi_cpu_detach(cpu, kept, chunk->again[layer]);
+    return LH_OK;
+}
+
+/* Validation is of the model alone. */
 static lh_status head_forward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                              lhi_cpu_slot *slot, uint32_t microbatch,
+                              const lhi_cpu_slot *slot, uint32_t microbatch,
                               lh_error *err)
 {
-    uint32_t t = cpu->t, h = cpu->h;
-    double loss = 0;
-    float *own = lhi_cpu_own_rows(cpu, slot->normed);
-    float scale = cpu->kind == LHI_STEP_TRAIN ? cpu->loss_scale : 0;
-    LHI_TRY(read_tokens(cpu, microbatch, slot->targets, true, err));
-    lhi_cpu_norm(cpu, slot->x[chunk->n_layers], chunk->norm, own, slot->inv);
-    lhi_cpu_gather_rows(cpu, own, slot->normed);
-    for (uint32_t row = 0; row < t; row += cpu->logit_rows) {
-        uint32_t rows = t - row < cpu->logit_rows ? t - row : cpu->logit_rows;
-        float *logits = slot->logits + (size_t)row * cpu->v;
-        lhi_cpu_forward_product(cpu, slot->normed + (size_t)row * h,
-                                chunk->head, logits, rows, h, cpu->v, false);
-        if (!cpu->group)
-            loss += cpu->k->cross_entropy(logits, rows, cpu->v,
-                                          slot->targets + row, scale);
-    }
-    if (cpu->group)
-        loss = lhi_cpu_shared_loss(cpu, slot->logits, slot->targets, scale);
-    cpu->losses[microbatch] = loss;
+    bool trains = cpu->kind == LHI_STEP_TRAIN;
+    uint32_t modules = trains ? chunk->n_modules : 0;
+    LHI_TRY(read_tokens(cpu, microbatch, slot->targets, 1, 1 + modules, err));
+    cpu->losses[microbatch] = lhi_cpu_judge(
+        cpu, chunk->norm, chunk->head, slot->x[chunk->n_layers], slot->normed,
+        slot->inv, slot->logits, slot->targets, trains ? cpu->loss_scale : 0);
     cpu->has_loss[microbatch] = true;
+    double loss = 0;
+    for (uint32_t k = 0; k < modules; k++) {
+        lhi_cpu_join(cpu, chunk, slot, microbatch, k);
+        LHI_TRY(run_layer(cpu, chunk, slot, microbatch, chunk->n_layers + k,
+                          err));
+        loss += lhi_cpu_module_loss(cpu, chunk, slot, k);
+    }
+    if (modules)
+        cpu->module_losses[microbatch] = loss / modules;
     return LH_OK;
 }
 
@@ -172,18 +186,9 @@ lh_status lhi_cpu_f(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
         lhi_cpu_take_message(cpu, in, slot->x[0]);
     }
     for (uint32_t i = 0; i < chunk->n_layers; i++) {
-        lhi_cpu_kept *kept = &slot->layers[i];
         LHI_TRY(
             lhi_cpu_take_values(cpu, chunk, chunk->is_first + i, false, err));
-        kept->items_left = LHI_LAYER_ITEMS;
-        kept->sample = lhi_cpu_sample(cpu, microbatch);
-        kept->layer = chunk->first_layer + i;
-        if (!lhi_cpu_attach(cpu, kept, chunk->again[i]) ||
-            !lhi_cpu_attach_away(cpu, kept, chunk->away[i]))
-            return lhi_fail_nomem(err);
-        layer_forward(cpu, &chunk->weights[i], kept, slot->x[i],
-                      slot->x[i + 1]);
-        lhi_cpu_detach(cpu, kept, chunk->again[i]);
+        LHI_TRY(run_layer(cpu, chunk, slot, microbatch, i, err));
     }
     if (chunk->is_last) {
         LHI_TRY(

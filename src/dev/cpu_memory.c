@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "dev/cpu_modules.h"
 #include "dev/cpu_nodes.h"
+#include "dev/cpu_shards.h"
 
 #include <math.h>
 #include <stdalign.h>
@@ -109,7 +111,8 @@ void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
     bool dense = lh_model_moe_layers(model, 0, model->layers) < model->layers;
     cpu->f = dense ? model->ffn / cpu->n_tensor : 0;
     share_of(cpu, model->vocab, &cpu->first_token, &cpu->v);
-    cpu->tied = model->tied_embeddings;
+    cpu->embeds_twice = lhi_embeds_twice(model);
+    cpu->modules = model->mtp_layers;
     cpu->family = lhi_family_known(model);
     cpu->gated = model->gated;
     cpu->up = model->gated ? 2 * cpu->f : cpu->f;
@@ -168,8 +171,14 @@ uint32_t lhi_cpu_n_tensors(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     if (chunk->is_first)
         n += lhi_n_front_tensors(m);
     if (chunk->is_last)
-        n += lhi_n_model_tensors(m) - lhi_layer_tensor_index(m, back);
+        n += lhi_n_model_tensors(m) - lhi_layer_tensor_index(m, back) -
+             3 * (cpu->experts - cpu->here) * lhi_cpu_moe_modules(cpu);
     return n;
+}
+
+uint32_t lhi_cpu_moe_modules(const lhi_cpu *cpu)
+{
+    return lhi_layer_is_moe(cpu->model, cpu->layers) ? cpu->modules : 0;
 }
 
 lhi_slice lhi_cpu_slice(const lhi_cpu *cpu, const lhi_model_tensor *of)
@@ -293,16 +302,28 @@ static double route_bytes(const lhi_cpu *cpu)
                sizeof(int32_t);
 }
 
+/* lhi_cpu_make_modules() of cpu_modules.c. */
+static double module_bytes(const lhi_cpu *cpu)
+{
+    double t = cpu->t, r = cpu->r, h = cpu->h;
+    double shared = lhi_cpu_shares_rows(cpu) ? lhi_cpu_float_bytes(t * h) : 0;
+    return sizeof(lhi_cpu_module) + shared +
+           3 * (lhi_cpu_float_bytes(r * h) + lhi_cpu_float_bytes(r) +
+                lhi_cpu_float_bytes(h)) +
+           lhi_cpu_float_bytes(t * h) + lhi_cpu_float_bytes(t * cpu->v);
+}
+
 double lhi_cpu_slot_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
-    double t = cpu->t, r = cpu->r, h = cpu->h, n = chunk->n_layers;
+    double t = cpu->t, r = cpu->r, h = cpu->h, n = lhi_cpu_all_layers(chunk);
+    double inputs = lhi_cpu_n_inputs(chunk);
     double vectors = cpu->norm_vectors; /* of a norm's numbers, weights too */
     double shared = lhi_cpu_shares_rows(cpu) ? lhi_cpu_float_bytes(t * h) : 0;
     double bytes = sizeof(lhi_cpu_slot) + n * sizeof(lhi_cpu_kept) +
-                   (n + 1) * (sizeof(float *) + lhi_cpu_float_bytes(r * h)) +
+                   inputs * (sizeof(float *) + lhi_cpu_float_bytes(r * h)) +
                    2 * n * (lhi_cpu_float_bytes(vectors * r) +
                             lhi_cpu_float_bytes(vectors * h));
-    for (uint32_t k = 0; k < chunk->n_layers; k++) {
+    for (uint32_t k = 0; k < lhi_cpu_all_layers(chunk); k++) {
         bool moe = chunk->moe[k];
         for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++)
             if (!((chunk->again[k] | chunk->away[k]) >> i & 1))
@@ -315,10 +336,12 @@ double lhi_cpu_slot_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     if (chunk->is_first)
         bytes += t * sizeof(int32_t) + shared;
     if (chunk->is_last)
-        bytes += t * sizeof(int32_t) + lhi_cpu_float_bytes(t * h) +
+        bytes += (1 + chunk->n_modules) * t * sizeof(int32_t) +
+                 lhi_cpu_float_bytes(t * h) +
                  lhi_cpu_float_bytes(vectors * r) +
                  lhi_cpu_float_bytes(t * cpu->v) +
-                 lhi_cpu_float_bytes(vectors * h);
+                 lhi_cpu_float_bytes(vectors * h) +
+                 chunk->n_modules * module_bytes(cpu);
     return bytes;
 }
 
@@ -337,9 +360,10 @@ double lhi_cpu_away_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 double lhi_cpu_chunk_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
     const double name = 64;
-    double n = chunk->n_layers, microbatches = cpu->n_microbatches;
+    double n = lhi_cpu_all_layers(chunk), microbatches = cpu->n_microbatches;
     double tensors = lhi_cpu_n_tensors(cpu, chunk);
-    double items = n * LHI_LAYER_ITEMS + chunk->is_first + chunk->is_last;
+    double items = (double)lhi_cpu_most_items(chunk) - !chunk->is_first -
+                   !chunk->is_last;
     double part = sizeof *chunk->parts + 2 * sizeof(float *);
     return sizeof *chunk + (chunk->by_layer ? (n + 2) * part : 0) +
            (n + 1) * 2 * sizeof(lhi_cpu_weights) +
@@ -373,6 +397,8 @@ static size_t count_of_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                (chunk->moe[item->layer] ? routes : 0);
     case LHI_ITEM_HEAD:
         return norm;
+    case LHI_ITEM_JOIN:
+        return shares ? 3 * norm + 2 * (size_t)cpu->h * cpu->h : 0;
     default:
         return 0;
     }
@@ -534,24 +560,29 @@ double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
            lhi_cpu_float_bytes(block * d) + lhi_cpu_float_bytes(s * d) +
            lhi_cpu_float_bytes(s * cpu->value_dim) +
            lhi_cpu_float_bytes(block) +
-           (cpu->whole_sequence + 1.0) * sizeof(int32_t) +
-           cpu->n_microbatches * (sizeof(double) + sizeof(bool));
+           (cpu->whole_sequence + 1.0 + cpu->modules) * sizeof(int32_t) +
+           cpu->n_microbatches * (sizeof(double) + sizeof(bool)) +
+           (cpu->modules ? lhi_cpu_float_bytes((double)cpu->r * cpu->h) +
+                               cpu->n_microbatches * sizeof(double)
+                         : 0);
 }
 
-/* The numbers of chunk mine[i]. */
-static lhi_cpu_chunk chunk_of(const lhi_cpu_options *o, uint32_t i)
+lhi_cpu_chunk lhi_cpu_chunk_of(const lhi_cpu_options *o, uint32_t i)
 {
     uint32_t c = o->mine[i], first = o->first_layers[c];
-    return (lhi_cpu_chunk){.first_layer = first,
+    bool is_last = c + 1 == o->n_chunks;
+    return (lhi_cpu_chunk){.chunk = c,
+                           .first_layer = first,
                            .n_layers = o->first_layers[c + 1] - first,
+                           .n_modules = is_last ? o->model->mtp_layers : 0,
                            .is_first = c == 0,
-                           .is_last = c + 1 == o->n_chunks};
+                           .is_last = is_last};
 }
 
 double lhi_cpu_parameters(const lhi_cpu_options *o, uint32_t i)
 {
     lhi_cpu cpu = {0};
-    const lhi_cpu_chunk chunk = chunk_of(o, i);
+    const lhi_cpu_chunk chunk = lhi_cpu_chunk_of(o, i);
     lhi_cpu_shape(&cpu, o);
     return lhi_cpu_values(&cpu, &chunk);
 }
@@ -559,7 +590,7 @@ double lhi_cpu_parameters(const lhi_cpu_options *o, uint32_t i)
 uint32_t lhi_cpu_tensors_of(const lhi_cpu_options *o, uint32_t i)
 {
     lhi_cpu cpu = {0};
-    const lhi_cpu_chunk chunk = chunk_of(o, i);
+    const lhi_cpu_chunk chunk = lhi_cpu_chunk_of(o, i);
     lhi_cpu_shape(&cpu, o);
     return lhi_cpu_n_tensors(&cpu, &chunk);
 }
@@ -572,10 +603,13 @@ double lhi_cpu_expert_values(const lhi_cpu *cpu)
 double lhi_cpu_expert_parameters(const lhi_cpu_options *o, uint32_t i)
 {
     lhi_cpu cpu = {0};
-    uint32_t c = o->mine[i], first = o->first_layers[c];
+    const lhi_cpu_chunk chunk = lhi_cpu_chunk_of(o, i);
+    uint32_t layers = lh_model_moe_layers(o->model, chunk.first_layer,
+                                          chunk.n_layers);
     lhi_cpu_shape(&cpu, o);
-    return lhi_cpu_expert_values(&cpu) *
-           lh_model_moe_layers(o->model, first, o->first_layers[c + 1] - first);
+    if (chunk.is_last)
+        layers += lhi_cpu_moe_modules(&cpu);
+    return lhi_cpu_expert_values(&cpu) * layers;
 }
 
 double lhi_cpu_embedding(const lhi_cpu_options *o)
@@ -610,9 +644,12 @@ lhi_cpu_part_sizes lhi_cpu_parts_of(const lhi_cpu_options *o, uint32_t i)
     uint32_t n = o->first_layers[c + 1] - first;
     bool is_first = c == 0, is_last = c + 1 == o->n_chunks;
     lhi_cpu_shape(&cpu, o);
-    double most = fmax(is_first ? values_of(&cpu, 0, 0, true, false) : 0,
-                       is_last ? values_of(&cpu, 0, 0, false, true) : 0);
-    lhi_cpu_part_sizes out = {n + is_first + is_last, most, most, 0};
+    double front = is_first ? values_of(&cpu, 0, 0, true, false) : 0;
+    double back = is_last ? values_of(&cpu, 0, 0, false, true) : 0;
+    double theirs =
+        is_last ? lhi_cpu_moe_modules(&cpu) * lhi_cpu_expert_values(&cpu) : 0;
+    lhi_cpu_part_sizes out = {n + is_first + is_last, fmax(front, back),
+                              fmax(front, back - theirs), theirs};
     for (uint32_t k = 0; k < n; k++) {
         double one = values_of(&cpu, first + k, 1, false, false);
         double experts = lh_model_layer_is_moe(o->model, first + k)

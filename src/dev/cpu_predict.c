@@ -2,7 +2,7 @@
 /* What a device comes to hold under a schedule: its passes are gone through as
  * they would run, and what they take and give back is counted. */
 #include "base/fail.h"
-#include "dev/cpu.h"
+#include "dev/cpu_shards.h"
 
 /* A chunk, as far as that matters. */
 typedef struct counted {
@@ -28,7 +28,7 @@ typedef struct counter {
 static void take_away(counter *k, counted *c, uint32_t microbatch,
                       uint32_t layer)
 {
-    bool *is = &c->here[(size_t)microbatch * c->chunk.n_layers + layer];
+    bool *is = &c->here[(size_t)microbatch * lhi_cpu_all_layers(&c->chunk) + layer];
     uint32_t *rooms = k->away[c->chunk.moe[layer]];
     uint32_t *most = k->most_away[c->chunk.moe[layer]];
     for (uint32_t i = 0; !*is && i < LH_N_LAYER_PARTS; i++)
@@ -40,7 +40,7 @@ static void take_away(counter *k, counted *c, uint32_t microbatch,
 static void give_away(counter *k, counted *c, uint32_t microbatch,
                       uint32_t layer)
 {
-    bool *is = &c->here[(size_t)microbatch * c->chunk.n_layers + layer];
+    bool *is = &c->here[(size_t)microbatch * lhi_cpu_all_layers(&c->chunk) + layer];
     for (uint32_t i = 0; *is && i < LH_N_LAYER_PARTS; i++)
         k->away[c->chunk.moe[layer]][i] -= c->chunk.away[layer] >> i & 1;
     *is = false;
@@ -48,7 +48,7 @@ static void give_away(counter *k, counted *c, uint32_t microbatch,
 
 static void attach(counter *k, counted *c, uint32_t microbatch, uint32_t layer)
 {
-    bool *is = &c->attached[(size_t)microbatch * c->chunk.n_layers + layer];
+    bool *is = &c->attached[(size_t)microbatch * lhi_cpu_all_layers(&c->chunk) + layer];
     uint32_t *rooms = k->rooms[c->chunk.moe[layer]];
     uint32_t *most = k->most_rooms[c->chunk.moe[layer]];
     for (uint32_t i = 0; !*is && i < LH_N_LAYER_PARTS; i++)
@@ -59,7 +59,7 @@ static void attach(counter *k, counted *c, uint32_t microbatch, uint32_t layer)
 
 static void detach(counter *k, counted *c, uint32_t microbatch, uint32_t layer)
 {
-    bool *is = &c->attached[(size_t)microbatch * c->chunk.n_layers + layer];
+    bool *is = &c->attached[(size_t)microbatch * lhi_cpu_all_layers(&c->chunk) + layer];
     for (uint32_t i = 0; *is && i < LH_N_LAYER_PARTS; i++)
         k->rooms[c->chunk.moe[layer]][i] -= c->chunk.again[layer] >> i & 1;
     *is = false;
@@ -67,7 +67,7 @@ static void detach(counter *k, counted *c, uint32_t microbatch, uint32_t layer)
 
 static void count_f(counter *k, counted *c, uint32_t m)
 {
-    uint32_t n = c->chunk.n_layers;
+    uint32_t n = lhi_cpu_all_layers(&c->chunk);
     c->items_left[m] = c->chunk.n_items;
     if (++c->n_slots > c->most_slots)
         c->most_slots = c->n_slots;
@@ -84,7 +84,8 @@ static void take_next(counter *k, counted *c, lhi_cpu_item *item)
 {
     uint32_t now = item->done++;
     uint32_t *left =
-        &c->layer_left[(size_t)now * c->chunk.n_layers + item->layer];
+        &c->layer_left[(size_t)now * lhi_cpu_all_layers(&c->chunk) +
+                       item->layer];
     if (lhi_cpu_in_layer(item) && *left > 0 && --*left == 0) {
         detach(k, c, now, item->layer);
         give_away(k, c, now, item->layer);
@@ -110,11 +111,13 @@ static void ask(counter *k, counted *c, lhi_cpu_item *item, uint32_t m)
             take_next(k, c, &c->chunk.items[first + i]);
 }
 
+/* Modules go before the layers, the last one first. */
 static void count_d(counter *k, counted *c, uint32_t m, bool joint)
 {
-    for (uint32_t i = c->chunk.n_layers; i-- > 0;) {
+    for (uint32_t i = lhi_cpu_all_layers(&c->chunk); i-- > 0;) {
         attach(k, c, m, i);
-        for (uint32_t j = 0; joint && i > 0 && j < c->chunk.n_items; j++)
+        bool at_once = joint && (i > 0 || c->chunk.n_layers == 0);
+        for (uint32_t j = 0; at_once && j < c->chunk.n_items; j++)
             if (lhi_cpu_in_layer(&c->chunk.items[j]) &&
                 c->chunk.items[j].layer == i)
                 ask(k, c, &c->chunk.items[j], m);
@@ -169,16 +172,12 @@ static lh_status make_chunk(counter *k, const lhi_cpu_options *o, uint32_t i,
                             lh_error *err)
 {
     counted *c = &k->chunks[i];
-    uint32_t number = o->mine[i], first = o->first_layers[number];
-    uint32_t n = o->first_layers[number + 1] - first;
-    size_t all = (size_t)k->cpu.n_microbatches * n;
-    c->chunk = (lhi_cpu_chunk){.chunk = number,
-                               .first_layer = first,
-                               .n_layers = n,
-                               .is_first = number == 0,
-                               .is_last = number + 1 == o->n_chunks,
-                               .by_layer = o->by_layer};
-    c->chunk.n_parts = n + c->chunk.is_first + c->chunk.is_last;
+    c->chunk = lhi_cpu_chunk_of(o, i);
+    c->chunk.by_layer = o->by_layer;
+    c->chunk.n_parts =
+        c->chunk.n_layers + c->chunk.is_first + c->chunk.is_last;
+    size_t all =
+        (size_t)k->cpu.n_microbatches * lhi_cpu_all_layers(&c->chunk);
     c->items_left = LHI_NEW(k->mem, uint32_t, k->cpu.n_microbatches);
     c->layer_left = LHI_NEW(k->mem, uint32_t, all);
     c->attached = LHI_NEW(k->mem, bool, all);

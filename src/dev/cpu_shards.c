@@ -3,7 +3,7 @@
  * first items, as many as come nearest to the share that is sharded. Whoever
  * runs the passes gives them room. */
 #include "base/fail.h"
-#include "dev/cpu.h"
+#include "dev/cpu_shards.h"
 
 #include <math.h>
 #include <string.h>
@@ -36,6 +36,8 @@ static double item_values(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
         return lhi_cpu_count_values(cpu, 0, lhi_n_front_tensors(m));
     if (item->kind == LHI_ITEM_HEAD)
         return lhi_cpu_count_values(cpu, back, lhi_n_model_tensors(m) - back);
+    if (item->layer >= chunk->n_layers) /* with the head's */
+        return 0;
     uint32_t layer = chunk->first_layer + item->layer;
     uint32_t first = lhi_layer_tensor_index(m, layer);
     lhi_cpu_item_kind at = LHI_ITEM_QKV;
@@ -81,6 +83,14 @@ static void move_pointers(float **pointers, size_t n_pointers, uintptr_t from,
     }
 }
 
+static void move_layer(lhi_cpu_weights *of, uintptr_t from, size_t n, float *to)
+{
+    float *pointers[sizeof *of / sizeof(float *)];
+    memcpy((void *)pointers, of, sizeof pointers);
+    move_pointers(pointers, sizeof pointers / sizeof *pointers, from, n, to);
+    memcpy(of, (const void *)pointers, sizeof pointers);
+}
+
 /* Of a chunk's weights, or their gradients. */
 static void move_weights(lhi_cpu_chunk *chunk, bool gradients, const float *old,
                          size_t n, float *to)
@@ -90,29 +100,27 @@ static void move_weights(lhi_cpu_chunk *chunk, bool gradients, const float *old,
     float *ends[] = {gradients ? chunk->d_embedding : chunk->embedding,
                      gradients ? chunk->d_positions : chunk->positions,
                      gradients ? chunk->d_norm : chunk->norm,
-                     gradients ? chunk->d_head : chunk->head};
+                     gradients ? chunk->d_head : chunk->head,
+                     gradients ? chunk->d_copy : chunk->copy};
     for (uint32_t i = 0; i < chunk->n_tensors; i++) {
         lhi_tensor *t = &chunk->tensors[i];
         move_pointers(gradients ? &t->gradient : &t->value, 1, from, n, to);
     }
-    for (uint32_t i = 0; i < chunk->n_layers; i++) {
-        float *pointers[sizeof *all / sizeof(float *)];
-        memcpy((void *)pointers, &all[i], sizeof pointers);
-        move_pointers(pointers, sizeof pointers / sizeof *pointers, from, n,
-                      to);
-        memcpy(&all[i], (const void *)pointers, sizeof pointers);
-    }
-    move_pointers(ends, 4, from, n, to);
+    for (uint32_t i = 0; i < lhi_cpu_all_layers(chunk); i++)
+        move_layer(&all[i], from, n, to);
+    move_pointers(ends, sizeof ends / sizeof *ends, from, n, to);
     if (gradients) {
         chunk->d_embedding = ends[0];
         chunk->d_positions = ends[1];
         chunk->d_norm = ends[2];
         chunk->d_head = ends[3];
+        chunk->d_copy = ends[4];
     } else {
         chunk->embedding = ends[0];
         chunk->positions = ends[1];
         chunk->norm = ends[2];
         chunk->head = ends[3];
+        chunk->copy = ends[4];
     }
 }
 
@@ -213,20 +221,19 @@ static void move_part(lhi_cpu_chunk *chunk, uint32_t i, bool gradients,
     }
     at[i] = to;
     if (i >= first && i < first + chunk->n_layers) {
-        float *pointers[sizeof *all / sizeof(float *)];
-        memcpy((void *)pointers, &all[i - first], sizeof pointers);
-        move_pointers(pointers, sizeof pointers / sizeof *pointers, from,
-                      part->n, to);
-        memcpy(&all[i - first], (const void *)pointers, sizeof pointers);
+        move_layer(&all[i - first], from, part->n, to);
         return;
     }
     bool front = i < first;
     float **ends[] = {gradients ? &chunk->d_embedding : &chunk->embedding,
                       gradients ? &chunk->d_positions : &chunk->positions,
                       gradients ? &chunk->d_norm : &chunk->norm,
-                      gradients ? &chunk->d_head : &chunk->head};
-    move_pointers(ends[front ? 0 : 2], 1, from, part->n, to);
-    move_pointers(ends[front ? 1 : 3], 1, from, part->n, to);
+                      gradients ? &chunk->d_head : &chunk->head,
+                      gradients ? &chunk->d_copy : &chunk->copy};
+    for (uint32_t k = front ? 0 : 2; k < (front ? 2 : 5); k++)
+        move_pointers(ends[k], 1, from, part->n, to);
+    for (uint32_t k = 0; !front && k < chunk->n_modules; k++)
+        move_layer(&all[chunk->n_layers + k], from, part->n, to);
 }
 
 lh_status lhi_cpu_take_values(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,

@@ -217,9 +217,9 @@ double lhi_cpu_shared_loss(lhi_cpu *cpu, float *logits, const int32_t *targets,
     return loss;
 }
 
-/* Of a layer, gradients that each rank has of its own rows, or queries: which
- * there may be. */
-enum { N_PARTIAL = 11 };
+/* Of a layer, or a module, gradients that each rank has of its own rows, or
+ * queries: which there may be. */
+enum { N_PARTIAL = 15 };
 
 /* Of a number of slices, each of which several ranks have. */
 typedef struct partial {
@@ -254,7 +254,11 @@ static partial partial_of(const lhi_cpu *cpu, const lhi_cpu_weights *d,
         {rows ? d->shared_gate : NULL, h, 0, 1, second},
         {shares ? d->qkv + q * h : NULL, kv * h, mine, slices, first},
         {shares && d->qkv_bias ? d->qkv_bias + q : NULL, kv, mine, slices,
-         first}};
+         first},
+        {rows ? d->enorm : NULL, norm, 0, 1, LHI_ITEM_JOIN},
+        {rows ? d->hnorm : NULL, norm, 0, 1, LHI_ITEM_JOIN},
+        {rows ? d->module_norm : NULL, norm, 0, 1, LHI_ITEM_JOIN},
+        {rows ? d->join : NULL, 2 * h * h, 0, 1, LHI_ITEM_JOIN}};
     return all[i];
 }
 
@@ -295,7 +299,8 @@ static size_t move_partial(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
         const lhi_cpu_item *item = &chunk->items[k];
         if (item->kind == LHI_ITEM_HEAD)
             at += move(&last, cpu->partial_sums + at, back);
-        for (uint32_t i = 0; lhi_cpu_in_layer(item) && i < N_PARTIAL; i++) {
+        bool in_layer = lhi_cpu_in_layer(item) || item->kind == LHI_ITEM_JOIN;
+        for (uint32_t i = 0; in_layer && i < N_PARTIAL; i++) {
             partial one = partial_of(cpu, &chunk->d_weights[item->layer], i);
             if (one.item == item->kind)
                 at += move(&one, cpu->partial_sums + at, back);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A chunk's weights: where they lie, what they are called, how they start. */
 #include "base/fail.h"
-#include "dev/cpu.h"
+#include "dev/cpu_shards.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -94,6 +94,11 @@ static void put_down(lhi_cpu_chunk *chunk, lhi_cpu_weights *w,
         [LHI_ROLE_EXPERTS] = {&w->experts, &d->experts},
         [LHI_ROLE_NORM] = {&chunk->norm, &chunk->d_norm},
         [LHI_ROLE_HEAD] = {&chunk->head, &chunk->d_head},
+        [LHI_ROLE_EMBEDDING_COPY] = {&chunk->copy, &chunk->d_copy},
+        [LHI_ROLE_ENORM] = {&w->enorm, &d->enorm},
+        [LHI_ROLE_HNORM] = {&w->hnorm, &d->hnorm},
+        [LHI_ROLE_JOIN] = {&w->join, &d->join},
+        [LHI_ROLE_MODULE_NORM] = {&w->module_norm, &d->module_norm},
     };
     if (role == LHI_ROLE_NEXT)
         return;
@@ -133,9 +138,9 @@ static void make_tensor(maker *m, uint32_t index, uint32_t layer)
         .index = index,
     };
     m->at += tensor->n;
-    if (m->cpu->tied && of.role == LHI_ROLE_EMBEDDING) {
+    if (m->cpu->embeds_twice && of.role == LHI_ROLE_EMBEDDING) {
         tensor->tied_chunk = m->cpu->n_chunks - 1;
-    } else if (m->cpu->tied && of.role == LHI_ROLE_HEAD) {
+    } else if (of.copies) {
         tensor->tied_chunk = 0;
         tensor->is_head = true;
         index = 0; /* as the embedding */
@@ -178,26 +183,37 @@ static uint64_t qkv_cost(const lhi_cpu *cpu)
     return q + h * ((uint64_t)cpu->kv_rank + cpu->rope) + cpu->kv_rank * made;
 }
 
+static lh_status make_layer_items(const item_maker *m, uint32_t layer)
+{
+    const lhi_cpu *cpu = m->cpu;
+    uint64_t h = cpu->h;
+    uint64_t mlp = h * lhi_cpu_mlp_width(cpu, m->chunk->moe[layer]);
+    LHI_TRY(make_item(m, LHI_ITEM_QKV, layer, qkv_cost(cpu)));
+    LHI_TRY(make_item(m, LHI_ITEM_OUT, layer, h * cpu->o));
+    LHI_TRY(
+        make_item(m, LHI_ITEM_GATE_UP, layer, cpu->gated ? 2 * mlp : mlp));
+    return make_item(m, LHI_ITEM_DOWN, layer, mlp);
+}
+
 lh_status lhi_cpu_items(const lhi_cpu *cpu, lhi_arena *mem,
                         lhi_cpu_chunk *chunk, lh_error *err)
 {
     const item_maker m = {cpu, mem, chunk, err};
-    uint64_t h = cpu->h, n = chunk->n_layers;
-    chunk->items = LHI_NEW(mem, lhi_cpu_item, n * LHI_LAYER_ITEMS + 2);
+    uint64_t h = cpu->h, n = chunk->n_layers, all = lhi_cpu_all_layers(chunk);
+    chunk->items = LHI_NEW(mem, lhi_cpu_item, lhi_cpu_most_items(chunk));
     if (!chunk->items)
         return lhi_fail_nomem(err);
     if (chunk->is_first)
         LHI_TRY(make_item(&m, LHI_ITEM_EMBEDDING, 0, h));
-    for (uint32_t i = 0; i < n; i++) {
-        LHI_TRY(make_item(&m, LHI_ITEM_QKV, i, qkv_cost(cpu)));
-        LHI_TRY(make_item(&m, LHI_ITEM_OUT, i, h * cpu->o));
-        uint64_t mlp = h * lhi_cpu_mlp_width(cpu, chunk->moe[i]);
-        LHI_TRY(
-            make_item(&m, LHI_ITEM_GATE_UP, i, cpu->gated ? 2 * mlp : mlp));
-        LHI_TRY(make_item(&m, LHI_ITEM_DOWN, i, mlp));
-    }
+    for (uint32_t i = 0; i < n; i++)
+        LHI_TRY(make_layer_items(&m, i));
     if (chunk->is_last)
-        LHI_TRY(make_item(&m, LHI_ITEM_HEAD, 0, h * cpu->v));
+        LHI_TRY(make_item(&m, LHI_ITEM_HEAD, 0,
+                          h * cpu->v * (1 + chunk->n_modules)));
+    for (uint64_t i = n; i < all; i++) {
+        LHI_TRY(make_item(&m, LHI_ITEM_JOIN, (uint32_t)i, 2 * h * h));
+        LHI_TRY(make_layer_items(&m, (uint32_t)i));
+    }
     return LH_OK;
 }
 
@@ -205,18 +221,21 @@ lh_status lhi_cpu_layers(const lhi_cpu *cpu, lhi_arena *mem,
                          const lhi_cpu_options *options, lhi_cpu_chunk *chunk,
                          lh_error *err)
 {
-    uint32_t n = chunk->n_layers;
+    uint32_t n = lhi_cpu_all_layers(chunk);
     chunk->again = LHI_NEW(mem, uint32_t, n);
     chunk->away = LHI_NEW(mem, uint32_t, n);
     chunk->moe = LHI_NEW(mem, bool, n);
     if (!chunk->again || !chunk->away || !chunk->moe)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++) {
+        /* Behind the last chunk's layers are the modules'. */
         uint32_t layer = chunk->first_layer + i;
+        bool leaves = i < chunk->n_layers && options->offload &&
+                      options->offload[layer];
         chunk->again[i] = options->again ? options->again[layer] : 0;
-        if (options->offload && options->offload[layer])
+        if (leaves)
             chunk->away[i] = LH_PART_ALL & ~chunk->again[i];
-        chunk->moe[i] = lh_model_layer_is_moe(cpu->model, layer);
+        chunk->moe[i] = lhi_layer_is_moe(cpu->model, layer);
     }
     return LH_OK;
 }
@@ -236,15 +255,21 @@ static void make_tensors(maker *m)
             make_tensor(m, at, k);
     }
     at = lhi_layer_tensor_index(model, model->layers);
-    for (; chunk->is_last && at < lhi_n_model_tensors(model); at++)
+    uint32_t modules = lhi_module_tensor_index(model, 0);
+    for (; chunk->is_last && at < modules; at++)
         make_tensor(m, at, 0);
+    for (uint32_t k = 0; k < chunk->n_modules; k++) {
+        uint32_t end = lhi_module_tensor_index(model, k + 1);
+        for (; at < end; at++)
+            make_tensor(m, at, chunk->n_layers + k);
+    }
 }
 
 lh_status lhi_cpu_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
                           lhi_cpu_chunk *chunk, lh_error *err)
 {
     lhi_arena *mem = cpu->mem;
-    uint32_t n = chunk->n_layers;
+    uint32_t n = lhi_cpu_all_layers(chunk);
     uint32_t n_tensors = lhi_cpu_n_tensors(cpu, chunk);
     double values = lhi_cpu_values(cpu, chunk);
     maker m = {.cpu = cpu, .chunk = chunk, .mem = mem, .seed = options->seed};

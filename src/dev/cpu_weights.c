@@ -6,7 +6,8 @@
  * that comes early keeps its operands until its turn, and is done with the pass
  * that fills the gap. */
 #include "base/fail.h"
-#include "dev/cpu.h"
+#include "dev/cpu_modules.h"
+#include "dev/cpu_shards.h"
 
 #include <string.h>
 
@@ -49,11 +50,7 @@ static void add_embedding(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
         lhi_cpu_shares_rows(cpu) ? slot->d_embedded : slot->x[0];
     if (!adds)
         memset(chunk->d_embedding, 0, cpu->v * h * sizeof(float));
-    for (uint32_t i = 0; i < cpu->t; i++) {
-        uint32_t token = (uint32_t)slot->tokens[i] - cpu->first_token;
-        if (token < cpu->v)
-            cpu->k->add(chunk->d_embedding + token * h, d + i * h, h);
-    }
+    lhi_cpu_embed_weights(cpu, slot->tokens, d, chunk->d_embedding);
     if (!chunk->positions)
         return;
     /* Those that no sequence reaches have none. */
@@ -71,6 +68,8 @@ static void do_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     uint32_t t = cpu->t, h = cpu->h, f = cpu->f;
     bool adds = item->done > item->first && !chunk->by_layer;
     bool in_layer = lhi_cpu_in_layer(item);
+    const float *d_out =
+        in_layer ? slot->x[lhi_cpu_input(chunk, item->layer) + 1] : NULL;
     const lhi_cpu_kept *a = in_layer ? &slot->layers[item->layer] : NULL;
     const lhi_cpu_weights *d = in_layer ? &chunk->d_weights[item->layer] : NULL;
     switch (item->kind) {
@@ -99,19 +98,20 @@ static void do_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
         break;
     case LHI_ITEM_DOWN:
         if (a->moe)
-            lhi_cpu_experts_down_weights(cpu, a, slot->x[item->layer + 1], d,
-                                         adds);
+            lhi_cpu_experts_down_weights(cpu, a, d_out, d, adds);
         else
             lhi_cpu_linear_weights(
-                cpu,
-                lhi_cpu_shares_rows(cpu) ? a->d_down
-                                         : slot->x[item->layer + 1],
-                a->act, d->down, d->down_bias, f, h, adds);
+                cpu, lhi_cpu_shares_rows(cpu) ? a->d_down : d_out, a->act,
+                d->down, d->down_bias, f, h, adds);
         break;
     case LHI_ITEM_HEAD:
         add_norm(cpu, chunk->d_norm, slot->d_norm, adds);
         lhi_cpu_weight_product(cpu, slot->logits, slot->normed, chunk->d_head,
                                t, h, cpu->v, adds);
+        lhi_cpu_ends_weights(cpu, chunk, slot, adds);
+        break;
+    case LHI_ITEM_JOIN:
+        lhi_cpu_join_weights(cpu, chunk, slot, item->layer, adds);
         break;
     }
 }

@@ -23,16 +23,17 @@ struct lhi_data {
     int fd;            /* -1: `encoded` has it all */
     uint32_t *encoded; /* from malloc's family, by the tokenizer */
     uint32_t size;     /* bytes of a token in the file */
-    uint32_t vocab, sequence;
+    uint32_t vocab, sequence, ahead;
     uint64_t n_tokens, n_train; /* tokens */
     uint64_t seed;
 };
 
 /* Windows overlap by one token: the last target of one is the first token of
- * the next. */
-static uint64_t count_windows(uint64_t n_tokens, uint32_t sequence)
+ * the next; and by those ahead. */
+static uint64_t count_windows(uint64_t n_tokens, const lhi_data_options *o)
 {
-    return n_tokens > 0 ? (n_tokens - 1) / sequence : 0;
+    uint64_t over = 1 + (uint64_t)o->ahead;
+    return n_tokens >= over ? (n_tokens - over) / o->sequence : 0;
 }
 
 /* Where number i of n stands in the order that `key` gives: a Feistel network
@@ -108,6 +109,7 @@ static lh_status open_tokens(lhi_data *data, const lhi_data_options *o,
     data->size = sizes[o->kind];
     data->vocab = o->vocab;
     data->sequence = o->sequence;
+    data->ahead = o->ahead;
     data->seed = o->seed;
     if (o->tokenizer && o->kind == LHI_DATA_BYTES)
         LHI_TRY(encode(data, o->tokenizer, err));
@@ -115,9 +117,9 @@ static lh_status open_tokens(lhi_data *data, const lhi_data_options *o,
         LHI_TRY(open_file(data, err));
     data->n_train =
         data->n_tokens - (uint64_t)((double)data->n_tokens * o->validation);
-    if (count_windows(data->n_train, o->sequence) == 0 ||
+    if (count_windows(data->n_train, o) == 0 ||
         (o->validation > 0 &&
-         count_windows(data->n_tokens - data->n_train, o->sequence) == 0))
+         count_windows(data->n_tokens - data->n_train, o) == 0))
         return lhi_fail(err, LH_EINPUT,
                         "%s: %" PRIu64 " tokens are too few for windows of %u "
                         "in each part; give a longer file or a shorter "
@@ -168,9 +170,11 @@ uint64_t lhi_data_n_tokens(const lhi_data *data)
 
 uint64_t lhi_data_n_windows(const lhi_data *data, int validation)
 {
+    const lhi_data_options o = {.sequence = data->sequence,
+                                .ahead = data->ahead};
     return count_windows(validation ? data->n_tokens - data->n_train
                                     : data->n_train,
-                         data->sequence);
+                         &o);
 }
 
 static lh_status read_bytes(const lhi_data *data, uint64_t at, char *to,
@@ -207,7 +211,7 @@ lh_status lhi_data_window(const lhi_data *data, int validation, uint64_t sample,
                           int32_t *tokens, lh_error *err)
 {
     uint64_t n = lhi_data_n_windows(data, validation);
-    size_t count = (size_t)data->sequence + 1;
+    size_t count = (size_t)data->sequence + 1 + data->ahead;
     if (n == 0)
         return lhi_fail(err, LH_EINVAL, "there are no validation data");
     uint64_t epoch = sample / n, window = sample % n;

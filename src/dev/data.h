@@ -26,6 +26,7 @@ typedef struct lhi_data_options {
     const char *tokenizer; /* tokenizer.json of a byte-level BPE; NULL: none */
     uint32_t vocab;        /* of the model: larger tokens are refused */
     uint32_t sequence;     /* tokens of a window */
+    uint32_t ahead;        /* further tokens that are read behind it */
     /* Share of the tokens, at the file's end, that is for validation alone;
      * 0 <= share < 1. 0: none. */
     double validation;
@@ -41,8 +42,8 @@ void lhi_data_close(lhi_data *data); /* NULL is fine */
 uint64_t lhi_data_n_tokens(const lhi_data *data); /* both parts */
 uint64_t lhi_data_n_windows(const lhi_data *data, int validation);
 
-/* Fills tokens[0..sequence], one more than the window has, since a position's
- * target is the next position's token. `sample` counts from 0 for ever: every
+/* Fills tokens[0..sequence + ahead], one more than the window and what is ahead
+ * have, since a position's target is the next position's token. `sample` counts from 0 for ever: every
  * pass over the data has its own order. Validation goes through its windows in
  * order and over again. */
 lh_status lhi_data_window(const lhi_data *data, int validation, uint64_t sample,

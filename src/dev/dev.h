@@ -22,6 +22,8 @@
  *   cpu_weights.c       ... W, in units that can be cut and put off
  *   cpu_kernels*.c      loops over floats, for three kinds of processor
  *   cpu_offload.c       activations that leave it for storage.h
+ *   cpu_modules.c       modules that predict further tokens; cpu_ends.c: the
+ *                       embedding and the head, theirs and the model's
  *   blas.c              matrix products: OpenBLAS, loaded at run time
  *   data.c              tokens of a microbatch, from a file of tokens or text
  *   tokenizer.c         text to tokens; split_words.c, unicode.h: its words */
@@ -60,13 +62,15 @@ typedef struct lhi_tensor {
      * balances experts. */
     bool balances;
     bool is_expert; /* of an expert: other ranks may have others */
-    /* Tied embeddings: chunk 0's embedding and the last chunk's head are one
-     * tensor, of which each chunk has its own copy, also where both are on one
-     * device or are one chunk. Their gradients have to be added, the
-     * embedding's first. The chunk that has the other copy; LH_NONE: none. */
+    /* Tied embeddings: chunk 0's embedding and the last chunk's head, or its
+     * modules' embedding, are one tensor, of which each chunk has its own copy,
+     * also where both are on one device or are one chunk. Their gradients have
+     * to be added, the embedding's first. The chunk that has the other copy;
+     * LH_NONE: none. */
     uint32_t tied_chunk;
-    bool is_head;   /* of a tied pair: the head's copy */
-    uint32_t index; /* in the model's order: embedding, layers, norm, head */
+    bool is_head; /* of a tied pair: the last chunk's copy */
+    uint32_t index; /* in the model's order: embedding, layers, norm, head,
+                       modules */
 } lhi_tensor;
 
 /* When a pass ran, CLOCK_MONOTONIC. `end_ns` is when it ended by the device's
@@ -151,6 +155,10 @@ typedef struct lhi_device_ops {
      * false where the device has no loss. */
     lh_status (*loss)(lhi_device *device, double *sum, uint64_t *tokens,
                       bool *has, lh_error *err);
+    /* Then, of a step that trains: the sum likewise of the mean of what modules
+     * that predict further tokens lose; 0: there are none. NULL on a device that
+     * has no loss. */
+    double (*modules_loss)(const lhi_device *device);
     /* Tensors of a chunk; 0 on a device that trains nothing. Borrowed. */
     uint32_t (*n_tensors)(const lhi_device *device, uint32_t chunk);
     lhi_tensor *(*tensor)(lhi_device *device, uint32_t chunk, uint32_t i);

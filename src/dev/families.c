@@ -27,6 +27,7 @@ typedef enum side {
     EXPERTS,
     EXPERT_F,
     SHARED_F,
+    TWO_H, /* of a module that predicts further tokens: both that it joins */
     ONE,
     VOCAB,
     POSITIONS
@@ -137,6 +138,16 @@ static const row qwen3_moe_layer[] = {
     {"mlp.gate.weight", EXPERTS, H, LHI_ROLE_ROUTER, IF_MOE},
 };
 static const row glm4_moe_layer[] = {ATTENTION_ROWS DENSE_ROWS SIGMOID_ROWS};
+/* Of a module that predicts a token further ahead, around a layer's: as
+ * DeepSeek-V3's checkpoints name them. */
+static const row module_front[] = {
+    {"enorm.weight", H, NONE, LHI_ROLE_ENORM, ALWAYS},
+    {"hnorm.weight", H, NONE, LHI_ROLE_HNORM, ALWAYS},
+    {"eh_proj.weight", H, TWO_H, LHI_ROLE_JOIN, ALWAYS},
+};
+static const row module_back[] = {
+    {"shared_head.norm.weight", H, NONE, LHI_ROLE_MODULE_NORM, ALWAYS},
+};
 /* Of each expert of all these. */
 static const row mlp_expert[] = {
     {"gate_proj.weight", EXPERT_F, H, LHI_ROLE_EXPERTS, ALWAYS},
@@ -244,14 +255,16 @@ static const names *names_of(const lh_model *m)
     }
 }
 
+static const rows module_rows[2] = {ROWS(module_front), ROWS(module_back)};
+
 /* `layer`: any for rows outside of layers. */
 static bool is_needed(const lh_model *m, uint32_t layer, const row *r)
 {
     switch (r->need) {
     case IF_DENSE:
-        return !lh_model_layer_is_moe(m, layer);
+        return !lhi_layer_is_moe(m, layer);
     case IF_MOE:
-        return lh_model_layer_is_moe(m, layer);
+        return lhi_layer_is_moe(m, layer);
     case IF_QKV_BIAS:
         return m->qkv_bias;
     case IF_OUTPUT_BIAS:
@@ -320,6 +333,8 @@ static uint32_t width_of(const lh_model *m, side of)
         return m->expert_ffn;
     case SHARED_F:
         return m->shared_expert_ffn;
+    case TWO_H:
+        return 2 * m->hidden;
     case ONE:
         return 1;
     case VOCAB:
@@ -347,8 +362,10 @@ uint32_t lhi_n_layer_tensors(const lh_model *m, uint32_t layer)
 {
     const names *lists = names_of(m);
     uint32_t n = count_rows(m, layer, lists->layer);
-    if (lh_model_layer_is_moe(m, layer))
+    if (lhi_layer_is_moe(m, layer))
         n += m->experts * lists->expert.n;
+    if (layer >= m->layers)
+        n += module_rows[0].n + module_rows[1].n;
     return n;
 }
 
@@ -360,17 +377,51 @@ uint32_t lhi_layer_tensor_index(const lh_model *m, uint32_t layer)
     return index;
 }
 
+/* Modules come behind the head, which they share, and the embedding, of which
+ * they have a copy where the head is none. */
+uint32_t lhi_module_tensor_index(const lh_model *m, uint32_t module)
+{
+    uint32_t index = lhi_layer_tensor_index(m, m->layers) +
+                     count_rows(m, 0, names_of(m)->back) +
+                     lhi_copies_embedding(m);
+    for (uint32_t k = 0; k < module; k++)
+        index += lhi_n_layer_tensors(m, m->layers + k);
+    return index;
+}
+
 uint32_t lhi_n_model_tensors(const lh_model *m)
 {
-    return lhi_layer_tensor_index(m, m->layers) +
-           count_rows(m, 0, names_of(m)->back);
+    return lhi_module_tensor_index(m, m->mtp_layers);
+}
+
+/* Tensor `index` of those of a layer, of a module too. */
+static const row *layer_row_of(const lh_model *m, uint32_t layer,
+                               uint32_t index, uint32_t *expert)
+{
+    const names *lists = names_of(m);
+    uint32_t before = layer >= m->layers ? module_rows[0].n : 0;
+    uint32_t common = count_rows(m, layer, lists->layer);
+    uint32_t experts =
+        lhi_layer_is_moe(m, layer) ? m->experts * lists->expert.n : 0;
+    if (index < before)
+        return &module_rows[0].rows[index];
+    index -= before;
+    if (index < common)
+        return find_row(m, layer, lists->layer, index);
+    index -= common;
+    if (index >= experts)
+        return &module_rows[1].rows[index - experts];
+    *expert = index / lists->expert.n;
+    return &lists->expert.rows[index % lists->expert.n];
 }
 
 static const row *row_of(const lh_model *m, uint32_t index, uint32_t *layer,
                          uint32_t *expert)
 {
+    static const row copy = {NULL, VOCAB, H, LHI_ROLE_EMBEDDING_COPY, ALWAYS};
     const names *lists = names_of(m);
     uint32_t front = lhi_n_front_tensors(m), at = 0, n;
+    uint32_t back = count_rows(m, 0, lists->back);
     *layer = *expert = UINT32_MAX;
     if (index < front)
         return find_row(m, 0, lists->front, index);
@@ -379,14 +430,19 @@ static const row *row_of(const lh_model *m, uint32_t index, uint32_t *layer,
         index -= n;
         at++;
     }
-    if (at == m->layers)
+    if (at == m->layers && index < back)
         return find_row(m, 0, lists->back, index);
+    if (at == m->layers) {
+        index -= back;
+        if (lhi_copies_embedding(m) && index-- == 0)
+            return &copy;
+        while (index >= (n = lhi_n_layer_tensors(m, at))) {
+            index -= n;
+            at++;
+        }
+    }
     *layer = at;
-    uint32_t common = count_rows(m, at, lists->layer);
-    if (index < common)
-        return find_row(m, at, lists->layer, index);
-    *expert = (index - common) / lists->expert.n;
-    return &lists->expert.rows[(index - common) % lists->expert.n];
+    return layer_row_of(m, at, index, expert);
 }
 
 void lhi_model_tensor_of(const lh_model *m, uint32_t index,
@@ -395,8 +451,9 @@ void lhi_model_tensor_of(const lh_model *m, uint32_t index,
     uint32_t layer, expert;
     const names *lists = names_of(m);
     const row *r = row_of(m, index, &layer, &expert);
-    bool tied = r->role == LHI_ROLE_HEAD && m->tied_embeddings;
-    const char *name = tied ? lists->front.rows[0].name : r->name;
+    bool copies = (r->role == LHI_ROLE_HEAD && m->tied_embeddings) ||
+                  r->role == LHI_ROLE_EMBEDDING_COPY;
+    const char *name = copies ? lists->front.rows[0].name : r->name;
     size_t length = strlen(name);
     if (layer == UINT32_MAX)
         snprintf(out->name, sizeof out->name, "%s", name);
@@ -410,7 +467,9 @@ void lhi_model_tensor_of(const lh_model *m, uint32_t index,
     out->columns = width_of(m, r->columns);
     out->n = (size_t)out->rows * (out->columns ? out->columns : 1);
     out->expert = expert;
+    out->layer = layer;
     out->role = r->role;
+    out->copies = copies;
     out->cut = is_cut(r->rows)      ? LHI_CUT_ROWS
                : is_cut(r->columns) ? LHI_CUT_COLUMNS
                                     : LHI_CUT_NOT;

@@ -37,6 +37,12 @@ typedef enum lhi_role {
     LHI_ROLE_EXPERTS, /* one's gate, up and down; those of the next follow */
     LHI_ROLE_NORM,
     LHI_ROLE_HEAD,
+    /* Of modules that predict further tokens, beside those of their layer: */
+    LHI_ROLE_EMBEDDING_COPY, /* of all of them, where the head is none */
+    LHI_ROLE_ENORM,
+    LHI_ROLE_HNORM,
+    LHI_ROLE_JOIN, /* columns for the embedding, then those for the state */
+    LHI_ROLE_MODULE_NORM,
 } lhi_role;
 
 typedef struct lhi_model_tensor {
@@ -46,6 +52,8 @@ typedef struct lhi_model_tensor {
     lhi_role role;
     bool is_bias; /* starts at 0 */
     uint32_t expert; /* UINT32_MAX: of none */
+    uint32_t layer;  /* likewise; model->layers + k: of module k */
+    bool copies;     /* the same tensor as the embedding, kept as that alone */
     /* How tensor parallelism cuts it: a side that is as wide as heads, MLP or
      * vocabulary. */
     lhi_cut cut;
@@ -55,13 +63,16 @@ typedef struct lhi_model_tensor {
 } lhi_model_tensor;
 
 /* Tensors in the model's order: those before the layers, of each layer, behind
- * them. A tied head is counted. */
+ * them, of modules. A tied head is counted, and the embedding's copy for
+ * modules. */
 uint32_t lhi_n_front_tensors(const lh_model *model);
 uint32_t lhi_n_layer_tensors(const lh_model *model, uint32_t layer);
 uint32_t lhi_n_model_tensors(const lh_model *model);
 /* The index of a layer's first one; `layer` = model->layers: of the norm before
  * the head. */
 uint32_t lhi_layer_tensor_index(const lh_model *model, uint32_t layer);
+/* Likewise of a module, its layer's among them. */
+uint32_t lhi_module_tensor_index(const lh_model *model, uint32_t module);
 void lhi_model_tensor_of(const lh_model *model, uint32_t index,
                          lhi_model_tensor *out);
 /* What rank `mine` of `ranks` that share the model has of it; `most`, if there

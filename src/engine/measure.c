@@ -43,7 +43,8 @@ static lh_status write_tokens(const measuring *m, char *path, lh_error *err)
     if (!file)
         return lhi_fail(err, LH_EIO, "cannot write %s: %s", path,
                         strerror(errno));
-    uint64_t n = ((uint64_t)m->job->training.sequence + 1) * 2 *
+    uint64_t n = ((uint64_t)m->job->training.sequence + 1 +
+                  m->model.mtp_layers) * 2 *
                  m->micro_batch * MICROBATCHES;
     uint64_t state = 1;
     for (uint64_t i = 0; i < n; i++) {
@@ -162,7 +163,8 @@ static lh_status measure_passes(measuring *m, lh_error *err)
     lhi_data_options with = {.path = path,
                              .kind = LHI_DATA_U32,
                              .vocab = m->model.vocab,
-                             .sequence = m->job->training.sequence};
+                             .sequence = m->job->training.sequence,
+                             .ahead = m->model.mtp_layers};
     if (status == LH_OK)
         status = lhi_data_open(&with, &data, err);
     unlink(path);

@@ -8,6 +8,7 @@
 #include "engine/shard_plan.h"
 #include "engine/sharded.h"
 #include "engine/steps.h"
+#include "spec/family.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -21,14 +22,14 @@ typedef struct rank_need {
     double activations; /* and room to compute in, and messages */
 } rank_need;
 
-/* Values of a tied embedding whose other end another rank has. */
+/* Values of an embedding of which another rank has a copy. */
 static double count_tied(const lhi_cpu_options *o, const lh_exec *exec,
                          uint32_t stage)
 {
     const lh_model *m = o->model;
     uint32_t first = exec->chunk_ranks[0];
     uint32_t last = exec->chunk_ranks[exec->n_chunks - 1];
-    if (!m->tied_embeddings || first == last ||
+    if (!lhi_embeds_twice(m) || first == last ||
         (stage != first && stage != last))
         return 0;
     return lhi_cpu_embedding(o);

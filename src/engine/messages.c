@@ -634,6 +634,7 @@ void lhi_iteration_write(const lh_iteration *it,
     put64(&out, it->tokens);
     put64(&out, it->slips);
     put64(&out, (uint64_t)it->worst_late_ns);
+    put_real(&out, it->mtp_loss);
 }
 
 lh_iteration lhi_iteration_read(const unsigned char in[LHI_ITERATION_BYTES])
@@ -648,5 +649,6 @@ lh_iteration lhi_iteration_read(const unsigned char in[LHI_ITERATION_BYTES])
     it.tokens = get64(&in);
     it.slips = get64(&in);
     it.worst_late_ns = get_time(&in);
+    it.mtp_loss = get_real(&in);
     return it;
 }

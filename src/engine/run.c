@@ -222,6 +222,7 @@ static lh_status open_data(const lh_train_model *m, lhi_data **out,
                              .tokenizer = m->tokenizer,
                              .vocab = m->model->vocab,
                              .sequence = m->sequence,
+                             .ahead = m->model->mtp_layers,
                              .validation = m->validation,
                              .seed = m->seed};
     if (m->token_bytes == 2)
@@ -252,7 +253,8 @@ static lh_status check_model(const lh_train_model *m, const lh_exec *exec,
                         "the chunks do not hold each of the model's %" PRIu32
                         " layers once, in order",
                         m->model->layers);
-    for (uint32_t i = 0; m->again && i < m->model->layers; i++)
+    const uint32_t all = m->model->layers + m->model->mtp_layers;
+    for (uint32_t i = 0; m->again && i < all; i++)
         if (m->again[i] & ~(uint32_t)LH_PART_ALL)
             return lhi_fail(err, LH_EINVAL,
                             "layer %" PRIu32 " makes parts again that no "

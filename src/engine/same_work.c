@@ -117,6 +117,7 @@ static void add_model(unsigned char sum[SUM_BYTES], const lh_train_model *t,
                                lhi_bits_of(lh_model_norm_epsilon(m)),
                                m->expert_groups,
                                m->groups_per_token,
+                               m->mtp_layers,
                                lhi_bits_of(t->dropout),
                                lhi_bits_of(t->balance),
                                lhi_bits_of(t->balance_bias),
@@ -130,6 +131,9 @@ static void add_model(unsigned char sum[SUM_BYTES], const lh_train_model *t,
                                  t->offload && t->offload[i],
                                  lh_model_layer_is_moe(m, i)},
                     3);
+    for (uint32_t i = 0; i < m->mtp_layers; i++)
+        add_numbers(sum,
+                    &(uint64_t){t->again ? t->again[m->layers + i] : 0}, 1);
 }
 
 /* How many tokens there are, and the first that are trained on: another file,
@@ -137,7 +141,8 @@ static void add_model(unsigned char sum[SUM_BYTES], const lh_train_model *t,
 static lh_status add_data(unsigned char sum[SUM_BYTES], const lhi_job *job,
                           lh_error *err)
 {
-    size_t n = (size_t)job->model->sequence + 1;
+    size_t n =
+        (size_t)job->model->sequence + 1 + job->model->model->mtp_layers;
     size_t size = SUM_BYTES + n * sizeof(int32_t);
     int32_t *tokens = calloc(n, sizeof *tokens);
     unsigned char *bytes = malloc(size);

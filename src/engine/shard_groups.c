@@ -3,6 +3,7 @@
 
 #include "base/fail.h"
 #include "net/net.h"
+#include "spec/family.h"
 
 #include <inttypes.h>
 
@@ -154,7 +155,7 @@ static lh_status check_replicas(const lh_train_model *m, const lhi_grid *grid,
                     "as many each: plan with sharding: full in the job's "
                     "layout",
                     s, here.n_shards, r, first.n_shards);
-            if (m->model->tied_embeddings &&
+            if (lhi_embeds_twice(m->model) &&
                 here.shard != lhi_shard_groups_of(m, n, 0, r).shard)
                 return lhi_fail(
                     err, LH_EUNSUPPORTED,

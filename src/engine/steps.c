@@ -413,7 +413,8 @@ static lh_status lead_rest(lhi_member *w, uint64_t step, lh_iteration *it,
 static lh_status lead_step(lhi_member *w, uint64_t step, lh_error *err)
 {
     lh_iteration *it = &w->iterations[w->n_iterations];
-    lhi_train_report report = {.loss = NAN, .norm = NAN, .rate = NAN};
+    lhi_train_report report = {
+        .loss = NAN, .modules_loss = NAN, .norm = NAN, .rate = NAN};
     lhi_command command = {.what = LHI_COMMAND_STEP, .step = step};
     w->moved_ns = 0;
     LHI_TRY(decide(w, &command, err));
@@ -429,6 +430,7 @@ static lh_status lead_step(lhi_member *w, uint64_t step, lh_error *err)
     LHI_TRY(lead_command(w, &command, it, &report, err));
     it->ns += w->moved_ns;
     it->loss = report.loss;
+    it->mtp_loss = report.modules_loss;
     it->norm = report.norm;
     it->rate = report.rate;
     it->tokens = report.tokens;

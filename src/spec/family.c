@@ -8,8 +8,8 @@ static const char *unknown_part(const lh_model *m, uint32_t sequence)
 {
     if (m->attention_sinks)
         return "attention sinks";
-    if (m->mtp_layers)
-        return "multi-token prediction";
+    if (m->mtp_layers && m->norm != LH_NORM_RMS)
+        return "multi-token prediction (mtp_layers) and layer norms";
     if (m->sliding_window && m->sliding_window < sequence)
         return "a sliding window";
     return NULL;

@@ -38,4 +38,25 @@ lhi_family lhi_family_known(const lh_model *model);
 /* model->layers: there is none. */
 uint32_t lhi_first_moe_layer(const lh_model *model);
 
+/* Modules that predict further tokens (lh_model's mtp_layers) have a layer like
+ * the model's last: layer model->layers + k is that of module k. */
+static inline bool lhi_layer_is_moe(const lh_model *model, uint32_t layer)
+{
+    return lh_model_layer_is_moe(
+        model, layer < model->layers ? layer : model->layers - 1);
+}
+
+/* Whether the chunk with the head has the embedding, too: as the head, or for
+ * modules that predict further tokens, which have the embedding and the head in
+ * common with the model (arXiv:2412.19437, section 2.2). */
+static inline bool lhi_embeds_twice(const lh_model *model)
+{
+    return model->tied_embeddings || model->mtp_layers > 0;
+}
+/* Whether that is a tensor of its own there. */
+static inline bool lhi_copies_embedding(const lh_model *model)
+{
+    return model->mtp_layers > 0 && !model->tied_embeddings;
+}
+
 #endif

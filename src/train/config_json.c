@@ -57,13 +57,13 @@ static void add_sigmoid_experts(lhi_text *text, const lh_model *m)
                     "  \"n_shared_experts\": %u,\n"
                     "  \"norm_topk_prob\": %s,\n"
                     "  \"num_experts_per_tok\": %u,\n"
-                    "  \"num_nextn_predict_layers\": 0,\n"
+                    "  \"num_nextn_predict_layers\": %u,\n"
                     "  \"routed_scaling_factor\": %.17g,\n"
                     "  \"topk_group\": %u,\n",
                     lhi_first_moe_layer(m), m->expert_ffn,
                     m->expert_groups ? m->expert_groups : 1, m->experts,
                     m->shared_expert_ffn / m->expert_ffn, truth(!m->raw_shares),
-                    m->experts_per_token,
+                    m->experts_per_token, m->mtp_layers,
                     m->routed_scale > 0 ? m->routed_scale : 1,
                     m->groups_per_token ? m->groups_per_token : 1);
 }
@@ -231,6 +231,10 @@ static void add_all(lhi_text *text, const lh_model *m,
         add_falcon(text, m, o);
     else
         add_llama(text, m, o);
+    /* To most kinds it says nothing. */
+    if (m->mtp_layers && !(m->experts && m->router == LH_ROUTER_SIGMOID))
+        lhi_text_printf(text, "  \"num_nextn_predict_layers\": %u,\n",
+                        m->mtp_layers);
     lhi_text_printf(text,
                     "  \"tie_word_embeddings\": %s,\n"
                     "  \"torch_dtype\": \"float32\",\n"

@@ -14,7 +14,7 @@ bool lhi_kept_tensor_of(const lh_model *model, uint32_t index,
                         lhi_kept_tensor *out)
 {
     lhi_model_tensor_of(model, index, out);
-    return out->role != LHI_ROLE_HEAD || !model->tied_embeddings;
+    return !out->copies;
 }
 
 /* Each step is a bijection of the state for a given word and of the word for a

@@ -94,6 +94,7 @@ static json_t *add_family(json_t *shape, const lh_model *m)
         {"raw_shares", m->experts && m->raw_shares},
         {"expert_groups", m->experts ? m->expert_groups : 0},
         {"groups_per_token", m->experts ? m->groups_per_token : 0},
+        {"mtp_layers", m->mtp_layers},
     };
     for (size_t i = 0; shape && i < sizeof more / sizeof *more; i++)
         if (more[i].value &&

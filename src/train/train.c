@@ -391,11 +391,11 @@ static void add_tied(lhi_train *train)
 }
 
 /* Per tensor of the model, rank that has a slice of it, and replica the sum of
- * squares; per replica the loss and its tokens. */
+ * squares; per replica the loss, its tokens and the modules' loss. */
 size_t lhi_train_tally_size(const lhi_train *train)
 {
     const lhi_train_options *o = &train->o;
-    return ((size_t)train->n_tensors * o->n_tensor + 2) * o->n_replicas;
+    return ((size_t)train->n_tensors * o->n_tensor + 3) * o->n_replicas;
 }
 
 static double *losses_of(const lhi_train *train, double *tally)
@@ -422,10 +422,13 @@ lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
     uint64_t tokens;
     bool has;
     memset(tally, 0, lhi_train_tally_size(train) * sizeof *tally);
-    LHI_TRY(train->device->ops->loss(train->device, &sum, &tokens, &has, err));
+    lhi_device *device = train->device;
+    uint32_t replica = train->o.replica, n = train->o.n_replicas;
+    LHI_TRY(device->ops->loss(device, &sum, &tokens, &has, err));
     if (has) {
-        losses[train->o.replica] = sum;
-        losses[train->o.n_replicas + train->o.replica] = (double)tokens;
+        losses[replica] = sum;
+        losses[n + replica] = (double)tokens;
+        losses[2 * n + replica] = device->ops->modules_loss(device);
     }
     return LH_OK;
 }

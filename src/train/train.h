@@ -236,6 +236,8 @@ lh_status lhi_train_tally(lhi_train *train, double *tally, lh_error *err);
 typedef struct lhi_train_report {
     uint64_t step; /* that was done, from 0 */
     double loss;   /* nats per token, over the global batch */
+    double modules_loss; /* likewise, the mean of modules that predict further
+                            tokens; NAN: there are none */
     double norm;   /* of the gradients, before clipping */
     double rate;
     uint64_t tokens; /* of the step, all replicas */

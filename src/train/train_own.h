@@ -152,8 +152,8 @@ lh_status lhi_list_steps(const char *folder, uint64_t **steps, size_t *n,
 
 /* What a checkpoint holds of a tensor of the model: name and shape. */
 typedef lhi_model_tensor lhi_kept_tensor;
-/* Tensor `index` in the model's order; false: the head of a tied pair, which is
- * kept as the embedding. */
+/* Tensor `index` in the model's order; false: the second of a tied pair, which
+ * is kept as the embedding. */
 bool lhi_kept_tensor_of(const lh_model *model, uint32_t index,
                         lhi_kept_tensor *out);
 uint32_t lhi_n_kept_tensors(const lh_model *model);

@@ -32,17 +32,21 @@ static double sum_squares(const lhi_train *train, const double *tally)
     return all;
 }
 
+/* Means over tokens; *modules is NAN where there are none. */
 static double sum_losses(const lhi_train *train, const double *tally,
-                         uint64_t *tokens)
+                         uint64_t *tokens, double *modules)
 {
     uint32_t replicas = train->o.n_replicas;
     const double *losses =
         tally + (size_t)train->n_tensors * train->o.n_tensor * replicas;
-    double sum = 0, count = 0;
+    double sum = 0, count = 0, further = 0;
     for (uint32_t r = 0; r < replicas; r++) {
         sum += losses[r];
         count += losses[replicas + r];
+        further += losses[2 * replicas + r];
     }
+    *modules = train->o.model->mtp_layers > 0 && count > 0 ? further / count
+                                                            : NAN;
     *tokens = (uint64_t)count;
     return count > 0 ? sum / count : 0;
 }
@@ -91,14 +95,16 @@ lh_status lhi_train_update(lhi_train *train, const double *tally,
 {
     const lhi_train_options *o = &train->o;
     lhi_train_report r = {.step = train->step};
-    r.loss = sum_losses(train, tally, &r.tokens);
+    r.loss = sum_losses(train, tally, &r.tokens, &r.modules_loss);
     r.norm = sqrt(sum_squares(train, tally));
     r.rate = rate_at(o, train->step);
-    if (!isfinite(r.loss) || !isfinite(r.norm))
+    bool is_lost = !isfinite(r.loss) ||
+                   (o->model->mtp_layers > 0 && !isfinite(r.modules_loss));
+    if (is_lost || !isfinite(r.norm))
         return lhi_fail(err, LH_EINPUT,
                         "step %" PRIu64 ": the %s is not finite; the rate is "
                         "too high for this model, or its weights are damaged",
-                        r.step, isfinite(r.loss) ? "gradient" : "loss");
+                        r.step, is_lost ? "loss" : "gradient");
     /* How many updates there are with this one. */
     double t = (double)(train->step + 1 - (o->delayed && train->step > 0));
     lhi_adamw how = {
@@ -130,7 +136,7 @@ lh_status lhi_train_validated(lhi_train *train, const double *tally,
                               double *loss, lh_error *err)
 {
     uint64_t tokens;
-    double mean = sum_losses(train, tally, &tokens);
+    double modules, mean = sum_losses(train, tally, &tokens, &modules);
     if (tokens == 0 || !isfinite(mean))
         return lhi_fail(err, LH_EINPUT,
                         "step %" PRIu64 ": the validation loss is not finite",

@@ -144,6 +144,32 @@ def what_the_engine_does_not_take_is_named_where_memory_rules_out_others():
 
 
 @test
+def modules_are_with_the_head():
+    """Plans that have them elsewhere are for others, and are not trained."""
+    given = {"longhaul": "job/1", "model": MODELS["ahead"],
+             "training": {"global_batch": 4, "sequence": 64, "zero": 1,
+                          "precision": "fp32", "optimizer": "adamw"},
+             "cluster": cluster(1, 1),
+             "layout": {"tensor": 1, "context": 1, "pipeline": 2, "data": 1,
+                        "micro_batch": 1, "chunks_per_device": 2,
+                        "layers": [2, 2, 0, 0], "mtp_chunk": 2}}
+    write("apart.yaml", json.dumps(given))
+    done = planned("apart", "--for", "longhaul")
+    check(done.returncode != 0 and "leave layout.mtp_chunk out" in done.stderr,
+          done.stderr)
+    check(planned("apart").returncode == 0, "no plan")
+    done = trained("apart")
+    check(done is None or (done.returncode != 0 and
+                           "plan without mtp_chunk" in done.stderr),
+          done and done.stderr)
+    del given["layout"]["mtp_chunk"]
+    write("apart.yaml", json.dumps(given))
+    check(planned("apart", "--for", "longhaul").returncode == 0, "no plan")
+    done = trained("apart")
+    check(done is None or done.returncode == 0, done and done.stderr)
+
+
+@test
 def a_few_jobs():
     try_seeds(FEW)
 

@@ -646,7 +646,7 @@ static void refuses_kinds(void)
         {mixtral, "no shared expert with a gate"},
         {mixtral, "no number of them that it has"},
         {mixtral, "experts, and layer norm"},
-        {llama, "multi-token prediction"},
+        {gpt2, "multi-token prediction (mtp_layers) and layer norms"},
         {llama, "a sliding window"},
         {glm4, "no shared experts as wide as the others"},
         {glm4, "dense layers behind others"},

@@ -102,7 +102,7 @@ static void only_this(read_message *read, const unsigned char *bytes,
     CHECK_INT(read(copy, size + 1, &out, &err), LH_EIO);
     copy[2] = LHI_MESSAGE_VERSION + 1;
     CHECK_INT(read(copy, size, &out, &err), LH_EIO);
-    CHECK_HAS(err.text, "of version 8, not 7");
+    CHECK_HAS(err.text, "of version 9, not 8");
     copy[2] = LHI_MESSAGE_VERSION;
     copy[3] ^= 8;
     CHECK_INT(read(copy, size, &out, &err), LH_EIO);
@@ -136,7 +136,7 @@ static void commands(void)
     message back;
     lh_error err;
     lhi_command_write(&o, bytes);
-    CHECK(memcmp(bytes, "LE\7\1\2\0\0\0\xfe\xff", 10) == 0);
+    CHECK(memcmp(bytes, "LE\10\1\2\0\0\0\xfe\xff", 10) == 0);
     CHECK_INT(lhi_get_bytes(bytes + 16, 8), (uint64_t)-5);
     CHECK_OK(read_command(bytes, sizeof bytes, &back, &err), err);
     CHECK_INT(back.command.what, o.what);
@@ -163,7 +163,7 @@ static void reports(void)
     CHECK_OK(read_done(bytes, sizeof bytes, &back, &err), err);
     CHECK(lhi_bits_of(back.done.loss) == lhi_bits_of(none.loss));
     lhi_done_write(&d, bytes);
-    CHECK(memcmp(bytes, "LE\7\2", 4) == 0);
+    CHECK(memcmp(bytes, "LE\10\2", 4) == 0);
     CHECK(lhi_get_bytes(bytes + 24, 8) == 3);
     CHECK_OK(read_done(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.done.end_ns == d.end_ns && back.done.loss == d.loss);
@@ -179,7 +179,7 @@ static void notices(void)
     message back;
     lh_error err;
     lhi_notice_write(-123456789012345, bytes);
-    CHECK(memcmp(bytes, "LE\7\3\0\0\0\0", 8) == 0);
+    CHECK(memcmp(bytes, "LE\10\3\0\0\0\0", 8) == 0);
     CHECK_OK(read_notice(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.posted_ns == -123456789012345);
     only_this(read_notice, bytes, sizeof bytes);
@@ -200,7 +200,7 @@ static void records(void)
     message back;
     lh_error err;
     lhi_counts_write(&n, head);
-    CHECK(memcmp(head, "LE\7\4\2\0\0\0\2\0\0\0\0\0\0\0", 16) == 0);
+    CHECK(memcmp(head, "LE\10\4\2\0\0\0\2\0\0\0\0\0\0\0", 16) == 0);
     CHECK_OK(read_counts(head, sizeof head, &back, &err), err);
     CHECK(back.counts.n_passes == 2 && back.counts.n_played == 2);
     only_this(read_counts, head, sizeof head);
@@ -245,11 +245,12 @@ static void outcomes(void)
                              .rate = 6,
                              .tokens = 7,
                              .slips = 8,
-                             .worst_late_ns = -9};
+                             .worst_late_ns = -9,
+                             .mtp_loss = 10};
     message back;
     lh_error err;
     lhi_outcome_head_write(&o, bytes);
-    CHECK(memcmp(bytes, "LE\7\5\1\0\0\0\x9", 9) == 0);
+    CHECK(memcmp(bytes, "LE\10\5\1\0\0\0\x9", 9) == 0);
     CHECK_OK(read_outcome(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.outcome.n_iterations == 9 && back.outcome.n_grown == 1);
     CHECK(back.outcome.interrupted && back.outcome.n_recorded == 4);
@@ -267,6 +268,7 @@ static void outcomes(void)
     CHECK(again.step == 1 && again.ns == 2 && again.loss == 3);
     CHECK(again.validation_loss == 4 && again.norm == 5 && again.rate == 6);
     CHECK(again.tokens == 7 && again.slips == 8 && again.worst_late_ns == -9);
+    CHECK(again.mtp_loss == 10);
 }
 
 static void proposals(void)
@@ -276,7 +278,7 @@ static void proposals(void)
     message back;
     lh_error err = {0};
     lhi_proposal_write(&p, bytes);
-    CHECK(memcmp(bytes, "LE\7\6\0\0\0\0\7", 9) == 0);
+    CHECK(memcmp(bytes, "LE\10\6\0\0\0\0\7", 9) == 0);
     CHECK_INT(lhi_get_bytes(bytes + 16, 4), 300);
     CHECK_OK(read_proposal(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.proposal.step == 7 && back.proposal.texts.n_rows == 300);
@@ -312,7 +314,7 @@ static void votes(void)
     message back;
     lh_error err = {0};
     lhi_vote_write(&against, bytes);
-    CHECK(memcmp(bytes, "LE\7\7\1\0\0\0\x9", 9) == 0);
+    CHECK(memcmp(bytes, "LE\10\7\1\0\0\0\x9", 9) == 0);
     CHECK(memcmp(bytes + 16, "no\0", 3) == 0 && bytes[255] == 0);
     CHECK_OK(read_vote(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.vote.refuses && back.vote.step == 9);
@@ -347,7 +349,7 @@ static void switches(void)
     message back;
     lh_error err = {0};
     lhi_switch_write(&s, bytes);
-    CHECK(memcmp(bytes, "LE\7\10\5\0\0\0\3", 9) == 0);
+    CHECK(memcmp(bytes, "LE\10\10\5\0\0\0\3", 9) == 0);
     CHECK(memcmp(bytes + 64, "zb-h1", 6) == 0);
     CHECK(memcmp(bytes + 192, "slow", 5) == 0);
     CHECK(memcmp(bytes + 792, "deadlock", 9) == 0);
@@ -396,7 +398,7 @@ static void notices_of_changes(void)
     message back;
     lh_error err = {0};
     lhi_told_write(&t, bytes);
-    CHECK(memcmp(bytes, "LE\7\12\3\0\0\0\7", 9) == 0);
+    CHECK(memcmp(bytes, "LE\10\12\3\0\0\0\7", 9) == 0);
     CHECK(bytes[16] == 1 && bytes[20] == 3 && bytes[24] == 2);
     CHECK(memcmp(bytes + 104, "slack", 6) == 0);
     CHECK(memcmp(bytes + 136, "since", 5) == 0);
@@ -433,7 +435,7 @@ static void sights(void)
     lh_error err = {0};
     CHECK_INT(lhi_seen_size(&head), SIZE);
     lhi_seen_write(&head, rows, &played, bytes);
-    CHECK(memcmp(bytes, "LE\7\11\2\0\0\0\1\0\0\0\0\0\0\0\xfe\xff", 18) == 0);
+    CHECK(memcmp(bytes, "LE\10\11\2\0\0\0\1\0\0\0\0\0\0\0\xfe\xff", 18) == 0);
     CHECK(bytes[24] == 1 && bytes[112] == 0xf4 && bytes[120] == 1);
     CHECK_OK(lhi_seen_read(bytes, SIZE, &back, rows_back, &played_back, &err),
              err);

@@ -7,6 +7,7 @@
 #include "engine/plan/plan_sharding.h"
 #include "engine/plan/run_profile.h"
 #include "plan/layout/layout.h"
+#include "spec/family.h"
 #include "spec/spec.h"
 
 #include <inttypes.h>
@@ -246,7 +247,7 @@ static uint32_t parts_of_modules(const lh_model *m, uint32_t modules,
     const uint32_t mlp = act | 1u << LH_PART_GATE_UP;
     const uint32_t shared =
         1u << LH_PART_SHARED_GATE_UP | 1u << LH_PART_SHARED_ACTIVATION;
-    const bool moe = lh_model_layer_is_moe(m, layer);
+    const bool moe = lhi_layer_is_moe(m, layer);
     const struct {
         lh_module module;
         uint32_t parts;
@@ -265,7 +266,8 @@ static uint32_t parts_of_modules(const lh_model *m, uint32_t modules,
     return parts;
 }
 
-/* By layer of the model, what the plan's recomputation makes again. */
+/* By layer of the model, and of its modules, what the plan's recomputation makes
+ * again. */
 static lh_status list_again(const lh_plan *plan, uint32_t n_chunks,
                             uint32_t *again, lh_error *err)
 {
@@ -276,7 +278,7 @@ static lh_status list_again(const lh_plan *plan, uint32_t n_chunks,
         return list_operations(plan, n_chunks, again, err);
     const lh_model *model = plan->job->model;
     uint32_t modules = plan->job->training.recompute_modules;
-    for (uint32_t i = 0; i < model->layers; i++)
+    for (uint32_t i = 0; i < model->layers + model->mtp_layers; i++)
         again[i] = kind == LH_RECOMPUTE_FULL        ? LH_PART_ALL
                    : kind == LH_RECOMPUTE_SELECTIVE ? cheap
                    : kind == LH_RECOMPUTE_MODULES
@@ -309,6 +311,17 @@ static void take_degrees(const lh_plan *plan, lh_train_model *m)
     m->no_sequence_parallel = plan->job->framework.no_sequence_parallel;
 }
 
+static lh_status check_modules(const lh_plan *plan, lh_error *err)
+{
+    if (!plan->job->layout.mtp_chunk)
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "the plan has modules of mtp_layers in chunk %" PRIu32
+                    ", apart from the head; the cpu device has them with the "
+                    "head: plan without mtp_chunk in the job's layout",
+                    plan->job->layout.mtp_chunk);
+}
+
 static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
                            const lh_exec *exec, const lh_train_model *given,
                            const lh_train_options *run, lh_train_result **out,
@@ -317,10 +330,13 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
     lh_train_model m;
     LHI_TRY(LHI_OPTIONS_TAKE(lh_train_model, &m, given, err));
     LHI_TRY(check_optimizer(plan, &m, err));
+    LHI_TRY(check_modules(plan, err));
     LHI_TRY(check_profile(plan, run, err));
     uint32_t n_chunks = lh_pipeline_n_chunks(pipeline);
     uint32_t *first = layers_of(plan, n_chunks);
-    uint32_t *again = calloc(plan->job->model->layers + 1u, sizeof *again);
+    const lh_model *model = plan->job->model;
+    uint32_t *again = calloc((size_t)model->layers + model->mtp_layers + 1,
+                             sizeof *again);
     bool *offload = list_offload(plan, n_chunks);
     uint32_t *sites = NULL, *nodes = NULL;
     lh_status status = first && again && offload
@@ -334,7 +350,7 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
     if (status == LH_OK)
         status = lhi_group_links(plan, &m, err);
     if (status == LH_OK) {
-        m.model = plan->job->model;
+        m.model = model;
         m.first_layers = first;
         m.again = again;
         m.offload = offload;

@@ -22,6 +22,9 @@ lh_status lhi_longhaul_job(const lh_job *job, lh_error *err)
         lhi_family_check(job->model, job->training.sequence, &why);
     if (status != LH_OK)
         return lhi_fail(err, LH_EUNSUPPORTED, "%s", why.text);
+    if (job->layout.mtp_chunk)
+        return REFUSE(err, "has modules of model.mtp_layers with the head; "
+                           "leave layout.mtp_chunk out");
     return LH_OK;
 }
 
@@ -91,12 +94,13 @@ static lh_status check_sites(const lh_job *job, const lh_layout *l,
             count_here(sites, l->data, r, &first);
             if (count_here(sites + (size_t)s * l->data, l->data, r, &here) ==
                     sharers &&
-                (here == first || !job->model->tied_embeddings))
+                (here == first || !lhi_embeds_twice(job->model)))
                 continue;
             return REFUSE(err,
                           "shards over datacenters that have as many replicas "
                           "each, the same at all stages where embeddings are "
-                          "tied; use layout.sharding: full");
+                          "tied, or modules of model.mtp_layers share them; use "
+                          "layout.sharding: full");
         }
     return LH_OK;
 }

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The embedding and the head, of the model and of its modules. */
+#include "dev/cpu_modules.h"
+
+#include <string.h>
+
+void lhi_cpu_embed(lhi_cpu *cpu, const int32_t *tokens, const float *table,
+                   float *x)
+{
+    size_t h = cpu->h;
+    float *to = cpu->group ? cpu->summands : x;
+    for (uint32_t i = 0; i < cpu->t; i++) {
+        uint32_t token = (uint32_t)tokens[i] - cpu->first_token;
+        if (token < cpu->v) /* else it is another rank's */
+            memcpy(to + i * h, table + token * h, h * sizeof(float));
+        else
+            memset(to + i * h, 0, h * sizeof(float));
+    }
+    if (cpu->group)
+        lhi_cpu_add_rows(cpu, to, x);
+}
+
+void lhi_cpu_embed_weights(const lhi_cpu *cpu, const int32_t *tokens,
+                           const float *d, float *d_table)
+{
+    size_t h = cpu->h;
+    for (uint32_t i = 0; i < cpu->t; i++) {
+        uint32_t token = (uint32_t)tokens[i] - cpu->first_token;
+        if (token < cpu->v)
+            cpu->k->add(d_table + token * h, d + i * h, h);
+    }
+}
+
+/* A few rows at a time, so that they are still in the cache. */
+double lhi_cpu_judge(lhi_cpu *cpu, const float *norm, const float *head,
+                     const float *x, float *normed, float *inv, float *logits,
+                     const int32_t *targets, float scale)
+{
+    uint32_t t = cpu->t, h = cpu->h;
+    double loss = 0;
+    float *own = lhi_cpu_own_rows(cpu, normed);
+    lhi_cpu_norm(cpu, x, norm, own, inv);
+    lhi_cpu_gather_rows(cpu, own, normed);
+    for (uint32_t row = 0; row < t; row += cpu->logit_rows) {
+        uint32_t rows = t - row < cpu->logit_rows ? t - row : cpu->logit_rows;
+        float *at = logits + (size_t)row * cpu->v;
+        lhi_cpu_forward_product(cpu, normed + (size_t)row * h, head, at, rows,
+                                h, cpu->v, false);
+        if (!cpu->group)
+            loss += cpu->k->cross_entropy(at, rows, cpu->v, targets + row,
+                                          scale);
+    }
+    return cpu->group ? lhi_cpu_shared_loss(cpu, logits, targets, scale) : loss;
+}
+
+void lhi_cpu_judge_back(lhi_cpu *cpu, const float *norm, const float *head,
+                        const float *logits, const float *inv,
+                        const float *add, float *x, float *d_norm)
+{
+    float *own = lhi_cpu_own_rows(cpu, cpu->wide);
+    lhi_cpu_input_product(cpu, logits, head, cpu->wide, cpu->t, cpu->h, cpu->v);
+    lhi_cpu_add_rows(cpu, cpu->wide, own);
+    if (add)
+        cpu->k->add(own, add, (size_t)cpu->r * cpu->h);
+    lhi_cpu_norm_back(cpu, own, norm, inv, NULL, x, d_norm);
+}
