@@ -5,6 +5,8 @@
 #include "base/text.h"
 #include "train/train_own.h"
 
+#include <math.h>
+
 static const char *truth(bool value)
 {
     return value ? "true" : "false";
@@ -47,8 +49,11 @@ static void add_llama(lhi_text *text, const lh_model *m,
         m->heads, m->layers, m->kv_heads, epsilon_of(o), theta_of(o));
 }
 
+/* transformers takes no whole number for the scale. */
 static void add_sigmoid_experts(lhi_text *text, const lh_model *m)
 {
+    double scale = m->routed_scale > 0 ? m->routed_scale : 1;
+    bool whole = scale < 1e15 && floor(scale) == scale;
     lhi_text_printf(text,
                     "  \"first_k_dense_replace\": %u,\n"
                     "  \"moe_intermediate_size\": %u,\n"
@@ -58,13 +63,13 @@ static void add_sigmoid_experts(lhi_text *text, const lh_model *m)
                     "  \"norm_topk_prob\": %s,\n"
                     "  \"num_experts_per_tok\": %u,\n"
                     "  \"num_nextn_predict_layers\": %u,\n"
-                    "  \"routed_scaling_factor\": %.17g,\n"
+                    "  \"routed_scaling_factor\": %.17g%s,\n"
                     "  \"topk_group\": %u,\n",
                     lhi_first_moe_layer(m), m->expert_ffn,
                     m->expert_groups ? m->expert_groups : 1, m->experts,
                     m->shared_expert_ffn / m->expert_ffn, truth(!m->raw_shares),
-                    m->experts_per_token, m->mtp_layers,
-                    m->routed_scale > 0 ? m->routed_scale : 1,
+                    m->experts_per_token, m->mtp_layers, scale,
+                    whole ? ".0" : "",
                     m->groups_per_token ? m->groups_per_token : 1);
 }
 

@@ -371,7 +371,8 @@ MORE = shared("shared_experts", 56) + [("mlp.gate.e_score_correction_bias",
                                         [8])]
 run("Experts, GLM-4.5", EXPERTS | SIGMOID, with_experts({0}, 8, MORE, llama()),
     1)
-run("Experts, GLM-4.5 with norms", EXPERTS | SIGMOID | {
+UNSCALED = {key: SIGMOID[key] for key in SIGMOID if key != "routed_scale"}
+run("Experts, GLM-4.5 with norms", EXPERTS | UNSCALED | {
     "qk_norm": True, "expert_groups": 0, "groups_per_token": 0},
     with_experts({0}, 8, MORE, qwen3()), 1)
 run("Experts, DeepSeek-V3, parts of some on each rank",
