@@ -30,6 +30,7 @@ enum {
     TOGETHER = 16,    /* children whose bounds are one part of a batch */
     MOST_CLOSER = 16, /* looked at under every method at once */
     MOST_SPLIT = 200, /* whose layers are split in every way */
+    FAR = 2,          /* times the least bound */
     NO_NODE = -1
 };
 
@@ -388,28 +389,38 @@ static lh_status do_batch(branch *b, lh_error *err)
 
 /* --- the search ----------------------------------------------------------- */
 
-/* As long as nothing has worked yet, the best child of each node at once: a
- * first plan, which much can be measured against. */
-static lh_status plunge(branch *b, lh_error *err)
-{
-    lhi_layout_search *s = b->s;
-    const bool glanced = b->batch.n_glances > 0;
-    LHI_TRY(do_batch(b, err));
-    while (s->best_ns == INT64_MAX && b->least_child != NO_NODE) {
-        LHI_TRY(take_up(b, (uint32_t)b->least_child, err));
-        LHI_TRY(do_batch(b, err));
-    }
-    if (s->best_ns < INT64_MAX || glanced)
-        return LH_OK;
-    add_glance(b);
-    return do_batch(b, err);
-}
-
 /* No plan with chunks as the search has them is faster. */
 static int64_t least_left(const branch *b)
 {
     int64_t ns = lhi_least(b->s->best_ns, b->least_floor);
     return b->open.count ? lhi_least(ns, b->open.items[0].time_ns) : ns;
+}
+
+/* Nothing has worked yet, or only what rules little out. */
+static bool is_far(const branch *b)
+{
+    const lhi_layout_search *s = b->s;
+    if (s->best_ns == INT64_MAX)
+        return true;
+    return !s->objective && !s->options.quick &&
+           lhi_search_limits_reached(&b->limits, b->work, 1, LEAST_PART) &&
+           s->best_ns / FAR > least_left(b);
+}
+
+/* As long as that is so, the best child of each node at once: a plan which much
+ * can be measured against. */
+static lh_status plunge(branch *b, lh_error *err)
+{
+    const bool glanced = b->batch.n_glances > 0;
+    LHI_TRY(do_batch(b, err));
+    while (is_far(b) && b->least_child != NO_NODE) {
+        LHI_TRY(take_up(b, (uint32_t)b->least_child, err));
+        LHI_TRY(do_batch(b, err));
+    }
+    if (!is_far(b) || glanced)
+        return LH_OK;
+    add_glance(b);
+    return do_batch(b, err);
 }
 
 static bool is_good_enough(const branch *b)
@@ -530,7 +541,7 @@ static lh_status open_all(branch *b, lh_error *err)
     while ((b->open.count || b->built.count) && !has_stopped(b, PARTS - 1) &&
            !is_good_enough(b)) {
         LHI_TRY(fill_batch(b, err));
-        if (b->s->best_ns == INT64_MAX)
+        if (is_far(b))
             LHI_TRY(plunge(b, err));
         else
             LHI_TRY(do_batch(b, err));
