@@ -55,7 +55,7 @@ static uint64_t calls_of(const lhi_device_groups *g)
 static lh_status pass(team *t, uint32_t rank, lh_pass_kind kind, lh_error *err)
 {
     lhi_device *d = t->s.devices[rank];
-    const lh_pass p = {.kind = kind, .n_parts = 1};
+    const lh_pass p = {.kind = (uint8_t)kind, .n_parts = 1};
     return d->ops->run(d, &p, NULL, NULL, 0, NULL, err);
 }
 
