@@ -85,11 +85,21 @@ static bool find_nearest(const lh_profile *profile,
     return true;
 }
 
+/* The same; where none is said to be without sequence parallelism, also what
+ * does not say so. */
+static bool find_usable(const lh_profile *profile, const lh_profile_entry *like,
+                        lhi_measured *out)
+{
+    lh_profile_entry unsaid = *like;
+    unsaid.no_sequence_parallel = false;
+    return find_nearest(profile, like, out) ||
+           (like->no_sequence_parallel && find_nearest(profile, &unsaid, out));
+}
+
 bool lhi_measured_of_job(const lh_job *job, const lh_profile_entry *e)
 {
     if (e->sequence != job->training.sequence ||
-        (e->tensor > 1 &&
-         e->no_sequence_parallel != job->framework.no_sequence_parallel))
+        (e->no_sequence_parallel && !job->framework.no_sequence_parallel))
         return false;
     for (uint32_t i = 0; i < job->n_datacenters; i++) {
         const lh_profile_entry like = {
@@ -156,13 +166,13 @@ lh_status lhi_measured_find(const lh_job *job, const lh_layout *layout,
     if (!profile || options->ignore_profile || !has_kind(profile, &like))
         return LH_OK;
     bool comparable = is_cut_as_measured(job, layout, kind);
-    if (comparable && find_nearest(profile, &like, out)) {
+    if (comparable && find_usable(profile, &like, out)) {
         out->recompute_done = true;
         return LH_OK;
     }
     if (comparable && like.recompute != LH_RECOMPUTE_NONE) {
         like.recompute = LH_RECOMPUTE_NONE;
-        if (find_nearest(profile, &like, out)) {
+        if (find_usable(profile, &like, out)) {
             /* Embedding and head have nothing to recompute. */
             out->recompute_done = pointless;
             return LH_OK;
@@ -180,10 +190,8 @@ lh_status lhi_measured_find(const lh_job *job, const lh_layout *layout,
                     "profile %s has no %s on %s with tensor %" PRIu32
                     ", context %" PRIu32 ", expert %" PRIu32
                     ", sequence %" PRIu32 " and micro_batch %" PRIu32
-                    "%s, nor both a smaller and a larger micro_batch",
+                    ", nor both a smaller and a larger micro_batch",
                     profile->name ? profile->name : "of the job",
                     kind_names[kind], like.gpu, like.tensor, like.context,
-                    like.expert, like.sequence, like.micro_batch,
-                    like.no_sequence_parallel ? ", sequence_parallel: false"
-                                              : "");
+                    like.expert, like.sequence, like.micro_batch);
 }

@@ -29,7 +29,11 @@ static lh_status read_sequence_parallel(const lhi_reading *r,
 {
     bool is;
     LHI_TRY(lhi_get_bool(r->doc, node, &is, err));
-    ((lh_profile_entry *)owner)->no_sequence_parallel = !is;
+    if (is)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "true is no more than the key left out, with which "
+                            "an entry is for all jobs; leave it out");
+    ((lh_profile_entry *)owner)->no_sequence_parallel = true;
     return LH_OK;
 }
 

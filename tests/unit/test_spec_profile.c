@@ -48,6 +48,8 @@ static void bad_profiles_are_refused(void)
     refuse_profile(E("kind: layer, communication: 1, " TIMES), "true or false");
     refuse_profile(E("kind: layer, sequence_parallel: false, " TIMES),
                    "entries with tensor above 1 only");
+    refuse_profile(E("kind: layer, tensor: 2, sequence_parallel: true, " TIMES),
+                   "true is no more than the key left out");
     refuse_profile(L("path: moon"), "must be node, fabric or wan");
     refuse_profile(L("path: wan, alpha_us: 1, beta_ns_per_byte: 1"),
                    "'from' is missing");
