@@ -19,12 +19,12 @@ static bool goes_to(lhi_failure *failure, uint32_t from, uint32_t to)
 static void set_failure(lhi_failure *failure, uint32_t rank, uint32_t from,
                         const char *text)
 {
-    if (!goes_to(failure, LHI_FAILURE_NONE, LHI_FAILURE_WRITTEN))
+    if (!goes_to(failure, LHI_FAILURE_NONE, LHI_FAILURE_BEGUN))
         return;
     snprintf(failure->text, sizeof failure->text, "%s", text);
     failure->rank = rank;
     failure->from = from;
-    goes_to(failure, LHI_FAILURE_WRITTEN, LHI_FAILURE_THERE);
+    goes_to(failure, LHI_FAILURE_BEGUN, LHI_FAILURE_THERE);
 }
 
 /* The state once nobody is writing: who is will be done in no time, or was
@@ -34,12 +34,12 @@ static uint32_t settled(lhi_failure *failure)
     int64_t until_ns = 0;
     uint32_t state;
     while ((state = __atomic_load_n(&failure->state, __ATOMIC_ACQUIRE)) ==
-           LHI_FAILURE_WRITTEN) {
+           LHI_FAILURE_BEGUN) {
         int64_t now_ns = lhi_now_ns();
         if (until_ns == 0)
             until_ns = now_ns + 1000000000;
         if (now_ns > until_ns)
-            goes_to(failure, LHI_FAILURE_WRITTEN, LHI_FAILURE_UNSAID);
+            goes_to(failure, LHI_FAILURE_BEGUN, LHI_FAILURE_UNSAID);
         else
             lhi_sleep_for(20000);
     }

@@ -14,7 +14,7 @@
 
 enum {
     LHI_FAILURE_NONE,
-    LHI_FAILURE_WRITTEN, /* somebody is just writing it */
+    LHI_FAILURE_BEGUN, /* somebody is just writing it */
     LHI_FAILURE_THERE,
     LHI_FAILURE_UNSAID, /* who wrote it was killed while it did */
 };

@@ -66,7 +66,7 @@ static void *writes_why(void *of)
  * never written to its end. */
 static void waits_for_the_reason(void)
 {
-    lhi_failure slow = {.state = LHI_FAILURE_WRITTEN}, dead = slow;
+    lhi_failure slow = {.state = LHI_FAILURE_BEGUN}, dead = slow;
     pthread_t writer;
     CHECK(!pthread_create(&writer, NULL, writes_why, &slow));
     CHECK_STR(lhi_failure_text(&slow), "rank 2: the roof fell in");
