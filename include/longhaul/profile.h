@@ -85,9 +85,9 @@ LH_API lh_status lh_profile_format(const lh_profile *profile, char **text,
                                    size_t *len, lh_error *err);
 
 /* The entry measured under exactly the conditions of `like`: kind, tensor,
- * context, expert, micro_batch, sequence, recompute, sequence parallelism, for a chunk
- * also chunk and of; on the GPU named `like->gpu` or one that is not named, and of the model
- * `like->model` or one that is not named. NULL: none. */
+ * context, expert, micro_batch, sequence, recompute, sequence parallelism, for
+ * a chunk also chunk and of; on the GPU named `like->gpu` or one that is not
+ * named, and of the model `like->model` or one that is not named. NULL: none. */
 LH_API const lh_profile_entry *lh_profile_find(const lh_profile *profile,
                                                const lh_profile_entry *like);
 
