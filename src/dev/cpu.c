@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cpu device: opening it, and the interface's calls. */
+#include "dev/cpu_experts.h"
 #include "dev/cpu_shards.h"
 
 #include "base/fail.h"

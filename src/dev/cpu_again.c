@@ -2,7 +2,7 @@
 /* Parts of a layer that F does not keep: D makes them again, by the same calls
  * on the same operands, so that every bit is the same. Their room goes from
  * layer to layer: F has it while it runs, D until the layer's W is done. */
-#include "dev/cpu.h"
+#include "dev/cpu_experts.h"
 
 #include <string.h>
 

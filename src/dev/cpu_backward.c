@@ -2,6 +2,7 @@
 /* D: from the gradient of a chunk's output to that of its input. All that W
  * needs stays behind. */
 #include "base/fail.h"
+#include "dev/cpu_experts.h"
 #include "dev/cpu_modules.h"
 #include "dev/cpu_shards.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* F: embedding, layers, head and loss. */
 #include "base/fail.h"
+#include "dev/cpu_experts.h"
 #include "dev/cpu_modules.h"
 #include "dev/cpu_shards.h"
 

@@ -11,7 +11,7 @@
 #ifndef LHI_CPU_NODES_H
 #define LHI_CPU_NODES_H
 
-#include "dev/cpu.h"
+#include "dev/cpu_experts.h"
 
 /* By member of the group that has all experts, unless it says otherwise. */
 struct lhi_cpu_nodes {

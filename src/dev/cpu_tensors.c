@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A chunk's weights: where they lie, what they are called, how they start. */
 #include "base/fail.h"
+#include "dev/cpu_experts.h"
 #include "dev/cpu_shards.h"
 
 #include <math.h>

@@ -6,6 +6,7 @@
  * that comes early keeps its operands until its turn, and is done with the pass
  * that fills the gap. */
 #include "base/fail.h"
+#include "dev/cpu_experts.h"
 #include "dev/cpu_modules.h"
 #include "dev/cpu_shards.h"
 
