@@ -13,7 +13,7 @@
 
 enum {
     USUAL_EFFORT = 60000,
-    SMALL = 1000, /* passes that it is for */
+    SMALL = 1000, /* passes; effort grows in proportion beyond this */
     MOST_TIMES = 10,
     USUAL_STEPS = 10
 };
@@ -21,7 +21,7 @@ enum {
 #define USUAL_AT_ONCE 0.2
 #define USUAL_LEAST_GAIN 0.002
 
-/* --- making --------------------------------------------------------------- */
+/* --- construction --------------------------------------------------------- */
 
 static lh_status find_candidate(const char *name, size_t len, uint32_t *set,
                                 lh_error *err)
@@ -49,6 +49,8 @@ static lh_status take_candidates(lh_adapt *a, const char *names, lh_error *err)
     return LH_OK;
 }
 
+/* Returns the default evaluation budget, in proportion to the number of passes
+ * and capped at MOST_TIMES. */
 static uint64_t usual_effort(const lh_pipeline *p)
 {
     uint64_t passes = UINT64_C(3) * p->n_chunks * p->n_microbatches;
@@ -86,8 +88,8 @@ static lh_status copy_links(const bool *from, uint32_t n, bool **out,
     return LH_OK;
 }
 
-/* Where passes wait for no send and sends for no receive, another path only
- * takes longer. */
+/* Checks whether passes block on sends or sends on receives. If not, another
+ * data path only adds time. */
 static bool is_blocking(const lh_adapt *a)
 {
     lh_receives receives = a->sim.receives;
@@ -96,6 +98,8 @@ static bool is_blocking(const lh_adapt *a)
     return a->sim.coupled_queue > 0 || receives != LH_RECEIVES_EARLY;
 }
 
+/* Sets up the data paths: direct only, or delegated and mixed too if the
+ * options allow delegation and messages can block passes. */
 static lh_status take_paths(lh_adapt *a, const lh_adapt_options *o,
                             lh_error *err)
 {
@@ -124,7 +128,7 @@ static lh_status take_paths(lh_adapt *a, const lh_adapt_options *o,
         for (uint32_t i = 0; i < n; i++)
             a->staging_counts = a->staging_counts || a->staging[i] > 0;
     }
-    /* What is wrong with it is told now. */
+    /* A trial delegation reports invalid options at construction time. */
     LHI_TRY(
         lh_delegate(a->pipeline, &a->sim, &a->delegation, &trial, &how, err));
     lh_pipeline_free(trial);
@@ -193,7 +197,7 @@ void lh_adapt_free(lh_adapt *a)
     free(a);
 }
 
-/* --- what goes on --------------------------------------------------------- */
+/* --- events --------------------------------------------------------------- */
 
 static lh_status check_now(const lh_adapt *a, const lh_adapt_now *now,
                            lh_error *err)
@@ -223,6 +227,7 @@ static lh_status check_now(const lh_adapt *a, const lh_adapt_now *now,
     return LH_OK;
 }
 
+/* Returns the slot for an event's link, device or device's data loading. */
 static lhi_lasting *thing_of(lh_adapt *a, const lh_monitor_event *e)
 {
     uint32_t first = 0;
@@ -233,7 +238,8 @@ static lhi_lasting *thing_of(lh_adapt *a, const lh_monitor_event *e)
     return &a->things[first + e->index];
 }
 
-/* It goes on, since a step; whether that is news. */
+/* Marks a change as active since step `since`. Returns true if it was inactive
+ * or had another start. */
 static bool go_on(lhi_lasting *thing, uint64_t since)
 {
     bool is_news = !thing->is_on || thing->since != since;
@@ -242,8 +248,9 @@ static bool go_on(lhi_lasting *thing, uint64_t since)
     return is_news;
 }
 
-/* Whether something began, changed or ended since the last call. A monitor
- * tells of an end with the second iteration that has it not. */
+/* Updates all changes from the events now. Returns true if one began, changed
+ * or ended since the last call. The monitor reports an end at the second
+ * iteration without the slowdown. */
 static bool note_things(lh_adapt *a, const lh_adapt_now *now)
 {
     lhi_lasting *quiet = &a->things[a->n_things - 1];
@@ -269,7 +276,7 @@ static bool note_things(lh_adapt *a, const lh_adapt_now *now)
     return is_news;
 }
 
-/* --- deciding ------------------------------------------------------------- */
+/* --- decisions ------------------------------------------------------------ */
 
 static lh_status search_anew(lh_adapt *a, const lh_adapt_now *now,
                              lh_error *err)
@@ -288,6 +295,7 @@ void lhi_adapt_renew(lh_adapt *a)
     a->settled = false;
 }
 
+/* Sets the decision to "no switch" while an earlier proposal is unanswered. */
 static void say_open(lh_adapt *a)
 {
     a->decision.is_switch = false;
@@ -313,7 +321,8 @@ lh_status lh_adapt_decide(lh_adapt *a, const lh_adapt_now *given,
         *out = &a->decision;
         return LH_OK;
     }
-    /* Once more when estimates are of more iterations. */
+    /* Searches once more after `min_interval_steps`, when estimates average
+     * more iterations. */
     bool is_late = now.step - a->changed_at >= a->least_steps;
     bool searches = a->needs_search || (is_late && !a->settled);
     if (searches) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run that adapts, in virtual time: each iteration is simulated, a monitor
- * gets what it would have measured, and what is decided is followed later. */
+/* Simulates an adaptive run in virtual time. Each iteration is simulated, the
+ * monitor receives the measurements a real run would produce, and decisions
+ * take effect some steps later. */
 #include "adapt/play_own.h"
 
 #include "base/take_options.h"
@@ -19,8 +20,9 @@ static int64_t staging_of(const lhi_playing *p, uint32_t link)
     return d->link_staging_ns ? d->link_staging_ns[link] : d->staging_ns;
 }
 
-/* Copies are not on the network: a message enters after the one and has
- * arrived before the other. Those over no link are not watched. */
+/* Records the messages as observed on the network. Staging copies are outside
+ * it: a message enters after the copy out and has arrived before the copy in.
+ * Messages over no link are not monitored. */
 static void note_messages(const lhi_playing *p, const lhi_version *v,
                           const lh_timeline *t, lhi_played_iteration *m)
 {
@@ -28,7 +30,7 @@ static void note_messages(const lhi_playing *p, const lhi_version *v,
     const lh_message *all = lh_timeline_messages(t, &n);
     m->seen.n_messages = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (all[i].link >= links) /* LH_NONE, or one for the copies alone */
+        if (all[i].link >= links) /* LH_NONE, or a link for the copies alone */
             continue;
         bool staged = v->path == LH_DATA_PATH_DELEGATED ||
                       (v->links && v->links[all[i].link]);
@@ -43,7 +45,8 @@ static void note_messages(const lhi_playing *p, const lhi_version *v,
     m->seen.messages = m->messages;
 }
 
-/* Without copies to and from host memory, which whoever simulates adds. */
+/* Records the passes without copies to and from host memory; the simulator adds
+ * those. */
 static void note_passes(const lh_pipeline *pipeline, const lh_timeline *t,
                         lhi_played_iteration *m)
 {
@@ -60,7 +63,7 @@ static void note_passes(const lh_pipeline *pipeline, const lh_timeline *t,
     m->seen.passes = m->passes;
 }
 
-/* Those of a whole chunk, which alone can be compared with each other. */
+/* Records whole chunks' collectives; only those compare with each other. */
 static void note_collectives(const lh_pipeline *pipeline, const lh_timeline *t,
                              lhi_played_iteration *m)
 {
@@ -79,6 +82,7 @@ static void note_collectives(const lh_pipeline *pipeline, const lh_timeline *t,
     m->seen.collectives = m->collectives;
 }
 
+/* Frees one iteration's measurements and resets it. */
 static void forget(lhi_played_iteration *m)
 {
     free(m->messages);
@@ -132,8 +136,8 @@ static lh_status simulate_path(const lhi_playing *p, const lhi_version *v,
     return status;
 }
 
-/* On the version's path, with its numbers of layers; what is measured is of the
- * first ones, which `pipeline` has. */
+/* Simulates one iteration on the version's data path with its layers per chunk.
+ * Measurements refer to the initial layers per chunk, those of `pipeline`. */
 static lh_status simulate_one(const lhi_playing *p, const lhi_version *v,
                               const lh_pipeline *pipeline,
                               lhi_played_iteration *m, lh_error *err)
@@ -149,7 +153,8 @@ static lh_status simulate_one(const lhi_playing *p, const lhi_version *v,
     return status;
 }
 
-/* Without jitter iterations of one state and version are one. */
+/* Simulates a step. Without jitter, the result is cached per state and version.
+ */
 static lh_status play_step(lhi_playing *p, uint64_t step,
                            lhi_played_iteration **out, lh_error *err)
 {
@@ -170,7 +175,7 @@ static lh_status play_step(lhi_playing *p, uint64_t step,
                : simulate_one(p, v, spot->pipelines[state], *out, err);
 }
 
-/* --- what comes of it ----------------------------------------------------- */
+/* --- decisions ------------------------------------------------------------ */
 
 static lh_status add_notices(lhi_playing *p, uint64_t step, lh_error *err)
 {
@@ -190,6 +195,7 @@ static lh_status add_notices(lhi_playing *p, uint64_t step, lh_error *err)
     return LH_OK;
 }
 
+/* Adds a pending version for a schedule switch, active from step `at`. */
 static lh_status add_switch(lhi_playing *p, const lh_decision *d, uint64_t at,
                             lh_error *err)
 {
@@ -214,7 +220,8 @@ static lh_status add_switch(lhi_playing *p, const lh_decision *d, uint64_t at,
     return LH_OK;
 }
 
-/* What was decided, or rather a move of hosts or layers. */
+/* Applies the decision; a migration of hosts or layers takes precedence and
+ * refuses the switch. */
 static lh_status act(lhi_playing *p, uint64_t step,
                      const lh_pipeline *estimated, const lh_decision *d,
                      lh_error *err)
@@ -229,7 +236,7 @@ static lh_status act(lhi_playing *p, uint64_t step,
                         : LH_OK;
 }
 
-/* After a step. */
+/* Makes the decision after a step. */
 static lh_status decide(lhi_playing *p, uint64_t step, lh_error *err)
 {
     lh_adapt_now now = {.size = sizeof now,
@@ -238,7 +245,7 @@ static lh_status decide(lhi_playing *p, uint64_t step, lh_error *err)
     const lh_decision *d;
     lh_pipeline *estimated, *shared;
     uint32_t spot = p->out->versions[p->now].spot;
-    /* Hosts or layers are about to move, and all else is seen after that. */
+    /* A migration is pending; all other decisions wait for it. */
     if (p->follow_at != UINT64_MAX &&
         p->out->versions[p->out->n_versions - 1].came != LHI_CAME_SWITCH)
         return LH_OK;
@@ -256,7 +263,8 @@ static lh_status decide(lhi_playing *p, uint64_t step, lh_error *err)
     return status;
 }
 
-/* *moving_ns: what moving takes before the step, if hosts do. */
+/* Activates the pending version at its step. *moving_ns: migration time before
+ * the step, if hosts or layers move. */
 static lh_status follow(lhi_playing *p, uint64_t step, int64_t *moving_ns,
                         lh_error *err)
 {
@@ -269,7 +277,8 @@ static lh_status follow(lhi_playing *p, uint64_t step, int64_t *moving_ns,
         *moving_ns = v->came == LHI_CAME_EXCHANGE
                          ? o->exchanges[o->n_exchanges - 1].move_ns
                          : o->layers[o->n_layers - 1].move_ns;
-        /* Of hosts it is told by what the monitor notices. */
+        /* After a host exchange the monitor's notices trigger the new search.
+         */
         if (v->came == LHI_CAME_LAYERS)
             lhi_adapt_renew(p->adapt);
         return LH_OK;
@@ -298,7 +307,7 @@ static lh_status play_all(lhi_playing *p, lh_error *err)
     return LH_OK;
 }
 
-/* --- the whole ------------------------------------------------------------ */
+/* --- run ------------------------------------------------------------------ */
 
 static lh_status set_up(lhi_playing *p, const lh_schedule *schedule,
                         lh_error *err)
@@ -334,7 +343,7 @@ static void tear_down(lhi_playing *p)
     lh_adapt_free(p->adapt);
 }
 
-/* A switch that no step was left for was none. */
+/* Removes pending versions that no step reached. */
 static void drop_late(lhi_playing *p)
 {
     lh_played *o = p->out;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules that may be better than the one that runs, and what they take, on
- * each path that messages can go. */
+/* Generates candidate schedules and evaluates their iteration times over each
+ * data path. */
 #include "adapt/adapt_own.h"
 
 #include "pipe/pipeline_own.h"
@@ -13,9 +13,9 @@
 
 #include <string.h>
 
-/* In the order in which they are tried: among equals the first one stays.
- * SEARCHED ones cost so many units of work for each pass, and are made for the
- * path alone on which the best so far goes; the last one gets what is left. */
+/* Candidate kinds in evaluation order; the first of equals wins. SEARCHED
+ * candidates cost SEARCHED_UNITS units of work per pass and run only on the
+ * best data path so far. OPTIMAL spends the remaining budget. */
 typedef enum candidate_kind {
     ORIGINAL,
     METHOD,
@@ -31,7 +31,7 @@ static const struct {
 };
 enum {
     N_CANDIDATES = sizeof candidates / sizeof *candidates,
-    MADE_PER_UNIT = 8, /* passes of a method's order, or of a simulation */
+    MADE_PER_UNIT = 8, /* passes scheduled or simulated per work unit */
     SEARCHED_UNITS = 11
 };
 
@@ -40,10 +40,10 @@ const char *lh_adapt_candidate(uint32_t i)
     return i < N_CANDIDATES ? candidates[i].name : NULL;
 }
 
-/* One path, and the pipeline as it is there. */
+/* One data path with the pipeline transformed for it. */
 typedef struct way {
     lh_data_path path;
-    const bool *links; /* MIXED: which are delegated */
+    const bool *links; /* MIXED: the delegated links */
     lh_pipeline *pipeline;
     lh_sim_options sim;
     lh_evaluator *judge;
@@ -51,21 +51,21 @@ typedef struct way {
 
 enum { MOST_WAYS = 4 };
 
-/* A search for one moment. */
+/* Search state. */
 typedef struct search {
     const lh_adapt *adapt;
     const lh_pipeline *now;
     uint64_t passes;
-    uint32_t n_ways; /* the first is the one that runs */
+    uint32_t n_ways; /* the first is the running one */
     way ways[MOST_WAYS];
-    uint32_t best; /* the way of what was found */
+    uint32_t best; /* best candidate's path index */
     lhi_found found;
 } search;
 
 /* --- paths ---------------------------------------------------------------- */
 
-/* `p` as it is where messages go by `path`. On failure *w is to be ended, too.
- */
+/* Transforms `p` for messages over `path`. The caller ends *w with free_path(),
+ * after a failure too. */
 static lh_status make_way(const lh_adapt *a, const lh_pipeline *p,
                           lh_data_path path, const bool *links, way *w,
                           lh_error *err)
@@ -99,7 +99,8 @@ static lh_status add_way(search *s, lh_data_path path, const bool *links,
     return LH_OK;
 }
 
-/* Links that are slow now and those that are called alike, which are one. */
+/* Marks the links that are slow now, and all links of the same resource.
+ * Returns whether there is one. */
 static bool mark_slow(const lh_adapt *a, const lh_adapt_now *now, bool *slow)
 {
     const lh_pipeline *p = a->pipeline;
@@ -126,7 +127,8 @@ static lh_status add_ways(search *s, const lh_adapt_now *now, lh_error *err)
         LHI_TRY(add_way(s, LH_DATA_PATH_DIRECT, NULL, err));
     if (a->path != LH_DATA_PATH_DELEGATED)
         LHI_TRY(add_way(s, LH_DATA_PATH_DELEGATED, NULL, err));
-    /* Where copies take no time, all may as well be delegated. */
+    /* If copies take no time, delegating all links is at least as good as a
+     * mix. */
     if (a->staging_counts && mark_slow(a, now, a->slow_links))
         LHI_TRY(add_way(s, LH_DATA_PATH_MIXED, a->slow_links, err));
     return LH_OK;
@@ -140,13 +142,16 @@ static void free_ways(search *s)
 
 /* --- candidates ----------------------------------------------------------- */
 
-/* No schedule by this method, or none that ends: not a failure of all. */
+/* Checks whether a status only rules out this candidate: the method does not
+ * apply, or the schedule deadlocks or does not fit. */
 static bool is_none(lh_status status)
 {
     return status == LH_EUNSUPPORTED || status == LH_EINFEASIBLE ||
            status == LH_EDEADLOCK;
 }
 
+/* Turns a status that only rules out a candidate into LH_OK; copies `why` into
+ * `err` for the others. */
 static lh_status pass_on(lh_status status, const lh_error *why, lh_error *err)
 {
     if (status == LH_OK || is_none(status))
@@ -156,7 +161,8 @@ static lh_status pass_on(lh_status status, const lh_error *why, lh_error *err)
     return status;
 }
 
-/* Whether a schedule that is faster may be taken. */
+/* Checks whether a faster schedule is admissible: with a required reduction
+ * order, only one that matches it. */
 static lh_status may_follow(const search *s, const lh_schedule *schedule,
                             bool *may, lh_error *err)
 {
@@ -166,7 +172,7 @@ static lh_status may_follow(const search *s, const lh_schedule *schedule,
     return lhi_sum_order_agrees(s->now, s->adapt->sums, schedule, may, err);
 }
 
-/* Keeps the schedule, or frees it. */
+/* Evaluates a schedule; keeps it as the best candidate, or frees it. */
 static lh_status judge(search *s, uint32_t w, lh_schedule *schedule,
                        const char *name, lh_error *err)
 {
@@ -189,7 +195,8 @@ static lh_status judge(search *s, uint32_t w, lh_schedule *schedule,
     return pass_on(status, &why, err);
 }
 
-/* An order made for one path may hold more than another has room for. */
+/* Checks whether a schedule made for one path fits the host memory on path `w`.
+ */
 static lh_status check_room(const search *s, uint32_t w, const lh_schedule *of,
                             bool *fits, lh_error *err)
 {
@@ -208,6 +215,7 @@ static lh_status check_room(const search *s, uint32_t w, const lh_schedule *of,
     return LH_OK;
 }
 
+/* Copies and evaluates an existing schedule on path `w`. */
 static lh_status try_copy(search *s, uint32_t w, const lh_schedule *of,
                           const char *name, lh_error *err)
 {
@@ -220,6 +228,7 @@ static lh_status try_copy(search *s, uint32_t w, const lh_schedule *of,
     return judge(s, w, copy, name, err);
 }
 
+/* Evaluates a constructive method's schedule on path `w`. */
 static lh_status try_method(search *s, uint32_t w, const char *name,
                             lh_error *err)
 {
@@ -236,6 +245,7 @@ static lh_status try_method(search *s, uint32_t w, const char *name,
     return pass_on(status, &why, err);
 }
 
+/* Evaluates a search method on the best path, if the budget suffices. */
 static lh_status try_searched(search *s, const char *name, lh_error *err)
 {
     uint64_t units = SEARCHED_UNITS * s->passes;
@@ -245,6 +255,7 @@ static lh_status try_searched(search *s, const char *name, lh_error *err)
     return try_method(s, s->best, name, err);
 }
 
+/* Runs the solver on the best path with the remaining budget. */
 static lh_status try_optimal(search *s, const char *name, lh_error *err)
 {
     const lh_adapt *a = s->adapt;
@@ -260,7 +271,8 @@ static lh_status try_optimal(search *s, const char *name, lh_error *err)
     if (status != LH_OK)
         return pass_on(status, &why, err);
     s->found.effort += solution.effort;
-    /* Of this path alone; another one may have a lower bound. */
+    /* The solver's bound holds for this path only; another path may have a
+     * lower one. */
     if (s->n_ways == 1 && solution.bound_ns > s->found.bound_ns)
         s->found.bound_ns = solution.bound_ns;
     lh_schedule *schedule = solution.schedule;
@@ -292,7 +304,7 @@ static lh_status try_all(search *s, lh_error *err)
     for (uint32_t w = 1; w < s->n_ways; w++)
         LHI_TRY(try_copy(s, w, a->running, s->found.name, err));
     for (uint32_t i = 0; i < N_CANDIDATES; i++) {
-        /* Nothing is better than what no schedule beats. */
+        /* Stops at the lower bound: the best candidate is optimal. */
         if (s->found.predicted_ns <= s->found.bound_ns)
             break;
         if (a->candidates >> i & 1)
@@ -301,8 +313,8 @@ static lh_status try_all(search *s, lh_error *err)
     return LH_OK;
 }
 
-/* An iteration of a schedule on a path while nothing is slow; 0 where it is
- * none that ends. */
+/* Computes a schedule's iteration time on a path without slowdowns; *ns is 0 if
+ * it does not apply or deadlocks. */
 static lh_status judge_quiet(const lh_adapt *a, lh_data_path path,
                              const bool *links, const lh_schedule *schedule,
                              int64_t *ns, lh_error *err)
@@ -317,8 +329,8 @@ static lh_status judge_quiet(const lh_adapt *a, lh_data_path path,
     return pass_on(status, &why, err);
 }
 
-/* By how much what was found takes longer than what runs, once nothing is slow
- * any more. */
+/* Computes how much longer the best candidate takes than the running schedule
+ * once all slowdowns are over. */
 static lh_status find_loss(search *s, lh_error *err)
 {
     const lh_adapt *a = s->adapt;

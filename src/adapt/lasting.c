@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long something goes on is guessed from how long it did before, or others
- * did, and where there was no before, from how long it has already. */
+/* Estimates a slowdown's remaining duration. It uses past durations of the same
+ * slowdown, else those of other slowdowns, else the present age (Lindy's rule).
+ */
 #include "adapt/adapt_own.h"
 
 void lhi_lasting_end(lhi_lasting *thing, uint64_t step)
@@ -9,14 +10,15 @@ void lhi_lasting_end(lhi_lasting *thing, uint64_t step)
     thing->past[thing->n_past++ % LHI_PAST] = step - thing->since;
 }
 
-/* What past ones say of one that goes on for `age` iterations: how many could
- * have been it, and how long those went on from there, together. */
+/* Sums over past occurrences that lasted at least `age` iterations: their
+ * number and their total duration beyond `age`. */
 typedef struct residue {
     uint64_t n_alike, left;
 } residue;
 
-/* An end is told with the second iteration that has it not, so that the last
- * one may have been the first after it. */
+/* Adds a change's past occurrences. An end is reported with the second
+ * iteration without it, so the latest iteration may already be the first after
+ * the end; hence the + 1. */
 static void add_past(const lhi_lasting *thing, uint64_t age, residue *r)
 {
     uint64_t n = thing->n_past < LHI_PAST ? thing->n_past : LHI_PAST;
@@ -27,7 +29,8 @@ static void add_past(const lhi_lasting *thing, uint64_t age, residue *r)
         }
 }
 
-/* Of `others` where the thing itself has no past. */
+/* Estimates one change's remaining duration; `others` serve if it has no past
+ * of its own. */
 static uint64_t left_of(const lhi_lasting *thing, const lhi_lasting *others,
                         uint32_t n_others, uint64_t step)
 {

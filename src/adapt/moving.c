@@ -5,12 +5,14 @@
 #include "base/fail.h"
 #include "course/course.h"
 
-/* Estimates are not surer than that. */
+/* Relative gain; estimates are not more accurate. */
 static const double LEAST_GAIN = 0.002;
 
-/* --- hosts ----------------------------------------------------------------- */
+/* --- hosts -----------------------------------------------------------------
+ */
 
-/* Once for what is slow, and again when it has lasted for twice as long. */
+/* Checks whether to search for a host exchange: once per state and assignment,
+ * and again when the expected remaining duration has doubled. */
 static bool hosts_are_due(lhi_moves_tried *t, const lhi_moves_now *now)
 {
     uint32_t n;
@@ -28,7 +30,8 @@ static bool hosts_are_due(lhi_moves_tried *t, const lhi_moves_now *now)
     return true;
 }
 
-/* Moving is to be better than what was decided, over the same iterations. */
+/* Checks whether a migration, its cost included, beats the decision over the
+ * same number of iterations. */
 static bool is_better(int64_t predicted_ns, int64_t move_ns,
                       const lh_decision *d)
 {
@@ -58,7 +61,7 @@ static lh_status find_exchange(const lhi_moves_now *now, lh_exchange **out,
     return status;
 }
 
-/* *out: NULL where hosts stay. */
+/* Searches for a host exchange. *out is NULL if hosts stay. */
 static lh_status move_hosts(lhi_moves_tried *tried, const lhi_moves_now *now,
                             lh_exchange **out, lh_error *err)
 {
@@ -74,10 +77,12 @@ static lh_status move_hosts(lhi_moves_tried *tried, const lhi_moves_now *now,
     return LH_OK;
 }
 
-/* --- layers ---------------------------------------------------------------- */
+/* --- layers ----------------------------------------------------------------
+ */
 
-/* While a device is slow, or layers are away; once for what was noticed, and
- * again when it has lasted for twice as long. */
+/* Checks whether to search for a layer migration: while a device is slow or
+ * layers are away from their first chunk. Once per notice and assignment, and
+ * again when the expected remaining duration has doubled. */
 static bool layers_are_due(lhi_moves_tried *t, const lhi_moves_now *now)
 {
     uint32_t n;

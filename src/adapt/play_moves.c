@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hosts that exchange their places, and layers that move, in a run in virtual
- * time. All that is measured is of the layers that each chunk had at first, so
- * that a device is as slow as it is whatever it has. */
+/* Host exchanges and layer migrations in a simulated run. All measurements
+ * refer to each chunk's initial layers, so that a device's slowdown does not
+ * depend on its present layers. */
 #include "adapt/play_own.h"
 
 #include <string.h>
 
-/* One more version, with other hosts or numbers; *why and *copy: of it, the
- * run's. */
+/* Adds a pending version that differs from the running one in hosts or layers
+ * per chunk. */
 static lh_status add_version(lhi_playing *p, const uint32_t *hosts,
                              const uint32_t *numbers, lhi_came came,
                              lh_error *err)
@@ -20,6 +20,7 @@ static lh_status add_version(lhi_playing *p, const uint32_t *hosts,
     return LH_OK;
 }
 
+/* Copies an assignment and its reason into the run's memory. */
 static lh_status keep_numbers(lhi_playing *p, const uint32_t *from, uint32_t n,
                               const char *text, uint32_t **numbers,
                               const char **why, lh_error *err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pipelines with hosts, and layers, in the places that they have at a time. */
+/* Pipelines under the present assignment of hosts and layers. */
 #include "adapt/play_own.h"
 
 #include "course/course.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What runs from some step on, one after the other. */
+/* A run's versions, one after the other. */
 #include "adapt/play_own.h"
 
 #include "pipe/schedule_own.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for one more version, everywhere. */
+/* Grows all per-version arrays by one entry. */
 static lh_status make_room(lhi_playing *p, lh_error *err)
 {
     lh_played *o = p->out;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Floating-point sums depend on their order: two schedules train to the same
- * bits where each chunk adds its microbatches' gradients alike. */
+/* Reduction-order equivalence. Floating-point sums depend on their order: two
+ * schedules train to the same bits if each chunk accumulates its microbatches'
+ * gradients in the same order. */
 #include "adapt/adapt_own.h"
 
 #include "pipe/pipeline_own.h"
@@ -8,9 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of each chunk its microbatches in the order in which their weight gradients
- * are whole: behind W or a joint backward, of parts behind the last. `sums` and
- * `parts` have n_chunks x n_microbatches places; `parts` are 0. */
+/* Lists each chunk's microbatches in the order in which their weight gradients
+ * are complete: after W or a joint backward, with several parts after the last.
+ * `sums` and `parts` have n_chunks x n_microbatches entries; `parts` and `n_of`
+ * start at 0. */
 static void list_sums(const lh_pipeline *p, const lh_schedule *schedule,
                       uint32_t *sums, uint32_t *parts, uint32_t *n_of)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether the best schedule that was found is worth a switch, and why. */
+/* Decides whether the best candidate is worth a switch, and writes the reason.
+ */
 #include "adapt/adapt_own.h"
 
 #include <inttypes.h>
@@ -10,7 +11,7 @@
 
 static void add_words(lh_adapt *a, const char *format, ...) LHI_PRINTF(2, 3);
 
-/* What does not fit is left out. */
+/* Appends to the reason; truncates text beyond its capacity. */
 static void add_words(lh_adapt *a, const char *format, ...)
 {
     size_t used = strlen(a->why);
@@ -22,10 +23,11 @@ static void add_words(lh_adapt *a, const char *format, ...)
 
 enum {
     TIME_TEXT = 24,
-    TOLD_AFTER = 2 /* iterations, an end */
+    TOLD_AFTER = 2 /* iterations until an end is reported */
 };
 
-/* Directions of a link that differ by less are alike. */
+/* Relative difference below which a link's two directions count as equally
+ * slow. */
 static const double ALIKE = 0.02;
 
 static const char *time_text(int64_t ns, char *text)
@@ -38,7 +40,7 @@ static const char *time_text(int64_t ns, char *text)
     return text;
 }
 
-/* The event of the other direction that is as slow; NULL: there is none. */
+/* Returns the event of a link's other direction if it is as slow, else NULL. */
 static const lh_monitor_event *
 other_way(const lh_adapt *a, const lh_adapt_now *now, const lh_monitor_event *e)
 {
@@ -75,7 +77,7 @@ static void add_event(lh_adapt *a, const lh_monitor_event *e, bool both_ways)
         add_words(a, "%" PRIu32 ">%" PRIu32 " takes %s", l->from, l->to, now);
 }
 
-/* What goes on, of which people need no more than the first few. */
+/* Appends the active slowdowns, the first few by name. */
 static void add_state(lh_adapt *a, const lh_adapt_now *now)
 {
     enum { SHOWN = 3 };
@@ -93,14 +95,14 @@ static void add_state(lh_adapt *a, const lh_adapt_now *now)
     add_words(a, n ? ": " : "nothing is slow: ");
 }
 
-/* What a candidate is called in a sentence. */
+/* Returns a candidate's name for use in a sentence. */
 static const char *order_text(const char *name)
 {
     return strcmp(name, lh_adapt_candidate(0)) == 0 ? "the original order"
                                                     : name;
 }
 
-/* Where messages go another way than now. */
+/* Appends the new data path if it differs from the present one. */
 static void add_path(lh_adapt *a, const lhi_found *f)
 {
     uint32_t n = lh_pipeline_n_links(a->pipeline);
@@ -116,6 +118,8 @@ static void add_path(lh_adapt *a, const lhi_found *f)
     }
 }
 
+/* Returns for how many iterations a switch would take effect in the present
+ * state: the expected remaining duration less the decision latency. */
 static uint64_t expected_left(const lh_adapt *a, const lh_adapt_now *now)
 {
     uint64_t left = lhi_lasting_left(a->things, a->n_things, now->step);
@@ -123,8 +127,9 @@ static uint64_t expected_left(const lh_adapt *a, const lh_adapt_now *now)
     return left > LH_ADAPT_GO_BY ? left - LH_ADAPT_GO_BY : 0;
 }
 
-/* What a switch costs the run: itself, and that what was found stays, for what
- * was slow to be noticed as over, or because it was switched to just before. */
+/* Computes a switch's cost in ns: the switch itself, plus the candidate's loss
+ * per iteration while it stays after the slowdown's end. It stays until the end
+ * is reported and followed, or for `min_interval_steps` after the switch. */
 static double cost_of_switch(const lh_adapt *a, const lh_adapt_now *now)
 {
     uint64_t lasts = a->decision.lasts, stays = TOLD_AFTER + LH_ADAPT_GO_BY,
@@ -136,7 +141,7 @@ static double cost_of_switch(const lh_adapt *a, const lh_adapt_now *now)
            (double)a->found.loss_ns * (double)(stays < left ? stays : left);
 }
 
-/* NULL: it is worth a switch now; else the rule that says no. */
+/* Returns the rule that forbids a switch now, or NULL. */
 static const char *find_objection(const lh_adapt *a, const lh_adapt_now *now)
 {
     const lhi_found *f = &a->found;
@@ -154,6 +159,7 @@ static const char *find_objection(const lh_adapt *a, const lh_adapt_now *now)
     return NULL;
 }
 
+/* Writes the reason to stay with the running schedule. */
 static void say_why_not(lh_adapt *a, const lh_adapt_now *now,
                         const char *objection)
 {
