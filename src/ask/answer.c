@@ -13,10 +13,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* The iteration under the changes, and all that is shown of it. */
+/* The iteration under the changes, with all displayed results. */
 typedef struct answer {
     lhi_changed now;
-    lh_best best; /* the schedule, where a method made it */
+    lh_best best; /* owns the schedule if a method made it */
     const lh_schedule *schedule;
     const char *method;
     lh_timeline *timeline;
@@ -35,7 +35,7 @@ static void answer_fini(answer *a)
     lhi_changed_fini(&a->now);
 }
 
-/* As `longhaul simulate` makes it. */
+/* Makes the schedule as `longhaul simulate` does. */
 static lh_status find_schedule(const lhi_question *q, answer *a, lh_error *err)
 {
     a->schedule = q->schedule;
@@ -58,6 +58,7 @@ static lh_status find_schedule(const lhi_question *q, answer *a, lh_error *err)
     return LH_OK;
 }
 
+/* Applies the changes, makes the schedule, simulates and analyses it. */
 static lh_status work_out(const lhi_question *q, const char *line, answer *a,
                           lh_error *err)
 {
@@ -70,7 +71,7 @@ static lh_status work_out(const lhi_question *q, const char *line, answer *a,
     return lh_report_analysis_make(a->trace, a->analysis, &a->shown, err);
 }
 
-/* --- as JSON -------------------------------------------------------------- */
+/* --- JSON output ---------------------------------------------------------- */
 
 static void add_slack(const lh_analysis *analysis, lhi_text *out)
 {
@@ -93,7 +94,7 @@ static void add_slack(const lh_analysis *analysis, lhi_text *out)
     lhi_text_puts(out, "]");
 }
 
-/* What stands in a pipeline file in place of what the original's has. */
+/* Adds the pipeline-file fields that replace those in the original file. */
 static void add_file(const lh_pipeline *p, lhi_text *out)
 {
     lhi_text_printf(out,
@@ -136,7 +137,7 @@ static lh_status add_schedule(const answer *a, lhi_text *out, lh_error *err)
     return status;
 }
 
-/* What the same numbers need said on the command line. */
+/* Adds the command-line options that reproduce the same result. */
 static void add_options(const answer *a, lhi_text *out)
 {
     const lh_sim_options *sim = &a->now.sim;
@@ -180,8 +181,7 @@ lh_status lhi_ask(const lhi_question *question, const char *line, lhi_text *out,
     return status;
 }
 
-/* --- the table of schedules ------------------------------------------------
- */
+/* --- schedule table ------------------------------------------------------- */
 
 lh_status lhi_ask_row(const lhi_question *question, const char *line,
                       const char *method, lhi_text *out, lh_error *err)
@@ -211,10 +211,10 @@ lh_status lhi_ask_row(const lhi_question *question, const char *line,
     return status;
 }
 
-/* --- what can be asked ------------------------------------------------------
+/* --- controls --------------------------------------------------------------
  */
 
-/* The first link of a resource that counts as one between sites. */
+/* Returns a resource's first link that counts as a link between sites. */
 static const lh_link *far_link(const lh_pipeline *p, uint32_t resource)
 {
     for (uint32_t i = 0; i < p->n_links; i++)

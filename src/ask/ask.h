@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What if? What a person changes in the page of a report, and what comes of
- * it. It runs there, as WebAssembly, and in the library's tests.
+/* What-if: applies changes that a user makes on a report page and returns the
+ * new iteration. It runs on the page as WebAssembly, and natively in the tests.
  *
- *     changes.c  a line of changes, "latency=x2&schedule=zb-h1", and the
- *                pipeline that it makes of another
- *     answer.c   the iteration that comes of it, as the page's JSON */
+ *     changes.c  parses a line with changes, "latency=x2&schedule=zb-h1", and
+ *                applies it to a pipeline
+ *     answer.c   writes the resulting iteration as the page's JSON */
 #ifndef LHI_ASK_H
 #define LHI_ASK_H
 
@@ -16,8 +16,8 @@
 
 /* --- changes.c ------------------------------------------------------------ */
 
-/* What a line of changes may say: X(key, of, value, about). `of`: what one of
- * it can be named after a dot, as in "speed.3=x0.5"; "": there is none. */
+/* Keys in a line with changes: X(key, of, value, about). `of`: the kind of item
+ * that can follow a dot, as in "speed.3=x0.5"; "": none. */
 #define LHI_CHANGE_LIST(X)                                                     \
     X(LATENCY, "latency", "link", "of the links between sites: 20ms, or x2")   \
     X(BANDWIDTH, "bandwidth", "link", "of the same links: x0.5")               \
@@ -30,42 +30,44 @@
 
 enum { LHI_METHOD_TEXT = 32 };
 
-/* A pipeline with changes made, and what goes with it. */
+/* A changed pipeline with its simulator options and method. */
 typedef struct lhi_changed {
     lh_pipeline *pipeline; /* owned */
     lh_sim_options sim;
-    char method[LHI_METHOD_TEXT]; /* "": the order as it is */
+    char method[LHI_METHOD_TEXT]; /* "": the original schedule */
 } lhi_changed;
 
-/* Makes the changes of `line`, items between '&', the later ones on top; what
- * a key's item names in the manner of a URL, %20. Each factor is one of what
- * `pipeline` has. `sim`: what holds where the line says nothing.
- * LH_EINPUT: an item is none, or does not suit the pipeline; `err` names it.
- * Release what is in *out with lhi_changed_fini(). */
+/* Applies the changes in `line`: items separated by '&', each on top of the
+ * earlier ones. Item names are URL-encoded (%20). Factors refer to the values
+ * in `pipeline`. `sim`: defaults for options absent from the line.
+ *
+ * LH_EINPUT: an item is invalid or does not apply to the pipeline; `err` names
+ * it. The caller releases *out with lhi_whatif_pipeline_fini(). */
 lh_status lhi_change(const lh_pipeline *pipeline, const lh_sim_options *sim,
                      const char *line, lhi_changed *out, lh_error *err);
+/* Frees the pipeline. */
 void lhi_changed_fini(lhi_changed *changed);
 
 /* --- answer.c ------------------------------------------------------------- */
 
-/* What is asked of: an iteration as a report has it. Borrowed. */
+/* The reported iteration to which the changes apply. Borrowed pointers. */
 typedef struct lhi_question {
     const lh_pipeline *pipeline;
     const lh_schedule *schedule;
-    const char *method; /* what the page calls that schedule */
+    const char *method; /* the page's name for that schedule */
     lh_sim_options sim;
 } lhi_question;
 
 /* Adds {"trace", "row", "slack", "file"}: the iteration under the changes, and
- * what its pipeline file has in place of the original's.
- * LH_EINPUT, LH_EUNSUPPORTED, LH_EINFEASIBLE, LH_EDEADLOCK: there is none. */
+ * the pipeline-file fields that differ from the original's. LH_EINPUT,
+ * LH_EUNSUPPORTED, LH_EINFEASIBLE, LH_EDEADLOCK: there is no such iteration. */
 lh_status lhi_ask(const lhi_question *question, const char *line, lhi_text *out,
                   lh_error *err);
-/* Adds the row of one method under the changes, schedule aside: why there is
- * none as well. */
+/* Adds one method's row under the changes, apart from a schedule change. If the
+ * method fails, the row holds the reason. */
 lh_status lhi_ask_row(const lhi_question *question, const char *line,
                       const char *method, lhi_text *out, lh_error *err);
-/* Adds what can be changed of a pipeline: its links between sites, devices. */
+/* Adds a pipeline's changeable parts: links between sites, and devices. */
 lh_status lhi_ask_controls(const lhi_question *question, lhi_text *out,
                            lh_error *err);
 

@@ -13,6 +13,7 @@
 
 enum { NAME_ROOM = 256, MOST_QUEUE = 1 << 20 };
 
+/* Keys in a line with changes. */
 typedef enum change_key {
 #define CHANGE_ENUM(id, key, of, about) CHANGE_##id,
     LHI_CHANGE_LIST(CHANGE_ENUM)
@@ -28,17 +29,19 @@ static const struct {
 #undef CHANGE_ROW
 };
 
+/* State while a line's changes are applied. */
 typedef struct changer {
     const lh_pipeline *from;
-    lh_pipeline_desc desc; /* of the pipeline to be; what may change is ours: */
+    lh_pipeline_desc desc; /* for the new pipeline; owned arrays follow */
     lh_chunk *chunks;
     lh_link *links;
     int64_t *limits;
     lhi_changed *to;
-    const char *item; /* for messages */
+    const char *item; /* for error messages */
     int item_len;
 } changer;
 
+/* Fails with LH_EINPUT and the current item in the message. */
 static lh_status refuse(const changer *c, lh_error *err, const char *why)
 {
     return lhi_fail(err, LH_EINPUT, "%.*s: %s",
@@ -47,8 +50,8 @@ static lh_status refuse(const changer *c, lh_error *err, const char *why)
 
 /* --- values --------------------------------------------------------------- */
 
-/* Digits with a point or without, up to 15 of them, so that the double is the
- * nearest on every machine. */
+/* Parses digits with an optional point, at most 15, so that the double is the
+ * nearest one on every machine. */
 static bool read_decimal(const char **text, double *out)
 {
     double value = 0, scale = 1;
@@ -72,7 +75,7 @@ static bool read_decimal(const char **text, double *out)
     return true;
 }
 
-/* "x0.5" */
+/* Parses a factor, as in "x0.5". */
 static bool read_factor(const char *text, double *out)
 {
     if (*text++ != 'x' || !read_decimal(&text, out) || *text)
@@ -80,7 +83,7 @@ static bool read_factor(const char *text, double *out)
     return *out >= 1e-6 && *out <= 1e6;
 }
 
-/* "20ms"; 0 needs no unit. */
+/* Parses a time, as in "20ms"; 0 needs no unit. */
 static bool read_time(const char *text, int64_t *out_ns)
 {
     static const struct {
@@ -117,7 +120,7 @@ static int64_t times(int64_t value, double factor)
     return product < 9e18 ? (int64_t)llround(product) : INT64_MAX;
 }
 
-/* --- what changes --------------------------------------------------------- */
+/* --- changes -------------------------------------------------------------- */
 
 static lh_status change_links(changer *c, change_key key, const char *of,
                               const char *value, lh_error *err)
@@ -249,7 +252,7 @@ static lh_status make_change(changer *c, change_key key, const char *of,
     return refuse(c, err, "nothing that can be changed");
 }
 
-/* --- the line ------------------------------------------------------------- */
+/* --- line ----------------------------------------------------------------- */
 
 static int hex_digit(char c)
 {
@@ -258,7 +261,8 @@ static int hex_digit(char c)
     return at ? (int)(at - digits) % 16 : -1;
 }
 
-/* "%20" becomes " "; false: too long, or no text. */
+/* Decodes a URL-encoded item, "%20" to " "; false if it is too long or
+ * malformed. */
 static bool decode(const char *from, size_t len, char *to)
 {
     size_t n = 0;
@@ -284,7 +288,7 @@ static lh_status read_item(changer *c, lh_error *err)
     char text[NAME_ROOM];
     if (!decode(c->item, (size_t)c->item_len, text))
         return refuse(c, err, "too long, or no text as in a URL");
-    /* The name of a link may have any character but the last '='. */
+    /* The name of a link may contain any character except the last '='. */
     char *value = strrchr(text, '='), *of = strchr(text, '.');
     if (!value)
         return refuse(c, err, "no change, as latency=x2");
@@ -292,7 +296,7 @@ static lh_status read_item(changer *c, lh_error *err)
     if (of && of < value - 1)
         *of++ = '\0';
     else
-        of = value - 1; /* the end of the key: "" */
+        of = value - 1; /* the key's end: "" */
     for (int k = 0; k < N_CHANGES; k++)
         if (strcmp(text, keys[k].key) == 0 && (!*of || *keys[k].of))
             return make_change(c, (change_key)k, of, value, err);
@@ -314,7 +318,7 @@ static lh_status read_line(changer *c, const char *line, lh_error *err)
     return LH_OK;
 }
 
-/* Copies what may change. */
+/* Copies the pipeline's changeable arrays. */
 static lh_status describe(changer *c, lhi_arena *mem, lh_error *err)
 {
     lh_pipeline_desc *d = &c->desc;
