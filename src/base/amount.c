@@ -28,8 +28,8 @@ char *lhi_time_text(int64_t ns, char *buffer)
     size_t i = 0;
     while (i < 3 && ns < units[i].size)
         i++;
-    /* Four digits that count: `scale` steps to the unit, then as few decimals
-     * as say the same. */
+    /* Keeps four significant digits: `scale` steps per unit, then drops
+     * trailing zeros. */
     int64_t size = units[i].size, scale = 1;
     int decimals = 0;
     while (scale < size && ns / size * scale < 1000 && decimals < 3) {

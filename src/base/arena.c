@@ -17,7 +17,7 @@
 #include <sanitizer/asan_interface.h>
 #define POISON(p, n) ASAN_POISON_MEMORY_REGION(p, n)
 #define UNPOISON(p, n) ASAN_UNPOISON_MEMORY_REGION(p, n)
-enum { GAP_BYTES = 16 }; /* between allocations, to catch overruns */
+enum { GAP_BYTES = 16 }; /* gap between allocations, to detect overruns */
 #else
 #define POISON(p, n) ((void)(p), (void)(n))
 #define UNPOISON(p, n) ((void)(p), (void)(n))
@@ -26,17 +26,19 @@ enum { GAP_BYTES = 0 };
 
 enum { FIRST_BLOCK_BYTES = 4096, MAX_BLOCK_BYTES = 1 << 20 };
 
-/* Blocks come zeroed from calloc, often without being touched; only what was
- * handed out before a rewind, up to `dirty`, has to be zeroed again. */
+/* A memory block. calloc returns it zeroed, often without touching its pages.
+ * Only the bytes handed out before a rewind, up to `dirty`, need zeroing again.
+ */
 typedef struct block {
     struct block *prev;
     size_t size, used, dirty;
     alignas(max_align_t) unsigned char data[];
 } block;
 
+/* An arena: a stack of blocks with a limit on its total size. */
 struct lhi_arena {
     block *top;
-    block *spare; /* kept by a rewind for the next block, or NULL */
+    block *spare; /* block kept by a rewind for reuse, or NULL */
     size_t limit, handed_out, next_size;
 };
 
@@ -71,6 +73,8 @@ void lhi_arena_free(lhi_arena *arena)
     free(arena);
 }
 
+/* Pushes a block with at least `need` bytes; returns NULL if allocation fails.
+ */
 static block *push_block(lhi_arena *arena, size_t need)
 {
     size_t size = need > arena->next_size ? need : arena->next_size;
@@ -129,8 +133,9 @@ char *lhi_arena_strdup(lhi_arena *arena, const char *text)
     return lhi_arena_strndup(arena, text, strlen(text));
 }
 
-/* Keeps the larger of this block and the spare one, so that marking, allocating
- * and rewinding in a loop does not go to the system each time. */
+/* Pops the top block and keeps the larger of it and the spare one. A loop that
+ * marks, allocates and rewinds then avoids a system allocation per iteration.
+ */
 static void retire_top(lhi_arena *arena)
 {
     block *b = arena->top;
@@ -163,7 +168,8 @@ void lhi_arena_rewind(lhi_arena *arena, lhi_mark mark)
     }
 }
 
-/* Below what `into` has, whose top goes on being filled. */
+/* Links the blocks below those of `into`, whose top block remains the one in
+ * use. */
 void lhi_arena_adopt(lhi_arena *into, lhi_arena *from)
 {
     block **bottom = &into->top;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arenas: one per long-lived value, so that freeing it is one call. */
+/* Arena allocators: one per long-lived value, so that one call frees it. */
 #ifndef LHI_ARENA_H
 #define LHI_ARENA_H
 
@@ -8,36 +8,41 @@
 
 typedef struct lhi_arena lhi_arena;
 
-/* A place in an arena to rewind to. */
+/* A position in an arena for lhi_arena_rewind(). */
 typedef struct lhi_mark {
     void *block;
     size_t used;
 } lhi_mark;
 
-/* An arena that hands out at most `limit_bytes` in total (0: no limit). NULL
- * when there is no memory. */
+/* Creates an arena that hands out at most `limit_bytes` in total (0: no limit).
+ * Returns NULL if allocation fails. */
 lhi_arena *lhi_arena_make(size_t limit_bytes);
-void lhi_arena_free(lhi_arena *arena); /* NULL is fine */
+void lhi_arena_free(lhi_arena *arena); /* accepts NULL */
 
-/* Zeroed memory, aligned for any type, that lives as long as the arena; NULL
- * when there is none or count * size overflows. A zero-sized request gives a
- * valid pointer. */
+/* Allocates zeroed memory, aligned for any type, with the arena's lifetime.
+ * Returns NULL if allocation fails or if count * size overflows. A zero-sized
+ * request returns a valid pointer. */
 void *lhi_arena_alloc(lhi_arena *arena, size_t count, size_t size);
 #define LHI_NEW(arena, type, count)                                            \
     ((type *)lhi_arena_alloc((arena), (count), sizeof(type)))
 
+/* Copies a string into the arena; returns NULL if allocation fails. */
 char *lhi_arena_strdup(lhi_arena *arena, const char *text);
+/* Copies `len` bytes into the arena and adds a NUL; returns NULL if allocation
+ * fails. */
 char *lhi_arena_strndup(lhi_arena *arena, const char *text, size_t len);
 
-/* Everything allocated after the mark is gone after the rewind. */
+/* Returns the current position; a rewind to it releases everything allocated
+ * later. */
 lhi_mark lhi_arena_mark(const lhi_arena *arena);
+/* Releases everything allocated since `mark`. */
 void lhi_arena_rewind(lhi_arena *arena, lhi_mark mark);
 
-/* What `from` has handed out lives as long as `into` then, which no mark from
- * before is to be rewound in; `from` is gone. */
+/* Moves all allocations from `from` to `into` and destroys `from`. Earlier
+ * marks of `into` must not be rewound to afterwards. */
 void lhi_arena_adopt(lhi_arena *into, lhi_arena *from);
 
-/* Bytes handed out so far. */
+/* Returns the bytes handed out so far. */
 size_t lhi_arena_used(const lhi_arena *arena);
 
 #endif

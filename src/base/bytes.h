@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers as bytes, little-endian on every machine: what goes into files and
+/* Numbers as little-endian bytes on every machine, for files and messages
  * between ranks. */
 #ifndef LHI_BYTES_H
 #define LHI_BYTES_H
@@ -8,13 +8,14 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The lowest `n` bytes of a value. */
+/* Stores the lowest `n` bytes of a value. */
 static inline void lhi_put_bytes(unsigned char *out, size_t n, uint64_t value)
 {
     for (size_t i = 0; i < n; i++)
         out[i] = (unsigned char)(value >> (8 * i));
 }
 
+/* Loads an unsigned integer from `n` bytes. */
 static inline uint64_t lhi_get_bytes(const unsigned char *in, size_t n)
 {
     uint64_t value = 0;
@@ -23,7 +24,7 @@ static inline uint64_t lhi_get_bytes(const unsigned char *in, size_t n)
     return value;
 }
 
-/* A double as its 64 bits: a NaN stays the same NaN. */
+/* Returns the 64 bits of a double; preserves NaN payloads. */
 static inline uint64_t lhi_bits_of(double value)
 {
     uint64_t bits;
@@ -31,6 +32,7 @@ static inline uint64_t lhi_bits_of(double value)
     return bits;
 }
 
+/* Returns the double with these 64 bits. */
 static inline double lhi_of_bits(uint64_t bits)
 {
     double value;

@@ -30,7 +30,7 @@ void lh_text_free(char *text)
     free(text);
 }
 
-/* Marks a message that did not fit. */
+/* Ends a truncated message with dots. */
 static void end_with_dots(char *text, size_t size, int needed)
 {
     if (needed >= 0 && (size_t)needed >= size)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Filling in lh_error. Whoever first knows the cause writes it; callers wrap
- * only when they add something. */
+/* Filling in lh_error. The function that detects the cause writes the message;
+ * callers add context only where it helps. */
 #ifndef LHI_FAIL_H
 #define LHI_FAIL_H
 
@@ -12,15 +12,15 @@
 #define LHI_PRINTF(fmt, args)
 #endif
 
-/* Writes the message (if `err`) and returns `code`, so that a check is
- * `return lhi_fail(err, LH_EINPUT, ...)`. */
+/* Writes the message (if `err` is not NULL) and returns `code`, so that a check
+ * reads `return lhi_fail(err, LH_EINPUT, ...)`. */
 lh_status lhi_fail(lh_error *err, lh_status code, const char *format, ...)
     LHI_PRINTF(3, 4);
 
-/* Puts "context: " before the message that is there. */
+/* Prepends "context: " to the current message. */
 void lhi_wrap(lh_error *err, const char *format, ...) LHI_PRINTF(2, 3);
 
-/* The one message for a failed allocation. */
+/* Reports a failed allocation; returns LH_ENOMEM. */
 lh_status lhi_fail_nomem(lh_error *err);
 
 #define LHI_TRY(call)                                                          \

@@ -7,20 +7,23 @@
 #include <stdint.h>
 #include <stddef.h>
 
+/* A timed event. */
 typedef struct lhi_event {
     int64_t time_ns;
-    uint64_t rank; /* order among events of one time */
-    uint64_t seq;  /* order among events of one time and rank */
-    uint64_t what; /* the caller's */
+    uint64_t rank; /* order among events with equal times */
+    uint64_t seq;  /* order among equal times and ranks */
+    uint64_t what; /* caller's payload */
 } lhi_event;
 
+/* The heap; zero-initialise it. */
 typedef struct lhi_heap {
     lhi_event *items;
     size_t count, room;
 } lhi_heap;
 
+/* Frees the heap's memory. */
 void lhi_heap_fini(lhi_heap *heap);
-bool lhi_heap_push(lhi_heap *heap, lhi_event event); /* false: no memory */
+bool lhi_heap_push(lhi_heap *heap, lhi_event event); /* false: out of memory */
 bool lhi_heap_pop(lhi_heap *heap, lhi_event *out);   /* false: empty */
 
 #endif

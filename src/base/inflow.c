@@ -14,7 +14,8 @@ enum { WRITER_WITHIN_MS = 5000 };
 lh_status lhi_inflow_open(const char *path, lhi_inflow *out, lh_error *err)
 {
     struct stat info;
-    /* Opening a FIFO would wait for its writer. */
+    /* O_NONBLOCK: opening a FIFO would otherwise block until it has a writer.
+     */
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return lhi_fail(err, LH_EIO, "%s: %s", path, strerror(errno));
@@ -32,7 +33,8 @@ lh_status lhi_inflow_open(const char *path, lhi_inflow *out, lh_error *err)
     return LH_OK;
 }
 
-/* Until there is something to read or nobody is left to write it. */
+/* Waits until input is readable or the last writer has closed; returns poll()'s
+ * result. */
 static int wait_for_input(int fd, int within_ms)
 {
     struct pollfd one = {.fd = fd, .events = POLLIN};
@@ -49,7 +51,7 @@ lh_status lhi_inflow_read(lhi_inflow *input, char *bytes, size_t room,
         const ssize_t got = read(input->fd, bytes, room);
         if (got < 0 && errno == EINTR)
             continue;
-        if (got < 0 && errno == EAGAIN) { /* it has a writer */
+        if (got < 0 && errno == EAGAIN) { /* a writer is connected */
             wait_for_input(input->fd, -1);
             input->waits = false;
             continue;
@@ -62,7 +64,7 @@ lh_status lhi_inflow_read(lhi_inflow *input, char *bytes, size_t room,
             *n = (size_t)got;
             return LH_OK;
         }
-        /* No writer yet, or one that is gone and wrote nothing. */
+        /* Either no writer has connected, or one closed without writing. */
         if (wait_for_input(input->fd, WRITER_WITHIN_MS) == 0)
             return lhi_fail(err, LH_EIO,
                             "%s: is a FIFO that nobody writes to; begin with "

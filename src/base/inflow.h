@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file that is read from its beginning to its end, whatever it is: a file, a
- * pipe, a FIFO. A FIFO that nobody writes to is refused after a while in place
- * of being waited for, for ever; one that has a writer is waited for as long
- * as that takes. */
+/* Sequential reading from a regular file, pipe or FIFO. A FIFO without a writer
+ * is rejected after a timeout instead of blocking forever. Once a writer is
+ * connected, reads wait as long as necessary. */
 #ifndef LHI_INFLOW_H
 #define LHI_INFLOW_H
 
@@ -11,16 +10,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* An open input stream. */
 typedef struct lhi_inflow {
-    const char *path; /* the caller's */
+    const char *path; /* borrowed from the caller */
     int fd;
-    bool waits; /* for a first writer */
+    bool waits; /* still waiting for a first writer */
 } lhi_inflow;
 
+/* Opens `path` for reading. LH_EIO on failure. */
 lh_status lhi_inflow_open(const char *path, lhi_inflow *out, lh_error *err);
-/* *n is 0 at the end. */
+/* Reads up to `room` bytes; *n is 0 at end of file. */
 lh_status lhi_inflow_read(lhi_inflow *input, char *bytes, size_t room,
                           size_t *n, lh_error *err);
+/* Closes the stream. */
 void lhi_inflow_close(const lhi_inflow *input);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How large an input may be, by kind: the one table of it. What is larger is
- * refused before it is held, and with it what never ends.
+/* The table of size limits per kind of input. A larger (or endless) input is
+ * rejected before it is stored.
  *
- * A parser holds at most 8 times its input and 16 MiB. Where a form of values
- * in memory is more than that for some text (many values of one letter), such
- * a text is refused: doc/doc.h, base/json_input.h. */
+ * A parser uses at most 8 times the input size plus 16 MiB. A text whose
+ * in-memory form would exceed that (many one-letter values) is rejected:
+ * doc/tree.h, base/json_input.h. */
 #ifndef LHI_INPUT_H
 #define LHI_INPUT_H
 
@@ -12,7 +12,8 @@
 
 #include <stddef.h>
 
-/* name, what messages call it, MiB. docs/formats/README.md has the same. */
+/* name, term used in messages, limit in MiB. docs/formats/README.md repeats the
+ * table. */
 #define LHI_INPUT_LIST(X)                                                      \
     X(JOB, "a job", 16)                                                        \
     X(MODEL, "a model", 16)                                                    \
@@ -33,6 +34,7 @@
     X(STATE, "a checkpoint's state", 256)                                       \
     X(ARGUMENTS, "a list of arguments", 1)
 
+/* The kinds of input. */
 typedef enum lhi_input {
 #define LHI_INPUT_ROW(name, what, mib) LHI_INPUT_##name,
     LHI_INPUT_LIST(LHI_INPUT_ROW)
@@ -41,18 +43,20 @@ typedef enum lhi_input {
 } lhi_input;
 
 enum {
-    LHI_TOKEN_BYTES = 32 << 20, /* of a value in YAML: a row of a schedule */
-    LHI_LINE_BYTES = 1 << 16,   /* of a line of a log */
+    LHI_TOKEN_BYTES = 32 << 20, /* per YAML scalar: one row of a schedule */
+    LHI_LINE_BYTES = 1 << 16,   /* per log line */
 };
 
+/* Returns the term that messages use for the kind, as "a job". */
 const char *lhi_input_what(lhi_input kind);
+/* Returns the size limit of the kind in bytes. */
 size_t lhi_input_bytes(lhi_input kind);
 
-/* Refuses a text that is too long for its kind. */
+/* Rejects a text longer than the limit for its kind. */
 lh_status lhi_input_check(size_t len, const char *name, lhi_input kind,
                           lh_error *err);
-/* A whole file, NUL-terminated; release with lh_text_free(). Also refuses what
- * is no text, at its first NULs. */
+/* Reads a whole file into a NUL-terminated text; release it with
+ * lh_text_free(). Rejects binary files at their first run of NULs. */
 lh_status lhi_input_read(const char *path, lhi_input kind, char **out,
                          size_t *len, lh_error *err);
 

@@ -4,13 +4,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes that jansson 2.14 takes from malloc on a 64-bit machine, at most: a
- * member of a map (its pair, its bucket, a number) without its key, an item of
- * a list (a place in a table that doubles, a number), an empty list, an empty
- * map, what a text takes beside its bytes. */
+/* Upper bounds on the bytes that jansson 2.14 allocates on a 64-bit machine:
+ * - MEMBER: a map entry (pair, bucket and a number) without its key
+ * - ITEM: a list item (a slot in a doubling table, and a number)
+ * - LIST: an empty list
+ * - MAP: an empty map
+ * - TEXT: the overhead of a string beyond its bytes */
 enum { MEMBER = 176, ITEM = 64, LIST = 136, MAP = 288, TEXT = 80 };
 
-/* After the string that begins at `at`; its bytes are added to *bytes. */
+/* Returns the end of the string that begins at `at` and adds its size to
+ * *bytes. */
 static const char *skip_string(const char *at, const char *end, size_t *bytes)
 {
     const char *from = ++at;
@@ -20,6 +23,7 @@ static const char *skip_string(const char *at, const char *end, size_t *bytes)
     return at + (at < end);
 }
 
+/* Bounds the memory that jansson needs for the text. */
 static size_t count_bytes(const char *text, size_t len)
 {
     const char *at = text, *end = text + len;
@@ -34,7 +38,7 @@ static size_t count_bytes(const char *text, size_t len)
             bytes += ITEM;
             break;
         case ':':
-            bytes += MEMBER - ITEM - TEXT; /* its comma, its key */
+            bytes += MEMBER - ITEM - TEXT; /* for its comma and its key */
             break;
         case '[':
             bytes += LIST + ITEM;

@@ -27,8 +27,8 @@ void lhi_temp_name(const char *path, unsigned attempt, char *out, size_t room)
              self.number, lhi_process_place(&self), attempt);
 }
 
-/* The process that such a name, of a file beside one called `base`, says;
- * false: it is no such name. */
+/* Parses the process number and namespace hash from a temporary file name for
+ * target `base`; returns false for any other name. */
 static bool read_temp_name(const char *name, const char *base, int64_t *number,
                            uint32_t *place)
 {
@@ -48,6 +48,9 @@ static bool read_temp_name(const char *name, const char *base, int64_t *number,
            base[tail - name] == '\0';
 }
 
+/* Checks whether a file is a temporary file whose writer no longer runs: a
+ * regular file of this user. If the process cannot be examined from here, the
+ * file must be a day old. */
 static bool is_leftover(int folder_fd, const char *name, const char *base)
 {
     struct stat info;
@@ -66,7 +69,8 @@ static bool is_leftover(int folder_fd, const char *name, const char *base)
     return lhi_process_look(&of) == LHI_PROCESS_GONE;
 }
 
-/* false: there is no memory. */
+/* Deletes stale temporary files beside `path`; returns false if allocation
+ * fails. */
 static bool remove_leftovers(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -79,7 +83,7 @@ static bool remove_leftovers(const char *path)
     folder[len] = '\0';
     errno = 0;
     DIR *open_folder = opendir(folder);
-    /* A malloc of others may not set it. */
+    /* A replacement malloc might not set errno. */
     bool has_memory = open_folder || (errno != 0 && errno != ENOMEM);
     struct dirent *entry;
     free(folder);

@@ -13,7 +13,8 @@
 
 enum { FILE_ROOM = 8192, PATH_ROOM = 1024 };
 
-/* The beginning of a small file of the system's; false: there is none. */
+/* Reads the beginning of a small system file; returns false if it does not
+ * exist. */
 static bool read_small(const char *path, char *text)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -33,7 +34,8 @@ static bool read_small(const char *path, char *text)
     return len > 0;
 }
 
-/* The number behind `key` at the beginning of a line; 0: there is none. */
+/* Returns the number after `key` at the beginning of a line, or 0 if there is
+ * none. */
 static uint64_t find_number(const char *text, const char *key)
 {
     size_t len = strlen(key);
@@ -45,12 +47,14 @@ static uint64_t find_number(const char *text, const char *key)
     return 0;
 }
 
+/* Lowers the limit to `bytes` if that is smaller. */
 static void take_less(lhi_memory_room *room, uint64_t bytes, const char *limit)
 {
     if (bytes < room->bytes)
         *room = (lhi_memory_room){bytes, limit};
 }
 
+/* Applies a resource limit, less the memory already in use. */
 static void take_limit(lhi_memory_room *room, int resource, uint64_t used,
                        const char *limit)
 {
@@ -74,12 +78,14 @@ lhi_memory_room lhi_room_to_map(void)
     return room;
 }
 
-/* One control group: its limit, what it uses, and what of that is files that
- * can be dropped. A file that is not there, or says "max", limits nothing. */
+/* File names in a control group: its limit, its usage, and the page cache
+ * within that usage, which is reclaimable. A missing file, or one with "max",
+ * sets no limit. */
 typedef struct group_files {
     const char *limit, *used, *inactive, *active, *name;
 } group_files;
 
+/* Applies the limit of one control group. */
 static void take_group(lhi_memory_room *room, const char *folder,
                        const group_files *files)
 {
@@ -101,8 +107,9 @@ static void take_group(lhi_memory_room *room, const char *folder,
     take_less(room, limit > used ? limit - used : 0, files->name);
 }
 
-/* The group and all above it. In a container the path may be one that only the
- * host sees; then the top alone is there, which is the container's own. */
+/* Applies the limits of the group and all its ancestors. In a container the
+ * path may be visible to the host only; then only the top exists, which is the
+ * container's own group. */
 static void take_groups(lhi_memory_room *room, const char *top,
                         const char *inner, const group_files *files)
 {
@@ -120,6 +127,7 @@ static void take_groups(lhi_memory_room *room, const char *top,
     }
 }
 
+/* Applies the limits of this process's control groups, versions 1 and 2. */
 static void take_control_groups(lhi_memory_room *room, const char *root)
 {
     static const group_files second = {

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The beginning of a small file; "" if it cannot be read. */
+/* Reads the beginning of a small file; stores "" on failure. */
 static void read_start(const char *path, char *out, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -22,7 +22,8 @@ static void read_start(const char *path, char *out, size_t size)
         close(fd);
 }
 
-/* A word as it may stand in names and texts. */
+/* Replaces characters not allowed in names with '_' and cuts the text at the
+ * first space. */
 static void clean_word(char *text)
 {
     text[strcspn(text, " \t\r\n")] = '\0';
@@ -31,8 +32,8 @@ static void clean_word(char *text)
             *p = '_';
 }
 
-/* The time at which a process of this machine began, in ticks; false: there is
- * none, or it has ended and only waits to be noticed. */
+/* Finds the start time, in ticks, of a process on this machine. Returns false
+ * if there is none or if it is a zombie. */
 static bool look_up(int64_t number, uint64_t *started)
 {
     char path[64], text[1024];

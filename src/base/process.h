@@ -1,33 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which process something belongs to, so that a later one can tell whether it
- * still runs: files of a killed run say nothing by themselves. */
+/* Identifies the process that owns a file, so that a later process can check
+ * whether it still runs; files of a killed run do not show it themselves. */
 #ifndef LHI_PROCESS_H
 #define LHI_PROCESS_H
 
 #include <stdint.h>
 
-/* Texts are of letters, digits, '.', '_' and '-'; "" where the system does not
- * say. */
+/* The identity of a process. Strings contain letters, digits, '.', '_' and '-';
+ * "" where the system provides none. */
 typedef struct lhi_process {
-    char host[65];    /* the machine's name */
-    char machine[65]; /* /etc/machine-id: survives a restart */
-    char boot[65];    /* the kernel's, new with each restart */
-    uint64_t space;   /* where `number` counts: containers have their own */
+    char host[65];    /* host name */
+    char machine[65]; /* /etc/machine-id: survives a reboot */
+    char boot[65];    /* kernel's boot id, new with each reboot */
+    uint64_t space;   /* PID namespace of `number` (containers) */
     int64_t number;
-    uint64_t started; /* ticks since the boot: numbers are used again */
+    uint64_t started; /* ticks since boot: PIDs are reused */
 } lhi_process;
 
+/* The state of a process. */
 typedef enum lhi_process_state {
     LHI_PROCESS_RUNS,
     LHI_PROCESS_GONE,
-    LHI_PROCESS_ELSEWHERE /* cannot be seen from here */
+    LHI_PROCESS_ELSEWHERE /* not visible from here */
 } lhi_process_state;
 
+/* Identifies the calling process. */
 void lhi_process_self(lhi_process *out);
-/* Gone: it was of this machine, and has ended or the machine was restarted. */
+/* Checks whether a process still runs. LHI_PROCESS_GONE: it belonged to this
+ * machine, and it ended or the machine was rebooted. */
 lhi_process_state lhi_process_look(const lhi_process *process);
-/* A number for all of `process` but the process itself: where its number
- * counts. */
+/* Hashes everything in `process` except the process itself: the machine, boot
+ * and PID namespace in which its number is valid. */
 uint32_t lhi_process_place(const lhi_process *process);
 
 #endif

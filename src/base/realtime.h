@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one clock of everything that happens in real time, and sleeping by it.
- * Times are nanoseconds of CLOCK_MONOTONIC, which all processes of a host
- * share. */
+/* The clock for all real-time events, and sleeping by it. Times are nanoseconds
+ * of CLOCK_MONOTONIC, which all processes on a host share. */
 #ifndef LHI_REALTIME_H
 #define LHI_REALTIME_H
 
@@ -12,30 +11,32 @@
 #include <stdint.h>
 #include <time.h>
 
+/* Returns the current time in ns. */
 int64_t lhi_now_ns(void);
-/* A time of the past moved on by `ns`, at most to now. */
+/* Returns at_ns + ns, capped at now_ns. */
 static inline int64_t lhi_later_ns(int64_t at_ns, int64_t ns, int64_t now_ns)
 {
     return ns < now_ns - at_ns ? at_ns + ns : now_ns;
 }
-/* The same as C has it. */
+/* Converts nanoseconds to a struct timespec. */
 struct timespec lhi_timespec(int64_t at_ns);
 
-/* Sleeps until the clock has reached `at_ns`, to the microsecond; returns at
- * once where it has. Signals do not end it. */
+/* Sleeps until the clock reaches `at_ns`, accurate to a microsecond; returns at
+ * once if it already has. Continues after signals. */
 void lhi_sleep_until(int64_t at_ns);
+/* Sleeps for `ns`; see lhi_sleep_until(). */
 void lhi_sleep_for(int64_t ns);
 
-/* Has the system wake the calling thread at the moment that it waits for, not
- * up to 50 us later. `realtime`: also before all ordinary threads, under
- * SCHED_FIFO; LH_EUNSUPPORTED without the right to. */
+/* Makes the system wake the calling thread exactly when its wait expires, not
+ * up to 50 us later. `realtime`: also gives it priority over all ordinary
+ * threads (SCHED_FIFO). LH_EUNSUPPORTED without the required capability. */
 lh_status lhi_wake_sharply(bool realtime, lh_error *err);
 
-/* Starts a thread of ordinary priority, whatever that of the caller is: its
- * passes go first. */
+/* Starts a thread with normal priority, even if the caller has real-time
+ * priority, so that the caller's passes run first. */
 lh_status lhi_thread_ordinary(pthread_t *out, void *(*thread_main)(void *of),
                               void *of, lh_error *err);
-/* Processor time of the calling thread. */
+/* Returns the calling thread's CPU time in ns. */
 int64_t lhi_thread_ns(void);
 
 #endif

@@ -4,7 +4,8 @@
 
 #include <stdbool.h>
 
-/* As ==, which compilers warn of, and on purpose: not nearly, but just. */
+/* Compares exactly, as == does, but without the compiler warning: the exact
+ * comparison is intended. */
 static inline bool lhi_same(double a, double b)
 {
     return !(a < b) && !(b < a);

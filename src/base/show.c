@@ -41,11 +41,12 @@ bool lhi_utf8_ok(const char *text)
     return true;
 }
 
-/* Line ends; and what Unicode 15.1 has programs ignore where they cannot show
- * it (DerivedCoreProperties.txt, Default_Ignorable_Code_Point), among them all
- * that turn the direction of writing, spaces of no width, tags and selectors of
- * variants; and annotations between lines, and the two numbers below 2^16 that
- * are no characters, which no YAML holds as they are. */
+/* Line separators, and the characters that Unicode 15.1 lets programs ignore if
+ * they cannot display them (DerivedCoreProperties.txt,
+ * Default_Ignorable_Code_Point). Among these are bidirectional controls,
+ * zero-width spaces, tags and variation selectors. Also interlinear
+ * annotations, and the two noncharacters below 2^16, which YAML cannot contain
+ * unescaped. */
 static const struct {
     uint32_t first, last;
 } unseen[] = {{0xad, 0xad},       {0x34f, 0x34f},    {0x61c, 0x61c},
@@ -76,8 +77,8 @@ size_t lhi_json_escape(uint32_t c, char *out)
                             0xdc00u + (unsigned)(c & 0x3ff));
 }
 
-/* The shown form of the first character of `text`; returns how many bytes of
- * the text that takes. */
+/* Escapes the first character of `text` if it is unprintable; returns its
+ * length in `text`. */
 static size_t show_character(const char *text, size_t len, char *out,
                              size_t *out_len)
 {
@@ -101,7 +102,8 @@ static size_t show_character(const char *text, size_t len, char *out,
     return n ? n : 1;
 }
 
-/* The same within JSON, which a line end is only between values. */
+/* Escapes the first character for JSON output; keeps line ends, which occur
+ * only between values. */
 static size_t show_in_json(const char *text, size_t len, char *out,
                            size_t *out_len)
 {
@@ -119,6 +121,8 @@ static size_t show_in_json(const char *text, size_t len, char *out,
 typedef size_t (*shower)(const char *text, size_t len, char *out,
                          size_t *out_len);
 
+/* Escapes a whole text into `buffer`, NUL-terminated and truncated to `room`;
+ * returns the untruncated length. */
 static size_t show_all(shower show, const char *text, size_t len, char *buffer,
                        size_t room)
 {
@@ -154,7 +158,8 @@ void lhi_text_add_shown(lhi_text *out, const char *text, size_t columns)
     while (left > 0 && columns > 0) {
         char one[ONE];
         size_t n, used = show_character(text, left, one, &n);
-        const size_t wide = n == used ? 1 : n; /* what is escaped grows */
+        /* escapes are wider than their input */
+        const size_t wide = n == used ? 1 : n;
         if (wide > columns)
             return;
         lhi_text_add(out, one, n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text that somebody else wrote, as a person may safely see it: lh_text_show()
- * of status.h for texts that grow. */
+/* Escaping untrusted text for safe display: lh_text_show() of status.h for
+ * growing texts. */
 #ifndef LHI_SHOW_H
 #define LHI_SHOW_H
 
@@ -8,27 +8,29 @@
 
 #include <stdint.h>
 
-/* Decodes the character at `text`, which has `len` bytes left, at least one;
- * returns its length, 0: no UTF-8. */
+/* Decodes the character at `text`, which has `len` bytes left, at least one.
+ * Returns its length, or 0 for invalid UTF-8. */
 size_t lhi_utf8_decode(const char *text, size_t len, uint32_t *out);
+/* Checks whether a string is valid UTF-8. */
 bool lhi_utf8_ok(const char *text);
 
-/* What acts on a terminal or a page in place of being seen there, or is not
- * seen at all: control characters, those that turn the direction of writing,
- * ends of lines, spaces of no width, tags. */
+/* Checks for characters that control a terminal or page, or that are invisible:
+ * control characters, bidirectional controls, line separators, zero-width
+ * spaces, tags. */
 bool lhi_is_unseen(uint32_t character);
 
-enum { LHI_SHOWN_CHARACTER = 16 }; /* bytes of one, escaped, and a NUL */
+enum { LHI_SHOWN_CHARACTER = 16 }; /* bytes of one escaped character with NUL */
 
-/* Within a string of JSON: \u202e, or the two halves of one beyond 16 bits;
- * returns the length. `out` has LHI_SHOWN_CHARACTER bytes. */
+/* Formats a JSON string escape: \u202e, or a surrogate pair for characters
+ * beyond 16 bits. Returns the length; `out` has LHI_ESCAPE_BYTES bytes. */
 size_t lhi_json_escape(uint32_t character, char *out);
 
-/* Adds the text as lh_text_show() has it, at most `columns` characters. */
+/* Appends the text as escaped by lh_text_show(), at most `columns` characters.
+ */
 void lhi_text_add_shown(lhi_text *out, const char *text, size_t columns);
-/* Adds JSON as lh_json_show() has it. */
+/* Appends JSON as escaped by lh_json_show(). */
 void lhi_text_add_json(lhi_text *out, const char *json, size_t len);
-/* Characters of the form that lh_text_show() gives. */
+/* Counts the characters that lh_text_show() outputs for the text. */
 size_t lhi_shown_columns(const char *text);
 
 #endif

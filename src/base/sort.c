@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Merge sort in place, by rotations: Dudzinski and Dydek, On a Stable Storage
+/* In-place merge sort by rotations: Dudzinski and Dydek, On a Stable Storage
  * Merging Algorithm, Information Processing Letters 12(1), 1981. */
 #include "base/sort.h"
 
 #include <stdbool.h>
 
+/* The array to sort and its comparison function. */
 typedef struct sorting {
     char *base;
     size_t size;
@@ -32,8 +33,8 @@ static void reverse(const sorting *s, size_t from, size_t to)
         swap(s, from, to - 1);
 }
 
-/* The first of [from, to) that is to stand behind item `key`: one that is
- * equal, too, with `or_equal`. */
+/* Finds the first item of [from, to) that sorts after item `key`; with
+ * `or_equal`, equal items count as after it. */
 static size_t first_behind(const sorting *s, size_t from, size_t to, size_t key,
                            bool or_equal)
 {
@@ -48,8 +49,8 @@ static size_t first_behind(const sorting *s, size_t from, size_t to, size_t key,
     return from;
 }
 
-/* [from, mid) and [mid, to) are sorted: halves the longer, finds where the
- * other parts there, and swaps what lies between. */
+/* Merges the sorted ranges [from, mid) and [mid, to): halves the longer one,
+ * finds the matching split in the other, and rotates the part between. */
 static void merge(const sorting *s, size_t from, size_t mid, size_t to)
 {
     while (from < mid && mid < to) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions and values of libraries that are loaded at run time. */
+/* Symbols of libraries loaded at run time. */
 #ifndef LHI_SYMBOL_H
 #define LHI_SYMBOL_H
 
@@ -7,8 +7,9 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Sets the pointer that `pointer` points to. ISO C has no conversion from an
- * object's address to a function's; POSIX says that the bytes are those. */
+/* Looks up a symbol and stores it in the pointer that `pointer` points to. ISO
+ * C has no conversion from an object pointer to a function pointer; POSIX
+ * guarantees the same representation. */
 static inline bool lhi_find_symbol(void *library, const char *name,
                                    void *pointer)
 {

@@ -10,19 +10,21 @@
 #include <time.h>
 #include <unistd.h>
 
+/* A pool: the current job, its finished tasks, and the worker threads. */
 struct lhi_crew {
-    uint32_t most;        /* threads, the calling one among them */
-    bool works;           /* lock and conditions are there */
-    pthread_mutex_t lock; /* for what follows */
+    uint32_t most;        /* threads, including the caller */
+    bool works;           /* lock and conditions are initialised */
+    pthread_mutex_t lock; /* guards the members below */
     pthread_cond_t begin, change;
     const lhi_team *team;
     uint32_t n, next;
-    bool over; /* others are to end */
+    bool over; /* worker threads must exit */
     bool done[LHI_TEAM_PIECES];
     uint32_t n_others, n_named;
     pthread_t others[LHI_TEAM_PIECES];
 };
 
+/* Claims the next task; returns false if none remains. */
 static bool take_piece(lhi_crew *c, uint32_t *out)
 {
     pthread_mutex_lock(&c->lock);
@@ -33,7 +35,7 @@ static bool take_piece(lhi_crew *c, uint32_t *out)
     return any;
 }
 
-static uint32_t count_done(const lhi_crew *c) /* under the lock */
+static uint32_t count_done(const lhi_crew *c) /* requires the lock */
 {
     uint32_t n = 0;
     while (n < c->n && c->done[n])
@@ -41,7 +43,7 @@ static uint32_t count_done(const lhi_crew *c) /* under the lock */
     return n;
 }
 
-/* Another thread: pieces of one job after the other. */
+/* Worker thread: runs tasks, one job after another. */
 static void *work_on(void *context)
 {
     lhi_crew *c = context;
@@ -64,6 +66,7 @@ static void *work_on(void *context)
     return NULL;
 }
 
+/* Waits for all tasks and reports progress about twenty times a second. */
 static void wait_for(lhi_crew *c)
 {
     for (;;) {
@@ -86,6 +89,7 @@ static void wait_for(lhi_crew *c)
     }
 }
 
+/* Runs tasks on the calling thread until none remains. */
 static void do_here(lhi_crew *c)
 {
     uint32_t i;
@@ -185,6 +189,7 @@ uint32_t lhi_processors(void)
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
         return (uint32_t)CPU_COUNT(&set);
-    long n = sysconf(_SC_NPROCESSORS_ONLN); /* more than a set holds */
+    /* more processors than a cpu_set_t holds */
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n < 1 ? 1 : n < LHI_TEAM_PIECES ? (uint32_t)n : LHI_TEAM_PIECES;
 }

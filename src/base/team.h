@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several pieces of work on several threads. */
+/* Running independent tasks on several threads. */
 #ifndef LHI_TEAM_H
 #define LHI_TEAM_H
 
@@ -7,35 +7,37 @@
 
 #include <stdint.h>
 
-enum { LHI_TEAM_PIECES = 256 }; /* of one job, at most */
+enum { LHI_TEAM_PIECES = 256 }; /* tasks per job */
 
+/* A job: the task function, its context and a progress callback. */
 typedef struct lhi_team {
     void *context;
-    /* Does piece i on thread `who`: 0 is the one that called, others are below
-     * the number of threads. */
+    /* Runs task i on thread `who`: 0 is the caller; worker threads have numbers
+     * below the thread count. */
     void (*work)(void *context, uint32_t i, uint32_t who);
-    /* On the calling thread, after each piece that it did and about twenty
-     * times a second while it waits: pieces 0 .. n_done - 1 are done. */
+    /* Reports progress on the calling thread, after each task that it ran and
+     * about twenty times a second while it waits: tasks 0 .. n_done - 1 are
+     * finished. */
     void (*look)(void *context, uint32_t n_done);
 } lhi_team;
 
-/* Threads that stay for more than one job. */
+/* A thread pool, reusable for many jobs. */
 typedef struct lhi_crew lhi_crew;
 
-/* At most so many threads, the calling one among them. Others begin with the
- * first job that has pieces for them. */
+/* Creates a pool with at most `threads` threads, including the caller. Worker
+ * threads start with the first job that has tasks for them. */
 lh_status lhi_crew_make(uint32_t threads, lhi_crew **out, lh_error *err);
-void lhi_crew_free(lhi_crew *crew); /* NULL is fine */
+void lhi_crew_free(lhi_crew *crew); /* accepts NULL */
 
-/* Does pieces 0 .. n - 1, begun in order: one job at a time, and no piece asks
- * for another of the same crew. Where other threads cannot be had the calling
- * one does all. */
+/* Runs tasks 0 .. n - 1, started in order. A pool runs one job at a time, and a
+ * task must not start another job on the same pool. If no thread can be
+ * created, the caller runs all tasks. */
 void lhi_crew_run(lhi_crew *crew, const lhi_team *team, uint32_t n);
 
-/* The same with threads for this job alone. */
+/* Runs one job on a temporary pool. */
 void lhi_team_run(const lhi_team *team, uint32_t n, uint32_t threads);
 
-/* How many processors the process may run on: 1 or more. */
+/* Returns the number of processors available to the process: 1 or more. */
 uint32_t lhi_processors(void);
 
 #endif

@@ -23,6 +23,8 @@ void lhi_text_fini(lhi_text *text)
     *text = (lhi_text){0};
 }
 
+/* Grows the buffer for `more` bytes; sets `failed` and returns false if
+ * allocation fails. */
 static bool reserve(lhi_text *text, size_t more)
 {
     if (text->failed)
@@ -110,7 +112,7 @@ lh_status lhi_fail_large(const char *name, size_t max_bytes, const char *what,
                     max_bytes >> 20, what);
 }
 
-/* Where `n` bytes have four NULs in a row; n: nowhere. */
+/* Finds the first run of four NULs in `n` bytes; returns n if there is none. */
 static size_t find_nuls(const char *bytes, size_t n)
 {
     static const char nuls[4];
@@ -125,13 +127,15 @@ static size_t find_nuls(const char *bytes, size_t n)
     return n;
 }
 
-/* What a file is read as: a text, or any bytes. */
+/* A read request: the path, its term for messages, the size limit, and whether
+ * the file must be text. */
 typedef struct reading {
     const char *path, *what;
     size_t max_bytes;
     bool is_text;
 } reading;
 
+/* Reads to the end of the stream, within the request's limits. */
 static lh_status read_chunks(lhi_inflow *from, const reading *r, lhi_text *text,
                              lh_error *err)
 {
@@ -163,7 +167,8 @@ static lh_status read_open_file(lhi_inflow *from, const reading *r,
     if (S_ISREG(info.st_mode) && info.st_size > 0) {
         if ((uintmax_t)info.st_size > r->max_bytes)
             return lhi_fail_large(r->path, r->max_bytes, r->what, err);
-        reserve(text, (size_t)info.st_size); /* as much as it takes at once */
+        /* reserves the file size in one allocation */
+        reserve(text, (size_t)info.st_size);
     }
     return read_chunks(from, r, text, err);
 }
@@ -224,7 +229,8 @@ static lh_status fail_to_write(const char *path, int cause, lh_error *err)
     return lhi_fail(err, LH_EIO, "%s: cannot write: %s", path, strerror(cause));
 }
 
-/* `old_mode` is the mode to keep, or 0 for a new file. */
+/* Replaces the file atomically. `old_mode` is the mode to preserve, or 0 for a
+ * new file. */
 static lh_status replace_file(const char *path, mode_t old_mode,
                               const char *text, size_t len, lh_error *err)
 {
@@ -257,7 +263,8 @@ static lh_status replace_file(const char *path, mode_t old_mode,
     return ok ? LH_OK : LH_EIO;
 }
 
-/* A FIFO is not waited for, for ever: its reader has to be there in time. */
+/* Opens a file for writing in place. A FIFO must get a reader within a timeout,
+ * instead of blocking forever. */
 static int open_in_place(const char *path)
 {
     enum { READER_WITHIN_MS = 5000, STEP_MS = 50 };
@@ -273,7 +280,7 @@ static int open_in_place(const char *path)
     }
 }
 
-/* Pipes and terminals cannot be replaced, only written. */
+/* Writes to pipes and terminals, which cannot be replaced by a rename. */
 static lh_status write_in_place(const char *path, const char *text, size_t len,
                                 lh_error *err)
 {
@@ -296,15 +303,16 @@ static bool begins_with(const char *path, const char *start)
     return strncmp(path, start, strlen(start)) == 0;
 }
 
-/* A name of the system's, behind which anything may be: /dev/stdout can be a
- * file that somebody else holds open, and must stay that file. */
+/* Checks for a system path that may refer to anything: /dev/stdout can be a
+ * file that another process holds open, which must remain that file. */
 static bool is_special(const char *path)
 {
     return begins_with(path, "/proc/") ||
            (begins_with(path, "/dev/") && !begins_with(path, "/dev/shm/"));
 }
 
-/* Through a link: what it leads to is replaced, and it stays. */
+/* Writes through a symbolic link: replaces its target and preserves the link.
+ */
 static lh_status write_through(const char *path, const char *text, size_t len,
                                lh_error *err)
 {
@@ -343,7 +351,7 @@ lh_status lh_file_write(const char *path, const char *text, size_t len,
     return replace_file(path, exists ? info.st_mode & 0777 : 0, text, len, err);
 }
 
-/* A new file beside `path`, for a moment. */
+/* Tests whether a file can be created beside `path`; removes it again. */
 static lh_status try_beside(const char *path, lh_error *err)
 {
     size_t room = strlen(path) + LHI_TEMP_ROOM;
@@ -367,7 +375,7 @@ lh_status lh_file_writable(const char *path, lh_error *err)
         return try_beside(path, err);
     if (S_ISDIR(info.st_mode))
         return lhi_fail(err, LH_EIO, "%s: is a directory; name a file", path);
-    /* Opening a pipe would wait for its reader. */
+    /* Opening a pipe would block until it has a reader. */
     if (is_special(path) || !S_ISREG(info.st_mode))
         return access(path, W_OK) == 0
                    ? LH_OK

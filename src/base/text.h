@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A growing text buffer, and whole files in and out. */
+/* A growing text buffer; reading and writing whole files. */
 #ifndef LHI_TEXT_H
 #define LHI_TEXT_H
 
@@ -8,34 +8,41 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Zero-initialise. After a failed allocation `failed` stays set, further
- * calls do nothing, and lhi_text_take() reports it: check once, at the end. */
+/* A growing text buffer; zero-initialise it. After a failed allocation,
+ * `failed` remains set and further calls do nothing. lhi_text_take() reports
+ * the failure, so one check at the end suffices. */
 typedef struct lhi_text {
-    char *data; /* NUL-terminated once anything was added */
+    char *data; /* NUL-terminated once non-empty */
     size_t len, room;
     bool failed;
 } lhi_text;
 
+/* Frees the buffer. */
 void lhi_text_fini(lhi_text *text);
+/* Appends `len` bytes. */
 void lhi_text_add(lhi_text *text, const char *bytes, size_t len);
+/* Appends a string. */
 void lhi_text_puts(lhi_text *text, const char *string);
+/* Appends formatted text. */
 void lhi_text_printf(lhi_text *text, const char *format, ...) LHI_PRINTF(2, 3);
 
-/* Hands the text to the caller (release with lh_text_free) and empties the
- * buffer; `len` may be NULL. LH_ENOMEM: the buffer is empty, *out untouched. */
+/* Transfers the text to the caller (release it with lh_text_free) and empties
+ * the buffer; `len` may be NULL. LH_ENOMEM: the buffer is empty and *out
+ * unchanged. */
 lh_status lhi_text_take(lhi_text *text, char **out, size_t *len, lh_error *err);
 
-/* As much of `from` as `room` bytes have room for, in whole characters of
- * UTF-8, ended by 0. */
+/* Copies as many whole UTF-8 characters of `from` as fit into `room` bytes with
+ * a NUL. */
 void lhi_text_copy(char *to, size_t room, const char *from);
 
-/* Reads a whole regular file of at most `max_bytes` (then NUL-terminated);
- * release with lh_text_free. */
+/* Reads a whole regular file of at most `max_bytes` and adds a NUL; release it
+ * with lh_text_free. */
 lh_status lhi_file_read(const char *path, size_t max_bytes, char **out,
                         size_t *len, lh_error *err);
-/* The same of a text, called `what` where it is too large: what has several
- * NULs in a row is none and is refused where they come, so that /dev/zero is
- * not read on. (UTF-16, which YAML may be, has single ones.) */
+/* Reads a whole text file; `what` is its term in the message about its size. A
+ * run of NULs marks a binary file and is rejected as soon as it is read, so
+ * that reading /dev/zero ends early. (UTF-16, which YAML may use, contains
+ * single NULs only.) */
 lh_status lhi_text_read(const char *path, size_t max_bytes, const char *what,
                         char **out, size_t *len, lh_error *err);
 /* LH_EINPUT: "NAME: larger than 16 MiB, the most that a job may have". */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a text says that it is. */
+/* Detects the format that a text declares. */
 #include <longhaul/status.h>
 
 #include <string.h>

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole numbers. */
+/* Integer arithmetic. */
 #ifndef LHI_WHOLE_H
 #define LHI_WHOLE_H
 
 #include <stdint.h>
 
+/* Returns the smaller number. */
 static inline int64_t lhi_least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
+/* Returns the larger number. */
 static inline int64_t lhi_most(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
 
-/* What divides both; 0 or more. */
+/* Returns the greatest common divisor, 0 or more. */
 static inline int64_t lhi_gcd(int64_t a, int64_t b)
 {
     while (b) {
@@ -26,7 +28,8 @@ static inline int64_t lhi_gcd(int64_t a, int64_t b)
     return a < 0 ? -a : a;
 }
 
-/* The least number from `least` on that divides `n`; n where it is smaller. */
+/* Returns the smallest divisor of `n` that is at least `least`; returns n if
+ * `n` is smaller. */
 static inline uint32_t lhi_least_divisor(uint32_t n, uint32_t least)
 {
     uint32_t d = least ? least : 1;
