@@ -27,9 +27,9 @@ const char *lh_compare_by_name(lh_compare_by by)
     return (uint32_t)by < lh_n_compare_bys() ? by_names[by] : NULL;
 }
 
-/* A comparison while it is made, and what it owns. */
+/* A comparison under construction, with all the memory that it owns. */
 typedef struct contest {
-    lh_comparison shown; /* first: what the caller has a pointer to */
+    lh_comparison shown; /* first: the caller's pointer is to this */
     lhi_arena *mem;
     lh_compare_options how;
     lh_compare_base *bases;
@@ -37,8 +37,8 @@ typedef struct contest {
     lh_outcome *outcomes;
     lh_pipeline *own[MOST_BASES];
     lh_compare_left_out left_out[MOST_PLACEMENTS];
-    const lh_plan *plan; /* NULL: pipelines are compared */
-    uint32_t plans;      /* the base that is the plan's own pipeline */
+    const lh_plan *plan; /* NULL: the comparison is between pipelines */
+    uint32_t plans;      /* own pipeline's index */
 } contest;
 
 void lh_comparison_free(lh_comparison *comparison)
@@ -48,7 +48,7 @@ void lh_comparison_free(lh_comparison *comparison)
         return;
     for (uint32_t i = 0; i < MOST_BASES; i++)
         lh_pipeline_free(x->own[i]);
-    lhi_arena_free(x->mem); /* x lies in it */
+    lhi_arena_free(x->mem); /* frees x itself, too */
 }
 
 const lh_outcome *lh_comparison_at(const lh_comparison *x, uint32_t latency,
@@ -58,6 +58,8 @@ const lh_outcome *lh_comparison_at(const lh_comparison *x, uint32_t latency,
     return &x->outcomes[point * x->n_contenders + contender];
 }
 
+/* Orders outcomes: evaluated before failed, fitting before not, then by time.
+ */
 static bool goes_before(const lh_outcome *a, const lh_outcome *b)
 {
     if (a->ns < 0 || b->ns < 0)
@@ -72,7 +74,7 @@ void lh_comparison_rank(const lh_comparison *x, uint32_t latency,
 {
     for (uint32_t i = 0; i < x->n_contenders; i++) {
         const lh_outcome *mine = lh_comparison_at(x, latency, transfer, i);
-        uint32_t at = i; /* insertion keeps equals in the list's order */
+        uint32_t at = i; /* insertion sort: equals keep their order */
         for (;
              at > 0 && goes_before(mine, lh_comparison_at(x, latency, transfer,
                                                           ranking[at - 1]));
@@ -82,7 +84,7 @@ void lh_comparison_rank(const lh_comparison *x, uint32_t latency,
     }
 }
 
-/* --- who competes -------------------------------------------------------- */
+/* --- contenders ---------------------------------------------------------- */
 
 static lh_status start_contest(const lh_compare_options *options,
                                uint32_t n_bases, contest **out, lh_error *err)
@@ -110,14 +112,15 @@ static lh_status start_contest(const lh_compare_options *options,
     return LH_OK;
 }
 
-/* An elastic plan's groups and its pipeline belong together. */
+/* Checks whether a base is an elastic plan's pipeline, which is valid only with
+ * that plan's schedule. */
 static bool is_elastic(const contest *x, uint32_t base)
 {
     return x->plan && x->plan->best.elastic && base == x->plans;
 }
 
-/* That of the plan, where it competes for its method: made again, a schedule
- * that was searched for may come out another. */
+/* Returns the plan's schedule if it competes for its own method, else NULL. A
+ * search could return another schedule the second time. */
 static const lh_schedule *plans_schedule(const contest *x, uint32_t base,
                                          const char *method)
 {
@@ -135,6 +138,8 @@ const lh_schedule *lh_comparison_schedule(const lh_comparison *comparison,
     return plans_schedule(x, who->base, who->method);
 }
 
+/* Checks whether a method takes part: in the list, or by default. The default
+ * excludes method choices, and searches during a sweep. */
 static bool is_wanted(const lh_compare_options *how, const char *method)
 {
     if (how->n_methods == 0)
@@ -148,6 +153,7 @@ static bool is_wanted(const lh_compare_options *how, const char *method)
     return false;
 }
 
+/* Builds the contender list: each base with each method that takes part. */
 static lh_status line_up(contest *x, lh_error *err)
 {
     lh_comparison *s = &x->shown;
@@ -175,11 +181,11 @@ static lh_status line_up(contest *x, lh_error *err)
     return LH_OK;
 }
 
-/* --- working it out ------------------------------------------------------ */
+/* --- evaluation ---------------------------------------------------------- */
 
-/* What holds for one schedule of a pipeline holds for all of them: each has the
- * best bound that any of them came with, which is one of makespans, whatever
- * else counts. */
+/* Gives each schedule of a pipeline the best lower bound that any of them
+ * found: a bound on the makespan holds for all schedules, whatever the
+ * objective. */
 static void share_bounds(const contest *x, uint32_t base, lh_outcome *outcomes)
 {
     int64_t bound_ns = 0;
@@ -191,7 +197,7 @@ static void share_bounds(const contest *x, uint32_t base, lh_outcome *outcomes)
             outcomes[i].bound_ns = bound_ns;
 }
 
-/* All contenders at one point. */
+/* Evaluates all contenders at one point of the sweep. */
 static lh_status work_out_point(contest *x, uint32_t l, uint32_t t,
                                 lh_error *err)
 {
@@ -256,8 +262,9 @@ static lh_status work_out(contest *x, lh_error *err)
     return LH_OK;
 }
 
-/* The methods that suit no point of one base but suit another are left out
- * there: of three placements, most methods suit one. */
+/* Checks whether a contender's method is unsupported at every point of its
+ * base. Unsupported methods are dropped where another base supports them: most
+ * methods support only one of the three placements. */
 static bool never_suits(const lh_comparison *x, uint32_t contender)
 {
     for (uint32_t t = 0; t < x->n_transfers; t++)
@@ -277,6 +284,7 @@ static bool suits_elsewhere(const contest *x, uint32_t contender)
     return false;
 }
 
+/* Drops the contenders whose method only other bases support. */
 static lh_status leave_out(contest *x, lh_error *err)
 {
     lh_comparison *s = &x->shown;
@@ -297,7 +305,7 @@ static lh_status leave_out(contest *x, lh_error *err)
     return LH_OK;
 }
 
-/* Ends with *out or with nothing left of x. */
+/* Runs the comparison. On success x becomes *out; on failure x is freed. */
 static lh_status hold_contest(contest *x, lh_comparison **out, lh_error *err)
 {
     x->shown.bases = x->bases;
@@ -338,9 +346,9 @@ lh_status lh_compare(uint32_t n_bases, const lh_compare_base *bases,
 
 /* --- a plan's placements ------------------------------------------------- */
 
-/* The plan's own pipeline where the placement is the plan's; else the plan's
- * layout on that placement, with all that the plan has chosen, the layers of
- * its chunks too where there are as many. */
+/* Adds the pipeline for one placement: the plan's own pipeline if the plan has
+ * that placement, else the plan's layout rebuilt on it. All other choices stay,
+ * and the layers per chunk too if the number of chunks is the same. */
 static lh_status lay_out(contest *x, lh_placement placement, uint32_t chunks,
                          lh_error *err)
 {
@@ -361,7 +369,7 @@ static lh_status lay_out(contest *x, lh_placement placement, uint32_t chunks,
         config.layers = NULL;
     config.layout.chunks_per_device = chunks;
     config.placement = placement;
-    config.elastic = NULL; /* other schedules shard in their passes */
+    config.elastic = NULL; /* other schedules shard within their passes */
     LHI_TRY(lhi_layout_build(x->plan->job, &config, &built, err));
     x->bases[at].pipeline = x->own[at] = built.pipeline;
     x->bases[at].after_ns = built.optimizer_ns + built.overhead_ns;
@@ -369,7 +377,8 @@ static lh_status lay_out(contest *x, lh_placement placement, uint32_t chunks,
     return LH_OK;
 }
 
-/* Beside the placements, on which methods make schedules, the plan itself. */
+/* Adds an elastic plan's own pipeline beside the placements, which serve the
+ * methods. */
 static void add_elastic(contest *x)
 {
     const lh_choice *best = &x->plan->best;
@@ -398,7 +407,7 @@ static lh_status add_placements(contest *x, lh_error *err)
         lh_error why = {0};
         if (fixed && fixed != ways[i].chunks)
             continue;
-        /* On one rank it is the same as two chunks in turn. */
+        /* On a single rank a wave equals two chunks in turn. */
         if (best->pipeline == 1 && ways[i].placement == LH_PLACEMENT_WAVE)
             continue;
         lh_status status = lay_out(x, ways[i].placement, ways[i].chunks, &why);

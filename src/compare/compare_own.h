@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Side by side. What comes in: pipelines, or a plan whose layout has several
- * placements, and out comes what every method makes of them, at every point of
- * a sweep of delays; or two traces of the same passes, and out comes where they
- * differ.
+/* Comparisons. Input: pipelines, or a plan whose layout allows several
+ * placements; output: every method's result on them, at every point of a delay
+ * sweep. Or input: two traces of the same passes; output: their differences.
  *
- *     compare.c        who competes, and the whole of it
- *     contend.c        one method on one pipeline
+ *     compare.c        the contenders, and the whole comparison
+ *     outcome.c        one method on one pipeline
  *     delays.c         pipelines under other delays
  *     trace_compare.c  a measured iteration against its prediction
- *     run_log.c        the iterations of a run's log */
+ *     run_log.c        the iterations in a run's log */
 #ifndef LHI_COMPARE_OWN_H
 #define LHI_COMPARE_OWN_H
 
@@ -17,28 +16,29 @@
 
 #include <longhaul/compare.h>
 
-/* What a method competes on. */
+/* The pipeline and schedule for one method's evaluation. */
 typedef struct lhi_contest {
-    const lh_pipeline *pipeline, *made_for; /* its schedule is for the latter */
-    const lh_schedule *schedule; /* that there is; NULL: the method makes one */
-    int64_t bound_ns;            /* no schedule is faster; 0: not known */
-    int64_t after_ns;            /* follows the pipeline */
+    const lh_pipeline *pipeline, *made_for; /* made_for: the method's input */
+    const lh_schedule *schedule; /* existing one; NULL: the method makes it */
+    int64_t bound_ns;            /* known lower bound; 0: none */
+    int64_t after_ns;            /* time after the pipeline, e.g. optimizer */
 } lhi_contest;
 
-/* One method: the times of *out and what else it comes to, `mem`'s. LH_OK where
- * the method does not suit, too: out->status says so. */
+/* Evaluates one method and fills in *out; its arrays are allocated in `mem`.
+ * Also returns LH_OK if the method does not apply; out->status then holds the
+ * cause. */
 lh_status lhi_contend(const lh_compare_options *how, const char *method,
                       const lhi_contest *on, lhi_arena *mem, lh_outcome *out,
                       lh_error *err);
 
-/* The mean over devices of all forward work of one microbatch. */
+/* Returns the mean over devices of one microbatch's forward time. */
 int64_t lhi_forward_ns(const lh_pipeline *pipeline);
-/* Value `i` for a pipeline with that forward time; -1 where there is none;
- * `delays` may be NULL. */
+/* Returns sweep value `i` for a pipeline with that forward time; -1 if there is
+ * none. `delays` may be NULL. */
 int64_t lhi_delay_ns(const lh_compare_delays *delays, uint32_t i,
                      int64_t forward_ns);
-/* The pipeline with other delays (-1: as they are) on the links between its
- * sites, or on all links where it has no sites. */
+/* Builds the pipeline with other delays (-1: unchanged) on the links between
+ * its sites, or on all links if it has no sites. */
 lh_status lhi_delayed(const lh_pipeline *pipeline, int64_t latency_ns,
                       int64_t transfer_ns, lh_pipeline **out, lh_error *err);
 

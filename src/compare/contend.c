@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* For `optimal` in a comparison, in units of about a microsecond. */
+/* Default budget for `optimal` in a comparison, in units of about 1 us. */
 enum { SEARCH_EFFORT = 200000 };
 
-/* What a method may answer without the comparison failing. */
+/* Checks whether a method's status is a result, not a failed comparison. */
 static bool is_answer(lh_status status)
 {
     return status == LH_OK || status == LH_EINFEASIBLE ||
@@ -63,7 +63,7 @@ static lh_status measure(const lh_compare_options *how, const lh_pipeline *p,
 static const char *copy_reason(const char *method, const char *why,
                                lhi_arena *mem)
 {
-    /* A row has the method's name already. */
+    /* The row already shows the method's name. */
     size_t len = strlen(method);
     if (strncmp(why, method, len) == 0 && why[len] == ':')
         why += len + strspn(why + len, ": ");
@@ -72,7 +72,7 @@ static const char *copy_reason(const char *method, const char *why,
     return lhi_arena_strdup(mem, text);
 }
 
-/* The method's schedule, or the one that there is already. */
+/* Evaluates the method's schedule, or the existing one. */
 static lh_status compete(const lh_compare_options *how, const char *method,
                          const lhi_contest *on, lhi_arena *mem, lh_outcome *out,
                          lh_error *err)

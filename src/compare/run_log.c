@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The iterations of a run's log. */
+/* Reads the iterations in a run's log. */
 #include "base/input.h"
 #include "base/sort.h"
 #include "base/text.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A line of the log; false: it is none. */
+/* Parses one log line; false if it is no iteration. */
 static bool read_line(const char *line, size_t len, lh_logged_iteration *out)
 {
     json_t *j = json_loadb(line, len, 0, NULL);
@@ -28,6 +28,7 @@ static bool read_line(const char *line, size_t len, lh_logged_iteration *out)
     return good;
 }
 
+/* The last run's iterations. */
 typedef struct iterations {
     lh_logged_iteration *all;
     uint32_t n, room;
@@ -36,7 +37,7 @@ typedef struct iterations {
 static lh_status add_iteration(iterations *x, lh_logged_iteration one,
                                lh_error *err)
 {
-    /* Runs append: where steps begin anew, so does another run. */
+    /* Runs append to the log: a smaller step number starts another run. */
     if (x->n && one.step <= x->all[x->n - 1].step)
         x->n = 0;
     if (x->n == x->room) {

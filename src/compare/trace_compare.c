@@ -32,6 +32,8 @@ static int compare_messages(const void *a, const void *b)
                        : compare_passes(&(*x)->consumer, &(*y)->consumer);
 }
 
+/* Records the earliest run whose start differs by more than 0.1 % of the
+ * predicted iteration. */
 static void note_parting(lh_trace_difference *d, const lh_trace_run *p,
                          int64_t later_ns)
 {
@@ -64,7 +66,8 @@ static void match_run(lh_trace_difference *d, const lh_trace_run *p,
     }
 }
 
-/* Pointers to the elements of both traces, in the same order. */
+/* Pointers to the elements of the predicted and measured traces, sorted alike.
+ */
 typedef struct pair {
     const void **p, **m;
 } pair;
@@ -132,8 +135,8 @@ static lh_status match_messages(const lh_trace *p, const lh_trace *m,
     return status;
 }
 
-/* How many there are of what any two iterations of one job have alike, whatever
- * their schedules. */
+/* Dimensions that any two iterations of one job share, whatever their
+ * schedules. */
 typedef struct extent {
     uint32_t devices, chunks, microbatches;
 } extent;
