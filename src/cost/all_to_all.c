@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Within a node, a datacenter and between datacenters at the same time, over
- * the paths there. */
+/* All-to-all time: traffic within a node, within a datacenter and between
+ * datacenters proceeds concurrently over the respective paths. */
 #include "cost/all_to_all.h"
 
 #include "base/fail.h"
@@ -8,15 +8,16 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* How often a byte of a GPU's tokens, all copies together, crosses what. */
+/* The fraction of a GPU's token bytes, all copies together, that crosses each
+ * kind of path. */
 typedef struct shares {
     double node;   /* within the node */
     double member; /* to each member on other nodes */
 } shares;
 
-/* With DeepEP a token goes once to each other node that has some of its
- * experts, so at most once to every one of them, and its copies are made and
- * spread within that node. */
+/* Computes the shares. DeepEP sends a token once to each remote node with some
+ * of its experts, hence at most once per node; the copies are made and
+ * distributed within that node. */
 static shares shares_of(const lhi_exchange *exchange, double size, double near,
                         double nodes)
 {
@@ -31,6 +32,8 @@ static shares shares_of(const lhi_exchange *exchange, double size, double near,
     return s;
 }
 
+/* Computes the shares for the members in datacenter number `at` of the group.
+ */
 static shares shares_in(const lhi_members *m, uint32_t at,
                         const lhi_exchange *exchange)
 {
@@ -47,10 +50,10 @@ double lhi_all_to_all_share(const lhi_members *members, uint32_t part,
     return shares_in(members, part, exchange).member;
 }
 
-/* All messages are on their way at once, so that the longest latency is paid
- * once (NCCL's user guide, "Point-to-point communication": the calls of a group
- * progress independently). DeepEP hands on within the node what came from
- * others. */
+/* Computes the latency. All messages are in flight at once, so the longest
+ * latency counts once (NCCL's user guide, "Point-to-point communication": the
+ * calls of a group progress independently). DeepEP adds a forwarding step
+ * within the node for tokens from other nodes. */
 static double latency_of(const lhi_exchange *exchange, double node_ns,
                          double away_ns)
 {
@@ -59,7 +62,7 @@ static double latency_of(const lhi_exchange *exchange, double node_ns,
                : fmax(node_ns, away_ns);
 }
 
-/* GPUs that use the link from one part to another at once. */
+/* Counts the GPUs that use the link between two datacenters concurrently. */
 static double senders_over(const lh_job *job, const lhi_members *m,
                            uint32_t from, uint32_t to)
 {
@@ -72,7 +75,7 @@ static double senders_over(const lh_job *job, const lhi_members *m,
     return fmax(1, senders);
 }
 
-/* Links to other datacenters, from one of them. */
+/* Adds the time per byte over the links from one datacenter to the others. */
 static lh_status go_across(const lh_job *job, const lhi_members *m, uint32_t at,
                            const lh_cost_options *options, lhi_busiest *known,
                            lhi_exchange_time *sum, lh_error *err)
@@ -94,8 +97,9 @@ static lh_status go_across(const lh_job *job, const lhi_members *m, uint32_t at,
     return LH_OK;
 }
 
-/* What joins one GPU of a part to others: *away, a byte to each elsewhere, one
- * after the other; and, unless it is alone there, the node's links. */
+/* Finds the paths from one GPU to the other members. *away: the time for one
+ * byte to each member on other nodes, sent sequentially. *node: the intra-node
+ * path, unless the GPU has no peer on its node. */
 static lh_status paths_of(const lh_job *job, const lhi_members *m, uint32_t at,
                           const lh_cost_options *options, lhi_busiest *known,
                           lhi_exchange_time *away, lh_cost_path *node,
@@ -118,8 +122,9 @@ static lh_status paths_of(const lh_job *job, const lhi_members *m, uint32_t at,
                : LH_OK;
 }
 
-/* The interface sends for both other nodes and other datacenters, and the
- * node's links work meanwhile. Each GPU has its own interface and no other. */
+/* Computes the time for one datacenter's members. The interface carries the
+ * traffic to other nodes and to other datacenters, while the node's links work
+ * concurrently. Each GPU uses only its own interface. */
 static lh_status time_part(const lh_job *job, const lhi_members *m, uint32_t at,
                            const lhi_exchange *exchange,
                            const lh_cost_options *options, lhi_busiest *known,
@@ -184,10 +189,10 @@ lh_status lhi_all_to_all(const lh_job *job, const lhi_members *members,
     return LH_OK;
 }
 
-/* ---- no less ---- */
+/* ---- lower bound ---- */
 
-/* What no path within a datacenter, or from it, is better than; a network that
- * is not there sets no limit. */
+/* Finds paths at least as fast as any within or from a datacenter; an absent
+ * network imposes no limit. */
 static lh_status best_paths(const lh_job *job, uint32_t datacenter,
                             const lh_cost_options *options, lh_cost_path *node,
                             lh_cost_path *away, lh_error *err)
@@ -252,8 +257,9 @@ lh_status lhi_all_to_all_least(const lh_job *job, uint32_t datacenter,
     return LH_OK;
 }
 
-/* ---- as asked for from outside ---- */
+/* ---- public interface ---- */
 
+/* Distributes a group evenly over its datacenters. */
 static lh_status spread_evenly(const lh_job *job, const lh_cost_group *group,
                                lhi_members *out, lh_error *err)
 {

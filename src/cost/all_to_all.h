@@ -1,64 +1,73 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Everyone of a group sends to everyone, wherever the members are. */
+/* All-to-all among the members of a group, on any placement. */
 #ifndef LHI_ALL_TO_ALL_H
 #define LHI_ALL_TO_ALL_H
 
 #include "cost/cost_links.h"
 
-/* The members of a group in one datacenter. Numbers need not be whole where
- * GPUs that share an expert lie on both sides of a boundary. */
+/* The members of a group in one datacenter. Counts can be fractional where the
+ * GPUs that share an expert straddle a boundary. */
 typedef struct lhi_part {
     uint32_t datacenter;
     double members;
-    double near;    /* on the node that has fewest of them */
-    double nodes;   /* over which they lie */
-    double senders; /* GPUs that use a link from here at once */
+    double near;    /* on the node with the fewest */
+    double nodes;   /* nodes with members */
+    double senders; /* GPUs that use an outgoing link concurrently */
 } lhi_part;
 
+/* The members of a group by datacenter. */
 typedef struct lhi_members {
     double size;
     uint32_t n;
     lhi_part at[LH_MAX_DATACENTERS];
 } lhi_members;
 
-/* What goes from a GPU to the others. */
+/* The data that a GPU sends to the others. */
 typedef struct lhi_exchange {
     lh_dispatcher dispatcher;
-    double copies; /* of a token: experts_per_token */
+    double copies; /* per token: experts_per_token */
 } lhi_exchange;
 
-/* Of one byte on each GPU, all copies together: ns, where that takes longest,
- * and the latencies. `options` with defaults filled in. */
+/* The time, in ns, for one byte on each GPU (all copies together) at the
+ * slowest member, and the latency. */
 typedef struct lhi_exchange_time {
     double ns_per_byte, latency_ns;
-    double wire_ns_per_byte; /* of the GPU's own interface; least: 0 */
+    double wire_ns_per_byte; /* on the GPU's interface; lower bound: 0 */
 } lhi_exchange_time;
 
+/* Computes the all-to-all time. `options` must have its defaults filled in. */
 lh_status lhi_all_to_all(const lh_job *job, const lhi_members *members,
                          const lhi_exchange *exchange,
                          const lh_cost_options *options, lhi_busiest *known,
                          lhi_exchange_time *out, lh_error *err);
 
-/* Of each byte that a GPU sends to others on its node, and elsewhere, where that
- * takes longest; and the latencies. 0: there are none of these. */
+/* The time per byte that a GPU sends to members on its node (near) and
+ * elsewhere (far), for the slowest member, and the latencies. 0: no such
+ * members. */
 typedef struct lhi_exchange_paths {
     double near_ns_per_byte, near_latency_ns;
     double far_ns_per_byte, far_latency_ns;
 } lhi_exchange_paths;
 
+/* Computes the times per byte on the near and far paths. `options` must have
+ * its defaults filled in. */
 lh_status lhi_all_to_all_paths(const lh_job *job, const lhi_members *members,
                                const lh_cost_options *options,
                                lhi_busiest *known, lhi_exchange_paths *out,
                                lh_error *err);
 
-/* Bytes that one GPU of a part sends, of one byte, to each member elsewhere. */
+/* Returns the fraction of each byte that one GPU in datacenter number `part`
+ * sends to each member on other nodes. */
 double lhi_all_to_all_share(const lhi_members *members, uint32_t part,
                             const lhi_exchange *exchange);
 
-/* No group of `size` with members here takes less, wherever the others are, if
- * of `step` GPUs one at most is a member. Fewer neighbours on the node than fit
- * there may be better, for two networks work at once; links between datacenters
- * are no faster than the interface of a GPU. */
+/* Computes a lower bound on the time of any group with `size` members and some
+ * in this datacenter, for any placement of the others. There is at most one
+ * member in each run of `step` GPUs.
+ *
+ * Fewer members per node than fit can be faster, because two networks then work
+ * concurrently. Links between datacenters are assumed no faster than a GPU's
+ * interface. */
 lh_status lhi_all_to_all_least(const lh_job *job, uint32_t datacenter,
                                double size, uint32_t step,
                                const lhi_exchange *exchange,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A slice of the model becomes lh_cost. */
+/* Computes the lh_cost of a layer range. */
 #include "cost/data_passes.h"
 #include "cost/ops.h"
 #include "cost/sharding.h"
@@ -11,9 +11,10 @@
 #include <math.h>
 #include <string.h>
 
-/* [Raj section 3.1, figure 1]: weights, gradients and the optimizer's fp32
- * copy and two moments, each divided among the data-parallel GPUs from its
- * ZeRO stage on; with hybrid sharding, among those of the datacenter. */
+/* Computes the sizes of weights, gradients and optimizer state (fp32 copy and
+ * two moments), in this order [Raj section 3.1, figure 1]. Each is sharded over
+ * the data-parallel GPUs from its ZeRO stage on; with hybrid sharding, over
+ * those in the datacenter. */
 static void hold_state(const lhi_prices *p, const lhi_params *params,
                        double shared_ranks, double expert_ranks,
                        double state[3])
@@ -42,6 +43,8 @@ static lh_status fill_pass(const lhi_spent *s, lh_pass_cost *out, lh_error *err)
     return LH_OK;
 }
 
+/* Returns the source to report for a value with measured and estimated parts.
+ */
 static lh_cost_source source_of(bool measured, bool estimated,
                                 lh_cost_source estimate)
 {
@@ -50,11 +53,12 @@ static lh_cost_source source_of(bool measured, bool estimated,
     return estimate;
 }
 
-/* The two largest that a pass goes through one after the other. */
+/* The two largest unsharded parts that a pass uses successively. */
 typedef struct two {
     double larger, smaller;
 } two;
 
+/* Updates the two largest unsharded parts with one part. */
 static void add_unsharded(const lhi_prices *p, lh_cost_slice part,
                           double shared_ranks, double expert_ranks, two *most)
 {
@@ -70,8 +74,8 @@ static void add_unsharded(const lhi_prices *p, lh_cost_slice part,
     most->larger = fmax(most->larger, whole);
 }
 
-/* Of what is sharded, what lies whole for a while: FSDP2 of PyTorch gathers one
- * layer ahead, and reduces one while the next is made. */
+/* Computes the buffers for temporarily unsharded data: PyTorch's FSDP2 gathers
+ * one layer ahead, and reduces one layer while it computes the next. */
 static double hold_buffers(const lhi_prices *p, double shared_ranks,
                            double expert_ranks)
 {
@@ -101,8 +105,9 @@ static double hold_buffers(const lhi_prices *p, double shared_ranks,
 
 enum { OFFLOAD_ROOMS = 3 }; /* see pipe/offload.h */
 
-/* What of a slice's activations leaves, by the model; as a share of what was
- * measured, where that was. */
+/* Estimates the offloaded bytes among a layer range's activations. The
+ * offloaded fraction comes from the model; it is applied to the measured total
+ * if there is one. */
 static double offload(const lhi_prices *p, const lhi_sums *s)
 {
     const lh_cost_slice *slice = p->slice;
@@ -183,18 +188,19 @@ static lh_status fill_memory(const lhi_prices *p, const lhi_sums *s,
                      "static memory", &out->static_bytes, err);
 }
 
-/* Gradient norm and Adam, bound by memory: reads gradients twice, reads and
- * writes the fp32 copy and both moments, writes the weights. */
+/* Computes the time for gradient norm and Adam, which are memory-bound: they
+ * read gradients twice, read and write the fp32 copy and both moments, and
+ * write the weights. */
 static lh_status fill_optimizer(const lhi_prices *p, lh_cost *out,
                                 lh_error *err)
 {
     if (lhi_end_measured(p->job) && !p->options.ignore_profile) {
-        out->optimizer_ns = 0; /* measured with the rest */
+        out->optimizer_ns = 0; /* included in the measured iteration time */
         return LH_OK;
     }
     double state = (double)out->optimizer_bytes;
     double states = p->shape.element < 4 ? 12 : 8;
-    double stepped = state / states; /* parameters this GPU steps */
+    double stepped = state / states; /* parameters this GPU updates */
     double bytes = 2 * state + stepped * (2.0 * p->options.gradient_bytes +
                                           p->shape.element);
 
@@ -202,6 +208,7 @@ static lh_status fill_optimizer(const lhi_prices *p, lh_cost *out,
                      &out->optimizer_ns, err);
 }
 
+/* Implements the three variants of lhi_chunk_cost(). */
 static lh_status cost_chunk(const lh_job *job, const lh_layout *layout,
                             const lh_cost_slice *slice,
                             const lh_cost_options *options, bool least,

@@ -16,6 +16,8 @@ bool lhi_zones_of_one(const lh_job *job, uint32_t a, uint32_t b)
     return x && x == job->datacenters[b].zone_of;
 }
 
+/* Checks whether two indices name the same datacenter, or zones of the same
+ * one. */
 static bool is_one_site(const lh_job *job, uint32_t a, uint32_t b)
 {
     return a == b || lhi_zones_of_one(job, a, b);
@@ -29,7 +31,8 @@ bool lhi_one_link(const lh_job *job, uint32_t a, uint32_t b, uint32_t x,
     return is_one_site(job, a, x) && is_one_site(job, b, y);
 }
 
-/* By its own name, or by that of the datacenter of which it is a zone. */
+/* Checks whether `name` is the datacenter's own name or that of the datacenter
+ * whose zone it is. */
 static bool is_called(const lh_datacenter *dc, const char *name)
 {
     return !strcmp(dc->name, name) ||
@@ -58,6 +61,7 @@ const lh_profile_link *lhi_profile_link(const lh_job *job, lh_profile_path kind,
     return NULL;
 }
 
+/* Uses the profile's measurement of a path; returns false if there is none. */
 static bool use_measured(const lh_job *job, const lh_cost_options *options,
                          lh_profile_path kind, uint32_t from, uint32_t to,
                          double share, lh_cost_path *out)
@@ -108,7 +112,7 @@ lh_status lhi_inside(const lh_job *job, uint32_t datacenter, bool same_node,
     return LH_OK;
 }
 
-/* The rate that the settings of its ends leave. */
+/* Computes the rate permitted by the settings at both ends. */
 lh_link_load lhi_link_load(const lh_job *job, uint32_t from, uint32_t to,
                            const lh_cost_constants *constants)
 {
@@ -125,7 +129,8 @@ lh_link_load lhi_link_load(const lh_job *job, uint32_t from, uint32_t to,
     };
 }
 
-/* What one GPU has of the network between zones, whoever else sends. */
+/* Returns the inter-zone bandwidth available to one GPU, regardless of other
+ * senders. */
 static double between_two_gpus(const lh_job *job, uint32_t from, uint32_t to,
                                const lh_cost_constants *constants)
 {
@@ -161,7 +166,7 @@ lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
         out->latency_ns = use.latency_ns;
         return LH_OK;
     }
-    /* What is lost is sent again, once and alone (selective repeat). */
+    /* Selective repeat: each lost packet is retransmitted alone and once. */
     rate = wan->bytes_per_s * options->constants->wan_efficiency *
            (1 - wan->loss) / (wan->oversubscription * concurrent);
     if (own > 0)
@@ -173,14 +178,14 @@ lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
     return LH_OK;
 }
 
-/* A ring as its slowest hop and all of them. */
+/* A ring: its slowest hop, and totals over all hops. */
 typedef struct ring {
     lh_cost_path slowest;
     double sum_ns, least_ns; /* latencies */
     uint32_t hops;
 } ring;
 
-/* `hops` of them. */
+/* Adds `hops` equal hops. */
 static void add_hops(ring *r, const lh_cost_path *path, uint32_t hops)
 {
     if (!hops)
@@ -191,12 +196,13 @@ static void add_hops(ring *r, const lh_cost_path *path, uint32_t hops)
     if (!r->hops)
         r->slowest = *path;
     r->hops += hops;
-    /* Each step takes as long as the slowest. */
+    /* Each step takes as long as its slowest hop. */
     r->slowest.bytes_per_s = fmin(r->slowest.bytes_per_s, path->bytes_per_s);
     r->slowest.latency_ns = fmax(r->slowest.latency_ns, path->latency_ns);
     r->slowest.measured = r->slowest.measured && path->measured;
 }
 
+/* Returns the path that represents a ring. */
 static lh_cost_path close_ring(const ring *r)
 {
     lh_cost_path path = r->slowest;
@@ -205,7 +211,8 @@ static lh_cost_path close_ring(const ring *r)
     return path;
 }
 
-/* Hops that only the latency of a long ring has: between members on a node. */
+/* Adds hops between members on a node; they affect only the latency around the
+ * ring. */
 static lh_status add_node_hops(const lh_job *job, uint32_t datacenter,
                                uint32_t hops, const lh_cost_options *options,
                                ring *r, lh_error *err)
@@ -220,7 +227,7 @@ static lh_status add_node_hops(const lh_job *job, uint32_t datacenter,
     return LH_OK;
 }
 
-/* Through the nodes of one datacenter. */
+/* Computes the path of a ring through the nodes of one datacenter. */
 static lh_status around_nodes(const lh_job *job, const lh_cost_group *group,
                               const lh_cost_options *options, lh_cost_path *out,
                               lh_error *err)
@@ -240,16 +247,16 @@ static lh_status around_nodes(const lh_job *job, const lh_cost_group *group,
     return LH_OK;
 }
 
-/* The i-th of a group's n datacenters, as they are listed or else from the
- * first on. */
+/* Returns the i-th of a group's n datacenters: from its list, otherwise
+ * consecutive from the first. */
 static uint32_t site_at(const lh_cost_group *group, uint32_t i, uint32_t n)
 {
     return group->n_sites > 1 ? group->sites[i % n].datacenter
                               : group->datacenter + i % n;
 }
 
-/* Hops of a ring over the link that the i-th uses: where zones of two
- * datacenters take turns there are several. */
+/* Counts the ring hops over the same link as hop i. There are several if the
+ * ring alternates between zones of two datacenters. */
 static uint32_t hops_alike(const lh_job *job, const lh_cost_group *group,
                            uint32_t i, uint32_t n)
 {
@@ -262,7 +269,7 @@ static uint32_t hops_alike(const lh_job *job, const lh_cost_group *group,
     return alike;
 }
 
-/* Through n datacenters. */
+/* Computes the path of a ring through n datacenters. */
 static lh_status around(const lh_job *job, const lh_cost_group *group,
                         uint32_t n, const lh_cost_options *options,
                         lhi_busiest *known, lh_cost_path *out, lh_error *err)
@@ -324,7 +331,7 @@ int64_t lh_cost_message_bytes(const lh_job *job, const lh_layout *layout)
     return bytes < 0x1p62 ? (int64_t)bytes : INT64_C(1) << 62;
 }
 
-/* From one GPU of a pipeline rank to its peer in another. */
+/* Computes the path from a GPU in one pipeline rank to its peer in another. */
 static lh_status hop_path(const lh_job *job, const lh_layout *layout,
                           const lh_cost_hop *hop,
                           const lh_cost_options *options, lhi_busiest *known,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the settings of a link between sites do to the rate that a sender gets
- * and to the time of a message. */
+/* Effects of the link settings between sites on a sender's rate and on the time
+ * of a message. */
 #include "cost/cost_links.h"
 
 #include "base/fail.h"
@@ -8,15 +8,15 @@
 
 #include <math.h>
 
-enum { MOST_BLOCK = 1 << 20 }; /* packets of a code's block */
+enum { MOST_BLOCK = 1 << 20 }; /* packets per erasure-code block */
 
-/* A Poisson variable of parameter x that is at most `most`. */
+/* A Poisson variable with parameter x, truncated to at most `most`. */
 typedef struct truncated {
-    double log_sum;                       /* of x^j / j! */
+    double log_sum;                       /* log of the sum over x^j / j! */
     double mean, variance, third, fourth; /* central moments */
 } truncated;
 
-/* Sums w and jw over the terms, which start at 1 where they are largest. */
+/* Sums w and jw over the terms w, which are scaled so that the largest is 1. */
 static void add_terms(double x, double most, double *sum, double *first)
 {
     double at = fmin(most, floor(x)), up = 1, down = 1;
@@ -35,6 +35,7 @@ static void add_terms(double x, double most, double *sum, double *first)
     }
 }
 
+/* Computes the moments of a truncated Poisson variable. */
 static truncated truncate(double x, double most)
 {
     double at = fmin(most, floor(x)), sum, first;
@@ -61,9 +62,9 @@ static truncated truncate(double x, double most)
     return t;
 }
 
-/* The parameter at which the mean is `mean` < most: Newton's steps in log x,
- * whose slope is the variance, kept between bounds. What it is for does not
- * change to first order. *t: the variable there. */
+/* Finds the parameter at which the mean is `mean` < most, by bracketed Newton
+ * steps in log x (the slope is the variance). The result for which it is used
+ * does not change to first order. *t receives the variable. */
 static double tilt(double mean, double most, truncated *t)
 {
     double low = mean, high = INFINITY, x = mean * (1 + 2 / (most - mean));
@@ -84,11 +85,11 @@ static double tilt(double mean, double most, truncated *t)
     return x;
 }
 
-/* The chance that no path has more than `most` flows: flows!/paths^flows times
- * the coefficient of x^flows in (sum of x^j/j!)^paths, which is the density of
- * a sum of `paths` truncated variables, here at its mean and with its first
- * correction (Daniels, Saddlepoint Approximations in Statistics, Ann. Math.
- * Stat. 25, 1954). */
+/* Computes the probability that no path has more than `most` flows:
+ * flows!/paths^flows times the coefficient of x^flows in (sum of x^j/j!)^paths.
+ * The coefficient is the density of a sum of `paths` truncated variables,
+ * approximated at its mean with the first correction (Daniels, Saddlepoint
+ * Approximations in Statistics, Ann. Math. Stat. 25, 1954). */
 static double none_above(double most, double flows, double paths)
 {
     const double pi = 3.14159265358979323846;
@@ -110,7 +111,7 @@ static double none_above(double most, double flows, double paths)
     return fmin(1, exp(whole + paths * t.log_sum - flows * log(x) + density));
 }
 
-/* Of the largest of n normal variables. */
+/* Returns the expected maximum of n standard normal variables. */
 static double largest_normal(double n)
 {
     const double step = 1.0 / 8;
@@ -136,11 +137,13 @@ double lh_ecmp_busiest(double flows, double paths)
     mean = flows / paths;
     if (paths < 2)
         return flows;
-    /* Counts less their mean are normal variables less theirs. */
+    /* Deviations of the counts are approximately normal, with the deviation
+     * from their own mean removed. */
     if (mean > 64)
         return mean + sqrt(mean) * largest_normal(paths);
-    /* The sum over m of the chances that some path has more: 1 while m is
-     * small, 0 from some m on; from where they change both ways. */
+    /* The sum over m of the probabilities that some path has more than m flows.
+     * They are 1 for small m and 0 from some m on; starts where they change and
+     * proceeds in both directions. */
     from = fmin(flows - 1, ceil(mean + sqrt(2 * mean * log(paths))));
     for (double most = from; most < flows; most++) {
         double more = 1 - none_above(most, flows, paths);
@@ -168,7 +171,7 @@ double lh_fec_residual(uint32_t data, uint32_t parity, double loss)
         return 0;
     if (!(loss < 1))
         return 1;
-    /* From where the binomial terms are largest, which do not vanish there. */
+    /* Starts at the largest binomial term, which does not underflow. */
     double at = fmax(first, fmin(n, floor(n * loss)));
     double largest = exp(lgamma(n + 1) - lgamma(at + 1) - lgamma(n - at + 1) +
                          at * log(loss) + (n - at) * log1p(-loss));
@@ -228,13 +231,14 @@ static lh_status check_inputs(const lh_link_load *use, const lh_link_setting *s,
     return LH_OK;
 }
 
-/* Half a round trip. */
+/* Returns half a round trip. */
 static double half_trip(const lh_link_load *use)
 {
     return use->return_ns > 0 ? (use->latency_ns + use->return_ns) / 2
                               : use->latency_ns;
 }
 
+/* Returns lh_ecmp_busiest() from the cache, computing it on a miss. */
 static double busiest_of(lhi_busiest *known, double flows, double paths)
 {
     double busiest;
@@ -252,7 +256,7 @@ static double busiest_of(lhi_busiest *known, double flows, double paths)
     return busiest;
 }
 
-/* Rates on the wire. */
+/* Computes the rates on the wire. */
 static void fill_wire(const lh_link_load *use, const lh_link_setting *s,
                       double queue_pairs, lhi_busiest *known, lh_link_effect *e)
 {
@@ -309,7 +313,7 @@ lh_status lhi_link_effect(const lh_link_load *use,
         e.loss =
             lh_fec_residual(setting->fec_data, setting->fec_parity, use->loss);
     }
-    /* Each queue pair sends a part, and repeats only what it lost. */
+    /* Each queue pair sends its part and repeats only its own losses. */
     flow = (lh_flow){e.wire_bytes_per_s * e.fec_share / queue_pairs,
                      half_trip(use), e.loss};
     e.recovery_share = lh_flow_efficiency(setting->recovery, &flow);

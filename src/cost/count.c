@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Floating-point operations that a model needs, whatever runs it. */
+/* Floating-point operations that a model needs, independent of hardware and
+ * framework. */
 #include "cost/work.h"
 
-/* Parameters of a layer that take part in matrix products for each token. */
+/* Returns a layer's parameters that take part in matrix products for each
+ * token. */
 static double multiplied(const lh_model *m, uint32_t layer)
 {
     double h = m->hidden, attention, mlp, width;

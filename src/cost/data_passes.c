@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When data parallelism communicates, and what waits for it. */
+/* Data-parallel communication: when it runs, and the passes that wait for it.
+ */
 #include "cost/data_passes.h"
 #include "cost/sharding.h"
 
@@ -8,7 +9,8 @@
 
 #include <math.h>
 
-/* The embedding, the layers and the head are 0 to n_layers + 1. */
+/* Finds part i: the embedding, the layers and the head are numbered 0 to
+ * n_layers + 1. */
 static const lhi_slice_part *find_part(const lhi_prices *p, const lhi_sums *s,
                                        uint32_t i, const lhi_part_times *times,
                                        double *gather, double *reduce)
@@ -25,6 +27,7 @@ static const lhi_slice_part *find_part(const lhi_prices *p, const lhi_sums *s,
                      [lh_model_layer_window(model, layer) != 0];
 }
 
+/* Checks whether the layer range includes part i. */
 static bool has_part(const lh_cost_slice *slice, uint32_t i)
 {
     return i == 0                ? slice->embedding
@@ -32,7 +35,8 @@ static bool has_part(const lh_cost_slice *slice, uint32_t i)
                                  : true;
 }
 
-/* What a pass waits for counts as communication, and as data parallelism's. */
+/* Extends a pass until `ns` and counts the wait as data-parallel communication.
+ */
 static void wait_for(lhi_spent *pass, double ns)
 {
     double waits = fmax(0, ns - pass->total);
@@ -42,8 +46,9 @@ static void wait_for(lhi_spent *pass, double ns)
     pass->total += waits;
 }
 
-/* Whether gathers use the network between nodes, and only that: links between
- * datacenters are slower and leave room on interfaces. Bounds count nothing. */
+/* Checks whether gathers use only the network between nodes. Links between
+ * datacenters are slower and leave interface bandwidth free. Lower bounds
+ * ignore the contention. */
 static lh_status meet_in_fabric(const lhi_prices *p, bool *out, lh_error *err)
 {
     lh_cost_group group;
@@ -55,23 +60,25 @@ static lh_status meet_in_fabric(const lhi_prices *p, bool *out, lh_error *err)
     return LH_OK;
 }
 
-/* A gather, and what the layer before it sends between nodes meanwhile, share
- * an interface: together they take as long as one after the other. */
+/* Returns the duration of a gather, including contention: the preceding layer's
+ * traffic between nodes shares the interface, so both together take the sum of
+ * their times. */
 static double meets(double gather, double used, bool shared)
 {
     return gather > 0 && shared ? gather + used : gather;
 }
 
-/* --- beside a slice --------------------------------------------------------
+/* --- neighbours of a layer range -------------------------------------------
  */
 
-/* A part of the model beside a slice, on the same GPU: what it computes, for
- * how long that uses the network between nodes, and what it reduces. */
+/* A model part adjacent to the layer range, on the same GPU: its computation,
+ * its use of the network between nodes, and its reduction, in ns. */
 typedef struct part_beside {
     double f, f_wire, d, d_wire, reduce;
-    bool is; /* there is one */
+    bool is; /* exists */
 } part_beside;
 
+/* Computes the times of one adjacent part. */
 static lh_status look_at(const lhi_prices *p, lh_cost_slice one,
                          part_beside *out, lh_error *err)
 {
@@ -101,9 +108,10 @@ static lh_status look_at(const lhi_prices *p, lh_cost_slice one,
     return LH_OK;
 }
 
-/* With one pipeline rank all slices of the model are on one GPU, and a pass
- * goes from each to the next: FSDP looks one layer ahead over their ends. In a
- * pipeline passes of other microbatches are between. */
+/* Finds the parts adjacent to the layer range. With one pipeline rank, all
+ * ranges are on one GPU and a pass proceeds from each to the next, so FSDP
+ * prefetches one layer ahead across their boundaries. In a pipeline, passes of
+ * other microbatches run in between. */
 static lh_status look_beside(const lhi_prices *p, part_beside *before,
                              part_beside *behind, lh_error *err)
 {
@@ -129,15 +137,16 @@ static lh_status look_beside(const lhi_prices *p, part_beside *before,
                    behind, err);
 }
 
-/* Layer by layer, as FSDP does by default: a layer's parameters are gathered
- * while the one before it computes, and its gradients reduced while the one
- * after it does. The backward begins with the head. *on_the_way: by how much a
- * forward pass that gathers is longer than one that does not. */
+/* Overlaps communication layer by layer, as FSDP does by default. A layer's
+ * parameters are gathered while the preceding layer computes, and its gradients
+ * are reduced while the following one computes. The backward starts with the
+ * head. *on_the_way receives the extra duration of a forward pass that gathers.
+ */
 static lh_status share_by_layer(const lhi_prices *p, bool gathers, lhi_sums *s,
                                 double *on_the_way, lh_error *err)
 {
     uint32_t n = p->slice->n_layers + 2;
-    double used_f = 0, used_d = 0; /* the network, by the layer before */
+    double used_f = 0, used_d = 0; /* network use by the preceding layer */
     const lhi_spent *whole[] = {&s->time.f, &s->time.d, &s->time.w};
     double scale[3];
     bool shared;
@@ -154,7 +163,7 @@ static lh_status share_by_layer(const lhi_prices *p, bool gathers, lhi_sums *s,
     d.second = behind.d;
     used_d = behind.d_wire;
     w.second = behind.reduce;
-    for (int i = 0; i < 3; i++) /* 1, but where it was measured in one piece */
+    for (int i = 0; i < 3; i++) /* 1, except if measured as one piece */
         scale[i] = s->part_ns[i] > 0 ? whole[i]->total / s->part_ns[i] : 1;
     for (uint32_t i = 0; i < n; i++) {
         double gather, reduce;
@@ -183,14 +192,14 @@ static lh_status share_by_layer(const lhi_prices *p, bool gathers, lhi_sums *s,
         wait_for(&s->time.f, lhi_relay_ns(&f) - before.f);
         wait_for(&s->time.d, lhi_relay_ns(&d) - behind.d);
     }
-    /* A reduction is waited for by the next layer of the backward. */
+    /* The next layer of the backward waits for a reduction. */
     wait_for(&s->time.w, before.is ? w.ns : lhi_relay_ns(&w));
     return LH_OK;
 }
 
-/* Data parallelism's communication, in passes where ZeRO 2 and 3 have it there,
- * else before and after them. What hybrid sharding sums between datacenters
- * always comes after. */
+/* Computes the data-parallel communication: within passes for ZeRO 2 and 3,
+ * otherwise before and after them. The sum between datacenters of hybrid
+ * sharding always follows. */
 lh_status lhi_time_data_parallel(const lhi_prices *p, const lhi_params *params,
                                  lhi_sums *s, lh_cost *out, lh_error *err)
 {

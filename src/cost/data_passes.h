@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When data parallelism communicates: in passes, before or after them. */
+/* When data parallelism communicates: within, before or after passes. */
 #ifndef LHI_DATA_PASSES_H
 #define LHI_DATA_PASSES_H
 
 #include "cost/slice_sums.h"
 
-/* Its bytes and times into `out`; passes that wait for it become longer. */
+/* Computes the bytes and times of data-parallel communication into `out`, and
+ * extends the passes in `s` that wait for it. */
 lh_status lhi_time_data_parallel(const lhi_prices *p, const lhi_params *params,
                                  lhi_sums *s, lh_cost *out, lh_error *err);
 

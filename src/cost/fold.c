@@ -6,10 +6,10 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Blocks that are looked at for how they lie on nodes. */
+/* Limit on the blocks examined for their position on nodes. */
 enum { MOST_BLOCKS = 64 };
 
-/* A line without end: ranks and GPUs are counted alike. */
+/* An unbounded run: consecutive ranks are on consecutive GPUs. */
 #define ENDLESS (UINT64_C(1) << 40)
 
 /* ---- the stage ---- */
@@ -52,8 +52,8 @@ lh_status lhi_check_spread(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-/* In the order of the job, in which ranks are numbered, behind the first n; the
- * slice has them in that of the ring between them. */
+/* Inserts a site behind the first n, sorted by the job's order, in which ranks
+ * are numbered; the layer range lists them in ring order. */
 static void put_site(lhi_fold *f, uint32_t n, lh_cost_site site)
 {
     while (n > 0 && f->sites[n - 1].datacenter > site.datacenter) {
@@ -63,6 +63,7 @@ static void put_site(lhi_fold *f, uint32_t n, lh_cost_site site)
     f->sites[n] = site;
 }
 
+/* Lists the datacenters with their replicas. */
 static lh_status list_sites(const lh_layout *layout, const lh_cost_slice *slice,
                             lhi_fold *f, lh_error *err)
 {
@@ -106,7 +107,7 @@ lh_status lhi_fold_of(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-/* The ranks of one of its datacenters begin here. */
+/* Returns the first rank in one of its datacenters. */
 static uint64_t ranks_before(const lhi_fold *f, uint32_t site)
 {
     uint64_t n = 0;
@@ -118,7 +119,7 @@ static uint64_t ranks_before(const lhi_fold *f, uint32_t site)
 
 /* ---- blocks ---- */
 
-/* The GPU of a datacenter's rank. */
+/* Maps a rank to its GPU; both are counted within the datacenter. */
 static uint64_t gpu_of(const lhi_fold *f, uint64_t rank)
 {
     if (f->step == f->replica)
@@ -131,8 +132,8 @@ uint64_t lhi_fold_node(const lhi_fold *f, uint32_t datacenter, uint64_t rank)
     return gpu_of(f, rank) / f->job->datacenters[datacenter].gpus_per_node;
 }
 
-/* Nodes under the ranks from `low` to before `high` of a datacenter, and the
- * fewest of them on one. */
+/* Counts the nodes with ranks in [low, high) of a datacenter, and the fewest
+ * ranks on any of them. */
 static void count_nodes(const lhi_fold *f, uint64_t low, uint64_t high,
                         uint32_t per_node, uint64_t *nodes, uint64_t *fewest)
 {
@@ -162,7 +163,8 @@ static void count_nodes(const lhi_fold *f, uint64_t low, uint64_t high,
         *fewest = here;
 }
 
-/* Those `tensor` apart of the block that begins at rank `first`. */
+/* Finds the members at distance `tensor` in the block that begins at rank
+ * `first`. */
 static void find_members(const lhi_fold *f, uint64_t first, lhi_members *out)
 {
     uint64_t from = 0;
@@ -191,7 +193,7 @@ static void find_members(const lhi_fold *f, uint64_t first, lhi_members *out)
     }
 }
 
-/* After how many blocks they lie on nodes as the first did. */
+/* Returns the number of blocks after which the position on nodes repeats. */
 static uint64_t period_of(const lhi_fold *f, uint32_t per_node)
 {
     uint64_t n = 1;
@@ -203,9 +205,9 @@ static uint64_t period_of(const lhi_fold *f, uint32_t per_node)
     return n;
 }
 
-/* Blocks with ranks in the datacenter: the first, which may reach back into the
- * one before, those after it until they repeat, and the last, which may reach
- * into the next. */
+/* Picks the i-th block with ranks in the datacenter: the first, which may begin
+ * in the preceding datacenter, the following ones until they repeat, and the
+ * last, which may extend into the next. */
 static bool pick_block(const lhi_fold *f, uint32_t datacenter, uint32_t i,
                        uint64_t *first)
 {
@@ -240,7 +242,8 @@ bool lhi_fold_senders(const lhi_fold *fold, uint32_t datacenter, uint32_t i,
     return true;
 }
 
-/* Over the boundary before a datacenter's ranks, and no earlier one. */
+/* Checks whether a block crosses the boundary before a datacenter's ranks, and
+ * no earlier boundary. */
 static bool begins_before(const lhi_fold *f, uint32_t site)
 {
     uint64_t rank = ranks_before(f, site), before;
@@ -280,7 +283,7 @@ bool lhi_fold_sharers_near(const lhi_fold *fold, uint32_t datacenter)
            fold->replica % fold->tensor == 0;
 }
 
-/* ---- copies ---- */
+/* ---- replicas of experts ---- */
 
 uint64_t lhi_on_node(uint64_t count, uint64_t stride, uint32_t per_node)
 {
@@ -311,7 +314,7 @@ void lhi_fold_copies_at(const lhi_fold *f, const lh_cost_site *site,
                            .concurrent = 1};
 }
 
-/* Ranks start, start + block, ... that come before `rank`. */
+/* Counts the ranks start, start + block, ... below `rank`. */
 static uint64_t copies_before(const lhi_fold *f, uint64_t start, uint64_t rank)
 {
     return rank > start ? (rank - start + f->block - 1) / f->block : 0;
@@ -322,8 +325,9 @@ static uint64_t start_of(const lhi_fold *f, uint32_t kind)
     return ranks_before(f, kind) % f->block;
 }
 
-/* Places of a block from this one on that have their copies in the same
- * datacenters, as many in each; 0: another kind has the same. */
+/* Counts the positions in a block, from this kind's first, whose replicas have
+ * the same number of members in the same datacenters; 0: duplicate of another
+ * kind. */
 static uint64_t count_alike(const lhi_fold *f, uint32_t kind)
 {
     uint64_t start = start_of(f, kind), end = f->block;
@@ -339,6 +343,7 @@ static uint64_t count_alike(const lhi_fold *f, uint32_t kind)
     return end - start;
 }
 
+/* Finds the replica groups of one kind. */
 static void find_copies(const lhi_fold *f, uint32_t kind, lhi_copies *out)
 {
     uint64_t start = start_of(f, kind), from = 0;
@@ -375,8 +380,8 @@ static void find_copies(const lhi_fold *f, uint32_t kind, lhi_copies *out)
     }
 }
 
-/* Rings between datacenters at once: as many of each kind as the datacenter
- * with the fewest has members. */
+/* Counts the concurrent rings between datacenters: for each kind, the member
+ * count of the datacenter with the fewest. */
 static double count_rings(const lhi_fold *f)
 {
     lhi_copies c;
@@ -400,9 +405,9 @@ bool lhi_fold_copies(const lhi_fold *fold, uint32_t i, lhi_copies *out)
     return true;
 }
 
-/* ---- as asked for from outside ---- */
+/* ---- public interface ---- */
 
-/* The group that lies over most datacenters. */
+/* Picks the group that spans the most datacenters. */
 static void pick_widest(const lhi_fold *fold, lh_cost_dimension dimension,
                         uint32_t datacenter, lhi_members *out)
 {
@@ -417,6 +422,7 @@ static void pick_widest(const lhi_fold *fold, lh_cost_dimension dimension,
             *out = m;
 }
 
+/* Fills a lh_cost_group from the widest group. */
 static void show_members(const lhi_fold *fold, lh_cost_dimension dimension,
                          const lh_cost_slice *slice, lh_cost_group *out)
 {

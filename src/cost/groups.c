@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which GPUs take part in a collective: how they are numbered says where they
- * are. */
+/* The GPUs that take part in a collective: their numbering determines their
+ * placement. */
 #include "cost/groups.h"
 
 #include "base/fail.h"
@@ -30,8 +30,8 @@ void lhi_group_at(const lh_job *job, const lh_layout *layout,
                                            replica_stride(layout), per_node));
 }
 
-/* Rings between datacenters: as many at once as the smallest datacenter has
- * GPUs for, so that every one of them has a share of its own. */
+/* Computes the rings between datacenters: as many concurrent rings as the
+ * smallest datacenter has GPUs, so that each ring has its own share. */
 static lh_status spread_sites(const lh_job *job, const lh_layout *layout,
                               const lh_cost_slice *slice, lh_cost_group *out,
                               lh_error *err)
@@ -60,7 +60,7 @@ static lh_status spread_sites(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-/* The replicas of a stage, and what context parallelism spreads besides. */
+/* Finds the replicas of a stage, including the context-parallel ranks. */
 static lh_status find_replicas(const lh_job *job, const lh_layout *layout,
                                const lh_cost_slice *slice, lh_cost_group *out,
                                lh_error *err)
@@ -79,7 +79,7 @@ static lh_status find_replicas(const lh_job *job, const lh_layout *layout,
     out->per_datacenter = out->size / spread;
     if (out->per_node > out->per_datacenter)
         out->per_node = out->per_datacenter;
-    /* Every GPU of a datacenter has its own ring across. */
+    /* Every GPU in a datacenter has its own ring across datacenters. */
     if (spread > 1)
         out->concurrent = (uint32_t)(device_gpus(layout) * layout->pipeline *
                                      layout->data / spread);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GPUs along the dimensions of a layout. */
+/* Process groups along the dimensions of a layout. */
 #ifndef LHI_GROUPS_H
 #define LHI_GROUPS_H
 
 #include "cost/fold.h"
 
-/* The members of a data-parallel group (LH_COST_DATA_SHARED) that lie in one
+/* Computes the members of a data-parallel group (LH_COST_DATA_SHARED) in one
  * datacenter. */
 void lhi_group_at(const lh_job *job, const lh_layout *layout,
                   const lh_cost_site *site, lh_cost_group *out);

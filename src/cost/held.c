@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes that passes leave for later ones, and parameters per GPU.
+/* Resident memory that passes retain for later ones, and parameters per GPU.
  *
- * [Kor section 4.1] for two-matrix MLPs in 16 bits with dropout: a layer keeps
- * sbh(34 + 5as/h), divided among tensor-parallel GPUs as its equations 2 and 4
- * say; here written per tensor so that gated MLPs, grouped queries, experts and
- * flash attention come out of the same sum. */
+ * [Kor section 4.1] covers two-matrix MLPs in 16 bits with dropout: a layer
+ * retains sbh(34 + 5as/h), divided among tensor-parallel GPUs as in its
+ * equations 2 and 4. Here the sum is per tensor, so that it also covers gated
+ * MLPs, grouped queries, experts and flash attention. */
 #include "cost/work.h"
 
 #include <math.h>
 
-/* Bytes per token of what an MLP keeps. */
+/* Bytes per token that an MLP retains. */
 typedef struct mlp_parts {
     double into;    /* results of the first matrices */
-    double product; /* of the activation function, input of the last matrix */
+    double product; /* result of the activation function, input of the last
+                     * matrix */
 } mlp_parts;
 
-/* Bytes per token of what the parts of a layer keep. */
+/* Bytes per token that each part of a layer retains. */
 typedef struct parts {
-    double input; /* of the layer: all that full recomputation keeps */
+    double input; /* layer input, all that full recompute retains */
     double norms; /* outputs of the norms */
-    double core;  /* unfused: scores; else log-sum-exp */
+    double core;  /* unfused: scores; otherwise log-sum-exp */
     double heads; /* queries, keys and values */
     mlp_parts dense, routed, shared;
-    double moved; /* to experts and back, and where to */
+    double moved; /* tokens to and from experts, and the routing */
     double rest;
-    double linear_in, linear_grad; /* matrix products: inputs; gradients of
-                                      outputs ([Qi] table 1: 32sbh) */
+    double linear_in, linear_grad; /* matrix products: inputs; output gradients
+                                    * ([Qi] table 1: 32sbh) */
 } parts;
 
 static void keep_attention(const lhi_shape *shape, parts *p)
@@ -44,7 +45,7 @@ static void keep_attention(const lhi_shape *shape, parts *p)
     p->norms += shape->factor * hidden;
     p->heads += e * (q + kv);
     p->rest += e * (o + latent);
-    if (shape->fp8) /* beside what attention itself keeps */
+    if (shape->fp8) /* in addition to attention's own copy */
         p->rest += shape->factor * o;
     if (shape->dropout)
         p->rest += hidden;
@@ -58,7 +59,7 @@ static void keep_attention(const lhi_shape *shape, parts *p)
     p->linear_grad += shape->factor * (q + kv + hidden + latent);
 }
 
-/* An MLP on `rows` copies of each token. */
+/* Adds an MLP that processes `rows` copies of each token. */
 static void keep_mlp(const lhi_shape *shape, double rows, double local,
                      mlp_parts *mlp, parts *p)
 {
@@ -91,8 +92,8 @@ static void keep_layer(const lhi_shape *shape, uint32_t layer, parts *p)
         p->linear_grad += shape->factor * hidden;
         return;
     }
-    /* Tokens as dispatched, all that GPUs which share an expert have gathered,
-     * and the experts' results where the router weighs these. */
+    /* Dispatched tokens, including those gathered by all GPUs that share an
+     * expert, and the experts' results where the router weights them. */
     double moved = e * m->hidden * shape->dispatched;
     double gathered = shape->factor * m->hidden * shape->dispatched *
                       (shape->folded ? shape->expert_tensor : 1);
@@ -116,8 +117,8 @@ static double of_mlp(const mlp_parts *mlp)
     return mlp->into + mlp->product;
 }
 
-/* What named modules do not keep. Their inputs stay, but for what a norm that
- * is made again hands to them. */
+/* Returns the bytes that the recomputed modules do not retain. Their inputs
+ * remain resident, except inputs from a norm that is recomputed itself. */
 static double dropped_by_modules(const lhi_shape *shape, const parts *p)
 {
     double dropped = 0;
@@ -140,11 +141,12 @@ static double dropped_by_modules(const lhi_shape *shape, const parts *p)
     return dropped;
 }
 
+/* Returns the bytes per token that recomputation does not retain. */
 static double dropped_by(const lhi_shape *shape, const parts *p, double whole)
 {
     switch (shape->recompute) {
     case LH_RECOMPUTE_NONE:
-    case LH_RECOMPUTE_OPERATIONS: /* an elastic plan takes them off itself */
+    case LH_RECOMPUTE_OPERATIONS: /* subtracted by the elastic plan itself */
         return 0;
     case LH_RECOMPUTE_FULL:
         return whole - p->input;
@@ -170,8 +172,8 @@ void lhi_held_layer(const lhi_shape *shape, uint32_t layer, lhi_held *out)
     out->activation = (whole - dropped) * shape->tokens;
     out->weight_input = (p.linear_in + p.linear_grad) * shape->tokens;
     out->passing = dropped * shape->tokens;
-    /* Keys and values that arrive while others are used, and in D the gradients
-     * of both. */
+    /* Keys and values that arrive while others are in use, and in D the
+     * gradients of both. */
     if (shape->context > 1)
         out->passing += 4 * shape->kv_heads * (shape->qk_dim + shape->v_dim) *
                         shape->tokens * e;
@@ -197,8 +199,8 @@ void lhi_held_embedding(const lhi_shape *shape, lhi_held *out)
     out->weight_input = values * shape->element; /* gradient of its rows */
 }
 
-/* [Kor section 4.3]: 4sbh/t (1 + v/h): norm's and matrix's inputs, logits in
- * fp32. */
+/* Computes the head's resident memory [Kor section 4.3]: 4sbh/t (1 + v/h), the
+ * inputs of norm and matrix, and logits in fp32. */
 static void hold_vocabulary(const lhi_shape *shape, lhi_held *out)
 {
     double values = shape->tokens * shape->norm_share * shape->model->hidden *
@@ -261,14 +263,14 @@ void lhi_params_slice(const lhi_shape *shape, const lh_cost_slice *slice,
     if (slice->head)
         split += (double)lh_model_head_params(m) + added;
     if (lhi_slice_has_mtp(m, slice)) {
-        /* Their layers are like the model's last. */
+        /* The modules' layers are like the model's last one. */
         lh_layer_params last = lh_model_layer_params(m, m->layers - 1);
 
         split += (double)lh_model_mtp_params(m) -
                  (double)m->mtp_layers * (double)last.experts;
         experts += (double)m->mtp_layers * (double)last.experts;
     }
-    /* A tied matrix that is here as embedding is not here again. */
+    /* A tied matrix already counted as the embedding is not counted again. */
     if (slice->embedding && slice->head && m->tied_embeddings)
         split -= (double)m->vocab * m->hidden + added;
     out->experts = ceil(experts / shape->expert_divisor);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Profiles in place of estimates. */
+/* Replaces estimates by profile measurements. */
 #include "cost/measured.h"
 
 #include "base/fail.h"
@@ -14,7 +14,7 @@ static const char *const kind_names[] = {
     [LH_PROFILE_CHUNK] = "chunk",
 };
 
-/* Alike but for the microbatch. */
+/* Checks whether two entries differ at most in the microbatch size. */
 static bool same_shape(const lh_profile_entry *a, const lh_profile_entry *like)
 {
     if (a->kind != like->kind || a->tensor != like->tensor ||
@@ -28,6 +28,7 @@ static bool same_shape(const lh_profile_entry *a, const lh_profile_entry *like)
            (a->chunk == like->chunk && a->of == like->of);
 }
 
+/* Interpolates between two measurements; -1 if either is missing. */
 static double between(int64_t low, int64_t high, double share)
 {
     if (low == LH_NOT_MEASURED || high == LH_NOT_MEASURED)
@@ -54,9 +55,9 @@ static void interpolate(const lh_profile_entry *low,
     out->static_bytes = between(low->static_bytes, high->static_bytes, share);
 }
 
-/* The shape itself, or the nearest on both sides. Time and memory of a pass
- * are close to affine in the tokens it works on, so between is safe and beyond
- * is not. */
+/* Finds the entry itself, or the nearest ones on both sides. A pass's time and
+ * memory are nearly affine in its number of tokens, so interpolation is safe
+ * and extrapolation is not. */
 static bool find_nearest(const lh_profile *profile,
                          const lh_profile_entry *like, lhi_measured *out)
 {
@@ -85,8 +86,8 @@ static bool find_nearest(const lh_profile *profile,
     return true;
 }
 
-/* The same; where none is said to be without sequence parallelism, also what
- * does not say so. */
+/* Finds the nearest entries. If none is marked as without sequence parallelism,
+ * also accepts entries that leave it unspecified. */
 static bool find_usable(const lh_profile *profile, const lh_profile_entry *like,
                         lhi_measured *out)
 {
@@ -111,6 +112,7 @@ bool lhi_measured_of_job(const lh_job *job, const lh_profile_entry *e)
     return false;
 }
 
+/* Checks whether the profile has any entry of this kind for the model. */
 static bool has_kind(const lh_profile *profile, const lh_profile_entry *like)
 {
     for (uint32_t i = 0; i < profile->n_entries; i++) {
@@ -124,8 +126,8 @@ static bool has_kind(const lh_profile *profile, const lh_profile_entry *like)
     return false;
 }
 
-/* Profiles do not say over how many GPUs an expert is cut: as it is where a
- * layout does not say so either. */
+/* Checks whether experts are split as when measured. Profiles do not record the
+ * expert-tensor degree, so it must equal a layout's default. */
 static bool is_cut_as_measured(const lh_job *job, const lh_layout *layout,
                                lh_profile_kind kind)
 {

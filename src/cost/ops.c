@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+/* The list under construction and the current shape. */
 typedef struct lister {
     const lhi_shape *shape;
     lhi_op *ops;
@@ -18,14 +19,15 @@ static lhi_op *add_op(lister *l, const char *name, double stored)
     return op;
 }
 
+/* Adds an operation whose result cannot be recomputed. */
 static void add_fixed(lister *l, const char *name, double stored)
 {
     if (stored > 0)
         add_op(l, name, stored)->fixed = true;
 }
 
-/* A linear layer of m rows, k to n, whose output is stored or, with
- * `keep` false, is what comes next. */
+/* Adds a linear layer with m rows, k to n. Its output is stored or, with `keep`
+ * false, consumed by the next operation. */
 static lhi_op *add_linear(lister *l, const char *name, double m, double k,
                           double n, double matrices, bool keep)
 {
@@ -62,8 +64,8 @@ static void add_projections(lister *l)
         add_linear(l, "value", t, h, s->kv_heads * s->v_dim, 1, true);
         return;
     }
-    /* Multi-head latent attention: the compressed forms, then all heads from
-     * them. */
+    /* Multi-head latent attention: the compressed forms first, then all heads
+     * from them. */
     double latent = (double)m->kv_lora_rank + m->qk_rope_head_dim;
     lhi_op *down = add_op(l, "latent", t * e * (latent + m->q_lora_rank));
     lhi_work_linear(s, t, h, latent, 1, &down->again);
@@ -88,7 +90,7 @@ static void add_core(lister *l, uint32_t layer)
                    : t * s->heads * lhi_visible(s->model, layer, s->sequence);
     double kept = s->unfused ? scores * (s->dropout ? 2 * e + 1 : e)
                              : 4 * s->heads * t; /* log-sum-exp, fp32 */
-    if (s->fp8) /* what the next product multiplies, beside it */
+    if (s->fp8) /* FP8 copy for the next product */
         kept += s->factor * s->heads * s->v_dim * t;
     lhi_op *op = add_op(l, "attention", e * s->heads * s->v_dim * t + kept);
     op->again.flops = op->again.core_flops = 2 * pairs * dims;
@@ -103,11 +105,11 @@ static void add_attention(lister *l, uint32_t layer)
     double hidden = s->tokens * s->norm_share * s->model->hidden;
     add_projections(l);
     add_core(l, layer);
-    /* Every GPU's part of the sum is whole; what is stored, with the residual
-     * added, only its share of the tokens. */
+    /* Each GPU's partial sum covers all tokens; only its share of the tokens,
+     * with the residual added, is stored. */
     lhi_op *op = add_linear(l, "attention output", s->tokens,
                             s->heads * s->v_dim, s->model->hidden, 1, true);
-    /* In a parallel block it is a part of the layer's sum and nothing more. */
+    /* In a parallel block it is only one term of the layer's sum. */
     op->stored = s->model->parallel_block ? 0 : hidden * s->element;
     op->fixed = s->model->parallel_block;
     if (s->tensor > 1) {
@@ -118,7 +120,7 @@ static void add_attention(lister *l, uint32_t layer)
         add_fixed(l, "attention dropout", hidden);
 }
 
-/* `shared`: another set of names. */
+/* Adds an MLP; `shared` selects the names for the shared expert. */
 static lhi_op *add_mlp(lister *l, double rows, double inner, double matrices,
                        bool shared)
 {
@@ -136,8 +138,9 @@ static lhi_op *add_mlp(lister *l, double rows, double inner, double matrices,
                       matrices, false);
 }
 
-/* Dispatched tokens stay, and the experts' results where they do: they have
- * travelled. */
+/* Adds the experts. Dispatched tokens are always stored, and so are the
+ * experts' results where they are retained, since recomputing them would need
+ * communication. */
 static void add_experts(lister *l)
 {
     const lhi_shape *s = l->shape;
@@ -178,12 +181,12 @@ uint32_t lhi_ops_layer(const lhi_shape *shape, uint32_t layer, lhi_op *ops)
     return l.n;
 }
 
-/* --- as published ------------------------------------------------------------
+/* --- published tables --------------------------------------------------------
  */
 
-/* Coefficients of sbh^2, s^2bh and sbh in FLOPs, of sbh in bytes, as twelfths.
- * PipeMesh, tables I and II; the down projections store 2sbh, for only then do
- * the totals of 34, 203/6 and 53/2 sbh come out. */
+/* Coefficients of sbh^2, s^2bh and sbh in FLOPs, and of sbh in bytes, in
+ * twelfths. Source: PipeMesh, tables I and II. The down projections store 2sbh,
+ * since only then do the totals equal 34, 203/6 and 53/2 sbh. */
 typedef struct row {
     const char *name;
     int square, core, flops, bytes;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a byte and a message cost on the paths of a slice's groups. */
+/* Time per byte and per message on the paths of a layer range's process groups.
+ */
 #include "cost/fold.h"
 #include "cost/groups.h"
 #include "cost/prices.h"
@@ -10,7 +11,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* The slowest of all groups whose tokens go from one to the other. */
+/* Finds the slowest among all groups that exchange tokens. */
 static lh_status price_senders(lhi_prices *p, const lhi_fold *fold,
                                lh_error *err)
 {
@@ -35,6 +36,7 @@ static lh_status price_senders(lhi_prices *p, const lhi_fold *fold,
     return LH_OK;
 }
 
+/* Lowers a path to the slower rate and the longer latency. */
 static void slow_down(lh_cost_path *to, const lh_cost_path *what)
 {
     to->bytes_per_s = fmin(to->bytes_per_s, what->bytes_per_s);
@@ -42,7 +44,7 @@ static void slow_down(lh_cost_path *to, const lh_cost_path *what)
     to->around_ns = fmax(to->around_ns, what->around_ns);
 }
 
-/* The same of those that share experts, which are next to each other. */
+/* Finds the slowest among the groups whose adjacent GPUs share experts. */
 static lh_status price_sharers(lhi_prices *p, const lhi_fold *fold,
                                lh_error *err)
 {
@@ -106,8 +108,8 @@ static lh_status price_paths(lhi_prices *p, lh_error *err)
     LHI_TRY(price_experts(p, err));
     if (p->context_group.size < 2)
         return LH_OK;
-    /* Keys and values go from one GPU to the next, between nodes over the
-     * interface of that one. */
+    /* Keys and values move from one GPU to the next; between nodes they use the
+     * sender's interface alone. */
     context = p->context_group;
     if (context.size > context.per_node)
         context.per_node = 1;

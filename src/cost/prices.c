@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Work becomes time. */
+/* Converts work to time. */
 #include "cost/prices.h"
 
 #include <math.h>
 
-/* `calls` equal collectives of `bytes` together, of so many GPUs. */
+/* Returns the time of `calls` equal ring collectives with `bytes` in total,
+ * over `gpus` GPUs. */
 static double price_rings(const lhi_prices *p, uint32_t gpus,
                           const lh_cost_path *path, double bytes, double calls)
 {
@@ -17,6 +18,7 @@ static double price_rings(const lhi_prices *p, uint32_t gpus,
     return calls * (transfer + latency);
 }
 
+/* Returns the time for the matrix products. */
 static double price_products(const lhi_prices *p, const lhi_work *work)
 {
     double ns = (work->flops - work->fp8_flops) / p->flops_per_ns;
@@ -31,8 +33,8 @@ static double price_products(const lhi_prices *p, const lhi_work *work)
     return ns;
 }
 
-/* What is left of `ns` where the share `overlap` goes on behind others that
- * have this much time. */
+/* Returns the exposed part of `ns` if the fraction `overlap` can overlap with
+ * `behind` ns of other work. */
 static double left_exposed(double ns, double overlap, double behind)
 {
     return ns - fmin(overlap * ns, behind);
@@ -45,7 +47,8 @@ double lhi_price_communication(const lhi_prices *p, const lhi_work *work)
                                 work->tensor_bytes, work->tensor_calls);
     double expert = work->expert_bytes * p->expert.ns_per_byte +
                     work->expert_calls * p->expert.latency_ns;
-    double ring = 0, under = 0; /* of keys and values; behind attention's */
+    double ring = 0, under = 0; /* key/value ring; its part hidden behind
+                                 * attention */
     double behind = price_products(p, work), ns;
 
     if (work->context_calls > 0) {
@@ -64,7 +67,7 @@ double lhi_price_communication(const lhi_prices *p, const lhi_work *work)
     return ns + (ring - under);
 }
 
-/* Of a ring, where it leaves the node. */
+/* Returns the time that a ring uses the network outside the node. */
 static double wire_of(const lh_cost_path *path, uint32_t gpus, double bytes)
 {
     if (gpus < 2 || path->kind == LH_PATH_NODE)
@@ -96,7 +99,8 @@ void lhi_price_work(const lhi_prices *p, const lhi_work *work, lhi_spent *out)
     out->wire = fmin(lhi_price_wire(p, work), out->total);
 }
 
-/* The host issues kernels ahead of the GPU, but not faster than it can. */
+/* Applies the host's lower bound: the host issues kernels ahead of the GPU, at
+ * a limited rate. */
 static void bound_by_host(const lhi_prices *p, lhi_spent_passes *s)
 {
     double host = p->options.constants->layer_host_ns;

@@ -8,9 +8,9 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Fitted by `validate --fit`, experts' by `validate-published --fit` (bench/):
- * docs/validation.md has the runs. Not fitted: links between datacenters, which
- * a job gives as they are. */
+/* Fitted by `validate --fit`, the experts' constants by `validate-published
+ * --fit` (bench/); docs/validation.md lists the runs. Links between datacenters
+ * are not fitted: the job specifies them. */
 static const lh_cost_constants defaults = {
     .matmul_efficiency = 0.8335,
     .memory_efficiency = 0.841,
@@ -82,7 +82,7 @@ static lh_status check_amount(double value, const char *what, lh_error *err)
     return LH_OK;
 }
 
-/* What options leave to the job. */
+/* Fills the options that default to the job's framework. */
 static void add_framework(const lh_framework *f, lh_cost_options *options)
 {
     options->unfused_attention |= f->unfused_attention;
@@ -124,7 +124,8 @@ lh_status lhi_cost_options(const lh_job *job, const lh_cost_options *in,
 
 lh_status lhi_whole(double value, const char *what, int64_t *out, lh_error *err)
 {
-    /* Not all of int64_t, so that sums of a few have room. */
+    /* Below the range of int64_t, so that sums of a few values cannot overflow.
+     */
     if (!(value >= 0 && value < 0x1p62))
         return lhi_fail(err, LH_EUNSUPPORTED, "%s is out of range (%g)", what,
                         value);
@@ -153,7 +154,7 @@ static lh_status need_divides(uint32_t value, uint32_t by, const char *what,
     return LH_OK;
 }
 
-/* Experts are spread inside the ranks of a pipeline stage. */
+/* Checks that experts are spread within the ranks of one pipeline stage. */
 static lh_status check_block(const lh_layout *layout, lh_error *err)
 {
     uint64_t block = lh_layout_expert_block(layout);
@@ -183,8 +184,8 @@ static lh_status check_layout(const lh_job *job, const lh_layout *layout,
                          "tensor", err));
     LHI_TRY(need_divides(job->training.sequence, layout->context,
                          "the sequence", "context", err));
-    /* Two pieces for each GPU, one from each end: with a causal mask later
-     * tokens see more, and this evens it out. */
+    /* Two pieces per GPU, one from each end: with a causal mask, later tokens
+     * attend to more, and the pairing balances the load. */
     if (layout->context > 1)
         LHI_TRY(need_divides(job->training.sequence, 2 * layout->context,
                              "the sequence", "twice context", err));
@@ -239,7 +240,8 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
         .dispatch = job->framework.fp8 == LH_FP8_DISPATCH ? 1 : element,
         .gradient = options->gradient_bytes,
         .heads = m->heads / t,
-        /* Fewer key and value heads than GPUs: some hold the same one. */
+        /* With fewer key-value heads than GPUs, some GPUs hold the same head.
+         */
         .kv_heads = fmax(1, ceil(m->kv_heads / t)),
         .qk_dim = m->head_dim,
         .v_dim = m->kv_lora_rank ? m->v_head_dim : m->head_dim,

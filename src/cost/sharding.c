@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Communication of data parallelism [Raj section 7] inside datacenters and
- * between them. */
+/* Data-parallel communication [Raj section 7] within and between datacenters.
+ */
 #include "cost/sharding.h"
 
 #include "base/fail.h"
 
 #include <math.h>
 
+/* The inputs of a computation. */
 typedef struct sharer {
     const lh_job *job;
     const lh_layout *layout;
     const lh_cost_slice *slice;
     const lh_cost_options *options;
     lhi_busiest *known;
-    const lhi_fold *fold; /* of experts; NULL: where the rest is */
+    const lhi_fold *fold; /* of experts; NULL: as all other layers */
 } sharer;
 
 static void find_inner(const sharer *s, const lh_cost_site *site,
@@ -25,7 +26,7 @@ static void find_inner(const sharer *s, const lh_cost_site *site,
         lhi_group_at(s->job, s->layout, site, out);
 }
 
-/* Over how many datacenters a group spreads. */
+/* Returns the number of datacenters that a group spans. */
 static uint32_t spread_of(const lh_cost_group *group)
 {
     return group->n_sites > 1 ? group->n_sites
@@ -38,7 +39,7 @@ static void add_times(lhi_collective *to, const lhi_collective *what)
     to->latency += what->latency;
 }
 
-/* Inside one datacenter, where `group` has only members of that. */
+/* Computes the time inside one datacenter, for a group within it. */
 static lh_status in_one(const sharer *s, lh_collective_kind kind,
                         const lh_cost_group *group, double bytes,
                         lhi_collective *out, lh_error *err)
@@ -54,7 +55,7 @@ static lh_status in_one(const sharer *s, lh_collective_kind kind,
     return LH_OK;
 }
 
-/* Inside the datacenter in which that takes longest. */
+/* Computes the time inside the slowest datacenter. */
 static lh_status inside(const sharer *s, lh_collective_kind kind,
                         const lh_cost_group *group, double bytes,
                         lhi_collective *out, lh_error *err)
@@ -77,7 +78,8 @@ static lh_status inside(const sharer *s, lh_collective_kind kind,
     return LH_OK;
 }
 
-/* One ring over these, of `rings` like it at once. */
+/* Computes the time of one ring over `sites`, with `rings` equal rings running
+ * concurrently. */
 static lh_status time_ring(const sharer *s, lh_collective_kind kind,
                            const lh_cost_site *sites, uint32_t n, double rings,
                            double bytes, lhi_collective *out, lh_error *err)
@@ -100,15 +102,15 @@ static lh_status time_ring(const sharer *s, lh_collective_kind kind,
     return LH_OK;
 }
 
-/* The i-th of those that a group lies over. */
+/* Returns the i-th datacenter of a group. */
 static uint32_t datacenter_of(const lh_cost_group *group, uint32_t i)
 {
     return group->n_sites > 1 ? group->sites[i].datacenter
                               : group->datacenter + i;
 }
 
-/* Of n that a group lies over, those that are zones of one datacenter with the
- * i-th; 0 where an earlier one is. */
+/* Finds, among a group's n datacenters, the zones in the same datacenter as the
+ * i-th; returns 0 if an earlier index is in it. */
 static uint32_t find_zones(const sharer *s, const lh_cost_group *group,
                            uint32_t n, uint32_t i, lh_cost_site *zones)
 {
@@ -126,10 +128,11 @@ static uint32_t find_zones(const sharer *s, const lh_cost_group *group,
     return count;
 }
 
-/* Between the datacenters, one member in each: of as many rings at once as a
- * datacenter has members, or of one ring. Only the few members of such a ring
- * pay the long latency. Zones of a datacenter do so among themselves first, and
- * what is left of each share then goes between datacenters. */
+/* Computes the time between datacenters, with one member in each: as many
+ * concurrent rings as a datacenter has members, or one ring. Only the few
+ * members of such a ring pay the long latency. Zones of a datacenter first
+ * communicate among themselves; the remaining share of each then crosses
+ * datacenters. */
 static lh_status between(const sharer *s, lh_collective_kind kind,
                          const lh_cost_group *group, double bytes,
                          bool one_ring, lhi_collective *out, lh_error *err)
@@ -164,7 +167,8 @@ static lh_status between(const sharer *s, lh_collective_kind kind,
     return LH_OK;
 }
 
-/* Everything sharded over all of them: inside first, then the shares. */
+/* Adds full sharding over all datacenters: inside first, then the shards
+ * between them. */
 static lh_status share_fully(const sharer *s, lh_collective_kind kind,
                              const lh_cost_group *group, double bytes,
                              lhi_collective *sum, lh_error *err)
@@ -178,8 +182,8 @@ static lh_status share_fully(const sharer *s, lh_collective_kind kind,
     return LH_OK;
 }
 
-/* Sharded inside each datacenter: what is between them is a sum
- * [SX section 4.1, there for two]. */
+/* Adds sharding inside each datacenter; between datacenters the gradients are
+ * summed [SX section 4.1, there for two]. */
 static lh_status share_inside(const sharer *s, const lh_cost_group *group,
                               double gather_bytes, double reduce_bytes,
                               lhi_data_times *sum, lh_error *err)
@@ -197,7 +201,7 @@ static lh_status share_inside(const sharer *s, const lh_cost_group *group,
     return LH_OK;
 }
 
-/* Of `params` parameters that the GPUs of a group hold. */
+/* Adds the times for `params` parameters held by a group. */
 static lh_status time_group(const sharer *s, const lh_cost_group *group,
                             double params, lhi_data_times *sum, lh_error *err)
 {
@@ -215,13 +219,15 @@ static lh_status time_group(const sharer *s, const lh_cost_group *group,
     return share_fully(s, LH_REDUCE_SCATTER, group, reduce, &sum->reduce, err);
 }
 
+/* Takes the maximum of both components. */
 static void take_slower(lhi_collective *to, const lhi_collective *what)
 {
     to->transfer = fmax(to->transfer, what->transfer);
     to->latency = fmax(to->latency, what->latency);
 }
 
-/* Where groups differ, the slowest in each respect: all wait for it. */
+/* Adds the experts' times. If groups differ, takes the slowest in each
+ * component, since all groups wait for it. */
 static lh_status time_experts(sharer *s, double params, lhi_data_times *sum,
                               lh_error *err)
 {
@@ -267,6 +273,8 @@ lh_status lhi_data_time(const lh_job *job, const lh_layout *layout,
     return time_experts(&s, params->experts, out, err);
 }
 
+/* Computes the times for one part of a layer range, without the parameters of
+ * `without`. */
 static lh_status time_part(const sharer *s, const lhi_shape *shape,
                            const lh_cost_slice *part,
                            const lh_cost_slice *without, lhi_data_times *out,
@@ -307,7 +315,7 @@ lh_status lhi_data_time_parts(const lh_job *job, const lh_layout *layout,
     }
     if (slice->embedding)
         LHI_TRY(time_part(&s, shape, &embedding, NULL, &times.embedding, err));
-    /* A matrix that both ends share is sent once. */
+    /* A matrix shared by both ends is sent once. */
     if (lhi_slice_has_end(slice))
         LHI_TRY(time_part(&s, shape, &ends, &embedding, &times.head, err));
     *out = times;
@@ -386,7 +394,8 @@ lh_status lhi_sharded_value(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-/* The next layer's first stage begins with this one's second. */
+/* The next layer's first stage starts together with this layer's second stage.
+ */
 void lhi_relay_add(lhi_relay *relay, double first, double second)
 {
     relay->ns += fmax(relay->second, first);
@@ -404,7 +413,7 @@ bool lhi_gathers_on_the_way(const lh_job *job, const lh_layout *layout)
            job->training.zero == 2 && layout->pipeline == 1;
 }
 
-/* Members of a group in the slice's datacenter. */
+/* Counts a group's members in the layer range's datacenter. */
 static double count_here(const sharer *s, const lh_cost_group *group)
 {
     for (uint32_t i = 0; i < group->n_sites; i++) {
@@ -418,7 +427,8 @@ static double count_here(const sharer *s, const lh_cost_group *group)
     return group->per_datacenter;
 }
 
-/* Of the copies of experts that have fewest in a datacenter. */
+/* Counts the members in the datacenter for the expert replica group with the
+ * fewest. */
 static double count_copies_here(const sharer *s)
 {
     double fewest = INFINITY;

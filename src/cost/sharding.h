@@ -1,92 +1,98 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which data-parallel GPUs share weights, gradients and optimizer state, and
- * what their communication takes. */
+/* Sharding of weights, gradients and optimizer state over data-parallel GPUs,
+ * and the time of its communication. */
 #ifndef LHI_SHARDING_H
 #define LHI_SHARDING_H
 
 #include "cost/groups.h"
 #include "cost/work.h"
 
-/* What a collective takes, in ns. */
+/* The time of a collective, in ns. */
 typedef struct lhi_collective {
     double transfer, latency;
 } lhi_collective;
 
+/* The times of the data-parallel collectives. */
 typedef struct lhi_data_times {
-    lhi_collective gather; /* of parameters; 0 without sharding */
-    lhi_collective reduce; /* of gradients */
-    /* With hybrid sharding, the sum between datacenters. It is due once per
-     * iteration, whatever is reduced how often inside. */
+    lhi_collective gather; /* parameters; 0 without sharding */
+    lhi_collective reduce; /* gradients */
+    /* With hybrid sharding, the sum between datacenters: once per iteration,
+     * regardless of the number of reductions inside. */
     lhi_collective between;
 } lhi_data_times;
 
-/* Of `params`; `options` with defaults filled in. */
+/* Computes the times for `params`; `options` must have its defaults filled in.
+ */
 lh_status lhi_data_time(const lh_job *job, const lh_layout *layout,
                         const lh_cost_slice *slice,
                         const lh_cost_options *options,
                         const lhi_params *params, lhi_busiest *known,
                         lhi_data_times *out, lh_error *err);
 
-/* Of each part of a slice by itself; 0 what it does not have. */
+/* The times of each part of a layer range; 0 for absent parts. */
 typedef struct lhi_part_times {
     lhi_data_times layers[2]; /* without and with experts */
     lhi_data_times embedding, head;
 } lhi_part_times;
 
+/* Computes the times of each part; `options` must have its defaults filled in.
+ */
 lh_status lhi_data_time_parts(const lh_job *job, const lh_layout *layout,
                               const lh_cost_slice *slice,
                               const lh_cost_options *options,
                               const lhi_shape *shape, lhi_busiest *known,
                               lhi_part_times *out, lh_error *err);
 
-/* Of the i-th part in the order of the forward, in ns: 0 is the embedding, 1 to
- * n_layers the layers, then the head. */
+/* Returns the times of the i-th part in forward order, in ns: 0 is the
+ * embedding, 1 to n_layers are the layers, then the head. */
 void lhi_part_sent(const lh_job *job, const lh_cost_slice *slice,
                    const lhi_part_times *times, uint32_t i, double *gather,
                    double *reduce);
 
-/* All parts of a slice one after the other, with nothing computed in between:
- * where a whole chunk is gathered or reduced layer by layer. In ns. */
+/* The times for gathering or reducing a whole chunk layer by layer, one part
+ * after another without computation in between, in ns. */
 typedef struct lhi_sharded {
     double gather, reduce;
-    double longest_gather, longest_reduce; /* of any part */
+    double longest_gather, longest_reduce; /* maximum over the parts */
 } lhi_sharded;
 
-/* `options` as lh_cost_chunk() takes them. */
+/* Computes the times above; `options` as for lh_cost_chunk(). */
 lh_status lhi_sharded_time(const lh_job *job, const lh_layout *layout,
                            const lh_cost_slice *slice,
                            const lh_cost_options *options, lhi_busiest *known,
                            lhi_sharded *out, lh_error *err);
 
-/* Of one value more, of an expert or of anything else, in a gather, and in a
- * reduction: transfers; and what each takes beside them, whatever its size:
- * latencies. Nothing `between`, which goes with neither. `options` as
- * lh_cost_chunk() takes them. */
+/* Computes the marginal time per additional value (of an expert or of other
+ * parameters) in a gather and in a reduction: `transfer` per value, and the
+ * size-independent `latency`. `between` is 0, as it belongs to neither.
+ * `options` as for lh_cost_chunk(). */
 lh_status lhi_sharded_value(const lh_job *job, const lh_layout *layout,
                             const lh_cost_slice *slice, bool of_expert,
                             const lh_cost_options *options,
                             lhi_data_times *out, lh_error *err);
 
-/* Layers pass through two stages, each of which has one of them at a time, and
- * the first works one layer ahead: the gathers of a pass and its computation,
- * or computation and the reductions of gradients. What the first stage does for
- * the first layer and the second for the last hides behind nothing. Begins as
- * {0}; layers are added in the order of the pass, in ns. */
+/* A two-stage overlap. Layers pass through two stages, each with one layer at a
+ * time; the first stage works one layer ahead. The stages are a pass's gathers
+ * and its computation, or computation and gradient reductions. The first stage
+ * of the first layer and the second stage of the last layer are exposed.
+ * Initialise to {0}, and add layers in the order of the pass, in ns. */
 typedef struct lhi_relay {
-    double ns;     /* until the second stage begins with the last layer */
-    double second; /* of that layer */
+    double ns;     /* start of the last layer's second stage */
+    double second; /* duration of that stage */
 } lhi_relay;
 
+/* Adds a layer with its two durations, in ns. */
 void lhi_relay_add(lhi_relay *relay, double first, double second);
+/* Returns the total duration, in ns. */
 double lhi_relay_ns(const lhi_relay *relay);
 
-/* Whether what ZeRO 2 gathers once in an iteration goes layer by layer through
- * the first microbatch, as torchtitan's FSDP does where there is no pipeline.
- */
+/* Checks whether the once-per-iteration gather of ZeRO 2 proceeds layer by
+ * layer within the first microbatch, as torchtitan's FSDP does without a
+ * pipeline. */
 bool lhi_gathers_on_the_way(const lh_job *job, const lh_layout *layout);
 
-/* Over how many GPUs the state of what they all hold, and of experts, is
- * divided, seen from the slice's datacenter. */
+/* Returns the number of GPUs that shard the state of shared parameters and of
+ * experts, as seen from the layer range's datacenter. */
 lh_status lhi_state_ranks(const lh_job *job, const lh_layout *layout,
                           const lh_cost_slice *slice, double *shared,
                           double *experts, lh_error *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums over the parts of a slice. */
+/* Sums over the parts of a layer range. */
 #include "cost/slice_sums.h"
 #include "cost/measured.h"
 
@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+/* Fills the times from a measurement; estimates the parts that it lacks. */
 static void use_measured_time(const lhi_prices *p, const lhi_measured *m,
                               const lhi_passes *work,
                               const lhi_spent_passes *est, bool is_layer,
@@ -28,14 +29,15 @@ static void use_measured_time(const lhi_prices *p, const lhi_measured *m,
         out->d.wire = lhi_price_wire(p, &work->d);
     }
     if (!m->recompute_done && is_layer) {
-        /* Full: all of F again. Selective: what the estimate adds. */
+        /* Full recomputation repeats F; selective recomputation adds the
+         * estimate. */
         if (p->shape.recompute == LH_RECOMPUTE_FULL)
             out->d.total += m->f_ns;
     }
 }
 
-/* What is made again of a layer that was measured without; of what it sends
- * nothing where that is added anyway. */
+/* Returns the recomputation time of a layer measured without it; its
+ * communication is excluded if it is added anyway. */
 static double selective_extra(const lhi_prices *p, uint32_t layer,
                               bool communication)
 {
@@ -71,8 +73,8 @@ static lhi_slice_part make_part(const lhi_prices *p, const lhi_measured *m,
             out.used.d.total += selective_extra(p, layer, m->communication);
         out.static_bytes = m->static_bytes;
     }
-    /* A measurement without recomputation says nothing of what is kept with
-     * it. */
+    /* A measurement without recomputation does not give the resident memory
+     * with it. */
     if (m->found && m->activation_bytes >= 0 && m->recompute_done) {
         out.kept.weight_input = fmin(held->weight_input, m->activation_bytes);
         out.kept.activation = m->activation_bytes;
@@ -106,7 +108,8 @@ static void add_part(const lhi_slice_part *one, lhi_sums *s)
         s->static_bytes += one->static_bytes;
 }
 
-/* Layers differ in whether they have experts and in what they see. */
+/* Adds the layers. They differ in whether they have experts and in their
+ * attention window. */
 static lh_status sum_layers(const lhi_prices *p, lhi_sums *s, lh_error *err)
 {
     const lh_model *model = p->job->model;
@@ -135,7 +138,7 @@ static lh_status sum_layers(const lhi_prices *p, lhi_sums *s, lh_error *err)
     return LH_OK;
 }
 
-/* Multi-token prediction modules, head, or both. */
+/* Computes the work of multi-token prediction modules, the head, or both. */
 static void work_end(const lhi_prices *p, lhi_passes *work, lhi_held *held)
 {
     lhi_passes modules;
@@ -175,7 +178,7 @@ static lh_status sum_ends(const lhi_prices *p, lhi_sums *s, lh_error *err)
     }
     if (!lhi_slice_has_end(p->slice))
         return LH_OK;
-    m = (lhi_measured){0}; /* modules apart from the head never are */
+    m = (lhi_measured){0}; /* modules without the head are never measured */
     if (p->slice->head)
         LHI_TRY(lhi_measured_find(p->job, p->layout, p->slice, &p->options,
                                   LH_PROFILE_HEAD, &m, err));
@@ -185,7 +188,7 @@ static lh_status sum_ends(const lhi_prices *p, lhi_sums *s, lh_error *err)
     return LH_OK;
 }
 
-/* All of a chunk as measured in one piece. */
+/* Uses a chunk measured as one piece. */
 static lh_status sum_chunk(const lhi_prices *p, lhi_sums *s, bool *found,
                            lh_error *err)
 {

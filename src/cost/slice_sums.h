@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A slice's parts, priced and held, and their sums. */
+/* A layer range's parts, with their times and memory, and their sums. */
 #ifndef LHI_SLICE_SUMS_H
 #define LHI_SLICE_SUMS_H
 
 #include "cost/prices.h"
 
-/* One part of a slice: a layer, or what lies at an end. */
+/* One part of a layer range: a layer, the embedding or the head. */
 typedef struct lhi_slice_part {
     lhi_spent_passes used;
     lhi_held kept;
-    double static_bytes; /* measured; < 0: not */
+    double static_bytes; /* measured; < 0: unknown */
     bool measured, bytes_measured;
 } lhi_slice_part;
 
-/* Sums over the parts of a slice, and the parts: layers by whether they have
- * experts and a window. What the slice does not have is 0. */
+/* Sums over the parts of a layer range, and the parts: layers indexed by [has
+ * experts][has window]. Absent parts are 0. */
 typedef struct lhi_sums {
     lhi_spent_passes time;
-    lhi_slice_part layers[2][2], embedding, head /* and MTP */;
+    lhi_slice_part layers[2][2], embedding, head /* includes MTP */;
     double part_ns[3]; /* sums of F, D, W of the parts */
     lhi_held held;
-    bool any_measured, any_estimated; /* times */
+    bool any_measured, any_estimated; /* of times */
     bool any_bytes_measured, any_bytes_estimated;
-    double static_bytes; /* measured; -1: not all of it */
+    double static_bytes; /* measured; -1: incomplete */
 } lhi_sums;
 
-/* From the job's profile where it has them, else from the model. Errors as
- * lh_cost_chunk(). */
+/* Computes the sums from the job's profile where it has measurements, otherwise
+ * from the model. Errors as lh_cost_chunk(). */
 lh_status lhi_sums_make(const lhi_prices *p, lhi_sums *out, lh_error *err);
 
 #endif

@@ -4,15 +4,16 @@
  * A matrix product of m x k by k x n takes 2mkn operations and moves its three
  * matrices once; D and W of a linear layer are one such product each. W adds
  * its result to the gradient in memory. In FP8 the factors have half the bytes,
- * and passes that make them so come on top. Everything else is bound by memory:
- * each operand is read or written once per kernel. */
+ * and quantisation passes are added. All other work is memory-bound: each
+ * operand is read or written once per kernel. */
 #include "cost/work.h"
 
-/* Of attention's forward pass where nothing is fused: two products, mask,
- * softmax, dropout, and the copies around them. */
+/* Kernels of an unfused attention forward pass: two products, mask, softmax,
+ * dropout, and the copies around them. */
 enum { UNFUSED_KERNELS = 16 };
 
-/* `matrices` weights of k x n (experts; 1 else) that m rows share. */
+/* Adds a linear map: `matrices` weights of k x n (experts; otherwise 1) that
+ * share m rows. */
 static void add_linear(const lhi_shape *shape, lhi_passes *out, double m,
                        double k, double n, double matrices)
 {
@@ -44,17 +45,17 @@ static void add_product(lhi_work *work, double flops, double bytes)
     add_pointwise(work, bytes, 1);
 }
 
-/* From 16 bits to two copies in 8, along rows and along columns: products want
- * the dimension that they sum over to lie together, and blocks that share a
- * scale lie along it. */
+/* Adds quantisation from 16 bits to two FP8 copies, along rows and along
+ * columns. Products require a contiguous summation dimension, and the blocks
+ * that share a scale follow it. */
 static void quantise(const lhi_shape *shape, double elements, lhi_work *work)
 {
     add_pointwise(work, elements * (shape->element + 2 * shape->factor), 1);
 }
 
-/* Weights are in 8 bits already, as the optimizer leaves them. What products
- * make is in 16 bits. F quantises the input and D the gradient of the output,
- * of both of which W reads the other copy. */
+/* Adds an FP8 linear map. The optimizer already leaves the weights in 8 bits;
+ * products output 16 bits. F quantises the input and D the output gradient; W
+ * reads the other copy of both. */
 static void add_fp8_linear(const lhi_shape *shape, lhi_passes *out, double m,
                            double k, double n, double matrices)
 {
@@ -70,7 +71,7 @@ static void add_fp8_linear(const lhi_shape *shape, lhi_passes *out, double m,
                 m * (k + n) * shape->factor + weights * 2 * shape->gradient);
 }
 
-/* A linear map inside of a layer. */
+/* Adds a linear map inside a layer. */
 static void add_map(const lhi_shape *shape, lhi_passes *out, double m, double k,
                     double n, double matrices)
 {
@@ -93,14 +94,15 @@ double lhi_visible(const lh_model *model, uint32_t layer, double sequence)
 {
     double window = lh_model_layer_window(model, layer);
 
-    /* A causal token at i sees i tokens, or the last `window` of them. */
+    /* A causal token at position i attends to i tokens, or to the last `window`
+     * of them. */
     if (window > 0 && window < sequence)
         return window - window * window / (2 * sequence);
     return sequence / 2;
 }
 
-/* Flash attention keeps the scores on chip and recomputes them in D: two
- * products forward, five backward [Dao section 3.1]. */
+/* Adds flash attention, which keeps the scores on chip and recomputes them in
+ * D: two products forward, five backward [Dao section 3.1]. */
 static void add_flash(const lhi_shape *shape, uint32_t layer, lhi_work *f,
                       lhi_work *d)
 {
@@ -117,9 +119,9 @@ static void add_flash(const lhi_shape *shape, uint32_t layer, lhi_work *f,
     add_pointwise(d, 2 * (qo + kv) * shape->tokens * shape->element, 2);
 }
 
-/* Scores in memory: product, masked softmax, dropout, product; and copies that
- * bring heads together and apart again, for which such code needs separate
- * kernels, as for biases. */
+/* Adds unfused attention with scores in memory: product, masked softmax,
+ * dropout, product. The copies that merge and split heads need separate
+ * kernels, as biases do. */
 static void add_unfused(const lhi_shape *shape, lhi_work *f, lhi_work *d)
 {
     double scores = shape->tokens * shape->sequence * shape->heads;
@@ -139,8 +141,8 @@ static void add_unfused(const lhi_shape *shape, lhi_work *f, lhi_work *d)
         2 * UNFUSED_KERNELS);
 }
 
-/* Ring attention: every step hands on the keys and values of one share of the
- * sequence, D their gradients too (Liu et al., arXiv:2310.01889). */
+/* Adds ring attention: every step forwards the keys and values of one sequence
+ * shard, and in D also their gradients (Liu et al., arXiv:2310.01889). */
 static void add_ring(const lhi_shape *shape, lhi_passes *out)
 {
     double kv = shape->kv_heads * (shape->qk_dim + shape->v_dim) *
@@ -153,8 +155,8 @@ static void add_ring(const lhi_shape *shape, lhi_passes *out)
     out->d.context_calls += steps;
 }
 
-/* Queries of all heads, where nothing compresses them from the hidden state,
- * and keys and values. */
+/* Adds the projections to queries of all heads, if they are computed directly
+ * from the hidden state, and to keys and values. */
 static void add_up_projections(const lhi_shape *shape, lhi_passes *out)
 {
     const lh_model *m = shape->model;
@@ -167,8 +169,8 @@ static void add_up_projections(const lhi_shape *shape, lhi_passes *out)
             heads * (m->qk_nope_head_dim + shape->v_dim), 1);
 }
 
-/* The projections of multi-head latent attention (arXiv:2405.04434, 2.1);
- * those that compress are whole on every GPU. */
+/* Adds the projections of multi-head latent attention (arXiv:2405.04434, 2.1);
+ * the down-projections are replicated on every GPU. */
 static void add_latent(const lhi_shape *shape, lhi_passes *out)
 {
     const lh_model *m = shape->model;
@@ -182,6 +184,7 @@ static void add_latent(const lhi_shape *shape, lhi_passes *out)
     add_map(shape, out, shape->tokens, shape->heads * shape->v_dim, h, 1);
 }
 
+/* Adds the rotary position embedding. */
 static void add_rotation(const lhi_shape *shape, lhi_work *work)
 {
     double rotated = 2 * (shape->heads + shape->kv_heads) * shape->qk_dim *
@@ -214,7 +217,7 @@ static void add_attention(const lhi_shape *shape, uint32_t layer,
         add_ring(shape, out);
 }
 
-/* The activation function between an MLP's matrices, on `rows` tokens. */
+/* Adds the activation function between an MLP's matrices, for `rows` tokens. */
 static void add_activation(const lhi_shape *shape, double rows, double width,
                            lhi_work *f, lhi_work *d)
 {
@@ -236,11 +239,11 @@ static void add_mlp(const lhi_shape *shape, double rows, double local,
     add_map(shape, out, rows, local, h, matrices);
 }
 
-/* Messages of experts that do not lie as all else does, F as D: dispatch and
- * combine; where several GPUs share an expert, they gather its tokens and
- * scatter the sums. Without sequence parallelism every GPU of a tensor-parallel
- * group has all tokens: it sends its share, and what comes back is gathered
- * (DeepSpeed-TED, arXiv:2303.06318, section 5). */
+/* Adds the messages of separately partitioned experts, equal in F and D:
+ * dispatch and combine. GPUs that share an expert gather its tokens and
+ * reduce-scatter the sums. Without sequence parallelism, every GPU in a
+ * tensor-parallel group has all tokens: it sends its share and gathers the
+ * combined tokens (DeepSpeed-TED, arXiv:2303.06318, section 5). */
 static void send_tokens(const lhi_shape *shape, double moved, lhi_work *out)
 {
     if (shape->expert > 1) {
@@ -267,16 +270,18 @@ static void add_shared_experts(const lhi_shape *shape, lhi_passes *out)
                 (double)m->shared_expert_ffn / shape->tensor, 1, out);
 }
 
+/* Adds products and counts their operations as grouped. */
 static void add_grouped(lhi_work *to, const lhi_work *products)
 {
     lhi_work_add(to, products, 1);
     to->grouped_flops += products->flops;
 }
 
-/* results + bias * weight for each expert, in fp32 as the weights are; then all
- * of them copied together, and back to the precision of training. F: product,
- * sum, copy, conversion. D: two conversions, for the gradients of bias and
- * weight a product and a sum each, copies together. */
+/* Adds results + bias * weight for each expert, in fp32 like the weights; then
+ * one copy that concatenates them, and the conversion to training precision.
+ * - F: product, sum, copy, conversion.
+ * - D: two conversions; for the gradients of bias and weight a product and a
+ *   sum each; the concatenating copy. */
 void lhi_work_biases(const lhi_shape *shape, lhi_work *f, lhi_work *d)
 {
     const lh_model *m = shape->model;
@@ -305,8 +310,9 @@ static void add_routed(const lhi_shape *shape, lhi_passes *out)
     lhi_work_biases(shape, &out->f, &out->d);
 }
 
-/* Router, dispatch, experts, combine. Tokens spread evenly over experts, and
- * each GPU's experts see as many as it sent (GShard, arXiv:2006.16668). */
+/* Adds router, dispatch, experts and combine. Assumes that tokens are balanced
+ * over experts, so that each GPU's experts receive as many as it sends (GShard,
+ * arXiv:2006.16668). */
 static void add_experts(const lhi_shape *shape, lhi_passes *out)
 {
     const lh_model *m = shape->model;
@@ -330,7 +336,7 @@ double lhi_norms_of(const lh_model *model)
     return model->parallel_block ? 1 : 2;
 }
 
-/* Norms and residuals around attention and MLP. */
+/* Adds norms and residuals around attention and MLP. */
 static void add_norms(const lhi_shape *shape, lhi_passes *out)
 {
     double values = shape->tokens * shape->norm_share * shape->model->hidden;
@@ -344,11 +350,12 @@ static void add_norms(const lhi_shape *shape, lhi_passes *out)
     add_pointwise(&out->d, times * 1.5 * norm + 2 * residual, times + 2);
 }
 
-/* Per layer forward two all-reduces of the activations [Nar section 2.3], or
- * as many bytes in two all-gathers and two reduce-scatters [Kor section 4.2.2];
- * backward the same; half of these where attention and MLP take and make the
- * same sums (parallel blocks). W's second all-gather of its input hides behind D. Where
- * experts are spread otherwise, only attention and shared experts have them. */
+/* Adds the tensor-parallel communication. Forward per layer: two all-reduces of
+ * the activations [Nar section 2.3], or as many bytes in two all-gathers and
+ * two reduce-scatters [Kor section 4.2.2]; backward the same. Parallel blocks
+ * need half, since attention and MLP share input and sum. W's second all-gather
+ * of its input overlaps with D. If experts are partitioned separately, only
+ * attention and shared experts communicate here. */
 static void add_tensor(const lhi_shape *shape, uint32_t layer, lhi_passes *out)
 {
     const lh_model *m = shape->model;
@@ -384,7 +391,7 @@ void lhi_work_add(lhi_work *to, const lhi_work *what, double times)
     to->core_flops += times * what->core_flops;
 }
 
-/* Norms before attention and MLP. */
+/* Adds the norms before attention and MLP. */
 static void recompute_norms(const lhi_shape *shape, lhi_work *d)
 {
     double values = shape->tokens * shape->norm_share * shape->model->hidden;
@@ -401,8 +408,9 @@ static void recompute_routed_activation(const lhi_shape *shape, lhi_work *d)
                    NULL);
 }
 
-/* What is cheap to make again: unfused, attention's core [Kor section 5];
- * with flash attention, which does so anyway, norms and activations. */
+/* Adds selective recomputation: with unfused attention, its core [Kor section
+ * 5]; with flash attention, which recomputes the core anyway, norms and
+ * activations. */
 static void recompute_cheap(const lhi_shape *shape, uint32_t layer, lhi_work *d)
 {
     const lh_model *m = shape->model;
@@ -425,7 +433,7 @@ static void recompute_cheap(const lhi_shape *shape, uint32_t layer, lhi_work *d)
     }
 }
 
-/* The all-gather and the reduce-scatter around an MLP. */
+/* Adds the all-gather and reduce-scatter around an MLP. */
 static void add_tensor_around(const lhi_shape *shape, lhi_work *work)
 {
     if (shape->tensor == 1)
@@ -435,7 +443,8 @@ static void add_tensor_around(const lhi_shape *shape, lhi_work *work)
     work->tensor_calls += 2;
 }
 
-/* With experts: all of it, or what of it is named. */
+/* Adds the recomputation of an expert layer: all of it, or its named modules.
+ */
 static void recompute_experts(const lhi_shape *shape, lhi_work *d)
 {
     lhi_passes once = {0};
@@ -454,7 +463,7 @@ static void recompute_experts(const lhi_shape *shape, lhi_work *d)
     lhi_work_add(d, &once.f, 1);
 }
 
-/* F of the modules that are named, again [transformer_config.py of Megatron
+/* Adds the repeated F of the named modules [transformer_config.py of Megatron
  * Core 0.16: recompute_modules]. */
 static void recompute_modules(const lhi_shape *shape, uint32_t layer,
                               lhi_work *d)
@@ -520,8 +529,9 @@ void lhi_work_embedding(const lhi_shape *shape, lhi_passes *out)
     }
 }
 
-/* Cross entropy over a vocabulary split by tensor parallelism: 14 bytes per
- * logit forward (to fp32, maximum, exponential and sum), 10 backward. */
+/* Adds the cross entropy over a vocabulary split by tensor parallelism: 14
+ * bytes per logit forward (conversion to fp32, maximum, exponential and sum),
+ * 10 backward. */
 static void add_vocabulary(const lhi_shape *shape, lhi_passes *out)
 {
     double logits = shape->tokens * shape->vocab;
@@ -539,9 +549,9 @@ static void add_vocabulary(const lhi_shape *shape, lhi_passes *out)
     }
 }
 
-/* A module joins hidden state and next token's embedding, and runs one more
- * layer; the head then judges its words as it does the model's
- * (arXiv:2412.19437, section 2.2). */
+/* Adds the head. A multi-token prediction module combines the hidden state with
+ * the next token's embedding and runs one more layer; the head then processes
+ * its output like the model's (arXiv:2412.19437, section 2.2). */
 void lhi_work_head(const lhi_shape *shape, lhi_passes *out)
 {
     *out = (lhi_passes){0};

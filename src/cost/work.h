@@ -1,72 +1,82 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The work of passes: floating-point operations, bytes through memory, kernels.
+/* The work of passes: floating-point operations, memory traffic, kernels.
  * docs/theory/cost-model.md has the same as tables. */
 #ifndef LHI_WORK_H
 #define LHI_WORK_H
 
 #include "cost/shape.h"
 
+/* The work of one pass on one GPU, per microbatch. */
 typedef struct lhi_work {
     double flops;         /* of matrix products */
-    double fp8_flops;     /* of these, in 8 bits */
-    double grouped_flops; /* of flops: of many matrices at once, experts' */
+    double fp8_flops;     /* part of flops in FP8 */
+    double grouped_flops; /* part of flops in grouped GEMMs (experts) */
     double bytes;         /* to and from memory */
     double kernels;
-    /* Communication, in units that prices.c prices: */
-    double tensor_bytes; /* through all-gathers (or half all-reduces) */
-    double tensor_calls; /* how many of these */
-    double expert_bytes; /* through all-to-alls */
+    /* Communication, in the units of timing.c: */
+    double tensor_bytes; /* in all-gathers (or half all-reduces) */
+    double tensor_calls; /* number of these collectives */
+    double expert_bytes; /* in all-to-alls */
     double expert_calls;
     double sharing_bytes; /* gathered by the GPUs that share an expert */
     double sharing_calls;
-    double context_bytes; /* around the ring of context parallelism */
-    double context_calls; /* steps of it */
-    double core_flops;    /* of flops: attention's, behind which they hide */
+    double context_bytes; /* around the context-parallel ring */
+    double context_calls; /* steps around the ring */
+    double core_flops;    /* attention's part of flops; hides the ring */
 } lhi_work;
 
+/* The work of the F, D and W passes. */
 typedef struct lhi_passes {
     lhi_work f, d, w;
 } lhi_passes;
 
-/* The forward product of a layer's linear map: m rows of k by `matrices` of
- * k x n (experts; 1 else), which these rows share. In FP8 with the pass over
- * its input that makes it so. */
+/* Adds the forward product of a linear map: m rows of k by `matrices` weights
+ * of k x n (experts; otherwise 1) that share these rows. In FP8 includes the
+ * quantisation of the input. */
 void lhi_work_linear(const lhi_shape *shape, double m, double k, double n,
                      double matrices, lhi_work *f);
 
-/* What it takes to add the biases of experts' results, apart from the products:
- * F, and D without it; nothing where shape->adds_biases is false. */
+/* Adds the work for the biases of experts' results, separate from the products:
+ * for F, and for D without recomputation. Adds nothing if shape->adds_biases is
+ * false. */
 void lhi_work_biases(const lhi_shape *shape, lhi_work *f, lhi_work *d);
 
+/* Adds `what`, `times` times. */
 void lhi_work_add(lhi_work *to, const lhi_work *what, double times);
 
-/* One layer; what recomputation repeats is in d. */
+/* Computes the work of one layer; recomputation is included in d. */
 void lhi_work_layer(const lhi_shape *shape, uint32_t layer, lhi_passes *out);
+/* Computes the work of the embedding. */
 void lhi_work_embedding(const lhi_shape *shape, lhi_passes *out);
-/* Norm, vocabulary matrix, loss, which multi-token prediction modules share:
- * once for the model and once for each of them. */
+/* Computes the work of norm, vocabulary matrix and loss, which multi-token
+ * prediction modules share: once for the model and once per module. */
 void lhi_work_head(const lhi_shape *shape, lhi_passes *out);
-/* Those modules. */
+/* Computes the work of the multi-token prediction modules. */
 void lhi_work_mtp(const lhi_shape *shape, lhi_passes *out);
 
-/* Norms of a layer; and, with tensor parallelism, how often what its products
- * make is summed. */
+/* Returns the number of norms per layer, which with tensor parallelism is also
+ * the number of sums over product outputs. */
 double lhi_norms_of(const lh_model *model);
 
-/* Tokens that each token of a layer attends to on average. */
+/* Returns the average number of tokens that a token attends to in a layer. */
 double lhi_visible(const lh_model *model, uint32_t layer, double sequence);
 
+/* Resident memory per microbatch, in bytes. */
 typedef struct lhi_held {
     double activation;   /* bytes from F to D */
-    double weight_input; /* from D to W */
-    double passing;      /* of D, beyond these */
+    double weight_input; /* bytes from D to W */
+    double passing;      /* bytes used by D in addition */
 } lhi_held;
 
+/* Computes the resident memory of a layer. */
 void lhi_held_layer(const lhi_shape *shape, uint32_t layer, lhi_held *out);
-/* Of a layer's activations all but its input. */
+/* Returns a layer's activations except its input, in bytes. */
 double lhi_held_within(const lhi_shape *shape, uint32_t layer);
+/* Computes the resident memory of the embedding. */
 void lhi_held_embedding(const lhi_shape *shape, lhi_held *out);
+/* Computes the resident memory of the head. */
 void lhi_held_head(const lhi_shape *shape, lhi_held *out);
+/* Computes the resident memory of the multi-token prediction modules. */
 void lhi_held_mtp(const lhi_shape *shape, lhi_held *out);
 
 /* Parameters on one GPU. `experts` is part of `total`. */
@@ -74,11 +84,13 @@ typedef struct lhi_params {
     double total, experts;
 } lhi_params;
 
-/* Whether multi-token prediction modules are in the slice. */
+/* Checks whether the layer range includes multi-token prediction modules. */
 bool lhi_slice_has_mtp(const lh_model *model, const lh_cost_slice *slice);
-/* Whether it has something behind its layers: head, such modules, or both. */
+/* Checks whether the layer range has parts after its layers: the head,
+ * multi-token prediction modules, or both. */
 bool lhi_slice_has_end(const lh_cost_slice *slice);
 
+/* Counts the parameters of a layer range on one GPU. */
 void lhi_params_slice(const lhi_shape *shape, const lh_cost_slice *slice,
                       lhi_params *out);
 
