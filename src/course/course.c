@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From events to states. */
+/* Builds an event timeline's states from its events. */
 #include "course/course.h"
 #include "base/take_options.h"
 #include "pipe/link_names.h"
@@ -22,9 +22,10 @@ static void add_to(uint64_t *set, uint32_t i)
     set[i / 64] |= UINT64_C(1) << i % 64;
 }
 
-/* --- what events name ------------------------------------------------------
+/* --- event targets ---------------------------------------------------------
  */
 
+/* Prefixes an error with the event's file and line, or its index. */
 static lh_status refuse_event(const lh_events *events, const lh_event *e,
                               lh_status status, lh_error *err)
 {
@@ -35,7 +36,7 @@ static lh_status refuse_event(const lh_events *events, const lh_event *e,
     return status;
 }
 
-/* A factor of nothing is nothing. */
+/* Rejects a factor on links whose time is 0, where it has no effect. */
 static lh_status check_factors(const lh_link *links, const lhi_effect *effect,
                                lh_error *err)
 {
@@ -60,6 +61,7 @@ static lh_status check_factors(const lh_link *links, const lhi_effect *effect,
                     *key == 's' ? "latency and no transfer time" : key);
 }
 
+/* Stores the marked links in the effect. */
 static lh_status take_hit(const lhi_link_list *list, lhi_effect *effect,
                           const bool *hit, lhi_arena *mem, lh_error *err)
 {
@@ -120,7 +122,7 @@ static lh_status find_device(const lh_pipeline *p, const lh_event *e,
                     e->device);
 }
 
-/* What the reader of files has seen to, and a program may have not. */
+/* Repeats the file reader's range checks for events that a program made. */
 static lh_status check_numbers(const lh_event *e, lh_error *err)
 {
     bool more = e->latency_ns > 0 || e->transfer_ns > 0 ||
@@ -143,7 +145,7 @@ static lh_status check_numbers(const lh_event *e, lh_error *err)
     return LH_OK;
 }
 
-/* The links that messages from and to the rank take. */
+/* Finds the links for messages from and to the rank. */
 static lh_status find_rail(lhi_link_list *list, lhi_effect *effect, bool *hit,
                            lhi_arena *mem, lh_error *err)
 {
@@ -182,6 +184,7 @@ static lh_status find_hosts(lh_course *c, lhi_effect *effect, lh_error *err)
     return check_factors(c->host_links, effect, err);
 }
 
+/* Validates one event and finds its targets. */
 static lh_status find_one(lh_course *c, lhi_link_list *list, lhi_effect *effect,
                           bool *hit, lh_error *err)
 {
@@ -200,7 +203,8 @@ static lh_status find_one(lh_course *c, lhi_link_list *list, lhi_effect *effect,
     return find_event_links(list, effect, hit, c->mem, err);
 }
 
-/* A rank has two rails, of which one at a time may be down. */
+/* Checks a rail event: a rank has two rails, and at most one may be down unless
+ * the run restarts. */
 static lh_status check_rail(const lh_events *events, const lh_event *e,
                             bool restarts, lh_error *err)
 {
@@ -244,7 +248,8 @@ static lh_status find_all(lh_course *c, const lh_events *events,
     if (status == LH_OK && list->n_links)
         memcpy(links, list->links, list->n_links * sizeof *links);
     list->links = links;
-    /* Rails last: of all links that the others add. */
+    /* Rails last: they affect all links, including those that other events add.
+     */
     for (uint32_t i = 0; status == LH_OK && i < 2 * c->n_effects; i++) {
         const lh_event *e = &events->events[i % c->n_effects];
         bool rails = i >= c->n_effects;
@@ -269,6 +274,7 @@ static int by_step(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
+/* Builds the sorted start steps of the intervals between events. */
 static lh_status make_spans(lh_course *c, lh_error *err)
 {
     int64_t *at = c->starts =
@@ -287,7 +293,8 @@ static lh_status make_spans(lh_course *c, lh_error *err)
     return LH_OK;
 }
 
-/* The state with that set; a new one takes it. */
+/* Returns the state with the set in the last slot; adds it as a new state if
+ * there is none. */
 static uint32_t state_of(lh_course *c)
 {
     const uint64_t *set = c->active + (size_t)c->n_states * c->n_words;
@@ -303,12 +310,12 @@ static lh_status make_states(lh_course *c, lh_error *err)
     LHI_TRY(make_spans(c, err));
     c->n_words = c->n_effects / 64 + 1;
     c->states = LHI_NEW(c->mem, uint32_t, c->n_spans);
-    /* One more than there can be: the set that is looked for. */
+    /* One slot more than there can be states: the set under lookup. */
     c->active =
         LHI_NEW(c->mem, uint64_t, ((size_t)c->n_spans + 2) * c->n_words);
     if (!c->states || !c->active)
         return lhi_fail_nomem(err);
-    c->n_states = 1; /* without any */
+    c->n_states = 1; /* without any event */
     for (uint32_t i = 0; i < c->n_spans; i++) {
         uint64_t *set = c->active + (size_t)c->n_states * c->n_words;
         memset(set, 0, c->n_words * sizeof *set);
@@ -337,6 +344,7 @@ static lh_status find_name(lh_course *c, const char *name, uint32_t *out,
     return LH_OK;
 }
 
+/* Stores the display names for an event's links, device or rail. */
 static lh_status name_effect(lh_course *c, lhi_effect *x, lh_error *err)
 {
     const lh_event *e = x->event;
@@ -368,7 +376,7 @@ static lh_status make_names(lh_course *c, lh_error *err)
     return LH_OK;
 }
 
-/* --- making ------------------------------------------------------------------
+/* --- construction ------------------------------------------------------------
  */
 
 static lh_status check_size(const lh_events *events, lh_error *err)
@@ -396,7 +404,8 @@ static lh_status check_places(const lh_course *c, const lh_pipeline *pipeline,
                     "lh_course_options: the places are of another pipeline");
 }
 
-/* Links in the events' numbers are those of the pipeline that is made. */
+/* Copies the events and resolves their targets. Link indices refer to c->base,
+ * the pipeline that this function builds. */
 static lh_status take_events(lh_course *c, const lh_events *events,
                              const lh_pipeline *given, lh_error *err)
 {
@@ -405,7 +414,7 @@ static lh_status take_events(lh_course *c, const lh_events *events,
     lh_pipeline_desc desc = {.size = sizeof desc};
     LHI_TRY(check_size(events, err));
     LHI_TRY(lh_pipeline_describe(pipeline, &desc, err));
-    /* Only read, until find_all() has copied them. */
+    /* Read-only until find_all() replaces the array with a copy. */
     lhi_link_list list = {pipeline, (lh_link *)(uintptr_t)desc.links,
                           desc.n_links};
     c->n_effects = events->n_events;
@@ -418,7 +427,7 @@ static lh_status take_events(lh_course *c, const lh_events *events,
         c->effects[i].event = &own[i];
         if (own[i].rail == LH_RAIL_AS_IT_IS)
             continue;
-        /* Of the step alone; coming up is of none. */
+        /* A failure affects its step only; a recovery affects none. */
         own[i].to = own[i].from + (own[i].rail == LH_RAIL_DOWN);
         own[i].latency_times = own[i].transfer_times = own[i].slower = 1;
         own[i].latency_ns = own[i].transfer_ns = 0;
@@ -434,11 +443,11 @@ static lh_status take_events(lh_course *c, const lh_events *events,
     LHI_TRY(make_states(c, err));
     LHI_TRY(make_names(c, err));
     for (uint32_t i = 0; i < c->n_effects; i++)
-        own[i].links = NULL; /* the caller's */
+        own[i].links = NULL; /* owned by the caller */
     return LH_OK;
 }
 
-/* No time of any state is beyond what a pipeline may have. */
+/* Checks that every time in every state is within a pipeline's limits. */
 static lh_status check_states(const lh_course *c, const lh_events *events,
                               lh_error *err)
 {
@@ -490,7 +499,7 @@ void lh_course_free(lh_course *course)
     lhi_arena_free(course->mem);
 }
 
-/* --- looking -----------------------------------------------------------------
+/* --- queries -----------------------------------------------------------------
  */
 
 uint32_t lh_course_n_states(const lh_course *course)
@@ -533,7 +542,8 @@ uint32_t lh_course_slow(const lh_course *course, uint32_t state,
 /* --- the pipeline in a state -------------------------------------------------
  */
 
-/* A time that no pipeline has stays one. */
+/* Multiplies a time; saturates at a value beyond a pipeline's limits, so that
+ * an invalid time stays invalid. */
 static int64_t times(int64_t ns, double factor)
 {
     double product = round((double)ns * factor);
@@ -557,12 +567,14 @@ static void slow_passes(const lh_event *e, lh_chunk *chunks, uint32_t n_chunks)
     }
 }
 
+/* Checks whether effect `k` is active and a slowdown, not a failed rail. */
 static bool slows(const uint64_t *set, uint32_t k, const lhi_effect *x)
 {
     return has(set, k) && x->hold_ns == 0;
 }
 
-/* First all factors, then all sums: in whatever order the events stand. */
+/* Applies all factors first, then all additions: the result does not depend on
+ * the event order. */
 static void slow_links(const lh_course *c, const uint64_t *set, lh_link *links)
 {
     for (uint32_t k = 0; k < c->n_effects; k++) {
@@ -587,6 +599,7 @@ static void slow_links(const lh_course *c, const uint64_t *set, lh_link *links)
     }
 }
 
+/* Blocks the active rail failures' links. */
 static lh_status hold_links(const lh_course *c, const uint64_t *set,
                             lh_pipeline *p, lh_error *err)
 {
@@ -636,7 +649,8 @@ lh_status lhi_course_hosts(const lh_course *c, uint32_t state, lhi_arena *mem,
     return LH_OK;
 }
 
-/* `vias` are given, or NULL; `ways`: those that are taken, or NULL. */
+/* Computes the migration time. `vias`: relays to use, or NULL to choose them;
+ * `ways` receives the chosen ones unless NULL. */
 static lh_status move_hosts(const lh_course *c, uint32_t state,
                             const uint32_t *from, const uint32_t *to,
                             const uint32_t *vias, uint32_t *ways,

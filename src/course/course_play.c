@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Iterations one after the other: each state is simulated once. */
+/* Simulates iterations in sequence; each state is simulated once. */
 #include "course/course.h"
 
 #include <inttypes.h>
@@ -22,7 +22,8 @@ static lh_status play_state(const lh_course *course, uint32_t state,
     return status;
 }
 
-/* What a run without another rail takes more. */
+/* Multiplies the time of a state with a rail failure by the restart's steps,
+ * for runs without a second rail. */
 static lh_status add_restarts(const lh_course *course, uint32_t state,
                               int64_t *ns, lh_error *err)
 {

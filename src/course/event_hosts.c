@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links between hosts by what people call them: h0-h4, both ways, and h0>h4;
- * or as links of the pipeline, which each replica has. */
+/* Finds links between hosts by name: h0-h4 for both directions, h0>h4 for one,
+ * or a link of the pipeline, which every replica has. */
 #include "course/course.h"
 #include "places/places_own.h"
 
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The number of a host at the beginning of a text; NULL: there is none. */
+/* Parses a host at a text's beginning; returns the end, or NULL if there is
+ * none. */
 static const char *scan_host(const char *text, uint32_t n_hosts, uint32_t *out)
 {
     uint64_t host = 0;
@@ -35,7 +36,8 @@ static bool scan_pair(const char *name, uint32_t n_hosts, uint32_t *a,
     return at && *at == '\0' && *a != *b;
 }
 
-/* The course's number of the link, which is new to it at first. */
+/* Returns the timeline's index of a link between hosts; adds the link if it is
+ * new. */
 static lh_status number_of(lh_course *c, uint32_t from, uint32_t to,
                            uint32_t *out, lh_error *err)
 {
@@ -53,7 +55,7 @@ static lh_status number_of(lh_course *c, uint32_t from, uint32_t to,
     return LH_OK;
 }
 
-/* An effect's links, each once. */
+/* An effect's links, without duplicates. */
 typedef struct found {
     uint32_t *links, n, room;
 } found;
@@ -79,7 +81,7 @@ static lh_status add_link(lh_course *c, found *f, uint32_t from, uint32_t to,
     return LH_OK;
 }
 
-/* One of the pipeline, in each replica. */
+/* Adds a named pipeline link, once per replica. */
 static lh_status add_replicas(lh_course *c, const char *name, found *f,
                               lh_error *err)
 {

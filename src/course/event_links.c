@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links by what people call them. */
+/* Finds links by name. */
 #include "course/course.h"
 
 #include "pipe/link_names.h"
 
 #include <stdlib.h>
 
-/* As with an event, but that no link is added. */
+/* Marks the links that a name matches, as for an event, but adds no link. */
 lh_status lh_event_links(const lh_pipeline *pipeline, const char *name,
                          bool *hit, lh_error *err)
 {
