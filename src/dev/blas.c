@@ -14,6 +14,7 @@
 #define THREADS "OPENBLAS_NUM_THREADS"
 #define CORE "OPENBLAS_CORETYPE"
 
+/* Checks whether the processor has AVX-512. */
 static bool has_avx512(void)
 {
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -26,8 +27,9 @@ static bool has_avx512(void)
 #endif
 }
 
-/* `reason` (dlerror()'s, of the name that is looked for first) is as long as
- * `size` at most. */
+/* Opens the first OpenBLAS library found under its usual names. On failure
+ * `reason` receives dlerror()'s text for the first name, cut to `size` bytes.
+ */
 static void *open_library(char *reason, size_t size)
 {
     static const char *const names[] = {"libopenblas.so.0", "libopenblas.so"};
@@ -50,6 +52,7 @@ static void *open_library(char *reason, size_t size)
     return library;
 }
 
+/* Fails with LH_EUNSUPPORTED and the loader's reason. */
 static lh_status fail_to_load(const char *reason, lh_error *err)
 {
     bool absent = strstr(reason, "No such file") != NULL;
@@ -65,7 +68,7 @@ static lh_status fail_to_load(const char *reason, lh_error *err)
                     reason);
 }
 
-/* Whether a buffer can be mapped just now. */
+/* Checks whether a buffer of LHI_BLAS_BUFFER_BYTES can be mapped now. */
 static bool has_room_for_buffer(void)
 {
     const size_t size = LHI_BLAS_BUFFER_BYTES + (1 << 20);
@@ -77,12 +80,13 @@ static bool has_room_for_buffer(void)
     return true;
 }
 
-/* blas_memory_alloc() tries for ever, so it is called only where there is room.
- * What blas_memory_free() gets back OpenBLAS keeps mapped, for the next one. */
+/* Allocates `n` OpenBLAS buffers and frees them again, so that OpenBLAS keeps
+ * them mapped for later calls. Checks the address space before each allocation,
+ * because blas_memory_alloc() retries forever when mmap() fails. */
 static lh_status take_buffers(uint32_t n, void *(*take)(int),
                               void (*give_back)(void *), lh_error *err)
 {
-    enum { MOST = 500 }; /* OpenBLAS has 512, and ends in odd ways beyond */
+    enum { MOST = 500 }; /* OpenBLAS has 512 and misbehaves beyond */
     if (n > MOST)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "OpenBLAS serves %d threads at a time, and %u ranks "
@@ -126,7 +130,7 @@ lh_status lhi_blas_load(uint32_t n_callers, lhi_sgemm *sgemm, lh_error *err)
         lhi_find_symbol(library, "blas_memory_free", &give_back);
     if (ok)
         set_threads(1);
-    dlclose(library); /* it stays: RTLD_NODELETE */
+    dlclose(library); /* stays loaded: RTLD_NODELETE */
     if (!ok)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "libopenblas.so.0 is not OpenBLAS: it lacks "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products by OpenBLAS, which is loaded when a device that computes is
- * opened and not before: nothing else of longhaul needs it. */
+/* Matrix products by OpenBLAS. The library is loaded when the first computing
+ * device is opened, because nothing else in longhaul needs it. */
 #ifndef LHI_BLAS_H
 #define LHI_BLAS_H
 
@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-enum { /* CBLAS's numbers */
+enum { /* CBLAS's enum values */
        LHI_BLAS_ROWS = 101,
        LHI_BLAS_PLAIN = 111,
        LHI_BLAS_TRANSPOSED = 112,
@@ -19,21 +19,22 @@ typedef void (*lhi_sgemm)(int order, int transpose_a, int transpose_b, int m,
                           const float *b, int ldb, float beta, float *c,
                           int ldc);
 
-/* Address space that OpenBLAS takes for each call that runs at a time. It asks
- * for it in the middle of a product, and where it gets none it asks again and
- * again, for ever. */
+/* Address space that OpenBLAS maps for each concurrent call, in bytes. It maps
+ * the buffer in the middle of a product and retries forever if that fails. */
 enum { LHI_BLAS_BUFFER_BYTES = 128 << 20 };
 
-/* Loads OpenBLAS, with one thread per call, so that results depend neither on
- * who calls nor on what else runs, and has it take the buffers of `n_callers`
- * calls at a time, so that no product of so many threads has to wait for
- * memory. They stay its own and are inherited by fork(). For the time of
- * loading it sets OPENBLAS_NUM_THREADS, and OPENBLAS_CORETYPE where the
- * processor has AVX-512 and the variable is not set (OpenBLAS takes newer
- * processors than it knows for ones without), so no other thread may use the
- * environment, or map memory, meanwhile. The library then stays loaded.
- * LH_EUNSUPPORTED: it is not installed, or cannot be loaded, for a reason that
- * `err` says; LH_ENOMEM: there is no room for the buffers. */
+/* Loads OpenBLAS with one thread per call, so that results depend neither on
+ * the caller nor on concurrent work. Preallocates buffers for `n_callers`
+ * concurrent calls, so that no product waits for memory. OpenBLAS owns the
+ * buffers; fork() inherits them. The library stays loaded.
+ *
+ * While loading, the function sets OPENBLAS_NUM_THREADS. If the processor has
+ * AVX-512 and OPENBLAS_CORETYPE is unset, it sets that variable too, since
+ * OpenBLAS treats unknown newer processors as lacking AVX-512. No other thread
+ * may access the environment or map memory meanwhile.
+ *
+ * Errors: LH_EUNSUPPORTED if the library is missing or cannot be loaded (`err`
+ * has the reason); LH_ENOMEM if the buffers do not fit. */
 lh_status lhi_blas_load(uint32_t n_callers, lhi_sgemm *sgemm, lh_error *err);
 
 #endif

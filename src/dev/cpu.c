@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cpu device: opening it, and the interface's calls. */
+/* The cpu device: construction, and the device interface's operations. */
 #include "dev/cpu_experts.h"
 #include "dev/cpu_shards.h"
 
@@ -12,9 +12,10 @@
 
 enum {
     LOGITS_AT_ONCE = 1 << 20, /* 4 MiB */
-    MAX_ROWS = 1 << 24,       /* of a microbatch */
+    MAX_ROWS = 1 << 24,       /* per microbatch */
 };
 
+/* Checks the options of a cpu device. */
 static lh_status check_options(const lhi_cpu_options *o, lh_error *err)
 {
     uint64_t rows = (uint64_t)o->microbatch * o->sequence;
@@ -49,8 +50,8 @@ static lh_status check_options(const lhi_cpu_options *o, lh_error *err)
     return LH_OK;
 }
 
-/* By row of a sequence; angle of pair i at position p: p * theta^(-2 i / dim); 0 where positions are
- * learned. */
+/* Builds the rotary tables, one row per local sequence row. The angle for pair
+ * i at position p is p * theta^(-2 i / dim), or 0 if positions are learned. */
 static lh_status make_angles(lhi_cpu *cpu, double theta, lh_error *err)
 {
     uint32_t half = cpu->rope / 2;
@@ -71,6 +72,8 @@ static lh_status make_angles(lhi_cpu *cpu, double theta, lh_error *err)
     return LH_OK;
 }
 
+/* Allocates the scratch buffers; lhi_cpu_scratch_bytes() must count the same
+ * ones. */
 static lh_status make_scratch(lhi_cpu *cpu, const lhi_cpu_options *o,
                               lh_error *err)
 {
@@ -128,12 +131,13 @@ static lhi_cpu *as_cpu(const lhi_device *device)
 
 static void free_cpu(lhi_cpu *cpu)
 {
-    lhi_storage_close(cpu->storage); /* its thread is in what follows */
+    /* its thread uses the arenas freed below */
+    lhi_storage_close(cpu->storage);
     lhi_arena_free(cpu->parameters);
     lhi_arena_free(cpu->gradients);
     lhi_arena_free(cpu->activations);
     lhi_arena_free(cpu->whole);
-    lhi_arena_free(cpu->mem); /* the device too */
+    lhi_arena_free(cpu->mem); /* also holds the device itself */
 }
 
 static void close_cpu(lhi_device *device)
@@ -141,6 +145,8 @@ static void close_cpu(lhi_device *device)
     free_cpu(as_cpu(device));
 }
 
+/* Finds the device's chunk with model-wide index `chunk`; NULL: it is on
+ * another device. */
 static lhi_cpu_chunk *find_chunk(const lhi_cpu *cpu, uint32_t chunk)
 {
     for (uint32_t i = 0; i < cpu->n_mine; i++)
@@ -149,6 +155,8 @@ static lhi_cpu_chunk *find_chunk(const lhi_cpu *cpu, uint32_t chunk)
     return NULL;
 }
 
+/* Returns the message size at the chunk's boundary, in bytes; 0 at the model's
+ * first or last chunk. */
 static size_t message_bytes(const lhi_device *device, uint32_t chunk,
                             bool backward)
 {
@@ -158,6 +166,8 @@ static size_t message_bytes(const lhi_device *device, uint32_t chunk,
     return (size_t)cpu->n_sent * cpu->h * sizeof(float);
 }
 
+/* Resets the device for a step: returns all activations to the free lists and
+ * clears losses and W progress. */
 static lh_status begin_step(lhi_device *device, uint64_t step,
                             lhi_step_kind kind, lh_error *err)
 {
@@ -190,6 +200,7 @@ static lh_status begin_step(lhi_device *device, uint64_t step,
     return LH_OK;
 }
 
+/* Validates and runs one F, D, B or W pass. */
 static lh_status run_pass(lhi_cpu *cpu, const lh_pass *pass, const void *in,
                           void *out, lh_error *err)
 {
@@ -228,6 +239,7 @@ static lh_status run_pass(lhi_cpu *cpu, const lh_pass *pass, const void *in,
     }
 }
 
+/* Runs one pass, reports errors of its collectives, and measures its time. */
 static lh_status run_timed_pass(lhi_device *device, const lh_pass *pass,
                                 const void *in, void *out, int64_t ready_ns,
                                 lhi_span *span, lh_error *err)
@@ -249,6 +261,7 @@ static lh_status run_timed_pass(lhi_device *device, const lh_pass *pass,
     return LH_OK;
 }
 
+/* Sums the losses of the step's microbatches. */
 static lh_status loss(lhi_device *device, double *sum, uint64_t *tokens,
                       bool *has, lh_error *err)
 {
@@ -256,7 +269,8 @@ static lh_status loss(lhi_device *device, double *sum, uint64_t *tokens,
     (void)err;
     *sum = 0;
     *tokens = 0;
-    /* All that share the head have the same one. */
+    /* Tensor-parallel ranks compute the same loss, so only rank 0 reports it.
+     */
     *has = find_chunk(cpu, cpu->n_chunks - 1) != NULL && cpu->tensor == 0;
     for (uint32_t m = 0; m < cpu->n_microbatches; m++)
         if (cpu->has_loss[m]) {
@@ -266,6 +280,7 @@ static lh_status loss(lhi_device *device, double *sum, uint64_t *tokens,
     return LH_OK;
 }
 
+/* Sums the multi-token prediction losses of the step's microbatches. */
 static double modules_loss(const lhi_device *device)
 {
     const lhi_cpu *cpu = as_cpu(device);
@@ -287,8 +302,8 @@ static lhi_tensor *tensor(lhi_device *device, uint32_t chunk, uint32_t i)
     return found && i < found->n_tensors ? &found->tensors[i] : NULL;
 }
 
-/* What is no longer needed is kept for the next that needs it: what is held is
- * the most that was. */
+/* Adds the device's memory by kind, in bytes. Freed buffers go to free lists
+ * and never back to the system, so the current size is also the peak. */
 static void held(const lhi_device *device, int64_t bytes[LH_N_MEMORY_KINDS])
 {
     const lhi_cpu *cpu = as_cpu(device);
@@ -302,6 +317,7 @@ static void held(const lhi_device *device, int64_t bytes[LH_N_MEMORY_KINDS])
         bytes[LH_MEMORY_STORAGE] += (int64_t)lhi_storage_held(cpu->storage);
 }
 
+/* Returns the memory used, storage excluded, in bytes. */
 static size_t peak_bytes(const lhi_device *device)
 {
     int64_t bytes[LH_N_MEMORY_KINDS] = {0};
@@ -312,6 +328,7 @@ static size_t peak_bytes(const lhi_device *device)
     return sum;
 }
 
+/* Counts the chunk's tensors and values that are sharded. */
 static lhi_sharded_tensors sharded(const lhi_device *device, uint32_t chunk)
 {
     lhi_sharded_tensors out = {0};
@@ -330,6 +347,8 @@ static lhi_sharded_tensors sharded(const lhi_device *device, uint32_t chunk)
     return out;
 }
 
+/* Frees the initial full copy of the values; sharded values then need external
+ * buffers. */
 static void settle(lhi_device *device)
 {
     lhi_cpu *cpu = as_cpu(device);
@@ -427,6 +446,7 @@ static const lhi_device_ops cpu_ops = {
     .copied = copied,
 };
 
+/* Initialises the device from its options. */
 static lh_status fill_cpu(lhi_cpu *cpu, const lhi_cpu_options *o, lh_error *err)
 {
     lhi_cpu_shape(cpu, o);

@@ -1,24 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the cpu device: cpu.c (the device), cpu_tensors.c (weights),
- * cpu_shards.h (those that are sharded), cpu_memory.c, cpu_predict.c (how much
- * it holds), cpu_forward.c (F), cpu_again.c (what of it D makes again),
- * cpu_backward.c (D), cpu_attention.c, cpu_latent.c, cpu_context.c (ranks that
- * share sequences), cpu_layer.c, cpu_experts.h (layers with experts),
- * cpu_dropout.c, cpu_weights.c (W), cpu_tensor.c (ranks that share layers),
- * cpu_offload.c (activations in storage), cpu_modules.h (modules that predict
- * further tokens).
+/* Internals of the cpu device.
  *
- * Shapes: t rows of a microbatch (sequences * tokens of one), h hidden, q, kv
- * and values the widths of all query, key and value heads, qkv their sum, o the
- * width of what attention makes, f the MLP's width, up what of it is made of
- * one row (2 f with a gate, else f), v the vocabulary. Products of layers are
- * as their family keeps them: [out][in], or [in][out].
+ *     cpu.c                      construction, device interface
+ *     cpu_parameters.c           weights; cpu_sharding.h: the sharded ones
+ *     cpu_memory.c               sizes; cpu_memory_estimate.c: of a schedule
+ *     cpu_forward.c              F
+ *     cpu_backward.c             D
+ *     cpu_weight_gradients.c     W
+ *     cpu_recompute.c            activations that D recomputes
+ *     cpu_attention.c            attention; cpu_latent_attention.c: latents
+ *     cpu_context_parallel.c     ranks that share sequences
+ *     cpu_layer.c                a layer's products, norms, rotary positions
+ *     cpu_experts.h              mixture-of-experts layers
+ *     cpu_dropout.c              dropout
+ *     cpu_tensor_parallel.c      ranks that share layers
+ *     cpu_offload.c              activations in storage
+ *     cpu_mtp.h                  multi-token prediction modules
+ *
+ * Shapes: t is the number of rows per microbatch (sequences * tokens), h the
+ * hidden size. q, kv and values are the total widths of the query, key and
+ * value heads, qkv their sum, o the width of the attention output. f is the
+ * MLP's width, up the width of its first product (2 f with a gate, else f), v
+ * the vocabulary size. Layer weights are stored as in the model's family:
+ * [out][in], or [in][out].
  *
  * With tensor parallelism (Megatron-LM, arXiv:1909.08053) heads, q, kv, values,
- * qkv, o, f, up and v are those of this rank; of what lies between products it
- * has r of the t rows (sequence parallelism, arXiv:2205.05198, section 4.2.2),
- * which it sends to experts, unless these are cut, too. Without, or where it has
- * whole_rows, r is t. */
+ * qkv, o, f, up and v are this rank's shares. Between products the rank has r
+ * of the t rows (sequence parallelism, arXiv:2205.05198, section 4.2.2). It
+ * sends these rows to experts, unless the experts are tensor-parallel too.
+ * Without tensor parallelism, or with replicated rows, r is t. */
 #ifndef LHI_CPU_H
 #define LHI_CPU_H
 
@@ -31,277 +41,301 @@
 
 enum { LHI_LAYER_ITEMS = 4 };
 
-/* Of one layer: values, or gradients. In the file's order, each right behind
- * the one before. */
+/* One layer's weights or their gradients, contiguous and in checkpoint order.
+ */
 typedef struct lhi_cpu_weights {
-    float *norm1;   /* [h], of layer norms biases behind it */
+    float *norm1;   /* [h]; a layer norm's biases follow */
     float *qkv;     /* [qkv][h] */
     float *out;     /* [h][o] */
-    float *norm2;   /* as norm1; NULL: attention and MLP share norm1 */
+    float *norm2;   /* like norm1; NULL: attention and MLP share norm1 */
     float *gate_up; /* [up][h] */
     float *down;    /* [h][f] */
     float *qkv_bias, *out_bias, *gate_up_bias, *down_bias; /* NULL: none */
-    /* Of queries and keys: [head_dim] each; of latents: [q_rank], [kv_rank]. */
+    /* Norms of queries and keys: [head_dim] each; with latent attention, norms
+     * of the latents: [q_rank], [kv_rank]. */
     float *q_norm, *k_norm;
-    /* In the place of qkv, with latents: [q_rank][h] (NULL: queries are not
-     * compressed), [q][q_rank or h], [kv_rank + rope][h] and
-     * [heads * (nope + value_dim)][kv_rank]. */
+    /* Latent attention's replacement for qkv: [q_rank][h] (NULL: queries are
+     * not compressed), [q][q_rank or h], [kv_rank + rope_dim][h] and [heads *
+     * (nope + value_dim)][kv_rank]. */
     float *q_down, *q_up, *kv_down, *kv_up;
-    /* In the place of gate_up and down: [experts][h], and of each expert
-     * gate_up [2 expert_f][h], then down [h][expert_f]. NULL: a dense layer. */
+    /* Replacement for gate_up and down in a mixture-of-experts layer: router
+     * [experts][h]; then for each expert gate_up [2 expert_f][h] and down
+     * [h][expert_f]. NULL: a dense layer. */
     float *router, *experts;
-    float *router_bias; /* [experts]; its gradient counts choices. NULL */
-    float *shared;      /* as of one expert, shared_f wide; NULL: there is none */
-    float *shared_gate; /* [h]; NULL */
-    /* Of a module that predicts further tokens (cpu_modules.c), around its
-     * layer: [h] each, and [h][2 h]. */
+    float *router_bias; /* [experts]; its gradient counts choices; or NULL */
+    float *shared;      /* like one expert, shared_f wide; or NULL */
+    float *shared_gate; /* [h]; or NULL */
+    /* A multi-token prediction module's weights around its layer (cpu_mtp.c):
+     * the norms have [h] each, the joining matrix [h][2 h]. */
     float *enorm, *hnorm, *module_norm, *join;
 } lhi_cpu_weights;
 
-/* Where dropout drops: in a layer, or of the embedding. */
+/* Points where dropout applies: the embedding, or a location within a layer. */
 typedef enum lhi_drop_site {
     LHI_DROP_EMBEDDING,
     LHI_DROP_SCORES,
-    LHI_DROP_ATTENTION, /* of its output */
-    LHI_DROP_MLP,       /* of its output */
+    LHI_DROP_ATTENTION, /* the attention output */
+    LHI_DROP_MLP,       /* the MLP output */
 } lhi_drop_site;
 
+/* Identifies one application of dropout. */
 typedef struct lhi_drop {
-    uint64_t sample; /* of the run: the microbatch's first */
-    uint32_t layer;  /* of the model */
+    uint64_t sample; /* run-wide number; the microbatch's first */
+    uint32_t layer;  /* model-wide index */
     lhi_drop_site site;
 } lhi_drop;
 
-/* What one layer keeps of one microbatch from F to W. D puts gradients in
- * the place of what they are gradients of, once nothing needs that any more. */
+/* Activations that one layer saves for one microbatch from F to W. D overwrites
+ * an activation with its gradient once the activation is no longer needed. */
 typedef struct lhi_cpu_kept {
-    float *norm1;             /* [t][h] input of qkv */
+    float *norm1;             /* [t][h], input to qkv */
     float *qkv;               /* [t][qkv], then its gradient */
-    float *attended;          /* [t][o] input of out */
-    float *mid;               /* [r][h] after attention, then its gradient */
-    float *norm2;             /* [t][h] input of gate_up */
-    /* [t][up], then its gradient; with experts [most_r * most][2 expert_f] of
-     * theirs; where other ranks have some of them, then what has come from
-     * these: [most_r * most][h] inputs and [most_r * most][h] gradients of
-     * outputs. */
+    float *attended;          /* [t][o], input to out */
+    float *mid;               /* [r][h], residual stream after attention, then
+                               * its gradient */
+    float *norm2;             /* [t][h], input to gate_up */
+    /* [t][up], then its gradient. With experts: [max_rows * max_choices][2
+     * expert_f] for the local experts. With expert parallelism the received
+     * rows follow: [max_rows * max_choices][h] inputs and [max_rows *
+     * max_choices][h] output gradients. */
     float *gate_up;
-    float *act; /* [t][f] input of down; likewise */
+    float *act; /* [t][f], input to down; with experts like gate_up */
     float *shared_gate_up, *shared_act; /* [t][2 shared_f], [t][shared_f] */
-    float *inv1, *inv2;       /* [r] of the norms, then their means */
-    float *d_out, *d_down; /* [t][h] gradients of what out, and down, have
-                              made: with tensor parallelism; with experts of
-                              what the shared ones have made */
-    float *max, *inv;         /* [heads][t] of the softmax */
-    float *d_norm1, *d_norm2; /* gradients of the norms' weights */
-    float *d_inner; /* [inner]: of q_norm, then of k_norm */
-    /* With norms of queries and keys: both before them, in the room of qkv,
-     * [t][q] and [t][kv], then their gradients; inv of each head. */
+    float *inv1, *inv2;       /* [r]: inverse norms, then the means */
+    /* [t][h], gathered output gradients of out and down, with tensor
+     * parallelism; with experts those of the shared experts */
+    float *d_out, *d_down;
+    float *max, *inv;         /* [heads][t], softmax statistics */
+    float *d_norm1, *d_norm2; /* gradients of the norm weights */
+    float *d_inner; /* [inner]: q_norm's, then k_norm's */
+    /* With query and key norms: the norms' inputs, [t][q] and [t][kv], then
+     * their gradients, stored behind qkv; the inverse norm per head. */
     float *plain_q, *plain_k, *inv_q, *inv_k;
-    /* With latents: before their norms, then gradients; behind them. The turned
-     * key lies behind each row of kv_latent, before it is turned. Of these
-     * inv_q and inv_k are one of each row. */
+    /* With latent attention: the latents before their norms (later gradients),
+     * and after. The shared rotary key follows each row in kv_latent, before
+     * its rotation. inv_q and inv_k then have one value per row. */
     float *q_latent, *q_normed;   /* [t][q_rank] */
-    float *kv_latent, *kv_normed; /* [t][kv_rank + rope], [t][kv_rank] */
-    uint64_t sample;          /* of the run: the microbatch's first */
-    uint32_t layer;           /* of the model */
-    uint32_t items_left;      /* of W */
+    float *kv_latent, *kv_normed; /* [t][kv_rank + rope_dim], [t][kv_rank] */
+    uint64_t sample;          /* run-wide number; the microbatch's first */
+    uint32_t layer;           /* model-wide index */
+    uint32_t items_left;      /* W items not yet done */
     bool moe;                 /* has experts */
-    /* Which experts each row passes (cpu_router.c): */
-    float *scores;   /* [routes_r][experts], then the gradient of the logits */
-    float *shares;   /* [routed_r][chosen]: what an expert's result is times */
-    int32_t *chosen; /* [routed_r][chosen]: experts */
-    int32_t *place;  /* [routed_r][chosen]: row among those of all experts; -1:
-                        the expert had no room for it */
-    float *gate;     /* [t], the first r, or of experts that are cut all, of the
-                        shared experts: what their result is times; */
-    float *d_gate;   /* [t], the first r: the gradient of that one's logit */
-    int32_t *source; /* [routed_r * chosen]: by such a row, which of these */
-    int32_t *first;  /* [experts + 1]: an expert's first row */
-    int32_t *from; /* [n_from * here + 1]: the first row here of each rank, and
-                      there of each expert that this one has; alone it is `first`
-                    */
-    /* Where rows go by nodes (cpu_nodes.h), of sources whose relay this is: */
-    int32_t *copy;      /* [sources * most_r][chosen]: place among copies; -1 */
-    float *copy_shares; /* likewise */
-    int32_t *copy_first; /* [near + 1]: the first copy for each on this node */
+    /* Expert choices per row (cpu_router.c): */
+    float *scores;   /* [router_rows][experts], then the logits' gradient */
+    float *shares;   /* [dispatched_rows][topk] */
+    int32_t *chosen; /* [dispatched_rows][topk], expert indices */
+    int32_t *place;  /* [dispatched_rows][topk], row in expert order; -1:
+                      * dropped, the expert is at capacity */
+    float *gate;     /* [t], first r used (all for tensor-parallel experts): the
+                      * shared experts' output gate */
+    float *d_gate;   /* [t], first r used: gradient of the gate's logit */
+    int32_t *source; /* [dispatched_rows * topk]: source row per row in expert
+                      * order */
+    int32_t *first;  /* [experts + 1]: each expert's first row */
+    /* [n_source_ranks * n_local_experts + 1]: first received row per source
+     * rank and local expert; without expert parallelism the same array as
+     * expert_offsets */
+    int32_t *from;
+    /* With node-aware dispatch (cpu_node_dispatch.h), for the sources that this
+     * rank relays: */
+    int32_t *copy;      /* [sources * max_rows][topk]: index among the copies;
+                         * -1: none */
+    float *copy_shares; /* [sources * max_rows][topk] */
+    /* [node_ranks + 1]: first copy per rank on this node */
+    int32_t *copy_first;
 } lhi_cpu_kept;
 
-/* One microbatch in one chunk. */
+/* State that one chunk keeps for one microbatch. */
 typedef struct lhi_cpu_slot {
-    struct lhi_cpu_slot *next; /* in the chunk's list of free ones */
-    /* layers + 1 of [r][h]: inputs, then gradients; then of each module its
-     * layer's input and output: lhi_cpu_input(). */
+    struct lhi_cpu_slot *next; /* next in the chunk's free list */
+    /* layers + 1 arrays [r][h]: layer inputs, then gradients; then each
+     * module's layer input and output. Index: lhi_cpu_input_index(). */
     float **x;
-    lhi_cpu_kept *layers;    /* with those of modules */
-    struct lhi_cpu_module *modules; /* last chunk: cpu_modules.h */
-    int32_t *tokens;              /* [t]: chunk 0 */
-    /* Last chunk: [1 + modules][t], the tokens after each, those after these and
-     * so on. */
+    lhi_cpu_kept *layers;    /* modules' layers included */
+    struct lhi_cpu_module *modules; /* last chunk only: cpu_mtp.h */
+    int32_t *tokens;              /* [t]; chunk 0 only */
+    /* Last chunk only: [1 + modules][t], for each position the next token, then
+     * the second next, and so on. */
     int32_t *targets;
-    float *normed, *inv, *logits; /* [t][h], as inv1, [t][v]: last chunk */
-    float *d_norm;                /* last chunk */
-    float *d_embedded; /* [t][h]: chunk 0, with tensor parallelism */
-    uint32_t items_left;          /* of W */
+    float *normed, *inv, *logits; /* last chunk: [t][h], like inv1, [t][v] */
+    float *d_norm;                /* last chunk only */
+    float *d_embedded; /* [t][h]; chunk 0, with tensor parallelism */
+    uint32_t items_left;          /* W items not yet done */
     bool is_back;                 /* D has run */
-    lhi_storage_block *stored;    /* where what leaves is; NULL: here */
+    lhi_storage_block *stored;    /* offloaded activations; NULL: resident */
 } lhi_cpu_slot;
 
-/* A copy of the step, for when it is done. */
+/* Records one storage copy in the current step, for its completion. */
 typedef struct lhi_cpu_move {
     lhi_cpu_slot *slot;
-    uint32_t chunk; /* of `mine` */
+    uint32_t chunk; /* index into the device's chunks */
     bool is_back;
 } lhi_cpu_move;
 
-/* A weight gradient, the least that W can be cut into. */
+/* Weight gradients, the units into which W can be split. */
 typedef enum lhi_cpu_item_kind {
-    LHI_ITEM_EMBEDDING, /* and learned positions */
-    LHI_ITEM_QKV, /* and the norm before it */
+    LHI_ITEM_EMBEDDING, /* with learned positions */
+    LHI_ITEM_QKV, /* with the norm before it */
     LHI_ITEM_OUT,
-    LHI_ITEM_GATE_UP, /* and the norm before it */
+    LHI_ITEM_GATE_UP, /* with the norm before it */
     LHI_ITEM_DOWN,
-    LHI_ITEM_HEAD, /* and the norm before it; modules' use of it, and of the
-                      embedding */
-    LHI_ITEM_JOIN, /* of a module: what is around its layer */
+    LHI_ITEM_HEAD, /* with the norm before it, and the modules' use of head and
+                    * embedding */
+    LHI_ITEM_JOIN, /* a module's weights around its layer */
 } lhi_cpu_item_kind;
 
+/* One weight gradient and its progress through the microbatches. */
 typedef struct lhi_cpu_item {
     lhi_cpu_item_kind kind;
-    uint32_t layer;      /* in the chunk; n_layers + k: module k's */
-    uint64_t from, cost; /* in multiplications per row, and all before it */
-    uint32_t first;      /* microbatch of those in the gradient */
-    uint32_t done;       /* microbatches first..done-1 are in it */
-    bool *asked;         /* by microbatch: its W was due */
+    uint32_t layer;      /* chunk-local; n_layers + k: module k's */
+    uint64_t from, cost; /* multiplications per row; those before it */
+    uint32_t first;      /* first microbatch in the gradient */
+    uint32_t done;       /* the gradient has first..done-1 */
+    bool *asked;         /* per microbatch: its W pass has come */
 } lhi_cpu_item;
 
+/* One chunk on this device: weights, gradients, W items and microbatch state.
+ */
 typedef struct lhi_cpu_chunk {
     uint32_t chunk, first_layer, n_layers;
-    uint32_t n_modules; /* of the last chunk, behind its layers */
+    uint32_t n_modules; /* last chunk: modules after its layers */
     bool is_first, is_last;
-    float *values, *gradients; /* where the first of them are */
+    float *values, *gradients; /* start of the chunk's arrays */
     size_t n_values;
-    /* The first of them are where they were put last, if they are anywhere
-     * (cpu_shards.c). */
+    /* The leading values and gradients are sharded. They are in the buffer
+     * given last, if any (cpu_sharding.c). */
     size_t n_sharded_values, n_sharded_gradients;
-    uint32_t n_sharded_items; /* whose gradients these are, */
-    uint32_t end_microbatch;  /* of those before this one */
+    uint32_t n_sharded_items; /* items with sharded gradients; */
+    uint32_t end_microbatch;  /* the buffer holds microbatches below it */
     bool has_values, has_gradients;
-    bool by_layer;            /* else all of these are in one place */
+    bool by_layer;            /* false: one buffer for all sharded values */
     uint32_t n_parts;         /* embedding, layers, head */
-    lhi_device_part *parts;   /* where they are in the chunk, and now: */
+    lhi_device_part *parts;   /* offsets in the chunk; current addresses: */
     float **part_values, **part_gradients;
-    lhi_cpu_weights *weights, *d_weights; /* by layer, then of modules */
+    lhi_cpu_weights *weights, *d_weights; /* layers, then modules */
     float *embedding, *d_embedding;       /* [v][h] */
-    float *positions, *d_positions;       /* learned: [positions][h]; NULL */
-    float *norm, *d_norm, *head, *d_head; /* as norm1, [v][h] */
-    float *copy, *d_copy; /* of the embedding, for modules; NULL: the head is */
+    float *positions, *d_positions;       /* learned: [positions][h]; or NULL */
+    float *norm, *d_norm, *head, *d_head; /* like norm1, [v][h] */
+    float *copy, *d_copy; /* modules' embedding; NULL: the head's matrix */
     uint32_t n_tensors, n_items;
     lhi_tensor *tensors;
     lhi_cpu_item *items;
     uint64_t cost;
-    bool *moe; /* by layer, then of modules: it has experts */
-    lhi_cpu_slot **slots; /* by microbatch; NULL: not here */
-    bool *was_here;       /* by microbatch: F has run in this step */
-    uint32_t *again;      /* likewise: parts that D makes again */
-    uint32_t *away;       /* likewise: parts that leave; of modules none */
+    bool *moe; /* has experts; layers, then modules */
+    lhi_cpu_slot **slots; /* per microbatch; NULL: not resident */
+    bool *was_here;       /* per microbatch: F has run in this step */
+    uint32_t *again;      /* per layer: bit set of parts recomputed by D */
+    uint32_t *away;       /* per layer: offloaded parts; 0 for modules */
     lhi_cpu_slot *free;
-    lhi_storage_block *free_blocks; /* of what leaves of one microbatch */
+    /* one block holds one microbatch's offload */
+    lhi_storage_block *free_blocks;
 } lhi_cpu_chunk;
 
-/* How the ranks that have different experts lie over nodes: these, members on
- * this one, and those whose rows this rank hands on here, itself too
- * (cpu_nodes.h). */
+/* Distribution of the expert-parallel ranks over nodes: the number of nodes, of
+ * ranks on this node, and of source ranks whose rows this rank relays, itself
+ * included (cpu_node_dispatch.h). */
 typedef struct lhi_cpu_spread {
     uint32_t nodes, near, sources;
 } lhi_cpu_spread;
 
+/* The cpu device. */
 typedef struct lhi_cpu {
-    lhi_device base; /* first */
-    lhi_arena *mem;  /* scratch, and what is small */
+    lhi_device base; /* must be first */
+    lhi_arena *mem;  /* scratch and small data */
     lhi_arena *parameters, *gradients, *activations;
-    lhi_arena *whole; /* all values, until the device is settled, or NULL */
+    lhi_arena *whole; /* all initial values; NULL once finalised */
     const lhi_kernels *k;
     lhi_sgemm sgemm;
     const lhi_data *data;
-    const lhi_part_hooks *hooks; /* of what is sharded layer by layer */
-    const lh_model *model; /* while the device is made */
+    const lhi_part_hooks *hooks; /* callbacks for per-layer sharding (FSDP) */
+    const lh_model *model; /* during construction only */
     lhi_family family;
     uint32_t layers, h, heads, kv_heads, head_dim, q, kv, v;
-    uint32_t f, up; /* of dense layers; 0: there are none */
-    uint32_t value_dim, values, qkv, o; /* value_dim: of a head */
-    uint32_t rope;            /* of head_dim: its last, which are turned */
-    uint32_t q_rank, kv_rank; /* of latents; kv_rank 0: there are none */
-    uint32_t inner;           /* weights of norms within attention */
-    bool head_norms;          /* of queries and keys */
+    uint32_t f, up; /* dense layers' MLP; 0: no dense layers */
+    uint32_t value_dim, values, qkv, o; /* value_dim: per head */
+    uint32_t rope;            /* rotary dimensions, the last of head_dim */
+    uint32_t q_rank, kv_rank; /* latent ranks; kv_rank 0: no latents */
+    uint32_t inner;           /* norm weights within attention */
+    bool head_norms;          /* query and key norms per head */
     bool qkv_bias;
-    uint32_t kv_sharers;      /* ranks that have the same key and value heads */
-    bool parallel; /* attention and MLP beside each other, on one norm */
-    uint32_t positions;    /* learned; 0: rotary */
-    uint32_t norm_vectors; /* of weights: 2 with biases */
+    uint32_t kv_sharers;      /* ranks with the same key and value heads */
+    bool parallel; /* attention and MLP in parallel on one norm */
+    uint32_t positions;    /* learned positions; 0: rotary */
+    uint32_t norm_vectors; /* weight vectors per norm: 2 with biases */
     uint32_t experts;      /* 0: none */
-    uint32_t chosen;       /* experts that a row passes */
+    uint32_t chosen;       /* experts per row (top-k) */
     uint32_t expert_f, shared_f;
-    bool sigmoid, raw_shares; /* of the router: see lh_model */
+    bool sigmoid, raw_shares; /* router settings: see lh_model */
     float routed_scale;
     uint32_t expert_groups, chosen_groups; /* 0: none */
-    uint32_t capacity; /* choices of a sequence that an expert takes; 0: all */
-    int32_t *all_chosen; /* with it [n_contexts][t][chosen]; NULL: all are here */
-    size_t *choice_bytes; /* of each rank: scratch of that */
-    /* Ranks that have different experts, and which of them this is; how many
-     * each has; choices that come here at most, in times of most_r. */
+    uint32_t capacity; /* max choices per expert and sequence; 0: all */
+    int32_t *all_chosen; /* [n_context_ranks][t][topk], with a capacity; NULL:
+                          * choices are complete locally */
+    size_t *choice_bytes; /* per rank; scratch for gathering choices */
+    /* Expert parallelism: number of ranks, this rank's index, experts per rank,
+     * and an upper bound on received choices in multiples of max_rows. */
     uint32_t n_expert, expert, here, most;
-    /* Experts are cut as dense MLPs are, over the ranks that share layers, and
-     * take all rows there; rows whose choices they take, r or, of cut ones, t,
-     * and which of these is the first of the r that are here. */
+    /* shards_experts: experts are cut over the tensor-parallel ranks like dense
+     * MLPs and process all rows there. dispatched_rows: rows sent to experts, r
+     * or, for sharded experts, t. first_dispatched_row: the index of the first
+     * local row among them. */
     bool cuts_experts;
     uint32_t routed_r, first_routed;
-    /* Rows whose experts this rank's router chooses, of t: those that it has
-     * between products. Where these are all, experts that are not cut take its
-     * share of them, and what they say of it all ranks gather (DeepSpeed-TED:
+    /* Rows routed by this rank's router, out of t: those resident between
+     * products. If rows are replicated, unsharded experts process only this
+     * rank's share, and the ranks gather the results (DeepSpeed-TED:
      * arXiv:2303.06318, section 5). */
     uint32_t routes_r, first_routes;
-    /* Otherwise: ranks that have parts of the same experts, each with rows of
-     * its own, and which of them this is; and of how many ranks rows come here:
-     * of all that have parts or others of the experts. */
+    /* Expert tensor parallelism with separate rows per rank: number of ranks
+     * that share an expert, this rank's index, and the number of ranks that
+     * send rows here (expert-parallel times expert-tensor-parallel). */
     uint32_t n_slices, slice, n_from;
     lhi_group *expert_group, *slice_group;
-    lhi_cpu_spread spread; /* 0: a row goes to each of its experts */
-    struct lhi_cpu_nodes *nodes;        /* NULL: likewise */
-    lhi_group *near_group;              /* of those on this node; NULL: alone */
-    int32_t *row_counts;                /* [1 + n_slices][experts] */
-    size_t *sizes;                      /* [LHI_PARTNER_SIZES][most_partners] */
-    float *incoming, *incoming_shares;  /* [most_r * most][h + 1], [...] */
+    lhi_cpu_spread spread; /* all 0: rows go directly to each expert */
+    /* NULL: rows go directly to each expert */
+    struct lhi_cpu_nodes *nodes;
+    lhi_group *near_group;              /* expert-parallel ranks on this node;
+                                         * NULL: alone */
+    /* [1 + n_expert_tensor_ranks][experts] */
+    int32_t *row_counts;
+    /* [LHI_CPU_EXCHANGE_SIZES][lhi_cpu_max_partners()], bytes */
+    size_t *sizes;
+    float *incoming, *incoming_shares;  /* [max_rows * max_choices][h + 1],
+                                         * [...] */
     bool gates_shared;
-    float balance; /* share of the loss that balances experts */
+    float balance; /* weight of the load-balancing loss */
     bool embeds_twice, gated;
-    uint32_t modules; /* that predict further tokens */
-    bool in_first;      /* weights of layers are [in][out] */
-    uint32_t threshold; /* of dropout, of 2^24; 0: none */
+    uint32_t modules; /* multi-token prediction modules */
+    bool in_first;      /* layer weights are [in][out] */
+    uint32_t threshold; /* dropout probability times 2^24; 0: none */
     float drop_scale;
     uint64_t seed;
-    /* `sequence`: tokens of one that are here, of whole_sequence. */
+    /* sequence: tokens per sequence that are local, out of whole_sequence. */
     uint32_t sequence, whole_sequence, microbatch, t, n_microbatches;
-    /* Which of how many ranks share sequences; tokens of one of its two pieces
-     * of each, or all where it is alone. */
+    /* Context parallelism: this rank's index, the number of ranks, and the
+     * tokens per local piece (half the rank's share of a sequence; all of it
+     * when alone). */
     uint32_t context, n_contexts, piece;
-    lhi_group *contexts; /* NULL: it is alone */
-    lh_status met;       /* how the collectives of the pass went so far */
+    lhi_group *contexts; /* NULL: no context parallelism */
+    lh_status met;       /* first error of the pass's collectives */
     lh_error met_err;
     float *ring[4];             /* [t][kv + values]: keys and values, then their
-                                   gradients, each with room for the next */
+                                 * gradients; each with a receive buffer */
     float *d_queries;           /* [t][q] */
     float *partial;             /* [block][value_dim] */
     float *partial_max, *partial_inv; /* [block] */
-    /* Ranks that share layers, which of them this is, the first of its rows,
-     * heads and tokens of the vocabulary, its rows, and what each of them sends
-     * to experts at most. */
+    /* Tensor parallelism: number of ranks, this rank's index, its first row,
+     * its number of rows, the maximum rows that any of them sends to experts,
+     * its first head and its first vocabulary token. */
     uint32_t n_tensor, tensor, first_row, r, most_r, first_head, first_token;
-    bool whole_rows; /* r is t, on each of them */
-    uint32_t first_sent, n_sent; /* of r, what a message has */
-    lhi_group *group;               /* NULL: it is alone */
-    size_t *row_bytes, *row_floats; /* by rank: of [t][h], that it has */
-    size_t *top_bytes;              /* by rank: of what it says of logits */
-    float *summands;                /* [t][h]: this rank's of a sum */
+    bool whole_rows; /* every rank has all t rows: r is t */
+    /* rows among r that a pipeline message carries */
+    uint32_t first_sent, n_sent;
+    lhi_group *group;               /* NULL: no tensor parallelism */
+    size_t *row_bytes, *row_floats; /* per rank: size of its rows of [t][h] */
+    /* per rank: bytes of its logit statistics */
+    size_t *top_bytes;
+    float *summands;                /* [t][h]: this rank's summand */
     float *tops;                    /* [ranks][t][3] */
     float *partial_sums;            /* see lhi_cpu_add_partial() */
     uint32_t replica, n_replicas;
@@ -311,215 +345,242 @@ typedef struct lhi_cpu {
     uint64_t step;
     lhi_step_kind kind;
     float loss_scale; /* 1 / tokens of the global batch */
-    double *losses;   /* by microbatch */
-    double *module_losses; /* likewise: the mean of the modules'; NULL */
+    double *losses;   /* per microbatch */
+    double *module_losses; /* per microbatch: mean over modules; or NULL */
     bool *has_loss;
-    float *cosines, *sines;         /* [sequence][rope / 2] */
-    uint32_t block;                 /* query rows at once in attention */
-    uint32_t logit_rows;            /* rows of logits at once */
-    float *spare[2][LH_N_LAYER_PARTS]; /* see cpu_again.c; of layers without
-                                          experts, and with */
-    float *spare_away[2][LH_N_LAYER_PARTS]; /* likewise: cpu_offload.c */
-    lhi_storage *storage;                   /* NULL: nothing leaves */
-    lhi_cpu_move *copies; /* of the step, one per microbatch and way */
+    float *cosines, *sines;         /* [sequence][rope_dim / 2] */
+    uint32_t block;                 /* query rows per attention block */
+    uint32_t logit_rows;            /* rows per logits block */
+    /* free lists for recomputed parts (cpu_recompute.c); [1]: of layers with
+     * experts */
+    float *spare[2][LH_N_LAYER_PARTS];
+    /* free lists for offloaded parts (cpu_offload.c) */
+    float *spare_away[2][LH_N_LAYER_PARTS];
+    lhi_storage *storage;                   /* NULL: no offload */
+    lhi_cpu_move *copies; /* current step's; 2 per chunk and microbatch */
     uint32_t n_copies, n_copied;
-    lhi_storage_piece *pieces; /* of a chunk's layers */
+    lhi_storage_piece *pieces; /* scratch: one chunk's pieces */
     /* Scratch: */
-    float *wide;              /* [t][lhi_cpu_widest()] */
-    float *beside;            /* [t][lhi_cpu_beside()] */
+    float *wide;              /* [t][lhi_cpu_scratch_width()] */
+    float *beside;            /* [t][lhi_cpu_second_scratch_width()] */
     float *scores, *d_scores; /* [block][sequence] */
     float *d_query;           /* [block][head_dim] */
     float *d_key, *d_value;   /* [sequence][head_dim] */
     float *delta;             /* [block] */
     int32_t *window;          /* [whole_sequence + 1 + modules] */
-    float *carried;           /* [r][h]: a gradient from a module to what is
-                                 before it; with modules */
-    float *dropped;           /* [t][h], with dropout */
-    float *routed;   /* [lhi_cpu_routed()], with experts */
-    float *d_shares; /* [most_r * most], with experts */
+    float *carried;           /* [r][h]: a module's gradient for the state
+                               * before it; with modules */
+    float *dropped;           /* [t][h]; with dropout */
+    float *routed;   /* [lhi_cpu_dispatch_floats()]; with experts */
+    float *d_shares; /* [max_rows * max_choices]; with experts */
     float *d_experts;         /* [1 + microbatch][experts] */
 } lhi_cpu;
 
-/* Zeroed, on a cache line of its own; NULL: none left (cpu_memory.c). */
+/* Allocates a zeroed matrix aligned to a cache line; NULL: out of memory
+ * (cpu_memory.c). */
 float *lhi_cpu_floats(lhi_arena *mem, size_t rows, size_t columns);
 
-/* The numbers that follow from the model and the options alone
+/* Computes the dimensions that depend only on the model and the options
  * (cpu_memory.c). */
 void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *options);
-/* The tensors that are here of layers of the model, and of a chunk whose numbers
- * are there. */
+/* Counts the local tensors in a range of model layers. */
 uint32_t lhi_cpu_n_layer_tensors(const lhi_cpu *cpu, uint32_t first,
                                  uint32_t n_layers);
+/* Counts the local tensors of a chunk; needs its dimensions. */
 uint32_t lhi_cpu_n_tensors(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
-/* The numbers of chunk mine[i]; modules whose layer has experts. */
+/* Returns the device's i-th chunk with only its dimensions set. */
 lhi_cpu_chunk lhi_cpu_chunk_of(const lhi_cpu_options *options, uint32_t i);
+/* Counts the modules whose layer has experts. */
 uint32_t lhi_cpu_moe_modules(const lhi_cpu *cpu);
-/* Values of a chunk whose numbers are there. */
+/* Counts the local values of a chunk; needs its dimensions. */
 double lhi_cpu_values(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
-/* What is here of a tensor, where an expert's is here at all. */
+/* Returns this rank's slice of a tensor. Assumes that an expert's tensor is
+ * local. */
 lhi_slice lhi_cpu_slice(const lhi_cpu *cpu, const lhi_model_tensor *of);
-/* Those of tensors `first` to `first + n - 1` that are here. */
+/* Counts the local values of tensors `first` to `first + n - 1`. */
 double lhi_cpu_count_values(const lhi_cpu *cpu, uint32_t first, uint32_t n);
 
-/* Bytes of so many floats, made by lhi_cpu_floats(). */
+/* Returns the bytes that lhi_cpu_alloc_floats() uses for n floats. */
 double lhi_cpu_float_bytes(double n);
-/* Of a chunk whose numbers and `again` are there: what one microbatch keeps
- * between F and W (make_slot()), and what there is whatever is kept but weights
- * and gradients (lhi_cpu_tensors()). */
+/* Returns the bytes that one microbatch occupies in a chunk between F and W
+ * (make_slot()). Needs the chunk's dimensions and recompute flags. */
 double lhi_cpu_slot_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
+/* Returns a chunk's fixed bytes apart from weights and gradients
+ * (lhi_cpu_build_tensors()). */
 double lhi_cpu_chunk_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
-/* Floats of what passes make of a row on the way, at most; and while that is in
- * use, of another thing: 0: there is none. */
+/* Returns the floats per row in the main scratch buffer: the widest
+ * intermediate result. */
 size_t lhi_cpu_widest(const lhi_cpu *cpu);
+/* Returns the floats per row in the second scratch buffer, which is used
+ * together with the first; 0: not needed. */
 size_t lhi_cpu_beside(const lhi_cpu *cpu);
-/* make_scratch() and make_angles() of cpu.c. */
+/* Returns the bytes allocated by make_scratch() and make_angles() in cpu.c. */
 double lhi_cpu_scratch_bytes(const lhi_cpu *cpu);
-/* Of a layer's experts that are here. */
+/* Counts the values of a layer's local experts. */
 double lhi_cpu_expert_values(const lhi_cpu *cpu);
-/* Gradients of a chunk that each rank of those that share layers has a part of:
- * lhi_cpu_add_partial(). What their group comes to hold for the chunk. */
+/* Counts a chunk's gradient values that tensor-parallel ranks hold as partial
+ * sums; see lhi_cpu_reduce_partial_gradients(). */
 size_t lhi_cpu_count_partial(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
+/* Returns the bytes that the tensor-parallel group allocates for the chunk. */
 double lhi_cpu_group_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
-/* The items of W of a chunk whose numbers are there. */
+/* Builds a chunk's list of W items; needs the chunk's dimensions. */
 lh_status lhi_cpu_items(const lhi_cpu *cpu, lhi_arena *mem,
                         lhi_cpu_chunk *chunk, lh_error *err);
-/* Layers of a chunk, with those of its modules. */
+/* Counts a chunk's layers, its modules' layers included. */
 static inline uint32_t lhi_cpu_all_layers(const lhi_cpu_chunk *chunk)
 {
     return chunk->n_layers + chunk->n_modules;
 }
-/* Where the slot has what goes into one of them; what comes of it is next. */
+/* Returns the index in the slot's `x` of a layer's input; the layer's output is
+ * at the next index. */
 static inline uint32_t lhi_cpu_input(const lhi_cpu_chunk *chunk, uint32_t layer)
 {
     uint32_t n = chunk->n_layers;
     return layer < n ? layer : n + 1 + 2 * (layer - n);
 }
-/* All of these. */
+/* Counts the entries of a slot's `x`. */
 static inline uint32_t lhi_cpu_n_inputs(const lhi_cpu_chunk *chunk)
 {
     return chunk->n_layers + 1 + 2 * chunk->n_modules;
 }
-/* Items of W, at most. */
+/* Returns an upper bound on a chunk's W items. */
 static inline size_t lhi_cpu_most_items(const lhi_cpu_chunk *chunk)
 {
     return (size_t)chunk->n_layers * LHI_LAYER_ITEMS + 2 +
            (size_t)chunk->n_modules * (LHI_LAYER_ITEMS + 1);
 }
-/* What layers of a chunk are like: `again`, `away`, `moe`. */
+/* Fills the chunk's per-layer flags: recomputed parts, offloaded parts, and
+ * whether it has experts. */
 lh_status lhi_cpu_layers(const lhi_cpu *cpu, lhi_arena *mem,
                          const lhi_cpu_options *options, lhi_cpu_chunk *chunk,
                          lh_error *err);
-/* Bytes of what leaves of a chunk's microbatch; 0: nothing. */
+/* Returns the offloaded bytes per microbatch in a chunk; 0: none. */
 double lhi_cpu_away_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
 
-/* Weights, gradients, names, W's items; values are drawn from the seed. */
+/* Builds a chunk's weights, gradients, tensor names and W items. Initial values
+ * are drawn from the seed. */
 lh_status lhi_cpu_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
                           lhi_cpu_chunk *chunk, lh_error *err);
 
 /* --- activations in storage (cpu_offload.c) ---------------------------------
  */
 
-/* Storage, where some layer's activations leave, and room for what they do. */
+/* Opens the storage and allocates the copy records if any layer's activations
+ * are offloaded. */
 lh_status lhi_cpu_make_storage(lhi_cpu *cpu, const lhi_cpu_options *options,
                                lh_error *err);
-/* That room, beside the chunks, the largest of `layers` layers. */
+/* Returns the bytes of the copy records, for n_chunks chunks with at most
+ * `layers` layers. */
 double lhi_cpu_copies_bytes(const lhi_cpu *cpu, uint32_t n_mine,
                             uint32_t layers);
-/* As the device's calls. */
+/* Starts a copy to or from storage; see lhi_device_ops. */
 lh_status lhi_cpu_copy(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                        const lhi_offload *what, int64_t least_ns,
                        lh_error *err);
+/* Waits for the step's first `n` copies; see lhi_device_ops. */
 bool lhi_cpu_await_copies(lhi_cpu *cpu, uint32_t n, int64_t until_ns);
-/* A step begins: those of the last one are done. */
+/* Starts a new step: waits for the last step's copies and forgets them. */
 void lhi_cpu_begin_copies(lhi_cpu *cpu);
-/* The slot is given up: room and storage of what leaves are free. */
+/* Releases a slot's offload buffers and its storage block. */
 void lhi_cpu_drop_away(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_slot *slot);
 
-/* y = x w', dx = dy w, dw (+)= dy' x; w is [out][in]. */
+/* Computes y = x w'. The weight w is [out][in]; `adds` accumulates. */
 void lhi_cpu_forward_product(const lhi_cpu *cpu, const float *x, const float *w,
                              float *y, uint32_t rows, uint32_t in, uint32_t out,
                              bool adds);
+/* Computes dx = dy w. */
 void lhi_cpu_input_product(const lhi_cpu *cpu, const float *dy, const float *w,
                            float *dx, uint32_t rows, uint32_t in, uint32_t out);
+/* Computes dw (+)= dy' x. */
 void lhi_cpu_weight_product(const lhi_cpu *cpu, const float *dy, const float *x,
                             float *dw, uint32_t rows, uint32_t in, uint32_t out,
                             bool adds);
 
-/* The same with a layer's weights, as its family keeps them; `bias` and `d_bias`
- * may be NULL. */
+/* Computes a layer's linear product, with weights in the family's layout;
+ * `bias` may be NULL. */
 void lhi_cpu_linear(const lhi_cpu *cpu, const float *x, const float *w,
                     const float *bias, float *y, uint32_t in, uint32_t out,
                     bool adds);
+/* Computes a layer's input gradient, dx = dy w. */
 void lhi_cpu_linear_input(const lhi_cpu *cpu, const float *dy, const float *w,
                           float *dx, uint32_t in, uint32_t out);
+/* Computes a layer's weight and bias gradients; `d_bias` may be NULL. */
 void lhi_cpu_linear_weights(const lhi_cpu *cpu, const float *dy, const float *x,
                             float *dw, float *d_bias, uint32_t in, uint32_t out,
                             bool adds);
 
-/* The model's norm, and back, over the rows that are here: see lhi_kernels. */
+/* Computes the model's norm over the local rows: see lhi_kernels. */
 void lhi_cpu_norm(const lhi_cpu *cpu, const float *x, const float *weight,
                   float *out, float *inv);
+/* Computes the norm's input and weight gradients over the local rows: see
+ * lhi_kernels. */
 void lhi_cpu_norm_back(const lhi_cpu *cpu, const float *d_out,
                        const float *weight, const float *inv, const float *add,
                        float *x, float *d_weight);
 
-/* --- ranks that share layers (cpu_tensor.c) ----------------------------------
- * Alone they do nothing, and what they would gather or add up is complete. What
- * goes wrong is in cpu->met, and then nothing more is done.
- */
+/* --- tensor parallelism (cpu_tensor_parallel.c) ------------------------------
+ * Without tensor parallelism these do nothing, since gathered or reduced
+ * results are already complete. A failing collective sets the device's
+ * collective_status; later ones are then skipped. */
 
-/* Whether each of them has rows of its own. */
+/* Checks whether rows are distributed over the tensor-parallel ranks (sequence
+ * parallelism). */
 static inline bool lhi_cpu_shares_rows(const lhi_cpu *cpu)
 {
     return cpu->n_tensor > 1 && !cpu->whole_rows;
 }
-/* Rows [r][h] of a message, and from one: of whole rows each rank sends its part
- * (arXiv:2104.04473, section 4.1). */
+/* Copies the rows [r][h] that a pipeline message carries into it. With
+ * replicated rows each rank sends its share (arXiv:2104.04473, section 4.1). */
 void lhi_cpu_put_message(const lhi_cpu *cpu, const float *x, float *message);
+/* Copies a received pipeline message to x [r][h]; gathers the shares if rows
+ * are replicated. */
 void lhi_cpu_take_message(lhi_cpu *cpu, const float *message, float *x);
-/* What must hold of a model and a microbatch that are shared. */
+/* Checks that the model and microbatch can be split over the tensor-parallel
+ * ranks. */
 lh_status lhi_cpu_check_shares(const lhi_cpu_options *options, lh_error *err);
-/* Room for it; false: no memory. */
+/* Allocates the buffers for tensor parallelism; false: out of memory. */
 bool lhi_cpu_make_shares(lhi_cpu *cpu);
-/* This rank's place among the rows of [t][h]. */
+/* Returns the address of this rank's rows in [t][h]. */
 float *lhi_cpu_own_rows(const lhi_cpu *cpu, float *all);
-/* All rows of [t][h], of which each rank has its own, come together. */
+/* All-gathers the rows of [t][h] from the ranks that own them. */
 void lhi_cpu_gather_rows(lhi_cpu *cpu, const float *own, float *all);
-/* Each rank gets its own rows of the sum of all ranks'; `own` may be their
- * place in `all`. */
+/* Reduce-scatters [t][h]: each rank receives its own rows of the sum. `own` may
+ * point into `all`. */
 void lhi_cpu_add_rows(lhi_cpu *cpu, const float *all, float *own);
-/* The loss, as cross_entropy of lhi_kernels, of logits of which this rank has
- * those of its own tokens. */
+/* Computes the loss like cross_entropy in lhi_kernels, from logits that are
+ * distributed over the vocabulary. */
 double lhi_cpu_shared_loss(lhi_cpu *cpu, float *logits, const int32_t *targets,
                            float scale);
-/* Of choices [t][chosen], or what they are times, each rank's own rows are there:
- * all come together. */
+/* All-gathers choices, or routing weights, [t][topk]; each rank provides its
+ * own rows. */
 void lhi_cpu_gather_choices(lhi_cpu *cpu, void *all);
-/* n values become the sums over these ranks. */
+/* All-reduces n values over the tensor-parallel ranks. */
 void lhi_cpu_add_values(lhi_cpu *cpu, float *values, size_t n);
-/* A chunk's gradients are complete but for those that each rank has of its own
- * rows, of norms and routers, or of some of the queries that see a key head:
- * adds up those of n items from `first` on. Room for them (false: no memory),
- * once the chunks are there. */
+/* Reduces the gradients that tensor-parallel ranks hold as partial sums, for n
+ * items from `first` on. These are gradients from a rank's own rows (norms,
+ * routers), or from some of the queries that share a key head. A chunk's other
+ * gradients are complete without this. */
 void lhi_cpu_add_partial(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                          uint32_t first, uint32_t n);
+/* Allocates the buffer for partial gradients once the chunks exist; false: out
+ * of memory. */
 bool lhi_cpu_make_partial(lhi_cpu *cpu);
-/* Whether each of them has routes of some rows alone; and the place of these in x
- * [r][h]. */
+/* Checks whether each tensor-parallel rank routes only part of the rows. */
 static inline bool lhi_cpu_parts_routes(const lhi_cpu *cpu)
 {
     return cpu->n_tensor > 1 && !(cpu->whole_rows && cpu->cuts_experts);
 }
+/* Returns the address in x [r][h] of the rows routed by this rank. */
 static inline float *lhi_cpu_routes_of(const lhi_cpu *cpu, const float *x)
 {
     size_t first = (size_t)cpu->first_routes - cpu->first_row;
     return (float *)(uintptr_t)x + first * cpu->h;
 }
-/* Where each has all rows x [r][h], but of what experts say its share alone: all
- * shares come together. */
+/* All-gathers expert outputs if rows are replicated but each rank's experts
+ * processed only its share of x [r][h]. */
 void lhi_cpu_gather_routed(lhi_cpu *cpu, float *x);
-/* Whether a layer's MLP takes all rows; else routed experts take this rank's
- * alone. */
+/* Checks whether a layer's MLP processes all rows. If not, routed experts
+ * process only this rank's rows. */
 static inline bool lhi_cpu_gathers_mlp(const lhi_cpu *cpu, bool moe)
 {
     return !moe || cpu->shared_f > 0 || cpu->cuts_experts;
@@ -529,149 +590,170 @@ static inline bool lhi_cpu_gathers_mlp(const lhi_cpu *cpu, bool moe)
  */
 
 bool lhi_cpu_drops(const lhi_cpu *cpu); /* in this step */
-/* The number of a microbatch's first sequence in the run. */
+/* Returns the run-wide number of a microbatch's first sequence. */
 uint64_t lhi_cpu_sample(const lhi_cpu *cpu, uint32_t microbatch);
+/* Identifies the dropout of the embedding for a microbatch. */
 lhi_drop lhi_cpu_embedding_drop(const lhi_cpu *cpu, uint32_t microbatch);
-/* Drops of x, rows from position `row` on of sequence `sequence` of the
- * microbatch, columns from `column` on; `head` of the scores, else 0. Without
- * dropout nothing. */
+/* Applies dropout to x: rows from position `row` in the microbatch's sequence
+ * `sequence`, columns from `column`. `head` identifies attention scores and is
+ * 0 elsewhere. Does nothing without dropout. */
 void lhi_cpu_drop(const lhi_cpu *cpu, lhi_drop at, uint32_t sequence,
                   uint32_t head, uint32_t row, uint32_t column, float *x,
                   size_t stride, uint32_t rows, uint32_t width);
-/* The same of [r][h]. */
+/* Applies dropout to x [r][h]. */
 void lhi_cpu_drop_all(const lhi_cpu *cpu, lhi_drop at, float *x);
-/* The gradient of [r][h] before it was dropped, from d, the one after: in room
- * that is good until the next call; without dropout d itself. */
+/* Returns the gradient before dropout of [r][h], given the gradient d after it.
+ * The result is in a scratch buffer, valid until the next call; without dropout
+ * it is d itself. */
 const float *lhi_cpu_drop_back(const lhi_cpu *cpu, lhi_drop at, const float *d);
-/* What that has made last goes to the place of d. */
+/* Copies the last result of lhi_cpu_dropout_backward() to d. */
 void lhi_cpu_keep_dropped(const lhi_cpu *cpu, float *d);
 
 /* --- attention (cpu_attention.c, cpu_latent.c) -----------------------------
  */
 
-/* Queries and keys of kept->qkv, each head through its norm, in their place;
- * and from gradients of what comes of that to those of what went in. */
+/* Applies the per-head norms to queries and keys in qkv, in place. */
 void lhi_cpu_norm_heads(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept);
+/* Computes the gradients before the per-head norms, in place in qkv. */
 void lhi_cpu_norm_heads_back(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                              lhi_cpu_kept *kept);
-/* From norm1 the latents, from these kept->qkv, turned. */
+/* Computes the latents from norm1. */
 void lhi_cpu_latents(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                      lhi_cpu_kept *kept);
+/* Computes qkv from the latents and applies rotary positions. */
 void lhi_cpu_from_latents(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                           lhi_cpu_kept *kept);
-/* From the gradient of kept->qkv, which comes to lie as the products made it,
- * to that of norm1, in cpu->wide. */
+/* Computes the gradient of norm1, into the scratch buffer, from the gradient of
+ * qkv. Reorders the gradient of qkv into the layout of the products' outputs.
+ */
 void lhi_cpu_latents_back(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                           lhi_cpu_kept *kept);
-/* What W adds of these products. */
+/* Computes the weight gradients of latent attention's products (W). */
 void lhi_cpu_latent_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                             const lhi_cpu_weights *d_w, bool adds);
 
-/* --- ranks that share sequences (cpu_context.c) -----------------------------
+/* --- context parallelism (cpu_context_parallel.c) ---------------------------
  */
 
-/* What must hold of sequences that are shared. */
+/* Checks that the sequences can be split over the context-parallel ranks. */
 lh_status lhi_cpu_check_contexts(const lhi_cpu_options *options, lh_error *err);
-/* Room for it; false: no memory. */
+/* Allocates the buffers for context parallelism; false: out of memory. */
 bool lhi_cpu_make_contexts(lhi_cpu *cpu);
-/* The pieces of a sequence that are here, whose rows follow each other; which
- * of all its pieces half `half` of a rank is; and the position of the first
- * token of such a half of this rank. */
+/* Counts a rank's pieces of each sequence; their rows are contiguous. */
 static inline uint32_t lhi_cpu_n_pieces(const lhi_cpu *cpu)
 {
     return cpu->n_contexts > 1 ? 2 : 1;
 }
+/* Returns the sequence piece that is half `half` of a rank. */
 static inline uint32_t lhi_cpu_piece_of(const lhi_cpu *cpu, uint32_t rank,
                                         uint32_t half)
 {
     return half ? 2 * cpu->n_contexts - 1 - rank : rank;
 }
+/* Returns the sequence position of the first token in this rank's half `half`.
+ */
 static inline uint32_t lhi_cpu_piece_first(const lhi_cpu *cpu, uint32_t half)
 {
     return lhi_cpu_piece_of(cpu, cpu->context, half) * cpu->piece;
 }
-/* Keys and values of a row lie together in qkv, and so in a ring's rooms. */
+/* Returns the floats per row in a ring buffer: keys and values, adjacent as in
+ * qkv. */
 static inline size_t lhi_cpu_ring_width(const lhi_cpu *cpu)
 {
     return (size_t)cpu->kv + cpu->values;
 }
-/* Each rank's `bytes`, which lie at their place in `all`, come together. */
+/* All-gathers `bytes` from each context-parallel rank; each part is at its
+ * offset in `all`. */
 void lhi_cpu_gather_contexts(lhi_cpu *cpu, const void *mine, void *all,
                              size_t bytes);
-/* n values become the sums over all ranks that share them. */
+/* All-reduces n values over the context-parallel ranks. */
 void lhi_cpu_add_contexts(lhi_cpu *cpu, float *values, size_t n);
-/* As lhi_cpu_attend() and lhi_cpu_attend_back(), with the keys and values of all
- * ranks. What goes wrong is in cpu->met. */
+/* Computes attention like lhi_cpu_attention_forward(), with the keys and values
+ * of all context-parallel ranks. Errors are in collective_status. */
 void lhi_cpu_attend_ring(lhi_cpu *cpu, lhi_cpu_kept *kept);
+/* Computes the gradient of qkv like lhi_cpu_attention_backward(), across all
+ * context-parallel ranks. */
 void lhi_cpu_attend_ring_back(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *d);
 
-/* [rows][head_dim], from row `row` of a sequence on, to their place among qkv,
- * turned back; with latents that is left to lhi_cpu_latents_back(). */
+/* Writes gradients [rows][head_dim], from sequence row `row` on, to their
+ * positions in qkv and inverts the rotation. With latents,
+ * lhi_cpu_latents_backward() inverts it. */
 void lhi_cpu_turn_back(const lhi_cpu *cpu, const float *from, size_t from_stride,
                        float *to, uint32_t row, uint32_t rows);
-/* Turns queries and keys in their place, by their positions. */
+/* Applies rotary positions to queries and keys, in place. */
 void lhi_cpu_turn(const lhi_cpu *cpu, lhi_cpu_kept *kept);
-/* Turned kept->qkv to kept->attended: fills max and inv. */
+/* Computes the attention output from rotated qkv; stores the softmax's max and
+ * inv. */
 void lhi_cpu_attend(lhi_cpu *cpu, lhi_cpu_kept *kept);
-/* The gradient of `attended` (d, [t][o]) to that of qkv, in its place; with
- * latents still turned. */
+/* Computes the gradient of qkv, in place, from the attention output's gradient
+ * d [t][o]. With latents the gradient remains rotated. */
 void lhi_cpu_attend_back(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *d);
 
+/* Runs F for one microbatch. */
 lh_status lhi_cpu_f(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
                     const float *in, float *out, lh_error *err);
-/* `joint`: W of each layer follows at once, but for the first one's, so that
- * what was made again is there for one layer at a time. */
+/* Runs D for one microbatch. If `joint`, each layer's W follows its D directly,
+ * except for the first layer, so that recomputed activations exist for one
+ * layer at a time. */
 lh_status lhi_cpu_d(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
                     bool joint, const float *in, float *out, lh_error *err);
-/* The weights of a layer take the microbatch, or will in its turn. */
+/* Requests the layer's weight gradients for the microbatch. They are computed
+ * now, or later in microbatch order. */
 lh_status lhi_cpu_ask_layer(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t layer,
                             uint32_t microbatch, lh_error *err);
 
-/* --- parts that are made again (cpu_again.c) -------------------------------
- */
+/* --- recompute (cpu_recompute.c) --------------------------------------- */
 
-/* Gives a layer room for its parts of `again`; false: no memory. The room is
- * one that lhi_cpu_detach() has left, or new. */
+/* Attaches buffers for the layer's recomputed parts, from the free list or new;
+ * false: out of memory. */
 bool lhi_cpu_attach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again);
-/* The same for its parts of `away`, which is room of another list. */
+/* Attaches buffers for the layer's offloaded parts, from a free list of their
+ * own. */
 bool lhi_cpu_attach_away(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t away);
+/* Returns the buffers for offloaded parts to their free list. */
 void lhi_cpu_detach_away(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t away);
-/* Where a part is; NULL: it has no room now. */
+/* Returns a part's buffer; NULL: none attached. */
 float *lhi_cpu_place(lhi_cpu_kept *kept, lh_layer_part part);
-/* The same with room of its own, for good. */
+/* Allocates permanent buffers for parts that are neither recomputed nor
+ * offloaded. */
 bool lhi_cpu_attach_kept(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t parts);
-/* Takes that back, where it is. */
+/* Returns the buffers for recomputed parts to the free list. */
 void lhi_cpu_detach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t again);
-/* out = residual + x w' + bias, of which dropout may drop all but the residual:
- * the end of attention and of the MLP. */
+/* Computes out = residual + dropout(x w' + bias), the end of attention and MLP.
+ */
 void lhi_cpu_residual(lhi_cpu *cpu, const lhi_cpu_kept *kept,
                       lhi_drop_site site, const float *residual, const float *x,
                       const float *w, const float *bias, uint32_t in,
                       float *out);
-/* Whether ranks add up what attention and MLP make at once, where these are
- * beside each other and nothing of it is dropped; then there is no mid. */
+/* Checks whether one reduction covers the sum of attention and MLP outputs.
+ * Requires that both run in parallel and without dropout; no intermediate
+ * residual exists then. */
 static inline bool lhi_cpu_adds_both(const lhi_cpu *cpu)
 {
     return cpu->parallel && cpu->group && !lhi_cpu_drops(cpu);
 }
-/* Fills them, as F did, from x, the layer's input, and what was kept. */
+/* Recomputes the parts in the bit set `again` exactly as F did, from the
+ * layer's input x and its saved activations. */
 void lhi_cpu_make_again(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept, const float *x, uint32_t again);
-/* Floats of a part (cpu_memory.c); 0: the model has no such part. Its bytes. */
+/* Returns the floats in a part (cpu_memory.c); 0: the model has no such part.
+ */
 double lhi_cpu_part_floats(const lhi_cpu *cpu, lh_layer_part part, bool moe);
-/* The width of all MLPs that a row passes. */
+/* Returns the total width of all MLPs that process one row. */
 size_t lhi_cpu_mlp_width(const lhi_cpu *cpu, bool moe);
+/* Returns a part's size in bytes. */
 double lhi_cpu_part_bytes(const lhi_cpu *cpu, lh_layer_part part, bool moe);
-/* Whether an item of W belongs to this part of it. */
+/* Checks whether an item belongs to this part of a split W pass. */
 bool lhi_cpu_in_part(const lhi_cpu_chunk *chunk, const lhi_cpu_item *item,
                      const lh_pass *pass);
-/* Whether it is one of a layer's, a module's too. */
+/* Checks whether an item belongs to a layer, a module's layer included. */
 static inline bool lhi_cpu_in_layer(const lhi_cpu_item *item)
 {
     return item->kind != LHI_ITEM_EMBEDDING && item->kind != LHI_ITEM_HEAD &&
            item->kind != LHI_ITEM_JOIN;
 }
+/* Runs a W pass, or one part of a split one. */
 lh_status lhi_cpu_w(lhi_cpu *cpu, lhi_cpu_chunk *chunk, const lh_pass *pass,
                     lh_error *err);
 

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of a layer that F does not keep: D makes them again, by the same calls
- * on the same operands, so that every bit is the same. Their room goes from
- * layer to layer: F has it while it runs, D until the layer's W is done. */
+/* Recomputed activations. F does not keep these parts of a layer; D recomputes
+ * them with the same calls on the same operands, so all bits are equal. Layers
+ * share the buffers: F holds them while it runs, D until the layer's W is done.
+ */
 #include "dev/cpu_experts.h"
 
 #include <string.h>
 
+/* Checks whether the bit set contains the part. */
 static bool has(uint32_t again, lh_layer_part part)
 {
     return again >> part & 1;
 }
 
+/* Returns the pointer that holds a part's buffer. */
 static float **place_of(lhi_cpu_kept *kept, lh_layer_part part)
 {
     float **const places[LH_N_LAYER_PARTS] = {
@@ -28,6 +31,7 @@ static float **place_of(lhi_cpu_kept *kept, lh_layer_part part)
     return places[part];
 }
 
+/* Allocates a part's buffer. */
 static float *make_room(const lhi_cpu *cpu, lh_layer_part part, bool moe,
                         lhi_arena *in)
 {
@@ -35,7 +39,8 @@ static float *make_room(const lhi_cpu *cpu, lh_layer_part part, bool moe,
     return n < 0x1p53 ? lhi_cpu_floats(in, (size_t)n, 1) : NULL;
 }
 
-/* Spare ones are a list: each begins with the address of the next. */
+/* Takes a buffer from a free list, or allocates one. Each free buffer begins
+ * with the address of the next. */
 static float *take_room(lhi_cpu *cpu, float **spare, lh_layer_part part,
                         bool moe, lhi_arena *in)
 {
@@ -46,7 +51,8 @@ static float *take_room(lhi_cpu *cpu, float **spare, lh_layer_part part,
     return room;
 }
 
-/* What lies in a part's room behind its first numbers. */
+/* Sets the pointers to the arrays that follow a part's first array in its
+ * buffer. */
 static void divide_rooms(const lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t parts)
 {
     size_t t = cpu->t;
@@ -69,7 +75,8 @@ static void divide_rooms(const lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t parts)
     }
 }
 
-/* `spare`: of layers without experts, and with; NULL: for good. */
+/* Attaches buffers for `parts`. `spare` has the free lists, indexed by whether
+ * the layer has experts; NULL: allocate permanent buffers. */
 static bool attach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t parts,
                    float *(*spare)[LH_N_LAYER_PARTS], lhi_arena *in)
 {
@@ -89,6 +96,7 @@ static bool attach(lhi_cpu *cpu, lhi_cpu_kept *kept, uint32_t parts,
     return true;
 }
 
+/* Returns the buffers of `parts` to the free lists. */
 static void detach(lhi_cpu_kept *kept, uint32_t parts,
                    float *(*spare)[LH_N_LAYER_PARTS])
 {
@@ -132,7 +140,8 @@ float *lhi_cpu_place(lhi_cpu_kept *kept, lh_layer_part part)
     return *place_of(kept, part);
 }
 
-/* Each rank has part of the products' sums. */
+/* Computes x w' + bias from partial products, with a reduction over the
+ * tensor-parallel ranks. */
 static void shared_product(lhi_cpu *cpu, const float *x, const float *w,
                            const float *bias, uint32_t in, float *out)
 {
@@ -175,7 +184,8 @@ static void make_qkv(const lhi_cpu *cpu, const lhi_cpu_weights *w,
     lhi_cpu_turn(cpu, kept);
 }
 
-/* Of the rows that are here, then, if they are needed, of all. */
+/* Computes the norm of the local rows and, if `gathers`, all-gathers the
+ * result. */
 static void norm_rows(lhi_cpu *cpu, const float *x, const float *weight,
                       float *out, float *inv, bool gathers)
 {

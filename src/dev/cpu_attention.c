@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causal attention in blocks of query rows, so that scores never leave the
- * cache and only what is below the diagonal is computed. Backward makes the
- * scores again from queries and keys, with each row's maximum and sum from
+/* Causal attention in blocks of query rows, so that scores stay in the cache
+ * and only those below the diagonal are computed. Backward recomputes the
+ * scores from queries and keys, with each row's maximum and sum saved by
  * forward (FlashAttention, arXiv:2205.14135, section 3.1). */
 #include "dev/cpu.h"
 
 #include <math.h>
 #include <string.h>
 
-/* One head of one sequence. */
+/* One head in one sequence. */
 typedef struct head {
     lhi_drop drop;
     uint32_t sequence, number;
     float *query, *key, *value; /* rows of qkv */
     float *max, *inv;           /* [sequence] */
-    int width;                  /* of a row of qkv: cpu->qkv */
+    int width;                  /* row stride of qkv */
     float scale;
 } head;
 
@@ -45,7 +45,8 @@ static void rotate(const lhi_cpu *cpu, float *x, size_t stride)
                    cpu->cosines, cpu->sines, 1);
 }
 
-/* scores[rows][n] = queries from `row` on times the first n keys. */
+/* Computes scores[rows][n]: the products of the queries from `row` on with the
+ * first n keys. */
 static void score(const lhi_cpu *cpu, const head *a, uint32_t row,
                   uint32_t rows, float *scores)
 {
@@ -101,7 +102,8 @@ void lhi_cpu_attend(lhi_cpu *cpu, lhi_cpu_kept *kept)
     }
 }
 
-/* The scores that values are weighed with; may lie in d_scores. */
+/* Returns the scores after dropout, which weigh the values; possibly in
+ * d_scores. */
 static const float *after_drop(const lhi_cpu *cpu, const head *a, uint32_t row,
                                uint32_t rows)
 {
@@ -113,9 +115,9 @@ static const float *after_drop(const lhi_cpu *cpu, const head *a, uint32_t row,
     return cpu->d_scores;
 }
 
-/* The query rows from `row` on: adds to d_key and d_value, puts the queries'
- * own gradient, turned back, in their place. `adds`: d_key and d_value hold
- * something. */
+/* Computes gradients for the block of query rows from `row` on. Writes the
+ * queries' gradient in place, with the rotation inverted. `adds`: accumulate
+ * into d_key and d_value instead of overwriting them. */
 static void block_back(lhi_cpu *cpu, const head *a, uint32_t row,
                        const float *attended, const float *d_out, bool adds)
 {
@@ -159,8 +161,8 @@ void lhi_cpu_attend_back(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *d)
     for (uint32_t i = 0; i < cpu->microbatch; i++)
         for (uint32_t number = 0; number < cpu->heads; number++) {
             head a = find_head(cpu, kept, i, number);
-            /* The last block sees all keys, so it comes first: it sets what
-             * the others add to. */
+            /* The last block covers all keys, so it runs first: it sets the
+             * gradients to which the others add. */
             for (uint32_t row = last + cpu->block; row > 0;) {
                 row -= cpu->block;
                 size_t at =

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* D: from the gradient of a chunk's output to that of its input. All that W
- * needs stays behind. */
+/* D: computes the gradient of a chunk's input from that of its output. Leaves
+ * the operands of W in place. */
 #include "base/fail.h"
 #include "dev/cpu_experts.h"
 #include "dev/cpu_modules.h"
@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-/* From d, the gradient of what the MLP added, to that of norm2, in cpu->wide.
- */
+/* Computes the gradient of norm2, into the scratch buffer, from the MLP
+ * output's gradient d. */
 static void mlp_back(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_kept *a,
                      const float *d)
 {
@@ -26,8 +26,9 @@ static void mlp_back(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_kept *a,
     lhi_cpu_linear_input(cpu, a->gate_up, w->gate_up, wide, cpu->h, cpu->up);
 }
 
-/* The gradient of what dropout at `at` had, from d, the one after; with tensor
- * parallelism that of all rows, which stays in `all`. */
+/* Returns the gradient before the dropout at `at`, given d, the gradient after
+ * it. With tensor parallelism it gathers all rows into `all`, where W finds
+ * them. */
 static const float *before_drop(lhi_cpu *cpu, lhi_drop at, const float *d,
                                 float *all)
 {
@@ -38,8 +39,8 @@ static const float *before_drop(lhi_cpu *cpu, lhi_drop at, const float *d,
     return all;
 }
 
-/* From the gradient of a norm's output, in cpu->wide, to that of its input, in
- * the place of x. */
+/* Computes a norm's input gradient, in the place of x, from the output gradient
+ * in the scratch buffer. */
 static void norm_back(lhi_cpu *cpu, const float *weight, const float *inv,
                       const float *add, float *x, float *d_weight)
 {
@@ -48,8 +49,8 @@ static void norm_back(lhi_cpu *cpu, const float *weight, const float *inv,
     lhi_cpu_norm_back(cpu, own, weight, inv, add, x, d_weight);
 }
 
-/* From d, the gradient of what attention made, to that of norm1, in cpu->wide.
- */
+/* Computes the gradient of norm1, into the scratch buffer, from the attention
+ * output's gradient d. */
 static void attention_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
                            lhi_cpu_kept *a, const float *d)
 {
@@ -65,7 +66,8 @@ static void attention_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
     lhi_cpu_linear_input(cpu, a->qkv, w->qkv, wide, cpu->h, cpu->qkv);
 }
 
-/* Of a layer whose attention and MLP both take norm1 and add to x. */
+/* Computes the gradients of a parallel block, whose attention and MLP both read
+ * norm1 and add to x. */
 static void parallel_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           lhi_cpu_kept *a, float *d, float *x)
 {
@@ -77,7 +79,7 @@ static void parallel_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
     lhi_cpu_keep_dropped(cpu, d);
     memcpy(cpu->beside, cpu->wide, n * sizeof *d);
     if (lhi_cpu_adds_both(cpu) && lhi_cpu_shares_rows(cpu)) {
-        /* it is the same gradient */
+        /* attention and MLP outputs have the same gradient */
         memcpy(a->d_out, a->d_down, n * sizeof *d);
         attention_back(cpu, w, a, a->d_out);
     } else {
@@ -88,8 +90,8 @@ static void parallel_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
     lhi_cpu_keep_dropped(cpu, a->mid);
 }
 
-/* `d`: gradient of the layer's output, then that of what was added last to it;
- * x becomes that of its input. */
+/* Computes a layer's input gradient in the place of x. `d` has the layer's
+ * output gradient and afterwards the gradient of the last summand. */
 static void layer_back(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_kept *a,
                        float *d, float *x)
 {
@@ -99,7 +101,7 @@ static void layer_back(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_kept *a,
         parallel_back(cpu, w, a, d, x);
         return;
     }
-    if (a->moe) { /* of the rows that are here, both ways */
+    if (a->moe) { /* input and output: local rows only */
         mlp_back(cpu, w, a, lhi_cpu_drop_back(cpu, at, d));
         lhi_cpu_norm_back(cpu, cpu->wide, w->norm2, a->inv2, d, a->mid,
                           a->d_norm2);
@@ -113,7 +115,7 @@ static void layer_back(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_kept *a,
     lhi_cpu_keep_dropped(cpu, a->mid);
 }
 
-/* Layer `layer` of the chunk, or a module's. */
+/* Runs D for the chunk's layer `layer`, or a module's layer. */
 static lh_status run_layer_back(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                                 const lhi_cpu_slot *slot, uint32_t layer,
                                 lh_error *err)
@@ -128,8 +130,9 @@ static lh_status run_layer_back(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     return LH_OK;
 }
 
-/* The last one first, before the model's own head; cpu->carried is the gradient
- * of what that took then. */
+/* Runs D for the modules, last one first, before the model's own head.
+ * cpu->carried then has the gradient of the state that the first module read.
+ */
 static lh_status modules_back(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                               uint32_t microbatch, bool joint, lh_error *err)
 {
@@ -176,7 +179,8 @@ lh_status lhi_cpu_d(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
             LHI_TRY(lhi_cpu_ask_layer(cpu, chunk, i, microbatch, err));
     }
     if (chunk->is_first) {
-        /* Nothing needs it, but FSDP2 gathers it, and so do plans. */
+        /* D does not read the embedding, but FSDP2 gathers it anyway and plans
+         * model that transfer. */
         LHI_TRY(lhi_cpu_take_values(cpu, chunk, 0, true, err));
         lhi_cpu_drop_all(cpu, lhi_cpu_embedding_drop(cpu, microbatch),
                          slot->x[0]);

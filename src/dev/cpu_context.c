@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Context parallelism: n ranks share each sequence. It is cut into 2 n pieces,
- * of which rank c has the c-th from both ends, so that with a causal mask all
- * have as much to compute (Megatron-LM's context parallelism; zigzag ring
- * attention). Keys and values go round the ranks (ring attention,
- * arXiv:2310.01889): in step j a rank has those of the rank j places before it.
- * Its queries see each piece of keys once, in the order in which they come, and
- * the softmax is joined from these parts (arXiv:1805.02867); backward goes
- * round once more, with the gradients of keys and values, to which every rank
- * adds its part before it hands them on. Orders follow from the rank alone, so the
- * result does not depend on timing. */
+/* Context parallelism: n ranks share each sequence. The sequence is cut into 2
+ * n pieces. Rank c has the c-th piece from each end, so that a causal mask
+ * gives all ranks equal work (Megatron-LM's context parallelism; zigzag ring
+ * attention).
+ *
+ * Keys and values circulate among the ranks (ring attention, arXiv:2310.01889):
+ * in step j a rank has those from the rank j places before it. Its queries are
+ * multiplied with each piece of keys once, in order of arrival, and the partial
+ * softmaxes are merged (arXiv:1805.02867). Backward circulates them once more,
+ * together with their gradients, to which each rank adds its part. All orders
+ * depend only on the rank, so results do not depend on timing. */
 #include "base/fail.h"
 #include "dev/cpu.h"
 
@@ -44,9 +45,9 @@ bool lhi_cpu_make_contexts(lhi_cpu *cpu)
            (cpu->partial_inv = lhi_cpu_floats(mem, cpu->block, 1));
 }
 
-/* --- the ring ----------------------------------------------------------------
- */
+/* --- ring ---------------------------------------------------------------- */
 
+/* Records the first error of the pass's collectives. */
 static void note(lhi_cpu *cpu, lh_status status, const lh_error *err)
 {
     if (status == LH_OK || cpu->met != LH_OK)
@@ -76,8 +77,8 @@ void lhi_cpu_add_contexts(lhi_cpu *cpu, float *values, size_t n)
         note(cpu, lhi_group_all_reduce(cpu->contexts, values, n, &err), &err);
 }
 
-/* Room `room` goes on to the next rank, and that of the rank before comes to
- * the room behind it; until end_shift(), which makes that room `room`. */
+/* Starts sending ring buffer `room` to the next rank and receiving the previous
+ * rank's into the buffer after it. end_ring_shift() swaps the two. */
 static void begin_shift(lhi_cpu *cpu, unsigned room)
 {
     size_t bytes = cpu->t * lhi_cpu_ring_width(cpu) * sizeof(float);
@@ -89,6 +90,7 @@ static void begin_shift(lhi_cpu *cpu, unsigned room)
              &err);
 }
 
+/* Completes the shift and swaps the two buffers. */
 static void end_shift(lhi_cpu *cpu, unsigned room)
 {
     lh_error err;
@@ -99,9 +101,9 @@ static void end_shift(lhi_cpu *cpu, unsigned room)
     cpu->ring[room] = came;
 }
 
-enum { KEYS = 0, GRADIENTS = 2 }; /* rooms */
+enum { KEYS = 0, GRADIENTS = 2 }; /* ring buffer indices */
 
-/* The rank's own keys and values. */
+/* Copies the rank's own keys and values into the ring buffer. */
 static void fill_ring(lhi_cpu *cpu, const lhi_cpu_kept *kept)
 {
     size_t width = lhi_cpu_ring_width(cpu);
@@ -110,26 +112,27 @@ static void fill_ring(lhi_cpu *cpu, const lhi_cpu_kept *kept)
                kept->qkv + row * cpu->qkv + cpu->q, width * sizeof(float));
 }
 
-/* --- queries and a piece of keys ---------------------------------------------
- */
+/* --- attention between queries and one piece of keys
+ * -------------------------- */
 
-/* Some queries of one head and piece, and the keys of a piece that they see:
- * all of them, or those up to each query's own place. */
+/* A block of queries from one head and piece, and the keys of one piece that
+ * they attend to: all keys, or those up to each query's own position. */
 typedef struct meeting {
     lhi_drop drop;
     uint32_t sequence, head;
-    uint32_t first, rows; /* queries: which of the piece */
-    uint32_t keys;        /* how many the last query sees */
+    uint32_t first, rows; /* queries, relative to the piece */
+    uint32_t keys;        /* number for the last query */
     bool causal;
-    uint32_t row, column; /* positions of the first of both */
-    size_t at;            /* row of t of the first query */
-    size_t key, value;    /* in a room of the ring: first key's, value's */
+    uint32_t row, column; /* positions of the first query and key */
+    size_t at;            /* first query's row in [t] */
+    size_t key, value;    /* offsets in a ring buffer: first key, value */
     const float *query;
     float *max, *inv;
     float scale;
 } meeting;
 
-/* Calls `meet` for all that the rank's queries see of rank `source`. */
+/* Calls the callback for every block of this rank's queries that attends to
+ * keys from rank `source`. */
 static void meet_all(lhi_cpu *cpu, const lhi_cpu_kept *kept, uint32_t source,
                      const float *d,
                      void (*meet)(lhi_cpu *, const lhi_cpu_kept *,
@@ -141,7 +144,8 @@ static void meet_all(lhi_cpu *cpu, const lhi_cpu_kept *kept, uint32_t source,
         uint32_t half = i / 2 / cpu->heads, head = i / 2 % cpu->heads;
         uint32_t mine = lhi_cpu_piece_of(cpu, cpu->context, half % 2);
         uint32_t theirs = lhi_cpu_piece_of(cpu, source, i % 2);
-        size_t from = (half / 2 * 2 + i % 2) * piece; /* row of t, of keys */
+        /* first key's row in [t] */
+        size_t from = (half / 2 * 2 + i % 2) * piece;
         size_t shared = head / group;
         for (uint32_t row = 0; theirs <= mine && row < piece;
              row += cpu->block) {
@@ -185,7 +189,9 @@ static void drop(const lhi_cpu *cpu, const meeting *m, float *scores)
                  cpu->sequence, m->rows, m->keys);
 }
 
-/* The softmax of one row's places at a time, where all rows have as many. */
+/* Computes the block's softmax. One kernel call covers causal rows, whose
+ * lengths grow by one; without a mask all rows have equal length and each needs
+ * its own call. */
 static void soften(const lhi_cpu *cpu, const meeting *m)
 {
     if (m->causal)
@@ -197,6 +203,8 @@ static void soften(const lhi_cpu *cpu, const meeting *m)
                         cpu->partial_inv + i);
 }
 
+/* Recomputes the softmax in the backward pass from the saved maximum and
+ * inverse sum. */
 static void soften_again(const lhi_cpu *cpu, const meeting *m)
 {
     if (m->causal)
@@ -208,7 +216,8 @@ static void soften_again(const lhi_cpu *cpu, const meeting *m)
                               m->inv + i);
 }
 
-/* A row's sum so far, and its maximum, with one more part of it. */
+/* Merges a partial softmax result into a row's running sum, maximum and total.
+ */
 static void join_row(float *sum, float *max, float *total, const float *more,
                      float more_max, float more_total, uint32_t n)
 {
@@ -221,7 +230,8 @@ static void join_row(float *sum, float *max, float *total, const float *more,
     *max = top;
 }
 
-/* Adds what the queries see to kept->attended; meanwhile kept->inv has sums. */
+/* Adds the block's result to the attention output. Until the end kept->inv
+ * holds the sums, not their inverses. */
 static void meet(lhi_cpu *cpu, const lhi_cpu_kept *kept, const meeting *m,
                  bool is_first, const float *unused)
 {
@@ -238,7 +248,7 @@ static void meet(lhi_cpu *cpu, const lhi_cpu_kept *kept, const meeting *m,
     for (size_t i = 0; i < m->rows; i++) {
         const float *part = cpu->partial + i * v;
         float total = 1 / cpu->partial_inv[i];
-        if (is_first) { /* nothing is there yet */
+        if (is_first) { /* no earlier result to merge with */
             memcpy(to + i * cpu->o, part, v * sizeof *to);
             m->max[i] = cpu->partial_max[i];
             m->inv[i] = total;
@@ -269,7 +279,8 @@ void lhi_cpu_attend_ring(lhi_cpu *cpu, lhi_cpu_kept *kept)
     }
 }
 
-/* The scores that values are weighed with; may lie in d_scores. */
+/* Returns the scores after dropout, which weigh the values; possibly in
+ * d_scores. */
 static const float *after_drop(const lhi_cpu *cpu, const meeting *m)
 {
     if (!lhi_cpu_drops(cpu))
@@ -280,8 +291,8 @@ static const float *after_drop(const lhi_cpu *cpu, const meeting *m)
     return cpu->d_scores;
 }
 
-/* From d, the gradient of `attended`: adds to the gradients of queries and of
- * the keys and values that are here. */
+/* Adds the block's gradients for queries and for the keys and values in the
+ * ring buffer, given the attention output's gradient d. */
 static void meet_back(lhi_cpu *cpu, const lhi_cpu_kept *kept, const meeting *m,
                       bool is_first, const float *d)
 {
@@ -312,7 +323,7 @@ static void meet_back(lhi_cpu *cpu, const lhi_cpu_kept *kept, const meeting *m,
                cpu->ring[GRADIENTS] + m->key, width);
 }
 
-/* The gradients to their places among qkv, turned back. */
+/* Writes the accumulated gradients to qkv and inverts the rotation. */
 static void place_gradients(const lhi_cpu *cpu, lhi_cpu_kept *kept)
 {
     size_t width = lhi_cpu_ring_width(cpu), s = cpu->sequence;
@@ -335,8 +346,8 @@ static void place_gradients(const lhi_cpu *cpu, lhi_cpu_kept *kept)
     }
 }
 
-/* After as many steps as there are ranks, and one more, the gradients are back
- * where their keys are from. */
+/* After as many shifts as there are ranks the gradients are back at the rank
+ * that owns their keys. */
 void lhi_cpu_attend_ring_back(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *d)
 {
     uint32_t n = cpu->n_contexts;

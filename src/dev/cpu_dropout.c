@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dropout (arXiv:1207.0580). Whether a number is dropped follows from the seed,
- * its sample's number in the run, layer, site, row and column: not from who
- * computes it, when, or with which others. So backward and what is made again
- * drop the same, and no masks are kept. */
+/* Dropout (arXiv:1207.0580). The decision for each number depends only on the
+ * seed, the sample's number in the run, layer, site, row and column; not on the
+ * rank, the time or the batch that computes it. Backward and recompute
+ * therefore drop the same numbers, and no masks are stored. */
 #include "base/random.h"
 #include "dev/cpu.h"
 

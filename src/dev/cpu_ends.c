@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The embedding and the head, of the model and of its modules. */
+/* The embedding and the head, for the model and its multi-token prediction
+ * modules. */
 #include "dev/cpu_modules.h"
 
 #include <string.h>
@@ -11,7 +12,7 @@ void lhi_cpu_embed(lhi_cpu *cpu, const int32_t *tokens, const float *table,
     float *to = cpu->group ? cpu->summands : x;
     for (uint32_t i = 0; i < cpu->t; i++) {
         uint32_t token = (uint32_t)tokens[i] - cpu->first_token;
-        if (token < cpu->v) /* else it is another rank's */
+        if (token < cpu->v) /* else another rank has the token */
             memcpy(to + i * h, table + token * h, h * sizeof(float));
         else
             memset(to + i * h, 0, h * sizeof(float));
@@ -31,7 +32,7 @@ void lhi_cpu_embed_weights(const lhi_cpu *cpu, const int32_t *tokens,
     }
 }
 
-/* A few rows at a time, so that they are still in the cache. */
+/* Processes a few rows at a time, so that they stay in the cache. */
 double lhi_cpu_judge(lhi_cpu *cpu, const float *norm, const float *head,
                      const float *x, float *normed, float *inv, float *logits,
                      const int32_t *targets, float scale)

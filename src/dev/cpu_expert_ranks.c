@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Expert parallelism (GShard: arXiv:2006.16668, section 3.2): each rank has
- * some experts. A row goes to the ranks of its experts, once for each of these,
- * and what they make of it comes back; so do gradients, the other way round.
+ * some of the experts. A row is sent to the ranks of its experts, one copy per
+ * expert, and the outputs are sent back; gradients take the reverse path.
  *
- * Where several ranks have parts of the same experts, as Megatron-LM cuts these
- * (arXiv:2504.14960, section 3.2), each of them exchanges its own rows so with
- * the ranks that have the same parts of other experts. What comes to it then
- * goes to the others of its parts, too; what their parts make of a row is added
- * up, in the order of the parts, where it has come to, before it goes back.
+ * Expert tensor parallelism: several ranks may each hold a part of the same
+ * experts, as Megatron-LM splits them (arXiv:2504.14960, section 3.2). Each
+ * rank exchanges its own rows with the ranks that hold the same parts of other
+ * experts. Received rows are then gathered over the ranks that share these
+ * experts. Partial outputs are summed in part order on the rank that received
+ * the row, and then sent back.
  *
- * What comes in lies rank by rank, and within that expert by expert. Each such
- * part passes its expert as it would where it came from, in a product of the
- * same shape: so results, and gradients of what goes in, are bit by bit those
- * of ranks that have all experts, where these are whole. Gradients of weights
- * are sums over ranks in their order, where those would add up sums over
- * microbatches. */
+ * Received rows are ordered by rank, then by expert. Each such block is one
+ * product with its expert, in the shape that it would have on the sending rank.
+ * With whole experts, outputs and input gradients therefore equal, bit by bit,
+ * those of ranks that have all experts. Weight gradients are sums over ranks in
+ * rank order, where local experts would sum over microbatches. */
 #include "base/fail.h"
 #include "dev/cpu_nodes.h"
 
@@ -63,11 +63,13 @@ bool lhi_cpu_make_expert_ranks(lhi_cpu *cpu, const lhi_cpu_options *o)
 /* --- groups ----------------------------------------------------------------
  */
 
+/* Context of the callbacks that run between counts and rows. */
 typedef struct telling {
     lhi_cpu *cpu;
     lhi_cpu_kept *kept;
 } telling;
 
+/* Runs an all-to-all unless an earlier collective has failed. */
 static void exchange(lhi_cpu *cpu, lhi_group *group, const void *out,
                      const size_t *gives, void *in, const size_t *gets)
 {
@@ -76,7 +78,8 @@ static void exchange(lhi_cpu *cpu, lhi_group *group, const void *out,
             lhi_group_all_to_all(group, out, gives, in, gets, &cpu->met_err);
 }
 
-/* The same of rows, behind what says how many there are. Alone it is copied. */
+/* Exchanges rows together with the counts that announce them; `known` runs
+ * between the two. A single rank copies locally. */
 static void exchange_told(lhi_cpu *cpu, lhi_group *group,
                           const lhi_group_bytes *told,
                           const lhi_group_bytes *rows, void (*known)(void *),
@@ -95,7 +98,8 @@ static void exchange_told(lhi_cpu *cpu, lhi_group *group,
         memcpy(rows->in, rows->out, rows->gives[0]);
 }
 
-/* Among ranks that have other experts, if there are any. */
+/* Exchanges data among the expert-parallel ranks; a single rank copies locally.
+ */
 static void exchange_experts(lhi_cpu *cpu, const void *out, const size_t *gives,
                              void *in, const size_t *gets)
 {
@@ -105,8 +109,8 @@ static void exchange_experts(lhi_cpu *cpu, const void *out, const size_t *gives,
         memcpy(in, out, gives[0]);
 }
 
-/* What this rank has for the others of its parts, cpu->sizes[i] bytes of the
- * i-th; `mine` may be its place in `all`. */
+/* All-gathers over the ranks that share this rank's experts, with the i-th
+ * rank's byte count in the i-th exchange size. `mine` may point into `all`. */
 static void gather_parts(lhi_cpu *cpu, const void *mine, void *all)
 {
     if (cpu->met == LH_OK)
@@ -114,20 +118,22 @@ static void gather_parts(lhi_cpu *cpu, const void *mine, void *all)
                                         &cpu->met_err);
 }
 
-/* Rows here that came with part i, or in with those before it. */
+/* Counts the local rows that arrived through expert-tensor ranks before the
+ * i-th. */
 static size_t rows_before(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                           uint32_t i)
 {
     return (size_t)kept->from[i * cpu->n_expert * cpu->here];
 }
 
+/* Counts the local rows that arrived through the i-th expert-tensor rank. */
 static size_t rows_of(const lhi_cpu *cpu, const lhi_cpu_kept *kept, uint32_t i)
 {
     return rows_before(cpu, kept, i + 1) - rows_before(cpu, kept, i);
 }
 
-/* Bytes of rows of `width` floats that go to each rank that has other experts,
- * and come from it; the other way round on the way back. */
+/* Computes the bytes of rows of `width` floats sent to and received from each
+ * expert-parallel rank. The return path swaps the two. */
 static void count_bytes(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                         size_t width)
 {
@@ -142,14 +148,15 @@ static void count_bytes(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
     }
 }
 
-/* Where rows of `width` floats that come to this rank's parts are among all. */
+/* Returns the address of the rows, of `width` floats, that this rank received
+ * itself. */
 static float *own_incoming(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                            size_t width)
 {
     return cpu->incoming + rows_before(cpu, kept, cpu->slice) * width;
 }
 
-/* These go to the others that have parts of the experts, too. */
+/* Gathers the received rows over the ranks that share these experts. */
 static void gather_incoming(lhi_cpu *cpu, const lhi_cpu_kept *kept,
                             size_t width)
 {
@@ -160,8 +167,9 @@ static void gather_incoming(lhi_cpu *cpu, const lhi_cpu_kept *kept,
     gather_parts(cpu, own_incoming(cpu, kept, width), cpu->incoming);
 }
 
-/* Of what parts have made in cpu->incoming, of all rows here, the sums of those
- * that came to this rank: there, in their place. */
+/* Sums the partial outputs of the rows that this rank received, over the ranks
+ * that share these experts. The result replaces the partial outputs in the
+ * receive buffer. */
 static void add_parts(lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t width)
 {
     size_t n = rows_of(cpu, kept, cpu->slice) * width;
@@ -179,8 +187,8 @@ static void add_parts(lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t width)
         cpu->k->add(own, cpu->routed + i * n, n);
 }
 
-/* Rows come back from cpu->incoming: to cpu->routed, in the order of all
- * experts, or as cpu_nodes.h has it. */
+/* Combines tokens: returns outputs to the source ranks. Results go to the
+ * dispatch buffer in expert order, or as cpu_node_dispatch.h defines. */
 static void come_back(lhi_cpu *cpu, const lhi_cpu_kept *kept, bool gradients)
 {
     size_t width = (size_t)cpu->h + gradients;
@@ -195,12 +203,10 @@ static void come_back(lhi_cpu *cpu, const lhi_cpu_kept *kept, bool gradients)
                      cpu->sizes);
 }
 
-/* --- rows of which nobody knows how many there are ----------------------------
- * Each rank says how many rows it has for each expert, and these go right
- * behind.
- */
+/* --- rows with counts known only to the sender ----------------------------
+ * Each rank sends its row counts per expert, directly followed by the rows. */
 
-/* Bytes of rows from each rank that has other experts. */
+/* Computes the bytes to receive from each expert-parallel rank. */
 static void size_rows(void *context)
 {
     const lhi_cpu *cpu = ((const telling *)context)->cpu;
@@ -214,7 +220,7 @@ static void size_rows(void *context)
     }
 }
 
-/* Rows of all experts, in cpu->routed, go to the ranks that have these. */
+/* Sends the rows in the dispatch buffer to the ranks of their experts. */
 static void spread_told(lhi_cpu *cpu, lhi_cpu_kept *kept, float *in)
 {
     telling t = {cpu, kept};
@@ -235,6 +241,7 @@ static void spread_told(lhi_cpu *cpu, lhi_cpu_kept *kept, float *in)
     exchange_told(cpu, cpu->expert_group, &counts, &rows, size_rows, &t);
 }
 
+/* Computes the offsets of all received rows from the counts. */
 static void find_rows(void *context)
 {
     const lhi_cpu *cpu = ((const telling *)context)->cpu;
@@ -247,8 +254,7 @@ static void find_rows(void *context)
         gets[i] = rows_of(cpu, kept, i) * cpu->h * sizeof(float);
 }
 
-/* What has come to each of the ranks that have parts of the same experts goes
- * to the others, from cpu->incoming. */
+/* All-gathers the received rows over the ranks that share these experts. */
 static void gather_told(lhi_cpu *cpu, lhi_cpu_kept *kept, float *in)
 {
     telling t = {cpu, kept};
@@ -267,7 +273,8 @@ static void gather_told(lhi_cpu *cpu, lhi_cpu_kept *kept, float *in)
     exchange_told(cpu, cpu->slice_group, &counts, &rows, find_rows, &t);
 }
 
-/* Rows of x, to `in`; fills kept->from, too. */
+/* Sends the rows of x to their experts; received rows are in `in` and their
+ * offsets in recv_offsets. */
 static void send_told(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *x,
                       float *in)
 {
@@ -290,6 +297,7 @@ static void send_told(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *x,
 /* --- rows --------------------------------------------------------------------
  */
 
+/* Copies rows to the dispatch buffer in expert order. */
 static void gather(const lhi_cpu *cpu, const lhi_cpu_kept *kept, const float *x,
                    size_t stride)
 {
@@ -325,7 +333,7 @@ void lhi_cpu_return_rows(lhi_cpu *cpu, const lhi_cpu_kept *kept)
         come_back(cpu, kept, false);
 }
 
-/* To their experts, each with its share behind it. */
+/* Sends gradient rows to their experts, each followed by its routing weight. */
 static void send_with_shares(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *d)
 {
     size_t h = cpu->h, width = h + 1;

@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A mixture of experts: what those that the router has chosen (cpu_router.c)
- * make of a row is added, each times its share. Rows are put in the order of
- * experts, within an expert in their own, so that each expert has one product,
- * of as many rows as come to it. Shared experts (DeepSeekMoE: arXiv:2401.06066,
- * section 3.2) are one that all rows pass, in room of its own; its result
- * may be times a sigmoid of the row's product with a gate (Qwen2-MoE). Ranks
- * that share layers have parts of these, as of a dense MLP, and take all rows
- * there; routed experts take the rows that are here, and of other ranks those
- * that come to them, or are cut likewise. */
+/* Mixture of experts: adds the outputs of the experts chosen by the router
+ * (cpu_router.c), each multiplied by its routing weight. Rows are sorted by
+ * expert, stable within an expert, so that each expert needs one product over
+ * all its rows.
+ *
+ * Shared experts (DeepSeekMoE: arXiv:2401.06066, section 3.2) are one MLP that
+ * processes all rows, with separate buffers. Its output may be multiplied by
+ * the sigmoid of the row's product with a gate vector (Qwen2-MoE).
+ *
+ * Tensor-parallel ranks hold parts of the shared experts, as of a dense MLP,
+ * and process all rows there. Routed experts process the local rows and those
+ * received from other ranks, or are cut like the shared experts. */
 #include "dev/cpu_nodes.h"
 
 #include <string.h>
 
-/* Rows that lie one after the other pass one expert: those from one rank that
- * chose it (cpu_expert_ranks.c). */
+/* A batch of consecutive rows for one expert, from one source rank
+ * (cpu_expert_parallel.c). */
 typedef struct lot {
-    uint32_t expert; /* of those here */
+    uint32_t expert; /* local index */
     size_t first;
     uint32_t n;
 } lot;
 
+/* Counts the batches: local experts times source ranks. */
 static uint32_t n_lots(const lhi_cpu *cpu)
 {
     return cpu->n_from * cpu->here;
@@ -48,14 +52,14 @@ static float *shared_down_of(const lhi_cpu *cpu, const lhi_cpu_weights *w)
     return w->shared + 2 * (size_t)cpu->shared_f * cpu->h;
 }
 
-/* Of all rows, those that routed experts take. */
+/* Returns the rows, out of all, that routed experts process. */
 static float *routed_rows(const lhi_cpu *cpu, float *all)
 {
     return cpu->cuts_experts ? all : all + (size_t)cpu->first_routes * cpu->h;
 }
 
-/* And those that what shared ones make is added up for: of experts that are cut
- * with what routed ones do. */
+/* Returns the rows over which the shared experts' outputs are summed; for
+ * tensor-parallel experts the routed outputs are in the same sum. */
 static float *shared_rows(const lhi_cpu *cpu, float *all)
 {
     return cpu->cuts_experts ? all : lhi_cpu_own_rows(cpu, all);
@@ -66,8 +70,8 @@ static uint32_t n_shared_rows(const lhi_cpu *cpu)
     return cpu->cuts_experts ? cpu->t : cpu->r;
 }
 
-/* Whether gradients of what shared experts make are weighed by the gate before
- * ranks gather them. */
+/* Checks whether the gate multiplies the shared experts' output gradient before
+ * it is gathered. */
 static bool weighs_first(const lhi_cpu *cpu)
 {
     return lhi_cpu_shares_rows(cpu) && !cpu->cuts_experts;
@@ -118,6 +122,7 @@ void lhi_cpu_shared_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                        cpu->shared_f);
 }
 
+/* Adds the shared experts' outputs to `out`. */
 static void add_shared(lhi_cpu *cpu, const lhi_cpu_weights *w,
                        const lhi_cpu_kept *kept, float *out)
 {
@@ -132,7 +137,8 @@ static void add_shared(lhi_cpu *cpu, const lhi_cpu_weights *w,
     cpu->k->add(out, rows, (size_t)n * cpu->h);
 }
 
-/* to[row] += by * the row's `number`th of routed, if it is there. */
+/* Adds `by` times the row's `number`-th routed output to `to`; dropped choices
+ * add nothing. */
 static void add_routed(const lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t row,
                        uint32_t number, float by, float *to)
 {
@@ -142,8 +148,8 @@ static void add_routed(const lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t row,
         to[row * cpu->h + i] += by * x[i];
 }
 
-/* What experts have made of rows, or gradients of these, which are not weighed,
- * on top of `sum`. */
+/* Adds all routed outputs, with their routing weights, to `sum`; gradients are
+ * added without weights. */
 static void add_all_routed(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                            bool gradients, float *sum)
 {
@@ -158,8 +164,8 @@ static void add_all_routed(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                        sum);
 }
 
-/* Where what experts say of rows is added up that becomes part of x [r][h]:
- * there, or of those that are cut with what the other ranks have. */
+/* Returns the buffer in which expert outputs for x [r][h] are summed: x itself,
+ * or a partial sum if the experts are tensor-parallel. */
 static float *begin_sum(const lhi_cpu *cpu, float *x)
 {
     if (!cpu->cuts_experts)
@@ -168,6 +174,8 @@ static float *begin_sum(const lhi_cpu *cpu, float *x)
     return cpu->summands;
 }
 
+/* Completes a sum begun by begin_sum(), with a reduction if experts are
+ * tensor-parallel. */
 static void end_sum(lhi_cpu *cpu, float *x)
 {
     if (!cpu->cuts_experts)
@@ -203,7 +211,7 @@ void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
     cpu->k->add(out, kept->mid, n);
 }
 
-/* Rows in the order of experts, each times its share. */
+/* Multiplies rows in expert order by their routing weights. */
 static void scale_by_shares(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                             float *x, size_t width)
 {
@@ -218,7 +226,8 @@ static void scale_by_shares(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                                width, &kept->shares[i]);
 }
 
-/* d of all rows, times the gate where experts are not cut, to kept->d_down. */
+/* Gathers the gradient d of all rows into kept->d_down, multiplied by the gate
+ * unless experts are tensor-parallel. */
 static const float *gather_weighed(lhi_cpu *cpu, const lhi_cpu_weights *w,
                                    lhi_cpu_kept *kept, const float *d)
 {
@@ -232,8 +241,8 @@ static const float *gather_weighed(lhi_cpu *cpu, const lhi_cpu_weights *w,
     return kept->d_down;
 }
 
-/* Where ranks share layers: of what comes of that, the gate's part. Each rank
- * has some numbers of a row's product. */
+/* Adds the gate's contribution to the gradient with tensor parallelism, where
+ * each rank has part of a row's product. */
 static void gate_back(lhi_cpu *cpu, lhi_cpu_kept *kept)
 {
     size_t f = cpu->shared_f;
@@ -249,8 +258,8 @@ static void gate_back(lhi_cpu *cpu, lhi_cpu_kept *kept)
         cpu->k->scale_rows(cpu->wide, f, cpu->t, f, kept->gate);
 }
 
-/* Gradients of the shared experts' gate_up, and of their gate's logit; d is of
- * all rows where experts are cut. */
+/* Computes the gradients of the shared experts' gate_up and of their gate's
+ * logit. With tensor-parallel experts d covers all rows. */
 static void shared_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept, const float *d)
 {
@@ -271,8 +280,8 @@ static void shared_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
     cpu->k->swiglu_back(kept->shared_gate_up, cpu->wide, cpu->t, f);
 }
 
-/* What of that comes to norm2, on top of `sum`, and the gate's part on top of
- * cpu->wide. */
+/* Adds the shared experts' gradient of norm2 to `sum`, and the gate's
+ * contribution to the scratch buffer. */
 static void add_shared_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
                             const lhi_cpu_kept *kept, float *sum)
 {
@@ -305,10 +314,10 @@ void lhi_cpu_experts_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
                                   cpu->wide + l.first * f, l.n, cpu->expert_f,
                                   cpu->h);
     }
-    /* d W' act' is d (W act)': what an expert's result is worth. */
+    /* d W' act' = d (W act)': the gradient of the expert's routing weight. */
     cpu->k->row_dots(cpu->wide, f, kept->act, f, all, f, cpu->d_shares);
     scale_by_shares(cpu, kept, cpu->wide, f);
-    if (cpu->n_from > 1) /* W has it from here */
+    if (cpu->n_from > 1) /* W reads it from here */
         scale_by_shares(cpu, kept, d_made, h);
     cpu->k->swiglu_back(kept->gate_up, cpu->wide, all, f);
     for (uint32_t i = 0; i < n_lots(cpu); i++) {
@@ -320,7 +329,7 @@ void lhi_cpu_experts_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
                                   2 * cpu->expert_f);
     }
     lhi_cpu_return_gradients(cpu, kept, cpu->d_shares);
-    if (cpu->cuts_experts) /* each says what its part is worth */
+    if (cpu->cuts_experts) /* each rank has a partial sum */
         lhi_cpu_add_values(cpu, cpu->d_shares,
                            (size_t)kept->first[cpu->experts]);
     lhi_cpu_route_back(cpu, kept);
@@ -337,7 +346,7 @@ void lhi_cpu_experts_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
     end_sum(cpu, cpu->wide);
 }
 
-/* An expert that no row has chosen gets nothing. */
+/* Computes an expert's weight gradient; zero if no row chose the expert. */
 static void expert_weights(const lhi_cpu *cpu, const float *dy, const float *x,
                            float *dw, uint32_t rows, uint32_t in, uint32_t out,
                            bool adds)
@@ -371,7 +380,7 @@ void lhi_cpu_experts_up_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                                cpu->r, cpu->h, 1, adds);
 }
 
-/* d times the row's share for each expert, in the order of experts. */
+/* Returns d in expert order, each row multiplied by its routing weight. */
 static const float *weighed_gradients(const lhi_cpu *cpu,
                                       const lhi_cpu_kept *kept, const float *d)
 {

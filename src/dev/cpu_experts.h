@@ -1,94 +1,103 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers with experts in the cpu device: which experts a row passes, how it
- * comes to those of other ranks (cpu_nodes.h: by way of nodes), and what they
- * make of it. */
+/* Mixture-of-experts layers in the cpu device: routing, dispatch to experts on
+ * other ranks (node-aware: cpu_node_dispatch.h), and the experts' computation.
+ */
 #ifndef LHI_CPU_EXPERTS_H
 #define LHI_CPU_EXPERTS_H
 
 #include "dev/cpu.h"
 
-/* --- which experts (cpu_router.c) -------------------------------------------
- */
+/* --- routing (cpu_router.c) ------------------------------------------- */
 
-/* Room for choices of other ranks, that count for a capacity or are of experts
- * that are cut; how much (0: none is needed). False: no memory. */
+/* Allocates buffers for the choices of other ranks, which count towards a
+ * capacity or belong to tensor-parallel experts. False: out of memory. */
 bool lhi_cpu_make_choices(lhi_cpu *cpu);
+/* Returns the bytes allocated by lhi_cpu_make_choices(); 0: none needed. */
 size_t lhi_cpu_choice_bytes(const lhi_cpu *cpu);
-/* Room for what a layer keeps of routes; false: no memory. */
+/* Allocates a layer's routing state for one microbatch; false: out of memory.
+ */
 bool lhi_cpu_make_routes(const lhi_cpu *cpu, lhi_arena *mem,
                          lhi_cpu_kept *kept);
-/* From norm2: which experts each row passes, what their results are times, and
- * where its rows lie in the order of experts. */
+/* Routes the rows of norm2: computes each row's experts, their routing weights,
+ * and the rows' positions in expert order. */
 void lhi_cpu_route(lhi_cpu *cpu, const lhi_cpu_weights *w,
                    lhi_cpu_kept *kept);
-/* Scores become gradients of the logits, from cpu->d_shares. */
+/* Replaces the scores by the gradients of the router's logits, given the
+ * gradients of the routing weights. */
 void lhi_cpu_route_back(lhi_cpu *cpu, lhi_cpu_kept *kept);
-/* What W adds: the router, from norm2, and how often each expert was chosen. */
+/* Computes the router's weight gradient (W) and counts each expert's choices.
+ */
 void lhi_cpu_route_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                            const lhi_cpu_weights *d_w, bool adds);
 
-/* --- experts of other ranks (cpu_expert_ranks.c) -----------------------------
- * Alone nothing is sent: rows are put in the order of experts. What goes wrong
- * is in cpu->met, and then nothing more is done.
- */
+/* --- expert parallelism (cpu_expert_parallel.c) -----------------------------
+ * A single rank sends nothing and only sorts rows by expert. A failing
+ * collective sets collective_status; later ones are then skipped. */
 
+/* Checks that the model's experts can be distributed over the ranks. */
 lh_status lhi_cpu_check_expert_ranks(const lhi_cpu_options *options,
                                      lh_error *err);
-/* Room for it; false: no memory. */
+/* Allocates the buffers for expert parallelism; false: out of memory. */
 bool lhi_cpu_make_expert_ranks(lhi_cpu *cpu, const lhi_cpu_options *options);
-/* Whether an expert of the model is here. */
+/* Checks whether an expert is on this rank. */
 static inline bool lhi_cpu_has_expert(const lhi_cpu *cpu, uint32_t expert)
 {
     return expert / cpu->here == cpu->expert;
 }
-/* How many rows there are here. */
+/* Counts the rows that local experts process. */
 static inline size_t lhi_cpu_rows_here(const lhi_cpu *cpu,
                                        const lhi_cpu_kept *kept)
 {
     return (size_t)kept->from[cpu->n_from * cpu->here];
 }
-/* Of the groups in which rows go to experts, the larger one's ranks. */
+/* Returns the size of the larger of the two groups that exchange expert rows.
+ */
 static inline uint32_t lhi_cpu_most_partners(const lhi_cpu *cpu)
 {
     return cpu->n_expert > cpu->n_slices ? cpu->n_expert : cpu->n_slices;
 }
-/* Numbers of rows, of each member of its group and expert there, that come to
- * the rank with the i-th part of the experts here, as it is told them; and where
- * kept->from has those of this rank. */
+/* Returns the row counts received by the i-th rank that shares the local
+ * experts, one per source rank and local expert. */
 static inline int32_t *lhi_cpu_counts_of(const lhi_cpu *cpu, uint32_t i)
 {
     return cpu->row_counts + (1 + (size_t)i) * cpu->experts;
 }
+/* Returns this rank's part of recv_offsets. */
 static inline int32_t *lhi_cpu_own_from(const lhi_cpu *cpu,
                                         const lhi_cpu_kept *kept)
 {
     return kept->from + (size_t)cpu->slice * cpu->experts;
 }
-/* Sizes that cpu->sizes has of each: of two exchanges, both ways. */
+/* Number of arrays in exchange_sizes: two exchanges, both directions. */
 enum { LHI_PARTNER_SIZES = 4 };
-/* Rows of x [r][h], which are routed, go to their experts: those that are here
- * now, of which kept->from says how many; and the same once more, without
- * sending anything. */
+/* Sends the routed rows of x [r][h] to their experts. Returns the rows received
+ * here, with their offsets in recv_offsets. */
 const float *lhi_cpu_send_rows(lhi_cpu *cpu, lhi_cpu_kept *kept,
                                const float *x);
+/* Returns the rows that lhi_cpu_send_rows() returned, without communication. */
 const float *lhi_cpu_rows_again(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                                 const float *x);
-/* Where what experts here make of rows is to be, before it goes back. */
+/* Returns the buffer for the local experts' outputs, before they are sent back.
+ */
 static inline float *lhi_cpu_made_rows(const lhi_cpu *cpu)
 {
     return cpu->n_from > 1 ? cpu->incoming : cpu->routed;
 }
-/* It is in cpu->routed again, in the order of all experts: what all parts of an
- * expert make of a row, added up. Or it is where cpu_nodes.h has it. */
+/* Sends expert outputs back to the rows' ranks. They are then in the dispatch
+ * buffer in expert order, summed over the ranks that share an expert; or as
+ * cpu_node_dispatch.h defines. */
 void lhi_cpu_return_rows(lhi_cpu *cpu, const lhi_cpu_kept *kept);
-/* The same of gradients, with shares, which are in cpu->incoming_shares then;
- * and of those of inputs, in cpu->routed, with what results are worth. */
+/* Sends output gradients to the experts, with routing weights, which are then
+ * in recv_routing_weights. Returns the received gradients. */
 float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_kept *kept,
                               const float *d);
+/* Sends input gradients back to the rows' ranks, into the dispatch buffer, with
+ * the gradients of the routing weights. */
 void lhi_cpu_return_gradients(lhi_cpu *cpu, const lhi_cpu_kept *kept,
                               const float *worth);
-/* Floats of cpu->routed: rows of all choices, one number more of each where they
- * come from other ranks; or all rows, of what shared experts make. */
+/* Returns the floats in the dispatch buffer: one row per choice, with one extra
+ * float each under expert parallelism; or all rows, for the shared experts'
+ * output. */
 static inline size_t lhi_cpu_routed(const lhi_cpu *cpu)
 {
     size_t chosen = (size_t)cpu->most_r * cpu->most;
@@ -96,12 +105,13 @@ static inline size_t lhi_cpu_routed(const lhi_cpu *cpu)
     size_t shared = cpu->shared_f ? (size_t)cpu->t * cpu->h : 0;
     return n > shared ? n : shared;
 }
-/* Where they are kept. */
+/* Returns the buffer in which received rows are saved for W. */
 static inline float *lhi_cpu_incoming_rows(const lhi_cpu *cpu,
                                            const lhi_cpu_kept *kept)
 {
     return kept->gate_up + (size_t)cpu->most_r * cpu->most * 2 * cpu->expert_f;
 }
+/* Returns the buffer in which received gradients are saved for W. */
 static inline float *lhi_cpu_incoming_gradients(const lhi_cpu *cpu,
                                                 const lhi_cpu_kept *kept)
 {
@@ -112,27 +122,31 @@ static inline float *lhi_cpu_incoming_gradients(const lhi_cpu *cpu,
 /* --- experts (cpu_experts.c) ------------------------------------------------
  */
 
-/* From norm2: the routes, and gate_up of all rows that come here. */
+/* Routes and dispatches norm2, and computes gate_up for all received rows. */
 void lhi_cpu_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept);
-/* From gate_up to act. */
+/* Computes act from gate_up. */
 void lhi_cpu_experts_act(const lhi_cpu *cpu, lhi_cpu_kept *kept);
-/* The same of shared experts, if there are any; with their gate. */
+/* Computes the shared experts' gate_up and their output gate, if the layer has
+ * shared experts. */
 void lhi_cpu_shared_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
                        lhi_cpu_kept *kept);
+/* Computes the shared experts' act from gate_up. */
 void lhi_cpu_shared_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_kept *kept);
-/* out = mid + what the experts make of act. */
+/* Computes out = mid + the weighted expert outputs. */
 void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           const lhi_cpu_kept *kept, float *out);
-/* From d, the gradient of what they added [r][h], to that of norm2, of these
- * rows, in cpu->wide; puts gradients of gate_up and of the router's logits in
- * their places. */
+/* Computes the gradient of norm2 for local rows, into the scratch buffer, from
+ * the experts' output gradient d [r][h]. Replaces gate_up and the router's
+ * scores by their gradients. */
 void lhi_cpu_experts_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           lhi_cpu_kept *kept, const float *d);
-/* What W adds: router, gate and up; down, from d as above. */
+/* Computes the weight gradients of router, gate and up (W). */
 void lhi_cpu_experts_up_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                                 const lhi_cpu_weights *d_w, bool adds);
+/* Computes the experts' down weight gradient from d, as in
+ * lhi_cpu_experts_backward() (W). */
 void lhi_cpu_experts_down_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                                   const float *d, const lhi_cpu_weights *d_w,
                                   bool adds);

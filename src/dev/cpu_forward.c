@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+/* Allocates the state for one microbatch; lhi_cpu_microbatch_bytes() must count
+ * the same buffers. */
 static lhi_cpu_slot *make_slot(lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
     lhi_arena *mem = cpu->activations;
@@ -48,6 +50,7 @@ static lhi_cpu_slot *make_slot(lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     return ok ? slot : NULL;
 }
 
+/* Takes a microbatch state from the free list, or allocates one. */
 static lh_status take_slot(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                            uint32_t microbatch, lhi_cpu_slot **out,
                            lh_error *err)
@@ -65,8 +68,8 @@ static lh_status take_slot(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
     return LH_OK;
 }
 
-/* Of the microbatch's tokens those that come `from` after each, then those
- * behind these and so on: out [n][t]. */
+/* Reads, for each position in the microbatch, the tokens at distances `from` to
+ * `from + n - 1`: out [n][t]. */
 static lh_status read_tokens(lhi_cpu *cpu, uint32_t microbatch, int32_t *out,
                              uint32_t from, uint32_t n, lh_error *err)
 {
@@ -85,6 +88,7 @@ static lh_status read_tokens(lhi_cpu *cpu, uint32_t microbatch, int32_t *out,
     return LH_OK;
 }
 
+/* Embeds the microbatch's tokens and applies dropout. */
 static lh_status embed(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                        lhi_cpu_slot *slot, uint32_t microbatch, lh_error *err)
 {
@@ -102,7 +106,8 @@ static lh_status embed(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     return LH_OK;
 }
 
-/* What attention and MLP beside each other add to x: one sum over ranks. */
+/* Computes a parallel block's output with a single reduction over attention and
+ * MLP. */
 static void add_both(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_kept *a,
                      const float *x, float *out)
 {
@@ -113,6 +118,7 @@ static void add_both(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_kept *a,
     cpu->k->add(out, x, (size_t)cpu->r * cpu->h);
 }
 
+/* Runs F for one layer. */
 static void layer_forward(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           lhi_cpu_kept *a, const float *x, float *out)
 {
@@ -126,7 +132,7 @@ static void layer_forward(lhi_cpu *cpu, const lhi_cpu_weights *w,
                          w->down_bias, cpu->f, out);
 }
 
-/* Layer `layer` of the chunk, or a module's. */
+/* Runs F for the chunk's layer `layer`, or a module's layer. */
 static lh_status run_layer(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                            const lhi_cpu_slot *slot, uint32_t microbatch,
                            uint32_t layer, lh_error *err)
@@ -147,7 +153,8 @@ static lh_status run_layer(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     return LH_OK;
 }
 
-/* Validation is of the model alone. */
+/* Computes the head's loss, and the modules' losses except in validation steps.
+ */
 static lh_status head_forward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                               const lhi_cpu_slot *slot, uint32_t microbatch,
                               lh_error *err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels for any processor, and the choice among all. */
+/* The portable kernels, and the selection among all kernel tables. */
 #include "dev/cpu_kernels_all.h"
 
 #define KERNELS lhi_kernels_base

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables there are. */
+/* The kernel tables, one per instruction set. */
 #ifndef LHI_CPU_KERNELS_ALL_H
 #define LHI_CPU_KERNELS_ALL_H
 

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What lies between a layer's first norm and its queries, keys and values:
+/* Steps between a layer's first norm and its queries, keys and values:
  *
- * - norms of each head's queries and keys (Qwen3: arXiv:2505.09388, section 2);
+ * - per-head norms for queries and keys (Qwen3: arXiv:2505.09388, section 2);
  * - multi-head latent attention (DeepSeek-V2: arXiv:2405.04434, equations 9 to
- *   19): keys and values are made of one latent per row, queries of another or
- *   of the row itself, each latent behind a norm. The last `rope` numbers of
- *   each query are turned by its position; those of all keys of a row are one
- *   vector, turned, which comes beside the latent. Numbers 2i and 2i + 1 turn
- *   together there: they are sorted into halves, so that what is turned is as
- *   elsewhere; scores are the same. */
+ *   19). Keys and values are computed from one latent per row, queries from
+ *   another latent or from the row itself; each latent has a norm.
+ *
+ * With latents, the last rope_dim numbers in each query are rotated by
+ * position. All keys in a row share one rotated vector, which accompanies the
+ * latent. DeepSeek rotates the pairs 2i and 2i + 1; they are sorted into halves
+ * here, so that the common rotation applies. Scores are unchanged. */
 #include "dev/cpu.h"
 
 #include <string.h>
 
-/* As transformers' norms of latents have it, whatever the model's is. */
+/* Epsilon for the latents' norms, as in the transformers library, whatever the
+ * model's epsilon. */
 static const float latent_epsilon = 1e-6F;
 
-/* [rows][columns] between matrices of these strides. */
+/* Copies [rows][columns] between matrices with different strides. */
 static void copy(const float *from, size_t from_stride, float *to,
                  size_t to_stride, size_t rows, size_t columns)
 {
@@ -25,10 +27,10 @@ static void copy(const float *from, size_t from_stride, float *to,
                columns * sizeof *to);
 }
 
-/* --- norms of heads ----------------------------------------------------------
+/* --- per-head norms ----------------------------------------------------------
  */
 
-/* `n` heads that begin at `x`, in rows of qkv. */
+/* Applies the norm to `n` heads, starting at `x`, in the rows of qkv. */
 static void norm_heads(const lhi_cpu *cpu, float *x, uint32_t n,
                        const float *weight, float *plain, float *inv)
 {
@@ -71,7 +73,7 @@ void lhi_cpu_norm_heads_back(const lhi_cpu *cpu, const lhi_cpu_weights *w,
 /* --- latents -----------------------------------------------------------------
  */
 
-/* 2i to i, 2i + 1 to n / 2 + i; and back. */
+/* Moves element 2i to i and 2i + 1 to n / 2 + i; join_pairs() inverts it. */
 static void sort_pairs(const float *from, float *to, uint32_t n)
 {
     for (uint32_t i = 0; i < n / 2; i++) {
@@ -88,7 +90,7 @@ static void join_pairs(const float *from, float *to, uint32_t n)
     }
 }
 
-/* [t][rope] in its place, by the rows' positions. */
+/* Rotates [t][rope_dim] in place, by the rows' positions. */
 static void turn(const lhi_cpu *cpu, float *x, size_t stride, float direction)
 {
     for (size_t i = 0; i < cpu->microbatch; i++) {
@@ -98,13 +100,13 @@ static void turn(const lhi_cpu *cpu, float *x, size_t stride, float direction)
     }
 }
 
-/* Of a head's query or key, what is not turned. */
+/* Returns the width of a head's query or key without its rotary part. */
 static uint32_t plain_dim(const lhi_cpu *cpu)
 {
     return cpu->head_dim - cpu->rope;
 }
 
-/* What kv_up makes of a row. */
+/* Returns the output width of kv_up. */
 static uint32_t made(const lhi_cpu *cpu)
 {
     return cpu->heads * (plain_dim(cpu) + cpu->value_dim);
@@ -127,7 +129,7 @@ void lhi_cpu_latents(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                  cpu->kv_rank, latent_epsilon);
 }
 
-/* Queries of all rows, in cpu->wide, to their places. */
+/* Copies all queries from the scratch buffer to qkv. */
 static void place_queries(const lhi_cpu *cpu, float *qkv)
 {
     uint32_t d = cpu->head_dim, plain = plain_dim(cpu);
@@ -142,8 +144,8 @@ static void place_queries(const lhi_cpu *cpu, float *qkv)
         turn(cpu, qkv + (size_t)head * d + plain, cpu->qkv, 1);
 }
 
-/* Keys and values as kv_up makes them, in cpu->wide, to theirs, each key with
- * the row's turned one, in cpu->beside. */
+/* Copies kv_up's outputs from the scratch buffer to the keys and values in qkv.
+ * Each key receives the row's rotary key from the second scratch buffer. */
 static void place_keys(const lhi_cpu *cpu, float *qkv)
 {
     uint32_t d = cpu->head_dim, plain = plain_dim(cpu), v = cpu->value_dim;
@@ -178,7 +180,8 @@ void lhi_cpu_from_latents(const lhi_cpu *cpu, const lhi_cpu_weights *w,
     place_keys(cpu, kept->qkv);
 }
 
-/* The gradient of queries, turned, to that of what q_up made, in cpu->wide. */
+/* Computes the gradient of q_up's output, into the scratch buffer, from the
+ * rotated queries' gradient. */
 static void take_queries(const lhi_cpu *cpu, float *qkv)
 {
     uint32_t d = cpu->head_dim, plain = plain_dim(cpu);
@@ -193,8 +196,9 @@ static void take_queries(const lhi_cpu *cpu, float *qkv)
         }
 }
 
-/* Those of keys and values to that of what kv_up made, in cpu->wide, and of the
- * turned key that all heads of a row share: heads are added in their order. */
+/* Computes the gradient of kv_up's output, into the scratch buffer, from those
+ * of keys and values. Adds the gradients of the shared rotary key over all
+ * heads, in head order. */
 static void take_keys(const lhi_cpu *cpu, const float *qkv, float *kv_latent)
 {
     uint32_t d = cpu->head_dim, plain = plain_dim(cpu), v = cpu->value_dim;

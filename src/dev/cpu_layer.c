@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A layer's products, norms and turned positions, as the model's family has
- * them. */
+/* A layer's products, norms and rotary positions, in the variant of the model's
+ * family. */
 #include "dev/cpu.h"
 
 #include <string.h>
@@ -44,8 +44,8 @@ void lhi_cpu_linear(const lhi_cpu *cpu, const float *x, const float *w,
         cpu->k->add_row(y, bias, cpu->t, out);
 }
 
-/* dy w' of w [in][out] is the product that a w [out][in] has forward, and what
- * x' dy is of one, dy' x is of the other. */
+/* For w [in][out], dy w' is the product that w [out][in] has forward; x' dy for
+ * one layout is dy' x for the other. */
 void lhi_cpu_linear_input(const lhi_cpu *cpu, const float *dy, const float *w,
                           float *dx, uint32_t in, uint32_t out)
 {

@@ -23,6 +23,7 @@ float *lhi_cpu_floats(lhi_arena *mem, size_t rows, size_t columns)
     return over ? all + (LINE_FLOATS - over / sizeof(float)) : all;
 }
 
+/* Computes the dimensions of expert layers. */
 static void shape_experts(lhi_cpu *cpu, const lhi_cpu_options *o)
 {
     const lh_model *m = o->model;
@@ -54,7 +55,7 @@ static void shape_experts(lhi_cpu *cpu, const lhi_cpu_options *o)
         cpu->capacity = (uint32_t)most;
 }
 
-/* What comes here at most, once a rank's rows are known. */
+/* Computes the upper bound on received choices; needs max_rows. */
 static void bound_choices(lhi_cpu *cpu)
 {
     cpu->most = cpu->chosen;
@@ -68,7 +69,7 @@ static void bound_choices(lhi_cpu *cpu)
         cpu->most = (uint32_t)ceil(room / cpu->most_r);
 }
 
-/* Of n things that are shared: the first, and how many. */
+/* Computes this rank's share of n units: the first and the count. */
 static void share_of(const lhi_cpu *cpu, uint32_t n, uint32_t *first,
                      uint32_t *count)
 {
@@ -224,8 +225,8 @@ size_t lhi_cpu_mlp_width(const lhi_cpu *cpu, bool moe)
     return moe ? (size_t)cpu->chosen * cpu->expert_f + cpu->shared_f : cpu->f;
 }
 
-/* With experts of rows from all ranks, the most that may come; and these rows
- * themselves. */
+/* Returns the floats in gate_up or act. With expert parallelism it assumes the
+ * most rows that may arrive, and includes the saved received rows. */
 static double mlp_floats(const lhi_cpu *cpu, bool moe, bool gate_up)
 {
     double t = cpu->t, all = (double)cpu->most * cpu->most_r;
@@ -236,19 +237,19 @@ static double mlp_floats(const lhi_cpu *cpu, bool moe, bool gate_up)
     return all * (2.0 * cpu->expert_f + (cpu->n_from > 1 ? 2 * cpu->h : 0));
 }
 
-/* In one row. */
+/* Returns a part's floats per row. */
 static size_t columns_of(const lhi_cpu *cpu, lh_layer_part part)
 {
     switch (part) {
-    case LH_PART_LATENT: /* before and behind their norms, of each one number */
+    case LH_PART_LATENT: /* before and after the norms, one inverse each */
         return cpu->kv_rank
                    ? 2 * ((size_t)cpu->q_rank + cpu->kv_rank) + cpu->rope + 2
                    : 0;
-    case LH_PART_QKV: /* with norms what went into them, one number per head */
+    case LH_PART_QKV: /* with norms also their inputs and one float per head */
         return cpu->qkv + (cpu->head_norms ? (size_t)cpu->q + cpu->kv +
                                                  cpu->heads + cpu->kv_heads
                                            : 0);
-    case LH_PART_ATTENTION: /* and two numbers per head */
+    case LH_PART_ATTENTION: /* and two floats per head */
         return cpu->o + 2 * (size_t)cpu->heads;
     case LH_PART_MLP_NORM:
         return cpu->parallel ? 0 : cpu->h;
@@ -280,7 +281,7 @@ double lhi_cpu_part_bytes(const lhi_cpu *cpu, lh_layer_part part, bool moe)
     return n > 0 ? lhi_cpu_float_bytes(n) : 0;
 }
 
-/* lhi_cpu_make_copies() of cpu_nodes.c. */
+/* Bytes allocated by lhi_cpu_make_copies() in cpu_node_dispatch.c. */
 static double kept_copies_bytes(const lhi_cpu *cpu)
 {
     double all = (double)cpu->spread.sources * (double)lhi_cpu_table(cpu);
@@ -290,7 +291,7 @@ static double kept_copies_bytes(const lhi_cpu *cpu)
            lhi_cpu_float_bytes(all);
 }
 
-/* lhi_cpu_make_routes() of cpu_router.c. */
+/* Bytes allocated by lhi_cpu_make_routes() in cpu_router.c. */
 static double route_bytes(const lhi_cpu *cpu)
 {
     double all = (double)cpu->routed_r * cpu->chosen;
@@ -302,7 +303,7 @@ static double route_bytes(const lhi_cpu *cpu)
                sizeof(int32_t);
 }
 
-/* lhi_cpu_make_modules() of cpu_modules.c. */
+/* Bytes allocated by lhi_cpu_make_modules() in cpu_mtp.c. */
 static double module_bytes(const lhi_cpu *cpu)
 {
     double t = cpu->t, r = cpu->r, h = cpu->h;
@@ -317,7 +318,8 @@ double lhi_cpu_slot_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
     double t = cpu->t, r = cpu->r, h = cpu->h, n = lhi_cpu_all_layers(chunk);
     double inputs = lhi_cpu_n_inputs(chunk);
-    double vectors = cpu->norm_vectors; /* of a norm's numbers, weights too */
+    double vectors = cpu->norm_vectors; /* vectors per norm; also per norm
+                                         * gradient */
     double shared = lhi_cpu_shares_rows(cpu) ? lhi_cpu_float_bytes(t * h) : 0;
     double bytes = sizeof(lhi_cpu_slot) + n * sizeof(lhi_cpu_kept) +
                    inputs * (sizeof(float *) + lhi_cpu_float_bytes(r * h)) +
@@ -373,7 +375,8 @@ double lhi_cpu_chunk_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
            microbatches * (sizeof(lhi_cpu_slot *) + sizeof(bool));
 }
 
-/* Those of partial_of() of cpu_tensor.c that an item makes, and the last norm. */
+/* Counts the values of the partial gradients, as in partial_of() in
+ * cpu_tensor_parallel.c, that an item produces; the final norm included. */
 static size_t count_of_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                             const lhi_cpu_item *item)
 {
@@ -404,8 +407,9 @@ static size_t count_of_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     }
 }
 
-/* Those of one part are added up together, or those of all that is sharded, and
- * of the rest: items lie in this order. */
+/* Returns the size of the largest reduction: one part's with per-layer
+ * sharding, otherwise the sharded items' or the remaining ones'. Items are in
+ * this order. */
 size_t lhi_cpu_count_partial(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 {
     size_t most = 0, sum = 0;
@@ -421,7 +425,8 @@ size_t lhi_cpu_count_partial(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     return most;
 }
 
-/* lhi_cpu_make_shares() of cpu_tensor.c. */
+/* Bytes allocated by lhi_cpu_make_tensor_parallel() in cpu_tensor_parallel.c.
+ */
 static double share_bytes(const lhi_cpu *cpu)
 {
     double n = cpu->n_tensor, t = cpu->t, h = cpu->h;
@@ -452,7 +457,7 @@ double lhi_cpu_group_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     return fmax(bytes, (double)lhi_group_reduce_bytes(n, mine, dots));
 }
 
-/* lhi_cpu_make_nodes() of cpu_nodes.c. */
+/* Bytes allocated by lhi_cpu_make_node_dispatch() in cpu_node_dispatch.c. */
 static double node_bytes(const lhi_cpu *cpu)
 {
     const lhi_cpu_spread *s = &cpu->spread;
@@ -470,7 +475,8 @@ static double node_bytes(const lhi_cpu *cpu)
            lhi_cpu_float_bytes(copies * (cpu->h + 1.0));
 }
 
-/* lhi_cpu_make_expert_ranks() of cpu_expert_ranks.c. */
+/* Bytes allocated by lhi_cpu_make_expert_parallel() in cpu_expert_parallel.c.
+ */
 static double expert_rank_bytes(const lhi_cpu *cpu)
 {
     double all = (double)cpu->most * cpu->most_r;
@@ -486,14 +492,14 @@ static double expert_rank_bytes(const lhi_cpu *cpu)
 size_t lhi_cpu_widest(const lhi_cpu *cpu)
 {
     size_t routed = (size_t)cpu->most * cpu->expert_f;
-    if (cpu->n_tensor > 1) /* of fewer rows */
+    if (cpu->n_tensor > 1) /* with fewer rows */
         routed = routed * cpu->most_r / cpu->t + 1;
     const size_t mlps[] = {cpu->f, routed, cpu->shared_f};
     size_t widest = cpu->h;
     for (size_t i = 0; i < sizeof mlps / sizeof *mlps; i++)
         widest = mlps[i] > widest ? mlps[i] : widest;
     size_t attention = cpu->q > cpu->o ? cpu->q : cpu->o;
-    if (cpu->kv_rank) { /* keys that are not turned, and values; a latent */
+    if (cpu->kv_rank) { /* non-rotary keys and values; or a latent */
         size_t made = cpu->kv + cpu->values - (size_t)cpu->heads * cpu->rope;
         attention = attention > made ? attention : made;
         attention = attention > cpu->kv_rank ? attention : cpu->kv_rank;
@@ -509,7 +515,8 @@ size_t lhi_cpu_beside(const lhi_cpu *cpu)
     return cpu->kv_rank && cpu->rope > most ? cpu->rope : most;
 }
 
-/* lhi_cpu_make_contexts() of cpu_context.c. */
+/* Bytes allocated by lhi_cpu_make_context_parallel() in cpu_context_parallel.c.
+ */
 static double context_bytes(const lhi_cpu *cpu)
 {
     double t = cpu->t, block = cpu->block;
@@ -521,7 +528,7 @@ static double context_bytes(const lhi_cpu *cpu)
            2 * lhi_cpu_float_bytes(block);
 }
 
-/* lhi_cpu_make_choices() of cpu_router.c. */
+/* The number of ranks in lhi_cpu_make_choices() in cpu_router.c. */
 static uint32_t most_sharers(const lhi_cpu *cpu)
 {
     return cpu->n_tensor > cpu->n_contexts ? cpu->n_tensor : cpu->n_contexts;
@@ -626,7 +633,7 @@ size_t lhi_cpu_message_bytes(const lhi_cpu_options *o)
     return (size_t)cpu.n_sent * cpu.h * sizeof(float);
 }
 
-/* Of the model's chunk with so many layers from `first` on. */
+/* Counts the values of a model chunk with n_layers layers from `first` on. */
 static double values_of(const lhi_cpu *cpu, uint32_t first, uint32_t n_layers,
                         bool is_first, bool is_last)
 {

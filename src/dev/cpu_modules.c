@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* --- room --------------------------------------------------------------------
- */
+/* --- memory
+ * -------------------------------------------------------------------- */
 
 bool lhi_cpu_make_modules(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                           lhi_cpu_slot *slot)
@@ -35,8 +35,8 @@ bool lhi_cpu_make_modules(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 /* --- F and D -----------------------------------------------------------------
  */
 
-/* The two halves of the matrix lie beside each other in a row: of what is
- * embedded, then of the state before. */
+/* Multiplies the joined input by eh_proj. Each row in the matrix has the
+ * columns for the embedding, then those for the previous state. */
 static void join(const lhi_cpu *cpu, const float *w, const lhi_cpu_module *m,
                  float *x)
 {
@@ -47,7 +47,8 @@ static void join(const lhi_cpu *cpu, const float *w, const lhi_cpu_module *m,
                m->hnormed, h, w + h, 2 * h, 1, x, h);
 }
 
-/* From the gradient of x to that of one of the two, whose half is at w. */
+/* Computes the gradient of one of the two inputs from dx; `w` points to that
+ * input's columns. */
 static void part(const lhi_cpu *cpu, const float *w, const float *dx,
                  float *out)
 {
@@ -56,12 +57,15 @@ static void part(const lhi_cpu *cpu, const float *w, const float *dx,
                w, 2 * h, 0, out, h);
 }
 
+/* Returns the embedding table: the chunk's copy, or the head's matrix if tied.
+ */
 static const float *table_of(const lhi_cpu_chunk *chunk)
 {
     return chunk->copy ? chunk->copy : chunk->head;
 }
 
-/* What module k begins with: what the head has of the one before. */
+/* Returns module k's input state: the head's input in the module before, or in
+ * the model. */
 static float *state_before(const lhi_cpu *cpu, const lhi_cpu_slot *slot,
                            uint32_t k)
 {
@@ -69,7 +73,7 @@ static float *state_before(const lhi_cpu *cpu, const lhi_cpu_slot *slot,
                                    : slot->normed);
 }
 
-/* Tokens k + 1 after each. */
+/* Returns the tokens at distance k + 1 from each position. */
 static const int32_t *tokens_of(const lhi_cpu *cpu, const lhi_cpu_slot *slot,
                                 uint32_t k)
 {

@@ -1,79 +1,87 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules that predict further tokens (multi-token prediction, DeepSeek-V3,
- * arXiv:2412.19437, section 2.2), in the last chunk. Of each token module k,
- * from 1, takes what the head takes of module k - 1, or of the model, and the
- * embedding of the k-th token after it; both, each through a norm, are joined by
- * a matrix and pass a layer and a norm (equations 21 and 22), and from that the
- * model's head tells the token behind (equation 23).
+/* Multi-token prediction (MTP) modules (DeepSeek-V3, arXiv:2412.19437, section
+ * 2.2), in the last chunk. Module k, from 1, has two inputs per token: the
+ * head's input from module k - 1 (or the model), and the embedding of the k-th
+ * next token. Each passes a norm; a matrix joins both; a layer and a norm
+ * follow (equations 21 and 22). The model's head then predicts the token after
+ * that (equation 23).
  *
- * The head is the model's. So is the embedding: where the head is not the same
- * matrix the chunk has a copy, whose gradient is added to that of the first
- * chunk as a tied head's is.
+ * Modules share the model's head and embedding. If the head's matrix is not
+ * tied to the embedding, the chunk has a copy of the embedding; its gradient is
+ * added to the first chunk's as for a tied head.
  *
- * A module's layer is layer n_layers + k - 1 of the chunk. On ranks that share
- * layers each joins its own rows, with all of the matrix. */
+ * A module's layer is layer n_layers + k - 1 in the chunk. Each tensor-parallel
+ * rank joins its own rows with the full matrix. */
 #ifndef LHI_CPU_MODULES_H
 #define LHI_CPU_MODULES_H
 
 #include "dev/cpu.h"
 
-/* What the mean of the modules' losses is times in the loss that is trained
- * (equation 25, lambda): DeepSeek-V3's last value, and what Megatron-LM has
- * unless mtp_loss_scaling_factor says otherwise. */
+/* Weight of the modules' mean loss in the training loss (lambda in equation
+ * 25): DeepSeek-V3's final value, and Megatron-LM's default for
+ * mtp_loss_scaling_factor. */
 #define LHI_MODULES_WEIGHT 0.1
 
-/* What a module keeps of one microbatch, beside its layer. */
+/* Activations that a module saves for one microbatch, besides those of its
+ * layer. */
 typedef struct lhi_cpu_module {
     float *embedded;                   /* [r][h], then its gradient */
     float *d_embedded;                 /* [t][h], with tensor parallelism */
-    float *enormed, *hnormed;          /* [r][h]: what is joined */
-    float *einv, *hinv, *inv;          /* [r] of the norms */
-    float *d_enorm, *d_hnorm, *d_norm; /* [h]: gradients of their weights */
-    float *normed, *logits;            /* as the model's */
+    float *enormed, *hnormed;          /* [r][h]: the inputs to join */
+    float *einv, *hinv, *inv;          /* [r]: inverse norms */
+    float *d_enorm, *d_hnorm, *d_norm; /* [h]: gradients of the norm weights */
+    float *normed, *logits;            /* like the model's */
 } lhi_cpu_module;
 
-/* Room for what they keep of a microbatch, but for their layers; false: no
- * memory. */
+/* Allocates the modules' activations for one microbatch, except their layers';
+ * false: out of memory. */
 bool lhi_cpu_make_modules(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                           lhi_cpu_slot *slot);
 
-/* F of a step that trains: the input of the layer of module k, from 0, once what
- * is before has its `normed`; behind the layer the loss. */
+/* Computes the input to module k's layer (k from 0), once the previous module
+ * or the model has its `normed`. F in training steps only. */
 void lhi_cpu_join(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                   const lhi_cpu_slot *slot, uint32_t microbatch, uint32_t k);
+/* Computes the module's loss from its layer's output. */
 double lhi_cpu_module_loss(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                            const lhi_cpu_slot *slot, uint32_t k);
-/* D, from the last module on: to the gradient of the layer's output, in its
- * place; and from that of the layer's input to those of what was joined, of the
- * embedding in its place, of the `normed` before in cpu->carried, this rank's
- * rows. */
+/* Computes the gradient of the module's layer output, in place, from its loss.
+ * D runs modules last to first. */
 void lhi_cpu_module_loss_back(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                               const lhi_cpu_slot *slot, uint32_t k);
+/* Computes the gradients of the joined inputs from that of the layer's input:
+ * the embedding's in place, the previous state's (this rank's rows) in
+ * cpu->carried. */
 void lhi_cpu_join_back(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                        const lhi_cpu_slot *slot, uint32_t microbatch,
                        uint32_t k);
-/* What W adds: of one of them (LHI_ITEM_JOIN); and of all to the head and the
- * embedding, once the model's own part of the head's is there. */
+/* Computes the weight gradients of one module's joining matrix and norms
+ * (LHI_ITEM_MTP_JOIN). */
 void lhi_cpu_join_weights(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                           const lhi_cpu_slot *slot, uint32_t layer, bool adds);
+/* Adds all modules' weight gradients to those of the head and the embedding,
+ * after the model's own gradient of the head. */
 void lhi_cpu_ends_weights(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                           const lhi_cpu_slot *slot, bool adds);
 
-/* --- ends, which they have in common with the model (cpu_ends.c) ------------ */
+/* --- embedding and head, shared with the model (cpu_embedding_head.c) -------
+ */
 
-/* Tokens [t] by this rank's part of a table [v][h]: rows x [r][h]; and the
- * gradient d [t][h] of these, added to the table's. */
+/* Embeds tokens [t] through this rank's part of the table [v][h], into rows x
+ * [r][h]. */
 void lhi_cpu_embed(lhi_cpu *cpu, const int32_t *tokens, const float *table,
                    float *x);
+/* Adds the gradient d [t][h] of embedded rows to the table's gradient. */
 void lhi_cpu_embed_weights(const lhi_cpu *cpu, const int32_t *tokens,
                            const float *d, float *d_table);
-/* x [r][h] through a norm and the head: `normed` [t][h], `inv` of the norm, and
- * the loss; in the place of `logits` its gradient, times `scale`. */
+/* Applies the final norm and the head to x [r][h] and returns the loss. Stores
+ * `normed` [t][h], the inverse norms, and the logits' gradient times `scale` in
+ * the place of `logits`. */
 double lhi_cpu_judge(lhi_cpu *cpu, const float *norm, const float *head,
                      const float *x, float *normed, float *inv, float *logits,
                      const int32_t *targets, float scale);
-/* Back: x becomes its gradient, of which `add` [r][h] is that of `normed` from
- * elsewhere (NULL: none). */
+/* Replaces x by its gradient. `add` [r][h] is a further gradient of `normed`;
+ * NULL: none. */
 void lhi_cpu_judge_back(lhi_cpu *cpu, const float *norm, const float *head,
                         const float *logits, const float *inv,
                         const float *add, float *x, float *d_norm);

@@ -3,9 +3,11 @@
 
 #include <string.h>
 
-/* --- room --------------------------------------------------------------------
- */
+/* --- memory
+ * -------------------------------------------------------------------- */
 
+/* Computes each member's relay, this rank's sources and the ranks on its node.
+ */
 static void find_members(lhi_cpu *cpu, const uint32_t *node_of)
 {
     struct lhi_cpu_nodes *d = cpu->nodes;
@@ -60,6 +62,7 @@ bool lhi_cpu_make_copies(const lhi_cpu *cpu, lhi_arena *mem,
 /* --- routes ------------------------------------------------------------------
  */
 
+/* Checks whether a choice was not dropped and its expert is on the node. */
 static bool is_on(const lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t choice,
                   uint32_t node)
 {
@@ -67,8 +70,9 @@ static bool is_on(const lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t choice,
     return kept->place[choice] >= 0 && cpu->nodes->node_of[member] == node;
 }
 
-/* Each member is told how many rows come to its experts; a relay also which
- * rows these are: gives[i] bytes, and gets[i] come. */
+/* Writes the routing header for each rank: the row counts for its experts; for
+ * a relay also the choices and routing weights of its rows. gives[i] bytes are
+ * sent, gets[i] received. */
 static void write_words(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                         size_t *gives, size_t *gets)
 {
@@ -92,7 +96,8 @@ static void write_words(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
     }
 }
 
-/* Numbers of rows come to `counts`, as they do without nodes. */
+/* Reads the received headers. `counts` receives the row counts as without
+ * node-aware dispatch. */
 static void read_words(const lhi_cpu *cpu, lhi_cpu_kept *kept,
                        const int32_t *from, int32_t *counts)
 {
@@ -122,8 +127,8 @@ static uint32_t index_of(const uint32_t *list, uint32_t member)
     return i;
 }
 
-/* Where copies of an expert's rows from one source begin: at this of
- * d->starts. */
+/* Returns the index in d->starts of the copies for one expert from one source.
+ */
 static size_t start_of(const lhi_cpu *cpu, size_t source, int32_t expert)
 {
     uint32_t of = (uint32_t)expert;
@@ -132,8 +137,8 @@ static size_t start_of(const lhi_cpu *cpu, size_t source, int32_t expert)
            of % cpu->here;
 }
 
-/* Experts become places: by who has the expert, then by source, then by
- * expert, as it is to lie there. */
+/* Replaces expert indices by positions among the copies, ordered by the
+ * expert's rank, then by source, then by expert, as the receiver expects. */
 static void place_copies(lhi_cpu *cpu, lhi_cpu_kept *kept)
 {
     size_t table = lhi_cpu_table(cpu), all = cpu->spread.sources * table;
@@ -163,6 +168,7 @@ static void exchange(lhi_cpu *cpu, lhi_group *group, const void *out,
 /* --- between nodes -----------------------------------------------------------
  */
 
+/* Checks whether a row has an expert on the node. */
 static bool goes_to(const lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t row,
                     uint32_t node)
 {
@@ -172,6 +178,7 @@ static bool goes_to(const lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t row,
     return false;
 }
 
+/* Checks whether a relayed row has copies for this node. */
 static bool has_copies(const lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t row)
 {
     for (uint32_t j = 0; j < cpu->chosen; j++)
@@ -180,7 +187,7 @@ static bool has_copies(const lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t row)
     return false;
 }
 
-/* Bytes of rows of `width` that go to relays. */
+/* Computes the bytes of rows of `width` floats sent to each relay. */
 static void count_out(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                       size_t width, size_t *gives)
 {
@@ -192,7 +199,7 @@ static void count_out(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                 gives[i] += width * sizeof(float);
 }
 
-/* And those that come to this one. */
+/* Computes the bytes that this relay receives from each source. */
 static void count_in(const lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t width,
                      size_t *gets)
 {
@@ -202,18 +209,20 @@ static void count_in(const lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t width,
             gets[cpu->nodes->sources[k / cpu->most_r]] += width * sizeof(float);
 }
 
+/* Context of the callback that runs once the headers have arrived. */
 typedef struct telling {
     lhi_cpu *cpu;
     lhi_cpu_kept *kept;
 } telling;
 
-/* Words of all members, as they come. */
+/* Returns the receive buffer for all ranks' headers. */
 static int32_t *words_in(const lhi_cpu *cpu)
 {
     return cpu->nodes->words + (size_t)cpu->n_expert * cpu->here +
            2 * cpu->spread.nodes * lhi_cpu_table(cpu);
 }
 
+/* Reads the headers and computes the rows to receive. */
 static void hear_words(void *context)
 {
     const telling *t = context;
@@ -223,7 +232,8 @@ static void hear_words(void *context)
     count_in(t->cpu, t->kept, t->cpu->h, t->cpu->sizes + 3 * t->cpu->n_expert);
 }
 
-/* `tells`: relays do not know yet what comes. */
+/* Sends rows to the relays. `tells`: with headers, since relays do not have the
+ * routing yet. */
 static void send_far(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *x,
                      bool tells)
 {
@@ -257,7 +267,8 @@ static void send_far(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *x,
 /* --- within the node ---------------------------------------------------------
  */
 
-/* Of what comes to this rank's parts, rows before a member's, and those. */
+/* Counts the rows that this rank's experts receive from members before
+ * `member`. */
 static size_t rows_before(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                           uint32_t member)
 {
@@ -265,14 +276,15 @@ static size_t rows_before(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
     return (size_t)(first[member * cpu->here] - first[0]);
 }
 
+/* Counts the rows that this rank's experts receive from a member. */
 static size_t rows_from(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                         uint32_t member)
 {
     return rows_before(cpu, kept, member + 1) - rows_before(cpu, kept, member);
 }
 
-/* Copies and what they become, between relays and those who have the
- * experts. */
+/* Exchanges copies, or on the way back their outputs, between relays and the
+ * ranks that have the experts. */
 static void exchange_near(lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t width,
                           float *by_relay, bool back)
 {
@@ -295,15 +307,15 @@ static void exchange_near(lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t width,
         exchange(cpu, cpu->near_group, d->copies, relays, by_relay, here);
 }
 
-/* Copies are handed on while others come: what is done second goes beside what
- * was first. */
+/* Lets the second group's traffic overlap with the first's, so that copies are
+ * forwarded while others still arrive. */
 static void go_beside(lhi_group *second, const lhi_group *first)
 {
     if (second && first)
         lhi_group_go_beside(second, first);
 }
 
-/* From the order of relays to that of ranks, or back. */
+/* Reorders rows from relay order to rank order, or back. */
 static void reorder(const lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t width,
                     float *by_relay, float *by_rank, bool back)
 {
@@ -346,7 +358,8 @@ void lhi_cpu_send_by_nodes(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *x,
         reorder(cpu, kept, width, room, in, false);
 }
 
-/* Sums of a row's copies, of gradients with what each is worth. */
+/* Sums each row's copies. Outputs are multiplied by their routing weights;
+ * gradients carry the routing weights' gradients along. */
 static void add_copies(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                        bool gradients, size_t width)
 {
@@ -372,9 +385,11 @@ static void add_copies(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
     }
 }
 
-/* --- back --------------------------------------------------------------------
- */
+/* --- return path
+ * -------------------------------------------------------------------- */
 
+/* Copies the routing weights' gradients from the returned rows to
+ * cpu->d_routing_weights. */
 static void take_worth(lhi_cpu *cpu, const lhi_cpu_kept *kept)
 {
     const struct lhi_cpu_nodes *d = cpu->nodes;

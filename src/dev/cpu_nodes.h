@@ -1,60 +1,66 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Experts on several nodes, to each of which a row goes once (DeepEP:
- * arXiv:2412.19437, section 3.2.2). A rank sends it to one rank of each node that
- * has some of its experts, its relay there: the one that has the same place
- * among the node's, which is itself on its own. A relay makes copies, one for
- * each of these experts, hands them on within the node, adds up what comes back
- * and returns one row.
+/* Node-aware dispatch to experts: a row is sent once to each node that has some
+ * of its experts (DeepEP: arXiv:2412.19437, section 3.2.2). On each such node
+ * one rank is the sender's relay: the rank with the sender's local index. On
+ * its own node the sender relays for itself. A relay copies the row for each
+ * expert on its node, forwards the copies within the node, sums the outputs and
+ * returns one row.
  *
- * What comes to experts lies as without (cpu_expert_ranks.c), so products are
- * the same to the last bit; what they make is added up node by node. */
+ * Rows arrive at the experts in the same order as without relays
+ * (cpu_expert_parallel.c), so products are bitwise equal. Outputs are summed
+ * node by node. */
 #ifndef LHI_CPU_NODES_H
 #define LHI_CPU_NODES_H
 
 #include "dev/cpu_experts.h"
 
-/* By member of the group that has all experts, unless it says otherwise. */
+/* Node-aware dispatch state. Arrays are indexed by member of the
+ * expert-parallel group unless stated otherwise. */
 struct lhi_cpu_nodes {
     uint32_t *node_of;
-    uint32_t *near;    /* [spread.near] members on this node */
-    uint32_t *sources; /* [spread.sources] whose relay here this rank is */
-    uint32_t *relays;  /* here */
-    bool *is_relay;    /* of this rank's rows, on its own node */
-    int32_t *words;    /* what routes say: to all, then from all */
-    int32_t *starts;   /* [near * sources * here + 1] */
-    float *sent;       /* [spread.nodes * most_r][h + chosen] to, and from, relays */
-    float *relayed;    /* [sources * most_r][h + chosen] the other end of that */
-    float *copies;     /* [...][h + 1], by who has their experts here */
+    uint32_t *near;    /* [node_topology.node_ranks] members on this node */
+    /* [node_topology.sources] members that this rank relays */
+    uint32_t *sources;
+    uint32_t *relays;  /* each member's relay on this node */
+    bool *is_relay;    /* relays this rank's rows on its own node */
+    int32_t *words;    /* routing headers: sent, then received */
+    int32_t *starts;   /* [node_ranks * sources * n_local_experts + 1] */
+    float *sent;       /* [nodes * max_rows][h + topk], to and from relays */
+    float *relayed;    /* [sources * max_rows][h + topk], the relay's side */
+    float *copies;     /* [...][h + 1], ordered by the expert's local rank */
 };
 
-/* As of these options; all 0: a copy goes to each expert from where the row
- * is (cpu_relays.c). */
+/* Computes the node topology from the options. All 0: no relays; each row is
+ * sent directly to each expert (cpu_hierarchical_all_to_all.c). */
 lhi_cpu_spread lhi_cpu_spread_of(const lhi_cpu_options *options);
-/* Of n members on these nodes, the relay of one of them on a node. */
+/* Returns member's relay on a node, given the nodes of all n members. */
 uint32_t lhi_cpu_relay_of(const uint32_t *nodes, uint32_t n, uint32_t member,
                           uint32_t node);
-/* Room for it, and for what a layer keeps beside its routes; false: no
- * memory. */
+/* Allocates the buffers for node-aware dispatch; false: out of memory. */
 bool lhi_cpu_make_nodes(lhi_cpu *cpu, const lhi_cpu_options *options);
+/* Allocates a layer's copy tables for one microbatch; false: out of memory. */
 bool lhi_cpu_make_copies(const lhi_cpu *cpu, lhi_arena *mem,
                          lhi_cpu_kept *kept);
 
-/* Choices of one rank's rows. */
+/* Returns the size of one rank's table of choices. */
 static inline size_t lhi_cpu_table(const lhi_cpu *cpu)
 {
     return (size_t)cpu->most_r * cpu->chosen;
 }
-/* Of words and starts. With each table of choices goes one of shares. */
+/* Returns the size of the headers, in words. Each table of choices has a table
+ * of routing weights with it. */
 static inline size_t lhi_cpu_n_words(const lhi_cpu *cpu)
 {
     return 2 * ((size_t)cpu->n_expert * cpu->here +
                 (cpu->spread.nodes + cpu->spread.sources) * lhi_cpu_table(cpu));
 }
+/* Returns the size of the table of first copies. */
 static inline size_t lhi_cpu_n_starts(const lhi_cpu *cpu)
 {
     return (size_t)cpu->spread.near * cpu->spread.sources * cpu->here + 1;
 }
-/* A row has as many copies as it has experts on this node, at most. */
+/* Returns an upper bound on the copies: per row at most the number of its
+ * experts on this node. */
 static inline size_t lhi_cpu_n_copies(const lhi_cpu *cpu)
 {
     size_t experts = (size_t)cpu->spread.near * cpu->here;
@@ -63,18 +69,20 @@ static inline size_t lhi_cpu_n_copies(const lhi_cpu *cpu)
     return cpu->spread.sources * (room && room < each ? room : each);
 }
 
-/* Rows of x [routes_r][h] go to their experts: to `in`, rank by rank; `room` is as
- * large. First without shares and with the routes, from which numbers of rows
- * come, lhi_cpu_counts_of() this rank's parts and between these in kept->from,
- * and what relays need; then each with its share behind it. */
+/* Sends rows of x [router_rows][h] to their experts, into `in` in rank order;
+ * `room` is a scratch buffer of equal size.
+ *
+ * Without `shares` the rows carry the routing headers. From these the function
+ * fills the row counts (lhi_cpu_row_counts()), this rank's part of
+ * recv_offsets, and the relay's tables. With `shares` each row is followed by
+ * its routing weight. */
 void lhi_cpu_send_by_nodes(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *x,
                            bool shares, float *in, float *room);
-/* What experts have made of these rows goes back: weighed by shares; or
- * gradients, each with what the result is worth, which comes to cpu->d_shares.
- */
+/* Returns expert outputs, weighted by routing weights; or gradients, with the
+ * routing weights' gradients, which arrive in cpu->d_routing_weights. */
 void lhi_cpu_return_by_nodes(lhi_cpu *cpu, const lhi_cpu_kept *kept,
                              float *made, bool gradients);
-/* Adds what has come back to x [routes_r][h]. */
+/* Adds the returned rows to x [router_rows][h]. */
 void lhi_cpu_add_from_nodes(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                             bool gradients, float *x);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Activations that leave the device between F and D: parts of layers whose room
- * is given from layer to layer, as that of parts that are made again is
- * (cpu_again.c), and whose numbers are in storage meanwhile. */
+/* Activation offload: parts of layers that leave the device between F and D.
+ * Layers share their buffers like those of recomputed parts (cpu_recompute.c);
+ * the contents are in storage meanwhile. */
 #include "base/fail.h"
 #include "dev/cpu.h"
 
-/* What leaves of a microbatch, piece by piece. */
+/* Lists a microbatch's offloaded pieces. */
 static uint32_t list_pieces(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                             const lhi_cpu_slot *slot)
 {
@@ -22,6 +22,7 @@ static uint32_t list_pieces(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     return n;
 }
 
+/* Detaches the offload buffers of all layers. */
 static void detach_all(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                        const lhi_cpu_slot *slot)
 {
@@ -29,6 +30,7 @@ static void detach_all(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
         lhi_cpu_detach_away(cpu, &slot->layers[k], chunk->away[k]);
 }
 
+/* Returns the microbatch's storage block to the free list. */
 static void give_block(lhi_cpu_chunk *chunk, lhi_cpu_slot *slot)
 {
     if (!slot->stored)
@@ -38,6 +40,7 @@ static void give_block(lhi_cpu_chunk *chunk, lhi_cpu_slot *slot)
     slot->stored = NULL;
 }
 
+/* Takes a storage block from the free list, or grows the storage. */
 static lh_status take_block(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                             lhi_cpu_slot *slot, lh_error *err)
 {
@@ -130,7 +133,7 @@ lh_status lhi_cpu_make_storage(lhi_cpu *cpu, const lhi_cpu_options *o,
     return lhi_storage_open(o->offload_to, &cpu->storage, err);
 }
 
-/* lhi_cpu_make_storage(). */
+/* Bytes allocated by lhi_cpu_make_storage(). */
 double lhi_cpu_copies_bytes(const lhi_cpu *cpu, uint32_t n_mine,
                             uint32_t layers)
 {

@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a device comes to hold under a schedule: its passes are gone through as
- * they would run, and what they take and give back is counted. */
+/* Predicts a device's memory under a schedule by a dry run of its passes that
+ * counts buffers taken and returned. */
 #include "base/fail.h"
 #include "dev/cpu_shards.h"
 
-/* A chunk, as far as that matters. */
+/* A chunk's buffer counts in the dry run. */
 typedef struct counted {
     lhi_cpu_chunk chunk;
-    uint32_t *items_left; /* by microbatch; 0: it is not here */
-    uint32_t *layer_left; /* by microbatch and layer */
-    bool *attached;       /* likewise: what is made again is there */
-    bool *here;           /* likewise: what leaves is there */
+    uint32_t *items_left; /* per microbatch; 0: not resident */
+    uint32_t *layer_left; /* per microbatch and layer */
+    bool *attached;       /* per layer: recompute buffers attached */
+    bool *here;           /* per layer: offload buffers attached */
     uint32_t n_slots, most_slots;
-    uint32_t n_blocks, most_blocks; /* of storage */
+    uint32_t n_blocks, most_blocks; /* storage blocks */
 } counted;
 
+/* State of the dry run. */
 typedef struct counter {
     lhi_cpu cpu;
     lhi_arena *mem;
     counted *chunks;
-    /* Of layers without experts, and with. */
+    /* Recompute buffers in use and their peak; [1]: layers with experts. */
     uint32_t rooms[2][LH_N_LAYER_PARTS], most_rooms[2][LH_N_LAYER_PARTS];
-    /* Likewise, of what leaves. */
+    /* Offload buffers in use and their peak. */
     uint32_t away[2][LH_N_LAYER_PARTS], most_away[2][LH_N_LAYER_PARTS];
 } counter;
 
@@ -79,7 +80,7 @@ static void count_f(counter *k, counted *c, uint32_t m)
     }
 }
 
-/* As take_next() of cpu_weights.c. */
+/* Mirrors add_next_microbatch() in cpu_weight_gradients.c. */
 static void take_next(counter *k, counted *c, lhi_cpu_item *item)
 {
     uint32_t now = item->done++;
@@ -94,7 +95,7 @@ static void take_next(counter *k, counted *c, lhi_cpu_item *item)
         c->n_slots--;
 }
 
-/* As ask() there. */
+/* Mirrors request_item() in cpu_weight_gradients.c. */
 static void ask(counter *k, counted *c, lhi_cpu_item *item, uint32_t m)
 {
     uint32_t first = 0, n, now;
@@ -111,7 +112,7 @@ static void ask(counter *k, counted *c, lhi_cpu_item *item, uint32_t m)
             take_next(k, c, &c->chunk.items[first + i]);
 }
 
-/* Modules go before the layers, the last one first. */
+/* Counts a D pass. Modules run before the layers, last one first. */
 static void count_d(counter *k, counted *c, uint32_t m, bool joint)
 {
     for (uint32_t i = lhi_cpu_all_layers(&c->chunk); i-- > 0;) {
@@ -140,7 +141,7 @@ static uint32_t find_chunk(const counter *k, uint32_t n_mine, uint32_t chunk)
     return i;
 }
 
-/* A copy begins, or is done. */
+/* Counts the start or the end of a copy. */
 static void count_copy(counter *k, uint32_t n_mine, const lhi_offload *copy,
                        bool done)
 {
@@ -207,7 +208,7 @@ static void add_chunk(const counter *k, const counted *c,
     bytes[LH_MEMORY_SCRATCH] += lhi_cpu_chunk_bytes(&k->cpu, chunk);
 }
 
-/* What leaves: room for it here, and storage. */
+/* Adds the memory for offload: buffers here, and storage. */
 static void add_away(const counter *k, uint32_t n_mine,
                      double bytes[LH_N_MEMORY_KINDS])
 {
@@ -233,7 +234,7 @@ static void add_away(const counter *k, uint32_t n_mine,
     }
 }
 
-/* As lhi_rank_step() carries them out. */
+/* Counts one step in the order in which lhi_rank_step() executes it. */
 static void count_step(counter *k, uint32_t n_mine, const lh_pass *passes,
                        uint32_t n_passes, const lhi_offload *copies,
                        uint32_t n_copies)
@@ -252,6 +253,7 @@ static void count_step(counter *k, uint32_t n_mine, const lh_pass *passes,
     }
 }
 
+/* Runs the dry run over one step and adds up the peaks by memory kind. */
 static lh_status count(counter *k, const lhi_cpu_options *o,
                        const lh_pass *passes, uint32_t n_passes,
                        const lhi_offload *copies, uint32_t n_copies,
@@ -288,7 +290,8 @@ static lh_status count(counter *k, const lhi_cpu_options *o,
     return LH_OK;
 }
 
-/* Values of experts that are sharded: they go with what makes their rows. */
+/* Counts the sharded expert values: an expert is sharded together with the item
+ * that produces its rows. */
 static size_t sharded_experts(const counter *k, const lhi_cpu_chunk *chunk,
                               const lhi_cpu_options *o)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who hands rows on, on which node. */
+/* Selection of relay ranks for the hierarchical all-to-all. */
 #include "dev/cpu_nodes.h"
 
+/* Returns a member's index among the members on its node. */
 static uint32_t place_on_node(const uint32_t *nodes, uint32_t member)
 {
     uint32_t place = 0;

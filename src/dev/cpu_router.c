@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which experts a row passes, and what their results are times. A router's
- * product with the row becomes scores, by a softmax (Mixtral:
+/* The router: computes each row's experts and their routing weights. The
+ * router's product with a row becomes scores by a softmax (Mixtral:
  * arXiv:2401.04088, section 2.1) or sigmoids (DeepSeek-V3: arXiv:2412.19437,
- * section 2.1.2); the experts with the highest ones are chosen. With sigmoids a
- * bias comes on top of the scores there, and nowhere else: it moves, step by
- * step, until all experts are in use, and no part of the loss is needed for
- * that. Experts in groups (arXiv:2405.04434, section 2.1.3): first groups are
- * chosen, by their best expert, with sigmoids by the sum of their two best.
+ * section 2.1.2). The top-k experts by score are chosen. With sigmoids a bias
+ * is added for this choice only; it moves step by step until all experts are
+ * used, without an auxiliary loss. With expert groups (arXiv:2405.04434,
+ * section 2.1.3), groups are chosen first, by their best expert, or with
+ * sigmoids by the sum of their two best.
  *
- * Each expert takes all that chose it, or so many of each sequence that there is
- * a capacity (GShard: arXiv:2006.16668, section 2.2): first choices of all rows
- * before second ones, earlier rows before later ones. What finds no room is not
- * computed, and the row's other results count as they would have.
+ * Each expert processes all rows that chose it, or at most `capacity` per
+ * sequence (GShard: arXiv:2006.16668, section 2.2): first choices of all rows
+ * before second ones, earlier rows before later ones. Choices beyond the
+ * capacity are dropped; the row's other routing weights are unchanged.
  *
- * A part of the loss keeps experts in use (Switch Transformers:
- * arXiv:2101.03961, equation 4), sequence by sequence (DeepSeek-V2, section
- * 2.1.4), so that it does not depend on what shares a microbatch: balance *
- * experts * sum over experts of its share of the choices times its mean
- * probability. Of sigmoids that is a score's part of the sum of all
+ * An auxiliary loss balances the experts (Switch Transformers:
+ * arXiv:2101.03961, equation 4), per sequence (DeepSeek-V2, section 2.1.4), so
+ * that it does not depend on the grouping into microbatches:
+ *
+ *     balance * experts * sum over experts of (share of the choices)
+ *                                           * (mean probability)
+ *
+ * With sigmoids the probability is the score divided by the sum of all scores
  * (DeepSeek-V3, equations 17 to 20). */
 #include "dev/cpu_nodes.h"
 
@@ -36,7 +39,7 @@ bool lhi_cpu_make_choices(lhi_cpu *cpu)
            (cpu->choice_bytes = LHI_NEW(cpu->mem, size_t, n));
 }
 
-/* Where those of the rows that are here begin. */
+/* Returns the offset of the local rows' choices. */
 static size_t own_choices(const lhi_cpu *cpu)
 {
     return (size_t)cpu->first_routed * cpu->chosen;
@@ -62,8 +65,8 @@ bool lhi_cpu_make_routes(const lhi_cpu *cpu, lhi_arena *mem, lhi_cpu_kept *kept)
            lhi_cpu_make_copies(cpu, mem, kept);
 }
 
-/* The highest of n that is not yet marked by -INFINITY, of equal ones the
- * first; marks it. */
+/* Returns the highest of n ratings not yet marked by -INFINITY, the first of
+ * equal ones, and marks it. */
 static uint32_t take_best(float *ratings, uint32_t n)
 {
     uint32_t best = 0;
@@ -74,6 +77,7 @@ static uint32_t take_best(float *ratings, uint32_t n)
     return best;
 }
 
+/* Rates a group by its best expert, or its two best. */
 static float group_rating(const float *ratings, uint32_t n, bool two)
 {
     float best = -INFINITY, second = -INFINITY;
@@ -87,7 +91,7 @@ static float group_rating(const float *ratings, uint32_t n, bool two)
     return two && n > 1 ? best + second : best;
 }
 
-/* Ratings of groups that are not chosen become none. */
+/* Sets the ratings of experts in unchosen groups to -INFINITY. */
 static void keep_groups(const lhi_cpu *cpu, float *ratings, float *groups)
 {
     uint32_t n = cpu->expert_groups, size = cpu->experts / n;
@@ -100,7 +104,8 @@ static void keep_groups(const lhi_cpu *cpu, float *ratings, float *groups)
             ratings[e] = -INFINITY;
 }
 
-/* The experts of a row with scores p, and their shares. */
+/* Chooses the experts for a row with scores p, and computes their routing
+ * weights. */
 static void choose(const lhi_cpu *cpu, const float *p, const float *bias,
                    int32_t *chosen, float *shares)
 {
@@ -118,13 +123,14 @@ static void choose(const lhi_cpu *cpu, const float *p, const float *bias,
                     (cpu->raw_shares ? shares[j] : shares[j] / all);
 }
 
-/* Of t, the first row that is one of routed_r. */
+/* Returns the index within t of the first dispatched row. */
 static uint32_t first_taken(const lhi_cpu *cpu)
 {
     return cpu->first_routes - cpu->first_routed;
 }
 
-/* Those of all ranks that share sequences and rows: by context [t][chosen]. */
+/* Gathers the choices from all ranks that share sequences and rows:
+ * [context][t][topk]. */
 static const int32_t *gather_choices(lhi_cpu *cpu, const lhi_cpu_kept *kept)
 {
     size_t each = (size_t)cpu->t * cpu->chosen;
@@ -134,14 +140,15 @@ static const int32_t *gather_choices(lhi_cpu *cpu, const lhi_cpu_kept *kept)
     int32_t *mine = all + cpu->context * each;
     memcpy(mine + (size_t)first_taken(cpu) * cpu->chosen, kept->chosen,
            (size_t)cpu->routed_r * cpu->chosen * sizeof *all);
-    if (!cpu->cuts_experts) /* else they have come together */
+    if (!cpu->cuts_experts) /* else they are gathered already */
         lhi_cpu_gather_choices(cpu, mine);
     lhi_cpu_gather_contexts(cpu, mine, all, each * sizeof *all);
     return all;
 }
 
-/* Choices of a sequence that find no room are at place -1, others at 0: first
- * ones of all its tokens, then second ones; `chosen` as gathered. */
+/* Applies the capacity to one sequence: sets a choice's position to -1 if it is
+ * dropped, else to 0. First choices of all tokens precede second ones; `chosen`
+ * is as gathered. */
 static void keep_to_capacity(const lhi_cpu *cpu, lhi_cpu_kept *kept,
                              const int32_t *chosen, uint32_t sequence,
                              int32_t *taken)
@@ -165,7 +172,7 @@ static void keep_to_capacity(const lhi_cpu *cpu, lhi_cpu_kept *kept,
     }
 }
 
-/* Where the choices lie, expert by expert. */
+/* Computes the choices' positions, sorted by expert. */
 static void put_in_order(lhi_cpu *cpu, lhi_cpu_kept *kept)
 {
     size_t all = (size_t)cpu->routed_r * cpu->chosen;
@@ -192,7 +199,7 @@ static void put_in_order(lhi_cpu *cpu, lhi_cpu_kept *kept)
     first[0] = 0;
 }
 
-/* The rows that this rank's router takes. */
+/* Returns the rows that this rank's router processes. */
 static const float *routed_here(const lhi_cpu *cpu, const lhi_cpu_kept *kept)
 {
     return kept->norm2 + (size_t)cpu->first_routes * cpu->h;
@@ -224,8 +231,8 @@ void lhi_cpu_route(lhi_cpu *cpu, const lhi_cpu_weights *w,
     put_in_order(cpu, kept);
 }
 
-/* What the balancing part of the loss adds to the gradient of each probability
- * of an expert that was chosen so often in the sequence. */
+/* Returns the auxiliary loss's gradient with respect to each probability of an
+ * expert with `count` choices in the sequence. */
 static float balance_of(const lhi_cpu *cpu, float count)
 {
     size_t n = (size_t)cpu->whole_sequence * cpu->chosen;
@@ -233,7 +240,7 @@ static float balance_of(const lhi_cpu *cpu, float count)
            cpu->loss_scale;
 }
 
-/* How often each expert was chosen in each sequence, [microbatch][experts]. */
+/* Counts each expert's choices in each sequence: [microbatch][experts]. */
 static void count_choices(lhi_cpu *cpu, const lhi_cpu_kept *kept, float *counts)
 {
     size_t all = (size_t)cpu->microbatch * cpu->experts;
@@ -248,8 +255,8 @@ static void count_choices(lhi_cpu *cpu, const lhi_cpu_kept *kept, float *counts)
     lhi_cpu_add_contexts(cpu, counts, all);
 }
 
-/* d, gradients of probabilities, to those of the scores that these are parts
- * of. */
+/* Converts d from gradients of normalised probabilities to gradients of the
+ * scores. */
 static void parts_back(const float *p, float *d, uint32_t n)
 {
     float all = 0, mean = 0;
@@ -261,8 +268,9 @@ static void parts_back(const float *p, float *d, uint32_t n)
         d[e] = (d[e] - mean) / all;
 }
 
-/* Scores become gradients of the logits: from those of the shares, by the
- * chosen ones' sum, then by softmax or sigmoid. `balance` [experts]. */
+/* Replaces a row's scores by the gradients of its logits: from those of the
+ * routing weights, through the normalisation over the chosen experts, then the
+ * softmax or sigmoid. `balance` [experts]. */
 static void row_back(const lhi_cpu *cpu, lhi_cpu_kept *kept, size_t row,
                      const float *balance)
 {
@@ -312,7 +320,8 @@ void lhi_cpu_route_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
                            adds);
     if (!d_w->router_bias)
         return;
-    /* Whole numbers: an expert's choices, less the mean, times experts. */
+    /* Integers: an expert's choices minus the mean, times the number of
+     * experts. */
     for (uint32_t e = 0; e < cpu->experts; e++)
         d_w->router_bias[e] = (adds ? d_w->router_bias[e] : 0) - (float)all;
     for (size_t i = 0; i < all; i++)

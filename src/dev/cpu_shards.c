@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights and gradients that are elsewhere most of the time: those of a chunk's
- * first items, as many as come nearest to the share that is sharded. Whoever
- * runs the passes gives them room. */
+/* Sharded weights and gradients: those of a chunk's first items, in the number
+ * closest to the requested share. They have no permanent memory here; the
+ * caller that runs the passes provides buffers. */
 #include "base/fail.h"
 #include "dev/cpu_shards.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Of which item of a layer a tensor is. */
+/* Returns the W item to which a layer's tensor belongs. */
 static lhi_cpu_item_kind item_of(lhi_role role, lhi_cpu_item_kind before)
 {
     switch (role) {
@@ -17,7 +17,7 @@ static lhi_cpu_item_kind item_of(lhi_role role, lhi_cpu_item_kind before)
     case LHI_ROLE_OUT:
         return LHI_ITEM_OUT;
     case LHI_ROLE_NORM2:
-    case LHI_ROLE_GATE_UP: /* where both share norm1 */
+    case LHI_ROLE_GATE_UP: /* if attention and MLP share norm1 */
         return LHI_ITEM_GATE_UP;
     case LHI_ROLE_DOWN:
         return LHI_ITEM_DOWN;
@@ -26,7 +26,7 @@ static lhi_cpu_item_kind item_of(lhi_role role, lhi_cpu_item_kind before)
     }
 }
 
-/* Values of an item's weights, which lie one after the other. */
+/* Counts the values of an item's weights, which are contiguous. */
 static double item_values(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                           const lhi_cpu_item *item)
 {
@@ -36,7 +36,7 @@ static double item_values(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
         return lhi_cpu_count_values(cpu, 0, lhi_n_front_tensors(m));
     if (item->kind == LHI_ITEM_HEAD)
         return lhi_cpu_count_values(cpu, back, lhi_n_model_tensors(m) - back);
-    if (item->layer >= chunk->n_layers) /* with the head's */
+    if (item->layer >= chunk->n_layers) /* counted with the head */
         return 0;
     uint32_t layer = chunk->first_layer + item->layer;
     uint32_t first = lhi_layer_tensor_index(m, layer);
@@ -61,7 +61,8 @@ double lhi_cpu_split(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     for (uint32_t i = 0; share > 0 && i < chunk->n_items; i++) {
         double values = item_values(cpu, chunk, &chunk->items[i]);
         at += values;
-        /* Experts' weights lie together: what is cut with them has none. */
+        /* An expert layer's GATE_UP item contains the weights of all experts,
+         * so the next item has no values and joins it. */
         if (values == 0 && *n_items == i && i > 0)
             *n_items = i + 1;
         if (fabs(at - share * all) >= fabs(best - share * all))
@@ -72,7 +73,7 @@ double lhi_cpu_split(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     return best;
 }
 
-/* Pointers from `from` on, `n` values, now point to what is at `to`. */
+/* Redirects pointers into the `n` values at `from` to the values at `to`. */
 static void move_pointers(float **pointers, size_t n_pointers, uintptr_t from,
                           size_t n, float *to)
 {
@@ -91,7 +92,7 @@ static void move_layer(lhi_cpu_weights *of, uintptr_t from, size_t n, float *to)
     memcpy(of, (const void *)pointers, sizeof pointers);
 }
 
-/* Of a chunk's weights, or their gradients. */
+/* Redirects a chunk's weight or gradient pointers. */
 static void move_weights(lhi_cpu_chunk *chunk, bool gradients, const float *old,
                          size_t n, float *to)
 {
@@ -163,9 +164,9 @@ void lhi_cpu_place_gradients(lhi_cpu_chunk *chunk, float *room,
         chunk->items[i].first = first_microbatch;
 }
 
-/* --- layer by layer --------------------------------------------------------
- */
+/* --- per-layer sharding (FSDP) ------------------------------------------- */
 
+/* Adds a part that ends before tensor `end_tensor`. */
 static void add_part(lhi_cpu_chunk *chunk, uint32_t end_tensor)
 {
     lhi_device_part *part = &chunk->parts[chunk->n_parts++];
@@ -202,7 +203,8 @@ lh_status lhi_cpu_parts(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err)
     return LH_OK;
 }
 
-/* The pointers of one part alone: others may have been where it goes. */
+/* Redirects only this part's pointers, since other parts may have used the
+ * target buffer before. */
 static void move_part(lhi_cpu_chunk *chunk, uint32_t i, bool gradients,
                       float *to)
 {

@@ -1,31 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights and gradients of the cpu device that are sharded: a share of a chunk's,
- * or all of it layer by layer. */
+/* Sharded weights and gradients of the cpu device: a share of a chunk, or a
+ * whole chunk layer by layer. */
 #ifndef LHI_CPU_SHARDS_H
 #define LHI_CPU_SHARDS_H
 
 #include "dev/cpu.h"
 
-/* Values of a chunk's first *n_items items, which come nearest to that
- * share. */
+/* Chooses the number of leading items closest to the requested share of a
+ * chunk's values. Returns their values. */
 double lhi_cpu_split(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                      double share, uint32_t *n_items);
-/* What is not sharded of a chunk that was made whole gets room for good. */
+/* Moves the unsharded weights of a fully built chunk to permanent memory. */
 lh_status lhi_cpu_part_chunk(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err);
+/* Sets the buffer with the sharded values; NULL: none. */
 void lhi_cpu_place_values(lhi_cpu_chunk *chunk, float *room);
+/* Sets the buffer for the sharded gradients of n_microbatches from
+ * first_microbatch on; NULL: none. */
 void lhi_cpu_place_gradients(lhi_cpu_chunk *chunk, float *room,
                              uint32_t first_microbatch,
                              uint32_t n_microbatches);
-/* The parts of a chunk whose tensors are there. */
+/* Builds the parts of a chunk; needs its tensors. */
 lh_status lhi_cpu_parts(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err);
-/* Where sharding goes layer by layer: the pass comes to part `part`. */
+/* Requests the values of `part` at the start of its computation, with per-layer
+ * sharding. */
 lh_status lhi_cpu_take_values(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                               uint32_t part, bool backward, lh_error *err);
+/* Sets the buffer with a part's values between steps. */
 void lhi_cpu_show_part(lhi_cpu_chunk *chunk, uint32_t part, float *room);
-/* Likewise: an item's gradients, of one microbatch, get room. */
+/* Requests a buffer for one microbatch's gradients of a part, with per-layer
+ * sharding. */
 lh_status lhi_cpu_take_gradients(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                                  uint32_t part, lh_error *err);
-/* The part that an item belongs to; how many belong to one, and the first. */
+/* Returns the part to which an item belongs. */
 static inline uint32_t lhi_cpu_part_of(const lhi_cpu_chunk *chunk,
                                        const lhi_cpu_item *item)
 {
@@ -35,9 +41,11 @@ static inline uint32_t lhi_cpu_part_of(const lhi_cpu_chunk *chunk,
                ? chunk->n_parts - 1
                : chunk->is_first + item->layer;
 }
+/* Returns the number of a part's items, and the first. */
 uint32_t lhi_cpu_part_items(const lhi_cpu_chunk *chunk, uint32_t part,
                             uint32_t *first);
-/* Whether all of these are due for the next microbatch, *m. */
+/* Checks whether all n items from `first` on have been requested for the next
+ * microbatch, *m. */
 static inline bool lhi_cpu_part_is_due(const lhi_cpu_chunk *chunk,
                                        uint32_t first, uint32_t n,
                                        uint32_t n_microbatches, uint32_t *m)
@@ -48,7 +56,8 @@ static inline bool lhi_cpu_part_is_due(const lhi_cpu_chunk *chunk,
         due = chunk->items[first + i].asked[*m];
     return due;
 }
-/* LH_EINVAL: what the pass needs is nowhere. */
+/* Checks that the sharded values that a pass needs have buffers; LH_EINVAL:
+ * they have none. */
 lh_status lhi_cpu_check_places(const lhi_cpu_chunk *chunk, const lh_pass *pass,
                                lh_error *err);
 

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ranks that share layers tell each other (tensor parallelism,
- * Megatron-LM, arXiv:1909.08053, with sequence parallelism, arXiv:2205.05198,
- * section 4.2.2). Forward, rows come together before a product whose columns
- * are shared, and the sums behind one whose rows are shared go apart again;
- * backward the other way round: eight collectives of [t][h] in a layer. What W
- * needs of gathered rows stays where it was gathered, so W has none. Sums are
- * made in the order of ranks.
+/* Tensor parallelism (Megatron-LM, arXiv:1909.08053) with sequence parallelism
+ * (arXiv:2205.05198, section 4.2.2). Forward, rows are all-gathered before a
+ * column-parallel product and sums are reduce-scattered after a row-parallel
+ * one; backward does the reverse: eight collectives on [t][h] per layer.
+ * Gathered rows that W needs stay in their buffers, so W has no collectives.
+ * Sums are in rank order.
  *
- * Without sequence parallelism (whole_rows) all ranks have all rows between
- * products, each the same: nothing is gathered there, sums come to all, and norms
- * and routers have whole gradients. */
+ * Without sequence parallelism (replicated rows) all ranks have the same rows
+ * between products. Nothing is gathered there, sums are all-reduced, and norms
+ * and routers have complete gradients. */
 #include "base/fail.h"
 #include "dev/cpu.h"
 
@@ -18,9 +17,9 @@
 #include <math.h>
 #include <string.h>
 
-/* What a rank says of a row of logits, of its own part of the vocabulary. */
+/* Statistics on a row of logits, over one rank's part of the vocabulary. */
 typedef struct top {
-    float max, sum; /* of exp(logit - max) */
+    float max, sum; /* sum of exp(logit - max) */
     float right;    /* the target's logit, or 0 */
 } top;
 
@@ -48,7 +47,7 @@ lh_status lhi_cpu_check_shares(const lhi_cpu_options *o, lh_error *err)
     if (n == 1)
         return LH_OK;
     LHI_TRY(need_multiple(m->heads, "heads", n, err));
-    if (n % m->kv_heads != 0) /* else several ranks have each */
+    if (n % m->kv_heads != 0) /* else ranks share key and value heads */
         LHI_TRY(need_multiple(m->kv_heads, "kv_heads", n, err));
     LHI_TRY(need_multiple(m->ffn, "ffn", n, err));
     if (m->experts)
@@ -84,7 +83,7 @@ bool lhi_cpu_make_shares(lhi_cpu *cpu)
     return true;
 }
 
-/* Whether the collective may begin, and how it went. */
+/* Checks whether a collective is needed and no earlier one has failed. */
 static bool may(const lhi_cpu *cpu)
 {
     return cpu->group && cpu->met == LH_OK;
@@ -114,7 +113,7 @@ void lhi_cpu_add_rows(lhi_cpu *cpu, const float *all, float *own)
                                             cpu->row_floats, &cpu->met_err);
 }
 
-/* Of x [t][h] each rank has its share. */
+/* All-gathers x [t][h] from the ranks' shares if rows are replicated. */
 static void gather_shares(lhi_cpu *cpu, float *x)
 {
     if (may(cpu) && cpu->whole_rows)
@@ -160,8 +159,8 @@ void lhi_cpu_take_message(lhi_cpu *cpu, const float *message, float *x)
     gather_shares(cpu, x);
 }
 
-/* The loss of a row from what all ranks say of it; *by is what this rank's
- * exponentials are to be multiplied with. */
+/* Computes a row's loss from all ranks' statistics. *by receives the factor for
+ * this rank's exponentials. */
 static double join_row(const lhi_cpu *cpu, const top *tops, size_t row,
                        float scale, float *by)
 {
@@ -181,8 +180,8 @@ static double join_row(const lhi_cpu *cpu, const top *tops, size_t row,
     return log(all) + (double)high - (double)right;
 }
 
-/* The column of a row's target among the logits that are here; v or more: it is
- * elsewhere. */
+/* Returns the target's column among the local logits; v or more: on another
+ * rank. */
 static uint32_t here(const lhi_cpu *cpu, int32_t target)
 {
     return (uint32_t)target - cpu->first_token;
@@ -217,20 +216,21 @@ double lhi_cpu_shared_loss(lhi_cpu *cpu, float *logits, const int32_t *targets,
     return loss;
 }
 
-/* Of a layer, or a module, gradients that each rank has of its own rows, or
- * queries: which there may be. */
+/* Number of kinds of partial gradients per layer or module: those from a rank's
+ * own rows or queries. */
 enum { N_PARTIAL = 15 };
 
-/* Of a number of slices, each of which several ranks have. */
+/* A gradient that is cut into slices, each shared by several ranks as partial
+ * sums. */
 typedef struct partial {
-    float *gradient; /* of the one that is here; NULL: there is none */
+    float *gradient; /* local slice; NULL: none */
     size_t n;
     uint32_t mine, slices;
-    lhi_cpu_item_kind item; /* of W, that makes it */
+    lhi_cpu_item_kind item; /* W item that produces it */
 } partial;
 
-/* Number `i` of them. Norms of heads, and latents: each rank has what its own
- * heads say. Keys and values are behind queries. */
+/* Returns the i-th partial gradient. Norms of heads and latents have the sum
+ * over the rank's own heads. Keys and values follow the queries. */
 static partial partial_of(const lhi_cpu *cpu, const lhi_cpu_weights *d,
                           uint32_t i)
 {
@@ -273,8 +273,8 @@ bool lhi_cpu_make_partial(lhi_cpu *cpu)
            (cpu->partial_sums = lhi_cpu_floats(cpu->mem, most, 1)) != NULL;
 }
 
-/* To the sums of all slices, where others' are 0, or back; how many there
- * are. */
+/* Copies a partial gradient to the reduction buffer, with zeros for the other
+ * slices, or the sum back. Returns the number of values. */
 static size_t move(const partial *p, float *sums, bool back)
 {
     float *at = sums + p->mine * p->n;
@@ -286,8 +286,8 @@ static size_t move(const partial *p, float *sums, bool back)
     return p->slices * p->n;
 }
 
-/* Those that n items from `first` on make, to cpu->partial_sums or back; how
- * many values. */
+/* Copies the partial gradients that n items from `first` on produce to
+ * cpu->partial_sums, or back. Returns the number of values. */
 static size_t move_partial(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                            uint32_t first, uint32_t n, bool back)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A chunk's weights: where they lie, what they are called, how they start. */
+/* A chunk's weights: layout, names and initial values. */
 #include "base/fail.h"
 #include "dev/cpu_experts.h"
 #include "dev/cpu_shards.h"
@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a value is drawn from: the seed and the tensor's place in the model, so
- * that it does not matter which chunks are on which device. splitmix64. */
+/* Random initial values (splitmix64) depend on the seed and the tensor's index
+ * in the model only, and not on the distribution of chunks over devices. */
 static const uint64_t STEP = UINT64_C(0x9e3779b97f4a7c15);
 
 static uint64_t next_random(uint64_t *state)
@@ -20,13 +20,13 @@ static uint64_t next_random(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* Normal with the standard deviation that Llama starts with, in pairs by Box
- * and Muller. */
+/* Fills values with normal random numbers, in pairs by Box and Muller, with
+ * Llama's initial standard deviation. */
 static void draw_run(float *values, size_t first, size_t n, uint64_t base)
 {
     const double deviation = 0.02, pi = 3.14159265358979323846;
     uint64_t state = base + (uint64_t)(first / 2 * 2) * STEP;
-    if (n > 0 && first % 2 == 1) { /* the second of a pair */
+    if (n > 0 && first % 2 == 1) { /* second number in a pair */
         float pair[2];
         draw_run(pair, first - 1, 2, base);
         values[0] = pair[1];
@@ -43,7 +43,8 @@ static void draw_run(float *values, size_t first, size_t n, uint64_t base)
     }
 }
 
-/* Whoever has a part of the tensor draws what it would have been given. */
+/* Draws a tensor's slice. Each value is equal to that in the complete tensor.
+ */
 static void draw(float *values, const lhi_slice *slice, uint64_t seed,
                  uint32_t index)
 {
@@ -56,16 +57,17 @@ static void draw(float *values, const lhi_slice *slice, uint64_t seed,
     }
 }
 
+/* State while building a chunk's tensors. */
 typedef struct maker {
     const lhi_cpu *cpu;
     lhi_cpu_chunk *chunk;
     lhi_arena *mem;
     uint64_t seed;
-    size_t at; /* floats handed out */
+    size_t at; /* floats assigned so far */
     bool failed;
 } maker;
 
-/* Where values and gradients of a tensor are found. */
+/* Records the addresses of a tensor's values and gradients. */
 static void put_down(lhi_cpu_chunk *chunk, lhi_cpu_weights *w,
                      lhi_cpu_weights *d, lhi_role role, const lhi_tensor *t)
 {
@@ -107,8 +109,9 @@ static void put_down(lhi_cpu_chunk *chunk, lhi_cpu_weights *w,
     *places[role][1] = t->gradient;
 }
 
-/* Tensor `index` of the model is the chunk's next, if it is here; vectors start at 1, biases
- * at 0. `layer`: of the chunk; weights of none are not looked at. */
+/* Adds the model's tensor `index` to the chunk if it is local. Norm weights
+ * start at 1, biases at 0. `layer` is chunk-local and ignored for tensors
+ * outside layers. */
 static void make_tensor(maker *m, uint32_t index, uint32_t layer)
 {
     lhi_cpu_chunk *chunk = m->chunk;
@@ -144,7 +147,7 @@ static void make_tensor(maker *m, uint32_t index, uint32_t layer)
     } else if (of.copies) {
         tensor->tied_chunk = 0;
         tensor->is_head = true;
-        index = 0; /* as the embedding */
+        index = 0; /* same values as the embedding */
     }
     if (of.columns)
         draw(tensor->value, &slice, m->seed, index);
@@ -154,6 +157,7 @@ static void make_tensor(maker *m, uint32_t index, uint32_t layer)
              tensor);
 }
 
+/* State while building a chunk's W items. */
 typedef struct item_maker {
     const lhi_cpu *cpu;
     lhi_arena *mem;
@@ -173,7 +177,7 @@ static lh_status make_item(const item_maker *m, lhi_cpu_item_kind kind,
     return item->asked ? LH_OK : lhi_fail_nomem(m->err);
 }
 
-/* Multiplications of a row from norm1 to queries, keys and values. */
+/* Counts the multiplications per row from norm1 to queries, keys and values. */
 static uint64_t qkv_cost(const lhi_cpu *cpu)
 {
     uint64_t h = cpu->h;
@@ -229,7 +233,7 @@ lh_status lhi_cpu_layers(const lhi_cpu *cpu, lhi_arena *mem,
     if (!chunk->again || !chunk->away || !chunk->moe)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++) {
-        /* Behind the last chunk's layers are the modules'. */
+        /* The modules' layers follow the last chunk's layers. */
         uint32_t layer = chunk->first_layer + i;
         bool leaves = i < chunk->n_layers && options->offload &&
                       options->offload[layer];
@@ -241,7 +245,7 @@ lh_status lhi_cpu_layers(const lhi_cpu *cpu, lhi_arena *mem,
     return LH_OK;
 }
 
-/* In the model's order. */
+/* Adds the chunk's tensors in the model's order. */
 static void make_tensors(maker *m)
 {
     const lh_model *model = m->cpu->model;
@@ -274,7 +278,7 @@ lh_status lhi_cpu_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
     uint32_t n_tensors = lhi_cpu_n_tensors(cpu, chunk);
     double values = lhi_cpu_values(cpu, chunk);
     maker m = {.cpu = cpu, .chunk = chunk, .mem = mem, .seed = options->seed};
-    if (values > (double)(INT64_MAX / 8)) /* more than an address can say */
+    if (values > (double)(INT64_MAX / 8)) /* exceeds the address space */
         return lhi_fail_nomem(err);
     chunk->n_values = (size_t)values;
     LHI_TRY(lhi_cpu_layers(cpu, mem, options, chunk, err));

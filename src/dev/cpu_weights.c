@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* W: what a microbatch adds to the gradients of the weights.
+/* W: adds a microbatch's contribution to the weight gradients.
  *
- * Floating-point sums depend on their order, so each gradient takes its
- * microbatches in order 0, 1, ..., whatever order their W passes come in: one
- * that comes early keeps its operands until its turn, and is done with the pass
- * that fills the gap. */
+ * Floating-point sums depend on their order, so each gradient accumulates
+ * microbatches in the order 0, 1, ..., independent of the order of W passes. A
+ * W pass that arrives early keeps its operands and runs in the pass that fills
+ * the gap. */
 #include "base/fail.h"
 #include "dev/cpu_experts.h"
 #include "dev/cpu_modules.h"
@@ -26,7 +26,7 @@ static void add_norm(const lhi_cpu *cpu, float *to, const float *x, bool adds)
     add_vector(cpu, to, x, (size_t)cpu->norm_vectors * cpu->h, adds);
 }
 
-/* What is between norm1 and queries, keys and values. */
+/* Adds the weight gradients between norm1 and queries, keys and values. */
 static void add_qkv(const lhi_cpu *cpu, const lhi_cpu_kept *a,
                     const lhi_cpu_weights *d, bool adds)
 {
@@ -54,7 +54,7 @@ static void add_embedding(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     lhi_cpu_embed_weights(cpu, slot->tokens, d, chunk->d_embedding);
     if (!chunk->positions)
         return;
-    /* Those that no sequence reaches have none. */
+    /* Positions beyond the sequence length have zero gradients. */
     if (!adds)
         memset(chunk->d_positions, 0, cpu->positions * h * sizeof(float));
     uint32_t n = lhi_cpu_n_pieces(cpu);
@@ -63,6 +63,7 @@ static void add_embedding(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                     d + i * cpu->piece * h, cpu->piece * h);
 }
 
+/* Computes one item's gradient for a microbatch. */
 static void do_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                     const lhi_cpu_item *item, const lhi_cpu_slot *slot)
 {
@@ -117,7 +118,8 @@ static void do_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     }
 }
 
-/* Which of n parts an item belongs to: where its middle lies. */
+/* Each item belongs to the one of n parts that contains its midpoint in cost.
+ */
 bool lhi_cpu_in_part(const lhi_cpu_chunk *chunk, const lhi_cpu_item *item,
                      const lh_pass *pass)
 {
@@ -125,8 +127,9 @@ bool lhi_cpu_in_part(const lhi_cpu_chunk *chunk, const lhi_cpu_item *item,
     return (2 * item->from + item->cost) * n / (2 * chunk->cost) == pass->part;
 }
 
-/* An item has all microbatches that its gradients are of: once those that are
- * complete with it are, too, what each rank has a part of is added up. */
+/* Called when an item's gradient has all its microbatches. Once the items that
+ * are reduced together with it are complete too, reduces their partial
+ * gradients. */
 static void complete(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                      const lhi_cpu_item *item)
 {
@@ -141,7 +144,7 @@ static void complete(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     lhi_cpu_add_partial(cpu, chunk, first, last - first);
 }
 
-/* The item takes the next microbatch. */
+/* Adds the next microbatch to the item's gradient. */
 static void take_next(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *item)
 {
     lhi_cpu_slot *slot = chunk->slots[item->done];
@@ -172,7 +175,8 @@ uint32_t lhi_cpu_part_items(const lhi_cpu_chunk *chunk, uint32_t part,
     return n;
 }
 
-/* All of the part's items, microbatch by microbatch: each is scattered. */
+/* Runs all items of a part that are due, microbatch by microbatch, since each
+ * microbatch's gradients are scattered. */
 static lh_status ask_part(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t part,
                           lh_error *err)
 {
@@ -187,6 +191,7 @@ static lh_status ask_part(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t part,
     return LH_OK;
 }
 
+/* Requests an item for a microbatch and runs it if it is due. */
 static lh_status ask(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *item,
                      uint32_t microbatch, lh_error *err)
 {
@@ -225,7 +230,7 @@ lh_status lhi_cpu_w(lhi_cpu *cpu, lhi_cpu_chunk *chunk, const lh_pass *pass,
                         early ? "before its D" : "twice");
     for (uint32_t i = 0; i < chunk->n_items; i++)
         if (lhi_cpu_in_part(chunk, &chunk->items[i], pass) &&
-            !(joint && chunk->items[i].asked[m])) /* with its D */
+            !(joint && chunk->items[i].asked[m])) /* already run with its D */
             LHI_TRY(ask(cpu, chunk, &chunk->items[i], m, err));
     return LH_OK;
 }

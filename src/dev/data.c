@@ -17,27 +17,30 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* An open data set. */
 struct lhi_data {
     lhi_arena *mem;
     const char *path;
-    int fd;            /* -1: `encoded` has it all */
-    uint32_t *encoded; /* from malloc's family, by the tokenizer */
-    uint32_t size;     /* bytes of a token in the file */
+    int fd;            /* -1: all tokens are in `encoded` */
+    uint32_t *encoded; /* allocated by the tokenizer; free with
+                        * lhi_tokens_free() */
+    uint32_t size;     /* bytes per token in the file */
     uint32_t vocab, sequence, ahead;
     uint64_t n_tokens, n_train; /* tokens */
     uint64_t seed;
 };
 
-/* Windows overlap by one token: the last target of one is the first token of
- * the next; and by those ahead. */
+/* Counts the windows in n_tokens. Windows overlap by one token, since the last
+ * target is the next window's first token, and by the look-ahead tokens. */
 static uint64_t count_windows(uint64_t n_tokens, const lhi_data_options *o)
 {
     uint64_t over = 1 + (uint64_t)o->ahead;
     return n_tokens >= over ? (n_tokens - over) / o->sequence : 0;
 }
 
-/* Where number i of n stands in the order that `key` gives: a Feistel network
- * on the next even number of bits, walked until it is below n. */
+/* Returns the position of number i out of n in the permutation that `key`
+ * defines: a Feistel network on the next even number of bits, iterated until
+ * the result is below n (cycle walking). */
 static uint64_t shuffle(uint64_t i, uint64_t n, uint64_t key)
 {
     uint32_t half = 1;
@@ -56,6 +59,7 @@ static uint64_t shuffle(uint64_t i, uint64_t n, uint64_t key)
     return i;
 }
 
+/* Encodes the text file with the tokenizer. */
 static lh_status encode(lhi_data *data, const char *tokenizer, lh_error *err)
 {
     lhi_tokenizer *bpe = NULL;
@@ -177,6 +181,7 @@ uint64_t lhi_data_n_windows(const lhi_data *data, int validation)
                          &o);
 }
 
+/* Reads exactly `size` bytes at offset `at`. */
 static lh_status read_bytes(const lhi_data *data, uint64_t at, char *to,
                             size_t size, lh_error *err)
 {
@@ -195,7 +200,7 @@ static lh_status read_bytes(const lhi_data *data, uint64_t at, char *to,
     return LH_OK;
 }
 
-/* In place: the file's bytes lie at the array's end. */
+/* Widens tokens to int32 in place; the file's bytes are at the array's end. */
 static void widen(int32_t *tokens, size_t n, uint32_t size, const char *from)
 {
     const unsigned char *bytes = (const unsigned char *)from;
@@ -203,7 +208,8 @@ static void widen(int32_t *tokens, size_t n, uint32_t size, const char *from)
         uint32_t token = 0;
         for (uint32_t b = 0; b < size; b++)
             token |= (uint32_t)bytes[b] << (8 * b);
-        memcpy(&tokens[i], &token, sizeof token); /* large ones: below 0 */
+        /* large ones become negative */
+        memcpy(&tokens[i], &token, sizeof token);
     }
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a model is trained on: a long sequence of tokens from a file, cut into
- * windows. Formats and their limits: docs/training.md.
+/* Training data: a long token sequence from a file, cut into windows. Formats
+ * and limits: docs/training.md.
  *
- * Which windows a microbatch has follows from the seed, the step and the
- * microbatch's place in the global batch, and from nothing else: neither from
- * the pipeline's degree nor from how many replicas share the batch. */
+ * The windows in a microbatch depend only on the seed, the step and the
+ * microbatch's index in the global batch; not on the pipeline's degree or the
+ * number of replicas. */
 #ifndef LHI_DATA_H
 #define LHI_DATA_H
 
@@ -12,40 +12,43 @@
 
 #include <stdint.h>
 
-typedef struct lhi_data lhi_data; /* may be shared by threads */
+typedef struct lhi_data lhi_data; /* thread-safe */
 
+/* File formats. */
 typedef enum lhi_data_kind {
-    LHI_DATA_BYTES, /* plain text, a token per byte; with `tokenizer`, BPE */
-    LHI_DATA_U16,   /* token files: little-endian numbers, nothing else */
+    LHI_DATA_BYTES, /* plain text, one token per byte; BPE with `tokenizer` */
+    LHI_DATA_U16,   /* token files: bare little-endian numbers */
     LHI_DATA_U32,
 } lhi_data_kind;
 
+/* Options for lhi_data_open(). */
 typedef struct lhi_data_options {
     const char *path;
     lhi_data_kind kind;
-    const char *tokenizer; /* tokenizer.json of a byte-level BPE; NULL: none */
-    uint32_t vocab;        /* of the model: larger tokens are refused */
-    uint32_t sequence;     /* tokens of a window */
-    uint32_t ahead;        /* further tokens that are read behind it */
-    /* Share of the tokens, at the file's end, that is for validation alone;
-     * 0 <= share < 1. 0: none. */
+    const char *tokenizer; /* tokenizer.json, byte-level BPE; NULL: none */
+    uint32_t vocab;        /* model's vocabulary; larger tokens are rejected */
+    uint32_t sequence;     /* tokens per window */
+    uint32_t ahead;        /* additional tokens read after a window */
+    /* Share of the tokens, from the file's end, reserved for validation; 0 <=
+     * share < 1. 0: none. */
     double validation;
-    uint64_t seed; /* of the windows' order */
+    uint64_t seed; /* for the order of the windows */
 } lhi_data_options;
 
-/* LH_EINPUT: the file is too short for one window of each part, or has a
- * token beyond the vocabulary (found when it is read). */
+/* Opens a data set. LH_EINPUT: the file is too short for one window in each
+ * part, or has a token beyond the vocabulary (detected when read). */
 lh_status lhi_data_open(const lhi_data_options *options, lhi_data **out,
                         lh_error *err);
-void lhi_data_close(lhi_data *data); /* NULL is fine */
+void lhi_data_close(lhi_data *data); /* NULL is allowed */
 
-uint64_t lhi_data_n_tokens(const lhi_data *data); /* both parts */
+uint64_t lhi_data_n_tokens(const lhi_data *data); /* training and validation */
+/* Returns the number of windows in the training or validation part. */
 uint64_t lhi_data_n_windows(const lhi_data *data, int validation);
 
-/* Fills tokens[0..sequence + ahead], one more than the window and what is ahead
- * have, since a position's target is the next position's token. `sample` counts from 0 for ever: every
- * pass over the data has its own order. Validation goes through its windows in
- * order and over again. */
+/* Fills tokens[0..sequence + ahead], one token more than the window and the
+ * look-ahead, since a position's target is the next token. `sample` counts from
+ * 0 without limit. Each pass over the training data has its own order;
+ * validation repeats its windows in order. */
 lh_status lhi_data_window(const lhi_data *data, int validation, uint64_t sample,
                           int32_t *tokens, lh_error *err);
 

@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a rank computes with: one interface, several devices. A device runs the
- * passes of one rank, one at a time and in the order that it is told; messages
- * between passes are not its business. All calls are made by one thread at a
- * time.
+/* The device interface: a device computes one rank's passes. It runs one pass
+ * at a time, in the order given by the caller, and does not transfer messages
+ * between passes. One thread at a time may call it.
  *
- * What goes in is a pass and its input; what comes out is its output, when it
- * ran, and in the end gradients. Where each idea is:
+ * A device receives passes and their inputs; it returns outputs, execution
+ * times and finally gradients. Files:
  *
- *   timed.c             a device that sleeps as long as the pipeline says
- *   cpu.c               a device that trains models in float32:
- *   families.c          ... of which kinds, and what their tensors are called
- *   cpu_tensors.c       ... its weights (where they lie, and how much it
- *                       holds: cpu_memory.c; of a schedule: cpu_predict.c)
- *   cpu_forward.c       ... F; cpu_attention.c: attention, both ways;
- *                       cpu_latent.c: what its queries and keys come of;
- *                       cpu_context.c: over ranks that share sequences;
- *                       cpu_layer.c: products, norms; cpu_dropout.c
- *   cpu_backward.c      ... D
- *   cpu_tensor.c        ... what ranks that share layers tell each other
- *   slices.c            ... and what of a tensor each of them has
- *   cpu_weights.c       ... W, in units that can be cut and put off
- *   cpu_kernels*.c      loops over floats, for three kinds of processor
- *   cpu_offload.c       activations that leave it for storage.h
- *   cpu_modules.c       modules that predict further tokens; cpu_ends.c: the
- *                       embedding and the head, theirs and the model's
- *   blas.c              matrix products: OpenBLAS, loaded at run time
- *   data.c              tokens of a microbatch, from a file of tokens or text
- *   tokenizer.c         text to tokens; split_words.c, unicode.h: its words */
+ *     timed.c                 device that sleeps for the pipeline's pass times
+ *     cpu.c                   device that trains models in float32:
+ *     families.c              model families and their tensor names
+ *     cpu_parameters.c        weights; cpu_memory.c: sizes;
+ *                             cpu_memory_estimate.c: memory of a schedule
+ *     cpu_forward.c           F
+ *     cpu_attention.c         attention, forward and backward
+ *     cpu_latent_attention.c  queries and keys from latents; per-head norms
+ *     cpu_context_parallel.c  attention over ranks that share sequences
+ *     cpu_layer.c             products, norms; cpu_dropout.c
+ *     cpu_backward.c          D
+ *     cpu_tensor_parallel.c   collectives among ranks that share layers
+ *     tensor_slices.c         slices of tensors under tensor parallelism
+ *     cpu_weight_gradients.c  W, in units that can be split and deferred
+ *     cpu_kernels*.c          float loops for three instruction sets
+ *     cpu_offload.c           activations offloaded to storage.h
+ *     cpu_mtp.c               multi-token prediction modules
+ *     cpu_embedding_head.c    embedding and head, for model and modules
+ *     blas.c                  matrix products: OpenBLAS, loaded at run time
+ *     data.c                  a microbatch's tokens, from token or text files
+ *     tokenizer.c             text to tokens; pretokenizer.c, unicode.h: words
+ */
 #ifndef LHI_DEV_H
 #define LHI_DEV_H
 
@@ -47,269 +48,277 @@
 
 typedef struct lhi_device lhi_device;
 
-/* One trained tensor of a chunk. Names are Hugging Face's, of Llama as
+/* One trained tensor of a chunk. Names are Hugging Face's, for example Llama's
  * "model.layers.3.self_attn.q_proj.weight". */
 typedef struct lhi_tensor {
     const char *name;
-    float *value, *gradient; /* n each; the gradient is summed over the
-                                microbatches of a step, in their order */
-    size_t n;               /* that are here */
-    uint32_t rows, columns; /* of the whole; columns 0: a vector */
-    lhi_slice slice;        /* what of it is here */
+    float *value, *gradient; /* n each; the gradient is summed over the step's
+                              * microbatches in order */
+    size_t n;               /* local values */
+    uint32_t rows, columns; /* full tensor; columns 0: a vector */
+    lhi_slice slice;        /* local slice */
     bool decays;            /* weight decay applies (not to norms) */
-    /* Not trained by its gradient, which says of each value whether it is to
-     * shrink (above 0) or to grow, by one amount each step: a router's bias that
-     * balances experts. */
+    /* Router bias for load balancing, updated by a fixed amount per step and
+     * not by gradient descent. The gradient's sign gives the direction: above
+     * 0, the value decreases; below 0, it increases. */
     bool balances;
-    bool is_expert; /* of an expert: other ranks may have others */
-    /* Tied embeddings: chunk 0's embedding and the last chunk's head, or its
-     * modules' embedding, are one tensor, of which each chunk has its own copy,
-     * also where both are on one device or are one chunk. Their gradients have
-     * to be added, the embedding's first. The chunk that has the other copy;
-     * LH_NONE: none. */
+    bool is_expert; /* an expert's; other ranks may have other experts */
+    /* Tied embeddings: chunk 0's embedding and the last chunk's head (or its
+     * modules' embedding) are one tensor. Each chunk has its own copy, even if
+     * both are on one device or are one chunk. Their gradients have to be
+     * added, the embedding's first. The value is the chunk with the other copy;
+     * LH_NONE: not tied. */
     uint32_t tied_chunk;
-    bool is_head; /* of a tied pair: the last chunk's copy */
-    uint32_t index; /* in the model's order: embedding, layers, norm, head,
-                       modules */
+    bool is_head; /* tied: this is the last chunk's copy */
+    uint32_t index; /* model order: embedding, layers, norm, head, modules */
 } lhi_tensor;
 
-/* When a pass ran, CLOCK_MONOTONIC. `end_ns` is when it ended by the device's
- * own reckoning: on the timed device its deadline, which the messages that
- * leave then are dated by. */
+/* A pass's execution time, CLOCK_MONOTONIC. end_ns is the end by the device's
+ * own accounting. On the timed device it is the pass's deadline, which also
+ * dates the messages sent then. */
 typedef struct lhi_span {
     int64_t start_ns, end_ns;
 } lhi_span;
 
-/* What a step is for. */
+/* A step's purpose. */
 typedef enum lhi_step_kind {
     LHI_STEP_TRAIN,
-    LHI_STEP_VALIDATE, /* F passes alone, on the validation data; tensors and
-                          gradients stay as they are */
+    LHI_STEP_VALIDATE, /* F only, on validation data; tensors and gradients stay
+                        * unchanged */
 } lhi_step_kind;
 
-/* The first tensors of a chunk whose values, or gradients, the device keeps no
- * room for: how many, and so many floats, one tensor after the other. */
+/* The chunk's leading tensors whose values, or gradients, have no permanent
+ * memory on the device: number of tensors, and total floats, contiguous. */
 typedef struct lhi_sharded_tensors {
     uint32_t n_values, n_gradients;
     size_t values, gradients;
-    size_t expert_values; /* of experts among these */
+    size_t expert_values; /* values that belong to experts */
 } lhi_sharded_tensors;
 
-/* Ranks that compute a pass together; NULL: the device is alone in it. */
+/* Groups of ranks that compute a pass together; NULL: no such parallelism. */
 typedef struct lhi_device_groups {
     lhi_group *tensor, *context, *expert, *expert_tensor;
-    lhi_group *near_expert; /* of `expert`, those on one node */
+    lhi_group *near_expert; /* members of `expert` on this node */
 } lhi_device_groups;
 
-/* Of a chunk, what is sharded at a time where that goes layer by layer: the
- * embedding, a layer, or the head with its norm, as the forward comes by
- * them. */
+/* A part of a chunk, the unit of per-layer sharding (FSDP): the embedding, a
+ * layer, or the head with its norm, in forward order. */
 typedef struct lhi_device_part {
     uint32_t first_tensor, n_tensors;
-    size_t at, n; /* values: the first of the chunk's, and how many */
+    size_t at, n; /* values: offset in the chunk, count */
 } lhi_device_part;
 
-/* Whoever has what is sharded layer by layer. run() calls these, in an order
- * that follows from its passes alone; it fails as they do. */
+/* Callbacks into the owner of parameters that are sharded layer by layer. run()
+ * calls them in an order that depends only on its passes, and fails if they
+ * fail. */
 typedef struct lhi_part_hooks {
     void *context;
-    /* A pass needs the part, and `then` after it (LH_NONE: no other one): room
-     * with its values, which are good until the next call. */
+    /* Requests a part's values, and announces `then` as the next part (LH_NONE:
+     * none). *room receives a buffer that is valid until the next call. */
     lh_status (*values)(void *context, uint32_t chunk, uint32_t part,
                         uint32_t then, float **room, lh_error *err);
-    /* Room that the gradients of one microbatch go to, and that they are there;
-     * *room is the caller's again with that. Microbatches come in order. */
+    /* gradients() returns a buffer for one microbatch's gradients of a part.
+     * scatter() reports that they are complete and hands the buffer back to the
+     * caller. Microbatches are in order. */
     lh_status (*gradients)(void *context, uint32_t chunk, uint32_t part,
                            float **room, lh_error *err);
     void (*scatter)(void *context, uint32_t chunk, uint32_t part,
                     uint32_t microbatch);
-    /* The pass is through. */
+    /* Reports the end of a pass. */
     lh_status (*ended)(void *context, const lh_pass *pass, lh_error *err);
 } lhi_part_hooks;
 
+/* Operations of a device. */
 typedef struct lhi_device_ops {
     const char *name; /* "timed", "cpu" */
     void (*close)(lhi_device *device);
-    /* Bytes of what F of `chunk` hands to the next chunk (backward: of what
-     * D or B hands to the previous one); 0 at the model's ends. */
+    /* Returns the bytes that F of `chunk` sends to the next chunk (backward:
+     * that D or B sends to the previous one); 0 at the model's ends. */
     size_t (*message_bytes)(const lhi_device *device, uint32_t chunk,
                             bool backward);
-    /* A step begins: gradients are zero (unless it validates), activations
-     * gone. The data follow from `step` alone (of its kind, from 0), so that a
-     * resumed run begins with the step at which the other one stopped. Tensor
-     * values may be changed between steps, and until the first F of their
-     * chunk. */
+    /* Starts a step: zeroes the gradients (unless it validates) and drops all
+     * activations. The data depend only on `step`, counted from 0 for each
+     * kind, so a resumed run continues at the step after the last completed
+     * one. Tensor values may be changed between steps, and until the first F of
+     * their chunk. */
     lh_status (*begin)(lhi_device *device, uint64_t step, lhi_step_kind kind,
                        lh_error *err);
-    /* Runs one pass. `in`: the message it needs (NULL where none is);
-     * `out`: room for the message it makes (NULL where none is).
-     * `ready_ns`: when all that it needs was there, by the senders' reckoning
-     * (not before the device's last pass ended); the call is made at or
-     * after it. After the chunk's last W (or B) of the step the gradients of
-     * its tensors are complete; W passes may come in any order. */
+    /* Runs one pass. `in`: the input message (NULL: none needed); `out`: buffer
+     * for the output message (NULL: none). `ready_ns`: the time at which all
+     * inputs were available by the senders' clocks, and not before the device's
+     * last pass ended; the call comes at or after it. After a chunk's last W
+     * (or B) in a step its gradients are complete. W passes may come in any
+     * order. */
     lh_status (*run)(lhi_device *device, const lh_pass *pass, const void *in,
                      void *out, int64_t ready_ns, lhi_span *span,
                      lh_error *err);
-    /* After all passes of a step: the sum of the losses of the microbatches
-     * that the last chunk has seen, in nats per token times tokens; *has is
-     * false where the device has no loss. */
+    /* After all passes of a step, returns the sum of the last chunk's losses
+     * over microbatches, in nats per token times tokens. *has is false if the
+     * device has no loss. */
     lh_status (*loss)(lhi_device *device, double *sum, uint64_t *tokens,
                       bool *has, lh_error *err);
-    /* Then, of a step that trains: the sum likewise of the mean of what modules
-     * that predict further tokens lose; 0: there are none. NULL on a device that
-     * has no loss. */
+    /* Then, in training steps, returns the same sum for the mean loss of the
+     * multi-token prediction modules; 0: no modules. NULL on a device without
+     * losses. */
     double (*modules_loss)(const lhi_device *device);
-    /* Tensors of a chunk; 0 on a device that trains nothing. Borrowed. */
+    /* Returns a chunk's tensors; 0 on a device that trains nothing. Borrowed.
+     */
     uint32_t (*n_tensors)(const lhi_device *device, uint32_t chunk);
     lhi_tensor *(*tensor)(lhi_device *device, uint32_t chunk, uint32_t i);
-    /* The most bytes held at once so far, tensors included; 0: not known. */
+    /* Returns the peak memory so far in bytes, tensors included; 0: unknown. */
     size_t (*peak_bytes)(const lhi_device *device);
-    /* These by kind, added to bytes[]. */
+    /* Adds the peak memory by kind to bytes[]. */
     void (*held)(const lhi_device *device, int64_t bytes[LH_N_MEMORY_KINDS]);
-    /* Sharded tensors; NULL on a device that trains nothing. Until settle() all
-     * values are there (and may be changed); then those that are sharded are
-     * nowhere. Before a pass they, and its gradients, are given room, which the
-     * caller keeps until they are elsewhere: values are as the caller has them,
-     * gradients are of n_microbatches from `first_microbatch` on. NULL: they are
-     * gone. */
+    /* Sharded tensors; NULL on a device that trains nothing. Until finalise()
+     * all values are resident and may be changed; afterwards the sharded ones
+     * have no memory here. Before a pass the caller provides buffers for values
+     * and gradients and keeps them until it withdraws them with NULL. The
+     * buffer's values are current; its gradients cover n_microbatches from
+     * `first_microbatch` on. */
     lhi_sharded_tensors (*sharded)(const lhi_device *device, uint32_t chunk);
     void (*settle)(lhi_device *device);
     void (*place_values)(lhi_device *device, uint32_t chunk, float *room);
     void (*place_gradients)(lhi_device *device, uint32_t chunk, float *room,
                             uint32_t first_microbatch, uint32_t n_microbatches);
-    /* Before the first step: the groups that it computes in, borrowed. Passes
-     * call their collectives, all members the same ones in the same order,
-     * which follows from the order of their passes. NULL: on a device that
-     * computes alone. */
+    /* Sets the groups, borrowed, before the first step. Passes call their
+     * collectives. All members call them in the same order, which depends only
+     * on their order of passes. NULL on a device that computes alone. */
     void (*join)(lhi_device *device, const lhi_device_groups *groups);
-    /* Where sharding goes layer by layer these give room, in the place of both,
-     * from settle() on. Parts of a chunk; borrowed. */
+    /* With per-layer sharding these callbacks provide the buffers, in place of
+     * the two functions above, from finalise() on. A chunk's parts; borrowed.
+     */
     uint32_t (*n_parts)(const lhi_device *device, uint32_t chunk);
     const lhi_device_part *(*part)(const lhi_device *device, uint32_t chunk,
                                    uint32_t i);
     void (*hook_parts)(lhi_device *device, const lhi_part_hooks *hooks);
-    /* Between steps: the part's values are in that room. */
+    /* Sets a part's values between steps: they are in the given buffer. */
     void (*show_part)(lhi_device *device, uint32_t chunk, uint32_t i,
                       float *room);
-    /* What a chunk's F has left of a microbatch, of those of its layers that
-     * the device was told, goes to storage, or comes back before D or B: begins
-     * it, behind what was begun before in the step. It lasts `least_ns` at
-     * least. NULL: a device that keeps nothing. */
+    /* Starts a copy of a microbatch's offloaded activations to storage after F,
+     * or back before D or B. Copies run in the order in which they are started.
+     * A copy takes at least `least_ns`. NULL on a device without activations.
+     */
     lh_status (*copy)(lhi_device *device, const lhi_offload *what,
                       int64_t least_ns, lh_error *err);
-    /* Waits for the first `n` copies of the step, not beyond `until_ns`:
-     * whether they are done; and when copy `i`, of these, was. */
+    /* Waits until `until_ns` for the step's first `n` copies; returns whether
+     * they are done. copied() returns the times of copy `i`, which must be
+     * done. */
     bool (*await_copies)(lhi_device *device, uint32_t n, int64_t until_ns);
     lhi_copied (*copied)(lhi_device *device, uint32_t i);
 } lhi_device_ops;
 
-/* The first member of every device. */
+/* Base of every device; its first member. */
 struct lhi_device {
     const lhi_device_ops *ops;
 };
 
-/* timed (src/dev/timed.c): a pass takes its time in the pipeline. Deadlines
- * are chained from `ready_ns`, so that being woken late does not add up; a pass
- * that could only start more than `slip_ns` after ready_ns counts from then. A
- * message has `message_bytes` bytes. */
+/* Creates a timed device (src/dev/timed.c): a pass takes its duration in the
+ * pipeline. Deadlines are chained from `ready_ns`, so that late wake-ups do not
+ * accumulate. A pass that starts more than `slip_ns` after ready_ns is timed
+ * from its actual start. Messages have `message_bytes` bytes. */
 lh_status lhi_device_timed(const lh_pipeline *pipeline, uint32_t device,
                            size_t message_bytes, int64_t slip_ns,
                            lhi_device **out, lh_error *err);
 
-/* cpu (src/dev/cpu.c): real training in float32. */
+/* The cpu device (src/dev/cpu.c): real training in float32. */
 typedef struct lhi_data lhi_data; /* src/dev/data.h */
 
+/* Options for lhi_device_cpu(). */
 typedef struct lhi_cpu_options {
     const lh_model *model;           /* borrowed */
-    double norm_epsilon, rope_theta; /* 0: 1e-5 and 10000 */
-    /* Chunk c has layers first_layers[c] to first_layers[c + 1] - 1 (may be
-     * none); chunk 0 the embedding too, the last one final norm and head. */
+    double norm_epsilon, rope_theta; /* 0: defaults, 1e-5 and 10000 */
+    /* Chunk c has layers first_layers[c] to first_layers[c + 1] - 1 (possibly
+     * none). Chunk 0 also has the embedding, the last one the final norm and
+     * head. */
     uint32_t n_chunks;
     const uint32_t *first_layers; /* n_chunks + 1; copied */
     uint32_t n_mine;
-    const uint32_t *mine; /* the chunks of this device; copied */
-    /* By layer of the model: parts that F does not keep and D makes again, bits
-     * 1 << lh_layer_part; copied. NULL: none. */
+    const uint32_t *mine; /* this device's chunks; copied */
+    /* Recomputation by model layer: parts that F does not keep and D
+     * recomputes, bits 1 << lh_layer_part; copied. NULL: none. */
     const uint32_t *again;
-    /* By layer of the model: what of it F keeps and no `again` makes goes to
-     * storage, a file without a name in the folder; copied. NULL: nothing. */
+    /* Offload by model layer: activations that F keeps and D does not recompute
+     * go to storage, an unnamed file in the folder; copied. NULL: none. */
     const bool *offload;
     const char *offload_to;
-    /* Of each chunk, 0 to 1; as many of its weights' products as come nearest.
-     * Parameters are at most gradients. */
+    /* Sharded share of each chunk, 0 to 1, rounded to whole weight products.
+     * The share of parameters is at most that of gradients. */
     double sharded_gradients, sharded_parameters;
-    bool by_layer; /* these are 1, or parameters 0, and it goes layer by layer */
+    bool by_layer; /* per-layer sharding; each share is 1, or parameters 0 */
     uint32_t microbatch; /* sequences */
-    uint32_t sequence;   /* tokens of one */
+    uint32_t sequence;   /* tokens per sequence */
     uint32_t n_microbatches;
-    uint32_t replica, n_replicas; /* of data parallelism */
-    /* Which of how many ranks this is that share each sequence; 0, 0: it is
-     * alone. They have a group (join()). */
+    uint32_t replica, n_replicas; /* data parallelism */
+    /* Context parallelism: this rank's index and the number of ranks that share
+     * each sequence; 0, 0: none. Requires join(). */
     uint32_t context, n_contexts;
-    /* Of ranks that share layers, vocabulary and, between products, rows; 0, 0:
-     * it has them alone. Otherwise it has to join() their group. */
+    /* Tensor parallelism: ranks that share layers, vocabulary and, between
+     * products, rows; 0, 0: none. Requires join(). */
     uint32_t n_tensor, tensor;
-    bool whole_rows; /* these have all rows between products, each the same */
-    /* Of ranks that have different experts, as many each; likewise. */
+    bool whole_rows; /* no sequence parallelism: every rank has all rows between
+                      * products */
+    /* Expert parallelism: ranks with different experts, equal numbers each; 0,
+     * 0: none. Requires join(). */
     uint32_t n_expert, expert;
-    /* By such a rank, the node that it is on: a row goes once to each node that
-     * has some of its experts, and is handed on there. NULL: a copy goes to each
-     * expert. Copied. */
+    /* Node by expert-parallel rank, for node-aware dispatch: a row is sent once
+     * to each node that has some of its experts and is forwarded there. NULL:
+     * one copy per expert. Copied. */
     const uint32_t *expert_nodes;
-    /* Of ranks that have parts of the same experts, one after the other; 0, 0:
-     * experts are whole. Where these are the ones that share layers, and no
-     * other ranks have other experts, experts are cut as layers are; otherwise
-     * it has to join() their group. */
+    /* Expert tensor parallelism: consecutive ranks that have parts of the same
+     * experts; 0, 0: whole experts. If these are the tensor-parallel ranks and
+     * there is no expert parallelism, experts are cut like layers. Otherwise
+     * join() must provide the group. */
     uint32_t n_expert_tensor, expert_tensor;
-    uint64_t seed;                /* of the first weights, by tensor; of dropout */
-    double dropout; /* share of scores, of what attention and MLP add and of the
-                       embedding that training drops, 0 <= share < 1 */
-    double balance; /* with experts: what the part of the loss that balances
-                       them is times; 0: there is none */
-    double expert_capacity; /* what an expert takes of a sequence, in times of
-                               what each would if all had the same; 0: all */
-    const lhi_data *data; /* borrowed; may be shared by devices of all threads;
-                             NULL where neither chunk 0 nor the last is here */
-    lhi_sgemm sgemm; /* from lhi_blas_load(), for as many callers as there are
-                        devices that run at a time; NULL: it is loaded here,
-                        for one */
+    /* for initial weights, by tensor; for dropout */
+    uint64_t seed;
+    double dropout; /* dropout probability for scores, attention and MLP outputs
+                     * and the embedding, 0 <= p < 1 */
+    double balance; /* weight of the expert load-balancing loss; 0: none */
+    double expert_capacity; /* capacity factor: an expert's maximum per sequence
+                             * relative to an equal share; 0: unlimited */
+    const lhi_data *data; /* borrowed, thread-safe; NULL if neither chunk 0 nor
+                           * the last one is here */
+    lhi_sgemm sgemm; /* from lhi_blas_load() with as many callers as devices run
+                      * concurrently; NULL: loaded here for one caller */
 } lhi_cpu_options;
 
-/* The bytes that such a device comes to hold when each step has these passes of
- * its chunks in this order, and these copies, added by kind to bytes[]. In
- * doubles, since what does not fit may well not fit into 64 bits. `data` is not
- * looked at, nor is whether the passes make sense. */
+/* Predicts a cpu device's memory when each step has these passes of its chunks
+ * and these copies, in order. Adds bytes by kind to bytes[]. Uses doubles,
+ * since sizes may exceed 64 bits. Neither reads `data` nor checks the passes.
+ */
 lh_status lhi_cpu_predict(const lhi_cpu_options *options, const lh_pass *passes,
                           uint32_t n_passes, const lhi_offload *copies,
                           uint32_t n_copies, double bytes[LH_N_MEMORY_KINDS],
                           lh_error *err);
-/* What leaves of chunk mine[i] with each microbatch. */
+/* Returns the bytes that chunk mine[i] offloads per microbatch. */
 double lhi_cpu_offloaded(const lhi_cpu_options *options, uint32_t i);
-/* What of chunk mine[i] is sharded; the numbers of tensors are left out. */
+/* Computes the sharded values of chunk mine[i]; leaves the numbers of tensors
+ * at 0. */
 lh_status lhi_cpu_sharded(const lhi_cpu_options *options, uint32_t i,
                           lhi_sharded_tensors *out, lh_error *err);
-/* Of the parts of chunk mine[i], where that goes layer by layer: how many there
- * are, and values of the largest, of the largest without experts, and of the
- * experts of one. */
+/* Part sizes of a chunk under per-layer sharding: number of parts, and values
+ * in the largest part, in the largest without its experts, and in one part's
+ * experts. */
 typedef struct lhi_cpu_part_sizes {
     uint32_t n;
     double all, most, experts;
 } lhi_cpu_part_sizes;
+/* Computes the part sizes of chunk mine[i]. */
 lhi_cpu_part_sizes lhi_cpu_parts_of(const lhi_cpu_options *options, uint32_t i);
-/* Tensors of chunk mine[i] that are here. */
+/* Counts the local tensors of chunk mine[i]. */
 uint32_t lhi_cpu_tensors_of(const lhi_cpu_options *options, uint32_t i);
-/* Those of experts among them. */
+/* Counts the local expert parameters of chunk mine[i]. */
 double lhi_cpu_expert_parameters(const lhi_cpu_options *options, uint32_t i);
-/* The parameters of chunk mine[i] that are here, each of them a float; and
- * those of the embedding, or the head. */
+/* Counts the local parameters of chunk mine[i], in floats. */
 double lhi_cpu_parameters(const lhi_cpu_options *options, uint32_t i);
+/* Counts the local parameters in the embedding, or equally the head. */
 double lhi_cpu_embedding(const lhi_cpu_options *options);
-/* Of a message between two chunks. */
+/* Returns the bytes of a message between two chunks. */
 size_t lhi_cpu_message_bytes(const lhi_cpu_options *options);
 
-/* LH_EUNSUPPORTED: the model is of no kind that is trained here, or OpenBLAS
- * is not installed; `err` says which and what to do. Open the first device of a
- * process before it starts threads: OpenBLAS is loaded then. */
+/* Creates a cpu device. LH_EUNSUPPORTED: the model family is not supported, or
+ * OpenBLAS is not installed; `err` has the cause and the remedy. Open a
+ * process's first device before starting threads, because it loads OpenBLAS. */
 lh_status lhi_device_cpu(const lhi_cpu_options *options, lhi_device **out,
                          lh_error *err);
 

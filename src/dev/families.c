@@ -9,30 +9,31 @@
 /* --- tensors -----------------------------------------------------------------
  */
 
-/* A side of a tensor. */
+/* Width of a tensor's side, as a model dimension. */
 typedef enum side {
     NONE,
     H,
     Q,
     KV,
     QKV,
-    OUT, /* what attention makes */
+    OUT, /* attention output */
     HEAD,
     Q_RANK,
-    Q_FROM, /* what queries are made of */
+    Q_FROM, /* input to the query product */
     KV_RANK,
-    KV_DOWN, /* with the key that is turned */
-    KV_UP,   /* keys that are not, and values */
+    KV_DOWN, /* with the rotary key */
+    KV_UP,   /* non-rotary keys, and values */
     F,
     EXPERTS,
     EXPERT_F,
     SHARED_F,
-    TWO_H, /* of a module that predicts further tokens: both that it joins */
+    TWO_H, /* both inputs joined by an MTP module */
     ONE,
     VOCAB,
     POSITIONS
 } side;
 
+/* Condition under which a tensor exists. */
 typedef enum need {
     ALWAYS,
     IF_QKV_BIAS,
@@ -41,10 +42,11 @@ typedef enum need {
     IF_QK_NORM,
     IF_Q_RANK,
     UNLESS_Q_RANK,
-    IF_DENSE, /* the layer */
+    IF_DENSE, /* dense layers only */
     IF_MOE
 } need;
 
+/* One tensor in a family's table. */
 typedef struct row {
     const char *name;
     side rows, columns;
@@ -67,13 +69,13 @@ static const row llama_front[] = {
         {"self_attn.o_proj.weight", H, Q, LHI_ROLE_OUT, ALWAYS},               \
         {"self_attn.o_proj.bias", H, NONE, LHI_ROLE_OUT_BIAS, IF_OUTPUT_BIAS}, \
         {"post_attention_layernorm.weight", H, NONE, LHI_ROLE_NORM2, ALWAYS},
-/* Of dense layers where others have experts. */
+/* Dense layers in models that have experts elsewhere. */
 #define DENSE_ROWS                                                             \
     {"mlp.gate_proj.weight", F, H, LHI_ROLE_GATE_UP, IF_DENSE},                \
         {"mlp.up_proj.weight", F, H, LHI_ROLE_NEXT, IF_DENSE},                 \
         {"mlp.down_proj.weight", H, F, LHI_ROLE_DOWN, IF_DENSE},
 
-/* Of the others, with a router of sigmoids. */
+/* Expert layers with a sigmoid router. */
 #define SIGMOID_ROWS                                                           \
     {"mlp.gate.weight", EXPERTS, H, LHI_ROLE_ROUTER, IF_MOE},                  \
         {"mlp.gate.e_score_correction_bias", EXPERTS, NONE,                    \
@@ -138,8 +140,8 @@ static const row qwen3_moe_layer[] = {
     {"mlp.gate.weight", EXPERTS, H, LHI_ROLE_ROUTER, IF_MOE},
 };
 static const row glm4_moe_layer[] = {ATTENTION_ROWS DENSE_ROWS SIGMOID_ROWS};
-/* Of a module that predicts a token further ahead, around a layer's: as
- * DeepSeek-V3's checkpoints name them. */
+/* Tensors of an MTP module around its layer, named as in DeepSeek-V3's
+ * checkpoints. */
 static const row module_front[] = {
     {"enorm.weight", H, NONE, LHI_ROLE_ENORM, ALWAYS},
     {"hnorm.weight", H, NONE, LHI_ROLE_HNORM, ALWAYS},
@@ -148,7 +150,7 @@ static const row module_front[] = {
 static const row module_back[] = {
     {"shared_head.norm.weight", H, NONE, LHI_ROLE_MODULE_NORM, ALWAYS},
 };
-/* Of each expert of all these. */
+/* Tensors of each expert in these families. */
 static const row mlp_expert[] = {
     {"gate_proj.weight", EXPERT_F, H, LHI_ROLE_EXPERTS, ALWAYS},
     {"up_proj.weight", EXPERT_F, H, LHI_ROLE_NEXT, ALWAYS},
@@ -189,16 +191,18 @@ static const row falcon_layer[] = {
     {"mlp.dense_4h_to_h.weight", H, F, LHI_ROLE_DOWN, ALWAYS},
 };
 
+/* A table section. */
 typedef struct rows {
     const row *rows;
     uint32_t n;
 } rows;
 
+/* The table of one model family. */
 typedef struct names {
-    const char *layers; /* before a layer's number */
+    const char *layers; /* prefix before the layer's number */
     rows front, layer, back;
-    const char *experts; /* within a layer, before an expert's number */
-    rows expert;         /* of each, behind the rows of a layer */
+    const char *experts; /* within a layer, before the expert's number */
+    rows expert;         /* per expert, after the layer's rows */
 } names;
 
 #define ROWS(list)                                                             \
@@ -257,7 +261,8 @@ static const names *names_of(const lh_model *m)
 
 static const rows module_rows[2] = {ROWS(module_front), ROWS(module_back)};
 
-/* `layer`: any for rows outside of layers. */
+/* Checks whether the model has the row's tensor; `layer` is ignored for rows
+ * outside layers. */
 static bool is_needed(const lh_model *m, uint32_t layer, const row *r)
 {
     switch (r->need) {
@@ -346,7 +351,8 @@ static uint32_t width_of(const lh_model *m, side of)
     }
 }
 
-/* Latents are whole on each rank, and so experts may be. */
+/* Checks whether tensor parallelism cuts the side. Latents are whole on each
+ * rank; experts may be. */
 static bool is_cut(side of)
 {
     return of == Q || of == KV || of == QKV || of == KV_UP || of == OUT ||
@@ -377,8 +383,8 @@ uint32_t lhi_layer_tensor_index(const lh_model *m, uint32_t layer)
     return index;
 }
 
-/* Modules come behind the head, which they share, and the embedding, of which
- * they have a copy where the head is none. */
+/* Modules follow the head, which they share. If the head is not tied, a copy of
+ * the embedding precedes them. */
 uint32_t lhi_module_tensor_index(const lh_model *m, uint32_t module)
 {
     uint32_t index = lhi_layer_tensor_index(m, m->layers) +
@@ -394,7 +400,7 @@ uint32_t lhi_n_model_tensors(const lh_model *m)
     return lhi_module_tensor_index(m, m->mtp_layers);
 }
 
-/* Tensor `index` of those of a layer, of a module too. */
+/* Returns the row for the layer's tensor `index`; also for a module's layer. */
 static const row *layer_row_of(const lh_model *m, uint32_t layer,
                                uint32_t index, uint32_t *expert)
 {
@@ -415,6 +421,7 @@ static const row *layer_row_of(const lh_model *m, uint32_t layer,
     return &lists->expert.rows[index % lists->expert.n];
 }
 
+/* Returns the row for the model's tensor `index`. */
 static const row *row_of(const lh_model *m, uint32_t index, uint32_t *layer,
                          uint32_t *expert)
 {
@@ -473,7 +480,7 @@ void lhi_model_tensor_of(const lh_model *m, uint32_t index,
     out->cut = is_cut(r->rows)      ? LHI_CUT_ROWS
                : is_cut(r->columns) ? LHI_CUT_COLUMNS
                                     : LHI_CUT_NOT;
-    /* With the MLP beside attention there is one head of keys and values. */
+    /* A parallel block (Falcon) has one key and value head. */
     bool fused = r->rows == QKV || r->columns == QKV;
     out->parts = fused && !m->parallel_block ? 3 : 1;
     out->common =

@@ -22,7 +22,7 @@ static size_t width_of(const lhi_slice *s)
     return s->columns ? s->columns : 1;
 }
 
-/* Of one part of the side that is cut: where the slice begins, and how much. */
+/* Computes the slice's start and length in each matrix along the cut side. */
 static void find_part(const lhi_slice *s, size_t side, size_t *first, size_t *n)
 {
     size_t all = (side - s->common) / s->parts;
@@ -70,20 +70,20 @@ lhi_slice_run lhi_slice_run_of(const lhi_slice *s, size_t run)
         return (lhi_slice_run){run * n * width, (run * part + first) * width,
                                n * width};
     }
-    /* The parts of a row, then those of the next. */
+    /* Runs are ordered by row, then by matrix. */
     find_part(s, width, &first, &n);
     size_t part = width / s->parts;
     return (lhi_slice_run){run * n, run * part + first, n};
 }
 
-/* The runs that [first, first + n) of the slice lies in. */
+/* Copies the slice's values [first, first + n) run by run. */
 static void move(const lhi_slice *s, float *whole, size_t first, size_t n,
                  float *values, bool puts)
 {
     if (n == 0)
         return;
     size_t each = lhi_slice_run_of(s, 0).n, last = lhi_slice_n_runs(s) - 1;
-    /* The last one may have more. */
+    /* The last run may be longer, since it includes the common rows. */
     for (size_t k = first / each < last ? first / each : last;
          k <= last && k * each < first + n; k++) {
         lhi_slice_run run = lhi_slice_run_of(s, k);

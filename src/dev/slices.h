@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of a tensor a rank has where tensor parallelism cuts it (Megatron-LM,
- * arXiv:1909.08053, section 3): rows, or columns, from n * mine / ranks to
- * n * (mine + 1) / ranks. Where several matrices are one tensor, as queries,
- * keys and values of GPT-2, each of these `parts` is cut so. Where it has fewer
- * slices than there are ranks, as with few key and value heads, each is that of
- * `sharers` ranks, one after the other; where such heads are in one tensor with
- * the queries, as with Falcon, its last `common` rows are all ranks'. */
+/* A rank's slice of a tensor under tensor parallelism (Megatron-LM,
+ * arXiv:1909.08053, section 3): rows, or columns, from n * mine / ranks to n *
+ * (mine + 1) / ranks.
+ *
+ * - A tensor may consist of several matrices (`parts`), such as GPT-2's fused
+ *   queries, keys and values. Each is cut separately.
+ * - There may be fewer slices than ranks, as with few key and value heads. Then
+ *   `sharers` consecutive ranks have the same slice.
+ * - If such heads are fused with the queries, as in Falcon, the last `common`
+ *   rows are on all ranks. */
 #ifndef LHI_SLICES_H
 #define LHI_SLICES_H
 
@@ -13,46 +16,51 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Side along which a tensor is cut. */
 typedef enum lhi_cut {
-    LHI_CUT_NOT, /* every rank has all of it: one slice */
+    LHI_CUT_NOT, /* complete on every rank: one slice */
     LHI_CUT_ROWS,
     LHI_CUT_COLUMNS
 } lhi_cut;
 
+/* A slice of a tensor. */
 typedef struct lhi_slice {
     lhi_cut cut;
-    uint32_t parts;         /* of the side that is cut; 1: one matrix */
-    uint32_t ranks, mine;   /* slices that there are; 1, 0: nothing is cut */
-    uint32_t sharers;       /* ranks that have each */
-    uint32_t common;        /* rows; where rows are cut */
-    uint32_t rows, columns; /* of the whole; columns 0: a vector */
+    uint32_t parts;         /* matrices along the cut side; 1: one matrix */
+    uint32_t ranks, mine;   /* number of slices, own index; 1, 0: not cut */
+    uint32_t sharers;       /* ranks per slice */
+    uint32_t common;        /* uncut rows, if rows are cut */
+    uint32_t rows, columns; /* full tensor; columns 0: a vector */
 } lhi_slice;
 
-/* Values that lie one after the other, both in the slice and in the whole. */
+/* A run of values contiguous both in the slice and in the full tensor. */
 typedef struct lhi_slice_run {
     size_t here, whole, n;
 } lhi_slice_run;
 
-/* Of n things, the first one that rank `i` of `ranks` has. */
+/* Returns the first of n units that rank `i` out of `ranks` has. */
 size_t lhi_slice_first(size_t n, uint32_t ranks, uint32_t i);
-/* What rank `rank` of all has of the same tensor; and whether no rank before it
- * has that. */
+/* Returns rank `rank`'s slice of the same tensor. */
 lhi_slice lhi_slice_at(const lhi_slice *slice, uint32_t rank);
+/* Checks whether no lower rank has the same slice. */
 static inline bool lhi_slice_is_first(const lhi_slice *slice, uint32_t rank)
 {
     return rank % slice->sharers == 0;
 }
-/* Values, the slice's first ones, that no rank before `rank`, whose it is,
- * has. */
+/* Counts the leading values in the slice of `rank` that no lower rank has. */
 size_t lhi_slice_own(const lhi_slice *slice, uint32_t rank);
+/* Counts the slice's values. */
 size_t lhi_slice_values(const lhi_slice *slice);
+/* Counts the slice's runs. */
 size_t lhi_slice_n_runs(const lhi_slice *slice);
+/* Returns a run by its index. */
 lhi_slice_run lhi_slice_run_of(const lhi_slice *slice, size_t run);
 
-/* Copies values first .. first + n - 1 of the slice out of the whole tensor, or
- * into it. */
+/* Copies the slice's values first .. first + n - 1 out of the full tensor. */
 void lhi_slice_take(const lhi_slice *slice, const float *whole, size_t first,
                     size_t n, float *out);
+/* Copies values into positions first .. first + n - 1 of the slice within the
+ * full tensor. */
 void lhi_slice_put(const lhi_slice *slice, const float *values, size_t first,
                    size_t n, float *whole);
 

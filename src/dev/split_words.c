@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPT-2's words: see lhi_word() in tokenizer.h. A byte that is not valid UTF-8
- * counts as a character that is neither letter, number nor space. */
+/* GPT-2's pre-tokenizer: see lhi_pretokenize_word() in tokenizer.h. An invalid
+ * UTF-8 byte counts as a character that is neither letter, number nor space. */
 #include "dev/tokenizer.h"
 #include "dev/unicode.h"
 
 #include <stdbool.h>
 #include <string.h>
 
+/* Character classes of the pre-tokenizer. */
 typedef enum class {
     LETTER,
     NUMBER,
@@ -14,7 +15,8 @@ typedef enum class {
     OTHER,
 } class;
 
-/* Of n > 0 bytes the first character; how many it has goes to *size. */
+/* Decodes the first character in n > 0 bytes; *size receives its length in
+ * bytes. */
 static uint32_t decode(const unsigned char *p, size_t n, size_t *size)
 {
     uint32_t c = p[0];
@@ -74,8 +76,8 @@ static class class_of(const unsigned char *p, size_t n, size_t *size)
     return OTHER;
 }
 
-/* Bytes of the characters of one class from `at` on; *last is where the last
- * of them begins. */
+/* Returns the end of the run of characters in one class from `at` on; *last
+ * receives the offset of its last character. */
 static size_t run_end(const unsigned char *p, size_t len, size_t at, class of,
                       size_t *last)
 {
@@ -106,7 +108,7 @@ size_t lhi_word(const char *text, size_t len)
         if (next != SPACE)
             return run_end(p, len, 1, next, &last);
     }
-    /* Spaces, but the last one belongs to the word behind them. */
+    /* A run of spaces, except the last one, which belongs to the next word. */
     end = run_end(p, len, 0, SPACE, &last);
     return end == len || last == 0 ? end : last;
 }

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* A copy between device buffers and a storage block. */
 typedef struct copy {
     lhi_storage_block *block;
     lhi_storage_piece *pieces;
@@ -22,11 +23,13 @@ typedef struct copy {
     lhi_copied when;
 } copy;
 
+/* A mapped range of the file. */
 typedef struct mapping {
     struct mapping *next;
     lhi_storage_block block;
 } mapping;
 
+/* Storage file, its mappings, and the copy thread's queue. */
 struct lhi_storage {
     char *folder;
     int fd;
@@ -34,11 +37,11 @@ struct lhi_storage {
     mapping *mappings;
     pthread_t thread;
     atomic_bool stop;
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t lock; /* for the members below */
     pthread_cond_t changed;
-    copy **copies; /* those of the step, and room for more */
+    copy **copies; /* this step's, then unused records */
     uint32_t n_begun, n_done, n_room;
-    int64_t free_ns; /* the last one has ended */
+    int64_t free_ns; /* end of the last copy */
 };
 
 static lh_status fail_folder(const char *folder, const char *what,
@@ -50,6 +53,7 @@ static lh_status fail_folder(const char *folder, const char *what,
                     what, folder, strerror(errno));
 }
 
+/* Copies the bytes of all pieces. */
 static void move(lhi_storage *s, const copy *c)
 {
     unsigned char *at = c->block->at;
@@ -63,8 +67,8 @@ static void move(lhi_storage *s, const copy *c)
     }
 }
 
-/* Under the lock, which it gives up meanwhile. Dated by when it could begin, so
- * that a thread that was woken late has not made the stream slower. */
+/* Runs a copy; releases the lock meanwhile. Times count from when the copy
+ * could have started, so that a late wake-up does not slow the stream down. */
 static void run_copy(lhi_storage *s, copy *c)
 {
     lhi_copied *when = &c->when;
@@ -82,6 +86,7 @@ static void run_copy(lhi_storage *s, copy *c)
     s->free_ns = when->end_ns;
 }
 
+/* Runs copies in order until close. */
 static void *thread_main(void *of)
 {
     lhi_storage *s = of;
@@ -99,7 +104,7 @@ static void *thread_main(void *of)
     return NULL;
 }
 
-/* Without a name from the beginning. */
+/* Creates the file unnamed from the start. */
 static lh_status make_file(lhi_storage *s, lh_error *err)
 {
     size_t room = strlen(s->folder) + 32;
@@ -183,8 +188,8 @@ size_t lhi_storage_room(size_t size)
     return (size + page - 1) / page * page;
 }
 
-/* The disk's room is taken now: a page that has none would end the process when
- * it is first written. */
+/* Allocates disk space up front: writing a mapped page without disk space would
+ * kill the process. */
 static lh_status take_room(lhi_storage *s, size_t size, lh_error *err)
 {
     int failed;
@@ -243,7 +248,8 @@ void lhi_storage_begin(lhi_storage *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Room for one more copy: its record, which does not move. */
+/* Returns the next copy record, allocating one if needed. Records have stable
+ * addresses. */
 static copy *next_copy(lhi_storage *s)
 {
     if (s->n_begun < s->n_room)
@@ -257,6 +263,7 @@ static copy *next_copy(lhi_storage *s)
     return more[s->n_room++];
 }
 
+/* Copies the list of pieces into the record. */
 static bool take_pieces(copy *c, const lhi_storage_piece *pieces, uint32_t n)
 {
     if (n > c->room) {

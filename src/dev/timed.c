@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device that takes a pass's time and does nothing in it. It sleeps up to an
- * absolute deadline; the next deadline counts from this one and not from when
- * the thread was woken, so lateness does not add up. */
+/* A device that emulates passes by sleeping. It sleeps until an absolute
+ * deadline. The next deadline counts from this deadline and not from the
+ * wake-up, so lateness does not accumulate. */
 #include "dev/timed.h"
 #include "base/fail.h"
 #include "base/realtime.h"
 
 #include <stdlib.h>
 
+/* The timed device. */
 typedef struct timed {
     lhi_device device;
     uint32_t n_chunks;
@@ -17,7 +18,8 @@ typedef struct timed {
     lhi_timed_slips slips;
 } timed;
 
-/* The share of a part of a cut W; the shares add up. */
+/* Returns the duration of a pass. Parts of a split W have shares that sum up
+ * exactly. */
 static int64_t time_of(const lh_chunk *chunk, const lh_pass *pass)
 {
     int64_t each = chunk->w_ns / pass->n_parts;
@@ -60,6 +62,7 @@ static lh_status timed_begin(lhi_device *device, uint64_t step,
     return LH_OK;
 }
 
+/* Sleeps until the pass's deadline. */
 static lh_status timed_run(lhi_device *device, const lh_pass *pass,
                            const void *in, void *out, int64_t ready_ns,
                            lhi_span *span, lh_error *err)

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the timed device tells beyond what all devices do. */
+/* The timed device's functions beyond the device interface. */
 #ifndef LHI_TIMED_H
 #define LHI_TIMED_H
 
 #include "dev/dev.h"
 
-/* Passes that began too late for their deadlines to be chained. */
+/* Passes that started too late to keep their chained deadlines. */
 typedef struct lhi_timed_slips {
     uint64_t n;
-    int64_t lost_ns;  /* by all of them */
-    int64_t worst_ns; /* the latest start of any pass, slipped or not */
+    int64_t lost_ns;  /* total */
+    int64_t worst_ns; /* latest start of any pass, slipped or not */
 } lhi_timed_slips;
 
-/* Of a timed device, since the last call. */
+/* Returns a timed device's slips since the last call and resets them. */
 lhi_timed_slips lhi_timed_take_slips(lhi_device *device);
 
-/* From the next pass on passes, and data-parallel communication, take their
- * times in `pipeline`, which has the same chunks as the device's. */
+/* Takes pass and data-parallel communication times from `pipeline` from the
+ * next pass on. It must have the same chunks as the device's pipeline. */
 void lhi_timed_take_times(lhi_device *device, const lh_pipeline *pipeline);
-/* A chunk with its times of now. */
+/* Returns a chunk with its current times. */
 const lh_chunk *lhi_timed_chunk(const lhi_device *device, uint32_t chunk);
 
 #endif

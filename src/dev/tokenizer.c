@@ -13,29 +13,33 @@
 #include <string.h>
 
 enum {
-    MAX_TOKEN = 1 << 24, /* of the vocabulary */
-    MAX_WORD = 1 << 18,  /* bytes: one takes some 60 times as much */
+    MAX_TOKEN = 1 << 24, /* largest vocabulary */
+    MAX_WORD = 1 << 18,  /* bytes; encoding a word takes about 60 times as much
+                          * memory */
     NONE = -1,
 };
 
-/* Two tokens that become one. Open addressing; `left` NONE: free. */
+/* A rule that merges two tokens into one. Hash table with open addressing;
+ * `left` NONE: free slot. */
 typedef struct merge {
     int32_t left, right, to;
-    uint32_t rank; /* lower goes first */
+    uint32_t rank; /* lower merges first */
 } merge;
 
+/* A parsed tokenizer: vocabulary and merge rules. */
 struct lhi_tokenizer {
     lhi_arena *mem;
     const char *name;
     uint32_t size;      /* the largest token + 1 */
-    int32_t bytes[256]; /* each byte's token */
-    bool splits;        /* into words first */
-    size_t mask;        /* slots of merges - 1 */
+    int32_t bytes[256]; /* token for each byte */
+    bool splits;        /* splits text into words first */
+    size_t mask;        /* number of merge slots - 1 */
     merge *merges;
 };
 
-/* The characters that stand for bytes in GPT-2's vocabulary: printable ones of
- * Latin-1 for themselves, the others for those from 256 on. In UTF-8. */
+/* Returns the character that represents a byte in GPT-2's vocabulary, in UTF-8:
+ * printable Latin-1 characters represent themselves, the other bytes those from
+ * 256 on. */
 static size_t byte_text(unsigned byte, char *out)
 {
     unsigned c = byte;
@@ -130,7 +134,8 @@ static lh_status read_vocab(lhi_tokenizer *t, const json_t *vocab,
     return LH_OK;
 }
 
-/* "left right", or ["left", "right"]; copies to `buffer` of `room` bytes. */
+/* Parses "left right" or ["left", "right"] and copies to `buffer` of `room`
+ * bytes. */
 static bool take_pair(const json_t *item, char *buffer, size_t room,
                       const char **left, const char **right)
 {
@@ -260,16 +265,16 @@ uint32_t lhi_tokenizer_size(const lhi_tokenizer *tokenizer)
     return tokenizer->size;
 }
 
-/* A word while it is merged: a list of tokens in an array, and the merges that
- * were possible when they were entered, the lowest rank first, then from the
- * left. */
+/* A word during merging: a linked list of tokens in an array, and a heap of
+ * candidate merges, ordered by rank, then from left to right. */
 typedef struct word {
-    int32_t *tokens; /* NONE: merged into the one before */
+    int32_t *tokens; /* NONE: merged into the preceding one */
     uint32_t *next, *last;
     uint32_t n;
     lhi_heap heap;
 } word;
 
+/* Adds the pair that begins at token i to the heap if it can be merged. */
 static bool enter_pair(const lhi_tokenizer *t, word *w, uint32_t i)
 {
     uint32_t next = w->next[i];
@@ -278,8 +283,8 @@ static bool enter_pair(const lhi_tokenizer *t, word *w, uint32_t i)
     const merge *m = &t->merges[slot_of(t, w->tokens[i], w->tokens[next])];
     if (m->left == NONE)
         return true;
-    /* What is found must still be there when its turn comes: the pair is kept
-     * along. */
+    /* The entry stores the pair, because the pair may be gone when it is
+     * popped. */
     return lhi_heap_push(&w->heap,
                          (lhi_event){.time_ns = m->rank,
                                      .rank = i,
@@ -288,6 +293,7 @@ static bool enter_pair(const lhi_tokenizer *t, word *w, uint32_t i)
                                      .what = (uint64_t)m->to});
 }
 
+/* Merges pairs until none is left. */
 static bool merge_all(const lhi_tokenizer *t, word *w)
 {
     lhi_event e;
@@ -311,7 +317,7 @@ static bool merge_all(const lhi_tokenizer *t, word *w)
     return true;
 }
 
-/* Text of n bytes; writes its tokens, of which there are not more. */
+/* Encodes one word of n bytes; writes at most n tokens. */
 static lh_status encode_word(const lhi_tokenizer *t, word *w, const char *text,
                              uint32_t n, uint32_t *out, size_t *made,
                              lh_error *err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Byte-level BPE as GPT-2 has it, from a tokenizer.json of Hugging Face's
- * tokenizers: what of that format is read stands in docs/training.md. */
+/* Byte-level BPE as in GPT-2, from a tokenizer.json by Hugging Face's
+ * tokenizers. The supported subset is in docs/training.md. */
 #ifndef LHI_TOKENIZER_H
 #define LHI_TOKENIZER_H
 
@@ -10,26 +10,29 @@
 
 typedef struct lhi_tokenizer lhi_tokenizer;
 
-/* LH_EINPUT: not such a file; LH_EUNSUPPORTED: a kind of tokenizer that is not
- * known here. `err` says what. */
+/* Parses a tokenizer.json. LH_EINPUT: not a valid file; LH_EUNSUPPORTED:
+ * unsupported kind of tokenizer. `err` has the cause. */
 lh_status lhi_tokenizer_parse(const char *text, size_t len, const char *name,
                               lhi_tokenizer **out, lh_error *err);
+/* Reads a tokenizer.json file. */
 lh_status lhi_tokenizer_read(const char *path, lhi_tokenizer **out,
                              lh_error *err);
-void lhi_tokenizer_free(lhi_tokenizer *tokenizer); /* NULL is fine */
+void lhi_tokenizer_free(lhi_tokenizer *tokenizer); /* NULL is allowed */
 
-/* One more than the largest token. */
+/* Returns the largest token + 1. */
 uint32_t lhi_tokenizer_size(const lhi_tokenizer *tokenizer);
-/* Release *tokens with lhi_tokens_free(). LH_EINPUT: the vocabulary lacks a
- * byte that the text has, or a word of it has more than 256 KiB. */
+/* Encodes text; release *tokens with lhi_tokens_free(). LH_EINPUT: the
+ * vocabulary lacks a byte in the text, or a word exceeds 256 KiB. */
 lh_status lhi_tokenizer_encode(const lhi_tokenizer *tokenizer, const char *text,
                                size_t len, uint32_t **tokens, size_t *n,
                                lh_error *err);
-void lhi_tokens_free(uint32_t *tokens); /* NULL is fine */
+void lhi_tokens_free(uint32_t *tokens); /* NULL is allowed */
 
-/* How many bytes the word that begins `text` (len > 0) has, as GPT-2 splits
- * text before it merges:
- * 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
+/* Returns the length in bytes of the word at the start of `text` (len > 0), as
+ * GPT-2 splits text before merging:
+ *
+ *     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+ */
 size_t lhi_word(const char *text, size_t len);
 
 #endif
