@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Copies the recording's dimensions and replica numbers into the diagnosis. */
 static lh_status fill_heading(lhi_diagnosing *d, lh_error *err)
 {
     const lh_recording *r = d->recording;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files that make a diagnosis share. */
+/* Shared diagnosis declarations. */
 #ifndef LHI_DIAGNOSE_OWN_H
 #define LHI_DIAGNOSE_OWN_H
 
@@ -8,40 +8,42 @@
 
 #include <longhaul/trace.h>
 
-/* What a help is played by: a scenario of the recorded steps, or the iteration
- * of one replica that was simulated. */
+/* A recommendation's timeline source: a replay scenario for the recorded steps,
+ * or one replica's simulated iteration. */
 typedef struct lhi_help_source {
-    lhi_scenario *scenario; /* NULL: there is the trace */
+    lhi_scenario *scenario; /* NULL: `trace` is set */
     lh_trace *trace;
 } lhi_help_source;
 
-/* A diagnosis and what it is in. */
+/* A diagnosis under construction with its memory. */
 typedef struct lhi_diagnosing {
-    lh_diagnosis out; /* first: what the caller has points to it */
-    lhi_arena *arena; /* of the result */
+    lh_diagnosis out; /* first: the caller's pointer is to this */
+    lhi_arena *arena; /* owns the result */
     lhi_arena *scratch;
     const lh_recording *recording;
     uint32_t threads;
     int64_t usual_ns[LHI_N_OPS];
     lhi_usual_passes passes;
-    struct lhi_looking *looking; /* what is slow, while it is diagnosed */
-    lhi_help_source *sources;    /* of each help */
+    /* straggler search; NULL after the diagnosis */
+    struct lhi_looking *looking;
+    lhi_help_source *sources;    /* one per recommendation */
 } lhi_diagnosing;
 
-/* Into out: t, ideal, slowdowns and shares. */
+/* Fills in out's t, ideal, slowdowns and shares. */
 lh_status lhi_diagnose_measures(lhi_diagnosing *d, lh_error *err);
-/* Into out: slow_things; and then, of these and of schedules, helps. */
+/* Fills in out's slow_components. */
 lh_status lhi_find_slow_things(lhi_diagnosing *d, lh_error *err);
+/* Fills in out's remedies from the stragglers and from other schedules. */
 lh_status lhi_find_helps(lhi_diagnosing *d, lh_error *err);
-/* In the arena a scenario in which all have their own times, with a table for
- * others. */
+/* Builds a scenario in `arena` in which all operations keep their recorded
+ * times, with an empty table for replacement times. */
 lh_status lhi_scenario_instead(lhi_diagnosing *d, lhi_arena *arena,
                                lhi_scenario *out, lh_error *err);
-/* In the diagnosis's arena one in which one of slow_things, LH_NONE: each of
- * them, takes as long as others. */
+/* Builds a scenario in the diagnosis's arena in which straggler number `thing`
+ * (LH_NONE: all) takes as long as its peers. */
 lh_status lhi_scenario_mended(const lhi_diagnosing *d, uint32_t thing,
                               lhi_scenario *out, lh_error *err);
-/* Mean of a step under one scenario. */
+/* Computes the mean step time under one scenario. */
 lh_status lhi_play_mean(lhi_diagnosing *d, const lhi_scenario *scenario,
                         double *out_ns, lh_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What would help, and by how much: steps played again, and schedules simulated
- * with measured times. */
+/* Recommendations with their predicted gain: replays recorded steps under
+ * changed times, and simulates other schedules with the measured times. */
 #include "diagnose/diagnose_own.h"
 #include "diagnose/replica_pipeline.h"
 
@@ -14,18 +14,19 @@
 
 enum {
     MOST_HELPS = 12,
-    MOST_OF_KIND = 3, /* workers, or links, each by itself */
-    EFFORT = 20000,   /* of a search for a schedule: about a second */
+    MOST_OF_KIND = 3, /* workers, or links, one recommendation each */
+    EFFORT = 20000,   /* schedule search budget: about 1 s */
 };
-#define WORTH 0.002 /* of a step: less is not worth saying */
+#define WORTH 0.002 /* share of a step: least gain worth reporting */
 
-/* A help and what it is played by, while they are gathered. */
+/* A recommendation with its timeline source. */
 typedef struct helping {
     lh_help help;
     lhi_help_source source;
 } helping;
 
-/* Takes the trace of the source, if it is wanted. */
+/* Adds a recommendation if its gain suffices; then takes over the source's
+ * trace. */
 static lh_status add_help(lhi_diagnosing *d, helping *helps,
                           double predicted_ns, const char *assumes,
                           const char *what, lhi_help_source *source,
@@ -47,10 +48,12 @@ static lh_status add_help(lhi_diagnosing *d, helping *helps,
     return LH_OK;
 }
 
-/* --- what is slow, as fast as others -------------------------------------- */
+/* --- stragglers as fast as their peers -------------------------------------
+ */
 
 static const char as_evenly[] = "their work can be shared as evenly as that";
 
+/* Adds a recommendation to fix one straggler, or all (LH_NONE). */
 static lh_status add_mended(lhi_diagnosing *d, helping *helps, uint32_t thing,
                             int64_t cost_ns, const char *assumes,
                             const char *what, lh_error *err)
@@ -100,6 +103,8 @@ static lh_status mend_things(lhi_diagnosing *d, helping *helps, lh_error *err)
 
 /* --- layers --------------------------------------------------------------- */
 
+/* Writes the slow stages' numbers into `names`; returns whether there is one.
+ */
 static bool has_slow_stage(const lh_diagnosis *out, char *names, size_t room)
 {
     size_t len = 0;
@@ -112,8 +117,9 @@ static bool has_slow_stage(const lh_diagnosis *out, char *names, size_t room)
     return len > 0;
 }
 
-/* Passes of every stage as long as the mean of all; one that takes longer than
- * its stage's others still does, by as much. */
+/* Predicts the effect of balanced stages: passes take the mean over all stages.
+ * A pass that is slower than others of its stage stays slower by the same
+ * factor. */
 static lh_status move_layers(lhi_diagnosing *d, helping *helps, lh_error *err)
 {
     const lh_recording *r = d->recording;
@@ -161,25 +167,26 @@ static uint32_t slowest_replica(const lh_recording *r)
     return slowest;
 }
 
-/* What was recorded need not be a pipeline's schedule, nor one suit it: then
- * there is nothing to try, which is no error. */
+/* Passes on out-of-memory errors only. The recording need not be a pipeline's
+ * schedule, and no method need support it; then there is no recommendation. */
 static lh_status unless_memory(lh_status status, const lh_error *why,
                                lh_error *err)
 {
     return status == LH_ENOMEM ? lhi_fail(err, status, "%s", why->text) : LH_OK;
 }
 
-/* The replica that all others wait for, as it runs. */
+/* The slowest replica, for which all others wait, as recorded. */
 typedef struct as_it_is {
     uint32_t replica;
     lhi_reshaped how;
     lh_pipeline *pipeline;
     lh_schedule *schedule;
-    int64_t ns;    /* of its passes, simulated */
-    int64_t *held; /* microbatches that each stage holds at most */
+    int64_t ns;    /* its passes' simulated makespan */
+    int64_t *held; /* per stage: peak resident microbatches */
     int64_t most_held;
 } as_it_is;
 
+/* Simulates the replica's recorded order with its mean times. */
 static lh_status simulate_now(lhi_diagnosing *d, as_it_is *now, lh_error *err)
 {
     lh_timeline *t = NULL;
@@ -198,13 +205,16 @@ static lh_status simulate_now(lhi_diagnosing *d, as_it_is *now, lh_error *err)
     return LH_OK;
 }
 
-/* The fastest schedule of the replica otherwise shaped. */
+/* The fastest schedule of the replica under other memory limits or
+ * microbatches. */
 typedef struct finding {
-    const char *method; /* NULL: none suits it */
+    const char *method; /* NULL: no method supports it */
     int64_t ns, most_held;
     lhi_help_source source;
 } finding;
 
+/* Searches the fastest schedule for a reshaped replica. out->method is NULL if
+ * there is none. */
 static lh_status find_schedule(lhi_diagnosing *d, const as_it_is *now,
                                const lhi_reshaped *how, finding *out,
                                lh_error *err)
@@ -236,7 +246,7 @@ static lh_status find_schedule(lhi_diagnosing *d, const as_it_is *now,
     return unless_memory(status, &why, err);
 }
 
-/* Of what was found, which is released. */
+/* Adds a recommendation for a found schedule, and frees its trace. */
 static lh_status add_schedule(lhi_diagnosing *d, const as_it_is *now,
                               helping *helps, finding *f, const char *assumes,
                               const char *what, lh_error *err)
@@ -251,7 +261,8 @@ static lh_status add_schedule(lhi_diagnosing *d, const as_it_is *now,
 static const char at_means[] =
     "passes and messages of the slowest replica take their mean times";
 
-/* With no more microbatches held, and with as many as it likes. */
+/* Searches schedules with the present peak of resident microbatches, then
+ * without a limit. */
 static lh_status try_orders(lhi_diagnosing *d, const as_it_is *now,
                             helping *helps, lh_error *err)
 {
@@ -283,6 +294,8 @@ static lh_status try_orders(lhi_diagnosing *d, const as_it_is *now,
     return LH_OK;
 }
 
+/* Searches a schedule with twice as many microbatches, each at half the size.
+ */
 static lh_status try_halves(lhi_diagnosing *d, const as_it_is *now,
                             helping *helps, lh_error *err)
 {
@@ -295,7 +308,7 @@ static lh_status try_halves(lhi_diagnosing *d, const as_it_is *now,
     how.split_by = 2;
     how.held = twice;
     for (uint32_t i = 0; i < d->recording->n_stages; i++)
-        twice[i] = 2 * now->held[i]; /* of half the size */
+        twice[i] = 2 * now->held[i]; /* at half the size */
     LHI_TRY(find_schedule(d, now, &how, &f, err));
     if (!f.method || f.ns >= now->ns) {
         lh_trace_free(f.source.trace);
@@ -339,8 +352,8 @@ static int compare_gains(const void *a, const void *b)
            (x->help.predicted_ns < y->help.predicted_ns);
 }
 
-/* Those that were found, best first; also where finding was broken off, as
- * their traces are the diagnosis's. */
+/* Sorts the recommendations by gain and stores them in the diagnosis. Also runs
+ * after an error, because the diagnosis owns their traces. */
 static void take_helps(lhi_diagnosing *d, helping *found, lh_help *helps)
 {
     lhi_sort(found, d->out.n_helps, sizeof *found, compare_gains);

@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-/* Fills items->bytes once they are used up. *n is what is left of them. */
+/* Refills items->bytes once all are consumed. *n: number of bytes available, 0
+ * at the end of input. */
 static lh_status refill(lhi_json_items *items, size_t *n, lh_error *err)
 {
     if (items->at == items->n) {
@@ -27,7 +28,7 @@ static bool is_space(char c)
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-/* The next character that is no space, which is not taken; 0: there is none. */
+/* Peeks at the next character that is not white space; 0 at the input's end. */
 static lh_status next_char(lhi_json_items *items, char *c, lh_error *err)
 {
     size_t n;
@@ -40,12 +41,13 @@ static lh_status next_char(lhi_json_items *items, char *c, lh_error *err)
     }
 }
 
+/* Scanner state for a value's end. */
 typedef struct scan {
     uint32_t depth;
     bool quoted, escaped, done;
 } scan;
 
-/* Whether the value ends before this character, or (*with) with it. */
+/* Checks whether the value ends before this character, or (*with) with it. */
 static bool ends(scan *s, char c, bool first, bool *with)
 {
     *with = true;
@@ -57,7 +59,7 @@ static bool ends(scan *s, char c, bool first, bool *with)
         return !s->quoted && s->depth == 0;
     }
     if (c == '"') {
-        *with = first || s->depth; /* else a scalar ends before it */
+        *with = first || s->depth; /* otherwise a scalar ends before it */
         s->quoted = *with;
         return !*with;
     }
@@ -73,7 +75,7 @@ static bool ends(scan *s, char c, bool first, bool *with)
     return false;
 }
 
-/* A value, as it stands there. */
+/* Reads one value as raw text. */
 static lh_status take_value(lhi_json_items *items, lhi_text *out, lh_error *err)
 {
     scan s = {0};
@@ -107,9 +109,9 @@ static lh_status take_value(lhi_json_items *items, lhi_text *out, lh_error *err)
     return LH_OK;
 }
 
-/* --- the object ----------------------------------------------------------- */
+/* --- object --------------------------------------------------------------- */
 
-/* Takes `c`, or says that it is missing. */
+/* Consumes `c`, or sets items->reason if it is missing. */
 static lh_status take_char(lhi_json_items *items, char wanted, lh_error *err)
 {
     char c;
@@ -121,7 +123,7 @@ static lh_status take_char(lhi_json_items *items, char wanted, lh_error *err)
     return LH_OK;
 }
 
-/* The next item of the list; items->in_list false: it is over. */
+/* Reads the list's next item; sets items->in_list to false after the last. */
 static lh_status next_item(lhi_json_items *items, lh_error *err)
 {
     char c;
@@ -142,7 +144,8 @@ static lh_status next_item(lhi_json_items *items, lh_error *err)
     return take_value(items, &items->value, err);
 }
 
-/* The next key; where it is that of the list, its beginning. */
+/* Reads the next key with its value; for the list's key only its opening
+ * bracket. */
 static lh_status next_key(lhi_json_items *items, lh_error *err)
 {
     char c;
@@ -188,7 +191,7 @@ lh_status lhi_json_items_next(lhi_json_items *items, bool *more, lh_error *err)
         items->is_item = was_in_list;
         *more = !items->why && !items->at_end && items->in_list == was_in_list;
     }
-    /* That compressed bytes end early says more. */
+    /* A truncated compressed stream is the more specific reason. */
     if (items->why && items->zip->why)
         items->why = items->zip->why;
     return LH_OK;

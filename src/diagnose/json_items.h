@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A JSON object too large to be held, value by value: the values of its keys,
- * and of one key, which is a list, the items. */
+/* Streaming reader for a JSON object too large for memory. It returns the
+ * values of the object's keys one by one; one key's value, a list, is returned
+ * item by item. */
 #ifndef LHI_JSON_ITEMS_H
 #define LHI_JSON_ITEMS_H
 
@@ -11,24 +12,27 @@
 
 enum {
     LHI_ITEM_BYTES = 16 << 20
-}; /* of a value: a longer one is passed over */
+}; /* bytes per value; longer ones are skipped */
 
+/* Streaming reader state. */
 typedef struct lhi_json_items {
     lhi_unzip *zip;
-    const char *name;    /* of the input, for messages */
-    const char *list;    /* the key whose items come one by one */
-    char bytes[1 << 16]; /* as they come */
-    size_t at, n;        /* of `bytes` */
-    uint64_t read;       /* bytes before `bytes` */
-    lhi_text key, value; /* of the last one; value.data is its text */
+    const char *name;    /* input name, for error messages */
+    const char *list;    /* key of the list that is read item by item */
+    char bytes[1 << 16]; /* input buffer */
+    size_t at, n;        /* read position and end in `bytes` */
+    uint64_t read;       /* input bytes before `bytes` */
+    lhi_text key, value; /* last ones read; value.data is raw JSON text */
     bool is_item, too_long;
     bool began, in_list, had_list, at_end;
-    const char *why; /* the text ends early or is no JSON; NULL: it is whole */
+    const char *why; /* why JSON is truncated or invalid; NULL: valid */
 } lhi_json_items;
 
-/* Zeroed, with `zip`, `name` and `list` set: *more says whether there is a
- * value, in items->value; items->why why there are no more. */
+/* Reads the next value into items->value; *more is false at the end, and
+ * items->reason then holds the reason if the input is invalid. Before the first
+ * call `items` is zeroed apart from `zip`, `name` and `list`. */
 lh_status lhi_json_items_next(lhi_json_items *items, bool *more, lh_error *err);
+/* Frees the buffers. */
 void lhi_json_items_fini(lhi_json_items *items);
 
 #endif

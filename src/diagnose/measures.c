@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What steps take with usual times in place of some of their own, and what
- * that says: section 4 of the paper. */
+/* Step times with idealised times in place of some recorded ones, and the
+ * slowdowns derived from them: section 4 of the paper. */
 #include "diagnose/diagnose_own.h"
 
 #include "base/sort.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define SLOWEST_SHARE 0.03 /* of workers, as in the paper */
+#define SLOWEST_SHARE 0.03 /* worker share, as in the paper */
 
 lh_status lhi_play_mean(lhi_diagnosing *d, const lhi_scenario *scenario,
                         double *out_ns, lh_error *err)
@@ -23,14 +23,16 @@ lh_status lhi_play_mean(lhi_diagnosing *d, const lhi_scenario *scenario,
 
 /* --- slowdowns ------------------------------------------------------------ */
 
-/* Scenarios by number: all own, none own, stages, replicas, kinds. */
+/* Scenarios in order: all times recorded, all idealised, then one for each
+ * stage, replica and operation kind. */
 typedef struct plays {
     uint32_t n, stages, replicas, kinds;
     int64_t *ends;
 } plays;
 
-enum { AT_ONCE = 64 }; /* scenarios, whose tables take memory */
+enum { AT_ONCE = 64 }; /* scenarios per batch, to limit table memory */
 
+/* Builds scenario number `i`. */
 static lh_status make_scenario(lhi_diagnosing *d, const plays *p, uint32_t i,
                                lhi_scenario *out, lh_error *err)
 {
@@ -81,12 +83,14 @@ static double ratio(double a, double b)
     return b > 0 ? a / b : 1;
 }
 
+/* Returns the slowdown of scenario `i` relative to the ideal step. */
 static double slowdown_of(const lhi_diagnosing *d, const plays *p, uint32_t i)
 {
     size_t at = (size_t)i * d->recording->n_steps;
     return ratio(lhi_replay_mean(d->recording, p->ends + at), d->out.ideal_ns);
 }
 
+/* Marks the operation kinds that occur in the recording. */
 static void find_kinds(const lh_recording *r, bool *has)
 {
     for (uint32_t i = 0; i < r->n_graphs; i++)
@@ -94,8 +98,8 @@ static void find_kinds(const lh_recording *r, bool *has)
             has[lhi_op_operation((lhi_op_type)r->graphs[i]->op[k])] = true;
 }
 
-/* The standard error of the slowdown: the ideal hardly changes from step to
- * step. */
+/* Computes the slowdown's standard error. The ideal time hardly varies from
+ * step to step. */
 static double error_of(const lh_diagnosis *out)
 {
     double squares = 0;
@@ -162,6 +166,7 @@ static lh_status fill_slowdowns(lhi_diagnosing *d, const plays *p,
 
 /* --- shares --------------------------------------------------------------- */
 
+/* A worker with its slowdown, for sorting. */
 typedef struct ranked {
     double slowdown;
     uint32_t worker; /* stage * n_replicas + replica */
@@ -192,6 +197,8 @@ static lh_status rank_workers(lhi_diagnosing *d, lh_error *err)
     return LH_OK;
 }
 
+/* Returns the share of the excess over the ideal time that a fix would remove.
+ */
 static double share_of(const lh_diagnosis *out, double without_ns)
 {
     double lost = out->t_ns - out->ideal_ns;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes before and behind the passes: data-parallel communication, the
- * optimizer, and who does which of it together. */
+/* Dependencies around the passes: data-parallel communication, the optimizer
+ * step, and the groups of ranks that run each collective together. */
 #include "diagnose/step_needs_own.h"
 
 #include <string.h>
 
-/* --- together ------------------------------------------------------------- */
+/* --- collective groups ---------------------------------------------------- */
 
-/* The k-th of a kind of each of these workers are one, k = 0, 1, ...: workers
- * from, from + stride, ... below `to`; those that have none are left out. */
+/* Groups the k-th operation of a kind over the workers from, from + stride, ...
+ * below `to`, for k = 0, 1, ...; skips workers that have none of the kind. */
 static void join_kind(lhi_needs_work *w, lhi_op_type op, uint32_t from,
                       uint32_t to, uint32_t stride)
 {
@@ -30,8 +30,8 @@ static void join_kind(lhi_needs_work *w, lhi_op_type op, uint32_t from,
     }
 }
 
-/* Of what a rank does besides messages, all replicas of its stage do as many;
- * else something is missing. */
+/* Checks that a stage's replicas have equal counts for each operation, messages
+ * aside; otherwise the recording is incomplete. */
 static void compare_replicas(lhi_needs_work *w)
 {
     uint32_t row, S = w->ops->n_stages;
@@ -45,6 +45,8 @@ static void compare_replicas(lhi_needs_work *w)
             }
 }
 
+/* Groups all collectives: per stage over replicas, embedding all-reduces per
+ * replica, gradient clipping over all workers. */
 static void join_all(lhi_needs_work *w)
 {
     static const lhi_op_type of_stage[] = {
@@ -60,15 +62,15 @@ static void join_all(lhi_needs_work *w)
 
 /* --- chunks --------------------------------------------------------------- */
 
-/* Of a worker's chunk: its first forward, and the last pass that ends it;
- * LH_NONE: it has none. */
+/* The first forward and the final pass of a worker's chunk; LH_NONE: none. */
 typedef struct chunk_ends {
     uint32_t first, last;
 } chunk_ends;
 
-enum { NUMBERS = INT16_MAX + 2 }; /* of chunks: -1 and up */
+enum { NUMBERS = INT16_MAX + 2 }; /* chunk numbers from -1 up */
 
-/* Of the worker that is looked at, by the chunk's number + 1. */
+/* Chunks of the current worker, indexed by chunk number + 1: by their number in
+ * the model and on the stage. */
 typedef struct worker_chunks {
     chunk_ends *in_model, *on_stage;
 } worker_chunks;
@@ -85,7 +87,7 @@ static lh_status alloc_chunks(lhi_arena *arena, worker_chunks *out,
     return LH_OK;
 }
 
-/* Takes the passes of a worker there, or (`away`) out again. */
+/* Enters a worker's passes into the tables, or (`away`) clears them again. */
 static void set_chunks(const lhi_needs_work *w, uint32_t worker, bool away,
                        worker_chunks *out)
 {
@@ -105,6 +107,7 @@ static void set_chunks(const lhi_needs_work *w, uint32_t worker, bool away,
     }
 }
 
+/* Returns a collective's chunk, by its number in the model if known. */
 static const chunk_ends *chunk_of(const worker_chunks *chunks,
                                   const lhi_op_row *collective)
 {
@@ -112,27 +115,29 @@ static const chunk_ends *chunk_of(const worker_chunks *chunks,
                                   : &chunks->on_stage[collective->here + 1];
 }
 
-/* --- before --------------------------------------------------------------- */
+/* --- before the passes ---------------------------------------------------- */
 
+/* Makes all-gathers depend on each other in order, and each chunk's first
+ * forward on its all-gather. */
 static void need_gathers(lhi_needs_work *w, uint32_t worker,
                          const worker_chunks *chunks)
 {
     uint32_t row, n = lhi_rows_of_kind(w->ops, worker, LHI_OP_ALL_GATHER, &row);
-    uint32_t later = LH_NONE; /* the pass that the one behind is for */
+    uint32_t later = LH_NONE; /* pass that needs the following all-gather */
     for (uint32_t k = n; k-- > 0;) {
         if (k)
             lhi_wait_for(w, row + k, row + k - 1);
         uint32_t pass = chunk_of(chunks, &w->ops->rows[row + k])->first;
-        /* One that is of no chunk is there before the first of them. */
+        /* An all-gather without a chunk precedes the first pass. */
         if (pass == LH_NONE)
             pass = w->passes[w->first_pass[worker]];
-        if (pass != later) /* they come in order */
+        if (pass != later) /* all-gathers complete in order */
             lhi_wait_for(w, pass, row + k);
         later = pass;
     }
 }
 
-/* --- behind --------------------------------------------------------------- */
+/* --- after the passes ----------------------------------------------------- */
 
 static bool has_kind(const lhi_step_ops *ops, lhi_op_type op)
 {
@@ -143,8 +148,8 @@ static bool has_kind(const lhi_step_ops *ops, lhi_op_type op)
     return false;
 }
 
-/* Reduce-scatters beside the passes: each after its chunk's last one. Returns
- * the last of them, LH_NONE: none. */
+/* Adds reduce-scatters that overlap with passes: each depends on its chunk's
+ * final pass. Returns the last one, or LH_NONE. */
 static uint32_t overlap_scatters(lhi_needs_work *w, uint32_t worker,
                                  const worker_chunks *chunks)
 {
@@ -162,7 +167,7 @@ static uint32_t overlap_scatters(lhi_needs_work *w, uint32_t worker,
     return last;
 }
 
-/* One behind the other; returns the last. */
+/* Chains the operations of a kind after `behind`; returns the last. */
 static uint32_t chain_kind(lhi_needs_work *w, uint32_t worker, lhi_op_type op,
                            uint32_t behind)
 {
@@ -175,6 +180,8 @@ static uint32_t chain_kind(lhi_needs_work *w, uint32_t worker, lhi_op_type op,
     return behind;
 }
 
+/* Chains the operations after the last pass, from garbage collection to the
+ * optimizer. Overlapped reduce-scatters join before gradient clipping. */
 static void chain_end(lhi_needs_work *w, uint32_t worker, bool overlaps,
                       const worker_chunks *chunks)
 {

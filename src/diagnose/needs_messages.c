@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages between stages: which send and which receive belong to which pass,
- * and what they wait for. */
+/* Messages between stages: matches sends and receives with passes, and adds
+ * their dependencies. */
 #include "diagnose/step_needs_own.h"
 
 #include <string.h>
@@ -10,14 +10,14 @@ static bool is_forward(const lhi_op_row *row)
     return row->op == LHI_OP_FORWARD;
 }
 
-/* A pass takes or gives a gradient. */
+/* Checks whether a pass receives or sends a gradient. */
 static bool is_backward(const lhi_op_row *row)
 {
     return row->op == LHI_OP_BACKWARD || row->op == LHI_OP_INPUT;
 }
 
-/* The chunk whose pass gives this one its input, or (`out`) takes what it
- * makes; LH_NONE: none on another stage. */
+/* Returns the chunk whose pass produces this pass's input, or (`out`) consumes
+ * its output; LH_NONE if there is none on another stage. */
 static uint32_t other_chunk(const lhi_needs_work *w, const lhi_op_row *row,
                             bool out)
 {
@@ -31,19 +31,22 @@ static uint32_t other_chunk(const lhi_needs_work *w, const lhi_op_row *row,
     return w->stages[other] == w->stages[chunk] ? LH_NONE : other;
 }
 
-/* --- rows of messages and their passes ------------------------------------ */
+/* --- messages and their passes -------------------------------------------- */
 
+/* The messages of one kind and direction on a worker, with their passes. */
 typedef struct lane {
     uint32_t worker;
     lhi_op_type op;
-    bool out;              /* sends */
-    uint32_t first, n;     /* its rows */
-    const uint32_t *users; /* the passes that make or need a message each */
+    bool out;              /* sends, not receives */
+    uint32_t first, n;     /* its row range */
+    const uint32_t *users; /* passes that produce or consume one message each */
     uint32_t n_users;
 } lane;
 
-static const int64_t slack_ns = 1000000; /* of starts and ends */
+static const int64_t slack_ns = 1000000; /* 1 ms tolerance between starts and
+                                          * ends */
 
+/* Checks whether a message's time is consistent with its pass. */
 static bool fits(const lhi_needs_work *w, const lane *l, uint32_t row,
                  uint32_t pass)
 {
@@ -54,8 +57,9 @@ static bool fits(const lhi_needs_work *w, const lane *l, uint32_t row,
 
 enum { MOST_STRAYS = 64 };
 
-/* A profile may have messages of passes before or behind the step: where the
- * others begin, so that as many as can be suit their passes. */
+/* Finds the first message that belongs to the step. A profile may contain
+ * messages of passes before or after it; the offset with the fewest mismatches
+ * wins. */
 static uint32_t find_first(const lhi_needs_work *w, const lane *l)
 {
     uint32_t best = 0, least = UINT32_MAX;
@@ -71,6 +75,7 @@ static uint32_t find_first(const lhi_needs_work *w, const lane *l)
     return best;
 }
 
+/* Assigns messages to passes in order; marks surplus messages as strays. */
 static void pair_lane(lhi_needs_work *w, const lane *l)
 {
     if (l->n == 0)
@@ -124,11 +129,11 @@ static void pair_lanes(lhi_needs_work *w, uint32_t worker, uint32_t *room)
     }
 }
 
-/* --- when they are launched ----------------------------------------------- */
+/* --- launches ------------------------------------------------------------- */
 
-/* A receive is launched once the pass of its kind before the one in need has
- * ended; the first of the backward ones, send and receive, once the second
- * last forward before it has. */
+/* Adds launch dependencies. A receive is launched once the preceding pass of
+ * the same direction has ended. The first backward pass's send and receive are
+ * launched once the second-last pass before it has ended. */
 static void launch_messages(lhi_needs_work *w, uint32_t worker)
 {
     const uint32_t *passes = &w->passes[w->first_pass[worker]];
@@ -153,10 +158,12 @@ static void launch_messages(lhi_needs_work *w, uint32_t worker)
     }
 }
 
-/* --- from pass to pass ---------------------------------------------------- */
+/* --- dependencies between passes ------------------------------------------ */
 
+/* One replica's pass index. */
 typedef struct book {
-    uint32_t *rows[2]; /* of forward and backward passes: chunk * n + mb */
+    /* forward and backward passes at chunk * n + microbatch */
+    uint32_t *rows[2];
     size_t n;
 } book;
 
@@ -180,8 +187,8 @@ static void book_replica(lhi_needs_work *w, uint32_t replica, book *b)
     }
 }
 
-/* A pass needs the one that makes its input: by way of a message, or without
- * one where none was recorded. */
+/* Makes a pass depend on the producer of its input: through a message, or
+ * directly if none was recorded. */
 static void need_input(lhi_needs_work *w, uint32_t pass, const book *b)
 {
     const lhi_op_row *row = &w->ops->rows[pass];
@@ -217,7 +224,7 @@ lh_status lhi_needs_messages(lhi_needs_work *w, lh_error *err)
     }
     if (w->out->why)
         return LH_OK;
-    /* Each chunk does each microbatch, or something is missing. */
+    /* Each chunk runs each microbatch; otherwise passes are missing. */
     if (b.n > ops->n) {
         w->out->why = "passes are missing";
         return LH_OK;

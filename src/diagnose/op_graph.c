@@ -4,22 +4,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Clocks differ: a transfer that ends sooner than this before it begins takes
- * no time, as in the published analysis. */
+/* Clocks differ: a transfer that ends more than this before its start gets
+ * duration 0, as in the published analysis. */
 #define CLOCKS_OFF_NS (-LHI_CLOCKS_AGREE_NS)
 
+/* Topological sort state. */
 typedef struct sorting {
     const lhi_step_needs *needs;
-    uint32_t n;       /* rows */
-    uint32_t *leader; /* of each row: the least of its group; LH_NONE: stray */
-    uint32_t *waits;  /* of each leader: needs of its group not yet there */
-    uint32_t *first;  /* of each row: where its users begin in `users` */
-    uint32_t *users;  /* leaders */
-    uint32_t *queue;  /* leaders, in the order of the graph */
+    uint32_t n;       /* row count */
+    uint32_t *leader; /* per row: its group's least row; LH_NONE: stray */
+    uint32_t *waits;  /* per leader: unsatisfied dependencies of its group */
+    uint32_t *first;  /* per row: start of its dependents in `users` */
+    uint32_t *users;  /* dependents, as leaders */
+    uint32_t *queue;  /* leaders in topological order */
     uint32_t n_queue, n_leaders;
 } sorting;
 
-/* The needs of a row that count: strays never do. */
+/* Returns dependency `i` of a row; strays are never dependencies. */
 static uint32_t need_of(const sorting *s, uint32_t row, uint32_t i)
 {
     uint32_t need = s->needs->needs[row][i];
@@ -62,10 +63,11 @@ static void find_users(sorting *s)
             if (need != LH_NONE)
                 s->users[--s->first[need + 1]] = s->leader[i];
         }
-    /* first[i + 1] is now where the users of i begin: they end where those of
-     * i + 1 do, at first[i + 2]. */
+    /* first[i + 1] is now the start of row i's dependents; they end where those
+     * of row i + 1 do, at first[i + 2]. */
 }
 
+/* Decrements the wait counts of a group's dependents; queues those at 0. */
 static void release_users(sorting *s, uint32_t leader)
 {
     uint32_t row = leader;
@@ -77,7 +79,7 @@ static void release_users(sorting *s, uint32_t leader)
     } while (row != leader);
 }
 
-/* False: some wait for each other. */
+/* Sorts groups topologically; returns false if there is a cycle. */
 static bool sort_groups(sorting *s)
 {
     for (uint32_t i = 0; i < s->n; i++)
@@ -88,7 +90,7 @@ static bool sort_groups(sorting *s)
     return s->n_queue == s->n_leaders;
 }
 
-/* --- the graph ------------------------------------------------------------ */
+/* --- graph ---------------------------------------------------------------- */
 
 static lhi_op_graph *alloc_graph(uint32_t n, uint32_t n_groups,
                                  uint32_t n_replicas)
@@ -124,7 +126,7 @@ void lhi_op_graph_free(lhi_op_graph *g)
     free(g);
 }
 
-/* Gives numbers to the rows of a group and writes what they take. */
+/* Numbers the rows of a group and writes their durations. */
 static void number_group(const sorting *s, uint32_t leader, lhi_op_graph *g,
                          uint32_t *number, int64_t *ns)
 {

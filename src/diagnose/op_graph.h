@@ -1,34 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step as it is played again: operations in an order in which each comes
- * after all that it waits for. Steps that are alike share one. */
+/* Dependency graph of a step for replay: operations in topological order.
+ * Equivalent steps share one graph. */
 #ifndef LHI_OP_GRAPH_H
 #define LHI_OP_GRAPH_H
 
 #include "diagnose/step_needs.h"
 
+/* The operations of a step in topological order with their dependencies. */
 typedef struct lhi_op_graph {
     uint32_t n_ops, n_groups;
     uint32_t n_stages, n_replicas, n_chunks, n_microbatches;
-    uint32_t *replicas; /* their numbers in the recording */
-    /* Those of group g begin together: first[g] .. first[g + 1] - 1. */
+    uint32_t *replicas; /* replica numbers in the recording */
+    /* Operations first[g] .. first[g + 1] - 1 form group g and start together.
+     */
     uint32_t *first;
-    /* Operations + 1; 0: no more. */
+    /* Dependencies as operation + 1; 0 ends the list. */
     uint32_t (*needs)[LHI_MOST_NEEDS];
     uint32_t *worker;     /* replica * n_stages + stage */
-    uint32_t *microbatch; /* of passes */
+    uint32_t *microbatch; /* for passes */
     uint16_t *chunk;
     uint8_t *op;
     uint64_t hash;
 } lhi_op_graph;
 
-/* Into *out the graph, into *ns what each operation takes by itself: its
- * duration, of one that begins together with others its end less the last of
- * their begins. Release with lhi_op_graph_free() and free().
- * *out NULL: operations wait for each other. */
+/* Builds the graph into *out, and each operation's replay duration into *ns:
+ * its recorded duration, or for an operation in a group its end minus the
+ * latest start in the group. Release with lhi_op_graph_free() and free().
+ *
+ * *out is NULL if the dependencies have a cycle. */
 lh_status lhi_op_graph_make(const lhi_step_needs *needs, lhi_arena *arena,
                             lhi_op_graph **out, int64_t **ns, lh_error *err);
-/* The worker that sent what operation i of a group, a receive, receives: with
- * its send it is all of the group. */
+/* Returns the worker that sent the message which operation `i`, a receive,
+ * receives. The group consists of this receive and its send. */
 static inline uint32_t lhi_sender(const lhi_op_graph *graph, uint32_t group,
                                   uint32_t i)
 {
@@ -36,7 +39,8 @@ static inline uint32_t lhi_sender(const lhi_op_graph *graph, uint32_t group,
     return graph->worker[i == first ? first + 1 : first];
 }
 
+/* Checks whether two graphs are equal. */
 bool lhi_op_graph_same(const lhi_op_graph *a, const lhi_op_graph *b);
-void lhi_op_graph_free(lhi_op_graph *graph); /* NULL is fine */
+void lhi_op_graph_free(lhi_op_graph *graph); /* accepts NULL */
 
 #endif

@@ -62,6 +62,7 @@ bool lhi_op_is_compute(lhi_op_type op)
 
 /* --- steps ---------------------------------------------------------------- */
 
+/* Fails if a step was closed before. */
 static lh_status refuse_closed(const lhi_rows *rows, uint64_t step,
                                lh_error *err)
 {
@@ -77,7 +78,8 @@ static lh_status refuse_closed(const lhi_rows *rows, uint64_t step,
 
 static lh_status find_list(lhi_rows *rows, uint64_t step, lh_error *err)
 {
-    /* Files of other ranks go through the steps in the same order. */
+    /* Files of other ranks contain the steps in the same order, so the search
+     * starts after the last hit. */
     for (uint32_t i = 0; i < rows->n_lists; i++) {
         uint32_t at = (rows->last + 1 + i) % rows->n_lists;
         if (rows->lists[at].step == step) {
@@ -105,6 +107,7 @@ static lh_status find_list(lhi_rows *rows, uint64_t step, lh_error *err)
     return LH_OK;
 }
 
+/* Passes a step's rows to rows->close and frees them. */
 static lh_status close_list(lhi_rows *rows, uint32_t at, lh_error *err)
 {
     lhi_row_list list = rows->lists[at];
@@ -132,7 +135,7 @@ lh_status lhi_rows_add(lhi_rows *rows, uint64_t step, const lhi_op_row *row,
                        lh_error *err)
 {
     if (rows->n_lists == 0 || rows->lists[rows->last].step != step) {
-        /* In a table that is sorted by step, all others are over. */
+        /* In a table sorted by step, all other steps are complete. */
         while (rows->n > rows->most && rows->n_lists)
             LHI_TRY(close_list(rows, 0, err));
         LHI_TRY(find_list(rows, step, err));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of a recording, and how its kinds of operations are called there. */
+/* A recording's rows, with the names for their operation kinds. */
 #ifndef LHI_OP_ROWS_H
 #define LHI_OP_ROWS_H
 
@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* X(name, text, operation): as rows name them. */
+/* X(name, text, operation): kinds with their names in rows. */
 #define LHI_OP_LIST(X)                                                         \
     X(FORWARD, "forward-compute", FORWARD_COMPUTE)                             \
     X(BACKWARD, "backward-compute", BACKWARD_COMPUTE)                          \
@@ -30,6 +30,7 @@
     X(OPTIMIZER, "optimizer", OPTIMIZER)                                       \
     X(GC, "gc", GC)
 
+/* Row operation kinds. */
 typedef enum lhi_op_type {
 #define LHI_OP_ENUM(name, text, operation) LHI_OP_##name,
     LHI_OP_LIST(LHI_OP_ENUM)
@@ -37,61 +38,69 @@ typedef enum lhi_op_type {
         LHI_N_OPS
 } lhi_op_type;
 
+/* Returns a kind's public operation. */
 lh_operation lhi_op_operation(lhi_op_type op);
+/* Returns a kind's name in rows. */
 const char *lhi_op_name(lhi_op_type op);
-/* LHI_N_OPS: none is called so. */
+/* Returns the kind with that name, or LHI_N_OPS. */
 lhi_op_type lhi_op_find(const char *text, size_t len);
-/* It is done by the worker itself and not by a network: its usual time is the
- * mean, a communication's the median. */
+/* Checks whether the worker itself runs it, not the network. Its typical time
+ * is the mean; that of a communication is the median. */
 bool lhi_op_is_compute(lhi_op_type op);
+/* Checks whether a kind is a forward or backward pass. */
 bool lhi_op_is_pass(lhi_op_type op);
+/* Checks whether a kind is a receive between stages. */
 bool lhi_op_is_receive(lhi_op_type op);
 
 enum {
     LHI_MOST_PLACES = 65535,
     LHI_MOST_STEPS = 16384,
-    LHI_MOST_ROWS = 1 << 25, /* of a step */
+    LHI_MOST_ROWS = 1 << 25, /* per step */
 };
 
+/* One rank's operation; times in ns. */
 typedef struct lhi_op_row {
     int64_t start_ns, ns;
-    uint32_t rank, order; /* order: seq_id, among its kind on its rank */
+    uint32_t rank, order; /* order: seq_id among the rank's rows of its kind */
     int32_t microbatch;   /* -1: none */
     uint16_t stage, replica;
-    int16_t here, chunk; /* which chunk of the stage; of the model; -1 */
+    int16_t here, chunk; /* chunk number on the stage; in the model; -1: none */
     uint8_t op;          /* lhi_op_type */
 } lhi_op_row;
 
-/* The rows of one step. */
+/* One step's rows. */
 typedef struct lhi_row_list {
     uint64_t step;
     lhi_op_row *rows;
     size_t n, room;
-    bool ahead; /* receives are posted ahead of need, as in traces */
+    bool ahead; /* receives are pre-posted, as in traces */
 } lhi_row_list;
 
-/* All steps whose rows are held, by step. */
+/* All steps in memory, by step. */
 typedef struct lhi_rows {
     lhi_row_list *lists;
     uint32_t n_lists, room;
-    uint32_t last; /* the list that got the last row */
-    size_t n;      /* rows in all of them */
+    uint32_t last; /* latest row's list */
+    size_t n;      /* rows in all lists */
     lhi_remark_counts *remarks;
-    /* Takes the rows of a step that is over; a step that comes again is then an
-     * error. NULL: everything is held. */
+    /* Consumes the rows of a completed step; later rows of the same step are
+     * then an error. NULL: all rows stay in memory. */
     lh_status (*close)(void *context, lhi_row_list *list, lh_error *err);
     void *context;
     uint64_t *closed;
     uint32_t n_closed, closed_room;
-    size_t most; /* rows to hold before steps are closed */
+    size_t most; /* rows in memory before steps are closed */
 } lhi_rows;
 
+/* Adds a row to its step. May close other steps if too many rows are in memory.
+ */
 lh_status lhi_rows_add(lhi_rows *rows, uint64_t step, const lhi_op_row *row,
                        lh_error *err);
-/* Receives of the step of the last row are posted ahead of need. */
+/* Marks the receives in the latest row's step as pre-posted. */
 void lhi_rows_post_ahead(lhi_rows *rows);
-/* Closes all that is left, in order of steps. */
+/* Closes all remaining steps in order. */
 lh_status lhi_rows_close(lhi_rows *rows, lh_error *err);
+/* Frees all rows. */
 void lhi_rows_fini(lhi_rows *rows);
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A recording's columns. */
 typedef enum column {
     STEP,
     REPLICA,
@@ -31,17 +32,19 @@ static const char *const columns[N_COLUMNS] = {
 
 enum { MOST_COLUMNS = 64, NONE = 0xff, WHY_BYTES = 110 };
 
+/* A cell's text. */
 typedef struct cell {
     const char *text;
     size_t len;
 } cell;
 
+/* Table reader state. */
 typedef struct table {
     const char *name;
     lhi_rows *rows;
     uint64_t line;
-    uint32_t n_columns;         /* of the heading */
-    uint8_t role[MOST_COLUMNS]; /* of each: a column, or NONE */
+    uint32_t n_columns;         /* in the header line */
+    uint8_t role[MOST_COLUMNS]; /* per file column: a `column`, or NONE */
     bool has[N_COLUMNS];
 } table;
 
@@ -58,7 +61,7 @@ static cell trimmed(const char *text, const char *end)
     return (cell){text, (size_t)(end - text)};
 }
 
-/* value x 10^shift, rounded; false: it has no room in 2^62. */
+/* Computes value x 10^shift, rounded; false if it exceeds 2^62. */
 static bool scaled(uint64_t value, int shift, int64_t *out)
 {
     for (; shift > 0 && value; shift--) {
@@ -76,7 +79,7 @@ static bool scaled(uint64_t value, int shift, int64_t *out)
     return value < UINT64_C(1) << 62;
 }
 
-/* A decimal number, "-0.25" or "1.7e-05", times 10^power, rounded. */
+/* Parses a decimal number, "-0.25" or "1.7e-05", times 10^power, rounded. */
 static bool read_number(cell c, int power, int64_t *out)
 {
     const char *at = c.text, *end = c.text + c.len;
@@ -96,7 +99,7 @@ static bool read_number(cell c, int power, int64_t *out)
             value = 10 * value + (uint64_t)(*at - '0');
             shift -= point;
         } else if (!point) {
-            return false; /* beyond any time */
+            return false; /* exceeds any time */
         }
     }
     if (any && at < end && (*at == 'e' || *at == 'E')) {
@@ -125,10 +128,10 @@ static bool read_whole(cell c, int64_t least, int64_t most, int64_t *out)
 
 /* --- rows ----------------------------------------------------------------- */
 
-/* Of a clock, 63 years: beyond, differences of times would have no room. */
+/* Largest clock value, 63 years: differences of larger times could overflow. */
 #define MOST_NS (INT64_C(2) * 1000000000 * 1000000000)
 
-/* Of a cell that is no such number: why the row cannot be read. */
+/* Writes the reason why a cell is invalid; returns false. */
 static bool refuse(column k, cell c, const char *wanted, char *why)
 {
     snprintf(why, WHY_BYTES, "%s '%.*s' is no %s", columns[k],
@@ -145,7 +148,8 @@ static bool take_time(const cell *cells, column k, int64_t least, int64_t *out,
                   least < 0 ? "time in seconds" : "duration in seconds", why);
 }
 
-/* Of columns that may be absent the value is as it was. */
+/* Parses an integer cell; leaves *out unchanged if an optional column is
+ * absent. */
 static bool take_whole(const table *t, const cell *cells, column k,
                        int64_t least, int64_t most, int64_t *out, char *why)
 {
@@ -184,7 +188,8 @@ static bool fill_row(const table *t, const cell *cells, lhi_op_row *row,
     return true;
 }
 
-/* How many cells a line has; at most `room` of them are set. */
+/* Splits a line; returns its number of cells, of which at most `room` are set.
+ */
 static uint32_t split(const char *line, const char *end, cell *cells,
                       uint32_t room)
 {
@@ -280,7 +285,7 @@ static lh_status take_line(table *t, const char *line, const char *end,
                         : read_row(t, line, end, err);
 }
 
-enum { BUFFER = 1 << 18 }; /* above LHI_LINE_BYTES */
+enum { BUFFER = 1 << 18 }; /* larger than LHI_LINE_BYTES */
 
 static lh_status read_lines(table *t, lhi_unzip *zip, char *buffer,
                             lh_error *err)
@@ -306,7 +311,7 @@ static lh_status read_lines(table *t, lhi_unzip *zip, char *buffer,
                             t->name, t->line + 1, LHI_LINE_BYTES);
         memmove(buffer, at, held);
     } while (more);
-    /* Where a row ends early nobody knows whether its last number is whole. */
+    /* In a truncated row the last number may be incomplete. */
     const char *why = zip->why ? zip->why : "it ends within a row";
     if (held && t->line == 0)
         LHI_TRY(take_line(t, buffer, buffer + held, err));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A recording as a table: docs/formats/recording.md. */
+/* Reader for recordings as tables: docs/formats/recording.md. */
 #ifndef LHI_OP_TABLE_H
 #define LHI_OP_TABLE_H
 

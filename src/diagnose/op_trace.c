@@ -29,6 +29,7 @@ static lh_status read_all(lhi_unzip *zip, const char *name, lhi_text *text,
 
 /* --- rows ----------------------------------------------------------------- */
 
+/* Conversion inputs. */
 typedef struct converting {
     const lh_trace *trace;
     const char *name;
@@ -67,8 +68,9 @@ static lh_status add_passes(const converting *c, lh_error *err)
     return LH_OK;
 }
 
+/* A pass's key with its run number, for lookup. */
 typedef struct run_number {
-    uint64_t pass; /* chunk, microbatch, forward or not */
+    uint64_t pass; /* key: chunk, microbatch, forward or backward */
     uint32_t run;
 } run_number;
 
@@ -92,7 +94,7 @@ static uint32_t run_of(const run_number *runs, uint32_t n, const lh_pass *pass)
     return found ? found->run : 0;
 }
 
-/* Sends and receives are in the order of their passes. */
+/* Adds sends and receives in the order of their passes. */
 static lh_status add_messages(const converting *c, lh_error *err)
 {
     const lh_trace *t = c->trace;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A trace of longhaul as a step of a recording. */
+/* Reader for a longhaul trace as one step of a recording. */
 #ifndef LHI_OP_TRACE_H
 #define LHI_OP_TRACE_H
 
 #include "diagnose/op_rows.h"
 #include "diagnose/unzip.h"
 
-/* Adds the operations of the trace to `rows`, as those of that step. Its
- * receives are posted ahead of need. */
+/* Adds the operations of a trace to `rows` as those of step `step`. Its
+ * receives count as pre-posted. */
 lh_status lhi_op_trace_read(lhi_unzip *zip, const char *name, uint64_t step,
                             lhi_rows *rows, lh_error *err);
 

@@ -34,10 +34,12 @@ void lhi_scenario_set(const lh_recording *recording, lhi_scenario *scenario,
     }
 }
 
-/* Sums of damaged times stop there; twice it has room. */
+/* Saturation value for sums of corrupt times; twice the value does not
+ * overflow. */
 #define LATEST_NS (INT64_C(1) << 61)
 
-/* Whether a message between two workers is of one of the scenario's links. */
+/* Checks whether a message between two workers is on one of the scenario's
+ * links. */
 static bool is_of_links(const lhi_scenario *s, const uint32_t *worker)
 {
     for (uint32_t i = 0; i < s->n_links; i++)
@@ -47,7 +49,7 @@ static bool is_of_links(const lhi_scenario *s, const uint32_t *worker)
     return false;
 }
 
-/* What operation i of a group takes that has not its own time. */
+/* Returns the replacement time of operation `i` of a group. */
 static int64_t other_time(const lhi_recorded_step *step, const lhi_scenario *s,
                           uint32_t group, uint32_t i)
 {
@@ -94,11 +96,12 @@ int64_t lhi_play(const lhi_recorded_step *step, const lhi_scenario *s,
     return last;
 }
 
+/* Worker thread arguments. */
 typedef struct replaying {
     const lh_recording *recording;
     const lhi_scenario *scenarios;
-    uint32_t n, n_pieces; /* plays; pieces that they are done in */
-    size_t room;          /* of a thread's ends */
+    uint32_t n, n_pieces; /* replays; work pieces */
+    size_t room;          /* size of each thread's `ends` */
     int64_t *ends, *out;
 } replaying;
 
@@ -116,7 +119,7 @@ static void play_piece(void *context, uint32_t piece, uint32_t who)
 
 static void ignore_progress(void *context, uint32_t n_done)
 {
-    (void)context; /* nobody asks it to stop */
+    (void)context; /* never cancelled */
     (void)n_done;
 }
 

@@ -34,7 +34,7 @@ static lh_status name_sites(const lhi_replayed *p, lhi_arena *arena,
     return LH_OK;
 }
 
-/* Which device each worker is, LH_NONE: it is not shown. */
+/* Numbers the devices of the displayed workers; LH_NONE: not displayed. */
 static lh_status make_devices(const lh_recording *r, const lhi_replayed *p,
                               lhi_arena *arena, uint32_t *device, lh_trace *out,
                               lh_error *err)
@@ -56,7 +56,7 @@ static lh_status make_devices(const lh_recording *r, const lhi_replayed *p,
     return LH_OK;
 }
 
-/* Where the runs of each device begin. */
+/* Computes where the runs of each device begin. */
 static void count_runs(const lhi_op_graph *g, const uint32_t *device,
                        uint32_t n_devices, uint32_t *first)
 {
@@ -68,7 +68,8 @@ static void count_runs(const lhi_op_graph *g, const uint32_t *device,
         first[d + 1] += first[d];
 }
 
-/* Passes of a device stand in the graph as they run. */
+/* Fills in the runs; the graph has the passes of a device in execution order.
+ */
 static void fill_runs(const lhi_replayed *p, const uint32_t *device,
                       const int64_t *ends, uint32_t *next, lh_trace_run *runs)
 {

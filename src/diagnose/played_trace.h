@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step as it was played again, as a trace. */
+/* Converts a replayed step into a trace. */
 #ifndef LHI_PLAYED_TRACE_H
 #define LHI_PLAYED_TRACE_H
 
@@ -7,22 +7,23 @@
 
 #include <longhaul/trace.h>
 
+/* A replayed step and the replicas to display. */
 typedef struct lhi_replayed {
     const lhi_recorded_step *step;
     const lhi_scenario *scenario;
     uint32_t n_replicas;
-    const uint32_t *replicas; /* those that are shown, by index */
+    const uint32_t *replicas; /* the displayed ones, by index */
 } lhi_replayed;
 
-/* In the arena: passes alone, of the replicas that are shown; each is a site,
- * with a device for each of its stages. The makespan is that of all replicas.
- * Replicas do the same passes, so that this is no trace that a file may hold:
- * lh_trace_copy() would refuse it. */
+/* Builds a trace in the arena with the passes of the displayed replicas; each
+ * replica is a site with a device per stage. The makespan covers all replicas.
+ * Replicas run the same passes, so a file cannot hold this trace:
+ * lh_trace_copy() would reject it. */
 lh_status lhi_played_trace(const lh_recording *recording,
                            const lhi_replayed *played, lhi_arena *arena,
                            lh_trace *out, lh_error *err);
 
-/* The pass that operation i is. */
+/* Returns the pass of operation `i`. */
 lh_pass lhi_pass_of(const lhi_op_graph *graph, uint32_t i);
 
 #endif

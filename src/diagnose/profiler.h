@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traces of PyTorch's profiler (Kineto: Chrome trace events, JSON) as rows of a
- * recording.
+/* Reader for PyTorch profiler traces (Kineto: Chrome trace events, JSON) as
+ * rows of a recording.
  *
- * profiler_events.c: from a file to its ranges and what the GPU did for them.
- * profiler_ranges.c: from these to operations of a rank. profiler_places.c:
- * which stage and replica a rank is. profiler_clocks.c: how far the clocks of
- * ranks are apart. profiler_messages.c: which receive is of which send, and how
- * long messages took. profiler_read.c: all of it, for all ranks. */
+ * - profiler_events.c: a file's ranges and their GPU work
+ * - profiler_ranges.c: a rank's operations from these
+ * - profiler_ranks.c: a rank's stage and replica
+ * - profiler_clocks.c: clock offsets between ranks
+ * - profiler_messages.c: matches receives with sends and computes transfer
+ *   times
+ * - profiler_read.c: the whole conversion for all ranks */
 #ifndef LHI_PROFILER_H
 #define LHI_PROFILER_H
 
 #include "diagnose/rank_map.h"
 #include "diagnose/unzip.h"
 
-/* What an operation is told from, besides lhi_op_type and LHI_RANGE_...: what
- * a library of communication names itself. */
+/* Kinds of ranges that communication libraries name themselves, besides
+ * lhi_op_type. */
 enum {
     LHI_RANGE_SEND = LHI_N_RANGES,
     LHI_RANGE_RECV,
@@ -22,65 +24,66 @@ enum {
     LHI_RANGE_OTHER,
 };
 
-/* A range of a file, or a launch or a kernel of its GPU. Times are those of
- * the rank's clock, in ns. */
+/* A range in a file, or a launch or a kernel on its GPU. Times are in ns on the
+ * rank's clock. */
 typedef struct lhi_named_range {
     int64_t start_ns, end_ns;
     int64_t chunk, microbatch, step; /* -1: none */
     uint8_t is;                      /* lhi_op_type or LHI_RANGE_... */
 } lhi_named_range;
 
+/* A launch or kernel, matched by correlation id. */
 typedef struct lhi_kernel {
-    int64_t start_ns, end_ns; /* of a launch: when the CPU made it */
+    int64_t start_ns, end_ns; /* for a launch: the CPU's call */
     uint64_t correlation;
     bool is_launch, communicates;
 } lhi_kernel;
 
-/* Processes that communicate together. */
+/* A process group. */
 typedef struct lhi_rank_group {
     uint32_t *ranks;
     uint32_t n;
 } lhi_rank_group;
 
-/* An operation of a rank. */
+/* A rank's operation. */
 typedef struct lhi_rank_op {
     int64_t start_ns, end_ns;
-    int64_t cpu_ns, cpu_end_ns; /* of its range: the GPU's work comes later */
-    int64_t step;               /* -1: of none */
+    int64_t cpu_ns, cpu_end_ns; /* its CPU range; its GPU work runs later */
+    int64_t step;               /* -1: outside any step */
     int32_t chunk, microbatch;  /* -1: none */
     uint8_t op;                 /* lhi_op_type */
     bool timed_by_gpu;
-    bool waited; /* of a receive: the pass waited for it, so that it ended then
-                  */
+    bool waited; /* receive: a pass waited for it, so its end is exact */
 } lhi_rank_op;
 
-/* What one rank did. */
+/* One rank's operations. */
 typedef struct lhi_profiled {
     char *file;
-    uint32_t rank; /* LH_NONE: the file does not say */
+    uint32_t rank; /* LH_NONE: absent from the file */
     uint32_t world;
     uint32_t stage, replica;
     lhi_rank_group *groups;
     uint32_t n_groups;
     lhi_rank_op *ops;
     size_t n_ops, ops_room;
-    bool no_steps; /* no range of a step: steps are counted */
+    bool no_steps; /* no step ranges: steps are counted */
 } lhi_profiled;
 
-/* All ranks. */
+/* Profiler reader state for all ranks. */
 typedef struct lhi_profiler {
     const lh_rank_map *map; /* NULL: none */
     lhi_remark_counts *remarks;
     lhi_profiled *ranks;
     uint32_t n_ranks, room;
-    bool *name_used; /* of the map's names */
+    bool *name_used; /* per name in the map */
 } lhi_profiler;
 
-/* Reads one more file. */
+/* Reads one file. */
 lh_status lhi_profiler_add(lhi_profiler *p, lhi_unzip *zip, const char *name,
                            lh_error *err);
-/* Puts all operations into `rows`. */
+/* Adds all operations to `rows`. */
 lh_status lhi_profiler_end(lhi_profiler *p, lhi_rows *rows, lh_error *err);
+/* Frees everything read so far. */
 void lhi_profiler_fini(lhi_profiler *p);
 
 #endif

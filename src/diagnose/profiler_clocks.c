@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clocks of ranks. Nothing arrives before it was sent, and no collective is
- * over before all have begun it: of two ranks that says how far at most the one
- * clock is ahead of the other, and behind. Where being alike is within that,
- * they are left alone: that a link is slow one way cannot be told from clocks.
- * Else they are set to the middle. */
+/* Rank clock offsets. A message never arrives before it was sent, and no
+ * collective ends before all ranks have started it: both bound the offset
+ * between two clocks from above and below. If offset 0 is within the bounds,
+ * the clocks stay as they are, because an asymmetric link looks like an offset.
+ * Otherwise the bounds' midpoint, or the only bound, is subtracted. */
 #include "diagnose/profiler_own.h"
 
 #include "base/sort.h"
@@ -13,19 +13,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A rank, and the one, set before it, that its clock is compared with. */
+/* A rank, and the rank earlier in the list with which its clock is compared. */
 typedef struct compared {
     lhi_profiled *rank;
-    uint32_t with;       /* of the same list; LH_NONE: none */
-    int64_t least, most; /* its clock is ahead by so much */
-    int64_t ahead_ns;    /* of the first rank's */
+    uint32_t with;       /* index in the same list; LH_NONE: none */
+    int64_t least, most; /* bounds on its clock's offset */
+    int64_t ahead_ns;    /* offset from the first rank's clock */
 } compared;
 
+/* Clock comparison state. */
 typedef struct clocks {
     lhi_profiler *p;
     compared *list;
     uint32_t n;
-    uint32_t *of_rank; /* of p->ranks: its place in the list */
+    uint32_t *of_rank; /* per entry of p->ranks: index in the list */
 } clocks;
 
 static int compare_places(const void *a, const void *b)
@@ -39,8 +40,8 @@ static int compare_places(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* The stage before it, of the same replica; of a replica's first rank, one of
- * the same stage. */
+/* Returns the rank for comparison: the previous stage of the same replica; for
+ * a replica's first rank, one of the same stage. */
 static uint32_t choose(const clocks *c, uint32_t i)
 {
     const lhi_profiled *own = c->list[i].rank;
@@ -71,8 +72,8 @@ static lh_status list_ranks(lhi_profiler *p, clocks *c, lh_error *err)
     return LH_OK;
 }
 
-/* Something of `a` at `from_ns`, by its own clock, is not later than something
- * of `b` at `to_ns`. */
+/* Tightens the bounds: an event on `a` at `from_ns`, by its own clock, is not
+ * later than an event on `b` at `to_ns`. */
 static void is_before(clocks *c, const lhi_profiled *a, int64_t from_ns,
                       const lhi_profiled *b, int64_t to_ns)
 {
@@ -97,7 +98,7 @@ static lh_status look_at_messages(clocks *c, lh_error *err)
     return LH_OK;
 }
 
-/* The next operation from `i` on that all replicas of a stage do together. */
+/* Returns the next collective over a stage's replicas, from index `i`. */
 static size_t next_together(const lhi_profiled *r, size_t i)
 {
     while (i < r->n_ops && r->ops[i].op != LHI_OP_REDUCE_SCATTER &&
@@ -107,7 +108,8 @@ static size_t next_together(const lhi_profiled *r, size_t i)
     return i;
 }
 
-/* Of two ranks of one stage; their operations are sorted by step. */
+/* Applies the collectives of two ranks of one stage, whose operations are
+ * sorted by step. */
 static void look_at_collectives(clocks *c, const lhi_profiled *a,
                                 const lhi_profiled *b)
 {
@@ -126,6 +128,8 @@ static void look_at_collectives(clocks *c, const lhi_profiled *a,
     }
 }
 
+/* Returns an offset within the bounds: 0 if admissible, else the midpoint or
+ * the only bound. */
 static int64_t ahead_of(const compared *one)
 {
     if (one->least <= 0 && one->most >= 0)
@@ -137,7 +141,7 @@ static int64_t ahead_of(const compared *one)
     return one->least / 2 + one->most / 2;
 }
 
-/* Clocks that are further apart have nothing to do with each other. */
+/* Limits an offset; clocks further apart are unrelated. */
 static int64_t within(int64_t ahead_ns)
 {
     const int64_t most = INT64_C(1000000000000000000);

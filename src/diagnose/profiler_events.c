@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names that are known. torch/distributed/pipelining/schedules.py of 2.15 has
- * "PP:" and the action, whose letters are those of its schedules; ScheduleGPipe
- * and its like "Forward 0". torch/profiler/profiler.py has the step,
- * torch/optim/optimizer.py the optimizer, the process groups' sources the name
- * of the library and what it does. */
+/* Known range names. torch/distributed/pipelining/schedules.py of PyTorch 2.15
+ * emits "PP:" and the action in the letters of its schedules; ScheduleGPipe and
+ * its relatives emit "Forward 0". torch/profiler/profiler.py names the step,
+ * torch/optim/optimizer.py the optimizer; the process groups' sources name the
+ * library and the operation. */
 static const struct {
     const char *pattern;
     uint8_t is;
@@ -69,17 +69,18 @@ void lhi_file_events_fini(lhi_file_events *events)
 
 /* --- one event ------------------------------------------------------------ */
 
+/* File reader state. */
 typedef struct reading {
     const lhi_profiler *p;
     const char *name;
-    int64_t base_ns;  /* of all times of the file */
-    uint64_t n_items; /* that were read */
+    int64_t base_ns;  /* offset of all times in the file */
+    uint64_t n_items; /* events read so far */
     lhi_profiled *into;
     lhi_file_events *out;
 } reading;
 
-/* Of a clock since 1970, and of a range: beyond, differences of times would
- * have no room. */
+/* Limits of a clock since 1970 and of a range: differences of larger times
+ * could overflow. */
 #define MOST_NS (INT64_C(2400000000) * 1000000000)
 #define LONGEST_NS (INT64_C(1000000) * 1000000000)
 
@@ -142,7 +143,7 @@ static lh_status add_kernel(reading *r, const json_t *event, const char *name,
     const json_t *args = json_object_get(event, "args");
     const json_t *number = json_object_get(args, "correlation");
     if (!json_is_integer(number) || json_integer_value(number) <= 0)
-        return LH_OK; /* of no launch */
+        return LH_OK; /* belongs to no launch */
     LHI_TRY(lhi_profiler_grow((void **)&out->kernels, out->n_kernels,
                               &out->kernels_room, sizeof *out->kernels, err));
     out->kernels[out->n_kernels++] =
@@ -186,7 +187,8 @@ static lh_status take_event(reading *r, const json_t *event, lh_error *err)
     return add_kernel(r, event, name, is_launch, start_ns, end_ns, err);
 }
 
-/* Most events are none of these: what no such text is in need not be read. */
+/* Filters events by text before parsing: most events contain none of these
+ * substrings. */
 static bool may_matter(const lhi_text *text)
 {
     static const char *const words[] = {
@@ -197,7 +199,7 @@ static bool may_matter(const lhi_text *text)
     return false;
 }
 
-/* --- what the file says of its rank --------------------------------------- */
+/* --- the file's rank ------------------------------------------------------ */
 
 static lh_status take_group(lhi_profiled *into, const json_t *ranks,
                             lh_error *err)
@@ -314,6 +316,7 @@ static lh_status read_items(reading *r, lhi_json_items *items, lh_error *err)
     return LH_OK;
 }
 
+/* Adds the base time; false if the result exceeds the limits. */
 static bool move(const reading *r, int64_t *start_ns, int64_t *end_ns)
 {
     *start_ns += r->base_ns;
@@ -321,7 +324,7 @@ static bool move(const reading *r, int64_t *start_ns, int64_t *end_ns)
     return *start_ns >= 0 && *start_ns <= MOST_NS;
 }
 
-/* Times of the file as times of the rank's clock. */
+/* Converts the file's times to the rank's clock. */
 static void add_base(const reading *r)
 {
     lhi_file_events *out = r->out;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages of a profiler's traces: their names say which send and which receive
- * are one. Gloo's receive ends when somebody waits for it: where the pass
- * that needs it had to wait, that is when it arrived. Where it had not, the
- * message was there before, and is taken to have been in flight as long as
- * others of its link (the median), but not longer than until then. */
+/* Messages in a profiler's traces, matched by name. Gloo's receive ends when a
+ * caller waits for it. If the consuming pass had to wait, that end is the
+ * arrival. Otherwise the message had arrived earlier; its transfer time is
+ * taken as the median of its link, limited by that end. */
 #include "diagnose/profiler_own.h"
 
 #include "base/sort.h"
@@ -27,7 +26,7 @@ static int compare_ends(const void *a, const void *b)
     return (x->of->rank > y->of->rank) - (x->of->rank < y->of->rank);
 }
 
-/* By the chunk that takes it. */
+/* Returns the message key, by the receiving chunk. */
 static uint64_t message_of(const lhi_rank_op *op)
 {
     bool back =
@@ -85,7 +84,7 @@ bool lhi_message_is_whole(const lhi_message_end *ends, size_t n, size_t i)
 
 /* --- links ---------------------------------------------------------------- */
 
-/* A message whose time is known, of a link: from a rank to another. */
+/* A message with a known transfer time on a link between two ranks. */
 typedef struct known {
     const lhi_profiled *from, *to;
     bool back;
@@ -116,8 +115,8 @@ static known known_of(const lhi_message_end *send)
                    in->end_ns - from};
 }
 
-/* The median of the messages of that one's link; 0: none is known, and none
- * was ever waited for. */
+/* Returns the median transfer time on a message's link; 0 if none is known,
+ * because no pass ever waited. */
 static int64_t usual_of(const known *list, size_t n, const known *one)
 {
     size_t from = 0, to = n;

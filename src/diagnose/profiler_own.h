@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of reading a profiler's traces have of each other. */
+/* Shared declarations for reading a profiler's traces. */
 #ifndef LHI_PROFILER_OWN_H
 #define LHI_PROFILER_OWN_H
 
 #include "diagnose/profiler.h"
 
-/* Of one file, in the order of the file. */
+/* One file's ranges and kernels, in file order. */
 typedef struct lhi_file_events {
     lhi_named_range *ranges;
     size_t n_ranges, ranges_room;
@@ -13,40 +13,44 @@ typedef struct lhi_file_events {
     size_t n_kernels, kernels_room;
 } lhi_file_events;
 
-/* Reads a file; `into` gets its rank, world and groups. What a range is, is
- * told by the map's names, then by those that are known. */
+/* Reads a file; `into` receives its rank, world size and process groups. The
+ * map's names determine the kind of a range first, then the known names. */
 lh_status lhi_profiler_events(const lhi_profiler *p, lhi_unzip *zip,
                               const char *name, lhi_profiled *into,
                               lhi_file_events *out, lh_error *err);
+/* Frees the ranges and kernels. */
 void lhi_file_events_fini(lhi_file_events *events);
 
-/* The operations of a file, added to those of `into`. */
+/* Adds a file's operations to `into`. */
 lh_status lhi_profiler_ranges(lhi_file_events *events, lhi_profiled *into,
                               lh_error *err);
 
-/* Says of each rank where it is. */
+/* Determines each rank's stage and replica. */
 lh_status lhi_profiler_places(lhi_profiler *p, lh_error *err);
-/* Sets the clocks of ranks where they contradict what was sent. */
+/* Corrects rank clocks where they contradict the messages. */
 lh_status lhi_profiler_clocks(lhi_profiler *p, lh_error *err);
-/* Sets when messages arrived that nobody waited for, and ends sends then. */
+/* Estimates the arrival of messages for which no pass waited, and ends their
+ * sends there. */
 lh_status lhi_profiler_messages(lhi_profiler *p, lh_error *err);
 
-/* Makes room for one more item of `size` bytes. */
+/* Grows an array by at least one item of `size` bytes. */
 lh_status lhi_profiler_grow(void **items, size_t n, size_t *room, size_t size,
                             lh_error *err);
 
+/* Checks whether a range is a pass. */
 static inline bool lhi_range_is_pass(uint8_t is)
 {
     return is <= LHI_OP_WEIGHT;
 }
 
+/* Checks whether a range is a message between stages. */
 static inline bool lhi_range_is_message(uint8_t is)
 {
     return is >= LHI_OP_FORWARD_SEND && is <= LHI_OP_BACKWARD_RECV;
 }
 
-/* A message: a direction, the chunk that takes it, the microbatch, the step, by
- * which its send and its receive are found; the replica is that of both. */
+/* One message end. Direction, receiving chunk, microbatch and step identify the
+ * message within a replica. */
 typedef struct lhi_message_end {
     uint64_t message, step;
     uint32_t replica;
@@ -55,11 +59,11 @@ typedef struct lhi_message_end {
     lhi_rank_op *op;
 } lhi_message_end;
 
-/* The sends and receives of all ranks, those of one message one after the
- * other, the send first; release with free(). */
+/* Lists all ranks' sends and receives, grouped by message with the send first;
+ * release with free(). */
 lh_status lhi_message_ends(const lhi_profiler *p, lhi_message_end **out,
                            size_t *n, lh_error *err);
-/* The ends [i] and [i + 1] are the send and the receive of one message. */
+/* Checks whether ends [i] and [i + 1] are one message's send and receive. */
 bool lhi_message_is_whole(const lhi_message_end *ends, size_t n, size_t i);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which stage and replica a rank is. The map says it; without one, ranks with
- * the same chunks are replicas of a stage, stages come in the order of their
- * first chunks, and ranks that communicate as one of each stage are a pipeline.
+/* Determines each rank's stage and replica. A map has precedence. Without one,
+ * ranks with the same chunks are a stage's replicas, stages are ordered by
+ * their first chunk, and a process group with one rank per stage is a pipeline.
  */
 #include "diagnose/profiler_own.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- by the map ----------------------------------------------------------- */
+/* --- from the map --------------------------------------------------------- */
 
 static const lhi_map_rank *find_rank(const lh_rank_map *map, uint32_t rank)
 {
@@ -36,9 +36,9 @@ static lh_status place_by_map(lhi_profiler *p, lh_error *err)
     return LH_OK;
 }
 
-/* --- by what they did ----------------------------------------------------- */
+/* --- from the operations -------------------------------------------------- */
 
-/* Of the passes of a rank; INT32_MAX: it has none. */
+/* Returns the least chunk among a rank's passes; INT32_MAX if it has none. */
 static int32_t first_chunk(const lhi_profiled *r)
 {
     int32_t least = INT32_MAX;
@@ -54,7 +54,7 @@ static int compare_chunks(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Stages by first chunks; *n_stages of them. */
+/* Numbers the stages by their first chunks. */
 static lh_status find_stages(lhi_profiler *p, uint32_t *n_stages, lh_error *err)
 {
     int32_t *firsts = malloc((p->n_ranks + 1u) * sizeof *firsts);
@@ -68,7 +68,7 @@ static lh_status find_stages(lhi_profiler *p, uint32_t *n_stages, lh_error *err)
         if (n == 0 || firsts[i] != firsts[n - 1])
             firsts[n++] = firsts[i];
     if (n && firsts[n - 1] == INT32_MAX)
-        n--; /* ranks without passes are of no stage */
+        n--; /* ranks without passes have no stage */
     for (uint32_t i = 0; i < p->n_ranks; i++) {
         int32_t own = first_chunk(&p->ranks[i]);
         p->ranks[i].stage = LH_NONE;
@@ -97,8 +97,8 @@ static const lhi_profiled *of_rank(const lhi_profiler *p, uint32_t rank)
     return NULL;
 }
 
-/* The group is a pipeline that has the rank: one of each stage, as far as its
- * ranks have traces. */
+/* Checks whether a process group is the rank's pipeline: one rank per stage,
+ * among the ranks with traces. */
 static bool is_pipeline(const lhi_profiler *p, const lhi_rank_group *g,
                         uint32_t rank, uint32_t n_stages)
 {
@@ -117,7 +117,7 @@ static bool is_pipeline(const lhi_profiler *p, const lhi_rank_group *g,
     return has;
 }
 
-/* The least rank of the rank's pipeline; LH_NONE: not known. */
+/* Returns the least rank in the rank's pipeline; LH_NONE if unknown. */
 static uint32_t pipeline_of(const lhi_profiler *p, const lhi_profiled *r,
                             uint32_t n_stages)
 {
@@ -130,7 +130,7 @@ static uint32_t pipeline_of(const lhi_profiler *p, const lhi_profiled *r,
                 least = r->groups[i].ranks[k] < least ? r->groups[i].ranks[k]
                                                       : least;
     if (least == LH_NONE && p->n_ranks == n_stages)
-        least = 0; /* one rank of each stage is one pipeline */
+        least = 0; /* one rank per stage: a single pipeline */
     return least;
 }
 
@@ -178,8 +178,8 @@ static lh_status find_replicas(lhi_profiler *p, uint32_t n_stages,
 
 /* --- all ------------------------------------------------------------------ */
 
-/* The first of the ranks without a trace, LH_NONE: there is none, and how many
- * there are. */
+/* Returns the first rank without a trace, or LH_NONE, and counts them all in
+ * *n. */
 static uint32_t find_missing(const lhi_profiler *p, uint32_t *n)
 {
     uint32_t first = LH_NONE, world = 0;

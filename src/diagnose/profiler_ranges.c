@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the ranges of a file to operations. Where a GPU worked for a range, its
- * kernels say when; else the range does, without the time in which a pass
- * waited for what it received. */
+/* Converts a file's ranges into operations. If a range launched GPU work, its
+ * kernels determine the operation's time. Otherwise the range itself does, less
+ * the time in which a pass waited for a receive. */
 #include "diagnose/profiler_own.h"
 
 #include "base/sort.h"
@@ -9,11 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A wait that is shorter was none: the message was there. */
+/* Least wait: below it the message had already arrived. */
 #define WAITED_NS INT64_C(100000)
 
+/* A time interval. */
 typedef struct span {
-    int64_t begin, end; /* begin > end: none */
+    int64_t begin, end; /* begin > end: empty */
 } span;
 
 static const span no_span = {INT64_MAX, INT64_MIN};
@@ -24,12 +25,12 @@ static void extend(span *s, int64_t begin, int64_t end)
     s->end = end > s->end ? end : s->end;
 }
 
-/* Ranges by when they begin: those of operations, which lie one after the
- * other, and those of a library of communication, within and beside them. */
+/* Ranges sorted by start: those of operations, which do not overlap, and those
+ * of communication libraries, inside or beside them. */
 typedef struct sorted_ranges {
     lhi_named_range **work, **talk;
     size_t n_work, n_talk;
-    span *gpu; /* of each range, by its place in the file */
+    span *gpu; /* per range, indexed as in the file */
     const lhi_named_range *all;
 } sorted_ranges;
 
@@ -71,7 +72,8 @@ static lh_status sort_ranges(lhi_file_events *e, sorted_ranges *s,
     return LH_OK;
 }
 
-/* The last of the ranges that begins no later, if it lasts until then. */
+/* Returns the last range that starts at or before `ns`, if it lasts until then.
+ */
 static lhi_named_range *range_at(lhi_named_range **sorted, size_t n, int64_t ns)
 {
     size_t from = 0;
@@ -87,7 +89,7 @@ static lhi_named_range *range_at(lhi_named_range **sorted, size_t n, int64_t ns)
     return from && sorted[from - 1]->end_ns >= ns ? sorted[from - 1] : NULL;
 }
 
-/* --- what the GPU did ----------------------------------------------------- */
+/* --- GPU work ------------------------------------------------------------- */
 
 static int compare_correlations(const void *a, const void *b)
 {
@@ -109,8 +111,8 @@ static void give_kernel(sorted_ranges *s, const lhi_named_range *range,
         extend(&s->gpu[range - s->all], k->start_ns, k->end_ns);
 }
 
-/* Kernels belong to the range within which the CPU launched them, from
- * whichever thread: the backward pass has one of its own. */
+/* Assigns kernels to the range in which the CPU launched them, on any thread:
+ * the backward pass has its own. */
 static void give_kernels(lhi_file_events *e, sorted_ranges *s)
 {
     const lhi_kernel *launch = NULL;
@@ -162,8 +164,8 @@ static bool is_forward(uint8_t op)
            op == LHI_OP_FORWARD_RECV;
 }
 
-/* A send or receive of a library: of the range of a message it says how long
- * that took, within a pass it is a message itself. */
+/* Handles a library's send or receive. Inside a message's range it determines
+ * that message's time; inside a pass it is a message itself. */
 static lh_status take_message(lhi_profiled *into, const sorted_ranges *s,
                               lhi_named_range *talk, lh_error *err)
 {
@@ -181,11 +183,12 @@ static lh_status take_message(lhi_profiled *into, const sorted_ranges *s,
                        : (forward ? LHI_OP_FORWARD_RECV : LHI_OP_BACKWARD_RECV);
     LHI_TRY(add_op(into, s, talk, op, within, err));
     if (sends && talk->start_ns < within->end_ns)
-        within->end_ns = talk->start_ns; /* it sends what it has made */
+        within->end_ns = talk->start_ns; /* the pass ends where it sends its
+                                          * output */
     return LH_OK;
 }
 
-/* The pass that waits when a receive ends begins then. */
+/* Moves the start of the pass that waits for a receive to the receive's end. */
 static void end_wait(const sorted_ranges *s, lhi_rank_op *op)
 {
     lhi_named_range *pass = range_at(s->work, s->n_work, op->end_ns);
@@ -233,13 +236,16 @@ static int compare_same(const void *a, const void *b)
     return (x->cpu_ns > y->cpu_ns) - (x->cpu_ns < y->cpu_ns);
 }
 
+/* Checks whether an operation is a pass or a message, whose occurrences number
+ * the steps. */
 static bool is_counted(const lhi_rank_op *op)
 {
     return lhi_range_is_pass(op->op) || lhi_range_is_message(op->op);
 }
 
-/* The k-th time that a pass or message comes is step k; what else there is, is
- * of the step of the pass before it. */
+/* Numbers steps without step ranges: the k-th occurrence of a pass or message
+ * belongs to step k. Other operations belong to the step of the preceding pass.
+ */
 static void count_steps(lhi_rank_op *ops, size_t n)
 {
     lhi_sort(ops, n, sizeof *ops, compare_same);
@@ -298,8 +304,8 @@ static lh_status mark_steps(lhi_file_events *e, lhi_profiled *into,
 
 /* --- gradients ------------------------------------------------------------ */
 
-/* Whether no pass of its step follows; *until is when the optimizer or the next
- * step begins. */
+/* Checks whether no other pass of its step follows; *until is the start of the
+ * optimizer or of the next step. */
 static bool is_last_pass(const lhi_rank_op *ops, size_t n, size_t i,
                          int64_t *until)
 {
@@ -314,7 +320,7 @@ static bool is_last_pass(const lhi_rank_op *ops, size_t n, size_t i,
            ops[k].step != ops[i].step;
 }
 
-/* Of the sums that begin from then on: all of them, as one. */
+/* Merges all reductions that start in [from, until) into one operation. */
 static lhi_rank_op all_sums(const sorted_ranges *s, int64_t from, int64_t until)
 {
     lhi_rank_op sum = {.chunk = -1,
@@ -338,8 +344,8 @@ static lhi_rank_op all_sums(const sorted_ranges *s, int64_t from, int64_t until)
     return sum;
 }
 
-/* Sums behind a step's last pass and before its optimizer are those of
- * gradients: of all of them one operation. */
+/* Adds each step's gradient reduction: the reductions between its last pass and
+ * its optimizer, as one operation. */
 static lh_status add_sums(lhi_profiled *into, const sorted_ranges *s,
                           size_t first, lh_error *err)
 {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- a file --------------------------------------------------------------- */
+/* --- one file ------------------------------------------------------------- */
 
 static void profiled_fini(lhi_profiled *r)
 {
@@ -25,7 +25,7 @@ static const char *last_part(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Of the map's ranks the one that has the file; LH_NONE: none. */
+/* Returns the map's rank with that trace file; LH_NONE if there is none. */
 static uint32_t rank_by_file(const lh_rank_map *map, const char *path)
 {
     for (uint32_t i = 0; map && i < map->n_ranks; i++)
@@ -51,7 +51,8 @@ static lh_status find_rank(const lhi_profiler *p, lhi_profiled *r,
     return LH_OK;
 }
 
-/* A rank may have several files, of other steps. */
+/* Appends a file to its rank: a rank may have several files, for other steps.
+ */
 static lh_status join_rank(lhi_profiled *to, const lhi_profiled *from,
                            lh_error *err)
 {
@@ -63,7 +64,7 @@ static lh_status join_rank(lhi_profiled *to, const lhi_profiled *from,
     return LH_OK;
 }
 
-/* Takes what `r` has, or releases it. */
+/* Takes over `r` on success and frees it otherwise. */
 static lh_status take_rank(lhi_profiler *p, lhi_profiled *r, lh_error *err)
 {
     for (uint32_t i = 0; i < p->n_ranks; i++)
@@ -116,7 +117,7 @@ void lhi_profiler_fini(lhi_profiler *p)
     free(p->name_used);
 }
 
-/* --- all of them ---------------------------------------------------------- */
+/* --- all files ------------------------------------------------------------ */
 
 static lh_status check_ranks(lhi_profiler *p, lh_error *err)
 {
@@ -158,7 +159,7 @@ static int compare_ops(const void *a, const void *b)
     return (x->microbatch > y->microbatch) - (x->microbatch < y->microbatch);
 }
 
-/* Sorts operations by step, and takes out what is of none, or there twice. */
+/* Sorts operations by step; drops duplicates and those outside any step. */
 static void sort_ops(lhi_profiler *p, lhi_profiled *r)
 {
     size_t kept = 0;
@@ -180,7 +181,7 @@ static void sort_ops(lhi_profiler *p, lhi_profiled *r)
 
 /* --- rows ----------------------------------------------------------------- */
 
-/* When a step begins: with the first operation of any rank. */
+/* A step's start: the earliest operation on any rank. */
 typedef struct step_start {
     int64_t step, start_ns;
 } step_start;
@@ -193,7 +194,7 @@ static int compare_starts(const void *a, const void *b)
     return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
 }
 
-/* Of all steps, sorted; release with free(). */
+/* Computes the starts of all steps, sorted; release with free(). */
 static lh_status find_starts(const lhi_profiler *p, step_start **out,
                              size_t *n_out, lh_error *err)
 {
@@ -230,7 +231,7 @@ static int find_step(const void *a, const void *b)
     return (x->step > y->step) - (x->step < y->step);
 }
 
-/* Operations of a step: forward and other passes by chunk and microbatch. */
+/* A step's pass, sorted by direction, chunk and microbatch. */
 typedef struct place {
     bool back;
     int32_t chunk, microbatch;
@@ -263,8 +264,8 @@ static lh_status find_places(const lhi_rank_op *ops, size_t n, place **out,
     return LH_OK;
 }
 
-/* Where the pass that makes or needs a message stands, which is the message's
- * order; 0 where there is none. */
+/* Returns a message's order: the index of the pass that produces or consumes
+ * it; 0 if there is none. */
 static size_t order_of(const lhi_rank_op *message, const place *list, size_t n)
 {
     place key = {message->op != LHI_OP_FORWARD_SEND &&

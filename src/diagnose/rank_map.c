@@ -18,7 +18,8 @@ static const struct {
               {"{step}", offsetof(lhi_name_numbers, step)}};
 enum { N_PLACES = sizeof places / sizeof *places };
 
-/* The place that a pattern has there; N_PLACES: none. */
+/* Returns the placeholder at the start of `pattern`; N_PLACES if there is none.
+ */
 static uint32_t place_at(const char *pattern)
 {
     uint32_t k = 0;
@@ -42,7 +43,7 @@ static const char *take_number(const char *name, int64_t *out)
 bool lhi_name_matches(const char *pattern, const char *name,
                       lhi_name_numbers *numbers)
 {
-    const char *star = NULL, *from = NULL; /* behind the last `*` */
+    const char *star = NULL, *from = NULL; /* after the last `*` */
     *numbers = (lhi_name_numbers){-1, -1, -1};
     for (;;) {
         uint32_t place = place_at(pattern);
@@ -65,7 +66,7 @@ bool lhi_name_matches(const char *pattern, const char *name,
             next = name + 1;
             pattern++;
         }
-        if (!next) { /* what `*` stands for is one longer */
+        if (!next) { /* backtrack: `*` matches one character more */
             if (!star || *from == '\0')
                 return false;
             pattern = star;
@@ -75,7 +76,7 @@ bool lhi_name_matches(const char *pattern, const char *name,
     }
 }
 
-/* --- the file ------------------------------------------------------------- */
+/* --- file ----------------------------------------------------------------- */
 
 static const char *const kinds[] = {
 #define LHI_RANGE_NAME(name, text, operation) text,

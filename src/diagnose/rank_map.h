@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What traces of a profiler do not say themselves: which rank is where, which
- * range is which operation (docs/formats/ranks.md). */
+/* Supplement to a profiler's traces: each rank's stage and replica, and the
+ * operation of each range name (docs/formats/ranks.md). */
 #ifndef LHI_RANK_MAP_H
 #define LHI_RANK_MAP_H
 
@@ -8,27 +8,30 @@
 
 #include "doc/fields.h"
 
+/* A rank's stage and replica. */
 typedef struct lhi_map_rank {
-    const char *file; /* of its trace, if that lacks the rank; "": none */
+    const char *file; /* its trace, if that lacks the rank; "": none */
     uint32_t rank, stage, replica;
     uint32_t line;
 } lhi_map_rank;
 
-/* Besides lhi_op_type, what a range may be. */
+/* Range kinds besides lhi_op_type. */
 enum {
     LHI_RANGE_STEP = LHI_N_OPS,
     LHI_RANGE_NOTHING,
     LHI_N_RANGES,
 };
 
+/* The operation of ranges whose name matches a pattern. */
 typedef struct lhi_map_name {
-    const char *name; /* a pattern, see lhi_name_matches() */
-    uint32_t is;      /* lhi_op_type, LHI_RANGE_... */
+    const char *name; /* a pattern for lhi_name_matches() */
+    uint32_t is;      /* lhi_op_type or LHI_RANGE_... */
     uint32_t line;
 } lhi_map_name;
 
+/* A map for ranks and range names, as read from a file. */
 struct lh_rank_map {
-    const char *file; /* the map's own */
+    const char *file; /* the map's path */
     uint32_t n_ranks, n_names;
     const lhi_map_rank *ranks;
     const lhi_map_name *names;
@@ -36,13 +39,13 @@ struct lh_rank_map {
 
 extern const lhi_table lhi_rank_map_table;
 
-/* The numbers that a name has where its pattern has places; -1: none. */
+/* Numbers in a name at its pattern's placeholders; -1: none. */
 typedef struct lhi_name_numbers {
     int64_t chunk, microbatch, step;
 } lhi_name_numbers;
 
-/* Whether a range's name is like a pattern, in which `*` is any text and
- * {chunk}, {microbatch}, {step} are whole numbers. */
+/* Checks whether a range's name matches a pattern: `*` matches any text;
+ * {chunk}, {microbatch} and {step} match integers. */
 bool lhi_name_matches(const char *pattern, const char *name,
                       lhi_name_numbers *numbers);
 

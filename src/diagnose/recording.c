@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Longer than this no step is: its times are of different clocks. */
+/* Longest credible step, 10,000 s: a longer one mixes several clocks. */
 #define LONGEST_NS INT64_C(10000000000000)
 
-/* --- a step --------------------------------------------------------------- */
+/* --- one step ------------------------------------------------------------- */
 
 typedef struct span {
     int64_t begin, end;
@@ -35,8 +35,8 @@ static bool is_too_long(const lhi_step_ops *ops)
     return s.end - s.begin > LONGEST_NS;
 }
 
-/* Makes times small numbers: from the step's start, or where they do not begin
- * there, from the first operation. */
+/* Shifts times to small numbers: relative to the step's start, or to the first
+ * operation if they do not begin there. */
 static void set_origin(lhi_step_ops *ops, lhi_remark_counts *remarks)
 {
     span s = span_of(ops->rows, ops->n, false);
@@ -49,7 +49,7 @@ static void set_origin(lhi_step_ops *ops, lhi_remark_counts *remarks)
         ops->rows[i].start_ns -= s.begin;
 }
 
-/* What was measured; false: no memory. */
+/* Measures the step's and each replica's span; false: allocation failure. */
 static bool measure_spans(const lhi_step_ops *ops, lhi_recorded_step *out)
 {
     span all = span_of(ops->rows, ops->n, false);
@@ -67,7 +67,7 @@ static bool measure_spans(const lhi_step_ops *ops, lhi_recorded_step *out)
     return true;
 }
 
-/* The graph that is the same and known, or this one, which is then known. */
+/* Returns an equal known graph, or else adds this one to the known graphs. */
 static lh_status share_graph(lh_recording *recording, lhi_op_graph *graph,
                              const lhi_op_graph **out, lh_error *err)
 {
@@ -118,7 +118,8 @@ static lh_status keep_step(lh_recording *recording, lhi_recorded_step *step,
     return LH_OK;
 }
 
-/* Why the step is left out, NULL: it is not, is for *why. */
+/* Prepares a step for replay. *why is the reason if the step is skipped, else
+ * NULL. */
 static lh_status play_ready(lh_recording *recording, lhi_row_list *list,
                             lhi_arena *arena, const char **why, lh_error *err)
 {
@@ -136,7 +137,7 @@ static lh_status play_ready(lh_recording *recording, lhi_row_list *list,
         *why = "its times are hours apart";
         return LH_OK;
     }
-    /* A trace has one clock: what differs there is how long links take. */
+    /* A trace has one clock: differences are the links' transfer times. */
     if (!ops.ahead)
         LHI_TRY(lhi_step_clocks(&ops, arena, &recording->remarks, err));
     set_origin(&ops, &recording->remarks);
@@ -192,7 +193,8 @@ static bool same_ranks(const lhi_op_graph *a, const lhi_op_graph *b)
                   a->n_replicas * sizeof *a->replicas) == 0;
 }
 
-/* The graph whose ranks most steps have; of as many, the one with more. */
+/* Returns the graph whose ranks most steps share; of equals, the one with more
+ * ranks. */
 static const lhi_op_graph *most_usual(const lh_recording *recording)
 {
     const lhi_op_graph *best = NULL;

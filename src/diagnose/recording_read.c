@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of a recording. */
+/* Reads a recording's files. */
 #include "diagnose/op_table.h"
 #include "diagnose/op_trace.h"
 #include "diagnose/profiler.h"
@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of one file that are held before steps are taken to be over: some 640
- * MB. Of several files each may have rows of every step. */
+/* Rows of a single file in memory before steps count as complete: about 640 MB.
+ * With several files each may have rows for every step. */
 enum { MOST_HELD = 16 << 20 };
 
+/* File formats. */
 typedef enum kind { NO_KIND, TABLE, TRACE, PROFILER } kind;
 
 static const char *const kinds[] = {[NO_KIND] = "",
@@ -20,13 +21,14 @@ static const char *const kinds[] = {[NO_KIND] = "",
                                     [PROFILER] =
                                         "a trace of PyTorch's profiler"};
 
+/* Recording reader state. */
 typedef struct reading {
     lh_recording *recording;
     lhi_rows rows;
     lhi_unzip zip;
     lhi_profiler profiler;
-    uint64_t n_traces; /* of longhaul: each a step */
-    kind kind;         /* of all files */
+    uint64_t n_traces; /* longhaul traces: one step each */
+    kind kind;         /* for all files */
 } reading;
 
 static lh_status close_step(void *context, lhi_row_list *list, lh_error *err)
@@ -68,7 +70,7 @@ static lh_status find_kind(reading *r, kind *out, lh_error *err)
     return LH_OK;
 }
 
-/* What was opened. */
+/* Reads the opened file. */
 static lh_status read_opened(reading *r, const char *name, lh_error *err)
 {
     kind is;
@@ -91,7 +93,7 @@ static lh_status read_opened(reading *r, const char *name, lh_error *err)
     return lhi_op_table_read(&r->zip, name, &r->rows, err);
 }
 
-/* Takes what was read to *out, or releases it. */
+/* Moves the recording to *out, or frees it on failure. */
 static lh_status reading_end(reading *r, lh_status status, const char *name,
                              lh_recording **out, lh_error *err)
 {

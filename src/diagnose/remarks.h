@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was wrong with a recording: one remark for each kind of damage. */
+/* Defects of a recording: one for each kind. */
 #ifndef LHI_REMARKS_H
 #define LHI_REMARKS_H
 
@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-/* X(name, kind, text): what is said behind the number of them. */
+/* X(name, kind, text): the text follows the occurrence count. */
 #define LHI_REMARK_LIST(X)                                                     \
     X(CUT, "cut-files",                                                        \
       "files that end early or are damaged, of which the part before that is " \
@@ -36,6 +36,7 @@
     X(INCOMPLETE, "incomplete-steps",                                          \
       "steps in which operations are missing, left out")
 
+/* Kinds of defects. */
 typedef enum lhi_remark_kind {
 #define LHI_REMARK_ENUM(name, kind, text) LHI_REMARK_##name,
     LHI_REMARK_LIST(LHI_REMARK_ENUM)
@@ -43,15 +44,16 @@ typedef enum lhi_remark_kind {
         LHI_N_REMARKS
 } lhi_remark_kind;
 
+/* Defect count per kind. */
 typedef struct lhi_remark_counts {
     uint64_t n[LHI_N_REMARKS];
-    char first[LHI_N_REMARKS][240]; /* what the first was */
+    char first[LHI_N_REMARKS][240]; /* first occurrence's description */
 } lhi_remark_counts;
 
-/* Counts one; `format` says what it is, and is kept of the first. */
+/* Counts `n` occurrences; `format` describes the first one, which is kept. */
 void lhi_remark(lhi_remark_counts *remarks, lhi_remark_kind kind, uint64_t n,
                 const char *format, ...) LHI_PRINTF(4, 5);
-/* Those that there are. */
+/* Lists all defects that occurred. */
 lh_status lhi_remarks_list(const lhi_remark_counts *remarks, lhi_arena *arena,
                            const lh_remark **out, uint32_t *n, lh_error *err);
 

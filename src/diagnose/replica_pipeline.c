@@ -10,6 +10,7 @@
 
 /* --- times ---------------------------------------------------------------- */
 
+/* Total time and number of passes per kind. */
 typedef struct pass_sums {
     double ns[LHI_OP_WEIGHT + 1];
     uint64_t n[LHI_OP_WEIGHT + 1];
@@ -49,9 +50,10 @@ lhi_chunk_times *lhi_chunk_times_of(const lh_recording *recording,
     return out;
 }
 
-/* --- the pipeline --------------------------------------------------------- */
+/* --- pipeline ------------------------------------------------------------- */
 
-/* Backward passes of all steps are of one form: `joint` or in two halves. */
+/* Checks that all backward passes have one form: `joint`, or split into D and
+ * W. */
 static lh_status find_form(const lh_recording *recording, bool *joint,
                            lh_error *err)
 {
@@ -83,6 +85,7 @@ static int64_t whole_ns(double ns)
 
 /* --- links ---------------------------------------------------------------- */
 
+/* Total transfer time on a link between stages. */
 typedef struct message_sum {
     uint32_t from, to; /* stages */
     double ns;
@@ -97,8 +100,8 @@ static int compare_links(const void *a, const void *b)
     return (x->to > y->to) - (x->to < y->to);
 }
 
-/* Both ways between the stages of chunks that follow each other; returns how
- * many there are. */
+/* Lists the links between stages of consecutive chunks in both directions;
+ * returns their number. */
 static uint32_t list_links(const lhi_chunk_times *times, uint32_t n_chunks,
                            message_sum *out)
 {
@@ -117,7 +120,7 @@ static uint32_t list_links(const lhi_chunk_times *times, uint32_t n_chunks,
     return kept;
 }
 
-/* Adds up what the replica's messages took on each of the links. */
+/* Sums the transfer times of the replica's messages per link. */
 static void sum_messages(const lh_recording *recording, uint32_t replica,
                          message_sum *links, uint32_t n)
 {
@@ -214,7 +217,7 @@ lh_status lhi_replica_pipeline(const lh_recording *recording, uint32_t replica,
     return status;
 }
 
-/* --- its order ------------------------------------------------------------ */
+/* --- order ---------------------------------------------------------------- */
 
 lh_status lhi_replica_schedule(const lh_recording *recording, uint32_t replica,
                                lh_schedule **out, lh_error *err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Workers, stages and links that are slower than others of their kind, and
- * microbatches that differ, in which steps, and what that costs. */
+/* Finds stragglers: workers, stages and links slower than their peers, and
+ * uneven microbatches. Determines the affected steps and each one's cost. */
 #include "diagnose/diagnose_own.h"
 #include "diagnose/uneven_work.h"
 
@@ -10,56 +10,60 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* From how much on something is slow: passes of a stage hardly differ between
- * replicas, stages differ by their layers, messages by what else is sent. */
+/* Ratio to the peers from which a component counts as slow. Passes of a stage
+ * hardly differ between replicas, stages differ by their layers, messages by
+ * other traffic. */
 static const double slow_from[] = {[LH_SLOW_WORKER] = 1.1,
                                    [LH_SLOW_STAGE] = 1.1,
                                    [LH_SLOW_LINK] = 1.5,
                                    [LH_SLOW_MICROBATCHES] = 1};
-/* A worker whose microbatches were longer by chance is not slow: so many
- * standard deviations of their mean, and fewer where other stages show how much
- * the replica had to do, as not all stages take as much longer for it. */
+/* Allowance for uneven microbatches, in standard deviations of the mean: a
+ * worker that received longer microbatches by chance is not slow. It is smaller
+ * if other stages reveal the replica's work, which they reflect only in part.
+ */
 #define CHANCE 3
 #define LEFT_OF_CHANCE 1
-/* Of a step: what costs less is no reason for anything. */
+/* Least cost worth reporting, as a share of a step. */
 #define COSTS_FROM 0.002
-/* What others hide has to cost more: it is told beside them. */
+/* Least cost for a straggler that others mask; it is reported beside them. */
 #define HIDDEN_FROM 0.01
 
-enum { MOST_PLAYED = 64 }; /* things whose cost is worked out */
+enum { MOST_PLAYED = 64 }; /* stragglers whose cost is computed */
 
-/* --- what is looked at ---------------------------------------------------- */
+/* --- candidates ----------------------------------------------------------- */
 
+/* A component that may be slow, with its times. */
 typedef struct looked_at {
     lh_slow_thing thing;
-    double own, others;  /* added up over its slow steps */
-    uint32_t worker;     /* worker, or of a link the receiver */
-    uint32_t sender;     /* of a link: a worker, */
-    bool back;           /* whether backward, */
-    double messages;     /* and in the step that is looked at: their times, */
-    uint32_t n_messages; /* and how many there are */
+    double own, others;  /* sums over its slow steps */
+    uint32_t worker;     /* the worker; for a link its receiver */
+    uint32_t sender;     /* link: the sending worker */
+    bool back;           /* link: backward messages */
+    double messages;     /* link: total transfer time in this step */
+    uint32_t n_messages; /* link: messages in this step */
 } looked_at;
 
+/* Straggler search state. */
 typedef struct lhi_looking {
     lhi_diagnosing *d;
     uint32_t n;
     looked_at *all;
-    uint32_t first_link;     /* links are the last of `all` */
-    uint32_t *of_receiver;   /* 2 * worker + back: of the links that it receives
-                                from the last listed; LH_NONE */
-    uint32_t *next_link;     /* of each link, from 0 on */
-    double *passes;          /* of each worker, in the step that is looked at */
-    double *workers;         /* passes of the workers of each stage, sorted */
-    double *stages;          /* what the passes of a stage usually take, */
-    double *sorted_stages;   /* and that sorted */
-    double *values;          /* room for as many as there are links */
-    lhi_uneven_step *uneven; /* of each step */
-    double *works;           /* room for as many as there are stages */
-    uint32_t n_kept;         /* of `all`: those whose cost is worked out */
+    uint32_t first_link;     /* links come last in `all` */
+    uint32_t *of_receiver;   /* at 2 * worker + back: the last listed link to
+                              * that receiver; LH_NONE: none */
+    uint32_t *next_link;     /* per link: the previous one to its receiver */
+    double *passes;          /* per worker, in the current step */
+    double *workers;         /* pass times per stage, sorted */
+    double *stages;          /* median pass time per stage */
+    double *sorted_stages;   /* the same, sorted */
+    double *values;          /* scratch: one per link */
+    lhi_uneven_step *uneven; /* per step */
+    double *works;           /* scratch: one per stage */
+    uint32_t n_kept;         /* number in `all` whose cost is computed */
 } looking;
 
-/* The link of a message, the receive of which is operation i of a group;
- * LH_NONE: it is not listed. */
+/* Returns the link of the message received by operation `i` of a group; LH_NONE
+ * if it is not listed. */
 static uint32_t find_link(const looking *l, const lhi_op_graph *g,
                           uint32_t group, uint32_t i)
 {
@@ -71,8 +75,8 @@ static uint32_t find_link(const looking *l, const lhi_op_graph *g,
     return k;
 }
 
-/* Of links: those of the first step. A job that moves its layers in between is
- * none of which links could be compared. */
+/* Lists the links in the first step. In a job that moves layers between steps,
+ * links are not comparable. */
 static void list_links(looking *l)
 {
     const lhi_op_graph *g = l->d->recording->steps[0].graph;
@@ -119,8 +123,9 @@ static void list_things(looking *l)
     list_links(l);
 }
 
-/* --- times of a step ------------------------------------------------------ */
+/* --- times in a step ------------------------------------------------------ */
 
+/* Sums the pass times per worker and the transfer times per link. */
 static void sum_step(looking *l, const lhi_recorded_step *step)
 {
     const lhi_op_graph *g = step->graph;
@@ -145,7 +150,8 @@ static void sum_step(looking *l, const lhi_recorded_step *step)
         }
 }
 
-/* The lower median of sorted values without one of them that is `own`. */
+/* Returns the sorted values' lower median, one entry equal to `own` excluded.
+ */
 static double median_of_others(const double *sorted, uint32_t n, double own)
 {
     if (n < 2)
@@ -182,7 +188,8 @@ static double other_links(const looking *l, bool back)
     return n > 2 ? lhi_lower_median(l->values, n) : 0;
 }
 
-/* What the passes of each stage take on each worker, sorted, and usually. */
+/* Sorts the workers' pass times within each stage, and computes each stage's
+ * median. */
 static void sort_passes(looking *l)
 {
     const lh_recording *r = l->d->recording;
@@ -193,11 +200,11 @@ static void sort_passes(looking *l)
         l->stages[s] = lhi_lower_median(workers, r->n_replicas);
         l->sorted_stages[s] = l->stages[s];
     }
-    lhi_lower_median(l->sorted_stages, r->n_stages); /* sorts them */
+    lhi_lower_median(l->sorted_stages, r->n_stages); /* sorts in place */
 }
 
-/* Takes off what a replica had more or less to do than others, as most of its
- * stages show: where microbatches are uneven. */
+/* With uneven microbatches, divides a replica's pass times by its relative
+ * work: the median ratio over its stages. */
 static void take_off_work(looking *l)
 {
     uint32_t S = l->d->recording->n_stages;
@@ -213,7 +220,7 @@ static void take_off_work(looking *l)
     }
 }
 
-/* From how much on it is slow in a step. */
+/* Returns the ratio from which a candidate counts as slow in a step. */
 static double from_where(const looking *l, const looked_at *a,
                          const lhi_uneven_step *uneven, uint32_t n_microbatches)
 {
@@ -224,8 +231,8 @@ static double from_where(const looking *l, const looked_at *a,
                       uneven->spread / sqrt(n_microbatches);
 }
 
-/* What it took in the step whose sums are there, and what others of its kind
- * did; 0: there are none. */
+/* Computes a candidate's time in the current step and that of its peers; 0:
+ * there are none. */
 static void compare_thing(const looking *l, const looked_at *a,
                           const lhi_uneven_step *uneven, const double *links,
                           double *own, double *others)
@@ -250,7 +257,7 @@ static void compare_thing(const looking *l, const looked_at *a,
     }
 }
 
-/* Of the step whose sums are there. */
+/* Compares all candidates in the current step. */
 static void compare_step(looking *l, uint32_t at)
 {
     const lh_recording *r = l->d->recording;
@@ -280,16 +287,16 @@ static void compare_step(looking *l, uint32_t at)
 
 /* --- costs ---------------------------------------------------------------- */
 
-/* A scenario, and room for its links; where microbatches stay uneven, passes
- * that are as usual are so as well. */
+/* A scenario with capacity for its links. stays_uneven: repaired workers keep
+ * the unevenness of their microbatches. */
 typedef struct usual_scenario {
     lhi_scenario *scenario;
     lhi_ends *links;
     bool stays_uneven;
 } usual_scenario;
 
-/* Each pass as long as its stage's are on the mean: of all replicas, or by as
- * much longer as those of a worker that is slow. */
+/* Makes microbatches even: each pass takes its stage's mean over the replicas
+ * that are not slow; a slow worker keeps its own mean. */
 static void set_even(const looking *l, const lhi_scenario *s)
 {
     const lh_recording *r = l->d->recording;
@@ -315,7 +322,8 @@ static void set_even(const looking *l, const lhi_scenario *s)
         }
 }
 
-/* What operations usually take in place of those of the thing, too. */
+/* Repairs one straggler in the scenario: its operations take their peers'
+ * times. */
 static void set_usual(const looking *l, const looked_at *a,
                       const usual_scenario *u)
 {
@@ -366,8 +374,8 @@ lh_status lhi_scenario_instead(lhi_diagnosing *d, lhi_arena *arena,
     return out->instead_ns && out->times ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* In the arena: of the things that were kept `only` as usual, or LH_NONE all
- * of them but `without`. */
+/* Builds a scenario in the arena with straggler `only` repaired, or with all
+ * but `without` if `only` is LH_NONE. */
 static lh_status make_usual(const looking *l, uint32_t only, uint32_t without,
                             lhi_arena *arena, lhi_scenario *out, lh_error *err)
 {
@@ -378,7 +386,7 @@ static lh_status make_usual(const looking *l, uint32_t only, uint32_t without,
         if (l->all[i].thing.what == LH_SLOW_MICROBATCHES)
             u.stays_uneven = i == without || (only != LH_NONE && i != only);
     LHI_TRY(lhi_scenario_instead(l->d, arena, out, err));
-    /* Stages last: a worker's own slowness is part of its stage's. */
+    /* Stages last: a slow worker is part of its stage's time. */
     static const lh_slow_what order[] = {LH_SLOW_MICROBATCHES, LH_SLOW_LINK,
                                          LH_SLOW_WORKER, LH_SLOW_STAGE};
     for (size_t k = 0; k < sizeof order / sizeof *order; k++)
@@ -389,7 +397,7 @@ static lh_status make_usual(const looking *l, uint32_t only, uint32_t without,
     return LH_OK;
 }
 
-/* What a step takes so. */
+/* Computes the mean step time under that scenario. */
 static lh_status play_usual(const looking *l, uint32_t only, uint32_t without,
                             double *ns, lh_error *err)
 {
@@ -407,8 +415,8 @@ lh_status lhi_scenario_mended(const lhi_diagnosing *d, uint32_t thing,
     return make_usual(d->looking, thing, LH_NONE, d->arena, out, err);
 }
 
-/* Those of the first `n` that cost nothing alone, and do once all others are as
- * usual. */
+/* Finds masked stragglers: those that cost nothing alone, but do once all
+ * others are repaired. */
 static lh_status find_hidden(looking *l, lh_error *err)
 {
     uint32_t n = l->n_kept;
@@ -437,7 +445,8 @@ static lh_status find_hidden(looking *l, lh_error *err)
     return LH_OK;
 }
 
-/* How much time is beyond the usual, so that what may be dear comes first. */
+/* Orders by excess time over the peers, so that the most expensive come first.
+ */
 static int compare_lost(const void *a, const void *b)
 {
     const looked_at *x = a, *y = b;
@@ -454,8 +463,10 @@ static int compare_costs(const void *a, const void *b)
            (x->thing.cost_ns > y->thing.cost_ns);
 }
 
-/* --- all of it ------------------------------------------------------------ */
+/* --- selection ------------------------------------------------------------ */
 
+/* Computes the cost of the slowest candidates and stores those worth reporting.
+ */
 static lh_status keep_dear(looking *l, lh_error *err)
 {
     lh_diagnosis *out = &l->d->out;
@@ -493,7 +504,7 @@ lh_status lhi_find_slow_things(lhi_diagnosing *d, lh_error *err)
     if (!l)
         return lhi_fail_nomem(err);
     l->d = d;
-    /* Of each chunk and replica at most one message comes forward, one back. */
+    /* Each chunk of each replica receives at most one message per direction. */
     size_t links = 2 * (size_t)r->n_replicas * r->steps[0].graph->n_chunks;
     l->all = LHI_NEW(d->scratch, looked_at, n + r->n_stages + 1 + links);
     l->of_receiver = LHI_NEW(d->scratch, uint32_t, 2 * (size_t)n);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clocks of ranks. What several ranks do together, a message or a collective,
- * ends for all of them within its transfer time, so that the median of how far
- * apart the ends of two ranks are is how far apart their clocks are. Below a
- * threshold that is left as it is: networks differ by as much. Right is the
- * clock that most have. */
+/* Rank clock offsets. A message or collective ends on all participants within
+ * its transfer time. So the median difference between the ends on two ranks is
+ * their clock offset. Offsets below a threshold stay uncorrected, because
+ * networks cause as much. The reference is the majority's clock. */
 #include "diagnose/step_ops.h"
 
 #include "base/sort.h"
@@ -13,10 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ENOUGH = 32, KINDS = 4 }; /* ends that are compared; kinds of them */
+enum { ENOUGH = 32, KINDS = 4 }; /* compared ends per kind; kind count */
 
+/* Differences between the ends on two ranks. */
 typedef struct pairs {
-    int64_t ns[KINDS * (ENOUGH + 1)]; /* later by so much in the second's */
+    /* the second rank's end minus the first's */
+    int64_t ns[KINDS * (ENOUGH + 1)];
     uint32_t n;
 } pairs;
 
@@ -34,15 +35,15 @@ static void pair_ends(const lhi_step_ops *ops, uint32_t a, lhi_op_type of_a,
             lhi_row_end(&ops->rows[y + i]) - lhi_row_end(&ops->rows[x + i]);
 }
 
-/* By how much b's clock is ahead of a's; 0 where nothing tells. */
+/* Returns the offset of b's clock to a's; 0 if there is no evidence. */
 static int64_t clock_ahead(const lhi_step_ops *ops, uint32_t a, uint32_t b,
                            bool neighbours)
 {
     pairs p = {.n = 0};
-    if (neighbours) { /* stages of a replica, one behind the other */
+    if (neighbours) { /* a replica's consecutive stages */
         pair_ends(ops, a, LHI_OP_FORWARD_SEND, b, LHI_OP_FORWARD_RECV, &p);
         pair_ends(ops, a, LHI_OP_BACKWARD_RECV, b, LHI_OP_BACKWARD_SEND, &p);
-    } else { /* replicas of a stage */
+    } else { /* a stage's replicas */
         pair_ends(ops, a, LHI_OP_ALL_GATHER, b, LHI_OP_ALL_GATHER, &p);
         pair_ends(ops, a, LHI_OP_REDUCE_SCATTER, b, LHI_OP_REDUCE_SCATTER, &p);
         pair_ends(ops, a, LHI_OP_SEPARATE, b, LHI_OP_SEPARATE, &p);
@@ -90,8 +91,8 @@ lh_status lhi_step_clocks(lhi_step_ops *ops, lhi_arena *arena,
     int64_t *sorted = LHI_NEW(arena, int64_t, ops->n_workers);
     if (!ahead || !sorted)
         return lhi_fail_nomem(err);
-    /* Each worker against one that is set already: the same stage of the first
-     * replica, or the stage before. */
+    /* Compares each worker with one already corrected: the previous stage, or
+     * for a first stage that of the first replica. */
     for (uint32_t w = 1; w < ops->n_workers; w++) {
         bool in_first = w < ops->n_stages;
         bool begins = w % ops->n_stages == 0;

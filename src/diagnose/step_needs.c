@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-/* Merges the passes of a worker, each kind of which is in order, by when they
- * began. */
+/* Merges a worker's passes by start; each kind is in order. */
 static uint32_t *order_passes(const lhi_step_ops *ops, uint32_t worker,
                               uint32_t *out)
 {
@@ -37,7 +36,8 @@ static void find_passes(lhi_needs_work *w)
     w->first_pass[w->ops->n_workers] = (uint32_t)(at - w->passes);
 }
 
-/* Which stage each chunk is on: one, the same in all replicas. */
+/* Determines each chunk's stage; it has to be unique and equal in all replicas.
+ */
 static lh_status find_chunks(lhi_needs_work *w, lh_error *err)
 {
     const lhi_step_ops *ops = w->ops;
@@ -54,7 +54,7 @@ static lh_status find_chunks(lhi_needs_work *w, lh_error *err)
             w->out->n_microbatches = (uint32_t)row->microbatch + 1;
     }
     w->out->n_chunks = n;
-    if (n > n_passes) { /* and no table of all that a number may be */
+    if (n > n_passes) { /* avoids a table as large as any number in a file */
         w->out->why = "a chunk has no passes";
         return LH_OK;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each operation of a step waits for, and what is done together. */
+/* Dependencies between a step's operations, and groups that start together. */
 #ifndef LHI_STEP_NEEDS_H
 #define LHI_STEP_NEEDS_H
 
@@ -7,21 +7,24 @@
 
 enum { LHI_MOST_NEEDS = 4 };
 
+/* A step's row dependencies. */
 typedef struct lhi_step_needs {
     const lhi_step_ops *ops;
     uint32_t n_chunks, n_microbatches;
-    uint32_t (*needs)[LHI_MOST_NEEDS]; /* of each row: rows; LH_NONE: no more */
-    uint32_t *next; /* of its group, in a ring: itself where it is alone */
-    bool *is_stray; /* has no peer: left out */
+    uint32_t (*needs)[LHI_MOST_NEEDS]; /* per row: rows that it waits for;
+                                        * LH_NONE ends */
+    uint32_t *next; /* next row in its group, circular; itself if alone */
+    bool *is_stray; /* has no peer: ignored */
     uint32_t n_strays;
-    const char *why; /* the step is incomplete; NULL: it is not */
+    const char *why; /* why the step is incomplete; NULL: complete */
 } lhi_step_needs;
 
-/* In the arena. out->why says what is missing, if anything. */
+/* Finds the dependencies; allocated in the arena. out->reason is the reason if
+ * the step is incomplete. */
 lh_status lhi_step_needs_find(const lhi_step_ops *ops, lhi_arena *arena,
                               lhi_step_needs *out, lh_error *err);
 
-/* The chunk of a pass; -1: it cannot be told. */
+/* Returns a pass's chunk; -1: unknown. */
 int32_t lhi_pass_chunk(const lhi_step_ops *ops, const lhi_op_row *row);
 
 #endif

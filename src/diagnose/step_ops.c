@@ -30,7 +30,7 @@ static int compare_rows(const void *a, const void *b)
     return compare_within(a, b);
 }
 
-/* Sorts by worker and kind by counting them. */
+/* Sorts by worker and kind with a counting sort. */
 static lh_status count_out(lhi_row_list *list, uint32_t n_stages,
                            uint32_t n_replicas, lh_error *err)
 {
@@ -63,7 +63,7 @@ static lh_status count_out(lhi_row_list *list, uint32_t n_stages,
     return LH_OK;
 }
 
-/* Kinds of a worker come in order as a rule; those that do not are sorted. */
+/* Sorts each worker's rows of a kind, which usually are in order already. */
 static void sort_within(lhi_row_list *list)
 {
     for (size_t from = 0, to; from < list->n; from = to) {
@@ -96,7 +96,7 @@ static lh_status sort_rows(lhi_row_list *list, lh_error *err)
     return LH_OK;
 }
 
-/* --- what is there too often ---------------------------------------------- */
+/* --- duplicates ----------------------------------------------------------- */
 
 static bool same_worker(const lhi_op_row *a, const lhi_op_row *b)
 {
@@ -109,7 +109,8 @@ static bool is_double(const lhi_op_row *a, const lhi_op_row *b)
            a->microbatch == b->microbatch && a->here == b->here;
 }
 
-/* Tensor-parallel peers of a rank do the same as it: one is looked at. */
+/* Returns a worker's least rank. Tensor-parallel peers run the same operations,
+ * so one rank represents them. */
 static uint32_t rank_of(const lhi_op_row *rows, size_t n)
 {
     uint32_t least = rows[0].rank;
@@ -118,6 +119,8 @@ static uint32_t rank_of(const lhi_op_row *rows, size_t n)
     return least;
 }
 
+/* Drops duplicate rows and those of tensor-parallel peers, and counts them as
+ * defects. */
 static void drop_rows(lhi_row_list *list, lhi_remark_counts *remarks)
 {
     size_t kept = 0;
@@ -143,9 +146,9 @@ static void drop_rows(lhi_row_list *list, lhi_remark_counts *remarks)
     list->n = kept;
 }
 
-/* --- whole replicas ------------------------------------------------------- */
+/* --- complete replicas ---------------------------------------------------- */
 
-/* How many stages there are: those whose ranks did passes. */
+/* Counts the stages whose ranks ran passes. */
 static uint32_t count_stages(const lhi_row_list *list)
 {
     uint32_t n = 0;
@@ -156,8 +159,8 @@ static uint32_t count_stages(const lhi_row_list *list)
     return n;
 }
 
-/* Whether the replica whose rows begin there has passes on each stage; *to is
- * where its rows end. */
+/* Checks whether the replica whose rows begin at `from` has passes on each
+ * stage; *to is the end of its rows. */
 static bool is_whole(const lhi_row_list *list, size_t from, uint32_t n_stages,
                      size_t *to)
 {
@@ -172,8 +175,8 @@ static bool is_whole(const lhi_row_list *list, size_t from, uint32_t n_stages,
     return seen == n_stages && seen > 0;
 }
 
-/* Takes the rows of replicas that are not whole out of the list, counts the
- * others. */
+/* Drops the rows of incomplete replicas; returns the number of complete ones.
+ */
 static uint32_t keep_whole(lhi_row_list *list, uint32_t n_stages,
                            lhi_remark_counts *remarks)
 {

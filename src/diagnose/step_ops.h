@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operations of one step in order, with what is damaged taken out. */
+/* One step's sorted operations, without damaged rows. */
 #ifndef LHI_STEP_OPS_H
 #define LHI_STEP_OPS_H
 
 #include "base/arena.h"
 #include "diagnose/op_rows.h"
 
-/* Workers are numbered replica by replica: replica * n_stages + stage. */
+/* A step's sorted rows. Workers are numbered as replica * n_stages + stage. */
 typedef struct lhi_step_ops {
     uint64_t step;
     bool ahead;
-    lhi_op_row *rows; /* by worker, kind, order; the list's own */
+    lhi_op_row *rows; /* by worker, kind, order; owned by the list */
     uint32_t n;
     uint32_t n_stages, n_replicas, n_workers;
-    uint32_t *replicas; /* their numbers in the recording */
-    uint32_t *first; /* of worker w and kind k: first[w * LHI_N_OPS + k], up to
-                        the next */
+    uint32_t *replicas; /* replica numbers in the recording */
+    /* at w * LHI_N_OPS + k: first row for worker w and kind k */
+    uint32_t *first;
 } lhi_step_ops;
 
-/* The rows of worker w and a kind are rows[*from] .. rows[to - 1]; returns
- * how many there are. */
+/* Counts rows of worker `w` and a kind; *from is the first. */
 static inline uint32_t lhi_rows_of_kind(const lhi_step_ops *ops, uint32_t w,
                                         lhi_op_type op, uint32_t *from)
 {
@@ -28,26 +27,27 @@ static inline uint32_t lhi_rows_of_kind(const lhi_step_ops *ops, uint32_t w,
     return first[1] - first[0];
 }
 
+/* Returns the end of a row's operation in ns. */
 static inline int64_t lhi_row_end(const lhi_op_row *row)
 {
     return row->start_ns + row->ns;
 }
 
-/* Sorts the rows of `list` in place. Replicas that lack a stage are left out.
- * out->n_replicas 0: nothing is whole. `out` is of the arena and the list. */
+/* Sorts the rows of `list` in place and drops replicas that lack a stage.
+ * out->n_replicas is 0 if no replica is complete. `out` refers to memory of the
+ * arena and the list. */
 lh_status lhi_step_ops_sort(lhi_row_list *list, lhi_remark_counts *remarks,
                             lhi_arena *arena, lhi_step_ops *out, lh_error *err);
 
-/* Closer clocks are left as they are: networks differ by as much. */
+/* Clock offsets below this stay uncorrected: networks cause as much. */
 #define LHI_CLOCKS_AGREE_NS INT64_C(10000000)
 
-/* What most clocks show, of how far they are ahead of the first, which it
- * sorts: the one in the middle, of two the lesser; 0, so that none is moved,
- * where the first's may be that. */
+/* Returns the lower median of clock offsets from the first clock; sorts them.
+ * Returns 0, so that no clock changes, if 0 lies between the two medians. */
 int64_t lhi_usual_clock(int64_t *ahead, uint32_t n);
 
-/* Sets clocks of ranks by the ends of what they did together, where they are
- * off by more than what networks explain. */
+/* Corrects the clocks of ranks by the ends of shared operations, if their
+ * offset exceeds the networks' delays. */
 lh_status lhi_step_clocks(lhi_step_ops *ops, lhi_arena *arena,
                           lhi_remark_counts *remarks, lh_error *err);
 

@@ -5,33 +5,32 @@
 
 #include <math.h>
 
-/* From where on: passes of one length scatter by one or two per cent, and what
- * disturbs a rank for a while meets other microbatches forward than backward,
- * and other ranks not at all. Of the published jobs (docs/diagnose.md) two
- * scatter by 0.02, the one with uneven sequences by 0.15 to 0.23, with a
- * correlation of 0.99. */
+/* Thresholds for uneven microbatches. Passes of one length scatter by one or
+ * two per cent. A temporary disturbance of a rank affects other microbatches
+ * forward than backward, and no other rank. Among the published jobs
+ * (docs/diagnose.md) two scatter by 0.02; the one with uneven sequences
+ * scatters by 0.15 to 0.23, with a correlation of 0.99. */
 #define SPREAD_FROM 0.05
 #define CORRELATION_FROM 0.9
 
-/* Squares and products of two deviations from a mean. */
+/* Sums of squares and products of two deviations from a mean. */
 typedef struct pair_sums {
     double xx, yy, xy;
 } pair_sums;
 
-/* Of a worker: in a step, and over all steps. */
+/* A worker's statistics, in one step and over all steps. */
 typedef struct scatter {
     double squares, longest;
     uint32_t n;
-    pair_sums ways;   /* forward and backward */
-    pair_sums stages; /* its own and the mean of the replica's stages */
+    pair_sums ways;   /* all steps: forward and backward */
+    pair_sums stages; /* all steps: this stage and the replica's mean */
 } scatter;
 
-/* What the passes of a step take: of chunk c of replica r and microbatch m at
- * (r * n_chunks + c) * n_microbatches + m; then by how much that is more than
- * the mean of their row. */
+/* A step's pass times for chunk c, replica r, microbatch m at (r * n_chunks +
+ * c) * n_microbatches + m; later their relative excess over the row's mean. */
 typedef struct taken {
     double *forward, *backward, *both;
-    uint32_t *worker; /* r * n_chunks + c */
+    uint32_t *worker; /* at r * n_chunks + c */
 } taken;
 
 static lh_status take_step(const lhi_recorded_step *step, lhi_arena *arena,
@@ -59,7 +58,7 @@ static lh_status take_step(const lhi_recorded_step *step, lhi_arena *arena,
     return LH_OK;
 }
 
-/* 0 where none took any time. */
+/* Replaces values by their relative excess over the mean; 0 if all are 0. */
 static void take_mean_off(double *values, uint32_t n)
 {
     double sum = 0;
@@ -82,7 +81,7 @@ static double correlation(const pair_sums *of)
     return squares > 0 ? of->xy / sqrt(squares) : 0;
 }
 
-/* The rows of a replica, from `first` on. */
+/* Adds a replica's rows, which begin at `first`. */
 static void add_replica(scatter *workers, const lhi_op_graph *g, const taken *t,
                         size_t first)
 {

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Microbatches that take differently long, each as much so on all ranks and
- * forward as backward: their work differs, as that of sequences of unequal
- * length does, and no rank is slow. */
+/* Detects microbatches with uneven durations, each in the same ratio on all
+ * ranks, forward and backward. Then their work differs, as with sequences of
+ * unequal length, and no rank is slow. */
 #ifndef LHI_UNEVEN_WORK_H
 #define LHI_UNEVEN_WORK_H
 
 #include "diagnose/recording.h"
 
+/* Microbatch imbalance in a step. */
 typedef struct lhi_uneven_step {
     bool is_uneven;
-    /* What the passes of a rank's microbatches take, over their mean: standard
-     * deviation, and that of the longest. Of the rank in the middle. */
+    /* Pass times of a rank's microbatches relative to their mean: standard
+     * deviation and maximum; both are medians over the ranks. */
     double spread, longest;
 } lhi_uneven_step;
 
-/* In the arena one for each step of the recording. */
+/* Computes one entry per step of the recording; allocated in the arena. */
 lh_status lhi_uneven_find(const lh_recording *recording, lhi_arena *arena,
                           lhi_uneven_step **out, lh_error *err);
 

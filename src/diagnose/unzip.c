@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Fills zip->bytes anew once they are used up. */
+/* Refills zip->bytes once all are consumed. */
 static lh_status refill(lhi_unzip *zip, lh_error *err)
 {
     size_t n = 0;
@@ -26,13 +26,14 @@ static lh_status refill(lhi_unzip *zip, lh_error *err)
     return LH_OK;
 }
 
+/* Reads the first bytes and detects the gzip format. */
 static lh_status look_at_first(lhi_unzip *zip, lh_error *err)
 {
     LHI_TRY(refill(zip, err));
     if (zip->stream.avail_in < 2 || zip->bytes[0] != 0x1f ||
         zip->bytes[1] != 0x8b)
         return LH_OK;
-    /* 16: gzip and nothing else. */
+    /* 16: gzip format only. */
     if (inflateInit2(&zip->stream, 16 + MAX_WBITS) != Z_OK)
         return lhi_fail_nomem(err);
     zip->is_gzip = true;
@@ -77,7 +78,7 @@ static lh_status inflate_some(lhi_unzip *zip, lh_error *err)
     } else if (how == Z_OK) {
         zip->between = false;
     } else if (how != Z_BUF_ERROR) {
-        /* Zeros behind the last member are padding to gzip, too. */
+        /* As gzip does, treats zeros after the last member as padding. */
         zip->at_end = true;
         if (!zip->between)
             zip->why = "its compressed bytes are damaged";

@@ -1,33 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker's passes take, and what they would elsewhere. */
+/* A worker's pass times, and its peers' typical times. */
 #ifndef LHI_USUAL_PASSES_H
 #define LHI_USUAL_PASSES_H
 
 #include "diagnose/recording.h"
 
+/* All workers' mean pass times. */
 typedef struct lhi_usual_passes {
-    double *means; /* n_workers * LHI_N_OPS: over all steps */
-    double *room;  /* for values of each worker and stage */
+    double *means; /* n_workers * LHI_N_OPS: means over all steps */
+    double *room;  /* scratch: one value per worker and stage */
 } lhi_usual_passes;
 
+/* Computes all workers' mean pass times; allocated in the arena. */
 lh_status lhi_usual_passes_find(const lh_recording *recording, lhi_arena *arena,
                                 lhi_usual_passes *out, lh_error *err);
-/* What a kind of passes takes other replicas of the worker's stage: the one in
- * the middle of them. */
+/* Returns the median time of a pass kind over the other replicas of the
+ * worker's stage. */
 int64_t lhi_usual_beside(const lhi_usual_passes *passes,
                          const lh_recording *recording, uint32_t worker,
                          lhi_op_type op);
-/* What it usually takes a stage. */
+/* Returns the typical time of a pass kind on a stage. */
 int64_t lhi_usual_of_stage(const lhi_usual_passes *passes,
                            const lh_recording *recording, uint32_t stage,
                            lhi_op_type op);
-/* What it takes the other stages: the one in the middle of them. */
+/* Returns the median time of a pass kind over the other stages. */
 int64_t lhi_usual_elsewhere(const lhi_usual_passes *passes,
                             const lh_recording *recording, uint32_t stage,
                             lhi_op_type op);
 
-/* Of values, which are sorted, the one in the middle, of two the lesser: what
- * is usual, and of two the one that shows what can be. 0: there are none. */
+/* Sorts the values and returns the lower median; 0 if there are none. Of two it
+ * returns the lesser, which shows the attainable time. */
 double lhi_lower_median(double *values, uint32_t n);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What operations usually take. */
+/* Computes typical operation times. */
 #include "diagnose/play_again.h"
 
 #include <string.h>
 
+/* Bisection state per kind. */
 typedef struct ranges {
-    int64_t low[LHI_N_OPS], high[LHI_N_OPS]; /* the value sought lies there */
-    uint64_t below[LHI_N_OPS]; /* how many are at most the middle */
+    int64_t low[LHI_N_OPS], high[LHI_N_OPS]; /* the value's bounds */
+    uint64_t below[LHI_N_OPS]; /* times up to the midpoint */
 } ranges;
 
 static void count_below(const lh_recording *recording, ranges *r,
@@ -22,9 +23,8 @@ static void count_below(const lh_recording *recording, ranges *r,
     }
 }
 
-/* The value of each kind that `rank` others are below or before, by halving
- * the range that it lies in: no copy of millions of times, and no order of
- * theirs that would take long. */
+/* Selects for each kind the time of rank `rank[kind]` by bisection of its
+ * range, without copying or sorting millions of times. */
 static void select_times(const lh_recording *recording, ranges r,
                          const uint64_t *rank, int64_t *out)
 {
@@ -68,7 +68,7 @@ void lhi_usual_times(const lh_recording *recording, int64_t usual_ns[LHI_N_OPS])
     for (uint32_t k = 0; k < LHI_N_OPS; k++) {
         lower[k] = n[k] ? (n[k] - 1) / 2 : 0;
         upper[k] = n[k] / 2;
-        if (lhi_op_is_compute((lhi_op_type)k)) /* not looked for */
+        if (lhi_op_is_compute((lhi_op_type)k)) /* not required */
             r.high[k] = r.low[k];
     }
     select_times(recording, r, lower, a);
