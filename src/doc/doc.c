@@ -9,15 +9,16 @@
 #include <string.h>
 #include <yaml.h>
 
-/* The parser's state while the tree grows: the open containers, innermost
- * last, each with the place where its next child is hung. */
+/* An open container during parsing, and the place for its next child. The
+ * builder keeps a stack, innermost last. */
 typedef struct open_node {
     lhi_node *node;
     const lhi_node **tail;
-    const char *key; /* of a map, read and waiting for its value */
+    const char *key; /* map key that still lacks its value */
     uint32_t key_line;
 } open_node;
 
+/* The state of the tree builder. */
 typedef struct builder {
     lhi_doc *doc;
     lhi_node_memory memory;
@@ -46,7 +47,7 @@ static lh_status fail_memory(const builder *b, uint32_t line, lh_error *err)
                     b->doc->file, line, b->memory.most_bytes >> 20);
 }
 
-/* Hangs a fresh node under the innermost open container (or as the root). */
+/* Appends a new node to the innermost open container, or makes it the root. */
 static lh_status hang(builder *b, lhi_node_kind kind, uint32_t line,
                       lhi_node **out, lh_error *err)
 {
@@ -84,11 +85,12 @@ static lh_status open_container(builder *b, lhi_node_kind kind, uint32_t line,
     return LH_OK;
 }
 
-/* Up to here a map's keys are compared one by one as they come; beyond, a
- * file of many long maps would take time that grows with the square of their
- * length, so those are sorted when they close. */
+/* Maps up to this size are checked for duplicate keys on insertion. Larger maps
+ * are sorted when they close, since pairwise comparison would take quadratic
+ * time. */
 enum { FEW_KEYS = 32 };
 
+/* Reports a duplicate key. */
 static lh_status fail_twice(const lhi_doc *doc, uint32_t line, const char *key,
                             lh_error *err)
 {
@@ -106,6 +108,7 @@ static int by_key(const void *a, const void *b)
     return order ? order : (x->index > y->index) - (x->index < y->index);
 }
 
+/* Finds duplicate keys of a large map by sorting. */
 static lh_status check_many_keys(builder *b, const lhi_node *map, lh_error *err)
 {
     lhi_mark mark = lhi_arena_mark(b->doc->mem);
@@ -156,7 +159,7 @@ static lh_status add_scalar(builder *b, const yaml_event_t *event,
         in->key_line = line;
         return LH_OK;
     }
-    /* A value that is left out stands, for the reader, where its key does. */
+    /* An omitted value is reported at the line of its key. */
     bool plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
     if (in && in->key && len == 0 && plain)
         line = in->key_line;
@@ -167,6 +170,7 @@ static lh_status add_scalar(builder *b, const yaml_event_t *event,
     return LH_OK;
 }
 
+/* Rejects anchors and tags. */
 static lh_status refuse_extras(const lhi_doc *doc, uint32_t line,
                                const yaml_char_t *anchor,
                                const yaml_char_t *tag, lh_error *err)
@@ -244,9 +248,9 @@ static lh_status build(builder *b, yaml_parser_t *parser, lh_error *err)
     }
 }
 
-/* %TAG directives are for tags, which are refused; libyaml keeps them in a list
- * that it goes through for each. They may be in UTF-16, and lines end in
- * several ways: wherever "%T" stands it counts. */
+/* Rejects a text with many %TAG directives. They serve tags, which are rejected
+ * anyway, and libyaml searches its list of them linearly. The text may be
+ * UTF-16 and have various line ends, so every "%T" counts. */
 static lh_status refuse_directives(const lhi_doc *doc, const char *text,
                                    size_t len, lh_error *err)
 {
@@ -263,8 +267,8 @@ static lh_status refuse_directives(const lhi_doc *doc, const char *text,
                : fail_at(doc, 1, err, "too many directives (%TAG); write none");
 }
 
-/* What the parser reads: YAML as it stands; JSON with characters beyond 16 bits
- * as YAML writes them, since JSON has two halves there that YAML has not. */
+/* The parser's input. YAML is passed unchanged. JSON surrogate pairs are
+ * converted to YAML's escapes, since YAML has no surrogate pairs. */
 typedef struct feed {
     const char *at, *end;
     bool is_json;
@@ -278,7 +282,8 @@ static bool begins_as_json(const char *text, size_t len)
     return i < len && text[i] == '{';
 }
 
-/* "\ud83d" at `at`: the number; 0: something else. */
+/* Decodes one surrogate escape, as "\ud83d", at `at`; returns 0 for anything
+ * else. */
 static uint32_t half_at(const char *at, const char *end)
 {
     uint32_t c = 0;
@@ -295,7 +300,7 @@ static uint32_t half_at(const char *at, const char *end)
     return c;
 }
 
-/* Puts one character, or an escape; returns its bytes in `out`. */
+/* Copies one character or escape to `out`; returns the bytes written. */
 static size_t feed_one(feed *f, char *out)
 {
     uint32_t high = half_at(f->at, f->end);
@@ -315,6 +320,7 @@ static size_t feed_one(feed *f, char *out)
     return n;
 }
 
+/* libyaml's read callback. */
 static int read_feed(void *of, unsigned char *buffer, size_t room, size_t *n)
 {
     enum { LONGEST = 10 };

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* YAML (and so JSON) read into a tree that remembers where everything stood,
- * and the checks that turn its scalars into values. Every refusal names file,
- * line and key.
+/* Parsing YAML (and hence JSON) into a tree that records the line of every
+ * node, and the checks that convert its scalars to values. Every error names
+ * file, line and key.
  *
- * Anchors, aliases and tags are refused: no file format here needs them, and
- * an input cannot expand beyond its own size. A node takes some 60 bytes, so a
- * large text of nothing but very short values would take more than 8 times its
- * bytes; such a text is refused, too: no file of ours is like it.
+ * Anchors, aliases and tags are rejected: no file format here needs them, and
+ * without them an input cannot expand beyond its own size. A node takes about
+ * 60 bytes, so a large text with nothing but very short values would need more
+ * than 8 times its size; this is rejected too, as no longhaul file resembles
+ * it.
  *
- * In: a file's text. Out: nodes, and values checked one by one; or, by a table
- * of its keys, a whole struct (fields.h, which writes it, too).
- * doc.c: from text to nodes (node_memory.c: where these lie); toml.c,
- * toml_scalar.c: the same of TOML (toml.h). value.c: from
- * nodes to values, and the messages. number.c: numbers as people write them.
- * fields_read.c, fields_write.c: from maps to structs and back, by tables. */
+ * Input: a file's text. Output: nodes, and values checked one by one; or, by a
+ * schema with its keys, a whole struct (schema.h, which also writes it).
+ * - tree.c: text to nodes (node_memory.c: their allocation)
+ * - toml.c, toml_scalar.c: the same for TOML (toml.h)
+ * - value.c: nodes to values, and the messages
+ * - number.c: decimal numbers
+ * - schema_read.c, schema_write.c: maps to structs and back, by schemas */
 #ifndef LHI_DOC_H
 #define LHI_DOC_H
 
@@ -25,6 +27,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The kinds of nodes. */
 typedef enum lhi_node_kind {
     LHI_SCALAR,
     LHI_LIST,
@@ -32,104 +35,115 @@ typedef enum lhi_node_kind {
 } lhi_node_kind;
 
 typedef struct lhi_node lhi_node;
-struct lhi_node {     /* small: there is one for each value of a large file */
-    const char *key;  /* in a map; NULL otherwise */
+struct lhi_node {     /* compact: one per value in a large file */
+    const char *key;  /* in a map; otherwise NULL */
     const char *text; /* scalar: NUL-terminated */
     const lhi_node *parent, *first, *next; /* children in file order */
-    uint32_t line;                         /* from 1 */
-    uint32_t index;                        /* in its parent */
+    uint32_t line;                         /* 1-based */
+    uint32_t index;                        /* position in its parent */
     uint32_t n_items;                      /* list, map */
     uint8_t kind;                          /* lhi_node_kind */
-    bool quoted; /* scalar: was in quotes, so it is a string */
+    bool quoted; /* scalar: quoted, hence a string */
 };
 
+/* A parsed document; owns its nodes. */
 typedef struct lhi_doc {
     lhi_arena *mem;
-    const char *file; /* as messages name it */
+    const char *file; /* name in messages */
     const lhi_node *root;
 } lhi_doc;
 
 enum {
     LHI_DOC_MAX_DEPTH = 32,
-    LHI_DOC_MAX_KEYS = 4096, /* in one map */
+    LHI_DOC_MAX_KEYS = 4096, /* per map */
 };
 
-/* `name` is what messages call the text. The root is a map. */
+/* Parses a text; `name` identifies it in messages. The root must be a map. */
 lh_status lhi_doc_parse(const char *text, size_t len, const char *name,
                         lhi_input kind, lhi_doc **out, lh_error *err);
-/* One without a root yet, for what reads `len` bytes of another form. */
+/* Creates a document without a root, for a parser of another format with `len`
+ * bytes of input. */
 lh_status lhi_doc_make(size_t len, const char *name, lhi_input kind,
                        lhi_doc **out, lh_error *err);
+/* Parses a file. */
 lh_status lhi_doc_load(const char *path, lhi_input kind, lhi_doc **out,
                        lh_error *err);
-void lhi_doc_free(lhi_doc *doc); /* NULL is fine */
+void lhi_doc_free(lhi_doc *doc); /* accepts NULL */
 
-/* "file:line: key.path: message". */
+/* Reports "file:line: key.path: message". */
 lh_status lhi_doc_fail(const lhi_doc *doc, const lhi_node *node, lh_error *err,
                        lh_status code, const char *format, ...)
     LHI_PRINTF(5, 6);
 
-/* A text from a file as a message may show it: without control characters,
- * without half a UTF-8 sequence, cut to `size` with its end. */
+/* Makes file content safe for messages: removes control characters and
+ * incomplete UTF-8 sequences, and truncates to `size` bytes with the NUL. */
 void lhi_doc_show(const char *text, char *shown, size_t size);
 
-/* The value of `key` in a map, or NULL. */
+/* Returns the value of `key` in a map, or NULL. */
 const lhi_node *lhi_find(const lhi_node *map, const char *key);
-/* The same, refusing a map without it. */
+/* Finds the value of a required key; fails if the map lacks it. */
 lh_status lhi_need(const lhi_doc *doc, const lhi_node *map, const char *key,
                    const lhi_node **out, lh_error *err);
 
+/* Fails if the node is not a map. */
 lh_status lhi_want_map(const lhi_doc *doc, const lhi_node *node, lh_error *err);
+/* Fails if the node is not a list. */
 lh_status lhi_want_list(const lhi_doc *doc, const lhi_node *node,
                         lh_error *err);
 
-/* Refuses keys of a map that are not in the NULL-terminated list, naming the
- * nearest one that is. */
+/* Rejects keys of a map that are not in the NULL-terminated list; the message
+ * suggests the nearest valid key. */
 lh_status lhi_known_keys(const lhi_doc *doc, const lhi_node *map,
                          const char *const *keys, lh_error *err);
 
-/* "longhaul: NAME/VERSION" of the root: refuses another name or version. */
+/* Checks the root's "longhaul: NAME/VERSION"; rejects any other name or
+ * version. */
 lh_status lhi_want_format(const lhi_doc *doc, const char *name, int version,
                           lh_error *err);
-/* The same of a value that stands inside another file. */
+/* Checks the format of a value embedded in another file. */
 lh_status lhi_want_format_of(const lhi_doc *doc, const lhi_node *map,
                              const char *name, int version, lh_error *err);
 
+/* Reads an integer in min..max. */
 lh_status lhi_get_int(const lhi_doc *doc, const lhi_node *node, int64_t min,
                       int64_t max, int64_t *out, lh_error *err);
+/* Reads an unsigned integer in min..max. */
 lh_status lhi_get_u32(const lhi_doc *doc, const lhi_node *node, uint32_t min,
                       uint32_t max, uint32_t *out, lh_error *err);
-/* Finite. */
+/* Reads a finite number. */
 lh_status lhi_get_number(const lhi_doc *doc, const lhi_node *node, double min,
                          double max, double *out, lh_error *err);
+/* Reads a boolean. */
 lh_status lhi_get_bool(const lhi_doc *doc, const lhi_node *node, bool *out,
                        lh_error *err);
-/* Not empty; borrowed from the document. */
+/* Reads a non-empty string, borrowed from the document. */
 lh_status lhi_get_string(const lhi_doc *doc, const lhi_node *node,
                          const char **out, lh_error *err);
-/* One of the NULL-terminated names; *out is its index. */
+/* Reads a name from the NULL-terminated list; *out is its index. */
 lh_status lhi_get_choice(const lhi_doc *doc, const lhi_node *node,
                          const char *const *names, uint32_t *out,
                          lh_error *err);
-/* A time of 0..2^52 ns: the number times `unit_ns`, rounded to the nearest. */
+/* Reads a time of 0..2^52 ns: the number times `unit_ns`, rounded to the
+ * nearest. */
 lh_status lhi_get_time(const lhi_doc *doc, const lhi_node *node,
                        int64_t unit_ns, int64_t *out_ns, lh_error *err);
 
-/* The key `time_unit` of a map: s (where it is absent), ms, us or ns. */
+/* Reads the key `time_unit` of a map: s (default), ms, us or ns. */
 lh_status lhi_get_time_unit(const lhi_doc *doc, const lhi_node *map,
                             int64_t *unit_ns, lh_error *err);
 
-/* A time, as lhi_get_time() has it, of at most an hour. */
+/* Reads a time, as lhi_node_get_time() does, of at most an hour. */
 lh_status lhi_get_short_time(const lhi_doc *doc, const lhi_node *node,
                              int64_t unit_ns, int64_t *out_ns, lh_error *err);
-/* Numbers that people write keep 15 significant digits: every decimal of that
- * length survives text -> double -> text, so that what was read is written the
- * same (lhi_json_number() of fields.h). */
+/* Rounds to 15 significant digits. Every decimal of that length survives text
+ * -> double -> text, so that numbers are written as they were read
+ * (lhi_json_number() in schema.h). */
 double lhi_round15(double value);
+/* Reads a number and rounds it with lhi_round15(). */
 lh_status lhi_get_number15(const lhi_doc *doc, const lhi_node *node, double min,
                            double max, double *out, lh_error *err);
 
-/* True for a plain (unquoted) scalar that is JSON's and YAML's null. */
+/* Checks for a plain (unquoted) scalar that is null in JSON and YAML. */
 bool lhi_is_null(const lhi_node *node);
 
 #define LHI_MAX_TIME_NS (INT64_C(1) << 52)

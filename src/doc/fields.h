@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a file says of a struct, said once: a table with a row for each key.
- * From it follow reading with all its checks, writing, and the list of known
- * keys, which documents and messages show.
+/* Schemas: the mapping between a file's keys and a struct, defined once as a
+ * table with one row per key. Reading with all checks, writing, and the list of
+ * valid keys for documents and messages follow from it.
  *
- *     static const lhi_field rows[] = {
- *         {"gpus", LHI_WHOLE(lh_price, gpus), .least = 1, .most = 1000},
+ *     static const lhi_schema_field rows[] = {
+ *         {"gpus", LHI_INTEGER(lh_price, gpus), .least = 1, .most = 1000},
  *         {"usd", LHI_REAL(lh_price, usd), .high = 1e300},
- *         {"kind", LHI_NAME(lh_price, kind), .names = kinds},
+ *         {"kind", LHI_ENUM(lh_price, kind), .names = kinds},
  *         {"until_s", LHI_SECONDS(lh_price, until_ns), .high = 9e9,
- *          .when = LHI_OR_NULL, .absent = -1},
+ *          .when = LHI_NULLABLE, .absent = -1},
  *     };
- *     const lhi_table lhi_price_table = {LHI_ROWS("price", lh_price, rows)};
+ *     const lhi_schema lhi_price_schema = {LHI_ROWS("price", lh_price, rows)};
  *
- * Rows stand in the order in which they are written and read. A row whose
- * member has another type than its macro wants does not compile. What one row
- * cannot say is for `check` of the table (rules between keys), or for hooks:
- * LHI_OWN() reads and writes itself, LHI_ALSO() follows from other keys, so it
- * is written and `check` compares it.
+ * Keys are written and read in the order of the rows. A member whose type does
+ * not match its macro causes a compile error. Rules between keys belong into
+ * the schema's `check`; anything else that a row cannot express, into hooks.
+ * LHI_CUSTOM() rows read and write themselves. LHI_DERIVED() values follow from
+ * other keys, so they are written, and `check` compares them on reading.
  *
- * fields_read.c reads; fields_write.c writes. */
+ * schema_read.c reads; schema_write.c writes. */
 #ifndef LHI_FIELDS_H
 #define LHI_FIELDS_H
 
@@ -30,56 +30,60 @@
 typedef struct lhi_field lhi_field;
 typedef struct lhi_table lhi_table;
 
+/* The types of fields, with their C types. */
 typedef enum lhi_field_type {
     LHI_F_WHOLE,        /* uint32_t, uint64_t or int64_t, least..most */
     LHI_F_REAL,         /* double, low..high */
     LHI_F_BOOL,         /* bool */
-    LHI_F_TEXT,         /* const char *; least: 1: not empty */
-    LHI_F_NAME,         /* an enum or bool; `least` is the first name's value */
-    LHI_F_WORD,         /* anything that has a text, see `parse` */
-    LHI_F_TIME,         /* int64_t ns; in the file's unit */
+    LHI_F_TEXT,         /* const char *; least = 1: must not be empty */
+    LHI_F_NAME,         /* enum or bool; `least`: value of the first name */
+    LHI_F_WORD,         /* any type with a text form, see `parse` */
+    LHI_F_TIME,         /* int64_t ns; in the file's time unit */
     LHI_F_SECONDS,      /* int64_t ns; seconds in the file, low..high */
     LHI_F_SECONDS_REAL, /* double, whole ns; seconds in the file, low..high */
     LHI_F_GBPS,         /* double, bytes/s; Gb/s in the file, low..high */
-    LHI_F_NUMBER,       /* double; number / `scale`, of 15 digits, low..high;
-                           whole ones without a fraction */
-    LHI_F_SPAN,         /* int64_t ns, at most an hour; the same of them */
-    LHI_F_STRUCT,       /* a map of its own, by `table` */
-    LHI_F_STRUCT_AT,    /* a pointer to a struct, by `table` */
-    LHI_F_SPREAD,       /* a struct by `table`, its keys beside the others */
-    LHI_F_LIST,         /* a pointer and a count; by `table`, or see `of` */
+    LHI_F_NUMBER,       /* double; number / `scale`, 15 digits, low..high;
+                         * integers without a fraction */
+    LHI_F_SPAN,         /* int64_t ns, at most an hour; the file's time unit */
+    LHI_F_STRUCT,       /* nested map, by `table` */
+    LHI_F_STRUCT_AT,    /* pointer to a struct, by `table` */
+    LHI_F_SPREAD,       /* struct by `table`, its keys inlined here */
+    LHI_F_LIST,         /* pointer and count; by `table`, or see `of` */
     LHI_F_OWN,          /* by hooks */
-    LHI_F_ALSO,         /* written by a hook; read by no one but `check` */
+    LHI_F_ALSO,         /* written by a hook; read only by `check` */
 } lhi_field_type;
 
-/* What holds where a value is the row's `absent` one. Of texts, pointers and
- * lists that is NULL or an empty one; of seconds and rates any up to it. */
+/* The file's representation of a row's `absent` value. For strings, pointers
+ * and lists `absent` is NULL or empty; for seconds and rates, any value up to
+ * it. */
 typedef enum lhi_field_when {
-    LHI_NEEDED,   /* no value is; files without the key are refused */
-    LHI_LEFT_OUT, /* the file lacks the key */
-    LHI_OR_NULL,  /* the key is there, as null */
-    LHI_KEPT,     /* always written; a file without the key leaves the member
-                     as `start` made it */
+    LHI_NEEDED,   /* never absent; the key is mandatory */
+    LHI_LEFT_OUT, /* the key is omitted */
+    LHI_OR_NULL,  /* the key has the value null */
+    LHI_KEPT,     /* always written; without the key, the member keeps the value
+                   * set by `start` */
 } lhi_field_when;
 
+/* The state of one read operation. */
 typedef struct lhi_reading {
     const lhi_doc *doc;
-    lhi_arena *mem;  /* texts, lists and structs live here */
-    int64_t unit_ns; /* of LHI_TIME(); 0: 1 */
-    void *context;   /* for hooks, starts and checks */
+    lhi_arena *mem;  /* allocates strings, lists and structs */
+    int64_t unit_ns; /* for LHI_TIME(); 0 means 1 */
+    void *context;   /* for hooks, `start` and `check` */
 } lhi_reading;
 
-enum { LHI_WORD_SIZE = 64 }; /* bytes of a printed LHI_WORD() at most */
+enum { LHI_WORD_SIZE = 64 }; /* maximum bytes of a printed LHI_TEXT_FORM() */
 
+/* One row: a key and its member. */
 struct lhi_field {
     const char *key;
     lhi_field_type type;
     lhi_field_when when;
-    uint32_t owner;            /* size of the struct that has the member */
-    uint32_t offset, width;    /* of the member; width of a list: of an item */
+    uint32_t owner;            /* size of the containing struct */
+    uint32_t offset, width;    /* member's; for a list, the item's width */
     uint32_t count;            /* offset of a list's count */
-    uint32_t gate, gate_width; /* see LHI_UNLESS() */
-    bool same;                 /* see LHI_UNLESS_SAME() */
+    uint32_t gate, gate_width; /* see LHI_OMIT_IF() */
+    bool same;                 /* see LHI_OMIT_IF_SAME() */
     union {
         int64_t least;
         double low;
@@ -88,40 +92,42 @@ struct lhi_field {
         int64_t most;
         double high;
     };
-    /* May be NULL: the most, where another key says it; `most` is what the
-     * format allows then. */
+    /* May be NULL: returns the maximum if it depends on another key; `most` is
+     * then the format's limit. */
     int64_t (*most_here)(const lhi_reading *r);
     int64_t absent;
-    double scale;             /* 0: 1 */
-    bool quoted;              /* a text must stand in quotes */
-    bool null_items;          /* of a list: `absent` ones are null */
-    lhi_field_type of;        /* a list's items, if it has no table; least..high
-                                 are theirs */
-    uint32_t fewest, longest; /* items of a list; 0: any */
-    const char *const *names; /* ending in NULL */
-    const lhi_table *table;   /* an own row may name one for lhi_fields_walk */
-    /* Of a word: what it must be, for messages ("a pass, as 3F0"). Of a key
-     * that is always the same and checked elsewhere: its text. */
+    double scale;             /* 0 means 1 */
+    bool quoted;              /* the string must be quoted */
+    bool null_items;          /* list: `absent` items are null */
+    lhi_field_type of;        /* item type of a list without table; least..most
+                               * apply to items */
+    uint32_t fewest, longest; /* number of list items; 0: any */
+    const char *const *names; /* NULL-terminated */
+    const lhi_table *table;   /* optional for custom rows (lhi_schema_walk) */
+    /* For a text form: its description in messages ("a pass, as 3F0"). For a
+     * constant key that is checked elsewhere: its text. */
     const char *form;
     bool (*parse)(const char *text, void *member);
     const char *(*print)(const void *member, char *text);
-    /* Of an own row; `owner` is the struct. Without `read` the key is known
-     * and needed, but something else reads it. */
+    /* For custom rows; `owner` is the struct. Without `read` the key is valid
+     * and mandatory, but other code reads it. */
     lh_status (*read)(const lhi_reading *r, const lhi_node *node, void *owner,
                       lh_error *err);
-    /* NULL: no memory. JSON's null: left out, if the row may be. Without
-     * `write` and `form` it always is: the key is only read. */
+    /* Returns NULL if allocation fails, JSON null to omit the key if the row
+     * allows it. Without `write` and `form` the key is only read, never
+     * written. */
     json_t *(*write)(const void *owner, const void *context);
 };
 
+/* A schema: the rows for one struct. */
 struct lhi_table {
-    const char *name; /* of the struct, for people */
-    size_t size;      /* of the struct */
+    const char *name; /* struct's name in messages */
+    size_t size;      /* struct's size */
     const lhi_field *rows;
     uint32_t n_rows;
-    /* May be NULL. Before the rows are read; the struct was zeroed. */
+    /* May be NULL. Called before the rows are read, on a zeroed struct. */
     void (*start)(const lhi_reading *r, void *it);
-    /* May be NULL. After them: what they say together. */
+    /* May be NULL. Called afterwards; checks rules between keys. */
     lh_status (*check)(const lhi_reading *r, const lhi_node *map, void *it,
                        lh_error *err);
 };
@@ -130,7 +136,7 @@ struct lhi_table {
     .name = (what), .size = sizeof(T), .rows = (all_rows),                     \
     .n_rows = (uint32_t)(sizeof(all_rows) / sizeof *(all_rows))
 
-/* Rows, of member `m` of struct `T`. `_Generic` without a default refuses
+/* Rows for member `m` of struct `T`. `_Generic` without a default rejects
  * members of other types. */
 #define LHI_OF(T, m) (((T *)0)->m)
 #define LHI_FIELD(kind, T, m)                                                  \
@@ -168,9 +174,9 @@ struct lhi_table {
 #define LHI_SPAN(T, m)                                                         \
     LHI_FIELD(_Generic(LHI_OF(T, m), int64_t : LHI_F_SPAN), T, m)
 #define LHI_STRUCT(T, m) LHI_FIELD(LHI_F_STRUCT, T, m)
-/* A map of keys whose members stand in the struct itself. */
+/* A nested map whose keys are members of this struct. */
 #define LHI_PART(T) .type = LHI_F_STRUCT, .owner = sizeof(T), .width = sizeof(T)
-/* Rows that stand in another table of the same struct. */
+/* Inlines the rows of another table for the same struct. */
 #define LHI_SPREAD_PART(T) .type = LHI_F_SPREAD, .owner = sizeof(T)
 #define LHI_STRUCT_AT(T, m)                                                    \
     .type = LHI_F_STRUCT_AT, .owner = sizeof(T), .offset = offsetof(T, m),     \
@@ -184,55 +190,60 @@ struct lhi_table {
 #define LHI_OWN(T) .type = LHI_F_OWN, .owner = sizeof(T)
 #define LHI_ALSO(T) .type = LHI_F_ALSO, .owner = sizeof(T)
 
-/* The row is left out where another member (of 1, 4 or 8 bytes) is `value`. */
+/* Omits the row if another member (1, 4 or 8 bytes) equals `value`. */
 #define LHI_UNLESS(T, m, value)                                                \
     .when = LHI_LEFT_OUT, .gate = offsetof(T, m),                              \
     .gate_width = sizeof LHI_OF(T, m), .absent = (value)
 
-/* The row is left out where its member is what another one of the same type
- * is, which stands before it. */
+/* Omits the row if its member equals another one of the same type, which is
+ * read before it. */
 #define LHI_UNLESS_SAME(T, m)                                                  \
     .when = LHI_LEFT_OUT, .gate = offsetof(T, m),                              \
     .gate_width = sizeof LHI_OF(T, m), .same = true
 
-/* Fills in *out, a zeroed struct of the table. After a failure it holds what
- * was read before. */
+/* Fills *out, a zeroed struct of the schema. After a failure it holds the
+ * values read so far. */
 lh_status lhi_fields_read(const lhi_reading *r, const lhi_node *map,
                           const lhi_table *table, void *out, lh_error *err);
-/* Items as a row of type LHI_F_LIST says them, for own rows; its offsets are
- * not used. */
+/* Reads items as an LHI_FIELD_LIST row describes them, for use in custom rows;
+ * ignores the row's offsets. */
 lh_status lhi_list_read(const lhi_reading *r, const lhi_node *list,
                         const lhi_field *row, const void **out, uint32_t *n,
                         lh_error *err);
 
-/* NULL: no memory. `context` is for hooks. */
+/* Writes a struct as a JSON map; returns NULL if allocation fails. `context` is
+ * passed to hooks. */
 json_t *lhi_fields_write(const lhi_table *table, const void *it,
                          const void *context);
+/* Writes a list as a JSON array; returns NULL if allocation fails. */
 json_t *lhi_list_write(const lhi_field *row, const void *items, uint32_t n,
                        const void *context);
-/* The same without braces or spaces, for texts too long to be a tree first;
- * numbers, names and words alone. */
+/* Appends the struct's keys and values as JSON text without braces or spaces,
+ * for texts too long for a tree. Supports numbers, enums and text forms only.
+ */
 void lhi_fields_add_text(lhi_text *text, const lhi_table *table,
                          const void *it);
-/* A value of a file as JSON, its keys in their order. NULL: no memory. */
+/* Converts a parsed value to JSON, with its keys in their order; returns NULL
+ * if allocation fails. */
 json_t *lhi_json_of_node(const lhi_doc *doc, const lhi_node *node);
-/* A number for JSON: whole ones without a fraction. */
+/* Returns a JSON number, without a fraction for integers. */
 json_t *lhi_json_number(double value);
-/* Takes the reference. False: no memory, which `value` NULL counts as. */
+/* Sets a key; steals the reference. Returns false if allocation fails, also for
+ * `value` NULL. */
 bool lhi_json_set(json_t *map, const char *key, json_t *value);
-/* `map`, if all went well, else NULL, and it is let go. */
+/* Returns `map` if `ok`; otherwise releases it and returns NULL. */
 json_t *lhi_json_done(json_t *map, bool ok);
-/* The text of a JSON value, one line end after it. Takes the reference;
- * NULL counts as no memory. */
+/* Formats a JSON value, followed by one newline. Steals the reference; NULL
+ * counts as out of memory. */
 lh_status lhi_json_text(json_t *json, char **text, size_t *len, lh_error *err);
-/* The same, indented by so many spaces. */
+/* Formats a JSON value with `indent` spaces per level; otherwise as above. */
 lh_status lhi_json_print(json_t *json, uint32_t indent, char **text,
                          size_t *len, lh_error *err);
 
-/* The row of a key, those that are spread included; NULL: it is not known. */
+/* Finds the row of a key, including inlined rows; returns NULL if unknown. */
 const lhi_field *lhi_fields_find(const lhi_table *table, const char *key);
-/* Calls `visit` with each row of the table and, below it, of its rows'
- * tables; `table` is the one that has the row. */
+/* Calls `visit` for each row of the schema and, recursively, of its rows'
+ * schemas; `table` is the schema that contains the row. */
 void lhi_fields_walk(const lhi_table *table,
                      void (*visit)(const lhi_table *table, const lhi_field *row,
                                    void *context),

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Maps read by their tables. */
+/* Reading maps by their schemas. */
 #include "doc/fields.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-enum { MOST_KEYS = 64 }; /* that a message can choose the nearest from */
+enum { MOST_KEYS = 64 }; /* limit for suggesting the nearest key */
 
 const lhi_field *lhi_fields_find(const lhi_table *table, const char *key)
 {
@@ -38,7 +38,7 @@ static lh_status refuse_unknown(const lhi_reading *r, const lhi_node *map,
 {
     const char *keys[MOST_KEYS + 1];
     bool known = map->kind == LHI_MAP;
-    uint32_t i = 0; /* most files have the keys in the order of the rows */
+    uint32_t i = 0; /* most files list the keys in row order */
     for (const lhi_node *n = map->first; n && known; n = n->next) {
         while (i < table->n_rows && table->rows[i].type != LHI_F_SPREAD &&
                strcmp(table->rows[i].key, n->key) != 0)
@@ -88,7 +88,7 @@ static void store_absent(const lhi_field *row, void *member)
         store_whole(member, row->width, row->absent);
         break;
     default:
-        break; /* zeroed, or as `start` left it */
+        break; /* zeroed, or as set by `start` */
     }
 }
 
@@ -224,7 +224,7 @@ static lh_status read_value(const lhi_reading *r, const lhi_field *row,
         return read_list(r, row, node, owner, err);
     case LHI_F_OWN:
         return row->read ? row->read(r, node, owner, err) : LH_OK;
-    default: /* checked when all is there */
+    default: /* checked once everything is read */
         return LH_OK;
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Structs written by their tables. */
+/* Writing structs by their schemas. */
 #include "doc/fields.h"
 
 #include "base/show.h"
@@ -188,7 +188,7 @@ json_t *lhi_fields_write(const lhi_table *table, const void *it,
     return NULL;
 }
 
-/* printf() would take most of the time of a long text. */
+/* Appends an integer; printf() would dominate the time for a long text. */
 static void add_whole(lhi_text *text, int64_t value)
 {
     char digits[24], *at = digits + sizeof digits;
@@ -253,8 +253,8 @@ lh_status lhi_json_print(json_t *json, uint32_t indent, char **text,
                          size_t *len, lh_error *err)
 {
     lhi_text out = {0};
-    /* 15 digits: every time below 11 days to the nanosecond, and 0.1 stays
-     * 0.1. */
+    /* 15 digits represent every time below 11 days to the nanosecond, and keep
+     * 0.1 as 0.1. */
     const size_t flags = JSON_INDENT(indent) | JSON_REAL_PRECISION(15);
     if (!json || json_dump_callback(json, add_to_text, &out, flags) != 0)
         out.failed = true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was read of a file, as the writers of files have it. */
+/* Parsed nodes as JSON, for the file writers. */
 #include "doc/fields.h"
 
 #include <string.h>

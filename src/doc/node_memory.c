@@ -6,11 +6,11 @@
 enum {
     NODES_AT_ONCE = 64,
     TEXTS_AT_ONCE = 8192,
-    SHORT_TEXT = 32, /* from here on texts are not looked for */
+    SHORT_TEXT = 32, /* longer texts are not deduplicated */
 };
 
-/* The text itself, and what parser and reader hold beside the nodes,
- * share 8 times the text and 16 MiB with them. */
+/* The budget is 8 times the text plus 16 MiB; it includes the text itself, and
+ * the memory of parser and reader besides the nodes. */
 void lhi_node_memory_init(lhi_node_memory *m, lhi_arena *mem, size_t len)
 {
     m->mem = mem;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers that read back to the same, and JSON maps. */
+/* Numbers that survive a round trip, and JSON maps. */
 #include "doc/fields.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 double lhi_round15(double value)
 {
-    /* Both directions use the same locale, whichever it is. */
+    /* Both conversions use the same locale, so any locale works. */
     char text[40];
     snprintf(text, sizeof text, "%.14e", value);
     return strtod(text, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables and keys of TOML. Which of them may be opened once more is said by how
- * they came to be: https://toml.io/en/v1.0.0#table. */
+/* Tables and keys of TOML. Whether one may be reopened depends on how it was
+ * created: https://toml.io/en/v1.0.0#table. */
 #include "doc/toml_own.h"
 
 #include "base/show.h"
@@ -8,18 +8,18 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* How a table or an array came to be. */
+/* How a table or an array was created. */
 typedef enum origin {
-    PASSED, /* a header went through it: [it.other] */
-    HEADER, /* a header of its own: [it], or an element of [[it]] */
-    DOTTED, /* a key went through it: it.other = 1 */
-    WHOLE,  /* a value: {...} or [...]; nothing is added */
+    PASSED, /* implicitly by a header: [it.other] */
+    HEADER, /* by its own header: [it], or an element of [[it]] */
+    DOTTED, /* by a dotted key: it.other = 1 */
+    WHOLE,  /* as a value: {...} or [...]; closed to additions */
     TABLES, /* [[it]] */
 } origin;
 
-/* A map or a list while more may be added to it. */
+/* A map or list that may still grow. */
 typedef struct container {
-    lhi_node node; /* first: a node of these kinds is always one of these */
+    lhi_node node; /* first member: map and list nodes are containers */
     lhi_node *last;
     origin how;
 } container;
@@ -29,7 +29,8 @@ typedef struct container {
 
 static container *container_of(const lhi_node *node)
 {
-    return (container *)(void *)(uintptr_t)node; /* ours: made below */
+    /* created below, hence writable */
+    return (container *)(void *)(uintptr_t)node;
 }
 
 static void hang(container *in, lhi_node *node)
@@ -51,7 +52,7 @@ static lh_status check_room(const lhi_toml *t, const container *in,
                : LH_OK;
 }
 
-/* `key` NULL: an element of a list. */
+/* Adds a map or list; `key` NULL: as a list element. */
 static lh_status add_container(lhi_toml *t, container *in, lhi_node_kind kind,
                                origin how, const char *key, container **out,
                                lh_error *err)
@@ -86,7 +87,7 @@ static lh_status add_scalar(lhi_toml *t, container *in, const char *key,
     return LH_OK;
 }
 
-/* --- what lies between -----------------------------------------------------
+/* --- whitespace ------------------------------------------------------------
  */
 
 static void skip_spaces(lhi_toml *t)
@@ -117,7 +118,7 @@ static bool skip_end_of_line(lhi_toml *t)
     return is;
 }
 
-/* Spaces, remarks and ends of lines. */
+/* Skips spaces, comments and line ends. */
 static void skip_blank(lhi_toml *t)
 {
     do {
@@ -142,6 +143,7 @@ static lh_status want_end_of_line(lhi_toml *t, lh_error *err)
 /* --- keys ------------------------------------------------------------------
  */
 
+/* A dotted key. */
 typedef struct path {
     const char *keys[LHI_DOC_MAX_DEPTH];
     uint32_t n;
@@ -168,7 +170,7 @@ static lh_status read_key(lhi_toml *t, const char **out, lh_error *err)
     return *out ? LH_OK : lhi_toml_fail_memory(t, err);
 }
 
-/* a.b . "c d" */
+/* Reads a dotted key: a.b . "c d" */
 static lh_status read_path(lhi_toml *t, path *p, lh_error *err)
 {
     p->n = 0;
@@ -182,6 +184,7 @@ static lh_status read_path(lhi_toml *t, path *p, lh_error *err)
     return LH_OK;
 }
 
+/* Reports a key that exists already. */
 static lh_status fail_twice(const lhi_toml *t, const lhi_node *there,
                             lh_error *err)
 {
@@ -200,8 +203,8 @@ static uint32_t depth_of(const container *c)
     return n;
 }
 
-/* The table that `key` of `in` is or becomes as a header or a key goes through
- * it, which leaves it as `how`. */
+/* Descends into the table `key` of `in` while processing a header or dotted
+ * key. Creates it if necessary and records `how` it was created. */
 static lh_status go_through(lhi_toml *t, container **in, const char *key,
                             origin how, lh_error *err)
 {
@@ -231,7 +234,7 @@ static lh_status go_through(lhi_toml *t, container **in, const char *key,
 static lh_status read_value(lhi_toml *t, container *in, const char *key,
                             lh_error *err);
 
-/* [1, 2,], over several lines. */
+/* Reads an array, which may span lines: [1, 2,] */
 static lh_status read_array(lhi_toml *t, container *list, lh_error *err)
 {
     const uint32_t line = t->line;
@@ -256,7 +259,7 @@ static lh_status read_array(lhi_toml *t, container *list, lh_error *err)
 
 static lh_status read_pair(lhi_toml *t, container *in, lh_error *err);
 
-/* {a = 1, b.c = 2}, on one line. */
+/* Reads an inline table: {a = 1, b.c = 2} */
 static lh_status read_inline(lhi_toml *t, container *map, lh_error *err)
 {
     t->at++;
@@ -299,7 +302,7 @@ static lh_status read_value(lhi_toml *t, container *in, const char *key,
     return LH_OK;
 }
 
-/* key = value, where `in` is open. */
+/* Reads `key = value` into the open table `in`. */
 static lh_status read_pair(lhi_toml *t, container *in, lh_error *err)
 {
     path p;
@@ -318,7 +321,7 @@ static lh_status read_pair(lhi_toml *t, container *in, lh_error *err)
 /* --- headers ---------------------------------------------------------------
  */
 
-/* [it]: a table that is new, or that headers only went through. */
+/* Opens [it]: a new table, or one created implicitly by headers only. */
 static lh_status open_table(lhi_toml *t, container *in, const char *key,
                             container **out, lh_error *err)
 {
@@ -333,7 +336,7 @@ static lh_status open_table(lhi_toml *t, container *in, const char *key,
     return LH_OK;
 }
 
-/* [[it]]: one more of them. */
+/* Adds an element of [[it]]. */
 static lh_status add_table(lhi_toml *t, container *in, const char *key,
                            container **out, lh_error *err)
 {
@@ -368,11 +371,11 @@ static lh_status read_header(lhi_toml *t, container *root, container **out,
                   : open_table(t, in, key, out, err);
 }
 
-/* --- all ---------------------------------------------------------------------
+/* --- document ----------------------------------------------------------------
  */
 
-/* What no text of TOML has anywhere: control characters, half a character, a
- * CR that ends no line. */
+/* Rejects characters that are invalid anywhere in TOML: control characters,
+ * incomplete UTF-8, a CR that does not end a line. */
 static lh_status check_characters(lhi_toml *t, lh_error *err)
 {
     uint32_t c;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TOML 1.0 (https://toml.io/en/v1.0.0) read into the tree of doc.h: tables are
- * maps, arrays lists, arrays of tables lists of maps. Strict: what the
- * specification calls invalid is refused, and with it dates and times, which
- * nothing here has, and whole numbers beyond 64 bits.
+/* TOML 1.0 (https://toml.io/en/v1.0.0) parsed into the tree of tree.h: tables
+ * become maps, arrays lists, and arrays of tables lists of maps. The parser is
+ * strict: it rejects everything invalid by the specification, and also dates
+ * and times, which no key here uses, and integers beyond 64 bits.
  *
- * Numbers and truths are plain scalars, strings quoted ones. Whole numbers are
- * there in decimal, without underscores: "0x1_0" as "16". Keys of tables come
- * in the order in which they were written first. */
+ * Numbers and booleans become plain scalars, strings quoted ones. Integers are
+ * converted to decimal without underscores: "0x1_0" becomes "16". Keys retain
+ * their order of first appearance. */
 #ifndef LHI_TOML_H
 #define LHI_TOML_H
 
 #include "doc/doc.h"
 
-/* As lhi_doc_parse(); a text without a key is an empty map. LH_EINPUT: `err`
- * says file, line and what is wrong there. */
+/* Parses like lhi_doc_parse(); a text without a key yields an empty map.
+ * LH_EINPUT: `err` has the file, the line and the problem. */
 lh_status lhi_toml_parse(const char *text, size_t len, const char *name,
                          lhi_input kind, lhi_doc **out, lh_error *err);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strings, numbers and truths of TOML, and what is said of them. */
+/* Strings, numbers and booleans of TOML, and error messages. */
 #include "doc/toml_own.h"
 
 #include <inttypes.h>
@@ -42,11 +42,12 @@ bool lhi_toml_is_next(const lhi_toml *t, const char *word)
 /* --- strings ---------------------------------------------------------------
  */
 
-/* A string as it grows in `scratch`; it is never longer than its text. */
+/* A string under construction in `scratch`; never longer than its source text.
+ */
 typedef struct string {
     lhi_toml *t;
     size_t len;
-    uint32_t line; /* where it began */
+    uint32_t line; /* first line */
     char quote;
     bool lines, basic;
 } string;
@@ -57,7 +58,7 @@ static void keep_bytes(string *s, const char *bytes, size_t n)
     s->len += n;
 }
 
-/* Puts a character as UTF-8; false: it is none. */
+/* Appends a character as UTF-8; returns false if it is invalid. */
 static bool keep_character(string *s, uint32_t c)
 {
     char bytes[4];
@@ -81,7 +82,7 @@ static int digit_of(char c, unsigned base)
     return value < (int)base ? value : -1;
 }
 
-/* \uXXXX, \UXXXXXXXX: `n` digits behind the letter. */
+/* Reads \uXXXX or \UXXXXXXXX: `n` digits after the letter. */
 static lh_status keep_number(string *s, int n, lh_error *err)
 {
     lhi_toml *t = s->t;
@@ -99,7 +100,8 @@ static lh_status keep_number(string *s, int n, lh_error *err)
                                n == 4 ? 'u' : 'U', n, c);
 }
 
-/* A backslash at the end of a line: nothing up to the next letter. */
+/* Handles a backslash at the end of a line: skips whitespace up to the next
+ * other character. */
 static bool skip_fold(string *s)
 {
     const char *at = s->t->at, *end = s->t->end;
@@ -145,7 +147,8 @@ static lh_status fail_open(string *s, lh_error *err)
     return lhi_toml_fail(s->t, err, "this %c never ends", s->quote);
 }
 
-/* The quotes at the end; two more of them belong to a string of lines. */
+/* Detects the closing quotes; a multi-line string may end with up to two quotes
+ * of its own before them. */
 static bool ends_here(string *s)
 {
     lhi_toml *t = s->t;
@@ -165,7 +168,7 @@ static lh_status keep_next(string *s, lh_error *err)
     lhi_toml *t = s->t;
     if (*t->at == '\\' && s->basic)
         return keep_escape(s, err);
-    if (*t->at == '\r') /* checked: a line's end follows */
+    if (*t->at == '\r') /* a line end follows (checked before) */
         t->at++;
     if (*t->at == '\n' && !s->lines)
         return fail_open(s, err);
@@ -174,6 +177,7 @@ static lh_status keep_next(string *s, lh_error *err)
     return LH_OK;
 }
 
+/* Checks for the opening quotes of a multi-line string. */
 static bool begins_lines(const lhi_toml *t, char quote)
 {
     return t->end - t->at >= 3 && t->at[1] == quote && t->at[2] == quote;
@@ -206,8 +210,8 @@ lh_status lhi_toml_string(lhi_toml *t, bool lines, const char **out,
 /* --- numbers ---------------------------------------------------------------
  */
 
-/* Digits with an underscore between two of them at most, put without them;
- * NULL: there are none. */
+/* Copies digits without their underscores (single ones, between two digits);
+ * returns NULL if there are none. */
 static const char *put_digits(const char *at, const char *end, unsigned base,
                               char **to)
 {
@@ -226,7 +230,8 @@ static const char *put_digits(const char *at, const char *end, unsigned base,
     return behind_digit ? at : NULL;
 }
 
-/* 0x1F, 0o17, 0b11 as decimal; false: it is none, or too large. */
+/* Converts 0x1F, 0o17, 0b11 to decimal; returns false if invalid or too large.
+ */
 static bool put_based(const char *at, const char *end, char **to)
 {
     const unsigned base = at[1] == 'x' ? 16 : at[1] == 'o' ? 8 : 2;
@@ -247,15 +252,15 @@ static bool put_based(const char *at, const char *end, char **to)
     return true;
 }
 
-/* Whether digits say a number that 64 bits hold. */
+/* Checks whether the number fits into 64 bits. */
 static bool is_short(const char *digits, size_t n, bool negative)
 {
     const char *most = negative ? "9223372036854775808" : "9223372036854775807";
     return n < 19 || (n == 19 && memcmp(digits, most, 19) <= 0);
 }
 
-/* -1_000, 3.14, 5e+22; false: it is none, or too large. `to` grows to at most
- * as long as the word. */
+/* Copies -1_000, 3.14, 5e+22; returns false if invalid or too large. The output
+ * is never longer than the input. */
 static bool put_decimal(const char *at, const char *end, char **to)
 {
     const bool negative = *at == '-';
@@ -290,7 +295,7 @@ static bool put_decimal(const char *at, const char *end, char **to)
     return at == end;
 }
 
-/* Two digits, four of them, then '-' or ':'. */
+/* Checks for a date or time: two or four digits, then '-' or ':'. */
 static bool is_date(const char *at, size_t len)
 {
     size_t n = 0;

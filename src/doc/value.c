@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a document's nodes to checked values. */
-#define _GNU_SOURCE /* strtod_l: numbers do not depend on the locale */
+/* Converts a document's nodes to checked values. */
+#define _GNU_SOURCE /* strtod_l: numbers independent of the locale */
 #include "doc/doc.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many bytes of `s` make up its first character; 0: none do. */
+/* Returns the length of the first character of `s` in bytes; 0: invalid. */
 static size_t character(const char *s)
 {
     const unsigned char *u = (const unsigned char *)s;
@@ -42,7 +42,7 @@ void lhi_doc_show(const char *text, char *shown, size_t size)
     shown[used] = '\0';
 }
 
-/* Writes "chunks[3].memory.F" into `path`, outermost first. */
+/* Writes "chunks[3].memory.F" into `path`, outermost key first. */
 static void node_path(const lhi_node *node, char *path, size_t size)
 {
     if (!node->parent) {
@@ -108,7 +108,8 @@ lh_status lhi_want_list(const lhi_doc *doc, const lhi_node *node, lh_error *err)
     return LH_OK;
 }
 
-/* Levenshtein distance, for words of at most 31 letters; 99 for longer. */
+/* Returns the Levenshtein distance of words up to 31 letters; 99 for longer
+ * ones. */
 static unsigned distance(const char *a, const char *b)
 {
     enum { MOST = 32 };
@@ -137,11 +138,11 @@ static unsigned distance(const char *a, const char *b)
 static const char *nearest(const char *word, const char *const *names)
 {
     const char *best = NULL;
-    unsigned best_distance = 4; /* farther is no help */
+    unsigned best_distance = 4; /* larger distances are no useful suggestion */
     for (; *names; names++) {
         size_t n = strlen(word), m = strlen(*names);
         unsigned d = distance(word, *names);
-        /* Nor is a word of which half the letters are others. */
+        /* Nor is a word that differs in half of its letters. */
         if (d < best_distance && 2 * d <= (n > m ? n : m)) {
             best_distance = d;
             best = *names;
@@ -150,7 +151,7 @@ static const char *nearest(const char *word, const char *const *names)
     return best;
 }
 
-/* "a, b or c", cut where it does not fit. */
+/* Formats "a, b or c", truncated to fit. */
 static void list_names(const char *const *names, char *text, size_t size)
 {
     text[0] = '\0';
@@ -222,7 +223,8 @@ static lh_status want_scalar(const lhi_doc *doc, const lhi_node *node,
     return LH_OK;
 }
 
-/* A decimal number and nothing else: [-]digits[.digits][e[+-]digits]. */
+/* Checks for a decimal number and nothing else:
+ * [-]digits[.digits][e[+-]digits]. */
 static bool is_decimal(const char *s)
 {
     size_t digits = 0;
@@ -289,7 +291,7 @@ lh_status lhi_get_int(const lhi_doc *doc, const lhi_node *node, int64_t min,
     bool whole = !node->quoted && digits[0] != '\0' &&
                  strspn(digits, "0123456789") == strlen(digits);
     if (!whole) {
-        /* 2e9 and 4.0 are whole numbers too. */
+        /* 2e9 and 4.0 are integers too. */
         double value;
         LHI_TRY(read_double(doc, node, &value, err));
         if (value != floor(value) || fabs(value) > 9007199254740992.0)
@@ -366,7 +368,7 @@ lh_status lhi_get_time(const lhi_doc *doc, const lhi_node *node,
     double value;
     double most = (double)(LHI_MAX_TIME_NS / unit_ns);
     LHI_TRY(lhi_get_number(doc, node, 0, most, &value, err));
-    /* Whole numbers, in any unit, do not pass through floating point. */
+    /* Integers, in any unit, avoid floating point. */
     if (strspn(node->text, "0123456789") == strlen(node->text))
         *out_ns = strtoll(node->text, NULL, 10) * unit_ns;
     else
