@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queue size, sharding and recomputation together (PipeMesh, section IV-B):
- * for every sum of stored bytes the least time of what is recomputed, and the
- * queue that then fits. That is the paper's table with its start at
- * L[0][0] = D(F(0)): the differences of exposed communication along a row
+/* Chooses queue size, sharding and recomputation together (PipeMesh, section
+ * IV-B).
+ *
+ * For every distinct total of stored bytes, takes the minimum recompute time
+ * and the queue that then fits. This is the paper's table with its start at
+ * L[0][0] = D(F(0)): the differences in exposed communication along a row
  * cancel, so they are added once, at the end. */
 #include "elastic/elastic_own.h"
 
@@ -10,24 +12,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a queue size comes to. */
+/* A queue size with its memory and exposed communication. */
 typedef struct option {
     uint32_t queue;
     int64_t passes, exposed_ns;
-    lhi_wide states; /* over D M */
+    lhi_wide states; /* numerator over D M, bytes */
 } option;
 
+/* State for one choice: feasible queues, recompute table and memory budget. */
 typedef struct chooser {
     const lh_elastic_case *g;
     lhi_arena *mem;
     lhi_elastic_sums sums;
-    lhi_wide budget; /* over D M */
+    lhi_wide budget; /* numerator over D M, bytes */
     lh_elastic_search search;
     uint32_t n_options;
     option *options; /* by queue, largest first */
-    uint32_t *parts; /* room for a plan's sequences */
+    uint32_t *parts; /* scratch for a plan's sequences */
 } chooser;
 
+/* Lists all feasible queue sizes, from `microbatches` down to `stages`. */
 static lh_status find_options(chooser *c, lh_error *err)
 {
     const lh_elastic_case *g = c->g;
@@ -58,13 +62,17 @@ static lh_status find_options(chooser *c, lh_error *err)
     return LH_OK;
 }
 
+/* Returns the memory that queue `o` requires with `stored` bytes per chunk
+ * pass, as a numerator over D M. */
 static lhi_wide need_of(const chooser *c, const option *o, int64_t stored)
 {
     lhi_wide unit = (lhi_wide)c->g->replicas * c->g->chunks;
     return o->states + (lhi_wide)o->passes * (stored + c->g->kept_bytes) * unit;
 }
 
-/* F(o), or the queue with the least exposed communication. NULL: none fits. */
+/* Returns the queue F(o) for `stored` bytes per chunk pass: the largest that
+ * fits, or with LH_ELASTIC_ANY the one with the least exposed communication.
+ * NULL: none fits. */
 static const option *queue_for(const chooser *c, int64_t stored)
 {
     const option *best = NULL;
@@ -80,6 +88,8 @@ static const option *queue_for(const chooser *c, int64_t stored)
     return best;
 }
 
+/* Reports LH_EINFEASIBLE with the smallest memory over all queues, everything
+ * recomputed. */
 static lh_status refuse_budget(const chooser *c, int64_t budget, lh_error *err)
 {
     lhi_wide unit = (lhi_wide)c->g->replicas * c->g->chunks, least = 0;
@@ -99,12 +109,14 @@ static lh_status refuse_budget(const chooser *c, int64_t budget, lh_error *err)
                     queue, need, need - budget + 1, budget);
 }
 
+/* A choice with the memory that it owns; `choice` comes first. */
 typedef struct owned_choice {
     lh_elastic_choice choice;
     lhi_arena *mem;
     lh_elastic_plan *plan;
 } owned_choice;
 
+/* Fills the result from the chosen queue and recompute point. */
 static lh_status fill_choice(chooser *c, const option *o, lhi_elastic_sum at,
                              owned_choice *out, lh_error *err)
 {
@@ -128,6 +140,8 @@ static lh_status fill_choice(chooser *c, const option *o, lhi_elastic_sum at,
     return LH_OK;
 }
 
+/* Minimises recomputation plus exposed communication over the recompute table.
+ */
 static lh_status choose(chooser *c, int64_t budget, owned_choice *out,
                         lh_error *err)
 {
@@ -140,7 +154,7 @@ static lh_status choose(chooser *c, int64_t budget, owned_choice *out,
     for (size_t i = 0; i < all->count; i++) {
         const option *o = queue_for(c, all->sums[i].stored);
         if (!o)
-            break; /* more bytes fit no better */
+            break; /* more stored bytes do not fit either */
         lhi_wide lost = (lhi_wide)J * all->sums[i].recompute_ns + o->exposed_ns;
         if (!best || lost < least) {
             least = lost;

@@ -1,27 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which communications are launched with which passes (PipeMesh, section
- * III-C and algorithm 1, with chunks counted by blocks). A block is a group of
- * microbatches on one chunk; what the next block needs is gathered, and what
- * the one before has made is scattered, behind the passes of this one. */
+/* Assigns data-parallel communication to the passes that launch it (PipeMesh,
+ * section III-C and algorithm 1, with chunks counted by blocks).
+ *
+ * A block is a group of microbatches on one chunk. Its passes hide the gather
+ * for the next block's parameters and the scatter for the previous block's
+ * gradients. */
 #include "elastic/elastic_own.h"
 
 #include <stdlib.h>
 
-/* A group and a chunk, both from 0. */
+/* A block: microbatch group and chunk, both from 0. */
 typedef struct block {
     uint32_t group, chunk;
     bool exists;
 } block;
 
+/* State for emitting operations: first run counts, second run stores. */
 typedef struct launcher {
     const lh_elastic_case *g;
     const lh_elastic_plan *p;
-    const lhi_elastic_times *times; /* of each chunk; NULL: the case's */
-    lh_dp_op *ops;                  /* NULL: only counts */
+    const lhi_elastic_times *times; /* per chunk; NULL: times from the case */
+    lh_dp_op *ops;                  /* NULL: count only */
     uint64_t n;
 } launcher;
 
-/* C_p or C_g of a chunk of the pipeline. */
+/* Returns C_p (gather) or C_g (scatter) for a chunk: the sharded part alone, in
+ * ns. */
 static int64_t part_of(const launcher *l, uint32_t chunk, bool is_scatter)
 {
     int64_t share = is_scatter ? l->p->params_g : l->p->params_p;
@@ -33,7 +37,8 @@ static int64_t part_of(const launcher *l, uint32_t chunk, bool is_scatter)
                                share, l->g->params);
 }
 
-/* Its gather after the optimiser's step, or its last scatter. */
+/* Returns the chunk's full gather after the optimizer step, or its last
+ * scatter, in ns. */
 static int64_t whole_of(const launcher *l, uint32_t chunk, bool is_scatter)
 {
     int64_t share = is_scatter ? l->p->params_g : l->p->params_p;
@@ -47,12 +52,14 @@ static int64_t whole_of(const launcher *l, uint32_t chunk, bool is_scatter)
                                       l->g->params);
 }
 
-/* Part `i` of `n` of a time; the parts add up to it. */
+/* Returns part `i` when `total` is split into `n` integer parts that add up to
+ * it. */
 static int64_t portion(int64_t total, uint32_t i, uint32_t n)
 {
     return total / n + total % n * (i + 1) / n - total % n * i / n;
 }
 
+/* Appends an operation, or only counts it; ignores empty transfers. */
 static void launch(launcher *l, lh_dp_op op)
 {
     if (op.transfer_ns == 0)
@@ -62,12 +69,13 @@ static void launch(launcher *l, lh_dp_op op)
     l->n++;
 }
 
-/* Of the chunk's parameters. */
+/* Returns `params` as a fraction of the chunk's parameters. */
 static double share_of(const launcher *l, int64_t params)
 {
     return (double)params / (double)l->g->params;
 }
 
+/* Returns the block that follows in forward order. */
 static block next_forward(const launcher *l, uint32_t group, uint32_t chunk)
 {
     if (chunk + 1 < l->g->chunks)
@@ -75,6 +83,7 @@ static block next_forward(const launcher *l, uint32_t group, uint32_t chunk)
     return (block){group + 1, 0, group + 1 < l->p->n_enqueue};
 }
 
+/* Returns the block that follows in backward order. */
 static block next_backward(const launcher *l, uint32_t group, uint32_t chunk)
 {
     if (chunk > 0)
@@ -82,6 +91,7 @@ static block next_backward(const launcher *l, uint32_t group, uint32_t chunk)
     return (block){group + 1, l->g->chunks - 1, group + 1 < l->p->n_dequeue};
 }
 
+/* Returns the block that precedes in backward order. */
 static block before_backward(const launcher *l, uint32_t group, uint32_t chunk)
 {
     if (chunk + 1 < l->g->chunks)
@@ -89,7 +99,7 @@ static block before_backward(const launcher *l, uint32_t group, uint32_t chunk)
     return (block){group - 1, 0, group > 0};
 }
 
-/* The first pass of a block: a gather for it has to arrive before that. */
+/* Returns the block's first pass, the deadline for its gather. */
 static lh_dp_point entry(const launcher *l, const uint32_t *groups, block b,
                          uint32_t stage, bool backward)
 {
@@ -99,8 +109,8 @@ static lh_dp_point entry(const launcher *l, const uint32_t *groups, block b,
     return (lh_dp_point){b.chunk * l->g->stages + stage, m, backward};
 }
 
-/* The communication that pass `n` of `count` launches for a gather in the last
- * `buckets` passes of a block. */
+/* Launches the gather bucket that belongs to pass `n` out of `count`. The last
+ * `buckets` passes in the block carry one bucket each. */
 static void gather(launcher *l, block next, const uint32_t *groups,
                    uint32_t stage, lh_dp_point pass, uint32_t n, uint32_t count,
                    uint32_t buckets)
@@ -124,7 +134,7 @@ static void gather(launcher *l, block next, const uint32_t *groups,
                       .before = before});
 }
 
-/* Pass n of `count` of forward block (group, chunk). */
+/* Launches the communication for pass `n` in forward block (group, chunk). */
 static void forward(launcher *l, uint32_t stage, uint32_t group, uint32_t chunk,
                     uint32_t n, lh_dp_point pass)
 {
@@ -132,7 +142,7 @@ static void forward(launcher *l, uint32_t stage, uint32_t group, uint32_t chunk,
     if (group > 0 || chunk + 1 == l->g->chunks) {
         gather(l, next, l->p->enqueue, stage, pass, n, l->p->enqueue[group],
                l->p->forward_buckets);
-    } else if (n == 0) { /* what the optimiser has updated */
+    } else if (n == 0) { /* gather of the updated parameters */
         uint32_t c = next.chunk * l->g->stages + stage;
         launch(l, (lh_dp_op){.chunk = c,
                              .n_buckets = 1,
@@ -145,6 +155,8 @@ static void forward(launcher *l, uint32_t stage, uint32_t group, uint32_t chunk,
     }
 }
 
+/* Launches scatter and gather buckets for pass `n` in backward block (group,
+ * chunk). */
 static void backward(launcher *l, uint32_t stage, uint32_t group,
                      uint32_t chunk, uint32_t n, lh_dp_point pass)
 {
@@ -170,6 +182,7 @@ static void backward(launcher *l, uint32_t stage, uint32_t group,
            count, l->p->backward_buckets);
 }
 
+/* Launches all communication for one stage and direction. */
 static void launch_stage(launcher *l, uint32_t stage, bool is_backward)
 {
     uint32_t n_groups = is_backward ? l->p->n_dequeue : l->p->n_enqueue;

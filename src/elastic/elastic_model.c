@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time and memory in closed form (PipeMesh, section IV-A, equations 1 to 5).
- * Partial communications are rounded up to a nanosecond, memory to a byte. */
+/* Computes time and memory in closed form (PipeMesh, section IV-A, equations 1
+ * to 5). Partial communication is rounded up to 1 ns, memory to 1 byte. */
 #include "elastic/elastic_own.h"
 
 int64_t lhi_elastic_sharded(const lh_elastic_case *given)
@@ -34,7 +34,8 @@ int64_t lhi_elastic_first_last(const lh_elastic_case *given, int64_t share)
                                 given->params);
 }
 
-/* What of a communication of `a_ns` sticks out of `n` passes of `pass_ns`. */
+/* Returns the exposed time when `n` passes lasting `pass_ns` hide a
+ * communication lasting `a_ns`. */
 static int64_t beyond(int64_t a_ns, uint32_t n, int64_t pass_ns)
 {
     lhi_wide rest = (lhi_wide)a_ns - (lhi_wide)n * pass_ns;
@@ -82,21 +83,23 @@ lhi_wide lhi_elastic_divided(const lh_elastic_case *given, int64_t share)
     lhi_wide all =
         (lhi_wide)(given->params - experts) * given->expert_replicas +
         (lhi_wide)experts * D;
-    /* share * all may need more than 127 bits: its quotient first. */
+    /* share * all may exceed 127 bits, so divide first. */
     lhi_wide of = (lhi_wide)given->params * given->expert_replicas;
     return share * (all / of) + lhi_wide_ceil(share * (all % of), of);
 }
 
-/* The three states over the denominator D M: 16-bit parameters and gradients,
- * 12 bytes of optimiser state; section 4/M of gradients is a chunk's own and
- * the buffer beside it, 8/M of parameters the same for forward and backward. */
+/* Memory for the three states, as numerators over D M: 16-bit parameters and
+ * gradients and 12 bytes of optimizer state by default. The 4/M term for
+ * gradients is one chunk plus its buffer; the 8/M term for parameters is the
+ * same for forward and backward. */
 static lhi_wide optimizer_part(const lh_elastic_case *g)
 {
     int64_t bytes = g->optimizer_bytes ? g->optimizer_bytes : 12;
     return bytes * lhi_elastic_divided(g, g->params) * g->chunks;
 }
 
-/* `bytes` of each parameter, 0: 2; `buffers` chunks of what is sharded. */
+/* Returns the memory when `share` parameters are sharded. `bytes`: per
+ * parameter, 0 means 2; `buffers`: unsharded chunk buffers. */
 static lhi_wide sharded_part(const lh_elastic_case *g, int64_t share,
                              int64_t bytes, int64_t buffers)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order of passes on a stage, and how many forwards come first. */
+/* Builds each stage's pass order and computes its warm-up length. */
 #include "elastic/elastic_own.h"
 
-/* How far the backward list of the last stage runs ahead of the forwards that
- * it needs, beyond (M - 1) e_1. Walking both lists side by side, the distance
- * changes only where a group of either begins. */
+/* Returns the extra warm-up x: the maximum lead, beyond (M - 1) e_1, that the
+ * last stage's backward list has over the forwards it depends on. Both lists
+ * advance together, so the lead changes only at group boundaries. */
 static uint32_t extra_warmup(const lh_elastic_case *g, const lh_elastic_plan *p)
 {
     int64_t M = g->chunks, most = 0, lead = (M - 1) * p->enqueue[0];
     int64_t d_before = 0;
-    uint32_t first = 0; /* enqueue group of the dequeue group's first */
+    uint32_t first = 0; /* enqueue group with the dequeue group's first */
     int64_t first_before = 0;
     for (uint32_t j = 0; j < p->n_dequeue; j++) {
         while (d_before >= first_before + p->enqueue[first])
@@ -19,7 +19,7 @@ static uint32_t extra_warmup(const lh_elastic_case *g, const lh_elastic_plan *p)
             uint32_t e = first;
             int64_t e_before = first_before, m = d_before;
             while (m < d_end) {
-                /* Positions from 1 of microbatch m of chunk c. */
+                /* Positions from 1, for microbatch m on chunk c. */
                 int64_t back =
                     M * d_before + (M - c) * p->dequeue[j] + (m - d_before) + 1;
                 int64_t forth =
@@ -35,6 +35,8 @@ static uint32_t extra_warmup(const lh_elastic_case *g, const lh_elastic_plan *p)
     return (uint32_t)most;
 }
 
+/* Checks for every group that e_j C >= P (C + C_PP), so pipeline messages are
+ * hidden. */
 static bool hidden(uint32_t n, const uint32_t *groups, int64_t pass_ns,
                    const lh_elastic_case *g)
 {
@@ -48,16 +50,16 @@ static bool hidden(uint32_t n, const uint32_t *groups, int64_t pass_ns,
 void lhi_elastic_derive(const lh_elastic_case *given, lh_elastic_plan *plan)
 {
     plan->extra_warmup = extra_warmup(given, plan);
-    /* Between groups a stage alternates forwards and backwards, and a message
-     * longer than either shows. */
+    /* Between groups a stage alternates forwards and backwards, so a message
+     * longer than either is exposed. */
     plan->pp_hidden =
         given->pp_ns <= given->f_ns && given->pp_ns <= given->b_ns &&
         hidden(plan->n_enqueue, plan->enqueue, given->f_ns, given) &&
         hidden(plan->n_dequeue, plan->dequeue, given->b_ns, given);
 }
 
-/* Forwards of stage i before its first backward, beside the one that comes
- * right before it. */
+/* Returns the forwards on stage i before its first backward, without the one
+ * directly before it. */
 static int64_t warmup(const lh_elastic_case *g, const lh_elastic_plan *p,
                       uint32_t stage)
 {
@@ -83,14 +85,15 @@ int64_t lh_elastic_depth_first_passes(const lh_elastic_case *given)
     return n < all ? n : all;
 }
 
-/* Where a walk through one of the two lists stands. */
+/* Cursor in the forward or backward list. */
 typedef struct list_walk {
     uint32_t n;
     const uint32_t *groups;
-    uint32_t chunks, group, before, at; /* at: inside the block */
-    uint32_t leg;                       /* blocks of the group behind it */
+    uint32_t chunks, group, before, at; /* at: index within the block */
+    uint32_t leg;                       /* completed blocks in this group */
 } list_walk;
 
+/* Writes the next pass in the list and advances the cursor. */
 static void put_next(list_walk *w, const lh_elastic_case *g, uint32_t stage,
                      bool backward, lh_pass *out)
 {

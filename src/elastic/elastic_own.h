@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of elastic pipelines share. Symbols as in PipeMesh: stages i
+/* Internal interface for elastic pipelines. Symbols as in PipeMesh: stages i
  * and chunks c count from 1.
  *
- * Closed forms for equal chunks on equal stages. In: a case (times and sizes
- * of a chunk, stages, replicas, microbatches). Out: plans, that is groups,
- * shares and buckets, and what they take (longhaul/elastic.h).
+ * Closed forms for equal chunks on equal stages. Input: a case (chunk times and
+ * sizes, stages, replicas, microbatches). Output: plans (groups, shares,
+ * buckets) with their time and memory (longhaul/elastic.h).
  *
- *   elastic_plan.c    the plan of a queue, and plans that are given
- *   elastic_order.c   its order of passes on a stage
- *   elastic_launch.c  its communications, and the passes that launch them
- *   elastic_model.c   its time and memory
- *   elastic_sums.c    what recomputing each set of operations takes and saves
- *   elastic_choose.c  queue, sharding and recomputation together
+ *     queue_plan.c        plan for a queue size; plans from input
+ *     pass_order.c        pass order per stage
+ *     communication.c     data-parallel operations and their launching passes
+ *     model.c             time and memory
+ *     recompute_table.c   bytes and time per recomputed set of operations
+ *     choose.c            queue, sharding and recomputation together
  *
- * What is found by event runs instead is in plan/elastic/. */
+ * Searches that run the event simulator are in plan/elastic/. */
 #ifndef LHI_ELASTIC_OWN_H
 #define LHI_ELASTIC_OWN_H
 
@@ -22,104 +22,114 @@
 
 #include <longhaul/elastic.h>
 
-/* Shares of parameters are products of three numbers of up to 52, 20 and 50
- * bits: exact arithmetic needs more than 64. */
+/* 128-bit integers: parameter shares are products of numbers up to 52, 20 and
+ * 50 bits, so exact arithmetic needs more than 64 bits. */
 __extension__ typedef __int128 lhi_wide;
 
 #define LHI_ELASTIC_MAX_TIME (INT64_C(1) << 52)
 #define LHI_ELASTIC_MAX_PARAMS (INT64_C(1) << 50)
 
+/* Returns a / b rounded up; 0 for negative a. */
 static inline lhi_wide lhi_wide_ceil(lhi_wide a, lhi_wide b)
 {
     return a <= 0 ? 0 : (a - 1) / b + 1;
 }
 
-/* Refuses what no formula is meant for. */
+/* Rejects cases outside the formulas' range with LH_EINVAL. */
 lh_status lhi_elastic_check_case(const lh_elastic_case *given, lh_error *err);
 
-/* x and whether pipeline messages hide, for any sequences, also those that
- * lh_elastic_plan_make() refuses. */
+/* Computes x and whether pipeline messages are hidden. Accepts any sequences,
+ * including those that lh_elastic_plan_make() rejects. */
 void lhi_elastic_derive(const lh_elastic_case *given, lh_elastic_plan *plan);
 
-/* What the data-parallel communication of a chunk takes, in ns: at once, and
- * where its layers communicate one after the other, as what is sharded does. */
+/* A chunk's data-parallel communication times in ns: for the whole chunk in one
+ * collective, and layer by layer as sharded parameters require. */
 typedef struct lhi_elastic_times {
     int64_t gather_ns, scatter_ns;
     int64_t sharded_gather_ns, sharded_scatter_ns;
 } lhi_elastic_times;
 
-/* Of a whole chunk that communicates so, as `given` has it. */
+/* Returns the time for a whole chunk that communicates layer by layer, in ns.
+ */
 int64_t lhi_elastic_sharded(const lh_elastic_case *given);
 
-/* Of `share` of `params` that are sharded: of these alone, and of the whole
- * chunk, whose others communicate at once. In whole ns, rounded up. */
+/* Returns the time for the sharded part alone, `share` out of `params`
+ * parameters, in ns rounded up. */
 int64_t lhi_elastic_part_ns(int64_t sharded_ns, int64_t share, int64_t params);
+/* Returns the time for the whole chunk when `share` parameters are sharded and
+ * the others communicate in one collective, in ns. */
 int64_t lhi_elastic_whole_ns(int64_t at_once_ns, int64_t sharded_ns,
                              int64_t share, int64_t params);
 
-/* C_g or C_p: of a share alone; and of a whole chunk with it. */
+/* Returns C_g or C_p for `share` sharded parameters alone, in ns. */
 int64_t lhi_elastic_partial(const lh_elastic_case *given, int64_t share);
+/* Returns the first gather or last scatter for a whole chunk with `share`
+ * sharded parameters, in ns. */
 int64_t lhi_elastic_first_last(const lh_elastic_case *given, int64_t share);
 
-/* lh_elastic_operations() of chunks that differ; `times` of each, NULL: as
- * `given` has them. */
+/* lh_elastic_operations() for unequal chunks. `times`: one entry per chunk;
+ * NULL: times from `given`. */
 lh_status lhi_elastic_operations(const lh_elastic_case *given,
                                  const lh_elastic_plan *plan,
                                  const lhi_elastic_times *times, lh_dp_op **ops,
                                  uint32_t *n_ops, lh_error *err);
 
-/* A plan for `queue` into caller's storage: room for `queue_room` numbers in
- * each of `enqueue` and `dequeue`, at least lhi_elastic_groups(). */
+/* Returns the number of groups for `queue`. */
 uint32_t lhi_elastic_groups(const lh_elastic_case *given, uint32_t queue);
+/* Fills a plan for `queue` using the caller's storage: `enqueue` and `dequeue`
+ * need lhi_elastic_count_groups() entries each. LH_EINFEASIBLE: a group has
+ * fewer microbatches than there are stages. */
 lh_status lhi_elastic_fill(const lh_elastic_case *given, uint32_t queue,
                            uint32_t *enqueue, uint32_t *dequeue,
                            lh_elastic_plan *out, lh_error *err);
 
-/* A copy that its caller owns. */
+/* Copies a plan; the caller owns the copy. */
 lh_status lhi_elastic_copy(const lh_elastic_plan *from, lh_elastic_plan **out,
                            lh_error *err);
 
-/* What a chunk pass of a stage recomputes, and what it stores. */
+/* Recompute time (ns) and stored bytes per chunk pass on one stage. */
 typedef struct lhi_elastic_again {
     int64_t ns, stored;
 } lhi_elastic_again;
 
-/* lh_elastic_pipeline() with an entry per stage. */
+/* lh_elastic_pipeline() with one recompute entry per stage. */
 lh_status lhi_elastic_pipeline(const lh_elastic_case *given,
                                const lh_elastic_plan *plan,
                                const lhi_elastic_again *again,
                                lh_pipeline **out, lh_error *err);
 
-/* The different sums of bytes that subsets of operations store, rising, each
- * with the least time of the operations that are not stored. */
+/* A total of stored bytes over a subset of the operations, with the minimum
+ * recompute time for the other operations. */
 typedef struct lhi_elastic_sum {
     int64_t stored, recompute_ns;
 } lhi_elastic_sum;
 
+/* Recompute table: per prefix of the operations, all points by rising bytes. */
 typedef struct lhi_elastic_sums {
     uint32_t n_ops;
     const lh_elastic_op *ops;
     struct lhi_elastic_row {
         lhi_elastic_sum *sums;
         size_t count;
-    } * rows; /* [k]: of the first k operations; [n_ops]: of all */
+    } * rows; /* [k]: first k operations; [n_ops]: all */
 } lhi_elastic_sums;
 
-/* `front`: without the sums that store more than another and take as long
- * again, or longer. */
+/* Builds the table by dynamic programming over the operations. `front`: drop
+ * dominated points (more bytes, no less recompute time). LH_EUNSUPPORTED: more
+ * than 2^23 points. */
 lh_status lhi_elastic_find_sums(const lh_elastic_case *given, uint32_t n_ops,
                                 const lh_elastic_op *ops, bool front,
                                 lhi_arena *mem, lhi_elastic_sums *out,
                                 lh_error *err);
-/* Which operations one of the sums of all stores. */
+/* Recovers which operations point `at` in the last row recomputes. */
 void lhi_elastic_trace_back(const lhi_elastic_sums *sums, lhi_elastic_sum at,
                             bool *recomputed);
 
-/* D times what a device keeps of `share` parameters, of each its part: `share`,
- * but that experts are divided among more or fewer than D. Rounded up. */
+/* Returns D times the resident part of `share` parameters per device, rounded
+ * up. This equals `share` unless experts have more or fewer replicas than D. */
 lhi_wide lhi_elastic_divided(const lh_elastic_case *given, int64_t share);
 
-/* M_o + M_g + M_p as an exact fraction of denominator D M. */
+/* Returns M_o + M_g + M_p as an exact numerator over D M. */
 lhi_wide lhi_elastic_states(const lh_elastic_case *given,
                             const lh_elastic_plan *plan);
 

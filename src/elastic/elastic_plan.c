@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sequences, shares and buckets for one size of the buffer queue (PipeMesh,
- * section IV-B), and plans that are given. */
+/* Derives sequences, shares and buckets for one queue size (PipeMesh, section
+ * IV-B), and validates plans from input. */
 #include "elastic/elastic_own.h"
 
 #include <inttypes.h>
@@ -55,7 +55,7 @@ lh_status lhi_elastic_check_case(const lh_elastic_case *given, lh_error *err)
         g->other_bytes > LHI_ELASTIC_MAX_PARAMS ||
         (unsigned)g->sharding > LH_ELASTIC_ZERO3)
         return lhi_fail(err, LH_EINVAL, "bytes or sharding are out of range");
-    /* All of it one after the other, as for pipelines. */
+    /* Everything serialised, the same limit as for pipelines. */
     long double all =
         ((long double)g->f_ns + (long double)g->b_ns +
          2 * (long double)g->pp_ns + 4 * (long double)lhi_elastic_sharded(g)) *
@@ -66,13 +66,14 @@ lh_status lhi_elastic_check_case(const lh_elastic_case *given, lh_error *err)
     return LH_OK;
 }
 
-/* `n` in `k` parts, the first n mod k of them larger by one. */
+/* Splits `n` into `k` parts; the first n mod k parts are larger by one. */
 static void even(uint32_t n, uint32_t k, uint32_t *parts)
 {
     for (uint32_t i = 0; i < k; i++)
         parts[i] = n / k + (i < n % k);
 }
 
+/* Returns the minimum. */
 static uint32_t least(const uint32_t *values, uint32_t n)
 {
     uint32_t least = values[0];
@@ -87,7 +88,8 @@ uint32_t lhi_elastic_groups(const lh_elastic_case *given, uint32_t queue)
     return queue >= given->microbatches ? 1 : 1 + (rest - 1) / queue + 1;
 }
 
-/* The most of psi whose communication `n` passes of `pass_ns` hide. */
+/* Returns the largest share of psi, up to `most`, whose communication `n`
+ * passes can hide. */
 static int64_t hidden_share(const lh_elastic_case *g, uint32_t n,
                             int64_t pass_ns, int64_t most)
 {
@@ -98,6 +100,7 @@ static int64_t hidden_share(const lh_elastic_case *g, uint32_t n,
     return share < most ? (int64_t)share : most;
 }
 
+/* Returns the number of passes that hide `comm_ns`, at most INT32_MAX. */
 static uint32_t passes_to_hide(int64_t comm_ns, int64_t pass_ns)
 {
     lhi_wide n = lhi_wide_ceil(comm_ns, pass_ns);
@@ -109,19 +112,19 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* What the dequeue groups should hide: a chunk's communication, layer by layer
- * where some of it may be sharded. */
+/* Returns the communication time that dequeue groups should hide: a chunk's,
+ * layer by layer if any part may be sharded. */
 static int64_t to_be_hidden(const lh_elastic_case *g)
 {
     return g->sharding == LH_ELASTIC_ZERO1 ? g->dp_ns : lhi_elastic_sharded(g);
 }
 
-/* Dequeue groups, shares and the backward's buckets. */
+/* Sets the dequeue groups, shares and backward buckets. */
 static void fill_dequeue(const lh_elastic_case *g, uint32_t *dequeue,
                          lh_elastic_plan *p)
 {
     uint32_t B = g->microbatches, S = p->n_dequeue;
-    /* May exceed 32 bits for tiny passes, but never what it is cut to. */
+    /* May exceed 32 bits for tiny passes; min(need, B) does not. */
     int64_t sharded_ns = to_be_hidden(g);
     lhi_wide need = lhi_wide_ceil(sharded_ns, g->b_ns);
     uint32_t to_hide = need < B ? (uint32_t)need : B;
@@ -136,7 +139,7 @@ static void fill_dequeue(const lh_elastic_case *g, uint32_t *dequeue,
     }
     even(B, S, dequeue);
     uint32_t m = dequeue[S - 1];
-    if (!hides) { /* a single group */
+    if (!hides) { /* single group */
         p->scatter_buckets = B;
         return;
     }
@@ -148,8 +151,8 @@ static void fill_dequeue(const lh_elastic_case *g, uint32_t *dequeue,
     p->params_p = hidden_share(g, p->backward_buckets, g->b_ns, p->params_g);
 }
 
-/* ZeRO-3 saves memory only if 2/D + 8/M < 2; with experts that fewer have, what
- * is kept of a parameter in the place of 1/D. */
+/* Checks whether ZeRO-3 saves memory: 2/D + 8/M < 2. If experts have fewer
+ * replicas, the resident fraction per parameter replaces 1/D. */
 static bool sharding_saves(const lh_elastic_case *g)
 {
     lhi_wide D = g->replicas, M = g->chunks,
@@ -158,8 +161,8 @@ static bool sharding_saves(const lh_elastic_case *g)
     return 2 * M * kept + 8 * D * all < 2 * D * M * all;
 }
 
-/* Everything at one level, hidden or not, spread over as many passes as help
- * and are there. */
+/* Shards everything at one ZeRO level, hidden or not, over as many passes as
+ * are useful and available. */
 static void shard_all(const lh_elastic_case *g, lh_elastic_plan *p)
 {
     uint32_t m = least(p->dequeue, p->n_dequeue);
@@ -222,7 +225,7 @@ lh_status lhi_elastic_fill(const lh_elastic_case *given, uint32_t queue,
     return LH_OK;
 }
 
-/* The plan, then its sequences, in one allocation that free() releases. */
+/* A plan with the arena that owns it and its sequences. */
 typedef struct owned_plan {
     lh_elastic_plan plan;
     lhi_arena *mem;
@@ -277,6 +280,8 @@ lh_status lh_elastic_plan_queue(const lh_elastic_case *given, uint32_t queue,
     return status;
 }
 
+/* Checks that every group has at least `stages` microbatches and that all add
+ * up. */
 static lh_status check_groups(const lh_elastic_case *g, const char *name,
                               uint32_t n, const uint32_t *groups, lh_error *err)
 {
@@ -305,6 +310,8 @@ static lh_status check_groups(const lh_elastic_case *g, const char *name,
     return LH_OK;
 }
 
+/* Checks shares against the parameter count, and that sharded parameters have
+ * buckets. */
 static lh_status check_shares(const lh_elastic_case *g,
                               const lh_elastic_plan *p, lh_error *err)
 {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What subsets of operations store, and what recomputing the rest takes:
- * operation by operation, keeping for each sum of bytes the least time. */
+/* Builds the recompute table: operation by operation, keeps the minimum
+ * recompute time for each total of stored bytes. */
 #include "elastic/elastic_own.h"
 
 #include <inttypes.h>
 
-enum { MOST_SUMS = 1 << 23 }; /* of all rows together: 128 MiB */
+enum { MOST_SUMS = 1 << 23 }; /* over all rows: 128 MiB */
 
 typedef lhi_elastic_sum sum;
 typedef struct lhi_elastic_row row;
 
+/* Rejects negative sizes or times, and totals that would overflow. */
 static lh_status check_ops(const lh_elastic_case *g, uint32_t n,
                            const lh_elastic_op *ops, lh_error *err)
 {
@@ -28,8 +29,8 @@ static lh_status check_ops(const lh_elastic_case *g, uint32_t n,
     return LH_OK;
 }
 
-/* The row after `from`: each sum with the next operation recomputed, and with
- * it stored; both are sorted, so one pass merges them. */
+/* Computes the row after `from`: each point with the next operation recomputed
+ * and with it stored. Both sequences are sorted, so one pass merges them. */
 static lh_status extend(lhi_arena *mem, bool front, const row *from,
                         const lh_elastic_op *op, row *to, size_t *total,
                         lh_error *err)
@@ -54,8 +55,8 @@ static lh_status extend(lhi_arena *mem, bool front, const row *from,
             if (ns < next.recompute_ns)
                 next.recompute_ns = ns;
         }
-        /* With more stored and as much to do again it is of no use, and no
-         * sum that is of use begins with one that is not. */
+        /* A point with more bytes and no less recompute time is dominated, and
+         * no undominated point extends a dominated one. */
         if (!front || to->count == 0 ||
             next.recompute_ns < to->sums[to->count - 1].recompute_ns)
             to->sums[to->count++] = next;
