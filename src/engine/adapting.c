@@ -9,52 +9,58 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Iterations that have come and were not looked at so far. */
+/* Capacity of the ring of iterations that the decision thread has not
+ * processed. */
 enum { QUEUE = 8 };
 
-/* What taking in iterations may cost of the run's time, in processor time of
- * all ranks together, beyond what a run may begin with: */
+/* Budget for processing observations: this share of the run's time plus
+ * FREE_NS, in processor time summed over all ranks. */
 static const double most_share = 0.0025;
 #define FREE_NS INT64_C(100000000)
 
+/* One rank's observation message: its buffer, its expected header and its
+ * receive. */
 typedef struct part {
     unsigned char *bytes;
     size_t size, room;
-    lhi_seen_head head; /* what it has to be of */
+    lhi_seen_head head; /* expected header */
     lhi_net_op op;
 } part;
 
+/* One observed iteration: the step, the plan that it followed and the messages
+ * of all ranks. */
 typedef struct intake {
     uint64_t step;
     const lh_exec *exec;
-    const lhi_proposed *proposed; /* that has it; NULL: the run began with it */
+    const lhi_proposed *proposed; /* that has it; NULL: the initial plan */
     part *parts;                  /* per rank */
 } intake;
 
+/* State of the online adaptation on rank 0. */
 struct lhi_adapting {
     const lhi_job *job;
     lhi_net *net;
     uint32_t n; /* ranks */
     lhi_deciding *deciding;
     lhi_sight *sight;
-    uint64_t clock; /* of this rank's host */
+    uint64_t clock; /* clock id of this rank's host */
     int64_t began_ns;
     pthread_t thread;
     bool has_thread;
-    /* The thread's. */
+    /* Used by the thread only. */
     lhi_seen_part *seen; /* per rank */
     lhi_seen_row *rows;
     lhi_played *played;
     size_t row_room, played_room;
     uint32_t *clocks;
-    /* Under `lock`: the thread looks at queue[first % QUEUE], and what lies at
-     * `last` is the rank's. */
+    /* Protected by `lock`. The thread processes queue[first % QUEUE]; the entry
+     * at `last` belongs to the rank. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool stop;
     uint32_t first, last;
-    int64_t spent_ns; /* processor time of the thread, without decisions */
-    int64_t own_ns;   /* the rank's: processor time of its part in that */
+    int64_t spent_ns; /* thread's processor time without decisions */
+    int64_t own_ns;   /* rank's processor time for its own part */
     intake queue[QUEUE];
 };
 
@@ -71,10 +77,9 @@ uint64_t lhi_clock_number(const lhi_job *job, uint32_t rank)
     return lhi_get_bytes(digest, 8);
 }
 
-/* --- the thread --------------------------------------------------------------
- */
+/* --- thread --- */
 
-/* Room for all rows of an iteration. */
+/* Grows the row arrays to hold an entire iteration. */
 static lh_status make_room(lhi_adapting *a, const intake *in, lh_error *err)
 {
     size_t n_rows = 0, n_played = 0;
@@ -100,6 +105,7 @@ static lh_status make_room(lhi_adapting *a, const intake *in, lh_error *err)
     return LH_OK;
 }
 
+/* Waits for the messages of all ranks and parses them into a->seen. */
 static lh_status read_parts(lhi_adapting *a, intake *in, lh_error *err)
 {
     lhi_seen_row *rows;
@@ -125,6 +131,7 @@ static lh_status read_parts(lhi_adapting *a, intake *in, lh_error *err)
     return LH_OK;
 }
 
+/* Merges one iteration and hands it to the decider. */
 static lh_status look_at(lhi_adapting *a, intake *in, lh_error *err)
 {
     lh_seen seen;
@@ -162,8 +169,7 @@ static void *thread_main(void *of)
     return NULL;
 }
 
-/* --- making and freeing ------------------------------------------------------
- */
+/* --- construction --- */
 
 static lh_status set_up(lhi_adapting *a, const lhi_device *device,
                         lh_error *err)
@@ -244,14 +250,13 @@ lhi_deciding *lhi_adapting_mind(lhi_adapting *a)
     return a->deciding;
 }
 
-/* --- what the rank calls -----------------------------------------------------
- */
+/* --- called by the rank --- */
 
 bool lhi_adapting_begin(lhi_adapting *a, uint64_t step, const lhi_shift *shift)
 {
     pthread_mutex_lock(&a->lock);
     const bool has_room = a->last - a->first < QUEUE;
-    /* Others have as much to do as this rank. */
+    /* Every rank spends as much as this one. */
     const int64_t spent_ns = a->spent_ns + a->own_ns * a->n;
     pthread_mutex_unlock(&a->lock);
     const double may_ns =
@@ -265,7 +270,8 @@ bool lhi_adapting_begin(lhi_adapting *a, uint64_t step, const lhi_shift *shift)
     return true;
 }
 
-/* Room for the message of a rank, in the iteration that was begun. */
+/* Prepares the receive buffer and expected header for one rank's message in the
+ * current iteration. */
 static lh_status open_part(lhi_adapting *a, uint32_t rank, uint32_t n_played,
                            part **out, lh_error *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is slow in a step of a run: rank 0 sets the emulated links for all,
- * every timed device the times of its passes, and who trains those of its
- * data-parallel communication. Between two steps nothing is
- * under way, so all of a step is under the same conditions. */
+/* Applies the event timeline to a step. Rank 0 sets the emulated links for all
+ * ranks; every timed device gets its pass durations; training gets its
+ * data-parallel durations. Nothing is in flight between two steps, so one step
+ * runs under one set of conditions. */
 #include "engine/seat.h"
 
 #include "course/course.h"
@@ -76,7 +76,7 @@ lh_status lhi_job_enter_step(const lhi_job *job, uint64_t step,
     return status;
 }
 
-/* Links that wait for a rail in the state of this step. */
+/* Holds the links that wait for a failed rail in this step's state. */
 lh_status lhi_job_hold_links(const lhi_job *job, uint32_t state, lhi_net *net,
                              int64_t begin_ns, lh_error *err)
 {
@@ -96,7 +96,7 @@ lh_status lhi_job_hold_links(const lhi_job *job, uint32_t state, lhi_net *net,
     return status;
 }
 
-/* Of a run that trains, each host is a rank. */
+/* In a training run each host is one rank. */
 static lh_status check_hosts(const lhi_job *job, lh_error *err)
 {
     const lh_course *course = job->o.course;
@@ -157,6 +157,7 @@ lh_status lhi_job_check_course(const lhi_job *job, lh_error *err)
     return course->places && job->model ? check_hosts(job, err) : LH_OK;
 }
 
+/* Folds a text into the running digest. */
 static void add_text(unsigned char sum[32], const char *text, size_t len)
 {
     unsigned char both[64];
@@ -165,7 +166,7 @@ static void add_text(unsigned char sum[32], const char *text, size_t len)
     lhi_digest(both, sizeof both, sum);
 }
 
-/* Links between hosts matter once hosts move. */
+/* Host links affect the run once hosts exchange places. */
 static lh_status add_hosts(const lh_course *course, uint32_t state,
                            unsigned char sum[32], lh_error *err)
 {
@@ -186,6 +187,8 @@ static lh_status add_hosts(const lh_course *course, uint32_t state,
     return status;
 }
 
+/* Folds one timeline state into the digest: its pipeline, held links and host
+ * links. */
 static lh_status add_state(const lh_course *course, uint32_t state,
                            unsigned char sum[32], lh_error *err)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Head-of-line blocking (Adaptra, arXiv:2504.19232, section 3.2): a rank's
- * sends, in both directions together, hold the entries of one queue from their
- * issue to their arrival, and a rank whose queue is full does not go on.
+/* Head-of-line blocking (Adaptra, arXiv:2504.19232, section 3.2). A rank's
+ * sends, in both directions together, occupy the entries of one queue from
+ * issue to arrival. A rank whose queue is full stops.
  *
- * A receiver's passes must not hold back what its sender is told, so each rank
- * has a thread that awaits its receives and says when they have arrived, and
- * hears the same of what the rank has sent. The n-th message that a rank hears
- * of from a peer says that one more has arrived, and when; which one does not
- * matter. Where links are emulated, their dates count; else an entry is free
- * once its receiver's word is there. */
+ * A sender must not wait for its receiver's passes to learn about an arrival.
+ * Each rank therefore has a thread that awaits its receives, sends an arrival
+ * notice for each, and receives the notices for the rank's own sends. The n-th
+ * notice from a peer means that one more message has arrived, and when; the
+ * notices are interchangeable. With emulated links the time in the notice
+ * counts; otherwise an entry is free when its notice arrives. */
 #define _POSIX_C_SOURCE 200809L
 #include "engine/rank.h"
 
@@ -17,34 +17,37 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* An arrival notice, sent or received. */
 typedef struct word {
     lhi_net_op op;
     unsigned char bytes[LHI_NOTICE_BYTES];
 } word;
 
-/* A rank that messages go to. */
+/* A rank that receives messages from this one. */
 typedef struct receiver {
-    uint32_t peer, n, n_heard; /* messages of a step; that have arrived */
+    uint32_t peer, n, n_heard; /* messages per step; arrivals so far */
     word next;
 } receiver;
 
+/* State of the blocking sends of one rank. */
 struct lhi_coupled {
     lhi_rank *rank;
     pthread_t thread;
     bool started;
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t lock; /* protects all below */
     pthread_cond_t changed;
-    bool is_on, stop; /* is_on: this step is coupled */
+    bool is_on, stop; /* is_on: this step uses blocking sends */
     uint64_t step;
-    lh_status status; /* of the thread */
+    lh_status status; /* thread's status */
     lh_error err;
-    /* What comes: per slot what it is posted for, NULL: nothing, and whether
-     * that has arrived. What was said of it: all, and to each rank. */
+    /* Receives: per slot the post that it is used for (NULL: none), and whether
+     * its message has arrived. Notices sent: total and per rank. */
     const lhi_exec_post **posted;
     bool *has_arrived;
     word *said;
     uint32_t n_said, *n_said_to;
-    /* What goes: of a step; issued; when entries came free, in that order. */
+    /* Sends in a step: total, issued, and the ascending times at which entries
+     * became free. */
     uint32_t n_receivers, n_sends, n_issued, n_freed;
     receiver *receivers;
     int64_t *freed_ns;
@@ -53,20 +56,21 @@ struct lhi_coupled {
 int64_t lhi_rank_arrived_ns(const lhi_rank *rank, uint32_t link,
                             const lhi_net_op *op)
 {
-    /* On an emulated network what has no link arrives as it is sent. */
+    /* On an emulated network a message without a link arrives when it is sent.
+     */
     return rank->o.emulates && link == LH_NONE ? op->entered_ns
                                                : op->arrived_ns;
 }
 
-/* --- the thread; the lock is held ------------------------------------------
- */
+/* --- thread; called with the lock held --- */
 
+/* Returns the tag for the n-th arrival notice in a step. */
 static uint64_t tag_of(const lhi_coupled *c, uint32_t nth)
 {
     return lhi_tag(LHI_TAG_ARRIVED, 2 * c->step + LHI_STEP_TRAIN, nth);
 }
 
-/* Says to its sender that a message has arrived. */
+/* Sends an arrival notice to the message's sender. */
 static lh_status say_arrived(lhi_coupled *c, const lhi_exec_post *post,
                              int64_t arrived_ns, lh_error *err)
 {
@@ -80,7 +84,8 @@ static lh_status say_arrived(lhi_coupled *c, const lhi_exec_post *post,
                         LHI_NET_NO_TURN, &w->op, err);
 }
 
-/* *look_ns: brought forward to when to look at the operation again. */
+/* Polls an operation. Lowers *look_ns to the time of the next poll if it is not
+ * done. */
 static lh_status look_at(lhi_coupled *c, lhi_net_op *op, int64_t *look_ns,
                          bool *is_done, lh_error *err)
 {
@@ -94,6 +99,7 @@ static lh_status look_at(lhi_coupled *c, lhi_net_op *op, int64_t *look_ns,
     return LH_OK;
 }
 
+/* Polls all posted receives and sends a notice for each arrival. */
 static lh_status look_at_slots(lhi_coupled *c, int64_t *look_ns, lh_error *err)
 {
     lhi_rank *rank = c->rank;
@@ -114,6 +120,7 @@ static lh_status look_at_slots(lhi_coupled *c, int64_t *look_ns, lh_error *err)
     return LH_OK;
 }
 
+/* Posts the receive for the next notice from a receiver. */
 static lh_status await_word(lhi_coupled *c, receiver *r, lh_error *err)
 {
     const lhi_rank *rank = c->rank;
@@ -123,6 +130,7 @@ static lh_status await_word(lhi_coupled *c, receiver *r, lh_error *err)
                            sizeof r->next.bytes, &r->next.op, err);
 }
 
+/* Inserts the time at which an entry became free; keeps freed_ns sorted. */
 static void note_freed(lhi_coupled *c, int64_t ns)
 {
     uint32_t at = c->n_freed++;
@@ -132,6 +140,7 @@ static void note_freed(lhi_coupled *c, int64_t ns)
     pthread_cond_signal(&c->changed);
 }
 
+/* Processes one arrival notice and posts the next receive. */
 static lh_status hear(lhi_coupled *c, receiver *r, lh_error *err)
 {
     int64_t arrived_ns;
@@ -182,10 +191,9 @@ static void *thread_main(void *of)
     return NULL;
 }
 
-/* --- the passes' side ------------------------------------------------------
- */
+/* --- called by the passes --- */
 
-/* The messages of a step, by the rank that they go to. */
+/* Counts a step's messages per receiving rank. */
 static lh_status count_sends(lhi_coupled *c, lh_error *err)
 {
     const lhi_rank *rank = c->rank;
@@ -224,7 +232,7 @@ lh_status lhi_coupled_make(lhi_rank *rank, lh_error *err)
     c->freed_ns = LHI_NEW(rank->mem, int64_t, c->n_sends);
     if (!c->posted || !c->has_arrived || !c->said || !c->freed_ns)
         return lhi_fail_nomem(err);
-    /* None of these can fail on Linux. */
+    /* None of these calls can fail on Linux. */
     pthread_condattr_init(&how);
     pthread_condattr_setclock(&how, CLOCK_MONOTONIC);
     pthread_mutex_init(&c->lock, NULL);
@@ -277,7 +285,7 @@ lh_status lhi_coupled_begin(lhi_coupled *c, uint64_t step, lhi_step_kind kind,
     lh_status status = begin_step(c, step, err);
     pthread_mutex_unlock(&c->lock);
     LHI_TRY(status);
-    /* From the rank's own thread, whose priority it then has. */
+    /* Created by the rank's thread, so that it inherits its priority. */
     if (!c->started) {
         if (pthread_create(&c->thread, NULL, thread_main, c) != 0)
             return lhi_fail(err, LH_EIO, "cannot start a thread for arrivals");
@@ -301,7 +309,7 @@ void lhi_coupled_posted(lhi_coupled *c, const lhi_exec_post *post)
     lhi_net_ring(c->rank->o.net);
 }
 
-/* Sleeps until the thread has news; the lock is held. */
+/* Sleeps until the thread signals progress; called with the lock held. */
 static lh_status await_news(lhi_coupled *c, lh_error *err)
 {
     enum { LOOK_NS = 100000000 };

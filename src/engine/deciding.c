@@ -14,26 +14,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* State of the latest proposal. */
 typedef enum answer {
-    QUIET,    /* nothing is proposed */
-    DECIDED,  /* a switch that the ranks have not heard of */
-    PROPOSED, /* ... have */
-    FOLLOWED, /* from `from` on, by iterations that were not seen so far */
+    QUIET,    /* no open proposal */
+    DECIDED,  /* decided, not yet proposed to the ranks */
+    PROPOSED, /* proposed to the ranks */
+    FOLLOWED, /* in effect from step `from` on */
     REFUSED
 } answer;
 
+/* State of the decider. */
 struct lhi_deciding {
     const lhi_job *job;
-    lh_monitor *monitor; /* NULL: no iteration was seen so far */
+    lh_monitor *monitor; /* NULL: no iteration observed yet */
     lh_adapt *adapt;
-    lhi_move_mind *moves; /* NULL: nothing may move */
-    bool has_switched; /* what runs is not what the run began with */
-    bool is_move;      /* what was decided last */
+    lhi_move_mind *moves; /* NULL: migration is disabled */
+    bool has_switched; /* the initial plan was replaced */
+    bool is_move;      /* latest decision is a migration */
     uint32_t n_noticed;
     int64_t thought_ns;
-    char last[LHI_TOLD_TEXT]; /* why of the last decision that was told */
-    /* Under `lock`; `given` and what it points to are the decision's until it
-     * is answered. */
+    char last[LHI_TOLD_TEXT]; /* reason in the latest reported decision */
+    /* Protected by `lock`. `proposal` and the data behind it belong to the
+     * decision until its verdict is recorded. */
     pthread_mutex_t lock;
     answer answer;
     uint64_t from;
@@ -44,8 +46,7 @@ struct lhi_deciding {
     bool has_remarked;
 };
 
-/* --- making and freeing ----------------------------------------------------
- */
+/* --- construction --- */
 
 lh_status lhi_job_adapt(const lhi_job *job, lh_adapt **out, lh_error *err)
 {
@@ -91,14 +92,14 @@ void lhi_deciding_free(lhi_deciding *d)
     free(d);
 }
 
-/* --- telling ---------------------------------------------------------------
- */
+/* --- notices --- */
 
+/* Appends a notice; the array doubles when it is full. */
 static lh_status add_told(lhi_deciding *d, const lhi_told *row, lh_error *err)
 {
     pthread_mutex_lock(&d->lock);
     lhi_told *more = d->told;
-    if ((d->n_told & (d->n_told + 1)) == 0) /* 1, 3, 7, ... are there */
+    if ((d->n_told & (d->n_told + 1)) == 0) /* full at 1, 3, 7, ... */
         more = realloc(d->told, (2 * (size_t)d->n_told + 1) * sizeof *d->told);
     if (more) {
         d->told = more;
@@ -108,6 +109,7 @@ static lh_status add_told(lhi_deciding *d, const lhi_told *row, lh_error *err)
     return more ? LH_OK : lhi_fail_nomem(err);
 }
 
+/* Formats a duration with a unit. */
 static void time_text(double ns, char *text, size_t room)
 {
     if (ns >= 1e9)
@@ -118,6 +120,7 @@ static void time_text(double ns, char *text, size_t room)
         snprintf(text, room, "%.3g us", ns / 1e3);
 }
 
+/* Names the monitored link, device or communication in a notice. */
 static void thing_text(const lhi_deciding *d, const lh_monitor_event *e,
                        char *text, size_t room)
 {
@@ -134,7 +137,8 @@ static void thing_text(const lhi_deciding *d, const lh_monitor_event *e,
                  e->index);
 }
 
-/* What this run does not do about it. */
+/* Returns the part of a notice that names a remedy this run has not enabled; ""
+ * if none. */
 static const char *undone_text(const lhi_deciding *d, const lh_monitor_event *e)
 {
     const lh_train_adapt *may = &d->job->adapt;
@@ -149,6 +153,7 @@ static const char *undone_text(const lhi_deciding *d, const lh_monitor_event *e)
     return "";
 }
 
+/* Adds the notice for a monitor event. */
 static lh_status tell_event(lhi_deciding *d, uint64_t step,
                             const lh_monitor_event *e, lh_error *err)
 {
@@ -172,7 +177,7 @@ static lh_status tell_event(lhi_deciding *d, uint64_t step,
     return add_told(d, &row, err);
 }
 
-/* Once, so that a run of weeks does not say it with every iteration. */
+/* Recorded once, so that a long run does not repeat it every iteration. */
 static void note_failure(lhi_deciding *d, const lh_error *err)
 {
     pthread_mutex_lock(&d->lock);
@@ -185,9 +190,9 @@ static void note_failure(lhi_deciding *d, const lh_error *err)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* --- deciding --------------------------------------------------------------
- */
+/* --- decisions --- */
 
+/* Adds the notice for a decision unless it repeats the previous reason. */
 static lh_status tell_decision(lhi_deciding *d, uint64_t step,
                                const lh_decision *what, bool news,
                                lh_error *err)
@@ -209,7 +214,7 @@ static lh_status tell_decision(lhi_deciding *d, uint64_t step,
     return add_told(d, &row, err);
 }
 
-/* Rank 0 is to propose it. */
+/* Stores the decision for rank 0 to propose. */
 static void propose(lhi_deciding *d, const lh_reschedule *given, bool is_move)
 {
     pthread_mutex_lock(&d->lock);
@@ -219,7 +224,8 @@ static void propose(lhi_deciding *d, const lh_reschedule *given, bool is_move)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* Whether parts of the job move, rather than what was decided. */
+/* Checks whether a migration is better than the decision; if so, proposes it.
+ */
 static lh_status move_parts(lhi_deciding *d, uint64_t step,
                             const lh_pipeline *estimated,
                             const lh_decision *what, bool *moves, lh_error *err)
@@ -250,6 +256,7 @@ static lh_status move_parts(lhi_deciding *d, uint64_t step,
     return LH_OK;
 }
 
+/* Proposes a migration if it is better, else the adaptation's decision. */
 static lh_status act(lhi_deciding *d, uint64_t step, bool news,
                      const lh_pipeline *estimated, const lh_decision *what,
                      lh_error *err)
@@ -272,6 +279,7 @@ static lh_status act(lhi_deciding *d, uint64_t step, bool news,
     return LH_OK;
 }
 
+/* Runs the adaptation on the monitor's current estimate. */
 static lh_status decide(lhi_deciding *d, uint64_t step, bool news,
                         lh_error *err)
 {
@@ -297,7 +305,8 @@ static lh_status decide(lhi_deciding *d, uint64_t step, bool news,
     return status;
 }
 
-/* What became of the last proposal, as far as iteration `step` knows. */
+/* Processes the verdict on the last proposal once iteration `step` runs under
+ * it. */
 static lh_status hear_answer(lhi_deciding *d, uint64_t step, lh_error *err)
 {
     pthread_mutex_lock(&d->lock);
@@ -310,7 +319,7 @@ static lh_status hear_answer(lhi_deciding *d, uint64_t step, lh_error *err)
     pthread_mutex_unlock(&d->lock);
     if (!knows)
         return LH_OK;
-    if (d->is_move) { /* of hosts it is told by what the monitor notices */
+    if (d->is_move) { /* the monitor detects host changes itself */
         bool layers;
         d->has_switched = d->has_switched || was == FOLLOWED;
         LHI_TRY(
@@ -319,7 +328,7 @@ static lh_status hear_answer(lhi_deciding *d, uint64_t step, lh_error *err)
             lhi_adapt_renew(d->adapt);
         return LH_OK;
     }
-    if (was == FOLLOWED) { /* what was given is the adapt's until it is told */
+    if (was == FOLLOWED) { /* the adaptation owns `proposal` until answered */
         const lh_sim_options how =
             lhi_exec_sim_on(d->job->exec, given.path, given.delegated);
         d->has_switched = true;
@@ -347,7 +356,8 @@ static lh_status add_step(lhi_deciding *d, const lh_seen *seen, lh_error *err)
     for (uint32_t i = 0; i < n_news; i++)
         LHI_TRY(tell_event(d, seen->step, &news[i], err));
     lh_monitor_going_on(d->monitor, &n_open);
-    /* Else it goes by what the run began with, for which it was chosen. */
+    /* Otherwise the run follows its initial plan, which was chosen for these
+     * conditions. */
     if ((n_news || n_open || d->has_switched) && is_quiet(d))
         return decide(d, seen->step, n_news > 0, err);
     return LH_OK;
@@ -379,8 +389,7 @@ int64_t lhi_deciding_thought_ns(const lhi_deciding *d)
     return d->thought_ns;
 }
 
-/* --- what the rank's thread asks -------------------------------------------
- */
+/* --- called by the rank's thread --- */
 
 const lh_reschedule *lhi_deciding_next(lhi_deciding *d)
 {

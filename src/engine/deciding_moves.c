@@ -10,19 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* State of the migration decider. */
 struct lhi_move_mind {
     const lhi_job *job;
     lhi_moves_tried tried;
-    uint32_t spot; /* counts moves */
-    /* Where parts are now; NULL: as they began. */
+    uint32_t spot; /* counts migrations */
+    /* Current hosts and layer counts; NULL: as at the start. */
     uint32_t *hosts, *numbers;
-    uint32_t *vias; /* of the exchange that is open; room for all places */
-    /* What runs. */
-    lh_schedule *schedule; /* NULL: what the run began with */
+    uint32_t *vias; /* relays in the open exchange, per place */
+    /* Current schedule. */
+    lh_schedule *schedule; /* NULL: the initial schedule */
     char name[LHI_SWITCH_NAME];
     lh_data_path path;
-    bool *links; /* mixed; else NULL */
-    /* What was proposed: at most one. */
+    bool *links; /* mixed path: per link; else NULL */
+    /* The open proposal, if any. */
     lhi_moves_found open;
 };
 
@@ -105,6 +106,7 @@ static const lh_schedule *running(const lhi_move_mind *m)
     return m->schedule ? m->schedule : m->job->exec->schedule;
 }
 
+/* Fills the decision from the open proposal. */
 static void give(lhi_move_mind *m, lhi_moved_decision *out)
 {
     const lh_exchange *x = m->open.exchange;
@@ -129,8 +131,8 @@ static void give(lhi_move_mind *m, lhi_moved_decision *out)
         .now_ns = x ? x->now_ns : l->now_ns};
 }
 
-/* Of a run that computes, what its passes take is as measured; else as the
- * course has it. *out: NULL: likewise. */
+/* Makes a placement with measured pass durations if the run computes on the cpu
+ * device. *out NULL: the event timeline's placement applies. */
 static lh_status pace(const lhi_move_mind *m, const lh_pipeline *measured,
                       lh_places **out, lh_error *err)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Of a run that adapts: whether parts of the job are to move, rather than that
- * it goes on as was decided (adapt/moving.h); where they are, and what runs. */
+/* Decides in an adapting run whether to migrate parts of the job in place of
+ * the adaptation's decision (adapt/moving.h). Tracks where the parts are and
+ * the current schedule. */
 #ifndef LHI_DECIDING_MOVES_H
 #define LHI_DECIDING_MOVES_H
 
@@ -9,43 +10,47 @@
 
 typedef struct lhi_move_mind lhi_move_mind;
 
-/* Whether a run that adapts may move anything. */
+/* Checks whether an adapting run may migrate anything. */
 bool lhi_job_moves(const lhi_job *job);
-/* LH_EINVAL, LH_EUNSUPPORTED: it has not what that takes. */
+/* Checks that the run supports the requested migrations: LH_EINVAL,
+ * LH_EUNSUPPORTED. */
 lh_status lhi_job_check_moves(const lhi_job *job, lh_error *err);
 
+/* Makes the migration decider of a run. */
 lh_status lhi_move_mind_make(const lhi_job *job, lhi_move_mind **out,
                              lh_error *err);
 void lhi_move_mind_free(lhi_move_mind *mind); /* NULL is fine */
 
-/* `first`, which has the first numbers of layers, with those of now: *out, to
- * be released; NULL: it has them. */
+/* Converts `first`, a pipeline with the initial layer counts, to the current
+ * ones: *out, released by the caller; NULL: the counts are the initial ones. */
 lh_status lhi_move_mind_share(const lhi_move_mind *mind,
                               const lh_pipeline *first, lh_pipeline **out,
                               lh_error *err);
 
-/* After an iteration, with what was decided. */
+/* Input after an iteration, with the adaptation's decision. */
 typedef struct lhi_moves_seen {
     uint64_t step;
     const lh_monitor *monitor;
     uint32_t n_notices;
-    const lh_pipeline *estimated; /* with the first numbers of layers */
+    const lh_pipeline *estimated; /* with the initial layer counts */
     const lh_decision *decision;
 } lhi_moves_seen;
 
+/* A migration to propose. */
 typedef struct lhi_moved_decision {
     lh_reschedule given;
-    int64_t now_ns; /* an iteration as it is */
+    int64_t now_ns; /* current duration of an iteration */
 } lhi_moved_decision;
 
-/* *moves: parts do, as in *out, which is borrowed until it is answered. */
+/* Searches for a migration. *moves: one was found and is in *out, borrowed
+ * until its verdict is recorded. */
 lh_status lhi_move_mind_find(lhi_move_mind *mind, const lhi_moves_seen *seen,
                              lhi_moved_decision *out, bool *moves,
                              lh_error *err);
-/* *layers: some have moved. */
+/* Records the verdict. *layers: layers have moved. */
 lh_status lhi_move_mind_answer(lhi_move_mind *mind, bool followed,
                                bool *layers, lh_error *err);
-/* The run goes on with another schedule. */
+/* Records that the run switched to another schedule. */
 lh_status lhi_move_mind_follow(lhi_move_mind *mind, const lh_reschedule *what,
                                lh_error *err);
 

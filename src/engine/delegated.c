@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The delegated path (Adaptra, arXiv:2504.19232, section 5.2). Each queue of a
- * lane has a thread. Of a lane that sends, it copies what passes have made into
- * buffers of its own, in host memory, and sends that; messages of a lane leave
- * in the order of their numbers. Of one that receives, it waits for what comes,
- * and copies it to where the pass that needs it finds it. So no pass waits for
- * a send, and no link for a pass.
+/* The delegated path (Adaptra, arXiv:2504.19232, section 5.2). Each queue in a
+ * lane has a thread. In a sending lane it copies a pass's output into its own
+ * buffer in host memory and sends from there; a lane sends its messages in
+ * numbered order. In a receiving lane it waits for the message and copies it to
+ * the buffer that the consuming pass reads. So no pass waits for a send, and no
+ * link waits for a pass.
  *
- * On the timed device a copy takes the time that the model has for it, from
- * when its message was there or the queue had done with the one before;
- * elsewhere it takes what it takes. */
+ * On the timed device a copy takes its modelled duration, from the time when
+ * its message was available and the queue had finished its previous copy. On
+ * other devices it takes its real duration. */
 #define _POSIX_C_SOURCE 200809L
 #include "engine/rank.h"
 
@@ -17,65 +17,69 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A pass output that waits to be copied. */
 typedef struct made {
-    lhi_buffer *buffer; /* NULL: not yet */
+    lhi_buffer *buffer; /* NULL: not available yet */
     int64_t ns;
 } made;
 
 typedef struct queue queue;
 
+/* Run state for a lane. */
 typedef struct lane {
     const lhi_exec_lane *of;
     queue *queues;
-    uint32_t n_left; /* messages of a step that were handed over */
+    uint32_t n_left; /* messages handed over in this step */
 } lane;
 
+/* One queue of a lane: its thread and buffers. */
 struct queue {
     lhi_delegated *d;
     lane *lane;
-    uint32_t first; /* its first message */
+    uint32_t first; /* index of its first message */
     pthread_t thread;
     bool started;
     pthread_cond_t news;
-    int64_t free_ns; /* its last copy ended */
-    lhi_pool pool;   /* of a lane that sends */
+    int64_t free_ns; /* end of its last copy */
+    lhi_pool pool;   /* sending lanes only */
 };
 
-/* What a slot's message is copied to. */
+/* Destination buffer for a slot's message. */
 typedef struct arrival {
     void *data;
-    const lhi_exec_post *post; /* that it is for; NULL: nothing is posted */
+    const lhi_exec_post *post; /* the post it is for; NULL: none */
     bool is_there;
     int64_t there_ns;
 } arrival;
 
+/* State of the delegated path on one rank. */
 struct lhi_delegated {
     lhi_rank *rank;
     uint32_t n_lanes, n_queues;
     lane *lanes;
     queue *queues;
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t lock; /* protects all below */
     pthread_cond_t changed;
     bool is_on, stop;
-    uint64_t round, step; /* round: counts steps begun */
+    uint64_t round, step; /* round: counts started steps */
     uint32_t n_busy;
     made *made;         /* per pass */
     arrival *arrivals;  /* per slot */
-    lhi_buffer *copied; /* buffers of the rank's pool */
-    lh_status status;   /* of the threads */
+    lhi_buffer *copied; /* copied buffers of the rank's pool */
+    lh_status status;   /* threads' status */
     lh_error err;
 };
 
-/* --- the threads; the lock is held where nothing else is said ---------------
- */
+/* --- threads; called with the lock held unless noted --- */
 
+/* Checks whether copies take modelled durations (timed device). */
 static bool plays_times(const lhi_delegated *d)
 {
     return d->rank->o.hooks == NULL;
 }
 
-/* Ends a copy that could begin at from_ns: by the clock or, where copies have
- * their times in the model, after that. Without the lock. */
+/* Finishes a copy that could start at from_ns: at the current time or, on the
+ * timed device, after its modelled duration. Called without the lock. */
 static int64_t end_copy(queue *q, int64_t from_ns, int64_t staging_ns)
 {
     if (!plays_times(q->d))
@@ -88,7 +92,7 @@ static int64_t end_copy(queue *q, int64_t from_ns, int64_t staging_ns)
     return q->free_ns;
 }
 
-/* False: there will be none. */
+/* Waits for a signal; false: the path is stopping. */
 static bool await_news(queue *q)
 {
     if (q->d->stop || q->d->status != LH_OK)
@@ -97,6 +101,7 @@ static bool await_news(queue *q)
     return true;
 }
 
+/* Wakes all queues of a lane. */
 static void tell_lane(lane *l)
 {
     for (uint32_t i = 0; i < l->of->n_queues; i++)
@@ -108,6 +113,7 @@ static lh_status stopped(lh_error *err)
     return lhi_fail(err, LH_ECANCELED, "stopped");
 }
 
+/* Copies and sends message `nth` in the lane's order. */
 static lh_status send_one(queue *q, uint32_t nth, lh_error *err)
 {
     lhi_delegated *d = q->d;
@@ -149,6 +155,7 @@ static lh_status send_one(queue *q, uint32_t nth, lh_error *err)
     return status;
 }
 
+/* Receives and copies message `nth`. */
 static lh_status receive_one(queue *q, uint32_t nth, lh_error *err)
 {
     lhi_delegated *d = q->d;
@@ -177,7 +184,7 @@ static lh_status receive_one(queue *q, uint32_t nth, lh_error *err)
     return LH_OK;
 }
 
-/* All messages of the queue in a step. */
+/* Processes all messages of the queue in a step. */
 static lh_status run_step(queue *q, lh_error *err)
 {
     const lhi_exec_lane *of = q->lane->of;
@@ -187,7 +194,8 @@ static lh_status run_step(queue *q, lh_error *err)
     return LH_OK;
 }
 
-/* The first failure counts; nobody waits for this rank then. */
+/* Records the first failure and aborts the run, so that nobody waits for this
+ * rank. */
 static void fail(lhi_delegated *d, lh_status status, const lh_error *err)
 {
     if (d->status != LH_OK || d->stop)
@@ -222,10 +230,9 @@ static void *thread_main(void *of)
     return NULL;
 }
 
-/* --- making and freeing ----------------------------------------------------
- */
+/* --- construction --- */
 
-/* Clocks as deadlines are counted; none of these can fail on Linux. */
+/* Deadlines use CLOCK_MONOTONIC. None of these calls can fail on Linux. */
 static void init_conditions(lhi_delegated *d)
 {
     pthread_condattr_t how;
@@ -330,8 +337,7 @@ void lhi_delegated_free(lhi_delegated *d)
     pthread_mutex_destroy(&d->lock);
 }
 
-/* --- the passes' side ------------------------------------------------------
- */
+/* --- called by the passes --- */
 
 static lh_status start_threads(lhi_delegated *d, lh_error *err)
 {
@@ -352,7 +358,8 @@ lh_status lhi_delegated_begin(lhi_delegated *d, uint64_t step,
 {
     if (kind != LHI_STEP_TRAIN)
         return LH_OK;
-    /* By the rank's own thread, whose priority they get. */
+    /* Started by the rank's thread, so that the threads inherit its priority.
+     */
     LHI_TRY(start_threads(d, err));
     pthread_mutex_lock(&d->lock);
     d->step = step;
@@ -374,7 +381,7 @@ bool lhi_delegated_moves(const lhi_delegated *d)
     return d && d->is_on;
 }
 
-/* Wakes the queue of the message. */
+/* Wakes the queue that owns the message. */
 static void tell_queue(lhi_delegated *d, bool receives, uint32_t peer,
                        uint32_t nth)
 {
@@ -418,7 +425,7 @@ void lhi_delegated_reclaim(lhi_delegated *d)
     }
 }
 
-/* Sleeps until the threads have news; the lock is held. */
+/* Sleeps until the threads signal progress; called with the lock held. */
 static lh_status await_threads(lhi_delegated *d, lh_error *err)
 {
     enum { LOOK_NS = 100000000 };

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was trained, from the seats before to those of the next step. A tensor
- * is needed by the place that has its layer then, of each copy of the pipeline.
- * What it needs is with the place that has the layer now, of the same copy: all
- * values, which replicas have alike, and the replica's piece of the moments.
- * All is sent and received at once, out of and into the arrays themselves, so
- * that no rank waits for its turn and nothing is copied in between; but what a
- * third rank passes on, since the link between the two is slow, one array after
- * the other. Nobody waits for that rank before having begun all sends and
- * receives, so it always goes on. */
+/* Migrates the training state from the old rank assignment to the new one. In
+ * each copy of the pipeline, the place that will hold a layer needs its
+ * tensors. The place that holds the layer now, in the same copy, provides them:
+ * all values, which replicas share, and the replica's piece of the moments.
+ *
+ * All arrays are sent and received at once, in place, so that no rank waits for
+ * its turn and nothing is copied in between. The exception is data relayed by a
+ * third rank around a slow link, one array after the other. Every rank posts
+ * all its sends and receives before it waits for a relay, so relays always make
+ * progress. */
 #include "engine/seat.h"
 
 #include "base/fail.h"
@@ -18,9 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ARRAYS = 1 + LHI_MOST_MOMENTS }; /* values, and these */
+enum { ARRAYS = 1 + LHI_MOST_MOMENTS }; /* values and moments */
 
-/* Who had chunk `c` of a tensor's layer before, or has it then. */
+/* Returns the chunk that holds a tensor under the given layer partition. */
 static uint32_t chunk_with(const lhi_job *job, const uint32_t *first_layers,
                            uint32_t index)
 {
@@ -36,6 +37,7 @@ static uint32_t chunk_with(const lhi_job *job, const uint32_t *first_layers,
     return c;
 }
 
+/* Returns the rank that holds a tensor in one copy of the pipeline. */
 static uint32_t host_with(const lhi_job *job, const lhi_seats *seats,
                           const uint32_t *first_layers, uint32_t index,
                           uint32_t copy)
@@ -45,10 +47,10 @@ static uint32_t host_with(const lhi_job *job, const lhi_seats *seats,
                                      job->exec->chunk_ranks[c]);
 }
 
-/* The way of a tensor of one copy of the pipeline. */
+/* Route for a tensor in one copy of the pipeline. */
 typedef struct way {
     uint32_t from, to;
-    uint32_t via; /* LH_NONE: straight */
+    uint32_t via; /* LH_NONE: direct */
 } way;
 
 static way way_of(const lhi_exchange_options *o, uint32_t index, uint32_t copy)
@@ -69,8 +71,8 @@ static lhi_net_op *next_op(lhi_exchange_ops *all)
     return op;
 }
 
-/* A rank may get the same tensor of two copies from one other: one to have, and
- * one to pass on. */
+/* A rank may receive one tensor twice from the same peer: to keep it, and to
+ * relay it for another copy. The tag includes the copy. */
 static uint64_t state_tag(const lhi_exchange_options *o, uint32_t index,
                           uint32_t copy, uint32_t array)
 {
@@ -78,6 +80,7 @@ static uint64_t state_tag(const lhi_exchange_options *o, uint32_t index,
     return lhi_tag(LHI_TAG_STATE, o->turn, ARRAYS * tensor + array);
 }
 
+/* Returns array `i` of a tensor state: its values or a moment. */
 static float *array_of(const lhi_train_carried *t, uint32_t i, size_t *n)
 {
     *n = i == 0 ? t->n_values : t->n_moments;
@@ -104,7 +107,7 @@ static lh_status receive_all(const lhi_exchange_options *o, lhi_train *to,
     return LH_OK;
 }
 
-/* What stays here goes from one array to the other. */
+/* Copies a tensor that stays on this rank. */
 static void keep_here(const lhi_train_carried *t, lhi_train *to)
 {
     uint32_t n = lhi_train_n_carried(to), i = 0;
@@ -148,8 +151,7 @@ static lh_status send_all(const lhi_exchange_options *o, lhi_train *from,
     return LH_OK;
 }
 
-/* --- passing on
- * ----------------------------------------------------------------------- */
+/* --- relays --- */
 
 static uint32_t n_moments(const lhi_exchange_options *o)
 {
@@ -157,7 +159,7 @@ static uint32_t n_moments(const lhi_exchange_options *o)
                                          : LHI_MOST_MOMENTS - 1;
 }
 
-/* Values of an array of a tensor, as a replica has them. */
+/* Counts the values in one array of a tensor for one replica. */
 static size_t array_size(const lhi_exchange_options *o,
                          const lhi_model_tensor *t, uint32_t array,
                          uint32_t copy)
@@ -171,7 +173,7 @@ static size_t array_size(const lhi_exchange_options *o,
     return array == 0 ? t->n : piece;
 }
 
-/* The arrays, room for them given, of one tensor from one rank to another. */
+/* Relays the arrays of one tensor from one rank to another through `room`. */
 static lh_status pass_tensor(const lhi_exchange_options *o, const way *w,
                              uint32_t index, uint32_t copy, float *room,
                              lhi_exchange_ops *ops, lh_error *err)
@@ -194,7 +196,7 @@ static lh_status pass_tensor(const lhi_exchange_options *o, const way *w,
     return LH_OK;
 }
 
-/* The largest array that this rank passes on; 0: none. */
+/* Returns the size of the largest array that this rank relays; 0: none. */
 static size_t most_to_pass(const lhi_exchange_options *o)
 {
     const lh_model *m = o->job->model->model;
@@ -226,8 +228,7 @@ static lh_status pass_all(const lhi_exchange_options *o, lhi_exchange_ops *ops,
     return LH_OK;
 }
 
-/* --- all of it
- * ------------------------------------------------------------------------ */
+/* --- migration --- */
 
 static lh_status make_room(const lhi_exchange_options *o, size_t n,
                            lhi_exchange_ops *ops, lh_error *err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What may be asked of an execution plan. */
+/* Accessors for an execution plan. */
 #include "engine/exec.h"
 
 const char *lh_stream_name(lh_stream stream)

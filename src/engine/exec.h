@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is inside an lh_exec: the instructions in the form that ranks run. */
+/* The inside of an lh_exec: instructions in the form that ranks execute. */
 #ifndef LHI_EXEC_H
 #define LHI_EXEC_H
 
@@ -10,138 +10,143 @@
 
 #include <longhaul/engine.h>
 
-/* Inputs of passes are numbered as they come: that of F(c, m) is c * n + m,
- * that of D or B(c, m) is N + c * n + m, N = chunks * microbatches. A message
- * has the number of the input that it is. */
+/* A pass with its input and output. Numbering of pass inputs, with n
+ * microbatches and N = chunks * n:
+ *
+ *     F(c, m)           c * n + m
+ *     D(c, m), B(c, m)  N + c * n + m
+ *
+ * A message has the number of the input that it carries. */
 typedef struct lhi_exec_pass {
     lh_pass pass;
     uint32_t input, output; /* LH_NONE: none */
-    bool local_input;       /* left by an earlier pass of this rank */
+    bool local_input;       /* produced by an earlier pass of this rank */
     bool local_output;
-    bool is_first;    /* F of its chunk: waits for the chunk's all-gather */
-    bool is_last;     /* W or B: the chunk's reduce-scatter follows */
-    uint32_t slot;    /* of the input, where it is a message */
-    uint32_t in_link; /* that it takes */
-    uint32_t peer;    /* that the output goes to */
-    uint32_t link;    /* that it takes */
+    bool is_first;    /* F of its chunk: waits for the all-gather */
+    bool is_last;     /* W or B: the reduce-scatter follows */
+    uint32_t slot;    /* of the input if it is a message */
+    uint32_t in_link; /* link of the input */
+    uint32_t peer;    /* rank that receives the output */
+    uint32_t link;    /* link of the output */
     uint64_t turn;
-    /* Whether the output, the input, is delegated, and what each of its copies
-     * takes by the model. */
+    /* Whether the output and the input are delegated, and the modelled duration
+     * of each copy. */
     bool delegated, in_delegated;
-    uint32_t queue; /* of the output's lane; LH_NONE: it is not delegated */
+    uint32_t queue; /* in the output's lane; LH_NONE: direct */
     int64_t staging_ns, in_staging_ns;
-    int64_t host_copy_ns;     /* of activations that rest in the host */
+    int64_t host_copy_ns;     /* copies of activations held in host memory */
     uint32_t first_post;      /* posts before this pass: up to the next one's */
     int64_t start_ns, end_ns; /* predicted */
-    int64_t issued_ns;        /* predicted: the rank goes on */
-    uint32_t first_data; /* communications launched before this pass starts */
-    uint32_t waits_data; /* of these so many have to be there */
-    /* Copies launched by the passes before this one, and how many of them have
-     * to be done. */
+    int64_t issued_ns;        /* predicted: the rank continues */
+    uint32_t first_data; /* collectives launched before this pass */
+    uint32_t waits_data; /* how many of them must be complete */
+    /* Copies launched by earlier passes, and how many must be complete. */
     uint32_t first_copy, waits_copies;
 } lhi_exec_pass;
 
-/* A data-parallel communication: launched as pass `after` starts (where it is
- * an operation or a gather) or as the pass before that has ended. */
+/* A data-parallel collective: launched when pass `after` starts (operations and
+ * gathers) or when the preceding pass has ended. */
 typedef struct lhi_exec_data {
-    uint32_t chunk, op; /* lh_pipeline_dp_op(); LH_NONE: of the whole chunk */
+    uint32_t chunk, op; /* lh_pipeline_dp_op(); LH_NONE: whole chunk */
     bool is_scatter;
-    uint32_t after, before; /* passes; LH_NONE: none waits for it */
-    int64_t predicted_ns;   /* launched */
+    uint32_t after, before; /* passes; LH_NONE: no pass waits for it */
+    int64_t predicted_ns;   /* launch time */
 } lhi_exec_data;
 
 /* A receive: posted before pass `before`, for pass `consumer`. */
 typedef struct lhi_exec_post {
     uint32_t input, peer, slot, before, consumer, link;
     bool delegated;
-    uint32_t queue; /* of its lane; LH_NONE */
+    uint32_t queue; /* in its lane; LH_NONE */
 } lhi_exec_post;
 
-/* What is delegated between a rank and another one, one way: nth message,
- * queue nth % n_queues. */
+/* Delegated messages between this rank and a peer, in one direction. Message i
+ * uses queue i % n_queues. */
 typedef struct lhi_exec_lane {
     bool receives;
     uint32_t peer, n, n_queues;
-    uint32_t *items; /* the passes that make them; receives: the posts */
+    uint32_t *items; /* producing passes; posts if it receives */
 } lhi_exec_lane;
 
+/* The lowered program of one rank. */
 typedef struct lhi_exec_rank {
     uint32_t n_passes, n_posts, n_slots, n_under_way, n_instructions, n_data;
-    uint32_t n_buffers;    /* of what passes make, until it is there */
-    lhi_exec_data *data;   /* in the order of their launch */
+    uint32_t n_buffers;    /* for outputs until they have arrived */
+    lhi_exec_data *data;   /* in launch order */
     uint32_t n_copies;
-    lhi_offload *copies;   /* likewise */
+    lhi_offload *copies;   /* in launch order */
     lhi_exec_pass *passes; /* n_passes + 1: the last one only ends posts */
-    lhi_exec_post *posts;  /* in the order of posting */
+    lhi_exec_post *posts;  /* in posting order */
     uint32_t n_lanes;
     lhi_exec_lane *lanes;
     lh_instruction *instructions;
 } lhi_exec_rank;
 
+/* An execution plan. */
 struct lh_exec {
     lhi_arena *mem;
-    lh_exec_options options; /* with a `delegation` of its own */
+    lh_exec_options options; /* with its own copy of `delegation` */
     uint32_t n_ranks, n_links, n_half, n_chunks;
     const char **link_names;
-    uint64_t *link_messages; /* of a step, per link */
+    uint64_t *link_messages; /* per step and link */
     uint32_t *chunk_ranks;
     int64_t predicted_ns;
     lhi_exec_rank *ranks;
-    lh_schedule *schedule; /* that it is of */
+    lh_schedule *schedule; /* the source schedule */
 };
 
-/* lh_exec_make() without the proof. */
+/* lh_exec_make() without the deadlock check. */
 lh_status lhi_exec_lower(const lh_pipeline *pipeline,
                          const lh_schedule *schedule,
                          const lh_exec_options *options, lh_exec **out,
                          lh_error *err);
 
-/* Fills in the data stream of a rank whose passes are there
- * (lower_data.c). */
+/* Fills in a rank's data stream from its passes (lower_data.c). */
 lh_status lhi_exec_lower_data(const lh_pipeline *p, lhi_arena *mem,
                               lhi_arena *scratch, lhi_exec_rank *rank,
                               lh_error *err);
 
-/* Likewise its offload stream (lower_data.c). */
+/* Fills in a rank's offload stream from its passes (lower_data.c). */
 lh_status lhi_exec_lower_copies(const lh_pipeline *p, lhi_arena *mem,
                                 lhi_arena *scratch, lhi_exec_rank *rank,
                                 lh_error *err);
 
-/* How messages go under it, to simulate others in its place: of those that are
- * delegated without their copies. */
+/* Returns simulator options with the plan's message settings, to simulate other
+ * schedules in its place. Delegated links are without their copies. */
 lh_sim_options lhi_exec_sim(const lh_exec *exec);
-/* Likewise on another path; `delegated`: of a mixed one, else NULL. */
+/* Same for another data path; `delegated`: links on the mixed path, else NULL.
+ */
 lh_sim_options lhi_exec_sim_on(const lh_exec *exec, lh_data_path path,
                                const bool *delegated);
 
-/* --- the two paths (lower_paths.c) ------------------------------------------
- */
+/* --- direct and delegated path (lower_paths.c) --- */
 
-/* Copies the delegation of the options, as far as it is looked at. */
+/* Copies the delegation options that the path uses. */
 lh_status lhi_exec_take_paths(const lh_pipeline *pipeline,
                               lh_exec_options *options, lhi_arena *mem,
                               lh_error *err);
-/* Simulates the schedule as its messages go under the options. */
+/* Simulates the schedule with the data path from the options. */
 lh_status lhi_exec_simulate(const lh_pipeline *pipeline,
                             const lh_schedule *schedule,
                             const lh_exec_options *options, lh_timeline **out,
                             lh_error *err);
-/* Whether a message of the route is delegated, and what each copy takes. */
+/* Checks whether a route's messages are delegated, and returns the duration of
+ * each copy. */
 bool lhi_exec_delegates(const lh_exec_options *options, const lhi_route *route,
                         int64_t *staging_ns);
-/* The rank's lanes, once it has its passes and posts. Per input, when its
- * message is made and there by the prediction. LH_EUNSUPPORTED: more queues are
- * needed than there may be. */
+/* Builds the rank's lanes from its passes and posts. made_ns, arrive_ns: per
+ * input, when the prediction has its message produced and arrived.
+ * LH_EUNSUPPORTED: more queues are needed than LH_MOST_QUEUES. */
 lh_status lhi_exec_add_lanes(lh_exec *exec, uint32_t rank,
                              const int64_t *made_ns, const int64_t *arrive_ns,
                              lh_error *err);
 
-/* Whether every instruction can be carried out at last, with each message
- * moving only once its receive is posted and links with explicit orders
- * waiting for the message in turn. LH_EDEADLOCK: no. */
+/* Checks that every instruction can eventually run, if a message moves only
+ * after its receive is posted and links with explicit orders wait for the next
+ * message in turn. LH_EDEADLOCK: the plan deadlocks. */
 lh_status lhi_exec_prove(const lh_exec *exec, lh_error *err);
 
-/* The rank that makes input `input`, and the one that needs it. */
+/* Returns the rank that produces an input. */
 static inline uint32_t lhi_exec_maker(const lh_exec *x, uint32_t input,
                                       uint32_t n_microbatches)
 {

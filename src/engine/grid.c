@@ -17,7 +17,7 @@ lh_status lhi_grid_check(const lhi_grid *g, lh_error *err)
                             "there are %" PRIu32 " ranks in a row, and may be "
                             "1 to %d",
                             degrees[i], LHI_NET_MOST_RANKS);
-    for (unsigned i = 0; i < 4; i++) /* each product fits */
+    for (unsigned i = 0; i < 4; i++) /* so that each product fits */
         if ((n *= degrees[i]) > LHI_NET_MOST_RANKS)
             return lhi_fail(err, LH_EINVAL,
                             "%" PRIu32 " devices, %" PRIu32
@@ -87,14 +87,14 @@ uint32_t lhi_grid_size(const lhi_grid *g, lhi_grid_kind kind)
     }
 }
 
-/* How many of its members follow each other at a time. */
+/* Returns how many consecutive copies are members at a time. */
 static uint32_t run_of(const lhi_grid *g, lhi_grid_kind kind)
 {
     return kind == LHI_GRID_EXPERT_SLICES ? g->expert_tensor : 1;
 }
 
-/* How far apart, in copies, its members are, or the first of those that follow
- * each other. */
+/* Returns the distance, in copies, between members or between runs of
+ * consecutive members. */
 static uint32_t stride_of(const lhi_grid *g, lhi_grid_kind kind)
 {
     switch (kind) {
@@ -124,6 +124,7 @@ uint32_t lhi_grid_group(const lhi_grid *g, lhi_grid_kind kind, uint32_t rank,
     return mine * run + at;
 }
 
+/* Returns the node of a rank. */
 static uint32_t node_of(const lhi_grid *g, const uint32_t *nodes, uint32_t rank)
 {
     return nodes[(size_t)(rank % g->n_devices) * lhi_grid_copies(g) +

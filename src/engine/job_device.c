@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a rank of a job computes with. */
+/* The device of a rank. */
 #include "engine/steps.h"
 
 #include <stdlib.h>
 
-/* Of the ranks that have all experts, or the same parts of these, with this
- * one, the nodes, to out[]. */
+/* Lists the nodes of the ranks that together hold all experts, or the same
+ * slices of them. */
 static void list_nodes(const lhi_job *job, const lhi_grid_place *at,
                        uint32_t *out)
 {
@@ -24,7 +24,7 @@ lh_status lhi_job_cpu_options(const lhi_job *job, uint32_t rank,
     const lh_exec *x = job->exec;
     const lhi_grid *grid = &job->grid;
     bool by_nodes = m->nodes && grid->expert > 1;
-    /* the nodes behind it */
+    /* followed by the nodes */
     uint32_t *mine = calloc((size_t)x->n_chunks + grid->expert, sizeof *mine);
     const lhi_grid_place at = lhi_grid_place_of(grid, rank);
     bool shares = lhi_grid_size(grid, LHI_GRID_DATA) > 1;

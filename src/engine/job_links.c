@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The links of a pipeline as the network emulates them. What copies of it share
- * is in their transfer times: the pipeline is that of one copy while the others
- * send, too. So each has links of its own. */
+/* The pipeline's links for the emulated network. Sharing between copies is
+ * already in the transfer times: the pipeline describes one copy while the
+ * others send too. Each copy therefore has its own links. */
 #include "engine/steps.h"
 
 #include <inttypes.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rendezvous transfers whose receives are posted late. The receiver sends a
- * notice as it posts; the sender's side has a thread for each rank that it
- * sends to, which waits for the next notice and for the message itself. A rank
- * posts its next receive only when it has got the message before, so the order
- * of its notices is known. */
+/* Rendezvous receives. The receiver sends a notice when it posts a receive. The
+ * sender has a thread per receiving rank, which waits for the next notice and
+ * for the message itself. A rank posts its next receive only after the previous
+ * message has arrived, so the order of its notices is known. */
 #include "engine/rank.h"
 
 #include "base/realtime.h"
@@ -11,26 +10,30 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+/* A pass output that waits for its notice. */
 typedef struct made {
     lhi_buffer *buffer;
     int64_t ns;
 } made;
 
+/* A notice that a receive is posted. */
 typedef struct notice {
     lhi_net_op op;
     unsigned char bytes[LHI_NOTICE_BYTES];
 } notice;
 
+/* Sends the messages for one peer. */
 typedef struct sender {
     lhi_late *late;
     pthread_t thread;
     uint32_t peer, n;
-    uint32_t *passes; /* of this rank, in the order in which the peer posts */
+    uint32_t *passes; /* this rank's passes in the peer's post order */
     bool started;
     lh_status status;
     lh_error err;
 } sender;
 
+/* State of the rendezvous protocol on one rank. */
 struct lhi_late {
     lhi_rank *rank;
     pthread_mutex_t lock;
@@ -40,11 +43,12 @@ struct lhi_late {
     uint32_t n_notices;
     uint32_t n_senders, n_busy;
     sender *senders;
-    uint64_t round, step; /* round: counts steps begun */
+    uint64_t round, step; /* round: counts started steps */
     lhi_step_kind kind;
     bool stop;
 };
 
+/* Checks whether a validation step skips the pass. */
 static bool validates_away(const sender *s, uint32_t pass)
 {
     return s->late->kind == LHI_STEP_VALIDATE &&
@@ -107,7 +111,8 @@ static void *sender_main(void *of)
     return NULL;
 }
 
-/* The posts of `peer` for messages of this rank, as this rank's passes. */
+/* Lists this rank's passes in the order in which `peer` posts their messages.
+ */
 static lh_status fill_sender(lhi_late *late, sender *s, uint32_t peer,
                              const uint32_t *maker, lh_error *err)
 {
@@ -150,7 +155,8 @@ static lh_status make_senders(lhi_late *late, lh_error *err)
     return LH_OK;
 }
 
-/* By the thread that runs passes, whose priority and sharpness they get. */
+/* Started by the thread that runs passes, so that they inherit its priority and
+ * timer slack. */
 static lh_status start_senders(lhi_late *late, lh_error *err)
 {
     for (uint32_t i = 0; i < late->n_senders; i++) {

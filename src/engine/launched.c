@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank of a run that mpirun, srun or the like has started: one in this
- * process. */
+/* Runs one rank in a process that mpirun, srun or a similar launcher started.
+ */
 #include "engine/steps.h"
 
 #include "base/realtime.h"
@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* mpirun kills all once one has ended: the one that says why goes first. */
+/* mpirun kills all processes when one ends: processes without a message wait,
+ * so that the one with the message ends first. */
 static void leave_saying(const lhi_job *job, const char *why)
 {
     if (job->o.failed)
@@ -30,13 +31,14 @@ static lh_status launched_main(lhi_net *net, void *of, char **result,
     return status;
 }
 
+/* Checks that the launcher started as many ranks as the plan has. */
 static lh_status check_ranks(const lhi_job *job, uint32_t rank,
                              uint32_t n_ranks, const char *how, lh_error *err)
 {
     uint32_t n = lhi_grid_ranks(&job->grid);
     if (n_ranks == n)
         return LH_OK;
-    if (rank != 0) /* all find the same; rank 0 says it */
+    if (rank != 0) /* all ranks detect it; rank 0 reports it */
         leave_saying(job, NULL);
     return lhi_fail(err, LH_EINVAL,
                     "%" PRIu32 " ranks were started, but the plan has "
@@ -44,7 +46,8 @@ static lh_status check_ranks(const lhi_job *job, uint32_t rank,
                     n_ranks, n, how, n);
 }
 
-/* Ranks that are to run something else are another job's. */
+/* Names the job by its Slurm step and its digest, so that ranks with another
+ * configuration do not connect. */
 static void name_task_job(const lhi_slurm *s, const unsigned char digest[32],
                           char *out, size_t room)
 {
@@ -53,7 +56,7 @@ static void name_task_job(const lhi_slurm *s, const unsigned char digest[32],
         n += snprintf(out + n, room - (size_t)n, "%02x", digest[i]);
 }
 
-/* As a task of a step of Slurm. */
+/* Runs a task in a Slurm step. */
 static lh_status run_task(lhi_job *job, uint32_t n_links,
                           const lhi_net_link *links, lhi_rank_result *result,
                           lh_error *err)
@@ -86,7 +89,7 @@ static lh_status run_task(lhi_job *job, uint32_t n_links,
                                .rails = job->o.rails};
     status = strcmp(job->o.transport, "ucx") == 0 ? lhi_net_ucx(&o, &net, err)
                                                   : lhi_net_tcp(&o, &net, err);
-    if (status == LH_EINVAL && s.rank != 0) /* all find the same */
+    if (status == LH_EINVAL && s.rank != 0) /* all ranks detect it */
         leave_saying(job, NULL);
     if (status != LH_OK)
         return status;

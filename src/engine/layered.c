@@ -7,16 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOMS = 2 }; /* one in use, one that is filled or emptied */
+enum { ROOMS = 2 }; /* one in use, one being filled or drained */
 
-/* What the thread does, one after the other. */
+/* Kinds of communication that the thread runs in order. */
 typedef enum sending_kind {
     GATHER_PART,
-    GATHER_CHUNK, /* of which nothing is sharded between steps */
+    GATHER_CHUNK, /* whole chunk, if values are not sharded */
     SCATTER_PART,
-    SUM_CHUNK, /* over others that are divided alike */
+    SUM_CHUNK, /* over sites with the same sharding */
 } sending_kind;
 
+/* A queued communication. */
 typedef struct sending {
     sending_kind kind;
     uint32_t chunk, part;
@@ -25,19 +26,21 @@ typedef struct sending {
     bool is_planned; /* the pipeline has an operation for it */
     uint64_t tag;
     int64_t launched_ns;
-    int64_t *arrive_ns; /* is to be told when that was; NULL */
+    int64_t *arrive_ns; /* receives the arrival time; NULL */
 } sending;
 
+/* A buffer for one layer's parameters or gradients. */
 typedef struct room {
     float *at;
-    uint32_t chunk, part; /* that are in it, or on their way; LH_NONE */
-    uint64_t done;        /* free, or filled, once so many are through */
-    int64_t arrive_ns;    /* and the clock is there */
+    uint32_t chunk, part; /* contained or in flight; LH_NONE */
+    uint64_t done;        /* ready once this many communications are done */
+    int64_t arrive_ns;    /* and at this time */
 } room;
 
+/* State of FSDP on one rank. */
 struct lhi_layered {
     lhi_shards_options o;
-    lhi_arena *mem, *rooms; /* what is small; what is counted */
+    lhi_arena *mem, *rooms; /* bookkeeping; counted buffers */
     const lhi_exec_rank *program;
     lhi_part_exchange exchange;
     lhi_part_hooks hooks;
@@ -46,14 +49,14 @@ struct lhi_layered {
     uint32_t n_rooms, next_gradients;
     uint64_t turn, step;
     bool validates;
-    uint32_t number;     /* of the step's collectives: tags */
-    uint32_t pass;       /* that runs */
-    uint32_t *scattered; /* per chunk: parts of microbatches so far */
-    uint64_t *gathered;  /* per chunk: it is whole once so many are through */
-    int64_t *arrive_ns;  /* and the clock is there */
-    int64_t *waited_ns;  /* per pass of the program that this began with */
+    uint32_t number;     /* next collective in the step, for tags */
+    uint32_t pass;       /* current pass */
+    uint32_t *scattered; /* per chunk: parts * microbatches so far */
+    uint64_t *gathered;  /* per chunk: communications until it is complete */
+    int64_t *arrive_ns;  /* and its arrival time */
+    int64_t *waited_ns;  /* per pass of the initial program */
     uint32_t n_waited;
-    /* The thread; under `lock`. `queue` is a ring. */
+    /* Thread state, protected by `lock`. `queue` is a ring. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
@@ -61,9 +64,9 @@ struct lhi_layered {
     sending *queue;
     uint32_t queue_room;
     uint64_t n_queued, n_done;
-    int64_t free_ns;  /* emulated: the link is */
-    int64_t last_ns;  /* of the step's, all have arrived, */
-    int64_t parts_ns; /* and those that the pipeline has no operation for */
+    int64_t free_ns;  /* emulated: when the link is free */
+    int64_t last_ns;  /* last arrival in the step */
+    int64_t parts_ns; /* last arrival without a pipeline operation */
     lhi_played *played;
     uint32_t n_played;
     lh_status status;
@@ -83,8 +86,7 @@ static lhi_train_part find_part(const lhi_layered *l, uint32_t chunk,
     return lhi_train_part_of(l->o.train, chunk, p->first_tensor, p->n_tensors);
 }
 
-/* --- the thread ------------------------------------------------------------
- */
+/* --- thread --- */
 
 static lh_status gather_chunk(lhi_layered *l, const sending *s,
                               int64_t *ready_ns, lh_error *err)
@@ -98,7 +100,7 @@ static lh_status gather_chunk(lhi_layered *l, const sending *s,
     return LH_OK;
 }
 
-/* Part by part: so much room there is. */
+/* Sums part by part, since the buffers hold one part. */
 static lh_status sum_chunk(lhi_layered *l, const sending *s, int64_t *ready_ns,
                            lh_error *err)
 {
@@ -129,8 +131,8 @@ static lh_status communicate(lhi_layered *l, const sending *s,
                             ready_ns, err);
 }
 
-/* What an emulated link is taken for; *latency_ns: that it takes beyond that.
- * Those of parts wait for each other, as the planner reckons. */
+/* Returns the emulated transfer time; *latency_ns: additional latency.
+ * Collectives for parts run one after the other, as in the planner's model. */
 static int64_t transfer_of(const lhi_layered *l, const sending *s,
                            int64_t *latency_ns)
 {
@@ -158,8 +160,8 @@ static int64_t transfer_of(const lhi_layered *l, const sending *s,
     return (int64_t)(ns + 0.5);
 }
 
-/* As it was, or as it would have been over the stage's data-parallel link, one
- * after the other. Under the lock. */
+/* Records the times as measured, or as emulated on the stage's serial
+ * data-parallel link. Called with the lock held. */
 static void date(lhi_layered *l, const sending *s, int64_t ready_ns)
 {
     bool scatters = s->kind == SCATTER_PART || s->kind == SUM_CHUNK;
@@ -180,7 +182,7 @@ static void date(lhi_layered *l, const sending *s, int64_t ready_ns)
         l->parts_ns = arrive;
 }
 
-/* Under the lock, which it gives up meanwhile. */
+/* Called with the lock held; releases it during the communication. */
 static lh_status run_next(lhi_layered *l)
 {
     sending s = l->queue[l->n_done % l->queue_room];
@@ -211,8 +213,8 @@ static void *thread_main(void *of)
     return NULL;
 }
 
-/* Waits until so many are through, and have arrived. Under the lock, which it
- * gives up meanwhile. */
+/* Waits until `done` communications have completed and arrived. Called with the
+ * lock held; releases it while waiting. */
 static lh_status await(lhi_layered *l, uint64_t done, const int64_t *arrive_ns,
                        lh_error *err)
 {
@@ -229,7 +231,7 @@ static lh_status await(lhi_layered *l, uint64_t done, const int64_t *arrive_ns,
     return status;
 }
 
-/* The pass that runs does. */
+/* Same, and counts the wait towards the current pass. */
 static lh_status await_inside(lhi_layered *l, uint64_t done,
                               const int64_t *arrive_ns, lh_error *err)
 {
@@ -240,7 +242,8 @@ static lh_status await_inside(lhi_layered *l, uint64_t done,
     return status;
 }
 
-/* So many numbers of tags; steps that validate have some above all steps'. */
+/* Reserves tags for n collectives. Validation steps use numbers above all
+ * training steps. */
 static uint64_t take_tag(lhi_layered *l, uint32_t n)
 {
     uint64_t step = l->validates ? (1u << 23) + l->turn : l->step;
@@ -249,7 +252,8 @@ static uint64_t take_tag(lhi_layered *l, uint32_t n)
     return lhi_tag(LHI_TAG_DATA, step, at * LHI_PART_TAGS);
 }
 
-/* Under the lock. Returns how many are through once it is. */
+/* Appends a communication; called with the lock held. Returns the completion
+ * count to wait for. */
 static uint64_t enqueue(lhi_layered *l, sending s, uint32_t n_tags)
 {
     s.tag = take_tag(l, n_tags);
@@ -259,9 +263,9 @@ static uint64_t enqueue(lhi_layered *l, sending s, uint32_t n_tags)
     return l->n_queued;
 }
 
-/* --- what the device asks for ----------------------------------------------
- */
+/* --- device hooks --- */
 
+/* Queues the all-gather of a part into a buffer. */
 static void gather_into(lhi_layered *l, uint32_t chunk, uint32_t part,
                         room *into, bool is_planned)
 {
@@ -277,6 +281,8 @@ static void gather_into(lhi_layered *l, uint32_t chunk, uint32_t part,
                          1);
 }
 
+/* Device hook: returns the gathered values of a part and prefetches part
+ * `then`. */
 static lh_status values(void *of, uint32_t chunk, uint32_t part, uint32_t then,
                         float **out, lh_error *err)
 {
@@ -298,6 +304,7 @@ static lh_status values(void *of, uint32_t chunk, uint32_t part, uint32_t then,
     return status;
 }
 
+/* Device hook: returns a free gradient buffer. */
 static lh_status gradients(void *of, uint32_t chunk, uint32_t part, float **out,
                            lh_error *err)
 {
@@ -312,11 +319,13 @@ static lh_status gradients(void *of, uint32_t chunk, uint32_t part, float **out,
     return status;
 }
 
+/* Checks whether the pipeline has a reduce-scatter for the chunk. */
 static bool is_planned_last(const lhi_layered *l, uint32_t chunk)
 {
     return l->o.pipeline->chunks[chunk].reduce_scatter_ns > 0;
 }
 
+/* Device hook: queues the reduce-scatter of a part's gradients. */
 static void scatter(void *of, uint32_t chunk, uint32_t part,
                     uint32_t microbatch)
 {
@@ -346,7 +355,8 @@ static void scatter(void *of, uint32_t chunk, uint32_t part,
     pthread_mutex_unlock(&l->lock);
 }
 
-/* What the pipeline has an operation for is not waited for by the pass. */
+/* Device hook at the end of a pass: waits for its communications, except the
+ * last reduce-scatter if the pipeline models it. */
 static lh_status ended(void *of, const lh_pass *pass, lh_error *err)
 {
     lhi_layered *l = of;
@@ -360,8 +370,7 @@ static lh_status ended(void *of, const lh_pass *pass, lh_error *err)
     return status;
 }
 
-/* --- a step ----------------------------------------------------------------
- */
+/* --- step --- */
 
 void lhi_layered_begin(lhi_layered *l, uint64_t step)
 {
@@ -389,7 +398,7 @@ void lhi_layered_begin(lhi_layered *l, uint64_t step)
                           .arrive_ns = &l->arrive_ns[chunk]},
                 parts_of(l, chunk));
     }
-    /* The first pass waits for it; those of later passes go with them. */
+    /* The first pass waits for it; later passes overlap theirs. */
     if (l->shards_values && program->n_passes > 0) {
         uint32_t chunk = program->passes[0].pass.chunk;
         gather_into(l, chunk, 0, &l->values[0],
@@ -439,8 +448,7 @@ void lhi_layered_reschedule(lhi_layered *l, const lh_exec *exec)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* --- between steps ---------------------------------------------------------
- */
+/* --- between steps --- */
 
 lh_status lhi_layered_gather(lhi_layered *l, uint64_t turn, lh_error *err)
 {
@@ -457,7 +465,8 @@ lh_status lhi_layered_gather(lhi_layered *l, uint64_t turn, lh_error *err)
     return LH_OK;
 }
 
-/* With the part that it is in: the next tensors are mostly of that. */
+/* Gathers the whole part that contains the tensor, since the next tensors are
+ * mostly in the same part. */
 lh_status lhi_layered_show(lhi_layered *l, uint32_t chunk, uint32_t tensor,
                            lh_error *err)
 {
@@ -486,8 +495,7 @@ lh_status lhi_layered_show(lhi_layered *l, uint32_t chunk, uint32_t tensor,
     return LH_OK;
 }
 
-/* --- making and freeing ----------------------------------------------------
- */
+/* --- construction --- */
 
 void lhi_layered_held(const lhi_layered *l, int64_t bytes[LH_N_MEMORY_KINDS])
 {
@@ -502,6 +510,7 @@ double lhi_layered_bytes(double largest_part, uint32_t n_parts,
     return sizeof(float) * largest_part * kinds * rooms;
 }
 
+/* Allocates the layer buffers, the exchange arrays and the queue. */
 static lh_status make_rooms(lhi_layered *l, lh_error *err)
 {
     size_t values = 0;
@@ -526,7 +535,7 @@ static lh_status make_rooms(lhi_layered *l, lh_error *err)
              (!l->shards_values ||
               (l->values[i].at = LHI_NEW(l->rooms, float, values)));
     }
-    /* Whole chunks, sums, and what the rooms are for. */
+    /* Whole chunks, sums, and one entry per buffer. */
     l->queue_room = 2 * l->o.n_mine + 2 * ROOMS + 1;
     l->queue = LHI_NEW(l->mem, sending, l->queue_room);
     return ok && l->queue ? LH_OK : lhi_fail_nomem(err);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sharding that passes do by themselves, layer by layer (FSDP2 of PyTorch,
- * arXiv:2304.11277): what ZeRO 2 and 3 are without operations of their own in
- * the pipeline. A pass gathers a layer's parameters while it computes the one
- * before, and has gradients reduced while it computes the next; at its end all
- * of that is through. Two parts of parameters and two of gradients are there at
- * a time at most. */
+/* FSDP: layer-by-layer sharding inside passes (FSDP2 in PyTorch,
+ * arXiv:2304.11277). This is ZeRO 2 and 3 without separate operations in the
+ * pipeline. A pass gathers a layer's parameters while it computes the previous
+ * layer, and reduce-scatters its gradients while it computes the next one. All
+ * communications complete by the end of the pass. At most two parts of
+ * parameters and two of gradients are resident. */
 #ifndef LHI_LAYERED_H
 #define LHI_LAYERED_H
 
@@ -13,37 +13,39 @@
 
 typedef struct lhi_layered lhi_layered;
 
-/* The same options as of lhi_shards, in whose place this is. */
+/* Makes FSDP in place of the elastic sharding, with the same options. */
 lh_status lhi_layered_make(const lhi_shards_options *options, lhi_layered **out,
                            lh_error *err);
-/* After a failure, once all ranks have been told: ends the thread. */
+/* Ends the thread; after a failure, call it once all ranks are notified. */
 void lhi_layered_stop(lhi_layered *l);
 void lhi_layered_free(lhi_layered *l); /* NULL is fine */
 
-/* A step begins. */
+/* Starts a step. */
 void lhi_layered_begin(lhi_layered *l, uint64_t step);
-/* Pass `i` of the rank is next. */
+/* Prepares pass `i` of the rank. */
 lh_status lhi_layered_pass(lhi_layered *l, uint32_t i, lhi_step_kind kind,
                            lh_error *err);
-/* After the passes: sums are complete. */
+/* Waits until all sums are complete. */
 lh_status lhi_layered_end(lhi_layered *l, lh_error *err);
-/* What the pipeline has an operation for. */
+/* Returns the collectives that the pipeline models. */
 const lhi_played *lhi_layered_played(const lhi_layered *l, uint32_t *n);
-/* Of the last step, per pass of the rank: how long it waited inside. */
+/* Returns the wait time inside each pass of the last step, in ns. */
 const int64_t *lhi_layered_waited(const lhi_layered *l);
-/* Between steps: the next ones follow `exec`. */
+/* Switches to `exec` between steps. */
 void lhi_layered_reschedule(lhi_layered *l, const lh_exec *exec);
 
-/* Between steps, on all replicas, with another `turn` each time: what is not
- * sharded is whole; and one tensor, where it is, until the next call. */
+/* Gathers the values that are not sharded between steps. All replicas call it,
+ * with a new `turn` each time. */
 lh_status lhi_layered_gather(lhi_layered *l, uint64_t turn, lh_error *err);
+/* Gathers one sharded tensor until the next call, on all replicas; LH_NONE
+ * releases the buffer. */
 lh_status lhi_layered_show(lhi_layered *l, uint32_t chunk, uint32_t tensor,
                            lh_error *err);
 
-/* Bytes of rooms and of arrays to exchange, added to bytes[]; and as predicted,
- * without these arrays, of chunks whose largest part has so many values, with at most n_parts.
- */
+/* Adds the bytes of the buffers and exchange arrays to bytes[]. */
 void lhi_layered_held(const lhi_layered *l, int64_t bytes[LH_N_MEMORY_KINDS]);
+/* Predicts the buffers' bytes, without the exchange arrays, for chunks with at
+ * most `n_parts` parts whose largest has `largest_part` values. */
 double lhi_layered_bytes(double largest_part, uint32_t n_parts,
                          bool shards_values);
 

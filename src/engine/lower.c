@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a schedule to an execution plan. Passes keep their order; receives are
- * posted by the simulator's prediction of when their messages are made
- * (CrossPipe §6.3), so they never stand between two passes. */
+/* Lowers a schedule to an execution plan. Passes keep their order. Receives are
+ * posted according to the simulator's prediction of when their messages are
+ * produced (CrossPipe §6.3), so they never delay a pass. */
 #include "base/take_options.h"
 #include "engine/exec.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
+/* State of the lowering. */
 typedef struct lowering {
     const lh_pipeline *p;
     const lh_schedule *s;
     lh_timeline *t;
     lhi_arena *scratch;
     lh_exec *x;
-    int64_t *made_ns;   /* per input that is a message: produced */
-    int64_t *arrive_ns; /* and there */
+    int64_t *made_ns;   /* per message input: when produced */
+    int64_t *arrive_ns; /* and when arrived */
     uint64_t *turns;    /* per input; UINT64_MAX */
     int64_t lead_ns;
 } lowering;
@@ -25,6 +26,7 @@ static uint32_t number(const lowering *l, uint32_t chunk, uint32_t microbatch)
     return chunk * l->p->n_microbatches + microbatch;
 }
 
+/* Returns the input number of a pass; LH_NONE: none. */
 static uint32_t input_of(const lowering *l, const lh_pass *pass)
 {
     uint32_t i = number(l, pass->chunk, pass->microbatch);
@@ -35,7 +37,7 @@ static uint32_t input_of(const lowering *l, const lh_pass *pass)
     return l->x->n_half + i;
 }
 
-/* The input that a pass makes, and its way. */
+/* Returns the input number that a pass produces, and its route. */
 static uint32_t output_of(const lowering *l, const lh_pass *pass,
                           const lhi_route **route)
 {
@@ -50,6 +52,7 @@ static uint32_t output_of(const lowering *l, const lh_pass *pass,
                                                  : LH_NONE;
 }
 
+/* Checks whether an input comes from another rank. */
 static bool is_message(const lowering *l, uint32_t input)
 {
     uint32_t c = input % l->x->n_half / l->p->n_microbatches;
@@ -57,8 +60,10 @@ static bool is_message(const lowering *l, uint32_t input)
                                 : l->p->backward[c + 1].message;
 }
 
-/* --- what the prediction says -------------------------------------------- */
+/* --- prediction --- */
 
+/* Records message times from the timeline and turns from explicit link orders.
+ */
 static lh_status note_messages(lowering *l, lh_error *err)
 {
     size_t n = 2 * (size_t)l->x->n_half;
@@ -93,7 +98,7 @@ static int compare_times(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* The most messages of a rank that are made and not yet there. */
+/* Counts the maximum number of a rank's messages in flight. */
 static lh_status count_under_way(lowering *l, lhi_exec_rank *rank,
                                  lh_error *err)
 {
@@ -112,7 +117,7 @@ static lh_status count_under_way(lowering *l, lhi_exec_rank *rank,
     }
     if (n)
         qsort(to, n, sizeof *to, compare_times);
-    for (uint32_t i = 0; i < n; i++) { /* `from` rises with the passes */
+    for (uint32_t i = 0; i < n; i++) { /* `from` ascends with the passes */
         while (to[there] <= from[i] && there < i)
             there++;
         if (i + 1 - there > rank->n_under_way)
@@ -122,9 +127,9 @@ static lh_status count_under_way(lowering *l, lhi_exec_rank *rank,
     return LH_OK;
 }
 
-/* For what a pass makes there is a buffer from its begin until it is there, or
- * until the pass of the same rank that takes it is over. One more, where any is
- * sent, in case it takes longer. */
+/* Counts output buffers. An output occupies a buffer from its start until it
+ * has arrived, or until the local consumer has ended. Ranks that send get one
+ * spare buffer for longer transfers. */
 static void count_buffers(lhi_exec_rank *rank)
 {
     uint32_t left = 0, most = 0;
@@ -139,7 +144,7 @@ static void count_buffers(lhi_exec_rank *rank)
         rank->n_buffers = 2;
 }
 
-/* --- passes --------------------------------------------------------------- */
+/* --- passes --- */
 
 static void lower_pass(const lowering *l, const lh_timeline_run *run,
                        lhi_exec_pass *out)
@@ -175,6 +180,7 @@ static void lower_pass(const lowering *l, const lh_timeline_run *run,
     }
 }
 
+/* Marks each chunk's first F and its last W or B. */
 static void mark_ends(const lowering *l, lhi_exec_rank *rank, bool *seen)
 {
     for (uint32_t i = 0; i < rank->n_passes; i++) {
@@ -191,10 +197,11 @@ static void mark_ends(const lowering *l, lhi_exec_rank *rank, bool *seen)
     }
 }
 
-/* --- receives ------------------------------------------------------------- */
+/* --- receives --- */
 
-/* Before which pass the receive is wanted: early, with a pass's time to spare
- * before its message is made; late, when the rank gets to the pass in need. */
+/* Returns the pass before which a receive is posted. Early: one pass duration
+ * before its message is produced. Late: when the rank reaches the consuming
+ * pass. */
 static uint32_t wanted_before(const lowering *l, const lhi_exec_rank *rank,
                               uint32_t consumer)
 {
@@ -211,7 +218,7 @@ static uint32_t wanted_before(const lowering *l, const lhi_exec_rank *rank,
         return at;
     }
     int64_t by_ns = l->made_ns[passes[consumer].input] - l->lead_ns;
-    uint32_t low = 0; /* ends rise; what ends at that very time may follow */
+    uint32_t low = 0; /* ends ascend; equal times may follow */
     while (low < at) {
         uint32_t mid = low + (at - low) / 2;
         if (passes[mid].issued_ns < by_ns)
@@ -230,14 +237,14 @@ static int compare_posts(const void *a, const void *b)
     return (x->consumer > y->consumer) - (x->consumer < y->consumer);
 }
 
-/* Buffers go round in the order of need, so the message that is needed next
- * always has one, however few there are. */
+/* Assigns receive buffers round-robin in the order of consumption, so that the
+ * next needed message always has one, even with few buffers. */
 static void give_slots(const lowering *l, lhi_exec_rank *rank)
 {
     lhi_exec_post *posts = rank->posts;
     uint32_t slots = 1;
     for (uint32_t k = 0; k < rank->n_posts; k++) {
-        /* Those consumed before this one is wanted need no buffer then. */
+        /* Messages consumed before this post need no buffer by then. */
         uint32_t low = 0, high = k;
         while (low < high) {
             uint32_t mid = low + (high - low) / 2;
@@ -294,7 +301,7 @@ static void lower_posts(const lowering *l, lhi_exec_rank *rank)
     }
 }
 
-/* --- instructions for people ---------------------------------------------- */
+/* --- printable instructions --- */
 
 static lh_instruction *add_instruction(lhi_exec_rank *rank, lh_stream stream,
                                        const lh_pass *pass, uint32_t after)
@@ -350,7 +357,8 @@ static void add_pass(lhi_exec_rank *rank, uint32_t i)
     }
 }
 
-/* Communications up to `end` that are launched after so many passes. */
+/* Adds the communications before `end` that are launched after at most this
+ * many passes. */
 static uint32_t add_communications(lhi_exec_rank *rank, uint32_t from,
                                    uint32_t end, uint32_t after)
 {
@@ -366,7 +374,7 @@ static uint32_t add_communications(lhi_exec_rank *rank, uint32_t from,
     return from;
 }
 
-/* Copies that pass `i` launches, as it starts (back) or has ended. */
+/* Adds the copies that pass `i` launches when it starts (back) or ends. */
 static void add_copies(lhi_exec_rank *rank, uint32_t i, bool is_back)
 {
     const lhi_exec_pass *pass = &rank->passes[i];
@@ -404,7 +412,7 @@ static lh_status list_instructions(lowering *l, lhi_exec_rank *rank,
     return LH_OK;
 }
 
-/* --- all of it ------------------------------------------------------------ */
+/* --- lowering --- */
 
 static lh_status lower_rank(lowering *l, uint32_t d, bool *seen, lh_error *err)
 {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The data stream of a rank: all-gathers and reduce-scatters in the order in
- * which they are launched, one under way at a time (PipeMesh, section V); and
- * its offload stream: activations that leave and come back. */
+/* A rank's data stream: all-gathers and reduce-scatters in launch order, one at
+ * a time (PipeMesh, section V). Also its offload stream: activations that are
+ * copied out and back. */
 #include "engine/exec.h"
 
+/* State while a data stream is listed. */
 typedef struct lister {
     const lh_pipeline *p;
     lhi_exec_rank *rank;
-    uint32_t *pass_of; /* by point: which pass of the rank; LH_NONE. Looked at
-                          where passes launch operations */
-    uint32_t *gathers; /* passes before which a chunk is gathered, in order */
+    uint32_t *pass_of; /* by point: the rank's pass or LH_NONE; used if passes
+                        * launch operations */
+    uint32_t *gathers; /* passes that need a gathered chunk, in order */
     uint32_t n_gathers, next_gather;
 } lister;
 
@@ -18,7 +19,7 @@ static size_t point_of(const lister *l, const lh_pass *pass)
     return lhi_point(l->p, pass->chunk, pass->microbatch, pass->kind != LH_F);
 }
 
-/* Whether a chunk's weights are gathered before pass i. */
+/* Checks whether a chunk's weights are gathered before pass i. */
 static bool is_gathered(const lister *l, uint32_t i)
 {
     const lhi_exec_pass *pass = &l->rank->passes[i];
@@ -43,7 +44,7 @@ static void add_data(lister *l, lhi_exec_data what)
     l->rank->data[l->rank->n_data++] = what;
 }
 
-/* Of the next chunk in line. */
+/* Adds the gather for the next chunk. */
 static void add_gather(lister *l, uint32_t after, int64_t now)
 {
     uint32_t before = l->gathers[l->next_gather++];
@@ -62,7 +63,7 @@ static uint32_t find_pass(const lister *l, const lh_dp_point *at)
                                       at->backward)];
 }
 
-/* What joins the stream as pass i starts. */
+/* Adds the communications launched when pass i starts. */
 static void add_launched(lister *l, uint32_t i)
 {
     const lh_pipeline *p = l->p;
@@ -115,7 +116,7 @@ lh_status lhi_exec_lower_data(const lh_pipeline *p, lhi_arena *mem,
 {
     lhi_mark mark = lhi_arena_mark(scratch);
     size_t most = p->n_dp_ops;
-    /* For all ranks together as many as passes times ranks. */
+    /* Summed over all ranks: passes times ranks. */
     size_t points =
         p->n_dp_ops ? 2 * (size_t)p->n_chunks * p->n_microbatches : 0;
     for (uint32_t i = 0; i < rank->n_passes; i++)

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The delegated path in an execution plan (Adaptra, arXiv:2504.19232, section
- * 5.2): which messages take it, and by which queues.
+ * 5.2): which messages use it, and through which queues.
  *
- * Messages from one rank to another are numbered and go round their queues.
- * There are so many that none waits for the copy of the one before it in its
- * queue: ceil(messages made in a time / messages that one queue moves in it),
- * where that is most. */
+ * Messages between two ranks are numbered and assigned to queues round-robin.
+ * There are enough queues that no message waits for the previous copy in its
+ * queue: the maximum of ceil(messages produced in a period / messages that one
+ * queue moves in it). */
 #include "base/sort.h"
 #include "base/take_options.h"
 #include "engine/exec.h"
 
 #include <inttypes.h>
 
-/* --- which ----------------------------------------------------------------
- */
+/* --- path selection --- */
 
 lh_status lhi_exec_take_paths(const lh_pipeline *p, lh_exec_options *options,
                               lhi_arena *mem, lh_error *err)
@@ -80,13 +79,13 @@ bool lhi_exec_delegates(const lh_exec_options *o, const lhi_route *route,
     return true;
 }
 
-/* --- queues ---------------------------------------------------------------
- */
+/* --- queues --- */
 
+/* A message in a lane. */
 typedef struct item {
     uint32_t what;   /* pass or post */
-    uint32_t before; /* a post's, where buffers are few */
-    int64_t from_ns; /* a copy begins, and what it takes */
+    uint32_t before; /* post position, if buffers are few */
+    int64_t from_ns; /* start of the copy and its duration */
     int64_t staging_ns;
 } item;
 
@@ -100,7 +99,8 @@ static int in_turn(const void *a, const void *b)
     return (x->what > y->what) - (x->what < y->what);
 }
 
-/* So many that the one whose turn it is has always done with its last one. */
+/* Returns the queue count at which each queue has finished its last copy when
+ * its turn comes. */
 static uint32_t queues_of(const item *items, uint32_t n)
 {
     uint32_t most = 1;
@@ -115,7 +115,7 @@ static uint32_t queues_of(const item *items, uint32_t n)
     return most;
 }
 
-/* Of passes that make messages for `peer`, or posts of what comes from it. */
+/* Lists the passes that send to `peer`, or the posts that receive from it. */
 static uint32_t gather(const lh_exec *x, const lhi_exec_rank *rank,
                        uint32_t peer, bool receives, const int64_t *made_ns,
                        const int64_t *arrive_ns, item *items)
@@ -131,7 +131,7 @@ static uint32_t gather(const lh_exec *x, const lhi_exec_rank *rank,
         int64_t staging = rank->passes[post->consumer].in_staging_ns;
         if (!post->delegated || post->peer != peer)
             continue;
-        /* With few buffers what comes first may be posted last. */
+        /* With few buffers the earliest arrival may be posted last. */
         items[n++] = (item){k, x->options.receive_slots ? post->before : 0,
                             arrive_ns[post->input] - staging, staging};
     }

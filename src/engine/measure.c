@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What passes take here. The model is cut into embedding, one layer of each kind
- * that it has and head, each a chunk of its own, and a few microbatches go
+/* Measures pass durations on this machine. The model is cut into the embedding,
+ * one layer of each kind, and the head, each a chunk. A few microbatches run
  * through them. */
 #define _GNU_SOURCE
 #include "engine/measure.h"
@@ -22,6 +22,7 @@
 
 enum { MOST_PARTS = 4, N_KINDS = 3, MICROBATCHES = 3 };
 
+/* State of a measurement. */
 typedef struct measuring {
     const lh_job *job;
     lh_model model; /* with one layer of each kind */
@@ -35,7 +36,7 @@ typedef struct measuring {
     size_t kept[MOST_PARTS];
 } measuring;
 
-/* Random tokens, enough for all windows. */
+/* Writes random tokens, enough for all windows. */
 static lh_status write_tokens(const measuring *m, char *path, lh_error *err)
 {
     int fd = mkstemp(path);
@@ -83,8 +84,8 @@ static lh_status run_pass(measuring *m, uint32_t part, lh_pass_kind kind,
     return LH_OK;
 }
 
-/* All passes of the microbatches; what a part keeps shows as growth of the
- * peak when it gets the second one. */
+/* Runs all passes of the microbatches. A part's activation memory is the peak's
+ * growth at its second microbatch. */
 static lh_status run_step(measuring *m, uint64_t step, bool counts,
                           lh_error *err)
 {
@@ -146,7 +147,7 @@ static lh_status run_passes(measuring *m, const lhi_data *data, lh_error *err)
                          .data = data};
     LHI_TRY(lhi_device_cpu(&o, &m->device, err));
     LHI_TRY(allocate(m, err));
-    LHI_TRY(run_step(m, 0, false, err)); /* warms up */
+    LHI_TRY(run_step(m, 0, false, err)); /* warm-up */
     for (uint64_t step = 1; m->n_times < m->repeats; step++)
         LHI_TRY(run_step(m, step, true, err));
     return LH_OK;
@@ -175,7 +176,8 @@ static lh_status measure_passes(measuring *m, lh_error *err)
     return status;
 }
 
-/* Values, gradients and AdamW's two moments, all of 4 bytes. */
+/* Returns the bytes of values, gradients and AdamW's two moments, 4 bytes each.
+ */
 static int64_t static_bytes(const measuring *m, uint32_t part)
 {
     int64_t n = 0;
@@ -237,7 +239,7 @@ static lh_status put_together(measuring *m, bool links, lh_profile **out,
     return lhi_profile_own(&made, out, err);
 }
 
-/* The parts, and a model that has each once. */
+/* Selects the parts and builds a model that contains each once. */
 static void choose_parts(measuring *m)
 {
     lh_model *model = &m->model;

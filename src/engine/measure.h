@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measuring links. */
+/* Measurement of links and profiles. */
 #ifndef LHI_MEASURE_H
 #define LHI_MEASURE_H
 
@@ -9,23 +9,24 @@
 #include <longhaul/profile.h>
 #include <stdint.h>
 
-/* A profile that owns its texts, of one that does not. */
+/* Copies a profile so that it owns its strings. */
 lh_status lhi_profile_own(const lh_profile *profile, lh_profile **out,
                           lh_error *err);
 
-/* A message of n bytes between two processes of this machine takes *alpha_ns +
- * n * *beta_ns_per_byte: fitted to several sizes, relative errors squared. */
+/* Measures messages between two processes on this machine. Duration for n
+ * bytes: *alpha_ns + n * *beta_ns_per_byte, fitted over several sizes by least
+ * squares of relative errors. */
 lh_status lhi_measure_link(uint32_t repeats, double *alpha_ns,
                            double *beta_ns_per_byte, lh_error *err);
 
-/* The same between ranks `a` and `b` of a run, who both call it; `tag` and some
- * after it are nobody else's. Half of there and back counts, so that clocks
- * need not agree. */
+/* Same between ranks `a` and `b` of a run; both call it. Reserves `tag` and the
+ * following tags. Uses half the round trip, so that clocks need not be
+ * synchronised. */
 lh_status lhi_ping(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
                    uint32_t repeats, double *alpha_ns, double *beta_ns_per_byte,
                    lh_error *err);
 
-/* The fit alone: n sizes and times. */
+/* Fits the line to n sizes and durations. */
 void lhi_fit_link(const double *bytes, const double *ns, uint32_t n,
                   double *alpha_ns, double *beta_ns_per_byte);
 

@@ -11,6 +11,7 @@
 static const size_t sizes[] = {64, 4096, 65536, 1 << 18, 1 << 20, 1 << 22};
 enum { N_SIZES = sizeof sizes / sizeof *sizes };
 
+/* Parameters for the two processes. */
 typedef struct ping {
     uint32_t repeats;
 } ping;
@@ -45,7 +46,7 @@ static lh_status pass_on(lhi_net *net, uint32_t peer, bool sends, uint64_t tag,
     return lhi_net_wait(net, &op, 0, err);
 }
 
-/* There and back; half of it is one way. */
+/* Measures round trips; half is one way. */
 static lh_status play(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
                       uint32_t repeats, char *data, int64_t *times, double *out,
                       lh_error *err)
@@ -53,7 +54,7 @@ static lh_status play(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
     bool leads = lhi_net_rank(net) == a;
     uint32_t peer = leads ? b : a;
     for (uint32_t s = 0; s < N_SIZES; s++) {
-        for (uint32_t i = 0; i < repeats + 2; i++) { /* two to warm up */
+        for (uint32_t i = 0; i < repeats + 2; i++) { /* two warm-up rounds */
             int64_t begin = lhi_now_ns();
             LHI_TRY(pass_on(net, peer, leads, tag++, data, sizes[s], err));
             LHI_TRY(pass_on(net, peer, !leads, tag++, data, sizes[s], err));
@@ -84,7 +85,7 @@ lh_status lhi_ping(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
     return status;
 }
 
-/* The line, as two numbers. */
+/* Returns alpha and beta as two numbers. */
 static lh_status rank_main(lhi_net *net, void *of, char **result, size_t *size,
                            lh_error *err)
 {

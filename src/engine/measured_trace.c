@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ranks recorded of an iteration, as a trace. */
+/* Builds a trace from the ranks' records of an iteration. */
 #include "engine/steps.h"
 
 #include "sim/timeline.h"
@@ -9,12 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* State of the construction. */
 typedef struct measuring {
     const lhi_job *job;
-    const lh_exec *exec; /* that the iteration followed */
+    const lh_exec *exec; /* execution plan of the iteration */
     const lhi_record *const *records;
     lh_timeline *t;
-    uint32_t *makers; /* per input: index of the run that makes it */
+    uint32_t *makers; /* per input: run index of its producer */
     const lhi_net_link *links;
 } measuring;
 
@@ -42,8 +43,8 @@ static void add_message(measuring *m, const lh_timeline_run *consumer,
                       .to = consumer->device,
                       .link = LH_NONE,
                       .resource = pass->in_link};
-    /* The device dates its messages by its deadlines, from which it was woken
-     * a little later. The clock of another machine says nothing. */
+    /* The timed device dates its messages by their deadlines and wakes slightly
+     * later. Without a shared clock, the sender's time is unusable. */
     x->ready_ns = clamp(
         m->job->shared_clock ? record->entered_ns : record->arrived_ns, 0);
     x->produced_ns =
@@ -160,7 +161,7 @@ static lh_status allocate(measuring *m, const uint32_t *n_played,
     return LH_OK;
 }
 
-/* What makes times differ from those of a plain run. */
+/* Lists the conditions that make durations differ from a plain run. */
 static const char *title_of(const lhi_job *job, const lh_exec *exec, char *text,
                             size_t room)
 {
@@ -186,8 +187,7 @@ static const char *title_of(const lhi_job *job, const lh_exec *exec, char *text,
     return text;
 }
 
-/* Nothing measures memory over time: what the pipeline says of it is planned.
- */
+/* Replaces planned memory values, since memory over time is not measured. */
 static lh_status as_measured(const lhi_job *job, const lh_exec *exec,
                              const lh_trace *from, lh_trace **out,
                              lh_error *err)

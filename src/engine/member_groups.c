@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The groups of ranks that a device computes in. */
+/* The process groups of a device. */
 #include "engine/member.h"
 
-/* Those that passes call; where the device finds it, and whose link it is. */
+/* Groups that passes use: kind and link. */
 static const struct {
     lhi_grid_kind kind;
     lh_train_group_kind link;
@@ -34,8 +34,8 @@ static lh_status make_group(lhi_member *w, unsigned i, lh_error *err)
     return LH_OK;
 }
 
-/* Of those that have different experts, the ones on this rank's node; where these
- * are all, what joins them is the node's link. */
+/* Makes the node-local group among the ranks with different experts. If it has
+ * all of them, the expert group gets the node's link. */
 static lh_status make_near_experts(lhi_member *w, lh_error *err)
 {
     const lhi_job *job = w->job;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each rank of a run that trains comes to hold. */
+/* Tracks the resident memory of each rank in a training run. */
 #include "engine/member.h"
 #include "engine/sum_ranks.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank that takes another seat, or whose chunks get other layers: between two
- * steps, once all have agreed, and with it on to the schedule that was
- * proposed. */
+/* Moves a rank to another rank assignment, or gives its chunks other layers:
+ * between two steps, after all ranks agreed, together with the proposed
+ * schedule. */
 #include "engine/member.h"
 
 #include "base/realtime.h"
@@ -19,7 +19,7 @@ static const uint32_t *layers_of(const lhi_member *w, const lhi_seat *seat)
     return job->model ? job->model->first_layers : NULL;
 }
 
-/* What was trained goes to where it is needed; all ranks at the same time. */
+/* Migrates the training state; collective. */
 static lh_status exchange(lhi_member *w, lhi_seat *next, uint64_t *bytes,
                           lh_error *err)
 {
@@ -39,8 +39,8 @@ static lh_status exchange(lhi_member *w, lhi_seat *next, uint64_t *bytes,
     return LH_OK;
 }
 
-/* Links between hosts, where some are emulated, take what they take at this
- * step: all that is sent over them is there no sooner. */
+/* Waits as long as emulated host links would take under this step's conditions.
+ */
 static lh_status await_links(lhi_member *w, const lhi_seats *then,
                              uint64_t step, int64_t begin_ns, lh_error *err)
 {
@@ -55,7 +55,7 @@ static lh_status await_links(lhi_member *w, const lhi_seats *then,
     return lhi_sleep_emulated(w->net, w->stop, begin_ns + ns, err);
 }
 
-/* What the rank had before is not needed any more. */
+/* Frees the rank's previous device and training. */
 static void leave_seat(lhi_member *w, lhi_seat *next)
 {
     if (w->seat) {
@@ -69,7 +69,8 @@ static void leave_seat(lhi_member *w, lhi_seat *next)
     w->device = next->device;
 }
 
-/* A timed device has nothing that could move: it takes the time. */
+/* Emulates a migration on a timed device, which has no state, by its duration.
+ */
 static lh_status play(lhi_member *w, lh_error *err)
 {
     int64_t until =
@@ -101,5 +102,5 @@ void lhi_member_moved(lhi_member *w, lhi_seat *next)
         leave_seat(w, next);
         w->place = lhi_seats_place(lhi_member_seats(w), w->me);
     }
-    w->state = LH_NONE; /* of the course: set anew before the next step */
+    w->state = LH_NONE; /* conditions are applied before the next step */
 }

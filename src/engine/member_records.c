@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was recorded of a run, from all ranks to rank 0 at its end. */
+/* Gathers the run's records on rank 0 at its end. */
 #include "engine/member.h"
 
 #include <stdlib.h>
 
-/* Counts and rows of this rank, as one text. */
+/* Formats this rank's counts and rows. */
 static lh_status write_records(const lhi_member *w, lhi_text *out,
                                lh_error *err)
 {
@@ -72,7 +72,7 @@ static lh_status hear_records(lhi_member *w, uint32_t rank, uint32_t place,
     return status;
 }
 
-/* What was noticed and decided, as far as it was handed on. */
+/* Appends the notices that were passed on. */
 static void add_told(const lhi_member *w, lhi_text *out)
 {
     unsigned char bytes[LHI_TOLD_BYTES];
@@ -121,7 +121,7 @@ lh_status lhi_member_collect(lhi_member *w, lhi_text *out, lh_error *err)
     uint32_t n = w->shift->has_records ? w->job->exec->n_ranks : 0;
     lhi_member_add_heading(w, n, out);
     for (uint32_t p = 0; p < n; p++) {
-        /* Of a timed run ranks are places, whoever has them. */
+        /* In a timed run ranks stay at their logical ranks. */
         uint32_t host =
             w->training ? lhi_seats_host(lhi_member_seats(w), p) : p;
         LHI_TRY(host == w->me ? write_records(w, out, err)

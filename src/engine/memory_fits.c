@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a training run fits into memory: said before it starts, since what
- * is too much may otherwise show after hours, in the middle of a step. What is
- * counted is needed for certain; that there is room for it promises nothing. */
+/* Checks before the start whether a training run fits into memory; otherwise a
+ * shortage may show after hours, in the middle of a step. The count is a lower
+ * bound, so passing the check is no guarantee. */
 #include "base/memory_room.h"
 #include "engine/layered.h"
 #include "engine/shard_groups.h"
@@ -17,12 +17,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A rank's required memory, in bytes. */
 typedef struct rank_need {
-    double state;       /* weights, gradients, optimizer, their exchange */
-    double activations; /* and room to compute in, and messages */
+    double state;       /* weights, gradients, optimizer, exchange */
+    double activations; /* including scratch and messages */
 } rank_need;
 
-/* Values of an embedding of which another rank has a copy. */
+/* Returns the size of a tied embedding with a second copy on another rank; 0:
+ * none. */
 static double count_tied(const lhi_cpu_options *o, const lh_exec *exec,
                          uint32_t stage)
 {
@@ -35,7 +37,7 @@ static double count_tied(const lhi_cpu_options *o, const lh_exec *exec,
     return lhi_cpu_embedding(o);
 }
 
-/* As make_receives() of rank.c and make_buffers() of delegated.c. */
+/* Mirrors make_receives() in rank.c and make_buffers() in delegated_path.c. */
 static double count_messages(const lhi_exec_rank *rank, double bytes)
 {
     bool any = false;
@@ -67,21 +69,22 @@ static lh_status predict_device(const lhi_exec_rank *rank,
     return status;
 }
 
-/* Values that ranks of one kind of group share, and what they exchange at a
- * time: of the tensors that are in a lot. */
+/* Values that the ranks in one kind of group share, and the values exchanged at
+ * a time: for the tensors in a bucket. */
 typedef struct lot_need {
     uint32_t n_sharers, n_shards;
-    double values, sharded, largest; /* of a chunk, or a part of it */
+    double values, sharded, largest; /* per chunk, or per part of it */
 } lot_need;
 
-/* All of a device's chunks. */
+/* Sums over all chunks of a device. */
 typedef struct chunks_need {
     lot_need lots[LHI_N_TRAIN_LOTS];
-    double part; /* the largest, of all lots */
+    double part; /* largest over all buckets */
     uint32_t n_parts;
     lhi_sharded_tensors most;
 } chunks_need;
 
+/* Adds one chunk to the device's sums. */
 static void add_chunk(chunks_need *need, const lhi_cpu_options *o, uint32_t i,
                       const lhi_sharded_tensors *sharded)
 {
@@ -126,7 +129,8 @@ static chunks_need need_of_groups(const lhi_job *job, uint32_t stage)
     return need;
 }
 
-/* What parts are exchanged in: of all shards of a lot, and of one. */
+/* Returns the bytes of the exchange arrays: all shards of a bucket and one
+ * shard. */
 static double exchange_bytes(const chunks_need *need)
 {
     double all = 0, one = 0;
@@ -139,8 +143,8 @@ static double exchange_bytes(const chunks_need *need)
     return sizeof(float) * (all + one);
 }
 
-/* What training holds beside the device: lhi_train_held(), and make_rooms() of
- * sharded.c or layered.c. */
+/* Predicts training memory beside the device: lhi_train_add_memory(), and the
+ * buffers in elastic_sharding.c or fsdp.c. */
 static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
                                   uint32_t stage, const lhi_cpu_options *o,
                                   double bytes[LH_N_MEMORY_KINDS],
@@ -189,7 +193,7 @@ static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
     return LH_OK;
 }
 
-/* By kind, under `exec`. */
+/* Predicts a rank's memory under `exec`, by kind. */
 static lh_status predict_rank(const lhi_job *job, const lh_exec *exec,
                               uint32_t rank, double bytes[LH_N_MEMORY_KINDS],
                               lh_error *err)
@@ -218,6 +222,7 @@ static lh_status count_rank(const lhi_job *job, const lh_exec *exec,
     return LH_OK;
 }
 
+/* Returns the default thread stack size in bytes. */
 static double stack_bytes(void)
 {
     pthread_attr_t attributes;
@@ -229,8 +234,8 @@ static double stack_bytes(void)
     return (double)size;
 }
 
-/* "12.5 GiB", rounded up or down, so that what is needed and what there is do
- * not come out alike. */
+/* "12.5 GiB". Required memory rounds up and available memory rounds down, so
+ * that the two never print as equal. */
 typedef char size_text[32];
 static const char *show_bytes(double bytes, bool up, char *text)
 {
@@ -266,11 +271,11 @@ static lh_status refuse(const char *where, rank_need need, double blas,
         show_bytes((double)room.bytes, false, there), room.limit, also);
 }
 
-/* What counts for this process alone, and for all on this machine. */
+/* Compares the process and the machine with their limits. */
 static lh_status compare(rank_need here, double n_here, rank_need machine,
                          lh_error *err)
 {
-    /* In this process and in each that it starts; a thread for each rank. */
+    /* In this process and each that it starts, with one thread per rank. */
     double maps = n_here * (LHI_BLAS_BUFFER_BYTES + stack_bytes());
     lhi_memory_room to_map = lhi_room_to_map(), to_fill = lhi_room_to_fill("");
     if (here.state + here.activations + maps > (double)to_map.bytes)
@@ -284,8 +289,7 @@ static lh_status compare(rank_need here, double n_here, rank_need machine,
     return LH_OK;
 }
 
-/* --- the pipeline's limits -------------------------------------------------
- */
+/* --- pipeline's limits --- */
 
 static int64_t whole_bytes(double bytes)
 {
@@ -402,7 +406,7 @@ lh_status lhi_job_fits(const lhi_job *job, lhi_job_place place, lh_error *err)
         return compare(sum, n, sum, err);
     case LHI_RANKS_PROCESSES:
         return compare(most, 1, sum, err);
-    default: /* which rank this is shows once it is started */
+    default: /* the rank is not known before the launch */
         return compare(least, 1, least, err);
     }
 }

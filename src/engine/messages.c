@@ -7,11 +7,11 @@
 
 #include <string.h>
 
-/* Tensors, and sums of them, go as they lie in memory. */
+/* Tensors and their sums are sent in host byte order. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "ranks exchange little-endian numbers");
 
-/* The kinds of message, from 1. */
+/* Kinds of message, from 1. */
 typedef enum message_kind {
     MESSAGE_COMMAND = 1,
     MESSAGE_DONE,
@@ -35,8 +35,7 @@ static const char *const names[] = {
 
 enum { HEAD_BYTES = 4 };
 
-/* --- bytes, one field after the other --------------------------------------
- */
+/* --- field encoding --- */
 
 static void put32(unsigned char **at, uint32_t value)
 {
@@ -79,7 +78,7 @@ static double get_real(const unsigned char **at)
     return lhi_of_bits(get64(at));
 }
 
-/* Where the fields begin. */
+/* Writes the header; returns the start of the fields. */
 static unsigned char *put_head(unsigned char *out, message_kind kind)
 {
     out[0] = 'L';
@@ -89,8 +88,7 @@ static unsigned char *put_head(unsigned char *out, message_kind kind)
     return out + HEAD_BYTES;
 }
 
-/* Checks that the bytes are a message of this kind and size; *at: its fields.
- */
+/* Checks kind, version and size of a message; *at: start of its fields. */
 static lh_status get_head(const unsigned char *in, size_t size,
                           message_kind kind, size_t want,
                           const unsigned char **at, lh_error *err)
@@ -117,8 +115,7 @@ static lh_status fail_field(message_kind kind, const char *field,
                     (unsigned long long)value);
 }
 
-/* --- messages ---------------------------------------------------------------
- */
+/* --- messages --- */
 
 void lhi_command_write(const lhi_command *o,
                        unsigned char out[LHI_COMMAND_BYTES])
@@ -197,8 +194,7 @@ lh_status lhi_notice_read(const unsigned char *in, size_t size,
     return LH_OK;
 }
 
-/* --- what was recorded ------------------------------------------------------
- */
+/* --- records --- */
 
 void lhi_counts_write(const lhi_counts *c, unsigned char out[LHI_COUNTS_BYTES])
 {
@@ -294,7 +290,8 @@ lh_status lhi_rows_read(const unsigned char *in, size_t size,
     return get_played(in, c->n_played, played, err);
 }
 
-/* Within 73 years, of any clock, so that differences are numbers. */
+/* Limits times to 73 years around any clock's zero, so that differences do not
+ * overflow. */
 static bool is_moment(int64_t ns)
 {
     const int64_t most = INT64_C(1) << 61;
@@ -314,7 +311,7 @@ static bool was_at_moments(const lhi_played *x)
            is_moment(x->sent_ns) && is_moment(x->arrive_ns);
 }
 
-/* Rows go as they lie in memory. */
+/* Rows are sent in host byte order. */
 _Static_assert(sizeof(lhi_seen_row) == LHI_SEEN_ROW_BYTES,
                "a row has six times and nothing else");
 
@@ -368,10 +365,9 @@ lh_status lhi_seen_read(const unsigned char *in, size_t size,
     return LH_OK;
 }
 
-/* --- other schedules --------------------------------------------------------
- */
+/* --- schedule proposals --- */
 
-/* `room` bytes: as much of the text as fits, ended and filled with 0. */
+/* Writes at most `room` bytes of text, zero-terminated and zero-padded. */
 static void put_text(unsigned char **at, const char *text, size_t room)
 {
     size_t len = strlen(text);
@@ -382,6 +378,7 @@ static void put_text(unsigned char **at, const char *text, size_t room)
     *at += room;
 }
 
+/* Reads a zero-padded text field. */
 static lh_status get_text(const unsigned char **at, char *out, size_t room,
                           message_kind kind, lh_error *err)
 {
@@ -505,8 +502,7 @@ lh_status lhi_switch_read(const unsigned char *in, size_t size, lhi_switch *out,
     return LH_OK;
 }
 
-/* --- a run that adapts ------------------------------------------------------
- */
+/* --- adaptation notices --- */
 
 enum { TOLD_DECISION = 1, TOLD_SWITCH = 2 };
 
@@ -579,8 +575,7 @@ lh_status lhi_told_read(const unsigned char *in, size_t size, lhi_told *out,
     return LH_OK;
 }
 
-/* --- how the run went -------------------------------------------------------
- */
+/* --- outcome --- */
 
 void lhi_outcome_head_write(const lhi_outcome *o,
                             unsigned char out[LHI_OUTCOME_BYTES])

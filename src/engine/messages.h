@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ranks tell each other beside tensors, and what rank 0 hands back at the
- * end: docs/formats/wire.md. Coding and checking only; nothing here sends or
- * receives. Reading fails with LH_EIO: the bytes are no such message; `err`
- * says what is wrong, and the output is untouched (but for arrays of rows). */
+/* Control messages between ranks, and rank 0's outcome at the end:
+ * docs/formats/wire.md. Encoding and checking only; no communication. Reading
+ * fails with LH_EIO if the bytes are not a valid message; `err` names the
+ * problem and the output is unchanged, except for arrays of rows. */
 #ifndef LHI_MESSAGES_H
 #define LHI_MESSAGES_H
 
@@ -28,138 +28,141 @@ enum {
     LHI_SEEN_BYTES = 24,
     LHI_SEEN_ROW_BYTES = 48,
     LHI_TOLD_BYTES = 768,
-    LHI_VOTE_TEXT = LHI_VOTE_BYTES - 16, /* with the 0 at its end */
-    LHI_SWITCH_NAME = 128,               /* these, too */
+    LHI_VOTE_TEXT = LHI_VOTE_BYTES - 16, /* with the terminating 0 */
+    LHI_SWITCH_NAME = 128,               /* all with the terminating 0 */
     LHI_SWITCH_WHY = 600,
-    LHI_PATHS_MOST = 1 << 20, /* bytes of how messages go */
-    LHI_SEATS_MOST = 1 << 20, /* bytes of who has what */
+    LHI_PATHS_MOST = 1 << 20, /* bytes of the path text */
+    LHI_SEATS_MOST = 1 << 20, /* bytes of the rank assignment text */
     LHI_SWITCH_REFUSED =
         LHI_SWITCH_BYTES - 64 - LHI_SWITCH_NAME - LHI_SWITCH_WHY,
-    LHI_TOLD_NAME = 32, /* these, too */
+    LHI_TOLD_NAME = 32, /* all with the terminating 0 */
     LHI_TOLD_TEXT = LHI_TOLD_BYTES - 104 - LHI_TOLD_NAME
 };
 
-/* What rank 0 has all ranks do. */
+/* Commands from rank 0 to all ranks. */
 typedef enum lhi_command_kind {
     LHI_COMMAND_STEP,
     LHI_COMMAND_VALIDATE,
     LHI_COMMAND_SAVE,
-    LHI_COMMAND_MEASURE, /* once, after the last step: what profiles have */
-    LHI_COMMAND_END,     /* the last one */
-    LHI_COMMAND_SCHEDULE, /* nothing but the proposal, before the first step */
-    LHI_COMMAND_MOVE      /* go on with it, and exchange what it has elsewhere */
+    LHI_COMMAND_MEASURE, /* once after the last step, for profiles */
+    LHI_COMMAND_END,     /* the last command */
+    LHI_COMMAND_SCHEDULE, /* a proposal before the first step */
+    LHI_COMMAND_MOVE      /* accept the proposal and migrate state */
 } lhi_command_kind;
 
-/* What becomes of the schedule that was proposed in the command before. */
+/* Verdict on the schedule proposed in the previous command. */
 typedef enum lhi_verdict {
-    LHI_VERDICT_NONE, /* none was */
-    LHI_VERDICT_GO,   /* all ranks go on with it, from this step */
+    LHI_VERDICT_NONE, /* no proposal */
+    LHI_VERDICT_GO,   /* all ranks switch at this step */
     LHI_VERDICT_DROP
 } lhi_verdict;
 
+/* A command from rank 0. */
 typedef struct lhi_command {
     lhi_command_kind what;
     uint64_t step;
-    int64_t t0_ns; /* of a step: when it begins, where all share a clock */
-    bool proposes; /* a PROPOSAL is on its way, for the next step */
-    bool sees;     /* SEEN is to follow the DONE of this step */
+    int64_t t0_ns; /* step start, with a shared clock */
+    bool proposes; /* a PROPOSAL follows, for the next step */
+    bool sees;     /* an observation follows this step's DONE */
     lhi_verdict verdict;
 } lhi_command;
 
-/* What a rank says once it has done so. */
+/* A rank's report on a finished command. */
 typedef struct lhi_done {
-    int64_t end_ns; /* by the clock that all share; else from the beginning */
-    double loss;    /* of a validation */
+    int64_t end_ns; /* on the shared clock; else since the start */
+    double loss;    /* for validation */
     uint64_t n_slips;
     int64_t worst_late_ns;
     uint64_t n_grown;
-    uint32_t n_played; /* communications in the SEEN that follows */
+    uint32_t n_played; /* collectives in the following observation */
 } lhi_done;
 
-/* What a pass did; times by the real clock but the message's, which are the
+/* Record of a pass. Times are on the real clock; the message's times are the
  * transport's. */
 typedef struct lhi_record {
     int64_t start_ns, end_ns;
     int64_t
-        issued_ns; /* the rank went on: later only where sends are coupled */
-    int64_t entered_ns, arrived_ns; /* of its input, where it is a message */
-    size_t peak_bytes; /* that its device has held so far; not sent */
+        issued_ns; /* rank continues; later only if sends block */
+    int64_t entered_ns, arrived_ns; /* for an input message */
+    size_t peak_bytes; /* device's peak so far; not sent */
 } lhi_record;
 
-/* What a pass did, for whoever watches the run: by the clock of the rank's
- * host, as its device and its links have it. */
+/* Observation of a pass for online adaptation, on the host's clock, as modelled
+ * by device and links. */
 typedef struct lhi_seen_row {
-    int64_t could_ns; /* begin: its device was free and its input there */
+    int64_t could_ns; /* could start: device free, input arrived */
     int64_t ended_ns;
-    int64_t free_ns; /* the rank went on, and had handed over its message */
-    /* Of its input, where that is a message; else 0. The first two by its
-     * sender's clock: when it was handed over (its receive posted, if late),
-     * and when its transfer began. */
+    int64_t free_ns; /* rank continues, message handed over */
+    /* For an input message; else 0. The first two are on the sender's clock:
+     * when it was handed over (or its late receive posted), and when its
+     * transfer started. */
     int64_t handed_ns, began_ns, arrived_ns;
 } lhi_seen_row;
 
-/* What a rank has seen of a step; `n_passes` rows follow, then what it
- * played. */
+/* A rank's observation of a step; `n_passes` rows follow, then the collectives.
+ */
 typedef struct lhi_seen_head {
     uint32_t n_passes, n_played;
-    uint64_t clock; /* ranks that say the same read one */
+    uint64_t clock; /* equal on ranks that read the same clock */
 } lhi_seen_head;
 
-/* A data-parallel communication that a timed rank plays, or, at the end of
- * those of a step, a copy of activations, which is sent when it arrives. */
+/* Record of a data-parallel collective; at the end of a step's list also of
+ * activation copies, for which sent_ns equals arrive_ns. */
 typedef struct lhi_played {
     uint32_t chunk;
     bool is_reduce_scatter;
-    uint32_t op; /* lh_pipeline_dp_op() index, LH_NONE: the chunk's own */
+    uint32_t op; /* lh_pipeline_dp_op(); LH_NONE: whole chunk */
     int64_t ready_ns, depart_ns, sent_ns, arrive_ns;
-    uint32_t copy; /* 1 + its place in the rank's offload stream; 0: is none */
+    uint32_t copy; /* 1 + index in the offload stream; 0: not a copy */
 } lhi_played;
 
-/* How much a rank has recorded of the last step; the rows follow. */
+/* The number of a rank's records for the last step; the rows follow. */
 typedef struct lhi_counts {
     uint32_t n_passes, n_played;
 } lhi_counts;
 
-/* Texts of a schedule that is proposed, one after the other: its rows, its link
- * orders, how messages go (lhi_paths_write(); none: as the run began), who has
- * which part (engine/seats.h; none: likewise). In bytes. */
+/* Sizes, in bytes, of a proposal's concatenated texts: rows, link orders, paths
+ * (lhi_paths_format(); none: as at the start), rank assignment
+ * (rank_assignment.h; none: likewise). */
 typedef struct lhi_texts {
     uint32_t n_rows, n_links, n_paths, n_seats;
 } lhi_texts;
 
+/* Returns the total size in bytes. */
 static inline size_t lhi_texts_size(const lhi_texts *t)
 {
     return (size_t)t->n_rows + t->n_links + t->n_paths + t->n_seats;
 }
 
-/* A schedule that counts from `step` on; its texts follow as one message.
- * n_rows 0: rank 0 has none, and all vote against it. */
+/* A schedule that takes effect at `step`; its texts follow as one message.
+ * n_rows 0: rank 0 has none, and all ranks vote against it. */
 typedef struct lhi_proposal {
     uint64_t step;
     lhi_texts texts;
 } lhi_proposal;
 
+/* A rank's vote on a proposal. */
 typedef struct lhi_vote {
     bool refuses;
     uint64_t step;
-    char why[LHI_VOTE_TEXT]; /* of one that refuses */
+    char why[LHI_VOTE_TEXT]; /* reason for a refusal */
 } lhi_vote;
 
-/* Something of a run that adapts; an lh_notice. */
+/* An adaptation notice; becomes an lh_notice. */
 typedef struct lhi_told {
     lh_notice notice; /* without its texts */
     char name[LHI_TOLD_NAME], text[LHI_TOLD_TEXT];
 } lhi_told;
 
-/* A proposal and what came of it; an lh_switch. */
+/* A proposal and its result; becomes an lh_switch. */
 typedef struct lhi_switch {
     uint64_t step;
     int64_t predicted_ns;
-    int64_t expected_ns; /* by whoever proposed it; 0: not said */
-    /* Where parts of the job moved with it: a text of so many bytes follows,
-     * the texts' last. */
+    int64_t expected_ns; /* by the proposer; 0: unknown */
+    /* Size of the rank assignment text that follows if parts of the job moved.
+     */
     uint32_t n_seats;
-    char *seats; /* that, where it is; not in SWITCH */
+    char *seats; /* the text, if present; not in SWITCH */
     uint64_t moved_bytes;
     int64_t move_ns, move_expected_ns;
     bool is_refused;
@@ -167,9 +170,9 @@ typedef struct lhi_switch {
     char to[LHI_SWITCH_NAME], why[LHI_SWITCH_WHY], refused[LHI_SWITCH_REFUSED];
 } lhi_switch;
 
-/* How the run went; its iterations follow, `n_switches` proposals, `n_told`
- * notices, the texts of what the last iteration followed (n_rows 0: what the
- * run began with), then counts and rows of each of `n_recorded` ranks. */
+/* The run's outcome. It is followed by iterations, `n_switches` proposals,
+ * `n_notices` notices, the texts of the last iteration's plan (n_rows 0: the
+ * initial plan), then counts and rows for each of `n_recorded` ranks. */
 typedef struct lhi_outcome {
     uint64_t n_iterations, n_grown;
     bool interrupted;
@@ -177,66 +180,87 @@ typedef struct lhi_outcome {
     lhi_texts texts;
 } lhi_outcome;
 
+/* Encodes a command. */
 void lhi_command_write(const lhi_command *command,
                        unsigned char out[LHI_COMMAND_BYTES]);
+/* Decodes a command. */
 lh_status lhi_command_read(const unsigned char *in, size_t size,
                            lhi_command *out, lh_error *err);
 
+/* Encodes a report. */
 void lhi_done_write(const lhi_done *done, unsigned char out[LHI_DONE_BYTES]);
+/* Decodes a report. */
 lh_status lhi_done_read(const unsigned char *in, size_t size, lhi_done *out,
                         lh_error *err);
 
-/* A late receive was posted at `posted_ns`. */
+/* Encodes a notice that a receive was posted at `posted_ns`. */
 void lhi_notice_write(int64_t posted_ns, unsigned char out[LHI_NOTICE_BYTES]);
+/* Decodes the notice. */
 lh_status lhi_notice_read(const unsigned char *in, size_t size,
                           int64_t *posted_ns, lh_error *err);
 
+/* Encodes record counts. */
 void lhi_counts_write(const lhi_counts *counts,
                       unsigned char out[LHI_COUNTS_BYTES]);
+/* Decodes record counts. */
 lh_status lhi_counts_read(const unsigned char *in, size_t size, lhi_counts *out,
                           lh_error *err);
 
-/* Rows of a rank: its records, then what it played. */
+/* Returns the size of a rank's rows: pass records, then collectives. */
 size_t lhi_rows_bytes(const lhi_counts *counts);
+/* Encodes a rank's rows. */
 void lhi_rows_write(const lhi_counts *counts, const lhi_record *records,
                     const lhi_played *played, unsigned char *out);
+/* Decodes a rank's rows. */
 lh_status lhi_rows_read(const unsigned char *in, size_t size,
                         const lhi_counts *counts, lhi_record *records,
                         lhi_played *played, lh_error *err);
 
-/* Head, rows and what was played, in lhi_seen_size() bytes. */
+/* Returns the size of an observation: header, rows and collectives. */
 size_t lhi_seen_size(const lhi_seen_head *seen);
+/* Encodes an observation. */
 void lhi_seen_write(const lhi_seen_head *seen, const lhi_seen_row *rows,
                     const lhi_played *played, unsigned char *out);
-/* Where they have to be as many as *seen says, which gets the clock. */
+/* Decodes an observation whose counts must match *seen; sets its clock. */
 lh_status lhi_seen_read(const unsigned char *in, size_t size,
                         lhi_seen_head *seen, lhi_seen_row *rows,
                         lhi_played *played, lh_error *err);
 
+/* Encodes a proposal. */
 void lhi_proposal_write(const lhi_proposal *proposal,
                         unsigned char out[LHI_PROPOSAL_BYTES]);
-/* LH_EIO also: texts that are longer than a schedule may be. */
+/* Decodes a proposal. LH_EIO also if texts exceed the maximum schedule size. */
 lh_status lhi_proposal_read(const unsigned char *in, size_t size,
                             lhi_proposal *out, lh_error *err);
+/* Encodes a vote. */
 void lhi_vote_write(const lhi_vote *vote, unsigned char out[LHI_VOTE_BYTES]);
+/* Decodes a vote. */
 lh_status lhi_vote_read(const unsigned char *in, size_t size, lhi_vote *out,
                         lh_error *err);
 
+/* Encodes a switch. */
 void lhi_switch_write(const lhi_switch *row,
                       unsigned char out[LHI_SWITCH_BYTES]);
+/* Decodes a switch. */
 lh_status lhi_switch_read(const unsigned char *in, size_t size, lhi_switch *out,
                           lh_error *err);
 
+/* Encodes an adaptation notice. */
 void lhi_told_write(const lhi_told *row, unsigned char out[LHI_TOLD_BYTES]);
+/* Decodes an adaptation notice. */
 lh_status lhi_told_read(const unsigned char *in, size_t size, lhi_told *out,
                         lh_error *err);
 
+/* Encodes the outcome header. */
 void lhi_outcome_head_write(const lhi_outcome *outcome,
                             unsigned char out[LHI_OUTCOME_BYTES]);
+/* Decodes the outcome header. */
 lh_status lhi_outcome_head_read(const unsigned char *in, size_t size,
                                 lhi_outcome *out, lh_error *err);
+/* Encodes an iteration. */
 void lhi_iteration_write(const lh_iteration *iteration,
                          unsigned char out[LHI_ITERATION_BYTES]);
+/* Decodes an iteration. */
 lh_iteration lhi_iteration_read(const unsigned char in[LHI_ITERATION_BYTES]);
 
 #endif

@@ -13,18 +13,20 @@ enum {
     KEPT_STEPS = 64, /* the last ones */
     F_MESSAGES = LH_B + 1,
     B_MESSAGES,
-    COLUMNS, /* of a chunk in a step */
+    COLUMNS, /* per chunk and step */
     REPEATS = 5
 };
 
+/* State of a profile observer. */
 struct lhi_observer {
     const lhi_job *job;
     uint32_t rank, stage;
     double *sums;
 };
 
-/* All numbers: rows of steps, each with COLUMNS per chunk; then four per chunk.
- * Each place is filled by one rank, or by one of each replica. */
+/* Layout of all sums: rows of steps, each with COLUMNS per chunk; then four
+ * numbers per chunk. Each entry is filled by one rank, or by one rank in each
+ * replica. */
 static size_t row_size(const lhi_job *job)
 {
     return (size_t)COLUMNS * job->exec->n_chunks;
@@ -70,10 +72,9 @@ const double *lhi_observer_sums(const lhi_observer *o)
     return o->sums;
 }
 
-/* --- steps
- * ---------------------------------------------------------------------- */
+/* --- steps --- */
 
-/* When a chunk's values were gathered; 0: they were there. */
+/* Returns the arrival time of a chunk's all-gather; 0: none. */
 static int64_t gathered_ns(const lhi_shift *s, uint32_t chunk)
 {
     for (uint32_t i = 0; i < s->n_played; i++)
@@ -87,7 +88,7 @@ static int64_t later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* What the device holds more of after a chunk's second F, or a later one. */
+/* Records the growth of the device's peak at a chunk's second and later F. */
 static void note_kept(lhi_observer *o, const lhi_shift *s)
 {
     const lhi_exec_rank *program = s->rank->program;
@@ -102,8 +103,8 @@ static void note_kept(lhi_observer *o, const lhi_shift *s)
     }
 }
 
-/* Passes that data-parallel communication goes with begin once that is there,
- * and wait for it: a profile is of what they compute. */
+/* A pass with data-parallel communication starts when that is complete and may
+ * wait for it inside; profiles count only its computation. */
 void lhi_observe_step(lhi_observer *o, uint64_t iteration, const lhi_shift *s,
                       const int64_t *waited_ns)
 {
@@ -136,10 +137,9 @@ void lhi_observe_step(lhi_observer *o, uint64_t iteration, const lhi_shift *s,
         note_kept(o, s);
 }
 
-/* --- the end
- * ---------------------------------------------------------------------- */
+/* --- end of the run --- */
 
-/* Values of a chunk, and those of experts that others than replicas have. */
+/* Counts a chunk's values; *experts: those in disjoint expert groups. */
 static double count_values(const lhi_observer *o, lhi_device *device,
                            uint32_t chunk, double *experts)
 {
@@ -171,7 +171,7 @@ static void note_state(lhi_observer *o, lhi_device *device)
         if (x->chunk_ranks[c] != o->stage)
             continue;
         double values = count_values(o, device, c, &experts);
-        /* What elastic plans shard beyond the optimizer they take off
+        /* Elastic plans subtract the memory sharded beyond the optimizer
          * themselves. */
         lhi_sharded_tensors sharded = {0};
         if (by_layer)
@@ -189,7 +189,8 @@ static void note_state(lhi_observer *o, lhi_device *device)
     }
 }
 
-/* The same two stages as between an earlier chunk and the next. */
+/* Checks whether an earlier chunk boundary joins the same two stages; *first:
+ * that boundary. */
 static bool seen_before(const lh_exec *x, uint32_t chunk, uint32_t *first)
 {
     uint32_t a = x->chunk_ranks[chunk], b = x->chunk_ranks[chunk + 1];
@@ -202,7 +203,7 @@ static bool seen_before(const lh_exec *x, uint32_t chunk, uint32_t *first)
     return false;
 }
 
-/* One pair of stages after the other, while nothing else is going on. */
+/* Measures the stage pairs one after the other, without other traffic. */
 static lh_status ping_stages(lhi_observer *o, lhi_net *net, uint64_t turn,
                              lh_error *err)
 {
@@ -239,9 +240,9 @@ lh_status lhi_observe_end(lhi_observer *o, lhi_net *net, lhi_device *device,
                          err);
 }
 
-/* --- means
- * ---------------------------------------------------------------------- */
+/* --- means --- */
 
+/* A recorded step and its duration. */
 typedef struct kept_step {
     int64_t ns;
     uint64_t iteration;
@@ -253,8 +254,8 @@ static int by_time(const void *a, const void *b)
     return x->ns < y->ns ? -1 : x->ns > y->ns;
 }
 
-/* Those between the quartiles; not the first one, which warms up, if there are
- * others. */
+/* Selects the steps between the quartiles; without the first, a warm-up, if
+ * there are others. */
 static uint32_t choose_steps(const lh_iteration *iterations, uint64_t n,
                              kept_step steps[KEPT_STEPS])
 {
@@ -268,7 +269,8 @@ static uint32_t choose_steps(const lh_iteration *iterations, uint64_t n,
     return n_steps - 2 * skipped;
 }
 
-/* How many passes of each kind a chunk has in a step; parts of one are one. */
+/* Counts the passes of each kind per chunk and step; partial passes count as
+ * fractions. */
 static void count_passes(const lh_exec *x, double *counts)
 {
     for (uint32_t r = 0; r < x->n_ranks; r++)
@@ -317,7 +319,7 @@ static void add_rest(const lhi_job *job, const double *sums, lhi_observed *to)
     }
 }
 
-/* Its arrays lie behind it. */
+/* Allocates the means with their arrays behind the struct. */
 static lhi_observed *make_empty(uint32_t n_chunks)
 {
     size_t n = n_chunks;

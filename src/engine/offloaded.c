@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Activations of a rank that leave its device and come back, in steps of
- * training: its program's offload stream. A device that keeps something copies
- * it, in the pipeline's time where links are emulated; for a timed one the
- * copies take that time, one after the other, dated by the passes that launch
- * them. */
+/* Activation offload in training steps: the program's offload stream. A device
+ * with real activations copies them, in the pipeline's time if links are
+ * emulated. On a timed device copies take the pipeline's time, one after the
+ * other, dated by the passes that launch them. */
 #include "engine/rank.h"
 
 #include "base/realtime.h"
@@ -27,7 +26,7 @@ void lhi_offloaded_begin(lhi_rank *rank, int64_t t0_ns)
     rank->copy_free_ns = t0_ns;
 }
 
-/* Until the first `n` copies are done; ends where the run does. */
+/* Waits for the first `n` copies; ends when the run does. */
 static lh_status await(lhi_rank *rank, uint32_t n, lh_error *err)
 {
     enum { LOOK_NS = 50000000 };
@@ -37,6 +36,7 @@ static lh_status await(lhi_rank *rank, uint32_t n, lh_error *err)
     return LH_OK;
 }
 
+/* Emulates a copy on the timed device. */
 static void play(lhi_rank *rank, uint32_t chunk, int64_t ready_ns)
 {
     lhi_copied *when = &rank->copied[rank->n_copied++];
@@ -47,7 +47,7 @@ static void play(lhi_rank *rank, uint32_t chunk, int64_t ready_ns)
         when->depart_ns + lhi_timed_chunk(rank->o.device, chunk)->offload_ns;
 }
 
-/* Those of the stream that pass `i` launches, as it starts or has ended. */
+/* Launches the copies of pass `i` at its start (back) or end. */
 static lh_status launch(lhi_rank *rank, uint32_t i, bool is_back,
                         int64_t now_ns, lh_error *err)
 {

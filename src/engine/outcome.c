@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What rank 0 recorded, as a result. */
+/* Parses rank 0's outcome into a result. */
 #include "engine/observe.h"
 #include "engine/reschedule.h"
 
@@ -13,35 +13,37 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The result with the memory that it owns. */
 typedef struct owned_result {
-    lh_train_result result; /* first: a result is one of these */
+    lh_train_result result; /* first: callers hold this */
     lh_iteration *iterations;
     lhi_switch *rows;
     lh_switch *switches; /* with the texts of `rows` */
-    lhi_seats *seats;    /* per switch, of those that moved something */
-    lh_moved *moved;     /* likewise, with the numbers of `seats` */
+    lhi_seats *seats;    /* per switch, if parts moved */
+    lh_moved *moved;     /* likewise, with the numbers in `seats` */
     uint32_t n_switches;
     lhi_told *told;
     lh_notice *notices; /* with the texts of `told` */
     uint32_t n_notices;
-    lh_schedule *schedule; /* NULL: the one that the run began with */
+    lh_schedule *schedule; /* NULL: the initial schedule */
     lh_data_path path;
-    bool *delegated; /* mixed: per link */
+    bool *delegated; /* mixed path: per link */
     lh_trace *trace;
     lhi_observed *observed;
     lh_profile *profile;
     lh_train_memory *memory;
     uint32_t n_memory;
-    double spent_ns[LH_N_TRAIN_GROUPS]; /* the mean of ranks */
-    double copied_ns, waited_ns;        /* likewise, of activations' copies */
+    double spent_ns[LH_N_TRAIN_GROUPS]; /* mean over ranks */
+    double copied_ns, waited_ns;        /* same for activation copies */
 } owned_result;
 
+/* Remaining bytes of the outcome. */
 typedef struct reader {
     const unsigned char *at;
     size_t left;
 } reader;
 
-/* The next `size` bytes; NULL: there are not so many. */
+/* Takes the next `size` bytes; NULL: not enough are left. */
 static const unsigned char *next_bytes(reader *r, size_t size)
 {
     const unsigned char *at = r->at;
@@ -91,7 +93,7 @@ static lh_status check_played(const lhi_job *job, const lh_exec *exec,
     return LH_OK;
 }
 
-/* What one rank has recorded. */
+/* Parses the records of one rank. */
 static lh_status read_rank(const lhi_job *job, const lh_exec *exec,
                            uint32_t rank, reader *r, lhi_arena *mem,
                            lhi_record **records, lhi_played **played,
@@ -139,8 +141,9 @@ static lh_status read_records(const lhi_job *job, const lh_exec *exec,
                               err);
 }
 
-/* The prediction: each rank of the pipeline has a processor. Where they have
- * not, all passes together take what the processors can do at least. */
+/* Sets the prediction, which assumes one processor per pipeline rank. With
+ * fewer processors, the total pass time divided by their number is a lower
+ * bound. */
 static void predict(const lhi_job *job, int64_t alone_ns, lh_train_result *r)
 {
     const lh_pipeline *p = job->pipeline;
@@ -160,8 +163,8 @@ static void predict(const lhi_job *job, int64_t alone_ns, lh_train_result *r)
         r->predicted_ns = (int64_t)passes_ns;
 }
 
-/* As it was in the last of the iterations, with `seats`: *at, with *made in
- * it. */
+/* Copies the job to *at with the conditions of the last iteration under
+ * `seats`; *made: its pipeline. */
 static lh_status last_conditions(const lhi_job *job, const owned_result *to,
                                  uint64_t n, const lhi_seats *seats,
                                  lhi_job *at, lh_pipeline **made, lh_error *err)
@@ -177,8 +180,9 @@ static lh_status last_conditions(const lhi_job *job, const owned_result *to,
     return LH_OK;
 }
 
-/* The schedule that the last iteration followed: the step from which it counts,
- * and its prediction. A run may end within the first one of the next. */
+/* Finds the schedule of the last iteration: the step from which it was in
+ * effect, and its prediction. A run may end before a new schedule's first
+ * iteration. */
 static uint64_t find_last(const lhi_job *job, const owned_result *to,
                           int64_t *predicted_ns)
 {
@@ -197,7 +201,7 @@ static uint64_t find_last(const lhi_job *job, const owned_result *to,
     return from;
 }
 
-/* What the iterations say together. */
+/* Summarises the iterations. */
 static lh_status summarise(const lhi_job *job, owned_result *to, lh_error *err)
 {
     lh_train_result *r = &to->result;
@@ -244,8 +248,8 @@ static lh_status read_observed(const lhi_job *job, reader *r, owned_result *to,
     return status;
 }
 
-/* Of an iteration of the schedule that the run began with: the mean of ranks.
- */
+/* Returns the predicted copy time per iteration under the initial schedule,
+ * averaged over ranks, in ns. */
 static int64_t predicted_copies(const lhi_job *job)
 {
     double sum_ns = 0;
@@ -257,7 +261,7 @@ static int64_t predicted_copies(const lhi_job *job)
     return (int64_t)(sum_ns / job->exec->n_ranks);
 }
 
-/* What each rank has held, beside what was predicted of it. */
+/* Parses each rank's measured memory, next to its prediction. */
 static lh_status read_held(const lhi_job *job, reader *r, owned_result *to,
                            lh_error *err)
 {
@@ -296,7 +300,7 @@ static lh_status read_held(const lhi_job *job, reader *r, owned_result *to,
     return LH_OK;
 }
 
-/* What moved with it, if anything did. */
+/* Parses the migration of a switch, if any. */
 static lh_status read_moved(const lhi_job *job, reader *r, owned_result *to,
                             uint32_t i, lh_error *err)
 {
@@ -353,7 +357,7 @@ static lh_status read_told(reader *r, uint32_t n, owned_result *to,
     return LH_OK;
 }
 
-/* The schedule that the last iteration followed; NULL: the first one. */
+/* Parses the schedule of the last iteration; NULL: the initial one. */
 static lh_status read_schedule(const lhi_job *job, reader *r,
                                const lhi_outcome *head,
                                const lhi_proposed **out, lh_error *err)
@@ -368,7 +372,7 @@ static lh_status read_schedule(const lhi_job *job, reader *r,
                              out, err);
 }
 
-/* What ranks recorded of the last iteration. */
+/* Parses the ranks' records of the last iteration. */
 static lh_status read_last(const lhi_job *job, const lhi_proposed *followed,
                            reader *r, owned_result *to, uint64_t n,
                            lh_error *err)
@@ -389,7 +393,7 @@ static lh_status read_last(const lhi_job *job, const lhi_proposed *followed,
     return status;
 }
 
-/* How messages went at the end. */
+/* Stores the data path at the end of the run. */
 static lh_status keep_path(const lhi_job *job, const lh_exec *exec,
                            owned_result *to, lh_error *err)
 {
@@ -478,7 +482,7 @@ lh_status lhi_outcome_read(const lhi_job *job, const char *text, size_t size,
     owned_result *to = calloc(1, sizeof *to);
     if (!to)
         return lhi_fail_nomem(err);
-    if (!text) { /* rank 0, another process, has it */
+    if (!text) { /* rank 0 in another process has it */
         to->result.elsewhere = true;
         to->result.utilisation = -1;
         *out = &to->result;

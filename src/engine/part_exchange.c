@@ -89,6 +89,7 @@ lh_status lhi_part_scatter(const lhi_part_exchange *x,
     return LH_OK;
 }
 
+/* Sums one shard over sites: reduce-scatter, then all-gather. */
 static lh_status sum_across(const lhi_site_sums *s, float *values, size_t n,
                             uint64_t tag, int64_t *ready_ns, lh_error *err)
 {
@@ -123,7 +124,7 @@ static lh_status receive_from(const lhi_site_sums *s, uint32_t member,
     return lhi_net_wait(s->net, &op, 0, err);
 }
 
-/* A site's shards one after the other, by way of its leader. */
+/* Sums a site's shards one after the other through its leader. */
 static lh_status sum_by_leaders(const lhi_site_sums *s, float *values, size_t n,
                                 float *room, uint64_t tag, int64_t *ready_ns,
                                 lh_error *err)

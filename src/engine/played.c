@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data-parallel communication of a timed rank: its program's data stream takes
- * the pipeline's times on the device's own link, one after the other, dated by
- * the passes that it follows. */
+/* Emulated data-parallel communication on a timed rank. The program's data
+ * stream takes the pipeline's times on the device's own link, one collective
+ * after the other, dated by the passes that it follows. */
 #include "engine/rank.h"
 
 #include "dev/timed.h"
@@ -26,7 +26,7 @@ static int64_t transfer_of(const lhi_rank *rank, const lhi_exec_data *data)
     return data->is_scatter ? k->reduce_scatter_ns : k->all_gather_ns;
 }
 
-/* The next one of the stream. */
+/* Emulates the next collective in the stream. */
 static void play_next(lhi_rank *rank, int64_t ready_ns)
 {
     const lhi_exec_data *data = &rank->program->data[rank->n_played];
@@ -49,7 +49,8 @@ static void play_next(lhi_rank *rank, int64_t ready_ns)
         *waits = x->arrive_ns;
 }
 
-/* Those before `end` in the stream that are launched after so many passes. */
+/* Emulates the collectives before `end` that are launched after at most this
+ * many passes. */
 static void play_until(lhi_rank *rank, uint32_t end, uint32_t after,
                        int64_t ready_ns)
 {

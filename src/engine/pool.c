@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buffers for messages. As many as the prediction has under way are made
- * before the first step; where reality needs more the pool grows, since nothing
- * must wait for a send. */
+/* Message buffers. The predicted number in flight is allocated before the first
+ * step. The pool grows if more are needed, since no pass may wait for a send.
+ */
 #include "engine/rank.h"
 
 #include <stdlib.h>
@@ -30,11 +30,11 @@ static lhi_buffer *make_buffer(lhi_pool *pool)
         return NULL;
     }
     pool->n_buffers++;
-    memset(buffer->data, 0, size); /* its pages are there before it is needed */
+    memset(buffer->data, 0, size); /* touches its pages ahead of use */
     return buffer;
 }
 
-/* The longest under way first: buffers whose sends are done are free. */
+/* Reclaims buffers with completed sends, oldest first. */
 static void reclaim(lhi_pool *pool)
 {
     lhi_buffer **at = &pool->sending;

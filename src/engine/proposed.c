@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A reference-counted plan in the list. */
 typedef struct entry {
     lhi_proposed proposed; /* first: callers hold this */
     lhi_proposals *of;
@@ -20,6 +21,7 @@ typedef struct entry {
     char text[];
 } entry;
 
+/* The list of plans in use. */
 struct lhi_proposals {
     const lh_pipeline *pipeline;
     const lh_exec_options *options;
@@ -62,7 +64,7 @@ uint32_t lhi_paths_write(lh_data_path path, const bool *delegated,
     return n_links;
 }
 
-/* Of the options those that the text is about; `links` has room for all. */
+/* Parses the path text into `o`; `links` has one entry per link. */
 static lh_status read_paths(const char *text, uint32_t n, uint32_t n_links,
                             bool *links, lh_exec_options *o, lh_error *err)
 {
@@ -87,7 +89,7 @@ static lh_status read_paths(const char *text, uint32_t n, uint32_t n_links,
     return LH_OK;
 }
 
-/* The options under which an entry is lowered; `links` as above. */
+/* Sets the options for lowering an entry; `links` as above. */
 static lh_status options_of(const entry *e, lh_delegation *costs, bool *links,
                             lh_exec_options *out, lh_error *err)
 {
@@ -105,7 +107,7 @@ static lh_status options_of(const entry *e, lh_delegation *costs, bool *links,
     return LH_OK;
 }
 
-/* Who has what, and the pipeline as it is then. */
+/* Parses the rank assignment and builds its pipeline. */
 static lh_status seat(entry *e, lh_error *err)
 {
     const lhi_texts *t = &e->proposed.texts;

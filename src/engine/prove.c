@@ -1,43 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Freedom from deadlock, before anything runs. Every instruction becomes
- * possible once others are done, and stays so; therefore it does not matter in
- * which order possible ones are carried out: either all get their turn, or
- * the same ones never do. One walk through the graph decides.
+/* Checks freedom from deadlock before anything runs. An instruction becomes
+ * possible once others are done, and stays possible. The order of execution is
+ * therefore irrelevant: either all instructions run, or the same ones never do.
+ * One walk through the graph decides.
  *
- * A pass waits for the pass before it, for its input, and for communications of
- * its data stream. These are served in the order of their launch, whatever
- * passes do, and all replicas launch them in the same order; so each comes to
- * its end once it is launched, and one replica's walk is that of all. So it is
- * where passes compute together with their counterparts in other copies of the
- * pipeline: all copies have the same passes in the same order, so what the walk
- * carries out on one it carries out on all, and the collectives inside of a
- * pass find all their members in it. Copies of activations, of a stream of
- * their own, are served likewise and need nothing of other ranks. A message
- * waits for the pass that makes it, for its receive to be posted (nothing is
- * taken to be buffered on the way: a rendezvous), and on a link with an
- * explicit order for the message before it. Where sends are coupled, it also
- * waits, and with it all that its rank does next, for all but so many as the
- * queue holds of those that its rank has made before. */
+ * A pass waits for the previous pass, for its input, and for collectives in its
+ * data stream. Collectives run in launch order, independent of the passes, and
+ * all replicas launch them in the same order. A launched collective therefore
+ * completes, and one replica's walk stands for all. The same holds for passes
+ * that compute together with counterparts in other copies of the pipeline: all
+ * copies have the same passes in the same order, so the collectives inside a
+ * pass find all their members. Activation copies run in order in their own
+ * stream and need no other rank.
+ *
+ * A message waits for its producing pass, for its receive to be posted
+ * (rendezvous: no buffering on the way is assumed), and on a link with an
+ * explicit order for the previous message. With blocking sends it also waits
+ * until the queue has a free entry among its rank's earlier messages, and the
+ * rank's later instructions wait with it. */
 #include "engine/exec.h"
 
 #include <inttypes.h>
 
+/* State of the walk. */
 typedef struct proof {
     const lh_exec *x;
     lhi_arena *mem;
-    uint32_t *done;     /* per rank: passes carried out */
+    uint32_t *done;     /* per rank: executed passes */
     uint32_t *queued;   /* per rank: messages in its queue */
-    bool *holds;        /* per rank: the last pass's is not in it yet */
-    uint8_t *waits;     /* per message: for how many things */
+    bool *holds;        /* per rank: the last message is not queued yet */
+    uint8_t *waits;     /* per message: unmet conditions */
     bool *moved;        /* per message */
-    bool *there;        /* per message: and copied, where it is delegated */
-    uint32_t *behind;   /* per message: the next one of its queue */
-    uint32_t *ahead;    /* likewise, the one before */
+    bool *there;        /* per message: arrived, and copied if delegated */
+    uint32_t *behind;   /* per message: next one in its copy queue */
+    uint32_t *ahead;    /* likewise, the previous one */
     bool *delegated;    /* per message */
     uint32_t *consumer; /* per message: rank */
     uint32_t *before;   /* per message: its post */
     uint32_t *maker;    /* per message: rank */
-    uint32_t *next;     /* per message: the one behind it in its link's order */
+    uint32_t *next;     /* per message: next in its link's order */
     uint32_t *previous;
     uint32_t *stack; /* messages that can move */
     uint32_t n_stack;
@@ -70,7 +71,7 @@ static lh_status allocate(proof *p, lh_error *err)
     return LH_OK;
 }
 
-/* Chains the messages of links with explicit orders. */
+/* Links the messages on links with explicit orders. */
 static lh_status chain_turns(proof *p, lh_error *err)
 {
     const lh_exec *x = p->x;
@@ -105,14 +106,15 @@ static lh_status chain_turns(proof *p, lh_error *err)
     return LH_OK;
 }
 
+/* Fulfils one condition of a message. */
 static void satisfy(proof *p, uint32_t message)
 {
     if (--p->waits[message] == 0)
         p->stack[p->n_stack++] = message;
 }
 
-/* The message of the rank's last pass is in the queue, and the rank goes on;
- * false: the queue is full. */
+/* Queues the message of the rank's last pass and posts the receives that
+ * follow; false: the queue is full. */
 static bool issue(proof *p, uint32_t r)
 {
     const lhi_exec_rank *rank = &p->x->ranks[r];
@@ -132,7 +134,8 @@ static bool issue(proof *p, uint32_t r)
     return true;
 }
 
-/* Whether the rank's next pass needs what only a later one launches. */
+/* Checks whether the next pass needs a communication that only a later pass
+ * launches. */
 static bool waits_for_itself(const proof *p, uint32_t r)
 {
     const lhi_exec_rank *rank = &p->x->ranks[r];
@@ -142,7 +145,7 @@ static bool waits_for_itself(const proof *p, uint32_t r)
             pass->waits_copies > pass->first_copy);
 }
 
-/* Carries out the passes of a rank as far as their inputs are there. */
+/* Runs a rank's passes while their inputs are available. */
 static void run_rank(proof *p, uint32_t r)
 {
     const lhi_exec_rank *rank = &p->x->ranks[r];
@@ -162,7 +165,7 @@ static void run_rank(proof *p, uint32_t r)
     }
 }
 
-/* What a queue has to copy, one after the other. */
+/* Links the messages that a queue copies one after the other. */
 static void chain_queues(proof *p, const lhi_exec_rank *rank,
                          const lhi_exec_lane *lane)
 {
@@ -194,7 +197,7 @@ static void set_up(proof *p)
     }
 }
 
-/* What the rank waits for, but not as far as its pass. */
+/* Checks whether the awaited input has moved but not reached its pass. */
 static bool has_come(const proof *p, uint32_t r)
 {
     const lhi_exec_rank *rank = &p->x->ranks[r];
@@ -262,8 +265,8 @@ static lh_status refuse(const proof *p, uint32_t r, lh_error *err)
                     r, here, maker, ended ? "its end" : there);
 }
 
-/* The message has moved: it is there once all before it in its queue are, and
- * then those behind it may be. */
+/* Marks a message as available once all earlier ones in its queue are, then
+ * those after it. */
 static void arrive(proof *p, uint32_t message)
 {
     while (message != LH_NONE && p->moved[message] &&
@@ -290,7 +293,7 @@ static lh_status carry_out_all(proof *p, lh_error *err)
         if (p->holds[p->maker[message]])
             run_rank(p, p->maker[message]);
     }
-    uint32_t stuck = LH_NONE; /* rather one that others wait for */
+    uint32_t stuck = LH_NONE; /* prefer a rank that others wait for */
     for (uint32_t r = x->n_ranks; r-- > 0;)
         if (p->done[r] < x->ranks[r].n_passes)
             stuck = r;

@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- making and freeing ----------------------------------------------------
- */
+/* --- construction --- */
 
 static lh_status make_receives(lhi_rank *rank, lh_error *err)
 {
@@ -122,9 +121,9 @@ lh_status lhi_rank_make(const lhi_rank_options *options, lhi_rank **out,
     return LH_OK;
 }
 
-/* --- messages --------------------------------------------------------------
- */
+/* --- messages --- */
 
+/* Posts receive `k` and registers it with its protocol. */
 static lh_status post(lhi_rank *rank, uint32_t k, uint64_t step,
                       lhi_step_kind kind, int64_t now_ns, lh_error *err)
 {
@@ -159,7 +158,7 @@ static lh_status post_before(lhi_rank *rank, uint32_t i, uint64_t step,
     return LH_OK;
 }
 
-/* The input of the pass; *ready_ns is moved on to when it was there. */
+/* Waits for the pass's input; raises *ready_ns to its arrival. */
 static lh_status take_input(lhi_rank *rank, uint32_t i, const void **in,
                             int64_t *ready_ns, lh_error *err)
 {
@@ -192,7 +191,7 @@ static lh_status take_input(lhi_rank *rank, uint32_t i, const void **in,
         seen->began_ns = slot->op.began_ns;
         seen->arrived_ns = record->arrived_ns;
     }
-    if (copied) { /* with its copies, as a message is predicted */
+    if (copied) { /* includes the copies, as predicted */
         record->entered_ns -= rank->o.hooks ? 0 : pass->in_staging_ns;
         record->arrived_ns = there_ns;
     }
@@ -201,7 +200,8 @@ static lh_status take_input(lhi_rank *rank, uint32_t i, const void **in,
     return LH_OK;
 }
 
-/* *free_ns: when the pass ended, then when the rank may go on. */
+/* Hands over the pass's output. *free_ns: in, end of the pass; out, when the
+ * rank may continue. */
 static lh_status give_output(lhi_rank *rank, uint32_t i, lhi_buffer *buffer,
                              uint64_t step, lhi_step_kind kind,
                              int64_t *free_ns, lh_error *err)
@@ -236,9 +236,9 @@ static lh_status give_output(lhi_rank *rank, uint32_t i, lhi_buffer *buffer,
     return status;
 }
 
-/* --- a step -----------------------------------------------------------------
- */
+/* --- step --- */
 
+/* Waits for the data-parallel communication that the pass needs. */
 static lh_status before_pass(lhi_rank *rank, uint32_t i, lhi_step_kind kind,
                              int64_t *ready_ns, lh_error *err)
 {
@@ -258,6 +258,7 @@ static lh_status before_pass(lhi_rank *rank, uint32_t i, lhi_step_kind kind,
     return LH_OK;
 }
 
+/* Launches the data-parallel communication that follows a pass. */
 static void after_pass(lhi_rank *rank, const lhi_exec_pass *pass,
                        const lhi_span *span)
 {
@@ -270,9 +271,9 @@ static void after_pass(lhi_rank *rank, const lhi_exec_pass *pass,
     }
 }
 
-/* What the pass took, whose `ready_ns` the device was told. On the timed device
- * a pass that slipped counts from when it did begin; others wait for what was
- * gathered, and for the word that a step begins, before they can. */
+/* Records the observation of a pass. A late pass on the timed device counts
+ * from its real start. On other devices a pass that waits for a gather or for
+ * the step command counts from its start too. */
 static void see_pass(lhi_rank *rank, uint32_t i, int64_t ready_ns,
                      const lhi_span *span)
 {
@@ -288,8 +289,8 @@ static void see_pass(lhi_rank *rank, uint32_t i, int64_t ready_ns,
     seen->ended_ns = seen->free_ns = span->end_ns;
 }
 
-/* Runs the pass at `i`; *free_ns: when the rank went on to it, then when it may
- * go on to the next one, as the device has it. */
+/* Runs pass `i`. *free_ns: in, when the rank reached it; out, when it may
+ * continue, on the device's clock. */
 static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
                           lhi_step_kind kind, int64_t *free_ns, lh_error *err)
 {
@@ -346,7 +347,7 @@ static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
     return LH_OK;
 }
 
-/* Sleeps until the last played communication is over. */
+/* Sleeps until the last emulated collective has arrived. */
 static void await_played(lhi_rank *rank, int64_t *end_ns)
 {
     int64_t last = lhi_played_last(rank);

@@ -12,32 +12,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOOK_NS = 20000000 }; /* at who may stop the run */
+enum { LOOK_NS = 20000000 }; /* poll interval for the stop request */
 
-/* What goes to or comes from another rank. */
+/* Proposal messages with another rank. */
 typedef struct exchange {
     lhi_net_op head, text, vote;
-    unsigned char bytes[LHI_VOTE_BYTES]; /* of the vote */
+    unsigned char bytes[LHI_VOTE_BYTES]; /* encoded vote */
 } exchange;
 
+/* State of a proposal. */
 typedef enum phase {
     IDLE,
-    OPEN, /* the thread is at it */
+    OPEN, /* the thread works on it */
     VOTED
 } phase;
 
+/* State of the rescheduler. */
 struct lhi_rescheduler {
     const lhi_job *job;
-    lhi_rank_options rank, next_rank; /* now; after the proposal */
+    lhi_rank_options rank, next_rank; /* current; after the proposal */
     uint32_t me, n;
     exchange *others;     /* rank 0: per rank; else one */
-    double most_bytes;    /* cpu: activations of what was followed so far */
+    double most_bytes;    /* cpu: peak activations so far, in bytes */
     uint64_t round;       /* counts proposals */
-    lhi_switch *switches; /* rank 0; behind them that of an open proposal */
+    lhi_switch *switches; /* rank 0; the open proposal's is last */
     uint32_t n_closed;
     pthread_t thread;
     bool has_thread;
-    /* Under `lock`; what follows `phase` is the thread's while it is OPEN. */
+    /* Protected by `lock`. While `phase` is OPEN, the members after it belong
+     * to the thread. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool stop;
@@ -45,26 +48,24 @@ struct lhi_rescheduler {
     phase phase;
     uint64_t step;
     const lh_schedule *schedule;
-    char *paths; /* how messages are to go: n_paths bytes */
+    char *paths; /* path text, n_paths bytes */
     uint32_t n_paths;
-    char *seats; /* rank 0: who is to have what, a text */
-    const lhi_proposed *proposed; /* that has what is so now; NULL: the run
-                                     began with it */
-    lhi_seat *next_seat; /* NULL: this rank keeps its own */
+    char *seats; /* rank 0: rank assignment as a text */
+    const lhi_proposed *proposed; /* current plan; NULL: the initial one */
+    lhi_seat *next_seat; /* NULL: this rank keeps its device */
     unsigned char head[LHI_PROPOSAL_BYTES];
     char *text;
     double bytes;
     lhi_shift *next; /* NULL: this rank refuses */
     lhi_vote vote;
-    lh_status status; /* of the run */
+    lh_status status; /* transport status for the run */
     lh_error err;
 };
 
-/* --- what every rank does with a proposal ------------------------------------
- */
+/* --- all ranks --- */
 
-/* Whether there is memory for what is kept at once beyond what was so far: of
- * ranks on one machine rank 0 says it for all. */
+/* Checks the additional memory that the plan needs beyond the previous peak.
+ * Rank 0 checks for all ranks on one machine. */
 static lh_status check_memory(lhi_rescheduler *r, const lhi_job *job,
                               const lh_exec *exec, lh_error *err)
 {
@@ -85,7 +86,7 @@ static const lhi_seats *seats_of(const lhi_proposed *proposed)
     return proposed ? proposed->seats : NULL;
 }
 
-/* Whether hosts of the course, if it has some, may be in these places. */
+/* Checks whether the event timeline's hosts may have these places. */
 static lh_status check_places(const lhi_job *job, const lhi_seats *seats,
                               lh_error *err)
 {
@@ -97,8 +98,8 @@ static lh_status check_places(const lhi_job *job, const lhi_seats *seats,
     return LH_OK;
 }
 
-/* What this rank is to have, and how it then runs; where it is to be somewhere
- * else, or to have other layers, all is made anew. */
+/* Sets up this rank's options under the proposal. A changed rank assignment
+ * requires a new device and training. */
 static lh_status take_seat(lhi_rescheduler *r, const lhi_proposed *proposed,
                            lh_error *err)
 {
@@ -108,7 +109,7 @@ static lh_status take_seat(lhi_rescheduler *r, const lhi_proposed *proposed,
     *with = r->rank;
     with->exec = proposed->exec;
     with->pipeline = proposed->pipeline;
-    if (!r->job->model) /* what a timed rank plays, whoever has it, stays */
+    if (!r->job->model) /* emulated work stays with the timed rank */
         return LH_OK;
     with->seats = seats;
     if (lhi_seats_alike(seats, seats_of(r->proposed)))
@@ -123,6 +124,7 @@ static lh_status take_seat(lhi_rescheduler *r, const lhi_proposed *proposed,
     return LH_OK;
 }
 
+/* Lowers the proposal and makes the rank program for it. */
 static lh_status make_shift(lhi_rescheduler *r, const lhi_proposal *p,
                             lh_error *err)
 {
@@ -145,7 +147,7 @@ static lh_status make_shift(lhi_rescheduler *r, const lhi_proposal *p,
     return status;
 }
 
-/* Makes up this rank's mind. */
+/* Evaluates the proposal and fills in this rank's vote. */
 static void judge(lhi_rescheduler *r, const lhi_proposal *p, lh_status status,
                   lh_error *why)
 {
@@ -178,10 +180,10 @@ static lh_status receive_bytes(lhi_rescheduler *r, uint32_t from, uint64_t tag,
     return lhi_net_receive(r->rank.net, from, tag, bytes, size, op, err);
 }
 
-/* --- rank 0 ------------------------------------------------------------------
- */
+/* --- rank 0 --- */
 
-/* The schedule as texts, in *out; what is too long for one is none. */
+/* Formats the proposal as texts, *out; texts above the size limit are rejected.
+ */
 static lh_status format(const lhi_rescheduler *r, lhi_proposal *p, char **out,
                         lh_error *err)
 {
@@ -221,6 +223,7 @@ static lh_status format(const lhi_rescheduler *r, lhi_proposal *p, char **out,
     return status;
 }
 
+/* Receives a vote; the first refusal becomes the result. */
 static lh_status hear_vote(lhi_rescheduler *r, uint32_t from, lh_error *err)
 {
     lhi_vote vote;
@@ -246,6 +249,7 @@ static lh_status hear_vote(lhi_rescheduler *r, uint32_t from, lh_error *err)
     return LH_OK;
 }
 
+/* Rank 0's part: sends the proposal and collects the votes. */
 static lh_status lead_proposal(lhi_rescheduler *r, lh_error *err)
 {
     lhi_proposal p = {.step = r->step};
@@ -273,8 +277,7 @@ static lh_status lead_proposal(lhi_rescheduler *r, lh_error *err)
     return LH_OK;
 }
 
-/* --- the others --------------------------------------------------------------
- */
+/* --- other ranks --- */
 
 static lh_status hear_head(lhi_rescheduler *r, lhi_proposal *out, lh_error *err)
 {
@@ -300,7 +303,7 @@ static lh_status hear_text(lhi_rescheduler *r, const lhi_proposal *p,
     exchange *x = r->others;
     size_t size = lhi_texts_size(&p->texts);
     r->text = malloc(size + 1);
-    if (!r->text) { /* rank 0 waits until it is taken */
+    if (!r->text) { /* rank 0 waits until it is received */
         lhi_fail_nomem(err);
         lhi_net_abort(r->rank.net, err->text);
         return LH_ENOMEM;
@@ -310,6 +313,7 @@ static lh_status hear_text(lhi_rescheduler *r, const lhi_proposal *p,
     return lhi_net_wait(r->rank.net, &x->text, 0, err);
 }
 
+/* The other ranks' part: receives the proposal and votes. */
 static lh_status follow_proposal(lhi_rescheduler *r, lh_error *err)
 {
     lhi_proposal p;
@@ -329,8 +333,7 @@ static lh_status follow_proposal(lhi_rescheduler *r, lh_error *err)
     return lhi_net_wait(r->rank.net, &x->vote, 0, err);
 }
 
-/* --- the thread --------------------------------------------------------------
- */
+/* --- thread --- */
 
 static void *thread_main(void *of)
 {
@@ -372,8 +375,7 @@ static lh_status start_thread(lhi_rescheduler *r, lh_error *err)
     return LH_OK;
 }
 
-/* --- making and freeing ------------------------------------------------------
- */
+/* --- construction --- */
 
 static lh_status set_up(lhi_rescheduler *r, lh_error *err)
 {
@@ -451,8 +453,7 @@ void lhi_rescheduler_free(lhi_rescheduler *r)
     free(r);
 }
 
-/* --- what the rank calls -----------------------------------------------------
- */
+/* --- called by the rank --- */
 
 static lh_status add_switch(lhi_rescheduler *r, uint64_t step,
                             const lh_reschedule *what, lh_error *err)
@@ -472,7 +473,7 @@ static lh_status add_switch(lhi_rescheduler *r, uint64_t step,
     return LH_OK;
 }
 
-/* Who is to have what: as given, else as now. */
+/* Formats the proposed rank assignment: as given, else the current one. */
 static lh_status set_seats(lhi_rescheduler *r, const lh_reschedule *what,
                            lh_error *err)
 {
@@ -481,7 +482,7 @@ static lh_status set_seats(lhi_rescheduler *r, const lh_reschedule *what,
     lhi_seats then = now ? *now : begun;
     then.n_chunks = r->job->seating.n_chunks;
     then.n_places = r->job->seating.n_places;
-    if (then.n_places == 0) /* which all then refuse */
+    if (then.n_places == 0) /* rejected by all ranks */
         then.n_places = lhi_grid_ranks(&r->job->grid);
     then.move_ns = 0;
     then.vias = what->hosts ? (uint32_t *)(uintptr_t)what->vias : NULL;
@@ -572,7 +573,7 @@ lhi_seat *lhi_rescheduler_seat(lhi_rescheduler *r)
     return r->next_seat;
 }
 
-/* What rank 0 remembers of a proposal that all, or none, go on with. */
+/* Completes rank 0's record of a proposal that was accepted or dropped. */
 static void note_end(lhi_rescheduler *r, bool go, const lhi_moving *moved)
 {
     lhi_switch *row = &r->switches[r->n_closed++];
@@ -591,7 +592,7 @@ static void note_end(lhi_rescheduler *r, bool go, const lhi_moving *moved)
     row->move_expected_ns = r->next->proposed->seats->move_ns;
 }
 
-/* What is followed from now on. */
+/* Switches to the accepted plan. */
 static void go_on(lhi_rescheduler *r, lhi_shift **shift)
 {
     r->retired = *shift;
@@ -599,7 +600,7 @@ static void go_on(lhi_rescheduler *r, lhi_shift **shift)
     r->rank = r->next_rank;
     lhi_proposed_release(r->proposed);
     r->proposed = lhi_proposed_hold(r->next->proposed);
-    r->next_seat = NULL; /* the caller has it */
+    r->next_seat = NULL; /* the caller owns it */
     if (r->bytes > r->most_bytes)
         r->most_bytes = r->bytes;
 }

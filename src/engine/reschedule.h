@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Other schedules while a run goes on. In one step rank 0 proposes the schedule
- * that the next one is to follow. While the passes of that step run, a thread
- * of each rank gets the proposal, lowers and proves it, makes all that the rank
- * needs for it, and votes; rank 0's gathers the votes. Between the two steps
- * all go on with it, or none: what is left to be done then is to put one
- * pointer in the place of another. What is no longer followed is freed by that
- * thread. Messages: docs/formats/wire.md. */
+/* Switches schedules during a run. In one step rank 0 proposes the schedule for
+ * the next one. While that step's passes run, a thread on each rank:
+ *
+ * 1. receives the proposal, lowers it and checks it for deadlock;
+ * 2. makes everything that the rank needs for it;
+ * 3. votes; rank 0's thread collects the votes.
+ *
+ * Between the two steps all ranks switch, or none: only a pointer is exchanged
+ * then. The thread frees the replaced program. Messages: docs/formats/wire.md.
+ */
 #ifndef LHI_RESCHEDULE_H
 #define LHI_RESCHEDULE_H
 
@@ -15,51 +18,55 @@
 
 typedef struct lhi_rescheduler lhi_rescheduler;
 
-/* `rank`: of the rank's shifts, whose `exec` is the one that it begins with.
- * Starts the thread. */
+/* Makes the rescheduler and starts its thread. `rank`: options of the rank's
+ * programs, with the initial plan as `exec`. */
 lh_status lhi_rescheduler_make(const lhi_job *job, const lhi_rank_options *rank,
                                lhi_rescheduler **out, lh_error *err);
-/* After a failure, once all ranks have been told: ends the thread. */
+/* Ends the thread; after a failure, call it once all ranks are notified. */
 void lhi_rescheduler_stop(lhi_rescheduler *r);
-/* After a failure the endpoint must be closed before. NULL is fine. */
+/* After a failure, close the endpoint first. NULL is fine. */
 void lhi_rescheduler_free(lhi_rescheduler *r);
 
-/* Begins with a proposal for `step`; `what` is rank 0's (the schedule is
- * borrowed until the proposal is closed), on others NULL. None may be open. */
+/* Opens a proposal for `step`; none may be open. `what`: rank 0's proposal,
+ * NULL on other ranks. Its schedule is borrowed until the proposal is closed.
+ */
 lh_status lhi_rescheduler_open(lhi_rescheduler *r, uint64_t step,
                                const lh_reschedule *what, lh_error *err);
 bool lhi_rescheduler_is_open(lhi_rescheduler *r); /* NULL: no */
-/* Waits until this rank has voted; rank 0: until all have. *agrees: for it;
- * rank 0: all have voted for it. LH_ECANCELED: the run is to end. */
+/* Waits for this rank's vote, on rank 0 for all votes. *agrees: this rank
+ * accepts; on rank 0, all accept. LH_ECANCELED: the run is stopping. */
 lh_status lhi_rescheduler_await(lhi_rescheduler *r, bool *agrees,
                                 lh_error *err);
-/* What came of parts of the job that moved. */
+/* Statistics of a migration. */
 typedef struct lhi_moving {
-    uint64_t bytes; /* from one rank to another */
+    uint64_t bytes; /* sent between ranks */
     int64_t ns;
 } lhi_moving;
 
-/* After that. `go`, to which this rank has agreed: puts the new shift in the
- * place of the one in *shift, which is freed in a while; else what was made for
- * the proposal is, and if all had agreed, it was none. `moved`: rank 0, where
- * parts of the job have; else NULL. */
+/* Closes the proposal after lhi_rescheduler_await(). `go`, which requires this
+ * rank's acceptance: replaces the caller's rank program and frees the old one
+ * later. Otherwise frees the proposed program. A drop after all ranks accepted
+ * leaves no record. `moved`: migration statistics on rank 0; else NULL. */
 void lhi_rescheduler_close(lhi_rescheduler *r, bool go, const lhi_moving *moved,
                            lhi_shift **shift);
 
-/* What was made for a proposal that is to be closed with `go`; borrowed. */
+/* Returns the proposed program; borrowed. */
 const lhi_shift *lhi_rescheduler_next(lhi_rescheduler *r);
-/* Whether parts of the job move with it. Then what was trained has to move
- * before it is closed, to the seat, where there is one, which is the caller's
- * once it is. */
+/* Checks whether the proposal migrates parts of the job. If so, the training
+ * state must be migrated before the close to the target below, if any; the
+ * caller owns that after an accepted close. */
 bool lhi_rescheduler_moves(lhi_rescheduler *r);
+/* Returns the migration target; NULL: the rank keeps its device. */
 lhi_seat *lhi_rescheduler_seat(lhi_rescheduler *r);
 
-/* Rank 0: all proposals so far that were followed or refused. */
+/* Returns rank 0's accepted and refused proposals so far. */
 const lhi_switch *lhi_rescheduler_switches(const lhi_rescheduler *r,
                                            uint32_t *n);
+/* Converts a switch to the public struct, which borrows its texts. */
 lh_switch lhi_switch_shown(const lhi_switch *row);
-/* `seats`: of the row's text. */
+/* Same for a migration; `seats`: parsed from the row's text. */
 lh_moved lhi_moved_shown(const lhi_switch *row, const lhi_seats *seats);
+/* Same for an adaptation notice. */
 lh_notice lhi_notice_shown(const lhi_told *row);
 
 #endif

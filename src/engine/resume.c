@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each rank reads its part of a checkpoint, so each may find another one
- * damaged: rank 0 says which to read, all read it, and if one cannot, all go to
- * the one before. */
+/* Each rank reads its part of a checkpoint, so different ranks may find
+ * different checkpoints damaged. Rank 0 names a checkpoint and all ranks read
+ * it; if one fails, all retry with the previous checkpoint. */
 #include "engine/resume.h"
 
 #include "base/fail.h"
@@ -11,18 +11,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Tags of rounds that no step has: see docs/formats/wire.md. */
+/* Tag rounds above all steps: see docs/formats/wire.md. */
 enum { FIRST_TURN = 1 << 23 };
 
-/* What rank 0 has the others read: a step's number, or this. */
+/* Sent by rank 0 in place of a step number: the path itself is the checkpoint.
+ */
 static const double itself = -1;
 
+/* State of the agreement on a checkpoint. */
 typedef struct rounds {
     const lhi_resume_options *o;
     uint64_t turn;
     uint64_t *steps; /* rank 0 */
     size_t n_left;
-    uint64_t newest; /* of the steps that were found */
+    uint64_t newest; /* newest step found */
     bool is_first_whole;
     char newest_why[sizeof((lh_error *)0)->text]; /* rank 0 */
 } rounds;
@@ -38,8 +40,8 @@ static void remark(const rounds *r, const char *text)
         r->o->remarks.say(r->o->remarks.context, text);
 }
 
-/* A run that goes on writing removes its older checkpoints: what was found may
- * be gone and newer ones there. */
+/* Looks for newer checkpoints, since a run that still writes removes its older
+ * ones. */
 static void find_newer(rounds *r)
 {
     uint64_t *steps = NULL;
@@ -57,7 +59,7 @@ static void find_newer(rounds *r)
     r->newest = steps[n - 1];
 }
 
-/* The next one to be tried, on all ranks. */
+/* Selects the next checkpoint on all ranks. */
 static lh_status choose(rounds *r, double *which, lh_error *err)
 {
     *which = 0;
@@ -73,6 +75,7 @@ static lh_status choose(rounds *r, double *which, lh_error *err)
     return lhi_sum_ranks(r->o->net, r->turn++, which, 1, r->o->stop, err);
 }
 
+/* Reports a checkpoint that is skipped. */
 static void pass_over(rounds *r, double which, uint32_t rank, const char *why)
 {
     char text[sizeof r->newest_why + 600];
@@ -85,7 +88,7 @@ static void pass_over(rounds *r, double which, uint32_t rank, const char *why)
     r->is_first_whole = false;
 }
 
-/* Whether all ranks have read theirs; `mine` says why this one has not. */
+/* Checks whether all ranks have read their parts; `mine`: this rank's error. */
 static lh_status agree(rounds *r, double which, bool failed, lh_error *mine,
                        bool *all, lh_error *err)
 {
@@ -111,6 +114,7 @@ static lh_status agree(rounds *r, double which, bool failed, lh_error *mine,
     return LH_OK;
 }
 
+/* Reads one checkpoint and agrees on the result. */
 static lh_status try_checkpoint(rounds *r, double which, bool *all,
                                 lh_error *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Has the ranks of a run started, as threads or as processes, and puts
- * together what came of it. */
+/* Starts the ranks of a run as threads or processes, and assembles the result.
+ */
 #define _GNU_SOURCE
 #include "base/take_options.h"
 #include "engine/deciding.h"
@@ -69,7 +69,7 @@ static lh_status check_options(const lh_train_options *options,
     return LH_OK;
 }
 
-/* Asks for rank 0, and tells it. */
+/* Polls the stop callback and stores its answer for rank 0. */
 static bool ask_and_tell(void *of)
 {
     const lhi_job *job = of;
@@ -78,7 +78,7 @@ static bool ask_and_tell(void *of)
     return asked == LH_STOP_NOW;
 }
 
-/* Signals come to the process that was started, not to its ranks. */
+/* Handles signals, which reach the started process and not its ranks. */
 static lh_status run_processes(lhi_job *job, uint32_t n, uint32_t n_links,
                                const lhi_net_link *links,
                                lhi_rank_result *results, lh_error *err)
@@ -99,7 +99,7 @@ static lh_status run_processes(lhi_job *job, uint32_t n, uint32_t n_links,
     return status;
 }
 
-/* Runs all ranks, or this process's; *first: what rank 0 handed back. */
+/* Runs all ranks, or this process's rank; *first: rank 0's outcome. */
 static lh_status run_ranks(lhi_job *job, const lhi_net_link *links,
                            lhi_rank_result *first, lh_error *err)
 {
@@ -122,7 +122,7 @@ static lh_status run_ranks(lhi_job *job, const lhi_net_link *links,
     return status;
 }
 
-/* What is wrong with how a run is to adapt is said before there are ranks. */
+/* Checks the adaptation options before ranks are started. */
 static lh_status take_adapt(lhi_job *job, lh_error *err)
 {
     lh_adapt *made = NULL;
@@ -199,8 +199,7 @@ lh_status lh_train_timed(const lh_pipeline *pipeline, const lh_exec *exec,
     return run_job(&job, out, err);
 }
 
-/* --- training --------------------------------------------------------------
- */
+/* --- training --- */
 
 lh_train_model lh_train_model_defaults(void)
 {
@@ -263,7 +262,7 @@ static lh_status check_model(const lh_train_model *m, const lh_exec *exec,
     return LH_OK;
 }
 
-/* The ranks that there are. */
+/* Sets the process grid. */
 static lh_status take_grid(lhi_job *job, lh_error *err)
 {
     const lh_train_model *m = job->model;
@@ -279,7 +278,7 @@ static lh_status take_grid(lhi_job *job, lh_error *err)
     return lhi_grid_check(g, err);
 }
 
-/* What the pipeline's chunks say of copies, and what the model does, is one. */
+/* Checks that the pipeline's offload times match the model's offload. */
 static lh_status check_offload(const lhi_job *job, lh_error *err)
 {
     const lh_train_model *m = job->model;
@@ -317,8 +316,8 @@ static lh_status check_offload(const lhi_job *job, lh_error *err)
     return LH_OK;
 }
 
-/* What passes launch is looked at by lhi_shard_plan_make(), as memory is
- * predicted. */
+/* Operations launched by passes are checked in lhi_shard_plan_make(), when
+ * memory is predicted. */
 static lh_status check_collectives(const lhi_job *job, lh_error *err)
 {
     const lh_pipeline *p = job->pipeline;
@@ -347,8 +346,8 @@ static lh_status check_collectives(const lhi_job *job, lh_error *err)
     return LH_OK;
 }
 
-/* Ranks that are threads get devices from here, so that what is missing is said
- * before there are threads. */
+/* Makes the devices for ranks that are threads, so that errors are reported
+ * before threads start. */
 static lh_status make_devices(lhi_job *job, lh_error *err)
 {
     uint32_t n = lhi_grid_ranks(&job->grid), made = 0;
@@ -362,7 +361,7 @@ static lh_status make_devices(lhi_job *job, lh_error *err)
     return status;
 }
 
-/* Those that no rank has taken. */
+/* Closes devices that no rank has taken. */
 static void close_devices(lhi_job *job)
 {
     uint32_t n = lhi_grid_ranks(&job->grid);
@@ -388,8 +387,7 @@ static lh_status predict_memory(const lhi_job *job, lh_train_memory **out,
     return LH_OK;
 }
 
-/* Data and products are there before there are threads; processes inherit
- * them. */
+/* Opens data and BLAS before threads start; processes inherit them. */
 static lh_status train_here(lhi_job *job, lhi_job_place place,
                             lh_train_result **out, lh_error *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A digest of a job, by which ranks that were started apart see whether they
- * are to run the same. */
+/* Digests a run's configuration, so that separately started ranks can check
+ * that they run the same job. */
 #include "engine/steps.h"
 
 #include "base/bytes.h"
@@ -10,7 +10,7 @@
 
 enum { INSTRUCTION_BYTES = 64, SUM_BYTES = 32, SAMPLES = 4 };
 
-/* Numbers in a row, each as 8 bytes. */
+/* Folds in numbers, 8 bytes each. */
 static void add_numbers(unsigned char sum[SUM_BYTES], const uint64_t *numbers,
                         size_t n)
 {
@@ -136,8 +136,8 @@ static void add_model(unsigned char sum[SUM_BYTES], const lh_train_model *t,
                     &(uint64_t){t->again ? t->again[m->layers + i] : 0}, 1);
 }
 
-/* How many tokens there are, and the first that are trained on: another file,
- * or another tokenizer, has others. */
+/* Folds in the token count and the first training tokens, which differ for
+ * another file or tokenizer. */
 static lh_status add_data(unsigned char sum[SUM_BYTES], const lhi_job *job,
                           lh_error *err)
 {
@@ -163,7 +163,7 @@ static lh_status add_data(unsigned char sum[SUM_BYTES], const lhi_job *job,
     return status;
 }
 
-/* Limits count where they are enforced, on all ranks. */
+/* Folds in memory limits if they are enforced. */
 static void add_limits(unsigned char sum[SUM_BYTES], const lhi_job *job)
 {
     add_numbers(sum, &(uint64_t){job->o.enforces_memory}, 1);
@@ -174,7 +174,7 @@ static void add_limits(unsigned char sum[SUM_BYTES], const lhi_job *job)
             1);
 }
 
-/* What operations carry, beyond what instructions have of them. */
+/* Folds in properties of operations that instructions do not have. */
 static void add_operations(unsigned char sum[SUM_BYTES], const lh_pipeline *p)
 {
     for (uint32_t i = 0; i < p->n_dp_ops; i++) {
@@ -190,7 +190,7 @@ static void add_operations(unsigned char sum[SUM_BYTES], const lh_pipeline *p)
         add_numbers(sum, &(uint64_t){p->dequeue[i]}, 1);
 }
 
-/* What copies of delegated messages take. */
+/* Folds in the copy durations of delegated messages. */
 static void add_copies(unsigned char sum[SUM_BYTES], const lhi_job *job)
 {
     const lh_delegation *d = job->others.delegation;

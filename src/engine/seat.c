@@ -17,7 +17,7 @@ lh_status lhi_seats_pipeline(const lhi_job *job, const lh_pipeline *pipeline,
                               err);
 }
 
-/* The job as it is with these seats. */
+/* Adapts the job to the new rank assignment. */
 static lh_status vary_job(lhi_seat *s, lh_error *err)
 {
     uint32_t n = s->job.exec->n_chunks;
@@ -37,14 +37,14 @@ static lh_status vary_job(lhi_seat *s, lh_error *err)
     return LH_OK;
 }
 
-/* What was trained is held twice until it has moved. */
+/* Checks memory: the training state is resident twice until it has moved. */
 static lh_status check_room(const lhi_seat *s, const lh_exec *exec,
                             lh_error *err)
 {
     double bytes;
     const lhi_job *job = &s->job;
     if (!job->launched && s->place > 0)
-        return LH_OK; /* the first one says it for all of this machine */
+        return LH_OK; /* the first rank checks for this machine */
     LHI_TRY(lhi_job_state(job, exec, s->place, !job->launched, &bytes, err));
     return lhi_job_fits_more(bytes, "what moves, held twice for a time", err);
 }

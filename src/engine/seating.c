@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Why nothing of what is trained moves: in `why`, as it is found; else "". */
+/* Finds the reason why training state cannot move; "" if it can. */
 static void say_shared(const lhi_job *job, char why[LHI_STAYS_ROOM])
 {
     const lhi_grid *g = &job->grid;
@@ -47,7 +47,7 @@ static void say_shared(const lhi_job *job, char why[LHI_STAYS_ROOM])
                  "than at others; plan with sharding: full");
 }
 
-/* The same of layers alone. */
+/* Same for layers only. */
 static void say_layers(const lhi_job *job, const uint32_t *numbers,
                        char why[LHI_STAYS_ROOM])
 {
@@ -69,7 +69,7 @@ static void say_layers(const lhi_job *job, const uint32_t *numbers,
                  "a chunk has none, and each needs at least 1");
 }
 
-/* Of each chunk. */
+/* Sets the layer counts per chunk. */
 static lh_status take_layers(lhi_job *job, lh_error *err)
 {
     const lh_train_model *m = job->model;

@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- texts
- * ----------------------------------------------------------------------- */
+/* --- text format --- */
 
 static void write_numbers(lhi_text *text, const uint32_t *numbers, uint32_t n)
 {
@@ -35,11 +34,12 @@ lh_status lhi_seats_write(const lhi_seats *s, char **out, lh_error *err)
     return lhi_text_take(&text, out, &size, err);
 }
 
+/* Position in a parsed text. */
 typedef struct cursor {
     const char *at, *end;
 } cursor;
 
-/* A number of at most 18 digits, without a sign. */
+/* Parses a number with at most 18 digits and no sign. */
 static bool read_number(cursor *c, uint64_t most, uint64_t *out)
 {
     uint64_t value = 0;
@@ -63,7 +63,7 @@ static lh_status fail_text(const char *what, lh_error *err)
     return lhi_fail(err, LH_EINPUT, "seats whose %s cannot be read", what);
 }
 
-/* n numbers, or none; then a semicolon. */
+/* Parses n numbers or none, then a semicolon. */
 static lh_status read_numbers(cursor *c, uint32_t n, uint64_t most,
                               const char *what, uint32_t **out, lh_error *err)
 {
@@ -81,8 +81,7 @@ static lh_status read_numbers(cursor *c, uint32_t n, uint64_t most,
     return LH_OK;
 }
 
-/* --- whether they are such
- * ------------------------------------------------------- */
+/* --- validation --- */
 
 lh_status lhi_seating_fail_layers(const lhi_seating *seating, lh_error *err)
 {
@@ -194,8 +193,7 @@ lh_status lhi_seats_read(const char *text, uint32_t n,
     return LH_OK;
 }
 
-/* --- values
- * ---------------------------------------------------------------------- */
+/* --- values --- */
 
 static lh_status copy_numbers(const uint32_t *from, uint32_t n, uint32_t **to,
                               lh_error *err)
@@ -241,8 +239,8 @@ static bool are_alike(const uint32_t *a, const uint32_t *b, uint32_t n)
     return memcmp(a, b, n * sizeof *a) == 0;
 }
 
-/* Numbers that say what is so without them count as others: then what moves is
- * nothing, and takes no time. */
+/* Explicit arrays that equal the defaults still count as different: the
+ * migration then moves nothing and takes no time. */
 bool lhi_seats_alike(const lhi_seats *a, const lhi_seats *b)
 {
     static const lhi_seats begun = {0};

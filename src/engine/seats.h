@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who has which part of a job: how many layers each chunk has, and which rank
- * each place. Place r * P + d is device d of replica r of a pipeline with P
- * devices; a run begins with rank p in place p. */
+/* Rank assignment: the layer count of each chunk, and the rank at each place. A
+ * place is a logical rank: place r * P + d is device d in replica r of a
+ * pipeline with P devices. A run starts with rank p at place p. */
 #ifndef LHI_SEATS_H
 #define LHI_SEATS_H
 
@@ -11,48 +11,53 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A rank assignment. */
 typedef struct lhi_seats {
     uint32_t n_chunks, n_places;
-    uint32_t *layers; /* of each chunk; NULL: as the run began */
-    uint32_t *hosts;  /* the rank in each place; NULL: likewise */
-    /* Of each place, the rank that passes on what goes there as they are
-     * taken, having received it; LH_NONE: it goes straight. NULL: all does. */
+    uint32_t *layers; /* per chunk; NULL: as at the start */
+    uint32_t *hosts;  /* rank at each place; NULL: as at the start */
+    /* Per place, the rank that relays the state sent there; LH_NONE: sent
+     * directly. NULL: no relays. */
     uint32_t *vias;
-    int64_t move_ns;  /* taking them takes so long by the prediction */
+    int64_t move_ns;  /* predicted duration of the migration */
 } lhi_seats;
 
-/* What seats of a run have to be like. */
+/* Length of a reason text, with the terminating 0. */
 enum { LHI_STAYS_ROOM = 160 };
+/* Limits for a run's rank assignments. */
 typedef struct lhi_seating {
     uint32_t n_chunks;
-    uint32_t n_places; /* 0: ranks stay in their places */
-    uint32_t n_layers; /* of all chunks; 0: layers stay */
-    /* How a pipeline with other numbers is; NULL: layers stay. */
+    uint32_t n_places; /* 0: ranks cannot move */
+    uint32_t n_layers; /* all chunks; 0: layers cannot move */
+    /* Derives pipelines with other layer counts; NULL: layers cannot move. */
     const lh_layers *layers;
-    /* Why they stay; "": they may move. */
+    /* Reasons against a migration; "": it is permitted. */
     char layers_stay[LHI_STAYS_ROOM], places_stay[LHI_STAYS_ROOM];
 } lhi_seating;
 
-/* LH_EUNSUPPORTED, with that. */
+/* Returns LH_EUNSUPPORTED with the reason why layers cannot move. */
 lh_status lhi_seating_fail_layers(const lhi_seating *seating, lh_error *err);
+/* Returns LH_EUNSUPPORTED with the reason why ranks cannot move. */
 lh_status lhi_seating_fail_places(const lhi_seating *seating, lh_error *err);
 
-/* As a text: numbers of layers, ranks, ranks that pass on, nanoseconds, with `;`
- * between them and commas between numbers; "" where all is as the run began. Release with
+/* Formats an assignment: layer counts, ranks, relays and nanoseconds, separated
+ * by `;`, numbers by commas; "" for the initial assignment. Release with
  * free(). */
 lh_status lhi_seats_write(const lhi_seats *seats, char **text, lh_error *err);
-/* LH_EINPUT: no such text, or no seats of such a run. `text` need not end with
- * a 0. Release with lhi_seats_fini(). */
+/* Parses an assignment. LH_EINPUT: invalid text, or outside the limits. `text`
+ * need not be zero-terminated. Release with lhi_rank_assignment_fini(). */
 lh_status lhi_seats_read(const char *text, uint32_t n,
                          const lhi_seating *seating, lhi_seats *out,
                          lh_error *err);
+/* Copies an assignment. */
 lh_status lhi_seats_copy(const lhi_seats *from, lhi_seats *to, lh_error *err);
 void lhi_seats_fini(lhi_seats *seats); /* zeroed is fine */
 
-/* NULL: as the run began. */
+/* Compares two assignments; NULL: the initial one. */
 bool lhi_seats_alike(const lhi_seats *a, const lhi_seats *b);
-/* The rank in a place; the place of a rank. */
+/* Returns the rank at a place. */
 uint32_t lhi_seats_host(const lhi_seats *seats, uint32_t place);
+/* Returns the place of a rank. */
 uint32_t lhi_seats_place(const lhi_seats *seats, uint32_t host);
 
 #endif

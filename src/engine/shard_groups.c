@@ -7,12 +7,12 @@
 
 #include <inttypes.h>
 
-/* Ranks that sum the same gradients. */
+/* A group of ranks that sums the same gradients. */
 typedef struct summers {
     const lh_train_model *m;
     uint32_t n, stage;
     const lhi_grid *grid;
-    const uint32_t *places; /* of each; NULL: each replica has as many */
+    const uint32_t *places; /* per member; NULL: equally many per replica */
 } summers;
 
 static summers of_data(const lh_train_model *m, uint32_t n, uint32_t stage)
@@ -20,7 +20,7 @@ static summers of_data(const lh_train_model *m, uint32_t n, uint32_t stage)
     return (summers){m, n, stage, NULL, NULL};
 }
 
-/* `places`: filled with them. */
+/* Fills `places` with the logical ranks in the expert group. */
 static summers of_experts(const lh_train_model *m, const lhi_grid *grid,
                           uint32_t place, uint32_t *places, uint32_t *member)
 {
@@ -42,6 +42,7 @@ static uint32_t site_of(const summers *s, uint32_t member)
     return m->sites[(size_t)s->stage * replicas + replica];
 }
 
+/* Counts the members at a member's site. */
 static uint32_t count_here(const summers *s, uint32_t member)
 {
     uint32_t site = site_of(s, member), n = 0;
@@ -50,7 +51,7 @@ static uint32_t count_here(const summers *s, uint32_t member)
     return n;
 }
 
-/* Whether no earlier member is at its site. */
+/* Checks whether no earlier member is at the same site. */
 static bool is_first(const summers *s, uint32_t member)
 {
     uint32_t site = site_of(s, member), i = 0;
@@ -75,6 +76,8 @@ static lhi_shard_groups groups_of(const summers *s, uint32_t member)
     return out;
 }
 
+/* Lists the members at the same site, and those with the same shard at each
+ * site. */
 static void members_of(const summers *s, uint32_t member, const uint32_t *ranks,
                        uint32_t *sharers, uint32_t *across)
 {

@@ -4,39 +4,41 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { MOST_GRADIENT_ROOMS = 2 }; /* one that fills, one that empties */
+enum { MOST_GRADIENT_ROOMS = 2 }; /* one being filled, one being drained */
 
-/* Buckets of an operation, which come one after the other. */
+/* Buckets of an operation, launched in sequence. */
 typedef struct buckets {
-    uint32_t n, all; /* launched so far, of how many; n is 0 between two */
+    uint32_t n, all; /* launched so far; total; n is 0 in between */
 } buckets;
 
-/* Microbatches of one group in one direction on one chunk. */
+/* A group of microbatches in one direction on one chunk. */
 typedef struct block {
     uint32_t first, size, n_done;
-    uint32_t room;      /* of values; LH_NONE: none yet */
-    uint32_t gathered;  /* communications that bring them; 0: not launched */
-    bool has_gather;    /* there is one, now or later */
-    buckets parts;      /* of it */
-    uint32_t gradients; /* room; LH_NONE */
+    uint32_t room;      /* value buffer; LH_NONE: none yet */
+    uint32_t gathered;  /* communications to wait for; 0: not launched */
+    bool has_gather;    /* has a gather, now or later */
+    buckets parts;      /* of the gather */
+    uint32_t gradients; /* gradient buffer; LH_NONE */
 } block;
 
+/* State of the planner for one rank. */
 typedef struct planner {
     const lh_pipeline *p;
     const lhi_exec_rank *rank;
     const lhi_sharded_tensors *sharded;
     lhi_shard_plan *out;
-    uint32_t *group_of[2]; /* by microbatch, forward and backward */
+    uint32_t *group_of[2]; /* by microbatch; forward, backward */
     uint32_t n_groups[2];
     block *blocks[2];    /* by chunk and group */
-    uint32_t *users;     /* per room of values: blocks that need it */
-    uint32_t *pending;   /* per chunk: room of gradients to be scattered */
-    bool *is_pending;    /* per chunk: a group's are */
-    buckets *parts;      /* per chunk: of their scatter */
-    uint32_t *n_back;    /* per chunk: microbatches that went backward */
-    bool *begun, *ended; /* per chunk: gathered whole; scattered for good */
-    bool *added;         /* per chunk: sums of a group are there */
-    uint32_t emptied[MOST_GRADIENT_ROOMS]; /* communications; LH_NONE: full */
+    uint32_t *users;     /* per value buffer: blocks that need it */
+    uint32_t *pending;   /* per chunk: gradient buffer to scatter */
+    bool *is_pending;    /* per chunk: a group waits for its scatter */
+    buckets *parts;      /* per chunk: buckets of its scatter */
+    uint32_t *n_back;    /* per chunk: microbatches after backward */
+    bool *begun, *ended; /* per chunk: gathered; finally scattered */
+    bool *added;         /* per chunk: has sums of an earlier group */
+    uint32_t emptied[MOST_GRADIENT_ROOMS]; /* communications to wait for;
+                                            * LH_NONE: full */
     uint32_t n_launched;
     lh_error *err;
 } planner;
@@ -90,14 +92,15 @@ static lh_dp_kind kind_of(const planner *l, const lhi_exec_data *d)
     return l->p->dp_ops[d->op].kind;
 }
 
+/* Checks whether the collective carries the entire chunk. */
 static bool is_whole(const planner *l, const lhi_exec_data *d)
 {
     lh_dp_kind kind = kind_of(l, d);
     return kind == LH_DP_AGO || kind == LH_DP_RSO;
 }
 
-/* What is carried in buckets has to come as 0, 1, ... of as many; *last: that
- * was all. */
+/* Checks that buckets arrive in order 0, 1, ...; *last: the operation is
+ * complete. */
 static lh_status take_bucket(const planner *l, uint32_t i, uint32_t k,
                              buckets *parts, bool *last)
 {
@@ -121,8 +124,8 @@ static lh_status take_bucket(const planner *l, uint32_t i, uint32_t k,
     return LH_OK;
 }
 
-/* The block that gather k is for: its last bucket says which pass waits. NULL:
- * none does. */
+/* Finds the block that gather k serves, from the waiting pass of its last
+ * bucket. NULL: no pass waits. */
 static block *target_of(const planner *l, uint32_t k, uint32_t *last)
 {
     const lhi_exec_data *d = &l->rank->data[k];
@@ -148,8 +151,8 @@ static uint32_t take_room(planner *l)
     return i;
 }
 
-/* Backward blocks that nothing is gathered for have what the chunk's first
- * forward block had. */
+/* Counts the backward blocks without a gather, which reuse the values of the
+ * chunk's first forward block. */
 static uint32_t heirs_of(const planner *l, uint32_t chunk)
 {
     uint32_t n = 0, groups = l->n_groups[true];

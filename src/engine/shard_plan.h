@@ -1,40 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a rank has sharded parameters and gradients while its passes run
- * (PipeMesh, section V): the rooms that all-gathers fill and reduce-scatters
- * empty, and which of them each pass takes. Made beforehand, so that what a
- * plan's operations do not bring is said before anything runs, and memory is
- * known. */
+/* Plans the buffers for sharded parameters and gradients while passes run
+ * (PipeMesh, section V): the buffers that all-gathers fill and reduce-scatters
+ * drain, and the ones each pass uses. The plan is made in advance, so that
+ * missing operations are reported before the run, and memory is known. */
 #ifndef LHI_SHARD_PLAN_H
 #define LHI_SHARD_PLAN_H
 
 #include "dev/dev.h"
 #include "engine/exec.h"
 
-/* By communication of the rank's data stream. */
+/* Per communication in the rank's data stream. */
 typedef struct lhi_shard_op {
-    uint32_t room; /* that values go to, or gradients come from; LH_NONE: none,
-                      nothing of it is sharded */
-    bool adds;     /* to the sums of an earlier group of microbatches */
+    uint32_t room; /* buffer for values or gradients; LH_NONE: nothing is
+                    * sharded */
+    bool adds;     /* added to an earlier group's sums */
 } lhi_shard_op;
 
-/* By pass of the rank. */
+/* Per pass of the rank. */
 typedef struct lhi_shard_pass {
-    uint32_t values, gradients; /* rooms; LH_NONE: not looked at */
-    uint32_t first_microbatch, n_microbatches; /* that go backward together */
-    uint32_t needs;             /* so many communications are through */
+    uint32_t values, gradients; /* buffers; LH_NONE: unused */
+    uint32_t first_microbatch, n_microbatches; /* backward together */
+    uint32_t needs;             /* communications to wait for */
 } lhi_shard_pass;
 
+/* The plan of one rank. */
 typedef struct lhi_shard_plan {
     lhi_arena *mem;
     lhi_shard_op *ops;
     lhi_shard_pass *passes;
-    uint32_t n_values, n_gradients; /* rooms; a pass finds at most two of
-                                       gradients */
+    uint32_t n_values, n_gradients; /* buffers; at most two of gradients */
 } lhi_shard_plan;
 
-/* `sharded`: of each chunk of the pipeline. LH_EUNSUPPORTED: a pass would find
- * no parameters, gradients would not be scattered, or not in time; `err` says
- * which. Release with lhi_shard_plan_fini(). */
+/* Makes the plan. `sharded`: per chunk of the pipeline. LH_EUNSUPPORTED: a pass
+ * would lack parameters, or gradients would not be scattered in time; `err`
+ * names the case. Release with lhi_shard_plan_fini(). */
 lh_status lhi_shard_plan_make(const lh_pipeline *pipeline, const lh_exec *exec,
                               uint32_t stage,
                               const lhi_sharded_tensors *sharded,

@@ -9,34 +9,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* State of the elastic sharding on one rank. */
 struct lhi_shards {
     lhi_shards_options o;
-    lhi_arena *mem;   /* what is small */
-    lhi_arena *rooms; /* and what is counted */
+    lhi_arena *mem;   /* bookkeeping */
+    lhi_arena *rooms; /* counted buffers */
     const lhi_exec_rank *program;
     lhi_shard_plan plan;
-    float **values, **gradients; /* rooms */
+    float **values, **gradients; /* buffers */
     uint32_t n_values, n_gradients;
     lhi_part_exchange exchange;
     uint64_t turn;
-    uint32_t n_turn; /* collectives of it */
-    uint32_t shown;  /* chunk in room 0 of values; LH_NONE */
-    /* The thread; under `lock`. */
+    uint32_t n_turn; /* collectives in the turn */
+    uint32_t shown;  /* chunk in value buffer 0; LH_NONE */
+    /* Thread state, protected by `lock`. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
     bool has_thread, stop;
     uint64_t round, step;
     uint32_t n_launched, n_done;
-    int64_t *launched_ns, *arrive_ns; /* by communication */
+    int64_t *launched_ns, *arrive_ns; /* per communication */
     int64_t data_free_ns, last_ns;
     lhi_played *played;
     lh_status status;
     lh_error err;
 };
 
-/* --- one collective --------------------------------------------------------
- */
+/* --- collectives --- */
 
 static uint64_t tag_of(const lhi_shards *s, uint64_t step, uint32_t number)
 {
@@ -44,7 +44,8 @@ static uint64_t tag_of(const lhi_shards *s, uint64_t step, uint32_t number)
     return lhi_tag(LHI_TAG_DATA, step, (first + number) * LHI_PART_TAGS);
 }
 
-/* Whether communication k is of all that a chunk has, once an iteration. */
+/* Checks whether communication k carries the entire chunk, once per iteration.
+ */
 static bool is_whole(const lhi_shards *s, uint32_t k)
 {
     uint32_t op = s->program->data[k].op;
@@ -52,7 +53,7 @@ static bool is_whole(const lhi_shards *s, uint32_t k)
     return kind == LH_DP_AGO || kind == LH_DP_RSO;
 }
 
-/* What communication k carries. */
+/* Returns the part that communication k carries. */
 static lhi_train_part part_of(const lhi_shards *s, uint32_t k)
 {
     const lhi_exec_data *d = &s->program->data[k];
@@ -94,11 +95,10 @@ static lh_status communicate(lhi_shards *s, uint32_t k, uint64_t step,
                         err);
 }
 
-/* --- times -----------------------------------------------------------------
- */
+/* --- times --- */
 
-/* As it was, or as it would have been over the stage's data-parallel link, one
- * after the other. Under the lock. */
+/* Records the times as measured, or as emulated on the stage's serial
+ * data-parallel link. Called with the lock held. */
 static void date(lhi_shards *s, uint32_t k, int64_t ready_ns)
 {
     const lhi_exec_data *d = &s->program->data[k];
@@ -143,10 +143,9 @@ lh_status lhi_sleep_emulated(lhi_net *net, const lhi_net_stop *stop,
     return LH_OK;
 }
 
-/* --- the thread ------------------------------------------------------------
- */
+/* --- thread --- */
 
-/* Under the lock, which it gives up meanwhile. */
+/* Called with the lock held; releases it during the communication. */
 static lh_status run_next(lhi_shards *s)
 {
     uint32_t k = s->n_done;
@@ -178,8 +177,7 @@ static void *thread_main(void *of)
     return NULL;
 }
 
-/* --- a step ----------------------------------------------------------------
- */
+/* --- step --- */
 
 static lhi_sharded_tensors sharded_of(const lhi_shards *s, uint32_t chunk)
 {
@@ -204,7 +202,8 @@ void lhi_shards_begin(lhi_shards *s, uint64_t step)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Launches what goes with pass i, and waits for the first `needs`. */
+/* Launches the communications that start with pass i, and waits for the first
+ * `needs`. */
 static lh_status launch_and_wait(lhi_shards *s, uint32_t i, uint32_t needs,
                                  lh_error *err)
 {
@@ -242,7 +241,7 @@ lh_status lhi_shards_pass(lhi_shards *s, uint32_t i, lhi_step_kind kind,
     const lh_pass *pass = &s->program->passes[i].pass;
     const lhi_shard_pass *how;
     const lhi_device_ops *ops = s->o.device->ops;
-    if (!s->plan.mem) { /* it could not be made again */
+    if (!s->plan.mem) { /* replanning failed */
         if (err)
             *err = s->err;
         return s->status;
@@ -276,10 +275,9 @@ const lhi_played *lhi_shards_played(const lhi_shards *s, uint32_t *n)
     return s->played;
 }
 
-/* --- between steps ---------------------------------------------------------
- */
+/* --- between steps --- */
 
-/* Numbers above all steps', so that tags differ. */
+/* Uses numbers above all steps for unique tags. */
 static uint64_t next_tag(lhi_shards *s)
 {
     return tag_of(s, (1u << 23) + s->turn, s->n_turn++);
@@ -327,10 +325,9 @@ void lhi_shards_held(const lhi_shards *s, int64_t bytes[LH_N_MEMORY_KINDS])
     bytes[LH_MEMORY_BUFFERS] += (int64_t)lhi_arena_used(s->rooms);
 }
 
-/* --- making and freeing ----------------------------------------------------
- */
+/* --- construction --- */
 
-/* The largest of this rank's chunks. */
+/* Returns the maximum over this rank's chunks. */
 static lhi_sharded_tensors find_most(const lhi_shards *s)
 {
     lhi_sharded_tensors most = {0};
@@ -343,7 +340,7 @@ static lhi_sharded_tensors find_most(const lhi_shards *s)
     return most;
 }
 
-/* As many rooms as the plan has, those that there are among them. */
+/* Grows the buffer list to the plan's size and keeps the existing buffers. */
 static bool add_rooms(const lhi_shards *s, float ***rooms, uint32_t *n,
                       uint32_t wanted, size_t size)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data-parallel communication of a rank whose passes launch it: parameters and
- * gradients that are sharded come and go with the passes that need them. */
+/* Elastic sharding: data-parallel communication launched by a rank's passes.
+ * Sharded parameters and gradients are gathered and scattered around the passes
+ * that need them. */
 #ifndef LHI_SHARDED_H
 #define LHI_SHARDED_H
 
@@ -13,71 +14,72 @@
 
 typedef struct lhi_shards lhi_shards;
 
-/* Whether replicas of a run communicate so. */
+/* Checks whether passes launch the replicas' communication. */
 static inline bool lhi_is_staged(const lh_pipeline *pipeline,
                                  const lh_train_model *model)
 {
     return lh_pipeline_n_dp_ops(pipeline) > 0 || model->sharded_gradients > 0;
 }
 
+/* Options for sharding, also used by FSDP. */
 typedef struct lhi_shards_options {
     const lh_pipeline *pipeline;
     const lh_exec *exec;
     uint32_t stage, n_mine;
     const uint32_t *mine; /* chunks; borrowed */
-    bool emulates;        /* collectives take their times in the pipeline */
-    const lh_chunk *times; /* as collectives of chunks take them now; borrowed */
+    bool emulates;        /* collectives take the pipeline's times */
+    const lh_chunk *times; /* current collective times per chunk; borrowed */
     const lh_train_sharing *parts[LHI_N_TRAIN_LOTS]; /* borrowed */
-    bool shared_clock;    /* else times of other ranks say nothing here */
+    bool shared_clock;    /* else other ranks' times are unusable */
     lhi_net *net;
-    const lhi_net_group *group; /* those of this stage's replicas that share;
-                                   borrowed */
-    const lhi_net_group *experts; /* that have the same experts; NULL: those of
-                                     `group` do */
-    const lhi_net_group *across; /* with the same share elsewhere; NULL: none */
-    const lhi_net_group *expert_across; /* likewise, of experts */
+    const lhi_net_group *group; /* shard group of this stage; borrowed */
+    const lhi_net_group *experts; /* same experts; NULL: same as `group` */
+    const lhi_net_group *across; /* same shard elsewhere; NULL: none */
+    const lhi_net_group *expert_across; /* same for experts */
     bool leaders;                /* as in lhi_site_sums */
     const lhi_net_stop *stop;
-    lhi_train *train; /* staged, settled */
+    lhi_train *train; /* staged and finalised */
     lhi_device *device;
 } lhi_shards_options;
 
-/* Starts the thread that communicates. */
+/* Makes the sharding and starts its communication thread. */
 lh_status lhi_shards_make(const lhi_shards_options *options, lhi_shards **out,
                           lh_error *err);
-/* After a failure, once all ranks have been told: ends the thread. */
+/* Ends the thread; after a failure, call it once all ranks are notified. */
 void lhi_shards_stop(lhi_shards *s);
 void lhi_shards_free(lhi_shards *s); /* NULL is fine */
 
-/* A step begins. */
+/* Starts a step. */
 void lhi_shards_begin(lhi_shards *s, uint64_t step);
-/* Pass `i` of the rank is next: launches what goes with it, and waits until
- * what it needs is there. Of a step that validates: gathers that alone. */
+/* Prepares pass `i`: launches its communications and waits for those it needs.
+ * In validation steps it only gathers the parameters. */
 lh_status lhi_shards_pass(lhi_shards *s, uint32_t i, lhi_step_kind kind,
                           lh_error *err);
-/* After the passes: all of it is through, sums are complete. */
+/* Waits until all communications are complete. */
 lh_status lhi_shards_end(lhi_shards *s, lh_error *err);
+/* Returns the collective records of the last step. */
 const lhi_played *lhi_shards_played(const lhi_shards *s, uint32_t *n);
 
-/* Between steps: the next ones follow `exec`, for which there is a shard plan
- * (lhi_job_predict_memory() has looked). If there is no memory for it the next
- * step ends with that. */
+/* Switches to `exec` between steps. Its shard plan must exist (checked by
+ * lhi_job_predict_memory()). Out of memory fails the next step. */
 void lhi_shards_reschedule(lhi_shards *s, const lh_exec *exec);
 
-/* Between steps, on all replicas, with another `turn` each time: what is not
- * sharded is whole, before steps that validate and checkpoints; and all of a
- * chunk, until it is called with `whole` false. */
+/* Gathers the values that are not sharded, before validation steps and
+ * checkpoints. All replicas call it between steps, with a new `turn` each time.
+ */
 lh_status lhi_shards_gather(lhi_shards *s, uint64_t turn, lh_error *err);
+/* Gathers a whole chunk until the call with `whole` false, on all replicas. */
 lh_status lhi_shards_show(lhi_shards *s, uint32_t chunk, bool whole,
                           lh_error *err);
 
-/* Bytes of rooms and arrays, added to bytes[]; and as predicted. */
+/* Adds the bytes of buffers and arrays to bytes[]. */
 void lhi_shards_held(const lhi_shards *s, int64_t bytes[LH_N_MEMORY_KINDS]);
 
-/* LH_EIO: another rank has ended the run; LH_ECANCELED: `stop` ends it. */
+/* Checks the run's state. LH_EIO: another rank failed; LH_ECANCELED: `stop` was
+ * requested. */
 lh_status lhi_look_for_end(lhi_net *net, const lhi_net_stop *stop,
                            lh_error *err);
-/* Waits for what is emulated; ends where the run does. */
+/* Sleeps for an emulated duration; returns early when the run ends. */
 lh_status lhi_sleep_emulated(lhi_net *net, const lhi_net_stop *stop,
                              int64_t until_ns, lh_error *err);
 

@@ -3,19 +3,20 @@
 
 #include <stdlib.h>
 
-/* Where an input is made: the stage, and the pass in its order. */
+/* Producer of an input: the stage, and the index of its pass. */
 typedef struct maker {
     uint32_t stage, pass;
 } maker;
 
+/* Buffers for observed iterations. */
 struct lhi_sight {
     const lh_pipeline *pipeline;
     uint32_t n_stages, n_copies;
     bool emulates;
     uint64_t
-        *bytes;    /* of messages to a chunk: per chunk F's, then D's or B's */
+        *bytes;    /* messages into a chunk: F's, then D's or B's */
     maker *makers; /* per input */
-    /* Per replica, n of each at a time. */
+    /* Per replica, the number of each. */
     size_t n_messages, n_passes, n_collectives;
     lh_seen_message *messages;
     lh_seen_pass *passes;
@@ -23,8 +24,7 @@ struct lhi_sight {
     size_t message_room, pass_room, collective_room;
 };
 
-/* --- making and freeing ----------------------------------------------------
- */
+/* --- construction --- */
 
 static lh_status note_bytes(lhi_sight *s, const lhi_device *device,
                             lh_error *err)
@@ -75,7 +75,7 @@ void lhi_sight_free(lhi_sight *s)
     free(s);
 }
 
-/* Room for n; NULL: there is no memory, and `at` stays as it is. */
+/* Grows an array to n entries; NULL: out of memory, `at` is unchanged. */
 static void *grown(void *at, size_t *room, size_t n, size_t size)
 {
     if (at && n <= *room)
@@ -115,14 +115,15 @@ static uint32_t link_of(const lhi_sight *s, const lh_pass *pass)
                               : p->backward[pass->chunk + 1].link;
 }
 
-/* Whether the pass's input is a message over a link. */
+/* Checks whether the pass's input is a message on a link. */
 static bool takes_link(const lhi_sight *s, const lhi_exec_pass *pass)
 {
     return pass->input != LH_NONE && !pass->local_input &&
            link_of(s, &pass->pass) != LH_NONE;
 }
 
-/* What the iteration has of each, and the makers of its inputs. */
+/* Counts the iteration's messages, passes and collectives, and finds the
+ * producers. */
 static lh_status count_all(lhi_sight *s, const lh_exec *x,
                            const lhi_seen_part *parts, lh_error *err)
 {
@@ -141,14 +142,14 @@ static lh_status count_all(lhi_sight *s, const lh_exec *x,
     return make_room(s, n_passes, n_collectives, err);
 }
 
-/* --- messages --------------------------------------------------------------
- */
+/* --- messages --- */
 
 static int64_t later(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
 
+/* Fills in one observed message. */
 static void add_message(lhi_sight *s, const lhi_exec_pass *pass,
                         const lhi_seen_row *row, const lhi_seen_row *from,
                         lh_seen_message *to)
@@ -161,9 +162,9 @@ static void add_message(lhi_sight *s, const lhi_exec_pass *pass,
         .produced_ns = from->free_ns,
         .arrived_ns = row->arrived_ns,
     };
-    if (pass->in_delegated) /* copies are not of the link */
+    if (pass->in_delegated) /* copies do not belong to the link */
         to->produced_ns = row->handed_ns;
-    /* Later than its sender could: it waited for its receive. */
+    /* Handed over after its producer finished: it waited for its receive. */
     else if (row->handed_ns > from->free_ns)
         to->posted_ns = row->handed_ns;
     to->entered_ns = later(row->began_ns, later(row->handed_ns, from->free_ns));
@@ -183,6 +184,7 @@ static void add_messages(lhi_sight *s, const lh_exec *x,
         }
 }
 
+/* Checks whether all ranks read the same clock. */
 static bool reads_one_clock(const lhi_sight *s, const lhi_seen_part *parts)
 {
     for (uint32_t r = 1; r < s->n_stages * s->n_copies; r++)
@@ -210,8 +212,7 @@ static lh_status merge_messages(lhi_sight *s, const lh_exec *x,
     return LH_OK;
 }
 
-/* --- the rest --------------------------------------------------------------
- */
+/* --- passes and collectives --- */
 
 static void merge_passes(lhi_sight *s, const lh_exec *x,
                          const lhi_seen_part *parts)
@@ -229,9 +230,9 @@ static void merge_passes(lhi_sight *s, const lh_exec *x,
     s->n_passes = (size_t)(to - s->passes);
 }
 
-/* All replicas take part in each. Parts of chunks, which elastic pipelines
- * gather and reduce between passes, are left out: what the monitor knows of a
- * chunk is the whole. */
+/* Takes collectives of whole chunks; all replicas take part in each. Skips
+ * parts of chunks, which elastic pipelines gather and reduce between passes,
+ * since the monitor models chunks only. */
 static void take_collectives(lhi_sight *s, const lhi_seen_part *parts)
 {
     s->n_collectives = 0;
@@ -278,6 +279,7 @@ bool lhi_sight_clocks(const lhi_seen_part *parts, uint32_t n_devices,
     return n > 1;
 }
 
+/* Scales a duration from the current pipeline to the initial one. */
 static int64_t as_first(int64_t ns, int64_t first_ns, int64_t now_ns)
 {
     return now_ns > 0 ? (int64_t)((double)ns * (double)first_ns /

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ranks do from the first step to the last. Rank 0 leads: it tells the
- * others when a step begins, hears when it ended, and collects what was
- * recorded. */
+/* Executes a run on each rank. Rank 0 leads: it sends the command for each
+ * step, receives the reports, and collects the records. */
 #include "engine/member.h"
 
 #include "base/realtime.h"
@@ -14,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TURNS = 4 }; /* that an order may use up */
+enum { TURNS = 4 }; /* turns that a command may use */
 
-/* Before a step begins, so that all ranks know of it. */
+/* Lead time before a step, so that its command reaches all ranks. */
 #define AHEAD_NS 1000000
 #define AHEAD_PER_RANK_NS 100000
 
@@ -26,9 +25,9 @@ static lh_status enter_step(lhi_member *w, uint64_t step, lh_error *err)
                               w->device, w->training, &w->state, err);
 }
 
-/* --- one step
- * ----------------------------------------------------------------- */
+/* --- step --- */
 
+/* Adds a rank's report to the iteration. */
 static void add_done(lhi_member *w, lh_iteration *it, int64_t t0_ns,
                      const lhi_done *d)
 {
@@ -73,7 +72,7 @@ static lh_status validate(lhi_member *w, double *loss, lh_error *err)
     return lhi_training_validated(w->training, w->turn, loss, err);
 }
 
-/* Data-parallel communications of the last step, with the clock's times. */
+/* Returns the last step's collective records, with clock times. */
 static const lhi_played *all_played(const lhi_member *w, uint32_t *n)
 {
     if (w->training)
@@ -82,7 +81,7 @@ static const lhi_played *all_played(const lhi_member *w, uint32_t *n)
     return w->shift->rank->played;
 }
 
-/* What this rank has seen of the step, while it goes on. */
+/* Sends this rank's observation of the step to rank 0 without waiting. */
 static lh_status send_seen(lhi_member *w, lh_error *err)
 {
     lhi_sending *s = &w->seen;
@@ -110,7 +109,7 @@ static lh_status send_seen(lhi_member *w, lh_error *err)
     return LH_OK;
 }
 
-/* `moved`: of parts of the job that have; NULL: of one with which none does. */
+/* Closes the proposal. `moved`: statistics of a migration; NULL: none. */
 static void close_proposal(lhi_member *w, bool go, const lhi_moving *moved)
 {
     const lhi_rank *rank = w->shift->rank;
@@ -140,7 +139,7 @@ static lh_status move(lhi_member *w, uint64_t step, lh_error *err)
     return LH_OK;
 }
 
-/* Does what rank 0 has ordered; what of it only rank 0 wants is in *report. */
+/* Executes a command; *report: values that only rank 0 uses. */
 static lh_status obey(lhi_member *w, const lhi_command *command, lhi_done *out,
                       lhi_train_report *report, lh_error *err)
 {
@@ -173,7 +172,7 @@ static lh_status obey(lhi_member *w, const lhi_command *command, lhi_done *out,
     return LH_OK;
 }
 
-/* Gives an order to all ranks, and obeys it; adds up into *it. */
+/* Sends a command to all ranks and executes it; adds the reports up in *it. */
 static lh_status lead_command(lhi_member *w, const lhi_command *command,
                               lh_iteration *it, lhi_train_report *report,
                               lh_error *err)
@@ -210,8 +209,7 @@ static lh_status lead_command(lhi_member *w, const lhi_command *command,
     return LH_OK;
 }
 
-/* --- other schedules
- * ----------------------------------------------------------- */
+/* --- schedule proposals --- */
 
 static lhi_rank_options rank_options(const lhi_member *w)
 {
@@ -239,7 +237,7 @@ static lh_status open_proposal(lhi_member *w, uint64_t step,
     return lhi_rescheduler_open(w->rescheduler, step, what, err);
 }
 
-/* Asks which schedule is to count from `step` on. */
+/* Asks the decider or the caller for a schedule from `step` on. */
 static lh_status propose(lhi_member *w, uint64_t step, lhi_command *command,
                          lh_error *err)
 {
@@ -269,7 +267,7 @@ static lh_status propose(lhi_member *w, uint64_t step, lhi_command *command,
     return LH_OK;
 }
 
-/* All take their seats, which the iteration that follows is longer by. */
+/* Migrates on all ranks; its duration counts towards the next iteration. */
 static lh_status lead_move(lhi_member *w, uint64_t step, lh_error *err)
 {
     const lhi_command command = {.what = LHI_COMMAND_MOVE,
@@ -293,7 +291,7 @@ static lh_status tell_moved(const lhi_member *w, const lhi_switch *row,
     return LH_OK;
 }
 
-/* What has become of the proposal, if one is open. */
+/* Decides an open proposal, if any. */
 static lh_status decide(lhi_member *w, lhi_command *command, lh_error *err)
 {
     bool all_agree;
@@ -322,7 +320,7 @@ static lh_status decide(lhi_member *w, lhi_command *command, lh_error *err)
     return LH_OK;
 }
 
-/* Hands on what was noticed and decided meanwhile. */
+/* Passes new notices and remarks on to the caller. */
 static void tell_news(lhi_member *w)
 {
     const lh_train_options *o = &w->job->o;
@@ -341,7 +339,7 @@ static void tell_news(lhi_member *w)
         o->remark(o->context, text);
 }
 
-/* The same where rank 0 leads. */
+/* Checks and applies the verdict and proposal in rank 0's command. */
 static lh_status heed(lhi_member *w, const lhi_command *command, lh_error *err)
 {
     bool steps = command->what == LHI_COMMAND_STEP;
@@ -367,7 +365,7 @@ static lh_status heed(lhi_member *w, const lhi_command *command, lh_error *err)
                             "rank 0 %s, which its schedule does not",
                             moves ? "has parts of the job move"
                                   : "leaves all parts of the job in place");
-        if (!moves) /* else once they have moved */
+        if (!moves) /* else after the migration */
             close_proposal(w, go, NULL);
         open = false;
     }
@@ -383,15 +381,14 @@ static lh_status heed(lhi_member *w, const lhi_command *command, lh_error *err)
     return open_proposal(w, command->step + steps, NULL, err);
 }
 
-/* --- a step, led
- * --------------------------------------------------------------- */
+/* --- leading a step --- */
 
 static bool is_due(uint64_t step, uint32_t every)
 {
     return every > 0 && (step + 1) % every == 0;
 }
 
-/* What follows a step of training. */
+/* Leads validation and checkpoint after a training step. */
 static lh_status lead_rest(lhi_member *w, uint64_t step, lh_iteration *it,
                            lh_error *err)
 {
@@ -443,7 +440,7 @@ static lh_status lead_step(lhi_member *w, uint64_t step, lh_error *err)
     return LH_OK;
 }
 
-/* What the first step is to follow. */
+/* Leads a proposal for the first step. */
 static lh_status lead_first_schedule(lhi_member *w, uint64_t step,
                                      lh_error *err)
 {
@@ -454,7 +451,7 @@ static lh_status lead_first_schedule(lhi_member *w, uint64_t step,
                : LH_OK;
 }
 
-/* At the end of the run, unless just done. */
+/* Saves at the end of the run, unless just done. */
 static lh_status lead_save(lhi_member *w, lh_error *err)
 {
     const lh_train_model *m = w->job->model;
@@ -465,7 +462,7 @@ static lh_status lead_save(lhi_member *w, lh_error *err)
                         err);
 }
 
-/* Also of a run that was asked to stop. */
+/* Measures for the profile, also in a stopped run. */
 static lh_status lead_measuring(lhi_member *w, lh_error *err)
 {
     lhi_command command = {.what = LHI_COMMAND_MEASURE};
@@ -475,8 +472,7 @@ static lh_status lead_measuring(lhi_member *w, lh_error *err)
                         err);
 }
 
-/* --- the end
- * -------------------------------------------------------------------- */
+/* --- end of the run --- */
 
 static lh_status lead_end(lhi_member *w, lhi_text *out, lh_error *err)
 {
@@ -495,8 +491,7 @@ static lh_status lead_end(lhi_member *w, lhi_text *out, lh_error *err)
     return status == LH_OK && out->failed ? lhi_fail_nomem(err) : status;
 }
 
-/* --- leading and following
- * ------------------------------------------------------ */
+/* --- leading and following --- */
 
 static void say(const lhi_member *w, const char *text)
 {
@@ -521,8 +516,9 @@ static bool stop_now(void *of)
     return asked_to_stop(of) == LH_STOP_NOW;
 }
 
-/* Who asks all ranks asks rank 0, too, which then ends the run. Steps go on: it
- * was not asked. The first may have been on its way. */
+/* Reports that only this rank was asked to stop. A signal to all ranks would
+ * reach rank 0 too, which then ends the run; waits for a second step, since the
+ * command for the first may have been in flight. */
 static void note_unheard(lhi_member *w)
 {
     enum { SURE = 2 };
@@ -538,7 +534,7 @@ static void note_unheard(lhi_member *w)
     say(w, text);
 }
 
-/* What the transport has to say of itself, as of a way that has gone. */
+/* Reports the transport's remarks, such as a failed rail. */
 static void tell_of_net(const lhi_member *w)
 {
     char text[400];
@@ -546,7 +542,7 @@ static void tell_of_net(const lhi_member *w)
         say(w, text);
 }
 
-/* Steps begin once all ranks have made what they need. */
+/* Waits until all ranks have been set up. */
 static lh_status await_all(lhi_member *w, lh_error *err)
 {
     const lhi_net_group all = {w->n, w->me, NULL, LHI_NET_NO_LINK, NULL};
@@ -554,7 +550,7 @@ static lh_status await_all(lhi_member *w, lh_error *err)
                            w->stop, err);
 }
 
-/* Of a run that stops at once, where it was to leave a checkpoint. */
+/* Reports a missing checkpoint when a run stops at once. */
 static void note_unsaved(lhi_member *w)
 {
     const lh_train_model *m = w->job->model;
@@ -592,7 +588,7 @@ static lh_status lead(lhi_member *w, lhi_text *out, lh_error *err)
         status = lead_measuring(w, err);
     if (status == LH_OK)
         status = lead_end(w, out, err);
-    if (status == LH_ECANCELED) { /* what there is, without the others */
+    if (status == LH_ECANCELED) { /* results without the other ranks */
         w->interrupted = true;
         if (!ended)
             note_unsaved(w);
@@ -631,8 +627,7 @@ static lh_status follow(lhi_member *w, lh_error *err)
                : LH_OK;
 }
 
-/* --- setting up
- * ----------------------------------------------------------------- */
+/* --- construction --- */
 
 static lh_status make_training(lhi_member *w, lh_error *err)
 {
@@ -676,7 +671,8 @@ static lh_status lead_or_follow(lhi_member *w, lhi_text *out, lh_error *err)
     return w->me == 0 ? lead(w, out, err) : follow(w, err);
 }
 
-/* Until the endpoint is closed, messages may still use what is in here. */
+/* Called when the endpoint is closed; until then messages may use its memory.
+ */
 static void free_member(void *of)
 {
     lhi_member *w = of;

@@ -1,53 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run as all its ranks see it, and what rank 0 hands back.
+/* A run as seen by all its ranks, and rank 0's result.
  *
- * What goes into the engine is a pipeline with a schedule of it; what comes out
- * is how long iterations took, what passes and messages did in the last one,
- * and, where there is a model, trained weights. Where each idea is:
+ * The engine takes a pipeline with a schedule. It returns iteration times, the
+ * timeline of the last iteration and, with a model, trained weights. Files:
  *
- *   lower.c, exec.h     the schedule as instructions of each rank
- *   lower_data.c        ... of its data-parallel communications
- *   prove.c             that these cannot stop; exec.c: looking at them
- *   memory_fits.c       whether there is memory for it, and how much it takes
- *   job_device.c        what a rank computes with
- *   grid.c              which ranks there are, and which compute together
- *   run.c, launched.c   calls that start a run, with the launchers of src/net
- *   same_work.c         what ranks that start apart have to have alike
- *   steps.c             what a rank does from the first step to the last
- *   member.h            ... what it has, and says: member_talk.c; what was
- *   member_groups.c     ... whom it computes with
- *   member_records.c    ... recorded; member_memory.c: and held
- *   conditions.c        ... while links and devices become slow
- *   messages.c          what ranks tell each other then, as bytes
- *   shift.c             what a rank has of one execution plan
- *   reschedule.c        another one in its place, while the run goes on;
- *   proposed.c          ... from texts to execution plans
- *   seats.c             who has which part of the job; seating.c: what of
- *                       it may move, and else why not; seat.c: what a rank
- *                       needs in another place; member_move.c: going there,
- *   exchange_state.c    ... with all that was trained
- *   adapting.c          a run that watches itself: its thread on rank 0
- *   sight.c             ... what all ranks have seen of an iteration
- *   deciding.c          ... what follows from that; deciding_moves.c: whether
- *                       parts of the job are to move
- *   rank.c, rank.h      one step: passes in order, messages around them:
- *   rank_send.c, pool.c ... sending; the buffers
- *   late.c              ... receives that are posted late
- *   coupled.c           ... sends that block the passes behind them
- *   delegated.c         ... messages by way of host memory; lower_paths.c:
- *                       which, and by which queues
- *   offloaded.c         ... activations that leave, and come back
- *   played.c            ... data parallelism of timed devices
- *   training*.c         data parallelism that is real; optimizer, checkpoints
- *   sharded.c           ... launched by passes, of what is sharded:
- *   shard_plan.c        ... where that is meanwhile
- *   resume.c            ... going on from one, the same on all ranks
- *   sum_ranks.c         ... sums over all ranks
- *   outcome.c           what rank 0 recorded, as a result; measured_trace.c:
- *                       ... and a trace
- *   observe.c           what a run takes, for a profile
- *   measure*.c          what passes and links take here: profiles
- *   plan/               what of a plan says what is run */
+ *     lower.c, execution_plan.h  the schedule as instructions per rank
+ *     lower_data.c               ... its data-parallel collectives
+ *     check_deadlock.c           ... freedom from deadlock
+ *     execution_plan.c           ... accessors
+ *     memory_check.c             memory prediction and limits
+ *     job_device.c               the device of a rank
+ *     process_grid.c             the ranks and their process groups
+ *     run.c, launched_rank.c     entry points, with the launchers of
+ *                                src/runtime/transport
+ *     job_digest.c               the configuration that ranks must share
+ *     step_loop.c                a rank from the first step to the last
+ *     worker.h                   ... its state; worker_messages.c: its
+ *                                control messages
+ *     worker_groups.c            ... its process groups
+ *     worker_records.c           ... its records; worker_memory.c: memory
+ *     step_conditions.c          ... slow links and devices
+ *     control_messages.c         ... encoding of control messages
+ *     rank_program.c             storage of a rank for one execution plan
+ *     reschedule.c               schedule switches during a run
+ *     proposed_plan.c            ... from texts to execution plans
+ *     rank_assignment.c          layers per chunk and ranks per place
+ *     rank_assignment_limits.c   ... permitted migrations
+ *     migration_target.c         ... a rank under a new assignment
+ *     worker_migrate.c           ... its migration
+ *     migrate_state.c            ... the training state's migration
+ *     online_adaptation.c        adaptation thread on rank 0
+ *     iteration_observation.c    ... merged observations
+ *     decider.c                  ... decisions; migration_decider.c:
+ *                                migrations
+ *     rank.c, rank.h             one step: passes and messages
+ *     rank_send.c, buffer_pool.c ... sends and buffers
+ *     rendezvous.c               ... receives posted late
+ *     blocking_sends.c           ... sends that block later passes
+ *     delegated_path.c           ... messages through host memory;
+ *                                lower_paths.c: paths and queues
+ *     activation_offload.c       ... activation copies
+ *     emulated_collectives.c     ... data parallelism on timed devices
+ *     training*.c                real data parallelism, optimizer and
+ *                                checkpoints
+ *     elastic_sharding.c         ... sharding around passes
+ *     shard_plan.c               ... its buffers
+ *     fsdp.c                     ... sharding inside passes
+ *     resume.c                   ... resuming, the same on all ranks
+ *     all_reduce.c               ... sums over all ranks
+ *     outcome.c                  rank 0's records as a result
+ *     measured_trace.c           ... and as a trace
+ *     observer.c                 profile of a run
+ *     measure*.c                 profiles of passes and links
+ *     plan/                      training a plan */
 #ifndef LHI_STEPS_H
 #define LHI_STEPS_H
 
@@ -59,140 +64,141 @@
 #include "engine/seats.h"
 #include "engine/training.h"
 
+/* A run's configuration, shared by all ranks in a process. */
 typedef struct lhi_job {
     const lh_pipeline *pipeline;
-    const lh_exec *exec; /* that the run begins with */
+    const lh_exec *exec; /* initial plan */
     lhi_proposals *proposals;
-    lh_exec_options others; /* under which these are lowered */
-    lhi_seating seating;    /* what may move */
+    lh_exec_options others; /* options for lowering proposals */
+    lhi_seating seating;    /* permitted migrations */
     lh_train_options o;     /* complete */
-    lh_train_adapt adapt;   /* that o.adapt points to, unless it is NULL */
+    lh_train_adapt adapt;   /* target of o.adapt, unless that is NULL */
     lhi_grid grid;
-    bool shared_clock; /* one machine */
+    bool shared_clock; /* all ranks on one machine */
     bool emulates;
-    bool launched; /* each rank in a process that mpirun or srun started */
+    bool launched; /* one rank per process, started externally */
     const lh_train_model *model; /* NULL: nothing is trained */
     const lhi_data *data;
     const lh_train_memory *memory; /* per rank, predicted; NULL without model */
-    lhi_sgemm sgemm;               /* of the ranks of this process */
-    /* Made beforehand, one per rank, who takes it from here. NULL: each rank
+    lhi_sgemm sgemm;               /* of the ranks in this process */
+    /* Made in advance, one per rank, which takes ownership. NULL: each rank
      * makes its own. */
     lhi_device **devices;
-    /* What the process that started the ranks was asked, an LH_STOP_..., in
-     * memory that they share with it; NULL: they are in one process. */
+    /* The stop request to the launching process, an LH_STOP_ value in shared
+     * memory; NULL: ranks are in one process. */
     _Atomic int *asked;
 } lhi_job;
 
-/* What a rank of a job with a model trains with; without data and sgemm.
- * options->mine is to be released with free(). */
+/* Fills the cpu device's options for a rank of a job with a model, without data
+ * and sgemm. Release options->mine with free(). */
 lh_status lhi_job_cpu_options(const lhi_job *job, uint32_t rank,
                               lhi_cpu_options *out, lh_error *err);
 
-/* Where ranks of a job run: memory is counted by that. */
+/* Where the ranks of a job run, for the memory check. */
 typedef enum lhi_job_place {
-    LHI_RANKS_THREADS,   /* of this process */
-    LHI_RANKS_PROCESSES, /* of this machine */
+    LHI_RANKS_THREADS,   /* in this process */
+    LHI_RANKS_PROCESSES, /* on this machine */
     LHI_RANKS_ANYWHERE,  /* one is in this process */
 } lhi_job_place;
 
-/* LH_ENOMEM: weights, gradients, optimizer, activations (as the schedule has
- * them at a time) and OpenBLAS's buffers need more than the limits of this
- * process, its control groups or the machine leave; `err` says how much of
- * what, and what to do. */
+/* Checks the memory before the start. LH_ENOMEM: weights, gradients, optimizer,
+ * the schedule's activations and OpenBLAS buffers exceed the limits of the
+ * process, its control groups or the machine. `err` names the amounts and a
+ * remedy. */
 lh_status lhi_job_fits(const lhi_job *job, lhi_job_place place, lh_error *err);
 
-/* What a rank is predicted to hold under `exec`, and its limit. */
+/* Predicts a rank's memory under `exec`, and returns its limit. */
 lh_status lhi_job_predict_memory(const lhi_job *job, const lh_exec *exec,
                                  uint32_t rank, lh_train_memory *out,
                                  lh_error *err);
-/* LH_ENOMEM: limits are enforced, and a rank is predicted to hold more under
- * `exec`; LH_EINVAL: ... and there are none. */
+/* Checks enforced limits. LH_ENOMEM: a rank is predicted to exceed its limit
+ * under `exec`; LH_EINVAL: the pipeline has no limits. */
 lh_status lhi_job_keeps_limits(const lhi_job *job, const lh_exec *exec,
                                lh_error *err);
-/* LH_ENOMEM: it has come to hold more. */
+/* Returns LH_ENOMEM: a rank exceeded its limit. */
 lh_status lhi_job_over_limit(uint32_t rank, int64_t bytes, int64_t limit_bytes,
                              uint64_t step, lh_error *err);
 
-/* Of the activations that a schedule keeps at a time, with room to compute in:
- * of a rank, or of all ranks together. */
+/* Returns the peak activation bytes under a schedule, including scratch: for
+ * one rank, or the sum over all ranks. */
 lh_status lhi_job_activations(const lhi_job *job, const lh_exec *exec,
                               uint32_t rank, bool all, double *bytes,
                               lh_error *err);
-/* Likewise of all but these: weights, gradients, moments, buffers. */
+/* Same for the remaining memory: weights, gradients, moments, buffers. */
 lh_status lhi_job_state(const lhi_job *job, const lh_exec *exec, uint32_t rank,
                         bool all, double *bytes, lh_error *err);
-/* LH_ENOMEM: there is no room for so much beside what is held already; `what`
- * it is of. */
+/* Checks additional memory beside the resident memory. LH_ENOMEM: too little is
+ * available; `what` names its use. */
 lh_status lhi_job_fits_more(double bytes, const char *what, lh_error *err);
 
-/* The device of a rank of the job. */
+/* Makes the device of a rank. */
 lh_status lhi_job_device(const lhi_job *job, uint32_t rank, lhi_device **out,
                          lh_error *err);
 
-/* What one rank of a run does: an lhi_rank_main, with the lhi_job. On rank 0
- * the result is the outcome's text (lhi_outcome_read), also of a run that was
- * interrupted. */
+/* Runs one rank: an lhi_rank_main, with the lhi_job. On rank 0 the result is
+ * the outcome's text (lhi_outcome_read), also for an interrupted run. */
 lh_status lhi_job_rank(lhi_net *net, void *job, char **result, size_t *size,
                        lh_error *err);
 
-/* Runs this process's rank of a job whose processes MPI has started; the text
- * in *result is NULL on all but rank 0. */
+/* Runs this process's rank of a job that mpirun or srun started; the text in
+ * *result is NULL on all ranks except 0. */
 lh_status lhi_job_launched(lhi_job *job, uint32_t n_links,
                            const lhi_net_link *links, lhi_rank_result *result,
                            lh_error *err);
 
-/* SHA-256 of what all ranks have to have alike: instructions with their times,
- * and the numbers of training. Not of files: they may lie elsewhere on each
- * host. In same_work.c. */
+/* Computes a SHA-256 over everything that all ranks must share: instructions
+ * with their times, and the training parameters. Excludes file paths, which may
+ * differ per host. In job_digest.c. */
 lh_status lhi_job_digest_of(const lhi_job *job, unsigned char out[32],
                             lh_error *err);
 
-/* --- what is slow in a step (conditions.c) --- */
+/* --- event timeline (step_conditions.c) --- */
 
-/* Whether the course of events, if there is one, is one of this run. */
-/* Rank 0, once it is known when the step begins: rails that go down in it. */
+/* Applies rail failures in a step to the links, on rank 0, once the step's
+ * start time is known. */
 lh_status lhi_job_hold_links(const lhi_job *job, uint32_t state, lhi_net *net,
                              int64_t begin_ns, lh_error *err);
+/* Checks that the event timeline, if any, fits this run. */
 lh_status lhi_job_check_course(const lhi_job *job, lh_error *err);
-/* The pipeline as it is in a step with these seats: *out, to be released; NULL:
- * as the run began. */
+/* Makes the pipeline for a step under a rank assignment: *out, released by the
+ * caller; NULL: as at the start. */
 lh_status lhi_job_conditions(const lhi_job *job, uint64_t step,
                              const lhi_seats *seats, lh_pipeline **out,
                              lh_error *err);
-/* Between two steps, on each rank before it begins with `step`, and on rank 0
- * before it tells the others to: if that is in another state of the course than
- * *state, links, device and training (NULL: there is none) are set to it. */
+/* Applies a step's conditions between steps: on each rank before it starts
+ * `step`, on rank 0 before it sends the command. If the timeline's state
+ * differs from *state, sets links, device and training (NULL: none). */
 lh_status lhi_job_enter_step(const lhi_job *job, uint64_t step,
                              const lhi_seats *seats, lhi_net *net,
                              lhi_device *device, lhi_training *training,
                              uint32_t *state, lh_error *err);
-/* Of lhi_job_digest_of(): adds the course. */
+/* Adds the event timeline to lhi_job_compute_digest(). */
 lh_status lhi_job_digest_course(const lhi_job *job, unsigned char sum[32],
                                 lh_error *err);
 
-/* The emulated links, lhi_job_n_links() of them: one per resource of each
- * copy of the pipeline, the first copy's first. */
+/* Returns the number of emulated links: one per resource and copy of the
+ * pipeline, the first copy's first. */
 size_t lhi_job_n_links(const lhi_job *job);
+/* Lists the emulated links. */
 lh_status lhi_job_links(const lhi_job *job, lhi_net_link *links, lh_error *err);
 
-/* What is handed back of each rank of a run that trains: bytes by kind, what
- * groups have spent, what copies of activations took and how long passes waited
- * for them. */
+/* Numbers returned per rank in a training run: bytes by kind, time in groups,
+ * duration of activation copies and the wait time for them. */
 enum { LHI_HELD_NUMBERS = LH_N_MEMORY_KINDS + LH_N_TRAIN_GROUPS + 2 };
 
-/* What rank 0 has handed back (docs/formats/wire.md) into a result, and the
- * trace of the last iteration. */
+/* Parses rank 0's outcome (docs/formats/wire.md) into a result with the last
+ * iteration's trace. */
 lh_status lhi_outcome_read(const lhi_job *job, const char *text, size_t size,
                            lh_train_result **out, lh_error *err);
 
-/* Whether a rank can have recorded so much of an iteration under `exec`;
- * LH_EIO: no. */
+/* Checks whether a rank's record counts are possible under `exec`; LH_EIO: no.
+ */
 lh_status lhi_job_check_counts(const lhi_job *job, const lh_exec *exec,
                                uint32_t rank, const lhi_counts *counts,
                                lh_error *err);
 
-/* The trace of what was recorded under `exec`: `records[r]` and `played[r]` of
- * each rank, times from the start of the iteration. */
+/* Makes the trace from the records under `exec`: `records[r]` and `played[r]`
+ * per rank, times from the start of the iteration. */
 lh_status lhi_measured_trace(const lhi_job *job, const lh_exec *exec,
                              const lhi_record *const *records,
                              const lhi_played *const *played,

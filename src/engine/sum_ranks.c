@@ -26,7 +26,7 @@ static lh_status receive_bytes(lhi_net *net, uint32_t from, uint64_t tag,
     return lhi_net_wait_unless(net, &op, stop, err);
 }
 
-/* Each place is filled by one rank, so the order does not matter. */
+/* Each entry is filled by one rank, so the order of addition is irrelevant. */
 lh_status lhi_sum_ranks(lhi_net *net, uint64_t turn, double *values, size_t n,
                         const lhi_net_stop *stop, lh_error *err)
 {

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- a step
- * ----------------------------------------------------------------------- */
+/* --- step --- */
 
 void lhi_training_begin(lhi_training *t, uint64_t step)
 {
@@ -63,6 +62,7 @@ static lh_status await_scatters(lhi_training *t, lh_error *err)
                : status;
 }
 
+/* Exchanges equally large arrays with a peer. */
 static lh_status exchange(lhi_training *t, uint32_t peer, uint64_t turn,
                           const void *mine, void *theirs, size_t size,
                           lh_error *err)
@@ -79,6 +79,7 @@ static lh_status exchange(lhi_training *t, uint32_t peer, uint64_t turn,
     return status == LH_OK ? heard : status;
 }
 
+/* Exchanges the gradients of a tied embedding. */
 static lh_status exchange_tied(lhi_training *t, uint64_t turn, lh_error *err)
 {
     lhi_train_pair pair = lhi_train_tied(t->train);
@@ -91,8 +92,8 @@ static lh_status exchange_tied(lhi_training *t, uint64_t turn, lh_error *err)
                     pair.n * sizeof *pair.mine, err);
 }
 
-/* The sum of what all ranks say, by lhi_train_tally() or, of a step that
- * validates, lhi_train_validation_tally(). */
+/* Sums the ranks' tallies from lhi_train_tally() or, in validation steps,
+ * lhi_train_validation_tally(). */
 static lh_status take_tally(lhi_training *t, uint64_t turn,
                             lh_status (*fill)(lhi_train *, double *,
                                               lh_error *),
@@ -136,7 +137,7 @@ lh_status lhi_training_gather(lhi_training *t, uint64_t turn, lh_error *err)
         return LH_OK;
     for (uint32_t i = 0; i < t->n_mine; i++) {
         int64_t ready_ns = 0;
-        /* Numbers above all steps', so that tags differ. */
+        /* Uses numbers above all steps for unique tags. */
         LHI_TRY(lhi_training_gather_chunk(t, (1u << 23) + turn, t->gathers[i],
                                           &ready_ns, err));
         lhi_train_gathered(t->train, t->gathers[i]);
@@ -155,6 +156,8 @@ lh_status lhi_training_validated(lhi_training *t, uint64_t turn, double *loss,
     return status;
 }
 
+/* Writes a checkpoint: rank 0 makes the folder, all ranks write, rank 0
+ * completes it. */
 static lh_status save_parts(lhi_training *t, uint64_t turn, double *sums,
                             size_t n, lh_error *err)
 {
@@ -163,7 +166,7 @@ static lh_status save_parts(lhi_training *t, uint64_t turn, double *sums,
                                LHI_NET_NO_LINK, NULL};
     if (leads)
         LHI_TRY(lhi_train_save_begin(t->train, &t->checkpoint, err));
-    /* The folder is there. */
+    /* The folder exists on all ranks. */
     LHI_TRY(lhi_net_barrier(t->o.net, &all, lhi_tag(LHI_TAG_BARRIER, turn, 0),
                             NULL, err));
     LHI_TRY(lhi_train_save_part(t->train, &t->checkpoint, sums, err));
@@ -186,15 +189,14 @@ lh_status lhi_training_save(lhi_training *t, uint64_t turn, lh_error *err)
     return status;
 }
 
-/* --- what it has
- * ---------------------------------------------------------------------- */
+/* --- accessors --- */
 
 lhi_train *lhi_training_train(lhi_training *t)
 {
     return t->train;
 }
 
-/* Only one of them has the lock of the folder. */
+/* Only one of them holds the folder lock. */
 void lhi_training_take_over(lhi_training *t, lhi_training *before)
 {
     lhi_train_go_on(t->train, lhi_train_step(before->train));

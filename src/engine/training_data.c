@@ -8,14 +8,14 @@ static uint64_t data_tag(uint64_t step, uint32_t chunk, bool is_scatter)
     return lhi_tag(LHI_TAG_DATA, step, (2 * chunk + is_scatter) * LHI_NET_TAGS);
 }
 
-/* Numbers of chunks, for tags: experts' are behind the others. */
+/* Chunk numbers in tags; the experts' follow the others. */
 static uint32_t number_of(const lhi_training *t, uint32_t chunk,
                           lhi_train_lot_kind lot)
 {
     return chunk + lot * t->o.exec->n_chunks;
 }
 
-/* Behind all of these. */
+/* After all chunk numbers. */
 static uint64_t sum_tag(const lhi_training *t, uint64_t step, uint32_t number)
 {
     uint32_t first = 2 * LHI_N_TRAIN_LOTS * t->o.exec->n_chunks;
@@ -26,7 +26,8 @@ static uint64_t sum_tag(const lhi_training *t, uint64_t step, uint32_t number)
                    (first + each * number) * LHI_NET_TAGS);
 }
 
-/* Where others are divided alike. `room`: the lot's array, done with by then. */
+/* Sums over sites with the same sharding. `room`: the bucket's array, unused by
+ * then. */
 static lh_status sum_sites(lhi_training *t, uint64_t step, uint32_t chunk,
                            lhi_train_lot_kind lot, float *room,
                            int64_t *ready_ns, lh_error *err)
@@ -42,8 +43,8 @@ static lh_status sum_sites(lhi_training *t, uint64_t step, uint32_t chunk,
                          err);
 }
 
-/* Both raise *ready_ns, when this rank was ready, to when all replicas were, as
- * far as one clock says. */
+/* The all-gather and reduce-scatter raise *ready_ns, if the clock is shared,
+ * from this rank's ready time to that of all replicas. */
 static lh_status gather_lot(lhi_training *t, uint64_t step, uint32_t chunk,
                             lhi_train_lot_kind lot, int64_t *ready_ns,
                             lh_error *err)
@@ -101,12 +102,11 @@ lh_status lhi_training_scatter_chunk(lhi_training *t, uint64_t step,
     return LH_OK;
 }
 
-/* --- times
- * ---------------------------------------------------------------------- */
+/* --- times --- */
 
-/* A collective whose values are here now, and for which all replicas were ready
- * at `ready_ns`: as it was, or as it would have been over the stage's
- * data-parallel link, one after the other. Under the lock; when it arrives. */
+/* Records a completed collective that all replicas were ready for at
+ * `ready_ns`: as measured, or as emulated on the stage's serial data-parallel
+ * link. Returns its arrival. Called with the lock held. */
 static int64_t date_collective(lhi_training *t, uint32_t chunk, bool is_scatter,
                                int64_t ready_ns)
 {
@@ -127,9 +127,10 @@ static int64_t date_collective(lhi_training *t, uint32_t chunk, bool is_scatter,
     return arrive;
 }
 
-/* --- the thread --------------------------------------------------------------
- */
+/* --- thread --- */
 
+/* Runs a step's collectives: all-gathers at once, reduce-scatters as chunks
+ * finish. */
 static lh_status run_round(lhi_training *t, uint64_t step, bool gathers)
 {
     for (uint32_t i = 0; gathers && i < t->n_mine; i++) {

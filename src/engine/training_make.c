@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- hooks
- * ---------------------------------------------------------------------- */
+/* --- hooks --- */
 
+/* Hook before a chunk's first F: waits for its gathered values. */
 static lh_status first(void *of, uint32_t chunk, lh_error *err)
 {
     lhi_training *t = of;
@@ -29,12 +29,13 @@ static lh_status first(void *of, uint32_t chunk, lh_error *err)
         pthread_mutex_unlock(&t->lock);
         if (status == LH_OK && t->o.emulates)
             status = lhi_sleep_emulated(t->o.net, t->o.stop, arrive_ns, err);
-    } /* else it has none to wait for */
+    } /* without a thread nothing is gathered */
     if (status == LH_OK)
         lhi_train_gathered(t->train, chunk);
     return status;
 }
 
+/* Hook before every pass with sharding. */
 static lh_status pass(void *of, uint32_t i, lhi_step_kind kind, lh_error *err)
 {
     lhi_training *t = of;
@@ -42,8 +43,8 @@ static lh_status pass(void *of, uint32_t i, lhi_step_kind kind, lh_error *err)
                       : lhi_shards_pass(t->sharded, i, kind, err);
 }
 
-/* To the first of this device's ranks that have the same of all, or parts of
- * it. */
+/* Gathers slices at the first of this device's ranks that hold the same tensors
+ * or slices of them. */
 static lh_status collect(void *of, lhi_train_lot_kind lot, const float *mine,
                          size_t n, float *all, const size_t *gets,
                          lh_error *err)
@@ -63,6 +64,7 @@ static lh_status collect(void *of, lhi_train_lot_kind lot, const float *mine,
     return status;
 }
 
+/* Gathers a tensor before it is written to a checkpoint. */
 static lh_status show(void *of, uint32_t chunk, uint32_t tensor, lh_error *err)
 {
     lhi_training *t = of;
@@ -73,6 +75,7 @@ static lh_status show(void *of, uint32_t chunk, uint32_t tensor, lh_error *err)
                : LH_OK;
 }
 
+/* Hook after a chunk's last W or B: wakes the thread. */
 static void last(void *of, uint32_t chunk)
 {
     lhi_training *t = of;
@@ -83,10 +86,9 @@ static void last(void *of, uint32_t chunk)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* --- making and freeing
- * -------------------------------------------------------------- */
+/* --- construction --- */
 
-/* Each chunk is in both once, whatever the order: there is room. */
+/* Each chunk is in both lists once in any order, so their size suffices. */
 void lhi_training_reschedule(lhi_training *t, const lh_exec *exec)
 {
     const lhi_exec_rank *program = &exec->ranks[t->o.stage];
@@ -114,7 +116,7 @@ static lhi_net_group group_at(uint32_t n, uint32_t mine, const uint32_t *ranks)
                            .link = LHI_NET_NO_LINK};
 }
 
-/* Where they are others than those of all else. */
+/* Lists the expert group, if it differs from the group for other tensors. */
 static void list_experts(lhi_training *t)
 {
     uint32_t all[LHI_NET_MOST_RANKS];
@@ -246,8 +248,9 @@ static lhi_train_options train_options(const lhi_training *t)
     return with;
 }
 
-/* What the run's numbers depend on beside what the checkpoint itself has; the
- * number of steps is not in it, so that a run can be made longer. */
+/* Describes everything that the run's numbers depend on beside the checkpoint's
+ * own content. The number of steps is excluded, so that a run can be extended.
+ */
 static void describe(lhi_training *t, const lhi_train_options *with)
 {
     const lh_train_model *m = t->o.model;
@@ -288,7 +291,7 @@ static void describe(lhi_training *t, const lhi_train_options *with)
                                  .tokenizer = m->tokenizer};
 }
 
-/* No other run writes there until this one has ended. */
+/* Prevents other runs from writing there until this one has ended. */
 static lh_status lock_checkpoints(lhi_training *t, lh_error *err)
 {
     const char *folder = t->o.model->checkpoint;
@@ -329,7 +332,7 @@ static lh_status make_sharded(lhi_training *t, lh_error *err)
     return LH_OK;
 }
 
-/* Those that bring tensors of a lot together. */
+/* Makes the group that gathers a bucket's slices. */
 static lh_status meet_copies(lhi_training *t, lhi_train_lot_kind lot,
                              lhi_grid_kind kind, lh_error *err)
 {

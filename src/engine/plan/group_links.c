@@ -7,7 +7,8 @@
 #include "plan/layout/choice.h"
 #include "plan/layout/layout.h"
 
-/* Bytes that the engine sends for one that the plan counts. */
+/* Returns the ratio of bytes sent by the engine to bytes counted by the plan.
+ */
 static double engine_bytes(const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
@@ -16,6 +17,7 @@ static double engine_bytes(const lh_plan *plan)
     return values * sizeof(float) / (double)lh_cost_message_bytes(plan->job, l);
 }
 
+/* Raises a link's latency and time per byte to at least these. */
 static void raise_to(lh_train_group *to, double latency_ns, double ns_per_byte)
 {
     if (latency_ns > (double)to->latency_ns)
@@ -24,8 +26,8 @@ static void raise_to(lh_train_group *to, double latency_ns, double ns_per_byte)
         to->ns_per_byte = ns_per_byte;
 }
 
-/* Of a ring in which each sends (n - 1) / n of what all have, as the engine's
- * ranks do at once. */
+/* Adds a ring in which each rank sends (n - 1) / n of the total at once, as the
+ * engine does. */
 static void add_path(const lh_plan *plan, uint32_t ranks,
                      const lh_cost_path *path, lh_train_group *to)
 {
@@ -35,6 +37,7 @@ static void add_path(const lh_plan *plan, uint32_t ranks,
     raise_to(to, latency_ns, 1e9 / path->bytes_per_s / engine_bytes(plan));
 }
 
+/* Adds the ring of one parallel dimension. */
 static lh_status add_ring(const lh_plan *plan, const lh_cost_slice *slice,
                           lh_cost_dimension dimension, lh_train_group *to,
                           lh_error *err)
@@ -50,9 +53,9 @@ static lh_status add_ring(const lh_plan *plan, const lh_cost_slice *slice,
     return LH_OK;
 }
 
-/* Of ranks that have different experts, or parts of the same ones, wherever the
- * stage's are. Of what a rank gives to all the plan counts its own share, too.
- */
+/* Adds the links among ranks with different experts or slices of the same ones,
+ * at each of the stage's sites. The plan's all-to-all counts a rank's own share
+ * too. */
 static lh_status add_experts(const lh_plan *plan, const lhi_spread *spread,
                              lh_train_group *groups, bool by_nodes,
                              lh_error *err)
@@ -79,7 +82,7 @@ static lh_status add_experts(const lh_plan *plan, const lhi_spread *spread,
     return LH_OK;
 }
 
-/* Where tokens go to experts by way of nodes: between these, and within one. */
+/* Adds the links for node-aware dispatch: between nodes and within a node. */
 static lh_status add_nodes(const lh_plan *plan, const lhi_spread *spread,
                            lh_train_model *to, lh_error *err)
 {
@@ -110,7 +113,8 @@ static lh_status add_nodes(const lh_plan *plan, const lhi_spread *spread,
     return LH_OK;
 }
 
-/* Of what `sharers` ranks share, each sends all but its own share. */
+/* Adds a sharing group: each of `sharers` ranks sends everything except its own
+ * share. */
 static lh_status add_sharing(const lh_job *job, const lh_layout *layout,
                              const lh_cost_slice *slice, bool of_expert,
                              double sharers, lh_train_sharing *to,
@@ -127,7 +131,8 @@ static lh_status add_sharing(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-/* What passes gather and reduce, in any of the stage's datacenters. */
+/* Adds the gathers and reductions inside passes, over all the stage's
+ * datacenters. */
 static lh_status add_parts(const lh_plan *plan, const lhi_spread *spread,
                            uint32_t stage, lh_train_model *to, lh_error *err)
 {
@@ -148,6 +153,7 @@ static lh_status add_parts(const lh_plan *plan, const lhi_spread *spread,
     return LH_OK;
 }
 
+/* Sets the planned wait time inside passes. */
 static lh_status find_waits(const lh_plan *plan, lh_train_model *to,
                             lh_error *err)
 {

@@ -22,8 +22,8 @@ static lh_status make_sites(const lh_plan *plan, uint32_t **out, lh_error *err)
     return LH_OK;
 }
 
-/* How many replicas share with the first one of stage 0. Ranks that share
- * sequences share with it, too. */
+/* Counts the replicas that share with the first one at stage 0.
+ * Context-parallel ranks share too. */
 static uint32_t count_sharers(const uint32_t *sites, uint32_t n_replicas)
 {
     uint32_t n = 0;

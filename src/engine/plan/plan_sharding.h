@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of a plan says which replicas share what. */
+/* Transfers a plan's sharding to the training model. */
 #ifndef LHI_PLAN_SHARDING_H
 #define LHI_PLAN_SHARDING_H
 
 #include <longhaul/engine.h>
 #include <longhaul/plan.h>
 
-/* Fills in what a model has of it. *sites, which `model` then points to, is to
- * be released with free(). LH_EUNSUPPORTED: the cpu device does not do that. */
+/* Sets the model's sharding fields. *sites, which `model` then references, is
+ * released with free(). LH_EUNSUPPORTED: the cpu device cannot run it. */
 lh_status lhi_plan_sharding(const lh_plan *plan, lh_train_model *model,
                             uint32_t **sites, lh_error *err);
 

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* A path of the plan's messages, and the sums of what they took on it. */
+/* A path between stages, and the summed durations of its messages. */
 typedef struct path {
     lh_profile_path kind;
     uint32_t from, to; /* datacenters */
@@ -17,6 +17,7 @@ typedef struct path {
     uint32_t n;
 } path;
 
+/* State while a profile is written. */
 typedef struct writing {
     const lhi_plan_run *run;
     const lhi_observed *seen;
@@ -26,10 +27,9 @@ typedef struct writing {
     uint32_t n_paths;
 } writing;
 
-/* --- passes
- * --------------------------------------------------------------------- */
+/* --- passes --- */
 
-/* Where D and W run as one, each has its planned share. */
+/* Combined D and W passes are split in the planned proportion. */
 static void fill_times(const writing *w, uint32_t c, lh_profile_entry *out)
 {
     const double *ns = &w->seen->pass_ns[(size_t)c * (LH_B + 1)];
@@ -70,8 +70,7 @@ static void fill_chunk(const writing *w, uint32_t c, lh_profile_entry *out)
     fill_times(w, c, out);
 }
 
-/* --- links
- * ---------------------------------------------------------------------- */
+/* --- links --- */
 
 static path *find_path(writing *w, uint32_t from, uint32_t to)
 {
@@ -92,8 +91,8 @@ static path *find_path(writing *w, uint32_t from, uint32_t to)
     return &w->paths[w->n_paths++];
 }
 
-/* A message between two stages: as it was in the run, where clocks tell, else
- * by what was measured without load. */
+/* Adds a message between two stages: as measured in the run with a shared
+ * clock, else from the unloaded measurement. */
 static void add_message(writing *w, uint32_t from, uint32_t to, double seen_ns,
                         uint32_t boundary)
 {
@@ -121,6 +120,7 @@ static void add_messages(writing *w)
     }
 }
 
+/* Returns the bytes that the planner counts for a message on the path. */
 static double counted_bytes(const writing *w, const path *x)
 {
     const lh_layout *l = &w->run->plan->best.layout;
@@ -128,8 +128,8 @@ static double counted_bytes(const writing *w, const path *x)
     return x->kind == LH_PATH_WAN ? bytes * l->data : bytes;
 }
 
-/* What the planner takes a message to be is that time again: over links between
- * datacenters it counts the bytes of all replicas. */
+/* Fits the link so that the planner reproduces the message time; on links
+ * between datacenters the planner counts the bytes of all replicas. */
 static lh_profile_link link_of(const writing *w, const path *x)
 {
     const lh_job *job = w->run->plan->job;
@@ -147,11 +147,10 @@ static lh_profile_link link_of(const writing *w, const path *x)
     return out;
 }
 
-/* --- what comes once
- * ------------------------------------------------------------ */
+/* --- overhead per iteration --- */
 
-/* The pipeline as the next plan has it, which makes all times from the profile,
- * those of data-parallel communication from its links. */
+/* Builds the pipeline as the next plan will have it, with all durations from
+ * the profile and data-parallel times from its links. */
 static lh_status plan_again(const writing *w, const lh_profile *profile,
                             lh_pipeline **out, lh_error *err)
 {
@@ -164,8 +163,8 @@ static lh_status plan_again(const writing *w, const lh_profile *profile,
     return LH_OK;
 }
 
-/* Where no link was measured: over the run's own, which may have been emulated
- * with other delays than the job's. */
+/* Builds the pipeline if no link was measured: with the run's own links, which
+ * may have been emulated with other delays than the job's. */
 static lh_status as_run(const writing *w, const lh_profile *profile,
                         lh_pipeline **out, lh_error *err)
 {
@@ -184,9 +183,8 @@ static lh_status as_run(const writing *w, const lh_profile *profile,
     return lh_pipeline_make(&desc, out, err);
 }
 
-/* An iteration's time beyond what the simulator makes of the profile: the
- * optimizer, sums over ranks, and what passes wait for since no two are quite
- * alike. */
+/* Computes the iteration time beyond the simulation of the profile: the
+ * optimizer, sums over ranks, and waits due to variation between passes. */
 static lh_status find_rest(writing *w, lh_profile *profile, lh_error *err)
 {
     lh_pipeline *pipeline;
@@ -204,8 +202,7 @@ static lh_status find_rest(writing *w, lh_profile *profile, lh_error *err)
     return LH_OK;
 }
 
-/* --- all
- * ------------------------------------------------------------------------ */
+/* --- profile --- */
 
 static lh_status write_profile(writing *w, lh_profile **out, lh_error *err)
 {

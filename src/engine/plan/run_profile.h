@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run of a plan as a profile, from which the next plan predicts. */
+/* Converts a run of a plan to a profile, from which the next plan predicts. */
 #ifndef LHI_RUN_PROFILE_H
 #define LHI_RUN_PROFILE_H
 
@@ -7,7 +7,7 @@
 
 #include <longhaul/plan.h>
 
-/* What was run of a plan: a pipeline with the plan's chunks. */
+/* The executed part of a plan: a pipeline with the plan's chunks. */
 typedef struct lhi_plan_run {
     const lh_plan *plan;
     const lh_pipeline *pipeline;
@@ -15,6 +15,7 @@ typedef struct lhi_plan_run {
     const lh_exec_options *exec;
 } lhi_plan_run;
 
+/* Makes the profile; released with lh_profile_free(). */
 lh_status lhi_run_profile(const lhi_plan_run *run, const lhi_observed *observed,
                           lh_profile **out, lh_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training a plan: what of it says what is run, and how the run compares with
- * what it promises. */
+/* Trains a plan: derives the run from the plan, and compares its result with
+ * the plan's prediction. */
 #include "base/fail.h"
 #include "base/take_options.h"
 #include "engine/plan/group_links.h"
@@ -26,8 +26,8 @@ uint64_t lh_train_message_bytes(const lh_plan *plan)
                            : LH_TRAIN_MESSAGE_BYTES;
 }
 
-/* Chunks that were measured in a run of their own took what they did while
- * others had their share of the processors. */
+/* Checks whether the chunks were measured in a run with this pipeline: then the
+ * durations already include sharing of processors. */
 static bool has_shared(const lh_plan *plan, const lh_pipeline *pipeline)
 {
     const lh_profile *p = plan->job->profile;
@@ -38,8 +38,8 @@ static bool has_shared(const lh_plan *plan, const lh_pipeline *pipeline)
     return false;
 }
 
-/* On the cpu device an iteration has what the plan expects after the pipeline:
- * the optimizer, and what else comes once. */
+/* On the cpu device adds the planned time after the pipeline: the optimizer and
+ * overhead once per iteration. */
 static lh_status add_end(const lhi_plan_run *run, lh_train_result *r,
                          lh_error *err)
 {
@@ -62,7 +62,8 @@ static lh_status add_end(const lhi_plan_run *run, lh_train_result *r,
     return LH_OK;
 }
 
-/* Of the machines that the plan counts on; negative: there is no time. */
+/* Returns the utilisation of the plan's machines; negative: no time was
+ * measured. */
 static double utilisation(const lh_plan *plan, int64_t ns)
 {
     const lh_choice *best = &plan->best;
@@ -71,7 +72,7 @@ static double utilisation(const lh_plan *plan, int64_t ns)
     return best->mfu * (double)best->iteration_ns / (double)ns;
 }
 
-/* Profiles do not say over how many ranks an expert is cut. */
+/* Profiles have no field for the number of ranks that slice an expert. */
 static lh_status check_profile(const lh_plan *plan,
                                const lh_train_options *run, lh_error *err)
 {
@@ -89,13 +90,13 @@ static lh_status check_profile(const lh_plan *plan,
                     lh_layout_expert_tensor(l), l->tensor);
 }
 
-/* Adam decays through the gradients, AdamW beside them: without decay they are
- * one. */
+/* Adam decays through the gradients, AdamW directly: equal only without decay.
+ */
 static lh_status check_optimizer(const lh_plan *plan, const lh_train_model *m,
                                  lh_error *err)
 {
     if (plan->job->training.optimizer != LH_OPTIMIZER_ADAM ||
-        m->weight_decay <= 0) /* NAN: the default, which is more */
+        m->weight_decay <= 0) /* NAN: the default, above 0 */
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
                     "the job's optimizer is adam, the cpu device's AdamW: "
@@ -103,7 +104,7 @@ static lh_status check_optimizer(const lh_plan *plan, const lh_train_model *m,
                     "0), with it plan with optimizer: adamw");
 }
 
-/* Where a token goes once to each node: the nodes of all ranks; else NULL. */
+/* Lists the nodes of all ranks for node-aware dispatch; else NULL. */
 static lh_status list_nodes(const lh_plan *plan, uint32_t **out, lh_error *err)
 {
     const lh_layout *l = &plan->best.layout;
@@ -117,7 +118,7 @@ static lh_status list_nodes(const lh_plan *plan, uint32_t **out, lh_error *err)
                 : lhi_fail_nomem(err);
 }
 
-/* Where the layers of each chunk begin, and where the last one's end. */
+/* Returns the first layer of each chunk, and the end of the last one. */
 static uint32_t *layers_of(const lh_plan *plan, uint32_t n_chunks)
 {
     uint32_t *first = calloc((size_t)n_chunks + 1, sizeof *first);
@@ -129,10 +130,10 @@ static uint32_t *layers_of(const lh_plan *plan, uint32_t n_chunks)
     return first;
 }
 
-/* Operations as the planner calls them, and what they make. Queries, keys and
- * values are one product here, gate and up another one; with latent attention
- * both of what is compressed, and both of what comes of it. What dropout drops
- * is never kept. */
+/* The planner's operations and their outputs. Queries, keys and values are one
+ * product here; gate and up are another. With latent attention both compressed
+ * tensors form one part, and both of their expansions another. Dropout masks
+ * are never stored. */
 static const struct {
     const char *name;
     lh_layer_part part;
@@ -157,7 +158,7 @@ static const struct {
 };
 enum { N_OPERATIONS = sizeof operations / sizeof *operations };
 
-/* In how many layers of chunk `chunk` the operation is made again. */
+/* Returns the number of layers in a chunk that recompute the operation. */
 static uint32_t layers_again(const lh_plan_elastic *e, const char *operation,
                              uint32_t chunk)
 {
@@ -188,7 +189,7 @@ static lh_status check_operations(const lh_plan_elastic *e, uint32_t n_chunks,
     return LH_OK;
 }
 
-/* Whether it is one of the model's. */
+/* Checks whether the model has the operation. */
 static bool has_operation(const lh_model *m, uint32_t k)
 {
     const char *name = operations[k].name;
@@ -202,7 +203,7 @@ static bool has_operation(const lh_model *m, uint32_t k)
     return m->kv_lora_rank ? !plain : !latent;
 }
 
-/* The parts of an elastic plan's operations, chunk by chunk. */
+/* Lists the recomputed parts of an elastic plan, chunk by chunk. */
 static lh_status list_operations(const lh_plan *plan, uint32_t n_chunks,
                                  uint32_t *again, lh_error *err)
 {
@@ -237,7 +238,7 @@ static lh_status list_operations(const lh_plan *plan, uint32_t n_chunks,
     return LH_OK;
 }
 
-/* What named modules make in a layer. */
+/* Returns the parts of a layer that belong to the named modules. */
 static uint32_t parts_of_modules(const lh_model *m, uint32_t modules,
                                  uint32_t layer)
 {
@@ -266,8 +267,7 @@ static uint32_t parts_of_modules(const lh_model *m, uint32_t modules,
     return parts;
 }
 
-/* By layer of the model, and of its modules, what the plan's recomputation makes
- * again. */
+/* Lists the recomputed parts per layer of the model and of its MTP modules. */
 static lh_status list_again(const lh_plan *plan, uint32_t n_chunks,
                             uint32_t *again, lh_error *err)
 {
@@ -287,7 +287,7 @@ static lh_status list_again(const lh_plan *plan, uint32_t n_chunks,
     return LH_OK;
 }
 
-/* By layer of the model, whether its activations go to storage. */
+/* Lists whether each layer's activations are offloaded to storage. */
 static bool *list_offload(const lh_plan *plan, uint32_t n_chunks)
 {
     bool *offload = calloc(plan->job->model->layers + 1u, sizeof *offload);
