@@ -23,7 +23,7 @@
     }
 
 const lhi_bridge_field lhi_bridge_fields[] = {
-    /* The model. */
+    /* Model. */
     SAME("num-layers", MODEL),
     SAME("hidden-size", MODEL),
     SAME("num-attention-heads", MODEL),
@@ -34,7 +34,7 @@ const lhi_bridge_field lhi_bridge_fields[] = {
     SAME("qk-pos-emb-head-dim", MODEL),
     SAME("v-head-dim", MODEL),
     SAME("kv-channels", MODEL),
-    NONE("group-query-attention"), /* num_query_groups says it */
+    NONE("group-query-attention"), /* num_query_groups implies it */
     SAME("num-query-groups", MODEL),
     TRUE("qk-layernorm", MODEL),
     TEXT("softmax-type", MODEL),
@@ -42,7 +42,7 @@ const lhi_bridge_field lhi_bridge_fields[] = {
     SAME("window-attn-skip-freq", MODEL),
     TEXT("position-embedding-type", MODEL),
     SAME("rotary-base", MODEL),
-    NONE("max-position-embeddings"), /* as many as the sequence has */
+    NONE("max-position-embeddings"), /* equals the sequence length */
     SAME("ffn-hidden-size", MODEL),
     AS("swiglu", MODEL, FIXED, "activation_func", "F.silu"),
     AS("swiglu", MODEL, FIXED, "gated_linear_unit", "True"),
@@ -77,7 +77,7 @@ const lhi_bridge_field lhi_bridge_fields[] = {
     SAME("attention-dropout", MODEL),
     SAME("seq-length", MODEL),
     SAME("seq-length", DATASET),
-    /* The plan. */
+    /* Plan. */
     SAME("tensor-model-parallel-size", MODEL),
     SAME("context-parallel-size", MODEL),
     SAME("expert-model-parallel-size", MODEL),
@@ -100,7 +100,7 @@ const lhi_bridge_field lhi_bridge_fields[] = {
     AS("recompute-modules", MODEL, TEXTS, 0, 0),
     TEXT("recompute-method", MODEL),
     SAME("recompute-num-layers", MODEL),
-    /* Precision, of which setup() tells model, optimizer and gradients. */
+    /* Precision; setup() copies it to model, optimizer and gradients. */
     TRUE("bf16", PRECISION),
     AS("bf16", PRECISION, FIXED, "params_dtype", "torch.bfloat16"),
     AS("bf16", PRECISION, FIXED, "pipeline_dtype", "torch.bfloat16"),
@@ -112,7 +112,7 @@ const lhi_bridge_field lhi_bridge_fields[] = {
     AS("fp8-format", PRECISION, TEXT, "fp8", 0),
     AS("fp8-format", PRECISION, FIXED, "fp8_recipe", "\"delayed\""),
     TRUE("fp8-param-gather", PRECISION),
-    /* State. */
+    /* Optimizer state. */
     TRUE("use-distributed-optimizer", DDP),
     TRUE("use-distributed-optimizer", OPTIMIZER),
     TRUE("overlap-grad-reduce", DDP),

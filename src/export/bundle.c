@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A folder with everything that starts a job. */
+/* Writes a folder with all files that start a job. */
 #define _GNU_SOURCE /* renameat2 */
 #include "export/bundle.h"
 
@@ -14,15 +14,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MASTER_PORT = 29500 }; /* torchrun's own */
+enum { MASTER_PORT = 29500 }; /* torchrun's default */
 
-/* A file of the folder. */
+/* A file in the folder. */
 typedef struct bundled {
-    char *name, *text; /* own */
+    char *name, *text; /* owned */
     size_t len;
     bool is_program;
 } bundled;
 
+/* A bundle's files. */
 typedef struct bundle_files {
     uint32_t n;
     bundled files[LH_MAX_DATACENTERS + 8];
@@ -37,7 +38,7 @@ static void free_files(bundle_files *all)
     free(all);
 }
 
-/* Owns `text` from now on, whatever happens. */
+/* Adds a file; takes over `text` in any case. */
 static lh_status own_file(bundle_files *all, const char *name, char *text,
                           size_t len, lh_error *err)
 {
@@ -57,8 +58,9 @@ static lh_status own_text(bundle_files *all, const char *name, lhi_text *text,
     return own_file(all, name, bytes, len, err);
 }
 
-/* --- what the target is told ---------------------------------------------- */
+/* --- files for the target ------------------------------------------------- */
 
+/* Adds the target's arguments or recipe; *remarks receives its '#' lines. */
 static lh_status add_told(bundle_files *all, const lhi_bundle *b,
                           char **remarks, lh_error *err)
 {
@@ -98,12 +100,13 @@ static lh_status add_target(bundle_files *all, lhi_bundle *b,
         LHI_TRY(lhi_export_check(b->plan, b->form->runs, err));
     if (!b->form->has_schedule)
         return LH_OK;
-    /* Programs that are told a class of schedules read passes alone. */
+    /* Targets whose arguments name a schedule class read compute-only CSV
+     * files. */
     return add_schedule(all, b, b->form->tell ? LH_PYTORCH_COMPUTE_ONLY : form,
                         err);
 }
 
-/* --- what starts it ------------------------------------------------------- */
+/* --- launch files --------------------------------------------------------- */
 
 static lh_status add_hosts(bundle_files *all, const lhi_bundle *b,
                            lh_error *err)
@@ -158,7 +161,7 @@ static lh_status make_files(bundle_files *all, lhi_bundle *b,
     return status;
 }
 
-/* --- the folder ----------------------------------------------------------- */
+/* --- folder --------------------------------------------------------------- */
 
 static lh_status refuse_place(const char *path, int cause, lh_error *err)
 {
@@ -170,10 +173,10 @@ static lh_status refuse_place(const char *path, int cause, lh_error *err)
     return lhi_fail(err, LH_EIO, "%s: cannot write: %s", path, strerror(cause));
 }
 
-/* The folder while it is made. */
+/* The temporary folder under construction. */
 typedef struct unfinished {
     char *folder;
-    char *file; /* room for any of its files */
+    char *file; /* capacity for any path in it */
     size_t room;
 } unfinished;
 
@@ -215,7 +218,8 @@ static lh_status write_file(const unfinished *u, const bundled *file,
     return LH_OK;
 }
 
-/* Allocates nothing: memory may be what is missing. */
+/* Removes the temporary folder. Allocates nothing, because it also runs after
+ * out-of-memory errors. */
 static void remove_folder(const unfinished *u, const bundle_files *all)
 {
     for (uint32_t i = 0; i < all->n; i++) {
@@ -225,7 +229,8 @@ static void remove_folder(const unfinished *u, const bundle_files *all)
     rmdir(u->folder);
 }
 
-/* Never over what is there, where the file system can promise it. */
+/* Renames the folder. Never replaces an existing one, if the file system
+ * supports that guarantee. */
 static int move_folder(const char *from, const char *to)
 {
     if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
@@ -254,7 +259,7 @@ static lh_status write_folder(const char *path, const bundle_files *all,
     return status;
 }
 
-/* "runs/one/" is "runs/one". */
+/* Copies a path without trailing slashes. */
 static char *without_slashes(const char *path)
 {
     size_t len = strlen(path);

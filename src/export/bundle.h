@@ -1,60 +1,66 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of lh_export_bundle(): where every rank runs, and the texts that
- * begin with it. */
+/* lh_export_bundle() parts: the host and GPUs of every rank, and the generated
+ * files. */
 #ifndef LHI_BUNDLE_H
 #define LHI_BUNDLE_H
 
 #include "export/export_own.h"
 
-/* Ranks that one torchrun starts: consecutive ones on consecutive GPUs of one
- * host. A host has several of them where ranks that do not follow each other
- * share it. */
+/* Ranks that one torchrun starts: consecutive ranks on consecutive GPUs of one
+ * host. A host has several launches if its ranks are not consecutive. */
 typedef struct lhi_launched {
-    uint32_t datacenter, host; /* of this datacenter's, as they first come */
-    uint32_t first_gpu;        /* of the host */
+    uint32_t datacenter, host; /* host: per datacenter, in order of first use */
+    uint32_t first_gpu;        /* on the host */
     uint32_t n_ranks;
     uint64_t first_rank;
 } lhi_launched;
 
+/* A job's launches. */
 typedef struct lhi_launches {
     uint32_t n, room;
-    lhi_launched *all; /* in the order of ranks */
-    uint32_t *n_hosts; /* of each datacenter of the job */
+    lhi_launched *all; /* in rank order */
+    uint32_t *n_hosts; /* per datacenter of the job */
 } lhi_launches;
 
-/* Every rank of the plan, on the GPU that it was costed on. Release with
- * lhi_launches_fini(), also after a failure. */
+/* Assigns every rank of the plan to the GPU on which it was costed. Release
+ * with lhi_launches_fini(), also after a failure. */
 lh_status lhi_launches_find(const lh_plan *plan, lhi_launches *out,
                             lh_error *err);
+/* Frees the launches. */
 void lhi_launches_fini(lhi_launches *launches);
-/* Hosts of all datacenters before this one; of all: n_datacenters. */
+/* Counts hosts in all datacenters before this one; n_datacenters: in all. */
 uint32_t lhi_launches_hosts_before(const lh_plan *plan,
                                    const lhi_launches *launches,
                                    uint32_t datacenter);
 
-/* "hosts-west.txt": what of the name is no letter, digit, '.', '_' or '-' is
- * '_', and then the datacenter's number parts it from others. */
+/* Adds a datacenter's name for a file, as in "hosts-west.txt": other characters
+ * than letters, digits, '.', '_' and '-' become '_'; then the datacenter's
+ * number makes the name unique. */
 void lhi_bundle_put_site(lhi_text *out, const lh_plan *plan,
                          uint32_t datacenter);
 
-/* A datacenter's hosts, by names that stand for those to come. */
+/* Adds a datacenter's hosts with placeholder names. */
 void lhi_bundle_put_hosts(lhi_text *out, const lh_plan *plan,
                           const lhi_launches *launches, uint32_t datacenter);
-/* Which host starts which ranks. */
+/* Adds nodes.txt: the ranks that each host starts. */
 void lhi_bundle_put_nodes(lhi_text *out, const lh_plan *plan,
                           const lhi_launches *launches);
 
+/* Inputs for the generated files. */
 typedef struct lhi_bundle {
     const lh_plan *plan;
     const lhi_export_form *form;
     uint32_t port;
     const lhi_launches *launches;
-    const char *remarks; /* lines of the export that begin with '#' */
-    int64_t cost_ns;     /* what the schedule takes more in PyTorch */
+    const char *remarks; /* '#' lines in the exported file */
+    int64_t cost_ns;     /* the schedule's extra time in PyTorch */
 } lhi_bundle;
 
+/* Adds launch.sh. */
 void lhi_bundle_put_launch(lhi_text *out, const lhi_bundle *b);
+/* Adds job.sbatch. */
 void lhi_bundle_put_sbatch(lhi_text *out, const lhi_bundle *b);
+/* Adds README.md. */
 void lhi_bundle_put_readme(lhi_text *out, const lhi_bundle *b);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the plan's placement to hosts. Ranks of one stage of one replica follow
- * each other; then come replicas and stages, or stages and replicas, as all
- * programs number them that the plan was searched for. */
+/* Assigns ranks to hosts from the plan's placement. Ranks of one stage of one
+ * replica are consecutive; then follow replicas and stages, or stages and
+ * replicas, in the numbering of all programs that the plan supports. */
 #include "export/bundle.h"
 
 #include "plan/layout/layout.h"
@@ -9,16 +9,17 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+/* Rank assignment state. */
 typedef struct walker {
     const lh_job *job;
     const lh_layout *layout;
     const lhi_places *places;
     lhi_launches *out;
-    uint32_t **hosts; /* of each datacenter's nodes; 0: none yet */
-    uint64_t next;    /* rank */
+    uint32_t **hosts; /* per datacenter and node; 0: not numbered yet */
+    uint64_t next;    /* next rank */
 } walker;
 
-/* The stages that a group has in the datacenter of this one. */
+/* Counts a group's stages in the datacenter of stage `stage`. */
 static uint32_t stages_there(const lh_site_group *group, uint32_t stage)
 {
     uint32_t i = 0;
@@ -27,7 +28,7 @@ static uint32_t stages_there(const lh_site_group *group, uint32_t stage)
     return group->parts[i].stages;
 }
 
-/* The GPU of its datacenter at which a stage of a replica begins; see
+/* Returns the first GPU, within its datacenter, of a stage of a replica; see
  * lhi_rank_place. */
 static uint64_t first_gpu(const walker *w, uint32_t stage, uint32_t replica,
                           uint32_t *datacenter)
@@ -68,7 +69,7 @@ static lh_status add_launch(lhi_launches *out, const lhi_launched *one,
     return LH_OK;
 }
 
-/* GPUs that follow each other in a datacenter, node by node. */
+/* Adds consecutive GPUs of a datacenter, node by node. */
 static lh_status add_gpus(walker *w, uint32_t datacenter, uint64_t gpu,
                           uint64_t n, lh_error *err)
 {
@@ -106,7 +107,7 @@ static lh_status add_all(walker *w, lh_error *err)
     return LH_OK;
 }
 
-/* All nodes of all datacenters, none with a number yet. */
+/* Allocates the host numbers of all nodes, all unnumbered. */
 static lh_status number_hosts(walker *w, lhi_arena *mem, lh_error *err)
 {
     const lh_job *job = w->job;
@@ -156,7 +157,7 @@ uint32_t lhi_launches_hosts_before(const lh_plan *plan,
     return n;
 }
 
-/* --- the files ------------------------------------------------------------ */
+/* --- files ---------------------------------------------------------------- */
 
 static bool is_plain(char c)
 {
@@ -192,7 +193,7 @@ void lhi_bundle_put_hosts(lhi_text *out, const lh_plan *plan,
     }
 }
 
-/* "all", or "0,1,2,3". */
+/* Adds a GPU list: "all", or "0,1,2,3". */
 static void put_gpus(lhi_text *out, const lhi_launched *one, uint32_t per_node)
 {
     if (one->n_ranks == per_node) {

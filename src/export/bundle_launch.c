@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* launch.sh and job.sbatch of a bundle. */
+/* Generates a bundle's launch.sh and job.sbatch. */
 #include "export/bundle.h"
 
 #include <inttypes.h>
 
-/* --- what is set in the environment --------------------------------------- */
+/* --- environment variables ------------------------------------------------ */
 
-/* How far the answer can be trusted, where the plan's file says it. */
+/* Adds a link recommendation's confidence, if the plan's file has it. */
 static void put_sureness(lhi_text *out, const lh_link_advice *a,
                          lh_advice_topic topic)
 {
@@ -50,9 +50,9 @@ static bool has_spray(const lh_link_setting *setting)
     return setting->balancing == LH_BALANCING_SPRAY;
 }
 
-/* NCCL's environment variables (docs.nvidia.com, NCCL 2.28): they hold for all
- * connections of a process. Congestion, recovery and codes are the network
- * cards' and switches'. */
+/* Adds NCCL's environment variables (docs.nvidia.com, NCCL 2.28). They apply to
+ * all connections of a process. Congestion control, loss recovery and erasure
+ * codes are settings of network cards and switches. */
 static void put_nccl(lhi_text *out, const lh_plan *plan)
 {
     uint32_t pairs = 1;
@@ -153,7 +153,7 @@ static const char start_ranks[] =
     "    set -- \"$@\" \"$word\"\n"
     "done\n";
 
-/* A torchrun for each line of nodes.txt that is this host's. */
+/* Starts a torchrun for each of this host's lines in nodes.txt. */
 static const char start_each[] =
     "\n"
     "pids=\n"
@@ -235,7 +235,7 @@ void lhi_bundle_put_launch(lhi_text *out, const lhi_bundle *b)
 
 /* --- job.sbatch ----------------------------------------------------------- */
 
-/* Of all nodes that are used; 0: not the same everywhere. */
+/* Counts GPUs used per node; 0 if nodes differ. */
 static uint32_t gpus_per_node(const lhi_bundle *b)
 {
     uint32_t gpus = 0;

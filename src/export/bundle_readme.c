@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* README.md of a bundle. */
+/* Generates a bundle's README.md. */
 #include "export/bundle.h"
 
 #include <inttypes.h>
@@ -156,7 +156,7 @@ static void put_checks(lhi_text *out, const lhi_bundle *b)
         (double)(best->iteration_ns + b->cost_ns) / 1e9);
 }
 
-/* Lines of text, each the item of a list. */
+/* Adds text lines as list items. */
 static void put_remarks(lhi_text *out, const char *remarks)
 {
     lhi_text_puts(out, "\n## Remarks of the export\n\n");

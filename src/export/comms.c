@@ -1,32 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A schedule with its communication written out, for PyTorch. */
+/* Writes a schedule with explicit communication for PyTorch. */
 #include "export/export_own.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
+/* Communication action kinds. */
 enum action_kind { RECEIVE, SEND, WAIT_SEND };
 
-/* Something between two passes of a device. */
+/* A communication action between two passes of a device. */
 typedef struct action {
     uint32_t device;
-    uint32_t before; /* the run, of all in the trace, that follows */
+    uint32_t before; /* trace index for the run that follows */
     int64_t at_ns;
     uint32_t message;
     enum action_kind kind;
 } action;
 
+/* Export state. */
 typedef struct comms {
     const lh_trace *trace;
-    uint32_t *first; /* per device and one more: its runs */
-    action *actions; /* as many as come out of all messages */
+    uint32_t *first; /* n_devices + 1: first run per device */
+    action *actions; /* with capacity for those of all messages */
     uint32_t n;
-    uint32_t *n_left; /* per chunk: backwards still to come */
+    uint32_t *n_left; /* per chunk: remaining backward passes */
     bool *begun;      /* per chunk */
     uint32_t n_chunks;
 } comms;
 
-/* The first run of a device that starts at `at_ns` or later. */
+/* Returns a device's first run that starts at `at_ns` or later. */
 static uint32_t run_from(const comms *m, uint32_t device, int64_t at_ns)
 {
     uint32_t low = m->first[device], high = m->first[device + 1];
@@ -46,8 +48,8 @@ static bool is_pass(const lh_pass *a, const lh_pass *b)
            a->kind == b->kind;
 }
 
-/* Where a message can leave: behind the pass that makes it, even if that takes
- * no time. */
+/* Returns the run before which a message can be sent: the one after its
+ * producer, even if the producer has duration 0. */
 static uint32_t run_behind(const comms *m, const lh_trace_message *message)
 {
     uint32_t at = run_from(m, message->from, message->produced_ns);
@@ -69,7 +71,8 @@ static void add_action(comms *m, uint32_t device, uint32_t before,
                                   .kind = kind};
 }
 
-/* Of one gap between runs: by time, so that both ends of a link agree. */
+/* Orders the actions of one gap between runs by time, so that both ends of a
+ * link agree. */
 static int compare(const void *a, const void *b)
 {
     const action *x = a, *y = b;
@@ -84,7 +87,7 @@ static int compare(const void *a, const void *b)
     return (int)x->kind - (int)y->kind;
 }
 
-/* What follows another cell of a row is parted from it. */
+/* Adds a comma unless the cell is the first of its row. */
 static void begin_cell(lhi_text *out)
 {
     if (out->len && out->data[out->len - 1] != '\n')
@@ -153,8 +156,8 @@ static void place_actions(comms *m)
         const lh_trace_message *message = &t->messages[i];
         int64_t begin = message->produced_ns, end = message->arrive_ns;
         uint32_t behind = run_behind(m, message);
-        /* A pass later than it is there by the prediction: a sender that is
-         * ahead of its time does not wait for a receiver that is behind. */
+        /* Waits for the send one pass after its predicted end, so that a sender
+         * ahead of the prediction does not block on a receiver behind it. */
         uint32_t there = run_from(m, message->from, end) + 1;
         uint32_t last = m->first[message->from + 1];
         add_action(m, message->from, behind, i, SEND, begin);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names and meanings of the arguments: Megatron-LM, megatron/training/
+/* Exports Megatron-LM arguments. Names and meanings: megatron/training/
  * arguments.py and megatron/core/transformer/pipeline_parallel_layer_layout.py
- * (core 0.16). What it cannot be told is refused before: plan/layout/target.c.
- */
+ * (core 0.16). plan/layout/target.c rejects plans that arguments cannot
+ * express. */
 #include "export/export_own.h"
 
 #include "base/whole.h"
@@ -12,10 +12,10 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* --- the model ---------------------------------------------------------------
+/* --- model -------------------------------------------------------------------
  */
 
-/* "([1]*12+[0]*20)": runs of layers that are alike. */
+/* Adds runs with equal layers, as in "([1]*12+[0]*20)". */
 static void put_runs(lhi_text *out, const lh_model *m,
                      bool is_one(const lh_model *m, uint32_t layer))
 {
@@ -35,7 +35,7 @@ static bool has_window(const lh_model *m, uint32_t layer)
     return lh_model_layer_window(m, layer) > 0;
 }
 
-/* Tokens before a token's own. */
+/* Adds the attention windows, counted in tokens before the current one. */
 static void put_windows(lhi_text *out, const lh_model *m)
 {
     if (!m->sliding_window)
@@ -65,7 +65,7 @@ static void put_attention(lhi_text *out, const lh_model *m)
             lhi_export_option(out, "num-query-groups", m->kv_heads);
         }
     }
-    if (m->qk_norm || m->kv_lora_rank) /* there: of what is compressed */
+    if (m->qk_norm || m->kv_lora_rank) /* with MLA: of the compressed vectors */
         lhi_text_puts(out, "--qk-layernorm\n");
     if (m->attention_sinks)
         lhi_text_puts(out, "--softmax-type learnable\n");
@@ -80,10 +80,10 @@ static void put_attention(lhi_text *out, const lh_model *m)
     }
 }
 
-/* How experts are chosen, on which nothing of an iteration's time and memory
- * depends. With sigmoids the bias that balances goes with a loss for each
- * sequence, and numbers of 32 bits, as DeepSeek-V3 has it. One expert for each
- * token has to be weighed against all. */
+/* Adds the expert router's options, which do not affect an iteration's time and
+ * memory. With sigmoid scores, as in DeepSeek-V3: a balancing bias together
+ * with a loss per sequence, and fp32 routing. With one expert per token,
+ * softmax over all experts comes first. */
 static void put_router(lhi_text *out, const lh_model *m)
 {
     bool sigmoid = m->router == LH_ROUTER_SIGMOID;
@@ -104,7 +104,8 @@ static void put_router(lhi_text *out, const lh_model *m)
                            "--moe-router-dtype fp32\n");
 }
 
-/* What a job says of it; else Megatron-LM's own holds. */
+/* Adds the job's load-balancing options; otherwise Megatron-LM's defaults
+ * apply. */
 static void put_balance(lhi_text *out, const lh_training *t)
 {
     if (t->balance_loss_given)
@@ -173,7 +174,7 @@ static void put_model(lhi_text *out, const lh_job *job, uint32_t tensor)
     put_vocabulary(out, job, tensor);
     if (m->mtp_layers)
         lhi_export_option(out, "mtp-num-layers", m->mtp_layers);
-    /* What it takes without is a tenth. */
+    /* Megatron-LM's default is 0.1. */
     if (lhi_job_dropout(job) != 0.1)
         lhi_text_printf(out,
                         "--hidden-dropout %.12g\n--attention-dropout %.12g\n",
@@ -185,11 +186,11 @@ static void put_model(lhi_text *out, const lh_job *job, uint32_t tensor)
                           job->training.sequence);
 }
 
-/* --- the plan ----------------------------------------------------------------
+/* --- plan --------------------------------------------------------------------
  */
 
-/* "Et*9|t*10|...|t*9L": embedding, decoder layers, multi-token prediction
- * layers, loss; stage k goes to rank k mod PP. */
+/* Adds the pipeline layout "Et*9|t*10|...|t*9L": embedding, decoder layers,
+ * multi-token prediction layers, loss; stage k is on rank k mod PP. */
 static void put_stages(lhi_text *out, const lh_plan *plan)
 {
     const uint32_t chunks = lh_pipeline_n_chunks(plan->pipeline);
@@ -225,8 +226,9 @@ static void put_module_names(lhi_text *out, uint32_t named)
     lhi_text_puts(out, "\n");
 }
 
-/* What the cost model takes for cheap. Megatron-LM's default is core_attn,
- * which fused attention makes again by itself. */
+/* Adds the modules that the cost model treats as cheap to recompute.
+ * Megatron-LM's default is core_attn, which fused attention recomputes itself.
+ */
 static void put_cheap(lhi_text *out, const lh_job *job)
 {
     if (job->framework.unfused_attention)
@@ -240,7 +242,7 @@ static void put_recompute(lhi_text *out, const lh_plan *plan)
 {
     switch (plan->best.recompute) {
     case LH_RECOMPUTE_NONE:
-    case LH_RECOMPUTE_OPERATIONS: /* of elastic plans: not for this program */
+    case LH_RECOMPUTE_OPERATIONS: /* elastic plans only: unsupported here */
         break;
     case LH_RECOMPUTE_SELECTIVE:
         put_cheap(out, plan->job);
@@ -256,7 +258,8 @@ static void put_recompute(lhi_text *out, const lh_plan *plan)
     }
 }
 
-/* Parameters of each chunk, which the head ends: the fewest and the most. */
+/* Computes the least and the greatest number of parameters in a chunk,
+ * including the head. */
 static void find_chunks(const lh_plan *plan, double *least, double *most)
 {
     const lh_model *m = plan->job->model;
@@ -279,10 +282,10 @@ static void find_chunks(const lh_plan *plan, double *least, double *most)
     }
 }
 
-/* What passes overlap with where there is one stage. megatron/training/
- * training.py divides a GPU's parameters by the number; DDP's
- * param_and_grad_buffer.py and FSDP's begin a bucket as soon as one has so
- * many, FSDP's only outside of its units, which with ZeRO 3 are the layers. */
+/* Adds the gradient buckets that overlap with passes in a single stage.
+ * megatron/training/training.py divides a GPU's parameters by their number.
+ * DDP's param_and_grad_buffer.py starts a new bucket at that size. So does
+ * FSDP's, but only outside its units, which with ZeRO 3 are the layers. */
 static void put_buckets(lhi_text *out, const lh_plan *plan)
 {
     const uint32_t n = plan->best.layout.chunks_per_device;
@@ -332,7 +335,7 @@ static void put_memory(lhi_text *out, const lh_plan *plan)
     }
     if (groups > 1)
         lhi_export_option(out, "num-distributed-optimizer-instances", groups);
-    /* In a pipeline it is the stages that passes overlap with. */
+    /* In a pipeline, whole stages overlap with passes. */
     if (plan->best.layout.pipeline == 1 &&
         (plan->best.zero || plan->best.layout.chunks_per_device > 1))
         put_buckets(out, plan);
@@ -345,7 +348,8 @@ static void put_experts(lhi_text *out, const lh_job *job, const lh_layout *l)
     lhi_export_option(out, "expert-tensor-parallel-size",
                       lh_layout_expert_tensor(l));
     if (l->expert == 1 && lh_layout_expert_tensor(l) == l->tensor)
-        return; /* cut as all else; tokens stay, or are gathered as there */
+        /* sharded like the rest; tokens stay, or are gathered likewise */
+        return;
     if (l->expert > 1 && job->training.dispatcher == LH_DISPATCHER_DEEPEP)
         lhi_text_puts(out, "--moe-token-dispatcher-type flex\n"
                            "--moe-flex-dispatcher-backend deepep\n");
@@ -353,8 +357,8 @@ static void put_experts(lhi_text *out, const lh_job *job, const lh_layout *l)
         lhi_text_puts(out, "--moe-token-dispatcher-type alltoall\n");
 }
 
-/* By default gradients are kept and reduced in fp32 beside bf16, and in fp16
- * beside that. */
+/* Adds the gradients' precision. Defaults: stored and reduced in fp32 with
+ * bf16, in fp16 with fp16. */
 static void put_gradients(lhi_text *out, const lh_job *job)
 {
     const lh_gradient kept = job->framework.gradients;
@@ -405,8 +409,8 @@ static void put_environment(lhi_text *out, const lh_plan *plan)
                            "CUDA_DEVICE_MAX_CONNECTIONS=1\n");
 }
 
-/* parallel_state.py then wants as many replicas of experts as of all else, even
- * where there are no experts. */
+/* Puts replicas outermost. parallel_state.py then requires as many replicas of
+ * experts as of the other parameters, even without experts. */
 static void put_replicas_outermost(lhi_text *out, const lh_job *job,
                                    const lh_layout *l)
 {

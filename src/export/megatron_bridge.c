@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A recipe for Megatron-Bridge: the arguments of Megatron-LM, as fields. What
- * neither program is told keeps the other's value only where an iteration does
- * not depend on it. */
+/* Exports a Megatron-Bridge recipe: Megatron-LM's arguments as fields. Settings
+ * absent from both keep Bridge's default only if an iteration does not depend
+ * on them. */
 #include "export/bridge_fields.h"
 #include "export/export_own.h"
 #include "spec/spec.h"
@@ -18,7 +18,7 @@ typedef struct argument {
     size_t name_len, words_len;
 } argument;
 
-/* The argument at or after `text`; false: none is left. */
+/* Parses the next argument at or after `text`; false at the end. */
 static bool next_argument(const char **text, argument *out)
 {
     const char *line = *text;
@@ -55,9 +55,10 @@ static bool is_given(const char *text, const char *name)
 
 /* --- fields --------------------------------------------------------------- */
 
+/* Recipe export state. */
 typedef struct recipe {
     const lh_plan *plan;
-    const char *text; /* what Megatron-LM is told */
+    const char *text; /* Megatron-LM's arguments */
     lhi_text parts[LHI_N_BRIDGE_PARTS];
 } recipe;
 
@@ -107,7 +108,7 @@ static void put_row(recipe *r, const lhi_bridge_field *row, const argument *a)
     lhi_text_puts(out, is_text ? "\",\n" : is_tuple ? "),\n" : ",\n");
 }
 
-/* No argument is dropped in silence. */
+/* Converts all arguments; fails on an unknown one. */
 static lh_status put_arguments(recipe *r, lh_error *err)
 {
     const char *text = r->text;
@@ -127,9 +128,9 @@ static lh_status put_arguments(recipe *r, lh_error *err)
     return LH_OK;
 }
 
-/* --- what no argument says by itself -------------------------------------- */
+/* --- derived fields ------------------------------------------------------- */
 
-/* Arguments that Megatron-LM's start makes others of. */
+/* Adds the fields that Megatron-LM derives from arguments at start-up. */
 static void put_stages(recipe *r)
 {
     const lh_layout *l = &r->plan->best.layout;
@@ -147,7 +148,8 @@ static void put_stages(recipe *r)
         put_field(r, LHI_BRIDGE_DDP, "align_param_gather", "True");
 }
 
-/* Which Megatron-LM has without being asked, and Bridge's model does not. */
+/* Enables the fusions that are on by default in Megatron-LM, but not in
+ * Bridge's model. */
 static void put_fusions(recipe *r)
 {
     const bool biases = !is_given(r->text, "disable-bias-linear");
@@ -169,7 +171,8 @@ static void put_vocabulary(recipe *r)
     put_field(r, LHI_BRIDGE_MODEL, "vocab_size", words);
 }
 
-/* Bridge's own specification is one layer for all, without latent attention. */
+/* Checks whether the recipe needs a layer specification: Bridge's default has
+ * one kind of layer, without latent attention. */
 static bool needs_blocks(const recipe *r)
 {
     return r->plan->job->model->experts || r->plan->job->model->kv_lora_rank;
@@ -189,12 +192,13 @@ static void put_precision(recipe *r)
     }
     put_field(r, LHI_BRIDGE_PRECISION, "grad_reduce_in_fp32",
               in_fp32 ? "True" : "False");
-    /* With a scaled loss they tell the scaler something. */
+    /* With loss scaling, non-finite gradients are a signal for the scaler. */
     put_field(r, LHI_BRIDGE_DDP, "check_for_nan_in_grad",
               fp16 ? "False" : "True");
 }
 
-/* Megatron-LM divides a GPU's parameters by the number of buckets. */
+/* Adds the bucket size: Megatron-LM divides a GPU's parameters by the number of
+ * buckets. */
 static void put_buckets(recipe *r)
 {
     const lh_plan *plan = r->plan;
@@ -219,7 +223,7 @@ static lh_status check_positions(const lh_plan *plan, lh_error *err)
                     plan->job->training.sequence, positions);
 }
 
-/* --- the text ------------------------------------------------------------- */
+/* --- text ----------------------------------------------------------------- */
 
 static const char imports[] =
     "from functools import partial\n"
@@ -276,7 +280,8 @@ static const char run_it[] =
     "        )\n"
     "    pretrain(config, forward_step)\n";
 
-/* Moves one part's fields out; `more` are such of no plan. */
+/* Moves one part's fields to the output; `more` are fields that no plan
+ * affects. */
 static lh_status put_part(recipe *r, lhi_text *out, lhi_bridge_part part,
                           const char *begin, const char *more, lh_error *err)
 {
@@ -327,8 +332,8 @@ static lh_status put_container(recipe *r, lhi_text *out, lh_error *err)
                      err));
     LHI_TRY(put_part(r, out, LHI_BRIDGE_CHECKPOINT,
                      "checkpoint=CheckpointConfig", "", err));
-    /* It adds a word, the end of a document; with more words than the model
-     * has, training/setup.py does not start. */
+    /* The null tokenizer adds an end-of-document token; training/setup.py fails
+     * if the tokenizer has more tokens than the model. */
     lhi_text_printf(out,
                     "        tokenizer=TokenizerConfig(\n"
                     "            tokenizer_type=\"NullTokenizer\",\n"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Other programs know whole weight-gradient passes only. */
+/* Exports schedules for PyTorch. Other programs support only unsplit
+ * weight-gradient passes. */
 #include "export/export_own.h"
 
 #include <longhaul/simulate.h>
@@ -32,7 +33,7 @@ lh_status lh_export_pytorch(const lh_pipeline *pipeline,
     lh_status status = lh_schedule_whole(pipeline, schedule, &whole, err);
     if (status == LH_OK)
         status = lh_simulate(pipeline, schedule, NULL, &before, err);
-    /* Nor can they be told in which order messages should leave. */
+    /* Message priorities cannot be expressed either. */
     lh_sim_options fifo = {.size = sizeof fifo, .fifo = true};
     if (status == LH_OK)
         status = lh_simulate(pipeline, whole, &fifo, &after, err);

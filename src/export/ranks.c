@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What torchtitan and Megatron-LM say alike. */
+/* Output common to torchtitan and Megatron-LM. */
 #include "export/export_own.h"
 
 #include "plan/layout/target.h"
@@ -44,8 +44,8 @@ void lhi_export_remarks(lhi_text *out, const char *text)
     }
 }
 
-/* Ranks of one stage of one replica follow each other; then come replicas and
- * stages, or stages and replicas. */
+/* Consecutive ranks in one datacenter. Ranks of one stage of one replica are
+ * consecutive; then follow replicas and stages, or stages and replicas. */
 typedef struct rank_run {
     lhi_text *out;
     const lh_job *job;

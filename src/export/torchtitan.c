@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names and meanings of the options: torchtitan 0.3.0, torchtitan/config/
- * configs.py, distributed/pipeline_parallel.py and activation_checkpoint.py.
- * What it cannot be told is refused before: plan/layout/target.c. */
+/* Exports torchtitan options. Names and meanings: torchtitan 0.3.0,
+ * torchtitan/config/configs.py, distributed/pipeline_parallel.py and
+ * activation_checkpoint.py. plan/layout/target.c rejects plans that options
+ * cannot express. */
 #include "export/export_own.h"
 
 #include "plan/layout/target.h"
@@ -12,7 +13,7 @@
 /* --- stages ------------------------------------------------------------------
  */
 
-/* A module of a stage, by torchtitan's name. */
+/* Writes a stage's module by torchtitan's name. */
 typedef void put_module(lhi_text *out, const char *comma, const char *name);
 
 static void put_modules(lhi_text *out, const lh_plan *plan, uint32_t chunk,
@@ -66,11 +67,11 @@ lh_status lh_export_stages(const lh_plan *plan, char **text, size_t *len,
     return lhi_text_take(&out, text, len, err);
 }
 
-/* --- the plan ----------------------------------------------------------------
+/* --- plan --------------------------------------------------------------------
  */
 
-/* What decides where torchtitan puts stages: one, a loop or a V. The order of
- * passes is the CSV's. */
+/* Returns the schedule class. It determines torchtitan's stage placement:
+ * single, loop or V. The CSV file determines the pass order. */
 static const char *schedule_class(const lh_choice *best)
 {
     switch (best->placement) {
@@ -89,7 +90,7 @@ static void put_data_parallel(lhi_text *out, const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
     uint32_t zero = plan->best.zero;
-    /* Replicas that do not share state, or groups of those that do. */
+    /* Replicas without shared state, or groups of replicas that share it. */
     uint32_t groups = zero ? lhi_state_groups(plan->job, l, zero) : l->data;
     lhi_export_option(out, "parallelism.data_parallel_replicate_degree",
                       groups);
@@ -123,7 +124,7 @@ static void put_pipeline(lhi_text *out, const lh_plan *plan)
     lhi_text_puts(out, "\n");
 }
 
-/* A pipeline takes all microbatches of a step at a time. */
+/* Adds the batch sizes. A pipeline runs all microbatches of a step at once. */
 static void put_batch(lhi_text *out, const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
@@ -152,7 +153,7 @@ static void put_all(lhi_text *out, const lh_plan *plan)
     put_data_parallel(out, plan);
     put_pipeline(out, plan);
     put_batch(out, plan);
-    /* Its configuration refuses them there. */
+    /* torchtitan's configuration rejects CUDA graphs there. */
     if (l->pipeline > 1 || l->expert > 1)
         lhi_text_puts(out, "--training.disable_cuda_graphs\n");
     lhi_text_printf(out, "--training.mixed_precision_param %s\n",
@@ -160,12 +161,12 @@ static void put_all(lhi_text *out, const lh_plan *plan)
     if (plan->job->framework.overlap_tensor > 0 && l->tensor > 1)
         lhi_text_puts(out, "--compile.enable\n"
                            "--compile.enable-async-tensor-parallel\n");
-    /* Chooses what follows it: the last. */
+    /* Selects the subcommand for the options after it, so it comes last. */
     lhi_text_printf(out, "activation-checkpoint:%s\n",
                     lh_recompute_name(plan->best.recompute));
 }
 
-/* Of a plan for another program. */
+/* Rejects backward passes in plans for another program. */
 static lh_status check_backward(const lh_plan *plan, lh_error *err)
 {
     if (lh_pipeline_is_joint(plan->pipeline) ||
