@@ -7,13 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The state of the splitter. */
 typedef struct cutter {
     const char *at, *end, *file;
     uint32_t line, n;
     lhi_argument_word *words;
-    char *to; /* the word that is being made, which has room for all of it */
+    char *to; /* word under construction; large enough for all input */
 } cutter;
 
+/* Rejects expansions, which only a shell could perform. */
 static lh_status refuse_filling(const cutter *c, lh_error *err)
 {
     const char *end = c->at + 1;
@@ -37,12 +39,12 @@ static void keep_letter(cutter *c)
     *c->to++ = *c->at++;
 }
 
-/* A backslash and what is behind it, outside of single quotes. */
+/* Processes a backslash escape outside single quotes. */
 static void add_escaped(cutter *c, bool in_quotes)
 {
     const char *next = c->at + 1;
     if (next < c->end && *next == '\r' && next + 1 < c->end && next[1] == '\n')
-        next++; /* lines of DOS */
+        next++; /* DOS line ends */
     if (next < c->end && *next == '\n') {
         c->at = next + 1;
         c->line++;
@@ -93,7 +95,7 @@ static lh_status add_word(cutter *c, lh_error *err)
     return LH_OK;
 }
 
-/* Between words; a line that goes on is no word of its own. */
+/* Skips the space between words; a line continuation is not a word. */
 static void skip_blank(cutter *c)
 {
     while (c->at < c->end) {
@@ -141,7 +143,8 @@ static bool ends_in(const char *text, const char *end)
     return a >= b && strcmp(text + a - b, end) == 0;
 }
 
-/* A whole number behind "--nnodes", in either spelling; 0: it is a range. */
+/* Reads an integer option like "--nnodes", in either spelling; returns 0 for a
+ * range. */
 static uint32_t launched(const lhi_argument_words *words, uint32_t n,
                          const char *name, uint32_t usual)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A command line as words, as a shell would cut it: quotes, backslashes, lines
- * that go on, remarks behind '#'. What a shell would fill in is refused: the
- * text is all there is. Other characters of shells stand for themselves, since
- * lists of arguments have them without quotes: "([0]*3+[1]*58)", "Et|t|tL". */
+/* Splitting a command line into words like a shell: quotes, backslashes, line
+ * continuations, comments after '#'. Shell expansions are rejected, since only
+ * the text is available. Other shell metacharacters are ordinary characters,
+ * because argument lists contain them unquoted: "([0]*3+[1]*58)", "Et|t|tL". */
 #ifndef LHI_ARGUMENT_WORDS_H
 #define LHI_ARGUMENT_WORDS_H
 
@@ -11,29 +11,32 @@
 
 #include <stdint.h>
 
+/* A word and its line. */
 typedef struct lhi_argument_word {
     const char *text;
     uint32_t line;
 } lhi_argument_word;
 
+/* The words of a command line. */
 typedef struct lhi_argument_words {
-    const char *file; /* as messages call it */
+    const char *file; /* name in messages */
     uint32_t n;
     const lhi_argument_word *all;
 } lhi_argument_words;
 
-/* All of *out is in `mem`, but for `name`. LH_EINPUT: `err` says in which line
- * a quote never ends, or what only a shell could fill in. */
+/* Splits a text into words; *out is allocated in `mem`, except `name`.
+ * LH_EINPUT: `err` has the line with an unterminated quote or a shell
+ * expansion. */
 lh_status lhi_argument_words_read(const char *text, size_t len,
                                   const char *name, lhi_arena *mem,
                                   lhi_argument_words *out, lh_error *err);
 
-/* The first word behind a launcher and the program that it starts, as "torchrun
- * --nnodes 4 pretrain_gpt.py" or "torchrun -m torchtitan.train"; 0: arguments
- * come first. */
+/* Returns the index of the first word after a launcher and its program, as
+ * "torchrun --nnodes 4 pretrain_gpt.py" or "torchrun -m torchtitan.train"; 0 if
+ * the text begins with arguments. */
 uint32_t lhi_argument_words_start(const lhi_argument_words *words);
-/* --nnodes (1 where it is not given, as torchrun has it) x --nproc-per-node, in
- * either spelling, of the first `n` words; 0: that one is not there, or nodes
+/* Returns --nnodes (default 1, as in torchrun) x --nproc-per-node, in either
+ * spelling, from the first `n` words; 0 if the latter is missing or the nodes
  * are a range. */
 uint32_t lhi_argument_words_gpus(const lhi_argument_words *words, uint32_t n);
 

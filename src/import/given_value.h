@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A value as it was given to another program, and what it may be. */
+/* A value from another program's configuration, and checks on it. */
 #ifndef LHI_GIVEN_VALUE_H
 #define LHI_GIVEN_VALUE_H
 
@@ -8,32 +8,35 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* As it was given last. */
+/* The last value given for a key. */
 typedef struct lhi_given {
     bool is;
-    uint32_t line; /* 0: by what the file names, not in it */
+    uint32_t line; /* 0: implied by a named config, not in the file */
     uint32_t n;
     const lhi_argument_word *values;
 } lhi_given;
 
-/* It, and what messages call it. */
+/* A value with its key's name for messages. */
 typedef struct lhi_given_key {
     const char *file, *name; /* "--seq-length", "training.seq_len" */
     const lhi_given *given;
 } lhi_given_key;
 
-/* "file:line: --name: message"; without a line where it was not given. */
+/* Reports "file:line: --name: message"; without the line if the value is not in
+ * the file. */
 lh_status lhi_given_fail(lhi_given_key key, lh_status code, lh_error *err,
                          const char *format, ...) LHI_PRINTF(4, 5);
-/* These leave *out alone where it was not given. */
+/* Reads an integer in least..most. This and the next two functions leave *out
+ * unchanged if no value is given. */
 lh_status lhi_given_count(lhi_given_key key, int64_t least, int64_t most,
                           int64_t *out, lh_error *err);
+/* Reads a finite number. */
 lh_status lhi_given_real(lhi_given_key key, double *out, lh_error *err);
-/* One of the NULL-terminated names; *out is its index. */
+/* Reads a name from the NULL-terminated list; *out is its index. */
 lh_status lhi_given_choice(lhi_given_key key, const char *const *names,
                            uint32_t *out, lh_error *err);
 
-/* Whether two names are one letter apart; '-' and '_' are the same. */
+/* Checks whether two names differ by one letter; '-' and '_' are equal. */
 bool lhi_given_is_near(const char *a, const char *b);
 
 #endif

@@ -22,17 +22,16 @@ const char *lh_import_source_name(lh_import_source source)
                                                     : NULL;
 }
 
-/* --- what is handed out
- * -------------------------------------------------------
- */
+/* --- results ------------------------------------------------------- */
 
-/* An lh_import lives in one arena with what it points to. */
+/* An lh_import and the arena that contains it and its data. */
 typedef struct held_import {
-    lh_import import; /* first: lh_import_free() finds the rest by it */
+    lh_import import; /* first member, so lh_import_free() can find the arena */
     lhi_arena *mem;
 } held_import;
 
-/* The texts of a list, each ended by a NUL; NULL: no memory. */
+/* Splits a list of NUL-terminated texts into an array; returns NULL if
+ * allocation fails. */
 static const char *const *list_of(lhi_arena *mem, const lhi_text *text,
                                   uint32_t n)
 {
@@ -49,6 +48,7 @@ static const char *const *list_of(lhi_arena *mem, const lhi_text *text,
     return list;
 }
 
+/* Moves the imported data into an lh_import. */
 static lh_status hold(const lhi_imported *in, const char *job, size_t len,
                       lh_import **out, lh_error *err)
 {

@@ -8,7 +8,7 @@
 
 enum { MOST_DEEP = 32 };
 
-/* Numbers found so far are is[0..n-1], of at most `most`. */
+/* The parser's state: is[0..n-1] are the numbers so far, at most `most`. */
 typedef struct listing {
     const char *at;
     bool *is;
@@ -29,7 +29,7 @@ static bool read_number(listing *l, uint32_t *out)
     return true;
 }
 
-/* "[0,1,1]" */
+/* Reads "[0,1,1]". */
 static bool read_list(listing *l)
 {
     uint32_t one;
@@ -43,7 +43,7 @@ static bool read_list(listing *l)
     return true;
 }
 
-/* Once what is there from `first` on, `times` of it are. */
+/* Repeats the numbers from `first` on until there are `times` copies. */
 static bool repeat(listing *l, uint32_t first, uint32_t times)
 {
     const uint32_t len = l->n - first;
@@ -108,10 +108,11 @@ bool lhi_layer_pattern_read(const char *text, lhi_pattern_number number,
     return true;
 }
 
-/* --- as keys of a model ------------------------------------------------------
+/* --- model keys --------------------------------------------------------------
  */
 
-/* Whether from `first` on those have experts whose index leaves this phase. */
+/* Checks whether, from `first` on, exactly the layers with index % interval ==
+ * phase have experts. */
 static bool has_phase(const bool *is, uint32_t layers, uint32_t first,
                       uint32_t interval, uint32_t phase)
 {
@@ -149,7 +150,8 @@ bool lhi_layer_pattern_experts(const bool *is, lhi_arena *mem, lh_model *model)
     return true;
 }
 
-/* Whether layers from `first` on see all at every n-th alone; 0: nowhere. */
+/* Checks whether, from `first` on, exactly every n-th layer attends to all
+ * tokens; n = 0: no layer does. */
 static bool has_interval(const bool *is, uint32_t layers, uint32_t first,
                          uint32_t n)
 {
@@ -168,7 +170,7 @@ bool lhi_layer_pattern_windows(const bool *is, uint32_t window, lh_model *model)
     for (full = first; full < layers && is[full];)
         full++;
     if (first == layers)
-        return true; /* all see all */
+        return true; /* every layer attends to all tokens */
     uint32_t n = 0;
     if (full < layers) {
         for (n = 2; n <= full + 1; n++)
@@ -178,7 +180,7 @@ bool lhi_layer_pattern_windows(const bool *is, uint32_t window, lh_model *model)
             return false;
     }
     model->sliding_window = window;
-    /* What the interval says of the first layers need not be said twice. */
+    /* Omits the first layer if the interval alone describes the pattern. */
     model->window_first_layer = has_interval(is, layers, 0, n) ? 0 : first;
     model->full_interval = n;
     return true;

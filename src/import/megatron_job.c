@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How Megatron-LM's arguments train, and on how many ranks: arguments.py,
+/* Training settings and ranks from Megatron-LM's arguments: arguments.py,
  * transformer_config.py and training.py (core 0.16.1). */
 #include "import/megatron_own.h"
 
@@ -78,8 +78,9 @@ static lh_status read_batch(const lhi_megatron *m, lhi_imported *in,
     return LH_OK;
 }
 
-/* Of microbatches that go through a rank's stages together: schedules.py wants
- * at least as many as ranks, and of the last one 0 or as many. */
+/* Checks the microbatch groups of interleaved stages. schedules.py requires
+ * each group to have at least as many microbatches as there are ranks; the last
+ * group must be empty or as large. */
 static lh_status check_groups(const lhi_megatron *m, lhi_imported *in,
                               lh_error *err)
 {
@@ -164,7 +165,8 @@ static lh_status read_recompute(const lhi_megatron *m, lhi_imported *in,
     return LH_OK;
 }
 
-/* Chunks overlap with what replicas send, whatever is asked for. */
+/* Notes that the cost model always overlaps chunks with data-parallel
+ * communication. */
 static void note_overlap(const lhi_megatron *m, lhi_imported *in)
 {
     const uint32_t zero = in->training.zero;
@@ -180,7 +182,7 @@ static void note_overlap(const lhi_megatron *m, lhi_imported *in)
                             "gathers are costed as with it");
 }
 
-/* As validate_args() of arguments.py. */
+/* Implements the checks of validate_args() in arguments.py. */
 static lh_status check_gathers(const lhi_megatron *m, lh_error *err)
 {
     const bool shards = lhi_arg_given(m, LHI_ARG_USE_DISTRIBUTED_OPTIMIZER) ||
@@ -262,7 +264,7 @@ static lh_status read_training(const lhi_megatron *m, lhi_imported *in,
     return read_dispatcher(m, in, err);
 }
 
-/* --- behaviour --------------------------------------------------------------
+/* --- framework --------------------------------------------------------------
  */
 
 static lh_status read_gradients(const lhi_megatron *m, lhi_imported *in,

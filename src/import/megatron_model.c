@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model that Megatron-LM's arguments give, with what arguments.py and
- * transformer_config.py (core 0.16.1) take where nothing is said. */
+/* The model from Megatron-LM's arguments, with the defaults of arguments.py and
+ * transformer_config.py (core 0.16.1). */
 #include "import/layer_pattern.h"
 #include "import/megatron_own.h"
 
@@ -88,7 +88,8 @@ static lh_status read_heads(const lhi_megatron *m, lhi_imported *in,
     return LH_OK;
 }
 
-/* "127,0", "(127, 0)": tokens before a token's own, and behind it. */
+/* Reads "127,0" or "(127, 0)": the visible tokens before and after a token's
+ * own position. */
 static lh_status read_window(const lhi_megatron *m, lhi_imported *in,
                              lh_error *err)
 {
@@ -205,7 +206,7 @@ static lh_status read_expert_layers(const lhi_megatron *m, lhi_imported *in,
     return LH_OK;
 }
 
-/* One expert for each token cannot be chosen before the softmax. */
+/* Reads the router; top-1 selection before the softmax is invalid. */
 static lh_status read_router(const lhi_megatron *m, lh_model *model,
                              lh_error *err)
 {
@@ -349,7 +350,7 @@ static bool same_experts(const lh_model *a, const lh_model *b)
                                same_router(a, b));
 }
 
-/* The width of dense layers says nothing where there are none. */
+/* Compares the layers; ignores the width of dense layers if there are none. */
 static bool same_layers(const lh_model *a, const lh_model *b)
 {
     bool dense = false;
@@ -362,7 +363,7 @@ static bool same_layers(const lh_model *a, const lh_model *b)
     return !dense || a->ffn == b->ffn;
 }
 
-/* Where one does not say, it may be the other's. */
+/* Compares the positions; an unspecified value matches any. */
 static bool same_positions(const lh_model *a, const lh_model *b)
 {
     return !a->rope_theta || !b->rope_theta || a->rope_theta == b->rope_theta;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Megatron-LM's arguments as they were given. */
+/* Megatron-LM's arguments as given. */
 #ifndef LHI_MEGATRON_OWN_H
 #define LHI_MEGATRON_OWN_H
 
 #include "import/given_value.h"
 #include "import/import_own.h"
 
-/* How many words follow the name. */
+/* The number of words that follow an argument's name. */
 typedef enum lhi_arity {
     LHI_ARITY_FLAG,
     LHI_ARITY_ONE,
@@ -14,24 +14,25 @@ typedef enum lhi_arity {
     LHI_ARITY_SOME, /* up to the next argument */
 } lhi_arity;
 
-/* What is made of an argument that is not read. */
+/* The treatment of an argument without a counterpart in the job. */
 typedef enum lhi_argument_kind {
     LHI_ARGUMENT_UNKNOWN,
-    LHI_ARGUMENT_FREE,    /* nothing depends on it */
-    LHI_ARGUMENT_NOTED,   /* `why` says how it is costed all the same */
-    LHI_ARGUMENT_REFUSED, /* `why` says what is in the way */
+    LHI_ARGUMENT_FREE,    /* no effect on cost */
+    LHI_ARGUMENT_NOTED,   /* accepted; `why`: how it is costed */
+    LHI_ARGUMENT_REFUSED, /* rejected; `why`: the reason */
 } lhi_argument_kind;
 
+/* An argument without a counterpart. */
 typedef struct lhi_argument {
     lhi_argument_kind kind;
     lhi_arity arity;
     const char *why;
 } lhi_argument;
 
-/* `name` is without its dashes. */
+/* Looks up an argument without a counterpart; `name` is without its dashes. */
 lhi_argument lhi_megatron_argument(const char *name);
 
-/* Those that are read. */
+/* The arguments with a counterpart in the job. */
 #define LHI_MEGATRON_LIST(X)                                                   \
     X(ACCOUNT_FOR_EMBEDDING_IN_PIPELINE_SPLIT,                                 \
       "account-for-embedding-in-pipeline-split", FLAG)                         \
@@ -145,6 +146,7 @@ lhi_argument lhi_megatron_argument(const char *name);
     X(WINDOW_ATTN_SKIP_FREQ, "window-attn-skip-freq", ONE)                     \
     X(WINDOW_SIZE, "window-size", ONE)
 
+/* One key per argument with a counterpart. */
 typedef enum lhi_megatron_key {
 #define LHI_MEGATRON_ROW(key, name, arity) LHI_ARG_##key,
     LHI_MEGATRON_LIST(LHI_MEGATRON_ROW)
@@ -152,38 +154,44 @@ typedef enum lhi_megatron_key {
         LHI_N_ARGS
 } lhi_megatron_key;
 
+/* All arguments as given, and the GPUs. */
 typedef struct lhi_megatron {
     const char *file;
-    uint32_t gpus; /* of torchrun's --nnodes and --nproc-per-node; 0: unknown */
+    uint32_t gpus; /* torchrun's --nnodes x --nproc-per-node; 0: unknown */
     lhi_given args[LHI_N_ARGS];
 } lhi_megatron;
 
+/* Reads the words of a command line. */
 lh_status lhi_megatron_read(const lhi_argument_words *words, lhi_imported *in,
                             lhi_megatron *out, lh_error *err);
 
+/* Checks whether an argument is given. */
 bool lhi_arg_given(const lhi_megatron *m, lhi_megatron_key key);
-/* "file:line: --name: ", and what is wrong with it. */
+/* Reports "file:line: --name: " with the problem. */
 lh_status lhi_arg_fail(const lhi_megatron *m, lhi_megatron_key key,
                        lh_status code, lh_error *err, const char *format, ...)
     LHI_PRINTF(5, 6);
-/* A whole number of least..most; *out stays where it is not given. */
+/* Reads an integer in least..most; *out is unchanged if it is not given. */
 lh_status lhi_arg_count(const lhi_megatron *m, lhi_megatron_key key,
                         uint32_t least, uint32_t most, uint32_t *out,
                         lh_error *err);
-/* The same, and it has to be there. */
+/* Reads a mandatory integer. */
 lh_status lhi_arg_need(const lhi_megatron *m, lhi_megatron_key key,
                        uint32_t least, uint32_t most, uint32_t *out,
                        lh_error *err);
+/* Reads a number; *out is unchanged if it is not given. */
 lh_status lhi_arg_real(const lhi_megatron *m, lhi_megatron_key key, double *out,
                        lh_error *err);
-/* Which of `names`, ending with NULL; *out stays where it is not given. */
+/* Reads a name from the NULL-terminated list `names`; *out is unchanged if it
+ * is not given. */
 lh_status lhi_arg_choice(const lhi_megatron *m, lhi_megatron_key key,
                          const char *const *names, uint32_t *out,
                          lh_error *err);
 
-/* What the arguments say, once they are all read. */
+/* Derives the model from the arguments, after all are read. */
 lh_status lhi_megatron_model(const lhi_megatron *m, lhi_imported *in,
                              lh_error *err);
+/* Derives the pipeline stages from the arguments. */
 lh_status lhi_megatron_stages(const lhi_megatron *m, lhi_imported *in,
                               lh_error *err);
 

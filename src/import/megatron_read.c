@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arguments by their names, as Python's argparse takes them without
- * abbreviations: "--name value", "--name=value", the last one counts. */
+/* Arguments by their names, as in Python's argparse without abbreviations:
+ * "--name value" or "--name=value"; the last one counts. */
 #include "import/megatron_own.h"
 
 #include <ctype.h>
@@ -21,23 +21,25 @@ static const struct {
 
 enum { MOST_NAME = 80 };
 
+/* The reader's position in the words, and the output. */
 typedef struct reader {
     const lhi_argument_words *words;
     lhi_imported *in;
     lhi_megatron *out;
-    uint32_t i; /* of the next word */
+    uint32_t i; /* index of the next word */
 } reader;
 
-/* --- the words of an argument -----------------------------------------------
+/* --- words of an argument ---------------------------------------------------
  */
 
-/* A negative number is a value. */
+/* Checks for an argument's name; a negative number is a value. */
 static bool is_name(const char *word)
 {
     return word[0] == '-' && word[1] && !isdigit((unsigned char)word[1]) &&
            word[1] != '.';
 }
 
+/* One argument with its values. */
 typedef struct option {
     char name[MOST_NAME];
     uint32_t line;
@@ -63,7 +65,7 @@ static lh_status read_name(const reader *r, const lhi_argument_word *word,
     return LH_OK;
 }
 
-/* How many words behind the name are its values. */
+/* Counts the words after the name that are its values. */
 static uint32_t values_behind(const reader *r, lhi_arity arity)
 {
     const uint32_t most = arity == LHI_ARITY_FLAG    ? 0
@@ -105,7 +107,7 @@ static lh_status read_values(reader *r, const lhi_argument_word *word,
     return LH_OK;
 }
 
-/* --- which it is -----------------------------------------------------------
+/* --- lookup ----------------------------------------------------------------
  */
 
 static lh_status refuse_unknown(const reader *r, const option *o, lh_error *err)
@@ -157,7 +159,7 @@ static lh_status read_option(reader *r, lh_error *err)
     return read_unread(r, word, &o, err);
 }
 
-/* --- the launcher ------------------------------------------------------------
+/* --- launcher ----------------------------------------------------------------
  */
 
 static void read_launcher(reader *r)
@@ -182,7 +184,7 @@ lh_status lhi_megatron_read(const lhi_argument_words *words, lhi_imported *in,
     return LH_OK;
 }
 
-/* --- their values ------------------------------------------------------------
+/* --- values ------------------------------------------------------------------
  */
 
 bool lhi_arg_given(const lhi_megatron *m, lhi_megatron_key key)

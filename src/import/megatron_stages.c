@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which layers each stage of Megatron-LM's pipeline has: arguments.py,
+/* The layers of each pipeline stage in Megatron-LM: arguments.py,
  * transformer_config.py, transformer_block.py (get_num_layers_to_build) and
  * pipeline_parallel_layer_layout.py (core 0.16.1). Stage k is on rank k mod PP.
  */
@@ -7,18 +7,16 @@
 
 #include <string.h>
 
-/* --- the layout string
- * --------------------------------------------------------
- */
+/* --- layout string -------------------------------------------------------- */
 
-/* What is read of it: "Et*3|(tt|)*29,m|L". */
+/* The parsed layout string: "Et*3|(tt|)*29,m|L". */
 typedef struct stages {
-    uint32_t *layers; /* of each stage */
+    uint32_t *layers; /* per stage */
     uint32_t n, most, mtp;
-    uint32_t mtp_stage; /* of the first m, counted from 1 */
+    uint32_t mtp_stage; /* stage of the first m, 1-based */
     uint32_t decoders;
     bool embedding, loss;
-    const char *wrong; /* NULL: nothing */
+    const char *wrong; /* error, or NULL */
 } stages;
 
 static void add_layer(stages *s, char kind)
@@ -60,7 +58,7 @@ static void add_layer(stages *s, char kind)
     }
 }
 
-/* A number behind '*', else 1. */
+/* Reads the number after '*'; returns 1 if there is none. */
 static uint32_t read_times(const char **at)
 {
     uint32_t n = 0;
@@ -71,7 +69,8 @@ static uint32_t read_times(const char **at)
     return n;
 }
 
-/* Letters, each with its number, up to `end` (NULL: all) or what is wrong. */
+/* Adds letters with their repeat counts up to `end` (NULL: all), or up to an
+ * error. */
 static void add_letters(stages *s, const char *at, const char *end)
 {
     while (!s->wrong && at != end && *at) {
@@ -144,13 +143,14 @@ static lh_status stages_of_string(const lhi_megatron *m, lhi_imported *in,
     return LH_OK;
 }
 
-/* --- numbers
- * ------------------------------------------------------------------
- */
+/* --- layer counts
+ * ------------------------------------------------------------------ */
 
+/* The division of the layers by counts. */
 typedef struct split {
     uint32_t pipeline, virtual_stages;
-    uint32_t first, last; /* layers of these ranks; 0: as the others */
+    uint32_t first, last; /* layers of the first and last rank; 0: like the
+                           * others */
     bool embedding, loss; /* count as a layer */
 } split;
 
@@ -235,8 +235,7 @@ static lh_status stages_of_numbers(const lhi_megatron *m, lhi_imported *in,
 }
 
 /* --- several ranks
- * -------------------------------------------------------------
- */
+ * ------------------------------------------------------------- */
 
 static uint32_t ways_given(const lhi_megatron *m)
 {
@@ -247,10 +246,9 @@ static uint32_t ways_given(const lhi_megatron *m)
 }
 
 /* --- one rank
- * -----------------------------------------------------------------
- */
+ * ----------------------------------------------------------------- */
 
-/* What only several ranks have. */
+/* Rejects arguments that require several pipeline ranks. */
 static lh_status check_one_rank(const lhi_megatron *m, lh_error *err)
 {
     static const lhi_megatron_key several[] = {
@@ -267,7 +265,7 @@ static lh_status check_one_rank(const lhi_megatron *m, lh_error *err)
     return LH_OK;
 }
 
-/* `costed`: in place of the buckets that are asked for. */
+/* Notes that buckets are costed as described by `costed`, not as given. */
 static void note_buckets(const lhi_megatron *m, lhi_imported *in,
                          const char *costed)
 {
@@ -279,8 +277,9 @@ static void note_buckets(const lhi_megatron *m, lhi_imported *in,
             lhi_import_note(in, "--ddp-%s: %s", names[i], costed);
 }
 
-/* As many buckets as have their size: by default 40 million parameters, or a
- * million for each replica, those of context parallelism too. */
+/* Estimates the number of buckets from their size: by default the larger of 40
+ * million parameters and one million per replica, where context-parallel ranks
+ * count as replicas. */
 static lh_status estimate_buckets(const lhi_megatron *m, lhi_imported *in,
                                   lh_error *err)
 {
@@ -303,7 +302,7 @@ static lh_status estimate_buckets(const lhi_megatron *m, lhi_imported *in,
     return LH_OK;
 }
 
-/* Buckets of gradients, which overlap with passes. */
+/* Reads the gradient buckets, whose reduction overlaps with passes. */
 static lh_status read_buckets(const lhi_megatron *m, lhi_imported *in,
                               lh_error *err)
 {
@@ -331,9 +330,8 @@ static lh_status read_buckets(const lhi_megatron *m, lhi_imported *in,
     return LH_OK;
 }
 
-/* --- all
- * ---------------------------------------------------------------------
- */
+/* --- pipeline
+ * --------------------------------------------------------------------- */
 
 static lh_status read_pipeline(const lhi_megatron *m, lhi_imported *in,
                                lh_error *err)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Megatron-LM's arguments that are not read: megatron/training/arguments.py of
- * core 0.16.1 and what it takes from dataclasses. Those that are read stand in
- * megatron_own.h. */
+/* Megatron-LM's arguments without a counterpart: megatron/training/arguments.py
+ * of core 0.16.1, including its dataclasses. megatron_internal.h lists the
+ * others. */
 #include "import/megatron_own.h"
 
 #include <string.h>
 
-/* Nothing of an iteration's time and memory depends on them: where data and
- * checkpoints lie, how often something is logged, seeds, learning rates, how
- * losses are weighed; or they say nothing without another argument that is
- * noted or refused below. */
+/* Arguments without effect on an iteration's time and memory: data and
+ * checkpoint paths, logging intervals, seeds, learning rates, loss weights.
+ * Also arguments that are meaningless without another one that is noted or
+ * rejected below. */
 static const char *const free_flags[] = {
     "adlr-autoresume",
     "allow-ambiguous-pad-tokens",
@@ -435,7 +435,7 @@ static const char *const free_values[] = {
     "weight-decay",
     "weight-decay-incr-style",
     NULL};
-/* Any number of words. */
+/* With any number of words. */
 static const char *const free_lists[] = {"data-path",
                                          "high-priority-stream-groups",
                                          "iterations-to-skip",
@@ -450,13 +450,14 @@ static const char *const free_lists[] = {"data-path",
                                          "valid-data-path",
                                          NULL};
 
+/* An argument with its text. */
 typedef struct said {
     const char *name;
     lhi_arity arity;
     const char *why;
 } said;
 
-/* What the cost model does in place of it. */
+/* Accepted; the text describes the cost model's assumption. */
 static const said noted[] = {
     {"apply-query-key-layer-scaling", LHI_ARITY_FLAG,
      "attention is costed as its backend has it"},
@@ -662,7 +663,7 @@ static const said noted[] = {
      "the head's weight gradient is costed where it is made"},
 };
 
-/* What is in the way. */
+/* Rejected; the text gives the reason. */
 static const said refused[] = {
     {"batch-size", LHI_ARITY_ONE,
      "is no longer taken by Megatron-LM; use --micro-batch-size"},

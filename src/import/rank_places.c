@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which ranks lie where. What longhaul exports says it in remarks, a line for
- * each run of ranks in one datacenter: "# Ranks 0 to 127: east". */
+/* Placement of ranks. longhaul's exports specify it in comments, one line per
+ * run of ranks in a datacenter: "# Ranks 0 to 127: east". */
 #include "import/import_own.h"
 
 #include "base/show.h"
@@ -9,12 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The state of reading placement comments. */
 typedef struct places {
     lhi_imported *in;
     const lh_import_options *o;
     uint32_t n_sites;
     uint64_t used[LH_MAX_DATACENTERS]; /* GPUs */
-    bool failed;                       /* no memory */
+    bool failed;                       /* out of memory */
 } places;
 
 static const char remark[] = "# Ranks ";
@@ -22,12 +23,13 @@ static const char remark[] = "# Ranks ";
 /* --- lines -------------------------------------------------------------------
  */
 
+/* A parsed line: the first and last rank, and the datacenter. */
 typedef struct place_line {
     uint64_t first, last;
     char *name;
 } place_line;
 
-/* The number at *at, which *at is moved behind together with `then`. */
+/* Reads the number at *at and the text `then`, and advances *at past both. */
 static bool read_rank(char **at, const char *then, uint64_t *out)
 {
     const char *const digits = *at;
@@ -39,7 +41,7 @@ static bool read_rank(char **at, const char *then, uint64_t *out)
     return true;
 }
 
-/* "0 to 127: east" */
+/* Parses "0 to 127: east". */
 static bool read_place(char *text, place_line *out)
 {
     char *at = text, *end = text + strlen(text);
@@ -52,7 +54,7 @@ static bool read_place(char *text, place_line *out)
     return out->first <= out->last;
 }
 
-/* What is behind "# Ranks " in the next such line; NULL: there is none. */
+/* Returns the text after "# Ranks " in the next such line, or NULL. */
 static const char *next_remark(const char *at, const char *begin,
                                const char *end)
 {
@@ -72,7 +74,7 @@ static const char *next_remark(const char *at, const char *begin,
 /* --- datacenters ------------------------------------------------------------
  */
 
-/* As exports show it. */
+/* Compares with a datacenter's name as exports escape it. */
 static bool is_called(places *p, uint32_t i, const char *name)
 {
     char own[16];
@@ -87,7 +89,7 @@ static bool is_called(places *p, uint32_t i, const char *name)
     return same;
 }
 
-/* GPUs that it has; UINT64_MAX: as many as are asked for. */
+/* Returns the datacenter's GPUs; UINT64_MAX: unlimited, sized to the ranks. */
 static uint64_t gpus_of_site(const places *p, uint32_t i)
 {
     if (p->o->cluster)
@@ -98,10 +100,11 @@ static uint64_t gpus_of_site(const places *p, uint32_t i)
     return (uint64_t)site->nodes * lhi_draft_node_gpus(site);
 }
 
-/* --- all ---------------------------------------------------------------------
+/* --- placement ---------------------------------------------------------------
  */
 
-/* Costed by the order of the datacenters, as if there were no such remarks. */
+/* Discards all placement comments with a note; ranks then fill the datacenters
+ * in order. */
 static bool leave_places(places *p, const char *why, const char *what)
 {
     if (p->n_sites > 1)
@@ -113,8 +116,8 @@ static bool leave_places(places *p, const char *why, const char *what)
     return false;
 }
 
-/* False: the line does not go with the machines, or with those before it; or
- * p->failed. */
+/* Adds one line. Returns false if it conflicts with the machines or the
+ * preceding lines, or with p->failed. */
 static bool add_place(places *p, const place_line *line)
 {
     lhi_imported *in = p->in;

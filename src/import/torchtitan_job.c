@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How torchtitan's configuration trains, and on how many ranks: trainer.py,
+/* Training settings and ranks from torchtitan's configuration: trainer.py,
  * config/configs.py, distributed/parallel_dims.py, fsdp.py and
  * activation_checkpoint.py of torchtitan 0.3.0, job_config.py of 0.2.2. */
 #include "import/torchtitan_own.h"
@@ -14,12 +14,14 @@ static const char *dashes(const lhi_titan *t)
 /* --- ranks -------------------------------------------------------------------
  */
 
-/* The GPUs of a replica, and those that share its state, known or not (0). */
+/* Data-parallel degrees: the number of replica groups, and the GPUs that shard
+ * each group's state; 0: unknown. */
 typedef struct data_degrees {
     uint32_t replicate, shard;
 } data_degrees;
 
-/* What torchtitan calls -1 is what the GPUs leave. */
+/* Determines the degrees; torchtitan's -1 means the degree that uses all
+ * remaining GPUs. */
 static lh_status find_replicas(const lhi_titan *t, lhi_imported *in,
                                const lh_import_options *options,
                                data_degrees *d, lh_error *err)
@@ -126,7 +128,8 @@ static lh_status read_state(const lhi_titan *t, lhi_imported *in,
     const bool reshards = policy == 1 || (policy == 0 && l->pipeline == 1);
     in->training.zero_given = true;
     in->training.zero = d->shard == 1 && l->context == 1 ? 0 : reshards ? 3 : 2;
-    /* ZeRO 2 and 3 go layer by layer, in one chunk as in several. */
+    /* ZeRO 2 and 3 communicate layer by layer, with one chunk as with several.
+     */
     if (l->pipeline == 1 && in->training.zero >= 2) {
         in->layout.chunks_per_device = 1;
         in->layout.schedule = "1f1b";
@@ -185,7 +188,7 @@ static bool has_rounds(uint32_t n, uint32_t ranks)
     return n % (n < ranks ? 1 : n / ranks) == 0;
 }
 
-/* PyTorch's interleaved schedules by name want rounds of one size
+/* Checks that PyTorch's named interleaved schedules get rounds of equal size
  * (ScheduleInterleaved1F1B). */
 static lh_status check_rounds(const lhi_titan *t, const lhi_imported *in,
                               uint32_t n, lh_error *err)
@@ -208,8 +211,8 @@ static lh_status check_rounds(const lhi_titan *t, const lhi_imported *in,
                           n, l->pipeline, n / l->pipeline, less, more);
 }
 
-/* A pipeline takes local_batch_size at a time, each step of accumulation by
- * itself. */
+/* Reads the batch sizes. A pipeline processes local_batch_size samples at a
+ * time, each gradient accumulation step separately. */
 static lh_status read_batch(const lhi_titan *t, lhi_imported *in, lh_error *err)
 {
     lh_layout *l = &in->layout;
@@ -269,10 +272,10 @@ static lh_status read_training(const lhi_titan *t, lhi_imported *in,
     return read_batch(t, in, err);
 }
 
-/* --- behaviour ---------------------------------------------------------------
+/* --- framework ---------------------------------------------------------------
  */
 
-/* Which products are in 8 bits. */
+/* Reads which matrix products use FP8. */
 static lh_status read_converters(lhi_titan *t, lhi_imported *in, lh_error *err)
 {
     const lhi_given *given = &t->keys[LHI_TITAN_CONVERTERS];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models that torchtitan has by name, and what its configurations set. Sizes
- * and settings are those of torchtitan 0.3.0 (models/NAME/__init__.py and
- * config_registry.py) and 0.2.2 (models/NAME/__init__.py), BSD-3-Clause,
- * Copyright (c) Meta Platforms, Inc. and affiliates. tests/peers/
- * test_torchtitan_import.py counts parameters and holds settings against it. */
+/* torchtitan's named models and configurations. Sizes and settings are those of
+ * torchtitan 0.3.0 (models/NAME/__init__.py and config_registry.py) and 0.2.2
+ * (models/NAME/__init__.py), BSD-3-Clause, Copyright (c) Meta Platforms, Inc.
+ * and affiliates. tests/peers/test_torchtitan_import.py compares parameter
+ * counts and settings with it. */
 #include "import/torchtitan_own.h"
 
 #include <stdio.h>
@@ -12,10 +12,11 @@
 /* --- flavors -----------------------------------------------------------------
  */
 
+/* A named model in one of its sizes. */
 typedef struct flavor {
     const char *model, *name;
     lhi_titan_form form;
-    const char *preset; /* that has this shape; NULL: as follows */
+    const char *preset; /* preset with this shape; NULL: use `shape` */
     lh_model shape;
 } flavor;
 
@@ -117,10 +118,10 @@ static void take_flavor(const flavor *f, lhi_imported *in)
 /* --- configurations ----------------------------------------------------------
  */
 
-/* A function of a config_registry.py: what it sets, as options. */
+/* A function in a config_registry.py: its settings, as options. */
 typedef struct config {
     const char *module, *name, *flavor, *options;
-    bool in_8_bits; /* by converters of the model */
+    bool in_8_bits; /* FP8 by the model's converters */
     bool deepep;
 } config;
 
@@ -203,7 +204,7 @@ static lh_status refuse_config(const lhi_titan *t, const char *module,
                           name, known);
 }
 
-/* What the configuration sets holds where no option says otherwise. */
+/* Applies a named configuration; explicit options override it. */
 static lh_status read_config(lhi_titan *t, lhi_imported *in, const config **out,
                              lh_error *err)
 {
@@ -225,7 +226,7 @@ static lh_status read_config(lhi_titan *t, lhi_imported *in, const config **out,
     return lhi_titan_read_config(c->options, in, t, err);
 }
 
-/* --- which -------------------------------------------------------------------
+/* --- selection ---------------------------------------------------------------
  */
 
 static lh_status take_toml_model(const lhi_titan *t, lhi_imported *in,

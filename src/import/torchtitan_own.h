@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* torchtitan's configuration as it was given: the options of 0.3
+/* torchtitan's configuration as given: the options of 0.3
  * (torchtitan/config/manager.py: --module, --config, then --section.key value),
  * or the TOML file of 0.2 (job_config.py). */
 #ifndef LHI_TORCHTITAN_OWN_H
@@ -8,46 +8,49 @@
 #include "import/given_value.h"
 #include "import/import_own.h"
 
+/* The form of the configuration. */
 typedef enum lhi_titan_form {
-    LHI_TITAN_OPTIONS = 1, /* of 0.3 */
-    LHI_TITAN_TOML = 2,    /* of 0.2 */
+    LHI_TITAN_OPTIONS = 1, /* torchtitan 0.3 */
+    LHI_TITAN_TOML = 2,    /* torchtitan 0.2 */
     LHI_TITAN_BOTH = 3,
 } lhi_titan_form;
 
-/* What a value is. */
+/* The type of a value. */
 typedef enum lhi_titan_type {
     LHI_TITAN_WORD,
-    LHI_TITAN_NUMBER, /* whole or not */
+    LHI_TITAN_NUMBER, /* integer or not */
     LHI_TITAN_TRUTH,
     LHI_TITAN_WORDS, /* a list; as options "a,b,c" */
     LHI_TITAN_LISTS, /* a list of lists; as options "a,b c" */
     LHI_TITAN_ANY,
 } lhi_titan_type;
 
-/* What is made of a key that is not read. */
+/* The treatment of a key without a counterpart in the job. */
 typedef enum lhi_titan_kind {
-    LHI_TITAN_FREE,    /* nothing depends on it */
-    LHI_TITAN_NOTED,   /* `why` says how it is costed all the same */
-    LHI_TITAN_QUANTUM, /* the same, where products are in 8 bits */
-    LHI_TITAN_REFUSED, /* `why` says what is in the way */
+    LHI_TITAN_FREE,    /* no effect on cost */
+    LHI_TITAN_NOTED,   /* accepted; `why`: how it is costed */
+    LHI_TITAN_QUANTUM, /* the same, if products use FP8 */
+    LHI_TITAN_REFUSED, /* rejected; `why`: the reason */
 } lhi_titan_kind;
 
+/* A key without a counterpart. */
 typedef struct lhi_titan_unread {
-    const char *name; /* '*' stands for anything up to the next '.' */
+    const char *name; /* '*' matches anything up to the next '.' */
     lhi_titan_form form;
     lhi_titan_type type;
     lhi_titan_kind kind;
-    const char *unless; /* with this value nothing depends on it; may be NULL */
+    const char *unless; /* value without effect; may be NULL */
     const char *why;
 } lhi_titan_unread;
 
-/* Whether a name is one that a row stands for. */
+/* Checks whether a name matches a row's pattern. */
 bool lhi_titan_matches(const char *pattern, const char *name);
-/* NULL: torchtitan has no such key in this form. */
+/* Looks up a key without a counterpart; returns NULL if torchtitan has no such
+ * key in this form. */
 const lhi_titan_unread *lhi_titan_find_unread(const char *name,
                                               lhi_titan_form form);
 
-/* Those that are read: name, key, type, form. */
+/* The keys with a counterpart: name, key, type, form. */
 #define LHI_TITAN_LIST(X)                                                      \
     X(AC_MODE, "activation_checkpoint.mode", WORD, BOTH)                       \
     X(AC_OPTION, "activation_checkpoint.selective_ac_option", WORD, TOML)      \
@@ -92,6 +95,7 @@ const lhi_titan_unread *lhi_titan_find_unread(const char *name,
     X(STAGES, "parallelism.module_fqns_per_model_part", LISTS, BOTH)           \
     X(TENSOR, "parallelism.tensor_parallel_degree", NUMBER, BOTH)
 
+/* One key per row with a counterpart. */
 typedef enum lhi_titan_key {
 #define LHI_TITAN_ROW(key, name, type, form) LHI_TITAN_##key,
     LHI_TITAN_LIST(LHI_TITAN_ROW)
@@ -99,45 +103,51 @@ typedef enum lhi_titan_key {
         LHI_N_TITAN_KEYS
 } lhi_titan_key;
 
+/* All keys as given, and the launcher's GPUs. */
 typedef struct lhi_titan {
     const char *file;
     lhi_titan_form form;
-    uint32_t gpus; /* that a launcher starts; 0: unknown */
+    uint32_t gpus; /* started by a launcher; 0: unknown */
     lhi_given keys[LHI_N_TITAN_KEYS];
-    const lhi_titan_unread *quantum[16]; /* that are given, of its kind */
+    const lhi_titan_unread *quantum[16]; /* given keys with an FP8 note */
     uint32_t n_quantum;
-    bool in_8_bits, deepep; /* said by the config or the keys */
+    bool in_8_bits, deepep; /* set by the config or the keys */
 } lhi_titan;
 
-/* Fills in form, keys and launcher; names what is not read. */
+/* Reads form, keys and launcher, and records the keys without a counterpart. */
 lh_status lhi_titan_read(const char *text, size_t len, const char *name,
                          lhi_imported *in, lhi_titan *out, lh_error *err);
-/* Options that stand for others, as those of a config: values of keys that the
- * text does not give. */
+/* Applies a named config's options as defaults: values for keys that the text
+ * does not give. */
 lh_status lhi_titan_read_config(const char *options, lhi_imported *in,
                                 lhi_titan *t, lh_error *err);
 
+/* Checks whether a key is given. */
 bool lhi_titan_given(const lhi_titan *t, lhi_titan_key key);
-/* The word that is given; NULL: none is. */
+/* Returns the given string, or NULL. */
 const char *lhi_titan_word(const lhi_titan *t, lhi_titan_key key);
+/* Reports "file:line: key: " with the problem. */
 lh_status lhi_titan_fail(const lhi_titan *t, lhi_titan_key key, lh_status code,
                          lh_error *err, const char *format, ...)
     LHI_PRINTF(5, 6);
-/* *out stays where it is not given. */
+/* Reads an integer in least..most; *out is unchanged if it is not given. */
 lh_status lhi_titan_count(const lhi_titan *t, lhi_titan_key key, uint32_t least,
                           uint32_t most, uint32_t *out, lh_error *err);
-/* The same of what may be -1, which is 0 here: as the rest says. */
+/* Reads an integer that may be -1 (derive it from the others), stored as 0. */
 lh_status lhi_titan_open_count(const lhi_titan *t, lhi_titan_key key,
                                uint32_t *out, lh_error *err);
+/* Reads a name from the NULL-terminated list `names`; *out is unchanged if it
+ * is not given. */
 lh_status lhi_titan_choice(const lhi_titan *t, lhi_titan_key key,
                            const char *const *names, uint32_t *out,
                            lh_error *err);
-/* `usual` where it is not given. */
+/* Reads a boolean; returns `usual` if it is not given. */
 bool lhi_titan_truth(const lhi_titan *t, lhi_titan_key key, bool usual);
 
-/* What the keys say, once they are all read. */
+/* Derives the model from the keys, after all are read. */
 lh_status lhi_titan_model(lhi_titan *t, lhi_imported *in,
                           const lh_import_options *options, lh_error *err);
+/* Derives the pipeline stages from the keys. */
 lh_status lhi_titan_stages(const lhi_titan *t, lhi_imported *in,
                            const lh_import_options *options, lh_error *err);
 

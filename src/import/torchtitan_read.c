@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* torchtitan's keys as they are given. Options are read as tyro takes them:
- * "--section.key value" or "--section.key=value", with - or _ in names,
- * "--section.no-key" for false, "activation-checkpoint:full" for one of several
- * kinds; the last one counts. TOML as tomllib takes it, with values of the type
- * that the key has. */
+/* torchtitan's keys as given. Options follow tyro: "--section.key value" or
+ * "--section.key=value", with - or _ in names, "--section.no-key" for false,
+ * and "activation-checkpoint:full" to select one of several kinds; the last one
+ * counts. TOML follows tomllib, with values of each key's type. */
 #include "import/torchtitan_own.h"
 
 #include "doc/toml.h"
@@ -17,7 +16,7 @@
 enum { DASHES = 2, MOST_NAME = 160 };
 
 static const struct {
-    const char *shown; /* with dashes, as options have them */
+    const char *shown; /* with dashes, as options spell it */
     lhi_titan_type type;
     lhi_titan_form form;
 } rows[] = {
@@ -27,12 +26,13 @@ static const struct {
 #undef LHI_TITAN_ROW
 };
 
+/* The reader's state. */
 typedef struct reader {
     lhi_imported *in;
     lhi_titan *t;
-    bool usual; /* what is read holds only where nothing else is given */
+    bool usual; /* values are defaults: keep those already given */
     const lhi_argument_words *words;
-    uint32_t i; /* of the next word */
+    uint32_t i; /* index of the next word */
 } reader;
 
 static const char *program_of(lhi_titan_form form)
@@ -40,16 +40,16 @@ static const char *program_of(lhi_titan_form form)
     return form == LHI_TITAN_TOML ? "torchtitan 0.2" : "torchtitan 0.3";
 }
 
-/* As messages call a key. */
+/* Returns the prefix of a key in messages. */
 static const char *dashes_of(lhi_titan_form form)
 {
     return form == LHI_TITAN_TOML ? "" : "--";
 }
 
-/* --- which it is -----------------------------------------------------------
+/* --- lookup ----------------------------------------------------------------
  */
 
-/* A key that is there in this form: a row, or of those that are not read. */
+/* A valid key in this form: one of the rows, or one without a counterpart. */
 typedef struct found_key {
     uint32_t row; /* LHI_N_TITAN_KEYS: none */
     const lhi_titan_unread *unread;
@@ -102,7 +102,7 @@ static lh_status refuse_unknown(const reader *r, const char *name,
                     r->t->file, line, program_of(form), dashes, shown);
 }
 
-/* --- what becomes of it ----------------------------------------------------
+/* --- storage ---------------------------------------------------------------
  */
 
 static bool is_unless(const lhi_titan_unread *u, const lhi_given *given)
@@ -132,7 +132,7 @@ static lh_status take_unread(reader *r, const lhi_titan_unread *u,
     return LH_OK;
 }
 
-/* Every group of parameters has an optimizer of its own. */
+/* Checks the optimizer of a parameter group; each group specifies its own. */
 static lh_status check_group(const reader *r, const lhi_given *given,
                              lh_error *err)
 {
@@ -154,7 +154,7 @@ static lh_status take_key(reader *r, const found_key *k, const char *name,
     return LH_OK;
 }
 
-/* One value of `n`, whose texts the caller fills in. */
+/* Allocates a value with `n` texts, which the caller fills in. */
 static lhi_argument_word *new_values(reader *r, lhi_given *given, uint32_t n)
 {
     lhi_argument_word *values =
@@ -168,7 +168,7 @@ static lhi_argument_word *new_values(reader *r, lhi_given *given, uint32_t n)
 /* --- options ---------------------------------------------------------------
  */
 
-/* A negative number is a value. */
+/* Checks for an option's name; a negative number is a value. */
 static bool is_name(const char *word)
 {
     return word[0] == '-' && word[1] && !isdigit((unsigned char)word[1]) &&
@@ -180,7 +180,8 @@ static bool is_kind(const char *word)
     return strncmp(word, "activation", 10) == 0 && strchr(word, ':');
 }
 
-/* Takes "no_" off the last part of a name; false: it is not there. */
+/* Removes "no_" from the last part of a name; returns false if it is not there.
+ */
 static bool cut_no(char *name)
 {
     char *last = strrchr(name, '.');
@@ -191,7 +192,7 @@ static bool cut_no(char *name)
     return true;
 }
 
-/* "--a.b-c=1" as "a.b_c"; what is behind the '=' in *value. */
+/* Converts "--a.b-c=1" to "a.b_c" and sets *value to the text after '='. */
 static lh_status read_name(const reader *r, const lhi_argument_word *word,
                            char name[MOST_NAME], const char **value,
                            lh_error *err)
@@ -276,7 +277,7 @@ static lh_status read_option(reader *r, lh_error *err)
     if (!found && cut_no(plain) && find_key(plain, LHI_TITAN_OPTIONS, &k) &&
         k.type == LHI_TITAN_TRUTH)
         found = no = true;
-    /* A kind, which a word of its own says. */
+    /* The activation checkpoint mode is selected by its own word only. */
     if (!found || k.row == LHI_TITAN_AC_MODE)
         return refuse_unknown(r, name, word->line, err);
     if (k.type == LHI_TITAN_TRUTH)
@@ -299,15 +300,15 @@ static lh_status read_gpus(reader *r, const lhi_argument_word *word,
     return LH_OK;
 }
 
-/* Variables before run_train.sh, which it hands on: the value behind `name`;
- * NULL: the word is another. */
+/* Returns the value of variable `name` set before run_train.sh, which forwards
+ * it; NULL if the word is something else. */
 static const char *variable_of(const lhi_argument_word *word, const char *name)
 {
     const size_t len = strlen(name);
     return strncmp(word->text, name, len) == 0 ? word->text + len : NULL;
 }
 
-/* "NGPU=8 MODULE=llama3 CONFIG=llama3_8b ./run_train.sh", or torchrun. */
+/* Reads "NGPU=8 MODULE=llama3 CONFIG=llama3_8b ./run_train.sh", or torchrun. */
 static lh_status read_launcher(reader *r, lh_error *err)
 {
     const uint32_t n = lhi_argument_words_start(r->words);
@@ -408,7 +409,7 @@ static const char *wrong_list(const lhi_node *node, bool nested)
     return NULL;
 }
 
-/* The strings of a list, with commas. */
+/* Joins a list's strings with commas. */
 static const char *joined(lhi_arena *mem, const lhi_node *list)
 {
     lhi_text text = {0};
@@ -420,7 +421,8 @@ static const char *joined(lhi_arena *mem, const lhi_node *list)
     return copy;
 }
 
-/* A list of strings is a value for each, one of lists a value for each list. */
+/* Reads a list of strings as one value per string, a list of lists as one value
+ * per list. */
 static lh_status read_node(reader *r, const lhi_node *node, lhi_titan_type type,
                            lhi_given *given, lh_error *err)
 {
@@ -485,11 +487,11 @@ static lh_status read_toml(reader *r, const char *text, size_t len,
     return status;
 }
 
-/* --- all ---------------------------------------------------------------------
+/* --- input -------------------------------------------------------------------
  */
 
-/* Whether the first line that says something is "[table]", "a.b = c" or
- * "a = b"; "NAME=value" is before a launcher. */
+/* Detects TOML: the first non-blank line is "[table]", "a.b = c" or "a = b".
+ * "NAME=value" precedes a launcher instead. */
 static bool is_toml(const char *text, size_t len)
 {
     const char *at = text, *end = text + len;
@@ -524,7 +526,7 @@ lh_status lhi_titan_read(const char *text, size_t len, const char *name,
                 : read_options(&r, text, len, err);
 }
 
-/* --- their values ------------------------------------------------------------
+/* --- values ----------------------------------------------------------------
  */
 
 static lhi_given_key key_of(const lhi_titan *t, lhi_titan_key key)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which layers each stage of torchtitan's pipeline has, and in which order it
- * runs their passes: distributed/pipeline_parallel.py of torchtitan 0.3.0
+/* The layers of each pipeline stage in torchtitan, and the order of their
+ * passes: distributed/pipeline_parallel.py of torchtitan 0.3.0
  * (_get_pipeline_metadata, _generate_llm_fqn_per_model_part), and
  * torch/distributed/pipelining/schedules.py. */
 #include "import/torchtitan_own.h"
@@ -12,12 +12,13 @@
 /* --- schedules ---------------------------------------------------------------
  */
 
+/* A PyTorch schedule and its longhaul counterpart. */
 typedef struct ordering {
-    const char *name; /* as PyTorch has it, in any case */
+    const char *name; /* PyTorch's name, case-insensitive */
     const char *method;
-    bool several;          /* stages on each rank */
-    bool late;             /* receives are posted as a pass needs them */
-    const char *otherwise; /* how it is costed, where that differs */
+    bool several;          /* several stages per rank */
+    bool late;             /* receives are posted when a pass needs them */
+    const char *otherwise; /* note, if it is costed differently */
 } ordering;
 
 static const ordering orders[] = {
@@ -63,8 +64,8 @@ static bool has_csv(const lhi_titan *t)
     return path && *path;
 }
 
-/* The order of passes: of a schedule by name, or of a file, of which the caller
- * says which method made it. */
+/* Sets the pass order: a named schedule, or a CSV file, for which the caller
+ * names the method that produced it. */
 static lh_status take_order(const lhi_titan *t, lhi_imported *in,
                             const lh_import_options *options,
                             const ordering *order, lh_error *err)
@@ -97,10 +98,11 @@ static lh_status take_order(const lhi_titan *t, lhi_imported *in,
     return LH_OK;
 }
 
-/* --- stages that are listed --------------------------------------------------
+/* --- listed stages -----------------------------------------------------------
  */
 
-/* Of "tok_embeddings,layers.0,layers.1" the next name, cut off; NULL: none. */
+/* Cuts the next name off "tok_embeddings,layers.0,layers.1"; returns NULL at
+ * the end. */
 static const char *next_module(const char **at, char *name, size_t size)
 {
     const size_t n = strcspn(*at, ",");
@@ -113,7 +115,7 @@ static const char *next_module(const char **at, char *name, size_t size)
     return name;
 }
 
-/* The layer's number; -1: another module. */
+/* Returns the layer's number; -1 for another module. */
 static int64_t layer_of(const char *name)
 {
     char *end;
@@ -123,7 +125,8 @@ static int64_t layer_of(const char *name)
     return end == name + 7 || *end || number < 0 ? -1 : number;
 }
 
-/* Layers from *next on; embeddings first, the head last. */
+/* Counts the layers of a stage, which must continue from *next, with the
+ * embedding first and the head last. Returns the error, or NULL. */
 static const char *count_stage(const char *list, bool first, bool last,
                                uint32_t *next, uint32_t *layers)
 {
@@ -171,11 +174,12 @@ static lh_status read_listed(const lhi_titan *t, lhi_imported *in,
     return LH_OK;
 }
 
-/* --- stages that are counted -------------------------------------------------
+/* --- counted stages ----------------------------------------------------------
  */
 
+/* The division of the layers by counts. */
 typedef struct split {
-    uint32_t stages, first, last; /* what ends count as, in layers */
+    uint32_t stages, first, last; /* weights of the ends, in layers */
 } split;
 
 static lh_status read_split(const lhi_titan *t, const lhi_imported *in,
@@ -221,7 +225,7 @@ static lh_status count_layers(const lhi_titan *t, const lhi_imported *in,
     return LH_OK;
 }
 
-/* --- all ---------------------------------------------------------------------
+/* --- pipeline ----------------------------------------------------------------
  */
 
 static lh_status check_stages(const lhi_titan *t, const lhi_imported *in,

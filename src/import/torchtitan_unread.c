@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys of torchtitan that are not read, of 0.3.0 (config/configs.py, trainer.py
- * and the Config classes that these name) and of 0.2.2 (config/job_config.py):
- * all that there are besides LHI_TITAN_LIST. */
+/* torchtitan's keys without a counterpart, from 0.3.0 (config/configs.py,
+ * trainer.py and their Config classes) and 0.2.2 (config/job_config.py): all
+ * keys that are not in LHI_TITAN_LIST. */
 #include "import/torchtitan_own.h"
 
 #include <string.h>

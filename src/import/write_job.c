@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was imported, as the text of a job. */
+/* Writing an imported job as text. */
 #include "import/import_own.h"
 
 #include "base/show.h"
@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The writer's state. */
 typedef struct writer {
     lhi_imported *in;
     const lh_import_options *o;
@@ -26,7 +27,8 @@ static uint64_t gpus_of(const writer *w, uint32_t i)
     return (uint64_t)w->sites[i].nodes * lhi_draft_node_gpus(&w->sites[i]);
 }
 
-/* As YAML has it: names of jobs hold no quotes, and may hold all else. */
+/* Writes a YAML string; job names contain no quotes, but may contain anything
+ * else. */
 static void add_name(lhi_text *text, const writer *w, uint32_t i)
 {
     char own[16];
@@ -36,7 +38,8 @@ static void add_name(lhi_text *text, const writer *w, uint32_t i)
         lhi_text_puts(text, lhi_draft_site_name(i, own));
 }
 
-/* As many nodes as the ranks that are placed there need, at least one. */
+/* Sets the nodes of each datacenter to the number that its ranks need, at least
+ * one. */
 static void count_nodes(writer *w)
 {
     uint64_t ranks[LH_MAX_DATACENTERS] = {0}, first = 0;
@@ -52,8 +55,8 @@ static void count_nodes(writer *w)
     }
 }
 
-/* The GPUs that run it, divided evenly where no nodes are given and nothing is
- * said of where they are. */
+/* Determines the nodes. Divides the GPUs evenly if neither nodes nor a
+ * placement are given. */
 static lh_status find_nodes(writer *w, const char *name, lh_error *err)
 {
     const lh_draft_options *m = w->o->machines;
@@ -96,7 +99,8 @@ static uint32_t site_of_rank(const writer *w, uint64_t rank)
     return i;
 }
 
-/* Ranks of one stage of a replica follow each other. */
+/* Returns the first rank of a replica's stage; a stage's ranks are consecutive.
+ */
 static uint64_t rank_of(const lh_layout *l, uint32_t replica, uint32_t stage)
 {
     const uint64_t block = (uint64_t)l->tensor * l->context;
@@ -115,6 +119,7 @@ static bool same_sites(const writer *w, uint32_t a, uint32_t b)
     return true;
 }
 
+/* Checks whether a replica spans several datacenters. */
 static bool crosses(const writer *w, uint32_t replica)
 {
     const lh_layout *l = &w->in->layout;
@@ -141,8 +146,8 @@ static void add_group(writer *w, uint32_t first, uint32_t replicas)
     lhi_text_puts(&w->behind, "]}\n");
 }
 
-/* Replicas that lie in the same sites are an instance of the optimizer each,
- * which are of one size. */
+/* Checks for hybrid sharding: the replicas in the same sites form one optimizer
+ * instance, and all instances have equal size. */
 static bool is_hybrid(const writer *w)
 {
     const uint32_t n = w->in->instances, data = w->in->layout.data;
@@ -164,6 +169,7 @@ static void note_instances(writer *w)
                         w->in->instances_key);
 }
 
+/* Checks that no stage is divided between datacenters. */
 static lh_status check_whole(const writer *w, const char *name, lh_error *err)
 {
     const lh_layout *l = &w->in->layout;
@@ -334,7 +340,7 @@ static void add_framework(writer *w)
     lhi_text_puts(text, "\n");
 }
 
-/* As JSON, which YAML may be. */
+/* Writes the cluster as JSON, which is valid YAML. */
 static bool add_cluster(writer *w)
 {
     if (!w->o->cluster)
