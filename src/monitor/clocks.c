@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-/* Iterations: until anything is odd; that offset and drift are of; that their
- * scatter is of. */
+/* Iteration counts: before outliers are detected; for offset and drift; for the
+ * scatter. */
 enum { LEARNS = 8, MEMORY = 40, SCATTER = 64 };
 static const double odd_errors = 6;
 static const double finest_ns = 200;
@@ -17,7 +17,7 @@ static double square(double x)
 double lhi_clocks_error(const lhi_clocks *c)
 {
     double n = fmin((double)c->seen, MEMORY);
-    /* Of a line's end. */
+    /* A fitted line's standard error at its end. */
     return c->seen ? sqrt(4 * (c->spread + square(finest_ns)) / n) : 0;
 }
 
@@ -26,9 +26,9 @@ static void begin_clocks(lhi_clocks *c, uint64_t step, double half, double both)
     *c = (lhi_clocks){.offset = half, .around = both, .step = step, .seen = 1};
 }
 
-/* The line through all readings that fits best, as long as there are few
- * (Brookner, Tracking and Kalman Filtering Made Easy, section 1.2.10); then it
- * forgets. */
+/* Updates the least-squares line through all readings while there are few
+ * (Brookner, Tracking and Kalman Filtering Made Easy, section 1.2.10); later
+ * with fading memory. */
 static void follow(lhi_clocks *c, double off, double off_both, double steps)
 {
     double n = fmin((double)++c->seen, MEMORY);
@@ -55,12 +55,12 @@ double lhi_clocks_add(lhi_clocks *c, uint64_t step, double there, double back)
     if (c->seen < LEARNS || fabs(off) < odd) {
         c->odd = 0;
         c->odd_sum = 0;
-        /* Both directions may have become slower, alike. */
+        /* Both directions may have become equally slower. */
         follow(c, off, off_both, steps);
         return c->offset;
     }
-    /* A clock that was set moves the difference alone; a direction that became
-     * slower by as much moves the sum by twice that. */
+    /* A clock step changes only the difference. A slower direction changes the
+     * sum as well, by twice as much. */
     bool is_set = fabs(off_both) < fabs(off);
     c->odd++;
     c->odd_sum += off;

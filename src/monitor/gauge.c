@@ -5,17 +5,16 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Iterations that scatter is learned from. */
+/* Iterations over which the scatter is averaged. */
 static const double scatter_of = 64;
-/* Standard errors: of a move, of each iteration that belongs to it, and between
- * these. */
+/* Thresholds in standard errors: of a change, of each iteration in it, and
+ * between these iterations. */
 static const double move_errors = 6, each_errors = 2.5, agree_errors = 4;
-/* Clocks and times are not better than this, relative and in ns. */
+/* Resolution of clocks and times, relative and in ns. */
 static const double finest = 1e-3, finest_ns = 200;
 
-/* Puts in place `k` what stands there once all are sorted, none larger before
- * it and none smaller behind it: Hoare's find, CACM 4(7), 1961, in Wirth's
- * form. Sorting them all took most of the monitor's time. */
+/* Partitions the values around their k-th smallest: Hoare's find, CACM 4(7),
+ * 1961, in Wirth's form. Full sorting took most of the monitor's time. */
 static void select_place(double *values, ptrdiff_t n, ptrdiff_t k)
 {
     ptrdiff_t from = 0, to = n - 1;
@@ -45,7 +44,8 @@ static void swap(double *a, double *b)
     *b = c;
 }
 
-/* The `cut` least to the front, as many of the largest to the back. */
+/* Moves the `cut` smallest values to the front and as many of the largest to
+ * the back. */
 static void put_ends(double *values, size_t n, size_t cut)
 {
     if (cut > 3) {
@@ -81,7 +81,7 @@ lhi_gauge_reading lhi_gauge_read(double *samples, size_t n)
     r.mean = sum / (double)left;
     if (n < 2)
         return r;
-    /* Winsorized: what is cut counts as its next neighbour. */
+    /* Winsorized variance: each cut value counts as its nearest kept one. */
     const double ends = (double)cut,
                  mean = (sum + ends * (low + high)) / (double)n;
     double squares =
@@ -98,13 +98,13 @@ static double square(double x)
     return x * x;
 }
 
-/* Of the mean of `w` iterations with `n` samples each. */
+/* Returns the variance of the mean of `w` iterations with `n` samples each. */
 static double variance_of(const lhi_gauge *g, double n, double w)
 {
-    /* What few samples say of scatter can be far off; what they seem to have in
-     * common can be chance. */
+    /* A scatter from few samples can be far off, and apparent common variation
+     * can be chance: both are widened. */
     double sample = g->samples / n * square(1 + 4 / (g->freedom + 1));
-    double seen = fmax(g->seen, 1); /* none of a level of 0 */
+    double seen = fmax(g->seen, 1); /* 0 if the level is 0 */
     double chance = 3 * sqrt(2 / seen) * g->samples / n;
     double common = fmax(g->together - chance, 0) * square(1 + 8 / seen);
     return ((sample + common + square(finest)) * square(g->level) +
@@ -118,6 +118,7 @@ double lhi_gauge_error(const lhi_gauge *g)
     return g->weight > 0 ? sqrt(variance_of(g, n, g->weight)) : 0;
 }
 
+/* Updates the scatter from a reading that deviates by `off`. */
 static void learn_scatter(lhi_gauge *g, lhi_gauge_reading r, double off)
 {
     double n = (double)r.n;
@@ -128,15 +129,15 @@ static void learn_scatter(lhi_gauge *g, lhi_gauge_reading r, double off)
         g->samples += (r.variance * n / square(g->level) - g->samples) *
                       degrees / g->freedom;
     }
-    /* Of a mean around the mean of those before, beyond what samples explain.
-     */
+    /* Variance of an iteration's mean around the previous level, beyond that of
+     * its samples. */
     double mean = square(off / g->level) * (g->weight - 1) / g->weight;
     g->together += (mean - g->samples / n - g->together) / g->seen;
     if (!g->has_left)
         g->quiet_samples = g->samples;
 }
 
-/* The level takes in a reading that belongs to it. */
+/* Averages a reading into the level. */
 static void absorb(lhi_gauge *g, lhi_gauge_reading r)
 {
     double off = r.mean - g->level;
@@ -148,6 +149,7 @@ static void absorb(lhi_gauge *g, lhi_gauge_reading r)
         learn_scatter(g, r, off);
 }
 
+/* Appends a reading to the window; the oldest goes into the level. */
 static void remember(lhi_gauge *g, lhi_gauge_reading r)
 {
     if (g->n_last == LHI_GAUGE_WINDOW)
@@ -159,8 +161,8 @@ static void remember(lhi_gauge *g, lhi_gauge_reading r)
     g->last[0] = r;
 }
 
-/* Whether the newest `w` readings are not the level's any more, and of one
- * side; `mean` is theirs. */
+/* Checks whether the newest `w` readings all deviate from the level, on the
+ * same side; `mean` is theirs. */
 static bool is_off(const lhi_gauge *g, uint32_t w, double least, double *mean)
 {
     double samples = 0, sum = 0;
@@ -180,7 +182,8 @@ static bool is_off(const lhi_gauge *g, uint32_t w, double least, double *mean)
                                                  variance_of(g, n, g->weight));
 }
 
-/* Whether they are of one level: the oldest may be of another, or of both. */
+/* Checks whether the newest `w` readings share one level; the oldest may belong
+ * to another, or to both. */
 static bool agree(const lhi_gauge *g, uint32_t w, double mean)
 {
     double scale = g->level > 0 ? fmax(mean / g->level, 1) : 1;
@@ -194,8 +197,8 @@ static bool agree(const lhi_gauge *g, uint32_t w, double mean)
     return true;
 }
 
-/* How many of the newest readings have left the level; 0: it holds. Where no
- * two of three agree, all three have. */
+/* Counts the newest readings that have left the level; 0: none. If all three
+ * deviate but do not agree, all three count. */
 static uint32_t find_move(const lhi_gauge *g, double least, double *mean)
 {
     for (uint32_t w = g->n_last; w > 1; w--)
@@ -206,7 +209,7 @@ static uint32_t find_move(const lhi_gauge *g, double least, double *mean)
     return wild ? LHI_GAUGE_WINDOW : 0;
 }
 
-/* Goes to `mean`, that of the newest `w` readings. */
+/* Moves the level to `mean`, which averages the newest `w` readings. */
 static void go_to(lhi_gauge *g, uint32_t w, double mean)
 {
     double scatter = 0;
@@ -219,6 +222,7 @@ static void go_to(lhi_gauge *g, uint32_t w, double mean)
     g->n_last = 0;
 }
 
+/* Resets the level to the normal value. */
 static lhi_gauge_move settle(lhi_gauge *g)
 {
     g->level = g->quiet;
@@ -228,7 +232,7 @@ static lhi_gauge_move settle(lhi_gauge *g)
     return LHI_GAUGE_RETURNS;
 }
 
-/* Whether the level is again what it was. */
+/* Checks whether the level has returned to its normal value. */
 static bool is_back(const lhi_gauge *g, double least)
 {
     double error = lhi_gauge_error(g), off = fabs(g->level - g->quiet);

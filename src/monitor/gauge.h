@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One quantity of every iteration: follows it while it drifts, and notices when
- * it jumps. docs/theory/monitor.md has the reasons for all constants. */
+/* Drift detector for one quantity per iteration: tracks slow drift and detects
+ * jumps. docs/theory/monitor.md derives all constants. */
 #ifndef LHI_GAUGE_H
 #define LHI_GAUGE_H
 
@@ -8,51 +8,54 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Iterations: that make a move; that a level is the mean of, so that it follows
- * drifts. */
+/* Iterations: the window for detecting a change; a level's averaging length,
+ * which lets it track drift. */
 enum { LHI_GAUGE_WINDOW = 3, LHI_GAUGE_LEVEL = 20 };
 
-/* What one iteration shows of it. */
+/* One iteration's measurement. */
 typedef struct lhi_gauge_reading {
     double mean;
-    double variance; /* of the mean, as its samples scatter */
-    size_t n;        /* samples */
+    double variance; /* of the mean, from the scatter of its samples */
+    size_t n;        /* sample count */
 } lhi_gauge_reading;
 
+/* Detected level changes. */
 typedef enum lhi_gauge_move {
     LHI_GAUGE_STAYS,
-    LHI_GAUGE_LEAVES, /* what it was while it was quiet */
-    LHI_GAUGE_MOVES,  /* on, having left */
+    LHI_GAUGE_LEAVES, /* departs from the normal level */
+    LHI_GAUGE_MOVES,  /* changes again after a departure */
     LHI_GAUGE_RETURNS,
 } lhi_gauge_move;
 
+/* Drift detector state. */
 typedef struct lhi_gauge {
-    double level;  /* what it is */
-    double quiet;  /* what it was when it left; else the level */
-    double weight; /* iterations that the level is the mean of */
-    /* Scatter, as variances over the level's square: of one sample, and of what
-     * all samples of an iteration have in common. */
+    double level;  /* present level */
+    double quiet;  /* level before the departure; else the level */
+    double weight; /* iterations averaged in the level */
+    /* Scatter as variance divided by the level's square: of one sample, and
+     * common to all samples of an iteration. */
     double samples, together;
-    double quiet_samples; /* while it was quiet */
-    double seen;          /* iterations that both are of */
-    double freedom;       /* degrees of it that `samples` is of */
+    double quiet_samples; /* at the normal level */
+    double seen;          /* iterations averaged in both */
+    double freedom;       /* degrees of freedom in `sample_scatter` */
     lhi_gauge_reading last[LHI_GAUGE_WINDOW]; /* newest first */
     uint32_t n_last;
-    uint32_t settling; /* iterations until a further move is told */
+    uint32_t settling; /* iterations until another change is reported */
     uint64_t n_samples;
     bool has_left;
 } lhi_gauge;
 
-/* The mean without the tenth at either end, and its variance. Changes their
- * order. */
+/* Computes the mean trimmed by a tenth at either end, and its variance.
+ * Reorders the samples. */
 lhi_gauge_reading lhi_gauge_read(double *samples, size_t n);
 
-/* While it is warming up (`learns`) everything is quiet. A move is of at least
- * `least`, and began *ago iterations before this one. */
+/* Adds a reading and returns the detected change. During warm-up (`learns`) it
+ * reports none. A change has at least size `least`, and began *ago iterations
+ * before this one. */
 lhi_gauge_move lhi_gauge_add(lhi_gauge *gauge, lhi_gauge_reading reading,
                              bool learns, double least, uint32_t *ago);
 
-/* Standard error of the level. */
+/* Returns the level's standard error. */
 double lhi_gauge_error(const lhi_gauge *gauge);
 
 #endif

@@ -26,7 +26,7 @@ const char *lh_monitor_change_name(lh_monitor_change change)
     return names[change];
 }
 
-/* --- making --------------------------------------------------------------- */
+/* --- construction --------------------------------------------------------- */
 
 static int by_clocks(const void *a, const void *b)
 {
@@ -41,7 +41,7 @@ static lhi_clock_pair pair_of(const lh_link *link, const uint32_t *clocks)
     return (lhi_clock_pair){.a = a < b ? a : b, .b = a < b ? b : a};
 }
 
-/* Every two clocks that a link's ends read, once. */
+/* Lists each pair of different clocks at the two ends of a link once. */
 static lh_status pair_clocks(lh_monitor *m, const uint32_t *clocks,
                              lh_error *err)
 {
@@ -71,6 +71,7 @@ static lh_status pair_clocks(lh_monitor *m, const uint32_t *clocks,
     return LH_OK;
 }
 
+/* Stores the nominal times from the pipeline. */
 static void note_nominal(lh_monitor *m)
 {
     const lh_pipeline *p = m->pipeline;
@@ -116,7 +117,7 @@ static lh_status make_room(lh_monitor *m, lh_error *err)
     return LH_OK;
 }
 
-/* How long an iteration takes while all is quiet. */
+/* Simulates the iteration time with all quantities at their normal levels. */
 static lh_status time_quiet(lh_monitor *m, lh_error *err)
 {
     int64_t ns;
@@ -233,9 +234,9 @@ lh_status lh_monitor_follow(lh_monitor *m, const lh_schedule *schedule,
     return lh_monitor_follow_on(m, schedule, NULL, err);
 }
 
-/* --- adding --------------------------------------------------------------- */
+/* --- iterations ----------------------------------------------------------- */
 
-/* Of any clock, and so that differences are numbers. */
+/* Checks a time on any clock; differences of valid times do not overflow. */
 static bool is_moment(int64_t ns)
 {
     return ns >= -MOST_NS && ns <= MOST_NS;
@@ -329,7 +330,7 @@ static lhi_watched *thing_of(const lh_monitor *m, const lh_monitor_event *e)
                                           : &m->data[e->index];
 }
 
-/* What each change costs, all others as they are now. */
+/* Computes each new change's cost, all others as at present. */
 static lh_status cost_news(lh_monitor *m, lh_error *err)
 {
     int64_t now = 0;

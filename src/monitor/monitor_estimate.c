@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Estimates, the pipeline that they make, and what iterations take on it. */
+/* Estimates for all times, the pipeline built from them, and its iteration
+ * time. */
 #include "monitor/monitor_own.h"
 
 #include "base/fail.h"
@@ -10,7 +11,7 @@
 
 /* --- estimates ------------------------------------------------------------ */
 
-/* Of a link whose messages take `delay`. */
+/* Splits a link's message delay into latency and transfer time. */
 static void split_delay(const lh_monitor *m, uint32_t l, double delay,
                         double *latency, double *transfer)
 {
@@ -63,7 +64,7 @@ lh_clock_estimate lh_monitor_clock(const lh_monitor *m, uint32_t a, uint32_t b)
     return (lh_clock_estimate){0};
 }
 
-/* --- a pipeline ----------------------------------------------------------- */
+/* --- pipeline ------------------------------------------------------------- */
 
 static int64_t whole_ns(double ns)
 {
@@ -85,7 +86,7 @@ static void estimate_chunk(const lh_monitor *m, uint32_t c, double work,
     double both = (double)from->d_ns + (double)from->w_ns;
     out->f_ns = whole_ns(work * lh_monitor_pass(m, c, LH_F).ns);
     if (b->n > 0 && (d->n == 0 || d->last_step < b->last_step) && both > 0) {
-        /* Together: as the file divides them. */
+        /* Joint backward: split in the file's ratio. */
         int64_t sum = whole_ns(work * b->mean);
         out->d_ns = whole_ns((double)sum * (double)from->d_ns / both);
         out->w_ns = sum - out->d_ns;

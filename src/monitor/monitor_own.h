@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is inside an lh_monitor.
+/* lh_monitor internals.
  *
- * In: iterations (longhaul/monitor.h). Out: levels of what each link, device
- * and data-parallel link takes, and which of them jumped.
- * watch.c: one iteration, from times to readings and moves.
- * monitor_estimate.c: estimates, the pipeline that they make, costs.
- * monitor.c: the calls. gauge.c: one quantity. clocks.c: two clocks. */
+ * Input: iterations (longhaul/monitor.h). Output: each link's level, device and
+ * data-parallel link, and detected jumps.
+ *
+ * - watch.c: one iteration, from times to readings and changes
+ * - monitor_estimate.c: estimates, the pipeline built from them, costs
+ * - monitor.c: the public functions
+ * - drift_detector.c: one quantity
+ * - clocks.c: the offset of two clocks */
 #ifndef LHI_MONITOR_OWN_H
 #define LHI_MONITOR_OWN_H
 
@@ -15,80 +18,85 @@
 
 #include <longhaul/monitor.h>
 
-/* What is measured of a chunk: its passes by lh_pass_kind, and then: */
+/* Measured series of a chunk: passes by lh_pass_kind, followed by these. */
 enum { LHI_GATHERS = LH_B + 1, LHI_SCATTERS, LHI_N_SERIES };
 
-/* A link, or a device's work or data. */
+/* A monitored link, or a device's computation or data-parallel communication.
+ */
 typedef struct lhi_watched {
     lhi_gauge gauge;
-    /* Work, data: of an iteration, at first; how much longer than nominal what
-     * was seen takes now, 1 where nothing was. */
+    /* Computation, data: initial time per iteration. Present slowdown relative
+     * to the nominal time; 1 without measurements. */
     double usual_ns, slowness;
-    uint64_t moved_at;                /* the step that told of it */
-    uint64_t steps[LHI_GAUGE_WINDOW]; /* of the last readings, newest first */
+    uint64_t moved_at;                /* step at which the last change was
+                                       * detected */
+    uint64_t steps[LHI_GAUGE_WINDOW]; /* last readings' steps, newest first */
     bool is_open;
-    lh_monitor_event event; /* the last one, if open */
+    lh_monitor_event event; /* the last event, if still active */
 } lhi_watched;
 
+/* A monitored link. */
 typedef struct lhi_watched_link {
     lhi_watched is;
-    uint32_t pair; /* of clocks; LH_NONE: both ends read one */
-    bool reversed; /* goes from the pair's b to its a */
-    double transfer_ns, n_transfers; /* the mean of so many iterations */
-    uint64_t transfers_at;           /* the last of them */
-    double bytes;                    /* of a message; 0: not known */
+    uint32_t pair; /* clock pair; LH_NONE: both ends share a clock */
+    bool reversed; /* direction from the pair's b to its a */
+    double transfer_ns, n_transfers; /* mean over n_transfers iterations */
+    uint64_t transfers_at;           /* last step */
+    double bytes;                    /* per message; 0: unknown */
     double nominal_ns;
 } lhi_watched_link;
 
+/* Two clocks with their estimated offset. */
 typedef struct lhi_clock_pair {
     uint32_t a, b;
     lhi_clocks clocks;
-    double there, back; /* least ones of the iteration; HUGE_VAL: none */
+    double there, back; /* least ones in the iteration; HUGE_VAL: none */
     double offset;      /* for the iteration's messages */
-    bool is_known;      /* it: messages have gone between them */
+    bool is_known;      /* offset is known: messages were observed */
 } lhi_clock_pair;
 
-/* One kind of pass, or of communication, of one chunk. */
+/* Statistics for one kind of pass or communication on one chunk. */
 typedef struct lhi_series {
-    double first;                  /* the mean of the first iterations */
-    double n_first;                /* how many of these there were */
-    double mean, weight, variance; /* of now, as a gauge's level */
+    double first;                  /* mean over the first iterations */
+    double n_first;                /* number of first iterations */
+    double mean, weight, variance; /* present level, as in a drift detector */
     uint64_t n, last_step;
     double nominal_ns;
     /* In the present iteration. */
     lhi_gauge_reading reading;
 } lhi_series;
 
-/* What a device took in an iteration, and would have taken at first. */
+/* A device's busy time in an iteration, and the same work's initial time. */
 typedef struct lhi_busy {
     double now, first, variance;
     size_t n;
 } lhi_busy;
 
-/* A sample of the present iteration. */
+/* A sample in the present iteration. */
 typedef struct lhi_sample {
-    uint32_t of; /* link, or series */
+    uint32_t of; /* link or series */
     double value;
 } lhi_sample;
 
+/* Monitor state. */
 struct lh_monitor {
     lh_pipeline *pipeline;
     lh_schedule *schedule;
     lh_sim_options sim;
-    bool *delegated; /* of it; NULL: none */
+    bool *delegated; /* owned array in `sim`; NULL: none */
     uint32_t warm_up;
-    uint64_t step;       /* the last one */
-    uint64_t n_seen;     /* iterations */
-    double iteration_ns; /* simulated, with all at its quiet level */
+    uint64_t step;       /* last step */
+    uint64_t n_seen;     /* iteration count */
+    double iteration_ns; /* simulated at normal levels */
     lhi_watched_link *links;
     lhi_watched *work, *data; /* per device */
     lhi_series *series;       /* LHI_N_SERIES per chunk */
     lhi_clock_pair *pairs;
     uint32_t n_pairs;
-    lh_monitor_event *news, *open; /* room for one of each */
+    lh_monitor_event *news, *open; /* capacity for one per monitored quantity */
     uint32_t n_news, n_open;
     lhi_busy *busy; /* scratch: per device */
-    size_t *first;  /* scratch: per thing that has samples */
+    size_t *first;  /* scratch: per sampled quantity */
     /* Scratch, grown as needed. */
     lhi_sample *samples, *gathered;
     lh_seen_message *messages;
@@ -96,29 +104,31 @@ struct lh_monitor {
     size_t room;
 };
 
+/* Returns a chunk's series statistics. */
 static inline lhi_series *lhi_series_of(const lh_monitor *m, uint32_t chunk,
                                         uint32_t kind)
 {
     return &m->series[(size_t)chunk * LHI_N_SERIES + kind];
 }
 
-/* What it took while it was quiet, over what it takes; 1 while it is. */
+/* Returns the ratio of the normal to the present level; 1 without a slowdown.
+ */
 static inline double lhi_to_quiet(const lhi_watched *thing)
 {
     const lhi_gauge *g = &thing->gauge;
     return g->has_left && g->level > 0 ? g->quiet / g->level : 1;
 }
 
-/* Readings of an iteration that was checked, into all gauges; what moved
- * becomes news, without costs. Room for all samples is there. */
+/* Feeds a validated iteration into all drift detectors; changes become news,
+ * without costs yet. The scratch arrays have to be large enough. */
 void lhi_watch(lh_monitor *monitor, const lh_seen *seen);
 
-/* The pipeline with all estimates; where `quiet` is not NULL, with that one at
- * its quiet level; where all_quiet, with all at theirs. */
+/* Builds the pipeline from all estimates. Quantity `quiet`, unless NULL, is at
+ * its normal level; with all_quiet all are. */
 lh_status lhi_monitor_estimate(const lh_monitor *monitor,
                                const lhi_watched *quiet, bool all_quiet,
                                lh_pipeline **out, lh_error *err);
-/* What an iteration takes on it. */
+/* Simulates an iteration on that pipeline. */
 lh_status lhi_monitor_simulate(const lh_monitor *monitor,
                                const lhi_watched *quiet, bool all_quiet,
                                int64_t *makespan_ns, lh_error *err);

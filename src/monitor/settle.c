@@ -20,7 +20,7 @@ static int by_link_and_entry(const void *a, const void *b)
     return (x->ns > y->ns) - (x->ns < y->ns);
 }
 
-/* Those of one link, as they entered. */
+/* Corrects entry times for one link's messages, sorted by entry. */
 static void find_entries(const entry *entries, size_t n, int64_t transfer_ns)
 {
     int64_t least = INT64_MAX;
@@ -41,10 +41,10 @@ static void find_entries(const entry *entries, size_t n, int64_t transfer_ns)
     }
 }
 
-/* What arrives after another has waited until that one had left: that one's
- * arrival, less the least that any message of the iteration took, was its
- * entry, and its transfer took what the pipeline says. Where clocks differ, the
- * least does by as much. */
+/* Corrects messages' entry times into their link. A message cannot enter before
+ * its predecessor's transfer has ended. The predecessor's entry is its arrival
+ * less the iteration's least delay; its transfer time is the pipeline's. A
+ * clock offset shifts the least delay by the same amount. */
 lh_status lh_seen_settle(const lh_pipeline *pipeline, size_t n,
                          lh_seen_message *messages, lh_error *err)
 {

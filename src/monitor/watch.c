@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One iteration, from times to readings, and from readings to moves. */
+/* Processes one iteration: from times to readings, and from readings to
+ * changes. */
 #include "monitor/monitor_own.h"
 
 #include <math.h>
 
-/* A change of less than this share of an iteration is followed without a word:
- * it cannot cost twice as much. */
+/* Share of an iteration: smaller changes are tracked without a report, because
+ * they cannot cost twice as much. */
 static const double least_share = 0.025;
-/* Nor is one of less than this of the thing's own time. */
+/* Least reported change, relative to the quantity's own time. */
 static const double least_change = 0.02;
 
 static bool is_learning(const lh_monitor *m)
@@ -15,8 +16,9 @@ static bool is_learning(const lh_monitor *m)
     return m->n_seen < m->warm_up;
 }
 
-/* --- moves ---------------------------------------------------------------- */
+/* --- changes -------------------------------------------------------------- */
 
+/* Records a detected change as an event. */
 static void tell(lh_monitor *m, lhi_watched *w, lh_monitor_what what,
                  uint32_t index, lhi_gauge_move move, uint32_t ago)
 {
@@ -40,7 +42,7 @@ static void tell(lh_monitor *m, lhi_watched *w, lh_monitor_what what,
     m->news[m->n_news++] = w->event;
 }
 
-/* A reading of the present step. */
+/* Adds a reading for the present step. */
 static lhi_gauge_move add_reading(const lh_monitor *m, lhi_watched *w,
                                   lhi_gauge_reading reading, double least,
                                   uint32_t *ago)
@@ -51,7 +53,8 @@ static lhi_gauge_move add_reading(const lh_monitor *m, lhi_watched *w,
     return lhi_gauge_add(&w->gauge, reading, is_learning(m), least, ago);
 }
 
-/* `times`: how often in an iteration. */
+/* Returns the least reported change in ns. `times`: occurrences per iteration.
+ */
 static double least_move(const lh_monitor *m, const lhi_watched *w,
                          double times)
 {
@@ -59,10 +62,10 @@ static double least_move(const lh_monitor *m, const lhi_watched *w,
                 least_change * w->gauge.level);
 }
 
-/* --- samples of one thing next to each other ------------------------------ */
+/* --- grouping samples ----------------------------------------------------- */
 
-/* Brings what belongs to one thing next to each other, in the order in which it
- * came: `of` is a number below n_things. */
+/* Groups samples by `of`, a number below n_things, with a stable counting sort.
+ */
 static void gather_things(lh_monitor *m, size_t n, size_t n_things)
 {
     size_t sum = 0;
@@ -82,7 +85,8 @@ static void gather_things(lh_monitor *m, size_t n, size_t n_things)
     m->samples = gathered;
 }
 
-/* Those of the thing of sample *i, which goes on to the next thing's. */
+/* Reads the group that begins at sample *i and advances *i to the next group.
+ */
 static lhi_gauge_reading next_reading(lh_monitor *m, size_t n, size_t *i)
 {
     uint32_t of = m->samples[*i].of;
@@ -121,8 +125,8 @@ static void compare_clocks(lh_monitor *m, const lh_seen *seen)
 
 /* --- links ---------------------------------------------------------------- */
 
-/* The messages that take one link's resource after the other, each as they
- * entered. They come nearly so. */
+/* Sorts messages by link resource and entry. They are nearly sorted, so
+ * insertion suffices. */
 static void order_messages(lh_monitor *m, const lh_seen *seen)
 {
     const uint32_t *resources = m->pipeline->link_resources;
@@ -142,8 +146,9 @@ static void order_messages(lh_monitor *m, const lh_seen *seen)
     }
 }
 
-/* A message that waited for the link alone entered when the one before had
- * left: between them lies that one's transfer. */
+/* Lists transfer times. A message that waited only for the link entered when
+ * its predecessor's transfer ended: the gap is the predecessor's transfer time.
+ */
 static size_t find_transfers(lh_monitor *m, const lh_seen *seen)
 {
     const uint32_t *resources = m->pipeline->link_resources;
@@ -240,7 +245,8 @@ static void read_series(lh_monitor *m, const lh_seen *seen)
     }
 }
 
-/* Its mean of now; anew if the device has moved since it was last seen. */
+/* Updates a series' present mean; restarts it if its device has changed since.
+ */
 static void follow_series(lh_monitor *m, lhi_series *s, const lhi_watched *of)
 {
     bool anew = s->last_step < of->moved_at;
@@ -253,7 +259,7 @@ static void follow_series(lh_monitor *m, lhi_series *s, const lhi_watched *of)
     s->last_step = m->step;
 }
 
-/* What devices did, against what they would have taken for it at first:
+/* Sums each device's busy time and the same work's initial time, because
  * schedules may have other passes. */
 static void add_busy(lh_monitor *m, uint32_t from, uint32_t to)
 {
@@ -274,7 +280,7 @@ static void add_busy(lh_monitor *m, uint32_t from, uint32_t to)
     }
 }
 
-/* Against what the pipeline says. */
+/* Computes each device's slowdown relative to the pipeline's nominal times. */
 static void compare_with_nominal(lh_monitor *m, lhi_watched *things,
                                  uint32_t from, uint32_t to)
 {
@@ -295,8 +301,8 @@ static void compare_with_nominal(lh_monitor *m, lhi_watched *things,
     }
 }
 
-/* What a series takes at first is what it takes while its device is quiet: one
- * that another schedule brings may be new while the device is slow. */
+/* Learns a series' initial mean at its device's normal level: a series that
+ * another schedule introduces may first occur while the device is slow. */
 static void learn_first(lh_monitor *m, const lhi_watched *things, uint32_t from,
                         uint32_t to)
 {
@@ -343,7 +349,7 @@ static void watch_devices(lh_monitor *m, lhi_watched *things,
     learn_first(m, things, from, to);
 }
 
-/* --- all ------------------------------------------------------------------ */
+/* --- iteration ------------------------------------------------------------ */
 
 void lhi_watch(lh_monitor *m, const lh_seen *seen)
 {
