@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tcp and ucx transports: an endpoint once all have joined. */
+/* Endpoint construction for the tcp and ucx transports, whose ranks are started
+ * separately; runs once all ranks have joined. */
 #define _GNU_SOURCE
 #include "net/net.h"
 
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Maps rank 0's table of emulated links. */
 static lh_status find_shared(void *context, const lhi_tcp_options *o,
                              const lhi_tcp_extra *extra, lh_error *err)
 {
@@ -26,7 +28,7 @@ static lh_status find_shared(void *context, const lhi_tcp_options *o,
     return status;
 }
 
-/* What outlives the endpoint's streams. */
+/* Resources below the endpoint, released after its streams. */
 typedef struct below {
     lhi_shared *shared;
     lhi_rails *rails; /* NULL: none */
@@ -41,11 +43,13 @@ static void free_below(void *of)
     free(b);
 }
 
+/* Returns the rails' next notice for the user. */
 static bool tell_of_rails(void *of, char *text, size_t room)
 {
     return lhi_rails_tell(of, text, room);
 }
 
+/* Creates the endpoint over sockets or rails. */
 static lh_status start(const lhi_tcp_options *o, const int *fds,
                        const unsigned char *keys, below *b, lhi_net **out,
                        lh_error *err)
@@ -61,7 +65,7 @@ static lh_status start(const lhi_tcp_options *o, const int *fds,
                                                               : LHI_SILENCE_NS,
                                   .closed = free_below,
                                   .context = b};
-    if (b->rails) { /* which seal, and see what is lost */
+    if (b->rails) { /* rails authenticate frames and detect losses themselves */
         options.keys = NULL;
         options.silence_ns = 0;
     }
@@ -107,14 +111,16 @@ lh_status lhi_net_tcp(const lhi_tcp_options *o, lhi_net **out, lh_error *err)
     return status;
 }
 
-/* ---- ucx, with ranks that find each other by tcp ---- */
+/* ---- ucx, with address exchange over tcp ---- */
 
-/* The tcp connections stay: who is lost is seen there at once. */
+/* Closes the tcp control connections. They stay open during the run because
+ * they detect a lost rank at once. */
 static void close_control(void *of)
 {
     lhi_net_close(of);
 }
 
+/* All-gathers address records over the control connections. */
 static lh_status exchange(void *context, void *cards, size_t size,
                           lh_error *err)
 {
@@ -130,8 +136,8 @@ static bool is_loopback(const char *host)
            strcmp(host, "localhost") == 0;
 }
 
-/* UCX takes connections from whoever reaches the addresses that it listens at,
- * and reads what comes there before anything is proven. */
+/* UCX accepts connections from anyone who reaches its listening addresses, and
+ * reads their messages before any authentication. */
 lh_status lhi_ucx_may_listen(bool one_host, bool insecure, lh_error *err)
 {
     const char *devices = getenv("UCX_NET_DEVICES");

@@ -23,7 +23,8 @@ static lh_status check_version(uint64_t version, lh_error *err)
                     (unsigned)version, LHI_CARDS_VERSION);
 }
 
-/* It comes with a TABLE, which has the version. */
+/* Encodes the record. It has no version, because the TABLE message that carries
+ * it has one. */
 void lhi_link_share_write(const lhi_link_share *s,
                           unsigned char out[LHI_SHARE_BYTES])
 {
@@ -63,7 +64,7 @@ void lhi_start_card_write(const lhi_start_card *c,
     memcpy(out + 376, c->work, sizeof c->work);
 }
 
-/* Text of at most n - 1 bytes, then zeros to the end. */
+/* Checks for text of at most n - 1 bytes followed by zeros up to the end. */
 static bool is_text(const unsigned char *bytes, size_t n)
 {
     size_t len = strnlen((const char *)bytes, n);

@@ -12,33 +12,37 @@
 #include <pthread.h>
 #include <string.h>
 
-/* No time of a link may come near the end of the clock: 30 years. */
+/* Upper bound on a link's times, 30 years, so that sums cannot overflow the
+ * clock. */
 #define MOST_NS INT64_C(1000000000000000000)
 
+/* A message on a link. */
 typedef struct message {
     int64_t entered_ns, transfer_ns, latency_ns, end_ns;
     int64_t arrival_ns; /* atomic */
     uint64_t turn;
     uint32_t sender;
-    uint32_t known; /* atomic, a futex: 1 once the arrival is known */
+    uint32_t known; /* atomic, futex: 1 once the arrival time is set */
     uint32_t next_free;
-    bool used, left, taken; /* left: out of `order`, its date is final */
+    bool used, left, taken; /* finalised: out of `order`, times are fixed */
 } message;
 
+/* One emulated link. */
 typedef struct link {
     pthread_mutex_t lock;
     lhi_net_link rule;
     bool broken, in_turns;
-    /* Of the last message whose dates are final: its transfer's end, and when
-     * it arrived. */
+    /* Last finalised message: the end of its transfer, and its arrival. */
     int64_t free_ns, arrived_ns;
-    uint64_t next_turn;                  /* of order[head] */
-    uint32_t head, tail;                 /* of `order` */
-    uint32_t n_slots, free_slot;         /* ever used; the first free one + 1 */
-    uint32_t order[2 * LHI_LINKS_SLOTS]; /* slots as they leave */
+    uint64_t next_turn;                  /* turn of order[head] */
+    uint32_t head, tail;                 /* range of `order` in use */
+    /* slots ever used; first free one + 1 */
+    uint32_t n_slots, free_slot;
+    uint32_t order[2 * LHI_LINKS_SLOTS]; /* slots in departure order */
     message slots[LHI_LINKS_SLOTS];
 } link;
 
+/* The table; in memory shared between processes. */
 struct lhi_links {
     uint32_t n_links;
     link links[];
@@ -103,11 +107,12 @@ void lhi_links_fini(lhi_links *table)
     table->n_links = 0;
 }
 
+/* Locks a link; fails if an earlier owner of the lock was killed. */
 static lh_status lock_link(link *l, uint32_t i, lh_error *err)
 {
     int error = pthread_mutex_lock(&l->lock);
     if (error == EOWNERDEAD) {
-        /* What it was doing is half done: nobody may use the link again. */
+        /* The owner died in the middle of an update: the link is unusable. */
         l->broken = true;
         pthread_mutex_consistent(&l->lock);
         error = 0;
@@ -127,7 +132,7 @@ static void free_slot(link *l, uint32_t i)
     l->free_slot = i + 1;
 }
 
-/* The slot's index, or LHI_LINKS_SLOTS when all are taken. */
+/* Returns a free slot's index, or LHI_LINKS_MAX_MESSAGES if all are in use. */
 static uint32_t new_slot(link *l)
 {
     uint32_t i = LHI_LINKS_SLOTS;
@@ -140,7 +145,7 @@ static uint32_t new_slot(link *l)
     return i;
 }
 
-/* Messages that have arrived keep their dates for good. */
+/* Finalises messages that have arrived: their times no longer change. */
 static void settle(link *l, int64_t now_ns)
 {
     while (l->head < l->tail) {
@@ -160,6 +165,7 @@ static void settle(link *l, int64_t now_ns)
         l->head = l->tail = 0;
 }
 
+/* Checks whether message a departs before b. */
 static bool leaves_before(const link *l, const message *a, const message *b)
 {
     if (l->in_turns)
@@ -169,7 +175,7 @@ static bool leaves_before(const link *l, const message *a, const message *b)
     return a->sender < b->sender;
 }
 
-/* Puts slot `i` into the order; its place. */
+/* Inserts slot `i` into the departure order; returns its position. */
 static uint32_t insert(link *l, uint32_t i)
 {
     if (l->tail == 2 * LHI_LINKS_SLOTS) {
@@ -188,8 +194,8 @@ static uint32_t insert(link *l, uint32_t i)
     return place;
 }
 
-/* The dates of the messages from `place` on. None overtakes the one before it
- * where latencies differ. */
+/* Computes the times of the messages from `place` on. Arrivals stay in order
+ * even if latencies differ. */
 static void date_from(link *l, uint32_t place)
 {
     int64_t free_ns = l->free_ns, arrived_ns = l->arrived_ns;
@@ -200,7 +206,7 @@ static void date_from(link *l, uint32_t place)
     for (; place < l->tail; place++) {
         message *s = &l->slots[l->order[place]];
         if (l->in_turns && s->turn != l->next_turn + (place - l->head))
-            return; /* a message before it is still to come */
+            return; /* an earlier turn has not been handed over yet */
         int64_t start_ns = s->entered_ns > free_ns ? s->entered_ns : free_ns;
         free_ns = start_ns + s->transfer_ns;
         if (free_ns + s->latency_ns > arrived_ns)
@@ -219,6 +225,8 @@ static void date_from(link *l, uint32_t place)
     }
 }
 
+/* Checks that a turn is not used twice and that all messages on the link have
+ * one, or none. */
 static lh_status check_turn(const link *l, uint32_t i, uint64_t turn,
                             lh_error *err)
 {
@@ -243,6 +251,7 @@ static lh_status check_turn(const link *l, uint32_t i, uint64_t turn,
     return LH_OK;
 }
 
+/* Adds a message to the locked link. */
 static lh_status enter_link(link *l, uint32_t i, uint32_t sender, size_t bytes,
                             int64_t entered_ns, uint64_t turn, uint32_t *out,
                             lh_error *err)
@@ -337,7 +346,7 @@ lh_status lhi_links_take(lhi_links *table, uint32_t i, uint32_t index,
     *arrived_ns = __atomic_load_n(&s->arrival_ns, __ATOMIC_ACQUIRE);
     if (*arrived_ns > now_ns)
         return LH_OK;
-    /* It may have been put off in between. */
+    /* The arrival may have been postponed meanwhile. */
     LHI_TRY(lock_link(l, i, err));
     if (!s->used || s->taken) {
         pthread_mutex_unlock(&l->lock);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A group of ranks and its scratch memory. */
 struct lhi_group {
     lhi_net *net;
     const lhi_net_stop *stop;
@@ -17,15 +18,16 @@ struct lhi_group {
     int64_t latest_ns, began_ns, spent_ns, linked_ns;
     int64_t latency_ns;
     double ns_per_byte;
-    int64_t bytes_ns;  /* of the last call, by that */
-    int64_t beside_ns; /* of the next one, what has passed already */
+    int64_t bytes_ns;  /* emulated transfer time, last call */
+    /* part of the next call's transfer time already elapsed */
+    int64_t beside_ns;
     uint32_t *ranks;
-    size_t *sizes, *others, *shares; /* n_ranks each: scratch of a call */
-    float *parts;                    /* what others have given to a sum */
+    size_t *sizes, *others, *shares; /* n_ranks each; per-call scratch */
+    float *parts;                    /* other members' summands */
     size_t n_parts;
-    lhi_round round;   /* under way */
-    lhi_round ahead;   /* and what goes before it */
-    size_t given, got; /* the bytes of both */
+    lhi_round round;   /* in progress */
+    lhi_round ahead;   /* counts exchanged before it */
+    size_t given, got; /* bytes sent and received in both */
 };
 
 static lh_status check_options(const lhi_net *net, const lhi_group_options *o,
@@ -140,7 +142,7 @@ static void round_begin(lhi_group *g)
     g->began_ns = g->latest_ns = lhi_now_ns();
     g->round.tag = g->tag | (g->calls++ & UINT32_MAX);
     g->ahead.tag = g->round.tag;
-    /* What is not begun in this round is not waited for. */
+    /* Zeroed operations are not waited for. */
     memset(g->round.sends, 0, 4 * g->members.n_ranks * sizeof *g->round.sends);
     g->given = g->got = 0;
 }
@@ -159,6 +161,7 @@ static lh_status give(lhi_group *g, uint32_t i, const void *data, size_t size,
     return lhi_round_send(&g->round, i, data, size, err);
 }
 
+/* Waits for the round, adds the emulated link time and updates the totals. */
 static lh_status round_end(lhi_group *g, lh_status status, lh_error *err)
 {
     if (status == LH_OK)
@@ -177,7 +180,7 @@ static lh_status round_end(lhi_group *g, lh_status status, lh_error *err)
     return status;
 }
 
-/* Begins a round's messages to, or from, all others, from where they lie. */
+/* Starts the round's sends to all other members. */
 static lh_status give_all(lhi_group *g, lhi_round *round,
                           const lhi_group_bytes *b, lh_error *err)
 {
@@ -192,6 +195,7 @@ static lh_status give_all(lhi_group *g, lhi_round *round,
     return LH_OK;
 }
 
+/* Starts the round's receives from all other members. */
 static lh_status get_all(lhi_group *g, lhi_round *round,
                          const lhi_group_bytes *b, lh_error *err)
 {
@@ -205,7 +209,7 @@ static lh_status get_all(lhi_group *g, lhi_round *round,
     return LH_OK;
 }
 
-/* All-to-all from sizes and places at both ends. */
+/* Runs an all-to-all with the sizes and addresses in `b`. */
 static lh_status exchange(lhi_group *g, const lhi_group_bytes *b,
                           lh_error *err)
 {
@@ -258,7 +262,8 @@ static bool reserve_parts(lhi_group *g, size_t n)
     return true;
 }
 
-/* What the others have of the caller's `count` values comes to g->parts. */
+/* Receives the other members' summands for the caller's `count` values into
+ * g->parts. */
 static lh_status gather_parts(lhi_group *g, const float *values, size_t count,
                               const size_t *counts, lh_error *err)
 {
@@ -286,8 +291,8 @@ lh_status lhi_group_reduce_scatter(lhi_group *g, const float *values,
     return LH_OK;
 }
 
-/* Up to that every member sends all that it has to all others and adds for
- * itself: one step in the place of two. */
+/* Largest all-reduce in which every member sends all its values to all others
+ * and sums locally: one step instead of two. */
 enum { FEW_VALUES = 1024 };
 
 static size_t share_of(size_t n, uint32_t n_ranks, uint32_t i)
@@ -342,7 +347,7 @@ lh_status lhi_group_all_reduce(lhi_group *g, float *values, size_t n,
     return lhi_group_all_gather(g, values + first, values, g->sizes, err);
 }
 
-/* What the caller has for itself. */
+/* Copies the member's data for itself. */
 static lh_status copy_own(const lhi_group *g, const lhi_group_bytes *b,
                           lh_error *err)
 {
@@ -422,7 +427,8 @@ lh_status lhi_group_shift_begin(lhi_group *g, bool back, const void *out,
 
 lh_status lhi_group_shift_end(lhi_group *g, lh_error *err)
 {
-    g->began_ns = lhi_now_ns(); /* what the caller did meanwhile is no wait */
+    g->began_ns = lhi_now_ns(); /* excludes the caller's own work since
+                                 * shift_begin */
     return round_end(g, LH_OK, err);
 }
 

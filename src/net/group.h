@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups of ranks that compute one thing together, as tensor, context and
- * expert parallelism do: collectives over sends and receives alone (net.h), so
- * every transport has them.
+/* Groups of ranks for tensor, context and expert parallelism: collectives built
+ * only on sends and receives (transport.h), so all transports support them.
  *
- * Every member calls the same collectives in the same order; each returns once
- * the caller has what it needs and its own bytes are its own again. Nothing
- * depends on timing: sums are made element by element in the order of the
- * members. Each member sends every other its part directly, which moves as many
- * bytes as a ring does and takes one step.
+ * Every member calls the same collectives in the same order. A call returns
+ * when the caller has its results and may reuse its buffers. Results do not
+ * depend on timing: sums are element by element in member order. Each member
+ * sends every other member's part directly, which moves as many bytes as a ring
+ * in one step.
  *
- * Groups of several kinds may share ranks, and run at the same time in threads
- * of their own; a group is for one thread at a time. When a rank fails, waits
- * of the others end as those for any message do: LH_EIO, with the rank and the
- * reason. A call that fails ends the run, and leaves nothing under way. */
+ * Groups may share ranks and run concurrently in separate threads; one thread
+ * at a time may use a group. If a rank fails, the others' waits end as for any
+ * message: LH_EIO with the rank and the reason. A failed call ends the run and
+ * leaves no operation pending. */
 #ifndef LHI_GROUP_H
 #define LHI_GROUP_H
 
@@ -20,68 +19,76 @@
 
 typedef struct lhi_group lhi_group;
 
+/* Options for lhi_group_make(). */
 typedef struct lhi_group_options {
     uint32_t n_ranks, mine; /* ranks[mine] is the caller */
-    const uint32_t *ranks;  /* the same list at every member; copied */
-    /* The upper 32 bits of all its messages' tags; no other group or message
-     * between the same ranks may have them. The lower 32 count its calls. */
+    const uint32_t *ranks;  /* identical on every member; copied */
+    /* Upper 32 bits in the tags of all its messages, unique among groups and
+     * messages between the same ranks. The lower 32 bits count the calls. */
     uint64_t tag;
-    const lhi_net_stop *stop; /* as in lhi_net_wait_unless; may be NULL */
+    const lhi_net_stop *stop; /* as in lhi_net_wait_or_stop(); may be NULL */
 } lhi_group_options;
 
-/* LH_EINVAL: the caller is not that member, a rank is there twice, or the tag
- * has lower bits. Release it between calls; the endpoint may be closed
- * before. */
+/* Creates a group. LH_EINVAL: the caller is not the given member, a rank is
+ * listed twice, or the tag has lower bits set. Free it only between calls; the
+ * endpoint may be closed before that. */
 lh_status lhi_group_make(lhi_net *net, const lhi_group_options *options,
                          lhi_group **out, lh_error *err);
-void lhi_group_free(lhi_group *group); /* NULL is fine */
+void lhi_group_free(lhi_group *group); /* NULL is allowed */
 
+/* Returns the number of members. */
 uint32_t lhi_group_n_ranks(const lhi_group *group);
+/* Returns the caller's index in the group. */
 uint32_t lhi_group_mine(const lhi_group *group);
-/* Bytes that it holds: those of the largest sum so far; and those that it comes
- * to hold for a reduce-scatter of which the caller gets `count` values, or an
- * all-reduce of n. */
+/* Returns the group's memory in bytes: the buffer of its largest reduction so
+ * far. */
 size_t lhi_group_held(const lhi_group *group);
+/* Returns the memory that a reduce-scatter needs, in bytes, if the caller
+ * receives `count` values. */
 size_t lhi_group_scatter_bytes(uint32_t n_ranks, size_t count);
+/* Returns the memory that an all-reduce of n values needs, in bytes. */
 size_t lhi_group_reduce_bytes(uint32_t n_ranks, uint32_t mine, size_t n);
 
-/* Emulates a link, for members that share a clock: from now on each call ends
- * no sooner than `latency_ns` and then `ns_per_byte` for each byte that the
- * caller sends, or receives, whichever are more, after the last of those whose
- * bytes it needs has come to it. Zeros, as at first: it takes what it takes. */
+/* Emulates a link for members that share a clock. Each later call ends no
+ * sooner than `latency_ns` plus `ns_per_byte` times the larger of the bytes
+ * sent and received, counted from the arrival of the last required message.
+ * Zeros (the default): no emulation. */
 void lhi_group_set_link(lhi_group *group, int64_t latency_ns,
                         double ns_per_byte);
-/* The bytes of the next call are on emulated links while those of the last call
- * of `before` are: the time that these took is not taken again. */
+/* Overlaps the next call's emulated transfer with that of the last call of
+ * `before`: the latter's duration is subtracted. */
 void lhi_group_go_beside(lhi_group *group, const lhi_group *before);
-/* What emulated links have made of calls so far, once all had come. */
+/* Returns the total emulated link time of all calls, counted from the arrival
+ * of each call's last message. */
 int64_t lhi_group_linked_ns(const lhi_group *group);
-/* What calls have taken so far, waits for other members included (of a shift in
- * halves the second one), and how many there were. */
+/* Returns the total duration of all calls, including waits for other members
+ * (for split shifts, only the second half). */
 int64_t lhi_group_spent_ns(const lhi_group *group);
+/* Returns the number of calls so far. */
 uint64_t lhi_group_calls(const lhi_group *group);
 
-/* Member i gives sizes[i] bytes, which all get, one member's after the other's,
- * in `all`. `mine` is the caller's part; it may be its place in `all`. */
+/* All-gather: member i contributes sizes[i] bytes; all members receive them in
+ * member order in `all`. `mine` is the caller's part and may be at its position
+ * in `all`. */
 lh_status lhi_group_all_gather(lhi_group *group, const void *mine, void *all,
                                const size_t *sizes, lh_error *err);
-/* Member i gets, in out, the sums of its counts[i] values; `values` has all
- * members', one after the other. `out` may be their place in `values`. */
+/* Reduce-scatter: member i receives the sums of its counts[i] values in `out`;
+ * `values` has all members' values in member order. `out` may be their position
+ * in `values`. */
 lh_status lhi_group_reduce_scatter(lhi_group *group, const float *values,
                                    float *out, const size_t *counts,
                                    lh_error *err);
-/* All get the sums of n values, in the place of their own. */
+/* All-reduce: n values become their sums over all members, in place. */
 lh_status lhi_group_all_reduce(lhi_group *group, float *values, size_t n,
                                lh_error *err);
-/* Member i gets gives[i] bytes of `out`, where they lie in the order of the
- * members; what comes from member i, gets[i] bytes, lies so in `in`. What goes
- * from one to another has to have the same size at both. Buffers may not
- * overlap. */
+/* All-to-all: sends gives[i] bytes of `out` to member i and receives gets[i]
+ * bytes from it into `in`, both in member order. Sizes must match at both ends.
+ * Buffers may not overlap. */
 lh_status lhi_group_all_to_all(lhi_group *group, const void *out,
                                const size_t *gives, void *in,
                                const size_t *gets, lh_error *err);
-/* What a member gives each and gets of each, as above; `to_all`: all are given
- * the same gives[0] bytes. */
+/* Buffers and sizes of an all-to-all. `to_all`: every member receives the same
+ * gives[0] bytes. */
 typedef struct lhi_group_bytes {
     const void *out;
     const size_t *gives;
@@ -90,26 +97,27 @@ typedef struct lhi_group_bytes {
     const size_t *gets;
 } lhi_group_bytes;
 
-/* Two all-to-alls in one step, for what comes in sizes that only those know who
- * give it: `told`, of sizes known to both ends, goes first, and `rest` right
- * behind it. Once the first has come, known(context) says what to expect of the
- * second: rest->gets[] is read after that. */
+/* Runs two all-to-alls in one step, when only the senders have the sizes of the
+ * second one. `told` has sizes known at both ends and is sent first; `rest`
+ * follows directly. After receiving the first, calls known(context), which sets
+ * rest->gets[]. */
 lh_status lhi_group_all_to_all_told(lhi_group *group,
                                     const lhi_group_bytes *told,
                                     const lhi_group_bytes *rest,
                                     void (*known)(void *context), void *context,
                                     lh_error *err);
-/* Gives `gives` bytes to the next member, or back to the one before, and gets
- * `gets` from the other side; the last one's next is the first. In a group of
- * one it copies. */
+/* Shift: sends `gives` bytes to the next member (`back`: to the previous one)
+ * and receives `gets` bytes from the opposite side; the group is a ring. A
+ * group of one copies. */
 lh_status lhi_group_shift(lhi_group *group, bool back, const void *out,
                           size_t gives, void *in, size_t gets, lh_error *err);
 
-/* The same in two halves, so that the caller computes in between: begin, then
- * end, before any other call. Buffers are the group's until then. */
+/* Starts a shift, so that the caller can compute until lhi_group_shift_end().
+ * No other call is allowed in between, and the buffers may not be touched. */
 lh_status lhi_group_shift_begin(lhi_group *group, bool back, const void *out,
                                 size_t gives, void *in, size_t gets,
                                 lh_error *err);
+/* Completes a shift. */
 lh_status lhi_group_shift_end(lhi_group *group, lh_error *err);
 
 #endif

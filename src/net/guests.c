@@ -14,8 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* So long nothing is accepted where no file descriptor is to be had: the
- * listener would be ready all the time. */
+/* Pause in accepting when no file descriptor is free; otherwise poll() would
+ * report the listener continuously. */
 static const int64_t deaf_ns = 50000000;
 
 uint32_t lhi_free_files(uint32_t enough)
@@ -25,7 +25,7 @@ uint32_t lhi_free_files(uint32_t enough)
     if (getrlimit(RLIMIT_NOFILE, &limit))
         return enough;
     for (rlim_t fd = 0; n < enough && fd < limit.rlim_max; fd++) {
-        if (fd == limit.rlim_cur) { /* the user's own to raise */
+        if (fd == limit.rlim_cur) { /* soft limit; the user may raise it */
             limit.rlim_cur = limit.rlim_max - fd < enough - n ? limit.rlim_max
                                                               : fd + enough - n;
             if (setrlimit(RLIMIT_NOFILE, &limit))
@@ -113,7 +113,7 @@ lhi_guest *lhi_guests_accept(lhi_guests *g, int listener)
             break;
         bool no_file = errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
                        errno == ENOMEM;
-        if (!no_file) /* nobody there, or gone again */
+        if (!no_file) /* no connection, or already closed */
             return NULL;
         g->short_of_files = true;
         if (lhi_guests_drop_one(g))

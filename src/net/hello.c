@@ -79,7 +79,7 @@ bool lhi_random_bytes(void *out, size_t size)
 bool lhi_mac_is(const unsigned char a[LHI_MAC_BYTES],
                 const unsigned char b[LHI_MAC_BYTES])
 {
-    /* Takes the same time wherever they differ. */
+    /* Compares in constant time. */
     unsigned char differs = 0;
     for (size_t i = 0; i < LHI_MAC_BYTES; i++)
         differs |= a[i] ^ b[i];
@@ -104,8 +104,8 @@ void lhi_digest(const void *bytes, size_t n, unsigned char out[32])
         memset(out, 0, 32);
 }
 
-/* What both sides agree on, in one form: the label first, so that no proof can
- * be used for another purpose. */
+/* Serialises the values that both sides agree on. The label is first, so that a
+ * proof cannot be reused for another purpose. */
 static size_t write_handshake(const char *label, const lhi_handshake *h,
                               unsigned char *out)
 {
@@ -127,11 +127,11 @@ void lhi_prove(const void *secret, size_t secret_size, const char *label,
 {
     unsigned char bytes[160];
     size_t size = write_handshake(label, h, bytes);
-    /* More bytes by their digest: one call, without a copy. */
+    /* Further bytes enter by their digest: one call, no copy. */
     if (n && EVP_Digest(more, n, bytes + size, NULL, EVP_sha256(), NULL))
         size += 32;
     if (!HMAC(EVP_sha256(), secret, (int)secret_size, bytes, size, out, NULL) &&
-        !lhi_random_bytes(out, LHI_MAC_BYTES)) /* proves nothing */
+        !lhi_random_bytes(out, LHI_MAC_BYTES)) /* random, hence invalid */
         memset(out, 0, LHI_MAC_BYTES);
 }
 

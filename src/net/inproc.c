@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks are threads of one process. A message is copied once, from the sender's
- * memory to the receiver's, by whichever of the two comes second; large ones by
- * a thread of the receiving endpoint, so that neither send nor receive blocks.
- */
+/* Transport between threads of one process. A message is copied once, from the
+ * sender's memory to the receiver's, by whichever call comes second. A thread
+ * of the receiving endpoint copies large messages, so that neither send nor
+ * receive blocks. */
 #define _GNU_SOURCE
 #include "net/net.h"
 
@@ -17,26 +17,29 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* From here on the copying thread copies: about what a thread switch costs. */
+/* Smallest message for the copy thread; a copy of this size costs about as much
+ * as a thread switch. */
 enum { COPY_BYTES = 128 << 10 };
 
 typedef struct fabric fabric;
 
+/* One rank's endpoint. */
 typedef struct end {
-    lhi_net net; /* first: an end is a lhi_net */
+    lhi_net net; /* must be first: an endpoint is a lhi_net */
     fabric *fabric;
     pthread_mutex_t lock;
     lhi_match match;
-    uint32_t left;      /* atomic: has closed */
-    uint32_t sends_out; /* atomic: sends whose bytes a peer has to take */
-    uint32_t copies_in; /* atomic: receives that are being filled */
-    /* The copying thread, under `lock`: receives to fill. */
+    uint32_t left;      /* atomic: endpoint closed */
+    uint32_t sends_out; /* atomic: sends not yet copied by a peer */
+    uint32_t copies_in; /* atomic: receives being copied */
+    /* The copy thread's queue, protected by `lock`. */
     bool copies, stop;
     pthread_t copier;
     pthread_cond_t more;
     lhi_queue jobs;
 } end;
 
+/* All endpoints of a run. */
 struct fabric {
     uint32_t n, n_open; /* n_open: atomic */
     lhi_failure failure;
@@ -45,13 +48,14 @@ struct fabric {
     end ends[];
 };
 
-/* One fewer; wakes the rank that waits for none in close. */
+/* Decrements a counter; at 0 wakes the rank that waits for it in close. */
 static void count_down(uint32_t *word)
 {
     if (__atomic_sub_fetch(word, 1, __ATOMIC_ACQ_REL) == 0)
         lhi_futex_wake(word, false);
 }
 
+/* Waits until a counter is 0. */
 static void wait_for_none(uint32_t *word)
 {
     uint32_t left;
@@ -59,7 +63,7 @@ static void wait_for_none(uint32_t *word)
         lhi_futex_wait(word, left, lhi_now_ns() + LHI_NET_LOOK_NS, false);
 }
 
-/* What the receive is told of its message, whose bytes are there. */
+/* Completes a receive whose bytes are in place. */
 static void finish_receive(lhi_net_op *op, int64_t entered_ns, uint32_t link,
                            uint32_t slot)
 {
@@ -70,7 +74,8 @@ static void finish_receive(lhi_net_op *op, int64_t entered_ns, uint32_t link,
     lhi_op_done(op, LH_OK);
 }
 
-/* From the sender's memory into the receiver's; both are done then. */
+/* Copies from the sender's memory to the receiver's and completes both
+ * operations. */
 static void copy_across(lhi_net_op *receive, lhi_net_op *send)
 {
     if (send->size)
@@ -106,8 +111,8 @@ static void *copier_main(void *of)
     return NULL;
 }
 
-/* Gives the copy to the copying thread of `e`, whose lock is held. False:
- * there is none, and the caller has to do it. */
+/* Queues the copy for e's copy thread; e's lock must be held. False: no thread,
+ * the caller copies. */
 static bool hand_over(end *e, lhi_net_op *receive, lhi_net_op *send,
                       bool was_kept)
 {
@@ -129,7 +134,7 @@ static bool hand_over(end *e, lhi_net_op *receive, lhi_net_op *send,
     return true;
 }
 
-/* No receive is there yet; the lock of `to` is held. */
+/* Queues an unexpected message; `to`'s lock must be held. */
 static lh_status keep_message(end *from, end *to, lhi_net_op *op, lh_error *err)
 {
     bool small = op->size <= LHI_NET_EAGER_BYTES;
@@ -192,7 +197,7 @@ static lh_status inproc_send(lhi_net *net, lhi_net_op *op, lh_error *err)
     return LH_OK;
 }
 
-/* A message that was there first; the lock is held and let go. */
+/* Receives an unexpected message; called with the lock held, releases it. */
 static lh_status receive_kept(end *e, lhi_net_op *op, lhi_kept *kept,
                               lh_error *err)
 {
@@ -231,7 +236,7 @@ static lh_status inproc_receive(lhi_net *net, lhi_net_op *op, lh_error *err)
     lhi_kept *kept = lhi_match_take_kept(&e->match, op->peer, op->tag);
     if (kept)
         return receive_kept(e, op, kept, err);
-    /* A peer that leaves says so first, then looks for receives like this. */
+    /* A closing peer first sets `left` and then cancels posted receives. */
     bool left =
         __atomic_load_n(&e->fabric->ends[op->peer].left, __ATOMIC_SEQ_CST);
     if (!left)
@@ -257,7 +262,7 @@ static void inproc_withdraw(lhi_net *net, lhi_net_op *op)
     pthread_mutex_unlock(&at->lock);
     if (found && !op->receives)
         count_down(&e->sends_out);
-    /* It is being copied: that ends soon. */
+    /* A copy is in progress and ends soon. */
     uint32_t state;
     while (!found && (state = lhi_op_state(op)) != LHI_OP_DONE) {
         uint32_t pending = LHI_OP_PENDING;
@@ -273,7 +278,8 @@ static void inproc_abort(lhi_net *net, const char *reason)
     lhi_failure_set(net->failure, net->rank, reason);
 }
 
-/* Nothing that was sent is this rank's memory any more. */
+/* Waits until peers have copied all sent messages; after a failure, withdraws
+ * them. */
 static void end_sends(end *e)
 {
     uint32_t left;
@@ -295,7 +301,7 @@ static void end_sends(end *e)
     wait_for_none(&e->sends_out);
 }
 
-/* From here on nothing comes in, and nothing is being copied in. */
+/* Stops accepting messages and waits for copies in progress. */
 static void end_receives(end *e)
 {
     pthread_mutex_lock(&e->lock);

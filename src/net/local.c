@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks as processes of one host, forked and watched by the caller. They are
- * connected in pairs by sockets that have no name, so that nobody else can
- * connect and nothing is left behind; links and the reason of a failure lie in
- * memory that they share. */
+/* Ranks as processes of one host, forked and supervised by the caller. Each
+ * pair is connected by unnamed sockets, so that no one else can connect and
+ * nothing remains afterwards. Links and the reason of a failure are in shared
+ * memory. */
 #define _GNU_SOURCE
 #include "net/net.h"
 
@@ -26,12 +26,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Ranks that a failure has not ended by then are killed. */
+/* Time for ranks to end after a failure, before they are killed. */
 static const int64_t grace_ns = 3000000000;
-/* What a rank may hand back. */
+/* Maximum result of a rank. */
 static const size_t most_result_bytes = (size_t)1 << 32;
 
-/* What a rank tells the launcher before it ends, then its result. */
+/* A rank's final report to the launcher; its result follows. */
 typedef struct report {
     uint32_t status;
     uint32_t reserved;
@@ -39,20 +39,23 @@ typedef struct report {
     char text[512];
 } report;
 
+/* A rank process. */
 typedef struct child {
-    pid_t pid;       /* 0: has been waited for */
+    pid_t pid;       /* 0: reaped */
     int pidfd, pipe; /* -1: none */
-    int *fds;        /* its end of the connection to each rank */
-    char *got;       /* of the pipe: a report, then the result */
+    int *fds;        /* its sockets to each rank */
+    char *got;       /* pipe contents: report, then result */
     size_t n_got, room;
     lh_status status;
     char text[512];
 } child;
 
+/* Memory shared by all ranks. */
 typedef struct shared {
     lhi_failure failure;
 } shared;
 
+/* The launcher. */
 typedef struct launcher {
     uint32_t n;
     child *children;
@@ -65,7 +68,7 @@ typedef struct launcher {
     const lhi_net_stop *stop;
 } launcher;
 
-/* ---- in a rank ---- */
+/* ---- rank process ---- */
 
 static bool write_all(int fd, const void *bytes, size_t n)
 {
@@ -82,6 +85,7 @@ static bool write_all(int fd, const void *bytes, size_t n)
     return true;
 }
 
+/* Closes the descriptors that belong to other ranks. */
 static void close_others(launcher *l, uint32_t rank)
 {
     for (uint32_t i = 0; i < l->n; i++) {
@@ -124,7 +128,7 @@ static _Noreturn void child_main(launcher *l, uint32_t rank, pid_t parent,
 {
     lhi_rank_result result = {NULL, 0};
     report r = {0};
-    /* Nobody would watch it any more. */
+    /* The rank must not outlive its launcher. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
@@ -138,7 +142,7 @@ static _Noreturn void child_main(launcher *l, uint32_t rank, pid_t parent,
     _exit(told ? 0 : 1);
 }
 
-/* ---- the launcher ---- */
+/* ---- launcher ---- */
 
 static void kill_all(launcher *l)
 {
@@ -147,7 +151,7 @@ static void kill_all(launcher *l)
             kill(l->children[i].pid, SIGKILL);
 }
 
-/* Connections between all pairs of ranks. */
+/* Connects all pairs of ranks. */
 static lh_status connect_all(launcher *l, lh_error *err)
 {
     uint64_t needed = (uint64_t)l->n * l->n + 64;
@@ -201,7 +205,7 @@ static lh_status fork_rank(launcher *l, uint32_t rank, lh_error *err)
     return LH_OK;
 }
 
-/* Reads what a rank hands back; at the end the pipe is closed. */
+/* Reads a rank's report and result; closes the pipe at its end. */
 static lh_status read_pipe(child *c, lh_error *err)
 {
     if (c->n_got == c->room) {
@@ -224,6 +228,7 @@ static lh_status read_pipe(child *c, lh_error *err)
     return LH_OK;
 }
 
+/* Checks whether a rank sent its complete report. */
 static bool has_reported(const child *c, report *r)
 {
     if (c->n_got < sizeof *r)
@@ -233,7 +238,7 @@ static bool has_reported(const child *c, report *r)
     return r->size == c->n_got - sizeof *r;
 }
 
-/* The process has ended; all that it wrote has been read. */
+/* Evaluates an ended process's exit status; all its output has been read. */
 static void judge(launcher *l, uint32_t rank, int how)
 {
     child *c = &l->children[rank];
@@ -272,7 +277,7 @@ static lh_status reap(launcher *l, uint32_t rank, lh_error *err)
     return LH_OK;
 }
 
-/* One look at all ranks; how many still run. */
+/* Checks all ranks once; *n_running receives the number still running. */
 static lh_status look_at_ranks(launcher *l, struct pollfd *polls,
                                uint32_t *n_running, lh_error *err)
 {
@@ -305,7 +310,7 @@ static bool is_rank(const launcher *l, pid_t pid)
     return i < l->n;
 }
 
-/* Process 1 gets the children of whoever ends before them. */
+/* Process 1 inherits orphaned processes and must reap them. */
 static void reap_orphans(const launcher *l)
 {
     siginfo_t who = {0};
@@ -317,7 +322,7 @@ static void reap_orphans(const launcher *l)
     }
 }
 
-/* They had their time. */
+/* Kills the ranks that are still running after the grace time. */
 static void kill_late(launcher *l)
 {
     for (uint32_t i = 0; i < l->n; i++)
@@ -349,7 +354,7 @@ static lh_status watch_all(launcher *l, lh_error *err)
     return status;
 }
 
-/* The run's failure, and the status of the rank that it names. */
+/* Returns the run's failure with the status of the rank that caused it. */
 static lh_status sum_up(launcher *l, lh_error *err)
 {
     const char *why = lhi_failure_text(&l->shared->failure);
@@ -366,6 +371,7 @@ static lh_status sum_up(launcher *l, lh_error *err)
     return lhi_fail(err, status, "%s", why ? why : "a rank has failed");
 }
 
+/* Moves the ranks' results to the caller. */
 static void hand_out(launcher *l, lhi_rank_result *results)
 {
     for (uint32_t i = 0; i < l->n; i++) {
@@ -420,7 +426,7 @@ static void close_connections(launcher *l)
     }
 }
 
-/* Whatever still runs is killed and waited for: no zombie stays. */
+/* Kills and reaps whatever still runs, so that no zombie remains. */
 static void unmake(launcher *l)
 {
     close_connections(l);
@@ -450,7 +456,7 @@ static void unmake(launcher *l)
 static lh_status launch(launcher *l, lh_error *err)
 {
     LHI_TRY(connect_all(l, err));
-    fflush(NULL); /* or each rank would write it again */
+    fflush(NULL); /* else each rank would write buffered output again */
     for (uint32_t i = 0; i < l->n; i++)
         LHI_TRY(fork_rank(l, i, err));
     close_connections(l);

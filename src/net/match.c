@@ -81,7 +81,8 @@ lhi_kept *lhi_kept_make(size_t data_bytes)
     return kept;
 }
 
-/* What it counts for: of a message whose bytes are elsewhere, its entry. */
+/* Returns a message's share of the memory limit; for a message whose bytes are
+ * still the sender's, only its entry counts. */
 static size_t weight(const lhi_kept *kept)
 {
     return sizeof *kept + (kept->send || kept->offer ? 0 : kept->size);

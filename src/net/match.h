@@ -1,52 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which message is whose: receives that wait for a message, and messages that
- * wait for a receive, by peer and tag, the oldest first. The endpoint's lock
- * covers it. */
+/* Message matching by peer and tag, oldest first: posted receives, and
+ * unexpected messages. The endpoint's lock protects it. */
 #ifndef LHI_MATCH_H
 #define LHI_MATCH_H
 
 #include "net/net.h"
 
-/* A message that came before its receive. */
+/* An unexpected message: it arrived before its receive. */
 typedef struct lhi_kept {
     struct lhi_kept *next;
     uint32_t from, link, slot;
     uint64_t tag;
     size_t size;
     int64_t entered_ns, there_ns;
-    lhi_net_op *send; /* its bytes are still there; else in `data` */
-    bool offer;       /* its bytes are the sender's still */
+    lhi_net_op *send; /* bytes are at the sender's; else in `data` */
+    bool offer;       /* large: the sender still has the bytes */
     unsigned char data[];
 } lhi_kept;
 
+/* A singly linked queue. */
 typedef struct lhi_queue {
     void *first, *last;
 } lhi_queue;
 
 enum { LHI_MATCH_LISTS = 256 };
 
+/* Hash lists of receives and messages. */
 typedef struct lhi_match {
-    lhi_queue posted[LHI_MATCH_LISTS]; /* of lhi_net_op */
-    lhi_queue kept[LHI_MATCH_LISTS];   /* of lhi_kept */
+    lhi_queue posted[LHI_MATCH_LISTS]; /* lhi_net_op */
+    lhi_queue kept[LHI_MATCH_LISTS];   /* lhi_unexpected */
     size_t kept_bytes;
 } lhi_match;
 
+/* Queues a posted receive. */
 void lhi_match_post(lhi_match *match, lhi_net_op *op);
+/* Removes and returns the oldest matching receive; NULL: none. */
 lhi_net_op *lhi_match_take_posted(lhi_match *match, uint32_t from,
                                   uint64_t tag);
-/* Removes this one: false if it is not there. */
+/* Removes a posted receive; false: not found. */
 bool lhi_match_withdraw(lhi_match *match, const lhi_net_op *op);
-/* Takes out one that was posted for a message from `from`; NULL: none. */
+/* Removes and returns a posted receive for a message from `from`; NULL: none.
+ */
 lhi_net_op *lhi_match_take_from(lhi_match *match, uint32_t from);
 
-/* A message to keep, with room for `data_bytes`; NULL: no memory. */
+/* Allocates an unexpected message with `data_bytes` of data; NULL: out of
+ * memory. */
 lhi_kept *lhi_kept_make(size_t data_bytes);
-/* False: LHI_NET_KEPT_BYTES are reached. */
+/* Queues an unexpected message; false: LHI_NET_UNEXPECTED_BYTES are in use. */
 bool lhi_match_keep(lhi_match *match, lhi_kept *kept);
+/* Removes and returns the oldest matching message; NULL: none. */
 lhi_kept *lhi_match_take_kept(lhi_match *match, uint32_t from, uint64_t tag);
-lhi_kept *lhi_match_take_any(lhi_match *match); /* NULL: none is left */
-/* Takes out the message from `from` that `send` is the sender's end of (NULL:
- * any whose bytes are still the sender's); NULL: none. */
+lhi_kept *lhi_match_take_any(lhi_match *match); /* NULL: none left */
+/* Removes and returns the message from `from` that belongs to the send
+ * operation `send` (NULL: any message whose bytes are still the sender's);
+ * NULL: none. */
 lhi_kept *lhi_match_take_send(lhi_match *match, const lhi_net_op *send,
                               uint32_t from);
 

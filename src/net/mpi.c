@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MPI for starting alone: who is who, and the exchange of what ranks need to
- * find each other. It is loaded when a run asks for it. Nothing of a run waits
- * in MPI: it would spin, and for ever where a rank is lost. */
+/* MPI, used only for startup: rank numbers and the address exchange. The
+ * library is loaded when a run needs it. Ranks never wait inside MPI during a
+ * run, because it would spin, and forever if a rank is lost. */
 #define _GNU_SOURCE
 #include "net/net.h"
 
@@ -72,7 +72,7 @@ void lhi_mpi_end(lhi_mpi *mpi, bool failed)
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* X(name): the functions used, without their prefix. */
+/* X(name): the MPI functions used, without prefix. */
 #define MPI_LIST(X)                                                            \
     X(Init_thread)                                                             \
     X(Comm_rank)                                                               \
@@ -80,23 +80,25 @@ void lhi_mpi_end(lhi_mpi *mpi, bool failed)
     X(Allgather)                                                               \
     X(Finalize)
 
+/* Addresses of the MPI functions. */
 typedef struct mpi_calls {
 #define MPI_MEMBER(name) __typeof__(MPI_##name) *name;
     MPI_LIST(MPI_MEMBER)
 #undef MPI_MEMBER
 } mpi_calls;
 
+/* An initialised MPI library. */
 struct lhi_mpi {
     mpi_calls call;
     MPI_Comm world;
     MPI_Datatype byte;
     uint32_t rank, n_ranks;
-    lhi_start_card *cards; /* of all ranks, once they have met */
+    lhi_start_card *cards; /* all ranks', after the exchange */
 };
 
 static lh_status load(lhi_mpi *m, lh_error *err)
 {
-    /* Its own plug-ins look for symbols among the global ones. */
+    /* Open MPI's plug-ins resolve symbols globally. */
     int how = RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE;
 #ifdef OMPI_MAJOR_VERSION
     void *library = dlopen("libmpi.so.40", how);
@@ -127,8 +129,9 @@ lh_status lhi_mpi_start(lhi_mpi **out, lh_error *err)
     if (!m)
         return lhi_fail_nomem(err);
 #ifdef OMPI_MAJOR_VERSION
-    /* Its segments in /dev/shm would stay where mpirun kills the ranks, and
-     * nothing but addresses goes by MPI. What the user has set stands. */
+    /* Disables Open MPI's shared-memory transport: its segments in /dev/shm
+     * would remain if mpirun kills the ranks, and MPI carries only addresses. A
+     * user's setting has precedence. */
     setenv("OMPI_MCA_btl", "^vader,sm", 0);
 #endif
     lh_status status = load(m, err);
@@ -157,7 +160,7 @@ uint32_t lhi_mpi_n_ranks(const lhi_mpi *m)
     return m->n_ranks;
 }
 
-/* A port that is free now: listened at again in a moment. */
+/* Returns a port that is free now; the caller listens on it soon after. */
 static uint32_t free_port(void)
 {
     struct sockaddr_in a = {.sin_family = AF_INET};
@@ -170,8 +173,9 @@ static uint32_t free_port(void)
     return got ? ntohs(a.sin_port) : 0;
 }
 
-/* An address that other hosts can reach this one at: of the interface named by
- * LONGHAUL_INTERFACE, or else of the first that is up and not loopback. */
+/* Finds an address under which other hosts reach this one: that of the
+ * interface named by LONGHAUL_INTERFACE, else of the first interface that is up
+ * and not loopback. */
 static void own_address(char *out, socklen_t room)
 {
     const char *wanted = getenv("LONGHAUL_INTERFACE");
@@ -190,7 +194,7 @@ static void own_address(char *out, socklen_t room)
     freeifaddrs(all);
 }
 
-/* Everyone learns what is on everyone's card. */
+/* All-gathers the start records. */
 static lh_status exchange_cards(lhi_mpi *m, const lhi_start_card *mine,
                                 lh_error *err)
 {
@@ -215,6 +219,7 @@ static lh_status exchange_cards(lhi_mpi *m, const lhi_start_card *mine,
     return status;
 }
 
+/* Checks whether all ranks are on one host. */
 static bool one_host(const lhi_mpi *m)
 {
     const lhi_start_card *c = m->cards;
@@ -224,7 +229,7 @@ static bool one_host(const lhi_mpi *m)
     return true;
 }
 
-/* What all ranks find in the same way. */
+/* Checks the start records; every rank reaches the same result. */
 static lh_status check_cards(const lhi_mpi *m, const lhi_mpi_work *work,
                              lh_error *err)
 {
@@ -263,8 +268,9 @@ lh_status lhi_mpi_meet(lhi_mpi *m, const lhi_mpi_work *work, lh_error *err)
     return check_cards(m, work, err);
 }
 
-/* Names this run and no other, as all its ranks can and nobody else: two jobs
- * never join each other, not even where one drew the other's secret. */
+/* Computes a job name unique to this run from rank 0's secret and port, the
+ * number of ranks and the setup. Two jobs therefore never join each other, even
+ * if their random secrets coincide. */
 static void name_job(const lhi_mpi *m, char out[2 * LHI_MAC_BYTES + 1])
 {
     unsigned char mac[LHI_MAC_BYTES];

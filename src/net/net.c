@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* From one state to another; false: it was in a third. */
+/* Changes the state from `from` to `to`; false: it was another one. */
 static bool goes_to(lhi_failure *failure, uint32_t from, uint32_t to)
 {
     return __atomic_compare_exchange_n(&failure->state, &from, to, false,
@@ -27,8 +27,9 @@ static void set_failure(lhi_failure *failure, uint32_t rank, uint32_t from,
     goes_to(failure, LHI_FAILURE_BEGUN, LHI_FAILURE_THERE);
 }
 
-/* The state once nobody is writing: who is will be done in no time, or was
- * killed while it did, which is given up after a second and for good. */
+/* Returns the state once no one is writing the reason. Writing takes almost no
+ * time unless the writer was killed; after one second the reason is marked as
+ * incomplete for good. */
 static uint32_t settled(lhi_failure *failure)
 {
     int64_t until_ns = 0;
@@ -165,7 +166,8 @@ static lh_status begin_op(lhi_net *net, uint32_t peer, uint64_t tag, void *data,
     return LH_OK;
 }
 
-/* What failed to begin is nowhere under way: nobody can wait for it. */
+/* An operation that failed to start is not pending; waiting for it is an error.
+ */
 static lh_status begun(lhi_net_op *op, lh_status status)
 {
     if (status != LH_OK)
@@ -181,7 +183,7 @@ lh_status lhi_net_send(lhi_net *net, uint32_t to, uint64_t tag,
     union {
         const void *in;
         void *data;
-    } bytes = {data}; /* a send only reads them */
+    } bytes = {data}; /* sends only read them */
     LHI_TRY(begin_op(net, to, tag, bytes.data, size, op, err));
     op->link = link;
     op->entered_ns = entered_ns;
@@ -199,7 +201,7 @@ lh_status lhi_net_receive(lhi_net *net, uint32_t from, uint64_t tag, void *data,
     return begun(op, net->ops->receive(net, op, err));
 }
 
-/* Until the bytes are there, or are free again. */
+/* Waits until the bytes are received, or sent and reusable. */
 static lh_status wait_bytes(lhi_net *net, lhi_net_op *op, int64_t until_ns,
                             lh_error *err)
 {
@@ -209,7 +211,8 @@ static lh_status wait_bytes(lhi_net *net, lhi_net_op *op, int64_t until_ns,
             return LH_OK;
         if (lhi_failure_text(net->failure)) {
             net->ops->withdraw(net, op);
-            /* Nobody else has it now: who asks again is told the same. */
+            /* The transport has released it; later waits return the same error.
+             */
             if (lhi_op_state(op) != LHI_OP_DONE)
                 lhi_op_done(op, LH_EIO);
             return lhi_net_failed(net, err);
@@ -230,7 +233,7 @@ static lh_status wait_bytes(lhi_net *net, lhi_net_op *op, int64_t until_ns,
     }
 }
 
-/* Until the message has arrived by its link's reckoning. */
+/* Waits until the message has arrived by its emulated link. */
 static lh_status wait_link(lhi_net *net, lhi_net_op *op, int64_t until_ns,
                            lh_error *err)
 {
@@ -273,7 +276,8 @@ lh_status lhi_net_wait(lhi_net *net, lhi_net_op *op, int64_t until_ns,
                         op->peer, op->tag, net->rank);
     }
     op->began_ns = op->entered_ns;
-    /* A send is done once its bytes are free; its slot is the receiver's. */
+    /* A send is done when its bytes are reusable; the receiver owns the slot.
+     */
     if (op->link != LHI_NET_NO_LINK && op->receives)
         LHI_TRY(wait_link(net, op, until_ns, err));
     op->is_done = true;
@@ -283,7 +287,8 @@ lh_status lhi_net_wait(lhi_net *net, lhi_net_op *op, int64_t until_ns,
 lh_status lhi_net_look(lhi_net *net, lhi_net_op *op, int64_t *again_ns,
                        lh_error *err)
 {
-    enum { TURN_NS = 1000000 }; /* nobody rings for a turn that has come */
+    enum { TURN_NS = 1000000 }; /* poll interval: a determined turn signals no
+                                 * event */
     lh_status status = lhi_net_wait(net, op, 1, err);
     if (status != LH_ECANCELED)
         return status;
@@ -381,7 +386,7 @@ lh_status lhi_rank_run(lhi_net *net, lhi_rank_main *rank_main, void *context,
         rank_main(net, context, &result->text, &result->size, &own);
     if (status != LH_OK) {
         lhi_net_abort(net, own.text);
-        /* Why, while the endpoint has it. */
+        /* Copies the reason before the endpoint is freed. */
         const char *why = lhi_net_failure(net);
         if (why)
             lhi_fail(&own, status, "%s", why);

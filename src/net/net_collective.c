@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives by direct messages: each member sends every other its part. That
- * moves as many bytes as a ring does, in one step instead of n - 1, and lets
- * the sums be made in one place, in one order. */
+/* Collectives by direct messages: each member sends every other member's part
+ * directly. That moves as many bytes as a ring, in one step instead of n - 1,
+ * and computes each sum in one place and one order. */
 #include "net/net.h"
 
 #include "base/fail.h"
@@ -37,7 +37,8 @@ static lh_status exchange_fini(lhi_round *x, lh_status status, lh_error *err)
     return status;
 }
 
-/* All tell the first member, which then tells all: messages without bytes. */
+/* Every member notifies the first, which then notifies all; messages are empty.
+ */
 lh_status lhi_net_barrier(lhi_net *net, const lhi_net_group *g, uint64_t tag,
                           const lhi_net_stop *stop, lh_error *err)
 {

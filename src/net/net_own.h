@@ -1,82 +1,86 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the transports share: the endpoint's common part, completing an
- * operation and sleeping until it is, and why a run has failed. */
+/* Internals shared by the transports: the endpoint's base, completion of
+ * operations, and the run's failure. */
 #ifndef LHI_NET_OWN_H
 #define LHI_NET_OWN_H
 
 #include "net/emulated_links.h"
 #include "net/net.h"
 
-/* Whatever happens, a sleeping rank looks this often whether the run failed. */
+/* Interval at which a sleeping rank checks for a failed run. */
 #define LHI_NET_LOOK_NS INT64_C(150000000)
 
 #define LHI_NET_SEEN UINT32_MAX
 
 enum {
     LHI_FAILURE_NONE,
-    LHI_FAILURE_BEGUN, /* somebody is just writing it */
+    LHI_FAILURE_BEGUN, /* being written */
     LHI_FAILURE_THERE,
-    LHI_FAILURE_UNSAID, /* who wrote it was killed while it did */
+    LHI_FAILURE_UNSAID, /* the writer was killed while writing */
 };
 
-/* Why a run has failed: set once, in memory that ranks may share. */
+/* The run's failure, set once; may be in memory shared between ranks. */
 typedef struct lhi_failure {
-    uint32_t state; /* atomic, LHI_FAILURE_NONE to LHI_FAILURE_UNSAID */
-    uint32_t rank;  /* that failed */
-    uint32_t from;  /* the rank that told it, LHI_NET_SEEN: nobody */
+    uint32_t state; /* atomic, LHI_FAILURE_NONE to LHI_FAILURE_INCOMPLETE */
+    uint32_t rank;  /* failed rank */
+    uint32_t from;  /* reporting rank; LHI_NET_OBSERVED: observed here */
     char text[500];
 } lhi_failure;
 
+/* Sets the failure of `rank` as observed here; the first one remains. */
 void lhi_failure_set(lhi_failure *failure, uint32_t rank, const char *reason);
-/* What rank `from` told of it. */
+/* Sets the failure that rank `from` reported. */
 void lhi_failure_tell(lhi_failure *failure, uint32_t from, const char *text);
-/* NULL: none. Waits for who is just writing it, so that the reason is never a
- * part of what another thread or rank is about to say. */
+/* Returns the reason; NULL: no failure. Waits for a concurrent writer, so that
+ * the text is always complete. */
 const char *lhi_failure_text(lhi_failure *failure);
 
+/* Operations of a transport. */
 typedef struct lhi_net_ops {
     const char *name;
     lh_status (*send)(lhi_net *net, lhi_net_op *op, lh_error *err);
     lh_status (*receive)(lhi_net *net, lhi_net_op *op, lh_error *err);
-    /* Lets go of an operation that is not done; on return it is in no queue
-     * and nothing touches its data, or it is done after all. */
+    /* Cancels a pending operation. On return it is in no queue and its data are
+     * not accessed, or it is done after all. */
     void (*withdraw)(lhi_net *net, lhi_net_op *op);
     void (*abort)(lhi_net *net, const char *reason);
     void (*close)(lhi_net *net);
 } lhi_net_ops;
 
-/* The start of every transport's endpoint. */
+/* Base of every transport's endpoint. */
 struct lhi_net {
     const lhi_net_ops *ops;
     uint32_t rank, n_ranks;
     uint32_t bell;    /* atomic, a futex */
-    lhi_links *links; /* NULL: none are emulated */
+    lhi_links *links; /* NULL: no emulation */
     lhi_failure *failure;
-    bool (*tell)(void *of, char *text, size_t room); /* NULL: says nothing */
+    bool (*tell)(void *of, char *text, size_t room); /* NULL: no notices */
     void *tell_of;
-    void (*release)(void *of); /* once closed; NULL: nothing */
+    void (*release)(void *of); /* called after close; may be NULL */
     void *release_of;
 };
 
 /* States of an operation. */
 enum { LHI_OP_IDLE, LHI_OP_PENDING, LHI_OP_WAITED, LHI_OP_DONE };
 
+/* Reads an operation's state. */
 static inline uint32_t lhi_op_state(const lhi_net_op *op)
 {
     return __atomic_load_n(&op->state, __ATOMIC_ACQUIRE);
 }
 
-/* Marks it done and wakes who waits. The operation may be gone on return. */
+/* Completes an operation and wakes its waiter. The operation may be freed
+ * before this returns. */
 void lhi_op_done(lhi_net_op *op, lh_status status);
 
-/* Takes the message of `op` (a send) into its link, if it has one. */
+/* Adds a send's message to its emulated link, if any. */
 lh_status lhi_net_enter(lhi_net *net, lhi_net_op *op, int64_t entered_ns,
                         uint64_t turn, lh_error *err);
 
-/* The run has failed: the error of every call from now on. */
+/* Fills `err` with the run's failure, the result of every later call. */
 lh_status lhi_net_failed(const lhi_net *net, lh_error *err);
 
-/* A message and its receive differ in size: ends the run. */
+/* Ends the run because a message and its receive differ in size. */
 void lhi_net_wrong_size(lhi_net *net, uint32_t from, uint64_t tag,
                         size_t message_bytes, size_t receive_bytes);
 

@@ -7,7 +7,8 @@
 
 static const unsigned char zeros[4096];
 
-/* Where the payload's next bytes are; zeros are at most *n. */
+/* Returns the payload's bytes from `at` on; zeros come in pieces, whose size
+ * limits *n. */
 static const unsigned char *payload_at(const lhi_outgoing *o, size_t at,
                                        size_t *n)
 {
@@ -23,11 +24,11 @@ static struct iovec part(const unsigned char *bytes, size_t n)
     union {
         const unsigned char *in;
         void *base;
-    } data = {bytes}; /* a send only reads them */
+    } data = {bytes}; /* sends only read them */
     return (struct iovec){data.base, n};
 }
 
-/* The header's seal, before anything of the frame goes. */
+/* Computes the header's MAC before the frame's first byte is sent. */
 static void seal_header(lhi_outgoing *o, lhi_seal *seals)
 {
     if (!seals || o->has_begun)
@@ -38,7 +39,7 @@ static void seal_header(lhi_outgoing *o, lhi_seal *seals)
     lhi_seal_end(seals, o->header + LHI_FRAME_BYTES);
 }
 
-/* What goes, or went, is no message. */
+/* Replaces the payload's MAC by one that marks the message as void. */
 static void void_seal(lhi_outgoing *o, lhi_seal *seals)
 {
     if (!seals)
@@ -47,7 +48,7 @@ static void void_seal(lhi_outgoing *o, lhi_seal *seals)
     lhi_seal_end(seals, o->seal);
 }
 
-/* The payload's seal goes on up to `end`. */
+/* Extends the payload's MAC up to `end`. */
 static void seal_payload(lhi_outgoing *o, lhi_seal *seals, size_t end)
 {
     if (!seals || o->n_sealed >= end)
@@ -98,8 +99,8 @@ void lhi_outgoing_withdraw(lhi_outgoing *o, lhi_seal *seals)
     if (o->sent >= lhi_head_bytes(seals) + o->payload_size)
         return;
     o->payload = NULL;
-    /* One without a payload has nothing to be sealed, and the seals may be in
-     * the middle of the frame before it. */
+    /* A frame without payload has no payload MAC, and the MAC state may belong
+     * to the frame before it. */
     if (o->payload_size > 0 && o->n_sealed == o->payload_size)
         void_seal(o, seals);
 }

@@ -10,9 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Grants that a peer may give ahead of what is sent to it. */
+/* Maximum grants that a peer may send ahead of the matching offers. */
 enum { MOST_GRANTS = 1 << 16 };
 
+/* A grant that arrived before its offer. */
 typedef struct lhi_grant {
     struct lhi_grant *next;
     uint64_t tag, size, id;
@@ -55,7 +56,8 @@ static void append(lhi_queue *q, lhi_net_op *op)
     q->last = op;
 }
 
-/* Takes out `wanted`, the first with that tag, or the first. */
+/* Removes and returns an operation: `wanted` itself, the first one with the
+ * tag, or the first one. */
 typedef enum by { BY_ITSELF, BY_TAG, ANY } by;
 static lhi_net_op *take_op(lhi_queue *q, by what, const lhi_net_op *wanted,
                            uint64_t value)
@@ -109,7 +111,7 @@ static grant *take_grant(lhi_peer *peer, uint64_t tag)
     return NULL;
 }
 
-/* The bytes of a large message that the receiver waits for. */
+/* Sends the bytes of a large message that the receiver has granted. */
 static lh_status send_data(lhi_proto *p, lhi_net_op *op, uint64_t id,
                            uint64_t size, lh_error *err)
 {
@@ -119,6 +121,7 @@ static lh_status send_data(lhi_proto *p, lhi_net_op *op, uint64_t id,
     return p->carrier->frame(p, op->peer, &f, op->data, op, err);
 }
 
+/* Offers a large message, and sends it if it is granted already. */
 static lh_status send_large(lhi_proto *p, lhi_net_op *op, lh_error *err)
 {
     lhi_peer *peer = &p->peers[op->peer];
@@ -129,7 +132,8 @@ static lh_status send_large(lhi_proto *p, lhi_net_op *op, lh_error *err)
                    .link = op->link,
                    .slot = op->slot};
     LHI_TRY(p->carrier->frame(p, op->peer, &f, NULL, NULL, err));
-    /* An earlier send with this tag would have taken the grant. */
+    /* An existing grant is for this send: an earlier send with this tag would
+     * have taken it. */
     grant *g = take_grant(peer, op->tag);
     if (!g) {
         append(&peer->offers, op);
@@ -144,7 +148,7 @@ lh_status lhi_proto_send(lhi_net *net, lhi_net_op *op, lh_error *err)
 {
     lhi_proto *p = (lhi_proto *)net;
     lh_error e = {0};
-    /* Once it is done, its owner may let go of it. */
+    /* The owner may free the operation as soon as it is done. */
     const lhi_peer *peer = &p->peers[op->peer];
     pthread_mutex_lock(&p->lock);
     lh_status status = LH_OK;
@@ -175,7 +179,7 @@ lh_status lhi_proto_send(lhi_net *net, lhi_net_op *op, lh_error *err)
 
 /* ---- receiving ---- */
 
-/* What its sender says of the message. */
+/* Copies the message's attributes to the receive. */
 static void describe(lhi_net_op *op, int64_t entered_ns, uint32_t link,
                      uint32_t slot)
 {
@@ -190,7 +194,7 @@ static void finish_receive(lhi_net_op *op)
     lhi_op_done(op, LH_OK);
 }
 
-/* The oldest large receive with that tag whose message is not known yet. */
+/* Returns the oldest large receive with the tag that has no offer yet. */
 static lhi_net_op *unoffered(const lhi_peer *peer, uint64_t tag)
 {
     for (lhi_net_op *op = peer->granted.first; op; op = op->next)
@@ -199,7 +203,7 @@ static lhi_net_op *unoffered(const lhi_peer *peer, uint64_t tag)
     return NULL;
 }
 
-/* A large receive is done once its message's offer and its bytes are there. */
+/* Completes a large receive once both its offer and its bytes have arrived. */
 static void finish_large(lhi_proto *p, lhi_net_op *op)
 {
     if ((op->flags & LHI_OP_OFFERED) && (op->flags & LHI_OP_FILLED)) {
@@ -208,6 +212,7 @@ static void finish_large(lhi_proto *p, lhi_net_op *op)
     }
 }
 
+/* Posts a large receive and grants its message. */
 static lh_status receive_large(lhi_proto *p, lhi_net_op *op, bool offered,
                                lh_error *err)
 {
@@ -227,7 +232,7 @@ static lh_status receive_large(lhi_proto *p, lhi_net_op *op, bool offered,
     return status;
 }
 
-/* A small message that was kept is what the receive gets. */
+/* Completes a receive from a small unexpected message. */
 static void copy_kept(const lhi_kept *kept, lhi_net_op *op)
 {
     describe(op, kept->entered_ns, kept->link, kept->slot);
@@ -273,8 +278,9 @@ lh_status lhi_proto_receive(lhi_net *net, lhi_net_op *op, lh_error *err)
     return lhi_fail(err, status, "%s", e.text);
 }
 
-/* ---- what comes ---- */
+/* ---- incoming frames ---- */
 
+/* Allocates an unexpected message for a frame. */
 static lhi_kept *kept_for(uint32_t from, const lhi_frame *f, lh_error *err)
 {
     bool offer = f->kind == LHI_FRAME_OFFER;
@@ -293,6 +299,7 @@ static lhi_kept *kept_for(uint32_t from, const lhi_frame *f, lh_error *err)
     return kept;
 }
 
+/* Queues an unexpected message. */
 static lh_status keep_now(lhi_proto *p, lhi_kept *kept, lh_error *err)
 {
     if (lhi_match_keep(&p->match, kept))
@@ -303,7 +310,7 @@ static lh_status keep_now(lhi_proto *p, lhi_kept *kept, lh_error *err)
                     p->net.rank, LHI_NET_KEPT_BYTES >> 20);
 }
 
-/* Takes out the receive that a small message is for; NULL: none is posted. */
+/* Removes and returns the receive for a small message; NULL: none is posted. */
 static lh_status take_small(lhi_proto *p, uint32_t from, uint64_t tag,
                             uint64_t size, lhi_net_op **out, lh_error *err)
 {
@@ -320,6 +327,7 @@ static lh_status take_small(lhi_proto *p, uint32_t from, uint64_t tag,
     return LH_OK;
 }
 
+/* Handles a SMALL frame's header. */
 static lh_status small_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
                              void **into, lhi_net_op **op, lhi_kept **kept,
                              lh_error *err)
@@ -339,6 +347,7 @@ static lh_status small_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
     return LH_OK;
 }
 
+/* Handles an OFFER frame: posts the message for a receive, or as unexpected. */
 static lh_status offer_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
                              lh_error *err)
 {
@@ -360,6 +369,8 @@ static lh_status offer_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
     return kept ? keep_now(p, kept, err) : LH_ENOMEM;
 }
 
+/* Handles a GRANT frame: sends the message, or stores the grant until its send.
+ */
 static lh_status grant_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
                              lh_error *err)
 {
@@ -367,7 +378,7 @@ static lh_status grant_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
     lhi_net_op *op = take_op(&peer->offers, BY_TAG, NULL, f->tag);
     if (op) {
         lh_status status = send_data(p, op, f->id, f->size, err);
-        if (status != LH_OK) /* its owner will withdraw it */
+        if (status != LH_OK) /* its owner will cancel it */
             append(&peer->offers, op);
         return status;
     }
@@ -388,6 +399,7 @@ static lh_status grant_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
     return LH_OK;
 }
 
+/* Handles a DATA frame's header. */
 static lh_status data_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
                             void **into, lhi_net_op **op, lh_error *err)
 {
@@ -395,7 +407,7 @@ static lh_status data_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
     while (found && found->id != f->id)
         found = found->next;
     if (lhi_failure_text(p->net.failure))
-        return LH_OK; /* it may have been withdrawn: dropped */
+        return LH_OK; /* possibly cancelled: dropped */
     if (!found || !(found->flags & LHI_OP_OFFERED) || found->size != f->size ||
         (found->flags & LHI_OP_FILLING))
         return lhi_fail(err, LH_EIO,
@@ -407,7 +419,7 @@ static lh_status data_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
     return LH_OK;
 }
 
-/* The peer sends no more: what waits for it has waited in vain. */
+/* Handles a peer's orderly shutdown: operations that wait for it fail. */
 static void bye_frame(lhi_proto *p, uint32_t from)
 {
     lhi_peer *peer = &p->peers[from];
@@ -423,6 +435,7 @@ static void bye_frame(lhi_proto *p, uint32_t from)
         lhi_proto_sent(p, op, LH_EIO);
 }
 
+/* Checks that a frame's link and slot exist. */
 static lh_status check_link(const lhi_proto *p, uint32_t from,
                             const lhi_frame *f, lh_error *err)
 {
@@ -458,12 +471,12 @@ lh_status lhi_proto_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
     case LHI_FRAME_BYE:
         bye_frame(p, from);
         return LH_OK;
-    default: /* the carrier's */
+    default: /* handled by the carrier */
         return LH_OK;
     }
 }
 
-/* A message that nobody waited for when it began to come. */
+/* Handles a complete message that had no receive when it began to arrive. */
 static lh_status kept_filled(lhi_proto *p, lhi_kept *kept, lh_error *err)
 {
     lhi_net_op *op = NULL;
@@ -493,7 +506,7 @@ lh_status lhi_proto_filled(lhi_proto *p, lhi_net_op *op, lhi_kept *kept,
 
 /* ---- ending ---- */
 
-/* Takes an operation out of every queue here: false, it is not in one. */
+/* Removes an operation from every queue here; false: it is in none. */
 static bool take_out(lhi_proto *p, lhi_net_op *op)
 {
     lhi_peer *peer = &p->peers[op->peer];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes over a rail: segments and acknowledgements, each with its seals. */
+/* Transfer over one rail: segments and acknowledgements, each with its MACs. */
 #define _GNU_SOURCE
 #include "net/rails_own.h"
 
@@ -18,13 +18,15 @@
 
 static const size_t head_bytes = LHI_RAIL_HEAD + LHI_SEAL_BYTES;
 
+/* Returns a segment's entry in a ring buffer. */
 static lhi_segment **place(lhi_segment **ring, uint64_t number)
 {
     return &ring[number % LHI_RAIL_WINDOW];
 }
 
-/* ---- beginning and ending ---- */
+/* ---- activation and closing ---- */
 
+/* Records that a rail was lost or restored, for the notices to the user. */
 static void note(lhi_rails *s, uint32_t peer, uint32_t rail, int error,
                  int64_t away_ns)
 {
@@ -46,7 +48,7 @@ void lhi_rail_drop(lhi_rails *s, uint32_t peer, uint32_t rail, int error)
         return;
     bool was_up = r->state == LHI_RAIL_UP;
     struct linger at_once = {1, 0};
-    /* What is on its way is of no use to anyone. */
+    /* Bytes in transit are useless now, so close without lingering. */
     if (error || was_up)
         setsockopt(r->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     close(r->fd);
@@ -79,7 +81,7 @@ void lhi_rail_drop(lhi_rails *s, uint32_t peer, uint32_t rail, int error)
         if (n < p->look_from)
             p->look_from = n;
     }
-    p->owes = true; /* what this one was told may have been lost */
+    p->owes = true; /* its acknowledgement may have been lost */
 }
 
 lh_status lhi_rail_begin(lhi_rails *s, uint32_t peer, uint32_t rail, int fd,
@@ -99,7 +101,8 @@ lh_status lhi_rail_begin(lhi_rails *s, uint32_t peer, uint32_t rail, int fd,
         lhi_seal_free(out);
         return status;
     }
-    /* So what is written goes soon, or waits here for another rail. */
+    /* Limits unsent bytes in the kernel, so that written segments are sent soon
+     * and others can still use another rail. */
     int lowat = 2 * LHI_RAIL_BYTES;
     setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &lowat, sizeof lowat);
     bool was_up = r->was_up;
@@ -127,7 +130,7 @@ lh_status lhi_rail_begin(lhi_rails *s, uint32_t peer, uint32_t rail, int fd,
     return LH_OK;
 }
 
-/* Our rank gets no more of a peer, and learns so. */
+/* Closes the local stream of a peer, which notifies this rank. */
 static void hang_up(lhi_rail_peer *p)
 {
     if (p->fd >= 0)
@@ -140,7 +143,7 @@ static void hang_up(lhi_rail_peer *p)
 void lhi_rails_give_up(lhi_rails *s, uint32_t peer, const char *why)
 {
     lhi_failure_set(s->failure, peer, why);
-    /* Its stream ends, by which our rank is woken and tells the others. */
+    /* The closed stream wakes this rank, which informs the others. */
     for (uint32_t i = 0; i < s->n_ranks; i++)
         if (i != s->rank && (i == peer || peer == s->rank))
             hang_up(&s->peers[i]);
@@ -148,7 +151,7 @@ void lhi_rails_give_up(lhi_rails *s, uint32_t peer, const char *why)
 
 /* ---- writing ---- */
 
-/* The frame that the rail writes next; `g`: its payload, NULL: none. */
+/* Prepares the rail's next frame; `g`: its payload, NULL: none. */
 static void load(const lhi_rails *s, uint32_t peer, uint32_t rail,
                  lhi_segment *g)
 {
@@ -186,7 +189,7 @@ static struct iovec part(unsigned char *bytes, size_t size, size_t done)
     return (struct iovec){bytes + done, size - done};
 }
 
-/* True: the frame is out. */
+/* Writes the rail's frame; true: completely written. */
 static bool write_frame(lhi_rails *s, uint32_t peer, uint32_t rail)
 {
     lhi_rail *r = &s->peers[peer].rails[rail];
@@ -205,7 +208,7 @@ static bool write_frame(lhi_rails *s, uint32_t peer, uint32_t rail)
             continue;
         if (n < 0) {
             r->has_room = false;
-            /* Of a lost connection, reading tells. */
+            /* A lost connection is detected by reading. */
             return false;
         }
         r->out_sent += (size_t)n;
@@ -225,13 +228,14 @@ static bool write_frame(lhi_rails *s, uint32_t peer, uint32_t rail)
     return true;
 }
 
+/* Returns the next segment to send; NULL: none. */
 static lhi_segment *next_waiting(lhi_rail_peer *p)
 {
     for (; p->n_waiting > 0 && p->look_from < p->next; p->look_from++) {
         lhi_segment *g = *place(p->sent, p->look_from);
         if (!g->waits)
             continue;
-        /* The rail that had it in hands may still be writing it. */
+        /* The rail that had the segment may still be writing it. */
         p->n_waiting--;
         p->look_from++;
         return g;
@@ -244,7 +248,8 @@ bool lhi_rail_has_work(const lhi_rail_peer *p, const lhi_rail *r)
     return r->state == LHI_RAIL_UP && (r->writes || p->n_waiting > 0);
 }
 
-/* The rail that was heard last: what is told over it gets there. */
+/* Returns the idle rail with the most recent input, as the most reliable one
+ * for acknowledgements. */
 static uint32_t liveliest(const lhi_rails *s, const lhi_rail_peer *p)
 {
     uint32_t best = UINT32_MAX;
@@ -296,7 +301,7 @@ void lhi_rail_say(lhi_rails *s, uint32_t peer, uint32_t rail)
 
 /* ---- reading ---- */
 
-/* The peer has all segments before that one. */
+/* Releases the segments before `number`, which the peer has acknowledged. */
 static lh_status forget_until(lhi_rails *s, lhi_rail_peer *p, uint64_t number,
                               lh_error *err)
 {
@@ -318,7 +323,7 @@ static lh_status forget_until(lhi_rails *s, lhi_rail_peer *p, uint64_t number,
     return LH_OK;
 }
 
-/* A head has come, and its seal is right. */
+/* Handles an authenticated frame header. */
 static lh_status begin_in(lhi_rails *s, uint32_t peer, lhi_rail *r,
                           lh_error *err)
 {
@@ -337,7 +342,7 @@ static lh_status begin_in(lhi_rails *s, uint32_t peer, lhi_rail *r,
     return LH_OK;
 }
 
-/* A frame is there, and its seals are right. */
+/* Handles a complete, authenticated frame. */
 static lh_status end_in(lhi_rails *s, uint32_t peer, lhi_rail *r, lh_error *err)
 {
     lhi_rail_peer *p = &s->peers[peer];
@@ -364,6 +369,7 @@ static lh_status end_in(lhi_rails *s, uint32_t peer, lhi_rail *r, lh_error *err)
     return LH_OK;
 }
 
+/* Checks the MAC of a frame's part. */
 static bool is_sealed(lhi_rail *r, lhi_seal_part what, const void *bytes,
                       size_t n, const unsigned char *seal)
 {
@@ -372,7 +378,7 @@ static bool is_sealed(lhi_rail *r, lhi_seal_part what, const void *bytes,
     return lhi_seal_is(r->seals_in, seal);
 }
 
-/* Where the next bytes of the frame go. */
+/* Returns the destination of the frame's next bytes. */
 static unsigned char *wanted(lhi_rail *r, size_t *n)
 {
     size_t at = r->in_got, size = r->in ? r->in->size : 0;
@@ -390,7 +396,7 @@ static unsigned char *wanted(lhi_rail *r, size_t *n)
     return r->in_tail + at;
 }
 
-/* Bytes of the frame have come. */
+/* Handles received bytes; checks MACs when they are complete. */
 static lh_status took(lhi_rails *s, uint32_t peer, lhi_rail *r, lh_error *err)
 {
     static const char broken[] = "its seal is broken";
@@ -403,7 +409,7 @@ static lh_status took(lhi_rails *s, uint32_t peer, lhi_rail *r, lh_error *err)
         LHI_TRY(begin_in(s, peer, r, err));
         return r->in_frame.size ? LH_OK : end_in(s, peer, r, err);
     }
-    /* Segments of its number are dropped only once they are whole. */
+    /* Duplicate segments are dropped only when complete. */
     if (r->in_got < head_bytes + r->in->size + LHI_SEAL_BYTES)
         return LH_OK;
     if (!is_sealed(r, LHI_SEAL_PAYLOAD, r->in->bytes, r->in->size, r->in_tail))
@@ -429,8 +435,8 @@ void lhi_rail_read(lhi_rails *s, uint32_t peer, uint32_t rail)
             lhi_rail_drop(s, peer, rail, n < 0 ? errno : ECONNRESET);
             return;
         }
-        /* Bytes that are not sealed yet keep no rail alive for ever: those of
-         * a segment are few. */
+        /* Unauthenticated bytes keep a rail alive only briefly, since at most
+         * one segment can precede its MAC. */
         r->heard_ns = lhi_now_ns();
         r->in_got += (size_t)n;
         done += (size_t)n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a rail comes to be: one end dials, and both prove that they are who they
- * say, in the run that they joined together. As with joining (tcp.c), who has
- * proven nothing is a guest. */
+/* Rail setup: the higher rank connects, and both authenticate with the key from
+ * joining this run. As during joining (tcp_join.c), unauthenticated connections
+ * are pending connections. */
 #define _GNU_SOURCE
 #include "net/rails_own.h"
 
@@ -15,9 +15,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Of an attempt: to be connected, and to have proven everything. */
+/* Timeout for connecting; the handshake has its own (LHI_HANDSHAKE_TIMEOUT_NS).
+ */
 #define CONNECTED_NS INT64_C(1000000000)
 
+/* Creates a handshake message of the given kind. */
 static lhi_hello greeting(const lhi_rails *s, lhi_hello_kind kind)
 {
     lhi_hello h = {.kind = kind, .rank = s->rank, .n_ranks = s->n_ranks};
@@ -25,6 +27,7 @@ static lhi_hello greeting(const lhi_rails *s, lhi_hello_kind kind)
     return h;
 }
 
+/* Sends a handshake message without blocking. */
 static bool say(int fd, const lhi_hello *h)
 {
     unsigned char bytes[LHI_HELLO_BYTES];
@@ -32,6 +35,7 @@ static bool say(int fd, const lhi_hello *h)
     return lhi_send_now(fd, bytes, sizeof bytes);
 }
 
+/* Computes the proof for a handshake with a peer. */
 static void prove(const lhi_rails *s, uint32_t peer, const char *label,
                   const lhi_handshake *shake, unsigned char out[LHI_MAC_BYTES])
 {
@@ -39,6 +43,7 @@ static void prove(const lhi_rails *s, uint32_t peer, const char *label,
               shake, NULL, 0, out);
 }
 
+/* Creates the handshake state for a rail. */
 static lhi_handshake shake_of(const lhi_rails *s, uint32_t client,
                               uint32_t server, uint32_t rail)
 {
@@ -50,16 +55,17 @@ static lhi_handshake shake_of(const lhi_rails *s, uint32_t client,
     return k;
 }
 
-/* ---- dialling ---- */
+/* ---- connecting ---- */
 
-/* LHI_ADDRESS_BYTES of a rail as an address; `any_port`: to go out from. */
+/* Converts a rail's LHI_ADDRESS_BYTES to a socket address; `any_port`: for the
+ * local end. */
 static socklen_t address_of(const lhi_rails *s, uint32_t rank, uint32_t rail,
                             bool any_port, struct sockaddr_storage *out)
 {
     size_t at = (size_t)rank * s->n_rails + rail;
     socklen_t size =
         lhi_address_read(s->addresses + at * LHI_ADDRESS_BYTES, out);
-    /* Both families have their port at the same place. */
+    /* sin_port has the same offset in both address families. */
     if (any_port)
         ((struct sockaddr_in *)(void *)out)->sin_port = 0;
     return size;
@@ -93,7 +99,7 @@ void lhi_rail_dial(lhi_rails *s, uint32_t peer, uint32_t rail)
     r->until_ns = now_ns + CONNECTED_NS;
 }
 
-/* Connected, or not. */
+/* Handles the end of a connection attempt; starts the handshake. */
 static int begin_greeting(const lhi_rails *s, uint32_t peer, uint32_t rail)
 {
     lhi_rail *r = &s->peers[peer].rails[rail];
@@ -102,7 +108,7 @@ static int begin_greeting(const lhi_rails *s, uint32_t peer, uint32_t rail)
     getsockopt(r->fd, SOL_SOCKET, SO_ERROR, &error, &size);
     if (error)
         return error;
-    if (r->knocks) /* somebody does, and will dial */
+    if (r->knocks) /* the peer listens and will connect itself */
         return EAGAIN;
     lhi_hello h = greeting(s, LHI_HELLO_RAIL);
     h.port = rail;
@@ -116,7 +122,7 @@ static int begin_greeting(const lhi_rails *s, uint32_t peer, uint32_t rail)
     return say(r->fd, &h) ? 0 : EIO;
 }
 
-/* The other end has answered. */
+/* Handles the peer's handshake message. */
 static int go_on(lhi_rails *s, uint32_t peer, uint32_t rail)
 {
     lhi_rail *r = &s->peers[peer].rails[rail];
@@ -166,10 +172,11 @@ void lhi_rail_greet(lhi_rails *s, uint32_t peer, uint32_t rail)
         lhi_rail_drop(s, peer, rail, error);
 }
 
-/* ---- guests ---- */
+/* ---- pending connections ---- */
 
-/* These two take a greeting of a guest; false: it has to go. What it is told is
- * nothing: a rail that is right gets through, and no person dials. */
+/* challenge() and admit() handle a pending connection's message; false: close
+ * it. No refusal is sent: a valid rail succeeds on a later attempt, and no user
+ * reads it. */
 static bool challenge(lhi_rails *s, lhi_guest *g, const lhi_hello *h)
 {
     if (h->kind != LHI_HELLO_RAIL || h->n_ranks != s->n_ranks ||
@@ -186,6 +193,7 @@ static bool challenge(lhi_rails *s, lhi_guest *g, const lhi_hello *h)
     return say(g->fd, &answer);
 }
 
+/* Checks the client's proof and activates the rail. */
 static bool admit(lhi_rails *s, lhi_guest *g, const lhi_hello *h)
 {
     uint32_t peer = g->shake.client;

@@ -19,7 +19,7 @@
 
 enum { CARD_BYTES = LHI_MOST_RAILS * LHI_ADDRESS_BYTES };
 
-/* ---- which address is meant ---- */
+/* ---- address selection ---- */
 
 static socklen_t size_of(const struct sockaddr *a)
 {
@@ -27,7 +27,7 @@ static socklen_t size_of(const struct sockaddr *a)
                                    : sizeof(struct sockaddr_in6);
 }
 
-/* The bytes of an address, and how many bits they are. */
+/* Returns an address's bytes and its length in bits. */
 static const unsigned char *bits_of(const struct sockaddr_storage *a,
                                     unsigned *n)
 {
@@ -41,6 +41,7 @@ static const unsigned char *bits_of(const struct sockaddr_storage *a,
                      ->sin6_addr;
 }
 
+/* Checks whether two addresses share a prefix of `bits` bits. */
 static bool begin_alike(const struct sockaddr_storage *a,
                         const struct sockaddr_storage *b, unsigned bits)
 {
@@ -83,8 +84,7 @@ static bool parse_network(const char *text, struct sockaddr_storage *out,
     return n <= most;
 }
 
-/* Of those that this host has, the first in the network, or of the interface.
- */
+/* Finds this host's first address in the network, or on the interface. */
 static bool find_own(const char *interface, const struct sockaddr_storage *net,
                      unsigned bits, struct sockaddr_storage *out)
 {
@@ -99,7 +99,7 @@ static bool find_own(const char *interface, const struct sockaddr_storage *net,
             continue;
         memcpy(&a, i->ifa_addr, size_of(i->ifa_addr));
         const unsigned char *b = bits_of(&a, &(unsigned){0});
-        /* Link-local ones need more than their bytes to be reached. */
+        /* Link-local addresses need a scope, which the wire format lacks. */
         if (a.ss_family == AF_INET6 && b[0] == 0xfe && (b[1] & 0xc0) == 0x80)
             continue;
         found = interface ? strcmp(i->ifa_name, interface) == 0
@@ -111,7 +111,8 @@ static bool find_own(const char *interface, const struct sockaddr_storage *net,
     return found;
 }
 
-/* 0.0.0.0, ::, one of many, and addresses of a group of hosts. */
+/* Checks for addresses that identify no single host: 0.0.0.0, ::, multicast and
+ * broadcast. */
 static bool is_of_no_host(const struct sockaddr_storage *a)
 {
     unsigned n;
@@ -122,6 +123,7 @@ static bool is_of_no_host(const struct sockaddr_storage *a)
     return any || (is_v4 ? bytes[0] >= 224 : bytes[0] == 0xff);
 }
 
+/* Resolves a rail's text to an address of this host. */
 static lh_status find_address(const char *text, struct sockaddr_storage *out,
                               lh_error *err)
 {
@@ -149,8 +151,9 @@ static lh_status find_address(const char *text, struct sockaddr_storage *out,
                     text);
 }
 
-/* ---- opening, and telling the others ---- */
+/* ---- listening and address exchange ---- */
 
+/* State of the setup. */
 typedef struct joining {
     const lhi_tcp_options *o;
     const unsigned char *keys;
@@ -166,6 +169,7 @@ static unsigned char *address_at(const joining *j, uint32_t rank, uint32_t k)
            ((size_t)rank * j->o->n_rails + k) * LHI_ADDRESS_BYTES;
 }
 
+/* Listens on every rail's address. */
 static lh_status listen_at_all(joining *j, lh_error *err)
 {
     for (uint32_t k = 0; k < j->o->n_rails; k++) {
@@ -193,7 +197,8 @@ static lh_status listen_at_all(joining *j, lh_error *err)
     return LH_OK;
 }
 
-/* From one rank to another, on the connection by which they joined. */
+/* Computes the proof for an address record from one rank to another, on their
+ * connection from joining. */
 static void prove(const joining *j, uint32_t from, uint32_t to,
                   const unsigned char *card, size_t size,
                   unsigned char out[LHI_MAC_BYTES])
@@ -206,6 +211,7 @@ static void prove(const joining *j, uint32_t from, uint32_t to,
               &shake, card, size, out);
 }
 
+/* Sends this rank's rail addresses to a peer. */
 static lh_status tell(const joining *j, uint32_t peer, lh_error *err)
 {
     unsigned char bytes[LHI_HELLO_BYTES + CARD_BYTES];
@@ -246,6 +252,7 @@ static bool read_until(int fd, unsigned char *bytes, size_t size,
     return true;
 }
 
+/* Receives a peer's rail addresses and checks their proof. */
 static lh_status hear(const joining *j, uint32_t peer, int64_t until_ns,
                       lh_error *err)
 {
@@ -273,6 +280,7 @@ static lh_status hear(const joining *j, uint32_t peer, int64_t until_ns,
                           "rank %u: where its rails are was changed", peer);
 }
 
+/* Exchanges rail addresses with all peers. */
 static lh_status exchange(const joining *j, lh_error *err)
 {
     int64_t until_ns = lhi_now_ns() + LHI_RAILS_JOIN_NS;

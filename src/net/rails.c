@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rails: the thread that moves everything, the streams of our rank, and when
- * what is taken for lost. */
+/* Rails: the transfer thread, the local streams, and loss detection. */
 #define _GNU_SOURCE
 #include "net/rails_own.h"
 
@@ -18,24 +17,26 @@
 
 static const int64_t ms_ns = 1000000;
 
-/* Of the stream between our rank and the thread, one way, where the host allows
- * it: neither is to wake the other for each segment. */
+/* Socket buffer of a local stream in one direction, in bytes, if the host
+ * permits it. Large enough that the two threads need not wake each other for
+ * each segment. */
 enum { STREAM_BYTES = 1 << 20 };
 
-/* ---- streams of our rank ---- */
+/* ---- local streams ---- */
 
 static lhi_segment **came_at(lhi_rail_peer *p, uint64_t number)
 {
     return &p->came[number % LHI_RAIL_WINDOW];
 }
 
-/* Our rank takes nothing more from this peer: all is as if it had. */
+/* Stops delivery from this peer because the local rank reads no more; later
+ * segments count as delivered. */
 static void go_deaf(lhi_rail_peer *p)
 {
     p->deaf = true;
 }
 
-/* One write of the segment; false: no more for now. */
+/* Delivers as much of the segment as possible; false: the stream is full. */
 static bool give(lhi_rail_peer *p, const lhi_segment *g)
 {
     while (!p->deaf && p->n_delivered < g->size) {
@@ -53,6 +54,7 @@ static bool give(lhi_rail_peer *p, const lhi_segment *g)
     return true;
 }
 
+/* Delivers received segments to the local rank, in order. */
 static void deliver(lhi_rails *s, uint32_t peer)
 {
     lhi_rail_peer *p = &s->peers[peer];
@@ -75,8 +77,8 @@ static void deliver(lhi_rails *s, uint32_t peer)
     }
 }
 
-/* Not so much that it would wait here long; and all of it is there in any case
- * once a rail comes back. */
+/* Limits the segments that wait here, to keep latency low; a restored rail
+ * still finds enough of them. */
 static bool wants_more(const lhi_rails *s, const lhi_rail_peer *p)
 {
     return p->fd >= 0 && !p->out_ended &&
@@ -84,8 +86,8 @@ static bool wants_more(const lhi_rails *s, const lhi_rail_peer *p)
            p->n_waiting < 2 * s->n_rails;
 }
 
-/* The next segment, which has `size` bytes of what was read: where it lies, or
- * a copy where that is so little that it would take up room in vain. */
+/* Queues the next segment with the `size` bytes just read: in the read buffer
+ * itself, or in a smaller copy if it would waste memory. */
 static lh_status add_segment(lhi_rails *s, lhi_rail_peer *p, size_t size,
                              lh_error *err)
 {
@@ -108,7 +110,7 @@ static lh_status add_segment(lhi_rails *s, lhi_rail_peer *p, size_t size,
     return LH_OK;
 }
 
-/* Room to read into, and for what is kept of it. */
+/* Allocates the read buffer and the ring of sent segments. */
 static lh_status make_spare(lhi_rails *s, lhi_rail_peer *p, lh_error *err)
 {
     if (!p->sent)
@@ -121,7 +123,7 @@ static lh_status make_spare(lhi_rails *s, lhi_rail_peer *p, lh_error *err)
     return LH_OK;
 }
 
-/* What our rank has written becomes segments. */
+/* Cuts the bytes written by the local rank into segments. */
 static void take_written(lhi_rails *s, uint32_t peer)
 {
     lhi_rail_peer *p = &s->peers[peer];
@@ -135,7 +137,7 @@ static void take_written(lhi_rails *s, uint32_t peer)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return;
-        if (n < 0) /* it has closed before it had read all */
+        if (n < 0) /* closed with unread input */
             n = 0;
         if (n == 0)
             p->out_ended = true;
@@ -147,8 +149,9 @@ static void take_written(lhi_rails *s, uint32_t peer)
         lhi_rails_give_up(s, s->rank, err.text);
 }
 
-/* ---- what is lost ---- */
+/* ---- loss detection ---- */
 
+/* Counts a peer's active rails. */
 static uint32_t n_up(const lhi_rails *s, const lhi_rail_peer *p)
 {
     uint32_t n = 0;
@@ -157,7 +160,8 @@ static uint32_t n_up(const lhi_rails *s, const lhi_rail_peer *p)
     return n;
 }
 
-/* Nobody listens at any of its rails: it has ended, and could not say so. */
+/* Checks whether all of a peer's rails refuse connections: it has ended without
+ * an orderly shutdown. */
 static bool all_refuse(const lhi_rails *s, const lhi_rail_peer *p)
 {
     for (uint32_t k = 0; k < s->n_rails; k++)
@@ -167,6 +171,7 @@ static bool all_refuse(const lhi_rails *s, const lhi_rail_peer *p)
     return true;
 }
 
+/* Fails the run if a peer has ended, is silent or acknowledges nothing. */
 static void look_for_lost(lhi_rails *s, uint32_t peer, int64_t now_ns)
 {
     lhi_rail_peer *p = &s->peers[peer];
@@ -196,7 +201,7 @@ static void look_for_lost(lhi_rails *s, uint32_t peer, int64_t now_ns)
     lhi_rails_give_up(s, peer, why);
 }
 
-/* A peer that has left, and to which nothing more can get. */
+/* Checks whether nothing more can be sent to the peer. */
 static bool is_over(const lhi_rails *s, const lhi_rail_peer *p)
 {
     bool sent = p->out_ended && p->acknowledged == p->next;
@@ -208,6 +213,7 @@ static int64_t sooner(int64_t a_ns, int64_t b_ns)
     return a_ns < b_ns ? a_ns : b_ns;
 }
 
+/* Runs a rail's timers; returns the next time. */
 static int64_t look_at_rail(lhi_rails *s, uint32_t peer, uint32_t k,
                             int64_t now_ns)
 {
@@ -218,8 +224,9 @@ static int64_t look_at_rail(lhi_rails *s, uint32_t peer, uint32_t k,
     case LHI_RAIL_DOWN:
         if (p->in_ended || p->given_up)
             return INT64_MAX;
-        /* Who is dialled learns nothing of one that has died, and so looks
-         * whether it listens, once there is no rail to it. */
+        /* The accepting end does not notice a peer that died. Once it has no
+         * rail to the peer, it therefore tests whether the peer still listens.
+         */
         if (!dials && (!r->was_up || n_up(s, p) > 0))
             return INT64_MAX;
         if (r->again_ns <= now_ns)
@@ -232,7 +239,7 @@ static int64_t look_at_rail(lhi_rails *s, uint32_t peer, uint32_t k,
         }
         if (now_ns - r->spoke_ns >= r->limit_ns / 3)
             lhi_rail_say(s, peer, k);
-        /* One that cannot be written is looked at by what is heard of it. */
+        /* If the rail cannot be written, only its input is checked. */
         return sooner(r->heard_ns + r->limit_ns + ms_ns,
                       r->writes ? INT64_MAX : r->spoke_ns + r->limit_ns / 3);
     default:
@@ -242,8 +249,8 @@ static int64_t look_at_rail(lhi_rails *s, uint32_t peer, uint32_t k,
     }
 }
 
-/* This thread looks so much later than it meant to, as where the job or its
- * machine was stopped: what peers did meanwhile is not known. */
+/* Extends all timeouts if this thread itself is late, for example because the
+ * job or its machine was stopped: the peers' activity meanwhile is unknown. */
 static void forgive(lhi_rails *s, int64_t late_ns, int64_t now_ns)
 {
     for (uint32_t i = 0; i < s->n_ranks; i++) {
@@ -253,7 +260,8 @@ static void forgive(lhi_rails *s, int64_t late_ns, int64_t now_ns)
     }
 }
 
-/* When to look again; `due_ns`: when it was to look now, 0: at no time. */
+/* Runs all timers and returns the next time; `due_ns`: time at which this call
+ * was due, 0: none. */
 static int64_t look_at_clock(lhi_rails *s, int64_t due_ns)
 {
     int64_t now_ns = lhi_now_ns(), next_ns = now_ns + 1000 * ms_ns;
@@ -283,15 +291,16 @@ static struct pollfd poll_of(const lhi_rail_peer *p, const lhi_rail *r)
     return f;
 }
 
-/* As the thread hears it: pokes, listeners, guests, then of each peer its
- * stream and its rails. */
+/* Fills the poll() entries in the order in which the thread handles them:
+ * wake-up, listeners, pending connections, then each peer's stream and rails.
+ */
 static nfds_t fill_polls(lhi_rails *s)
 {
     struct pollfd *f = s->polls;
     f[0] = (struct pollfd){.fd = s->poke, .events = POLLIN};
     nfds_t n = 1 + s->n_rails;
     struct pollfd *guests =
-        f + n - 1; /* where its listener goes: overwritten */
+        f + n - 1; /* its listener entry is overwritten below */
     uint32_t n_guests = lhi_guests_polls(&s->guests, s->listeners[0], guests);
     bool deaf = guests[0].fd < 0;
     for (uint32_t k = 0; k < s->n_rails; k++)
@@ -313,6 +322,7 @@ static nfds_t fill_polls(lhi_rails *s)
     return n;
 }
 
+/* Handles poll() events on a rail. */
 static void hear_rail(lhi_rails *s, uint32_t peer, uint32_t k, short events)
 {
     lhi_rail *r = &s->peers[peer].rails[k];
@@ -328,6 +338,7 @@ static void hear_rail(lhi_rails *s, uint32_t peer, uint32_t k, short events)
         lhi_rail_read(s, peer, k);
 }
 
+/* Handles poll() events on a peer's stream and rails. */
 static void hear_peer(lhi_rails *s, uint32_t peer, const struct pollfd *f)
 {
     lhi_rail_peer *p = &s->peers[peer];
@@ -340,6 +351,7 @@ static void hear_peer(lhi_rails *s, uint32_t peer, const struct pollfd *f)
     lhi_rail_push(s, peer);
 }
 
+/* Handles poll() events on pending connections and listeners. */
 static void hear_guests(lhi_rails *s, uint32_t n_guests)
 {
     const struct pollfd *f = s->polls + 1 + s->n_rails;
@@ -352,7 +364,7 @@ static void hear_guests(lhi_rails *s, uint32_t n_guests)
             lhi_guests_accept(&s->guests, s->listeners[k]);
 }
 
-/* True: the thread may end. */
+/* Checks whether the thread may end. */
 static bool is_done(lhi_rails *s)
 {
     uint32_t asks = __atomic_load_n(&s->asks, __ATOMIC_ACQUIRE);
@@ -395,14 +407,15 @@ static void *thread_main(void *of)
     return NULL;
 }
 
-/* ---- from outside ---- */
+/* ---- calls from other threads ---- */
 
+/* Sends a request to the thread and wakes it. */
 static void ask(lhi_rails *s, uint32_t what)
 {
     uint64_t one = 1;
     __atomic_store_n(&s->asks, what, __ATOMIC_RELEASE);
     ssize_t n = write(s->poke, &one, sizeof one);
-    (void)n; /* full means that it wakes anyway */
+    (void)n; /* a full counter wakes the thread anyway */
 }
 
 static void free_peer(const lhi_rails *s, lhi_rail_peer *p)
@@ -411,7 +424,7 @@ static void free_peer(const lhi_rails *s, lhi_rail_peer *p)
         lhi_rail *r = &p->rails[k];
         if (r->fd >= 0)
             close(r->fd);
-        if (r->out && r->out->let_go) /* else it is among those below */
+        if (r->out && r->out->let_go) /* else it is in `sent` below */
             free(r->out);
         free(r->in);
         lhi_seal_free(r->seals_out);
@@ -430,7 +443,7 @@ static void free_peer(const lhi_rails *s, lhi_rail_peer *p)
     free(p->came);
 }
 
-/* Without the listeners. */
+/* Releases everything except the listeners. */
 static void free_rails(lhi_rails *s)
 {
     for (uint32_t i = 0; s->peers && i < s->n_ranks; i++)
@@ -504,6 +517,7 @@ static lh_status make_streams(lhi_rails *s, int *fds, lh_error *err)
     return LH_OK;
 }
 
+/* Formats the addresses of a rail's two ends. */
 static void name_ends(const lhi_rails *s, uint32_t peer, uint32_t rail,
                       char from[LHI_ADDRESS_TEXT], char to[LHI_ADDRESS_TEXT])
 {
@@ -516,7 +530,7 @@ static void name_ends(const lhi_rails *s, uint32_t peer, uint32_t rail,
     }
 }
 
-/* The thread has ended: says which rail is missing. */
+/* Fails with the name of the missing rail; the thread must have ended. */
 static lh_status missing(const lhi_rails *s, lh_error *err)
 {
     for (uint32_t i = 0; i < s->n_ranks; i++) {
@@ -536,7 +550,7 @@ static lh_status missing(const lhi_rails *s, lh_error *err)
     return lhi_fail(err, LH_EIO, "rank %u: its rails failed", s->rank);
 }
 
-/* Until all rails are there. */
+/* Waits until all rails are connected. */
 static lh_status wait_for_all(lhi_rails *s, lh_error *err)
 {
     uint32_t all = (s->n_ranks - 1) * s->n_rails;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of rails: rails.c has the thread, the streams and the clock,
- * rail_carry.c what goes over a rail, rail_door.c how a rail comes to be.
- * Everything here is the thread's alone, once it runs. */
+/* Internals of the rails: rails.c has the thread, the local streams and the
+ * timers, rail_io.c the transfer over a rail, rail_acceptor.c its setup.
+ * Everything here belongs to the thread once it runs. */
 #ifndef LHI_RAILS_OWN_H
 #define LHI_RAILS_OWN_H
 
@@ -13,45 +13,47 @@
 #include <pthread.h>
 #include <sys/types.h>
 
-/* A piece of a peer's stream. */
+/* A segment of a peer's stream. */
 typedef struct lhi_segment {
     uint64_t number;
-    uint32_t size; /* 0: the stream ends here */
-    uint32_t rail; /* that it was sent over last */
-    bool waits;    /* to be sent, or sent again */
-    bool again;    /* was sent before */
-    bool in_hands; /* of the rail that is writing it */
-    bool let_go;   /* acknowledged meanwhile: that rail releases it */
+    uint32_t size; /* 0: end of the stream */
+    uint32_t rail; /* last sent over */
+    bool waits;    /* waits for (re)transmission */
+    bool again;    /* retransmission */
+    bool in_hands; /* a rail is writing it */
+    bool let_go;   /* acknowledged meanwhile: that rail frees it */
     unsigned char bytes[];
 } lhi_segment;
 
+/* States of a rail. */
 typedef enum lhi_rail_state {
     LHI_RAIL_DOWN,
     LHI_RAIL_CONNECTING,
-    LHI_RAIL_GREETING, /* RAIL is said, CHALLENGE to come */
-    LHI_RAIL_PROVING,  /* PROOF is said, WELCOME to come */
+    LHI_RAIL_GREETING, /* RAIL sent, CHALLENGE expected */
+    LHI_RAIL_PROVING,  /* PROOF sent, WELCOME expected */
     LHI_RAIL_UP
 } lhi_rail_state;
 
+/* One rail to a peer. */
 typedef struct lhi_rail {
     lhi_rail_state state;
     int fd;           /* -1: DOWN */
-    bool was_up;      /* once */
-    bool knocks;      /* CONNECTING: only to see whether anybody listens */
-    bool has_room;    /* the socket may take more */
-    int error;        /* of the last attempt, or why it went; 0: silence */
-    int64_t heard_ns; /* UP */
+    bool was_up;      /* was active before */
+    bool knocks;      /* CONNECTING: only tests whether the peer listens */
+    bool has_room;    /* socket accepts more bytes */
+    int error;        /* last attempt's, or reason of the loss; 0: silence */
+    int64_t heard_ns; /* UP: last input */
     int64_t spoke_ns;
-    int64_t limit_ns; /* of its silence */
-    int64_t until_ns; /* of an attempt */
-    int64_t again_ns; /* DOWN: when to dial */
-    int64_t gone_ns;  /* since when, of one that was up; 0: it is not gone */
+    int64_t limit_ns; /* timeout for silence */
+    int64_t until_ns; /* attempt's timeout */
+    int64_t again_ns; /* DOWN: next attempt */
+    int64_t gone_ns;  /* time of the loss; 0: not lost */
     lhi_handshake shake;
     unsigned char greeting[LHI_HELLO_BYTES];
     size_t n_greeting;
-    int64_t asked_ns; /* when the other end was asked for an answer */
+    int64_t asked_ns; /* time of the handshake's request */
 
-    /* What is being written: head, payload of `out`, tail. */
+    /* Frame being written: header, payload from `out`, tail. */
     lhi_seal *seals_out, *seals_in;
     bool writes;
     lhi_segment *out; /* NULL: no payload */
@@ -59,45 +61,47 @@ typedef struct lhi_rail {
     unsigned char out_head[LHI_RAIL_HEAD + LHI_SEAL_BYTES];
     unsigned char out_tail[LHI_SEAL_BYTES];
 
-    /* What is being read. */
+    /* Frame being read. */
     lhi_rail_head in_frame;
-    size_t in_got; /* bytes of head, payload and tail */
+    size_t in_got; /* bytes of header, payload and tail */
     lhi_segment *in;
     unsigned char in_head[LHI_RAIL_HEAD + LHI_SEAL_BYTES];
     unsigned char in_tail[LHI_SEAL_BYTES];
 } lhi_rail;
 
+/* A peer's streams, segments and rails. */
 typedef struct lhi_rail_peer {
-    int fd;         /* the thread's end of the stream; -1: none */
-    bool out_ended; /* our rank writes no more: the last segment says so */
-    bool in_ended;  /* the peer does not */
-    bool in_shut;   /* and our rank has been told */
-    bool deaf;      /* our rank reads no more: what comes is dropped */
+    int fd;         /* thread's end of the local stream; -1: none */
+    bool out_ended; /* local rank has closed; the last segment marks it */
+    bool in_ended;  /* peer has closed */
+    bool in_shut;   /* ... and the local rank is notified */
+    bool deaf;      /* local rank reads no more; input is dropped */
     bool given_up;
-    /* Segments by number % LHI_RAIL_WINDOW; NULL until there are any. */
+    /* Segments by number % LHI_RAIL_WINDOW; NULL while unused. */
     lhi_segment **sent, **came;
-    uint64_t acknowledged; /* all before it are */
-    uint64_t next;         /* number of the next segment */
-    uint64_t look_from;    /* no segment before it waits */
+    uint64_t acknowledged; /* all lower numbers are acknowledged */
+    uint64_t next;         /* next segment's number */
+    uint64_t look_from;    /* no lower number waits */
     uint32_t n_waiting;
-    uint64_t expected;  /* all before it are delivered */
-    size_t n_delivered; /* bytes of that one */
-    bool owes;          /* an acknowledgement */
-    uint32_t turn;      /* the rail that is asked first */
+    uint64_t expected;  /* all lower numbers are delivered */
+    size_t n_delivered; /* delivered bytes of segment `expected` */
+    bool owes;          /* an acknowledgement is due */
+    uint32_t turn;      /* first rail to try next */
     int64_t heard_ns;   /* over any rail */
-    int64_t moved_ns;   /* when one was acknowledged, or none was awaited */
+    int64_t moved_ns;   /* last acknowledgement, or time with none due */
     lhi_rail *rails;
 } lhi_rail_peer;
 
-/* A rail has gone, or come back. */
+/* The loss or restoration of a rail. */
 typedef struct lhi_rail_news {
     uint32_t peer, rail;
-    int error;       /* why it has gone; 0: silence */
-    int64_t away_ns; /* back after so long; negative: it has gone */
+    int error;       /* reason of the loss; 0: silence */
+    int64_t away_ns; /* downtime on restoration; negative: lost */
 } lhi_rail_news;
 
 enum { LHI_RAIL_NEWS = 16 };
 
+/* All rails of a rank. */
 struct lhi_rails {
     uint32_t rank, n_ranks, n_rails;
     int listeners[LHI_MOST_RAILS];
@@ -108,55 +112,59 @@ struct lhi_rails {
     lhi_rail_peer *peers;
     lhi_guests guests;
     struct pollfd *polls;
-    lhi_segment *spare; /* what a rank has written is read into; or NULL */
+    lhi_segment *spare; /* read buffer for local streams; or NULL */
     int poke;
     pthread_t thread;
-    uint32_t n_up; /* atomic: rails that are there, or were */
-    uint32_t asks; /* atomic: what the thread is to do */
+    uint32_t n_up; /* atomic: rails that ever were active */
+    uint32_t asks; /* atomic: request to the thread */
     int64_t close_by_ns;
-    lhi_rails_seen seen;  /* atomic, each */
-    pthread_mutex_t lock; /* of the news: the oldest are lost if nobody asks */
+    lhi_rails_seen seen;  /* each atomic */
+    pthread_mutex_t lock; /* for the events; unread old ones are overwritten */
     lhi_rail_news news[LHI_RAIL_NEWS];
     uint32_t n_news, n_told;
 };
 
-/* `asks` */
+/* Requests to the thread. */
 enum { LHI_RAILS_RUN, LHI_RAILS_LEAVE, LHI_RAILS_STOP };
 
+/* Adds to a statistic, atomically. */
 static inline void lhi_rails_count(uint64_t *what, uint64_t n)
 {
     __atomic_fetch_add(what, n, __ATOMIC_RELAXED);
 }
 
-/* ---- rail_carry.c ---- */
+/* ---- rail_io.c ---- */
 
-/* The connection is proven: it is the rail, and the one before it is not. */
+/* Activates an authenticated connection as the rail, in place of an earlier
+ * one. */
 lh_status lhi_rail_begin(lhi_rails *rails, uint32_t peer, uint32_t rail, int fd,
                          const lhi_handshake *shake, int64_t answer_ns,
                          lh_error *err);
-/* Closes it, whatever its state; what it had in hands goes over others. */
+/* Closes a rail in any state; its segments are sent over others. */
 void lhi_rail_drop(lhi_rails *rails, uint32_t peer, uint32_t rail, int error);
-/* Something may be read. */
+/* Reads from a rail after a poll() event. */
 void lhi_rail_read(lhi_rails *rails, uint32_t peer, uint32_t rail);
-/* Writes what is to be written to a peer, over its rails that have room. */
+/* Sends a peer's waiting segments over its rails with socket space. */
 void lhi_rail_push(lhi_rails *rails, uint32_t peer);
-/* Says that this end is there, with what it has got. */
+/* Sends a keep-alive frame with the current acknowledgement. */
 void lhi_rail_say(lhi_rails *rails, uint32_t peer, uint32_t rail);
-/* Whether there is anything that a rail with room could take. */
+/* Checks whether the rail has something to write. */
 bool lhi_rail_has_work(const lhi_rail_peer *peer, const lhi_rail *rail);
 
-/* The run fails by this peer, or this rank; `why` begins after its name. */
+/* Fails the run because of this peer, or this rank; `why` follows its name. */
 void lhi_rails_give_up(lhi_rails *rails, uint32_t peer, const char *why);
 
-/* ---- rail_door.c ---- */
+/* ---- rail_acceptor.c ---- */
 
-/* Of a rank with a lower number; of another one, which dials itself, it only
- * sees whether it listens there. */
+/* Connects a rail to a lower rank. To a higher rank, which connects itself, it
+ * only tests whether the peer listens. */
 void lhi_rail_dial(lhi_rails *rails, uint32_t peer, uint32_t rail);
-/* The connection of an attempt can be written, or read. */
+/* Continues a connection attempt after a poll() event. */
 void lhi_rail_greet(lhi_rails *rails, uint32_t peer, uint32_t rail);
-/* A guest can be read; its fd is -1 once it is none any more. */
+/* Reads from a pending connection; its fd is -1 once it is closed or has become
+ * a rail. */
 void lhi_rail_hear_guest(lhi_rails *rails, lhi_guest *guest);
+/* Closes pending connections whose time is over. */
 void lhi_rail_drop_late(lhi_rails *rails, int64_t now_ns);
 
 #endif

@@ -11,10 +11,11 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 
+/* MAC state for one direction. */
 struct lhi_seal {
     EVP_CIPHER_CTX *cipher;
-    uint64_t n_frames;    /* begun */
-    bool upwards, broken; /* a call has failed: seals are right for nobody */
+    uint64_t n_frames;    /* frames begun */
+    bool upwards, broken; /* broken: a call failed, all MACs are invalid */
 };
 
 lh_status lhi_seal_make(const unsigned char key[LHI_SEAL_KEY_BYTES],
@@ -93,7 +94,7 @@ lh_status lhi_seal_make(const unsigned char key[LHI_SEAL_KEY_BYTES],
                     "this build was made without OpenSSL (libssl-dev)");
 }
 
-/* Nobody has one. */
+/* Without OpenSSL no state exists. */
 void lhi_seal_free(lhi_seal *seal)
 {
     (void)seal;

@@ -14,12 +14,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The start of the file; the table is a page further. */
+/* Header of the shared file; the table follows on the next page. */
 typedef struct share_head {
     unsigned char cookie[LHI_COOKIE_BYTES];
     lhi_net_link links[];
 } share_head;
 
+/* A mapped table. */
 struct lhi_shared {
     int fd;
     void *map;
@@ -32,6 +33,7 @@ static size_t head_bytes(uint32_t n_links)
     return (size + 4095) / 4096 * 4096;
 }
 
+/* Maps the file. */
 static lh_status map_shared(lhi_shared *s, uint32_t n_links, lh_error *err)
 {
     s->offset = head_bytes(n_links);
@@ -51,13 +53,14 @@ lhi_links *lhi_shared_table(const lhi_shared *s)
                        : NULL;
 }
 
+/* Creates and initialises the file on rank 0. */
 static lh_status share_links(lhi_shared *s, uint32_t n_links,
                              const lhi_net_link *links,
                              unsigned char extra[LHI_SHARE_BYTES],
                              lh_error *err)
 {
     lhi_link_share what = {.pid = (uint32_t)getpid(), .n_links = n_links};
-    /* Has no name, so nothing stays behind whatever happens. */
+    /* An unnamed file, so nothing remains in any case. */
     s->fd = memfd_create("longhaul-links", MFD_CLOEXEC);
     off_t bytes = (off_t)(head_bytes(n_links) + lhi_links_bytes(n_links));
     if (s->fd < 0 || ftruncate(s->fd, bytes) ||
@@ -73,12 +76,14 @@ static lh_status share_links(lhi_shared *s, uint32_t n_links,
     return lhi_links_init(lhi_shared_table(s), n_links, links, err);
 }
 
+/* Checks whether two links have equal parameters. */
 static bool alike(const lhi_net_link *a, const lhi_net_link *b)
 {
     return a->latency_ns == b->latency_ns && a->transfer_ns == b->transfer_ns &&
            memcmp(&a->ns_per_byte, &b->ns_per_byte, sizeof(double)) == 0;
 }
 
+/* Maps rank 0's file and checks its cookie and links. */
 static lh_status find_shared(lhi_shared *s, uint32_t n_links,
                              const lhi_net_link *links,
                              const unsigned char extra[LHI_SHARE_BYTES],

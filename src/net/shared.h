@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table of emulated links that processes of one host share although they were
- * not forked together. Rank 0 makes it and tells the others 64 bytes. */
+/* A table of emulated links shared by separately started processes on one host.
+ * Rank 0 creates it and sends its location (64 bytes) to the others. */
 #ifndef LHI_SHARED_H
 #define LHI_SHARED_H
 
@@ -9,16 +9,17 @@
 
 typedef struct lhi_shared lhi_shared;
 
-/* With no links there is nothing to share: a table of NULL. */
+/* Creates the table on rank 0. Without links the table is NULL. */
 lh_status lhi_shared_make(uint32_t n_links, const lhi_net_link *links,
                           unsigned char extra[LHI_SHARE_BYTES],
                           lhi_shared **out, lh_error *err);
-/* LH_EUNSUPPORTED: rank 0 runs elsewhere. LH_EINVAL: it emulates other links.
- */
+/* Maps rank 0's table. LH_EUNSUPPORTED: rank 0 is on another host. LH_EINVAL:
+ * it emulates other links. */
 lh_status lhi_shared_find(uint32_t n_links, const lhi_net_link *links,
                           const unsigned char extra[LHI_SHARE_BYTES],
                           lhi_shared **out, lh_error *err);
+/* Returns the table. */
 lhi_links *lhi_shared_table(const lhi_shared *shared);
-void lhi_shared_free(lhi_shared *shared); /* NULL is fine */
+void lhi_shared_free(lhi_shared *shared); /* NULL is allowed */
 
 #endif

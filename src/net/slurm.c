@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ports below those that Linux gives to whoever asks for any. */
+/* Ports below Linux's ephemeral range. */
 enum { FIRST_PORT = 20000, N_PORTS = 10000 };
 
-/* The number that a variable is, or begins with where `ends` is what may
- * follow it. */
+/* Parses the number in an environment variable; `ends` lists characters that
+ * may follow it. */
 static bool number_of(const char *name, uint64_t most, const char *ends,
                       uint64_t *out)
 {
@@ -32,8 +32,9 @@ static bool number_of(const char *name, uint64_t most, const char *ends,
     return true;
 }
 
-/* Open MPI's and Hydra's mpirun start their helpers by srun: what the
- * environment says of Slurm is the helpers'. */
+/* Checks that the process itself is a task of the Slurm step. Open MPI's and
+ * Hydra's mpirun start their helpers by srun, so the Slurm variables may
+ * describe a helper. */
 static bool is_of_step(void)
 {
     uint64_t rank, n, pmi;
@@ -94,7 +95,7 @@ static bool is_loopback(const struct sockaddr_storage *a)
            (bytes[10] == 0xff && bytes[11] == 0xff && bytes[12] == 127);
 }
 
-/* Rank 0 has to listen where the others look for it. */
+/* Checks that rank 0 runs on the host to which the others connect. */
 static lh_status check_first(const lhi_slurm *s, lh_error *err)
 {
     const char *here = getenv("SLURMD_NODENAME");
@@ -120,6 +121,7 @@ static lh_status check_first(const lhi_slurm *s, lh_error *err)
     return LH_OK;
 }
 
+/* Determines rank 0's host. */
 static lh_status find_host(lhi_slurm *s, lh_error *err)
 {
     const char *named = getenv("LONGHAUL_HOST");
@@ -144,6 +146,7 @@ static lh_status find_host(lhi_slurm *s, lh_error *err)
     return s->rank == 0 ? check_first(s, err) : LH_OK;
 }
 
+/* Determines rank 0's port. */
 static lh_status find_port(lhi_slurm *s, uint64_t job, uint64_t step,
                            lh_error *err)
 {
@@ -155,13 +158,14 @@ static lh_status find_port(lhi_slurm *s, uint64_t job, uint64_t step,
                             getenv("LONGHAUL_PORT"));
     } else if (!number_of("SLURM_STEP_RESV_PORTS", 65535, "-,", &port) ||
                port == 0) {
-        /* Jobs of one node that run at once have numbers close by. */
+        /* Concurrent jobs on a node have nearby numbers, so spread them. */
         port = FIRST_PORT + (job % N_PORTS * 61 + step % N_PORTS) % N_PORTS;
     }
     s->port = (uint16_t)port;
     return LH_OK;
 }
 
+/* Reads the job's secret. */
 static lh_status find_secret(lhi_slurm *s, lh_error *err)
 {
     s->secret = getenv("LONGHAUL_SECRET");

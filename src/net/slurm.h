@@ -1,39 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks that srun has started without MPI: the environment of a step says who
- * is who and where rank 0 is, and carries the job's secret. Slurm's variables
- * are those of srun(1), "OUTPUT ENVIRONMENT VARIABLES". */
+/* Startup under srun without MPI. A step's environment has the rank, the number
+ * of ranks, rank 0's host and the job's secret. Slurm's variables are described
+ * in srun(1), "OUTPUT ENVIRONMENT VARIABLES". */
 #ifndef LHI_SLURM_H
 #define LHI_SLURM_H
 
 #include "net/net.h"
 
-/* How long ranks wait for each other: nodes begin seconds apart. */
+/* Timeout for all ranks to join; nodes may start seconds apart. */
 #define LHI_SLURM_JOIN_NS INT64_C(60000000000)
 
-/* What the environment says of this process. */
+/* This process's settings from the environment. */
 typedef struct lhi_slurm {
     uint32_t rank, n_ranks;
-    char host[256]; /* of rank 0 */
-    uint16_t port;  /* of rank 0 */
-    char job[64];   /* names the step */
+    char host[256]; /* rank 0's */
+    uint16_t port;  /* rank 0's */
+    char job[64];   /* name of the step */
     const char *secret;
 } lhi_slurm;
 
-/* Whether this process is a task of a step that uses this: it has a secret in
- * LONGHAUL_SECRET, or nothing of MPI or PMI in its environment. */
+/* Checks whether this process is a Slurm task to be started this way: it has a
+ * secret in LONGHAUL_SECRET, or no MPI or PMI variables. */
 bool lhi_slurm_launched(void);
-/* Whether it is rank 0: what is wrong with the environment all ranks find, and
- * one says. */
+/* Checks whether this is rank 0. All ranks detect errors in the environment,
+ * but only rank 0 prints them. */
 bool lhi_slurm_leads(void);
 
-/* The host is LONGHAUL_HOST, or loopback where the step has one node, or the
- * first of the step's nodes; the port LONGHAUL_PORT, or the first that Slurm
- * reserved for the step, or one that follows from the step's number.
- * LH_EINVAL: what is missing or wrong, and what to do. */
+/* Reads the environment. The host is LONGHAUL_HOST, or loopback if the step has
+ * one node, or the step's first node. The port is LONGHAUL_PORT, or the first
+ * that Slurm reserved for the step, or one computed from the step's number.
+ * LH_EINVAL: a variable is missing or invalid; `err` has the remedy. */
 lh_status lhi_slurm_look(lhi_slurm *out, lh_error *err);
 
-/* The first name of a list as Slurm writes them: "n[07-12,20],m" is n07, m.
- * LH_EINVAL: no such list, or a name that is too long for `room` bytes. */
+/* Returns the first name in a Slurm node list: n07 for "n[07-12,20],m".
+ * LH_EINVAL: invalid list, or the name does not fit `room` bytes. */
 lh_status lhi_slurm_first_node(const char *list, char *out, size_t room,
                                lh_error *err);
 

@@ -14,8 +14,8 @@
 
 void lhi_set_tcp_options(int fd)
 {
-    /* A lost peer is noticed in seconds, not in the minutes of TCP. All these
-     * exist on Linux; without one the heartbeat still notices. */
+    /* Detects a lost peer in seconds, not in TCP's minutes. All options exist
+     * on Linux; without one of them, the heartbeat still detects the loss. */
     int on = 1, idle_s = 1, every_s = 1, times = 3;
     unsigned int timeout_ms = 4000;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);

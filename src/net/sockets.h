@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TCP sockets and their addresses, as ranks that join use them. */
+/* TCP sockets and addresses for joining ranks. */
 #ifndef LHI_SOCKETS_H
 #define LHI_SOCKETS_H
 
@@ -9,30 +9,31 @@
 
 enum { LHI_ADDRESS_TEXT = 64 };
 
-/* What every connection between ranks is set to. */
+/* Sets the socket options for connections between ranks. */
 void lhi_set_tcp_options(int fd);
 
-/* An address as ranks tell it each other, and back (its length). */
+/* Encodes an address in the wire format. */
 void lhi_address_write(const struct sockaddr *from,
                        unsigned char out[LHI_ADDRESS_BYTES]);
+/* Decodes an address; returns its length. */
 socklen_t lhi_address_read(const unsigned char in[LHI_ADDRESS_BYTES],
                            struct sockaddr_storage *out);
-/* "127.0.0.1:4711" */
+/* Formats an address, for example "127.0.0.1:4711". */
 void lhi_address_name(const struct sockaddr_storage *address, socklen_t size,
                       char out[LHI_ADDRESS_TEXT]);
 
-/* Where rank 0 is. LH_EIO: nowhere. */
+/* Resolves rank 0's host name. LH_EIO: not found. */
 lh_status lhi_address_find(const char *host, uint16_t port,
                            struct sockaddr_storage *out, socklen_t *size,
                            lh_error *err);
 
-/* Listens there, for as many as the system lets wait; *port: where, for an
- * address with port 0. `rank` is for the error. */
+/* Listens on the address with the system's maximum backlog. *port receives the
+ * port, also if the address has port 0. `rank` is for the error text. */
 lh_status lhi_listen_at(const struct sockaddr_storage *address, socklen_t size,
                         uint32_t rank, int *listener, uint32_t *port,
                         lh_error *err);
 
-/* Writes all of it now, into a connection that has room; false: not all. */
+/* Sends all bytes without blocking; false: not all fit the socket buffer. */
 bool lhi_send_now(int fd, const void *bytes, size_t size);
 
 #endif

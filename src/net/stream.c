@@ -21,65 +21,69 @@
 #include <unistd.h>
 
 enum {
-    READ_BYTES = 8 << 10,   /* of a connection, read at once */
-    CHUNK_BYTES = 128 << 10 /* moved at most while the lock is held */
+    READ_BYTES = 8 << 10,   /* read ahead per connection */
+    CHUNK_BYTES = 128 << 10 /* maximum transfer while the lock is held */
 };
-/* Within the silence that is allowed; more than all PINGs of that time are. */
+/* Minimum bytes of a started frame per silence interval; more than all PINGs in
+ * that time. */
 static const size_t least_coming = 1024;
 static const int64_t ms_ns = 1000000;
 
+/* One peer's connection. */
 typedef struct connection {
     int fd;             /* -1: none */
-    bool writes, asked; /* can still write; epoll is asked for room */
-    bool said_bye;      /* its last frame is on its way, or out */
+    bool writes, asked; /* writable; EPOLLOUT is requested */
+    bool said_bye;      /* its last frame is queued or sent */
     lhi_outgoing *first, *last;
-    lhi_outgoing *spare; /* for the last frame, if there is no memory then */
-    lhi_seal *seals_out, *seals_in; /* NULL: it is not sealed */
-    size_t head_bytes, tail_bytes;  /* of a frame, around its payload */
-    /* What was read ahead: [at, end) of `buffer`. */
+    lhi_outgoing *spare; /* for the last frame, if memory is exhausted */
+    lhi_seal *seals_out, *seals_in; /* NULL: not authenticated */
+    size_t head_bytes, tail_bytes;  /* frame overhead around the payload */
+    /* Bytes read ahead: [at, end) in `buffer`. */
     size_t at, end;
-    /* The frame that is being read, from its header on. */
+    /* Frame being read, from its header on. */
     bool in_frame;
     lhi_frame frame;
-    size_t filled, size; /* of its payload */
-    size_t n_tail;       /* of what follows it */
+    size_t filled, size; /* payload bytes */
+    size_t n_tail;       /* bytes of the payload's MAC */
     unsigned char tail[LHI_SEAL_BYTES];
     unsigned char *into; /* NULL: dropped */
     lhi_net_op *op;
     lhi_kept *kept;
     int64_t heard_ns, spoke_ns;
-    /* Since when the frame, or one of those before it, has been coming, and the
-     * bytes that have come meanwhile. */
+    /* Start of the current interval with an incomplete frame, and the bytes
+     * received in it. */
     int64_t coming_ns;
     size_t n_coming;
-    int64_t lost_ns; /* when the connection went without a goodbye; 0: not */
-    int64_t broke_off_ns; /* when its peer broke off a message; 0: it did not */
+    int64_t lost_ns; /* loss without orderly shutdown; 0: none */
+    int64_t broke_off_ns; /* peer cancelled a message; 0: no */
     unsigned char reason[LHI_ABORT_BYTES];
     unsigned char buffer[READ_BYTES];
 } connection;
 
+/* The endpoint. */
 typedef struct stream {
-    lhi_proto proto; /* first */
+    lhi_proto proto; /* must be first */
     lhi_net_ops ops;
     lhi_failure own_failure;
-    bool watched, stop, told; /* told: peers of the failure, or by one */
-    bool heard_why;           /* by one */
+    bool watched, stop, told; /* told: failure sent to peers, or received */
+    bool heard_why;           /* received from a peer */
     int64_t silence_ns;
-    int epoll, poke; /* poke: an eventfd that wakes the thread */
+    int epoll, poke; /* poke: eventfd that wakes the thread */
     pthread_t thread;
     void (*closed)(void *context);
     void *context;
     connection *connections;
 } stream;
 
+/* Wakes the communication thread. */
 static void poke(stream *s)
 {
     uint64_t one = 1;
     ssize_t n = write(s->poke, &one, sizeof one);
-    (void)n; /* full means that it wakes anyway */
+    (void)n; /* a full counter wakes the thread anyway */
 }
 
-/* The run fails by what was seen of a peer. */
+/* Fails the run because of a peer's behaviour. */
 static void fail_peer(stream *s, uint32_t peer, const char *what)
 {
     lhi_failure_set(s->proto.net.failure, peer, what);
@@ -97,6 +101,7 @@ static void ask_for_room(stream *s, uint32_t peer, bool want)
     c->asked = epoll_ctl(s->epoll, EPOLL_CTL_MOD, c->fd, &e) == 0 && want;
 }
 
+/* Fails all queued frames. */
 static void drop_out(stream *s, connection *c)
 {
     while (c->first) {
@@ -108,7 +113,7 @@ static void drop_out(stream *s, connection *c)
     }
 }
 
-/* Writes until the socket is full or `most` bytes are out. */
+/* Writes until the socket is full or `most` bytes are sent. */
 static void flush(stream *s, uint32_t peer, size_t most)
 {
     connection *c = &s->connections[peer];
@@ -121,7 +126,8 @@ static void flush(stream *s, uint32_t peer, size_t most)
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             break;
         if (n < 0) {
-            /* Whether the peer said goodbye or died, reading will tell. */
+            /* Reading determines whether the peer shut down in order or died.
+             */
             c->writes = false;
             break;
         }
@@ -203,7 +209,7 @@ static const lhi_carrier stream_carrier = {
     .withdraw = stream_withdraw,
 };
 
-/* Tells the peers, once, why the run has failed. */
+/* Sends the reason of the failure to the peers, once. */
 static void tell_failure(stream *s)
 {
     const char *why = lhi_failure_text(s->proto.net.failure);
@@ -224,6 +230,7 @@ static const char broken_seal[] =
     "a frame that was changed on its way, or bytes before it were lost, or "
     "came twice";
 
+/* Handles a complete frame. */
 static lh_status end_frame(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
@@ -236,7 +243,8 @@ static lh_status end_frame(stream *s, uint32_t peer, lh_error *err)
         char text[LHI_ABORT_BYTES + 1];
         lhi_wire_text(c->reason, c->size, text, sizeof text);
         lhi_failure_tell(s->proto.net.failure, peer, text);
-        /* Whoever began it tells everyone; this rank does when it leaves. */
+        /* The rank that failed informs all others; this rank repeats it only on
+         * leaving. */
         s->heard_why = s->heard_why || !s->told;
         s->told = true;
         return LH_OK;
@@ -244,6 +252,7 @@ static lh_status end_frame(stream *s, uint32_t peer, lh_error *err)
     return lhi_proto_filled(&s->proto, op, kept, err);
 }
 
+/* Checks and handles a frame header. */
 static lh_status begin_frame(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
@@ -267,7 +276,7 @@ static lh_status begin_frame(stream *s, uint32_t peer, lh_error *err)
     return c->size ? LH_OK : end_frame(s, peer, err);
 }
 
-/* Payload has come, at `bytes`. */
+/* Adds `n` received payload bytes to the frame and its MAC. */
 static void note_payload(connection *c, const unsigned char *bytes, size_t n)
 {
     c->filled += n;
@@ -275,7 +284,7 @@ static void note_payload(connection *c, const unsigned char *bytes, size_t n)
         lhi_seal_add(c->seals_in, bytes, n);
 }
 
-/* The payload and what follows it are there. */
+/* Checks the MAC of a complete payload. */
 static lh_status open_payload(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
@@ -284,7 +293,7 @@ static lh_status open_payload(stream *s, uint32_t peer, lh_error *err)
     lhi_seal_begin(c->seals_in, LHI_SEAL_VOID);
     if (!lhi_seal_is(c->seals_in, c->tail))
         return lhi_fail(err, LH_EIO, "%s", broken_seal);
-    /* The run has failed there; why is about to come. */
+    /* The peer's run has failed; the reason is expected soon. */
     c->broke_off_ns = lhi_now_ns();
     c->in_frame = false;
     c->op = NULL;
@@ -293,7 +302,7 @@ static lh_status open_payload(stream *s, uint32_t peer, lh_error *err)
     return LH_OK;
 }
 
-/* Whatever of the payload and its seal was read ahead. */
+/* Consumes payload and MAC bytes that were read ahead. */
 static lh_status use_payload(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
@@ -315,7 +324,7 @@ static lh_status use_payload(stream *s, uint32_t peer, lh_error *err)
     return c->n_tail < c->tail_bytes ? LH_OK : open_payload(s, peer, err);
 }
 
-/* Whatever was read ahead. */
+/* Consumes all bytes that were read ahead. */
 static lh_status use_buffer(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
@@ -335,7 +344,7 @@ static lh_status use_buffer(stream *s, uint32_t peer, lh_error *err)
     return LH_OK;
 }
 
-/* One read: into the payload's place if much of it is to come. */
+/* Reads once, directly into the payload's memory if much of it is missing. */
 static ssize_t read_some(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
@@ -365,7 +374,7 @@ static ssize_t read_some(stream *s, uint32_t peer, lh_error *err)
     return -1;
 }
 
-/* The connection is of no more use. */
+/* Closes a connection that has ended or failed. */
 static void lose(stream *s, uint32_t peer, const char *why)
 {
     connection *c = &s->connections[peer];
@@ -383,6 +392,7 @@ static void lose(stream *s, uint32_t peer, const char *why)
         fail_peer(s, peer, why);
 }
 
+/* Reads from a connection until it is empty, closed or invalid. */
 static void read_all(stream *s, uint32_t peer)
 {
     connection *c = &s->connections[peer];
@@ -414,18 +424,18 @@ static void read_all(stream *s, uint32_t peer)
                  s->proto.net.rank, strerror(errno));
     if (n < 0 && err.code == LH_ENOMEM)
         lhi_failure_set(s->proto.net.failure, s->proto.net.rank, err.text);
-    else if (n < 0 && err.code != LH_OK) /* also where deaths are watched */
+    else if (n < 0 && err.code != LH_OK) /* even if a launcher detects deaths */
         fail_peer(s, peer, why);
     if (err.code != LH_OK)
-        tell_failure(s); /* it too learns why */
+        tell_failure(s); /* the peer gets the reason too */
     lose(s, peer, why);
 }
 
 /* ---- the communication thread ---- */
 
-/* A frame that has begun comes, or its connection is silent: where next to
- * nothing of it does, bytes of it are lost, and what comes is PINGs, taken for
- * them. */
+/* Detects lost bytes in the middle of a frame. A started frame either
+ * progresses or its connection is silent. If almost nothing arrives, bytes were
+ * lost, and PINGs are being read as the frame's missing bytes. */
 static void look_for_stuck(stream *s, uint32_t peer, int64_t now_ns)
 {
     connection *c = &s->connections[peer];
@@ -444,8 +454,8 @@ static void look_for_stuck(stream *s, uint32_t peer, int64_t now_ns)
     }
 }
 
-/* This thread looks so much later than it meant to, as where the job or its
- * machine was stopped: what peers did meanwhile is not known. */
+/* Extends all timeouts if this thread itself is late, for example because the
+ * job or its machine was stopped: the peers' activity meanwhile is unknown. */
 static void forgive(stream *s, int64_t late_ns, int64_t now_ns)
 {
     for (uint32_t i = 0; i < s->proto.net.n_ranks; i++) {
@@ -455,8 +465,8 @@ static void forgive(stream *s, int64_t late_ns, int64_t now_ns)
     }
 }
 
-/* What is due by now; when to look again, or -1. `due_ns`: when it was to look
- * now, below 1: at no time. */
+/* Runs the timers; returns the next time, or -1. `due_ns`: time at which this
+ * call was due, below 1: none. */
 static int64_t look_at_clock(stream *s, int64_t due_ns)
 {
     int64_t now_ns = lhi_now_ns(), next_ns = -1;
@@ -530,7 +540,7 @@ static void *thread_main(void *of)
     }
 }
 
-/* ---- from outside ---- */
+/* ---- calls from other threads ---- */
 
 static void stream_abort(lhi_net *net, const char *reason)
 {
@@ -539,7 +549,8 @@ static void stream_abort(lhi_net *net, const char *reason)
     poke(s);
 }
 
-/* Bytes that the peers' systems have not got yet; the lock is held. */
+/* Returns the bytes that the peers' systems have not acknowledged; the lock
+ * must be held. */
 static uint64_t bytes_out(stream *s)
 {
     uint64_t n = 0;
@@ -556,13 +567,14 @@ static uint64_t bytes_out(stream *s)
     return n;
 }
 
-/* Says goodbye, or why the run has failed, and sees that it gets out. */
+/* Sends the orderly shutdown, or the reason of the failure, and waits until it
+ * is transmitted. */
 static void take_leave(stream *s)
 {
     pthread_mutex_lock(&s->proto.lock);
     bool failed = lhi_failure_text(s->proto.net.failure) != NULL;
-    /* Also what another rank has told: whoever has not heard it yet would take
-     * this rank, which goes, for the cause. */
+    /* Also forwards a failure received from another rank: peers without it
+     * would take this rank, which leaves, for the cause. */
     s->told = s->told && !s->heard_why;
     tell_failure(s);
     lhi_frame bye = {.kind = LHI_FRAME_BYE};
@@ -572,8 +584,8 @@ static void take_leave(stream *s)
             stream_frame(&s->proto, i, &bye, NULL, NULL, NULL) == LH_OK)
             c->said_bye = true;
     }
-    /* Where the run has failed, a peer that takes nothing is left sooner than
-     * one that is slow. */
+    /* In a failed run, a peer that accepts nothing is abandoned sooner than a
+     * slow one. */
     int64_t end_ns = lhi_now_ns() + 3000 * ms_ns, moved_ns = lhi_now_ns();
     uint64_t left = 0, n;
     while ((n = bytes_out(s)) > 0 && lhi_now_ns() < end_ns) {
@@ -638,6 +650,7 @@ static lh_status watch(stream *s, int fd, uint32_t what, lh_error *err)
                     strerror(errno));
 }
 
+/* Creates the MAC states of a connection. */
 static lh_status seal_with(stream *s, uint32_t peer, const unsigned char *key,
                            lh_error *err)
 {
@@ -650,7 +663,7 @@ static lh_status seal_with(stream *s, uint32_t peer, const unsigned char *key,
     return LH_OK;
 }
 
-/* On failure the connections are still the caller's. */
+/* Starts the thread. On failure the caller still owns the connections. */
 static lh_status start(stream *s, const lhi_stream_options *o, lh_error *err)
 {
     const int *fds = o->fds;

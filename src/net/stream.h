@@ -1,34 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A transport over one connected stream socket per peer, with a communication
- * thread that sleeps in epoll. */
+ * thread that sleeps in epoll_wait(). */
 #ifndef LHI_STREAM_H
 #define LHI_STREAM_H
 
 #include "net/net_own.h"
 #include "net/seal.h"
 
+/* Options for lhi_net_stream(). */
 typedef struct lhi_stream_options {
-    const char *name; /* of the transport; stays the caller's */
+    const char *name; /* transport's name; borrowed */
     uint32_t rank, n_ranks;
-    /* A connection per rank (-1 at `rank`); the endpoint's on LH_OK, and
-     * still the caller's otherwise. */
+    /* Connected sockets by rank (-1 at `rank`); owned by the endpoint on LH_OK,
+     * otherwise still by the caller. */
     const int *fds;
-    /* A key per rank (LHI_SEAL_KEY_BYTES each) that it and this one alone have:
-     * every frame is sealed.
-     * NULL: who could change anything on these connections is this system. */
+    /* Keys by rank (LHI_FRAME_MAC_KEY_BYTES each), shared only with that rank;
+     * every frame then has MACs. NULL: no MACs, since only the local system
+     * could modify the connections. */
     const unsigned char *keys;
     lhi_links *links;     /* NULL: none */
-    lhi_failure *failure; /* where the run's failure goes; NULL: its own */
-    /* Someone else sees when a rank dies and says so in `failure`: a lost
-     * connection counts only where nobody did within a second. */
+    lhi_failure *failure; /* the run's failure; NULL: the endpoint's own */
+    /* A launcher detects deaths and records them in `failure`; a lost
+     * connection is a failure only if the launcher reports none within a
+     * second. */
     bool watched;
-    /* A peer that has said nothing for so long has failed; 0: may be silent. */
+    /* Silence after which a peer has failed; 0: unlimited. */
     int64_t silence_ns;
-    /* Called once at the end of close; NULL: nothing. */
+    /* Called once at the end of close; may be NULL. */
     void (*closed)(void *context);
     void *context;
 } lhi_stream_options;
 
+/* Creates the endpoint and starts its thread. */
 lh_status lhi_net_stream(const lhi_stream_options *options, lhi_net **out,
                          lh_error *err);
 

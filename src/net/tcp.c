@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks that were started apart from each other find together over TCP: all
- * connect to rank 0, prove that they hold the job's secret, learn from it where
- * the others listen, and connect to those with lower numbers, proving it again
- * each time. The secret itself never leaves a rank.
+/* Joining over TCP for separately started ranks. Every rank connects to rank 0,
+ * authenticates with the job's secret and receives the others' addresses. It
+ * then connects to all lower ranks and authenticates with each. The secret
+ * itself is never transmitted.
  *
- * One thread does it all. Whatever it waits for, it looks after its guests
- * meanwhile (guests.h): who cannot prove anything neither keeps a rank from
- * being heard nor ends the others' waiting. A rank whose connection was dropped
- * before it was known comes again, until the time to join is over. */
+ * One thread does everything. Whatever it waits for, it also serves the pending
+ * connections (pending_connections.h), so that unauthenticated connections
+ * neither block a rank nor extend the timeout. A rank whose connection was
+ * dropped before authentication reconnects until the timeout. */
 #define _GNU_SOURCE
 #include "net/tcp.h"
 
@@ -27,35 +27,36 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Descriptors that a rank opens besides its connections: its listener, and
- * what its threads wait at; and the fewest guests. */
+/* Descriptors besides the connections (listener and the threads' wake-up
+ * files), and the minimum number of pending connections. */
 enum { OTHER_FILES = 8, FEWEST_GUESTS = 2 };
-/* Connections that are accepted at a time, before the guests are heard. */
+/* Connections accepted per poll(), before pending ones are read. */
 enum { ACCEPTED_AT_ONCE = 64 };
 static const int64_t ms_ns = 1000000;
 
-/* Why a guest was refused, the least telling first. */
+/* Reasons for a rejection, from least to most informative. */
 typedef enum why_refused {
     REFUSED_NOBODY,
     REFUSED_SILENT,
     REFUSED_NOISE,
-    REFUSED_STRANGER, /* a rank of another job, or no rank of this one */
+    REFUSED_STRANGER, /* rank of another job, or not in this one */
     REFUSED_SECRET
 } why_refused;
 
+/* State of joining. */
 typedef struct tcp {
     const lhi_tcp_options *options;
     unsigned char job[32];
-    int listener;             /* -1: not yet, or not any more */
-    uint32_t port;            /* of the listener */
-    int *fds;                 /* connected and proved, per rank; else -1 */
+    int listener;             /* -1: not open */
+    uint32_t port;            /* listener's */
+    int *fds;                 /* authenticated connections by rank; else -1 */
     unsigned char *addresses; /* LHI_ADDRESS_BYTES per rank */
-    lhi_handshake *shakes;    /* with each rank */
+    lhi_handshake *shakes;    /* by rank */
     lhi_guests guests;
-    struct pollfd *polls; /* room for the guests and for each rank */
+    struct pollfd *polls; /* entries for pending connections and ranks */
     int64_t until_ns;
-    bool cut; /* the last one heard closed the connection: it may come again */
-    why_refused refused; /* the most telling one: who, and why */
+    bool cut; /* peer closed the last connection; a retry may succeed */
+    why_refused refused; /* most informative rejection: kind, and text */
     char refused_text[200];
     uint64_t n_refused;
     const lhi_tcp_extra *extra;
@@ -63,6 +64,7 @@ typedef struct tcp {
     void *context;
 } tcp;
 
+/* Creates a handshake message of the given kind. */
 static lhi_hello greeting(const tcp *t, lhi_hello_kind kind)
 {
     lhi_hello h = {
@@ -73,6 +75,7 @@ static lhi_hello greeting(const tcp *t, lhi_hello_kind kind)
 
 /* ---- the accepting side ---- */
 
+/* Records a rejection if it is at least as informative as the last. */
 static void note_refusal(tcp *t, const lhi_guest *g, why_refused how,
                          const char *why)
 {
@@ -86,7 +89,7 @@ static void note_refusal(tcp *t, const lhi_guest *g, why_refused how,
     snprintf(t->refused_text, sizeof t->refused_text, "%s (%.100s)", name, why);
 }
 
-/* Without waiting: whoever has no room for it does not learn it. */
+/* Sends a refusal without blocking; it is lost if the socket buffer is full. */
 static void refuse(const tcp *t, int fd, const char *why)
 {
     unsigned char bytes[LHI_HELLO_BYTES + LHI_REFUSAL_BYTES];
@@ -97,7 +100,7 @@ static void refuse(const tcp *t, int fd, const char *why)
     lhi_send_now(fd, bytes, LHI_HELLO_BYTES + h.more);
 }
 
-/* Whether there is something against the newcomer; what it is told then. */
+/* Checks for reasons to reject a rank; `text` receives the reason. */
 static bool objects(const tcp *t, const lhi_hello *h, char *text, size_t room)
 {
     const lhi_tcp_options *o = t->options;
@@ -118,7 +121,8 @@ static bool objects(const tcp *t, const lhi_hello *h, char *text, size_t room)
     return true;
 }
 
-/* These two take a greeting of a guest. False: it has to go, and is noted. */
+/* challenge() and admit() handle a pending connection's message. False: close
+ * it; the rejection is recorded. */
 static bool challenge(tcp *t, lhi_guest *g, const lhi_hello *h)
 {
     char text[200], why[100];
@@ -151,7 +155,8 @@ static bool challenge(tcp *t, lhi_guest *g, const lhi_hello *h)
     return lhi_send_now(g->fd, bytes, sizeof bytes);
 }
 
-/* True: the connection is the rank's, and the guest none any more. */
+/* Checks the client's proof. True: the connection now belongs to the rank and
+ * is no longer pending. */
 static bool admit(tcp *t, lhi_guest *g, const lhi_hello *h)
 {
     const lhi_tcp_options *o = t->options;
@@ -168,7 +173,7 @@ static bool admit(tcp *t, lhi_guest *g, const lhi_hello *h)
         refuse(t, g->fd, why);
         return false;
     }
-    if (t->fds[rank] >= 0) { /* came twice at once */
+    if (t->fds[rank] >= 0) { /* two concurrent connections */
         snprintf(why, sizeof why, "there is a rank %u already", rank);
         note_refusal(t, g, REFUSED_STRANGER, why);
         refuse(t, g->fd, why);
@@ -191,7 +196,8 @@ static bool admit(tcp *t, lhi_guest *g, const lhi_hello *h)
     return true;
 }
 
-/* Something may be read. The guest's fd is -1 once it is none any more. */
+/* Reads from a pending connection; its fd is -1 once it is closed or admitted.
+ */
 static void hear_guest(tcp *t, lhi_guest *g)
 {
     ssize_t n =
@@ -219,6 +225,7 @@ static void hear_guest(tcp *t, lhi_guest *g)
     g->fd = -1;
 }
 
+/* Closes pending connections whose time is over. */
 static void drop_late(tcp *t)
 {
     int64_t now_ns = lhi_now_ns();
@@ -233,12 +240,12 @@ static void drop_late(tcp *t)
     lhi_guests_forget(&t->guests);
 }
 
-/* ---- waiting, for ranks and guests at once ---- */
+/* ---- waiting, for ranks and pending connections ---- */
 
-/* Waits a while for one thing or another: `fd` (-1: none) has something (or
- * room), a guest has, or, unless `spoke` is NULL, a rank with a higher number
- * that is connected (*spoke: which; it has nothing to say yet). Whether `fd`
- * has. */
+/* Polls for at most 100 ms and serves pending connections. Returns whether `fd`
+ * (-1: none) has the event `what`. Unless `spoke` is NULL, also polls the
+ * connected higher ranks; *spoke receives the rank of one with input, which is
+ * out of turn. */
 static bool look_around(tcp *t, int fd, short what, int64_t until_ns,
                         uint32_t *spoke)
 {
@@ -267,13 +274,13 @@ static bool look_around(tcp *t, int fd, short what, int64_t until_ns,
         lhi_guest *g = lhi_guests_accept(&t->guests, t->listener);
         if (!g)
             break;
-        hear_guest(t, g); /* it may have said who it is */
+        hear_guest(t, g); /* its message may have arrived already */
         lhi_guests_forget(&t->guests);
     }
     return has;
 }
 
-/* Waits until the socket has something (or room), or `until_ns`. */
+/* Waits until the socket is readable (or writable), or until `until_ns`. */
 static bool wait_fd(tcp *t, int fd, short what, int64_t until_ns)
 {
     while (!look_around(t, fd, what, until_ns, NULL))
@@ -282,8 +289,8 @@ static bool wait_fd(tcp *t, int fd, short what, int64_t until_ns)
     return true;
 }
 
-/* After a recv or send that gave `n`: whether to call it again, once it can do
- * something. False: `errno` says why not. */
+/* After recv() or send() returned `n`: waits and returns true if the call
+ * should be repeated; false: `errno` has the error. */
 static bool goes_on(tcp *t, int fd, ssize_t n, short what, int64_t until_ns)
 {
     if (n >= 0)
@@ -323,7 +330,7 @@ static bool write_until(tcp *t, int fd, const void *in, size_t size,
     return true;
 }
 
-/* ---- greetings ---- */
+/* ---- handshake ---- */
 
 static bool say(tcp *t, int fd, const lhi_hello *h, const void *more,
                 int64_t until_ns)
@@ -334,7 +341,8 @@ static bool say(tcp *t, int fd, const lhi_hello *h, const void *more,
            (h->more == 0 || write_until(t, fd, more, h->more, until_ns));
 }
 
-/* Reads a greeting of the kind; a refusal is an error with its reason. */
+/* Reads a handshake message of the given kind; a refusal becomes an error with
+ * its reason. */
 static lh_status hear(tcp *t, int fd, lhi_hello_kind kind, uint32_t from,
                       lhi_hello *h, int64_t until_ns, lh_error *err)
 {
@@ -366,8 +374,8 @@ static lh_status hear(tcp *t, int fd, lhi_hello_kind kind, uint32_t from,
     return LH_OK;
 }
 
-/* The connecting side: proves to rank `to` that it belongs to the job, and has
- * it prove the same. */
+/* Runs the connecting side's handshake: mutual authentication with rank `to`.
+ */
 static lh_status greet(tcp *t, int fd, uint32_t to, int64_t until_ns,
                        lh_error *err)
 {
@@ -384,7 +392,7 @@ static lh_status greet(tcp *t, int fd, uint32_t to, int64_t until_ns,
     if (!lhi_random_bytes(h.nonce, sizeof h.nonce))
         return lhi_fail(err, LH_EIO, "no random numbers: %s", strerror(errno));
     memcpy(s->client_nonce, h.nonce, sizeof h.nonce);
-    /* Where a write fails, what there is to read says why. */
+    /* If the write fails, the input has the reason. */
     say(t, fd, &h, NULL, until_ns);
     LHI_TRY(hear(t, fd, LHI_HELLO_CHALLENGE, to, &answer, until_ns, err));
     memcpy(s->server_nonce, answer.nonce, sizeof answer.nonce);
@@ -404,6 +412,7 @@ static lh_status greet(tcp *t, int fd, uint32_t to, int64_t until_ns,
 
 /* ---- waiting for the others ---- */
 
+/* Returns the first rank from `from` on that is not connected. */
 static uint32_t first_missing(const tcp *t, uint32_t from)
 {
     uint32_t i = from;
@@ -412,6 +421,7 @@ static uint32_t first_missing(const tcp *t, uint32_t from)
     return i;
 }
 
+/* Fails with the missing ranks and the rejections. */
 static lh_status missing(const tcp *t, lh_error *err)
 {
     uint32_t n = 0, n_ranks = t->options->n_ranks, mine = t->options->rank;
@@ -431,7 +441,7 @@ static lh_status missing(const tcp *t, lh_error *err)
                         : "");
 }
 
-/* Until all ranks above this one are connected; then nobody else may. */
+/* Waits until all higher ranks are connected, then stops listening. */
 static lh_status receive_guests(tcp *t, lh_error *err)
 {
     const lhi_tcp_options *o = t->options;
@@ -440,7 +450,7 @@ static lh_status receive_guests(tcp *t, lh_error *err)
         uint32_t spoke = UINT32_MAX;
         if (lhi_now_ns() >= t->until_ns)
             return missing(t, err);
-        /* Rank 0 has nothing to say now but why it gives up. */
+        /* The only message expected from rank 0 now is a refusal. */
         if (look_around(t, o->rank ? t->fds[0] : -1, POLLIN, t->until_ns,
                         &spoke))
             spoke = 0;
@@ -458,7 +468,7 @@ static lh_status receive_guests(tcp *t, lh_error *err)
 
 /* ---- joining ---- */
 
-/* A socket, for which guests may have to go. */
+/* Creates a socket, dropping pending connections if descriptors are short. */
 static int make_socket(tcp *t, int family)
 {
     int fd;
@@ -469,7 +479,7 @@ static int make_socket(tcp *t, int family)
     return fd;
 }
 
-/* One attempt; 0, or an errno. */
+/* Attempts to connect once; returns 0 or an errno. */
 static int try_connect(tcp *t, int fd, const struct sockaddr_storage *a,
                        socklen_t size, int64_t until_ns)
 {
@@ -485,27 +495,28 @@ static int try_connect(tcp *t, int fd, const struct sockaddr_storage *a,
     return error;
 }
 
-/* Where this rank can be reached from where the connection leads. */
+/* Listens on the local address of this connection, under which other ranks can
+ * reach this one. */
 static lh_status listen_beside(tcp *t, int fd, lh_error *err)
 {
     struct sockaddr_storage mine;
     socklen_t size = sizeof mine;
     if (getsockname(fd, (struct sockaddr *)&mine, &size))
         return lhi_fail(err, LH_EIO, "no address: %s", strerror(errno));
-    /* Both families have their port at the same place. */
+    /* sin_port has the same offset in both address families. */
     ((struct sockaddr_in *)(void *)&mine)->sin_port = 0;
     return lhi_listen_at(&mine, size, t->options->rank, &t->listener, &t->port,
                          err);
 }
 
-/* Connects to a rank and greets it. t->cut: this did not work, and may the
- * next time: it does not listen yet, its door is crowded, or it had to let
- * this connection go for others. */
+/* Connects to a rank and runs the handshake. Sets t->cut if a retry may
+ * succeed: the rank does not listen yet, is overloaded, or dropped this
+ * connection in favour of others. */
 static lh_status connect_once(tcp *t, const struct sockaddr_storage *a,
                               socklen_t size, uint32_t to, lh_error *err)
 {
-    /* Where too many wait, the system asks again after seconds: a new attempt
-     * is sooner heard. */
+    /* With a full backlog the system retransmits only after seconds, so a new
+     * attempt is faster. */
     int64_t soon_ns = lhi_now_ns() + 1000 * ms_ns;
     t->cut = false;
     int fd = make_socket(t, a->ss_family);
@@ -534,7 +545,7 @@ static lh_status connect_once(tcp *t, const struct sockaddr_storage *a,
     return status;
 }
 
-/* Until it works, it is refused, or the time to join is over. */
+/* Retries until it succeeds, is rejected, or the timeout expires. */
 static lh_status connect_and_greet(tcp *t, const struct sockaddr_storage *a,
                                    socklen_t size, uint32_t to, lh_error *err)
 {
@@ -544,7 +555,7 @@ static lh_status connect_and_greet(tcp *t, const struct sockaddr_storage *a,
         int64_t now_ns = lhi_now_ns();
         if (status == LH_OK || !t->cut || now_ns >= t->until_ns)
             return status;
-        /* Not all at once, where there are many. */
+        /* Random delay, so that many ranks do not retry at once. */
         unsigned char some = 0;
         lhi_random_bytes(&some, 1);
         int64_t again_ns = now_ns + pause_ns / 2 + pause_ns * some / 256;
@@ -554,7 +565,7 @@ static lh_status connect_and_greet(tcp *t, const struct sockaddr_storage *a,
     }
 }
 
-/* Rank 0 tells everyone where the others are; `extra` goes with it. */
+/* Sends all ranks' addresses from rank 0, with the data in `extra`. */
 static lh_status send_table(tcp *t, const lhi_tcp_extra *extra, lh_error *err)
 {
     const lhi_tcp_options *o = t->options;
@@ -584,7 +595,7 @@ static lh_status receive_table(tcp *t, lhi_tcp_extra *extra, lh_error *err)
     const lhi_tcp_options *o = t->options;
     size_t size = (size_t)o->n_ranks * LHI_ADDRESS_BYTES;
     lhi_hello h;
-    /* Rank 0 gives up first, and says why. */
+    /* Rank 0 times out first and sends the reason. */
     int64_t until_ns = t->until_ns + 1000 * ms_ns;
     LHI_TRY(hear(t, t->fds[0], LHI_HELLO_TABLE, 0, &h, until_ns, err));
     if (h.more != size + sizeof extra->bytes)
@@ -608,7 +619,7 @@ static lh_status receive_table(tcp *t, lhi_tcp_extra *extra, lh_error *err)
     return status;
 }
 
-/* Rank 0: until each has said that it is connected to all. */
+/* On rank 0, waits until each rank has reported its connections complete. */
 static lh_status hear_ready(tcp *t, int64_t until_ns, lh_error *err)
 {
     uint32_t n = t->options->n_ranks, left = n - 1;
@@ -622,7 +633,7 @@ static lh_status hear_ready(tcp *t, int64_t until_ns, lh_error *err)
             late++;
         if (spoke == UINT32_MAX && lhi_now_ns() < until_ns)
             continue;
-        if (spoke == UINT32_MAX) /* says what there is to say of it */
+        if (spoke == UINT32_MAX) /* sets the error from its message */
             spoke = late;
         status =
             hear(t, t->fds[spoke], LHI_HELLO_READY, spoke, &h, until_ns, err);
@@ -635,7 +646,7 @@ static lh_status hear_ready(tcp *t, int64_t until_ns, lh_error *err)
     return status;
 }
 
-/* No rank begins before all are connected. */
+/* Barrier: no rank starts before all are connected. */
 static lh_status start_together(tcp *t, lh_error *err)
 {
     const lhi_tcp_options *o = t->options;
@@ -653,7 +664,7 @@ static lh_status start_together(tcp *t, lh_error *err)
     return LH_OK;
 }
 
-/* All are there now: what is left to do has its own time. */
+/* Extends the timeout once all ranks are present, for the remaining steps. */
 static void allow_more_time(tcp *t)
 {
     int64_t until_ns = lhi_now_ns() + LHI_GREETING_NS;
@@ -753,7 +764,7 @@ lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
             fds[i] = t.fds[i];
             lhi_prove(o->secret, o->secret_size, "frames", &t.shakes[i], NULL,
                       0, keys + (size_t)i * LHI_MAC_BYTES);
-        } else if (t.fds[i] >= 0) { /* whoever waits for it learns why */
+        } else if (t.fds[i] >= 0) { /* waiting ranks receive the reason */
             refuse(&t, t.fds[i], e.text);
             close(t.fds[i]);
         }

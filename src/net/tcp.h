@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding the other ranks of a job over TCP. */
+/* Joins the ranks of a job over TCP. */
 #ifndef LHI_TCP_H
 #define LHI_TCP_H
 
 #include "net/hello.h"
 #include "net/net.h"
 
-/* Until when all have to be there, unless the caller says. */
+/* Default timeout for all ranks to join. */
 #define LHI_JOIN_NS INT64_C(4000000000)
-/* So long may a rank say nothing, unless the caller says. */
+/* Default silence after which a rank has failed. */
 #define LHI_SILENCE_NS INT64_C(3500000000)
 
-/* What rank 0 tells everyone besides. */
+/* Additional data that rank 0 sends to all ranks. */
 typedef struct lhi_tcp_extra {
     unsigned char bytes[64];
 } lhi_tcp_extra;
 
-/* What the other ranks do with it; an error keeps all from starting. */
+/* Callback on the other ranks for that data; an error prevents all from
+ * starting. */
 typedef lh_status lhi_tcp_told(void *context, const lhi_tcp_options *options,
                                const lhi_tcp_extra *extra, lh_error *err);
 
-/* Connects this rank to all others (fds[i], -1 at its own); the
- * LHI_MAC_BYTES at keys + i * LHI_MAC_BYTES are what it and rank i alone have,
- * new for each connection. `extra` is what rank 0 tells;
- * the others have `told` called with it. */
+/* Connects this rank to all others: fds[i], -1 at its own. The LHI_MAC_BYTES at
+ * keys + i * LHI_MAC_BYTES are a key shared only with rank i, new for each
+ * connection. Rank 0 sends `extra`; the other ranks receive it through `told`.
+ */
 lh_status lhi_tcp_join(const lhi_tcp_options *options,
                        const lhi_tcp_extra *extra, lhi_tcp_told *told,
                        void *context, int *fds, unsigned char *keys,

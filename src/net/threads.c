@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks as threads of the caller's process, run to their end. */
+/* Runs ranks as threads of the caller's process until all have ended. */
 #include "net/net.h"
 
 #include "base/fail.h"
@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A rank's thread. */
 typedef struct rank_thread {
     pthread_t thread;
     lhi_net *net;
@@ -31,7 +32,8 @@ static void *thread_main(void *of)
     return NULL;
 }
 
-/* The run's status: the cause's own rather than those that it ended. */
+/* Returns the run's status: the causing rank's own, not that of ranks that
+ * ended because of it. */
 static lh_status sum_up(const rank_thread *ranks, uint32_t n, lh_error *err)
 {
     const rank_thread *worst = NULL;
@@ -58,7 +60,8 @@ static void start_and_join(rank_thread *ranks, uint32_t n)
         }
         n_started++;
     }
-    /* An endpoint without a thread is closed here: nobody waits for it. */
+    /* Endpoints without a thread are closed here, since no one waits for them.
+     */
     for (uint32_t i = n_started; i < n; i++)
         lhi_net_close(ranks[i].net);
     for (uint32_t i = 0; i < n_started; i++)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* UCX as a carrier (openucx.org): tag matching over whatever connects the
- * hosts. Frames are small tagged messages; a large message's bytes go straight
- * into the memory of the receive that granted them. The library is loaded when
- * a run asks for it, so that nothing else depends on it.
+/* UCX (openucx.org) as a carrier: tag matching over any interconnect. Frames
+ * are small tagged messages; a large message's bytes go directly into the
+ * memory of the receive that granted them. The library is loaded when a run
+ * needs it, so nothing else depends on it.
  *
- * UCX over TCP does not say for minutes that a peer is lost, so peers send each
- * other heartbeats here. */
+ * UCX over TCP may take minutes to report a lost peer, so peers exchange
+ * heartbeats here. */
 #define _GNU_SOURCE
 #include "net/ucx.h"
 
@@ -38,11 +38,11 @@ lh_status lhi_ucx_open(const lhi_ucx_options *options, lhi_net **out,
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Tags are how UCX tells this job's messages from what others send to the same
- * worker, so nobody else can know one: a frame's is 51 random bits of the job
- * and its sender, the bytes of a large message have 63 random bits with the
- * receive's number upon them. They are told to ranks that have proven the
- * job's secret. What has no such tag is thrown away. */
+/* Tags separate this job's messages from others to the same worker, so they
+ * must be secret. A frame's tag has 51 random bits of the job, and the sender.
+ * A large message's tag has 63 random bits XORed with the receive's number.
+ * Only ranks authenticated with the job's secret receive the random bits.
+ * Messages with other tags are discarded. */
 #define TAG_DATA (UINT64_C(1) << 63)
 #define TAG_RANK_BITS 12
 #define TAG_RANK ((UINT64_C(1) << TAG_RANK_BITS) - 1)
@@ -50,22 +50,22 @@ _Static_assert(LHI_NET_MOST_RANKS <= 1 << TAG_RANK_BITS, "a rank in a tag");
 
 enum { FRAME_MOST = LHI_FRAME_BYTES + LHI_NET_EAGER_BYTES, MOST_ROUNDS = 100 };
 static const int64_t ms_ns = 1000000;
-/* So long after a connection was lost, no reason for it will come any more. */
+/* Time after a lost connection in which its reason may still arrive. */
 #define LOST_NS INT64_C(500000000)
 
 typedef struct ucx ucx;
 
-/* Something that UCX has under way. */
+/* A UCX request in progress. */
 typedef struct job {
-    struct job *next, *before; /* of the endpoint's */
+    struct job *next, *before; /* in the endpoint's list */
     ucx *of;
     uint32_t peer;
-    lhi_net_op *op; /* NULL: a frame, or withdrawn */
+    lhi_net_op *op; /* NULL: a frame, or cancelled */
     void *request;
-    unsigned char bytes[]; /* of a frame */
+    unsigned char bytes[]; /* frame contents */
 } job;
 
-/* A frame that has come, in the order of coming. */
+/* An incoming frame, in order of arrival. */
 typedef struct coming {
     struct coming *next;
     ucx *of;
@@ -75,23 +75,25 @@ typedef struct coming {
     unsigned char bytes[];
 } coming;
 
+/* State of a peer. */
 typedef struct peer_end {
     ucp_ep_h ep; /* NULL: none, or closed */
     int64_t heard_ns, spoke_ns;
-    /* UCX says that it is lost: why, and when. It may have said goodbye or why
-     * it failed just before, in frames that are still to be read. */
+    /* Loss reported by UCX: reason and time. An orderly shutdown or a failure
+     * reason from the peer may still be in unread frames. */
     ucs_status_t lost;
     int64_t lost_ns;
 } peer_end;
 
+/* The endpoint. */
 struct ucx {
-    lhi_proto proto; /* first */
+    lhi_proto proto; /* must be first */
     lhi_failure own_failure;
     lhi_ucx_calls call;
     ucp_context_h context;
     ucp_worker_h worker;
     int efd, poke;
-    uint64_t frame_tag, data_tag; /* of the job */
+    uint64_t frame_tag, data_tag; /* the job's */
     bool stop, told, said_bye;
     pthread_t thread;
     peer_end *ends;
@@ -102,15 +104,16 @@ struct ucx {
     void *closed_context;
 };
 
+/* Wakes the communication thread. */
 static void poke(ucx *u)
 {
     uint64_t one = 1;
     ssize_t n = write(u->poke, &one, sizeof one);
-    (void)n; /* full means that it wakes anyway */
+    (void)n; /* a full counter wakes the thread anyway */
 }
 
-/* Has UCX do what there is to do, but not for ever: whoever sends without end
- * would keep everyone else from being heard. */
+/* Progresses UCX a limited number of times, so that one busy sender cannot
+ * block all others. */
 static void carry_on(const ucx *u)
 {
     for (int i = 0; i < MOST_ROUNDS; i++)
@@ -118,7 +121,7 @@ static void carry_on(const ucx *u)
             return;
 }
 
-/* ---- what is under way ---- */
+/* ---- requests in progress ---- */
 
 static job *job_make(ucx *u, uint32_t peer, lhi_net_op *op, size_t bytes)
 {
@@ -143,6 +146,7 @@ static void job_free(job *j)
     free(j);
 }
 
+/* Records a lost connection for the timers. */
 static void note_lost(ucx *u, uint32_t peer, ucs_status_t status)
 {
     peer_end *e = &u->ends[peer];
@@ -153,7 +157,7 @@ static void note_lost(ucx *u, uint32_t peer, ucs_status_t status)
     poke(u);
 }
 
-/* The request is over; the lock is held, as in all callbacks. */
+/* Completion callback of sends; the lock is held, as in all callbacks. */
 static void sent(void *request, ucs_status_t status, void *of)
 {
     job *j = of;
@@ -167,6 +171,7 @@ static void sent(void *request, ucs_status_t status, void *of)
         u->call.request_free(request);
 }
 
+/* Completion callback of large receives. */
 static void received(void *request, ucs_status_t status,
                      const ucp_tag_recv_info_t *info, void *of)
 {
@@ -186,8 +191,8 @@ static void received(void *request, ucs_status_t status,
     u->call.request_free(request);
 }
 
-/* Progress for at most `limit_ns` until no request of `op` (any, if NULL) is
- * left; rests between attempts. */
+/* Progresses for at most `limit_ns` until `op` has no request left (NULL: none
+ * at all); sleeps between attempts. */
 static void wait_jobs(ucx *u, const lhi_net_op *op, int64_t limit_ns)
 {
     int64_t until_ns = lhi_now_ns() + limit_ns;
@@ -202,7 +207,7 @@ static void wait_jobs(ucx *u, const lhi_net_op *op, int64_t limit_ns)
     }
 }
 
-/* Whatever is under way to or from the peer ends now, with an error. */
+/* Closes the peer's UCX endpoint; its requests complete with an error. */
 static void cut(ucx *u, uint32_t peer)
 {
     peer_end *e = &u->ends[peer];
@@ -229,6 +234,7 @@ static uint64_t tag_of_data(const ucx *u, uint64_t id)
     return TAG_DATA | (u->data_tag ^ id);
 }
 
+/* Sends a tagged message. */
 static void post(ucx *u, job *j, const void *bytes, size_t size, uint64_t tag)
 {
     peer_end *e = &u->ends[j->peer];
@@ -239,7 +245,7 @@ static void post(ucx *u, job *j, const void *bytes, size_t size, uint64_t tag)
     ucs_status_ptr_t r = UCS_STATUS_PTR(UCS_ERR_UNREACHABLE);
     if (e->ep)
         r = u->call.tag_send_nbx(e->ep, bytes, size, tag, &p);
-    if (UCS_PTR_IS_ERR(r)) { /* stays until the reason is known */
+    if (UCS_PTR_IS_ERR(r)) { /* kept until the reason is known */
         note_lost(u, j->peer, UCS_PTR_STATUS(r));
         return;
     }
@@ -249,7 +255,7 @@ static void post(ucx *u, job *j, const void *bytes, size_t size, uint64_t tag)
         return;
     }
     j->request = r;
-    poke(u); /* the communication thread has to carry on with it */
+    poke(u); /* the communication thread must progress it */
 }
 
 static lh_status ucx_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
@@ -308,7 +314,7 @@ static bool ucx_withdraw(lhi_proto *p, lhi_net_op *op)
         j = j->next;
     if (!j)
         return false;
-    if (!j->request) { /* never got out */
+    if (!j->request) { /* never sent */
         job_free(j);
         return true;
     }
@@ -319,7 +325,7 @@ static bool ucx_withdraw(lhi_proto *p, lhi_net_op *op)
         ;
     if (!j)
         return op->receives;
-    /* In the middle of its bytes: only the end of the connection stops that. */
+    /* Transfer in progress: only closing the UCX endpoint stops it. */
     cut(u, op->peer);
     wait_jobs(u, op, 1000 * ms_ns);
     for (j = u->jobs; j && j->op != op; j = j->next)
@@ -335,7 +341,7 @@ static const lhi_carrier ucx_carrier = {
     .withdraw = ucx_withdraw,
 };
 
-/* ---- what comes ---- */
+/* ---- incoming messages ---- */
 
 static void frame_there(void *request, ucs_status_t status,
                         const ucp_tag_recv_info_t *info, void *of)
@@ -353,8 +359,8 @@ static void thrown_away(void *request, ucs_status_t status,
     ((ucx *)of)->call.request_free(request);
 }
 
-/* A message that no rank of this job has sent, or to a receive that was
- * withdrawn: UCX would keep it as long as the run lasts. */
+/* Receives and discards a message from outside the job, or for a cancelled
+ * receive, which UCX would otherwise store until the end of the run. */
 static void throw_away(ucx *u, ucp_tag_message_h m)
 {
     static char nowhere;
@@ -366,7 +372,7 @@ static void throw_away(ucx *u, ucp_tag_message_h m)
     u->call.tag_msg_recv_nbx(u->worker, &nowhere, 0, m, &p);
 }
 
-/* Begins to receive every frame that has come. */
+/* Starts receiving all frames that have arrived. */
 static lh_status take_frames(ucx *u, lh_error *err)
 {
     for (;;) {
@@ -404,6 +410,7 @@ static lh_status take_frames(ucx *u, lh_error *err)
     }
 }
 
+/* Handles one frame. */
 static lh_status use_frame(ucx *u, const coming *c, lh_error *err)
 {
     lhi_frame f;
@@ -431,7 +438,7 @@ static lh_status use_frame(ucx *u, const coming *c, lh_error *err)
     return op || kept ? lhi_proto_filled(&u->proto, op, kept, err) : LH_OK;
 }
 
-/* Frames in order, as far as they are there. */
+/* Handles complete frames in order of arrival. */
 static void use_frames(ucx *u)
 {
     lh_error err = {0};
@@ -475,7 +482,8 @@ static void tell_failure(ucx *u)
     send_all(u, &f, why);
 }
 
-/* This thread comes late itself: what peers did meanwhile is not known. */
+/* Extends all timeouts if this thread itself is late: the peers' activity
+ * meanwhile is unknown. */
 static void forgive(ucx *u, int64_t late_ns, int64_t now_ns)
 {
     for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
@@ -483,7 +491,7 @@ static void forgive(ucx *u, int64_t late_ns, int64_t now_ns)
             lhi_later_ns(u->ends[i].heard_ns, late_ns, now_ns);
 }
 
-/* `due_ns`: when it was to look now, 0: at no time. */
+/* Runs the timers; `due_ns`: time at which this call was due, 0: none. */
 static void look_at_clock(ucx *u, int64_t due_ns)
 {
     int64_t now_ns = lhi_now_ns();
@@ -526,7 +534,7 @@ static void *thread_main(void *of)
         tell_failure(u);
         due_ns = lhi_now_ns() + u->silence_ns / 16;
         bool stop = u->stop;
-        /* Armed while it has nothing to do, it wakes the poll. */
+        /* An armed worker wakes poll() on the next event. */
         ucs_status_t armed = u->call.worker_arm(u->worker);
         pthread_mutex_unlock(&u->proto.lock);
         if (stop)
@@ -542,7 +550,7 @@ static void *thread_main(void *of)
     }
 }
 
-/* ---- from outside ---- */
+/* ---- calls from other threads ---- */
 
 static void ucx_abort(lhi_net *net, const char *reason)
 {
@@ -559,8 +567,9 @@ static bool all_left(const ucx *u)
     return true;
 }
 
-/* Says goodbye, or why the run has failed, and waits a little until the others
- * do: what is under way to them would be lost with this end. */
+/* Sends the orderly shutdown, or the reason of the failure. Then waits briefly
+ * for the others' shutdown, because closing this endpoint would lose messages
+ * in transit to them. */
 static void take_leave(ucx *u)
 {
     pthread_mutex_lock(&u->proto.lock);
@@ -599,7 +608,7 @@ static void ucx_free(ucx *u)
         cut(u, i);
     if (u->worker) {
         wait_jobs(u, NULL, 500 * ms_ns);
-        take_frames(u, NULL); /* that came too late, for nobody */
+        take_frames(u, NULL); /* discards late messages */
         carry_on(u);
         u->call.worker_destroy(u->worker);
     }
@@ -641,8 +650,9 @@ static const lhi_net_ops ucx_ops = {
     .close = ucx_close,
 };
 
-/* ---- beginning ---- */
+/* ---- start ---- */
 
+/* Fills this rank's address record. */
 static lh_status write_card(ucx *u, lhi_ucx_card *mine, lh_error *err)
 {
     ucp_address_t *address = NULL;
@@ -676,8 +686,9 @@ static void lost(void *of, ucp_ep_h ep, ucs_status_t status)
             note_lost(u, i, status);
 }
 
-/* Everyone learns where everyone is; `status`: of what this rank did before.
- * Where it failed, it says so: the others would wait for it. */
+/* All-gathers the address records. `status`: result of this rank's earlier
+ * steps; on failure it sends an empty record, since the others would wait for
+ * it. */
 static lh_status exchange_cards(ucx *u, const lhi_ucx_options *o,
                                 lhi_ucx_card *cards, lh_status status,
                                 lh_error *err)
@@ -711,6 +722,7 @@ static lh_status exchange_cards(ucx *u, const lhi_ucx_options *o,
     return status;
 }
 
+/* Connects to all peers' workers. */
 static lh_status connect_all(ucx *u, const lhi_ucx_options *o,
                              const lhi_ucx_card *cards, lh_error *err)
 {

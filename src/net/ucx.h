@@ -1,32 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A transport over UCX, for ranks that have another way to tell each other
- * where they are. */
+/* A transport over UCX for ranks that have another channel for the address
+ * exchange. */
 #ifndef LHI_UCX_H
 #define LHI_UCX_H
 
 #include "net/net_own.h"
 
+/* Options for lhi_ucx_open(). */
 typedef struct lhi_ucx_options {
     uint32_t rank, n_ranks;
-    /* All ranks give `size` bytes each, at cards + rank * size; on return
-     * everyone has all. */
+    /* All-gather for the address exchange: each rank provides `size` bytes at
+     * cards + rank * size; on return all have all records. */
     lh_status (*exchange)(void *context, void *cards, size_t size,
                           lh_error *err);
     void *context;
-    bool loopback;        /* all on this host, and only there */
+    bool loopback;        /* all ranks on this host, restricted to it */
     lhi_links *links;     /* NULL: none */
-    lhi_failure *failure; /* where the run's goes; NULL: its own */
+    lhi_failure *failure; /* the run's failure; NULL: the endpoint's own */
     int64_t silence_ns;
-    void (*closed)(void *context); /* at the end of close; NULL: nothing */
+    void (*closed)(void *context); /* called at the end of close; may be NULL */
     void *closed_context;
 } lhi_ucx_options;
 
-/* LH_EINVAL: UCX would listen where others than this host's users reach it
- * (`one_host`: it is kept to loopback, unless the environment names other
- * devices), and `insecure` does not allow that. In apart.c. */
+/* Checks whether UCX may listen. LH_EINVAL: users beyond this host could reach
+ * it, and `insecure` does not permit that. `one_host` restricts UCX to
+ * loopback, unless the environment names other devices. Defined in
+ * remote_endpoints.c. */
 lh_status lhi_ucx_may_listen(bool one_host, bool insecure, lh_error *err);
 
-/* LH_EUNSUPPORTED: UCX is not built in, or not installed. */
+/* Creates the endpoint. LH_EUNSUPPORTED: UCX is not built in, or not installed.
+ */
 lh_status lhi_ucx_open(const lhi_ucx_options *options, lhi_net **out,
                        lh_error *err);
 

@@ -11,7 +11,7 @@
 
 lh_status lhi_ucx_load(lhi_ucx_calls *call, lh_error *err)
 {
-    /* Stays loaded: it leaves threads' keys behind. */
+    /* Never unloaded, because it leaves thread-specific keys behind. */
     int how = RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE;
     void *ucs = dlopen("libucs.so.0", how), *ucp = dlopen("libucp.so.0", how);
     bool all = ucs && ucp &&
@@ -36,6 +36,7 @@ lh_status lhi_ucx_expect(const lhi_ucx_calls *call, ucs_status_t status,
                     call->status_string(status));
 }
 
+/* Reads UCX's configuration and sets our defaults. */
 static lh_status configure(const lhi_ucx_calls *call, bool loopback,
                            ucp_config_t **out, lh_error *err)
 {
@@ -43,12 +44,13 @@ static lh_status configure(const lhi_ucx_calls *call, bool loopback,
     LHI_TRY(lhi_ucx_expect(call, call->config_read(NULL, NULL, &config),
                            "read its settings", err));
     lh_status status = LH_OK;
-    /* What the user sets in the environment stands. */
+    /* The user's environment has precedence. */
     if (loopback && !getenv("UCX_NET_DEVICES"))
         status = lhi_ucx_expect(
             call, call->config_modify(config, "NET_DEVICES", "lo"),
             "keep to loopback", err);
-    /* Receives are there before the bytes are sent: no need to ask again. */
+    /* Receives are posted before the bytes are sent, so UCX needs no
+     * rendezvous. */
     if (status == LH_OK && !loopback && !getenv("UCX_RNDV_THRESH"))
         status = lhi_ucx_expect(
             call, call->config_modify(config, "RNDV_THRESH", "inf"),
@@ -84,6 +86,6 @@ lh_status lhi_ucx_make_worker(const lhi_ucx_calls *call, bool loopback,
 
 #else
 
-typedef int nothing_here; /* ISO C wants something in a file */
+typedef int nothing_here; /* ISO C forbids an empty file */
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of UCX, from its library as it is loaded at run time. */
+/* UCX functions, from the library loaded at run time. */
 #ifndef LHI_UCX_CALLS_H
 #define LHI_UCX_CALLS_H
 
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <ucp/api/ucp.h>
 
-/* X(name): the functions used, without their prefix. */
+/* X(name): the functions used, without prefix. */
 #define LHI_UCX_LIST(X)                                                        \
     X(config_read)                                                             \
     X(config_modify)                                                           \
@@ -34,6 +34,7 @@
     X(request_check_status)                                                    \
     X(request_free)
 
+/* Addresses of the UCX functions. */
 typedef struct lhi_ucx_calls {
 #define LHI_UCX_MEMBER(name) __typeof__(ucp_##name) *name;
     LHI_UCX_LIST(LHI_UCX_MEMBER)
@@ -41,17 +42,18 @@ typedef struct lhi_ucx_calls {
     const char *(*status_string)(ucs_status_t status);
 } lhi_ucx_calls;
 
-/* LH_EUNSUPPORTED: UCX is not installed, or lacks something. It stays loaded.
- */
+/* Loads UCX, which stays loaded. LH_EUNSUPPORTED: UCX is not installed, or
+ * lacks a function. */
 lh_status lhi_ucx_load(lhi_ucx_calls *calls, lh_error *err);
 
-/* LH_EIO with UCX's words for any status but UCS_OK: "UCX cannot `what`". */
+/* Converts a UCX status to LH_OK or LH_EIO, with UCX's message: "UCX cannot
+ * `what`". */
 lh_status lhi_ucx_expect(const lhi_ucx_calls *calls, ucs_status_t status,
                          const char *what, lh_error *err);
 
-/* A worker for tagged messages of about `n_peers`, and the file that wakes it;
- * `loopback`: that is reached from this host alone. On failure *context and
- * *worker are what has been made until then. */
+/* Creates a worker for tagged messages with about `n_peers` peers, and its
+ * event file. `loopback`: reachable only from this host. On failure *context
+ * and *worker have the objects created so far. */
 lh_status lhi_ucx_make_worker(const lhi_ucx_calls *calls, bool loopback,
                               uint32_t n_peers, ucp_context_h *context,
                               ucp_worker_h *worker, int *efd, lh_error *err);

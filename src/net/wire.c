@@ -24,6 +24,7 @@ void lhi_frame_write(const lhi_frame *f, unsigned char out[LHI_FRAME_BYTES])
     lhi_put_bytes(out + 40, 4, f->slot);
 }
 
+/* Checks that a frame's fields are consistent. */
 static lh_status check_fields(const lhi_frame *f, lh_error *err)
 {
     bool small = f->kind == LHI_FRAME_SMALL, offer = f->kind == LHI_FRAME_OFFER;
@@ -40,7 +41,7 @@ static lh_status check_fields(const lhi_frame *f, lh_error *err)
         return lhi_fail(err, LH_EIO, "a reason of %" PRIu64 " bytes", f->size);
     if (f->entered_ns < 0)
         return lhi_fail(err, LH_EIO, "a message from before the clock began");
-    /* Fields that a kind does not use are 0. */
+    /* Fields that a kind does not use must be 0. */
     bool empty = f->kind == LHI_FRAME_BYE || f->kind == LHI_FRAME_PING;
     if ((empty && f->size) || (!small && !large && f->tag) ||
         (!small && !offer && (f->entered_ns || f->slot)) ||
@@ -66,7 +67,8 @@ lh_status lhi_frame_read(const unsigned char in[LHI_FRAME_BYTES],
                         in[3]);
     if (lhi_get_bytes(in + 44, 4))
         return lhi_fail(err, LH_EIO, "a frame whose last bytes are not 0");
-    /* A clock of 63 bits; the highest bit makes it negative, and refused. */
+    /* The clock has 63 bits; a set top bit gives a negative time, which is
+     * rejected. */
     uint64_t entered = lhi_get_bytes(in + 24, 8);
     lhi_frame f = {.kind = (lhi_frame_kind)in[3],
                    .link = (uint32_t)lhi_get_bytes(in + 4, 4),
