@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SD-FF, KSP-FF, CBA (Fu et al., "CBA: Communication-Bound-Aware Cross-Domain
- * Resource Assignment", 2026) and deadlines in place of CBA's labels. */
+/* Assignment policies: SD-FF, KSP-FF, CBA (Fu et al., "CBA:
+ * Communication-Bound- Aware Cross-Domain Resource Assignment", 2026), and
+ * deadlines in place of CBA's labels. */
 #include "optical/choose.h"
 
 bool lhi_first_fit(const lhi_spectrum *spectrum, const lhi_paths *paths,
@@ -17,7 +18,7 @@ bool lhi_first_fit(const lhi_spectrum *spectrum, const lhi_paths *paths,
     return false;
 }
 
-/* Slots after a free one: bit j is set where slot j-1 is free. */
+/* Returns the slots after a free one: bit j is set if slot j-1 is free. */
 static inline uint64_t after_free(const uint64_t *busy, uint32_t word)
 {
     uint64_t carry = word > 0 ? ~busy[word - 1] >> 63 : 0;
@@ -32,11 +33,11 @@ double lhi_contiguity(const uint64_t *busy, uint32_t first, uint32_t last)
     return last > first ? 1 - (double)steps / (double)(last - first) : 1;
 }
 
-/* Equation (1) of the paper, with the contiguity index of the whole fibre
- * after the block was placed: inside a free block the index is always 1. With
- * a block at b, a fibre has its steps of before, one more if slot b-1 is free,
- * and one less if the slot behind the block is held. The sum over all b and
- * fibres is whole, so that equal fitness is found equal. */
+/* Equation (1) of the paper, with the contiguity index of the whole fibre after
+ * placement of the block: inside a free block the index is always 1. A block at
+ * b leaves a fibre with its previous steps, plus one if slot b-1 is free, minus
+ * one if the slot after the block is occupied. The sum over all b and fibres is
+ * an integer, so equal fitness compares as equal. */
 double lhi_fitness(const lhi_spectrum *spectrum, const lhi_path *path,
                    uint32_t slots, const uint64_t *starts)
 {
@@ -72,7 +73,7 @@ uint32_t lhi_best_block(const lhi_spectrum *spectrum, const lhi_path *path,
 {
     const lhi_spectrum *s = spectrum;
     uint32_t best = 0;
-    /* Beyond those of before, which are the same for every b. */
+    /* In addition to the previous steps, which are the same for every b. */
     int32_t best_steps = INT32_MAX;
     for (uint32_t w = 0; w < s->n_words; w++)
         for (uint64_t left = starts[w]; left; left &= left - 1) {
@@ -117,12 +118,12 @@ static bool choose_fittest(const lhi_spectrum *s, const lhi_request *r,
     return true;
 }
 
-/* A path with a number of slots, as SLACK and CRITICAL weigh it. */
+/* A path with a number of slots, as compared by SLACK and CRITICAL. */
 typedef struct offer {
     const lhi_path *path;
     uint32_t slots;
     int64_t takes_ns; /* from now to the arrival */
-    int64_t delay_ns; /* what counts where the deadline cannot be met */
+    int64_t delay_ns; /* criterion if the deadline cannot be met */
     int64_t cost;     /* slots x fibres x time */
     bool in_time;
 } offer;
@@ -146,10 +147,10 @@ static bool better(const offer *a, const offer *b)
     return order != 0 ? order < 0 : a->slots > b->slots;
 }
 
-/* CRITICAL's delay: the messages that wait for the port wait as long as this
- * one is sent, and if that is longer than the pass that makes a message takes,
- * the next one will wait for the rest. A long route is paid once, a slow one by
- * all that follow. */
+/* Computes CRITICAL's delay. Messages queued at the port wait while this one is
+ * sent. If that exceeds the producing pass's duration, the next message waits
+ * for the rest. A long route delays one message; a slow one delays all later
+ * ones. */
 static int64_t delay_of(const lhi_request *r, int64_t takes_ns, int64_t ser)
 {
     int64_t over = ser > r->period_ns ? ser - r->period_ns : 0;
@@ -158,7 +159,8 @@ static int64_t delay_of(const lhi_request *r, int64_t takes_ns, int64_t ser)
     return takes_ns + r->queued * ser + over;
 }
 
-/* The cheapest that meets the deadline, else that of the least delay. */
+/* Chooses the cheapest path that meets the deadline, else that with the least
+ * delay. */
 static bool choose_by_deadline(const lhi_spectrum *s, const lhi_request *r,
                                lhi_circuit_grant *out)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is held of the spectrum, and by whom. */
+/* Occupied spectrum and its circuits. */
 #include "optical/traffic_run.h"
 
 #include <stdlib.h>

@@ -3,16 +3,17 @@
 
 #include <stdlib.h>
 
+/* Critical-path method state. */
 typedef struct critical {
     const lhi_program *p;
-    int64_t *takes;          /* message of each task, from end to arrival */
+    int64_t *takes;          /* per task: its message, from end to arrival */
     int64_t *end;            /* earliest */
     int64_t *latest;         /* start */
-    uint32_t *order, n_done; /* tasks, none before what it needs */
-    uint32_t *next;          /* of each device */
+    uint32_t *order, n_done; /* tasks in topological order */
+    uint32_t *next;          /* per device */
 } critical;
 
-/* The fastest that a message can be. False: no memory. */
+/* Computes a message's shortest possible time; false on allocation failure. */
 static bool fastest(lhi_network *network, const lhi_run_job *job, uint32_t task,
                     uint32_t slots, int64_t *out)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The report of a scenario. */
+/* Writes a scenario's report. */
 #include "optical/picture.h"
 
 #include <inttypes.h>
@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The page's own files, embedded by tools/embed.py: optical.html, and the
- * report's style with optical.css. */
+/* Page files embedded by tools/embed.py: optical.html, and the report's style
+ * with optical.css. */
 extern const char lhi_optical_page_html[];
 extern const char lhi_optical_page_css[];
 
-/* Adds the page up to a mark, and goes on behind that. */
+/* Copies the page up to a mark and advances past the mark. */
 static void add_until(lhi_text *out, const char **page, const char *mark)
 {
     const char *at = strstr(*page, mark);
@@ -67,6 +67,7 @@ static void table(lhi_text *out, const lh_optical *o)
     lhi_text_puts(out, "</tbody></table></div></section>\n");
 }
 
+/* Measures shown as bars. */
 typedef enum measure {
     ITERATION,
     BUBBLE,
@@ -88,7 +89,7 @@ static double run_value(const lh_optical_run *run, measure what)
     return sum / run->n_jobs;
 }
 
-/* A bar for the mean of each policy, a dot for each seed. */
+/* Draws a bar for each policy's mean and a dot for each seed. */
 static void bars(lhi_text *out, const lh_optical *o, measure what,
                  const char *title)
 {
@@ -131,7 +132,7 @@ static void bars(lhi_text *out, const lh_optical *o, measure what,
     lhi_text_puts(out, "</svg>");
 }
 
-/* Runs a policy once more with the first seed, and keeps its last iteration. */
+/* Reruns a policy with the first seed and records its last iteration. */
 static lh_status record(const lh_scenario *s, const lhi_policy *policy,
                         uint64_t seed, lhi_arena *mem, lhi_run_job *jobs,
                         lhi_sent_record *rec, lh_error *err)

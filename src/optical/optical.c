@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All policies with all seeds, over the processors there are. */
+/* Runs all policies with all seeds on all processors. */
 #include "optical/scenario.h"
 
 #include "base/take_options.h"
@@ -9,13 +9,14 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The result with its memory. */
 typedef struct result {
     lhi_arena *mem;
     lh_optical optical;
     lh_optical_policy *policies;
 } result;
 
-/* What the threads share. */
+/* State shared by the threads. */
 typedef struct work {
     const lh_scenario *s;
     const lh_optical_options *options;
@@ -23,12 +24,13 @@ typedef struct work {
     uint32_t total;
     atomic_uint next;
     atomic_bool stop;
-    pthread_mutex_t lock;  /* for what follows */
-    uint32_t done, failed; /* failed: the first run that did */
+    pthread_mutex_t lock;  /* protects the fields below */
+    uint32_t done, failed; /* failed: first failed run's index */
     lh_status status;
     lh_error err;
 } work;
 
+/* Returns run number `i` over all policies and seeds. */
 static lh_optical_run *run_at(const work *w, uint32_t i)
 {
     const lh_optical_policy *p = &w->result->policies[0];
@@ -36,7 +38,7 @@ static lh_optical_run *run_at(const work *w, uint32_t i)
         .runs[i % p->n_runs];
 }
 
-/* What a run says about one job. */
+/* Computes one job's statistics in a run. */
 static void sum_up(lh_optical_job *job, const lhi_policy *policy,
                    const lhi_program *program, const lhi_run_job_output *out)
 {
@@ -52,7 +54,7 @@ static void sum_up(lh_optical_job *job, const lhi_policy *policy,
         refused += out->refused[i];
         job->blocked += out->refused[i];
     }
-    /* Orders that change on the way have a bound of their own. */
+    /* Policies that reorder passes at run time have another bound. */
     job->bound_ns = program->after_ns +
                     (policy->fill_idle ? program->least_ns : program->bound_ns);
     job->iteration_s = total / n / 1e9;
@@ -117,7 +119,7 @@ static void *work_on(void *context)
         lh_status status = run_one(w, i, &err);
         pthread_mutex_lock(&w->lock);
         w->done++;
-        /* Runs are begun in order: the first that fails is always run. */
+        /* Runs start in order, so the first one that fails always runs. */
         if (status != LH_OK && (w->status == LH_OK || i < w->failed)) {
             w->status = status;
             w->failed = i;
@@ -148,7 +150,7 @@ static lh_status run_threads(work *w, lh_error *err)
         n = MOST;
     if (pthread_mutex_init(&w->lock, NULL) != 0)
         return lhi_fail_nomem(err);
-    /* This thread is one of them; where others cannot be had, it does all. */
+    /* The calling thread works too; it runs everything if no thread starts. */
     while (started + 1 < n &&
            pthread_create(&threads[started], NULL, work_on, w) == 0)
         started++;
@@ -161,7 +163,7 @@ static lh_status run_threads(work *w, lh_error *err)
     return w->status;
 }
 
-/* --- the result ------------------------------------------------------------
+/* --- result ----------------------------------------------------------------
  */
 
 static lh_optical_job *make_jobs(const lh_scenario *s, lhi_arena *mem)
@@ -225,7 +227,8 @@ static lh_status make_result(const lh_scenario *s,
     return LH_OK;
 }
 
-/* Mean and deviation over seeds of a job's value at `at`, jobs averaged. */
+/* Computes the mean and standard deviation over seeds of the field at offset
+ * `at`, averaged over jobs. */
 static double over_seeds(const lh_optical_policy *p, size_t at, double *sd)
 {
     double sum = 0, squares = 0;

@@ -35,11 +35,11 @@ lh_status lhi_place_random(lhi_random *random, uint32_t n_nodes,
     return LH_OK;
 }
 
-/* Distances between the different nodes that are used. */
+/* Distances between the distinct nodes in use. */
 typedef struct stops {
     uint32_t count;
     uint32_t *nodes;  /* ascending */
-    uint32_t *copies; /* devices at each */
+    uint32_t *copies; /* device count at each */
     int64_t *km;      /* [a * count + b] */
 } stops;
 
@@ -110,9 +110,9 @@ lh_status lhi_place_km(const lh_topology *topology, const uint32_t *sites,
     return LH_OK;
 }
 
-/* least[state * count + last]: km still to go when the devices that `state`
- * counts at each stop are to come after one at `last`. A state is a number in
- * a mixed radix: digit i, of weight[i], is 0..copies[i]. */
+/* Dynamic programming: least[state * count + last] is the remaining km if the
+ * devices counted in `state` at each stop follow one at `last`. A state is a
+ * mixed-radix number: digit i, with weight[i], is 0..copies[i]. */
 static void fill_least(const stops *s, const uint64_t *weight,
                        uint64_t n_states, int64_t *least)
 {
@@ -134,7 +134,8 @@ static void fill_least(const stops *s, const uint64_t *weight,
         }
 }
 
-/* From the front, always the lowest node from which the least is reached. */
+/* Builds the order from the front; always takes the lowest node on an optimal
+ * continuation. */
 static void follow_least(const stops *s, const uint64_t *weight, uint64_t state,
                          const int64_t *least, uint32_t devices,
                          uint32_t *sites)

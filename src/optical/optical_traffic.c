@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Background traffic alone. */
+/* Simulates background traffic alone. */
 #include "optical/traffic_run.h"
 
 #include "base/heap.h"
@@ -27,6 +27,7 @@ static lh_status check_traffic(const lh_topology *topology, const lh_traffic *t,
     return LH_OK;
 }
 
+/* Background traffic simulation state. */
 typedef struct flow {
     lhi_network *network;
     lhi_circuits circuits;
@@ -43,7 +44,7 @@ static void step_to(flow *f, int64_t time_ns)
     f->now = time_ns;
 }
 
-/* One arrival; false: no memory. */
+/* Processes one arrival; false on allocation failure. */
 static bool arrive_one(flow *f, bool *refused)
 {
     lhi_event e;

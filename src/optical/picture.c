@@ -24,8 +24,8 @@ void lhi_html_text(lhi_text *out, const char *text)
 /* --- layout ------------------------------------------------------------------
  */
 
-/* One step of stress majorisation with weights 1/d^2 (Gansner, Koren, North,
- * "Graph drawing by stress majorization", 2004), node after node. */
+/* Runs one step of stress majorisation with weights 1/d^2 (Gansner, Koren,
+ * North, "Graph drawing by stress majorization", 2004), node by node. */
 static void relax(uint32_t n, const int64_t *km, double *x, double *y)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -101,7 +101,8 @@ static uint32_t cable_of(const lhi_network *n, uint32_t fibre)
     return n->shared_fibre ? fibre : fibre / 2;
 }
 
-/* Slots held by job 0 on each cable, averaged over the iteration. */
+/* Computes the slots that job 0 occupies on each cable, averaged over the
+ * iteration. */
 static void job_use(const lhi_network *n, const lhi_sent_record *rec,
                     double *use)
 {
@@ -192,7 +193,7 @@ lh_status lhi_picture_topology(lhi_text *out, const lh_scenario *s,
 
 enum { BINS = 120, LEVELS = 8, CELL = 7, ROW = 9, LEFT = 70, TOP = 16 };
 
-/* Adds what one circuit holds to the cells of a fibre. */
+/* Adds one circuit's occupancy to its fibres' cells. */
 static void add_held(const lhi_sent_record *rec, const lhi_held_circuit *h,
                      double *cells)
 {
@@ -292,8 +293,8 @@ lh_status lhi_picture_spectrum(lhi_text *out, const lh_scenario *s,
     return LH_OK;
 }
 
-/* --- one iteration
- * ------------------------------------------------------------ */
+/* --- one iteration -----------------------------------------------------------
+ */
 
 enum { LANE = 22, WIDTH = BINS * CELL };
 
@@ -303,7 +304,7 @@ static void draw_passes(lhi_text *out, const lhi_program *p,
     double scale = WIDTH / (double)(rec->end_ns - rec->begin_ns);
     bool any = false;
     for (uint32_t i = 0; i < p->n_tasks; i++) {
-        /* kind -1: what the network held up, as an outline. */
+        /* kind -1: outlines for passes delayed by the network. */
         if (kind < 0 ? !rec->bound[i] : p->tasks[i].pass.kind != kind)
             continue;
         if (!any)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a scenario and a seed to placed jobs with an order of passes. */
+/* Builds placed jobs with a pass order from a scenario and a seed. */
 #include "optical/optical_place.h"
 #include "optical/scenario.h"
 
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Every site of the pipeline gets a node of its own. */
+/* Places each pipeline site on its own node. */
 static lh_status place_groups(const lhi_job_spec *job, lhi_random *random,
                               uint32_t n_nodes, lhi_arena *mem, uint32_t *sites,
                               lh_error *err)
@@ -45,12 +45,13 @@ static lh_status place(const lh_scenario *s, const lhi_job_spec *job,
 /* --- pipelines with the links of this network --------------------------------
  */
 
+/* A pipeline's links. */
 typedef struct links {
     lh_link *items;
     uint32_t count;
 } links;
 
-/* Both ways between two devices, unless they are in one place. */
+/* Adds links in both directions between two devices on different nodes. */
 static lh_status add_links(const lh_scenario *s, const lhi_job_spec *job,
                            const lhi_policy *policy, const uint32_t *sites,
                            uint32_t a, uint32_t b, links *out, lh_error *err)
@@ -99,7 +100,8 @@ static lh_status make_links(const lh_scenario *s, const lhi_job_spec *job,
     return LH_OK;
 }
 
-/* Chunks of a chain: one per device, or two there and back, or two around. */
+/* Builds a chain's chunks: one per device (UD), two in a V (Wave), or two in a
+ * Loop. */
 static lh_status chain_chunks(const lhi_job_spec *job, lh_placement placement,
                               lhi_arena *mem, lh_pipeline_desc *desc,
                               lh_error *err)
@@ -116,7 +118,8 @@ static lh_status chain_chunks(const lhi_job_spec *job, lh_placement placement,
                                          : placement == LH_PLACEMENT_WAVE
                                              ? 2 * n - 1 - c
                                              : c - n,
-                               /* The parts add up whatever the rounding. */
+                               /* The parts add up to the total despite
+                                * rounding. */
                                .f_ns = each == 1 ? f
                                        : back    ? f - f / 2
                                                  : f / 2,
@@ -152,8 +155,8 @@ static lh_status order_passes(const lh_pipeline *pipeline,
     return status;
 }
 
-/* The method's order for the network as it is: latencies of the shortest
- * routes, transfers with the slots that the policy is likely to get. */
+/* Runs a method for this network: shortest-route latencies, transfer times with
+ * the slots that the policy is likely to assign. */
 static lh_status run_method(const lh_scenario *s, const lhi_job_spec *job,
                             const lhi_policy *policy, const uint32_t *sites,
                             const char *method, lhi_arena *mem,
@@ -214,7 +217,7 @@ lh_status lhi_prepare(const lh_scenario *scenario, const lhi_policy *policy,
                       uint64_t seed, lhi_arena *mem, lhi_run_job *jobs,
                       lh_error *err)
 {
-    /* Jobs are placed one after the other from one generator. */
+    /* One generator places the jobs in sequence. */
     lhi_random random = {.state = seed};
     for (uint32_t i = 0; i < scenario->n_jobs; i++) {
         const lhi_job_spec *job = &scenario->jobs[i];

@@ -10,8 +10,8 @@
 
 enum { MAX_TASKS = 1 << 22 };
 
-/* Times with no time for messages, and so the bound; all tasks ran, or the
- * orders wait for each other. */
+/* Computes the iteration time with instantaneous messages, which is a lower
+ * bound; fails if the orders deadlock. */
 static lh_status find_bound(lhi_program *p, lh_error *err)
 {
     int64_t *end = calloc((size_t)p->n_tasks + 1, sizeof *end);
@@ -32,8 +32,8 @@ static lh_status find_bound(lhi_program *p, lh_error *err)
                 uint32_t i = next[d];
                 const lhi_task *task = &p->tasks[i];
                 int64_t at = i > p->first[d] ? end[i - 1] : 0;
-                /* A task that has not run has end 0; one that has ends at
-                 * its own time plus 1, so that a zero is never taken for it. */
+                /* end is 0 for tasks not yet run; otherwise the task's end plus
+                 * 1, so that no real end is 0. */
                 if (task->producer != LH_NONE) {
                     int64_t there = end[task->producer];
                     if (there == 0)
@@ -121,7 +121,7 @@ lh_status lhi_program_chain(const lhi_chain *chain, lhi_arena *mem,
     lhi_program p = {.n_devices = n, .n_tasks = n * m * 2};
     lhi_task *tasks = LHI_NEW(mem, lhi_task, p.n_tasks);
     uint32_t *first = LHI_NEW(mem, uint32_t, n + 1);
-    /* Where F(i) and B(i) of each stage are. */
+    /* F(i) and B(i) indices on each stage. */
     uint32_t *at = LHI_NEW(mem, uint32_t, p.n_tasks);
     if (!tasks || !first || !at)
         return lhi_fail_nomem(err);
@@ -169,7 +169,7 @@ lh_status lhi_program_chain(const lhi_chain *chain, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Where F and the input gradient of (chunk, microbatch) are. */
+/* Task index of F and of the input gradient per (chunk, microbatch). */
 typedef struct places {
     uint32_t n_chunks, n_microbatches;
     uint32_t *at;
@@ -195,7 +195,7 @@ static void connect(lhi_task *tasks, const places *where, uint32_t i)
     uint32_t to = *place(where, forward ? pass->chunk + 1 : pass->chunk - 1,
                          pass->microbatch, forward);
     if (tasks[to].device == tasks[i].device)
-        return; /* the order says it all: lh_simulate() has agreed */
+        return; /* the order implies it: lh_simulate() accepted it */
     tasks[i].consumer = to;
     tasks[to].producer = i;
 }

@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The k shortest loop-free routes: Yen, "Finding the k shortest loopless paths
  * in a network", Management Science 17(11), 1971. Routes are ordered by (km,
- * hops, nodes element by element), so each restricted problem is solved for the
- * least route in that order: distances (km, hops) to the destination first,
- * then a walk that always takes the lowest node that keeps them. Lengths are
- * at least 1 km, so that the walk cannot turn in a circle. */
+ * hops, nodes element by element). Each restricted problem is therefore solved
+ * for the least route in that order: first the distances (km, hops) to the
+ * destination, then a walk that always takes the lowest node that preserves
+ * them. Cables have at least 1 km, so the walk has no cycle. */
 #include "base/heap.h"
 #include "optical/optical_network.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* Search state. */
 typedef struct finder {
     const lh_topology *t;
     uint32_t to;
-    int64_t *km; /* to the destination; INT64_MAX: no way */
+    int64_t *km; /* to the destination; INT64_MAX: unreachable */
     uint32_t *hops;
-    bool *closed;       /* nodes that the root has used */
-    bool *closed_first; /* next nodes not to take from the spur node */
+    bool *closed;       /* nodes on the root path */
+    bool *closed_first; /* the spur node's excluded successors */
     lhi_heap heap;
 } finder;
 
-/* Distances to `root` over nodes that are not closed. */
+/* Computes distances to `root` over nodes that are not closed (Dijkstra). */
 static bool spread(finder *f, uint32_t root)
 {
     const lh_topology *t = f->t;
@@ -35,7 +36,7 @@ static bool spread(finder *f, uint32_t root)
     while (lhi_heap_pop(&f->heap, &e)) {
         uint32_t n = (uint32_t)e.what;
         if (e.time_ns != f->km[n] || e.rank != f->hops[n])
-            continue; /* a better way was found since */
+            continue; /* outdated: a shorter route was found since */
         for (uint32_t w = t->first_way[n]; w < t->first_way[n + 1]; w++) {
             uint32_t m = t->ways[w].node;
             int64_t km = f->km[n] + t->cables[t->ways[w].cable].km;
@@ -53,7 +54,8 @@ static bool spread(finder *f, uint32_t root)
     return true;
 }
 
-/* The lowest next node of the least route from n; LH_NONE: there is none. */
+/* Returns the lowest next node on the least route from n; LH_NONE if there is
+ * none. */
 static uint32_t next_node(const finder *f, uint32_t n, bool first,
                           int64_t *step_km)
 {
@@ -88,8 +90,8 @@ static int compare(const lhi_fibre_route *a, const lhi_fibre_route *b)
     return 0;
 }
 
-/* The least route that begins with root[0..spur], whose last node may not go
- * on as any of `found` with the same root do. out->nodes NULL: there is none.
+/* Finds the least route that begins with root[0..spur] and does not continue as
+ * any route in `found` with the same root. out->nodes is NULL if there is none.
  */
 static lh_status detour(finder *f, const lhi_fibre_route *root, uint32_t spur,
                         int64_t root_km, const lhi_fibre_route *found,
@@ -134,6 +136,7 @@ static int64_t cable_km(const lh_topology *t, uint32_t a, uint32_t b)
     return t->cables[t->ways[w].cable].km;
 }
 
+/* Candidate routes, not yet selected. */
 typedef struct pool {
     lhi_fibre_route *items;
     uint32_t count, room;

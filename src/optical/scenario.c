@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file of a scenario, but for its jobs. */
+/* Reads a scenario's file, except for its jobs. */
 #include "optical/scenario.h"
 
 #include <inttypes.h>
@@ -46,7 +46,7 @@ static lh_status get_count(reader *r, const lhi_node *map, const char *key,
     return node ? lhi_get_u32(r->doc, node, least, most, out, r->err) : LH_OK;
 }
 
-/* Gb/s with up to three decimals. */
+/* Parses Gb/s with up to three decimals. */
 static lh_status get_rate(reader *r, const lhi_node *node, int64_t *mbps)
 {
     double gbps;
@@ -55,7 +55,7 @@ static lh_status get_rate(reader *r, const lhi_node *node, int64_t *mbps)
     return LH_OK;
 }
 
-/* Usual reaches of a 12.5 GHz slot: 16QAM, 8QAM, QPSK, BPSK. */
+/* Typical reaches of a 12.5 GHz slot: 16QAM, 8QAM, QPSK, BPSK. */
 static const lhi_reach adaptive[] = {
     {625, 50000}, {1250, 37500}, {2500, 25000}, {INT64_MAX, 12500}};
 

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A scenario, read and checked.
+/* A validated scenario: training jobs over an elastic optical network. Input: a
+ * scenario's file. Output: iteration times under each policy
+ * (longhaul/optical.h).
  *
- * Jobs over an elastic optical network. In: a scenario's file. Out: how long
- * iterations take under each policy (longhaul/optical.h).
- *
- *   optical_network.h  nodes and cables: topology.c; candidate routes: routes.c
- *   spectrum.h         slots of fibres; choose.h: which a request gets
- *   program.h          what a job's devices do in one iteration
- *   scenario.c         the file; traffic_job.c: its jobs
- *   prepare.c          jobs under a policy and a seed, placed: optical_place.h
- *   traffic_run.h      one run: jobs and background, circuits.c; deadlines of
- *                      messages: critical.h
- *   optical.c          all policies with all seeds; optical_traffic.c:
- *                      background alone
- *   html.c             the report; picture.h: its pictures */
+ *     network.h          nodes, cables: topology.c; candidate routes: routes.c
+ *     spectrum.h         slots of fibres; assignment.h: slots for requests
+ *     program.h          tasks of a job's devices in one iteration
+ *     scenario.c         file reader; job_reader.c: its jobs
+ *     prepare_jobs.c     jobs under a policy and seed; device_placement.h
+ *     simulation.h       one run: jobs and background, circuits.c; message
+ *                        deadlines: deadlines.h
+ *     optical.c          all policies with all seeds; background_traffic.c:
+ *                        background alone
+ *     report.c           report; figures.h: its pictures */
 #ifndef LHI_SCENARIO_H
 #define LHI_SCENARIO_H
 
@@ -25,31 +24,32 @@
 typedef struct lhi_job_spec {
     const char *name;
     uint32_t devices;
-    lhi_chain chain;       /* microbatches, times, bits: always */
-    int64_t weight_ns;     /* chain: of the backward, its W pass */
-    uint32_t activations;  /* chain: micro-batches that a device can hold, where
-                              a method orders its passes; 0: any number */
-    const char *schedule;  /* chain: gpipe, 1f1b or a method; else a method,
-                              or NULL: the plan's */
+    lhi_chain chain;       /* microbatches, times and bits are always set */
+    int64_t weight_ns;     /* chain: time of W within the backward */
+    uint32_t activations;  /* chain: microbatch limit per device for methods; 0:
+                            * none */
+    const char *schedule;  /* chain: gpipe, 1f1b or a method; else a method, or
+                            * NULL: the plan's */
     lh_plan *plan;         /* owned; NULL: none */
     lh_pipeline *pipeline; /* owned; NULL: the plan's, or a chain */
     const uint32_t *placement; /* [devices] nodes; NULL: from the seed */
-    uint32_t datacenters;      /* of a placement from the seed */
-    bool keep_groups; /* devices of one site of the pipeline stay together */
+    uint32_t datacenters;      /* for placements from the seed */
+    bool keep_groups; /* devices of one pipeline site share a node */
 } lhi_job_spec;
 
-/* A file that the scenario names. */
+/* A file that the scenario refers to. */
 typedef struct lhi_named_file lhi_named_file;
 struct lhi_named_file {
-    const char *path; /* as it was opened */
+    const char *path; /* as opened */
     lhi_named_file *next;
 };
 
+/* A scenario. */
 struct lh_scenario {
     lhi_arena *mem;
     lh_topology *topology;
     lhi_network *network;
-    int64_t slowest_mbps; /* of a slot */
+    int64_t slowest_mbps; /* per slot */
     uint32_t n_jobs, n_policies, n_seeds;
     lhi_job_spec *jobs;
     lhi_policy *policies;
@@ -58,32 +58,32 @@ struct lh_scenario {
     uint32_t request_slots;
     int64_t retry_ns;
     uint32_t iterations;
-    lhi_named_file *files, *last_file; /* in the order of the text */
+    lhi_named_file *files, *last_file; /* in order of appearance */
 };
 
-/* The pipeline of a job that is not a chain. */
+/* Returns a job's pipeline; NULL for a chain. */
 const lh_pipeline *lhi_job_pipeline(const lhi_job_spec *job);
 
-/* Jobs: `map` is a job's map. */
+/* Reads a job from the map `map`. */
 lh_status lhi_job_from(const lhi_doc *doc, const lhi_node *map,
                        lh_scenario *scenario, lhi_job_spec *out, lh_error *err);
-/* A plan's file stands at `node`. */
+/* Reads a job from the plan file named at `node`. */
 lh_status lhi_job_from_plan(const lhi_doc *doc, const lhi_node *node,
                             lh_scenario *scenario, lhi_job_spec *out,
                             lh_error *err);
-/* The path of the file that stands at `node`, which lies beside the document;
- * the scenario owns it and says so (lh_scenario_file()). */
+/* Returns the path of the file named at `node`, relative to the document. The
+ * scenario owns the path and lists it (lh_scenario_file()). */
 lh_status lhi_scenario_names(lh_scenario *scenario, const lhi_doc *doc,
                              const lhi_node *node, const char **path,
                              lh_error *err);
-/* "gpipe" or "1f1b" of a chain: *order is set. */
+/* Sets *order for a chain's "gpipe" or "1f1b"; false for another schedule. */
 bool lhi_chain_order(const char *schedule, lhi_program_order *order);
-/* Refuses what is not the name of a method. */
+/* Reads a method's name; rejects unknown ones. */
 lh_status lhi_get_method(const lhi_doc *doc, const lhi_node *node,
                          lhi_arena *mem, const char **out, lh_error *err);
 
-/* Where the devices of every job are under one policy with one seed, and what
- * they do; everything in `mem`. */
+/* Places every job's devices under one policy with one seed, and builds their
+ * programs; everything is allocated in `mem`. */
 lh_status lhi_prepare(const lh_scenario *scenario, const lhi_policy *policy,
                       uint64_t seed, lhi_arena *mem, lhi_run_job *jobs,
                       lh_error *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Spectrum of fibres as bit sets: bit j of a fibre is set where slot j is
- * held. */
+/* Spectrum of fibres as bit sets: bit j of a fibre is set if slot j is
+ * occupied. */
 #ifndef LHI_SPECTRUM_H
 #define LHI_SPECTRUM_H
 
@@ -21,11 +21,13 @@ typedef struct lhi_slots {
     uint64_t words[LHI_MAX_WORDS];
 } lhi_slots;
 
+/* All fibres' occupied slots. */
 typedef struct lhi_spectrum {
     uint32_t n_fibres, slots, n_words;
-    uint64_t *busy; /* [fibre * n_words + word]; nothing beyond `slots` */
+    uint64_t *busy; /* [fibre * n_words + word]; no bit beyond `slots` */
 } lhi_spectrum;
 
+/* Counts set bits. */
 static inline uint32_t lhi_count_bits(uint64_t word)
 {
 #if defined(__GNUC__)
@@ -38,7 +40,7 @@ static inline uint32_t lhi_count_bits(uint64_t word)
 #endif
 }
 
-/* Of a word that is not 0. */
+/* Returns the index of the lowest set bit of a non-zero word. */
 static inline uint32_t lhi_lowest_bit(uint64_t word)
 {
 #if defined(__GNUC__)
@@ -48,17 +50,19 @@ static inline uint32_t lhi_lowest_bit(uint64_t word)
 #endif
 }
 
+/* Returns a fibre's bit set. */
 static inline uint64_t *lhi_fibre(const lhi_spectrum *s, uint32_t fibre)
 {
     return s->busy + (size_t)fibre * s->n_words;
 }
 
+/* Checks whether a slot is occupied. */
 static inline bool lhi_slot_held(const uint64_t *busy, uint32_t slot)
 {
     return busy[slot / 64] >> (slot % 64) & 1;
 }
 
-/* out = in moved down by `by` slots: bit j of out is bit j + by of in. */
+/* Shifts a set down by `by` slots: bit j of out is bit j + by of in. */
 static inline void lhi_slots_down(const uint64_t *in, uint32_t by,
                                   uint32_t n_words, uint64_t *out)
 {
@@ -70,7 +74,7 @@ static inline void lhi_slots_down(const uint64_t *in, uint32_t by,
     }
 }
 
-/* The slots that are free on every fibre of the path. */
+/* Computes the slots that are free on every fibre of the path. */
 static inline void lhi_free_slots(const lhi_spectrum *s, const lhi_path *path,
                                   uint64_t *out)
 {
@@ -86,9 +90,9 @@ static inline void lhi_free_slots(const lhi_spectrum *s, const lhi_path *path,
         out[s->n_words - 1] &= (UINT64_C(1) << s->slots % 64) - 1;
 }
 
-/* Turns free slots into the slots where a block of `n` of them begins; false:
- * there is none. A run of n ones is found in log n steps of and-ing the set
- * with itself moved down. */
+/* Replaces free slots by the start slots of free blocks of `n`; false if there
+ * is none. Takes log n steps, each an AND of the set with itself shifted down.
+ */
 static inline bool lhi_block_starts(uint64_t *set, uint32_t n, uint32_t n_words)
 {
     uint64_t moved[LHI_MAX_WORDS], any = 0;
@@ -104,7 +108,7 @@ static inline bool lhi_block_starts(uint64_t *set, uint32_t n, uint32_t n_words)
     return any != 0;
 }
 
-/* Start slots of free blocks of `n` on the path: B(path, n). */
+/* Computes the start slots of free blocks of `n` on the path: B(path, n). */
 static inline bool lhi_path_starts(const lhi_spectrum *s, const lhi_path *path,
                                    uint32_t n, uint64_t *out)
 {
@@ -114,7 +118,7 @@ static inline bool lhi_path_starts(const lhi_spectrum *s, const lhi_path *path,
     return lhi_block_starts(out, n, s->n_words);
 }
 
-/* Of a set that is not empty. */
+/* Returns a non-empty set's lowest slot. */
 static inline uint32_t lhi_first_slot(const uint64_t *set)
 {
     uint32_t w = 0;
@@ -123,6 +127,7 @@ static inline uint32_t lhi_first_slot(const uint64_t *set)
     return w * 64 + lhi_lowest_bit(set[w]);
 }
 
+/* Returns the bits of slots first..first+n-1 within word `word`. */
 static inline uint64_t lhi_mask_from(uint32_t first, uint32_t n, uint32_t word)
 {
     uint32_t low = word * 64;
@@ -132,25 +137,25 @@ static inline uint64_t lhi_mask_from(uint32_t first, uint32_t n, uint32_t word)
     return below_end & ~((UINT64_C(1) << begin) - 1);
 }
 
-/* Holds, or releases, slots first..first+n-1 on every fibre of the path. */
+/* Occupies, or releases, slots first..first+n-1 on every fibre of the path. */
 static inline void lhi_spectrum_set(lhi_spectrum *s, const lhi_path *path,
                                     uint32_t first, uint32_t n, bool hold)
 {
     uint32_t last_word = (first + n - 1) / 64;
     assert(n > 0 && first + n <= s->slots);
-    (void)hold; /* the assertion below is all that needs it */
+    (void)hold; /* used by the assertion only */
     for (uint32_t w = first / 64; w <= last_word; w++) {
         uint64_t mask = lhi_mask_from(first, n, w);
         for (uint32_t h = 0; h < path->hops; h++) {
             uint64_t *busy = lhi_fibre(s, path->fibres[h]) + w;
-            /* No slot is held twice, or released twice. */
+            /* Slots are never occupied or released twice. */
             assert((*busy & mask) == (hold ? 0 : mask));
             *busy = hold ? *busy | mask : *busy & ~mask;
         }
     }
 }
 
-/* Held slots, summed over the fibres of the path. */
+/* Counts occupied slots, summed over the path's fibres. */
 static inline uint32_t lhi_path_held(const lhi_spectrum *s,
                                      const lhi_path *path)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file of a topology. */
+/* Reads a topology's file. */
 #include "optical/optical_network.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@ typedef struct reader {
     int64_t *ids;
     const char **names;
     lh_cable *cables;
-    uint32_t *lines; /* where each node, later each cable, stands */
+    uint32_t *lines; /* line per node, later per cable */
     lh_error *err;
 } reader;
 
@@ -123,7 +123,8 @@ static lh_status read_cable(reader *r, const lhi_node *node, lh_cable *out)
     return lhi_get_int(r->doc, value, 1, LHI_MAX_KM, &out->km, r->err);
 }
 
-/* Ways out of every node, ascending: a counting sort by node, twice. */
+/* Lists the neighbours for every node, ascending: two counting sorts by node.
+ */
 static lh_status make_ways(reader *r)
 {
     lh_topology *t = r->t;

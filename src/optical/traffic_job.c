@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The jobs of a scenario. */
+/* Reads a scenario's jobs. */
 #include "optical/scenario.h"
 
 #include <longhaul/cost.h>
@@ -80,7 +80,7 @@ const lh_pipeline *lhi_job_pipeline(const lhi_job_spec *job)
                          : NULL;
 }
 
-/* The preset's numbers are derived in docs/optical.md. */
+/* docs/optical.md derives the preset's numbers. */
 static lh_status read_preset(reader *r, const lhi_node *map)
 {
     static const char *const names[] = {"8b", "70b", NULL};
@@ -96,7 +96,7 @@ static lh_status read_preset(reader *r, const lhi_node *map)
     return LH_OK;
 }
 
-/* `key` overrides the preset, and without one must be there. */
+/* Reads an amount: `key` overrides the preset, and is required without one. */
 static lh_status read_amount(reader *r, const lhi_node *map, const char *key,
                              int64_t least, int64_t most, int64_t *out)
 {
@@ -165,8 +165,8 @@ static lh_status take_plan(reader *r, const lhi_node *node)
     }
     const lh_plan *plan = r->job->plan;
     const lh_layout *layout = &plan->best.layout;
-    /* Replicas run in step and send together, unless they lie outermost: then
-     * each has sites of its own. */
+    /* Replicas run in lockstep and send together, unless they are outermost:
+     * then each has its own sites. */
     double bits = 8.0 * (double)lh_cost_message_bytes(plan->job, layout);
     if (layout->outermost != LH_OUTERMOST_DATA)
         bits *= layout->data > 0 ? layout->data : 1;
@@ -200,7 +200,7 @@ static lh_status measure(reader *r, const lhi_node *node)
     return LH_OK;
 }
 
-/* A job that is a file: a plan, or a pipeline. */
+/* Reads a job given by a file: a plan or a pipeline. */
 static lh_status read_file(reader *r, const lhi_node *map)
 {
     static const char *const keys[] = {
@@ -260,7 +260,7 @@ static lh_status read_placement(reader *r, const lhi_node *list)
     return LH_OK;
 }
 
-/* sites: {west: 1, east: 9}, by the names that the pipeline has. */
+/* Reads sites: {west: 1, east: 9}, by the pipeline's site names. */
 static lh_status read_sites(reader *r, const lhi_node *map)
 {
     const lh_pipeline *p = lhi_job_pipeline(r->job);
@@ -311,7 +311,7 @@ static lh_status check_datacenters(reader *r, const lhi_node *node)
     return LH_OK;
 }
 
-/* Without a word on where: a node of its own for every site of the plan. */
+/* Default placement: each site of the plan gets its own node. */
 static lh_status keep_groups(reader *r, const lhi_node *node)
 {
     const lh_pipeline *p = lhi_job_pipeline(r->job);
@@ -346,9 +346,9 @@ static lh_status read_where(reader *r, const lhi_node *map)
     return check_datacenters(r, random);
 }
 
-/* No sum of times in a run overflows: a message's time in one slot is below
- * 2^42 ns, so that slots, hops and queues times it stay in 63 bits, and all
- * that an iteration adds to the clock, one after the other, below 2^60. */
+/* Checks that no sum of times in a run overflows. A message's time in one slot
+ * is below 2^42 ns, so its products with slots, hops and queue lengths fit 63
+ * bits. The sequential sum of all times in an iteration is below 2^60. */
 static lh_status check_size(reader *r, const lhi_node *node)
 {
     const lhi_job_spec *job = r->job;

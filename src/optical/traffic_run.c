@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One run, event by event. */
+/* Event-driven simulation for one run. */
 #include "optical/traffic_run.h"
 #include "optical/critical.h"
 
@@ -8,59 +8,61 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Kinds of events, in the order in which those of one time happen; equal kinds
- * in the order in which they were made. Background arrivals are not in the
- * heap: there is always one to come at most. */
+/* Kinds of events, in their order at equal times; events of one kind occur in
+ * the order of their creation. Background arrivals are not in the heap, because
+ * at most one is pending. */
 enum {
-    RELEASE,    /* what: circuit */
+    RELEASE,    /* payload: circuit */
     BACKGROUND, /* not in the heap */
-    ARRIVAL,    /* what: job, task that made the message */
-    TASK_END,   /* what: job, task */
-    ASK,        /* what: job, task: a request again, or late */
-    WAKE,       /* what: job, device: its next task has what it needs */
-    BEGIN,      /* what: job */
-    END,        /* what: job: of the iteration */
+    ARRIVAL,    /* payload: job, task that produced the message */
+    TASK_END,   /* payload: job, task */
+    ASK,        /* payload: job, task; a retried or deferred request */
+    WAKE,       /* payload: job, device whose next task is ready */
+    BEGIN,      /* payload: job */
+    END,        /* payload: job whose iteration ends */
 };
 
-/* A job has at most so many times its iterations. */
+/* Limit on a job's iterations, as a multiple of the requested number. */
 enum { GOES_ON = 100 };
 
-/* 146 years: nothing a run should ever reach. */
+/* Latest simulated time, 146 years; no run should reach it. */
 #define LAST_NS (INT64_C(1) << 62)
 
+/* Job state. */
 typedef struct job {
     const lhi_program *program;
     const uint32_t *sites;
     lhi_run_job_output *out;
-    uint32_t index, iteration; /* iteration: now running */
-    uint32_t left;             /* tasks of this iteration */
+    uint32_t index, iteration; /* iteration: the running one */
+    uint32_t left;             /* remaining tasks in this iteration */
     int64_t begin_ns, best_ns;
-    bool guarded;   /* labels bring no slots in this iteration */
+    bool guarded;   /* labels add no slots in this iteration */
     double held_ns; /* in this iteration */
-    /* By device: */
-    uint32_t *next;   /* all before have started */
-    uint32_t *next_w; /* no W before is left to start */
-    int64_t *free_ns; /* end of its last task, or the begin */
+    /* Per device: */
+    uint32_t *next;   /* all earlier tasks have started */
+    uint32_t *next_w; /* all earlier W passes have started */
+    int64_t *free_ns; /* its last task's end, or iteration start */
     bool *running;
     int64_t *port_free;   /* [2 * device + kind] */
-    uint32_t *port_queue; /* messages that ask when it is free */
-    /* By task; of the message that it makes, where that is said: */
+    uint32_t *port_queue; /* messages deferred until it is free */
+    /* Per task; "message" refers to its output: */
     int64_t *start, *end;
-    int64_t *before; /* the device was free since, when it started */
+    int64_t *before; /* at its start: since when the device was free */
     bool *started, *done;
-    int64_t *arrive;    /* message; once granted, will arrive */
-    int64_t *allowed;   /* message: deadline after the begin; -1: none */
-    uint8_t *attempt;   /* message */
-    bool *there;        /* message */
-    bool *label, *flag; /* message: of the last iteration */
+    int64_t *arrive;    /* message: arrival time once granted */
+    int64_t *allowed;   /* message: deadline after iteration start; -1: none */
+    uint8_t *attempt;   /* message: refusals so far */
+    bool *there;        /* message: has arrived */
+    bool *label, *flag; /* message: from the last iteration */
     bool *refused;      /* message: in this iteration */
     bool *deferred;     /* message: in its port's queue */
-    bool *posted;       /* message: may go; without late receives unused */
+    bool *posted;       /* message: receive posted (rendezvous receives only) */
     lhi_dp_clock data;  /* if the program has a pipeline */
-    int64_t *wake_ns;   /* by device: when it will be woken up */
-    int64_t *link_free; /* by resource of the pipeline */
+    int64_t *wake_ns;   /* per device: its pending wake-up time */
+    int64_t *link_free; /* per pipeline resource */
 } job;
 
+/* Run state. */
 typedef struct run {
     const lhi_run_input *in;
     lhi_run_output *out;
@@ -69,9 +71,9 @@ typedef struct run {
     lhi_heap heap;
     uint64_t seq;
     job *jobs;
-    uint32_t jobs_left; /* with iterations to come */
+    uint32_t jobs_left; /* jobs with remaining iterations */
     int64_t now;
-    bool counting; /* job 0 is beyond its warm-up */
+    bool counting; /* job 0 has finished its warm-up */
     bool no_memory;
     lhi_arena *mem;
 } run;
@@ -85,12 +87,13 @@ static bool push(run *r, int64_t time_ns, uint32_t kind, uint64_t what)
     return !r->no_memory;
 }
 
+/* Returns the event payload for a job's task. */
 static uint64_t name_of(const job *j, uint32_t task)
 {
     return (uint64_t)j->index << 32 | task;
 }
 
-/* The message of a task crosses the network. */
+/* Checks whether a task's message crosses the network. */
 static bool crosses(const job *j, uint32_t task)
 {
     const lhi_task *t = &j->program->tasks[task];
@@ -99,8 +102,8 @@ static bool crosses(const job *j, uint32_t task)
                j->sites[j->program->tasks[t->consumer].device];
 }
 
-/* A W that may run while the next task waits for message m, if there is one;
- * not if the message is known to arrive before it would end. */
+/* Returns a W pass to fill the wait for message m, or LH_NONE: none is ready,
+ * or the message is known to arrive before the pass would end. */
 static uint32_t find_fill(const run *r, job *j, uint32_t device, uint32_t m)
 {
     const lhi_program *p = j->program;
@@ -120,7 +123,8 @@ static uint32_t find_fill(const run *r, job *j, uint32_t device, uint32_t m)
 
 static void ask(run *r, job *j, uint32_t task);
 
-/* Within a site: over the pipeline's own link, as lh_simulate() has it. */
+/* Sends a message within a site over the pipeline's own link, as lh_simulate()
+ * models it; returns its arrival. */
 static int64_t send_inside(const run *r, job *j, uint32_t task)
 {
     const lhi_route *route = lhi_program_route(j->program, task);
@@ -145,7 +149,8 @@ static void send_message(run *r, job *j, uint32_t task)
     push(r, j->arrive[task], ARRIVAL, name_of(j, task));
 }
 
-/* Late receives: what the device posts on coming to task i. */
+/* Rendezvous receives: posts the receive that is due when the device reaches
+ * task i. */
 static void post_receive(run *r, job *j, uint32_t device, uint32_t i)
 {
     const lhi_program *p = j->program;
@@ -162,8 +167,8 @@ static void post_receive(run *r, job *j, uint32_t device, uint32_t i)
         send_message(r, j, m);
 }
 
-/* Whether its data-parallel communication lets the task start; *since: from
- * when on. */
+/* Checks whether data-parallel communication permits the task's start; *since:
+ * the earliest time. */
 static bool has_data(run *r, job *j, uint32_t device, uint32_t i,
                      int64_t *since)
 {
@@ -288,7 +293,8 @@ static void hold_circuit(run *r, const lhi_circuit_grant *grant, int64_t end_ns,
         record_held(r, c, end_ns);
 }
 
-/* Slots to ask for, by policy and what the last iteration showed. */
+/* Returns how many slots to request, by policy and the last iteration's labels.
+ */
 static uint32_t wanted(const run *r, const job *j, uint32_t task)
 {
     const lhi_policy *policy = r->in->policy;
@@ -306,6 +312,7 @@ static uint32_t wanted(const run *r, const job *j, uint32_t task)
     return n > 1 ? n : 1;
 }
 
+/* Records a granted circuit and schedules the message's arrival. */
 static void accept(run *r, job *j, uint32_t task,
                    const lhi_circuit_grant *grant, int64_t wait)
 {
@@ -320,7 +327,7 @@ static void accept(run *r, job *j, uint32_t task,
     push(r, end, ARRIVAL, name_of(j, task));
 }
 
-/* Asks for a circuit for a message; `attempt` says how often it was refused. */
+/* Requests a circuit for a message; `attempt` counts its refusals. */
 static void ask(run *r, job *j, uint32_t task)
 {
     const lhi_run_input *in = r->in;
@@ -371,8 +378,8 @@ static void ask(run *r, job *j, uint32_t task)
     push(r, r->now + in->retry_ns, ASK, name_of(j, task));
 }
 
-/* Which passes the network held up, and what that says for the next
- * iteration; returns how many there were. */
+/* Finds the passes that the network delayed and sets the labels for the next
+ * iteration; returns their number. */
 static uint32_t learn(run *r, job *j)
 {
     const lhi_program *p = j->program;
@@ -419,7 +426,7 @@ static void record_end(run *r, const job *j)
     }
 }
 
-/* What must hold of every iteration. */
+/* Asserts the invariants of every iteration. */
 static void check_iteration(const run *r, const job *j)
 {
 #ifndef NDEBUG
@@ -435,8 +442,8 @@ static void check_iteration(const run *r, const job *j)
     assert(busy == p->busy_ns);
     assert(r->now - j->begin_ns >=
            (r->in->policy->fill_idle ? p->least_ns : p->bound_ns));
-    /* Nothing holds slots that has not been accounted for, and all the job's
-     * circuits are released. */
+    /* The occupied slots are those of the circuits, and all the job's circuits
+     * have been released. */
     uint64_t held = 0, counted = 0;
     for (uint32_t i = 0; i < r->circuits.count; i++) {
         const lhi_circuit *c = &r->circuits.items[i];
@@ -473,15 +480,15 @@ static void end_iteration(run *r, job *j)
         o->labels[j->iteration] = n_bound;
         if (j->iteration > 0)
             o->held_ns += j->held_ns;
-        /* More than 2 % refused: labels bring no slots next time. */
+        /* More than 2 % refused: labels add no slots in the next iteration. */
         j->guarded = (uint64_t)o->refused[j->iteration] * 50 >
                      o->requested[j->iteration];
         if (j->iteration == r->in->iterations)
             r->jobs_left--;
     }
-    /* One that has all its iterations goes on until the others have theirs,
-     * so that they share the network to their end; but not for ever, should it
-     * be very much faster than they are. */
+    /* A finished job continues until the others have finished, so that they
+     * share the network to their end. The limit stops a job that is far faster.
+     */
     j->iteration++;
     if (r->jobs_left == 0 || j->iteration / GOES_ON > r->in->iterations)
         return;
@@ -493,7 +500,8 @@ static void end_iteration(run *r, job *j)
     begin_iteration(r, j);
 }
 
-/* The last reductions may take longer. */
+/* Ends the iteration after its last pass; the last reductions may take longer.
+ */
 static void end_passes(run *r, job *j)
 {
     int64_t end = r->now;
@@ -550,6 +558,7 @@ static void arrive_background(run *r)
     r->out->background_refused += r->counting && !ok;
 }
 
+/* Processes one event. */
 static void happen(run *r, const lhi_event *e)
 {
     job *j = &r->jobs[e->rank == RELEASE ? 0 : e->what >> 32];
@@ -703,7 +712,7 @@ static lh_status make_run(run *r, lh_error *err)
         LHI_TRY(make_record(in->record, in->jobs[0].program->n_tasks, err));
     lhi_arrivals_init(&r->arrivals, in->background,
                       in->network->topology->n_nodes, in->seed);
-    /* The network fills up before the jobs begin. */
+    /* Background traffic reaches its steady state before the jobs begin. */
     int64_t begin_ns = (int64_t)(8 * in->background->holding_ns);
     for (uint32_t i = 0; i < in->n_jobs; i++) {
         LHI_TRY(make_job(r, i, err));

@@ -9,6 +9,7 @@
 #include "optical/program.h"
 #include "sim/dp_clock.h"
 
+/* Background traffic parameters. */
 typedef struct lhi_background {
     double erlang; /* 0: none */
     double holding_ns;
@@ -16,20 +17,23 @@ typedef struct lhi_background {
     uint32_t from, to; /* one pair of nodes; both 0: any pair */
 } lhi_background;
 
-/* Requests closer than this, on average, would hold up simulated time. */
+/* Least mean gap between requests; with shorter gaps simulated time would
+ * hardly advance. */
 #define LHI_LEAST_GAP_NS 1000
 
+/* Checks whether the mean gap between requests is large enough. */
 static inline bool lhi_background_moves(const lhi_background *b)
 {
     return b->erlang <= 0 || b->holding_ns / b->erlang >= LHI_LEAST_GAP_NS;
 }
 
+/* A run's job with its placement. */
 typedef struct lhi_run_job {
     const lhi_program *program;
-    const uint32_t *sites; /* node of each device */
+    const uint32_t *sites; /* node per device */
 } lhi_run_job;
 
-/* A circuit that was held at some time of the recorded iteration. */
+/* A circuit in use during the recorded iteration. */
 typedef struct lhi_held_circuit {
     const lhi_path *path;
     uint32_t first, slots;
@@ -40,13 +44,15 @@ typedef struct lhi_held_circuit {
 /* The last iteration of job 0, for pictures; times are the run's. */
 typedef struct lhi_sent_record {
     int64_t begin_ns, end_ns;
-    int64_t *start_ns, *finish_ns, *arrive_ns; /* by task; -1: no message */
+    int64_t *start_ns, *finish_ns, *arrive_ns; /* per task; -1: no message */
     bool *bound;                               /* communication-bound */
     lhi_held_circuit *held;
     size_t n_held, held_room;
 } lhi_sent_record;
+/* Frees a record's arrays. */
 void lhi_record_fini(lhi_sent_record *record);
 
+/* Run inputs. */
 typedef struct lhi_run_input {
     lhi_network *network;
     const lhi_policy *policy;
@@ -54,38 +60,42 @@ typedef struct lhi_run_input {
     const lhi_run_job *jobs;
     uint32_t n_jobs;
     int64_t retry_ns;
-    uint32_t iterations; /* counted ones; one before them is not */
+    uint32_t iterations; /* measured ones, after one warm-up */
     uint64_t seed;
     lhi_sent_record *record; /* zeroed; NULL: none */
 } lhi_run_input;
 
-/* Of each job, arrays of iterations + 1. */
+/* A job's results; arrays have iterations + 1 entries. */
 typedef struct lhi_run_job_output {
     int64_t *iteration_ns;
     uint32_t *labels, *requested, *refused;
-    double held_ns; /* slots x fibres x ns, in counted iterations */
+    double held_ns; /* slots x fibres x ns, in measured iterations */
 } lhi_run_job_output;
 
+/* A run's results. */
 typedef struct lhi_run_output {
     lhi_run_job_output *jobs;
     uint64_t background, background_refused;
 } lhi_run_output;
 
-/* Fills the output, whose arrays the caller has made. */
+/* Simulates a run and fills in the output, whose arrays the caller allocates.
+ */
 lh_status lhi_run(const lhi_run_input *input, lhi_run_output *output,
                   lh_error *err);
 
 /* --- circuits and background traffic ----------------------------------------
  */
 
+/* A circuit: a block of slots on a path. */
 typedef struct lhi_circuit {
     const lhi_path *path;
-    uint32_t first, slots; /* slots 0: not in use */
+    uint32_t first, slots; /* slots 0: unused entry */
     uint32_t next_unused;
     uint32_t job, task;
     int64_t start_ns, end_ns;
 } lhi_circuit;
 
+/* All circuits with the spectrum that they occupy. */
 typedef struct lhi_circuits {
     lhi_spectrum spectrum;
     lhi_circuit *items;
@@ -93,14 +103,19 @@ typedef struct lhi_circuits {
     uint64_t held; /* slots x fibres */
 } lhi_circuits;
 
+/* Allocates an empty spectrum. */
 lh_status lhi_circuits_make(const lhi_network *network, lhi_circuits *out,
                             lh_error *err);
+/* Frees the spectrum and circuits. */
 void lhi_circuits_fini(lhi_circuits *circuits);
-/* Holds the grant's slots; LH_NONE: no memory. */
+/* Occupies the grant's slots and returns the circuit; LH_NONE on allocation
+ * failure. */
 uint32_t lhi_circuits_take(lhi_circuits *circuits,
                            const lhi_circuit_grant *grant);
+/* Releases the circuit's slots. */
 void lhi_circuits_release(lhi_circuits *circuits, uint32_t circuit);
 
+/* Background arrival generator. */
 typedef struct lhi_arrivals {
     const lhi_background *background;
     uint32_t n_nodes;
@@ -109,14 +124,16 @@ typedef struct lhi_arrivals {
     double gap_ns;   /* mean */
 } lhi_arrivals;
 
+/* A background request. */
 typedef struct lhi_arrival {
     uint32_t from, to, slots;
     int64_t holding_ns;
 } lhi_arrival;
 
+/* Initialises the generator from a seed. */
 void lhi_arrivals_init(lhi_arrivals *arrivals, const lhi_background *background,
                        uint32_t n_nodes, uint64_t seed);
-/* The arrival at next_ns, which moves on. */
+/* Returns the arrival at next_ns and advances next_ns. */
 lhi_arrival lhi_arrivals_next(lhi_arrivals *arrivals);
 
 #endif
