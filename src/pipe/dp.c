@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data-parallel operations that passes launch: checked, sorted, numbered. */
+/* Data-parallel operations launched by passes: checks, sorting, indexing. */
 #include "pipe/pipeline_own.h"
 #include "pipe/schedule_own.h"
 
@@ -12,6 +12,8 @@ static lh_status refuse(const lhi_pipeline_origin *origin, uint32_t i,
                         lh_error *err, const char *format, ...)
     LHI_PRINTF(4, 5);
 
+/* Reports an error about operation `i`, with its line if it comes from a file.
+ */
 static lh_status refuse(const lhi_pipeline_origin *origin, uint32_t i,
                         lh_error *err, const char *format, ...)
 {
@@ -57,7 +59,8 @@ const char *lh_dp_kind_name(lh_dp_kind kind)
     return kind == LH_DP_ANY ? "" : lhi_dp_kind_names[kind - LH_DP_AGO];
 }
 
-/* What an operation is for says which way it goes, and when it is launched. */
+/* Checks an operation against its kind, which determines its direction and the
+ * pass that launches it. */
 static lh_status check_kind(const lh_dp_op *op,
                             const lhi_pipeline_origin *origin, uint32_t i,
                             lh_error *err)
@@ -176,8 +179,9 @@ lh_status lhi_dp_ops_take(lh_pipeline *p, const lh_pipeline_desc *desc,
     p->dp_waits = LHI_NEW(p->mem, uint32_t, points);
     if (!p->dp_ops || !p->dp_first || !p->dp_waits)
         return lhi_fail_nomem(err);
-    /* A counting sort: counts two places on become places by adding up, and
-     * placing an operation moves the place of the next, one place on. */
+    /* Counting sort. Counts are stored with an offset of two, so that the
+     * prefix sums yield start positions with an offset of one; placing an
+     * operation then advances them to their final values. */
     for (uint32_t i = 0; i < n; i++) {
         const lh_dp_op *op = &desc->dp_ops[i];
         p->dp_first[point_of(p, &op->launch) + 2]++;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipe/pipeline_own.h"
 
+/* The state of both hashes. */
 typedef struct mixer {
     uint64_t a, b;
 } mixer;
 
-/* Two numbers that have nothing to do with each other, by the finalizer of
- * SplitMix64 (Steele, Lea and Flood, 2014) and by FNV-1a over words. */
+/* Mixes a word into two independent hashes: SplitMix64's finalizer (Steele, Lea
+ * and Flood, 2014) and FNV-1a over words. */
 static void mix(mixer *m, uint64_t word)
 {
     uint64_t x = m->a + word + UINT64_C(0x9e3779b97f4a7c15);
@@ -53,7 +54,8 @@ static void mix_route(mixer *m, const lhi_route *r)
     mix(m, r->link);
 }
 
-/* One that no neighbours use, too: a search has no such. */
+/* Mixes every link, including links that no neighbouring chunks use, which do
+ * not occur in searches. */
 static void mix_link(mixer *m, const lh_link *l, uint32_t resource)
 {
     mix(m, (uint64_t)l->from << 32 | l->to);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pipelines whose devices leave activations in host memory, and copies that
- * keep to that. */
+/* Pipelines whose devices offload activations to host memory, and the copies
+ * within its limit. */
 #include "pipe/pipeline_own.h"
 
 #include "base/amount.h"
@@ -28,8 +28,8 @@ lh_status lhi_fail_memory(const lh_pipeline *pipeline, uint32_t device,
                     device, need, *unit ? " " : "", unit, limit);
 }
 
-/* What stays on a device: what its chunks hold throughout, and what the pass
- * that takes most takes. `held` is room for an amount per device. */
+/* Checks that each device can hold its chunks' static memory plus the largest
+ * single pass. `held` is a zeroed array with one amount per device. */
 static lh_status check_devices(const lh_pipeline *p, int64_t *held,
                                lh_error *err)
 {
@@ -48,6 +48,7 @@ static lh_status check_devices(const lh_pipeline *p, int64_t *held,
     return LH_OK;
 }
 
+/* Builds a pipeline whose limits include the host memory. */
 static lh_status make_roomy(const lh_pipeline *p, int64_t host_memory,
                             int64_t *limits, lh_pipeline **out, lh_error *err)
 {
@@ -62,6 +63,7 @@ static lh_status make_roomy(const lh_pipeline *p, int64_t host_memory,
     return lh_pipeline_make(&desc, out, err);
 }
 
+/* Stores the devices' own limits beside the extended ones. */
 static lh_status keep_own_limits(const lh_pipeline *p, lh_pipeline *roomy,
                                  lh_error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links with other delays. */
+/* Copies of a pipeline with injected link delays. */
 #include "pipe/link_names.h"
 #include "pipe/pipeline_own.h"
 
@@ -14,7 +14,7 @@ lh_status lh_pipeline_inject(const lh_pipeline *pipeline, const char *link,
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
     LHI_TRY(lh_pipeline_describe(pipeline, &desc, err));
-    /* Two devices may get a link either way. */
+    /* A pair of devices may get a link in both directions. */
     lh_link *links = calloc(desc.n_links + (size_t)2, sizeof *links);
     bool *hit = calloc(desc.n_links + (size_t)2, sizeof *hit);
     lhi_link_list list = {pipeline, links, desc.n_links};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links by what people call them. */
+/* Looking up links by user-supplied names. */
 #include "pipe/link_names.h"
 
 #include "base/fail.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Not from the file: called after its ends. */
+/* Returns false for a default name, which is derived from the link's ends. */
 static bool has_own_name(const lh_link *link)
 {
     char plain[32];
@@ -30,8 +30,8 @@ static uint32_t mark_called(const lhi_link_list *list, const char *name,
     return n;
 }
 
-/* Those called a>b, where `name` is a-b and the dash is at `at`; `back`: b>a.
- * NULL for `hit`: only whether there are any. */
+/* Marks the links called a>b, where `name` is a-b with the dash at `at`;
+ * `back`: b>a. With `hit` NULL it only checks whether there are any. */
 static bool mark_between(const lhi_link_list *list, const char *name, size_t at,
                          bool back, bool *hit)
 {
@@ -76,7 +76,8 @@ static lh_status mark_sites(const lhi_link_list *list, const char *name,
     return LH_OK;
 }
 
-/* The number of a device at the beginning of a text; NULL: there is none. */
+/* Reads a device number at the beginning of a text; returns NULL if there is
+ * none. */
 static const char *scan_device(const char *text, uint32_t n_devices,
                                uint32_t *out)
 {
@@ -91,7 +92,7 @@ static const char *scan_device(const char *text, uint32_t n_devices,
     return at > text ? at : NULL;
 }
 
-/* "2-3", "2>3". */
+/* Parses "2-3" or "2>3". */
 static bool scan_ends(const char *name, uint32_t n_devices, uint32_t *a,
                       uint32_t *b, bool *one_way)
 {
@@ -136,7 +137,7 @@ static lh_status mark_one_way(lhi_link_list *list, uint32_t from, uint32_t to,
     return LH_OK;
 }
 
-/* "west>east, east>west": each name once. */
+/* Formats "west>east, east>west", each name once. */
 static void list_names(const lhi_link_list *list, char *text, size_t room)
 {
     size_t len = 0;

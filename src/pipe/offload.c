@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipe/offload.h"
 
-enum { LEAST_APART = 3 }; /* F and its backward, where anything is copied */
+enum { LEAST_APART = 3 }; /* minimum distance from F to backward for a copy */
 
+/* The order of a device's passes and their positions. */
 typedef struct lister {
     const lh_pipeline *p;
     const char *order;
     size_t stride;
-    const uint32_t *places; /* by lhi_point(): of F, and of its backward */
+    /* by lhi_pass_index(): positions of F and backward */
+    const uint32_t *places;
 } lister;
 
 static const lh_pass *pass_at(const lister *l, uint32_t i)
@@ -15,7 +17,8 @@ static const lh_pass *pass_at(const lister *l, uint32_t i)
     return (const void *)(l->order + (size_t)i * l->stride);
 }
 
-/* Whether what the F of this pass's chunk and microbatch leaves is copied. */
+/* Checks whether the activations of this pass's chunk and microbatch are
+ * offloaded. */
 static bool leaves(const lister *l, const lh_pass *pass)
 {
     const uint32_t *at =

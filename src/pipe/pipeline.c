@@ -12,9 +12,10 @@
 
 #define MAX_MEMORY (INT64_C(1) << 60)
 
+/* The part of a description that an error is about. */
 typedef enum locus { AT_ROOT, AT_CHUNK, AT_LINK } locus;
 
-/* A refusal that names the line where there is a file, the index otherwise. */
+/* Reports an error with its line for file input, otherwise with the index. */
 static lh_status refuse(const lhi_pipeline_origin *origin, locus where,
                         uint32_t index, lh_error *err, const char *format, ...)
     LHI_PRINTF(5, 6);
@@ -136,8 +137,8 @@ static lh_status check_links(const lh_pipeline_desc *d,
     return LH_OK;
 }
 
-/* The longest any schedule can take is all work and all messages one after
- * the other; 2^53 ns are the most that traces hold, and doubles exactly. */
+/* Checks the sum of all work and messages, an upper bound on any schedule's
+ * makespan: traces store at most 2^53 ns, the limit of exact doubles. */
 static lh_status check_horizon(const lh_pipeline *p,
                                const lhi_pipeline_origin *origin, lh_error *err)
 {
@@ -209,8 +210,8 @@ static int compare_names(const void *a, const void *b)
     return order ? order : *x < *y ? -1 : *x > *y;
 }
 
-/* Links named alike share a resource; resources are numbered by their first
- * link. */
+/* Numbers the resources by their first link; links with equal names share a
+ * resource. */
 static lh_status name_resources(lh_pipeline *p, lh_error *err)
 {
     const lh_link **sorted = LHI_NEW(p->mem, const lh_link *, p->n_links);
@@ -319,6 +320,7 @@ static lh_placement find_placement(const lh_pipeline *p)
     return wave ? LH_PLACEMENT_WAVE : LH_PLACEMENT_OTHER;
 }
 
+/* Computes the derived members. */
 static lh_status derive(lh_pipeline *p, const lh_pipeline_desc *desc,
                         const lhi_pipeline_origin *origin, lh_error *err)
 {
@@ -489,7 +491,7 @@ lh_status lh_pipeline_make(const lh_pipeline_desc *desc, lh_pipeline **out,
     return lhi_pipeline_make(&all, NULL, out, err);
 }
 
-/* Whether a struct of `size` bytes has all that is not absent. */
+/* Checks whether a struct of `size` bytes contains every non-zero field. */
 static bool fits(const lh_pipeline_desc *all, size_t size)
 {
     const unsigned char *bytes = (const unsigned char *)all;
@@ -505,7 +507,7 @@ lh_status lh_pipeline_describe(const lh_pipeline *pipeline,
     const lh_pipeline *p = pipeline;
     size_t size = out->size;
     lh_pipeline_desc all;
-    memset(&all, 0, sizeof all); /* what lies between fields as well */
+    memset(&all, 0, sizeof all); /* includes padding between fields */
     LHI_TRY(lhi_options_size(out, "lh_pipeline_desc", err));
     all.n_devices = p->n_devices;
     all.n_microbatches = p->n_microbatches;

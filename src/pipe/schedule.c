@@ -48,7 +48,7 @@ const char *lhi_passes_scan(const char *at, const char *end, uint32_t *chunk,
     return at + 1;
 }
 
-/* ":2/8" */
+/* Parses ":2/8". */
 static const char *scan_cut(const char *at, const char *end, lh_pass *pass,
                             bool *bad_cut)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shorthand `elastic` of `data_parallel`: the communications of an elastic
+/* The shorthand `elastic` in `data_parallel`: the communication of an elastic
  * schedule (docs/theory/elastic.md). */
 #include "pipe/file/pipe_file.h"
 
@@ -7,9 +7,11 @@
 #include <longhaul/elastic.h>
 #include <math.h>
 
-/* Parameters are not part of a pipeline: shares are of this many. */
+/* Nominal parameter count to which shares apply, since a pipeline has no
+ * parameters. */
 #define WHOLE INT64_C(1000000000000)
 
+/* The values of the shorthand. */
 typedef struct elastic_text {
     lhi_dp_groups groups;
     int64_t transfer_ns, latency_ns;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `data_parallel`: a list of chunks, or a map of these, operations that passes
- * launch, and what goes with them. */
+/* `data_parallel`: a list of chunks, or a map with chunks, operations launched
+ * by passes, and related keys. */
 #include "pipe/file/pipe_file.h"
 #include "pipe/schedule_own.h"
 
@@ -66,7 +66,7 @@ static lh_status take_link(const lhi_reading *r, const lhi_node *item,
     const uint32_t device = text->desc.chunks[from->chunk].device;
     const lhi_node *node = lhi_find(item, "link");
     if (!from->link || device >= text->desc.n_devices)
-        return LH_OK; /* such a device is refused with the chunks */
+        return LH_OK; /* rejected later, with the chunks */
     const char **link = &links[device];
     if (!lhi_link_name_ok(from->link, strlen(from->link)))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
@@ -87,7 +87,7 @@ static lh_status take_link(const lhi_reading *r, const lhi_node *item,
     return LH_OK;
 }
 
-/* Once the operations are known, too. */
+/* Sets the link names; requires that the operations are known. */
 static lh_status take_links(const lhi_reading *r, const lhi_node *list,
                             lhi_pipeline_text *text, lh_error *err)
 {
@@ -102,7 +102,7 @@ static lh_status take_links(const lhi_reading *r, const lhi_node *list,
 
 /* --- operations ---------------------------------------------------------- */
 
-/* "4B0": the backward of chunk 4 on microbatch 0. */
+/* Parses "4B0": the backward of chunk 4 on microbatch 0. */
 static bool parse_point(const char *text, void *member)
 {
     lh_pass pass;
@@ -122,7 +122,7 @@ static const char *print_point(const void *member, char *text)
     return text;
 }
 
-/* "0/5" */
+/* Parses "0/5". */
 static lh_status read_bucket(const lhi_reading *r, const lhi_node *node,
                              void *owner, lh_error *err)
 {
@@ -145,7 +145,7 @@ static json_t *write_bucket(const void *owner, const void *context)
     return json_sprintf("%" PRIu32 "/%" PRIu32, op->bucket, op->n_buckets);
 }
 
-/* How much of the chunk; left out where it is all, or nobody says. */
+/* Reads the chunk's share; omitted if it is all of it or unspecified. */
 static lh_status read_share(const lhi_reading *r, const lhi_node *node,
                             void *owner, lh_error *err)
 {
@@ -245,7 +245,7 @@ static const lhi_field dp_rows[] = {
 const lhi_table lhi_dp_table = {
     LHI_ROWS("data_parallel", lhi_pipeline_text, dp_rows)};
 
-/* --- the whole ----------------------------------------------------------- */
+/* --- entry points -------------------------------------------------------- */
 
 static lh_status read_map(const lhi_reading *r, const lhi_node *map,
                           lhi_pipeline_text *text, lh_error *err)

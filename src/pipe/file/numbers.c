@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing and reading walk over a description in the same way: each field is
- * named once, and goes out or comes in there. */
+/* Writing and reading traverse a description identically: one statement per
+ * field either writes or reads it. */
 #include "pipe/file/numbers.h"
 
 #include "base/arena.h"
@@ -9,11 +9,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Either `out` or `p` .. `end` is there. */
+/* The traversal's state: either `out` or `p` .. `end` is set. */
 typedef struct walk {
     lhi_text *out;
     const char *p, *end;
-    lhi_arena *mem; /* what is read lies in it */
+    lhi_arena *mem; /* allocates the values read */
     bool bad, no_memory;
 } walk;
 
@@ -80,8 +80,9 @@ static void text(walk *w, const char **value)
     w->p += len + 1;
 }
 
-/* The array that `n` of `size` bytes are read into, or those there are. NULL:
- * there are none, or more than the rest of the text has room for. */
+/* Returns the array to traverse: when reading, a new one with `n` items of
+ * `size` bytes, otherwise the existing one. Returns NULL if it is empty or
+ * larger than the remaining text permits. */
 static void *items(walk *w, const void *have, uint32_t n, size_t size)
 {
     if (w->out)
@@ -143,7 +144,8 @@ static void walk_indices(walk *w, const uint32_t **list, uint32_t n)
     *list = at;
 }
 
-/* For each device, where there is such a list at all. */
+/* Traverses the length of a per-device list: the number of devices, or 0
+ * without a list. */
 static uint32_t per_device(walk *w, const lh_pipeline_desc *d, const void *list)
 {
     bool there = list != NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pipeline/1: every key, reading and writing. */
+/* pipeline/1: reading and writing every key. */
 #include "pipe/file/pipe_file.h"
 
 #include <inttypes.h>
@@ -39,7 +39,7 @@ static const lhi_field site_rows[] = {
 static const lhi_table site_table = {
     LHI_ROWS("site", lhi_site_text, site_rows)};
 
-/* Every device at one site. */
+/* Assigns every device to exactly one site. */
 static lh_status place_devices(const lhi_reading *r, const lhi_node *list,
                                lhi_pipeline_text *text, lh_error *err)
 {
@@ -74,7 +74,7 @@ static lh_status place_devices(const lhi_reading *r, const lhi_node *list,
     return LH_OK;
 }
 
-/* The other way round; a site without devices is written too. */
+/* Lists the devices of each site; sites without devices are written too. */
 static lh_status list_sites(lhi_pipeline_text *text, lhi_arena *mem,
                             lh_error *err)
 {
@@ -99,7 +99,7 @@ static lh_status list_sites(lhi_pipeline_text *text, lhi_arena *mem,
     return LH_OK;
 }
 
-/* One number for all devices, or one each. */
+/* Reads the memory limits: one number for all devices, or one each. */
 static lh_status read_limits(const lhi_reading *r, const lhi_node *node,
                              void *owner, lh_error *err)
 {
@@ -131,7 +131,7 @@ static json_t *write_limits(const void *owner, const void *context)
                : json_null();
 }
 
-/* --- the whole ----------------------------------------------------------- */
+/* --- root map ------------------------------------------------------------ */
 
 static const char *const backwards[] = {"split", "joint", NULL};
 
@@ -243,7 +243,8 @@ lh_status lh_pipeline_read(const char *path, lh_pipeline **out, lh_error *err)
 
 /* --- writing ------------------------------------------------------------- */
 
-/* A link is called after its devices unless the file says otherwise. */
+/* Omits link names that equal the default, which is derived from the devices.
+ */
 static lh_status list_links(lhi_pipeline_text *text, lhi_arena *mem,
                             lh_error *err)
 {
@@ -263,8 +264,9 @@ static lh_status list_links(lhi_pipeline_text *text, lhi_arena *mem,
     return LH_OK;
 }
 
-/* A name is said of a device's chunks that have times of their own here; where
- * none has, of the first with operations. */
+/* Lists the data-parallel chunks. A device's link name is written with its
+ * chunks that have their own times, or else with the first chunk that has
+ * operations. */
 static lh_status list_dp_chunks(lhi_pipeline_text *text, lhi_arena *mem,
                                 lh_error *err)
 {

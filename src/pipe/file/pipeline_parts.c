@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What several keys of a pipeline's file have in common. */
+/* Parts shared by several keys of a pipeline file. */
 #include "pipe/file/pipe_file.h"
 
 #include <string.h>
 
 #define MEMORY_MOST (INT64_C(1) << 60)
 
-/* By how much F, D and W change memory, and what is held throughout; without
- * `memory` no pass takes any. */
+/* Changes of memory by F, D and W, and static memory. Without `memory`, passes
+ * use none. */
 static const lhi_field memory_rows[] = {
     {"F", LHI_WHOLE(lh_chunk, mem_f), .least = -MEMORY_MOST,
      .most = MEMORY_MOST, .when = LHI_KEPT},

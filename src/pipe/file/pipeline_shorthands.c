@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys of a pipeline's file that stand for others: `uniform` for chunks,
- * `datacenters` for links and sites. */
+/* Shorthand keys of a pipeline file: `uniform` for chunks, `datacenters` for
+ * links and sites. */
 #include "pipe/file/pipe_file.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One of two keys that say the same. */
+/* Rejects a shorthand together with the key that it replaces. */
 static lh_status refuse_both(const lhi_reading *r, const lhi_node *node,
                              const char *other, lh_error *err)
 {
@@ -21,7 +21,7 @@ static lh_status refuse_both(const lhi_reading *r, const lhi_node *node,
 
 /* --- uniform ------------------------------------------------------------- */
 
-/* Times are per device, memory is per chunk. */
+/* The values of `uniform`. Times are per device, memory is per chunk. */
 typedef struct uniform_text {
     uint32_t placement, chunks_per_device; /* 0: not given */
     lh_chunk model;
@@ -89,9 +89,10 @@ lh_status lhi_uniform_read(const lhi_reading *r, const lhi_node *map,
 
 /* --- datacenters --------------------------------------------------------- */
 
+/* The values of `datacenters`. */
 typedef struct datacenters_text {
     uint32_t count;
-    lh_link model; /* between two of them */
+    lh_link model; /* between two datacenters */
 } datacenters_text;
 
 static const lhi_field datacenters_rows[] = {
@@ -125,8 +126,8 @@ static int compare_nth(const void *a, const void *b)
     return x->nth < y->nth ? -1 : x->nth > y->nth;
 }
 
-/* The pairs of devices in different groups that neighbouring chunks make, each
- * once (a wave has them all twice), in the order of the chunks. */
+/* Finds the pairs of devices in different groups with neighbouring chunks, each
+ * once (a wave visits each twice), in chunk order. */
 static uint32_t pair_up(const lh_pipeline_desc *d, const uint32_t *group,
                         pair *pairs)
 {
@@ -134,7 +135,7 @@ static uint32_t pair_up(const lh_pipeline_desc *d, const uint32_t *group,
     for (uint32_t c = 0; c + 1 < d->n_chunks; c++) {
         uint32_t a = d->chunks[c].device, b = d->chunks[c + 1].device;
         if (a >= d->n_devices || b >= d->n_devices)
-            continue; /* refused with its line by lhi_pipeline_make() */
+            continue; /* lhi_pipeline_make() rejects it with its line */
         if (group[a] == group[b])
             continue;
         pairs[n] = (pair){a, b, n};
@@ -153,8 +154,9 @@ static uint32_t pair_up(const lh_pipeline_desc *d, const uint32_t *group,
     return kept;
 }
 
-/* One link per pair of neighbouring chunks in different groups; those of one
- * ordered pair of groups share a name, and so the link. */
+/* Creates one link per pair of neighbouring chunks in different groups. Links
+ * between the same ordered pair of groups share a name, and hence a resource.
+ */
 static lh_status link_groups(const lhi_reading *r, lh_pipeline_desc *d,
                              const uint32_t *group, const lh_link *model,
                              lh_error *err)

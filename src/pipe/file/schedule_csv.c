@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules as torch.distributed.pipelining reads and writes them. */
+/* Schedules in the CSV format of torch.distributed.pipelining. */
 #define _XOPEN_SOURCE 700
 #include "base/input.h"
 #include "base/text.h"
@@ -14,17 +14,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Rows of a links file: more than two for each device name nothing. */
+/* Limit on rows in a links file: no valid file has more than two names per
+ * device. */
 enum { MAX_LINK_ROWS = 4 * LH_MAX_DEVICES };
 
-/* A stretch of the text being read: a line or a cell. */
+/* A part of the input text: a line or a cell. */
 typedef struct span {
     const char *at, *end;
 } span;
 
+/* The reader's position. */
 typedef struct reader {
     const char *file;
-    uint32_t line, cell; /* both from 1, for messages */
+    uint32_t line, cell; /* both 1-based, for messages */
     uint32_t n_skipped;
 } reader;
 
@@ -38,8 +40,8 @@ static span trim(span s)
     return s;
 }
 
-/* Cuts the part before the first `separator` off `rest`; the text ends
- * without one. */
+/* Cuts the part before the first `separator` off `rest`; at the end of the text
+ * there may be none. */
 static span cut(span *rest, char separator)
 {
     const char *p = memchr(rest->at, separator, (size_t)(rest->end - rest->at));
@@ -73,7 +75,7 @@ static lh_status refuse(const reader *r, span cell, lh_error *err,
                     r->line, r->cell, len, cell.at, why);
 }
 
-/* PyTorch's communication actions carry nothing that a schedule needs. */
+/* Detects PyTorch's communication actions, which a schedule does not need. */
 static bool is_communication(span s)
 {
     static const char *const with_microbatch[] = {"SEND_F", "RECV_F", "SEND_B",
@@ -112,8 +114,8 @@ static lh_status read_pass(const reader *r, span cell, lh_pass *out,
                           : why);
 }
 
-/* "(0F7;7B3)OVERLAP_F_B": the two run one after the other here. Appends to
- * passes[*n]. */
+/* Reads a cell; the two passes of "(0F7;7B3)OVERLAP_F_B" run one after the
+ * other here. Appends to passes[*n]. */
 static lh_status read_cell(reader *r, span cell, lh_pass *passes, uint32_t *n,
                            lh_error *err)
 {
@@ -142,8 +144,8 @@ static lh_status read_cell(reader *r, span cell, lh_pass *passes, uint32_t *n,
     return LH_OK;
 }
 
-/* As many passes as a row can hold: cells, and halves of "(0F7;7B3)...", that
- * are at least as long as 0F0; and one that is being read. */
+/* Returns an upper bound on the passes in a row: cells, and halves of
+ * "(0F7;7B3)...", with at least the length of 0F0, plus the one being read. */
 static size_t count_passes(span row)
 {
     const char *from = row.at;
@@ -156,7 +158,8 @@ static size_t count_passes(span row)
     return n + (row.end - from >= 3);
 }
 
-/* *cells (may be NULL) is set where passes and cells do not go together. */
+/* Reads a row. *cells (if not NULL) is set if passes and cells do not
+ * correspond one to one. */
 static lh_status read_row(reader *r, lhi_arena *mem, span row,
                           const lh_pass **out, uint32_t *count,
                           const uint32_t **cells, lh_error *err)
@@ -262,7 +265,7 @@ static lh_status read_link_row(reader *r, lh_schedule *s, span row,
     return read_row(r, s->mem, row, &out->passes, &out->n_passes, NULL, err);
 }
 
-/* Adds the rows of a links file to a schedule that is still being made. */
+/* Adds a links file's rows to a schedule under construction. */
 static lh_status read_links(lh_schedule *s, span text, const char *name,
                             lh_error *err)
 {
@@ -303,7 +306,7 @@ lh_status lhi_schedule_parse_both(const char *rows, size_t rows_len,
     return LH_OK;
 }
 
-/* S.csv -> S.links.csv; release with free(). */
+/* Maps S.csv to S.links.csv; release with free(). */
 static char *links_path(const char *path)
 {
     size_t len = strlen(path);

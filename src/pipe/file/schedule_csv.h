@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A schedule's CSVs, for those that have them in memory. */
+/* A schedule's CSV texts in memory. */
 #ifndef LHI_SCHEDULE_CSV_H
 #define LHI_SCHEDULE_CSV_H
 
@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-/* Both texts at once: S.csv's and, unless NULL, S.links.csv's. */
+/* Parses the text of S.csv and, unless NULL, of S.links.csv. */
 lh_status lhi_schedule_parse_both(const char *rows, size_t rows_len,
                                   const char *links, size_t links_len,
                                   const char *name, lh_schedule **out,

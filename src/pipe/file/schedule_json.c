@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules inside other files: `rows` and `link_orders`, the lines of the two
- * CSVs as lists of texts. */
+ * CSV files as lists of strings. */
 #include "pipe/file/pipe_file.h"
 
 #include "base/text.h"
