@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The best places for hosts: all orders of few, exchanges of two of many, one
- * after the other. What an order takes depends on what its slow links carry,
- * so that most orders take what another one does, which is simulated once. */
+/* Searches the best host placement: exhaustively for few hosts, by pairwise
+ * exchanges for many. An order's time depends only on the traffic of its slow
+ * links, so most orders equal another one; each such class is simulated once.
+ */
 #include "places/places_own.h"
 
 #include "base/take_options.h"
@@ -13,12 +14,13 @@
 
 enum { MOST_HOSTS = 8, FIRST_SLOTS = 256 };
 
-/* An order's view that was simulated; ns is -1 where the slot is free. */
+/* A hash entry for a simulated view; ns is -1 if it is free. */
 typedef struct slot {
     int64_t ns;
     const void *view;
 } slot;
 
+/* Search state. */
 typedef struct search {
     const lh_places *places;
     lhi_slow slow;
@@ -29,7 +31,7 @@ typedef struct search {
     lhi_view view;
     size_t n_slots; /* a power of two */
     slot *slots;
-    uint32_t *from; /* hosts of places now */
+    uint32_t *from; /* each place's present host */
     uint32_t *best, *trial;
     int64_t *free_at;
     lh_move *moves, *best_moves;
@@ -39,7 +41,7 @@ typedef struct search {
     uint64_t n_tried, n_simulated;
 } search;
 
-/* --- what an order takes -------------------------------------------------- */
+/* --- evaluation ----------------------------------------------------------- */
 
 static uint64_t hash_bytes(const void *bytes, size_t n)
 {
@@ -91,6 +93,8 @@ static lh_status simulate(search *s, int64_t *ns, lh_error *err)
     return status;
 }
 
+/* Returns an order's iteration time; simulates it unless an equal view is
+ * known. */
 static lh_status predict(search *s, const uint32_t *hosts, int64_t *ns,
                          lh_error *err)
 {
@@ -112,9 +116,9 @@ static lh_status predict(search *s, const uint32_t *hosts, int64_t *ns,
     return LH_OK;
 }
 
-/* --- choosing ------------------------------------------------------------- */
+/* --- search --------------------------------------------------------------- */
 
-/* Keeps the order if it is better; *better may be NULL. */
+/* Evaluates an order and keeps it if it is better; *better may be NULL. */
 static lh_status try_order(search *s, const uint32_t *hosts, bool *better,
                            lh_error *err)
 {
@@ -152,7 +156,8 @@ static void swap(uint32_t *a, uint32_t *b)
     *b = c;
 }
 
-/* The next one in the order of dictionaries. */
+/* Advances to the next permutation in lexicographic order; false after the
+ * last. */
 static bool next_order(uint32_t *at, uint32_t n)
 {
     uint32_t i = n - 1, j = n - 1;
@@ -171,7 +176,7 @@ static bool next_order(uint32_t *at, uint32_t n)
 static lh_status try_all(search *s, lh_error *err)
 {
     uint32_t n = s->places->n_hosts;
-    s->n_tried = 0; /* what is now comes again */
+    s->n_tried = 0; /* the present order is evaluated again */
     for (uint32_t i = 0; i < n; i++)
         s->trial[i] = i;
     do
@@ -180,7 +185,7 @@ static lh_status try_all(search *s, lh_error *err)
     return LH_OK;
 }
 
-/* The best exchange of two each time, as long as there is one. */
+/* Repeatedly applies the best pairwise exchange until none improves. */
 static lh_status try_exchanges(search *s, lh_error *err)
 {
     uint32_t n = s->places->n_hosts;
@@ -197,7 +202,7 @@ static lh_status try_exchanges(search *s, lh_error *err)
     return LH_OK;
 }
 
-/* --- the whole ------------------------------------------------------------ */
+/* --- result --------------------------------------------------------------- */
 
 static lh_status set_up(search *s, const lh_hosts_now *now,
                         const lh_exchange_options *o, lh_error *err)
@@ -208,7 +213,8 @@ static lh_status set_up(search *s, const lh_hosts_now *now,
                         "lh_exchange_options: lasts is %g and has to be from "
                         "0 to 1e15, most_hosts %" PRIu32 ", at most %d",
                         o->lasts, o->most_hosts, MOST_HOSTS);
-    /* Long enough for no move to matter, short enough to count it. */
+    /* Default horizon: long enough that migration time hardly matters, short
+     * enough that it still breaks ties. */
     s->lasts = o->lasts > 0 ? o->lasts : 1e6;
     s->sim = o->sim;
     LHI_TRY(lhi_slow_take(s->places, now, s->mem, &s->slow, err));
@@ -229,7 +235,7 @@ static lh_status set_up(search *s, const lh_hosts_now *now,
     return LH_OK;
 }
 
-/* The value owns its arena, which begins with it. */
+/* The result with its arena, which contains it. */
 typedef struct owned {
     lh_exchange exchange; /* first */
     lhi_arena *mem;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why hosts are to exchange their places, or not, for people. */
+/* Writes the reason for or against a host exchange as text. */
 #include "places/place_words.h"
 #include "places/places_own.h"
 
@@ -25,9 +25,10 @@ static bool has_link(const lh_pipeline *p, uint32_t from, uint32_t to)
     return false;
 }
 
+/* Traffic on a link between hosts. */
 typedef enum carries { NOTHING, MESSAGES, DATA } carries;
 
-/* What the link between two hosts carries, one way or the other. */
+/* Describes the traffic on the link between two hosts, in either direction. */
 static carries carried(const lh_places *s, const uint32_t *hosts, uint32_t one,
                        uint32_t other, char *text)
 {
@@ -56,8 +57,8 @@ static bool is_slow(const lhi_slow *slow, uint32_t from, uint32_t to)
     return x.latency_ns > 0 || x.transfer_ns > 0;
 }
 
-/* Pairs of hosts with a slow link, and what they carry: each, or how many of
- * many. */
+/* Appends the host pairs with a slow link and their traffic: each, or only
+ * their number if there are many. */
 static void add_links(const lh_places *s, const lhi_slow *slow,
                       const uint32_t *hosts, char *why)
 {

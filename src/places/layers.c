@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pipeline with its layers shared out in another way. */
+/* Builds a pipeline with another layer partition. */
 #include "places/layers_own.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a layer takes: where a chunk has least beside its layers. */
+/* Estimates one layer's times from the chunk with the least other work. */
 static void take_least(lh_layers *l)
 {
     const lh_pipeline *p = l->pipeline;
@@ -76,9 +76,10 @@ void lh_layers_free(lh_layers *l)
     lhi_arena_free(l->mem);
 }
 
-/* --- other numbers -------------------------------------------------------- */
+/* --- other partitions ----------------------------------------------------- */
 
-/* By how much longer a pass is: `ns` with the first number, `layer` of one. */
+/* Returns the ratio of a pass's new to its old time: `ns` with `first` layers,
+ * `layer` per layer. */
 static double share(int64_t ns, double layer, uint32_t first, uint32_t now)
 {
     if (ns <= 0)
@@ -113,7 +114,7 @@ static void reshape_chunk(lh_chunk *k, lhi_shares s)
     k->w_ns = times(k->w_ns, s.w);
     k->mem_f = times(k->mem_f, s.all);
     k->mem_d = times(k->mem_d, s.all);
-    /* What a forward leaves is released in the end, to the last byte. */
+    /* Keeps a microbatch's memory balance at exactly 0 bytes. */
     k->mem_w = is_whole ? -k->mem_f - k->mem_d : times(k->mem_w, s.all);
     k->mem_static = times(k->mem_static, s.all);
     k->all_gather_ns = times(k->all_gather_ns, s.all);
@@ -165,8 +166,7 @@ lh_status lh_layers_pipeline(const lh_layers *l, const lh_pipeline *pipeline,
     return status;
 }
 
-/* --- on their way ---------------------------------------------------------
- */
+/* --- migration ------------------------------------------------------------ */
 
 uint64_t lhi_layers_count(const lh_pipeline *p, const uint32_t *from,
                           const uint32_t *to, int64_t *room, int64_t *busiest)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many layers each chunk should have: one goes at a time from the chunk to
- * the chunk where that gains most, as long as it gains, from what is now and
- * from what was at first; of all that were tried the best counts. Those between
- * the two pass one on, so that the layers of each stay next to each other. */
+/* Searches the number of layers for each chunk by hill climbing. Each step
+ * moves one layer from the chunk to the chunk with the greatest gain, starting
+ * from the present partition and from the initial one; the best partition
+ * evaluated wins. Chunks in between pass a layer on, so that each chunk's
+ * layers stay contiguous. */
 #include "places/layers_own.h"
 #include "places/place_words.h"
 
@@ -16,23 +17,24 @@
 
 enum { WHY_TEXT = 400, SHOWN = 12 };
 
+/* Search state. */
 typedef struct search {
     const lh_layers *layers;
-    const lh_pipeline *pipeline; /* with the first numbers */
+    const lh_pipeline *pipeline; /* with the initial partition */
     const lh_schedule *schedule;
     lh_layers_options o;
     double lasts;
     lhi_arena *mem;
     uint32_t n;
     uint32_t *from, *best, *next, *step, *trial;
-    int64_t *moved; /* room for what devices send and receive */
+    int64_t *moved; /* scratch for layers sent and received */
     double *work;   /* per device */
     int64_t now_ns, best_ns, best_move_ns, next_ns;
     double best_total, next_spread;
     uint64_t n_tried;
 } search;
 
-/* *fits: the schedule has room. */
+/* Simulates a partition. *fits: the schedule is within the memory limits. */
 static lh_status simulate(search *s, const uint32_t *numbers, int64_t *ns,
                           bool *fits, lh_error *err)
 {
@@ -50,8 +52,8 @@ static lh_status simulate(search *s, const uint32_t *numbers, int64_t *ns,
     return status;
 }
 
-/* How unevenly devices work: where an iteration stays as long, it is the way to
- * one that is shorter. */
+/* Returns the sum of squares of the devices' work. Of partitions with equal
+ * iteration times, the more balanced one leads to shorter times. */
 static double spread_of(const search *s, const uint32_t *numbers)
 {
     const lh_pipeline *p = s->pipeline;
@@ -69,8 +71,9 @@ static double spread_of(const search *s, const uint32_t *numbers)
     return sum;
 }
 
-/* What is best with moving is kept; *is_next: the trial is better than `next`
- * without, and is that then. */
+/* Evaluates the trial partition. Keeps the best one including migration time;
+ * *is_next is set if the trial improves on `next` without it, and replaces it.
+ */
 static lh_status try_numbers(search *s, bool *is_next, lh_error *err)
 {
     int64_t ns, busiest;
@@ -97,7 +100,7 @@ static lh_status try_numbers(search *s, bool *is_next, lh_error *err)
     return LH_OK;
 }
 
-/* From `next` on, as long as it gets better. */
+/* Climbs from `next` until no step improves. */
 static lh_status go_downhill(search *s, lh_error *err)
 {
     for (bool better = true; better;) {
@@ -116,7 +119,7 @@ static lh_status go_downhill(search *s, lh_error *err)
     return LH_OK;
 }
 
-/* From the numbers of now, and from the first ones. */
+/* Climbs from the present partition and from the initial one. */
 static lh_status find_best(search *s, lh_error *err)
 {
     bool is_next;
@@ -127,7 +130,7 @@ static lh_status find_best(search *s, lh_error *err)
     return s->next_ns < INT64_MAX ? go_downhill(s, err) : LH_OK;
 }
 
-/* --- words ---------------------------------------------------------------- */
+/* --- text ----------------------------------------------------------------- */
 
 static void add_numbers(const search *s, const uint32_t *numbers, char *why)
 {
@@ -137,7 +140,8 @@ static void add_numbers(const search *s, const uint32_t *numbers, char *why)
         lhi_words_add(why, WHY_TEXT, ", ...");
 }
 
-/* Which devices take longer than while nothing is slow. */
+/* Appends the devices that are slower than in the pipeline without slowdowns.
+ */
 static void add_slow(const search *s, char *why)
 {
     const lh_pipeline *quiet = s->layers->pipeline;
@@ -180,7 +184,7 @@ static void say(const search *s, const lh_layer_move *m, char *why)
         lhi_time_words(m->move_ns, move), lhi_iteration_words(s->lasts, many));
 }
 
-/* --- the whole ------------------------------------------------------------ */
+/* --- result --------------------------------------------------------------- */
 
 static lh_status set_up(search *s, lh_error *err)
 {
@@ -215,7 +219,7 @@ static lh_status set_up(search *s, lh_error *err)
     return LH_OK;
 }
 
-/* The value owns its arena, which begins with it. */
+/* The result with its arena, which contains it. */
 typedef struct owned {
     lh_layer_move move; /* first */
     lhi_arena *mem;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is inside an lh_layers.
+/* lh_layers internals.
  *
- * layers.c: a pipeline with other numbers of layers. layers_find.c: which
- * numbers. */
+ * - layers.c: a pipeline with another layer partition
+ * - layers_search.c: the search for a partition */
 #ifndef LHI_LAYERS_OWN_H
 #define LHI_LAYERS_OWN_H
 
@@ -14,25 +14,27 @@
 
 enum { LHI_MOST_LAYERS = 1000000 };
 
+/* The initial layer partition with estimated times per layer. */
 struct lh_layers {
     lhi_arena *mem;
-    lh_pipeline *pipeline; /* with the first numbers, while nothing is slow */
+    lh_pipeline *pipeline; /* initial partition, without slowdowns */
     uint32_t *numbers;
-    double f, d, w; /* a pass of one layer, ns */
+    double f, d, w; /* one layer's pass, ns */
 };
 
-/* By how much longer a chunk's passes are with so many layers than with the
- * first number; `all`: and all else of it. */
+/* Ratio between a chunk's pass times with a number of layers and with the
+ * initial number; `all`: ratio for its other amounts. */
 typedef struct lhi_shares {
     double f, d, w, all;
 } lhi_shares;
 
+/* Returns the ratios for chunk `chunk` with `now` layers. */
 lhi_shares lhi_layers_shares(const lh_layers *layers, uint32_t chunk,
                              uint32_t now);
 
-/* Layers that cross each border between chunks of different devices, and the
- * most of them that one device sends, or receives. `room` is for two numbers of
- * each device. */
+/* Counts the layers that cross each border between chunks of different devices.
+ * *busiest: the most layers that one device sends, or receives. `room`: scratch
+ * for two numbers per device. */
 uint64_t lhi_layers_count(const lh_pipeline *pipeline, const uint32_t *from,
                           const uint32_t *to, int64_t *room, int64_t *busiest);
 

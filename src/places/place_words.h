@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sentences for people that are made of parts. */
+/* Text fragments for explanations. */
 #ifndef LHI_PLACE_WORDS_H
 #define LHI_PLACE_WORDS_H
 
@@ -8,14 +8,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Adds to the text of `room` bytes; what does not fit is left out. */
+/* Appends to a text with capacity `room` bytes; truncates the excess. */
 void lhi_words_add(char *text, size_t room, const char *format, ...)
     LHI_PRINTF(3, 4);
 
 enum { LHI_TIME_WORDS = 32 };
-/* "404 ms"; returns `text`. */
+/* Formats a time, as in "404 ms"; returns `text`. */
 const char *lhi_time_words(int64_t ns, char *text);
-/* "10 iterations", in as much room; returns `text`. */
+/* Formats a count, as in "10 iterations", with the same capacity; returns
+ * `text`. */
 const char *lhi_iteration_words(double n, char *text);
 
 #endif

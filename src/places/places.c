@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pipeline as its hosts' places make it. */
+/* Builds a pipeline for a placement of its hosts. */
 #include "places/places_own.h"
 
 #include "base/take_options.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- making --------------------------------------------------------------- */
+/* --- construction --------------------------------------------------------- */
 
 static bool links_are_alike(const lh_pipeline *p)
 {
@@ -56,7 +56,7 @@ static bool is_linked(const lh_link *links, uint32_t n, uint32_t a, uint32_t b)
     return false;
 }
 
-/* Links for all messages, so that each can become slow. */
+/* Adds links for all messages, so that each can become slow. */
 static lh_status add_links(const lh_pipeline *p, lh_pipeline **out,
                            lh_error *err)
 {
@@ -82,8 +82,9 @@ static lh_status add_links(const lh_pipeline *p, lh_pipeline **out,
     return status;
 }
 
-/* In messages; without a time of one, none: a link that takes longer makes no
- * data-parallel communication longer of which that is not known. */
+/* Converts a time into a number of messages. Without a transfer time it is
+ * unknown (-1); a slow link then does not prolong the data-parallel
+ * communication. */
 static double in_messages(int64_t ns, int64_t transfer_ns)
 {
     return transfer_ns > 0 ? (double)ns / (double)transfer_ns : ns > 0 ? -1 : 0;
@@ -234,9 +235,10 @@ lh_link lh_places_usual(const lh_places *places, uint32_t from, uint32_t to)
     return usual;
 }
 
-/* --- what is slow --------------------------------------------------------- */
+/* --- slowdowns ------------------------------------------------------------ */
 
-/* As much as a pipeline may have at most, so that it says what is wrong. */
+/* Adds times; saturates at a value beyond a pipeline's limits, whose check then
+ * reports the error. */
 static int64_t sum_of(int64_t a, int64_t b)
 {
     return a > INT64_MAX / 4 - b ? INT64_MAX / 4 : a + b;
@@ -343,8 +345,8 @@ void lhi_view_fill(const lh_places *s, const lhi_slow *slow,
     }
 }
 
-/* The ring takes a step less than there are replicas, each as long as its
- * slowest link. */
+/* Prolongs a chunk's data-parallel communication. A ring takes n_replicas - 1
+ * steps, each as long as its slowest link. */
 static lh_status slow_data(const lh_places *s, uint32_t c, lhi_extra ring,
                            lh_chunk *k, lh_error *err)
 {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is inside an lh_places.
+/* Internals of a placement (lh_host_placement).
  *
- * In: a pipeline, how many replicas, and what is slow. Out: hosts' places, and
- * what they take (longhaul/places.h).
- * places.c: a pipeline as slow as its places make it.
- * state_moves.c: how state goes from host to host.
- * exchange.c: the best of all places.
- * exchange_words.c: that, said; place_words.h: with what.
- * layers_own.h: the layers of chunks. */
+ * Input: a pipeline, the number of replicas, and the present slowdowns. Output:
+ * each host's place, and the resulting times (longhaul/host_placement.h).
+ *
+ * - placement.c: a pipeline with a placement's slowdowns
+ * - state_migration.c: state transfer from host to host
+ * - exchange.c: search for the best placement
+ * - exchange_text.c: its explanation; text_fragments.h: its parts
+ * - layers_internal.h: the chunks' layers */
 #ifndef LHI_PLACES_OWN_H
 #define LHI_PLACES_OWN_H
 
@@ -17,21 +18,23 @@
 
 #include <longhaul/places.h>
 
+/* A placement problem: hosts, replicas and the times of the links between
+ * hosts. */
 struct lh_places {
     lhi_arena *mem;
-    lh_pipeline *pipeline; /* with a link for all messages that there are */
+    lh_pipeline *pipeline; /* with links for all messages */
     uint32_t n_replicas, n_devices, n_hosts;
-    bool alike; /* all hosts; else those of a device are */
-    /* Of each link; 0 where links differ: then only those of the pipeline are
+    bool alike; /* all hosts are equivalent; else those of a device */
+    /* Of each link; 0 if links differ: then only the pipeline's links are
      * known. */
     int64_t latency_ns, transfer_ns;
     double *gathers, *scatters;      /* per chunk, in messages */
     int64_t *state_ns;               /* per device */
-    double *state_messages;          /* per device; negative: not known */
+    double *state_messages;          /* per device; negative: unknown */
 };
 
-/* Whether a host may have a place: its own is one of the same device, or all
- * are alike. */
+/* Checks whether a host can take a place: all hosts are equivalent, or both
+ * belong to the same device. */
 static inline bool lhi_host_fits(const lh_places *places, uint32_t host,
                                  uint32_t place)
 {
@@ -39,73 +42,80 @@ static inline bool lhi_host_fits(const lh_places *places, uint32_t host,
            host % places->n_devices == place % places->n_devices;
 }
 
-/* More than usual. */
+/* Additional time over the normal one. */
 typedef struct lhi_extra {
     int64_t latency_ns, transfer_ns;
 } lhi_extra;
 
-/* lh_hosts_now, checked and laid out. */
+/* Validated lh_host_slowdowns as dense tables. */
 typedef struct lhi_slow {
     uint32_t n_hosts;
     lhi_extra *links; /* [from * n_hosts + to] */
     double *slower;   /* per host */
 } lhi_slow;
 
+/* Validates slowdowns and converts them to tables in `mem`. */
 lh_status lhi_slow_take(const lh_places *places, const lh_hosts_now *now,
                         lhi_arena *mem, lhi_slow *out, lh_error *err);
 
+/* Returns the additional time on a link between hosts. */
 static inline lhi_extra lhi_slow_link(const lhi_slow *slow, uint32_t from,
                                       uint32_t to)
 {
     return slow->links[(size_t)from * slow->n_hosts + to];
 }
 
-/* What a pipeline depends on, and nothing else: two orders of hosts with the
- * same take the same. */
+/* All inputs of a pipeline's times: two host orders with equal views have equal
+ * iteration times. */
 typedef struct lhi_view {
-    lhi_extra *links; /* per link of the pipeline */
+    lhi_extra *links; /* per pipeline link */
     lhi_extra *rings; /* per device */
     double *slower;   /* per device */
 } lhi_view;
 
-/* All three lie in one piece of lhi_view_bytes(), from `links` on. */
+/* Returns a view's size: its three arrays are contiguous from `links`. */
 size_t lhi_view_bytes(const lh_places *places);
+/* Allocates a view; false on allocation failure. */
 bool lhi_view_make(const lh_places *places, lhi_arena *mem, lhi_view *out);
+/* Computes a host order's view under the slowdowns. */
 void lhi_view_fill(const lh_places *places, const lhi_slow *slow,
                    const uint32_t *hosts, lhi_view *view);
-/* LH_EINPUT: a time is more than a pipeline may have. */
+/* Builds the pipeline for a view. LH_EINPUT: a time exceeds a pipeline's limit.
+ */
 lh_status lhi_view_pipeline(const lh_places *places, const lhi_view *view,
                             lh_pipeline **out, lh_error *err);
 
-/* A copy of the hosts of each place, checked; NULL: as they begin. */
+/* Copies and validates each place's host; NULL: the initial ones. */
 lh_status lhi_hosts_take(const lh_places *places, const uint32_t *given,
                          lhi_arena *mem, uint32_t **out, lh_error *err);
 
-/* How what places keep goes from the hosts of `from` to those of `to`: returns
- * the time, or -1 where a link's is not known. `vias`: per place, who passes it
- * on; NULL: whoever has it there soonest. `moves` has room for all hosts.
- * `free_at` is room for 2 * n_hosts. */
+/* Plans the state transfer from the hosts in `from` to those in `to`. Returns
+ * the total time, or -1 if a link's time is unknown. `vias`: relay per place;
+ * NULL: the fastest one. `moves` needs capacity for all hosts, `free_at` for 2
+ * * n_hosts. */
 int64_t lhi_moves_plan(const lh_places *places, const lhi_slow *slow,
                        const uint32_t *from, const uint32_t *to,
                        const uint32_t *vias, int64_t *free_at, lh_move *moves,
                        uint32_t *n_moves);
 
-/* As lh_places_moving(), by these vias; NULL: by the soonest. `ways`: these,
- * per place, LH_NONE where none passes anything on; may be NULL. */
+/* Computes the migration time as lh_host_placement_migration() does, but with
+ * the given relays; NULL: the fastest ones. `ways` receives the relay per
+ * place, LH_NONE for a direct transfer; may be NULL. */
 lh_status lhi_places_moving(const lh_places *places, const lh_hosts_now *now,
                             const uint32_t *from, const uint32_t *to,
                             const uint32_t *vias, uint32_t *ways,
                             int64_t *out_ns, lh_error *err);
-/* LH_EUNSUPPORTED: what a slow link takes for what a host keeps is not known. */
+/* Checks that the state's size in messages is known for every device; otherwise
+ * LH_EUNSUPPORTED, because a slow link's time for it is unknown. */
 lh_status lhi_places_know_state(const lh_places *places, lh_error *err);
 
-/* Places whose passes take what they do in `measured`, which has the same
- * chunks. Borrows from `places`. Release with lh_places_free(). */
+/* Copies a placement with the pass times in `measured`, which has the same
+ * chunks. Borrows from `places`. Release with lh_host_placement_free(). */
 lh_status lhi_places_paced(const lh_places *places, const lh_pipeline *measured,
                            lh_places **out, lh_error *err);
 
 enum { LHI_EXCHANGE_WHY = 700 };
-/* Fills in exchange->why, which has so much room. */
+/* Writes the explanation into `why`, which has capacity LHI_EXCHANGE_WHY. */
 void lhi_exchange_say(const lh_places *places, const lhi_slow *slow,
                       const uint32_t *now_hosts, double lasts,
                       const lh_exchange *exchange, char *why);

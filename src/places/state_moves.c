@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* State on its way from the hosts that had places to those that get them. Each
- * host sends one thing at a time and receives one, each thing as soon as it
- * can in the order of places: a time that can be kept to. Where the link
- * between two hosts is slow, a third one passes on what it has received whole,
- * if that is sooner. */
+/* State transfer from previous hosts of places to new ones. Each host sends one
+ * transfer and receives one at a time, greedily in the order of places, which
+ * gives a feasible time. If the direct link is slow, a third host relays the
+ * state after it has received all of it (store and forward), if that is faster.
+ */
 #include "places/places_own.h"
 
 #include <math.h>
 
-/* One hop; -1: not known. */
+/* Returns one hop's time; -1: unknown. */
 static int64_t hop_ns(const lh_places *s, const lhi_slow *slow, uint32_t device,
                       uint32_t from, uint32_t to)
 {
@@ -23,8 +23,9 @@ static int64_t hop_ns(const lh_places *s, const lhi_slow *slow, uint32_t device,
     return all < 0x1p60 ? (int64_t)all : -1;
 }
 
+/* When the hosts' links are free. */
 typedef struct wires {
-    int64_t *out, *in; /* per host: free again */
+    int64_t *out, *in; /* per host: time at which it is free again */
 } wires;
 
 static int64_t later(int64_t a, int64_t b)
@@ -32,7 +33,7 @@ static int64_t later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* When the place could have what it needs; -1: never. */
+/* Returns when a place's state arrives over relay `via`; -1: unknown. */
 static int64_t try_way(const lh_places *s, const lhi_slow *slow, wires w,
                        uint32_t via, lh_move *m)
 {
@@ -50,7 +51,7 @@ static int64_t try_way(const lh_places *s, const lhi_slow *slow, wires w,
     return later(later(m->start_ns + first, w.out[via]), w.in[m->to]) + second;
 }
 
-/* `via`: NULL: the soonest. */
+/* Finds the transfer's route. `via`: the relay; NULL: the fastest one. */
 static bool find_way(const lh_places *s, const lhi_slow *slow, wires w,
                      const uint32_t *via, lh_move *m)
 {
@@ -119,7 +120,7 @@ lh_status lhi_places_know_state(const lh_places *s, lh_error *err)
     return LH_OK;
 }
 
-/* What is asked of lhi_places_moving(). */
+/* Arguments for lhi_host_placement_migration(). */
 typedef struct asked {
     const lh_hosts_now *now;
     const uint32_t *from, *to, *vias;
