@@ -51,7 +51,7 @@ double lhi_choice_gap(const lh_choice *choice)
     return (double)(choice->makespan_ns - bound) / (double)bound;
 }
 
-/* FNV-1a: enough to see that an input has changed. */
+/* FNV-1a: enough to detect changed inputs. */
 void lhi_plan_hash(const char *text, size_t len, char out[LHI_HASH_TEXT])
 {
     uint64_t hash = UINT64_C(14695981039346656037);
@@ -60,7 +60,7 @@ void lhi_plan_hash(const char *text, size_t len, char out[LHI_HASH_TEXT])
     snprintf(out, LHI_HASH_TEXT, "fnv1a64:%016" PRIx64, hash);
 }
 
-/* No text says those of the cost model. */
+/* Copies the cost-model constants, which the job's text does not contain. */
 static lh_status keep_constants(const lh_job *job, lhi_plan *plan,
                                 lh_error *err)
 {
@@ -74,8 +74,8 @@ static lh_status keep_constants(const lh_job *job, lhi_plan *plan,
     return LH_OK;
 }
 
-/* A copy that the plan can keep: through the canonical text, whose hash names
- * the input. */
+/* Copies the job through its canonical text, whose hash identifies the input.
+ */
 static lh_status copy_job(const lh_job *job, const lh_plan_options *options,
                           lhi_plan *plan, lh_error *err)
 {
@@ -93,7 +93,7 @@ static lh_status copy_job(const lh_job *job, const lh_plan_options *options,
         lh_job_parse(text, len, job->name, NULL, &plan->job, err);
     lh_text_free(text);
     LHI_TRY(status);
-    LHI_TRY(lh_job_format(plan->job, &text, &len, err)); /* what it writes */
+    LHI_TRY(lh_job_format(plan->job, &text, &len, err)); /* text as written */
     lhi_plan_hash(text, len, hash);
     lh_text_free(text);
     LHI_TRY(keep_constants(job, plan, err));
@@ -106,7 +106,7 @@ static lh_status copy_job(const lh_job *job, const lh_plan_options *options,
     return LH_OK;
 }
 
-/* In as many seconds as the search for the plan had. */
+/* Chooses the plan under jitter, within the search's time limit. */
 static lh_status harden(const lh_plan_options *options, lhi_plan *plan,
                         lh_error *err)
 {
@@ -116,6 +116,7 @@ static lh_status harden(const lh_plan_options *options, lhi_plan *plan,
     return lhi_plan_harden(plan->job, &in_time, plan->mem, &plan->plan, err);
 }
 
+/* Lists the job's values outside the search space. */
 static lh_status find_beyond(lhi_plan *plan, lh_error *err)
 {
     lhi_space space;
@@ -126,14 +127,14 @@ static lh_status find_beyond(lhi_plan *plan, lh_error *err)
     return status;
 }
 
-/* The plan, why it is as it is, and what comes next. */
+/* Finds the plan and explains it. */
 static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
                            lh_error *err)
 {
     lhi_unseen unseen = {0};
     lh_plan_options all = *options;
     uint32_t top = options->top ? options->top : 10;
-    all.top = UINT32_MAX; /* runners-up may be behind those that are shown */
+    all.top = UINT32_MAX; /* alternatives may be beyond the printed ones */
     lh_status status =
         lhi_plan_find(plan->job, &all, plan->mem, &unseen, &plan->plan, err);
     if (status == LH_OK && options->jitter)
@@ -162,7 +163,7 @@ static lh_status check_target(const lh_job *job, lh_error *err)
     return status;
 }
 
-/* The plan, and the best ones, where links are others. */
+/* Evaluates the plan, and finds the best ones, with other links. */
 static lh_status try_links(const lh_plan_options *options, lhi_plan *plan,
                            lh_error *err)
 {
@@ -178,7 +179,7 @@ static lh_status try_links(const lh_plan_options *options, lhi_plan *plan,
 static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
                            lhi_plan *plan, lh_error *err)
 {
-    LHI_TRY(lhi_schedule_check(job, err)); /* the copy has other lines */
+    LHI_TRY(lhi_schedule_check(job, err)); /* the copy has other line numbers */
     LHI_TRY(lhi_sharding_check(job, err));
     LHI_TRY(copy_job(job, options, plan, err));
     LHI_TRY(check_target(plan->job, err));
@@ -189,7 +190,7 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
     if (status == LH_OK && options->curves)
         status =
             lhi_plan_curves(plan->job, options, plan->mem, &plan->plan, err);
-    /* Handed over, whether or not the search ended well. */
+    /* Ownership moves in any case, even if the search failed. */
     plan->pipeline = (lh_pipeline *)plan->plan.pipeline;
     plan->schedule = (lh_schedule *)plan->plan.schedule;
     if (status == LH_OK)
@@ -254,7 +255,7 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
         return lhi_fail_nomem(err);
     }
     plan->mem = mem;
-    lh_error why = {0}; /* layouts that do not work leave their reason */
+    lh_error why = {0}; /* impossible layouts leave their reason here */
     lh_status status = fill_plan(job, &checked, plan, &why);
     if (status != LH_OK) {
         lh_plan_free(&plan->plan);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan and what it owns. */
+/* A plan and the memory it owns. */
 #ifndef LHI_PLAN_OWN_H
 #define LHI_PLAN_OWN_H
 
@@ -7,7 +7,7 @@
 
 #include <longhaul/plan.h>
 
-/* The public part first: an lh_plan is always one of these. */
+/* The public part is first: every lh_plan is one of these. */
 typedef struct lhi_plan {
     lh_plan plan;
     lhi_arena *mem;
@@ -18,12 +18,14 @@ typedef struct lhi_plan {
 
 extern const char *const lhi_choice_status_names[], *const lhi_plan_by_names[];
 
-/* Names a job by its text, as lh_job_format() has it: plan->input_hash. */
+/* Size of plan->input_hash, which identifies a job by its text from
+ * lh_job_format(). */
 enum { LHI_HASH_TEXT = 32 };
+/* Writes a text's hash to `out`. */
 void lhi_plan_hash(const char *text, size_t len, char out[LHI_HASH_TEXT]);
 
-/* How far the makespan is above the bound for this layout, as a share of that
- * bound; 0: optimal. */
+/* Returns the gap between makespan and lower bound for this layout, as a share
+ * of the bound; 0: optimal. */
 double lhi_choice_gap(const lh_choice *choice);
 
 #endif

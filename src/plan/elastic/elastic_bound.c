@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bound of elastic plans. Their chunks take what those of the layout with
- * ZeRO-1 take, and what is recomputed; both ends of an iteration send at least
- * as much. So a bound of the layout's own pipeline is one of theirs. Longer
- * first groups need more memory, hence more to make again, and shorter ones
- * wait for messages between their chunks: both count for the same group. */
+/* Lower bound on elastic plans' iteration time. Their chunks need the pass
+ * times of the ZeRO-1 layout plus recomputation, and both iteration ends send
+ * at least as much. A bound on the layout's own pipeline therefore bounds its
+ * elastic plans too.
+ *
+ * A longer first group needs more memory and so more recomputation; a shorter
+ * one waits for messages between its chunks. Both effects are combined for the
+ * same group length. */
 #include "plan/elastic/elastic_bound.h"
 
 #include "base/whole.h"
@@ -16,31 +19,33 @@
 #include <math.h>
 
 enum {
-    MOST_REGIONS = 256,    /* of shares */
-    MOST_WARMING = 1 << 13 /* forwards of first groups that are timed */
+    MOST_REGIONS = 256,    /* regions of sharding shares */
+    MOST_WARMING = 1 << 13 /* most first-group forwards that are timed */
 };
 
-/* Before its first backward a stage holds as many passes of each of its chunks,
- * but for the first and the last. */
+/* Position of a chunk on its stage. Before the first backward, all inner chunks
+ * have equally many passes in flight; the first and the last chunk differ. */
 enum { FIRST, INNER, LAST, PLACES };
 
-/* What a device's memory is taken by, before anything is sharded. */
+/* Memory use of one device before anything is sharded. */
 typedef struct stage {
-    double held;           /* bytes, whatever passes */
-    double bytes[PLACES];  /* of one pass of each of such chunks, together */
-    double layers[PLACES]; /* of these chunks */
+    double held;           /* bytes, independent of passes in flight */
+    double bytes[PLACES];  /* bytes per pass, all chunks at this position */
+    double layers[PLACES]; /* layers in these chunks */
 } stage;
 
-/* What a device does and waits for, at least, with some shares; ns. */
+/* Least work and waiting time of one device for a region of sharding shares, in
+ * ns. */
 typedef struct span {
-    double saved; /* bytes, by sharding */
-    double again; /* made again for each microbatch */
-    double work;  /* of all passes, without that */
-    double idle;  /* before its first pass, and for gathers */
-    double tail;  /* behind its last pass */
-    double link;  /* all that it sends, one after the other */
+    double saved; /* bytes saved by sharding */
+    double again; /* recomputation per microbatch */
+    double work;  /* all passes, without recomputation */
+    double idle;  /* before the first pass, and for gathers */
+    double tail;  /* after the last pass */
+    double link;  /* all transfers on its link, serialised */
 } span;
 
+/* State of the bound computation for one layout. */
 typedef struct bounder {
     const lh_job *job;
     const lhi_config *config;
@@ -48,16 +53,16 @@ typedef struct bounder {
     lhi_arena *mem;
     lhi_built built;
     uint32_t P, M;
-    lhi_elastic_kinds kinds; /* those that take least for a byte first */
+    lhi_elastic_kinds kinds; /* cheapest recomputation per byte first */
     lhi_elastic_state state;
-    lhi_chunk_sharded *sharded; /* of each chunk */
+    lhi_chunk_sharded *sharded; /* per chunk */
     stage *stages;
-    double path;      /* ns of one microbatch, there and back */
-    double *waits;    /* ns, of first groups, the shortest first, and of each
-                         device; of the first -1: not asked for yet */
-    uint32_t n_waits; /* groups */
-    double *ends;     /* room for a group's ends */
-    span *spans;      /* room for each device */
+    double path;      /* ns, one microbatch forward and backward */
+    double *waits;    /* ns, [first group][device], shortest group first; -1 in
+                       * a group's first entry: not computed yet */
+    uint32_t n_waits; /* first-group count */
+    double *ends;     /* scratch for the end times of one group */
+    span *spans;      /* per device */
 } bounder;
 
 static uint32_t layers_of(const bounder *b, uint32_t chunk)
@@ -67,11 +72,13 @@ static uint32_t layers_of(const bounder *b, uint32_t chunk)
     return n;
 }
 
+/* Returns the recomputation time per byte saved. */
 static double price_of(const lh_cost_op *op)
 {
     return op->bytes > 0 ? (double)op->ns / (double)op->bytes : INFINITY;
 }
 
+/* Sorts operations by recomputation time per byte. */
 static void sort_kinds(lhi_elastic_kinds *k)
 {
     for (uint32_t i = 1; i < k->n; i++)
@@ -87,6 +94,7 @@ static void sort_kinds(lhi_elastic_kinds *k)
 /* --- memory ------------------------------------------------------------------
  */
 
+/* Checks whether the job allows this sharding level. */
 static bool may_shard(const bounder *b, lh_elastic_sharding sharding)
 {
     uint32_t all = b->freedom->shardings;
@@ -94,14 +102,16 @@ static bool may_shard(const bounder *b, lh_elastic_sharding sharding)
     return mixed || (all >> sharding & 1);
 }
 
-/* What sharding is looked at: gradients from g[0] to g[1] of them, parameters
- * from p[0] to p[1], and no more of these than of gradients. */
+/* Region of sharding shares: gradient shares in [g[0], g[1]] and parameter
+ * shares in [p[0], p[1]], where the parameter share never exceeds the gradient
+ * share. */
 typedef struct region {
     double g[2], p[2];
-    double ns; /* no plan in it takes less; INFINITY: none fits */
+    double ns; /* lower bound; INFINITY: nothing fits */
 } region;
 
-/* What the job leaves open: all shares, or some of the three corners. */
+/* Lists the regions that the job allows: all shares, or some of the three
+ * corners. Returns their number. */
 static uint32_t all_regions(const bounder *b, region *out)
 {
     uint32_t n = 0;
@@ -118,7 +128,7 @@ static uint32_t all_regions(const bounder *b, region *out)
     return n;
 }
 
-/* Of all that the job leaves open, what sends least. */
+/* Returns the allowed region with the least communication. */
 static region loosest(const bounder *b)
 {
     region all[3], least;
@@ -131,9 +141,9 @@ static region loosest(const bounder *b)
     return least;
 }
 
-/* The most that sharding takes from device `d`. It is linear in the shares, so
- * it is most at a corner of the region, of which what has more parameters than
- * gradients is cut off. */
+/* Computes the largest memory saving by sharding on device `d`. The saving is
+ * linear in the shares, so its maximum is at a corner of the region, after
+ * cutting off the part with more parameters than gradients. */
 static double most_saved(const bounder *b, uint32_t d, const region *r)
 {
     double g = 0, w = 0, most_g = 0, most_w = 0, saved = -INFINITY;
@@ -156,9 +166,10 @@ static double most_saved(const bounder *b, uint32_t d, const region *r)
 /* --- first groups ------------------------------------------------------------
  */
 
-/* None has fewer than P microbatches, so fewer than 2 P are one group. With one
- * chunk the order is the same whatever the groups. 0: there is no longer one
- * than `e`; the shortest is what follows 0. */
+/* Returns the next longer first group after `e`; 0: none. next_group(b, 0) is
+ * the shortest. Groups have at least P microbatches, so fewer than 2 P
+ * microbatches form one group. With a single chunk the order does not depend on
+ * the groups. */
 static uint32_t next_group(const bounder *b, uint32_t e)
 {
     const lhi_elastic_freedom *f = b->freedom;
@@ -177,24 +188,26 @@ static uint32_t next_group(const bounder *b, uint32_t e)
     return e <= most ? e : 0;
 }
 
-/* Forwards of stage `d` before its first backward, beyond a first group on all
- * chunks but the last, at least (elastic_order.c). */
+/* Computes a lower bound on the forwards that stage `d` runs before its first
+ * backward, beyond the first group on all chunks but the last
+ * (elastic_order.c). */
 static uint32_t passes_beyond(const bounder *b, uint32_t d)
 {
     return 2 * (b->P - 1 - d) + 1;
 }
 
-/* --- what is made again ------------------------------------------------------
+/* --- recomputation -----------------------------------------------------------
  */
 
+/* Returns the position (FIRST, INNER, LAST) of chunk `c` on its stage. */
 static int place_of(const bounder *b, uint32_t c)
 {
     return c < b->P ? FIRST : c + b->P < b->P * b->M ? INNER : LAST;
 }
 
-/* How many forwards of a chunk its stage has run before its first backward.
- * What a short first group leaves is of the first chunk: the second group
- * begins there, and is long enough. */
+/* Counts the forwards of a chunk that its stage has run before its first
+ * backward. Forwards beyond a short first group belong to the first chunk: the
+ * second group begins there and is long enough. */
 static double passes_kept(const bounder *b, uint32_t d, uint32_t group,
                           int place)
 {
@@ -207,6 +220,7 @@ static double passes_kept(const bounder *b, uint32_t d, uint32_t group,
     return place == INNER ? e : fmin(e, more);
 }
 
+/* Computes the memory use of every device. */
 static lh_status find_stages(bounder *b, lh_error *err)
 {
     const lh_pipeline *p = b->built.pipeline;
@@ -223,8 +237,9 @@ static lh_status find_stages(bounder *b, lh_error *err)
     return LH_OK;
 }
 
-/* Of which chunks the next operation takes least for a byte of memory: those of
- * which more passes are held. PLACES: there is none. */
+/* Returns the chunk position whose next operation is cheapest to recompute per
+ * byte saved; positions with more passes in flight save more. N_POSITIONS: none
+ * is left. */
 static int cheapest(const bounder *b, const double *passes,
                     const uint32_t *next)
 {
@@ -242,9 +257,9 @@ static int cheapest(const bounder *b, const double *passes,
     return best;
 }
 
-/* What device `d` has to do again for each microbatch, in ns, if it takes least
- * for what does not fit, in whatever chunks; INFINITY: all of it is not
- * enough. */
+/* Computes the least recomputation time of device `d` per microbatch, in ns, by
+ * choosing the cheapest operations in any chunks until the device fits.
+ * INFINITY: recomputing everything is not enough. */
 static double least_again(const bounder *b, uint32_t d, uint32_t group,
                           double saved)
 {
@@ -260,13 +275,13 @@ static double least_again(const bounder *b, uint32_t d, uint32_t group,
         kept += left[i];
     }
     double missing = s->held - saved + kept - (double)limit;
-    /* Bytes are whole numbers, shares of them are not. */
+    /* Tolerance: bytes are integers, shares of them are not. */
     missing -= 1e-9 * (s->held + kept) + 16;
     if (missing <= 0)
         return 0;
     for (uint32_t i = 0; i < b->kinds.n; i++)
         whole += (double)b->kinds.ops[i].bytes;
-    missing += whole; /* while a layer is made again all of it is there */
+    missing += whole; /* a layer under recomputation is resident in full */
     while (missing > 0) {
         int at = cheapest(b, passes, next);
         if (at == PLACES)
@@ -284,7 +299,7 @@ static double least_again(const bounder *b, uint32_t d, uint32_t group,
 /* --- time --------------------------------------------------------------------
  */
 
-/* Whether everything is sharded so far in any case: the job says so. */
+/* Checks whether the job requires full sharding up to this level. */
 static bool must_shard(const bounder *b, lh_elastic_sharding least)
 {
     uint32_t all = b->freedom->shardings, three = 1u << LH_ELASTIC_ZERO3;
@@ -292,9 +307,10 @@ static bool must_shard(const bounder *b, lh_elastic_sharding least)
     return all != 0 && (all & ~(two | three)) == 0;
 }
 
-/* A device's data-parallel link carries one thing at a time. What is sharded
- * goes layer by layer, and parameters once more for every backward but that of
- * the last chunk, which follows its forward. */
+/* Computes the least time of device `d`'s data-parallel link, which carries one
+ * transfer at a time. Sharded parts are sent layer by layer, and parameters
+ * once more for every backward except the last chunk's, which follows its
+ * forward directly. */
 static int64_t sent_by(const bounder *b, uint32_t d)
 {
     const lh_pipeline *p = b->built.pipeline;
@@ -311,7 +327,7 @@ static int64_t sent_by(const bounder *b, uint32_t d)
     return sum;
 }
 
-/* Before the first pass of a stage, and after its last. */
+/* Sets the communication before a stage's first pass and after its last. */
 static void set_ends(const bounder *b, uint32_t c, lh_chunk *k)
 {
     int64_t latency = k->dp_latency_ns;
@@ -326,7 +342,7 @@ static void set_ends(const bounder *b, uint32_t c, lh_chunk *k)
         k->all_gather_ns = lhi_most(k->all_gather_ns, b->sharded[c].gather_ns);
 }
 
-/* Nothing is made again, and memory has no say. */
+/* Computes the bound without recomputation and memory limits. */
 static lh_status bound_plain(const bounder *b, int64_t *out, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -354,18 +370,19 @@ static lh_status bound_plain(const bounder *b, int64_t *out, lh_error *err)
     return LH_OK;
 }
 
-/* --- shares and time together ------------------------------------------------
+/* --- shares and time combined ------------------------------------------------
  */
 
-/* What a communication takes if at least `share` of it goes layer by layer. */
+/* Computes the least duration of a communication when at least `share` of it is
+ * sent layer by layer. */
 static double whole_ns(int64_t at_once_ns, int64_t sharded_ns, double share)
 {
     double once = (double)at_once_ns;
     return once + (fmax((double)sharded_ns, once) - once) * share;
 }
 
-/* Gather and scatter of a chunk. The link is taken for the latency only where
- * something is sharded; at both ends of an iteration it counts in any case. */
+/* Computes a chunk's gather time. The link latency counts only if something is
+ * sharded; at both iteration ends it counts in any case. */
 static double gather_of(const bounder *b, uint32_t c, const region *r, bool end)
 {
     const lh_chunk *k = lh_pipeline_chunk(b->built.pipeline, c);
@@ -375,6 +392,7 @@ static double gather_of(const bounder *b, uint32_t c, const region *r, bool end)
     return whole_ns(ns, b->sharded[c].gather_ns, r->p[0]);
 }
 
+/* Computes a chunk's scatter time; the counterpart of compute_gather_ns(). */
 static double scatter_of(const bounder *b, uint32_t c, const region *r,
                          bool end)
 {
@@ -385,12 +403,14 @@ static double scatter_of(const bounder *b, uint32_t c, const region *r,
     return whole_ns(ns, b->sharded[c].scatter_ns, r->g[0]);
 }
 
+/* Returns the least duration of one message on a route. */
 static double hop_of(const lhi_route *route)
 {
     return (double)(route->transfer_ns + route->latency_ns);
 }
 
-/* Of one microbatch there and back, with nothing made again. */
+/* Computes the duration of one microbatch forward and backward, without
+ * recomputation. */
 static double find_path(const bounder *b)
 {
     const lh_pipeline *p = b->built.pipeline;
@@ -404,16 +424,17 @@ static double find_path(const bounder *b)
     return ns;
 }
 
-/* How long each device is idle before its first backward, in ns, if the first
- * group has `group` microbatches: its forwards run in one order, each behind
- * that of the chunk before, and the first of a chunk behind its gather, which
- * begins with the first of the stage's chunk before. A stage that runs more of
- * them first is idle for no less. */
+/* Computes each device's idle time before its first backward, in ns, when the
+ * first group has `group` microbatches. Its forwards run in one order, each
+ * after the same forward on the previous chunk. The first forward of a chunk
+ * waits for its gather, which begins with the first forward of the stage's
+ * previous chunk. A stage that runs more forwards first is idle for at least as
+ * long. */
 static void find_waits(const bounder *b, uint32_t group, double *waits)
 {
     const lh_pipeline *p = b->built.pipeline;
     const region least = loosest(b);
-    double *ends = b->ends; /* of the chunk before */
+    double *ends = b->ends; /* previous chunk's end times */
     double *free_at = waits, *work = ends + group, *begun = work + b->P;
     for (uint32_t d = 0; d < b->P; d++)
         free_at[d] = work[d] = 0;
@@ -424,7 +445,7 @@ static void find_waits(const bounder *b, uint32_t group, double *waits)
                 uint32_t c = column * b->P + d;
                 double f_ns = (double)lh_pipeline_chunk(p, c)->f_ns;
                 if (column + 1 == b->M && m >= passes_beyond(b, d))
-                    break; /* nor does one behind it have them */
+                    break; /* no later chunk has them either */
                 at = fmax(at, free_at[d]);
                 if (m == 0) {
                     at = fmax(at, (column > 0 ? begun[d] : 0) +
@@ -441,7 +462,8 @@ static void find_waits(const bounder *b, uint32_t group, double *waits)
         waits[d] = free_at[d] - work[d];
 }
 
-/* Of the group that is `at` in order; NULL: it is one of too many. */
+/* Returns the waits of the first group with index `at`; NULL: beyond the table.
+ */
 static const double *waits_of(const bounder *b, uint32_t at, uint32_t group)
 {
     if (at >= b->n_waits)
@@ -452,7 +474,7 @@ static const double *waits_of(const bounder *b, uint32_t at, uint32_t group)
     return waits;
 }
 
-/* Room for the shortest first groups. */
+/* Allocates the table for the shortest first groups. */
 static lh_status make_waits(bounder *b, lh_error *err)
 {
     uint64_t forwards = 0;
@@ -474,7 +496,8 @@ static lh_status make_waits(bounder *b, lh_error *err)
     return LH_OK;
 }
 
-/* What is the same for all first groups. */
+/* Computes the part of a device's span that does not depend on the first group.
+ */
 static void find_span(const bounder *b, uint32_t d, const region *r, span *s)
 {
     const lh_pipeline *p = b->built.pipeline;
@@ -488,7 +511,7 @@ static void find_span(const bounder *b, uint32_t d, const region *r, span *s)
         if (c + b->P >= all)
             continue;
         s->link += r->p[0] * (double)b->sharded[c].gather_ns;
-        /* The next chunk's gather begins with this one's first forward. */
+        /* The next chunk's gather begins with this chunk's first forward. */
         s->idle +=
             fmax(0, gather_of(b, c + b->P, r, false) - n * (double)k->f_ns);
     }
@@ -512,7 +535,8 @@ static void find_spans(const bounder *b, const region *r)
     }
 }
 
-/* What is made again if the first group is so long; false: it does not fit. */
+/* Computes the recomputation for a first group of this length. Returns false if
+ * it does not fit. */
 static bool find_again(const bounder *b, uint32_t group)
 {
     for (uint32_t d = 0; d < b->P; d++) {
@@ -523,7 +547,8 @@ static bool find_again(const bounder *b, uint32_t group)
     return true;
 }
 
-/* With what was found. `waits`: of the first group; NULL: of any. */
+/* Computes the iteration time from the device spans. `waits`: idle times of the
+ * first group; NULL: any group. */
 static double time_of(const bounder *b, const region *r, const double *waits)
 {
     double most = 0, n = b->config->microbatches;
@@ -539,9 +564,9 @@ static double time_of(const bounder *b, const region *r, const double *waits)
     return fmax(most, path);
 }
 
-/* No plan with shares in `r` takes less. What is made again grows with the
- * first group, so a longer one takes no less than this one if that waits for
- * nothing. */
+/* Computes a lower bound over all plans with shares in `r`. Recomputation grows
+ * with the first group, so once a group causes no waiting, longer ones cannot
+ * be faster. */
 static double least_ns(const bounder *b, const region *r)
 {
     double least = INFINITY;
@@ -563,7 +588,8 @@ static double least_ns(const bounder *b, const region *r)
     return least;
 }
 
-/* Cuts region `at` of `n` in two along its longer side. */
+/* Splits region `at` of `n` in two along its longer side; returns the new
+ * region count. */
 static uint32_t cut_region(const bounder *b, region *list, uint32_t n,
                            uint32_t at)
 {
@@ -579,8 +605,9 @@ static uint32_t cut_region(const bounder *b, region *list, uint32_t n,
     return n + 1;
 }
 
-/* Less sharding takes more memory, hence more to make again, and more takes
- * longer to send: both count over small regions of shares at once. */
+/* Bounds all sharding shares by subdivision. Less sharding needs more memory
+ * and so more recomputation; more sharding takes longer to send. Small regions
+ * let both effects count at once. */
 static lh_status bound_shares(const bounder *b, double enough_ns,
                               double *out_ns, lh_error *err)
 {
@@ -604,7 +631,7 @@ static lh_status bound_shares(const bounder *b, double enough_ns,
     return LH_OK;
 }
 
-/* --- all of it ---------------------------------------------------------------
+/* --- complete bound ----------------------------------------------------------
  */
 
 static lh_status find_sharded(bounder *b, lh_error *err)
@@ -634,7 +661,7 @@ static lh_status find_floor(bounder *b, lhi_elastic_floor *out, lh_error *err)
     LHI_TRY(bound_shares(b, enough_ns, &ns, err));
     if (isinf(ns))
         out->makespan_ns = INT64_MAX;
-    else /* what is rounded is rounded up */
+    else /* rounded up */
         out->makespan_ns =
             lhi_most(out->makespan_ns, (int64_t)(ns * (1 - 1e-9)) - 16);
     return LH_OK;

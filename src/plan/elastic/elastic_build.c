@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan as pipeline and schedule, through the library's public functions. */
+/* Builds the pipeline and the schedule of an elastic plan through the library's
+ * public functions. */
 #include "elastic/elastic_own.h"
 
 #include <stdlib.h>
 
+/* Fills the chunks with pass times, memory and recomputation. */
 static void fill_chunks(const lh_elastic_case *g, const lh_elastic_plan *plan,
                         const lhi_elastic_again *again, int64_t states,
                         lh_chunk *chunks)
@@ -25,21 +27,22 @@ static void fill_chunks(const lh_elastic_case *g, const lh_elastic_plan *plan,
     }
 }
 
-/* Both ways between neighbours; from the last stage to the first and back
- * only where there are chunks to go on to. */
+/* Adds links in both directions between neighbouring stages. The last stage
+ * connects to the first, and back, only if further chunks follow. */
 static uint32_t fill_links(const lh_elastic_case *g, lh_link *links)
 {
     uint32_t P = g->stages, n = 0;
     for (uint32_t i = 0; P > 1 && i < P; i++) {
         uint32_t to = (i + 1) % P;
         if (to == 0 && (g->chunks == 1 || P == 2))
-            continue; /* with two stages the neighbours' links do */
+            continue; /* two stages already have neighbour links */
         links[n++] = (lh_link){i, to, g->pp_ns, 0, NULL};
         links[n++] = (lh_link){to, i, g->pp_ns, 0, NULL};
     }
     return n;
 }
 
+/* Builds the pipeline with its links, chunks and data-parallel operations. */
 static lh_status make_pipeline(const lh_elastic_case *g,
                                const lh_elastic_plan *plan,
                                const lhi_elastic_again *again, lhi_arena *mem,

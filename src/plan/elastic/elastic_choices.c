@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elastic plans as choices among others: the best one, what it would be
- * without each of its parts, and other schedules on its degrees. */
+/* Builds the rows of a plan for elastic schedules: the best one, the same
+ * without each of its features (ablation), and other schedules on the same
+ * degrees. */
 #include "plan/elastic/elastic_choices.h"
 
 #include "base/amount.h"
@@ -33,13 +34,15 @@ lhi_elastic_freedom lhi_elastic_freedom_of(const lh_job *job)
     return f;
 }
 
+/* Releases a result's pipeline and schedule. */
 static void fini(lhi_elastic_result *r)
 {
     lh_pipeline_free(r->built.pipeline);
     lh_schedule_free(r->schedule);
 }
 
-/* `method`: where it is no elastic plan. */
+/* Fills a choice from a result. `method` names the schedule if it is not an
+ * elastic plan. */
 static lh_status fill_choice(const lhi_elastic_result *found,
                              const char *method, lh_choice *choice,
                              lh_error *err)
@@ -81,7 +84,7 @@ lh_status lhi_elastic_choice_of(const lhi_elastic_result *found,
     return fill_choice(found, NULL, choice, err);
 }
 
-/* Of what does not fit. */
+/* Starts a row for a layout that does not fit. */
 static lh_choice start_row(const lhi_config *like, const char *method)
 {
     lh_choice row = {.status = LH_CHOICE_MEMORY,
@@ -95,7 +98,8 @@ static lh_choice start_row(const lhi_config *like, const char *method)
     return row;
 }
 
-/* `what`, and what that needs beside the device. */
+/* Sets the row's description: `what` and the memory it needs beyond the device.
+ */
 static lh_status say_what(const lhi_elastic_result *r, const char *what,
                           lhi_arena *mem, lh_choice *row, lh_error *err)
 {
@@ -111,13 +115,13 @@ static lh_status say_what(const lhi_elastic_result *r, const char *what,
     return row->why ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* What there is will do. */
+/* Checks whether the caller asked to stop with the results so far. */
 static bool is_stopped(const lhi_elastic_choices *out)
 {
     return out->stopped && out->stopped(out->context, out->n_rows > 0);
 }
 
-/* One more row: a layout with so much freedom; `what` names it. */
+/* Adds one row: the layout restricted to `freedom`; `what` names the row. */
 static lh_status add_row(const lh_job *job, const lhi_config *like,
                          const lhi_elastic_freedom *freedom, const char *what,
                          lhi_arena *mem, lhi_elastic_choices *out,
@@ -133,7 +137,7 @@ static lh_status add_row(const lh_job *job, const lhi_config *like,
     f.context = out->context;
     lh_status status = lhi_elastic_layout(job, like, &f, mem, r, &why);
     if (status == LH_EINFEASIBLE && is_stopped(out))
-        return LH_OK; /* nobody knows */
+        return LH_OK; /* the reason is not known */
     if (status == LH_OK) {
         out->n_rows++;
         LHI_TRY(fill_choice(r, NULL, row, err));
@@ -152,7 +156,8 @@ static lh_status add_row(const lh_job *job, const lhi_config *like,
     return status;
 }
 
-/* Without each part that the job leaves open, and other orders. */
+/* Adds the ablation rows (one per feature that the job leaves open) and other
+ * orders. */
 static lh_status add_rows(const lh_job *job, lhi_arena *mem,
                           lhi_elastic_choices *out, lh_error *err)
 {
@@ -202,12 +207,14 @@ static lh_status add_rows(const lh_job *job, lhi_arena *mem,
 /* --- zero-bubble -------------------------------------------------------------
  */
 
+/* One zero-bubble schedule to compare with. */
 typedef struct zero_bubble {
     const char *method;
     uint32_t chunks;
     lh_placement placement;
 } zero_bubble;
 
+/* Builds the layout and runs a schedule method on it. */
 static lh_status run_method(const lh_job *job, const lhi_config *config,
                             const char *method, lhi_elastic_result *out,
                             lh_error *err)
@@ -224,7 +231,7 @@ static lh_status run_method(const lh_job *job, const lhi_config *config,
     return LH_OK;
 }
 
-/* With the recomputation that is fastest of those that fit. */
+/* Adds a zero-bubble schedule with the fastest recomputation that fits. */
 static lh_status add_zero_bubble(const lh_job *job, const lhi_config *like,
                                  const zero_bubble *z, lhi_arena *mem,
                                  lhi_elastic_choices *out, lh_error *err)
@@ -278,7 +285,8 @@ static lh_status add_zero_bubble(const lh_job *job, const lhi_config *like,
     return row->why ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Only where the job leaves the schedule and its chunks open. */
+/* Adds zero-bubble schedules if the job leaves the schedule and its chunks
+ * open. */
 static lh_status add_zero_bubbles(const lh_job *job, lhi_arena *mem,
                                   lhi_elastic_choices *out, lh_error *err)
 {
@@ -298,6 +306,7 @@ static lh_status add_zero_bubbles(const lh_job *job, lhi_arena *mem,
     return LH_OK;
 }
 
+/* Formats the sharding shares. */
 static const char *sharding_text(const lh_plan_elastic *e, char *text,
                                  size_t room)
 {
@@ -307,8 +316,8 @@ static const char *sharding_text(const lh_plan_elastic *e, char *text,
     return text;
 }
 
-/* What the paper's planner would have in the place of the fastest, which stays
- * behind it. */
+/* Puts the plan of the published planner (PipeMesh) first; the fastest follows
+ * it. */
 static lh_status put_published(const lh_job *job, lhi_arena *mem,
                                lhi_elastic_choices *out, lh_error *err)
 {
@@ -338,7 +347,8 @@ static lh_status put_published(const lh_job *job, lhi_arena *mem,
     return LH_OK;
 }
 
-/* "8 to 64 microbatches": the last group is the one that may be short. */
+/* Formats the group sizes: "8 to 64 microbatches". Only the last group may be
+ * shorter. */
 static const char *groups_text(const lh_plan_elastic *e, char *text,
                                size_t room)
 {
@@ -350,7 +360,7 @@ static const char *groups_text(const lh_plan_elastic *e, char *text,
     return text;
 }
 
-/* Says of the first what it is, of the others how much slower they are. */
+/* Describes the first row, and for the others how much slower they are. */
 static lh_status name_rows(lhi_elastic_choices *out, lhi_arena *mem,
                            lh_error *err)
 {
@@ -390,8 +400,8 @@ static lh_status name_rows(lhi_elastic_choices *out, lhi_arena *mem,
                  out->published ? "that planner's" : "the fastest elastic plan",
                  lhi_shown(work / 1e9, 3), lhi_shown((idle - less) / 1e9, 3));
         if (out->results[i].offloaded_bytes > 0) {
-            /* The device alone cannot hold it, and nobody said what the host
-             * has: a time to compare with, not a plan. */
+            /* The device alone cannot hold it and the host's memory is unknown:
+             * a time for comparison, not a plan. */
             size_t end = strlen(text);
             snprintf(text + end, sizeof text - end,
                      ": %.3f s where hosts have that memory",
@@ -406,7 +416,7 @@ static lh_status name_rows(lhi_elastic_choices *out, lhi_arena *mem,
     return LH_OK;
 }
 
-/* The fastest comes first. */
+/* Sorts the fastest result to the front. */
 static void put_first(lhi_elastic_choices *out)
 {
     uint32_t best = 0;

@@ -7,38 +7,40 @@
 
 enum { LHI_ELASTIC_WHY = 320, LHI_ELASTIC_ROWS = 14 };
 
+/* Rows of a plan's table for elastic schedules. */
 typedef struct lhi_elastic_choices {
-    uint32_t n_rows; /* 0: there is none; the first is the fastest */
-    /* The caller's: the first is what PipeMesh's planner has on the degrees of
-     * the fastest, which comes next. */
+    uint32_t n_rows; /* 0: none; the first is the fastest */
+    /* Set by the caller: row 0 is PipeMesh's plan on the degrees of the
+     * fastest, which follows it. */
     bool published;
     lh_choice rows[LHI_ELASTIC_ROWS];
-    lhi_elastic_result results[LHI_ELASTIC_ROWS]; /* empty where none fits,
-                                                     and of other schedules */
-    /* The caller's, asked with whether anything works yet; true: no more rows,
-     * and none is searched to the end. */
+    /* empty for rows that do not fit and for other schedules */
+    lhi_elastic_result results[LHI_ELASTIC_ROWS];
+    /* Set by the caller; called with whether anything works yet. True: adds no
+     * more rows and ends all searches. */
     bool (*stopped)(void *context, bool works);
     void *context;
 } lhi_elastic_choices;
 
-/* What the job leaves open. */
+/* Returns the features that the job leaves open. */
 lhi_elastic_freedom lhi_elastic_freedom_of(const lh_job *job);
 
-/* What was found as a choice: times and memory. Rates (tokens, mfu) are left
+/* Converts a result to a choice: times and memory. Rates (tokens, mfu) are left
  * 0. */
 lh_status lhi_elastic_choice_of(const lhi_elastic_result *found,
                                 lh_choice *choice, lh_error *err);
 
-/* An elastic plan, what it takes without its parts, and what zero-bubble
- * schedules take on its degrees. Takes what `found` owns, on failure too. Rates
- * are left 0. `out` is zero but for `stopped`
- * and `published`; with that LH_EINFEASIBLE where that planner finds none.
- * Texts live in `mem`; release with lhi_elastic_choices_fini(), on failure
- * too. */
+/* Builds the rows for an elastic plan: its ablations and the zero-bubble
+ * schedules on its degrees. Takes ownership of `found`, on failure too. Rates
+ * are left 0. `out` must be zero except for `stopped` and `published`; with
+ * `published`, LH_EINFEASIBLE means that the published planner finds no plan.
+ * Texts are in `mem`; release with lhi_elastic_choices_fini(), on failure too.
+ */
 lh_status lhi_elastic_choices_make(const lh_job *job, lhi_elastic_result *found,
                                    lhi_arena *mem, lhi_elastic_choices *out,
                                    lh_error *err);
 
+/* Releases the results of all rows. */
 void lhi_elastic_choices_fini(lhi_elastic_choices *choices);
 
 #endif

@@ -1,35 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search by event runs. For every number of chunks, queue and sharding,
- * each stage recomputes as little as its room allows; a run tells what that
- * takes. Less recomputation never makes a run longer, for the orders of passes
- * and of communications are fixed, so no other set of operations is better. */
+/* Search over elastic plans by event simulation. For every chunk count, queue
+ * length and sharding level, each stage recomputes as little as its memory
+ * allows; a simulation gives the time. Less recomputation never makes a run
+ * longer, because the orders of passes and communications are fixed. No other
+ * set of operations can therefore be better. */
 #include "elastic/elastic_own.h"
 
 #include <inttypes.h>
 #include <longhaul/simulate.h>
 #include <string.h>
 
+/* The best plan and the arena that owns it. */
 typedef struct owned_best {
     lh_elastic_best best;
     lhi_arena *mem;
     lh_elastic_plan *plan;
 } owned_best;
 
+/* Search state. */
 typedef struct searcher {
-    lhi_arena *mem; /* scratch of one setting */
+    lhi_arena *mem; /* scratch for one setting */
     const lh_elastic_setting *setting;
     uint32_t index;
     int64_t budget;
     lhi_elastic_sums sums;
     const struct lhi_elastic_row *all;
-    size_t *cheapest; /* [i]: of the first i + 1 sums the one of least time */
+    size_t *cheapest; /* [i]: fastest among the first i + 1 subset sums */
     uint32_t *parts;
     lhi_elastic_again *again;
-    size_t *chosen; /* per stage: which sum */
+    size_t *chosen; /* per stage: index of its subset sum */
     owned_best *out;
-    int64_t least_missing; /* what the closest plan lacks */
+    int64_t least_missing; /* bytes missing in the closest plan */
 } searcher;
 
+/* Builds and simulates one plan. */
 static lh_status time_plan(const lh_elastic_case *g,
                            const lh_elastic_plan *plan,
                            const lhi_elastic_again *again, int64_t *out_ns,
@@ -70,8 +74,8 @@ lh_status lh_elastic_event_time(const lh_elastic_case *given,
     return status;
 }
 
-/* The sum that stage `i` can store and that takes least again; false: not even
- * the smallest fits. */
+/* Chooses the subset of operations for stage `i` that fits its memory with the
+ * least recomputation. Returns false if even the smallest does not fit. */
 static bool choose_for_stage(searcher *s, const lh_elastic_case *g,
                              const lh_elastic_plan *plan, uint32_t i)
 {
@@ -100,8 +104,8 @@ static bool choose_for_stage(searcher *s, const lh_elastic_case *g,
     return true;
 }
 
-/* No run is shorter: the first gather and the last scatter, all passes of one
- * stage, and the way there and back. */
+/* Computes a lower bound on the run time: the first gather, the last scatter,
+ * all passes of one stage, and one microbatch's path forward and back. */
 static int64_t bound(const lh_elastic_case *g, const lh_elastic_plan *plan,
                      const lhi_elastic_again *again)
 {
@@ -115,6 +119,7 @@ static int64_t bound(const lh_elastic_case *g, const lh_elastic_plan *plan,
            2 * (int64_t)(g->stages - 1) * g->pp_ns;
 }
 
+/* Stores the plan as the new best. */
 static lh_status keep_plan(searcher *s, const lh_elastic_case *g,
                            const lh_elastic_plan *plan, int64_t time_ns,
                            lh_error *err)
@@ -159,6 +164,7 @@ static lh_status keep_plan(searcher *s, const lh_elastic_case *g,
     return LH_OK;
 }
 
+/* Evaluates one plan unless its lower bound rules it out. */
 static lh_status try_plan(searcher *s, const lh_elastic_case *g,
                           const lh_elastic_plan *plan, lh_error *err)
 {
@@ -168,8 +174,8 @@ static lh_status try_plan(searcher *s, const lh_elastic_case *g,
             return LH_OK;
     if (s->out->plan && bound(g, plan, s->again) >= best->time_ns)
         return LH_OK;
-    /* Equation 1 is seldom far above the events; what it puts far behind is
-     * not run. */
+    /* Equation 1 is seldom far above the simulated time; candidates that it
+     * puts far behind the best are not simulated. */
     if (s->out->plan && (double)lh_elastic_time(g, plan, s->again[0].ns) >
                             1.15 * (double)best->time_ns)
         return LH_OK;
@@ -181,6 +187,7 @@ static lh_status try_plan(searcher *s, const lh_elastic_case *g,
     return keep_plan(s, g, plan, time_ns, err);
 }
 
+/* Sorts the subset sums and finds the cheapest prefix. */
 static lh_status sort_sums(searcher *s, lh_error *err)
 {
     const lh_elastic_case *g = &s->setting->given;
@@ -203,6 +210,7 @@ static lh_status sort_sums(searcher *s, lh_error *err)
     return LH_OK;
 }
 
+/* Evaluates all sharding levels with queue length `q`. */
 static lh_status try_queue(searcher *s, uint32_t q, lh_error *err)
 {
     lh_elastic_case g = s->setting->given;
@@ -219,7 +227,8 @@ static lh_status try_queue(searcher *s, uint32_t q, lh_error *err)
     return LH_OK;
 }
 
-/* With many microbatches one queue, the shortest, for each number of groups. */
+/* Selects queue lengths to simulate: with many microbatches only the shortest
+ * queue for each group count. */
 static bool worth_trying(const lh_elastic_case *g, uint32_t q)
 {
     return g->microbatches <= 128 || q == g->stages ||
@@ -232,6 +241,7 @@ static bool is_stopped(const searcher *s)
     return set->stopped && set->stopped(set->context, s->out->plan != NULL);
 }
 
+/* Searches all queue lengths of one setting. */
 static lh_status search_setting(searcher *s, lh_error *err)
 {
     if (is_stopped(s))
@@ -241,7 +251,7 @@ static lh_status search_setting(searcher *s, lh_error *err)
     uint32_t first = s->setting->least_queue;
     uint32_t last =
         s->setting->most_queue ? s->setting->most_queue : g->microbatches;
-    /* Its tables are large; with one queue to try they say nothing. */
+    /* The tables are large, and a single queue does not need them. */
     if (first == last && first >= g->stages && first >= 1 &&
         first <= g->microbatches && worth_trying(g, first))
         return try_queue(s, first, err);
@@ -267,6 +277,7 @@ static lh_status search_setting(searcher *s, lh_error *err)
     return LH_OK;
 }
 
+/* Fails with the reason why no plan fits. */
 static lh_status refuse(const searcher *s, lh_error *err)
 {
     const lh_elastic_case *g = &s->setting->given;
@@ -316,7 +327,8 @@ lh_status lh_elastic_search_events(uint32_t n_settings,
     if (status == LH_OK && !found->plan)
         status = refuse(&s, err);
     if (status == LH_OK) {
-        /* The best so far lives in an arena of its own; its owner joins it. */
+        /* The best plan so far has an arena of its own; its owner takes it
+         * over. */
         owned_best *owner = LHI_NEW(found->mem, owned_best, 1);
         if (owner) {
             *owner = *found;

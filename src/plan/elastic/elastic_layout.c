@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a layout to its fastest elastic plan: every number of chunks, sharding
- * and queue is built and run, and the fastest of these stays. */
+/* Finds the fastest elastic plan of a layout: builds and simulates every chunk
+ * count, sharding level and queue length. */
 #include "plan/elastic/elastic_layout.h"
 
 #include "base/whole.h"
@@ -14,18 +14,21 @@
 #include <string.h>
 
 enum {
-    FEW = 4,              /* chunks per device, however they share the layers */
-    MOST_PASSES = 100000, /* of all devices: event runs take ms beyond, so what
-                             has many microbatches has fewer chunks */
+    FEW = 4,              /* chunks per device up to which any partition is
+                           * tried */
+    /* passes on all devices: event simulation needs ms beyond this, so many
+     * microbatches allow fewer chunks only */
+    MOST_PASSES = 100000,
 };
 
+/* Checks whether the job requests elastic schedules. */
 static bool is_asked(const lh_job *job)
 {
     return lhi_schedule_asked(job) == LHI_ASKED_METHOD &&
            strcmp(job->layout.schedule, LHI_ELASTIC) == 0;
 }
 
-/* No more are tried per device. */
+/* Returns the most chunks per device that are evaluated. */
 static uint32_t most_chunks(const lh_job *job, const lhi_config *like)
 {
     uint64_t layers = job->model->layers / like->layout.pipeline;
@@ -39,7 +42,7 @@ bool lhi_elastic_suits(const lh_job *job, const lhi_config *config)
     const lh_layout *l = &config->layout;
     bool wanted = lhi_target_runs(job->target, l->pipeline, LHI_ELASTIC) &&
                   (lhi_schedule_asked(job) == LHI_ASKED_ANY || is_asked(job));
-    /* It shards by its own rules, over all replicas. */
+    /* Elastic plans have their own sharding rules, over all replicas. */
     bool shards = (!job->training.zero_given || job->training.zero >= 1) &&
                   l->sharding <= LH_SHARDING_FULL &&
                   job->training.offload_share == 0;
@@ -54,14 +57,15 @@ bool lhi_elastic_alone(const lh_job *job)
     return is_asked(job) && job->training.zero >= 2;
 }
 
+/* Checks whether the search may continue after this status. */
 static bool can_go_on(lh_status status)
 {
     return status == LH_OK || lhi_method_refused(status);
 }
 
-/* The search takes all stages for equal, so what it finds fastest need not be
- * so on the layout's own. Every sharding, with recomputation and without, is
- * built and run. */
+/* Evaluates every sharding level, with and without recomputation. The event
+ * search assumes equal stages, so its fastest plan need not be the fastest on
+ * the layout's own stages. */
 static lh_status try_freedoms(const lh_job *job, const lhi_config *config,
                               const lhi_elastic_freedom *freedom,
                               lhi_arena *mem, lhi_elastic_result *out,
@@ -92,27 +96,30 @@ static lh_status try_freedoms(const lh_job *job, const lhi_config *config,
     return works ? LH_OK : last;
 }
 
-/* The shapes of a layout: so many chunks per device, of so many layers. */
+/* Callback for one chunk shape of a layout: M chunks per device with these
+ * layers. */
 typedef lh_status shape_visit(void *context, uint32_t M, const uint32_t *layers,
                               lh_error *err);
 
-/* What is tried, or bounded, of a layout. */
+/* Evaluates or bounds one layout. */
 typedef struct trial {
     const lh_job *job;
     const lhi_config *like;
     const lhi_elastic_freedom *freedom;
     lhi_arena *mem;
     lhi_elastic_result *out; /* the fastest so far */
-    int64_t least_ns;        /* or the least floor so far, of iterations */
+    int64_t least_ns;        /* or the least lower bound so far, iteration */
 } trial;
 
+/* Returns the required chunk count; 0: open. */
 static uint32_t chunks_wanted(const trial *t)
 {
     return t->freedom->chunks ? t->freedom->chunks
                               : t->job->layout.chunks_per_device;
 }
 
-/* ZeRO-1 on these chunks, from which elastic plans start. */
+/* Returns the ZeRO-1 configuration on these chunks, from which elastic plans
+ * start. */
 static lhi_config plain_config(const trial *t, uint32_t M,
                                const uint32_t *layers, lh_job *plain)
 {
@@ -130,8 +137,8 @@ static lhi_config plain_config(const trial *t, uint32_t M,
     return config;
 }
 
-/* Whether something of the shape may be faster than what there is, and than
- * what the caller has. */
+/* Checks by lower bounds whether the shape may be faster than the best so far
+ * and than the caller's limit. */
 static lh_status check_chance(const trial *t, const lh_job *plain,
                               const lhi_config *config, lh_error *err)
 {
@@ -140,7 +147,7 @@ static lh_status check_chance(const trial *t, const lh_job *plain,
     LHI_TRY(lhi_elastic_floor_of(plain, config, t->freedom, &floor, err));
     t->out->work += lhi_elastic_work_of_floor(config);
     if (floor.makespan_ns == INT64_MAX && !most && !t->out->schedule)
-        return LH_OK; /* the search says by how much */
+        return LH_OK; /* the search reports the missing memory */
     if (floor.makespan_ns == INT64_MAX)
         return lhi_fail(err, LH_EINFEASIBLE,
                         "no plan with %" PRIu32
@@ -157,6 +164,7 @@ static lh_status check_chance(const trial *t, const lh_job *plain,
     return LH_OK;
 }
 
+/* Searches one shape and keeps the faster plan. */
 static lh_status try_chunks(void *context, uint32_t M, const uint32_t *layers,
                             lh_error *err)
 {
@@ -167,12 +175,12 @@ static lh_status try_chunks(void *context, uint32_t M, const uint32_t *layers,
     return try_freedoms(&plain, &config, t->freedom, t->mem, t->out, err);
 }
 
-/* --- the published planner ---------------------------------------------------
+/* --- published planner -------------------------------------------------------
  */
 
-/* The most chunks into which the layers of a stage divide and whose forward
- * hides the receiving of an input; one where there are none, and where the
- * stages have not as many layers each (PipeMesh, section IV-B). */
+/* Computes PipeMesh's chunk count (section IV-B): the most chunks that divide a
+ * stage's layers and whose forward hides receiving an input. 1 if no count
+ * qualifies or the stages have different numbers of layers. */
 static lh_status published_chunks(const trial *t, uint32_t *out, lh_error *err)
 {
     uint32_t P = t->like->layout.pipeline, layers = t->job->model->layers;
@@ -190,6 +198,7 @@ static lh_status published_chunks(const trial *t, uint32_t *out, lh_error *err)
     return LH_OK;
 }
 
+/* Evaluates the published planner's choice. */
 static lh_status try_published(const trial *t, lh_error *err)
 {
     uint32_t M;
@@ -199,10 +208,11 @@ static lh_status try_published(const trial *t, lh_error *err)
     return lhi_elastic_shape(&plain, &config, t->freedom, t->mem, t->out, err);
 }
 
-/* --- all of it ---------------------------------------------------------------
+/* --- search ------------------------------------------------------------------
  */
 
-/* For the same reason, from the fastest on: longer and shorter queues. */
+/* Hill climbing from the fastest plan over longer and shorter queues: the event
+ * search assumes equal stages, so its best queue need not be the best here. */
 static lh_status climb_queues(const trial *given, lh_error *err)
 {
     static const int steps[] = {-8, -4, -2, -1, 1, 2, 4, 8};
@@ -231,10 +241,10 @@ static lh_status climb_queues(const trial *given, lh_error *err)
     return LH_OK;
 }
 
-/* The gather before the first chunk's passes and the scatter after its last
- * hide behind nothing, so fewer layers there may be faster. `less` layers of
- * it go to other chunks of the stage, one each: the last ones, or, with
- * `early`, the ones after it. */
+/* Returns a partition with a smaller first (or last) chunk. The gather before
+ * the first chunk's passes and the scatter after its last are exposed, so fewer
+ * layers there may be faster. Moves `less` layers to other chunks of the stage,
+ * one each: to the last ones, or with `early` to the next ones. */
 static uint32_t *smaller_first(const lhi_config *like, uint32_t layers,
                                uint32_t M, uint32_t less, bool early,
                                lhi_arena *mem)
@@ -249,6 +259,7 @@ static uint32_t *smaller_first(const lhi_config *like, uint32_t layers,
     return list;
 }
 
+/* Visits the uneven shapes with M chunks per device. */
 static lh_status each_uneven(trial *t, uint32_t M, shape_visit *visit,
                              lh_error *err)
 {
@@ -270,9 +281,10 @@ static lh_status each_uneven(trial *t, uint32_t M, shape_visit *visit,
     return LH_OK;
 }
 
-/* Every number of chunks, as even as the layers go. Where they do not, the
- * longest chunk says almost all, but for few, of which the first or the last is
- * a short one: nothing hides its gather, or its scatter. */
+/* Visits every chunk count with layers as even as possible. With an uneven
+ * remainder, the longest chunk determines nearly everything. Few chunks are the
+ * exception: there the first or the last is short and its gather or scatter is
+ * exposed. */
 static lh_status each_even(trial *t, shape_visit *visit, lh_error *err)
 {
     uint32_t P = t->like->layout.pipeline, layers = t->job->model->layers;
@@ -287,12 +299,14 @@ static lh_status each_even(trial *t, shape_visit *visit, lh_error *err)
     return LH_OK;
 }
 
+/* Checks whether uneven shapes may be tried. */
 static bool may_be_uneven(const trial *t, uint32_t M)
 {
     uint32_t want = chunks_wanted(t);
     return t->freedom->uneven && !t->freedom->layers && (!want || M == want);
 }
 
+/* Searches the uneven shapes. */
 static lh_status try_uneven(trial *t, lh_error *err)
 {
     for (uint32_t M = 1; M <= most_chunks(t->job, t->like); M++)
@@ -301,8 +315,8 @@ static lh_status try_uneven(trial *t, lh_error *err)
     return LH_OK;
 }
 
-/* With the queue of the best so far, which may do for other chunks, too; and
- * smaller first chunks, with it and with any. */
+/* Tries the best queue so far on other chunk counts, and smaller first chunks
+ * with that queue and with any. */
 static lh_status try_again(trial *t, lh_error *err)
 {
     lhi_elastic_freedom same = *t->freedom;
@@ -356,6 +370,7 @@ lh_status lhi_elastic_layout(const lh_job *job, const lhi_config *like,
 /* --- bounds ------------------------------------------------------------------
  */
 
+/* Lowers the layout's bound to that of this shape. */
 static lh_status lower_floor(void *context, uint32_t M, const uint32_t *layers,
                              lh_error *err)
 {

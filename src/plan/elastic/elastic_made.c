@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Passes, memory and communication of an elastic plan are those of its layout
- * with ZeRO-1, with what is recomputed in backward passes and without what that
- * saves, and with what is sharded held once and sent in parts. */
+/* Builds an elastic plan's pipeline from its layout with ZeRO-1. Backward
+ * passes get the recomputation and lose the memory it saves; sharded state is
+ * stored once and sent in parts. */
 #include "plan/elastic/elastic_made.h"
 
 #include "base/whole.h"
@@ -12,10 +12,11 @@
 #include <math.h>
 #include <string.h>
 
-/* --- what they stand on ----------------------------------------------------
+/* --- inputs ----------------------------------------------------------------
  */
 
-/* Which product an operation is a part of; 0: none with others. */
+/* Returns the matrix product that an operation belongs to; 0: none shared with
+ * others. */
 static int product_of(const char *name)
 {
     static const char *const parts[][4] = {
@@ -29,6 +30,7 @@ static int product_of(const char *name)
     return 0;
 }
 
+/* Adds an operation, merged with others of the same product. */
 static void add_kind(lhi_elastic_kinds *kinds, const lh_cost_op *op)
 {
     int product = product_of(op->name);
@@ -70,7 +72,8 @@ double lhi_elastic_expert_replicas(const lh_layout *layout)
            (double)lh_layout_expert_block(layout);
 }
 
-/* What of a chunk's weights and gradients a device keeps if all is sharded. */
+/* Returns the share of a chunk's weights and gradients that a device keeps when
+ * everything is sharded. */
 static double kept_of(const lh_layout *l, const lh_cost *cost)
 {
     double replicas = (double)l->data * l->context;
@@ -137,13 +140,14 @@ double lhi_elastic_share(int64_t part, int64_t all)
     return round((double)part / (double)all * 1e12) / 1e12;
 }
 
-/* What sharding `share` of `bytes` takes from a device that keeps so much of
- * what is sharded. */
+/* Computes the bytes that sharding `share` of `bytes` saves on a device that
+ * keeps the fraction `kept`. */
 static int64_t saved(int64_t bytes, double share, double kept)
 {
     return (int64_t)floor((double)bytes * share * (1 - kept));
 }
 
+/* Computes the communication buffers of device `d`. */
 static int64_t buffers_of(const lhi_config *config,
                           const lhi_elastic_state *state, uint32_t d,
                           const lh_plan_elastic *plan)
@@ -159,10 +163,10 @@ static int64_t buffers_of(const lhi_config *config,
                          4 * plan->parameters * (double)most_p);
 }
 
-/* --- what is recomputed ----------------------------------------------------
+/* --- recomputation ---------------------------------------------------------
  */
 
-/* The plan's row of an operation; NULL: it is not made again. */
+/* Returns the plan's row for an operation; NULL: not recomputed. */
 static const lh_plan_recomputed *row_of(const lh_plan_elastic *plan,
                                         const char *name)
 {
@@ -172,7 +176,8 @@ static const lh_plan_recomputed *row_of(const lh_plan_elastic *plan,
     return NULL;
 }
 
-/* Operations of one product are made again together. */
+/* Finds the plan's row for an operation kind. Operations of one matrix product
+ * are recomputed together. */
 static lh_status row_of_kind(const lhi_elastic_ground *g,
                              const lh_plan_elastic *plan, uint32_t kind,
                              uint32_t *n_known, const lh_plan_recomputed **out,
@@ -202,7 +207,7 @@ static lh_status row_of_kind(const lhi_elastic_ground *g,
     return LH_OK;
 }
 
-/* rows[kind]. */
+/* Fills rows[kind]. */
 static lh_status find_rows(const lhi_elastic_ground *g,
                            const lh_plan_elastic *plan,
                            const lh_plan_recomputed **rows, lh_error *err)
@@ -218,10 +223,10 @@ static lh_status find_rows(const lhi_elastic_ground *g,
     return LH_OK;
 }
 
-/* --- the pipeline ----------------------------------------------------------
+/* --- pipeline --------------------------------------------------------------
  */
 
-/* A pass takes at least as long as its part is on its way. */
+/* Adds offloading to a chunk: a pass lasts at least as long as its copy. */
 static void offload(const lhi_elastic_ground *g, uint32_t c, lh_chunk *chunk)
 {
     uint32_t P = g->plain->n_devices, n_chunks = g->plain->n_chunks;
@@ -235,18 +240,20 @@ static void offload(const lhi_elastic_ground *g, uint32_t c, lh_chunk *chunk)
     chunk->mem_static += 2 * most;
 }
 
-/* What chunk `c` drops, in bytes of a microbatch. */
+/* Computes the activation bytes per microbatch that recomputation drops on
+ * chunk `c`. */
 static int64_t dropped_by(const lhi_elastic_ground *g,
                           const lh_plan_recomputed *const *rows, uint32_t c)
 {
     int64_t dropped = 0;
     for (uint32_t k = 0; k < g->kinds->n; k++)
         dropped += (rows[k] ? rows[k]->layers[c] : 0) * g->kinds->ops[k].bytes;
-    /* Layers may store less than others. */
+    /* Some layers may store less than others. */
     return lhi_least(dropped, g->plain->chunks[c].mem_f);
 }
 
-/* While a layer of device `d` is made again, all of it is there. */
+/* Computes the memory on device `d` for one layer, resident in full during its
+ * recomputation. */
 static int64_t whole_on(const lhi_elastic_ground *g,
                         const lh_plan_recomputed *const *rows, uint32_t d)
 {
@@ -258,6 +265,7 @@ static int64_t whole_on(const lhi_elastic_ground *g,
     return dropped > 0 ? whole : 0;
 }
 
+/* Fills chunk `c` with the plan's recomputation and sharding. */
 static void fill_chunk(const lhi_elastic_ground *g, const lh_plan_elastic *plan,
                        const lh_plan_recomputed *const *rows, uint32_t c,
                        lh_chunk *chunk)
@@ -309,7 +317,7 @@ lh_status lhi_elastic_make(const lhi_elastic_ground *g,
     return status;
 }
 
-/* The layout that a choice's elastic plan stands on, and its job. */
+/* Returns the layout under a choice's elastic plan and sets its job. */
 static lhi_config plain_config(const lh_job *job, const lhi_config *config,
                                lh_job *plain)
 {
@@ -321,6 +329,7 @@ static lhi_config plain_config(const lh_job *job, const lhi_config *config,
     return own;
 }
 
+/* Builds the pipeline again from the plan's groups, shares and operations. */
 static lh_status rebuild(const lh_job *plain, const lhi_config *own,
                          const lh_plan_elastic *plan, lhi_arena *mem,
                          lhi_built *built, lh_error *err)
@@ -365,10 +374,10 @@ lh_status lhi_elastic_rebuild(const lh_job *job, const lhi_config *config,
     return status;
 }
 
-/* --- where memory goes -----------------------------------------------------
+/* --- memory breakdown ------------------------------------------------------
  */
 
-/* Takes at most all of a part to make up for what is missing. */
+/* Takes at most all of a part to cover the missing bytes. */
 static void make_up(int64_t *missing, int64_t *part)
 {
     int64_t taken = *missing < *part ? *missing : *part;
@@ -376,8 +385,9 @@ static void make_up(int64_t *missing, int64_t *part)
     *part -= taken;
 }
 
-/* What nobody else has is in passing. Where a profile measured less state than
- * the sharding takes away, the other parts are smaller, too. */
+/* Makes the parts add up: the unattributed remainder is transient memory. If a
+ * profile measured less state than sharding removes, the other parts shrink
+ * too. */
 static void settle(const lh_pipeline *p, lh_plan_memory *part)
 {
     int64_t left = 0, missing;
@@ -394,6 +404,7 @@ static void settle(const lh_pipeline *p, lh_plan_memory *part)
     make_up(&missing, &part->buffers_bytes);
 }
 
+/* Distributes each device's static memory over its parts. */
 static void share_memory(const lhi_config *config,
                          const lhi_elastic_state *state,
                          const lh_plan_elastic *plan,

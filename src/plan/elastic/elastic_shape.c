@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One number of chunks, with what is free beside: the search by events runs on
- * a pipeline of equal stages, as slow and as full as the layout's slowest and
- * fullest; what it finds is then built with the layout's own times, links and
- * memory. Where the real one does not fit, the budget shrinks by what is
- * missing. */
+/* Finds the fastest elastic plan for one chunk count. The event search runs on
+ * a pipeline of equal stages, each with the times of the layout's slowest stage
+ * and the memory of its fullest one. Its result is then built with the layout's
+ * own times, links and memory. If that does not fit, the memory budget shrinks
+ * by the missing bytes. */
 #include "plan/elastic/elastic_shape.h"
 
 #include "base/whole.h"
@@ -17,20 +17,20 @@
 #include <string.h>
 
 enum {
-    PARTS_STEP = 4, /* of LHI_ELASTIC_PARTS that are offloaded */
-    MOST_TRIES = 6, /* budgets, where the real pipeline does not fit */
+    PARTS_STEP = 4, /* step of the offloaded parts (LHI_ELASTIC_PARTS) */
+    MOST_TRIES = 6, /* budgets to try if the real pipeline does not fit */
 };
 
-/* One number of chunks. */
+/* Search state for one chunk count. */
 typedef struct shaper {
-    const lh_job *job; /* ZeRO-1 */
+    const lh_job *job; /* with ZeRO-1 */
     const lhi_config *config;
     const lhi_elastic_freedom *freedom;
     lhi_arena *mem; /* scratch */
     lhi_built built;
     uint32_t P, M, n_chunks;
-    uint32_t layers; /* of an even chunk, rounded up */
-    uint32_t moved;  /* of PARTS of every activation, to the host */
+    uint32_t layers; /* in an even chunk, rounded up */
+    uint32_t moved;  /* offloaded parts of every activation */
     double host_bytes_per_s;
     lhi_elastic_kinds kinds;
     lhi_elastic_state state;
@@ -39,7 +39,7 @@ typedef struct shaper {
     lh_elastic_op *ops; /* [kind * layers + layer] */
 } shaper;
 
-/* The slowest of all sites. */
+/* Returns the host link rate of the slowest site. */
 static double host_link(const lh_job *job)
 {
     double least = 0;
@@ -51,6 +51,7 @@ static double host_link(const lh_job *job)
     return least;
 }
 
+/* Collects the inputs of pipeline.h. */
 static lhi_elastic_ground ground_of(const shaper *s)
 {
     return (lhi_elastic_ground){.job = s->job,
@@ -80,6 +81,7 @@ static int64_t moving_ns(const shaper *s, int64_t bytes)
     return copying_ns(s, moved_of(s, bytes));
 }
 
+/* Lists the operations that can be recomputed. */
 static lh_status find_kinds(shaper *s, lh_error *err)
 {
     s->kinds.n = 0;
@@ -88,7 +90,8 @@ static lh_status find_kinds(shaper *s, lh_error *err)
     return lhi_elastic_kinds_find(s->job, s->config, &s->kinds, err);
 }
 
-/* Sums over a device's chunks, the largest of all devices per chunk. */
+/* Sums a value over each device's chunks; returns the largest sum divided by
+ * the chunks per device, rounded up. */
 static int64_t per_chunk(const shaper *s, int64_t (*value)(const lh_chunk *))
 {
     int64_t most = 0;
@@ -131,7 +134,8 @@ static int64_t slowest_hop(const lh_pipeline *p)
     return most;
 }
 
-/* Operations of a chunk of most layers, and what none of them stores. */
+/* Lists the operations of a chunk with the most layers, and the memory that
+ * none of them stores. */
 static lh_status list_ops(shaper *s, lh_error *err)
 {
     int64_t stored = per_chunk(s, activation_of), listed = 0, again = 0;
@@ -148,15 +152,16 @@ static lh_status list_ops(shaper *s, lh_error *err)
     }
     int64_t moved = moved_of(s, stored);
     s->given.kept_bytes = lhi_most(stored - moved - listed, 0);
-    /* One that leaves, or comes back, beside the one in use. */
+    /* Double buffering: one activation in transfer besides the one in use. */
     s->given.other_bytes += 2 * moved;
     s->given.f_ns = lhi_most(s->given.f_ns, moving_ns(s, stored));
     s->given.b_ns = lhi_most(s->given.b_ns, moving_ns(s, stored));
-    /* One layer is whole while its backward runs. */
+    /* One layer is resident in full while its backward runs. */
     s->given.other_bytes += again;
     return LH_OK;
 }
 
+/* Fills the equal-stage case from the slowest and fullest stages. */
 static lh_status fill_case(shaper *s, lh_error *err)
 {
     const lh_pipeline *p = s->built.pipeline;
@@ -201,7 +206,7 @@ static lh_status fill_case(shaper *s, lh_error *err)
 /* --- the layout's own pipeline ---------------------------------------------
  */
 
-/* How many layers of a chunk of stage `d` recompute kind k. */
+/* Counts the layers in a chunk of stage `d` that recompute kind k. */
 static uint32_t layers_again(const shaper *s, const lh_elastic_best *best,
                              uint32_t d, uint32_t k, uint32_t n_layers)
 {
@@ -212,7 +217,7 @@ static uint32_t layers_again(const shaper *s, const lh_elastic_best *best,
     return (n * n_layers + s->layers - 1) / s->layers;
 }
 
-/* What the fullest host has for one of its GPUs. */
+/* Returns the offloaded bytes on the device that offloads most. */
 static int64_t offloaded(const shaper *s)
 {
     int64_t most = 0;
@@ -225,7 +230,8 @@ static int64_t offloaded(const shaper *s)
     return most;
 }
 
-/* Groups, shares and buckets, in the plan's words; borrows the groups. */
+/* Converts groups, shares and buckets to the plan's form; borrows the groups.
+ */
 static lh_plan_elastic shares_of(const shaper *s, const lh_elastic_plan *plan)
 {
     return (lh_plan_elastic){
@@ -240,10 +246,11 @@ static lh_plan_elastic shares_of(const shaper *s, const lh_elastic_plan *plan)
         .backward_buckets = plan->backward_buckets};
 }
 
-/* --- what the plan says of it ------------------------------------------------
+/* --- plan details ------------------------------------------------------------
  */
 
-/* In how many layers of each chunk kind k is made again, and all of them. */
+/* Lists in how many layers of each chunk kind k is recomputed, and the total in
+ * *sum. */
 static lh_status list_layers(const shaper *s, const lh_elastic_best *best,
                              uint32_t k, lhi_arena *mem, const uint32_t **out,
                              uint32_t *sum, lh_error *err)
@@ -262,6 +269,7 @@ static lh_status list_layers(const shaper *s, const lh_elastic_best *best,
     return LH_OK;
 }
 
+/* Fills the plan's details from the search result. */
 static lh_status describe(const shaper *s, const lh_elastic_best *best,
                           lhi_arena *mem, const lh_plan_elastic **out,
                           lh_error *err)
@@ -304,7 +312,8 @@ static lh_status make_pipeline(const shaper *s, const lh_elastic_best *best,
     return lhi_elastic_make(&ground, plan, s->mem, out, err);
 }
 
-/* Builds and runs what was found; *missing is how much too large it is. */
+/* Builds and simulates the found plan; *missing: bytes by which it exceeds the
+ * memory. */
 static lh_status realise(const shaper *s, const lh_elastic_best *best,
                          lhi_elastic_result *out, int64_t *missing,
                          lh_error *err)
@@ -341,7 +350,7 @@ static lh_status realise(const shaper *s, const lh_elastic_best *best,
     return status;
 }
 
-/* Whom to ask whether to stop, and what there is if so. */
+/* Context of the stop callback. */
 typedef struct asker {
     const lhi_elastic_freedom *freedom;
     const lhi_elastic_result *out;
@@ -354,14 +363,14 @@ static bool is_stopped(void *context, bool works)
     return f->stopped && f->stopped(f->context, works || a->out->schedule);
 }
 
-/* About what as many event runs take. */
+/* Estimates the work of `n` event simulations. */
 static uint64_t work_of_runs(const shaper *s, uint32_t n)
 {
     return n * (50 + (uint64_t)s->n_chunks * s->config->microbatches / 2);
 }
 
-/* What PipeMesh's planner chooses, as if the search had found it: all stages
- * recompute the same. */
+/* Computes the choice of PipeMesh's planner in the form of a search result: all
+ * stages recompute the same operations. */
 static lh_status choose_published(const shaper *s, int64_t budget,
                                   lh_elastic_choice **choice,
                                   lh_elastic_best *out, lh_error *err)
@@ -387,8 +396,8 @@ static lh_status choose_published(const shaper *s, int64_t budget,
     return LH_OK;
 }
 
-/* The best of one budget by the search, or by the published planner, built and
- * run; *missing as realise() has it. */
+/* Finds the best plan for one budget, by the event search or the published
+ * planner, then builds and simulates it. *missing is as in build_result(). */
 static lh_status try_budget(shaper *s, int64_t budget, lhi_arena *mem,
                             lhi_elastic_result *out, int64_t *missing,
                             lh_error *err)
@@ -407,7 +416,7 @@ static lh_status try_budget(shaper *s, int64_t budget, lhi_arena *mem,
     lh_elastic_best *found = NULL, published;
     lh_elastic_choice *choice = NULL;
     int64_t before = out->makespan_ns;
-    out->work += work_of_runs(s, 1); /* its tables */
+    out->work += work_of_runs(s, 1); /* for its tables */
     if (s->freedom->published)
         LHI_TRY(choose_published(s, budget, &choice, &published, err));
     else
@@ -422,6 +431,7 @@ static lh_status try_budget(shaper *s, int64_t budget, lhi_arena *mem,
     return status;
 }
 
+/* Searches with shrinking memory budgets. */
 static lh_status search_budgets(shaper *s, lhi_arena *mem,
                                 lhi_elastic_result *out, lh_error *err)
 {
@@ -442,8 +452,8 @@ static lh_status search_budgets(shaper *s, lhi_arena *mem,
     return lhi_fail(err, LH_EINFEASIBLE, "no elastic plan fits");
 }
 
-/* With offloading, every share of it: less need not be faster, for it may need
- * more sharding. */
+/* Searches all offloaded shares. With offloading, a smaller share need not be
+ * faster because it may need more sharding. */
 static lh_status search_chunks(shaper *s, lhi_arena *mem,
                                lhi_elastic_result *out, lh_error *err)
 {

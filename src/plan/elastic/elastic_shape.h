@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elastic plans with a given number of chunks. */
+/* Elastic plans with a given chunk count. */
 #ifndef LHI_ELASTIC_SHAPE_H
 #define LHI_ELASTIC_SHAPE_H
 
 #include "plan/elastic/elastic_layout.h"
 
-/* The fastest elastic plan of `config`, whose chunks are given, into *out if it
- * is faster than what stands there (or nothing does). `job` is one with ZeRO-1.
- * LH_EINFEASIBLE, LH_EUNSUPPORTED: there is none; `err` says why. */
+/* Finds the fastest elastic plan for the chunks of `config`; writes it to *out
+ * if it is faster than the plan there, or if there is none. `job` uses ZeRO-1.
+ * LH_EINFEASIBLE, LH_EUNSUPPORTED: none exists; `err` has the reason. */
 lh_status lhi_elastic_shape(const lh_job *job, const lhi_config *config,
                             const lhi_elastic_freedom *freedom, lhi_arena *mem,
                             lhi_elastic_result *out, lh_error *err);
 
-/* Whether receiving the input of a pass takes no longer than the forward of one
- * of these chunks: more chunks are none for PipeMesh's planner. */
+/* Checks whether receiving a pass's input takes no longer than the forward of
+ * one chunk. If not, PipeMesh's planner uses no more chunks. */
 lh_status lhi_elastic_receives_hide(const lh_job *job, const lhi_config *config,
                                     bool *out, lh_error *err);
 

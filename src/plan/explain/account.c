@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where an iteration's time goes: what it would take less if one cause after
- * the other were gone. Since each step starts where the last one ended, the
- * parts add up to the iteration; where two causes hide each other, the time is
- * counted with the one that is taken away last. */
+/* Breaks down an iteration's time: removes one cause after the other and
+ * measures the saving. Each step starts from the previous pipeline, so the
+ * parts add up to the iteration. If two causes overlap, the time counts for the
+ * one removed last. */
 #include "plan/explain/account.h"
 
 #include "pipe/pipeline_own.h"
@@ -12,18 +12,20 @@
 #include <longhaul/simulate.h>
 #include <stdlib.h>
 
+/* Time breakdown state. */
 typedef struct accountant {
     const lh_job *job;
     const lh_plan_options *options;
     lhi_arena *mem;
     const lh_plan *plan;
-    lh_pipeline *free_of; /* the plan's, less what is taken away */
+    lh_pipeline *free_of; /* the plan's pipeline without the removed causes */
     const lh_schedule *schedule;
-    lh_schedule *own; /* NULL: it is the plan's */
-    int64_t now_ns;   /* makespan of the schedule on it */
+    lh_schedule *own; /* NULL: the plan's schedule is in use */
+    int64_t now_ns;   /* makespan with the causes removed so far */
 } accountant;
 
-/* Something less in *changed, a description of a->free_of, makes another. */
+/* Replaces a->free_of by the pipeline of *changed, a description of a->free_of
+ * with one cause removed. */
 static lh_status replace(accountant *a, const lh_pipeline_desc *changed,
                          lh_error *err)
 {
@@ -34,6 +36,7 @@ static lh_status replace(accountant *a, const lh_pipeline_desc *changed,
     return LH_OK;
 }
 
+/* Removes the memory limits. */
 static lh_status free_memory(accountant *a, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -42,6 +45,7 @@ static lh_status free_memory(accountant *a, lh_error *err)
     return replace(a, &desc, err);
 }
 
+/* Removes the data-parallel communication. */
 static lh_status free_data(accountant *a, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -64,6 +68,7 @@ static lh_status free_data(accountant *a, lh_error *err)
     return replace(a, &desc, err);
 }
 
+/* Removes the latency and transfer time of all messages. */
 static lh_status free_messages(accountant *a, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -79,6 +84,7 @@ static lh_status free_messages(accountant *a, lh_error *err)
     return replace(a, &desc, err);
 }
 
+/* Removes the offloading time. */
 static lh_status free_offload(accountant *a, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -94,7 +100,7 @@ static lh_status free_offload(accountant *a, lh_error *err)
     return replace(a, &desc, err);
 }
 
-/* What has been taken away saves, with the schedule as it is. */
+/* Measures the time saved by the last removal under the current schedule. */
 static lh_status saved(accountant *a, int64_t *ns, lh_error *err)
 {
     lh_evaluator *evaluator;
@@ -108,8 +114,9 @@ static lh_status saved(accountant *a, int64_t *ns, lh_error *err)
     return LH_OK;
 }
 
-/* The best method's schedule where memory does not matter takes the place of
- * the plan's. An elastic plan is made for its memory as a whole. */
+/* Measures the time lost to memory limits: the best method's schedule without
+ * limits replaces the plan's. Skips elastic plans, because their memory
+ * determines the whole plan. */
 static lh_status saved_by_memory(accountant *a, int64_t *ns, lh_error *err)
 {
     lhi_layout_search s = {
@@ -129,7 +136,8 @@ static lh_status saved_by_memory(accountant *a, int64_t *ns, lh_error *err)
     return LH_OK;
 }
 
-/* The passes of the busiest device and of all, per device. */
+/* Measures the passes of the busiest device, and the average over all devices.
+ */
 static void measure_work(const lh_pipeline *p, lh_plan_account *out,
                          int64_t *most_ns)
 {
@@ -149,7 +157,8 @@ static void measure_work(const lh_pipeline *p, lh_plan_account *out,
     out->imbalance_ns = *most_ns - out->compute_ns;
 }
 
-/* Moves what `ns` of one microbatch come to out of the passes. */
+/* Moves `ns` per microbatch, scaled to the iteration, from the passes to *to.
+ */
 static void move_out(const lhi_config *config, int64_t ns, lh_plan_account *out,
                      int64_t *to)
 {
@@ -160,8 +169,8 @@ static void move_out(const lhi_config *config, int64_t ns, lh_plan_account *out,
     *to += moved;
 }
 
-/* Of the passes, what tensor, context and expert parallelism send in them; and
- * what they wait for because ZeRO 2 and 3 gather and reduce in them. */
+/* Measures the parts within passes: tensor, context and expert communication,
+ * and the waiting for ZeRO 2 and 3 gathers and reductions. */
 static lh_status measure_inside(const accountant *a, lh_plan_account *out,
                                 lh_error *err)
 {
@@ -174,6 +183,7 @@ static lh_status measure_inside(const accountant *a, lh_plan_account *out,
     return LH_OK;
 }
 
+/* Removes all causes in order and fills the breakdown. */
 static lh_status take_away(accountant *a, lh_plan_account *out, lh_error *err)
 {
     int64_t most_ns;

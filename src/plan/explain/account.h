@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why a plan takes as long as it does, and what comes next. What this room
- * adds to a plan that is found already, each by a function of its own that
- * fills one member of lh_plan:
- *
- *   account.c   where the time of an iteration goes
- *   rank_memory.h   where the memory goes
- *   runners.c   the best plan that differs in one dimension
- *   advise.h    what the links should be set to
- *   curves.h    pipelines or replicas over datacenters, as something changes
- *   whatif.h    the plan, and the best one, where the links are others
- *   unmeasured.h   what the layouts take that the job's profile measured
- *   flip.h      how far links may change until another layout is best */
+/* Explains a plan's time and its neighbouring decisions. Each function of this
+ * module adds to a finished plan and fills one member of lh_plan:
+ *     breakdown.c     components of the iteration time
+ *     rank_memory.h   components of the memory
+ *     alternatives.c  the best plan that differs in one dimension
+ *     link_advice.h   recommended link settings
+ *     curves.h        pipelines or replicas across datacenters
+ *     whatif.h        the plan, and the best one, with other links
+ *     unmeasured.h    times of the layouts that the job's profile measured
+ *     break_even.h    change of a link at which another layout becomes best */
 #ifndef LHI_ACCOUNT_H
 #define LHI_ACCOUNT_H
 
@@ -20,13 +18,14 @@
 lh_status lhi_plan_account(const lh_job *job, const lh_plan_options *options,
                            lhi_arena *mem, lh_plan *plan, lh_error *err);
 
-/* Fills plan->runners from plan->methods and plan->alternatives, which should
- * be all there are but for what is in `unseen`. Alternatives that only have a
- * bound are simulated where that decides, and are changed then. */
+/* Fills plan->runners, the best alternative per dimension, from plan->methods
+ * and plan->alternatives. These must be complete except for the entries of
+ * `unseen`. Alternatives that only have a bound are simulated, and updated, if
+ * that decides the result. */
 lh_status lhi_plan_runners(const lh_job *job, const lh_plan_options *options,
                            lhi_arena *mem, const lhi_unseen *unseen,
                            lh_plan *plan, lh_error *err);
-/* Whether runners-up may differ in what is called so. */
+/* Checks whether a dimension with this name can have an alternative. */
 bool lhi_dimension_known(const char *name);
 
 #endif

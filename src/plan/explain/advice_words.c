@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Advice for links in words. */
+/* Formats link advice as text. */
 #include "plan/explain/advice_words.h"
 
 #include "plan/explain/advise.h"
@@ -116,6 +116,7 @@ static int describe_shortly(const lh_advice_question *q,
     return n;
 }
 
+/* Formats all options of a question. */
 static int describe_all(const lh_advice_question *q,
                         const lh_advice_option *advised, char *text,
                         size_t room)

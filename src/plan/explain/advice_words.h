@@ -6,8 +6,8 @@
 
 #include <longhaul/advice.h>
 
-/* Fills in q->why from all else of it, in `mem`; others have a share in a link
- * that is `shared`. */
+/* Fills q->why from the question's other members; the text is in `mem`.
+ * `shared`: other jobs use the link too. */
 lh_status lhi_say_why(lh_advice_question *q, bool shared, lhi_arena *mem,
                       lh_error *err);
 

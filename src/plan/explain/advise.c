@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Settings of the links that a plan uses. The rates come in closed form
- * (longhaul/transport.h), so every combination is looked at by how long a GPU
- * sends with it; what the plan takes with the ones that are shown is simulated.
- * Questions are settled one after the other, which loses nothing: the rate is a
- * product of a share for each, and only the repeating depends on the others,
- * where a higher rate never asks for another answer than a lower one. What is
- * advised then is only what gains enough against what holds otherwise. */
+/* Recommends settings for the links that a plan uses. Rates have a closed form
+ * (longhaul/transport.h), so every combination is rated by its sending time per
+ * GPU. Only the options in the report are simulated with the plan.
+ *
+ * Questions are answered one by one without loss: the rate is a product with
+ * one factor per setting. Only the retransmission rate depends on the other
+ * settings, and there a higher rate never prefers an option that a lower rate
+ * rejects. A change is recommended only if it gains enough over the current
+ * setting. */
 #include "plan/explain/advise.h"
 
 #include "plan/explain/advice_words.h"
@@ -27,31 +29,35 @@
 
 enum {
     MOST_QUEUE_PAIRS = 64, /* 1, 2, 4, ... */
-    FEC_DATA = 32,         /* packets of a block */
-    FEC_PARITY = 8,        /* at most */
-    MOST_OPTIONS = 10,     /* of one question */
-    MOST_PATHS = 65536,    /* that a job may name */
+    FEC_DATA = 32,         /* packets per block */
+    FEC_PARITY = 8,        /* parity packets per block */
+    MOST_OPTIONS = 10,     /* per question */
+    MOST_PATHS = 65536,    /* upper limit for a job */
 };
 
-static const double path_gbps = 400; /* of a wave or port, where nothing says */
-static const double close_enough = 1.01; /* a simpler setting is as good */
-static const double same = 1.0005;       /* no difference */
-static const double worth_it = 1.01;     /* of an iteration: advise it */
-static const double longest_ns = 0x1p53; /* that files hold */
+static const double path_gbps = 400; /* per wave or port, if not given */
+static const double close_enough = 1.01; /* a simpler setting within 1 % is
+                                          * preferred */
+static const double same = 1.0005;       /* up to 0.05 %: no difference */
+static const double worth_it = 1.01;     /* iteration gain from which a change
+                                          * is advised */
+static const double longest_ns = 0x1p53; /* largest time that files can hold */
 
+/* State for the advice on one link. */
 typedef struct advisor {
     const lh_job *job;
     lhi_arena *mem;
     lh_plan *plan;
     lhi_config config;
-    const lhi_traffic *traffic; /* of the link at hand */
+    const lhi_traffic *traffic; /* current link */
     lh_link_load messages, data;
-    double queue_bytes; /* the job's, wherever congestion is controlled */
+    double queue_bytes; /* from the job, with any congestion control */
 } advisor;
 
 /* --- rates -----------------------------------------------------------------
  */
 
+/* Fills the link's load from messages and from data parallelism. */
 static void fill_loads(advisor *a)
 {
     const lhi_traffic *t = a->traffic;
@@ -65,6 +71,7 @@ static void fill_loads(advisor *a)
     a->data.message_bytes = (double)t->data_step_bytes;
 }
 
+/* Fills an option's rates in closed form. */
 static lh_status fill_rates(const advisor *a, lh_advice_option *o,
                             lh_error *err)
 {
@@ -82,7 +89,7 @@ static lh_status fill_rates(const advisor *a, lh_advice_option *o,
     return LH_OK;
 }
 
-/* How long a GPU sends in an iteration. */
+/* Computes a GPU's sending time per iteration. */
 static double sending_s(const advisor *a, const lh_advice_option *o)
 {
     const lhi_traffic *t = a->traffic;
@@ -96,6 +103,7 @@ static double sending_s(const advisor *a, const lh_advice_option *o)
     return s;
 }
 
+/* Computes a GPU's sending time with a setting. */
 static lh_status sending_with(const advisor *a, const lh_link_setting *setting,
                               double *s, lh_error *err)
 {
@@ -105,9 +113,10 @@ static lh_status sending_with(const advisor *a, const lh_link_setting *setting,
     return LH_OK;
 }
 
-/* --- what is best ----------------------------------------------------------
+/* --- best settings ---------------------------------------------------------
  */
 
+/* Returns a setting with other load balancing. */
 static lh_link_setting balanced(const lh_link_setting *from, bool spray,
                                 uint32_t pairs, uint32_t paths)
 {
@@ -118,7 +127,7 @@ static lh_link_setting balanced(const lh_link_setting *from, bool spray,
     return s;
 }
 
-/* The fewest queue pairs that are close to the best number. */
+/* Finds the fewest queue pairs that are close to the best number. */
 static lh_status find_pairs(const advisor *a, bool spray, uint32_t paths,
                             const lh_link_setting *from, lh_link_setting *out,
                             double *with, lh_error *err)
@@ -138,7 +147,8 @@ static lh_status find_pairs(const advisor *a, bool spray, uint32_t paths,
     return LH_OK;
 }
 
-/* The way that is faster with its queue pairs, ECMP where they are close. */
+/* Chooses ECMP or spraying, each with its best queue pairs; ECMP if both are
+ * close. */
 static lh_status choose_balancing(const advisor *a, uint32_t paths,
                                   lh_link_setting *s, lh_error *err)
 {
@@ -150,14 +160,15 @@ static lh_status choose_balancing(const advisor *a, uint32_t paths,
     return LH_OK;
 }
 
+/* Switches congestion control. */
 static void control(const advisor *a, bool on, lh_link_setting *s)
 {
     s->congestion = on ? LH_CONGESTION_ON : LH_CONGESTION_OFF;
     s->queue_bytes = on ? a->queue_bytes : 0;
 }
 
-/* Alone, it only costs; what others on the same link need is the job's to
- * say. */
+/* Congestion control only costs time on an otherwise unused link. The needs of
+ * other traffic on the link are up to the job. */
 static lh_status choose_congestion(const advisor *a, lh_link_setting *s,
                                    lh_error *err)
 {
@@ -174,7 +185,7 @@ static lh_status choose_congestion(const advisor *a, lh_link_setting *s,
     return LH_OK;
 }
 
-/* As few more packets as come close to the best number of them. */
+/* Finds the fewest parity packets that are close to the best number. */
 static lh_status choose_code(const advisor *a, lh_link_setting *s, double *with,
                              lh_error *err)
 {
@@ -192,6 +203,7 @@ static lh_status choose_code(const advisor *a, lh_link_setting *s, double *with,
     return LH_OK;
 }
 
+/* Chooses loss recovery and error correction. */
 static lh_status choose_recovery(const advisor *a, lh_link_setting *s,
                                  lh_error *err)
 {
@@ -215,10 +227,11 @@ static lh_status choose_recovery(const advisor *a, lh_link_setting *s,
     return LH_OK;
 }
 
-/* --- what the plan takes ---------------------------------------------------
+/* --- simulation of the plan ------------------------------------------------
  */
 
-/* -1 where settings are so slow that no pipeline holds the times. */
+/* Simulates the plan with these links. *ns is -1 if the settings are too slow
+ * for a pipeline's time range. */
 static lh_status simulate(const advisor *a, const lh_wan *wans, int64_t *ns,
                           lh_error *err)
 {
@@ -260,7 +273,8 @@ static lh_status copy_wans(const advisor *a, lh_wan **out, lh_error *err)
     return LH_OK;
 }
 
-/* Zones of two datacenters share the link between these. */
+/* Applies a setting to all zone pairs of two datacenters: they share the link.
+ */
 static void set_link(const lh_job *job, const lhi_traffic *t,
                      const lh_link_setting *setting, lh_wan *wans)
 {
@@ -271,7 +285,8 @@ static void set_link(const lh_job *job, const lhi_traffic *t,
                 wans[(size_t)a * n + b].setting = *setting;
 }
 
-/* `o` on the link at hand, all else as the job has it. */
+/* Simulates setting `o` on the current link; all other links stay as in the
+ * job. */
 static lh_status simulate_option(const advisor *a, lh_advice_option *o,
                                  lh_error *err)
 {
@@ -285,6 +300,8 @@ static lh_status simulate_option(const advisor *a, lh_advice_option *o,
     return status;
 }
 
+/* Fills an option: rates, sending time and, if shown, the simulated iteration.
+ */
 static lh_status fill_option(const advisor *a, lh_advice_option *o,
                              lh_error *err)
 {
@@ -292,8 +309,8 @@ static lh_status fill_option(const advisor *a, lh_advice_option *o,
     return simulate_option(a, o, err);
 }
 
-/* What one setting costs against another: of the iteration, or, where that is
- * not simulated, of the time that a GPU sends. */
+/* Compares two settings: returns the ratio of iteration times, or of a GPU's
+ * sending times if the iteration is not simulated. */
 static double worse(const advisor *a, const lh_advice_option *o,
                     const lh_advice_option *than)
 {
@@ -302,7 +319,7 @@ static double worse(const advisor *a, const lh_advice_option *o,
     return sending_s(a, o) / sending_s(a, than);
 }
 
-/* --- what is simplest ------------------------------------------------------
+/* --- simplest settings -----------------------------------------------------
  */
 
 /* Takes the other setting if it costs next to nothing against the best. */
@@ -317,8 +334,9 @@ static lh_status settle(const advisor *a, const lh_link_setting *other,
     return LH_OK;
 }
 
-/* What waits behind other work needs no code, no spraying, no queue pairs, and
- * can have its congestion controlled. */
+/* Simplifies settings for traffic that is hidden behind computation: no error
+ * correction, no spraying, no extra queue pairs; congestion control is allowed.
+ */
 static lh_status simplify(const advisor *a, uint32_t paths, lh_link_setting *s,
                           lh_error *err)
 {
@@ -349,7 +367,8 @@ static lh_status simplify(const advisor *a, uint32_t paths, lh_link_setting *s,
 /* --- questions -------------------------------------------------------------
  */
 
-/* What their ends are set to; queues and paths belong to the network. */
+/* Compares the settings at the endpoints; queues and paths belong to the
+ * network. */
 static bool same_ends(const lh_link_setting *x, const lh_link_setting *y)
 {
     return x->balancing == y->balancing && x->congestion == y->congestion &&
@@ -357,6 +376,7 @@ static bool same_ends(const lh_link_setting *x, const lh_link_setting *y)
            x->fec_data == y->fec_data && x->fec_parity == y->fec_parity;
 }
 
+/* Options of one question. */
 typedef struct options {
     uint32_t n;
     lh_advice_option *all;
@@ -371,6 +391,7 @@ static lh_advice_option *add_option(options *o, const lh_link_setting *s)
     return &o->all[o->n++];
 }
 
+/* Lists the error correction codes. */
 static lh_status list_codes(const advisor *a, const lh_link_setting *s,
                             options *o, lh_error *err)
 {
@@ -386,7 +407,7 @@ static lh_status list_codes(const advisor *a, const lh_link_setting *s,
     return LH_OK;
 }
 
-/* The answers that a question has, all else as advised. */
+/* Lists the answers to a question, with all other settings as advised. */
 static lh_status list_options(const advisor *a, lh_advice_topic topic,
                               const lh_link_setting *s, uint32_t paths,
                               options *o, lh_error *err)
@@ -430,8 +451,8 @@ static lh_status list_options(const advisor *a, lh_advice_topic topic,
     return LH_OK;
 }
 
-/* What holds where nothing is changed: the job's own setting, and where it says
- * nothing the simplest there is. */
+/* Returns the current setting: the job's own, or the simplest if the job has
+ * none. */
 static lh_link_setting plain_setting(const advisor *a,
                                      const lh_link_setting *job, uint32_t paths)
 {
@@ -447,7 +468,7 @@ static lh_link_setting plain_setting(const advisor *a,
     return s;
 }
 
-/* `s` with the answer that `of` has to a question. */
+/* Returns `s` with the answer of setting `of` to one question. */
 static lh_link_setting with_answer(const lh_link_setting *s,
                                    lh_advice_topic topic,
                                    const lh_link_setting *of)
@@ -477,8 +498,9 @@ static lh_link_setting with_answer(const lh_link_setting *s,
     return with;
 }
 
-/* Numbers of queue pairs found for one way of balancing say nothing of the
- * other; and what a link that others share needs is not in these times. */
+/* Checks whether an answer may be taken over. Queue-pair counts for one
+ * balancing method do not apply to the other, and these times do not model the
+ * needs of other traffic on a shared link. */
 static bool may_take(const advisor *a, lh_advice_topic topic,
                      const lh_link_setting *to, const lh_link_setting *from)
 {
@@ -487,7 +509,7 @@ static bool may_take(const advisor *a, lh_advice_topic topic,
     return topic != LH_ADVICE_CONGESTION || a->messages.oversubscription <= 1;
 }
 
-/* What an iteration with another answer takes in times of that with `s`. */
+/* Compares another answer with `s`: *times is the ratio of iteration times. */
 static lh_status compare(const advisor *a, const lh_link_setting *s,
                          lh_advice_topic topic, const lh_link_setting *other,
                          double *times, lh_error *err)
@@ -503,8 +525,8 @@ static lh_status compare(const advisor *a, const lh_link_setting *s,
     return LH_OK;
 }
 
-/* From what holds now, the answers of the fastest setting that gain enough, the
- * one that gains most first. */
+/* Starts from the current setting and takes over those answers of the fastest
+ * setting that gain enough, the largest gain first. */
 static lh_status take_answers(const advisor *a, const lh_link_setting *fastest,
                               lh_link_setting *s, lh_error *err)
 {
@@ -527,7 +549,7 @@ static lh_status take_answers(const advisor *a, const lh_link_setting *fastest,
     return LH_OK;
 }
 
-/* What was taken and, with what was taken after it, no longer gains. */
+/* Reverts the answers that no longer gain after later changes. */
 static lh_status give_back(const advisor *a, const lh_link_setting *now,
                            lh_link_setting *s, lh_error *err)
 {
@@ -540,7 +562,8 @@ static lh_status give_back(const advisor *a, const lh_link_setting *now,
     return LH_OK;
 }
 
-/* Between any answer and the advised one, either way. */
+/* Returns the largest difference between any answer and the advised one, in
+ * either direction. */
 static double most_difference(const advisor *a, const options *all,
                               const lh_advice_option *advised)
 {
@@ -552,11 +575,12 @@ static double most_difference(const advisor *a, const options *all,
     return fmin(most, 1e12) - 1;
 }
 
-/* The three settings that a question is about. */
+/* The three settings that a question compares. */
 typedef struct settings {
     lh_link_setting now, fastest, advised;
 } settings;
 
+/* Answers one question. */
 static lh_status ask(const advisor *a, lh_advice_topic topic, const settings *s,
                      uint32_t paths, lh_advice_question *q, lh_error *err)
 {
@@ -590,23 +614,24 @@ static lh_status ask(const advisor *a, lh_advice_topic topic, const settings *s,
 /* --- links -----------------------------------------------------------------
  */
 
-/* One for each wave or port. */
+/* Returns the path count: one per wave or port. */
 static uint32_t count_paths(const lh_wan *wan)
 {
     return (uint32_t)fmin(MOST_PATHS, ceil(wan->gbps / path_gbps));
 }
 
-/* The fastest, and then the simplest that is as fast. */
+/* Finds the fastest setting, then the simplest one that is as fast. */
 static lh_status find_fastest(const advisor *a, uint32_t paths,
                               lh_link_setting *s, lh_error *err)
 {
     LHI_TRY(choose_recovery(a, s, err));
     LHI_TRY(choose_balancing(a, paths, s, err));
     LHI_TRY(choose_congestion(a, s, err));
-    LHI_TRY(choose_recovery(a, s, err)); /* at the rate that is left */
+    LHI_TRY(choose_recovery(a, s, err)); /* at the remaining loss rate */
     return simplify(a, paths, s, err);
 }
 
+/* Answers all questions on a link. */
 static lh_status ask_all(const advisor *a, lh_link_advice *out, lh_error *err)
 {
     settings s = {.now = plain_setting(a, &out->planned.setting, out->paths),
@@ -634,6 +659,7 @@ static const char *site_name(const lh_datacenter *dc)
     return dc->zone_of ? dc->zone_of : dc->name;
 }
 
+/* Fills the advice for one link. */
 static lh_status advise_link(advisor *a, lh_link_advice *out, lh_error *err)
 {
     const lhi_traffic *t = a->traffic;
@@ -659,13 +685,13 @@ static lh_status advise_link(advisor *a, lh_link_advice *out, lh_error *err)
     };
     out->planned.setting = out->advised.setting = s;
     LHI_TRY(fill_option(a, &out->planned, err));
-    /* What experts send is a part of the passes, as it is planned. */
+    /* Expert traffic is part of the passes and stays as planned. */
     if (out->measured || (!t->message_flows && !t->data_flows))
         return fill_option(a, &out->advised, err);
     return ask_all(a, out, err);
 }
 
-/* All links as advised, or as they are, together. */
+/* Simulates all links together, as advised or as they are. */
 static lh_status simulate_all(const advisor *a, const lhi_traffic *traffic,
                               const lh_link_advice *links, uint32_t n,
                               bool advised, int64_t *ns, lh_error *err)
@@ -685,8 +711,8 @@ static lh_status simulate_all(const advisor *a, const lhi_traffic *traffic,
 
 /* --- which links --- */
 
-/* One entry for each link between two datacenters, with the traffic of all of
- * their zones; what goes between zones of one has no setting. */
+/* Lists one entry per pair of datacenters, with the traffic of all their zones.
+ * Traffic between zones of one datacenter has no settings. */
 static lh_status links_of(const advisor *a, lhi_traffic **out, uint32_t *n_out,
                           lh_error *err)
 {

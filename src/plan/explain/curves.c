@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where it is better that pipelines cross datacenters (PP-out), and where that
- * replicas lie in different ones (DP-out): ScaleAcross Explorer (2026), figures
- * 7 and 10. At each point both are planned, with the plan's tensor, context and
- * expert degrees and all else free that the job leaves free. */
+/* Compares pipelines that cross datacenters (PP-out) with whole replicas per
+ * datacenter (DP-out) over a parameter: ScaleAcross Explorer (2026), figures 7
+ * and 10. Each point plans both, with the plan's tensor, context and expert
+ * degrees; everything else is as open as in the job. */
 #include "plan/explain/curves.h"
 
 #include "base/fail.h"
@@ -19,17 +19,18 @@ enum { MOST_POINTS = 8, N_SERIES = 2 };
 
 static const char *const series_names[N_SERIES] = {"PP-out", "DP-out"};
 
+/* State for the curves of one plan. */
 typedef struct plotter {
     const lh_job *job;
     const lh_plan_options *options;
     lhi_arena *mem;
     lh_plan *plan;
-    lh_sites sites[N_SERIES]; /* with numbers left open */
+    lh_sites sites[N_SERIES]; /* counts left open */
     bool stopped;
 } plotter;
 
-/* One pipeline through all datacenters, in the job's order; and whole replicas
- * in each. */
+/* Builds the two placements: one pipeline through all datacenters in the job's
+ * order, and whole replicas in each. */
 static lh_status make_sites(plotter *p, lh_error *err)
 {
     uint32_t n = p->job->n_datacenters;
@@ -50,9 +51,9 @@ static lh_status make_sites(plotter *p, lh_error *err)
 /* --- one point -------------------------------------------------------------
  */
 
-enum { PARTS = 12 }; /* each has one of so many of the plan's work */
+enum { PARTS = 12 }; /* work per point: the plan's divided by PARTS */
 
-/* The iteration, or -1 where nothing fits. */
+/* Plans one point; *ns is -1 if nothing fits. */
 static lh_status plan_point(const plotter *p, lh_job *job,
                             const lh_sites *sites, int64_t *ns, lh_error *err)
 {
@@ -92,8 +93,8 @@ static lh_status plan_point(const plotter *p, lh_job *job,
     return status;
 }
 
-/* Whether the plan itself is one of a series: all datacenters, one pipeline or
- * whole replicas. */
+/* Checks whether the plan itself belongs to a series: all datacenters, with one
+ * pipeline or with whole replicas. */
 static bool is_of_series(const plotter *p, uint32_t series)
 {
     const lh_sites *own = p->plan->best.layout.sites;
@@ -105,8 +106,9 @@ static bool is_of_series(const plotter *p, uint32_t series)
     return own->n_groups == n && lhi_sites_outermost(own) == LH_OUTERMOST_DATA;
 }
 
-/* With its own layers and schedule the plan may be faster than what a search
- * with even chunks finds: at its own point the curve is no slower than it. */
+/* Includes the plan's own layers and schedule. They may be faster than a search
+ * with even chunks, so at its own point the curve is never slower than the
+ * plan. */
 static lh_status join_plan(const plotter *p, const lh_job *job, int64_t *ns,
                            lh_error *err)
 {
@@ -120,12 +122,13 @@ static lh_status join_plan(const plotter *p, const lh_job *job, int64_t *ns,
     if (status == LH_OK)
         *ns = *ns < 0 ? kept.iteration_ns : lhi_least(*ns, kept.iteration_ns);
     if (status == LH_OK || status == LH_EUNSUPPORTED)
-        return LH_OK; /* times that no pipeline holds */
+        return LH_OK; /* times exceed a pipeline's range */
     if (err)
         *err = why;
     return status;
 }
 
+/* Builds the job for one point of a curve. */
 static lh_status make_job(const plotter *p, const lh_plan_curve *curve,
                           double x, lh_job *job, lh_error *err)
 {
@@ -151,11 +154,11 @@ static lh_status make_job(const plotter *p, const lh_plan_curve *curve,
     return LH_OK;
 }
 
-/* --- a curve ---------------------------------------------------------------
+/* --- curve -----------------------------------------------------------------
  */
 
-/* Where two curves cross between neighbouring points, on the logarithm of what
- * changes. */
+/* Finds the crossings of two curves between neighbouring points, on the
+ * logarithm of the parameter. */
 static uint32_t find_crossings(const lh_plan_curve *c, double *crossings)
 {
     uint32_t found = 0;
@@ -181,8 +184,8 @@ static bool is_stopped(plotter *p, uint32_t done, uint32_t total)
     return p->stopped;
 }
 
-/* All series at xs[point] of `out`. *reached: whether all were searched; what
- * the search did not come to is not one where nothing fits. */
+/* Plans all series at xs[point] of `out`. *reached: all were searched; an
+ * unreached point is not the same as one where nothing fits. */
 static lh_status draw_point(plotter *p, const lh_plan_curve *out,
                             uint32_t point, int64_t *ns, bool *reached,
                             lh_error *err)
@@ -203,6 +206,7 @@ static lh_status draw_point(plotter *p, const lh_plan_curve *out,
     return LH_OK;
 }
 
+/* Computes one curve. */
 static lh_status draw(plotter *p, lh_curve_over over, const double *xs,
                       uint32_t n, lh_plan_curve *out, lh_error *err)
 {
@@ -232,7 +236,8 @@ static lh_status draw(plotter *p, lh_curve_over over, const double *xs,
     return LH_OK;
 }
 
-/* A quarter to four times as many, that the expert degree divides. */
+/* Lists a quarter to four times the expert count, multiples of the expert
+ * degree. */
 static uint32_t list_experts(const plotter *p, double *xs)
 {
     const lh_model *m = p->job->model;

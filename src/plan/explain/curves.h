@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pipelines or replicas over datacenters, while something else changes. */
+/* Pipelines or replicas across datacenters, as curves over a parameter. */
 #ifndef LHI_CURVES_H
 #define LHI_CURVES_H
 
@@ -7,7 +7,7 @@
 
 #include <longhaul/plan.h>
 
-/* Fills plan->curves; none where there is one datacenter. */
+/* Fills plan->curves; none if there is only one datacenter. */
 lh_status lhi_plan_curves(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lh_plan *plan, lh_error *err);
 

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where another layout becomes better than the plan's. One quantity of the
- * links is scaled, and the job planned anew, at powers of two away from what it
- * is, until another layout comes out; then bisection finds where that begins. A
- * layout that is best only strictly between two powers of two is not seen.
+/* Finds each link quantity's break-even value: the value from which another
+ * layout becomes better than the plan's.
  *
- * The searches are quick ones (lh_plan_options), and the plan's own layout and
- * schedule compete with what they find. What a quick search overlooks may be
- * better before: full searches look again, where the layout is the best for the
- * last time and halfway to there, and where one of them finds a better layout
- * the flip is between that and the job's value. */
+ * 1. Scale one quantity by powers of two away from the job's value and plan the
+ *    job again, until another layout wins.
+ * 2. Bisect to find where that begins. A layout that is best only strictly
+ *    between two powers of two is missed.
+ * 3. These are quick searches (lh_plan_options); the plan's own layout and
+ *    schedule compete with their results.
+ * 4. Verify with full searches, at the last point where the layout was best and
+ *    halfway to it. If one finds a better layout, the break-even value is
+ *    between that point and the job's value. */
 #include "plan/explain/flip.h"
 
 #include "base/fail.h"
@@ -20,35 +22,37 @@
 
 #include <math.h>
 
-#define MARGIN 0.01 /* of what full searches find; see lh_plan_sensitivity */
+#define MARGIN 0.01 /* for results of full searches; see lh_plan_sensitivity */
 
 enum {
-    MOST_SITES = 8, /* of which each pair is looked at by itself */
-    MOST_FLIPS = 2, /* of one quantity: down and up */
+    MOST_SITES = 8, /* up to here every pair is examined separately */
+    MOST_FLIPS = 2, /* per quantity: down and up */
 };
 
-/* A plan for one factor. */
+/* A plan for one scale factor. */
 typedef struct point {
     double factor;
     lh_choice best;
-    bool same; /* layout as the plan's, or none that is better by the margin */
-    bool full; /* by a full search */
+    bool same; /* the plan's layout, or none better by the margin */
+    bool full; /* result of a full search */
 } point;
 
+/* Sensitivity analysis state. */
 typedef struct flipper {
-    lh_plan_options options; /* of the quick searches */
+    lh_plan_options options; /* for the quick searches */
     const lh_plan_options *given;
     lhi_arena *mem;
-    lhi_arena *sites; /* of what is looked at */
+    lhi_arena *sites; /* placements of the compared choices */
     lh_plan *plan;
-    const lhi_found_plans *known; /* joins full searches */
+    const lhi_found_plans *known; /* shared with the full searches */
     bool stopped;
-    /* What is varied now. */
+    /* Quantity under variation. */
     lh_plan_range *range;
     lh_plan_flip *flips;
     uint32_t n_flips;
 } flipper;
 
+/* Progress callback that stops all searches with the caller's. */
 static bool watch(void *context, uint32_t done, uint32_t total, int64_t best_ns)
 {
     flipper *f = context;
@@ -60,8 +64,8 @@ static bool watch(void *context, uint32_t done, uint32_t total, int64_t best_ns)
 
 /* --- one plan ------------------------------------------------------------- */
 
-/* What a choice points to lives as long as the plan: its arena is kept if the
- * choice is. */
+/* Plans by a quick search. A choice's arena is kept with the plan if the choice
+ * is. */
 static lh_status plan_quickly(flipper *f, const lh_job *job, lhi_arena *mem,
                               lh_choice *best, lh_error *err)
 {
@@ -75,12 +79,14 @@ static lh_status plan_quickly(flipper *f, const lh_job *job, lhi_arena *mem,
     return status;
 }
 
-/* As an answer to --what-if, but for the optimal schedules of the best: all of
- * these searches together have about as much work as the plan's. */
+/* Plans like an answer to --what-if, but without optimal schedules for the
+ * best: all these searches together have about as much work as the plan's
+ * search. */
 static lh_status plan_fully(flipper *f, const lh_job *job, lhi_arena *mem,
                             lh_choice *best, lh_error *err)
 {
-    enum { LEAST_PARTS = 10, EACH = 4 }; /* of a range: halfway, last, twice */
+    /* per range: halfway, last, each twice */
+    enum { LEAST_PARTS = 10, EACH = 4 };
     const uint32_t n = EACH * f->plan->sensitivity->n_ranges;
     lh_plan_options full = *f->given;
     full.no_optimal = true;
@@ -91,7 +97,7 @@ static lh_status plan_fully(flipper *f, const lh_job *job, lhi_arena *mem,
                                   mem, NULL, best, err));
     LHI_TRY(lhi_found_plans_better(f->known, &full, job, mem, best, err));
     best->why = "";
-    /* With little work a part of it is less than a quick search has. */
+    /* With little work, a part is less than a quick search has. */
     lh_choice quick;
     LHI_TRY(plan_quickly(f, job, mem, &quick, err));
     if (lhi_value_of(f->given, &quick) < lhi_value_of(f->given, best))
@@ -99,6 +105,7 @@ static lh_status plan_fully(flipper *f, const lh_job *job, lhi_arena *mem,
     return LH_OK;
 }
 
+/* Builds the job with the quantity scaled by `factor`. */
 static lh_status change_job(flipper *f, double factor, lhi_arena *mem,
                             lh_job **out, lh_error *err)
 {
@@ -111,8 +118,8 @@ static lh_status change_job(flipper *f, double factor, lhi_arena *mem,
                 : lhi_fail_nomem(err);
 }
 
-/* The plan's own layout, unless the search finds a better one there: of a full
- * search, better by more than the margin. */
+/* Plans with one factor and compares with the plan's own layout. The result of
+ * a full search must be better by more than the margin. */
 static lh_status plan_at(flipper *f, lhi_arena *mem, point *p, lh_error *err)
 {
     lh_choice kept;
@@ -122,7 +129,7 @@ static lh_status plan_at(flipper *f, lhi_arena *mem, point *p, lh_error *err)
                     : plan_quickly(f, job, mem, &p->best, err));
     lh_status status = lhi_plan_kept(f->plan, job, mem, &kept, err);
     if (status != LH_OK && status != LH_EUNSUPPORTED)
-        return status; /* unsupported: times that no pipeline holds */
+        return status; /* unsupported: times exceed a pipeline's range */
     const double margin = p->full ? f->plan->sensitivity->margin : 0;
     if (status == LH_OK &&
         (double)lhi_value_of(f->given, &kept) <=
@@ -132,14 +139,14 @@ static lh_status plan_at(flipper *f, lhi_arena *mem, point *p, lh_error *err)
     return LH_OK;
 }
 
-/* A choice without what it points to, but for sites: enough to compare
- * layouts. */
+/* Plans with one factor and keeps only the choice and its placement, enough to
+ * compare layouts. */
 static lh_status look_at(flipper *f, double factor, bool full, point *out,
                          lh_error *err)
 {
     *out = (point){factor, f->plan->sensitivity->here, true, full};
     if (!(factor < 1) && !(factor > 1))
-        return LH_OK; /* known already */
+        return LH_OK; /* already known */
     lhi_arena *scratch = lhi_arena_make(0);
     if (!scratch)
         return lhi_fail_nomem(err);
@@ -151,9 +158,10 @@ static lh_status look_at(flipper *f, double factor, bool full, point *out,
     return status;
 }
 
-/* --- flips -----------------------------------------------------------------
+/* --- break-even values -----------------------------------------------------
  */
 
+/* Adds the break-even value between two points. */
 static lh_status add_flip(flipper *f, const point *same, const point *other,
                           lh_error *err)
 {
@@ -162,7 +170,7 @@ static lh_status add_flip(flipper *f, const point *same, const point *other,
     lh_plan_flip *flip = &f->flips[f->n_flips++];
     *flip =
         (lh_plan_flip){.factor_below = low.factor, .factor_above = high.factor};
-    /* Once more, the same, to stay. */
+    /* Repeats both plans in the permanent arena. */
     LHI_TRY(plan_at(f, f->mem, &low, err));
     LHI_TRY(plan_at(f, f->mem, &high, err));
     flip->below = low.best;
@@ -170,8 +178,7 @@ static lh_status add_flip(flipper *f, const point *same, const point *other,
     return LH_OK;
 }
 
-/* Between a factor where the layout is the same as here and one where it is
- * not. */
+/* Bisects between a factor with the plan's layout and one with another. */
 static lh_status bisect(flipper *f, point *same, point *other, lh_error *err)
 {
     const lh_plan_sensitivity *s = f->plan->sensitivity;
@@ -186,8 +193,8 @@ static lh_status bisect(flipper *f, point *same, point *other, lh_error *err)
     return LH_OK;
 }
 
-/* Whether full searches agree that the layout is the best up to there; where
- * they do not, *same and *other are what they have found. */
+/* Checks with full searches that the layout is the best up to this point. If
+ * not, *same and *other become the points that they found. */
 static lh_status confirm(flipper *f, point *same, point *other, bool *found,
                          lh_error *err)
 {
@@ -207,7 +214,7 @@ static lh_status confirm(flipper *f, point *same, point *other, bool *found,
     return LH_OK;
 }
 
-/* The first flip on the way to `end`. */
+/* Finds the first break-even value between the job's value and `end`. */
 static lh_status find_flip(flipper *f, double end, lh_error *err)
 {
     const lh_plan_sensitivity *s = f->plan->sensitivity;
@@ -230,6 +237,7 @@ static lh_status find_flip(flipper *f, double end, lh_error *err)
     return found && !f->stopped ? add_flip(f, &same, &next, err) : LH_OK;
 }
 
+/* Finds one range's break-even values, down and up. */
 static lh_status find_flips(flipper *f, lh_plan_range *range, lh_error *err)
 {
     const lh_plan_sensitivity *s = f->plan->sensitivity;
@@ -257,6 +265,7 @@ static void add_range(lh_plan_range *ranges, uint32_t *n, uint32_t from,
         (lh_plan_range){.from = from, .to = to, .quantity = LH_LINK_BANDWIDTH};
 }
 
+/* Examines all links and quantities. */
 static lh_status find_all(flipper *f, lh_plan_sensitivity *s, lh_error *err)
 {
     uint32_t n = f->plan->job->n_datacenters;
@@ -268,7 +277,7 @@ static lh_status find_all(flipper *f, lh_plan_sensitivity *s, lh_error *err)
     for (uint32_t a = 0; n > 2 && n <= MOST_SITES && a < n; a++)
         for (uint32_t b = a + 1; b < n; b++)
             add_range(ranges, &s->n_ranges, a, b);
-    /* The quick searches of a range are about sixty such parts. */
+    /* The quick searches of a range have about sixty such parts. */
     f->options.seconds /= 4 * (s->n_ranges ? s->n_ranges : 1);
     s->ranges = ranges;
     s->here = f->plan->best;

@@ -10,7 +10,7 @@
 #include <longhaul/simulate.h>
 #include <stdlib.h>
 
-/* The choice with another makespan. */
+/* Sets another makespan in the choice. */
 static void retime(lh_choice *c, int64_t makespan_ns, int64_t after_ns)
 {
     double before = (double)c->iteration_ns;
@@ -23,6 +23,7 @@ static void retime(lh_choice *c, int64_t makespan_ns, int64_t after_ns)
     c->mfu *= before / (double)c->iteration_ns;
 }
 
+/* Runs a plan's schedule on another pipeline. */
 static lh_status run_again(const lh_plan *plan, const lh_pipeline *p,
                            int64_t after_ns, lh_choice *kept, lh_error *err)
 {
@@ -62,6 +63,7 @@ void lhi_found_plans_fini(lhi_found_plans *known)
     *known = (lhi_found_plans){0};
 }
 
+/* Grows the list by at least one entry. */
 static lh_status grow(lhi_found_plans *known, lh_error *err)
 {
     uint32_t room = known->room ? 2 * known->room : 8;
@@ -76,6 +78,7 @@ static lh_status grow(lhi_found_plans *known, lh_error *err)
     return LH_OK;
 }
 
+/* Compares one device's pass order. */
 static bool is_same_order(const lh_schedule *a, const lh_schedule *b,
                           uint32_t device)
 {
@@ -90,8 +93,8 @@ static bool is_same_order(const lh_schedule *a, const lh_schedule *b,
     return n == m;
 }
 
-/* Under all links they come to the same. Of elastic plans that is not looked
- * into. */
+/* Checks whether two plans are identical, so equal with any links. Elastic
+ * plans are never compared. */
 static bool is_same(const lh_plan *a, const lh_plan *b)
 {
     const lh_schedule *x = a->schedule, *y = b->schedule;
@@ -107,6 +110,7 @@ static bool is_same(const lh_plan *a, const lh_plan *b)
     return true;
 }
 
+/* Checks whether an identical plan is in the list. */
 static bool is_known(const lhi_found_plans *known, const lh_plan *plan)
 {
     for (uint32_t i = 0; i < known->n; i++)
@@ -146,7 +150,7 @@ lh_status lhi_found_plans_better(const lhi_found_plans *known,
                               best->iteration_ns))
             break;
         lh_status status = lhi_plan_kept(&known->all[i], job, mem, &kept, err);
-        if (status == LH_EUNSUPPORTED) /* times that no pipeline holds */
+        if (status == LH_EUNSUPPORTED) /* times exceed a pipeline's range */
             continue;
         LHI_TRY(status);
         if (lhi_value_of(options, &kept) < lhi_value_of(options, best))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans that were found under some links, which may be good under others: each
- * search is short, and what one of them finds another may have missed. */
+/* Plan pool found for some link values, which may be good for others: each
+ * search is short, and one may find a plan that another missed. */
 #ifndef LHI_FOUND_PLANS_H
 #define LHI_FOUND_PLANS_H
 
@@ -8,25 +8,26 @@
 
 #include <longhaul/plan.h>
 
+/* Plan pool. */
 typedef struct lhi_found_plans {
     uint32_t n, room;
-    lh_plan *all; /* job, best, pipeline and schedule of each; no two alike */
+    lh_plan *all; /* job, best, pipeline, schedule each; no duplicates */
 } lhi_found_plans;
 
-void lhi_found_plans_fini(lhi_found_plans *known); /* {0} is fine */
+void lhi_found_plans_fini(lhi_found_plans *known); /* {0} is valid */
 
-/* Takes over the pipeline and the schedule, on failure too; the job, and what
- * the choice points to, have to live as long. */
+/* Adds a plan. Takes ownership of pipeline and schedule, on failure too; the
+ * job and the choice's data must outlive the list. */
 lh_status lhi_found_plans_add(lhi_found_plans *known, const lh_plan *plan,
                               lh_error *err);
 
-/* The plan's layout with its schedule, order for order, where the job's links
- * are those of `job`. */
+/* Evaluates the plan's layout and schedule, with unchanged order, for a job
+ * with other links. */
 lh_status lhi_plan_kept(const lh_plan *plan, const lh_job *job, lhi_arena *mem,
                         lh_choice *kept, lh_error *err);
 
-/* *best becomes what one of them comes to with the links of `job`, if that is
- * better; of all, unless options->progress() stops it. */
+/* Replaces *best if a plan of the pool is better with the links of `job`.
+ * Evaluates all unless options->progress() stops it. */
 lh_status lhi_found_plans_better(const lhi_found_plans *known,
                                  const lh_plan_options *options,
                                  const lh_job *job, lhi_arena *mem,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a plan's memory goes: what the cost model has on each device, and, as
- * the rest of the most that it holds, what the passes leave for later ones. */
+/* Breaks down a plan's memory: the cost model's static parts per device; the
+ * remainder up to the peak is activations retained for later passes. */
 #include "plan/explain/rank_memory.h"
 
 #include "pipe/pipeline_own.h"

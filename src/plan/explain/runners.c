@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The best plan that differs in one dimension: another tensor degree, another
- * placement, ... Whatever else it needs to be good may differ, too. */
+/* Finds the best alternative per dimension: another tensor degree, another
+ * placement, ... Its other dimensions may differ too if that makes it better.
+ */
 #include "plan/explain/account.h"
 
 #include "base/whole.h"
@@ -14,9 +15,10 @@
 
 enum {
     EACH_SIMULATED = 12, /* alternatives that only have a bound */
-    MOST_PASSES = 300000 /* of all that are simulated */
+    MOST_PASSES = 300000 /* total passes over all simulations */
 };
 
+/* State for one plan's alternatives. */
 typedef struct runner {
     const lh_job *job;
     const lh_plan_options *options;
@@ -24,9 +26,10 @@ typedef struct runner {
     lh_plan *plan;
     lh_choice *list; /* the plan's alternatives */
     const lhi_unseen *unseen;
-    uint64_t passes; /* simulated */
+    uint64_t passes; /* passes simulated so far */
 } runner;
 
+/* Checks whether two choices differ in a dimension. */
 static bool differs(lhi_dimension d, const lh_choice *a, const lh_choice *b)
 {
     if (d == LHI_DIMENSION_SCHEDULE)
@@ -44,7 +47,7 @@ bool lhi_dimension_known(const char *name)
     return false;
 }
 
-/* What is known: a time, or one that it takes at least; or a cost. */
+/* Returns the known value: a time, a lower bound on the time, or a cost. */
 static int64_t value_of(const runner *r, const lh_choice *c)
 {
     if (c->status == LH_CHOICE_OK)
@@ -60,7 +63,7 @@ static bool is_better(const runner *r, const lh_choice *a, const lh_choice *b)
            (!b || value_of(r, a) < value_of(r, b));
 }
 
-/* The least known; `simulated`: among those with a time. */
+/* Finds the least known value; `simulated`: only among those with a time. */
 static lh_choice *find_least(const runner *r, lhi_dimension d, bool simulated)
 {
     const lh_plan *p = r->plan;
@@ -78,8 +81,9 @@ static lh_choice *find_least(const runner *r, lhi_dimension d, bool simulated)
     return (lh_choice *)best;
 }
 
-/* What dives found under one method alone is no layout's best, and is not
- * listed; neither are elastic plans on other degrees. */
+/* Finds the best local-search result with another value. Results under one
+ * method alone are no layout's best and are not listed, nor are elastic plans
+ * on other degrees. */
 static const lh_choice *best_head(const runner *r, lhi_dimension d)
 {
     const lh_choice *best = NULL;
@@ -95,8 +99,8 @@ static const lh_choice *best_head(const runner *r, lhi_dimension d)
     return best;
 }
 
-/* What searches for other goals have found counts as well: one table does not
- * say that there is nothing better than what another has. */
+/* Finds the best on the Pareto front: searches for other objectives count too,
+ * so that two tables of one plan never contradict each other. */
 static const lh_choice *best_on_front(const runner *r, lhi_dimension d)
 {
     const lh_choice *best = NULL;
@@ -109,8 +113,8 @@ static const lh_choice *best_on_front(const runner *r, lhi_dimension d)
     return best;
 }
 
-/* Of a choice that works, if it took so long. */
-/* Shown with one decimal, and never as -0.0. */
+/* Computes the difference to the plan, in percent, if the choice took `ns`. */
+/* Printed with one decimal, and never as -0.0. */
 static double percent_at(const runner *r, const lh_choice *c, int64_t ns)
 {
     lh_choice then = *c;
@@ -123,17 +127,18 @@ static double percent(const runner *r, const lh_choice *c)
     return percent_at(r, c, c->iteration_ns);
 }
 
-/* Whether a dive with its value ended where nothing near is better. Of what
- * was not dived for, all is known that will be. */
+/* Checks whether the result comes from a quick evaluation only, without a local
+ * search that ended in a local optimum. Values without a local search are
+ * final. */
 static bool is_first_sight(const runner *r, lhi_dimension d, const lh_choice *c)
 {
     lhi_config config = lhi_config_of(c);
     const lhi_heads *heads = &r->unseen->heads;
     if (heads->n && d == LHI_DIMENSION_ZERO && c->zero >= 2 &&
         lhi_elastic_suits(r->job, &config))
-        return true; /* elastic plans that shard so much alone are not known */
+        return true; /* elastic plans with only this sharding are unknown */
     if (r->plan->best.elastic && !c->elastic && d != LHI_DIMENSION_SCHEDULE)
-        return true; /* nor are those with another value than the best has */
+        return true; /* and so are those with other values than the best */
     for (uint32_t i = 0; i < heads->n; i++) {
         const lhi_head *h = &heads->all[i];
         if (h->dimension != d || d == LHI_DIMENSION_SCHEDULE)
@@ -144,11 +149,12 @@ static bool is_first_sight(const runner *r, lhi_dimension d, const lh_choice *c)
     return false;
 }
 
+/* Formats the text of an alternative. */
 static lh_status say_why(const runner *r, const lh_plan_runner *it,
                          lh_choice *c, lh_error *err)
 {
     char text[120];
-    /* What is no row of the table speaks of its own layout. */
+    /* A result outside the table describes its own layout. */
     bool closed = !it->dimension || it->least_ns >= c->iteration_ns;
     const char *first = it->first_sight ? ", at first sight"
                         : closed        ? ""
@@ -172,6 +178,7 @@ static uint64_t passes_of(const lh_choice *c)
            c->microbatches * 3;
 }
 
+/* Simulates an alternative that only has a bound. */
 static lh_status simulate(runner *r, lh_choice *slot, lh_error *err)
 {
     lhi_layout_search s = {
@@ -188,7 +195,8 @@ static lh_status simulate(runner *r, lh_choice *slot, lh_error *err)
                : LH_OK;
 }
 
-/* A bound that is below every time known does not say which is the best. */
+/* Finds the best alternative. A bound below every known time does not show
+ * which is best, so such layouts are simulated. */
 static lh_status find_best(runner *r, lhi_dimension d, lh_choice **least,
                            lh_error *err)
 {
@@ -201,16 +209,17 @@ static lh_status find_best(runner *r, lhi_dimension d, lh_choice **least,
     }
 }
 
-/* No layout with another value is faster, whether it was looked at or not. */
+/* Computes a lower bound on all layouts with another value, explored or not. */
 static int64_t least_other(const runner *r, lhi_dimension d,
                            const lh_choice *least)
 {
     lhi_config own = lhi_config_of(&r->plan->best);
     if (r->options->goal == LH_PLAN_CHEAPEST)
-        return -1; /* of costs there are no bounds here */
+        return -1; /* no bounds on costs here */
     return lhi_least(value_of(r, least), lhi_unseen_other(r->unseen, d, &own));
 }
 
+/* Adds the best alternative for one dimension. */
 static lh_status add_runner(runner *r, lhi_dimension d, lh_plan_runner *runners,
                             lh_error *err)
 {

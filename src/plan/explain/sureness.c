@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rates that advice rests on come in closed form (longhaul/transport.h).
- * Where simulations of packets were published, they stand beside it:
- *
- *   [SX]  ScaleAcross Explorer: Exploring Communication Optimization for
- *         Scale-Across AI Model Training, 2026
- *
- * docs/theory/network-advice.md has the table and docs/papers/
- * scaleacross-figures.md the closed forms at the paper's points. */
+/* Link advice confidence. The rates have a closed form (longhaul/transport.h).
+ * Published packet simulations are compared with it:
+ *     [SX]  ScaleAcross Explorer: Exploring Communication Optimization for
+ *           Scale-Across AI Model Training, 2026
+ * docs/theory/network-advice.md has the table, and
+ * docs/papers/scaleacross-figures.md the closed forms at the paper's points. */
 #include "plan/explain/sureness.h"
 
 #include "base/fail.h"
 
 #include <stdio.h>
 
+/* A published packet simulation. */
 typedef struct simulated {
     lh_advice_published found;
-    double from_ms, to_ms; /* links that it says something of */
+    double from_ms, to_ms; /* latency range of the links it covers */
 } simulated;
 
 static const simulated table[LH_N_ADVICE_TOPICS] = {
@@ -35,13 +34,14 @@ static const simulated table[LH_N_ADVICE_TOPICS] = {
                             1},
 };
 
-/* "0.9 %", "12 %", "490 %": no digits that mean nothing. */
+/* Formats a share with significant digits only: "0.9 %", "12 %", "490 %". */
 static void say_share(double share, char *text, size_t room)
 {
     double percent = 100 * share;
     snprintf(text, room, percent < 10 ? "%.1f" : "%.0f", percent);
 }
 
+/* Returns the confidence for a difference of this size. */
 static const char *judge(const simulated *p, double differs, double latency_ms)
 {
     if (latency_ms > p->to_ms)

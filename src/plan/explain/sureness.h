@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far an answer about a link can be trusted. */
+/* Link advice confidence. */
 #ifndef LHI_SURENESS_H
 #define LHI_SURENESS_H
 
@@ -7,8 +7,9 @@
 
 #include <longhaul/advice.h>
 
-/* Fills in what packet simulations found of a question, and `sure`, in `mem`;
- * all else of *q is there. `latency_ms` and `loss` are the link's. */
+/* Fills the packet-simulation results of a question and `sure`, with texts in
+ * `mem`; all other members of *q must be set. `latency_ms` and `loss` belong to
+ * the link. */
 lh_status lhi_say_sureness(lh_advice_question *q, double latency_ms,
                            double loss, lhi_arena *mem, lh_error *err);
 

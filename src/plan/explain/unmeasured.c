@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A profile's times count for the layouts it measured; all others are modelled,
- * and may win because the model promises more than was measured. So where the
- * plan is one of these, it says what the measured ones take: short searches,
- * each with the degrees of one entry. */
+/* Compares with measured layouts. A profile's times apply only to the layouts
+ * it measured; all others are modelled, and may win because the model is
+ * optimistic. If the plan's layout is not measured, this reports the times of
+ * the measured ones: short searches, each with the degrees of one profile
+ * entry. */
 #include "plan/explain/unmeasured.h"
 
 #include "base/fail.h"
@@ -14,6 +15,7 @@
 #include <longhaul/cost.h>
 #include <string.h>
 
+/* Checks whether a degree is open or equal; sets it if open. */
 static bool takes(uint32_t *open, uint32_t value)
 {
     if (*open && *open != value)
@@ -22,8 +24,8 @@ static bool takes(uint32_t *open, uint32_t value)
     return true;
 }
 
-/* Gives the layout the entry's degrees, and of a chunk so many for a device;
- * false: the job has others. */
+/* Gives the layout the entry's degrees and, for a chunk entry, `chunks` per
+ * device. Returns false if the job fixes other degrees. */
 static bool give_degrees(const lh_profile_entry *e, uint32_t chunks,
                          lh_layout *l)
 {
@@ -46,6 +48,7 @@ static bool same_degrees(const lh_layout *x, const lh_layout *y)
            x->chunks_per_device == y->chunks_per_device;
 }
 
+/* Adds a layout unless it is in the list. */
 static void add_layout(const lh_layout *l, lh_layout *list, uint32_t *n)
 {
     for (uint32_t i = 0; i < *n; i++)
@@ -54,8 +57,8 @@ static void add_layout(const lh_layout *l, lh_layout *list, uint32_t *n)
     list[(*n)++] = *l;
 }
 
-/* Of how many layouts an entry may be: a chunk, each of the ways in which so
- * many lie on devices. */
+/* Counts the layouts that an entry may belong to; for a chunk entry, one per
+ * possible chunk count. */
 static uint32_t most_layouts(const lh_profile_entry *e)
 {
     if (e->kind == LH_PROFILE_LAYER || e->kind == LH_PROFILE_MOE_LAYER)
@@ -63,8 +66,8 @@ static uint32_t most_layouts(const lh_profile_entry *e)
     return e->kind == LH_PROFILE_CHUNK && e->chunk == 0 ? e->of : 0;
 }
 
-/* Layouts of the job as its profile measured them; counts entries that are of
- * the job. */
+/* Lists the job's layouts that its profile measured; counts the entries that
+ * match the job. */
 static lh_status list_layouts(const lh_job *job, lhi_arena *mem,
                               uint32_t *n_entries, lh_layout **out, uint32_t *n,
                               lh_error *err)
@@ -98,8 +101,8 @@ static bool is_measured(const char *source)
            strcmp(source, lh_cost_source_name(LH_COST_MIXED)) == 0;
 }
 
-/* One of `parts` searches; what it finds takes the place of *best if that is
- * measured and better. */
+/* Runs one search out of `parts`. Its result replaces *best if it is measured
+ * and better. */
 static lh_status try_layout(const lh_plan_options *options, const lh_plan *plan,
                             const lh_layout *layout, uint32_t parts,
                             lhi_arena *mem, lh_choice *best, lh_error *err)

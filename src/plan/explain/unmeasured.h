@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a job's profile says of other layouts than the plan's. */
+/* Measured times of other layouts in the job's profile. */
 #ifndef LHI_UNMEASURED_H
 #define LHI_UNMEASURED_H
 
@@ -7,8 +7,8 @@
 
 #include <longhaul/plan.h>
 
-/* Fills plan->unmeasured where the job's profile measured passes, but none of
- * the plan's. */
+/* Fills plan->unmeasured if the job's profile measured passes, but none for the
+ * plan's layout. */
 lh_status lhi_plan_unmeasured(const lh_plan_options *options, lhi_arena *mem,
                               lh_plan *plan, lh_error *err);
 

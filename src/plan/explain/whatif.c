@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What if the links were others? The plan's layout is built with them and its
- * schedule run again, order for order; beside it stands what a search finds
- * that knew of them. */
+/* Evaluates a plan with other links: builds the plan's layout with them and
+ * runs its schedule again in the same order. For comparison, a search finds the
+ * best plan for these links. */
 #include "plan/explain/whatif.h"
 
 #include "base/fail.h"
@@ -10,9 +10,10 @@
 #include "plan/search/plan_search.h"
 #include "plan/search/search_limits.h"
 
-enum { QUESTION = 10 }; /* has one of so many parts of the plan's work */
+/* work per question: the plan's divided by WORK_DIVISOR */
+enum { QUESTION = 10 };
 
-/* With one of so many parts of the plan's work. */
+/* Searches with 1/`parts` of the plan's work, without output. */
 static lh_status find_quietly(const lh_job *job, const lh_plan_options *options,
                               uint32_t parts, lhi_arena *mem, lh_plan *there,
                               lh_error *err)
@@ -26,7 +27,7 @@ static lh_status find_quietly(const lh_job *job, const lh_plan_options *options,
     quiet.top = 1;
     quiet.layout_effort = lhi_layout_effort(options) / parts;
     if (!quiet.layout_effort)
-        quiet.layout_effort = 1; /* 0 stands for what the effort has */
+        quiet.layout_effort = 1; /* 0 means the default of the effort */
     quiet.seconds /= parts;
     return lhi_plan_find(job, &quiet, mem, NULL, there, err);
 }
@@ -46,8 +47,8 @@ lh_status lhi_plan_search_again(const lh_job *job,
     return status;
 }
 
-/* A search's options that leave a part of them no less work than any plan has
- * by its effort. */
+/* Returns options whose part of the work is at least any plan's minimum at that
+ * effort. */
 static lh_plan_options with_least_work(const lh_plan_options *options,
                                        uint32_t parts)
 {
@@ -66,7 +67,8 @@ lh_status lhi_plan_search_short(const lh_job *job,
     return find_quietly(job, &own, QUESTION * parts, mem, out, err);
 }
 
-/* A part of the plan's work, but not less than any plan has by its effort. */
+/* Searches with a part of the plan's work, but at least any plan's minimum at
+ * that effort. */
 static lh_status search_there(const lh_job *job, const lh_plan_options *options,
                               lhi_arena *mem, lhi_found_plans *known,
                               lh_choice *best, lh_error *err)
@@ -75,7 +77,7 @@ static lh_status search_there(const lh_job *job, const lh_plan_options *options,
     return lhi_plan_search_again(job, &own, QUESTION, mem, known, best, err);
 }
 
-/* What is found for this question alone. */
+/* Computes the answer from this question's own search. */
 static lh_status answer(const lh_plan_question *question,
                         const lh_plan_options *options, lhi_arena *mem,
                         const lh_plan *plan, lhi_found_plans *known,
@@ -88,12 +90,13 @@ static lh_status answer(const lh_plan_question *question,
                             mem, job, err));
     LHI_TRY(lhi_plan_kept(plan, job, mem, &out->kept, err));
     LHI_TRY(search_there(job, options, mem, known, &out->best, err));
-    /* The schedule that is there may be better than one found from nothing. */
+    /* The existing schedule may be better than one found from scratch. */
     if (lhi_value_of(options, &out->kept) <= lhi_value_of(options, &out->best))
         out->best = out->kept;
     return LH_OK;
 }
 
+/* Prefixes an error with the question. */
 static void name_question(const lh_plan_question *question, lh_error *err)
 {
     lhi_wrap(err, "what if %s", question->text ? question->text : "");
@@ -118,8 +121,8 @@ lh_status lhi_plan_check_questions(const lh_job *job,
     return status;
 }
 
-/* Each search is short; what one of them found is good elsewhere, too, so that
- * no case is slower than another that has less of everything. */
+/* Each search is short. Its result also competes in the other questions, so
+ * that no case is slower than another with worse links. */
 lh_status lhi_plan_answer(const lh_plan_options *options, lhi_arena *mem,
                           lhi_found_plans *known, lh_plan *plan, lh_error *err)
 {

@@ -31,7 +31,8 @@ static lh_status check_sum(const lhi_reading *r, const lhi_node *map, void *it,
     int64_t sum = a->compute_ns + a->inside_ns + a->imbalance_ns +
                   a->bubble_ns + a->messages_ns + a->data_ns + a->offload_ns +
                   a->memory_ns + a->optimizer_ns + a->overhead_ns;
-    /* Fifteen digits say five ns more or less where there are 10^15. */
+    /* With fifteen digits, times of 10^15 ns or more have an error up to five
+     * ns. */
     int64_t lost = want < INT64_C(1000000000000000) ? 0 : 5 * N_PARTS;
     if (sum >= want - lost && sum <= want + lost)
         return LH_OK;

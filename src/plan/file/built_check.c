@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan's own choice against the plan's pipeline and schedule: what follows
- * from these is counted again. */
+/* Checks a plan's own choice against its pipeline and schedule by computing the
+ * derived values again. */
 #include "pipe/pipeline_own.h"
 #include "plan/explain/rank_memory.h"
 #include "plan/file/plan_file.h"
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Where chunks lie, of which the placement is one name. */
+/* Checks the device of each chunk; the placement is a name for it. */
 static lh_status check_devices(const lhi_doc *doc, const lh_plan *p,
                                lh_error *err)
 {
@@ -31,8 +31,8 @@ static lh_status check_devices(const lhi_doc *doc, const lh_plan *p,
     return LH_OK;
 }
 
-/* No device has passes that the pipeline has not, or holds less than nothing.
- */
+/* Checks that devices have no passes unknown to the pipeline and no negative
+ * memory. */
 static lh_status check_passes(const lhi_doc *doc, const lh_plan *p,
                               lh_error *err)
 {
@@ -74,7 +74,7 @@ static lh_status check_bubble(const lhi_doc *doc, const lh_plan *p,
                         want);
 }
 
-/* The account says two times of the choice again. */
+/* Checks the two times that the breakdown repeats from the choice. */
 static lh_status check_account(const lhi_doc *doc, const lh_plan *p,
                                lh_error *err)
 {
@@ -99,7 +99,8 @@ static lh_status check_account(const lhi_doc *doc, const lh_plan *p,
     return LH_OK;
 }
 
-/* One of several words for one thing, of which plans have a fixed one. */
+/* Checks the name of the outermost parallelism: of several equivalent names,
+ * plans use a fixed one. */
 static lh_status check_outermost(const lhi_doc *doc, const lh_plan *p,
                                  lh_error *err)
 {

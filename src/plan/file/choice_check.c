@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a choice says twice, or what follows from the rest of it or from the
- * job, has to agree: files are edited by hand. */
+/* Checks a choice for consistency: redundant and derived values must agree with
+ * the rest and with the job, because files are edited by hand. */
 #include "plan/file/plan_file.h"
 #include "plan/layout/choice.h"
 #include "plan/search/candidate.h"
@@ -8,14 +8,16 @@
 #include <inttypes.h>
 #include <math.h>
 
+/* Context of the checks on one choice. */
 typedef struct checker {
     const lhi_doc *doc;
     const lh_job *job;
-    const lhi_node *map; /* of the choice */
+    const lhi_node *map; /* the choice */
     const lh_choice *c;
     lhi_arena *mem;
 } checker;
 
+/* Checks that two numbers agree to the digits in the file. */
 static bool near(double said, double value)
 {
     return fabs(said - value) <= 1e-6 * fabs(value);
@@ -119,7 +121,7 @@ static lh_status check_experts(const checker *k, lh_error *err)
     return LH_OK;
 }
 
-/* Modules are the job's to name. */
+/* The job determines the names of modules. */
 static lh_status check_recompute(const checker *k, lh_error *err)
 {
     const lh_training *t = &k->job->training;
@@ -155,7 +157,7 @@ static lh_status check_batch(const checker *k, lh_error *err)
         k->job->training.global_batch);
 }
 
-/* What is simulated has times, what is not has none. */
+/* Checks that simulated choices have times and others have none. */
 static lh_status check_times(const checker *k, lh_error *err)
 {
     static const char *const keys[] = {"iteration_ns", "makespan_ns"};
@@ -219,7 +221,8 @@ static lh_status check_rates(const checker *k, lh_error *err)
                         "is not what iteration_ns and the job's batch say");
 }
 
-/* The model's FLOPs over the peak of the GPUs where the layout has its ranks. */
+/* Checks the MFU: the model's FLOPs over the peak of the GPUs where the layout
+ * has its ranks. */
 static lh_status check_mfu(const checker *k, lh_error *err)
 {
     lh_choice want = *k->c;
@@ -255,8 +258,8 @@ static lh_status check_groups(const checker *k, const char *key, uint32_t n,
         k->c->microbatches);
 }
 
-/* The shares of layers are those of the largest chunks, rounded up to layers.
- */
+/* Checks the recomputed shares of layers: those of the largest chunks, rounded
+ * up to whole layers. */
 static lh_status check_recomputed(const checker *k, const lh_plan_recomputed *r,
                                   const lhi_node *map, lh_error *err)
 {

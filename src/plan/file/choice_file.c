@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A layout and a choice in the plan's file. */
+/* Tables for a layout and a choice in the plan's file. */
 #include "plan/file/plan_file.h"
 #include "plan/plan_own.h"
 #include "spec/spec.h"
 
 #include <inttypes.h>
 
-/* --- the layout ------------------------------------------------------------
+/* --- layout ----------------------------------------------------------------
  */
 
 static lh_status read_sites(const lhi_reading *r, const lhi_node *node,
@@ -89,7 +89,7 @@ static const lhi_field elastic_rows[] = {
 static const lhi_table elastic_table = {
     LHI_ROWS("elastic", lh_plan_elastic, elastic_rows)};
 
-/* --- the choice ------------------------------------------------------------
+/* --- choice ----------------------------------------------------------------
  */
 
 static const char *const placement_names[] = {"irregular", "ud", "loop", "wave",
@@ -130,7 +130,7 @@ static json_t *write_seconds(const void *owner, const void *context)
                                : json_real((double)c->iteration_ns / 1e9);
 }
 
-/* Older plans do not say. */
+/* Older plans do not have this key. */
 static void start_zero(const lhi_reading *r, void *it)
 {
     const lh_plan *plan = r->context;

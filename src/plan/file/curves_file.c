@@ -13,7 +13,7 @@ const char *lh_curve_over_name(lh_curve_over over)
     return (unsigned)over < 2 ? overs[over] : "unknown";
 }
 
-/* One of the series, as the file has it; a curve has them all in one array. */
+/* One series in the file's form; a curve has all of them in one array. */
 typedef struct series {
     const char *name;
     const int64_t *iteration_ns;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an elastic plan says of its groups, shares and buckets against the
- * operations of its pipeline, which say them again. */
+/* Checks the groups, shares and buckets of an elastic plan against its
+ * pipeline's operations, which repeat them. */
 #include "plan/file/plan_file.h"
 
 #include "pipe/pipeline_own.h"
@@ -32,12 +32,13 @@ static lh_status check_groups(const lhi_doc *doc, const char *key, uint32_t n,
     return LH_OK;
 }
 
-/* What the operations of one kind say. */
+/* Values derived from the operations of one kind. */
 typedef struct said {
-    double share;     /* of the last of them */
-    uint32_t buckets; /* most of any; fewer where a group is short */
+    double share;     /* of the last operation */
+    uint32_t buckets; /* most of any; fewer if a group is short */
 } said;
 
+/* Derives the values of one operation kind. */
 static said said_of(const lh_pipeline *p, lh_dp_kind kind)
 {
     said s = {0};
@@ -52,7 +53,7 @@ static said said_of(const lh_pipeline *p, lh_dp_kind kind)
     return s;
 }
 
-/* Without operations of that kind the pipeline does not say. */
+/* Without operations of that kind the pipeline has no share to compare. */
 static lh_status check_share(const lhi_doc *doc, const char *key, double has,
                              const said *s, lh_error *err)
 {

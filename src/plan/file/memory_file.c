@@ -22,7 +22,8 @@ static const lhi_field memory_rows[] = {
 const lhi_table lhi_memory_table = {
     LHI_ROWS("memory of a rank", lh_plan_memory, memory_rows)};
 
-/* The parts are what the rank's passes, in their order, come to. */
+/* Checks that the parts add up to the memory computed from the rank's passes in
+ * their order. */
 static lh_status check_rank(const lhi_doc *doc, const lhi_node *map,
                             const lh_plan *p, uint32_t rank, lh_error *err)
 {

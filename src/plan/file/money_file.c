@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `cost` of a choice in the plan's file, and what a plan is chosen by. */
+/* `cost` of a choice in the plan's file, and the plan's objective. */
 #include "plan/file/plan_file.h"
 
 #include <math.h>

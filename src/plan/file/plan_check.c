@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plan's file says twice beyond its choices has to agree, too. */
+/* Checks redundant values of a plan's file outside its choices. */
 #include "plan/file/plan_file.h"
 #include "plan/layout/layout.h"
 #include "plan/plan_own.h"
@@ -8,7 +8,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Layouts are each counted once. `left` where the file says it. */
+/* Checks that each layout is counted once. `left` must be present in the file.
+ */
 static lh_status check_counts(const lhi_doc *doc, const lh_plan *p,
                               lh_error *err)
 {
@@ -16,7 +17,7 @@ static lh_status check_counts(const lhi_doc *doc, const lh_plan *p,
     uint64_t sum =
         (uint64_t)p->n_memory + p->n_bounded + p->n_simulated + p->n_left;
     bool whole = lhi_find(map, "left") != NULL;
-    if (p->n_layouts == UINT32_MAX || /* or more of them */
+    if (p->n_layouts == UINT32_MAX || /* at least that many */
         (whole ? sum == p->n_layouts : sum <= p->n_layouts))
         return LH_OK;
     return lhi_doc_fail(doc, lhi_find(map, "layouts"), err, LH_EINPUT,
@@ -25,7 +26,7 @@ static lh_status check_counts(const lhi_doc *doc, const lh_plan *p,
                         p->n_layouts, sum);
 }
 
-/* Each device is in the datacenter where the layout has its rank. */
+/* Checks that each device is in the datacenter of the layout's rank. */
 static lh_status check_places(const lhi_doc *doc, const lh_plan *p,
                               lhi_arena *mem, lh_error *err)
 {
@@ -58,7 +59,7 @@ static lh_status check_places(const lhi_doc *doc, const lh_plan *p,
     return status;
 }
 
-/* What was drawn for a choice is of what the plan was drawn for. */
+/* Checks that a choice's samples match the plan's jitter settings. */
 static lh_status check_jitter(const lhi_doc *doc, const lhi_node *map,
                               const lh_plan *p, const lh_choice *c,
                               lh_error *err)
@@ -98,7 +99,7 @@ static lh_status check_robust(const lhi_doc *doc, const lh_plan *p,
                              p->alternatives, err);
 }
 
-/* Devices, chunks and microbatches of layout, pipeline and schedule. */
+/* Checks devices, chunks and microbatches of layout, pipeline and schedule. */
 static lh_status check_sizes(const lhi_doc *doc, const lh_plan *p,
                              lh_error *err)
 {
@@ -140,7 +141,7 @@ static lh_status check_network(const lhi_doc *doc, const lh_plan *p,
                         "there are no links in 'network' to be set");
 }
 
-/* Nothing on it is as good as something else on it in everything. */
+/* Checks that no entry of the Pareto front dominates another. */
 static lh_status check_front(const lhi_doc *doc, const lh_plan *p,
                              lh_error *err)
 {
@@ -158,7 +159,7 @@ static lh_status check_front(const lhi_doc *doc, const lh_plan *p,
     return list ? lhi_need(doc, doc->root, "front_whole", &whole, err) : LH_OK;
 }
 
-/* What the job fixes of a layout is so in the plan's. */
+/* Checks the plan's layout against the values that the job fixes. */
 static lh_status check_degrees(const lhi_doc *doc, const lh_plan *p,
                                lh_error *err)
 {
@@ -185,7 +186,8 @@ static lh_status check_degrees(const lhi_doc *doc, const lh_plan *p,
     return LH_OK;
 }
 
-/* And of training; elastic plans have some of either. */
+/* Checks the training settings in the same way; elastic plans may mix values.
+ */
 static lh_status check_training(const lhi_doc *doc, const lh_plan *p,
                                 lh_error *err)
 {
@@ -206,7 +208,8 @@ static lh_status check_training(const lhi_doc *doc, const lh_plan *p,
     return LH_OK;
 }
 
-/* Releases the text. */
+/* Checks whether the text has the hash that the plan names. Releases the text.
+ */
 static bool names_text(const lh_plan *p, char *text, size_t len)
 {
     char hash[LHI_HASH_TEXT];
@@ -215,9 +218,10 @@ static bool names_text(const lh_plan *p, char *text, size_t len)
     return strcmp(hash, p->input_hash) == 0;
 }
 
-/* The hash is of the job as the file has it: versions that write jobs otherwise
- * read it, too. Or of what this version makes of it, where another program has
- * written the same numbers otherwise. */
+/* Checks the job's hash. It may be that of the job as in the file, so that
+ * versions with another way of writing jobs can read it; or that of the job as
+ * this version writes it, in case another program wrote the same numbers
+ * differently. */
 static lh_status check_job(const lhi_doc *doc, const lh_plan *p, lh_error *err)
 {
     const lhi_node *job = lhi_find(doc->root, "job");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan's file as a whole: docs/formats/plan.md. */
+/* The complete plan file: docs/formats/plan.md. */
 #include "plan/file/plan_file.h"
 #include "plan/plan_own.h"
 
@@ -9,13 +9,13 @@
 
 #include <string.h>
 
-/* The public part is the first of what owns it. */
+/* Returns the owning struct; the public part is its first member. */
 static lhi_plan *own(void *owner)
 {
     return owner;
 }
 
-/* --- the schedule ----------------------------------------------------------
+/* --- schedule --------------------------------------------------------------
  */
 
 static lh_status read_method(const lhi_reading *r, const lhi_node *node,
@@ -75,13 +75,14 @@ static json_t *write_link_orders(const void *owner, const void *context)
     return lhi_schedule_links_to_json(((const lh_plan *)owner)->schedule);
 }
 
-/* As of a number that is written with 15 digits. */
+/* Compares with a number written with 15 digits. */
 static bool agree(double said, double value)
 {
     return said >= value * (1 - 1e-9) && said <= value * (1 + 1e-9);
 }
 
-/* What follows from the bound and the makespan; older plans do not say it. */
+/* Checks the values derived from bound and makespan; older plans do not have
+ * them. */
 static lh_status check_schedule(const lhi_reading *r, const lhi_node *map,
                                 void *it, lh_error *err)
 {
@@ -111,7 +112,7 @@ static const lhi_field schedule_rows[] = {
 static const lhi_table schedule_table = {
     LHI_ROWS("schedule", lh_plan, schedule_rows), .check = check_schedule};
 
-/* --- the search ------------------------------------------------------------
+/* --- search ----------------------------------------------------------------
  */
 
 static json_t *write_bound(const void *owner, const void *context)
@@ -132,7 +133,7 @@ static json_t *write_gpus(const void *owner, const void *context)
     return json_integer(lh_plan_gpus(owner));
 }
 
-/* A map of names that the search chooses. */
+/* Reads a map whose keys are chosen by the search. */
 static lh_status read_pruned(const lhi_reading *r, const lhi_node *map,
                              void *owner, lh_error *err)
 {
@@ -168,7 +169,7 @@ static json_t *write_pruned(const void *owner, const void *context)
     return map;
 }
 
-/* What is proven of all layouts; plans of older versions do not say. */
+/* Checks the bound proven over all layouts; older plans do not have it. */
 static lh_status check_search(const lhi_reading *r, const lhi_node *map,
                               void *it, lh_error *err)
 {
@@ -238,7 +239,7 @@ static const lhi_field unmeasured_rows[] = {
 static const lhi_table unmeasured_table = {
     LHI_ROWS("unmeasured", lh_plan_unmeasured, unmeasured_rows)};
 
-/* --- the whole -------------------------------------------------------------
+/* --- complete file ---------------------------------------------------------
  */
 
 static lh_status read_pipeline(const lhi_reading *r, const lhi_node *node,
@@ -331,7 +332,7 @@ static lh_status read_plan(const lhi_doc *doc, lhi_plan *plan, lh_error *err)
     LHI_TRY(lhi_need(doc, doc->root, "job", &job, err));
     LHI_TRY(lhi_want_map(doc, job, err));
     LHI_TRY(lhi_job_from_node(doc, job, NULL, &plan->job, err));
-    plan->plan.job = plan->job; /* names the datacenters of layouts */
+    plan->plan.job = plan->job; /* provides the datacenter names of layouts */
     return lhi_fields_read(&r, doc->root, &lhi_plan_table, &plan->plan, err);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plan's pipeline was built from is found by building it: from what the
- * plan says, and where that does not come to it, from what it may have said
- * before somebody edited it. */
+/* Checks that a plan's pipeline matches its choice by building it again. If the
+ * plan's values do not reproduce it, this looks for other values that do, to
+ * report a likely edit. */
 #include "base/whole.h"
 #include "pipe/pipeline_own.h"
 #include "plan/elastic/elastic_made.h"
@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Limits are those of the job's GPUs, or of the pipeline, which may be given
- * others. */
+/* Checks the peak memory. Limits come from the job's GPUs or from the pipeline,
+ * which may have been given others. */
 static lh_status check_peak(const lhi_doc *doc, const lh_plan *p,
                             const lh_pipeline *built, lh_error *err)
 {
@@ -39,15 +39,17 @@ static lh_status check_peak(const lhi_doc *doc, const lh_plan *p,
     return LH_OK;
 }
 
-/* --- how like two pipelines are --------------------------------------------
+/* --- similarity of two pipelines -------------------------------------------
  */
 
+/* How well two pipelines match. */
 typedef enum likeness {
     UNLIKE,
     SAME_MEMORY,
     SAME, /* times as well */
 } likeness;
 
+/* Compares the data-parallel operations. */
 static bool same_ops(const lh_pipeline *a, const lh_pipeline *b)
 {
     if (a->n_dp_ops != b->n_dp_ops)
@@ -61,7 +63,7 @@ static bool same_ops(const lh_pipeline *a, const lh_pipeline *b)
     return true;
 }
 
-/* D and W together: what is joined has no two. */
+/* Compares D + W as a sum, because joined passes have no separate values. */
 static likeness compare(const lh_pipeline *a, const lh_pipeline *b)
 {
     if (a->n_chunks != b->n_chunks)
@@ -80,15 +82,16 @@ static likeness compare(const lh_pipeline *a, const lh_pipeline *b)
     return times ? SAME : SAME_MEMORY;
 }
 
-/* One is looked for that comes nearer than `like`. */
+/* Searches for a configuration that matches better than `like`. */
 typedef struct finder {
     const lhi_doc *doc;
     const lh_plan *plan;
     lhi_config has, best;
-    likeness like; /* of the best */
+    likeness like; /* match of the best configuration */
     lhi_arena *mem;
 } finder;
 
+/* Builds a configuration's pipeline. */
 static lh_status build(const lh_plan *p, const lhi_config *config,
                        lhi_built *out, lh_error *err)
 {
@@ -96,7 +99,7 @@ static lh_status build(const lh_plan *p, const lhi_config *config,
                            : lhi_layout_build(p->job, config, out, err);
 }
 
-/* What cannot be built is no choice of anybody's. */
+/* A configuration that cannot be built cannot be the plan's. */
 static lh_status try_config(finder *f, const lhi_config *config, lh_error *err)
 {
     lhi_built built;
@@ -118,15 +121,17 @@ static lh_status try_config(finder *f, const lhi_config *config, lh_error *err)
     return status;
 }
 
-/* --- what it may have said before ------------------------------------------
+/* --- possible original values ----------------------------------------------
  */
 
+/* Tries other recomputation, ZeRO stages and sharding. */
 static lh_status try_states(finder *f, lh_error *err)
 {
     const lh_training *t = &f->plan->job->training;
     bool given = f->has.layout.sharding != LH_SHARDING_ANY;
     uint32_t last = given ? LH_SHARDING_HYBRID_LEADERS : LH_SHARDING_ANY;
-    uint32_t most_zero = f->has.elastic ? 0 : 3; /* those have their shares */
+    /* elastic plans have shares instead */
+    uint32_t most_zero = f->has.elastic ? 0 : 3;
     for (uint32_t r = LH_RECOMPUTE_NONE; r <= LH_RECOMPUTE_MODULES; r++)
         for (uint32_t zero = 0; zero <= most_zero; zero++)
             for (uint32_t k = given; k <= last; k++) {
@@ -142,12 +147,13 @@ static lh_status try_states(finder *f, lh_error *err)
     return LH_OK;
 }
 
+/* Checks whether a value is open in the job or equal. */
 static bool job_has(uint32_t asked, uint32_t value)
 {
     return !asked || asked == value;
 }
 
-/* As many GPUs and microbatches. */
+/* Tries other degrees with the same GPU and microbatch counts. */
 static lh_status try_degrees(finder *f, lh_error *err)
 {
     const lh_layout *l = &f->has.layout, *asked = &f->plan->job->layout;
@@ -175,6 +181,7 @@ static lh_status try_degrees(finder *f, lh_error *err)
     return LH_OK;
 }
 
+/* Tries other expert degrees. */
 static lh_status try_experts(finder *f, lh_error *err)
 {
     uint32_t experts = f->plan->job->model->experts;
@@ -187,8 +194,8 @@ static lh_status try_experts(finder *f, lh_error *err)
     return LH_OK;
 }
 
-/* The layers of each chunk by its forwards: one layer takes what one of the
- * chunk in the middle does. False: they are as the plan has them. */
+/* Guesses each chunk's layers from its forward time; one layer counts as in the
+ * middle chunk. Returns false if they equal the plan's. */
 static bool guess_layers(const finder *f, const lh_pipeline *built,
                          uint32_t *layers)
 {
@@ -211,6 +218,7 @@ static bool guess_layers(const finder *f, const lh_pipeline *built,
     return other && sum == all;
 }
 
+/* Tries the guessed layers. */
 static lh_status try_layers(finder *f, lh_error *err)
 {
     uint32_t *layers =
@@ -235,9 +243,10 @@ static lh_status try_layers(finder *f, lh_error *err)
     return other ? try_config(f, &config, err) : LH_OK;
 }
 
-/* --- what is said of it ----------------------------------------------------
+/* --- error messages --------------------------------------------------------
  */
 
+/* Reports a wrong word and the one that fits. */
 static lh_status refuse_word(const finder *f, const lhi_node *at,
                              const char *said, const char *fit, const char *of,
                              lh_error *err)
@@ -248,6 +257,7 @@ static lh_status refuse_word(const finder *f, const lhi_node *at,
                         said, fit, of);
 }
 
+/* Reports the recomputation, ZeRO stage or sharding that differs. */
 static lh_status refuse_state(const finder *f, lh_error *err)
 {
     char is[16], was[16];
@@ -268,7 +278,7 @@ static lh_status refuse_state(const finder *f, lh_error *err)
                        err);
 }
 
-/* The first degree that differs. */
+/* Reports the first degree that differs. */
 static lh_status refuse_degree(const finder *f, bool *refused, lh_error *err)
 {
     const lh_layout *has = &f->has.layout, *fits = &f->best.layout;
@@ -298,7 +308,7 @@ static lh_status refuse_degree(const finder *f, bool *refused, lh_error *err)
     return LH_OK;
 }
 
-/* The first chunk that has others. */
+/* Reports the first chunk with other layers. */
 static lh_status refuse_layers(const finder *f, lh_error *err)
 {
     uint32_t first, has = 0, fits = 0, c = 0;
@@ -316,6 +326,7 @@ static lh_status refuse_layers(const finder *f, lh_error *err)
                         c - 1, has, at ? "" : " where nothing is said", fits);
 }
 
+/* Reports the edit that was found. */
 static lh_status refuse_found(const finder *f, lh_error *err)
 {
     bool refused;
@@ -325,9 +336,9 @@ static lh_status refuse_found(const finder *f, lh_error *err)
     return refuse_state(f, err);
 }
 
-/* Whether other degrees, layers, recomputation, stage or sharding come nearer
- * to the plan's pipeline: an edit. Where none does, as in plans of versions
- * with other costs, the file says nothing against itself. */
+/* Searches for other degrees, layers, recomputation, ZeRO stage or sharding
+ * that match the plan's pipeline better: evidence of an edit. If there are
+ * none, as for plans from versions with other costs, the file is accepted. */
 static lh_status find_edit(finder *f, lh_error *err)
 {
     likeness before = f->like;
@@ -341,8 +352,8 @@ static lh_status find_edit(finder *f, lh_error *err)
     return f->like == before ? LH_OK : refuse_found(f, err);
 }
 
-/* Where forwards are what this version's costs say, so is all else of an
- * elastic plan's pipeline. */
+/* Checks the elastic plan's pipeline; only if its forward times equal this
+ * version's costs can the rest be compared. */
 static lh_status check_elastic(const lhi_doc *doc, const lh_plan *p,
                                const lh_pipeline *built, lh_error *err)
 {
@@ -363,6 +374,7 @@ static lh_status check_elastic(const lhi_doc *doc, const lh_plan *p,
                         recomputed ? "" : ", or 'parameters' is,");
 }
 
+/* Checks the `source` of the costs. */
 static lh_status check_source(const lhi_doc *doc, const lh_plan *p,
                               const char *want, lh_error *err)
 {
@@ -374,6 +386,7 @@ static lh_status check_source(const lhi_doc *doc, const lh_plan *p,
                         p->cost_source, want);
 }
 
+/* Checks that the rebuilt pipeline matches; else searches for an edit. */
 static lh_status check_likeness(const lhi_doc *doc, const lh_plan *p,
                                 const lhi_config *config,
                                 const lhi_built *built, lh_error *err)
@@ -392,8 +405,8 @@ static lh_status check_likeness(const lhi_doc *doc, const lh_plan *p,
                : LH_OK;
 }
 
-/* Operations that are none are said so; plans of older versions do not say in
- * which layers they are. */
+/* Reports operations that are unknown; plans of older versions do not list the
+ * layers. */
 static lh_status check_operations(const lhi_doc *doc, lh_status status,
                                   const lh_error *why, lh_error *err)
 {

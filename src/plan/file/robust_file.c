@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plan says of delays that vary: docs/formats/plan.md. */
+/* The part of a plan on jitter: docs/formats/plan.md. */
 #include "plan/file/plan_file.h"
 #include "plan/plan_own.h"
 
-/* Times are whole nanoseconds, so 15 digits keep them. */
+/* Times are whole nanoseconds, so 15 digits are exact. */
 #define DRAWN(key, member)                                                     \
     {                                                                          \
         key, LHI_SECONDS(lh_jitter_result, member), .high = 9e9                \
@@ -23,7 +23,7 @@ static const lhi_field jitter_rows[] = {
 static lh_status check_drawn(const lhi_reading *r, const lhi_node *map,
                              void *it, lh_error *err)
 {
-    enum { LEAST = 2 }; /* its row; the others follow it */
+    enum { LEAST = 2 }; /* row of the least; the others follow */
     const lh_jitter_result *j = it;
     const int64_t ns[] = {j->least_ns, j->p50_ns, j->p95_ns, j->p99_ns,
                           j->most_ns};

@@ -161,7 +161,7 @@ static void start_range(const lhi_reading *r, void *it)
     range->from = range->to = LH_ALL_LINKS;
 }
 
-/* The others are not looked at. */
+/* Other quantities are not varied. */
 static const char *const quantities[] = {"latency", "bandwidth", NULL};
 
 static const lhi_field range_rows[] = {

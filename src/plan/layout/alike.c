@@ -103,6 +103,7 @@ static bool same_profile_link(const lh_profile_link *a,
            lhi_same(a->beta_ns_per_byte, b->beta_ns_per_byte);
 }
 
+/* Compares the inside of two datacenters: GPUs, nodes, networks and profile. */
 static bool same_inside(const lh_job *job, uint32_t a, uint32_t b)
 {
     for (int k = 0; k < 2; k++) {

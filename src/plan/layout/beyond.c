@@ -5,12 +5,13 @@
 
 #include <inttypes.h>
 
-/* What stands between two of them. */
+/* Returns the separator before the next item. */
 static const char *next(const lhi_text *t)
 {
     return t->len ? ", " : "";
 }
 
+/* Adds a degree to the text unless the search covers it. */
 static void add_degree(lhi_text *t, const char *name, uint32_t value,
                        bool looked_at)
 {

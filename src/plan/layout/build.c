@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a layout to the scheduling problem: costs become passes, hops links. */
+/* Builds the scheduling problem from a layout: costs become passes, hops become
+ * links. */
 #include "plan/layout/reuse.h"
 
 #include "plan/layout/alike.h"
@@ -14,24 +15,25 @@
 #include <stdio.h>
 #include <string.h>
 
+/* State while building one pipeline. */
 typedef struct builder {
-    const lh_job *job; /* with the recomputation of the configuration */
+    const lh_job *job; /* with the configuration's recomputation */
     const lhi_config *config;
-    lhi_known *known; /* NULL: nothing */
+    lhi_known *known; /* NULL: no cache */
     lhi_arena *mem;
     lhi_places places;
     lh_chunk *chunks;
     uint32_t n_chunks, n_links;
     lh_link *links;
-    uint32_t *last_link, *link_before; /* per device, per link: see hop_to() */
-    uint32_t *shared;      /* per pair of datacenters: see share_links() */
+    uint32_t *last_link, *link_before; /* per device, per link: see add_hop() */
+    uint32_t *shared;      /* per datacenter pair: see share_links() */
     const char **dp_links; /* per device; NULL: sends nothing */
     lhi_busiest busiest;
-    lh_cost last; /* of chunk `last_chunk`, if that is above 0 */
+    lh_cost last; /* cost of chunk `last_chunk`, if that is above 0 */
     uint32_t last_chunk;
-    int64_t late_ns; /* of the reductions, beside the chunks' latencies */
+    int64_t late_ns; /* late part of reductions, beyond the chunk latencies */
     int64_t *optimizer_ns, *workspace, *buffers; /* per device */
-    lh_plan_memory *parts; /* per device; NULL: not asked for */
+    lh_plan_memory *parts; /* per device; NULL: not required */
     lhi_built *built;
 } builder;
 
@@ -42,13 +44,15 @@ static const lhi_rank_place *rank_of(const builder *b, uint32_t group,
     return &b->places.ranks[group * P + stage];
 }
 
+/* Takes the slower time of each pass. */
 static void slower(lh_pass_cost *pass, const lh_pass_cost *other)
 {
     if (other->total_ns > pass->total_ns)
         *pass = *other;
 }
 
-/* State and nothing else: what all passes of a device share is apart. */
+/* Returns the state bytes only; memory shared by all passes of a device is
+ * counted separately. */
 static int64_t state_bytes(const lh_cost *cost)
 {
     return cost->static_bytes - cost->workspace_bytes - cost->buffer_bytes;
@@ -59,7 +63,7 @@ static bool has_measured(lh_cost_source source)
     return source == LH_COST_PROFILE || source == LH_COST_MIXED;
 }
 
-/* Of two parts together. */
+/* Returns the common source of two parts. */
 static lh_cost_source join_sources(lh_cost_source x, lh_cost_source y)
 {
     if (x == y)
@@ -68,8 +72,9 @@ static lh_cost_source join_sources(lh_cost_source x, lh_cost_source y)
                                               : LH_COST_PART_EFFICIENCY;
 }
 
-/* Replicas in different datacenters wait for each other: each pass takes as
- * long as where it is slowest, and memory is that of the fullest. */
+/* Merges the cost in another datacenter. Replicas in different datacenters wait
+ * for each other: each pass takes the slowest replica's time, and memory is
+ * that of the fullest. */
 static void take_worst(lh_cost *cost, const lh_cost *here)
 {
     int64_t state = lhi_most(state_bytes(cost), state_bytes(here));
@@ -101,7 +106,8 @@ static void take_worst(lh_cost *cost, const lh_cost *here)
     cost->time_source = join_sources(cost->time_source, here->time_source);
 }
 
-/* In the datacenters with its replicas; those that are alike need no look. */
+/* Computes a slice's cost over the datacenters with its replicas; skips
+ * equivalent ones. */
 static lh_status cost_slice(builder *b, const lhi_spread *spread,
                             lh_cost_slice slice, lh_cost *cost, lh_error *err)
 {
@@ -153,9 +159,9 @@ static bool has_chunk_times(const lh_profile *profile)
     return false;
 }
 
-/* Whether the layers before and behind two slices are alike, on which it
- * depends with one pipeline rank what ZeRO 2 and 3 take (cost/data_passes.c).
- */
+/* Checks whether the layers before and after two slices are equivalent. With
+ * one pipeline rank, the cost of ZeRO 2 and 3 depends on them
+ * (model/data_passes.c). */
 static bool same_beside(const builder *b, const lh_cost_slice *x,
                         const lh_cost_slice *y)
 {
@@ -169,9 +175,9 @@ static bool same_beside(const builder *b, const lh_cost_slice *x,
             lhi_layers_alike(m, end_x, end_y));
 }
 
-/* Whether the slice of chunk `c` costs what that of b->last_chunk does: neither
- * has an end of the model, layer by layer they are alike, and so are the
- * datacenters. Chunks that were measured as such have times of their own. */
+/* Checks whether the slice of chunk `c` has the cost of b->last_chunk: neither
+ * has an end of the model, and layers and datacenters are pairwise equivalent.
+ * Measured chunks have their own times. */
 static bool costs_as_last(const builder *b, uint32_t c,
                           const lh_cost_slice *slice)
 {
@@ -197,6 +203,7 @@ static bool costs_as_last(const builder *b, uint32_t c,
     return true;
 }
 
+/* Computes the cost of chunk `c`, from the cache if possible. */
 static lh_status cost_of(builder *b, uint32_t c, lh_cost *cost, lh_error *err)
 {
     const lhi_spread *spread =
@@ -234,6 +241,7 @@ lhi_state_parts lhi_state_parts_of(const lh_cost *cost)
     return out;
 }
 
+/* Adds a chunk's state to its device's memory parts. */
 static void add_state(const lh_cost *cost, lh_plan_memory *to)
 {
     lhi_state_parts state = lhi_state_parts_of(cost);
@@ -242,7 +250,7 @@ static void add_state(const lh_cost *cost, lh_plan_memory *to)
     to->optimizer_bytes += state.optimizer;
 }
 
-/* Returns by how much. */
+/* Raises *most to `value`; returns the increase. */
 static int64_t raise_to(int64_t *most, int64_t value)
 {
     int64_t more = lhi_most(value - *most, 0);
@@ -250,12 +258,13 @@ static int64_t raise_to(int64_t *most, int64_t value)
     return more;
 }
 
-/* With ZeRO 2 and 3 the gather before the first layer of a device's first F,
- * and the reduction after its last W, are operations of their own, as they are
- * with ZeRO 0 and 1. Both are of its first chunk; those of others would be on
- * the link while passes gather and reduce, and save nothing. All passes of a
- * chunk take one time, so that those of each microbatch become shorter by what
- * is then theirs of it. Returns by how much. */
+/* Moves communication out of the passes. With ZeRO 2 and 3 the gather before
+ * the first layer of a device's first F, and the reduction after its last W,
+ * are separate operations, as with ZeRO 0 and 1. Both belong to the device's
+ * first chunk; on other chunks they would use the link while passes gather and
+ * reduce, without gain. All passes of a chunk have one duration, so each
+ * microbatch's passes become shorter by its share. Returns the reduction in ns.
+ */
 static int64_t take_ends(const builder *b, const lh_cost *cost, uint32_t c,
                          lh_chunk *chunk)
 {
@@ -274,6 +283,7 @@ static int64_t take_ends(const builder *b, const lh_cost *cost, uint32_t c,
     return gather + reduce;
 }
 
+/* Adds chunk `c` with its times and memory. */
 static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
 {
     lh_cost cost;
@@ -289,11 +299,11 @@ static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
     chunk->mem_d = cost.weight_input_bytes - cost.activation_bytes;
     chunk->mem_w = -cost.weight_input_bytes;
     chunk->offload_ns = cost.offload_ns;
-    /* Weights, gradients, optimizer; measured where the profile says so. */
+    /* Weights, gradients, optimizer; measured if the profile has them. */
     chunk->mem_static = state_bytes(&cost);
     if (b->parts)
         add_state(&cost, &b->parts[d]);
-    /* What is there once, however many chunks a device has. */
+    /* Counted once, for any chunk count on the device. */
     chunk->mem_static += raise_to(&b->buffers[d], cost.buffer_bytes) +
                          raise_to(&b->workspace[d], cost.workspace_bytes);
     if (b->parts) {
@@ -314,7 +324,8 @@ static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
     return LH_OK;
 }
 
-/* From one stage to another, over the same link or within one datacenter. */
+/* Checks whether group `i` crosses between two stages as group `g` does: over
+ * the same link or within one datacenter. */
 static bool crosses_alike(const builder *b, uint32_t i, uint32_t g,
                           uint32_t from, uint32_t to)
 {
@@ -327,8 +338,8 @@ static bool crosses_alike(const builder *b, uint32_t i, uint32_t g,
                             : lhi_one_link(b->job, a, z, x, y);
 }
 
-/* How many replicas send at once where group g does, from one stage to
- * another: those of all groups that cross the same link there. */
+/* Counts the replicas that send at the same time as group g, from one stage to
+ * another: those of all groups on the same link. */
 static uint32_t senders(const builder *b, uint32_t g, uint32_t from,
                         uint32_t to)
 {
@@ -340,6 +351,7 @@ static uint32_t senders(const builder *b, uint32_t g, uint32_t from,
     return replicas;
 }
 
+/* Returns the hop of a group between two stages. */
 static lh_cost_hop hop_of(const builder *b, uint32_t g, uint32_t from,
                           uint32_t to)
 {
@@ -348,7 +360,8 @@ static lh_cost_hop hop_of(const builder *b, uint32_t g, uint32_t from,
                          z->first_gpu, senders(b, g, from, to)};
 }
 
-/* The message between two stages, of the group where it takes longest. */
+/* Computes the message between two stages for the group where it takes longest.
+ */
 static lh_status message_between(builder *b, uint32_t from, uint32_t to,
                                  lh_cost_message *out, lh_error *err)
 {
@@ -369,9 +382,9 @@ static lh_status message_between(builder *b, uint32_t from, uint32_t to,
     return LH_OK;
 }
 
-/* Behind multi-token prediction modules apart from the head go their hidden
- * states, too, as large as the model's each. A link has messages of one size:
- * the largest. */
+/* Widens a message after multi-token prediction modules that are separate from
+ * the head: it includes their hidden states, each as large as the model's. A
+ * link has one message size, so the largest counts. */
 static lh_status widen_behind_mtp(const builder *b, uint32_t from, uint32_t to,
                                   lh_cost_message *message, lh_error *err)
 {
@@ -386,6 +399,7 @@ static lh_status widen_behind_mtp(const builder *b, uint32_t from, uint32_t to,
     return LH_OK;
 }
 
+/* Adds the link between two stages. */
 static lh_status add_link(builder *b, uint32_t from, uint32_t to, lh_error *err)
 {
     lh_cost_message message;
@@ -398,7 +412,8 @@ static lh_status add_link(builder *b, uint32_t from, uint32_t to, lh_error *err)
     return LH_OK;
 }
 
-/* A link between datacenters, as the first pair of zones that use it. */
+/* Returns the first zone pair that uses a link between datacenters; it
+ * identifies the link. */
 static uint32_t first_pair(const lh_job *job, uint32_t from, uint32_t to)
 {
     uint32_t n = job->n_datacenters, pair = 0;
@@ -408,7 +423,7 @@ static uint32_t first_pair(const lh_job *job, uint32_t from, uint32_t to)
     return pair;
 }
 
-/* The one that a group uses, plus 1; 0: none. */
+/* Returns the link's datacenter pair used by a group, plus 1; 0: none. */
 static uint32_t crossed(const builder *b, uint32_t g, const lh_link *link)
 {
     uint32_t from = rank_of(b, g, link->from)->datacenter;
@@ -416,7 +431,7 @@ static uint32_t crossed(const builder *b, uint32_t g, const lh_link *link)
     return from == to ? 0 : first_pair(b->job, from, to) + 1;
 }
 
-/* Those of a set lead to its least member. */
+/* Returns the least member of a pair's set (union-find). */
 static uint32_t least_of(uint32_t *shared, uint32_t pair)
 {
     while (shared[pair] != pair)
@@ -424,8 +439,8 @@ static uint32_t least_of(uint32_t *shared, uint32_t pair)
     return pair;
 }
 
-/* What lies at the end of a link: between zones the rest of their datacenter,
- * else all of it. */
+/* Returns the name of a link's end: the zone for links inside a datacenter,
+ * else the datacenter. */
 static const char *end_name(const lh_job *job, uint32_t at)
 {
     const lh_datacenter *dc = &job->datacenters[at];
@@ -438,12 +453,13 @@ static void name_of(const lh_job *job, uint32_t pair, char name[LINK_NAME])
 {
     uint32_t n = job->n_datacenters, from = pair / n, to = pair % n;
     bool zones = lhi_zones_of_one(job, from, to);
-    /* No site has '>' in its name, so no two links get one name. */
+    /* No site has '>' in its name, so link names are unique. */
     snprintf(name, LINK_NAME, "%s>%s",
              zones ? job->datacenters[from].name : end_name(job, from),
              end_name(job, to));
 }
 
+/* Names a link and merges it with others of the same pair. */
 static lh_status name_link(builder *b, uint32_t pair, lh_link *link,
                            lh_error *err)
 {
@@ -453,9 +469,10 @@ static lh_status name_link(builder *b, uint32_t pair, lh_link *link,
     return link->name ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* A link between datacenters is one for all pairs of stages that use it. The
- * pipeline stands for every group at once, so what one message uses in several
- * groups becomes a single link: the pipeline waits for either as for both. */
+/* Merges links: one link between datacenters serves all pairs of stages that
+ * use it. The pipeline represents every group at once, so links used by one
+ * message in several groups become a single link; the pipeline waits for either
+ * as for both. */
 static lh_status share_links(builder *b, lh_error *err)
 {
     uint32_t n = b->job->n_datacenters, G = b->places.sites->n_groups;
@@ -486,8 +503,8 @@ static lh_status share_links(builder *b, lh_error *err)
     return LH_OK;
 }
 
-/* The links of a ring through a stage's datacenters, each once, by the names
- * that they have as links of the pipeline. */
+/* Writes the links of a ring through a stage's datacenters, each once, with
+ * their names in the pipeline. */
 static void name_ring(builder *b, const lhi_spread *spread, lhi_text *out)
 {
     uint32_t pairs[LH_MAX_DATACENTERS], n = 0;
@@ -508,7 +525,7 @@ static void name_ring(builder *b, const lhi_spread *spread, lhi_text *out)
     }
 }
 
-/* Through the same datacenters in the same order. */
+/* Checks whether two stages use the same datacenters in the same order. */
 static bool same_ring(const lhi_spread *a, const lhi_spread *b)
 {
     bool same = a->n_sites == b->n_sites;
@@ -517,8 +534,8 @@ static bool same_ring(const lhi_spread *a, const lhi_spread *b)
     return same;
 }
 
-/* Whether GPUs of several nodes of one datacenter reduce together; copies of
- * experts may be further apart than those of the rest. */
+/* Checks whether GPUs on several nodes of one datacenter reduce together;
+ * expert replicas may be further apart than the others. */
 static lh_status leaves_node(const builder *b, const lhi_spread *spread,
                              uint32_t chunk, bool *leaves, lh_error *err)
 {
@@ -533,8 +550,8 @@ static lh_status leaves_node(const builder *b, const lhi_spread *spread,
     return LH_OK;
 }
 
-/* What the data-parallel communication of a chunk crosses, at its slowest
- * level: that is what the data-parallel link of its device stands for. */
+/* Names the data-parallel link of a chunk's device after the slowest level that
+ * its communication crosses. */
 static lh_status name_dp_link(builder *b, uint32_t chunk, lh_error *err)
 {
     uint32_t d = b->chunks[chunk].device;
@@ -570,7 +587,8 @@ static lh_status name_dp_links(builder *b, lh_error *err)
     return LH_OK;
 }
 
-/* Links of a device are chained, the latest first, to find repeated ones. */
+/* Adds the hop between two devices. A device's links form a chain, latest
+ * first, to find repeated ones. */
 static lh_status hop_to(builder *b, uint32_t from, uint32_t to, lh_error *err)
 {
     if (from == to)
@@ -601,7 +619,8 @@ static lh_status allocate(builder *b, lh_error *err)
     return LH_OK;
 }
 
-/* The gradient of a matrix that embedding and head share, after everything. */
+/* Adds the gradient reduction of a matrix shared by embedding and head, after
+ * everything else. */
 static lh_status add_tied_embedding(builder *b, lh_error *err)
 {
     uint32_t first = b->chunks[0].device;
@@ -636,7 +655,7 @@ static lh_status make_pipeline(builder *b, lh_error *err)
         const lhi_spread *spread = &b->places.spreads[d];
         at[d] = rank_of(b, 0, d)->datacenter;
         limits[d] = lh_gpu_usable_bytes(&b->job->datacenters[at[d]].gpu);
-        /* Every replica has to fit where it is. */
+        /* Every replica must fit in its datacenter. */
         for (uint32_t i = 0; i < spread->n_sites; i++) {
             uint32_t dc = spread->sites[i].datacenter;
             int64_t room = lh_gpu_usable_bytes(&b->job->datacenters[dc].gpu);
@@ -669,7 +688,7 @@ static lh_status make_pipeline(builder *b, lh_error *err)
     lh_status status = lh_pipeline_make(&desc, &b->built->pipeline, err);
     if (status != LH_EINPUT)
         return status;
-    /* Times or bytes that no pipeline holds: the layout's, others may do. */
+    /* Times or bytes exceed a pipeline's range: other layouts may work. */
     if (err)
         err->code = LH_EUNSUPPORTED;
     return LH_EUNSUPPORTED;
@@ -701,7 +720,7 @@ lh_job lhi_config_job(const lh_job *job, const lhi_config *config)
     as_configured.training.recompute = config->recompute;
     if (config->zero_given)
         as_configured.training.zero = config->zero;
-    /* What it shards beyond that it sends by operations of its own. */
+    /* Sharding beyond ZeRO-1 is sent by the elastic plan's own operations. */
     if (config->elastic)
         as_configured.training.zero = 1;
     return as_configured;

@@ -37,7 +37,8 @@ bool lhi_schedule_suits(const lh_job *job, lh_placement placement)
     }
 }
 
-/* Of the placements that layouts have: UD is one chunk, a wave two. */
+/* Names the chunk counts that a schedule's placement allows: UD has one chunk
+ * per device, a wave two. */
 static const char *chunks_needed(lhi_lie chunks)
 {
     return chunks == LHI_LIE_UD     ? "one chunk"
@@ -105,8 +106,8 @@ uint32_t lhi_elastic_zero(const lh_plan_elastic *elastic)
     return elastic->parameters >= 1 ? 3 : elastic->gradients >= 1 ? 2 : 1;
 }
 
-/* An elastic plan's shares and operations stand beside a layout that keeps all,
- * of the stage that the job says. */
+/* An elastic plan's shares and operations are kept beside a layout that shards
+ * nothing more than the job's ZeRO stage. */
 lhi_config lhi_config_of(const lh_choice *choice)
 {
     bool again = choice->recompute == LH_RECOMPUTE_OPERATIONS;

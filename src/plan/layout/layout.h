@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One layout of a job: where its pipeline ranks are, which layers they hold,
- * and the pipeline that results. In: a job and a configuration. Out: a pipeline
- * with the cost model's times, or why there is none.
- *
- *   layout.h      configurations, from which place.c and build.c make places
- *                 and pipelines; ring.c orders rings of datacenters
- *   space.h       which layouts a job leaves open, as a tree
- *   sites.h       which placements to try: sites.c and, by sites_own.h,
- *                 sites_fit.c, sites_many.c, sites_rank.c, sites_same.c
- *   uneven.h      layers moved between chunks, by the searches of partition.h;
- *                 reuse.h keeps what such a move leaves as it was
- *   alike.h       when layouts, datacenters and links are the same
- *   choice.h      a layout under a schedule, and what schedules a job asks for
- *   relinked.h    the same job and layout with other links
- *   shares.h      what an elastic plan communicates on a layout
- *   traffic.h     what a layout sends between datacenters */
+/* One layout of a job: the sites of its pipeline ranks, their layers, and the
+ * resulting pipeline. Input: a job and a configuration. Output: a pipeline with
+ * the cost model's times, or the reason why there is none.
+ *     layout.h           configurations; placement.c and build.c make
+ *                        placements and pipelines, ring_order.c orders rings of
+ *                        datacenters
+ *     space.h            layouts that a job leaves open, as a tree
+ *     site_search.h      placements to try: site_search.c and, through
+ *                        site_search_internal.h, site_fill.c,
+ *                        site_heuristics.c, site_estimate.c, site_symmetry.c
+ *     layer_partition.h  layers moved between chunks, by the searches of
+ *                        partition_search.h; build_cache.h keeps the unchanged
+ *                        parts
+ *     equivalence.h      equality of layouts, datacenters and links
+ *     choice.h           a layout under a schedule, and a job's schedules
+ *     link_override.h    the same job and layout with other links
+ *     elastic_shares.h   elastic-plan communication on a layout
+ *     traffic.h          traffic between datacenters */
 #ifndef LHI_LAYOUT_H
 #define LHI_LAYOUT_H
 
@@ -26,128 +28,134 @@
 #include <longhaul/pipeline.h>
 #include <longhaul/plan.h>
 
-/* Where a pipeline rank of one data-parallel replica is. */
+/* Place of a pipeline rank of one data-parallel replica. */
 typedef struct lhi_rank_place {
     uint32_t datacenter;
-    uint32_t first_gpu; /* of its tensor x context group, counted in the
-                           datacenter */
+    uint32_t first_gpu; /* first GPU of its tensor x context group, counted in
+                         * the datacenter */
 } lhi_rank_place;
 
-/* Where one stage is, all replicas together. */
+/* Placement of one stage over all replicas. */
 typedef struct lhi_spread {
     uint32_t n_sites;
     const lh_cost_site *sites; /* in the order of the ring between them */
-    uint32_t sharing; /* stages whose rings use the same links, itself too */
+    uint32_t sharing; /* stages whose rings share links, including itself */
 } lhi_spread;
 
-/* Replicas in the datacenter that has fewest of them. */
+/* Returns the replica count of the datacenter with the fewest. */
 uint32_t lhi_spread_least(const lhi_spread *spread);
 
-/* Whether the slices of a stage cost in the i-th of its datacenters what they
- * do in one listed before it. */
+/* Checks whether the slices of a stage cost the same in its i-th datacenter as
+ * in an earlier one. */
 bool lhi_spread_repeats(const lh_job *job, const lh_layout *layout,
                         const lhi_spread *spread, uint32_t i);
 
-/* Where everything is. */
+/* Placement of a layout. */
 typedef struct lhi_places {
     const lh_sites *sites;
-    const lhi_rank_place *ranks; /* ranks[group * pipeline + stage]: of the
-                              first replica of each group */
-    const lhi_spread *spreads;   /* of each stage */
+    const lhi_rank_place *ranks; /* ranks[group * pipeline + stage]: first
+                                  * replica of each group */
+    const lhi_spread *spreads;   /* per stage */
 } lhi_places;
 
-/* A layout with everything decided. */
+/* A complete configuration of a layout. */
 typedef struct lhi_config {
-    lh_layout layout; /* complete; schedule NULL unless the job gives one */
+    lh_layout layout; /* complete; schedule NULL unless fixed by the job */
     lh_placement placement;
     lh_recompute recompute;
     uint32_t microbatches;
-    const uint32_t *layers; /* of each chunk; NULL: lhi_layer_range() */
-    bool zero_given;        /* else the job's ZeRO stage */
+    const uint32_t *layers; /* per chunk; NULL: lhi_layer_range() */
+    bool zero_given;        /* false: the job's ZeRO stage */
     uint32_t zero;
-    const lh_plan_elastic *elastic; /* what an elastic plan shards beyond
-                                       ZeRO-1; NULL: it is none */
+    /* sharding beyond ZeRO-1; NULL: not elastic */
+    const lh_plan_elastic *elastic;
 } lhi_config;
 
-/* The layers of each chunk, where the job has them for layouts with so many
- * chunks; else NULL. */
+/* Returns the job's layers per chunk for layouts with this chunk count, or
+ * NULL. */
 const uint32_t *lhi_layers_asked(const lh_job *job, const lh_layout *layout);
-/* Of the chunk that the job gives fewest; 1 where it gives none. */
+/* Returns the layer count of the smallest chunk in the job's partition; 1 if
+ * the job has no partition. */
 uint32_t lhi_layers_least(const lh_job *job);
-/* Of the chunks asked for between the first and the last, those without one. */
+/* Counts the chunks without layers between the first and the last in the job's
+ * partition. */
 uint32_t lhi_layers_none(const lh_job *job);
-/* Whether the model's multi-token prediction modules are with its head. */
+/* Returns whether the model's multi-token prediction modules are with its head.
+ */
 lh_mtp_place lhi_mtp_of_head(const lh_job *job);
 
-/* What a slice holds of state, bytes. A profile may have measured more or less
- * of it, in one piece, than the model counts: each part is its share of that,
- * and the last one what is left. */
+/* State of a slice, in bytes. A profile may have measured more or less state,
+ * as one number, than the model counts. Each part is scaled to it, and the last
+ * one gets the remainder. */
 typedef struct lhi_state_parts {
     int64_t weights, gradients, optimizer;
 } lhi_state_parts;
+/* Computes the state parts of a slice's cost. */
 lhi_state_parts lhi_state_parts_of(const lh_cost *cost);
 
-/* What a configuration comes to, before any schedule. */
+/* Result of building a configuration, before any schedule. */
 typedef struct lhi_built {
     lh_pipeline *pipeline;
     int64_t optimizer_ns, overhead_ns; /* after the pipeline */
     lh_cost_source source;
-    /* Of one microbatch's passes on all chunks: what they send, tensor, context
-     * and expert parallel; and how long they wait for ZeRO 2 and 3. */
+    /* Per microbatch, passes of all chunks: tensor, context and expert
+     * communication; waiting for ZeRO 2 and 3. */
     int64_t inside_ns, data_ns;
 } lhi_built;
 
-/* The job with the configuration's own training (recomputation, ZeRO). */
+/* Returns the job with the configuration's own training settings
+ * (recomputation, ZeRO). */
 lh_job lhi_config_job(const lh_job *job, const lhi_config *config);
 
-/* GPUs that share one pipeline rank. */
+/* Returns the GPU count per pipeline rank. */
 uint32_t lhi_group_size(const lh_layout *layout);
 
-/* Whether experts are spread otherwise than the rest is. */
+/* Checks whether experts have a process-group layout of their own. */
 bool lhi_layout_is_folded(const lh_layout *layout);
 
-/* Places all ranks: as layout->sites say, else as `outermost` does. Everything
- * that *out points to lies in `mem` (or is the layout's). LH_EUNSUPPORTED:
- * `err` says what does not divide, or where there is no room. */
+/* Places all ranks by layout->sites, or else by `outermost`. Data in *out is in
+ * `mem` (or belongs to the layout). LH_EUNSUPPORTED: something does not divide,
+ * or capacity is missing; `err` has the details. */
 lh_status lhi_layout_place(const lh_job *job, const lh_layout *layout,
                            lhi_arena *mem, lhi_places *out, lh_error *err);
 
-/* sites[stage * data + replica]: replicas of a stage that have the same number
- * share its state where sharding is hybrid, or ZeRO 0: then each has it for
- * itself, else the one of its datacenter. As lhi_layout_place(). */
+/* Computes sites[stage * data + replica], the state-sharing groups: replicas of
+ * a stage with the same number share its state. With hybrid sharding the number
+ * is the datacenter; with ZeRO 0 each replica has its own. Errors as
+ * lhi_layout_place(). */
 lh_status lhi_state_sites(const lh_job *job, const lh_layout *layout,
                           uint32_t zero, uint32_t *sites, lh_error *err);
 
-/* nodes[stage * ranks + rank], of the data * context * tensor ranks of a stage in
- * their order: ranks on one node have the same number, as the cost model has it
- * that a stage begins with a node. As lhi_layout_place(). */
+/* Computes nodes[stage * ranks + rank] for the data * context * tensor ranks of
+ * a stage in their order: ranks on one node have the same number. As in the
+ * cost model, a stage begins with a new node. Errors as lhi_layout_place(). */
 lh_status lhi_state_nodes(const lh_job *job, const lh_layout *layout,
                           uint32_t *nodes, lh_error *err);
 
-/* What a layout without sites stands for: with pipeline outermost each
- * datacenter takes as many consecutive stages as it has room for, in the job's
- * order; with data outermost all have equally many whole replicas. */
+/* Returns the default placement of a layout without sites. Pipeline outermost:
+ * each datacenter takes as many consecutive stages as fit, in the job's order.
+ * Data outermost: all datacenters have equally many whole replicas. */
 lh_status lhi_sites_default(const lh_job *job, const lh_layout *layout,
                             lhi_arena *mem, const lh_sites **out,
                             lh_error *err);
 
-/* Puts n >= 2 datacenters with replicas in a good order for a ring in which
- * `concurrent` rings of `bytes` share each link (ring.c). */
+/* Orders n >= 2 datacenters with replicas into a good ring when `concurrent`
+ * rings of `bytes` share each link (ring_order.c). */
 lh_status lhi_ring_order(const lh_job *job, uint32_t n, lh_cost_site *sites,
                          double concurrent, double bytes, lh_error *err);
 
-/* The layers of chunk c of n: as even as they go, what is left over in the
- * middle, away from embedding and head. */
+/* Computes the layers of chunk c out of n, as even as possible; the remainder
+ * is in the middle, away from embedding and head. */
 void lhi_layer_range(uint32_t layers, uint32_t n_chunks, uint32_t chunk,
                      uint32_t *first, uint32_t *count);
 
-/* The same, where the configuration may say otherwise. */
+/* The same for a configuration, which may have its own partition. */
 void lhi_config_layers(uint32_t layers, const lhi_config *config,
                        uint32_t chunk, uint32_t *first, uint32_t *count);
-/* The pipeline rank that a chunk lies on. */
+/* Returns the pipeline rank of a chunk. */
 uint32_t lhi_config_device(const lhi_config *config, uint32_t chunk);
 
-/* A chunk as the cost model sees it, its first datacenter aside. */
+/* Returns a chunk as a cost-model slice, without its first datacenter. */
 lh_cost_slice lhi_config_slice(const lh_job *job, const lhi_config *config,
                                const lhi_spread *spread, uint32_t chunk);
 
@@ -155,9 +163,8 @@ lh_cost_slice lhi_config_slice(const lh_job *job, const lhi_config *config,
 lh_status lhi_layout_build(const lh_job *job, const lhi_config *config,
                            lhi_built *built, lh_error *err);
 
-/* What the static memory of each device of that pipeline consists of: all parts
- * of lh_plan_memory but activations, which are 0. `parts` has place for every
- * pipeline rank. */
+/* Computes the static memory parts of each device: all parts of lh_plan_memory
+ * except activations, which are 0. `parts` has one entry per pipeline rank. */
 lh_status lhi_layout_memory(const lh_job *job, const lhi_config *config,
                             lh_plan_memory *parts, lh_error *err);
 

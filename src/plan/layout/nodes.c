@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which ranks of a stage share a node. */
+/* Assigns a stage's ranks to nodes. */
 #include "cost/fold.h"
 #include "plan/layout/layout.h"
 
-/* Of a stage, replica by replica: n is how many ranks each datacenter has so
- * far. */
+/* Assigns one stage, replica by replica; n counts the ranks so far in each
+ * datacenter. */
 static lh_status place_stage(const lh_job *job, const lh_layout *l,
                              const lhi_places *places, uint32_t stage,
                              uint32_t *nodes, lh_error *err)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The largest chunk beside one of `least` layers. */
+/* Returns the largest chunk allowed beside one with `least` layers. */
 static uint32_t cap(const lhi_partition *p, uint32_t least)
 {
     double most = floor(p->most_ratio * least + 1e-9);
@@ -27,13 +27,14 @@ bool lhi_partition_allows(const lhi_partition *p, const uint32_t *layers)
     return least > 0 && most <= cap(p, least);
 }
 
+/* Adds with saturation. */
 static uint64_t add_capped(uint64_t a, uint64_t b)
 {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* Ways to write n_layers as n_chunks numbers from `least` to `most`, in
- * ways[n_layers]; `room` is as long. */
+/* Counts the ways to write n_layers as n_chunks numbers from `least` to `most`,
+ * into ways[n_layers]; `room` is scratch with the same length. */
 static uint64_t count_between(const lhi_partition *p, uint32_t least,
                               uint32_t most, uint64_t *ways, uint64_t *room)
 {
@@ -70,7 +71,8 @@ lh_status lhi_partition_count(const lhi_partition *p, uint64_t *out,
     return LH_OK;
 }
 
-/* Asks for a partition; true in *better where it is the best so far. */
+/* Evaluates a partition; *best and *best_ns take it if it is the best so far.
+ */
 static lh_status ask(lhi_partition *p, const uint32_t *layers, uint32_t *best,
                      int64_t *best_ns, int64_t *ns, lh_error *err)
 {
@@ -83,14 +85,15 @@ static lh_status ask(lhi_partition *p, const uint32_t *layers, uint32_t *best,
     return LH_OK;
 }
 
+/* Enumeration state. */
 typedef struct walk {
     lhi_partition *p;
     uint32_t *layers, *best;
     int64_t *best_ns;
 } walk;
 
-/* Chunks from `at` on share `left` layers; those before have from `least` to
- * `most`. */
+/* Enumerates partitions: chunks from `at` on share `left` layers; earlier ones
+ * have `least` to `most`. */
 static lh_status enumerate(walk *w, uint32_t at, uint32_t left, uint32_t least,
                            uint32_t most, lh_error *err)
 {
@@ -125,8 +128,8 @@ lh_status lhi_partition_exact(lhi_partition *p, uint32_t *best,
     return status;
 }
 
-/* Asks for `layers`, changed at two chunks by the caller; a better one is where
- * the climb goes on from, else they are as before. */
+/* Evaluates `layers`, which the caller changed at two chunks. Keeps the change
+ * if it is better, else reverts it. */
 static lh_status step_to(lhi_partition *p, uint32_t a, uint32_t b,
                          uint32_t at_a, uint32_t at_b, uint32_t *layers,
                          uint32_t *best, int64_t *best_ns, lh_error *err)
@@ -144,8 +147,8 @@ static lh_status step_to(lhi_partition *p, uint32_t a, uint32_t b,
     return LH_OK;
 }
 
-/* Every move of `step` layers, or with 0 every exchange, from wherever the one
- * before has led. */
+/* Tries every move of `step` layers, or with 0 every exchange, each from the
+ * current best. */
 static lh_status move(lhi_partition *p, uint32_t step, uint64_t most,
                       uint32_t *layers, uint32_t *best, int64_t *best_ns,
                       lh_error *err)
@@ -184,9 +187,10 @@ lh_status lhi_partition_climb(lhi_partition *p, uint64_t most, uint32_t *best,
 /* --- Monte Carlo -----------------------------------------------------------
  */
 
+/* One sampled partition. */
 typedef struct sample {
     int64_t ns;
-    uint32_t number; /* in the order drawn */
+    uint32_t number; /* in sampling order */
 } sample;
 
 static int compare(const void *a, const void *b)
@@ -197,8 +201,8 @@ static int compare(const void *a, const void *b)
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* Layers dropped one by one into chunks at random, again until that is
- * allowed; after many vain tries as even as it goes. */
+/* Samples a partition: drops layers one by one into random chunks and repeats
+ * until it is allowed; after many failures uses the even partition. */
 static void draw(const lhi_partition *p, lhi_random *random, uint32_t *layers)
 {
     uint32_t n = p->n_chunks;
@@ -214,6 +218,7 @@ static void draw(const lhi_partition *p, lhi_random *random, uint32_t *layers)
         layers[c] = p->n_layers / n + (c < p->n_layers % n);
 }
 
+/* Samples random partitions and keeps the fastest. */
 static lh_status explore(lhi_partition *p, const lhi_partition_sampling *how,
                          lhi_random *random, sample *samples, uint32_t *drawn,
                          uint32_t *best, int64_t *best_ns, lh_error *err)
@@ -227,6 +232,7 @@ static lh_status explore(lhi_partition *p, const lhi_partition_sampling *how,
     return LH_OK;
 }
 
+/* Improves the kept samples by random single-layer moves. */
 static lh_status exploit(lhi_partition *p, const lhi_partition_sampling *how,
                          lhi_random *random, uint32_t *layers, uint32_t *best,
                          int64_t *best_ns, lh_error *err)

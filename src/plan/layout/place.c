@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pipeline ranks over datacenters: docs/theory/placement.md. */
+/* Places pipeline ranks on datacenters: docs/theory/placement.md. */
 #include "plan/layout/alike.h"
 
 #include <inttypes.h>
@@ -28,8 +28,8 @@ static lh_sites *make_sites(lhi_arena *mem, uint32_t n_groups, uint32_t n_parts,
     return sites;
 }
 
-/* Each datacenter takes as many consecutive stages, with all their replicas, as
- * it has room for. */
+/* Fills each datacenter with as many consecutive stages, including all
+ * replicas, as fit. */
 static lh_status fill_stages(const lh_job *job, const lh_layout *l,
                              lhi_arena *mem, const lh_sites **out,
                              lh_error *err)
@@ -61,7 +61,7 @@ static lh_status fill_stages(const lh_job *job, const lh_layout *l,
     return LH_OK;
 }
 
-/* Whole replicas in each datacenter, equally many. */
+/* Gives each datacenter equally many whole replicas. */
 static lh_status share_replicas(const lh_job *job, const lh_layout *l,
                                 lhi_arena *mem, const lh_sites **out,
                                 lh_error *err)
@@ -108,6 +108,7 @@ lh_status lhi_sites_default(const lh_job *job, const lh_layout *layout,
 
 /* ---- from sites to ranks ---- */
 
+/* State while placing ranks. */
 typedef struct placer {
     const lh_job *job;
     const lh_layout *layout;
@@ -131,8 +132,8 @@ static lh_status place_part(placer *p, const lh_site_group *group,
     const lh_datacenter *dc = &p->job->datacenters[part->datacenter];
     uint64_t first = p->used[part->datacenter];
     uint64_t gpus = size * group->replicas * part->stages;
-    /* The numbering of longhaul/cost.h: replicas next to each other, or the
-     * stages of one. */
+    /* Numbering of longhaul/cost.h: replicas are adjacent, or the stages of one
+     * replica. */
     uint64_t stride =
         l->outermost == LH_OUTERMOST_DATA ? size : size * group->replicas;
     if (first > dc->gpus || gpus > dc->gpus - first)
@@ -147,6 +148,7 @@ static lh_status place_part(placer *p, const lh_site_group *group,
     return LH_OK;
 }
 
+/* Places the first replica of one group. */
 static lh_status place_group(placer *p, uint32_t g, lh_error *err)
 {
     const lh_site_group *group = &p->sites->groups[g];
@@ -194,7 +196,7 @@ static bool same_datacenters(const placer *p, uint32_t s, uint32_t t)
     return true;
 }
 
-/* The datacenters that hold a stage, in the order of the job. */
+/* Finds a stage's datacenters, in the job's order. */
 static lh_status find_spread(placer *p, uint32_t s, lhi_spread *out,
                              lh_error *err)
 {
@@ -222,7 +224,7 @@ static bool has_site(const lhi_spread *spread, uint32_t dc)
     return false;
 }
 
-/* Whether rings through both could use one link. */
+/* Checks whether rings through both could share a link. */
 static bool meet(const lhi_spread *a, const lhi_spread *b)
 {
     uint32_t common = 0;
@@ -240,7 +242,7 @@ uint32_t lhi_spread_least(const lhi_spread *spread)
     return least;
 }
 
-/* Every datacenter has all experts as often as it can. */
+/* Checks whether every datacenter has complete sets of experts. */
 static bool has_whole_blocks(const lh_job *job, const lh_layout *layout,
                              const lhi_spread *spread)
 {
@@ -252,8 +254,8 @@ static bool has_whole_blocks(const lh_job *job, const lh_layout *layout,
     return true;
 }
 
-/* Where state is shared out inside of datacenters, it depends on how many
- * replicas are in one; where experts are shared over several, on which. */
+/* State sharding within datacenters depends on the replicas per datacenter;
+ * experts spread over several depend on which datacenters they are. */
 bool lhi_spread_repeats(const lh_job *job, const lh_layout *layout,
                         const lhi_spread *spread, uint32_t i)
 {
@@ -268,7 +270,7 @@ bool lhi_spread_repeats(const lh_job *job, const lh_layout *layout,
     return false;
 }
 
-/* Gradients and parameters of a stage, roughly; only the ring's order depends
+/* Estimates a stage's gradient and parameter bytes; only the ring order depends
  * on it. */
 static double ring_bytes(const placer *p, const lhi_spread *spread)
 {
@@ -277,7 +279,8 @@ static double ring_bytes(const placer *p, const lhi_spread *spread)
             p->layout->context * lhi_spread_least(spread));
 }
 
-/* Stages from first[i] to first[i + 1] - 1 are spread alike. */
+/* Orders the rings. Stages first[i] to first[i + 1] - 1 have the same
+ * datacenters. */
 static lh_status order_rings(placer *p, const uint32_t *first, uint32_t n_runs,
                              lh_error *err)
 {
@@ -338,7 +341,7 @@ void lhi_layer_range(uint32_t layers, uint32_t n_chunks, uint32_t chunk,
                      uint32_t *first, uint32_t *count)
 {
     uint32_t each = layers / n_chunks, more = layers % n_chunks;
-    /* Chunks from..from+more-1 hold one layer more. */
+    /* Chunks from..from+more-1 have one more layer. */
     uint32_t from = (n_chunks - more) / 2;
     uint32_t before = chunk < from          ? 0
                       : chunk < from + more ? chunk - from

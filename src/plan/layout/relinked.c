@@ -19,7 +19,8 @@ const char *lh_link_quantity_name(lh_link_quantity quantity)
 
 /* --- links ---------------------------------------------------------------- */
 
-/* What a job's file may say: docs/formats/job.md. */
+/* Sets one quantity of a link within the limits of a job file:
+ * docs/formats/job.md. */
 static lh_status set_value(const lh_job *job, uint32_t from, uint32_t to,
                            lh_link_quantity quantity, double value, lh_wan *wan,
                            lh_error *err)
@@ -88,7 +89,7 @@ static lh_status change_links(const lh_job *job, const lh_link_change *change,
     return LH_OK;
 }
 
-/* --- what was measured on them -------------------------------------------- */
+/* --- profile -------------------------------------------------------------- */
 
 static double rate_of(const lh_wan *wan)
 {
@@ -105,13 +106,14 @@ static uint32_t find_site(const lh_job *job, const char *name)
     return i;
 }
 
+/* Scales a profile's link measurement. */
 static void scale_link(const lh_wan *before, const lh_wan *after,
                        lh_profile_link *link)
 {
     link->beta_ns_per_byte *= rate_of(before) / rate_of(after);
     if (after->latency_ns == before->latency_ns)
         return;
-    /* With nothing to compare with, the new value is all there is. */
+    /* Without a reference value, the new value counts directly. */
     double ratio = before->latency_ns > 0
                        ? (double)after->latency_ns / (double)before->latency_ns
                        : 0;
@@ -120,6 +122,7 @@ static void scale_link(const lh_wan *before, const lh_wan *after,
                          : after->latency_ns;
 }
 
+/* Scales the profile's measurements on changed links. */
 static lh_status scale_profile(const lh_job *before, lhi_arena *mem,
                                lh_job *job, lh_error *err)
 {
@@ -163,7 +166,7 @@ lh_status lhi_changed_job(const lh_job *job, const lh_link_change *changes,
     return scale_profile(job, mem, out, err);
 }
 
-/* --- a choice on them ------------------------------------------------------
+/* --- choice ----------------------------------------------------------------
  */
 
 lh_status lhi_copy_sites(const lh_sites *sites, lhi_arena *mem,
@@ -191,6 +194,7 @@ lh_status lhi_copy_sites(const lh_sites *sites, lhi_arena *mem,
     return LH_OK;
 }
 
+/* Copies the times of the link with the same name. */
 static void patch_link(lh_link *link, const lh_pipeline *after)
 {
     for (uint32_t k = 0; k < lh_pipeline_n_links(after); k++) {
@@ -202,9 +206,9 @@ static void patch_link(lh_link *link, const lh_pipeline *after)
     }
 }
 
-/* The times on the links come from the layout as it is built with them; what
- * stays is how an elastic plan cuts its passes, groups and shares. `after` is
- * the layout with ZeRO-1 on the new links. */
+/* Copies a pipeline with the link times of another. Link times come from the
+ * layout built with the new links; an elastic plan keeps its passes, groups and
+ * shares. `after` is the ZeRO-1 layout on the new links. */
 static lh_status patch(const lh_job *job, const lhi_config *config,
                        const lh_plan_elastic *plan, const lh_pipeline *p,
                        const lh_pipeline *after, lhi_arena *mem,

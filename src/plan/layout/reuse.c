@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-/* Partitions that are tried one after the other differ by a layer or two, so
- * each chunk has few sizes and beginnings: places of a table go by the last
- * bits of both, and what is there gives way. */
+/* Cache of chunk costs. Successive partitions differ by a layer or two, so each
+ * chunk has few sizes and first layers. The table index uses the low bits of
+ * both; a new entry replaces the old one. */
 enum {
     CHUNKS = 64,
     BEGINNINGS = 8,
@@ -13,11 +13,13 @@ enum {
     PLACES = CHUNKS * BEGINNINGS * SIZES,
 };
 
+/* A cached chunk cost. */
 typedef struct entry {
-    uint32_t chunk, first, layers; /* 0 layers: none */
+    uint32_t chunk, first, layers; /* 0 layers: empty */
     lh_cost cost;
 } entry;
 
+/* Cache for one layout. */
 struct lhi_known {
     lhi_arena *mem;
     bool placed;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In which order a ring goes through datacenters. A ring of n takes n - 1
- * steps, each as long as its slowest link: over few datacenters the best order
- * is searched, over many a good one is found by moving one after the other. */
+/* Orders a ring through datacenters. A ring with n members takes n - 1 steps,
+ * each as long as its slowest link. For few datacenters the search is
+ * exhaustive; for many, local search moves one datacenter at a time. */
 #include "plan/layout/layout.h"
 
 #include "cost/cost_links.h"
@@ -12,6 +12,7 @@
 
 enum { MOST_EXACT = 8 };
 
+/* Ring search state. */
 typedef struct ring {
     uint32_t n;
     double bytes;
@@ -26,6 +27,7 @@ static double time_of(const ring *r, double ns_per_byte, double latency)
     return r->bytes / r->n * ns_per_byte + latency;
 }
 
+/* Returns the duration of the slowest step. */
 static double one_step(const ring *r, const uint32_t *order)
 {
     double slow = 0, late = 0;
@@ -37,7 +39,8 @@ static double one_step(const ring *r, const uint32_t *order)
     return time_of(r, slow, late);
 }
 
-/* All orders that start with the first; of equal ones the one listed first. */
+/* Searches all orders that start with the first datacenter; of equal ones the
+ * first listed wins. */
 static void search(ring *r, uint32_t placed, double slow, double late)
 {
     uint32_t last = r->order[placed - 1];
@@ -62,7 +65,7 @@ static void search(ring *r, uint32_t placed, double slow, double late)
     }
 }
 
-/* Moves order[from] to the place `to`. */
+/* Moves order[from] to position `to`. */
 static void move(uint32_t *order, uint32_t from, uint32_t to)
 {
     uint32_t one = order[from];
@@ -73,7 +76,7 @@ static void move(uint32_t *order, uint32_t from, uint32_t to)
     order[to] = one;
 }
 
-/* Where the ring's slowest link begins. */
+/* Returns the start of the ring's slowest link. */
 static uint32_t find_slowest(const ring *r)
 {
     uint32_t worst = 0;
@@ -89,7 +92,7 @@ static uint32_t find_slowest(const ring *r)
     return worst;
 }
 
-/* The datacenter at `from` goes where the ring is fastest. */
+/* Moves the datacenter at `from` to the position where the ring is fastest. */
 static bool put_better(ring *r, uint32_t from)
 {
     uint32_t best = from;
@@ -106,7 +109,7 @@ static bool put_better(ring *r, uint32_t from)
     return best != from;
 }
 
-/* Always on to the nearest. */
+/* Builds a nearest-neighbour order. */
 static void order_by_nearest(ring *r)
 {
     for (uint32_t i = 1; i < r->n; i++) {
@@ -124,7 +127,7 @@ static void order_by_nearest(ring *r)
     }
 }
 
-/* An end of the slowest link is moved while that helps. */
+/* Local search: moves an end of the slowest link while that helps. */
 static void improve(ring *r)
 {
     double listed = one_step(r, r->order);
@@ -140,7 +143,8 @@ static void improve(ring *r)
     memcpy(r->best, r->order, r->n * sizeof *r->best);
 }
 
-/* Each datacenter has a link to it and one from it in any ring. */
+/* Checks a lower bound: in any ring, each datacenter has one incoming and one
+ * outgoing link. */
 static bool cannot_be_better(const ring *r)
 {
     double slow = 0, late = 0;
@@ -211,7 +215,7 @@ lh_status lhi_ring_order(const lh_job *job, uint32_t n, lh_cost_site *sites,
 {
     ring r = {.n = n, .bytes = bytes};
     if (n < 3)
-        return LH_OK; /* there and back */
+        return LH_OK; /* forth and back */
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);

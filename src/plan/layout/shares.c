@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shares of a chunk's parameters communicate layer by layer, as all of them do
- * outside elastic plans (cost/sharding.h): one layer's gather begins when the
- * one before it has arrived, so that each pays its latencies. What is not
- * sharded communicates at once, with one latency. Where a plan shards something
- * the device's data-parallel link is taken for the latencies, too: they belong
- * to what is on it, and not to a chunk. */
+/* Elastic-plan communication. The sharded part of a chunk's parameters is sent
+ * layer by layer, like all parameters outside elastic plans (model/sharding.h):
+ * one layer's gather begins after the previous one has arrived, so each pays
+ * its latencies. The unsharded part is sent in one piece, with one latency. If
+ * a plan shards anything, latencies also occupy the device's data-parallel
+ * link; they belong to its transfers and not to a chunk. */
 #include "plan/layout/shares.h"
 
 #include "base/whole.h"
@@ -13,9 +13,10 @@
 
 #include <math.h>
 
-/* Shares as whole numbers: of so many parameters. */
+/* Shares as integers: fractions out of ALL parameters. */
 #define ALL (INT64_C(1) << 40)
 
+/* Computes the layer-by-layer times of one chunk. */
 static lh_status time_chunk(const lh_job *job, const lhi_config *config,
                             const lhi_spread *spread, uint32_t chunk,
                             lhi_busiest *known, lhi_chunk_sharded *out,
@@ -61,6 +62,7 @@ lh_status lhi_layout_sharded(const lh_job *job, const lhi_config *config,
     return status;
 }
 
+/* Converts a chunk's times for the elastic model. */
 static lhi_elastic_times times_of(const lh_chunk *plain,
                                   const lhi_chunk_sharded *sharded, bool shares)
 {
@@ -75,6 +77,7 @@ static lhi_elastic_times times_of(const lh_chunk *plain,
     return t;
 }
 
+/* Sets the communication at the first or the last chunk. */
 static void set_ends(const lh_elastic_case *g, const lh_elastic_plan *plan,
                      const lhi_elastic_times *t, bool first, lh_chunk *chunk)
 {

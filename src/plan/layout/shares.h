@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an elastic plan communicates on a layout. */
+/* Elastic-plan communication on a layout. */
 #ifndef LHI_SHARES_H
 #define LHI_SHARES_H
 
 #include "plan/layout/layout.h"
 
-/* Gather and reduction of a chunk layer by layer, in ns, with nothing computed
- * in between, where that is slowest. */
+/* Layer-by-layer gather and reduction of a chunk, in ns, without overlapping
+ * computation, in the slowest datacenter. */
 typedef struct lhi_chunk_sharded {
     int64_t gather_ns, scatter_ns;
 } lhi_chunk_sharded;
 
-/* Of every chunk of a configuration. */
+/* Computes the times of every chunk in a configuration. */
 lh_status lhi_layout_sharded(const lh_job *job, const lhi_config *config,
                              lhi_chunk_sharded *chunks, lh_error *err);
 
-/* The data-parallel communication of `plan` (its groups, shares and buckets) on
- * `plain`, the layout's pipeline with ZeRO-1, whose chunks take `sharded`: into
- * `chunks`, that are otherwise left as they are, and *ops, to be released with
- * lh_elastic_ops_free(). */
+/* Computes the data-parallel communication of `plan` (its groups, shares and
+ * buckets) on `plain`, the layout's pipeline with ZeRO-1 and sharded times
+ * `sharded`. Updates the communication in `chunks`, and nothing else there;
+ * *ops must be released with lh_elastic_ops_free(). */
 lh_status lhi_shares_sent(const lh_pipeline *plain,
                           const lhi_chunk_sharded *sharded,
                           const lh_plan_elastic *plan, lhi_arena *mem,

@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Placements for one set of degrees. Of few datacenters all groupings and all
- * orders are looked at, of many a selection; each with several ways to cut the
- * pipeline. What symmetry makes the same is looked at once, and the most
+/* Enumerates placements for one set of degrees. With few datacenters all
+ * groupings and orders are tried, with many a selection; each with several ways
+ * to split the pipeline. Equivalent placements are tried once, and the most
  * promising are kept. */
 #include "plan/layout/sites_own.h"
 
 #include <longhaul/cost.h>
 #include <string.h>
 
+/* Enumeration state. */
 typedef struct finder {
     lhi_site_case c;
     lhi_busiest busiest;
-    lhi_arena *work; /* let go at the end */
+    lhi_arena *work; /* scratch, freed at the end */
     lh_outermost want;
     const lh_sites *given;
-    lhi_draft *kept[LHI_MOST_SITES]; /* by ns, then as found */
+    lhi_draft *kept[LHI_MOST_SITES]; /* by ns, then in order of discovery */
     bool always[LHI_MOST_SITES];
     uint32_t n_kept;
-    uint64_t *seen; /* hashes of canonical drafts, 0: free */
+    uint64_t *seen; /* hashes of canonical drafts; 0: free */
     uint32_t n_seen, seen_room;
 } finder;
 
-/* Every group has a part at least. */
+/* Classifies a placement by its group and part counts; every group has at least
+ * one part. */
 static lh_outermost outermost_of(uint32_t n_groups, uint32_t n_parts)
 {
     if (n_groups == 1)
@@ -37,7 +39,7 @@ lh_outermost lhi_sites_outermost(const lh_sites *sites)
     return outermost_of(sites->n_groups, n_parts);
 }
 
-/* ---- what has been seen ---- */
+/* ---- duplicates ---- */
 
 static uint64_t mix(uint64_t hash, uint32_t value)
 {
@@ -55,6 +57,7 @@ static uint64_t hash_of(const lhi_draft *d)
     return hash ? hash : 1;
 }
 
+/* Inserts a hash; false if it was present. */
 static bool put_hash(uint64_t *table, uint32_t room, uint64_t hash)
 {
     uint32_t at = (uint32_t)(hash >> 32) & (room - 1);
@@ -65,6 +68,7 @@ static bool put_hash(uint64_t *table, uint32_t room, uint64_t hash)
     return is_new;
 }
 
+/* Checks a placement's hash against the known ones; *is_new: first time. */
 static lh_status see(finder *f, uint64_t hash, bool *is_new, lh_error *err)
 {
     if (2 * f->n_seen >= f->seen_room) {
@@ -83,9 +87,9 @@ static lh_status see(finder *f, uint64_t hash, bool *is_new, lh_error *err)
     return LH_OK;
 }
 
-/* ---- what is kept ---- */
+/* ---- kept placements ---- */
 
-/* The place of the worst that need not be kept, or n_kept. */
+/* Returns the index of the worst placement that may be dropped, or n_kept. */
 static uint32_t find_worst(const finder *f)
 {
     for (uint32_t i = f->n_kept; i > 0; i--)
@@ -94,6 +98,7 @@ static uint32_t find_worst(const finder *f)
     return f->n_kept;
 }
 
+/* Keeps a placement if it is among the best, or if `always`. */
 static lh_status keep_draft(finder *f, const lhi_draft *d, bool always,
                             lh_error *err)
 {
@@ -124,6 +129,7 @@ static lh_status keep_draft(finder *f, const lhi_draft *d, bool always,
 
 /* ---- candidates ---- */
 
+/* Checks whether the job allows the placement's outermost parallelism. */
 static bool is_wanted(const finder *f, const lhi_draft *d)
 {
     const lh_layout *l = f->c.layout;
@@ -151,6 +157,7 @@ static bool is_wanted(const finder *f, const lhi_draft *d)
     }
 }
 
+/* Takes a complete placement unless it is a duplicate. */
 static lh_status take_complete(finder *f, lhi_draft *d, bool always,
                                lh_error *err)
 {
@@ -164,6 +171,7 @@ static lh_status take_complete(finder *f, lhi_draft *d, bool always,
     return keep_draft(f, d, always, err);
 }
 
+/* Completes a draft in every way and takes the results. */
 static lh_status take_open(void *context, const lhi_draft *open, lh_error *err)
 {
     finder *f = context;
@@ -181,8 +189,9 @@ static lh_status take_open(void *context, const lhi_draft *open, lh_error *err)
     return LH_OK;
 }
 
-/* Every datacenter that is left goes on with the last group, or begins another;
- * groups come in the order of their first datacenter. */
+/* Extends a draft recursively: every unused datacenter either continues the
+ * last group or begins a new one. Groups are in the order of their first
+ * datacenter. */
 static lh_status take_all(finder *f, lhi_draft *d, bool *used, lh_error *err)
 {
     for (uint32_t s = 0; s < f->c.job->n_datacenters; s++) {
@@ -234,7 +243,7 @@ static bool to_draft(const lh_sites *sites, lhi_draft *d)
     return true;
 }
 
-/* What a layout without sites stands for is never left out. */
+/* The default placement of a layout without sites is always included. */
 static lh_status take_defaults(finder *f, lh_error *err)
 {
     for (int o = LH_OUTERMOST_PIPELINE; o <= LH_OUTERMOST_DATA; o++) {
@@ -253,7 +262,7 @@ static lh_status take_defaults(finder *f, lh_error *err)
     return LH_OK;
 }
 
-/* ---- the list ---- */
+/* ---- result list ---- */
 
 static lh_status to_sites(const lhi_draft *d, lhi_arena *mem, lh_sites *out,
                           lh_error *err)
@@ -271,6 +280,7 @@ static lh_status to_sites(const lhi_draft *d, lhi_arena *mem, lh_sites *out,
     return LH_OK;
 }
 
+/* Fills the case: capacity, speed and symmetries. */
 static lh_status make_case(finder *f, lh_error *err)
 {
     lhi_site_case *c = &f->c;
@@ -343,7 +353,7 @@ lh_status lhi_sites_find(const lh_job *job, const lh_layout *layout,
     finder f = {.c = {.job = job, .layout = layout},
                 .want = job->layout.outermost,
                 .given = job->layout.sites};
-    /* With one datacenter all is the same order of the same GPUs. */
+    /* With one datacenter all variants order the same GPUs in the same way. */
     if (job->n_datacenters == 1 && f.want == LH_OUTERMOST_ANY)
         f.want = LH_OUTERMOST_PIPELINE;
     *list = NULL;
@@ -356,8 +366,9 @@ lh_status lhi_sites_find(const lh_job *job, const lh_layout *layout,
     return status;
 }
 
-/* ---- lists that are kept ---- */
+/* ---- stored lists ---- */
 
+/* A stored list and its key. */
 typedef struct entry {
     uint32_t group, pipeline, data, n;
     const lh_sites *list;
@@ -366,6 +377,7 @@ typedef struct entry {
 
 enum { BUCKETS = 1024 };
 
+/* Lists found so far, for one job. */
 struct lhi_sites_store {
     const lh_job *job;
     lhi_arena *mem;

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many replicas and stages go where, once it is known which datacenters a
- * pipeline goes through. */
+/* Distributes replicas and stages once the datacenters of each pipeline are
+ * known. */
 #include "plan/layout/sites_own.h"
 
+/* State while filling a draft. */
 typedef struct fit {
     const lhi_site_case *c;
     const lhi_draft *open;
     lhi_draft *out;
 } fit;
 
-/* Stages of a part that there is room for, with r replicas of each; 0: none,
- * or not as many as are given. */
+/* Returns the stages that fit in a part with r replicas each; 0: none, or fewer
+ * than required. */
 static uint32_t room_for(const fit *f, uint32_t part, uint32_t r)
 {
     uint64_t room = f->c->units[f->open->site[part]] / r;
@@ -33,7 +34,8 @@ static bool has_room(const fit *f, uint32_t group, uint32_t r)
     return all >= f->c->layout->pipeline && least <= f->c->layout->pipeline;
 }
 
-/* The most replicas that a group has room for, of `most`; fewer always fit. */
+/* Returns the most replicas, up to `most`, that fit in a group; fewer always
+ * fit. */
 static uint32_t most_replicas(const fit *f, uint32_t group, uint32_t most)
 {
     uint32_t fits = 0, over = most + 1;
@@ -47,7 +49,7 @@ static uint32_t most_replicas(const fit *f, uint32_t group, uint32_t most)
     return fits;
 }
 
-/* Evenly, but where there is no room for so many. */
+/* Shares replicas evenly, limited by capacity. */
 static bool share_replicas(const fit *f)
 {
     uint32_t left = f->c->layout->data, n_open = 0, most[LHI_MOST_PARTS];
@@ -78,7 +80,8 @@ static bool share_replicas(const fit *f)
 
 /* ---- stages ---- */
 
-/* As many as fit, in order or from the end; one at least for each. */
+/* Fills parts to capacity, in order or from the end; each gets at least one
+ * stage. */
 static void fill_stages(const fit *f, uint32_t group, bool backward)
 {
     uint32_t a = f->open->from[group], n = f->open->from[group + 1] - a;
@@ -98,8 +101,8 @@ static void fill_stages(const fit *f, uint32_t group, bool backward)
     }
 }
 
-/* In proportion to weights, one at least, as far as there is room: always one
- * more for the part that has the least for its weight then. */
+/* Shares stages in proportion to weights, at least one each, limited by
+ * capacity: repeatedly adds one to the part with the least per weight. */
 static void share(const fit *f, uint32_t group, const double *weights)
 {
     uint32_t a = f->open->from[group], z = f->open->from[group + 1];
@@ -122,6 +125,7 @@ static void share(const fit *f, uint32_t group, const double *weights)
     }
 }
 
+/* Splits a group's stages in way `split`. */
 static void cut(const fit *f, uint32_t group, uint32_t split)
 {
     double weights[LH_MAX_DATACENTERS];
@@ -140,7 +144,7 @@ bool lhi_sites_fit(const lhi_site_case *c, const lhi_draft *open,
 {
     fit f = {c, open, out};
     if (split == 4 && c->same_speed)
-        return false; /* as split 3 */
+        return false; /* same as split 3 */
     out->n_groups = open->n_groups;
     out->n_parts = open->n_parts;
     for (uint32_t g = 0; g <= open->n_groups; g++)

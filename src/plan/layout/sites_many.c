@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groupings of many datacenters: a few good orders to go through all of them,
- * cut into equal parts, and groups of those that are close to each other. */
+/* Groupings for many datacenters: a few good orders through all of them, cut
+ * into equal parts, and clusters of nearby ones. */
 #include "plan/layout/sites_own.h"
 
 #include <math.h>
@@ -8,11 +8,12 @@
 
 enum { MOST_ORDERS = 8, FEWER_ORDERS = 2, MOST_ROUNDS = 4, VERY_MANY = 16 };
 
+/* State for one list. */
 typedef struct many {
     const lhi_site_case *c;
     uint32_t n;
-    uint32_t *site; /* those with room for a rank */
-    double *hop;    /* [i * n + j], of site[i] and site[j] */
+    uint32_t *site; /* datacenters with capacity for a rank */
+    double *hop;    /* [i * n + j]: from site[i] to site[j] */
     uint32_t *order, *best, *cluster;
     bool *used;
     double best_ns;
@@ -28,7 +29,7 @@ static double length_of(const many *m, const uint32_t *order)
     return ns;
 }
 
-/* Always on to the nearest. */
+/* Builds a nearest-neighbour order. */
 static void order_by_nearest(many *m, uint32_t start)
 {
     memset(m->used, 0, m->n * sizeof *m->used);
@@ -46,7 +47,7 @@ static void order_by_nearest(many *m, uint32_t start)
     }
 }
 
-/* Parts of the order are turned round while that makes it shorter. */
+/* Improves the order by 2-opt: reverses parts while it becomes shorter. */
 static void straighten(many *m)
 {
     const uint32_t n = m->n;
@@ -96,8 +97,8 @@ static void add_part(const many *m, lhi_draft *d, uint32_t i)
     d->from[d->n_groups] = d->n_parts;
 }
 
-/* The first `length` datacenters of an order, in k groups of about as many
- * GPUs, each of datacenters next to each other. */
+/* Cuts the first `length` datacenters of an order into k contiguous groups with
+ * about equal GPUs. */
 static lh_status take_cuts(const many *m, const uint32_t *order,
                            uint32_t length, uint32_t k, lh_error *err)
 {
@@ -120,7 +121,7 @@ static lh_status take_cuts(const many *m, const uint32_t *order,
     return m->take(m->context, &d, err);
 }
 
-/* Numbers of groups that are tried: 2^i, 3 * 2^i, and what divides n. */
+/* Selects group counts to try: 2^i, 3 * 2^i, and divisors of n. */
 static bool is_tried(uint32_t k, uint32_t n)
 {
     uint32_t odd = k;
@@ -129,11 +130,12 @@ static bool is_tried(uint32_t k, uint32_t n)
     return odd == 1 || odd == 3 || n % k == 0;
 }
 
+/* Takes all cuts of one order. */
 static lh_status take_order(const many *m, const uint32_t *order, lh_error *err)
 {
     uint64_t need = (uint64_t)m->c->layout->pipeline * m->c->layout->data;
     uint64_t units = 0;
-    uint32_t least = 0; /* as many of the first have enough room */
+    uint32_t least = 0; /* shortest prefix with enough capacity */
     while (units < need && least < m->n)
         units += m->c->units[m->site[order[least++]]];
     LHI_TRY(take_cuts(m, order, m->n, 1, err));
@@ -149,8 +151,8 @@ static lh_status take_order(const many *m, const uint32_t *order, lh_error *err)
     return LH_OK;
 }
 
-/* Groups of what is close: the two closest become one, again and again. Within
- * a group datacenters come as in the best order. */
+/* Agglomerative clustering: merges the two closest groups repeatedly. Within a
+ * group, datacenters keep the best order. */
 static lh_status take_clusters(many *m, lh_error *err)
 {
     uint32_t n = m->n;
@@ -189,6 +191,7 @@ static lh_status take_clusters(many *m, lh_error *err)
     return LH_OK;
 }
 
+/* Estimates the hop time between all pairs. */
 static lh_status read_hops(many *m, lh_error *err)
 {
     lhi_busiest known = {0};
@@ -206,7 +209,7 @@ static lh_status take_all(many *m, lh_error *err)
     for (uint32_t i = 0; i < m->n; i++)
         m->order[i] = m->best[i] = i;
     m->best_ns = length_of(m, m->order);
-    LHI_TRY(take_order(m, m->order, err)); /* as the job has them */
+    LHI_TRY(take_order(m, m->order, err)); /* the job's order */
     uint32_t starts = m->n > VERY_MANY ? FEWER_ORDERS : MOST_ORDERS;
     for (uint32_t start = 0; start < m->n && start < starts; start++) {
         order_by_nearest(m, start);

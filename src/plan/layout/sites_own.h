@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files that make up lhi_sites_find() share. */
+/* Internal placement-search interface, shared by the files behind
+ * lhi_placement_search(). */
 #ifndef LHI_SITES_OWN_H
 #define LHI_SITES_OWN_H
 
@@ -10,73 +11,77 @@
 
 enum {
     LHI_MOST_PARTS = LHI_MAX_PARTS,
-    LHI_MOST_EXHAUSTIVE = 5, /* datacenters whose groupings are all tried */
-    LHI_SPLITS = 5,          /* ways to cut pipelines into parts */
+    LHI_MOST_EXHAUSTIVE = 5, /* up to here, all groupings are tried */
+    LHI_SPLITS = 5,          /* ways to split pipelines into parts */
 };
 
-/* A placement that is being made: groups one after the other, group g with the
- * parts from[g] .. from[g + 1] - 1. Replicas and stages may be 0: open. */
+/* A placement under construction: group g has the parts from[g] .. from[g + 1]
+ * - 1. Replicas and stages may be 0: open. */
 typedef struct lhi_draft {
     uint32_t n_groups, n_parts;
     uint32_t from[LHI_MOST_PARTS + 1];
     uint32_t replicas[LHI_MOST_PARTS];
     uint32_t site[LHI_MOST_PARTS], stages[LHI_MOST_PARTS];
-    double ns; /* lhi_sites_rank() */
+    double ns; /* estimate by lhi_placement_estimate() */
 } lhi_draft;
 
-/* The job and the degrees. */
+/* The job, the degrees and derived data. */
 typedef struct lhi_site_case {
     const lh_job *job;
     const lh_layout *layout;
-    uint32_t group;             /* GPUs of a pipeline rank */
-    uint32_t *units;            /* ranks that each datacenter has room for */
-    double *speed;              /* of each datacenter's GPUs, FLOP/s */
-    bool same_speed;            /* all of them */
-    double flops, params;       /* of an iteration, and of the model */
+    uint32_t group;             /* GPUs per pipeline rank */
+    uint32_t *units;            /* capacity in ranks, per datacenter */
+    double *speed;              /* per datacenter, all its GPUs, FLOP/s */
+    bool same_speed;            /* the same in all datacenters */
+    double flops, params;       /* per iteration; of the model */
     const uint32_t *symmetries; /* permutations that change nothing */
-    uint32_t n_symmetries;      /* of job->n_datacenters numbers each */
-    bool *alike;                /* [a * n + b]: may be swapped */
+    /* permutations, job->n_datacenters numbers each */
+    uint32_t n_symmetries;
+    bool *alike;                /* [a * n + b]: interchangeable */
 } lhi_site_case;
 
-/* ---- sites_fit.c ---- */
+/* ---- site_fill.c ---- */
 
-/* Fills in what is open: as many replicas in each group as fit, as evenly as
- * they go, and stages in way `split` of LHI_SPLITS. False: they do not fit. */
+/* Completes a draft: as many replicas per group as fit, as even as possible,
+ * and stages in way `split` from LHI_SPLITS. Returns false if they do not fit.
+ */
 bool lhi_sites_fit(const lhi_site_case *c, const lhi_draft *open,
                    uint32_t split, lhi_draft *out);
 
-/* ---- sites_same.c ---- */
+/* ---- site_symmetry.c ---- */
 
-/* Fills in c->alike and c->symmetries, which lie in `mem`. */
+/* Computes c->interchangeable and c->symmetries; they are in `mem`. */
 lh_status lhi_sites_symmetries(lhi_site_case *c, lhi_arena *mem, lh_error *err);
 
-/* Puts the groups in order of their first datacenter, so that equal placements
- * are equal drafts. */
+/* Sorts the groups by their first datacenter, so that equal placements are
+ * equal drafts. */
 void lhi_sites_sort(lhi_draft *d);
+/* Compares two drafts, for sorting. */
 int lhi_sites_compare(const lhi_draft *a, const lhi_draft *b);
 
-/* True if swapping two datacenters that are alike comes before `d`: then that
- * one is looked at in its place. */
+/* Checks whether swapping two interchangeable datacenters gives a smaller draft
+ * than `d`; then only that one is tried. */
 bool lhi_sites_is_copy(const lhi_site_case *c, const lhi_draft *d);
 
-/* The least of all drafts that come to the same. */
+/* Computes the smallest of all equivalent drafts. */
 void lhi_sites_canonical(const lhi_site_case *c, const lhi_draft *d,
                          lhi_draft *out);
 
-/* ---- sites_rank.c ---- */
+/* ---- site_estimate.c ---- */
 
-/* Roughly how long an iteration takes, to try the best first. */
+/* Estimates the iteration time, to order the placements. */
 lh_status lhi_sites_rank(const lhi_site_case *c, lhi_busiest *known,
                          lhi_draft *d, lh_error *err);
 
-/* Roughly what a pipeline of the degrees spends on going from a to b. */
+/* Estimates the time that a pipeline with these degrees spends on hops from a
+ * to b. */
 lh_status lhi_sites_hop_ns(const lhi_site_case *c, uint32_t a, uint32_t b,
                            lhi_busiest *known, double *ns, lh_error *err);
 
-/* ---- sites_many.c ---- */
+/* ---- site_heuristics.c ---- */
 
-/* Groupings of more datacenters than can all be tried: `take` is called with
- * each, replicas and stages open. */
+/* Generates groupings when there are too many datacenters to try all: calls
+ * `take` with each, replicas and stages open. */
 lh_status lhi_sites_many(const lhi_site_case *c, lhi_arena *mem,
                          lh_status (*take)(void *context, const lhi_draft *d,
                                            lh_error *err),

@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a placement promises, from its work, its links and its rings alone: no
- * schedule, no memory. Only the order in which placements are tried, and which
- * of very many are, depends on it. */
+/* Estimates a placement from its work, links and rings alone, without schedule
+ * or memory. The estimate only affects the order of trials and, for very many
+ * placements, the selection. */
 #include "plan/layout/sites_own.h"
 
 #include "cost/shape.h"
 
 #include <math.h>
 
+/* Estimate state. */
 typedef struct ranker {
     const lhi_site_case *c;
     lh_cost_options options;
     lhi_busiest *known;
     const lhi_draft *d;
-    uint32_t at[LHI_MOST_PARTS];   /* each group's part */
-    uint32_t left[LHI_MOST_PARTS]; /* and its stages that are still to come */
+    uint32_t at[LHI_MOST_PARTS];   /* current part per group */
+    uint32_t left[LHI_MOST_PARTS]; /* its stages not yet visited */
     double work;                   /* stages over their speed */
-    double late, busiest;          /* latencies; the link with most to carry */
+    double late, busiest;          /* latencies; time of the busiest link */
     double ring;                   /* the slowest ring */
 } ranker;
 
-/* What one replica sends each way over a boundary, in an iteration. */
+/* Returns the bytes of one replica in each direction over a boundary, per
+ * iteration. */
 static double replica_bytes(const lhi_site_case *c)
 {
     const lh_training *t = &c->job->training;
@@ -28,7 +30,8 @@ static double replica_bytes(const lhi_site_case *c)
            c->job->model->hidden * lh_precision_bytes(t->precision);
 }
 
-/* The replicas that go from a to b with group g at this boundary. */
+/* Counts the replicas that cross from a to b together with group g at this
+ * boundary. */
 static double flows_of(const ranker *r, uint32_t g)
 {
     double replicas = 0;
@@ -39,7 +42,7 @@ static double flows_of(const ranker *r, uint32_t g)
     return replicas * r->c->group;
 }
 
-/* Groups whose part is at its end go on to the next one. */
+/* Advances the groups whose part ends here and adds the crossing. */
 static lh_status cross(ranker *r, lh_error *err)
 {
     double late = 0, bytes = replica_bytes(r->c) / r->c->group;
@@ -65,8 +68,8 @@ static lh_status cross(ranker *r, lh_error *err)
     return LH_OK;
 }
 
-/* The datacenters of the current stages, each once, and how many replicas the
- * one with fewest has. */
+/* Finds the datacenters of the current stages, each once, and the fewest
+ * replicas in one of them. */
 static uint32_t find_sites(const ranker *r, uint32_t *sites, double *least)
 {
     double replicas[LHI_MOST_PARTS];
@@ -87,7 +90,8 @@ static uint32_t find_sites(const ranker *r, uint32_t *sites, double *least)
     return n;
 }
 
-/* No ring is faster than the best link of the datacenter that has the worst. */
+/* Adds a lower bound on the ring: no ring is faster than the best link of the
+ * worst-connected datacenter. */
 static lh_status add_ring(ranker *r, uint32_t n_stages, lh_error *err)
 {
     uint32_t sites[LHI_MOST_PARTS];
@@ -110,7 +114,7 @@ static lh_status add_ring(ranker *r, uint32_t n_stages, lh_error *err)
         slow = fmax(slow, out);
         late = fmax(late, soon);
     }
-    /* Of gradients, and 2 bytes of parameters. */
+    /* Gradients, and 2 bytes of parameters. */
     double element = 2.0 + lh_gradient_bytes(r->c->job->framework.reduce);
     double bytes = element * r->c->params /
                    ((double)r->c->layout->pipeline * r->c->group * least);

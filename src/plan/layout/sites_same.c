@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Placements that come to the same: datacenters that can be swapped because
- * they and their links are alike, and pipelines that run the other way round
- * through datacenters and links that are the same in both directions. */
+/* Placement symmetries: interchangeable datacenters with equivalent links, and
+ * reversed pipelines when links are the same in both directions. */
 #include "plan/layout/sites_own.h"
 
 #include "base/same.h"
@@ -9,7 +8,7 @@
 
 #include <string.h>
 
-/* But for their size and their links. */
+/* Compares two datacenters except for size and links. */
 static bool same_kind(const lh_job *job, uint32_t a, uint32_t b)
 {
     return lhi_datacenter_same(job, a, b) &&
@@ -19,8 +18,8 @@ static bool same_kind(const lh_job *job, uint32_t a, uint32_t b)
 
 /* ---- symmetries of a job ---- */
 
-/* Whether nothing changes if each datacenter is renamed, `to` of the first
- * `placed` ones known, and the last of these new. */
+/* Checks whether renaming datacenters changes nothing, with `to` set for the
+ * first `placed` ones and the last of them new. */
 static bool may_rename(const lhi_site_case *c, const uint32_t *to,
                        uint32_t placed)
 {
@@ -48,6 +47,7 @@ static bool may_swap(const lhi_site_case *c, uint32_t a, uint32_t b)
     return true;
 }
 
+/* Extends a renaming recursively and lists the complete ones. */
 static void extend(const lhi_site_case *c, uint32_t *to, uint32_t placed,
                    uint32_t *list, uint32_t *n)
 {
@@ -164,7 +164,7 @@ bool lhi_sites_is_copy(const lhi_site_case *c, const lhi_draft *d)
     return false;
 }
 
-/* Whether pipelines the other way round are the same but for embedding and
+/* Checks whether reversed pipelines are the same, except for embedding and
  * head. */
 static bool may_turn(const lhi_site_case *c, const lhi_draft *d)
 {
@@ -178,6 +178,7 @@ static bool may_turn(const lhi_site_case *c, const lhi_draft *d)
     return true;
 }
 
+/* Reverses all pipelines. */
 static void turn(lhi_draft *d)
 {
     for (uint32_t g = 0; g < d->n_groups; g++)
@@ -191,6 +192,7 @@ static void turn(lhi_draft *d)
         }
 }
 
+/* Keeps the smaller of two drafts. */
 static void take_least(lhi_draft *d, lhi_draft *least)
 {
     lhi_sites_sort(d);
@@ -198,7 +200,8 @@ static void take_least(lhi_draft *d, lhi_draft *least)
         *least = *d;
 }
 
-/* Of datacenters that may be swapped the first one appears first. */
+/* Renames datacenters so that the first of each interchangeable set appears
+ * first. */
 static void rename_in_order(const lhi_site_case *c, lhi_draft *d)
 {
     uint32_t n = c->job->n_datacenters, name[LH_MAX_DATACENTERS];

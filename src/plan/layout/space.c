@@ -7,10 +7,10 @@
 #include <stdlib.h>
 
 enum {
-    LEAST_SHARD = 2048, /* tokens that context parallelism leaves a GPU,
-                           ScaleAcross Explorer (2026), section 6.2 */
+    LEAST_SHARD = 2048, /* least tokens per GPU under context parallelism;
+                         * ScaleAcross Explorer (2026), section 6.2 */
     MOST_MICRO_BATCH = 8,
-    WIDE = 8 /* tensor ranks that may be on whole nodes of fewer GPUs */
+    WIDE = 8 /* tensor ranks that may span whole nodes with fewer GPUs */
 };
 
 static const struct {
@@ -22,25 +22,27 @@ static const struct {
              {8, LH_PLACEMENT_LOOP}};
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
-/* What all children of one configuration have in common. */
+/* State shared by all children of one configuration. */
 typedef struct growth {
     const lhi_space *space;
-    const lh_layout *want; /* what the job gives */
-    lhi_level level;       /* of the children */
+    const lh_layout *want; /* the job's values */
+    lhi_level level;       /* level of the children */
     lhi_config config;
     uint64_t *dropped;
     lhi_space_visit *visit;
     void *context;
 } growth;
 
+/* Checks whether a value is open in the job or equal. */
 static bool given(uint32_t value, uint32_t want)
 {
     return want == 0 || want == value;
 }
 
-static lhi_space_visit count_one; /* also on other threads than the search's */
+static lhi_space_visit count_one; /* also runs on other threads than the
+                                   * search's */
 
-/* What is to run the plan takes it so. */
+/* Checks whether the target framework accepts the configuration. */
 static bool is_taken(const growth *g)
 {
     lh_error why = {0};
@@ -48,20 +50,22 @@ static bool is_taken(const growth *g)
     const lh_job *job = g->space->job;
     if (lhi_target_check(job->target, job, g->level, &g->config, &why) == LH_OK)
         return true;
-    /* Of what came furthest: it is closest to one that is taken. */
+    /* Keeps the refusal of the highest level: it is closest to an accepted
+     * configuration. */
     if (kept && g->visit != count_one && g->level > kept->level)
         *kept = (lhi_space_refusal){g->level, why};
     return false;
 }
 
+/* Passes a child to the visitor if the target accepts it. */
 static lh_status show(growth *g, lh_error *err)
 {
     return is_taken(g) ? g->visit(g->context, &g->config, err) : LH_OK;
 }
 
-/* --- what is looked at by itself ------------------------------------------ */
+/* --- values to explore ---------------------------------------------------- */
 
-/* Inside a node; where nodes are small, on whole ones. */
+/* Tensor parallelism stays inside a node; small nodes are combined. */
 bool lhi_space_tensor(const lhi_space *space, uint32_t tensor)
 {
     const bool whole = tensor <= WIDE && tensor % space->node == 0;
@@ -108,6 +112,7 @@ static lh_status add_micro_batches(growth *g, lh_error *err)
     return LH_OK;
 }
 
+/* Checks whether the context degree leaves each GPU enough tokens. */
 static bool context_suits(const growth *g, uint32_t cp)
 {
     if (g->want->context)
@@ -128,7 +133,8 @@ static bool group_suits(const growth *g, uint32_t tp, uint32_t cp)
     return group <= node || group % node == 0;
 }
 
-/* Each GPU has as many experts, whole ones unless the job says otherwise. */
+/* Checks that experts divide evenly over GPUs, in whole experts unless the job
+ * says otherwise. */
 static bool expert_suits(const growth *g, uint32_t ep)
 {
     uint32_t experts = g->space->job->model->experts;
@@ -146,7 +152,8 @@ static lh_status add_experts(growth *g, lh_error *err)
         if (!expert_suits(g, ep))
             continue;
         l->expert = ep;
-        /* Given, or where it is not what the rest has. */
+        /* Given, or 1 with expert parallelism, else that of the other layers.
+         */
         l->expert_tensor =
             g->want->expert_tensor ? g->want->expert_tensor : (ep > 1 ? 1 : 0);
         if (lh_layout_expert_block(l) <= job->n_gpus)
@@ -190,14 +197,14 @@ static lh_status add_recomputations(growth *g, lh_error *err)
 
 /* --- pipeline, data ------------------------------------------------------ */
 
-/* Experts are spread inside the ranks of a stage. */
+/* Checks that experts fit within a stage's ranks. */
 static bool experts_fit(const lh_layout *l, uint32_t data)
 {
     return (uint64_t)lhi_group_size(l) * data % lh_layout_expert_block(l) == 0;
 }
 
-/* Calls back for every degree, and returns how many there are; `visit` false:
- * only counts them. */
+/* Visits every pipeline and data degree and counts them; `visit` false: only
+ * counts. */
 static lh_status add_degrees(growth *g, bool visit, uint64_t *n, lh_error *err)
 {
     const lhi_space *s = g->space;
@@ -229,12 +236,12 @@ static lh_status add_degrees(growth *g, bool visit, uint64_t *n, lh_error *err)
     return LH_OK;
 }
 
-/* --- places -------------------------------------------------------------- */
+/* --- placement ----------------------------------------------------------- */
 
 static bool outermost_suits(const growth *g, lh_outermost o)
 {
-    /* With one datacenter, or one kind of parallelism, the two order the same
-     * GPUs; then pipeline outermost, as frameworks have it. */
+    /* With one datacenter, or one kind of parallelism, both order the same
+     * GPUs; then pipeline outermost, as in frameworks. */
     bool same = g->space->job->n_datacenters == 1 || g->config.layout.data == 1;
     if (g->want->outermost)
         return g->want->outermost == o;
@@ -260,7 +267,7 @@ static lh_status add_places(growth *g, lh_error *err)
     uint32_t n = 0;
     if (g->space->job->n_datacenters > 1)
         LHI_TRY(lhi_sites_store_find(g->space->places, l, &list, &n, err));
-    if (n == 0) /* or all in one datacenter, or the bounds say why not */
+    if (n == 0) /* all in one datacenter, or bounds report the reason */
         return add_outermost(g, err);
     for (uint32_t i = 0; i < n; i++) {
         l->sites = &list[i];
@@ -273,7 +280,8 @@ static lh_status add_places(growth *g, lh_error *err)
 
 /* --- ZeRO, sharding ------------------------------------------------------ */
 
-/* From stage 1 on, unless the job says so: less memory for as many bytes. */
+/* Allows ZeRO stages from 1 on unless the job fixes one: less memory for the
+ * same traffic. */
 static bool zero_suits(const growth *g, uint32_t zero)
 {
     const lh_training *t = &g->space->job->training;
@@ -290,6 +298,7 @@ bool lhi_sharding_matters(const lh_job *job, const lhi_config *config)
            config->layout.outermost == LH_OUTERMOST_DATA;
 }
 
+/* Checks whether a sharding kind applies. */
 static bool sharding_suits(const growth *g, uint32_t zero, lh_sharding sharding)
 {
     if (g->want->sharding != LH_SHARDING_ANY)
@@ -300,6 +309,7 @@ static bool sharding_suits(const growth *g, uint32_t zero, lh_sharding sharding)
            lhi_sharding_matters(g->space->job, &config);
 }
 
+/* Visits the ZeRO stages and sharding kinds. */
 static lh_status add_states(growth *g, bool visit, uint64_t *n, lh_error *err)
 {
     for (uint32_t zero = 0; zero <= 3; zero++)
@@ -321,6 +331,7 @@ static lh_status add_states(growth *g, bool visit, uint64_t *n, lh_error *err)
 
 /* --- chunks -------------------------------------------------------------- */
 
+/* Visits the chunk counts and placements. */
 static lh_status add_chunkings(growth *g, bool visit, uint64_t *n,
                                lh_error *err)
 {
@@ -332,13 +343,13 @@ static lh_status add_chunkings(growth *g, bool visit, uint64_t *n,
                                  g->config.zero);
     bool usual = false;
     for (int i = 0; i <= N_KINDS; i++) {
-        /* Last any other number that the job asks for. */
+        /* Last, any other number that the job fixes. */
         uint32_t chunks = i < N_KINDS ? kinds[i].chunks : want;
         if (i < N_KINDS)
             usual = usual || chunks == want;
         else if (!want || usual)
             continue;
-        /* On one rank a wave is the same as two chunks in turn. */
+        /* On one rank a wave equals two chunks in turn. */
         if (!given(chunks, want) ||
             (!want && (uint64_t)chunks * l->pipeline > layers) ||
             (i < N_KINDS && kinds[i].placement == LH_PLACEMENT_WAVE &&
@@ -360,7 +371,7 @@ static lh_status add_chunkings(growth *g, bool visit, uint64_t *n,
     return LH_OK;
 }
 
-/* --- the tree ------------------------------------------------------------ */
+/* --- tree ---------------------------------------------------------------- */
 
 lh_status lhi_space_children(const lhi_space *space, lhi_level level,
                              const lhi_config *config, uint64_t *dropped,
@@ -394,6 +405,7 @@ lh_status lhi_space_children(const lhi_space *space, lhi_level level,
     }
 }
 
+/* Counter of the configurations in a subtree. */
 typedef struct counting {
     const lhi_space *space;
     lhi_level level;

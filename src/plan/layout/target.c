@@ -17,13 +17,15 @@
 #define BIT(value) (1u << (value))
 #define ANY ((uint32_t)-1)
 
+/* Features that a target supports. */
 typedef struct capability {
     const char *shown, *version;
     const char *schedules[4]; /* none: every method */
-    bool elastic;             /* groups, shares and recomputation of its own */
-    bool one_by_one;          /* microbatches, where there is one stage */
+    bool elastic;             /* groups, shares and recomputation per plan */
+    /* microbatches run one by one on a single stage */
+    bool one_by_one;
     uint32_t placements, recomputes, zeros, precisions;
-    /* Not the others; NULL where there are none. */
+    /* Reasons against other values; NULL if all are allowed. */
     const char *why_placement, *why_recompute, *why_zero;
 } capability;
 
@@ -75,6 +77,7 @@ static const capability capabilities[] = {
                            ALL_VALUES},
 };
 
+/* Returns the table entry of a target. */
 static const capability *of(lh_target target)
 {
     return &capabilities[target];
@@ -161,20 +164,22 @@ static bool has_bit(uint32_t bits, uint32_t value)
 /* --- Megatron-LM -----------------------------------------------------------
  */
 
+/* Checks whether the job overlaps expert communication. */
 static bool overlaps_experts(const lh_job *job, const lh_layout *l)
 {
     return job->framework.overlap_expert > 0 && l->expert > 1;
 }
 
-/* Its gradients are of the precision, or both kept and summed in fp32. */
+/* Checks the gradient types: those of the precision, or stored and summed in
+ * fp32. */
 static bool knows_gradients(const lh_job *job)
 {
     const lh_framework *f = &job->framework;
     return f->gradients == f->reduce;
 }
 
-/* One argument leaves the biases of all products out, of routers too; without
- * it queries, keys and values have them as well. */
+/* Checks the biases. One argument removes them from all products, routers
+ * included; without it queries, keys and values have them too. */
 static bool knows_biases(const lh_model *m)
 {
     return m->output_bias == m->mlp_bias && (m->qkv_bias || !m->mlp_bias) &&
@@ -217,8 +222,8 @@ static lh_status megatron_job(const lh_job *job, lh_error *err)
     return LH_OK;
 }
 
-/* DeepEP's deep_ep/buffer.py, get_dispatch_config(): other numbers of ranks
- * are refused. */
+/* Checks the rank count for DeepEP (deep_ep/buffer.py, get_dispatch_config()),
+ * which rejects others. */
 static bool deepep_knows(uint64_t ranks)
 {
     static const uint64_t known[] = {2, 4, 8, 16, 24, 32, 64, 128, 144, 160};
@@ -253,7 +258,7 @@ static lh_status megatron_group(const lh_job *job, const lh_layout *l,
     return LH_OK;
 }
 
-/* What products in 8 bits read. */
+/* Checks whether the inputs of 8-bit products are recomputed. */
 static bool makes_again_in_8_bits(const lh_job *job, const lhi_config *c)
 {
     if (c->recompute == LH_RECOMPUTE_MODULES)
@@ -263,9 +268,9 @@ static bool makes_again_in_8_bits(const lh_job *job, const lhi_config *c)
            !job->framework.unfused_attention;
 }
 
-/* Cheap to make again is for the cost model what fused kernels do not make
- * again anyway: norms, and the activation functions of all MLPs, for which
- * Megatron-LM has a name in those of experts alone. */
+/* Checks the recomputation. In the cost model, "cheap" recomputation covers
+ * operations that fused kernels recompute anyway: norms, and the activation
+ * functions of all MLPs. Megatron-LM only has a name for those of experts. */
 static lh_status megatron_work(const lh_job *job, const lhi_config *c,
                                lh_error *err)
 {
@@ -294,9 +299,9 @@ static lh_status megatron_work(const lh_job *job, const lhi_config *c,
     return LH_OK;
 }
 
-/* With replicas outermost a stage's ranks do not follow each other, and
- * parallel_state.py wants as many copies of the experts as there are replicas.
- */
+/* Checks the placement. With replicas outermost a stage's ranks are not
+ * contiguous, and parallel_state.py requires as many expert replicas as there
+ * are replicas. */
 static lh_status megatron_placed(const lh_job *job, const lh_layout *l,
                                  lh_error *err)
 {
@@ -318,9 +323,9 @@ static lh_status megatron_placed(const lh_job *job, const lh_layout *l,
                     replica, block);
 }
 
-/* Its FSDP, distributed/fsdp/mcore_fsdp_adapter.py: _get_dp_tp_mesh() lays all
- * ranks of the world out as replicas and tensor parallelism, and an instance of
- * several (HSDP) knows no other groups for experts. */
+/* Checks Megatron-LM's FSDP, distributed/fsdp/mcore_fsdp_adapter.py:
+ * _get_dp_tp_mesh() arranges all ranks as replicas x tensor, and a hybrid
+ * instance (HSDP) supports no other expert groups. */
 static lh_status megatron_fsdp(const lh_job *job, const lh_layout *l,
                                uint32_t groups, lh_error *err)
 {
@@ -418,8 +423,8 @@ static lh_status megatron_whole(const lh_job *job, const lhi_config *c,
 /* --- torchtitan ------------------------------------------------------------
  */
 
-/* Over GPUs that cut sequences parameters are sharded, whatever the replicas
- * do: parallel_dims.py has fsdp = dp_shard * cp. */
+/* Checks context parallelism: parameters are sharded over the context ranks in
+ * any case; parallel_dims.py has fsdp = dp_shard * cp. */
 static lh_status torchtitan_context(uint32_t context, uint32_t zero,
                                     lh_error *err)
 {
@@ -493,7 +498,7 @@ static lh_status torchtitan_placed(const lh_layout *l, lh_error *err)
                   "layout.outermost: pipeline");
 }
 
-/* Experts are spread over replicas that share state. */
+/* Checks that experts are spread over replicas that share state. */
 static lh_status torchtitan_state(const lh_job *job, const lhi_config *c,
                                   lh_error *err)
 {
@@ -552,7 +557,8 @@ static lh_status torchtitan_whole(const lh_job *job, const lhi_config *c,
 /* --- PyTorch's pipelining ---------------------------------------------------
  */
 
-/* stage.py has each stage's output made by it, with a gradient function. */
+/* Checks that every stage has layers: stage.py requires each stage to produce
+ * its output, with a gradient function. */
 static lh_status check_stages(lh_target target, const lh_job *job,
                               lh_error *err)
 {
@@ -564,7 +570,7 @@ static lh_status check_stages(lh_target target, const lh_job *job,
                   "alone");
 }
 
-/* --- all ---------------------------------------------------------------------
+/* --- all targets -------------------------------------------------------------
  */
 
 lh_status lhi_target_check_job(lh_target target, const lh_job *job,
@@ -572,7 +578,7 @@ lh_status lhi_target_check_job(lh_target target, const lh_job *job,
 {
     const capability *c = of(target);
     const char *schedule = job->layout.schedule;
-    /* Names that stand for a choice choose among what runs. */
+    /* Names that stand for a choice select among the supported schedules. */
     bool chosen = schedule && (strcmp(schedule, "auto") == 0 ||
                                strcmp(schedule, "optimal") == 0);
     if (schedule &&
@@ -661,7 +667,7 @@ static lh_status check_longhaul(const lh_job *job, lhi_level level,
     }
 }
 
-/* What the table says. */
+/* Checks the configuration against the capability table. */
 static lh_status check_values(lh_target target, lhi_level level,
                               const lhi_config *config, lh_error *err)
 {
@@ -698,7 +704,8 @@ lh_status lhi_target_check_choice(lh_target target, const lh_job *job,
                                   const lh_choice *choice, lh_error *err)
 {
     lhi_config config = lhi_config_of(choice);
-    lh_job asked = *job; /* not what the job wished for, but what it got */
+    /* checks the resulting values, not the requested ones */
+    lh_job asked = *job;
     asked.training.zero_given = asked.training.recompute_given = false;
     asked.layout.schedule = choice->layout.schedule;
     asked.layout.pipeline = choice->layout.pipeline;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the cpu device of this version trains: what it says of a plan when it
- * is to run it, said before the search. */
+/* Rules of this version's cpu device. They are the checks that it makes before
+ * running a plan, applied before the search. */
 #include "plan/layout/target_longhaul.h"
 
 #include "spec/family.h"
@@ -12,7 +12,7 @@
 #define REFUSE(err, ...)                                                       \
     lhi_fail(err, LH_EUNSUPPORTED, "longhaul's engine " __VA_ARGS__)
 
-/* --- the job ----------------------------------------------------------------
+/* --- job --------------------------------------------------------------------
  */
 
 lh_status lhi_longhaul_job(const lh_job *job, lh_error *err)
@@ -65,11 +65,11 @@ lh_status lhi_longhaul_group(const lh_job *job, const lh_layout *l,
     return LH_OK;
 }
 
-/* --- what replicas share ----------------------------------------------------
+/* --- state sharing ----------------------------------------------------------
  */
 
-/* How many replicas of one stage are where one of them is, and how many of
- * these come before it. */
+/* Counts one stage's replicas on the same site as `replica`, and in *before
+ * those that precede it. */
 static uint32_t count_here(const uint32_t *sites, uint32_t n, uint32_t replica,
                            uint32_t *before)
 {
@@ -82,8 +82,8 @@ static uint32_t count_here(const uint32_t *sites, uint32_t n, uint32_t replica,
     return here;
 }
 
-/* Shards over sites that have as many replicas each, at every stage; the
- * stages that have the embedding share it piece by piece. */
+/* Checks state sharding over sites: equally many replicas per site at every
+ * stage; the stages with the embedding share it piece by piece. */
 static lh_status check_sites(const lh_job *job, const lh_layout *l,
                              const uint32_t *sites, uint32_t sharers,
                              lh_error *err)
@@ -105,12 +105,13 @@ static lh_status check_sites(const lh_job *job, const lh_layout *l,
     return LH_OK;
 }
 
-/* How many ranks of each datacenter have the same experts as the k-th rank of
- * a stage; *each: of those that have any, 0 before the first. */
+/* Checks that each datacenter has equally many ranks with the experts of a
+ * stage's k-th rank. *each: that number in datacenters with any; 0 on first
+ * use. */
 static bool as_many_each(const lh_layout *l, const uint32_t *sites, uint32_t k,
                          uint32_t *each)
 {
-    const uint32_t ranks = l->context * l->tensor; /* of a replica */
+    const uint32_t ranks = l->context * l->tensor; /* ranks per replica */
     uint32_t here[LH_MAX_DATACENTERS] = {0};
     for (uint64_t i = k; i < l->data * ranks; i += lh_layout_expert_block(l))
         here[sites[i / ranks]]++;
@@ -122,7 +123,7 @@ static bool as_many_each(const lh_layout *l, const uint32_t *sites, uint32_t k,
     return true;
 }
 
-/* Where experts are spread otherwise than all else is. */
+/* Checks experts with their own process-group layout. */
 static lh_status check_experts(const lh_job *job, const lh_layout *l,
                                const uint32_t *sites, lh_error *err)
 {
@@ -158,7 +159,7 @@ lh_status lhi_longhaul_state(const lh_job *job, const lhi_config *c,
         if (status == LH_OK)
             status = check_experts(job, l, sites, err);
     } else if (status == LH_EUNSUPPORTED)
-        status = LH_OK; /* there is no such place: others say so */
+        status = LH_OK; /* no such placement: reported elsewhere */
     free(sites);
     return status;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes and messages between datacenters, counted as the cost model times
- * them: docs/theory/placement.md. */
+/* Counts bytes and messages between datacenters, in the way that the cost model
+ * times them: docs/theory/placement.md. */
 #include "plan/layout/traffic.h"
 
 #include "cost/cost_links.h"
@@ -10,16 +10,17 @@
 
 #include <math.h>
 
+/* Traffic count state. */
 typedef struct counter {
-    const lh_job *job; /* with the recomputation of the configuration */
+    const lh_job *job; /* with the configuration's recomputation */
     const lhi_config *config;
     lhi_arena *mem;
     lhi_places places;
     lh_cost_options options; /* with defaults */
     lhi_traffic *pairs;      /* [from * n_datacenters + to] */
-    double *bytes;           /* data_bytes, before they are rounded */
-    double *tokens;          /* expert_bytes, the same */
-    uint64_t *at_once;       /* of one pair of stages; as `pairs` */
+    double *bytes;           /* data_bytes before rounding */
+    double *tokens;          /* expert_bytes before rounding */
+    uint64_t *at_once;       /* for one pair of stages; indexed like `pairs` */
 } counter;
 
 static uint32_t datacenter_of(const counter *c, uint32_t group, uint32_t stage)
@@ -28,7 +29,8 @@ static uint32_t datacenter_of(const counter *c, uint32_t group, uint32_t stage)
     return c->places.ranks[group * P + stage].datacenter;
 }
 
-/* Those of one chunk to the next, and of the gradients back: as many. */
+/* Counts the activations from one chunk to the next, and the same number of
+ * gradients back. */
 static void count_messages(counter *c, uint32_t from, uint32_t to)
 {
     const lh_sites *sites = c->places.sites;
@@ -65,16 +67,17 @@ static void count_all_messages(counter *c)
 
 /* ---- data parallelism ---- */
 
-/* One GPU of each datacenter sends for all of a group. */
+/* Checks whether one GPU per datacenter sends for its whole group. */
 static bool has_leaders(const counter *c)
 {
     return c->job->training.zero > 0 &&
            c->config->layout.sharding == LH_SHARDING_HYBRID_LEADERS;
 }
 
-/* How often the buffers of a slice go round: [Raj section 7]. In an elastic
- * plan its shares do so with every group that comes to a chunk, but for the
- * last chunk's first group backwards, which finds them gathered. */
+/* Counts the gathers and reductions of a slice's buffers: [Raj section 7]. In
+ * an elastic plan, its shares are sent for every group on a chunk, except for
+ * the backward of the last chunk's first group, whose parameters are already
+ * gathered. */
 static void find_rounds(const counter *c, double *gathers, double *reductions)
 {
     uint32_t zero = c->job->training.zero;
@@ -95,15 +98,15 @@ static void find_rounds(const counter *c, double *gathers, double *reductions)
     }
 }
 
-/* Datacenters with members of groups that are alike. */
+/* Datacenters with members of equivalent groups. */
 typedef struct ring {
     uint32_t n_sites;
     const lh_cost_site *sites;
     double groups;
-    double members; /* in the smallest of them */
+    double members; /* in the smallest datacenter */
 } ring;
 
-/* `rings` of them over n datacenters, each for a buffer of `bytes`. */
+/* Counts `rings` rings over n datacenters, each with a buffer of `bytes`. */
 static void count_ring(counter *c, const uint32_t *at, uint32_t n, double rings,
                        double bytes)
 {
@@ -116,8 +119,8 @@ static void count_ring(counter *c, const uint32_t *at, uint32_t n, double rings,
     }
 }
 
-/* Those that are zones of one datacenter with the i-th; 0 where an earlier one
- * is. */
+/* Lists the zones in the same datacenter as the i-th; 0 if an earlier one
+ * belongs to it. */
 static uint32_t zones_with(const counter *c, const ring *r, uint32_t i,
                            uint32_t *at)
 {
@@ -133,10 +136,9 @@ static uint32_t zones_with(const counter *c, const ring *r, uint32_t i,
     return n;
 }
 
-/* Rings between the datacenters for buffers of `each` bytes on every GPU: one
- * such buffer for each group, in as many parts as the smallest datacenter has
- * members, or in one. Among zones of a datacenter first, as in
- * cost/sharding.c. */
+/* Counts rings between datacenters for buffers of `each` bytes per GPU: one per
+ * group, in as many parts as the smallest datacenter has members, or in one.
+ * Zones within a datacenter come first, as in model/sharding.c. */
 static void count_rings(counter *c, const ring *r, double each, double rounds)
 {
     double members = has_leaders(c) ? 1 : r->members;
@@ -154,6 +156,7 @@ static void count_rings(counter *c, const ring *r, double each, double rounds)
     count_ring(c, firsts, n_firsts, rings * fewest, share / fewest);
 }
 
+/* Counts the gradient and parameter traffic of a ring. */
 static void count_params(counter *c, const ring *r, double params)
 {
     double element = lh_precision_bytes(c->job->training.precision);
@@ -163,7 +166,7 @@ static void count_params(counter *c, const ring *r, double params)
     count_rings(c, r, params * wire, reductions);
 }
 
-/* Where experts are spread otherwise than the rest. */
+/* Counts the traffic of experts with their own process-group layout. */
 static void count_experts(counter *c, const lhi_fold *fold, double params)
 {
     lhi_copies copies;
@@ -175,7 +178,8 @@ static void count_experts(counter *c, const lhi_fold *fold, double params)
     }
 }
 
-/* Two forward, two backward, and what recomputation repeats. */
+/* Returns the all-to-all count: two forward, two backward, plus recomputation.
+ */
 static double all_to_alls(const lh_job *job, lh_recompute recompute)
 {
     bool again = recompute == LH_RECOMPUTE_FULL ||
@@ -184,7 +188,7 @@ static double all_to_alls(const lh_job *job, lh_recompute recompute)
     return again ? 6 : 4;
 }
 
-/* All-to-alls of the chunk's layers. */
+/* Counts the all-to-all traffic of a chunk's layers. */
 static lh_status count_tokens(counter *c, const lhi_fold *fold,
                               const lh_cost_slice *slice, lh_error *err)
 {
@@ -201,7 +205,8 @@ static lh_status count_tokens(counter *c, const lhi_fold *fold,
     for (uint32_t i = 0; i < slice->n_layers; i++)
         layers += lh_model_layer_is_moe(m, slice->first_layer + i);
     LHI_TRY(lhi_shape_make(job, &c->config->layout, &c->options, &shape, err));
-    /* Of one GPU; every other one goes to experts, the rest come back. */
+    /* Bytes per GPU; half of the all-to-alls dispatch tokens, the others
+     * combine them. */
     double each = shape.tokens * shape.dispatched * m->hidden *
                   (shape.dispatch + shape.element) / 2 * passes * layers *
                   c->config->microbatches;
@@ -227,7 +232,7 @@ static lh_status count_chunk(counter *c, uint32_t chunk, lh_error *err)
         return LH_OK;
     lh_cost_slice slice = lhi_config_slice(c->job, c->config, spread, chunk);
     slice.datacenter = spread->sites[0].datacenter;
-    slice.of = 0; /* what was measured says nothing of bytes between sites */
+    slice.of = 0; /* profiles have no bytes between sites */
     ring dense = {spread->n_sites, spread->sites, l->tensor,
                   (double)lhi_spread_least(spread) * l->context};
     lh_cost cost;
@@ -245,14 +250,15 @@ static lh_status count_chunk(counter *c, uint32_t chunk, lh_error *err)
     return l->expert > 1 ? count_tokens(c, &fold, &slice, err) : LH_OK;
 }
 
-/* One for each share of the experts, or of the rest. */
+/* Returns the leader rings: one per share of the experts, or of the other
+ * parameters. */
 static uint64_t leader_rings(const lh_job *job, const lh_layout *l)
 {
     uint64_t block = lh_layout_expert_block(l);
     return job->model->experts && block > l->tensor ? block : l->tensor;
 }
 
-/* Every GPU of the smallest datacenter has a ring of its own, or every
+/* Counts concurrent flows: one ring per GPU of the smallest datacenter, or per
  * leader. */
 static void count_flows(counter *c)
 {

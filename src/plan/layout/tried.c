@@ -10,13 +10,15 @@
 
 enum { FIRST_ROOM = 1 << 10, MOST_ROOM = 1 << 18 };
 
+/* A cached outcome. */
 typedef struct entry {
-    lhi_fingerprint of; /* method included; 0, 0: nothing */
+    lhi_fingerprint of; /* includes the method; 0, 0: empty */
     lhi_method_outcome outcome;
 } entry;
 
+/* The evaluation cache: a hash table with open addressing. */
 struct lhi_tried {
-    pthread_mutex_t lock; /* for what follows */
+    pthread_mutex_t lock; /* protects the members below */
     lhi_arena *mem;
     entry *all;
     uint32_t n, room;
@@ -50,8 +52,7 @@ void lhi_tried_free(lhi_tried *tried)
     free(tried);
 }
 
-/* --- what is known --------------------------------------------------------
- */
+/* --- known results -------------------------------------------------------- */
 
 static bool is_empty(const entry *e)
 {
@@ -67,7 +68,8 @@ static entry *slot_of(const lhi_tried *t, lhi_fingerprint of)
     return &t->all[at];
 }
 
-/* Room for one more, half of it free; false: there is none. */
+/* Ensures that at least half of the table stays free for one more entry;
+ * returns false without memory. */
 static bool make_room(lhi_tried *t)
 {
     if (2 * t->n < t->room)
@@ -88,6 +90,7 @@ static bool make_room(lhi_tried *t)
     return true;
 }
 
+/* Looks up a result. */
 static bool is_known(lhi_tried *t, lhi_fingerprint of, lhi_method_outcome *out)
 {
     pthread_mutex_lock(&t->lock);
@@ -99,7 +102,7 @@ static bool is_known(lhi_tried *t, lhi_fingerprint of, lhi_method_outcome *out)
     return known;
 }
 
-/* Where there is no room for it, it is forgotten. */
+/* Stores a result; drops it if there is no memory. */
 static void remember(lhi_tried *t, lhi_fingerprint of,
                      const lhi_method_outcome *outcome)
 {
@@ -116,8 +119,7 @@ static void remember(lhi_tried *t, lhi_fingerprint of,
     pthread_mutex_unlock(&t->lock);
 }
 
-/* --- what is not ----------------------------------------------------------
- */
+/* --- new results ---------------------------------------------------------- */
 
 static double bubble_ratio(const lh_pipeline *p, int64_t makespan_ns)
 {
@@ -129,6 +131,7 @@ static double bubble_ratio(const lh_pipeline *p, int64_t makespan_ns)
     return makespan_ns ? (all - (double)busy_ns) / all : 0;
 }
 
+/* Evaluates a schedule: makespan, bubble ratio and memory. */
 static lh_status evaluate(const lh_pipeline *p, const lh_schedule *schedule,
                           lhi_method_outcome *out, lh_error *err)
 {
@@ -148,6 +151,7 @@ static lh_status evaluate(const lh_pipeline *p, const lh_schedule *schedule,
     return LH_OK;
 }
 
+/* Runs a method on a pipeline. */
 static lh_status try_method(const lh_pipeline *p, const char *method,
                             uint32_t sub_blocks, lhi_arena *mem,
                             lhi_method_outcome *out, lh_schedule **schedule,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What methods make of pipelines, and what is known of that. Layouts
- * that differ in nothing that counts (state that is divided otherwise and is
- * gathered just as fast, chunks that were moved and moved back) have pipelines
- * that are alike, and a search comes to the same ones again and again: a third
- * of all that it would simulate. What is remembered is what would be found
- * again, so no plan depends on it. */
+/* Evaluation cache: outcomes of schedule methods on pipelines. Layouts may
+ * differ only in irrelevant ways (state divided differently but gathered as
+ * fast; layers moved and moved back) and then have identical pipelines. A
+ * search meets the same ones again and again: a third of all it would simulate.
+ * A cached outcome equals the recomputed one, so plans do not depend on the
+ * cache. */
 #ifndef LHI_TRIED_H
 #define LHI_TRIED_H
 
@@ -13,23 +13,25 @@
 
 #include <longhaul/plan.h>
 
-/* Of one search, as all that is tried has the same sub-blocks. May be used on
- * several threads. */
+/* The cache of one search, in which all evaluations have the same sub-blocks.
+ * Thread-safe. */
 typedef struct lhi_tried lhi_tried;
+/* Creates an empty cache. */
 lh_status lhi_tried_make(lhi_tried **out, lh_error *err);
-void lhi_tried_free(lhi_tried *tried); /* NULL is fine */
+void lhi_tried_free(lhi_tried *tried); /* NULL is allowed */
 
+/* Outcome of a method on a pipeline. */
 typedef struct lhi_method_outcome {
     lh_choice_status status; /* OK, MEMORY or FAILED */
-    int64_t makespan_ns;     /* this and what follows: of what works */
+    int64_t makespan_ns;     /* this and the next: valid if OK */
     int64_t peak_memory_bytes, memory_limit_bytes;
     double bubble_ratio;
-    const char *why; /* of what does not; "" of what does */
+    const char *why; /* reason of failure; "" if OK */
 } lhi_method_outcome;
 
-/* By the method's name; `tried` may be NULL: nothing is remembered. out->why
- * lives in `mem`. *schedule, of what works, is the caller's; `schedule` is NULL
- * where it is not wanted: only then need what is known not be made again. */
+/* Runs a method by name, or returns the cached outcome; `tried` may be NULL: no
+ * cache. out->why is in `mem`. The caller owns *schedule, set on success. With
+ * `schedule` NULL a cached outcome avoids running the method. */
 lh_status lhi_tried_find(lhi_tried *tried, const lh_pipeline *pipeline,
                          const char *method, uint32_t sub_blocks,
                          lhi_arena *mem, lhi_method_outcome *out,

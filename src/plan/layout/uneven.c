@@ -44,6 +44,7 @@ bool lhi_uneven_possible(const lh_job *job, const lhi_config *config,
            job->model->layers > n && lhi_uneven_ratio(options) > 1;
 }
 
+/* Partition evaluation under one method. */
 typedef struct trial {
     const lh_job *job;
     const lh_plan_options *options;
@@ -51,9 +52,10 @@ typedef struct trial {
     lhi_config config;
     lhi_known *known;
     lhi_tried *tried;
-    lhi_arena *mem; /* for what is said of what does not work */
+    lhi_arena *mem; /* for error texts */
 } trial;
 
+/* Times one partition. */
 static lh_status time_of(void *context, const uint32_t *layers, int64_t *ns,
                          lh_error *err)
 {
@@ -83,8 +85,8 @@ static lh_status time_of(void *context, const uint32_t *layers, int64_t *ns,
     return LH_OK;
 }
 
-/* Layers in proportion to speed[0..n-1]: one each, and then one after the other
- * to the chunk that is the least behind with one more. */
+/* Shares layers in proportion to speed[0..n-1]: one each, then one at a time to
+ * the chunk that is least behind with one more. */
 static void share_out(uint32_t layers, uint32_t n, double most_ratio,
                       const double *speed, uint32_t *out)
 {
@@ -97,7 +99,7 @@ static void share_out(uint32_t layers, uint32_t n, double most_ratio,
                 to = c;
         out[to]++;
     }
-    /* The slowest get more where they would have too few. */
+    /* Raises the slowest chunks if they would have too few. */
     for (;;) {
         uint32_t least = 0, most = 0;
         for (uint32_t c = 1; c < n; c++) {
@@ -116,18 +118,19 @@ static void share_out(uint32_t layers, uint32_t n, double most_ratio,
 
 enum {
     AS_GIVEN,
-    EVEN_WORK, /* on each device */
+    EVEN_WORK, /* per device */
     ONE_ENDS_SMALL,
     BOTH_END_SMALL,
     MIDDLE_LARGE,
     RISING,
     FALLING,
     N_SHAPES,
-    N_STARTS = N_SHAPES + 1, /* and that of a sibling */
+    N_STARTS = N_SHAPES + 1, /* and the partition of a sibling layout */
     MOST_EVENED = 8          /* layers, for EVEN_WORK */
 };
 
-/* How much of a layer chunk c of n gets where it got a whole one. */
+/* Returns the fraction of a layer for chunk c of n where the even partition has
+ * one. */
 static double weight_of(int shape, uint32_t c, uint32_t n)
 {
     double x = (double)c / (n - 1);
@@ -147,13 +150,14 @@ static double weight_of(int shape, uint32_t c, uint32_t n)
     }
 }
 
-/* The work of each device for one microbatch. */
+/* Work of each device for one microbatch. */
 typedef struct loads {
-    double *of;      /* device */
-    double most;     /* INFINITY: there is no such layout */
-    uint32_t n_most; /* so many have as much */
+    double *of;      /* per device */
+    double most;     /* INFINITY: no such layout */
+    uint32_t n_most; /* device count at the maximum */
 } loads;
 
+/* Computes a partition's device loads. */
 static lh_status find_loads(trial *t, const uint32_t *layers, loads *out,
                             lh_error *err)
 {
@@ -185,14 +189,14 @@ static lh_status find_loads(trial *t, const uint32_t *layers, loads *out,
     return LH_OK;
 }
 
-/* Fewer have as much to do, or none has. */
+/* Checks whether `a` has a lower maximum than `b`, or fewer devices at it. */
 static bool is_evener(const loads *a, const loads *b)
 {
     return a->most < b->most || (!(b->most < a->most) && a->n_most < b->n_most);
 }
 
-/* One layer less on the device `from`, one more on `to`, by the first move that
- * makes it evener than `now`, to *next. */
+/* Moves one layer from device `from` to device `to` by the first move that is
+ * more even than `now`; its loads go to *next. */
 static lh_status move_work(trial *t, const lhi_partition *p, uint32_t from,
                            uint32_t to, const loads *now, uint32_t *layers,
                            loads *next, bool *moved, lh_error *err)
@@ -217,9 +221,9 @@ static lh_status move_work(trial *t, const lhi_partition *p, uint32_t from,
     return LH_OK;
 }
 
-/* Layers from the device with the most to do to that with the least, as long as
- * that helps: embedding, head and layers of other kinds are worth several. No
- * schedule is made for it, so it costs next to nothing. */
+/* Rebalances greedily: moves layers from the most to the least loaded device
+ * while that helps. Embedding, head and layers of other kinds weigh several
+ * layers. Needs no schedule, so it costs little. */
 static lh_status even_out(trial *t, const lhi_partition *p, uint32_t *layers,
                           lh_error *err)
 {
@@ -247,14 +251,15 @@ static lh_status even_out(trial *t, const lhi_partition *p, uint32_t *layers,
     return status;
 }
 
+/* A starting partition and its time. */
 typedef struct start {
     uint32_t *layers;
     int64_t ns;
     bool done;
 } start;
 
-/* room[0..n-1] is what is given; the others follow, as far from it as
- * `strength` says: 1 is as weight_of() has them, 0 as given. */
+/* Builds the starting partitions. room[0..n-1] is the given partition; the
+ * others differ from it by `strength`: 1 as in weight_of(), 0 not at all. */
 static void draw_starts(const lhi_partition *p, const uint32_t *like,
                         double strength, double *speed, uint32_t *room,
                         start *starts)
@@ -290,7 +295,8 @@ static lh_status time_starts(trial *t, lhi_partition *p, uint64_t most,
     return LH_OK;
 }
 
-/* What is given with one layer moved: the first that works becomes a start. */
+/* Tries the given partition with one layer moved: the first that works becomes
+ * a start. */
 static lh_status find_move(trial *t, lhi_partition *p, uint64_t most,
                            start *starts, lh_error *err)
 {
@@ -316,9 +322,9 @@ static lh_status find_move(trial *t, lhi_partition *p, uint64_t most,
     return LH_OK;
 }
 
-/* Where memory is so tight that none of these works, others do that are nearer
- * to what is given: as far from it, then a half, then a quarter, then what is
- * one layer away. */
+/* Finds starts that fit. If memory is so tight that none works, it tries weaker
+ * variants of the given partition: full strength, half, a quarter, then
+ * single-layer moves. */
 static lh_status find_starts(trial *t, lhi_partition *p, const uint32_t *like,
                              uint64_t most, double *speed, uint32_t *room,
                              start *starts, lh_error *err)
@@ -326,7 +332,7 @@ static lh_status find_starts(trial *t, lhi_partition *p, const uint32_t *like,
     bool works = false;
     for (double strength = 1; strength > 0.2 && !works; strength /= 2) {
         draw_starts(p, like, strength, speed, room, starts);
-        /* These are timed. */
+        /* Already timed. */
         starts[AS_GIVEN].done = strength < 1;
         starts[EVEN_WORK].done = starts[EVEN_WORK].done || strength < 1;
         starts[N_SHAPES].done = starts[N_SHAPES].done || strength < 1;
@@ -335,8 +341,8 @@ static lh_status find_starts(trial *t, lhi_partition *p, const uint32_t *like,
     return works || p->steepest ? LH_OK : find_move(t, p, most, starts, err);
 }
 
-/* Climbs from the fastest start first; from what is given last, where that was
- * `climbed` before: it is mostly a summit. */
+/* Climbs from the fastest start first. The given partition comes last if it was
+ * `climbed` before: it usually is a local optimum. */
 static lh_status climb(lhi_partition *p, uint64_t most, bool climbed,
                        start *starts, uint32_t *best, int64_t *best_ns,
                        lh_error *err)
@@ -363,6 +369,7 @@ static lh_status climb(lhi_partition *p, uint64_t most, bool climbed,
     }
 }
 
+/* Returns the given partition, even if the configuration has none. */
 static void given_layers(const trial *t, uint32_t n, uint32_t *layers)
 {
     uint32_t first;
@@ -419,36 +426,38 @@ lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
     return status;
 }
 
-/* --- under a slow method ----------------------------------------------------
+/* --- slow methods -----------------------------------------------------------
  */
 
-/* Rounding differs with the chunks. */
+/* Tolerance: rounding differs with the chunks. */
 static const double SAME_WORK = 1 + 1e-6;
 
-/* Few partitions can be timed, so they had better be good ones. */
+/* Random walk for a slow method: few partitions can be timed, so they are
+ * selected by load. */
 typedef struct stroll {
     trial t;
     lhi_partition p;
     const lhi_uneven_slow *how;
-    loads now;        /* of what was drawn last */
-    double most;      /* work of a device, of what is worth a try */
-    uint32_t *evened; /* layers with as much work on each device */
-    uint32_t *totals; /* of each device */
-    uint32_t *drawn;  /* to be timed */
-    uint32_t *one;    /* of these, one device's chunks */
+    loads now;        /* loads of the last sample */
+    double most;      /* largest device load worth a try */
+    uint32_t *evened; /* layers with balanced work */
+    uint32_t *totals; /* layers per device */
+    uint32_t *drawn;  /* next partition to time */
+    uint32_t *one;    /* chunks of one device in it */
     double *speed;
     uint32_t *best;
     int64_t best_ns;
 } stroll;
 
+/* Checks whether the budget is used up. */
 static bool is_out(const stroll *s)
 {
     return s->p.n_timed >= s->how->most ||
            (s->how->over && s->how->over(s->how->context));
 }
 
-/* What is drawn, if no device has more to do than `most`: the best so far stays
- * where it is better. */
+/* Times the sampled partition if no device exceeds `most`; keeps the better of
+ * it and the best so far. */
 static lh_status time_drawn(stroll *s, lh_error *err)
 {
     int64_t ns;
@@ -466,9 +475,9 @@ static lh_status time_drawn(stroll *s, lh_error *err)
     return LH_OK;
 }
 
-/* As many layers on each device as s->totals says, with small chunks in the
- * first round and smaller ones in the last: so the pipeline fills, and its last
- * round is at D, sooner. */
+/* Distributes s->totals layers per device, with small chunks in the first round
+ * and smaller ones in the last: the pipeline fills, and its last round reaches
+ * D, sooner. */
 static void draw_rounds(stroll *s)
 {
     const lhi_config *config = &s->t.config;
@@ -484,7 +493,8 @@ static void draw_rounds(stroll *s)
     }
 }
 
-/* The device that has the most layers could as well be another one. */
+/* Times this partition, also with another device as the one with the most
+ * layers. */
 static lh_status time_rounds(stroll *s, lh_error *err)
 {
     uint32_t P = s->t.config.layout.pipeline, m = 0;
@@ -508,8 +518,8 @@ static lh_status time_rounds(stroll *s, lh_error *err)
     return LH_OK;
 }
 
-/* What is given, and that with its work made even: no device is to have more to
- * do in what follows. */
+/* Times the given partition and its rebalanced form, which limits the device
+ * load for the following steps. */
 static lh_status time_evened(stroll *s, lh_error *err)
 {
     const uint32_t n = s->p.n_chunks;
@@ -524,11 +534,11 @@ static lh_status time_evened(stroll *s, lh_error *err)
     return time_drawn(s, err);
 }
 
-/* From the best so far on, one layer from somewhere to somewhere else: there is
- * no time for all such moves in any order. */
+/* Continues with random single-layer moves from the best so far: there is no
+ * time to try all moves. */
 static lh_status stroll_on(stroll *s, lh_error *err)
 {
-    enum { MOST_DRAWN = 64 }; /* for each that is timed */
+    enum { MOST_DRAWN = 64 }; /* samples per timed partition */
     const uint32_t n = s->p.n_chunks;
     lhi_random random = {1};
     for (uint64_t i = 0; i < MOST_DRAWN * s->how->most && !is_out(s); i++) {
@@ -622,10 +632,10 @@ lh_status lhi_uneven_even_work(const lh_job *job,
     return status;
 }
 
-/* --- sites of different speed ------------------------------------------------
+/* --- sites with different speed ----------------------------------------------
  */
 
-/* How long a layer in the middle of the model takes, F to W, at each site. */
+/* Computes the time of a middle layer, F to W, at each site. */
 static lh_status layer_times(const lh_job *job, const lhi_config *config,
                              double *ns, lh_error *err)
 {
@@ -646,6 +656,7 @@ static lh_status layer_times(const lh_job *job, const lhi_config *config,
     return LH_OK;
 }
 
+/* Checks whether datacenters have GPUs of different types. */
 static bool is_mixed(const lh_job *job)
 {
     double first =
@@ -657,7 +668,7 @@ static bool is_mixed(const lh_job *job)
     return false;
 }
 
-/* Replicas of a stage wait for each other. */
+/* Returns the slowest time: replicas of a stage wait for each other. */
 static double slowest_of(const lhi_spread *spread, const double *times)
 {
     double slowest = 0;
@@ -699,7 +710,7 @@ lh_status lhi_uneven_by_speed(const lh_job *job, const lh_plan_options *options,
     free(times);
     free(speed);
     if (status == LH_OK || status == LH_EUNSUPPORTED)
-        return LH_OK; /* building the layout will say why not */
+        return LH_OK; /* building the layout reports the reason */
     if (err)
         *err = why;
     return status;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Branch and bound, the least bound first. Inner nodes of the tree have
- * decided some of a layout and carry a bound on all that lies below them. A
- * whole layout is first built, for the bound of its own pipeline, and then
- * waits to be simulated. What is left when no bound is below the best is
- * proven to be no better; see docs/theory/plan-search.md.
+/* Branch and bound over layouts, best bound first. An inner node has decided
+ * some of a layout's values and carries a lower bound on everything below it. A
+ * complete layout is first built, for the bound of its own pipeline, and then
+ * waits for its simulation. When no open bound is below the incumbent, the
+ * remaining layouts are proven to be no better; see docs/theory/plan-search.md.
  *
- * What is taken up at once is a batch, the larger the more has been taken up
- * before: what it costs is worked out on several threads, and what it brings is
- * taken in the order of the batch. */
+ * Nodes are processed in batches, which grow with the node count already
+ * processed. Costs of a batch are computed on several threads; the results are
+ * applied in batch order. */
 #include "plan/layout/uneven.h"
 #include "plan/search/each.h"
 #include "plan/search/goal.h"
@@ -19,75 +19,82 @@
 #include <stdlib.h>
 
 enum {
-    SIMULATED_AT_LEAST = 8, /* so that runners-up are times, not bounds */
-    BUILT_PER_TRY = 16,     /* then the most promising of them is simulated */
+    SIMULATED_AT_LEAST = 8, /* so that alternatives have times, not bounds */
+    /* builds between simulations of the best built one */
+    BUILT_PER_TRY = 16,
     MOST_BUILT = 1000000,
-    MOST_NODES = 4000000, /* waiting at once */
-    PARTS = 5,       /* of all work, of which the last is for every method */
-    LEAST_PART = 30, /* before which no plan is good enough */
-    BATCH_PART = 32, /* at once: one of so many taken up before */
+    MOST_NODES = 4000000, /* open nodes */
+    /* parts of the work budget; the last is for every method */
+    PARTS = 5,
+    LEAST_PART = 30, /* good enough only after 1/MIN_WORK_DIVISOR of the work */
+    BATCH_PART = 32, /* batch size: nodes processed so far / BATCH_DIVISOR */
     MOST_AT_ONCE = 256,
-    TOGETHER = 16,    /* children whose bounds are one part of a batch */
-    MOST_CLOSER = 16, /* looked at under every method at once */
-    MOST_SPLIT = 200, /* whose layers are split in every way */
-    FAR = 2,          /* times the least bound */
+    TOGETHER = 16,    /* children per bounding task */
+    MOST_CLOSER = 16, /* evaluated under every method in parallel */
+    MOST_SPLIT = 200, /* layouts with an exact partition bound */
+    FAR = 2,          /* far: this multiple of the least bound */
     NO_NODE = -1
 };
 
-/* Where nothing is faster by more, the search has done what it can. */
+/* The search ends if nothing can be faster by more than 0.5 %. */
 static const double GOOD_ENOUGH = 1.005;
 
+/* A node of the search tree. */
 typedef struct node {
     lhi_config config;
     lhi_floor floor;
     lhi_level level;
     bool done;
-    uint64_t n_layouts; /* below it */
-    int64_t bound;      /* by the objective */
-    bool refused;       /* nothing below it works */
+    uint64_t n_layouts; /* below this node */
+    int64_t bound;      /* in the objective's unit */
+    bool refused;       /* nothing below works */
 } node;
 
-/* What is worked out at once. */
+/* Work items of one batch. */
 typedef struct batch {
     uint32_t n_taken; /* nodes */
     node *children;
     uint32_t n_children, room;
-    uint32_t built[MOST_AT_ONCE], n_built; /* candidates: their bounds */
+    uint32_t built[MOST_AT_ONCE], n_built; /* candidates: bounds to compute */
     uint32_t glances[MOST_AT_ONCE], n_glances;
 } batch;
 
+/* Branch and bound state. */
 typedef struct branch {
     lhi_layout_search *s;
     lhi_space space;
     double ratio;
-    lhi_floors **floors; /* of each thread */
+    lhi_floors **floors; /* per thread */
     batch batch;
-    uint64_t n_taken; /* nodes, of all batches */
-    lhi_heap open;    /* nodes, by their bounds */
-    lhi_heap built;   /* candidates, by theirs */
+    uint64_t n_taken; /* nodes, all batches */
+    lhi_heap open;    /* nodes, by bound */
+    lhi_heap built;   /* candidates, by bound */
     node *nodes;
     uint32_t n_nodes, room;
-    uint32_t *unused; /* nodes to use again */
+    uint32_t *unused; /* free list of nodes */
     uint32_t n_unused, unused_room;
     lhi_search_limits limits;
     uint64_t seq, work;
-    int64_t least_floor;         /* of what was built, of all partitions */
-    uint64_t n_open;             /* layouts below nodes that wait */
-    uint32_t n_built, since_try; /* built; and since the last simulation */
-    /* While a node grows: */
-    lhi_level level; /* of its children */
+    int64_t least_floor;         /* least bound over all partitions of built
+                                  * layouts */
+    uint64_t n_open;             /* layouts below open nodes */
+    /* built: in total, since the last simulation */
+    uint32_t n_built, since_try;
+    /* State while a node is expanded: */
+    lhi_level level; /* level of its children */
     int64_t least_bound;
-    int64_t least_child; /* NO_NODE: none is of use */
+    int64_t least_child; /* NO_NODE: none is useful */
 } branch;
 
-/* Others are wanted as times too, not only as bounds. */
+/* Alternatives must have times too, not only bounds. */
 static bool has_enough(const lhi_layout_search *s)
 {
     return s->n_simulated >= (s->options.quick ? 1 : SIMULATED_AT_LEAST);
 }
 
-/* --- the objective -------------------------------------------------------- */
+/* --- objective ------------------------------------------------------------ */
 
+/* Returns the objective's bound, or the time bound. */
 static int64_t bound_of(const lhi_layout_search *s, lhi_level level,
                         const lhi_config *config, const lhi_floor *floor)
 {
@@ -95,6 +102,7 @@ static int64_t bound_of(const lhi_layout_search *s, lhi_level level,
     return o ? o->bound(o->context, level, config, floor) : floor->ns;
 }
 
+/* Checks whether a bound prunes a node. */
 static bool is_hopeless(const lhi_layout_search *s, int64_t bound,
                         lhi_level level, const lhi_config *config,
                         const lhi_floor *floor)
@@ -104,7 +112,7 @@ static bool is_hopeless(const lhi_layout_search *s, int64_t bound,
              : bound >= s->best_ns;
 }
 
-/* A bound of its own, of one partition. */
+/* Returns the built pipeline's bound, valid for one partition. */
 static lhi_floor floor_of_built(const lhi_candidate *c)
 {
     lhi_floor f = c->floor;
@@ -112,6 +120,7 @@ static lhi_floor floor_of_built(const lhi_candidate *c)
     return f;
 }
 
+/* Checks whether a candidate may still win. */
 static bool can_win(const lhi_layout_search *s, const lhi_candidate *c)
 {
     lhi_floor own = floor_of_built(c);
@@ -149,14 +158,15 @@ static lh_status push(branch *b, const node *n, uint32_t *at, lh_error *err)
     b->nodes[*at] = *n;
     b->n_open += n->n_layouts;
     lhi_event event = {.time_ns = n->bound,
-                       /* Of equal bounds the one that is nearer to an end. */
+                       /* Of equal bounds, the deeper node comes first. */
                        .rank = (uint64_t)(LHI_LEVEL_WHOLE - n->level),
                        .seq = b->seq++,
                        .what = *at};
     return lhi_heap_push(&b->open, event) ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* It may be faster, if that is not what counts. */
+/* Records a discarded layout, which may still be faster if the objective is not
+ * time. */
 static lh_status note_dropped(lhi_layout_search *s, lhi_level level,
                               const lhi_config *config, int64_t ns,
                               lh_error *err)
@@ -167,13 +177,14 @@ static lh_status note_dropped(lhi_layout_search *s, lhi_level level,
                      : LH_OK;
 }
 
+/* Checks whether a bound is closest to fitting in memory so far. */
 static bool is_closer(const lhi_layout_search *s, const lhi_floor *f)
 {
     return s->closest_floor.missing == 0 ||
            f->missing < s->closest_floor.missing;
 }
 
-/* One child: counted as ruled out, or put in line. */
+/* Takes one child: counts it as pruned or queues it. */
 static lh_status take_child(branch *b, const node *child, lh_error *err)
 {
     lhi_layout_search *s = b->s;
@@ -204,7 +215,7 @@ static lh_status take_child(branch *b, const node *child, lh_error *err)
     return LH_OK;
 }
 
-/* A child of what is taken up: its bound is worked out with the batch. */
+/* Adds a child of an expanded node; its bound is computed with the batch. */
 static lh_status add_child(void *context, const lhi_config *config,
                            lh_error *err)
 {
@@ -222,6 +233,7 @@ static lh_status add_child(void *context, const lhi_config *config,
     return LH_OK;
 }
 
+/* Lists a configuration's children. */
 static lh_status expand(branch *b, lhi_level level, const lhi_config *config,
                         lh_error *err)
 {
@@ -230,7 +242,7 @@ static lh_status expand(branch *b, lhi_level level, const lhi_config *config,
                               add_child, b, err);
 }
 
-/* --- whole layouts -------------------------------------------------------- */
+/* --- complete layouts ----------------------------------------------------- */
 
 static lh_status new_candidate(lhi_layout_search *s, lh_error *err)
 {
@@ -245,7 +257,7 @@ static lh_status new_candidate(lhi_layout_search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Its bound is worked out with the batch. */
+/* Adds a complete layout to build; its bound is computed with the batch. */
 static lh_status add_built(branch *b, const node *n, lh_error *err)
 {
     lhi_layout_search *s = b->s;
@@ -257,6 +269,7 @@ static lh_status add_built(branch *b, const node *n, lh_error *err)
     return LH_OK;
 }
 
+/* Queues a built candidate. */
 static lh_status take_built(branch *b, uint32_t at, lh_error *err)
 {
     lhi_layout_search *s = b->s;
@@ -275,7 +288,7 @@ static lh_status take_built(branch *b, uint32_t at, lh_error *err)
     return lhi_heap_push(&b->built, event) ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* It was simulated. */
+/* Takes the time of a simulated candidate. */
 static lh_status take_time(branch *b, const lhi_candidate *c, lh_error *err)
 {
     lhi_layout_search *s = b->s;
@@ -291,7 +304,7 @@ static lh_status take_time(branch *b, const lhi_candidate *c, lh_error *err)
     return LH_OK;
 }
 
-/* The most promising of what is built. */
+/* Adds the most promising built candidate for a quick evaluation. */
 static void add_glance(branch *b)
 {
     lhi_event event;
@@ -302,6 +315,7 @@ static void add_glance(branch *b)
 
 /* --- batches -------------------------------------------------------------- */
 
+/* Expands a node, or adds its complete layout to build. */
 static lh_status take_up(branch *b, uint32_t at, lh_error *err)
 {
     const node n = b->nodes[at];
@@ -314,7 +328,7 @@ static lh_status take_up(branch *b, uint32_t at, lh_error *err)
     return expand(b, n.level, &n.config, err);
 }
 
-/* Thread `who` works out the bound of a child. */
+/* Computes a child's bound; `who` is the thread. */
 static lh_status find_bound(branch *b, lhi_layout_search *own, uint32_t who,
                             node *child, lh_error *err)
 {
@@ -337,7 +351,8 @@ static lh_status find_bound(branch *b, lhi_layout_search *own, uint32_t who,
     return status;
 }
 
-/* Where its start leaves it no chance, but others may: with even work. */
+/* Builds a candidate. If its starting partition has no chance but others may,
+ * it is rebalanced first. */
 static lh_status build(lhi_layout_search *own, lhi_candidate *c, lh_error *err)
 {
     LHI_TRY(lhi_candidate_bound(own, c, err));
@@ -349,7 +364,8 @@ static lh_status build(lhi_layout_search *own, lhi_candidate *c, lh_error *err)
     return lhi_candidate_even_out(own, c, err);
 }
 
-/* Simulations first, which take longest; then pipelines; then bounds. */
+/* Runs one task: simulations first, which take longest, then pipelines, then
+ * bounds. */
 static lh_status do_part(void *context, lhi_layout_search *own, uint32_t who,
                          uint32_t i, lh_error *err)
 {
@@ -368,7 +384,7 @@ static lh_status do_part(void *context, lhi_layout_search *own, uint32_t who,
     return LH_OK;
 }
 
-/* Times come first, as they rule out what comes after. */
+/* Applies a batch's results: times first, because they prune the rest. */
 static lh_status do_batch(branch *b, lh_error *err)
 {
     batch *t = &b->batch;
@@ -387,16 +403,17 @@ static lh_status do_batch(branch *b, lh_error *err)
     return LH_OK;
 }
 
-/* --- the search ----------------------------------------------------------- */
+/* --- search --------------------------------------------------------------- */
 
-/* No plan with chunks as the search has them is faster. */
+/* Returns a lower bound on all plans with the partitions of this search. */
 static int64_t least_left(const branch *b)
 {
     int64_t ns = lhi_least(b->s->best_ns, b->least_floor);
     return b->open.count ? lhi_least(ns, b->open.items[0].time_ns) : ns;
 }
 
-/* Nothing has worked yet, or only what rules little out. */
+/* Checks whether nothing has worked yet, or only plans too slow to prune much.
+ */
 static bool is_far(const branch *b)
 {
     const lhi_layout_search *s = b->s;
@@ -407,8 +424,8 @@ static bool is_far(const branch *b)
            s->best_ns / FAR > least_left(b);
 }
 
-/* As long as that is so, the best child of each node at once: a plan which much
- * can be measured against. */
+/* Dives while that holds: expands only each node's best child, for an early
+ * incumbent. */
 static lh_status plunge(branch *b, lh_error *err)
 {
     const bool glanced = b->batch.n_glances > 0;
@@ -423,6 +440,7 @@ static lh_status plunge(branch *b, lh_error *err)
     return do_batch(b, err);
 }
 
+/* Checks whether the incumbent is close enough to the bound. */
 static bool is_good_enough(const branch *b)
 {
     const lhi_layout_search *s = b->s;
@@ -446,7 +464,7 @@ static bool is_watched_to_the_end(const branch *b)
     return o->watch && o->watch(o->context, &now);
 }
 
-/* `parts` of PARTS are done, or the caller wants what there is. */
+/* Checks whether `parts` of PARTS are used up, or the caller asks to stop. */
 static bool has_stopped(branch *b, uint32_t parts)
 {
     lhi_layout_search *s = b->s;
@@ -461,7 +479,7 @@ static bool has_stopped(branch *b, uint32_t parts)
            b->n_built > MOST_BUILT || b->n_nodes - b->n_unused > MOST_NODES;
 }
 
-/* Whether the most promising of what is built comes before the next node. */
+/* Checks whether the best built candidate comes before the next node. */
 static bool is_built_next(const branch *b)
 {
     if (b->built.count == 0)
@@ -471,8 +489,8 @@ static bool is_built_next(const branch *b)
     return b->built.items[0].time_ns <= b->open.items[0].time_ns;
 }
 
-/* True: what is next is of no use; without an own objective neither is what
- * follows. */
+/* Checks whether the next item is useless. Without a separate objective, so is
+ * everything after it. */
 static bool is_next_hopeless(const branch *b, bool built)
 {
     const lhi_layout_search *s = b->s;
@@ -489,6 +507,7 @@ static bool is_next_hopeless(const branch *b, bool built)
            is_hopeless(s, e->time_ns, n->level, &n->config, &n->floor);
 }
 
+/* Counts a pruned node. */
 static lh_status drop(branch *b, const lhi_event *e, lh_error *err)
 {
     const node *n = &b->nodes[e->what];
@@ -507,7 +526,7 @@ static uint32_t most_at_once(const branch *b)
     return n < MOST_AT_ONCE ? (uint32_t)n : MOST_AT_ONCE;
 }
 
-/* What is to be taken up next: nodes, and simulations of what is built. */
+/* Fills the next batch: nodes to expand, and built candidates to simulate. */
 static lh_status fill_batch(branch *b, lh_error *err)
 {
     const uint32_t most = most_at_once(b);
@@ -536,6 +555,7 @@ static lh_status fill_batch(branch *b, lh_error *err)
     return LH_OK;
 }
 
+/* Runs the branch and bound until it is complete, stopped or good enough. */
 static lh_status open_all(branch *b, lh_error *err)
 {
     while ((b->open.count || b->built.count) && !has_stopped(b, PARTS - 1) &&
@@ -552,7 +572,8 @@ static lh_status open_all(branch *b, lh_error *err)
 
 /* --- every method --------------------------------------------------------- */
 
-/* Those that a glance found fastest first, then those it found nothing for. */
+/* Orders candidates for the full evaluation: by quick-evaluation time, then
+ * those without one. */
 static int64_t promise_of(const lhi_layout_search *s, const lhi_candidate *c)
 {
     const lhi_objective *o = s->objective;
@@ -561,7 +582,7 @@ static int64_t promise_of(const lhi_layout_search *s, const lhi_candidate *c)
     return o ? o->value(o->context, c) : c->choice.iteration_ns;
 }
 
-/* In the order of what they promise. */
+/* Queues the candidates in that order. */
 static lh_status line_up(const lhi_layout_search *s, lhi_heap *line,
                          lh_error *err)
 {
@@ -574,6 +595,7 @@ static lh_status line_up(const lhi_layout_search *s, lhi_heap *line,
     return LH_OK;
 }
 
+/* Evaluates a candidate under every method. */
 static lh_status simulate_closer(void *context, lhi_layout_search *own,
                                  uint32_t who, uint32_t i, lh_error *err)
 {
@@ -582,8 +604,8 @@ static lh_status simulate_closer(void *context, lhi_layout_search *own,
     return lhi_candidate_simulate(own, list[i], err);
 }
 
-/* The next of the line that may win, the more at once the more were looked at
- * before, of which there are n. */
+/* Takes the next candidates from the queue that may win; the more were
+ * evaluated (n), the more at once. */
 static uint32_t next_closer(const branch *b, lhi_heap *line, uint32_t n,
                             lhi_candidate **list)
 {
@@ -598,6 +620,7 @@ static uint32_t next_closer(const branch *b, lhi_heap *line, uint32_t n,
     return found;
 }
 
+/* Evaluates the most promising candidates under every method. */
 static lh_status look_closer(branch *b, lh_error *err)
 {
     lhi_layout_search *s = b->s;
@@ -619,9 +642,10 @@ static lh_status look_closer(branch *b, lh_error *err)
     return status;
 }
 
-/* --- what is proven ------------------------------------------------------- */
+/* --- proven bound --------------------------------------------------------- */
 
-/* It may be better yet, or have partitions that are. */
+/* Records a layout whose bound, or that of other partitions, is below its time.
+ */
 static void note_left(const lhi_layout_search *s, lhi_level level,
                       const lhi_config *config, const lhi_floor *floor,
                       int64_t ns)
@@ -633,8 +657,8 @@ static void note_left(const lhi_layout_search *s, lhi_level level,
         o->left(o->context, level, config, &least);
 }
 
-/* From the least on, as long as it is not looked at closely yet: only the least
- * says what is proven. */
+/* Tightens bounds with the partition bound, from the least one on: only the
+ * least determines the proven bound. */
 static lh_status raise_floors(branch *b, lh_error *err)
 {
     lhi_layout_search *s = b->s;
@@ -666,7 +690,7 @@ static lh_status raise_floors(branch *b, lh_error *err)
     return status;
 }
 
-/* Nothing that is left undone is faster than this. */
+/* Computes the proven bound: no unexplored layout is faster. */
 static lh_status prove(branch *b, lh_error *err)
 {
     lhi_layout_search *s = b->s;
@@ -696,14 +720,15 @@ static lh_status prove(branch *b, lh_error *err)
         if (ns < s->proven_ns)
             s->proven_ns = ns;
         note_left(s, LHI_LEVEL_STATE, &c->config, &c->floor, ns);
-        if (s->unseen && ns < INT64_MAX) /* uneven chunks may fit alone */
+        if (s->unseen && ns < INT64_MAX) /* perhaps only uneven chunks fit */
             LHI_TRY(lhi_unseen_note(s->unseen, LHI_LEVEL_WHOLE, &c->config, ns,
                                     err));
     }
     return LH_OK;
 }
 
-/* Where it was asked for, and where little is left to try. */
+/* Decides whether to enumerate all partitions: on request, or if few are left
+ * to try. */
 static lh_status decide_exact(lhi_layout_search *s, lh_error *err)
 {
     const lh_plan_options *o = &s->options;

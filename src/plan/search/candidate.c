@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds of a layout that has been built. */
+/* Bounds for a built layout. */
 #include "plan/search/candidate.h"
 #include "plan/layout/uneven.h"
 
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a device holds with one microbatch in all its chunks is the least it
- * ever needs. */
+/* Finds the missing memory: a device needs at least the memory with one
+ * microbatch in all its chunks. */
 static lh_status find_missing(const lh_pipeline *p, lhi_candidate *c,
                               lh_error *err)
 {
@@ -90,7 +90,7 @@ lh_status lhi_candidate_even_out(lhi_layout_search *s, lhi_candidate *c,
                                  lh_error *err)
 {
     if (s->options.partition == LH_PARTITION_EXACT)
-        return LH_OK; /* which tries them all */
+        return LH_OK; /* exhaustive search tries all methods */
     c->evened = true;
     lhi_candidate other = *c;
     const uint64_t n_memory = s->n_memory, n_unsupported = s->n_unsupported;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When a search ends before it is done. */
+/* Search stop conditions. */
 #include "plan/search/candidate.h"
 #include "plan/search/search_limits.h"
 

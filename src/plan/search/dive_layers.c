@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers of one for others: candidates were looked at with the layers that were
- * known then, and with those that are best now may be better. */
+/* Partition transfer between layouts. Candidates were evaluated with the layer
+ * partitions known at that time; the best current ones may suit them better. */
 #include "plan/search/dives_own.h"
 
 #include "base/sort.h"
@@ -10,15 +10,15 @@
 #include <string.h>
 
 enum {
-    DONORS = 6, /* whose layers are lent to all */
-    LENT = 128  /* candidates that get them, the least bounds first */
+    DONORS = 6, /* candidates whose layers are tried on all others */
+    LENT = 128  /* receivers, least bounds first */
 };
 
-/* So close to the best is what lends. */
+/* Donors are within 2 % of the best. */
 static const double NEAR = 1.02;
 
-/* Whether it may be the target's best: of costs the bound says what it comes to
- * with the traffic that it had. */
+/* Checks whether the candidate may become the target's best. For costs, the
+ * bound uses the traffic of its previous partition. */
 static bool may_be_best(const lhi_diver *d, const lhi_dive_target *t,
                         const lhi_candidate *was, int64_t bound_ns)
 {
@@ -35,7 +35,7 @@ lh_status lhi_dive_lend(lhi_diver *d, const lhi_dive_target *t, uint32_t at,
     lhi_candidate *c = &s->candidates[at], other = *c;
     other.config.layers = from->layers;
     other.simulated = other.thorough = false;
-    other.missing = 0; /* of its own */
+    other.missing = 0; /* from its own pipeline */
     LHI_TRY(lhi_candidate_bound(s, &other, err));
     d->work += lhi_work_of_pipeline(&other.config);
     if (other.bound_ns == INT64_MAX || !may_be_best(d, t, c, other.bound_ns))
@@ -50,7 +50,7 @@ lh_status lhi_dive_lend(lhi_diver *d, const lhi_dive_target *t, uint32_t at,
     return LH_OK;
 }
 
-/* --- from the best to all ------------------------------------------------- */
+/* --- from the best to all others ------------------------------------------ */
 
 static uint32_t chunks_of(const lh_layout *l)
 {
@@ -65,8 +65,8 @@ static bool has_same_layers(const lh_choice *row, const lhi_config *config)
                   n * sizeof *config->layers) == 0;
 }
 
-/* Of the targets' best with layers of their own the best, each of these once;
- * how many. */
+/* Finds the donors: the best of the targets' best candidates with their own
+ * partition, each partition once. Returns their number. */
 static int find_donors(const lhi_diver *d, const lh_choice *donors[DONORS])
 {
     int n = 0;
@@ -90,7 +90,7 @@ static int find_donors(const lhi_diver *d, const lh_choice *donors[DONORS])
     return n;
 }
 
-/* Those that may be better than the best of all with layers of this. */
+/* Finds the candidates that may beat the overall best with these layers. */
 static lh_status find_takers(lhi_diver *d, const lh_choice *from, lh_error *err)
 {
     const lhi_layout_search *s = d->s;
@@ -119,7 +119,7 @@ lh_status lhi_dive_lend_to_all(lhi_diver *d, bool *better, lh_error *err)
     lhi_config donors[DONORS];
     const int64_t before = d->targets[0].best;
     const int n = find_donors(d, found);
-    for (int k = 0; k < n; k++) /* rows may become others */
+    for (int k = 0; k < n; k++) /* rows may change meanwhile */
         donors[k] = lhi_config_of(found[k]);
     for (int k = 0; k < n; k++) {
         const lh_choice from = {.layout = donors[k].layout,

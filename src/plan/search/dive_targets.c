@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What there is to dive for, and what was found of it. */
+/* Local-search targets and their best results. */
 #include "plan/search/dives_own.h"
 
 #include "base/whole.h"
@@ -19,6 +19,7 @@ void *lhi_dive_grown(void *list, uint32_t n, uint32_t *room, size_t each)
     return all;
 }
 
+/* Adds a target unless it exists. */
 static lh_status add_target(lhi_diver *d, lhi_dimension dimension,
                             uint64_t value, lh_error *err)
 {
@@ -38,13 +39,14 @@ static lh_status add_target(lhi_diver *d, lhi_dimension dimension,
     return LH_OK;
 }
 
-/* Values of what a level decides. */
+/* Enumerates the values that a level decides. */
 typedef struct values {
     lhi_diver *d;
     lhi_level level;
     bool first;
 } values;
 
+/* Adds the values of one configuration and its subtree. */
 static lh_status add_values(void *context, const lhi_config *config,
                             lh_error *err)
 {
@@ -56,7 +58,7 @@ static lh_status add_values(void *context, const lhi_config *config,
             LHI_TRY(add_target(v->d, dimension,
                                lhi_dimension_value(dimension, config), err));
     }
-    /* What lies below is much the same for all of them. */
+    /* The subtrees hardly differ, so only the first is followed. */
     values below = {v->d, (lhi_level)(v->level + 1), true};
     bool go_on = v->level < LHI_LEVEL_WHOLE &&
                  (v->first || v->level == LHI_LEVEL_PLACED);
@@ -90,7 +92,7 @@ lh_status lhi_dive_targets_make(lhi_diver *d, lh_error *err)
     return LH_OK;
 }
 
-/* The best that is known with another value than the best of all has. */
+/* Returns the best known result with another value than the overall best. */
 static int64_t best_other(const lhi_diver *d, lhi_dimension dimension)
 {
     int64_t best = INT64_MAX;
@@ -114,7 +116,7 @@ bool lhi_dive_is_closed(const lhi_diver *d, const lhi_dive_target *t)
            lhi_most(d->targets[0].best, best_other(d, t->dimension));
 }
 
-/* --- what was found ------------------------------------------------------- */
+/* --- results -------------------------------------------------------------- */
 
 bool lhi_dive_spent(const lhi_diver *d)
 {
@@ -130,12 +132,13 @@ int64_t lhi_dive_value(const lhi_diver *d, uint32_t at)
                                   : INT64_MAX;
 }
 
-/* What takes as long is of no use; of costs bounds say nothing here. */
+/* Times at or above the limit are useless; bounds do not apply to costs. */
 int64_t lhi_dive_limit(const lhi_diver *d, const lhi_dive_target *t)
 {
     return d->s->options.goal == LH_PLAN_FASTEST ? t->best : INT64_MAX;
 }
 
+/* Returns the method's index in lhi_methods. */
 static uint64_t method_number(const char *name)
 {
     for (uint32_t m = 0; m < lhi_n_methods; m++)
@@ -153,7 +156,7 @@ bool lhi_dive_is_of(const lhi_dive_target *t, const lhi_config *config,
            lhi_dimension_value(t->dimension, config) == t->value;
 }
 
-/* The best of its targets, where it is. */
+/* Updates the targets for which this row is the best. */
 void lhi_dive_note_row(lhi_diver *d, uint32_t at, const lh_choice *row)
 {
     if (row->status != LH_CHOICE_OK)

@@ -10,30 +10,32 @@
 #include <string.h>
 
 enum {
-    BUILT = 64,       /* of what is near, the least bounds first */
-    GLANCES = 20,     /* of these */
-    CLOSER = 4,       /* of these, under every method */
+    BUILT = 64,       /* neighbours to build, least bounds first */
+    GLANCES = 20,     /* of them, with a quick evaluation */
+    CLOSER = 4,       /* of them, under every method */
     SLOW_GLANCES = 4, /* under a slow method */
-    ROUNDS = 6,       /* of one dive */
-    AGAIN = 3,        /* times all of them */
-    ANCHORS = 5,      /* other heads that one begins with, too */
+    ROUNDS = 6,       /* per local search */
+    AGAIN = 3,        /* restarts over all targets */
+    ANCHORS = 5,      /* other bests to start from as well */
     MOVED_OF_EACH = 3,
-    MOVED = 24,          /* others, whose layers are moved in the end */
-    MOST_NEAR = 1 << 16, /* layouts near to one */
-    PASSES = 60000,      /* scheduled while layers are moved, each way */
-    PASSES_PER_WORK = 3, /* that are moved */
-    SLOW = 20,           /* times as long as another method */
+    MOVED = 24,          /* others whose layers are moved at the end */
+    MOST_NEAR = 1 << 16, /* neighbours of one layout */
+    PASSES = 60000,      /* scheduled while moving layers, each way */
+    PASSES_PER_WORK = 3, /* budget while moving layers, per work unit */
+    SLOW = 20,           /* this many times as long as another method */
 };
 
-/* What is that close is looked at under every method, and in two dimensions at
- * once. */
+/* Thresholds relative to the best: CLOSE_RATIO is evaluated under every method,
+ * NEAR_RATIO in two dimensions at once. */
 static const double CLOSE = 1.03, NEAR = 1.05, BEHIND = 1.15, WIDE = 1.3,
                     FAR = 2;
-/* What is so close to the best was dived for as the best was. */
+/* Results within this factor of the best were searched as thoroughly as the
+ * best. */
 static const double SURE = 1.1;
 
 /* --- candidates ---------------------------------------------------------- */
 
+/* Returns a configuration's hash slot. */
 static uint32_t slot_of(const lhi_diver *d, const lhi_config *config)
 {
     uint64_t hash = UINT64_C(14695981039346656037);
@@ -47,7 +49,7 @@ static uint32_t slot_of(const lhi_diver *d, const lhi_config *config)
     return at;
 }
 
-/* Room for as many more candidates. */
+/* Grows the candidate array by at least `more` entries. */
 static lh_status make_room(lhi_diver *d, uint32_t more, lh_error *err)
 {
     lhi_layout_search *s = d->s;
@@ -79,8 +81,8 @@ static lh_status make_room(lhi_diver *d, uint32_t more, lh_error *err)
     return LH_OK;
 }
 
-/* A candidate of its own, with its bound, after its work is made even where
- * that is not below `limit_ns`; there is room. */
+/* Finds or adds the candidate for a neighbour, with its bound. If the bound is
+ * not below `limit_ns`, it is rebalanced first. Capacity must be ensured. */
 static lh_status find_candidate(lhi_diver *d, lhi_dive_near *n,
                                 int64_t limit_ns, bool *made, lh_error *err)
 {
@@ -105,8 +107,9 @@ static lh_status find_candidate(lhi_diver *d, lhi_dive_near *n,
     return LH_OK;
 }
 
-/* --- what is near -------------------------------------------------------- */
+/* --- neighbourhood ------------------------------------------------------- */
 
+/* Collects the neighbours. */
 static lh_status collect(void *context, const lhi_config *config,
                          const lhi_floor *floor, lh_error *err)
 {
@@ -129,7 +132,8 @@ static lh_status collect(void *context, const lhi_config *config,
     return LH_OK;
 }
 
-/* Keeps what is built and may be better, the least bounds first. */
+/* Builds the neighbours and keeps those that may be better, least bounds first.
+ */
 static lh_status build_near(lhi_diver *d, const lhi_dive_target *t,
                             uint32_t changes, lh_error *err)
 {
@@ -149,14 +153,14 @@ static lh_status build_near(lhi_diver *d, const lhi_dive_target *t,
     return LH_OK;
 }
 
-/* What is far behind by its least bound is only looked at. */
+/* Targets far behind by their least bound only get a quick evaluation. */
 static bool is_far(const lhi_diver *d, int64_t ns)
 {
     return d->s->options.goal == LH_PLAN_FASTEST && ns < INT64_MAX &&
            (double)ns > FAR * (double)d->targets[0].best;
 }
 
-/* With the layers of what it is near to. */
+/* Tries the partition of the neighbourhood's central layout. */
 static lh_status try_layers(lhi_diver *d, uint32_t at, const lhi_config *from,
                             bool closer, lh_error *err)
 {
@@ -169,7 +173,7 @@ static lh_status try_layers(lhi_diver *d, uint32_t at, const lhi_config *from,
         !lhi_uneven_possible(s->job, &c->config, &s->options))
         return LH_OK;
     other.config.layers = from->layers;
-    other.missing = 0; /* of even chunks */
+    other.missing = 0; /* with even chunks */
     LHI_TRY(lhi_candidate_bound(s, &other, err));
     if (other.bound_ns == INT64_MAX)
         return LH_OK;
@@ -183,6 +187,7 @@ static lh_status try_layers(lhi_diver *d, uint32_t at, const lhi_config *from,
     return LH_OK;
 }
 
+/* Evaluates a candidate quickly, also with the given layers. */
 static lh_status glance_at(lhi_diver *d, uint32_t at, const lhi_config *from,
                            lh_error *err)
 {
@@ -194,6 +199,7 @@ static lh_status glance_at(lhi_diver *d, uint32_t at, const lhi_config *from,
     return LH_OK;
 }
 
+/* Evaluates a candidate under every method. */
 static lh_status look_closer(lhi_diver *d, uint32_t at, lh_error *err)
 {
     lhi_candidate *c = &d->s->candidates[at], before = *c;
@@ -205,7 +211,8 @@ static lh_status look_closer(lhi_diver *d, uint32_t at, lh_error *err)
     return LH_OK;
 }
 
-/* The fastest of what is near, at first sight, then under every method. */
+/* Evaluates the most promising neighbours, first quickly, then under every
+ * method. */
 static lh_status try_near(lhi_diver *d, const lhi_dive_target *t,
                           const lhi_config *from, uint32_t changes,
                           lh_error *err)
@@ -242,17 +249,17 @@ static bool is_slow(const lhi_dive_target *t)
     return lhi_methods[t->value].kind == LHI_METHOD_SLOW;
 }
 
-/* One more row of the method's best. */
+/* Adds a row for the method's best. */
 static lh_status try_method(lhi_diver *d, const lhi_dive_target *t, uint32_t at,
                             const uint32_t *layers, lh_error *err)
 {
     lhi_layout_search *s = d->s;
-    lhi_candidate c = s->candidates[at]; /* to become that, if better */
+    lhi_candidate c = s->candidates[at]; /* replaces the candidate if better */
     lhi_built built;
     lh_error why = {0};
     if (layers) {
         c.config.layers = layers;
-        c.thorough = false; /* with these */
+        c.thorough = false; /* with these layers */
     }
     lh_status status = lhi_layout_build(s->job, &c.config, &built, &why);
     if (status != LH_OK && lhi_layout_refused(status))
@@ -283,6 +290,7 @@ static lh_status try_method(lhi_diver *d, const lhi_dive_target *t, uint32_t at,
     return LH_OK;
 }
 
+/* Evaluates the neighbours under the target's method. */
 static lh_status try_near_by_method(lhi_diver *d, const lhi_dive_target *t,
                                     const lhi_config *from, lh_error *err)
 {
@@ -305,8 +313,9 @@ static lh_status try_near_by_method(lhi_diver *d, const lhi_dive_target *t,
     return LH_OK;
 }
 
-/* --- one dive ------------------------------------------------------------ */
+/* --- one local search ---------------------------------------------------- */
 
+/* Explores the neighbourhood of one layout. */
 static lh_status explore(lhi_diver *d, uint32_t which, uint32_t from,
                          uint32_t changes, bool *better, lh_error *err)
 {
@@ -339,7 +348,7 @@ static lh_status explore(lhi_diver *d, uint32_t which, uint32_t from,
     return status;
 }
 
-/* Layers, under the target's own method where it is one. */
+/* Moves layers, under the target's own method if the target is a method. */
 static lh_status move_by_method(lhi_diver *d, const lhi_dive_target *t,
                                 lh_error *err)
 {
@@ -362,6 +371,7 @@ static lh_status move_by_method(lhi_diver *d, const lhi_dive_target *t,
                                   : try_method(d, t, t->at, config.layers, err);
 }
 
+/* Moves one candidate's layers. */
 static lh_status move_one(lhi_diver *d, uint32_t at, lh_error *err)
 {
     uint64_t passes = (uint64_t)2 * PASSES, left = passes;
@@ -372,6 +382,7 @@ static lh_status move_one(lhi_diver *d, uint32_t at, lh_error *err)
     return LH_OK;
 }
 
+/* Moves layers in the target's best. */
 static lh_status move_best(lhi_diver *d, uint32_t which, lh_error *err)
 {
     const lhi_dive_target *t = &d->targets[which];
@@ -382,10 +393,10 @@ static lh_status move_best(lhi_diver *d, uint32_t which, lh_error *err)
     return d->moved[t->at] ? LH_OK : move_one(d, t->at, err);
 }
 
-/* --- layers for others ---------------------------------------------------- */
+/* --- partition transfer --------------------------------------------------- */
 
-/* What differs from the target's best in one dimension was looked at with other
- * layers, before those were found: now with them. */
+/* Tries the target's new partition on neighbours in one dimension, which were
+ * evaluated with other layers before. */
 static lh_status lend_layers(lhi_diver *d, uint32_t which, bool *better,
                              lh_error *err)
 {
@@ -429,6 +440,7 @@ static lh_status lend_layers(lhi_diver *d, uint32_t which, bool *better,
     return LH_OK;
 }
 
+/* Transfers partitions until nothing improves. */
 static lh_status lend_until_settled(lhi_diver *d, uint32_t which, lh_error *err)
 {
     bool better = d->targets[which].at != LHI_NO_CANDIDATE;
@@ -437,11 +449,13 @@ static lh_status lend_until_settled(lhi_diver *d, uint32_t which, lh_error *err)
     return LH_OK;
 }
 
+/* Checks whether two dimensions may change at once. */
 static bool is_wide(const lhi_diver *d, const lhi_dive_target *t)
 {
     return (double)t->best <= WIDE * (double)d->targets[0].best;
 }
 
+/* Runs the local search for one target. */
 static lh_status dive(lhi_diver *d, uint32_t which, lh_error *err)
 {
     bool better = true;
@@ -450,7 +464,7 @@ static lh_status dive(lhi_diver *d, uint32_t which, lh_error *err)
     if (which > 0 && lhi_dive_is_closed(d, t))
         return LH_OK;
     if (t->settled || (which > 0 && t->best == d->targets[0].best))
-        return LH_OK; /* it is the best of all, or as good */
+        return LH_OK; /* it is the overall best, or as good */
     if (which > 0)
         LHI_TRY(explore(d, which, top, 1, &better, err));
     if (t->at == LHI_NO_CANDIDATE)
@@ -474,7 +488,8 @@ static lh_status dive(lhi_diver *d, uint32_t which, lh_error *err)
     return LH_OK;
 }
 
-/* Which is the best with its own layers shows only once they are moved. */
+/* Moves the next candidates' layers: which is best with its own layers only
+ * shows afterwards. */
 static lh_status move_next(lhi_diver *d, uint32_t which, lh_error *err)
 {
     const lhi_layout_search *s = d->s;
@@ -495,7 +510,7 @@ static lh_status move_next(lhi_diver *d, uint32_t which, lh_error *err)
     return LH_OK;
 }
 
-/* The most promising that is not settled; 0: none. */
+/* Returns the most promising unsettled target; 0: none. */
 static uint32_t next_target(const lhi_diver *d, const bool *done)
 {
     uint32_t found = 0;
@@ -505,8 +520,8 @@ static uint32_t next_target(const lhi_diver *d, const bool *done)
     return found;
 }
 
-/* From the best with other values, too: the way from the best of all may lead
- * past the best with this one. */
+/* Restarts from the best with other values: the path from the overall best may
+ * miss the best with this value. */
 static lh_status dive_from_others(lhi_diver *d, uint32_t which, lh_error *err)
 {
     const lhi_dive_target *t = &d->targets[which];
@@ -535,6 +550,7 @@ static lh_status dive_from_others(lhi_diver *d, uint32_t which, lh_error *err)
     return LH_OK;
 }
 
+/* Runs the local search for all targets. */
 static lh_status dive_all(lhi_diver *d, lh_error *err)
 {
     for (int i = 0; i < AGAIN && !lhi_dive_spent(d); i++) {
@@ -566,8 +582,8 @@ static lh_status dive_all(lhi_diver *d, lh_error *err)
     return LH_OK;
 }
 
-/* Which of those that are near to the best is best once its layers are moved,
- * and once its schedule is searched for, shows no other way. */
+/* Moves the layers of the candidates close to the best: only moved layers and
+ * optimised schedules show which is best. */
 static lh_status move_others(lhi_diver *d, lh_error *err)
 {
     const lhi_layout_search *s = d->s;
@@ -588,8 +604,8 @@ static lh_status move_others(lhi_diver *d, lh_error *err)
     return LH_OK;
 }
 
-/* Whatever the dives had no work left for: the best of all has been looked
- * around, and no layers that are known make another better. */
+/* Finalises the overall best beyond the budget: explores its neighbourhood and
+ * tries all known partitions on others. */
 static lh_status settle(lhi_diver *d, lh_error *err)
 {
     bool better = true;
@@ -603,9 +619,9 @@ static lh_status settle(lhi_diver *d, lh_error *err)
     return LH_OK;
 }
 
-/* --- all ----------------------------------------------------------------- */
+/* --- complete search ----------------------------------------------------- */
 
-/* What was built on the way, and is slower, is not listed. */
+/* Removes candidates built on the way that are slower; they are not listed. */
 static void drop_others(lhi_diver *d)
 {
     lhi_layout_search *s = d->s;
@@ -616,7 +632,8 @@ static void drop_others(lhi_diver *d)
     s->n = kept;
 }
 
-/* Of the search's own: what dives have changed is counted again. */
+/* Adds or subtracts the counts of the search's own candidates, because local
+ * search changes them. */
 static void count_first(const lhi_diver *d, int64_t sign, int64_t *simulated,
                         int64_t *too_large)
 {
@@ -627,6 +644,7 @@ static void count_first(const lhi_diver *d, int64_t sign, int64_t *simulated,
     }
 }
 
+/* Lists the best with each value in s->unexplored. */
 static lh_status list_heads(const lhi_diver *d, lh_error *err)
 {
     const lhi_layout_search *s = d->s;
@@ -641,6 +659,7 @@ static lh_status list_heads(const lhi_diver *d, lh_error *err)
     return LH_OK;
 }
 
+/* Runs all steps with allocated state. */
 static lh_status dive_with(lhi_diver *d, lh_error *err)
 {
     lhi_layout_search *s = d->s;
@@ -675,7 +694,7 @@ lh_status lhi_layout_search_dive(lhi_layout_search *s, lh_error *err)
         status = dive_with(&d, err);
     drop_others(&d);
     count_first(&d, 1, &simulated, &too_large);
-    /* The search has counted the others, as what it left or ruled out. */
+    /* The search has already counted the others as unexplored or pruned. */
     s->n_simulated = before.n_simulated + (uint64_t)simulated;
     s->n_memory = before.n_memory + (uint64_t)too_large;
     s->n_unsupported = before.n_unsupported;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Monte Carlo over whole configurations as ScaleAcross Explorer (2026, section
- * 5) has it, to compare with: layouts, schedules and partitions are drawn, the
- * fastest are kept, and each of these is changed many times by one layer. */
+/* Monte Carlo over complete configurations by ScaleAcross Explorer (2026,
+ * section 5), for comparison. Samples layouts, schedules and partitions, keeps
+ * the fastest, and changes each many times by one layer. */
 #include "plan/layout/partition.h"
 #include "plan/layout/space.h"
 #include "plan/layout/uneven.h"
@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIMULATED = 8 }; /* of the layouts found: under every method */
+enum { SIMULATED = 8 }; /* layouts evaluated under every method */
 
-/* What is kept of a partition. */
+/* A kept partition. */
 typedef struct kept {
     int64_t ns;
     uint32_t layout; /* candidate */
@@ -24,6 +24,7 @@ typedef struct kept {
     uint32_t *layers;
 } kept;
 
+/* Sampling state. */
 typedef struct drawing {
     lhi_layout_search *s;
     lhi_space space;
@@ -32,10 +33,10 @@ typedef struct drawing {
     kept *best; /* by ns, the fastest first */
     uint32_t n_best;
     lhi_arena *mem;
-    /* While one layout is looked at: */
+    /* State of one layout's sampling: */
     uint32_t layout;
     const char *method;
-    uint32_t seen; /* children */
+    uint32_t seen; /* children visited */
     lhi_config chosen;
 } drawing;
 
@@ -44,7 +45,7 @@ static uint32_t count_or(uint32_t given, uint32_t usual)
     return given ? given : usual;
 }
 
-/* The caller wants the best so far, and there is one. */
+/* Checks whether the caller asks for the best so far and there is one. */
 static bool is_stopped(const drawing *d, uint32_t done, uint32_t total)
 {
     const lh_plan_options *o = &d->s->options;
@@ -56,7 +57,7 @@ static bool is_stopped(const drawing *d, uint32_t done, uint32_t total)
 
 /* --- one layout ----------------------------------------------------------- */
 
-/* Each child with the same probability. */
+/* Reservoir sampling: selects each child with the same probability. */
 static lh_status choose(void *context, const lhi_config *config, lh_error *err)
 {
     drawing *d = context;
@@ -66,6 +67,7 @@ static lh_status choose(void *context, const lhi_config *config, lh_error *err)
     return LH_OK;
 }
 
+/* Samples a complete layout level by level. */
 static lh_status draw_layout(drawing *d, bool *found, lh_error *err)
 {
     uint64_t dropped = 0;
@@ -82,7 +84,7 @@ static lh_status draw_layout(drawing *d, bool *found, lh_error *err)
     return LH_OK;
 }
 
-/* A quick one, but where the job asks for one that is not. */
+/* Samples a fast method, or the job's own if that is slow. */
 static const char *draw_method(drawing *d, uint32_t pipeline)
 {
     const char *chosen = d->s->job->layout.schedule;
@@ -100,6 +102,7 @@ static const char *draw_method(drawing *d, uint32_t pipeline)
 
 /* --- partitions ----------------------------------------------------------- */
 
+/* Times a built pipeline under the sampled method. */
 static lh_status time_built(const drawing *d, const lhi_built *built,
                             int64_t *ns, lh_error *err)
 {
@@ -119,7 +122,7 @@ static lh_status time_built(const drawing *d, const lhi_built *built,
     return LH_OK;
 }
 
-/* Among the fastest, if it is one of them. */
+/* Keeps the partition if it is among the fastest. */
 static lh_status keep_partition(drawing *d, int64_t ns, const uint32_t *layers,
                                 lh_error *err)
 {
@@ -141,6 +144,7 @@ static lh_status keep_partition(drawing *d, int64_t ns, const uint32_t *layers,
     return LH_OK;
 }
 
+/* Times one partition of the sampled layout. */
 static lh_status time_partition(void *context, const uint32_t *layers,
                                 int64_t *ns, lh_error *err)
 {
@@ -176,6 +180,7 @@ static lhi_partition partition_of(drawing *d)
                            .context = d};
 }
 
+/* Samples partitions of one layout. */
 static lh_status explore(drawing *d, lh_error *err)
 {
     lhi_partition p = partition_of(d);
@@ -190,7 +195,7 @@ static lh_status explore(drawing *d, lh_error *err)
     return status;
 }
 
-/* One layer from one chunk to another. */
+/* Moves one layer from one chunk to another. */
 static lh_status change(drawing *d, const kept *one, uint32_t *layers,
                         lh_error *err)
 {
@@ -211,7 +216,7 @@ static lh_status change(drawing *d, const kept *one, uint32_t *layers,
     return LH_OK;
 }
 
-/* --- all of them ---------------------------------------------------------- */
+/* --- complete search ------------------------------------------------------ */
 
 static lh_status draw_all(drawing *d, lh_error *err)
 {
@@ -233,6 +238,7 @@ static lh_status draw_all(drawing *d, lh_error *err)
     return LH_OK;
 }
 
+/* Improves the kept partitions. */
 static lh_status change_all(drawing *d, lh_error *err)
 {
     uint32_t n = d->n_best;
@@ -248,7 +254,7 @@ static lh_status change_all(drawing *d, lh_error *err)
     return status;
 }
 
-/* The fastest partition of the fastest layouts, under every method. */
+/* Simulates the fastest partition of the fastest layouts under every method. */
 static lh_status simulate_best(drawing *d, lh_error *err)
 {
     lhi_layout_search *s = d->s;
@@ -271,7 +277,7 @@ static lh_status simulate_best(drawing *d, lh_error *err)
             s->best_ns = c->choice.iteration_ns;
         n++;
     }
-    /* The others are not listed: nothing is known of them but one method. */
+    /* The others are not listed: they were evaluated under one method only. */
     for (uint32_t i = 0; i < s->n; i++)
         if (!s->candidates[i].simulated)
             s->candidates[i].bound_ns = INT64_MAX;

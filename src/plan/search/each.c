@@ -8,16 +8,18 @@
 
 #include <stdlib.h>
 
-/* What a thread has. */
+/* State of one thread. */
 typedef struct worker {
-    lhi_arena *mem; /* NULL: that of the search */
-    bool begun;     /* with what is done now; else what follows is old */
+    lhi_arena *mem; /* NULL: the search's own */
+    bool begun;     /* false: the members below are from an earlier call */
     lhi_layout_search own;
-    lh_error why;                /* of its first part that failed */
-    uint32_t failed, refused_at; /* which; and of its first refusal */
+    lh_error why;                /* error of its first failed part */
+    /* index of that part, and of the first refusal */
+    uint32_t failed, refused_at;
     lh_status status;
 } worker;
 
+/* Threads of a search and their state. */
 struct lhi_workers {
     lhi_crew *crew;
     lhi_arena *mem;
@@ -60,17 +62,18 @@ uint32_t lhi_workers_count(const lhi_workers *workers)
     return workers ? workers->n : 1;
 }
 
-/* One call of lhi_layout_search_each(). */
+/* One call of lhi_layout_search_parallel_for(). */
 typedef struct job {
-    lhi_layout_search *s;   /* for the calling thread alone */
-    lhi_layout_search like; /* as it was in the beginning */
+    lhi_layout_search *s;   /* for the calling thread only */
+    lhi_layout_search like; /* state at the start */
     worker *all;
-    uint32_t n, each; /* parts, and how many make a piece */
+    uint32_t n, each; /* parts, and parts per chunk of work */
     lhi_search_part *part;
     void *context;
-    lhi_front *fronts; /* of each part; NULL: none is wanted */
+    lhi_front *fronts; /* per part; NULL: not required */
 } job;
 
+/* Resets a thread's state for this call. */
 static void begin_thread(job *j, worker *w, uint32_t who)
 {
     w->own = j->like;
@@ -107,7 +110,7 @@ static lh_status do_part(job *j, worker *w, uint32_t who, uint32_t i)
     return status;
 }
 
-/* A piece is some parts, one after the other. */
+/* Runs a chunk of consecutive parts. */
 static void do_piece(void *context, uint32_t piece, uint32_t who)
 {
     job *j = context;
@@ -121,7 +124,7 @@ static void do_piece(void *context, uint32_t piece, uint32_t who)
         w->failed = i;
 }
 
-/* The caller of the search is asked on its own thread alone. */
+/* Calls the caller's progress callback, on the caller's own thread only. */
 static void ask_caller(void *context, uint32_t n_done)
 {
     job *j = context;
@@ -130,6 +133,7 @@ static void ask_caller(void *context, uint32_t n_done)
         atomic_store(j->s->stop, true);
 }
 
+/* Adds the threads' counts to the search. */
 static lh_status merge_counts(job *j, uint32_t n, lh_error *err)
 {
     const worker *first = NULL, *refused = NULL;
@@ -156,6 +160,7 @@ static lh_status merge_counts(job *j, uint32_t n, lh_error *err)
     return first->status;
 }
 
+/* Adds the parts' Pareto fronts, in order. */
 static lh_status merge_fronts(job *j, lh_error *err)
 {
     for (uint32_t i = 0; j->fronts && i < j->n; i++)
@@ -164,7 +169,7 @@ static lh_status merge_fronts(job *j, lh_error *err)
     return LH_OK;
 }
 
-/* All parts of what was called from within a part are on its thread. */
+/* Nested calls from within a part stay on its thread. */
 static void run_pieces(job *j)
 {
     const lhi_team team = {j, do_piece, ask_caller};

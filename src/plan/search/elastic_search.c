@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Branch and bound over the layouts that elastic plans can be on: degrees and
- * places, for all else is the elastic plan's own. */
+/* Branch and bound over the layouts that allow elastic plans: degrees and
+ * placement. Everything else belongs to the elastic plan. */
 #include "plan/search/elastic_search.h"
 
 #include "base/heap.h"
@@ -15,39 +15,42 @@
 #include <string.h>
 
 enum {
-    LIKES = 2, /* layouts that come first: the fastest by other schedules */
-    SHARE = 6, /* of the work that layouts have, one of so many */
-    MOST_SHARES = 6 /* as long as nothing works at all */
+    LIKES = 2, /* first layouts: the fastest under other schedules */
+    SHARE = 6, /* work share: that of layouts divided by WORK_DIVISOR */
+    MOST_SHARES = 6 /* while nothing works at all */
 };
 
+/* A node: degrees or a placed layout. */
 typedef struct node {
     lhi_config config;
     lhi_floor floor;
-    lhi_level level; /* PLACED at most */
-    bool bounded;    /* by all chunks that it may have */
+    lhi_level level; /* at most LHI_LEVEL_PLACED */
+    bool bounded;    /* over all allowed chunk counts */
 } node;
 
+/* Elastic search state. */
 typedef struct stage {
     lhi_layout_search *s;
-    lh_job plain; /* whose passes elastic plans begin with */
+    lh_job plain; /* job with ZeRO-1, the basis of elastic plans */
     lhi_space space;
     lhi_floors *floors;
     lhi_elastic_freedom freedom;
     lhi_search_limits limits;
     uint64_t work, seq;
-    bool likes; /* are to be searched, once bounds say what is proven */
+    bool likes; /* search them after the proven bound is known */
     lhi_heap open;
     node *nodes;
     uint32_t n, room;
-    lhi_level level;             /* of the children of what is expanded */
-    int64_t best_value, best_ns; /* of what counts beside elastic plans, too */
-    int64_t own_value;           /* of *best */
+    lhi_level level;             /* level of the expanded node's children */
+    int64_t best_value, best_ns; /* including other schedules */
+    int64_t own_value;           /* value of *best */
     lhi_elastic_result *best;
 } stage;
 
-/* --- what is of use ----------------------------------------------------------
+/* --- bounds ------------------------------------------------------------------
  */
 
+/* Returns the objective's bound. */
 static int64_t bound_of(const stage *t, const node *n)
 {
     const lhi_objective *o = t->s->objective;
@@ -55,6 +58,7 @@ static int64_t bound_of(const stage *t, const node *n)
              : n->floor.ns;
 }
 
+/* Checks whether a node's bound prunes it. */
 static bool is_hopeless(const stage *t, const node *n)
 {
     const lhi_objective *o = t->s->objective;
@@ -66,8 +70,8 @@ static bool is_hopeless(const stage *t, const node *n)
                        &n->floor);
 }
 
-/* It was ruled out, was left, or has had its search: no plan there takes
- * less. */
+/* Records a node that was pruned, left or searched: its plans are not faster
+ * than the bound. */
 static lh_status note(stage *t, const node *n, lh_error *err)
 {
     lhi_layout_search *s = t->s;
@@ -109,7 +113,7 @@ static lh_status add_node(stage *t, const node *n, lh_error *err)
     return push(t, t->n++, err);
 }
 
-/* Operations are recomputed by the elastic plan itself. */
+/* The elastic plan itself recomputes operations. */
 static bool suits(const stage *t, lhi_level level, const lhi_config *config)
 {
     if (level == LHI_LEVEL_WORK && !t->s->job->training.recompute_given)
@@ -117,6 +121,7 @@ static bool suits(const stage *t, lhi_level level, const lhi_config *config)
     return level < LHI_LEVEL_DEGREES || lhi_elastic_suits(t->s->job, config);
 }
 
+/* Adds a child of the expanded node. */
 static lh_status grow(void *context, const lhi_config *config, lh_error *err)
 {
     stage *t = context;
@@ -136,7 +141,7 @@ static lh_status grow(void *context, const lhi_config *config, lh_error *err)
             *err = why;
         return status;
     }
-    /* What they hold is not bounded: they are looked at for the rest. */
+    /* Memory is not bounded here, so other limits decide. */
     child.floor.memory_bytes = INT64_MAX;
     if (is_hopeless(t, &child)) {
         t->s->n_elastic += child.level == LHI_LEVEL_PLACED;
@@ -145,13 +150,15 @@ static lh_status grow(void *context, const lhi_config *config, lh_error *err)
     return add_node(t, &child, err);
 }
 
-/* How many layouts lie below; as long as places are open, one for all. */
+/* Counts the layouts in a subtree; while placements are open, one per set of
+ * degrees. */
 typedef struct counter {
     const stage *t;
     lhi_level level;
     uint64_t n;
 } counter;
 
+/* Counts the layouts below a child. */
 static lh_status count_below(void *context, const lhi_config *config,
                              lh_error *err)
 {
@@ -172,6 +179,7 @@ static lh_status count_below(void *context, const lhi_config *config,
 /* --- one layout --------------------------------------------------------------
  */
 
+/* Computes the bound over all chunk counts of a layout. */
 static lh_status bound_layout(stage *t, uint32_t at, lh_error *err)
 {
     lhi_layout_search *s = t->s;
@@ -202,6 +210,7 @@ lh_status lhi_elastic_choice_finish(const lhi_layout_search *s,
     return lhi_money_set(s->job, s->mem, choice, err);
 }
 
+/* Takes a result if it is the best so far. */
 static lh_status take_result(stage *t, lhi_elastic_result *found, lh_error *err)
 {
     lhi_layout_search *s = t->s;
@@ -227,7 +236,7 @@ static lh_status take_result(stage *t, lhi_elastic_result *found, lh_error *err)
     return LH_OK;
 }
 
-/* `below_ns`: as lhi_elastic_freedom has it. */
+/* `below_ns` is as in lhi_elastic_options. */
 static lh_status search_layout(stage *t, const lhi_config *like,
                                int64_t below_ns, lh_error *err)
 {
@@ -250,6 +259,7 @@ static lh_status search_layout(stage *t, const lhi_config *like,
     return status;
 }
 
+/* Searches a node's layout. */
 static lh_status search_node(stage *t, const node *n, lh_error *err)
 {
     lhi_layout_search *s = t->s;
@@ -262,15 +272,16 @@ static lh_status search_node(stage *t, const node *n, lh_error *err)
     return note(t, n, err);
 }
 
-/* --- what other schedules do best on -----------------------------------------
+/* --- best degrees of other schedules -----------------------------------------
  */
 
+/* Checks whether two layouts have the same degrees and placement. */
 static bool is_like(const lh_layout *a, const lh_layout *b)
 {
     return lhi_degrees_same(a, b) && a->outermost == b->outermost;
 }
 
-/* How near to a plan a candidate came; less is better. */
+/* Ranks a candidate by how close to a plan it came; less is better. */
 static int64_t rank_of(const lhi_layout_search *s, const lhi_candidate *c)
 {
     if (lhi_candidate_works(c))
@@ -278,9 +289,9 @@ static int64_t rank_of(const lhi_layout_search *s, const lhi_candidate *c)
     return INT64_MAX - 1 - (c->missing > 0 ? 0 : 1);
 }
 
-/* The best first: with what is found there more is ruled out. Elastic plans
- * stand beside other schedules in the plan's table, also where they are slower,
- * or nothing else is looked at. */
+/* Searches the best degrees of other schedules first: their results prune more.
+ * Elastic plans are listed beside other schedules even if they are slower, or
+ * nothing else is searched. */
 static lh_status search_likes(stage *t, lh_error *err)
 {
     const lhi_layout_search *s = t->s;
@@ -299,13 +310,13 @@ static lh_status search_likes(stage *t, lh_error *err)
         if (!best)
             break;
         likes[n] = best->config;
-        likes[n].layers = NULL; /* its chunks are of its own making */
+        likes[n].layers = NULL; /* its chunks are its own */
         LHI_TRY(search_layout(t, &likes[n], 0, err));
     }
     return LH_OK;
 }
 
-/* --- all of them -------------------------------------------------------------
+/* --- complete search ---------------------------------------------------------
  */
 
 static bool is_stopped(void *context, bool works)
@@ -324,6 +335,7 @@ static bool has_ended(stage *t)
     return works || t->work / MOST_SHARES > t->limits.most_work;
 }
 
+/* Expands a node, bounds it or searches it. */
 static lh_status take_up(stage *t, uint32_t at, lh_error *err)
 {
     node n = t->nodes[at];
@@ -340,6 +352,7 @@ static lh_status take_up(stage *t, uint32_t at, lh_error *err)
     return n.bounded ? search_node(t, &n, err) : bound_layout(t, at, err);
 }
 
+/* Records the open nodes at the end. */
 static lh_status note_left(stage *t, lh_error *err)
 {
     lhi_layout_search *s = t->s;
@@ -361,14 +374,14 @@ static lh_status note_left(stage *t, lh_error *err)
     return LH_OK;
 }
 
-/* Of what is open the least is a bound of all chunks that the layout may have,
- * so that nothing but a search of it shows more. */
+/* Checks whether the least open node has a bound over all its chunk counts;
+ * only a search of the layout can then raise it. */
 static bool is_bounded(const stage *t)
 {
     return !t->open.count || t->nodes[t->open.items[0].what].bounded;
 }
 
-/* What is proven does not wait for what is found: bounds take little. */
+/* Tightens bounds independent of results: bounds are cheap. */
 static lh_status raise_bounds(stage *t, lh_error *err)
 {
     lhi_event e;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every method makes of a layout. */
+/* Evaluates a layout under schedule methods. */
 #include "base/amount.h"
 #include "base/same.h"
 #include "plan/layout/target.h"
@@ -28,12 +28,13 @@ lh_choice lhi_candidate_choice(const lhi_candidate *c, const char *method)
     return choice;
 }
 
+/* Returns the peak FLOP/s of a datacenter's GPUs. */
 static double peak_of(const lh_job *job, uint32_t datacenter)
 {
     return job->datacenters[datacenter].gpu.flops_per_s;
 }
 
-/* Of the GPUs that the layout takes. */
+/* Computes the peak FLOP/s of the layout's GPUs. */
 static lh_status peak_flops(const lh_job *job, const lh_layout *l,
                             lhi_arena *mem, double *out, lh_error *err)
 {
@@ -75,6 +76,7 @@ lh_status lhi_choice_rates(const lh_job *job, lhi_arena *mem, lh_choice *choice,
     return LH_OK;
 }
 
+/* Fills a choice from a method's outcome. */
 static void set_outcome(const lhi_built *built, const lhi_method_outcome *o,
                         lh_choice *choice)
 {
@@ -120,9 +122,9 @@ bool lhi_method_considered(const lh_job *job, const lh_plan_options *options,
     return method->kind != LHI_METHOD_CHOICE;
 }
 
-/* A slow method seldom makes up for more than a few percent of what the others
- * come to, and the less so the more chunks there are; on a few passes it is not
- * slow. */
+/* Checks whether a slow method is worth its time. It seldom gains more than a
+ * few percent over the others, and less with more chunks; on few passes it is
+ * not slow. */
 static bool is_worth_it(const lhi_layout_search *s, const lhi_candidate *c)
 {
     const lh_choice *o = &c->choice;
@@ -139,6 +141,7 @@ static bool is_worth_it(const lhi_layout_search *s, const lhi_candidate *c)
                 s->best_value);
 }
 
+/* Runs one method and keeps the better result. */
 static lh_status run_one(lhi_layout_search *s, lhi_candidate *c,
                          const lhi_built *built, const char *name,
                          lh_schedule **best, lh_choice *row, lh_error *err)
@@ -148,7 +151,7 @@ static lh_status run_one(lhi_layout_search *s, lhi_candidate *c,
     LHI_TRY(lhi_method_try(s->job, &s->options, built, s->tried, s->mem,
                            &choice, best ? &schedule : NULL, err));
     if (c->choice.status == LH_CHOICE_OK)
-        choice.cost = c->choice.cost; /* the layout's */
+        choice.cost = c->choice.cost; /* the layout's cost */
     lh_status status = lhi_money_set(s->job, s->mem, &choice, err);
     if (status == LH_OK && s->front)
         status = lhi_front_add(s->front, &choice, err);
@@ -174,10 +177,11 @@ static lh_status run_one(lhi_layout_search *s, lhi_candidate *c,
     return LH_OK;
 }
 
-/* Groups that communicate once each are an elastic plan's. Where there are such
- * plans, their order with what ZeRO 2 and 3 send in every pass is no other
- * schedule, but the same at a price that nobody has to pay. A job that asks for
- * elastic schedules alone has it looked at, so that layouts can be compared. */
+/* Checks whether a method's result is an elastic plan in disguise. Groups that
+ * communicate once each belong to elastic plans. If the job allows those, the
+ * same order with ZeRO 2 and 3 communication in every pass is no separate
+ * schedule, only a slower one. It is evaluated if the job allows elastic
+ * schedules alone, so that layouts can be compared. */
 static bool is_elastic_plan(const lhi_layout_search *s, const lhi_candidate *c,
                             const lhi_method *method)
 {
@@ -211,6 +215,7 @@ lh_status lhi_candidate_methods(lhi_layout_search *s, lhi_candidate *c,
     return LH_OK;
 }
 
+/* Runs the quick evaluation: one method. */
 static lh_status glance(lhi_layout_search *s, lhi_candidate *c,
                         const lhi_built *built, lh_error *err)
 {
@@ -221,6 +226,7 @@ static lh_status glance(lhi_layout_search *s, lhi_candidate *c,
                    err);
 }
 
+/* Evaluates a candidate and counts it. */
 static lh_status simulate(lhi_layout_search *s, lhi_candidate *c, bool all,
                           lh_error *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every partition of the layers of every layout that no bound rules out, under
- * every method: for small jobs, and to see what other searches miss. */
+/* Evaluates every partition of every layout that no bound rules out, under
+ * every method: for small jobs, and to measure losses of the other searches. */
 #include "plan/layout/partition.h"
 #include "plan/layout/reuse.h"
 #include "plan/layout/uneven.h"
@@ -12,19 +12,20 @@
 #include <string.h>
 
 enum {
-    MOST_PARTITIONS = 200000, /* of one layout */
-    MOST_SMALL = 500000,      /* passes of all partitions of a small job */
+    MOST_PARTITIONS = 200000, /* per layout */
+    MOST_SMALL = 500000,      /* passes over all partitions of a small job */
 };
 
+/* State while enumerating one layout's partitions. */
 typedef struct trial {
     lhi_layout_search *s;
     lhi_candidate *c;
     lhi_known *known;
-    int64_t least_ns; /* bound of all partitions that were looked at */
-    bool cut;         /* not all of them were */
+    int64_t least_ns; /* least bound over the evaluated partitions */
+    bool cut;         /* some partitions were skipped */
 } trial;
 
-/* Runs every method unless the bound of this partition is too high already. */
+/* Runs every method unless the bound of this partition is already too high. */
 static lh_status try_built(trial *t, lhi_candidate *one, const lhi_built *built,
                            lh_error *err)
 {
@@ -40,6 +41,7 @@ static lh_status try_built(trial *t, lhi_candidate *one, const lhi_built *built,
     return lhi_candidate_methods(s, one, built, NULL, NULL, NULL, err);
 }
 
+/* Evaluates one partition. */
 static lh_status try_partition(void *context, const uint32_t *layers,
                                int64_t *ns, lh_error *err)
 {
@@ -118,13 +120,13 @@ static lh_status enumerate(lhi_layout_search *s, lhi_candidate *c,
         status = lhi_partition_exact(&p, best, &best_ns, err);
     lhi_known_free(t.known);
     free(best);
-    /* All have been looked at: their bounds take the place of the floor's. */
+    /* All partitions are evaluated, so their bounds replace the general one. */
     if (status == LH_OK && !t.cut && t.least_ns > c->floor.ns)
         c->floor.ns = t.least_ns;
     return status;
 }
 
-/* Whether its other partitions may be faster than what was found. */
+/* Checks whether other partitions may be faster than the best result. */
 static bool is_open(const lhi_layout_search *s, const lhi_candidate *c)
 {
     return c->floor.ns < s->best_ns &&

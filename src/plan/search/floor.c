@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bounds themselves; docs/theory/plan-search.md proves each. */
+/* The lower bounds; docs/theory/plan-search.md has the proofs. */
 #include "plan/search/floor_own.h"
 
 #include <math.h>
@@ -16,13 +16,15 @@ uint32_t lhi_floor_least_layers(uint32_t layers, uint32_t chunks, double ratio)
     uint32_t a = 1;
     if (chunks == 0 || layers / chunks < 2)
         return 1;
-    /* With `a` in the smallest the others have at most floor(ratio * a). */
+    /* With `a` layers in the smallest chunk, the others have at most
+     * floor(ratio * a). */
     while (a < layers / chunks &&
            a + (chunks - 1.0) * floor(ratio * a + 1e-9) < layers)
         a++;
     return a;
 }
 
+/* Checks whether all stages have the same site. */
 static bool is_uniform(const lhi_floor_case *c)
 {
     for (uint32_t k = 1; c->at && k < c->stages; k++)
@@ -31,9 +33,9 @@ static bool is_uniform(const lhi_floor_case *c)
     return true;
 }
 
-/* Work is counted in the time that it takes in the first datacenter. A stage
- * that is s times slower, at least, in everything does n / s of it in n, so
- * that all together do n times the sum of 1 / s at most. */
+/* Work is measured in time on the first datacenter. A stage that is slower by a
+ * factor s in everything does at most n / s of it in time n, so all stages
+ * together do at most n times the sum of 1 / s. */
 int64_t lhi_floor_work(const lhi_floor_case *c)
 {
     double rate = 0;
@@ -66,7 +68,7 @@ int64_t lhi_floor_layers(const lhi_floor_case *c)
     return most;
 }
 
-/* F and D of the whole model, each part where it is fastest. */
+/* Returns F and D of the whole model, each part on its fastest site. */
 static int64_t fastest_way(const lhi_floor_case *c)
 {
     int64_t sum = 0;
@@ -81,8 +83,9 @@ static int64_t fastest_way(const lhi_floor_case *c)
     return sum;
 }
 
-/* The first chunk's gather, F of all chunks one after the other, their D, and
- * between them the messages; then W of the first, and its reduction. */
+/* Path of one microbatch: the first chunk's gather, F of all chunks in
+ * sequence, their D, and the messages between them; then W of the first chunk
+ * and its reduction. */
 int64_t lhi_floor_path(const lhi_floor_case *c)
 {
     int64_t w = INT64_MAX, hops = 0;
@@ -109,8 +112,8 @@ lhi_floor_pass lhi_floor_least_layer(const lhi_floor_case *c)
     return p;
 }
 
-/* A link carries one message at a time. Where each device has one chunk, all
- * are of one kind, F or D, and lie on the path of their microbatch. */
+/* A link carries one message at a time. With one chunk per device, all its
+ * messages are of one kind, F or D, and on the path of their microbatch. */
 int64_t lhi_floor_link(const lhi_floor_case *c, uint32_t per_microbatch,
                        int64_t transfer_ns, int64_t latency_ns)
 {

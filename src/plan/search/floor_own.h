@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the bounds on a case have in common: floor.c, floor_room.c, floor_ramp.c
- * and floor_stay.c. */
+/* Internal bound helpers: lower_bound.c, memory_bound.c, warmup_bound.c and
+ * residency_bound.c. */
 #ifndef LHI_FLOOR_OWN_H
 #define LHI_FLOOR_OWN_H
 
@@ -8,13 +8,13 @@
 
 #include "base/whole.h"
 
-/* Rounded down, for negative numbers too. */
+/* Divides with rounding down, for negative numbers too. */
 static inline int64_t lhi_floor_quotient(int64_t a, int64_t b)
 {
     return a / b - (a % b < 0);
 }
 
-/* How often `each` goes into what is left; less than 0: nothing does. */
+/* Returns how often `each` fits into `left`; negative: not at all. */
 static inline int64_t lhi_floor_times_in(int64_t left, int64_t each)
 {
     if (each > 0)
@@ -22,55 +22,61 @@ static inline int64_t lhi_floor_times_in(int64_t left, int64_t each)
     return left < 0 ? -1 : INT64_MAX;
 }
 
-/* So large that nothing wins any more, and that sums have room. */
+/* Infinity of the bounds: prunes everything, and sums do not overflow. */
 #define LHI_FLOOR_LARGEST (INT64_C(1) << 60)
 
+/* Multiplies with saturation. */
 static inline int64_t lhi_floor_product(int64_t a, int64_t b)
 {
     return (double)a * (double)b < 0x1p60 ? a * b : LHI_FLOOR_LARGEST;
 }
 
-/* The site of a stage; where that is open, or all replicas count, one that is
- * least in everything has been put first. */
+/* Returns a stage's site. If it is open, or all replicas count, sites[0] is the
+ * least in everything. */
 static inline const lhi_floor_site *lhi_floor_site_of(const lhi_floor_case *c,
                                                       uint32_t stage)
 {
     return &c->sites[c->at ? c->at[stage] : 0];
 }
 
+/* Returns the head's stage. */
 static inline uint32_t lhi_floor_head_stage(const lhi_floor_case *c)
 {
     return c->placement == LH_PLACEMENT_WAVE ? 0 : c->stages - 1;
 }
 
-/* Layers that are counted: those of one kind, or all of them, each as the least
- * of all kinds. */
+/* Layers counted: those of one kind, or all of them with the least of all kinds
+ * each. */
 enum { LHI_ANY_KIND = -1 };
 
-/* Behind the last kind. Where all are of one kind it is not counted again.
- */
+/* Number of counts to make: one per kind, and one over all kinds unless there
+ * is only one. */
 static inline int lhi_floor_n_counts(const lhi_floor_case *c)
 {
     return c->n_kinds > 1 ? (int)c->n_kinds : 0;
 }
 
+/* Counts the model's layers by kind. */
 static inline uint32_t lhi_floor_n_layers_of(const lhi_floor_case *c, int kind)
 {
     return kind == LHI_ANY_KIND ? c->layers : c->n_of_part[kind];
 }
 
+/* Returns a layer's F and D time. */
 static inline int64_t lhi_floor_fd_of(const lhi_floor_site *s, int kind)
 {
     return kind == LHI_ANY_KIND ? s->layer_fd
                                 : s->parts[kind].f + s->parts[kind].d;
 }
 
+/* Returns a layer's F, D and W time. */
 static inline int64_t lhi_floor_all_of(const lhi_floor_site *s, int kind)
 {
     return kind == LHI_ANY_KIND ? s->layer_all
                                 : lhi_floor_fd_of(s, kind) + s->parts[kind].w;
 }
 
+/* Returns a layer's memory with one microbatch. */
 static inline int64_t lhi_floor_hold_of(const lhi_floor_site *s, int kind)
 {
     return kind == LHI_ANY_KIND
@@ -78,20 +84,21 @@ static inline int64_t lhi_floor_hold_of(const lhi_floor_site *s, int kind)
                : s->held[kind].state + s->held[kind].activation;
 }
 
-/* What a chunk of so many layers, or more, gathers before its first F, and
- * reduces behind its last W, there. */
+/* Returns the least gather before the first F of a chunk with at least so many
+ * layers; lhi_bound_reduce_ns(): the reduction after its last W. */
 static inline int64_t lhi_floor_gather(const lhi_floor_site *s, int64_t layers)
 {
     return s->gather > 0 && layers > 0 ? layers * s->gather + s->latency : 0;
 }
 
+/* Returns the least reduction after a chunk's last W. */
 static inline int64_t lhi_floor_reduce(const lhi_floor_site *s, int64_t layers)
 {
     return s->reduce > 0 && layers > 0 ? layers * s->reduce + s->latency : 0;
 }
 
-/* The same of the first chunk, that all of a microbatch begins and ends with:
- * it has the embedding, too. */
+/* The same for the first chunk, where every microbatch begins and ends; it
+ * includes the embedding. */
 static inline int64_t lhi_floor_first_gather(const lhi_floor_case *c)
 {
     const lhi_floor_site *s = lhi_floor_site_of(c, 0);
@@ -99,6 +106,7 @@ static inline int64_t lhi_floor_first_gather(const lhi_floor_case *c)
     return layers > 0 ? layers + s->first_gather : 0;
 }
 
+/* Returns the first chunk's reduction. */
 static inline int64_t lhi_floor_first_reduce(const lhi_floor_case *c)
 {
     const lhi_floor_site *s = lhi_floor_site_of(c, 0);
@@ -106,16 +114,17 @@ static inline int64_t lhi_floor_first_reduce(const lhi_floor_case *c)
     return layers > 0 ? layers + s->first_reduce : 0;
 }
 
-/* What of each pass a layer takes at least, wherever it is. */
+/* Returns each pass's least time for a layer over all sites. */
 lhi_floor_pass lhi_floor_least_layer(const lhi_floor_case *c);
-/* So many layers of a kind fit in the memory of a stage of so much more. */
+/* Counts the layers in a kind that fit in a stage's memory plus `more` bytes.
+ */
 int64_t lhi_floor_layers_that_fit(const lhi_floor_case *c, int kind,
                                   uint32_t stage, int64_t more);
-/* Whether the model fits in memory of so much more on each device. */
+/* Checks whether the model fits with `more` additional bytes on each device. */
 bool lhi_floor_does_fit(const lhi_floor_case *c, int64_t more);
-/* Memory of all devices without what they need in passing: those that hold
- * layers of one kind need as much as these, and only so many devices can be
- * without them: *passing_in_all. INFINITY where it is not known. */
+/* Sums all devices' memory without transient memory. Devices with layers of one
+ * kind need the transient memory of these layers, and only some devices can be
+ * without them: *passing_in_all. INFINITY: unknown. */
 double lhi_floor_all_room(const lhi_floor_case *c, double *passing_in_all);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many layers each stage can have if the makespan is given, from the first
- * stage on: docs/theory/plan-search.md. */
+/* Warm-up bound: limits each stage's layers for a given makespan, from the
+ * first stage on: docs/theory/plan-search.md. */
 #include "plan/search/floor_own.h"
 
 #include <math.h>
 
-enum { HALVINGS = 14 }; /* of the interval that the ramp's bound lies in */
+enum { HALVINGS = 14 }; /* bisection steps in the bound's interval */
 
-/* The first chunk's gather, F of the whole model, each part where it is
- * fastest, and all hops: *forth; and D: *back. */
+/* Computes the first chunk's gather, F of the whole model with each part on its
+ * fastest site, and all hops: *forth; with D: *back. */
 static void find_way(const lhi_floor_case *c, int64_t *forth, int64_t *back)
 {
     uint32_t v = c->chunks_per_device ? c->chunks_per_device : 1;
@@ -24,7 +24,7 @@ static void find_way(const lhi_floor_case *c, int64_t *forth, int64_t *back)
         *back += d * c->n_of_part[i];
     }
     for (uint32_t k = 0; c->forth && k + 1 < c->stages; k++) {
-        /* A wave comes back through the same stages. */
+        /* A wave returns through the same stages. */
         bool wave = c->placement == LH_PLACEMENT_WAVE;
         int64_t there = c->forth[k], home = c->back[k];
         *forth += wave ? there + home : there * v;
@@ -36,42 +36,43 @@ static void find_way(const lhi_floor_case *c, int64_t *forth, int64_t *back)
     }
 }
 
-/* What the layers of a kind hold on a stage, in bytes of one layer. */
+/* Memory of one layer of a kind on a stage, in bytes. */
 typedef struct layer_memory {
-    double room;       /* for layers, without what is needed in passing */
+    double room;       /* for layers, without transient memory */
     double state;      /* the least */
     double activation; /* the least */
-    /* Nanoseconds of passes for each byte, at most: of F that have left it; of
-     * the D and W that it still waits for. */
-    double f, dw, w; /* w: of W alone, behind D */
+    /* Most pass time per byte, in ns: F whose activations are resident, and D
+     * and W still waiting for them. */
+    double f, dw, w; /* w: W alone, after D */
     double f_of_ends, dw_of_ends, w_of_ends;
 } layer_memory;
 
-/* The same for all stages at a site that are alike, whatever the makespan. */
+/* The same, cached for equivalent stages at a site; independent of the
+ * makespan. */
 typedef struct known_memory {
-    const lhi_floor_site *of; /* NULL: of none yet */
+    const lhi_floor_site *of; /* NULL: empty */
     bool is_known;
     layer_memory m;
 } known_memory;
 
-/* Which stages are alike: the first, the one with the head, and all others. */
+/* Stage classes: the first, the one with the head, and all others. */
 enum { FIRST_STAGE, HEAD_STAGE, OTHER_STAGE, STAGE_KINDS };
 
-/* What a bound on the layers of stage k knows of the stages before it. */
+/* Facts about the stages before stage k. */
 typedef struct behind {
     uint32_t k;
-    int64_t forth, back; /* of one microbatch: all F, all D, with hops */
-    int64_t in, out;     /* hops and the embedding, there and back; with the
-                            first chunk's gather, and its reduction */
-    int64_t layers;      /* of the chunks that a microbatch passes before */
-    double hops;         /* there and back, of all stages from here on */
+    int64_t forth, back; /* one microbatch: all F, all D, with hops */
+    int64_t in, out;     /* hops and embedding, forward and back; with the first
+                          * chunk's gather and its reduction */
+    int64_t layers;      /* in the chunks that a microbatch passes before */
+    double hops;         /* forward and back, all stages from here on */
     double least_fd;     /* F and D of a layer, on any stage */
-    /* Hops of F from here to the last chunk, and of D from there. */
+    /* Hops for F from here to the last chunk, and for D from there. */
     int64_t hops_f, hops_d;
-    known_memory *memory; /* of STAGE_KINDS */
+    known_memory *memory; /* array with STAGE_KINDS entries */
 } behind;
 
-/* The embedding (0) or the head (1), if stage k has it. */
+/* Returns the embedding (0) or the head (1) if stage k has it. */
 static lhi_floor_pass end_of(const lhi_floor_case *c, uint32_t k, uint32_t end)
 {
     const lhi_floor_site *s = lhi_floor_site_of(c, k);
@@ -81,12 +82,14 @@ static lhi_floor_pass end_of(const lhi_floor_case *c, uint32_t k, uint32_t end)
     return end == 0 ? s->embedding : s->head;
 }
 
+/* Returns the passes of embedding and head on stage k. */
 static lhi_floor_pass ends_of(const lhi_floor_case *c, uint32_t k)
 {
     lhi_floor_pass a = end_of(c, k, 0), b = end_of(c, k, 1);
     return (lhi_floor_pass){a.f + b.f, a.d + b.d, a.w + b.w};
 }
 
+/* Returns a stage's memory for one kind's layers. */
 static double room_for_layers(const lhi_floor_case *c, int kind, uint32_t k)
 {
     const lhi_floor_site *s = lhi_floor_site_of(c, k);
@@ -96,7 +99,7 @@ static double room_for_layers(const lhi_floor_case *c, int kind, uint32_t k)
     double last = (double)s->held[c->n_kinds + 1].state;
     if (kind != LHI_ANY_KIND)
         room -= (double)s->held[kind].passing;
-    if (c->chunks_per_device == 0) /* not known which has the head */
+    if (c->chunks_per_device == 0) /* unknown which has the head */
         return room;
     first = k == 0 ? first : 0;
     last = k == lhi_floor_head_stage(c) ? last : 0;
@@ -104,9 +107,9 @@ static double room_for_layers(const lhi_floor_case *c, int kind, uint32_t k)
     return room - (whole ? fmax(first, last) : first + last);
 }
 
-/* Passes of an end wait in the room as those of layers do, each with what it
- * holds there, and there are no more than `all` nanoseconds of them: whichever
- * allows less. */
+/* Distributes memory between an end's activations and those of layers. Waiting
+ * passes of the end take their own memory, and there are at most `all` ns of
+ * them; the tighter limit counts. */
 static void take_end(double room, double all, double for_each_byte,
                      double *of_layers, double *of_ends)
 {
@@ -118,7 +121,8 @@ static void take_end(double room, double all, double for_each_byte,
         *of_ends += all;
 }
 
-/* False: memory is not known, or without limits. */
+/* Computes the memory limits. Returns false if memory is unknown or unlimited.
+ */
 static bool find_memory(const lhi_floor_case *c, int kind, uint32_t k,
                         layer_memory *out)
 {
@@ -139,11 +143,11 @@ static bool find_memory(const lhi_floor_case *c, int kind, uint32_t k,
         kept = fmin(kept, (double)h->weight_input);
         out->f = fmax(out->f, (double)p->f / (double)h->activation);
         out->dw = fmax(out->dw, ((double)p->d + w) / (double)h->activation);
-        /* A B does W with its activation still there. */
+        /* A combined B runs W with its activation still resident. */
         out->w =
             fmax(out->w, w / (double)lhi_least(h->activation, h->weight_input));
     }
-    /* Each microbatch that is there has the activations of a chunk. */
+    /* Each microbatch in flight has a chunk's activations. */
     double n = c->microbatches, room = fmax(out->room, 0);
     double chunk = (double)c->least_layers;
     bool each = kind == LHI_ANY_KIND && chunk > 0;
@@ -166,8 +170,9 @@ static bool find_memory(const lhi_floor_case *c, int kind, uint32_t k,
     return true;
 }
 
-/* Activations of a stage's only chunk stay while all layers from it on pass;
- * they have its memory but for its state, for as long as it is at work. */
+/* Bounds the layers by activation residency: activations of a stage's only
+ * chunk are needed while all later layers run, and are limited by its memory
+ * without state during its active time. */
 static double layers_that_stay(const lhi_floor_case *c, int kind,
                                const behind *b, const layer_memory *m,
                                int64_t ns)
@@ -180,15 +185,15 @@ static double layers_that_stay(const lhi_floor_case *c, int kind,
     return after > 0 ? fmax(m->room, 0) * (double)ns / share : INFINITY;
 }
 
-/* From the beginning to its first F and its first D, and from its last F and
- * its last D to the end, of a stage, at least. */
+/* Least time of a stage from the start to its first F and first D, and from its
+ * last F and last D to the end. */
 typedef struct ends_at {
     double first_f, first_d, after_f, after_d;
 } ends_at;
 
-/* Before its first D a device has done no more F than leave their activations
- * in its memory at once; behind its last F, and behind its last D, it has no
- * more to do than waits there. */
+/* Bounds the layers by memory. Before its first D a device runs at most the F
+ * whose activations fit in memory. After its last F, and after its last D, only
+ * the waiting passes remain. */
 static double layers_in_memory(const lhi_floor_case *c, int kind,
                                const behind *b, const layer_memory *m,
                                const lhi_floor_pass *ends, const ends_at *at,
@@ -199,7 +204,7 @@ static double layers_in_memory(const lhi_floor_case *c, int kind,
     double rest = n * (double)(ends->f + ends->d + ends->w);
     double end = (double)ns;
     const lhi_floor_site *s = lhi_floor_site_of(c, b->k);
-    /* Behind its last pass a chunk is reduced: the only one, or the least. */
+    /* A chunk is reduced after its last pass: the only one, or the least. */
     const bool only = c->chunks_per_device == 1;
     double each = only ? (double)s->reduce : 0;
     double last =
@@ -220,12 +225,13 @@ static double layers_in_memory(const lhi_floor_case *c, int kind,
         double here = (ways[i].between - rest + ways[i].of_ends +
                        m->room * ways[i].passes) /
                       (all + ways[i].each + m->state * ways[i].passes);
-        most = here < most ? here : most; /* as fmin(), which is called */
+        /* instead of fmin(), which is a call */
+        most = here < most ? here : most;
     }
     return most;
 }
 
-/* Layers of the chunks that follow the last one of a stage, at least. */
+/* Returns the least layers in the chunks after a stage's last chunk. */
 static int64_t layers_behind(const lhi_floor_case *c, uint32_t k)
 {
     if (c->chunks_per_device == 0)
@@ -235,12 +241,13 @@ static int64_t layers_behind(const lhi_floor_case *c, uint32_t k)
                                   : (int64_t)c->stages - 1 - k);
 }
 
-/* D from the last chunk to that of a stage, and F from there to the last one:
- * those layers, with the head and the hops. */
+/* Time outside a stage: D from the last chunk back to it, and F from it to the
+ * last, with those layers, the head and the hops. */
 typedef struct outside {
     int64_t f, d;
 } outside;
 
+/* Computes the least time outside a stage. */
 static outside outside_of(const lhi_floor_case *c, const behind *b,
                           const lhi_floor_pass *layer)
 {
@@ -254,7 +261,7 @@ static outside outside_of(const lhi_floor_case *c, const behind *b,
     return o;
 }
 
-/* NULL: memory is not known, or without limits. */
+/* NULL: memory unknown or unlimited. */
 static const layer_memory *memory_of(const lhi_floor_case *c, int kind,
                                      const behind *b)
 {
@@ -269,7 +276,7 @@ static const layer_memory *memory_of(const lhi_floor_case *c, int kind,
     return all->is_known ? &all->m : NULL;
 }
 
-/* The least of what memory allows. */
+/* Returns the tightest memory limit. */
 static int64_t layers_by_memory(const lhi_floor_case *c, int kind,
                                 const lhi_floor_pass *layer, const behind *b,
                                 int64_t start, int64_t end, int64_t ns)
@@ -293,7 +300,7 @@ static int64_t layers_by_memory(const lhi_floor_case *c, int kind,
     return most < (double)n ? (int64_t)fmax(most, -1) : n;
 }
 
-/* The most layers that a stage can have if the makespan is `ns`. */
+/* Returns the most layers that a stage can have if the makespan is `ns`. */
 static int64_t most_layers(const lhi_floor_case *c, int kind,
                            const lhi_floor_pass *layer, const behind *b,
                            int64_t ns)
@@ -309,7 +316,8 @@ static int64_t most_layers(const lhi_floor_case *c, int kind,
     int64_t all = n * (more.f + more.d + more.w);
     int64_t most = lhi_floor_layers_that_fit(c, kind, b->k, 0);
     if (c->chunks_per_device == 1) {
-        int64_t late = reduce - s->reduce; /* each layer's, and once */
+        int64_t late = reduce - s->reduce; /* the layers' reductions, and the
+                                            * latency once */
         int64_t left = ns - late - all;
         most = lhi_least(
             most, lhi_floor_quotient(left - start, n * layer_all + s->reduce));
@@ -323,7 +331,7 @@ static int64_t most_layers(const lhi_floor_case *c, int kind,
                                      n * layer_all));
     }
     most = lhi_least(most, layers_by_memory(c, kind, layer, b, start, end, ns));
-    /* All F of a microbatch before any D, and all D behind any F. */
+    /* All F of a microbatch come before any D, and all D after any F. */
     const lhi_floor_pass *p =
         kind == LHI_ANY_KIND ? &s->layer : &s->parts[kind];
     most = lhi_least(most,
@@ -341,7 +349,7 @@ static int64_t most_layers(const lhi_floor_case *c, int kind,
                                  n * layer_fd));
 }
 
-/* Layers of a kind that every stage has. */
+/* Returns the layers per kind that every stage has at least. */
 static int64_t fewest_layers(const lhi_floor_case *c, int kind)
 {
     int64_t others = c->layers - lhi_floor_n_layers_of(c, kind);
@@ -349,8 +357,8 @@ static int64_t fewest_layers(const lhi_floor_case *c, int kind)
     return lhi_most(all - others, 0);
 }
 
-/* Whether the stages have place for all layers of a kind, and each for as many
- * as it has at least, if the makespan is `ns`. */
+/* Checks whether the stages can take all layers in a kind, each at least its
+ * minimum, if the makespan is `ns`. */
 static bool is_possible(const lhi_floor_case *c, int kind,
                         const lhi_floor_pass *layer, const behind *way,
                         int64_t ns)
@@ -361,7 +369,7 @@ static bool is_possible(const lhi_floor_case *c, int kind,
     for (uint32_t k = 0; k < c->stages; k++) {
         const lhi_floor_site *s = lhi_floor_site_of(c, k);
         b.k = k;
-        /* With the fewest before it, it can have the most. */
+        /* A stage's limit is largest with the fewest layers before it. */
         b.layers = kind == LHI_ANY_KIND || c->chunks_per_device != 1
                        ? k * a
                        : k * fewest;
@@ -381,7 +389,7 @@ static bool is_possible(const lhi_floor_case *c, int kind,
             b.in += c->forth[k];
             b.out += c->back[k];
             b.hops -= (double)(c->forth[k] + c->back[k]);
-            /* A wave's last chunks come down the stages. */
+            /* A wave's second chunks return through the stages. */
             b.hops_f += wave ? c->back[k] : -c->forth[k];
             b.hops_d += wave ? c->forth[k] : -c->back[k];
         }
@@ -389,6 +397,7 @@ static bool is_possible(const lhi_floor_case *c, int kind,
     return sum >= lhi_floor_n_layers_of(c, kind);
 }
 
+/* Computes the bound for one kind by bisection. */
 static int64_t ramp_of(const lhi_floor_case *c, int kind, int64_t low)
 {
     lhi_floor_pass layer = lhi_floor_least_layer(c);
@@ -434,7 +443,7 @@ int64_t lhi_floor_ramp(const lhi_floor_case *c)
 {
     int64_t ns = lhi_most(lhi_floor_work(c), lhi_floor_layers(c));
     if (!lhi_floor_does_fit(c, 0))
-        return 0; /* the bound of memory has that */
+        return 0; /* covered by the memory bound */
     for (int kind = LHI_ANY_KIND; kind < lhi_floor_n_counts(c); kind++)
         ns = lhi_most(ns, ramp_of(c, kind, ns));
     return ns;

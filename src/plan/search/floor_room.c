@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What fits in memory, whatever the partition: docs/theory/plan-search.md. */
+/* Memory bound: feasibility over every partition: docs/theory/plan-search.md.
+ */
 #include "plan/search/floor_own.h"
 
 #include <math.h>
@@ -14,7 +15,7 @@ int64_t lhi_floor_layers_that_fit(const lhi_floor_case *c, int kind,
         return n;
     room -= kind == LHI_ANY_KIND ? 0 : s->held[kind].passing;
     room += more;
-    if (c->chunks_per_device) { /* else it is not known which has the head */
+    if (c->chunks_per_device) { /* otherwise the head's stage is unknown */
         int64_t first = stage == 0 ? s->embedding_hold : 0;
         int64_t last = stage == lhi_floor_head_stage(c) ? s->head_hold : 0;
         /* In one chunk the two may share a matrix. */
@@ -48,8 +49,8 @@ double lhi_floor_all_room(const lhi_floor_case *c, double *passing_in_all)
     return room - less;
 }
 
-/* Whether what the whole model holds with one microbatch in it is no more than
- * all memory. */
+/* Checks whether the whole model with one microbatch fits in the total memory.
+ */
 static bool does_sum_fit(const lhi_floor_case *c, int64_t more)
 {
     double sum = 0, passing;
@@ -67,8 +68,8 @@ static bool does_sum_fit(const lhi_floor_case *c, int64_t more)
     return sum <= room || !(sum > 0);
 }
 
-/* Whether all layers of a kind fit on all stages together, and, of any kind,
- * enough on each for its chunks. */
+/* Checks whether a kind's layers fit on all stages together, and, for any kind,
+ * enough on each stage for its chunks. */
 static bool does_kind_fit(const lhi_floor_case *c, int kind, int64_t more)
 {
     int64_t sum = 0,

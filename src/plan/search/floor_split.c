@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether the layers can be split among the chunks at all if the makespan is
- * given, with each layer's own times: docs/theory/plan-search.md. */
+/* Partition bound: checks whether any partition into chunks meets a given
+ * makespan, with each layer's own times: docs/theory/plan-search.md. */
 #include "plan/search/floor_own.h"
 
 #include <math.h>
@@ -10,33 +10,35 @@ enum {
     MOST_LAYERS = 256,
     HALVINGS = 7,
     MOST_TRIED = 64,       /* passes of one chunk */
-    MOST_TRIALS = 4000000, /* of what a device has: about a tenth of a second */
+    MOST_TRIALS = 4000000, /* checked device loads: about a tenth of a second */
 };
 
-/* What so many layers from the first on come to. */
+/* Prefix sums over layers. */
 typedef struct sums {
     double f, d, w, activation, weight_input, state;
 } sums;
 
+/* Partition bound state. */
 typedef struct splitter {
     const lhi_floor_case *c;
-    sums *least;      /* [layer]: each where it takes least */
-    sums **of;        /* [stage][layer]: at its own site */
-    double *forth;    /* [stage]: hops up to there; [stages]: all of one way */
+    sums *least;      /* [layer]: each on its cheapest site */
+    sums **of;        /* [stage][layer]: on its own site */
+    double *forth;    /* [stage]: hops up to there; [stages]: complete path */
     double *back;     /* [stage]: the same, back */
-    double gather;    /* of the first chunk, at least */
-    double f, d;      /* all F behind it, all D, with all hops */
-    double w;         /* of the first chunk, and its reduction, at least */
+    double gather;    /* first chunk's, at least */
+    double f, d;      /* all F after it, all D, with all hops */
+    double w;         /* first chunk's, with its reduction, at least */
     double layer_ns;  /* all passes of the fastest layer */
-    bool *now, *next; /* [front * (layers + 1) + back]: can be behind a stage */
-    double *refuted;  /* [layers of all first chunks]: at this makespan */
-    uint32_t around;  /* of a loop: layers of all first chunks */
+    /* [front * (layers + 1) + back]: reachable after a stage */
+    bool *now, *next;
+    double *refuted;  /* [layers in all first chunks]: at this makespan */
+    uint32_t around;  /* for Loop: layers in all first chunks */
     uint32_t trials;
     double ns; /* the makespan */
 } splitter;
 
-/* Layers before those of a stage, and its own, in its first chunk and in its
- * second, which begins with layer `from`. */
+/* Layers of a stage: those before it, its own in the first chunk, and in the
+ * second chunk, which begins with layer `from`. */
 typedef struct share {
     uint32_t stage, front, first, from, second;
 } share;
@@ -44,7 +46,7 @@ typedef struct share {
 /* A chunk on its device. */
 typedef struct load {
     sums has;
-    double stay; /* from its F's begin to its D's end, without waiting */
+    double stay; /* from the start of F to the end of D, without waiting */
 } load;
 
 static bool is_wave(const lhi_floor_case *c)
@@ -62,6 +64,7 @@ static bool has_two(const lhi_floor_case *c)
     return is_wave(c) || is_loop(c);
 }
 
+/* Returns the sums of layers from `from` to `to`. */
 static sums between(const sums *all, uint32_t from, uint32_t to)
 {
     const sums *a = &all[from], *b = &all[to];
@@ -96,15 +99,16 @@ static sums sum_of(const sums *a, const sums *b)
 /* --- one device --------------------------------------------------------------
  */
 
-/* When passes can run, at least: as in the bound of ramps, with these layers.
+/* Earliest pass times of a device, as in the warm-up bound, with these layers.
  */
 typedef struct moments {
     double start;   /* before the first F */
     double first_d; /* before the first D */
-    double after_f; /* behind the last F */
-    double end;     /* behind the last D */
+    double after_f; /* after the last F */
+    double end;     /* after the last D */
 } moments;
 
+/* Computes the earliest pass times. */
 static moments moments_of(const splitter *s, const share *h)
 {
     const lhi_floor_case *c = s->c;
@@ -135,8 +139,8 @@ static moments moments_of(const splitter *s, const share *h)
     return m;
 }
 
-/* Its second chunk: all later layers lie behind it, and with a loop the rest of
- * the ring. */
+/* Computes the second chunk's load: all later layers follow it, and with a loop
+ * the rest of the ring. */
 static load second_load(const splitter *s, const share *h, double head)
 {
     const lhi_floor_case *c = s->c;
@@ -157,7 +161,7 @@ static load second_load(const splitter *s, const share *h, double head)
     return out;
 }
 
-/* Chunks of a device: one or two. */
+/* Computes a device's chunk loads; returns one or two. */
 static uint32_t loads_of(const splitter *s, const share *h, load *out)
 {
     const lhi_floor_case *c = s->c;
@@ -180,19 +184,20 @@ static uint32_t loads_of(const splitter *s, const share *h, load *out)
         out[0].stay += head;
     if (!has_two(c))
         return 1;
-    out[0].stay += s->forth[P] + s->back[P]; /* on the way home, or once more */
+    out[0].stay += s->forth[P] + s->back[P]; /* on the way back, or once more */
     if (is_loop(c))
         out[0].stay += (double)(c->wrap_forth + c->wrap_back);
     out[1] = second_load(s, h, head);
     return 2;
 }
 
+/* Counts the passes that fit in a memory. */
 static double whole_in(double room, double each)
 {
     return floor(room / each * (1 + 1e-9) + 1e-9);
 }
 
-/* For activations: without the state, and what its kinds need in passing. */
+/* Returns the memory for activations: without state and transient memory. */
 static double room_of(const splitter *s, const share *h, double state)
 {
     const lhi_floor_case *c = s->c;
@@ -205,9 +210,9 @@ static double room_of(const splitter *s, const share *h, double state)
     return (double)(site->room - passing) - state;
 }
 
-/* F before a device's first D: whole passes, each of which leaves something in
- * its room, and one of each chunk at least. `most` where there are too many to
- * try. */
+/* Bounds the F before a device's first D: whole passes, whose activations must
+ * fit in memory, and at least one per chunk. Returns `most` if there are too
+ * many to enumerate. */
 static double most_before(const load *loads, uint32_t n_loads, double room,
                           double n, double most)
 {
@@ -226,8 +231,8 @@ static double most_before(const load *loads, uint32_t n_loads, double room,
     return fmin(most, best);
 }
 
-/* With what memory allows before the first D, behind the last F and behind the
- * last D; and how long activations stay. */
+/* Checks the memory limits before the first D, after the last F and after the
+ * last D, and the activation residency. */
 static bool does_memory_do(const splitter *s, const share *h, const moments *m,
                            const load *loads, uint32_t n_loads, double work,
                            double reduce)
@@ -243,7 +248,7 @@ static bool does_memory_do(const splitter *s, const share *h, const moments *m,
         state += x->state;
         stay += n * x->activation * loads[i].stay;
         if (!(kept > 0))
-            f = dw = w = INFINITY; /* nothing is known */
+            f = dw = w = INFINITY; /* unknown */
         f = fmax(f, x->f / x->activation);
         w = fmax(w, x->w / kept);
         dw = fmax(dw, fmax((x->d + x->w) / x->activation, x->w / kept));
@@ -251,7 +256,7 @@ static bool does_memory_do(const splitter *s, const share *h, const moments *m,
     double room = room_of(s, h, state);
     if (all > room)
         return false;
-    /* All of them are there from the first F to the last D, at most. */
+    /* At most, all are resident from the first F to the last D. */
     if (stay > room * (ns - m->start - m->end) * (1 + 1e-9))
         return false;
     double before = most_before(loads, n_loads, room, n, room * f);
@@ -264,8 +269,8 @@ static bool does_memory_do(const splitter *s, const share *h, const moments *m,
     return !(work > most * (1 + 1e-9) + 1);
 }
 
-/* Whether the device can do all its passes in time; *too_long: and no device
- * with more layers, either. */
+/* Checks whether the device can run all its passes in time; *too_long: no
+ * device with more layers can, either. */
 static bool does_fit(splitter *s, const share *h, bool *too_long)
 {
     const lhi_floor_case *c = s->c;
@@ -292,18 +297,19 @@ static bool does_fit(splitter *s, const share *h, bool *too_long)
            does_memory_do(s, h, &m, loads, n_loads, work, reduce);
 }
 
-/* --- all of them -------------------------------------------------------------
+/* --- all devices -------------------------------------------------------------
  */
 
-/* The layers that first and second chunks of a device can have. */
+/* Ranges of layers for the first and second chunks of a device. */
 typedef struct range {
     uint32_t first_least, first_most;
-    uint32_t second_least, second_most; /* of all that leave enough */
+    uint32_t second_least, second_most; /* over all that leave enough */
     uint32_t both_most;
 } range;
 
-/* False: none. All layers lie in front of stage `k`, in it and its later ones,
- * or in the second chunks of those before it. */
+/* Finds the range for stage `k`. Every layer is before the stage, in it or its
+ * later ones, or in the earlier stages' second chunks. Returns false if it is
+ * empty. */
 static bool find_range(const splitter *s, uint32_t k, uint32_t front,
                        uint32_t back, range *out)
 {
@@ -316,7 +322,7 @@ static bool find_range(const splitter *s, uint32_t k, uint32_t front,
     *out = (range){a, here - least, least, v > 1 ? here - a : 0, here};
     if (!is_loop(c))
         return true;
-    /* Both rounds have their own. */
+    /* The two rounds have separate layers. */
     uint32_t one = s->around - front, other = c->layers - s->around - back;
     if (front > s->around || back > c->layers - s->around ||
         one < a * (later + 1) || other < a * (later + 1))
@@ -330,8 +336,8 @@ static bool find_range(const splitter *s, uint32_t k, uint32_t front,
     return true;
 }
 
-/* From `front` layers before stage `k`, and `back` in the second chunks of the
- * stages before it, on. */
+/* Tries all shares of stage `k`, given `front` layers before it and `back` in
+ * the earlier stages' second chunks. */
 static void try_shares(splitter *s, uint32_t k, uint32_t front, uint32_t back)
 {
     const lhi_floor_case *c = s->c;
@@ -364,11 +370,11 @@ static void try_shares(splitter *s, uint32_t k, uint32_t front, uint32_t back)
                 *at = does_fit(s, &h, &too_long);
         }
         if (too_long && from == can.second_least && second == from + 1)
-            break; /* and so it is with more layers */
+            break; /* also true with more layers */
     }
 }
 
-/* With a loop: where the second round begins is known. */
+/* Checks a loop with a fixed start of the second round. */
 static bool is_possible_so(splitter *s)
 {
     const lhi_floor_case *c = s->c;
@@ -387,7 +393,7 @@ static bool is_possible_so(splitter *s)
         if (!any)
             return false;
         if (s->trials > MOST_TRIALS)
-            return true; /* who knows */
+            return true; /* unknown */
         bool *was = s->now;
         s->now = s->next;
         s->next = was;
@@ -395,6 +401,7 @@ static bool is_possible_so(splitter *s)
     return true;
 }
 
+/* Checks whether any partition meets the makespan. */
 static bool is_possible(splitter *s, double ns)
 {
     const lhi_floor_case *c = s->c;
@@ -413,7 +420,7 @@ static bool is_possible(splitter *s, double ns)
     return false;
 }
 
-/* Of each layer, from the first on. */
+/* Computes the prefix sums, from the first layer on. */
 static void add_up(const lhi_floor_case *c, sums *out, const lhi_floor_site *s)
 {
     out[0] = (sums){0};
@@ -423,7 +430,7 @@ static void add_up(const lhi_floor_case *c, sums *out, const lhi_floor_site *s)
     }
 }
 
-/* Each pass where it takes least; what is held is not asked for. */
+/* Returns the least of each pass over all sites; memory is not required. */
 static lhi_floor_site least_site(const lhi_floor_case *c)
 {
     lhi_floor_site least = *lhi_floor_site_of(c, 0);
@@ -438,6 +445,7 @@ static lhi_floor_site least_site(const lhi_floor_case *c)
     return least;
 }
 
+/* Computes the paths and their hops. */
 static void find_ways(splitter *s)
 {
     const lhi_floor_case *c = s->c;

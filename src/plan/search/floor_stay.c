@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long activations stay in memory, of all devices together:
+/* Activation-residency bound over all devices together:
  * docs/theory/plan-search.md. */
 #include "plan/search/floor_own.h"
 
 #include <math.h>
 
-/* Least of each part, wherever it is. */
+/* Least values of each part over all sites. */
 typedef struct leasts {
     double f[LHI_FLOOR_PARTS], d[LHI_FLOOR_PARTS];
     double activation[LHI_FLOOR_PARTS];
-    /* The most of each: what its F leaves, and what it has at once. */
+    /* Largest of each: bytes left by its F, and bytes resident at once. */
     double most_left[LHI_FLOOR_PARTS], most_at_once[LHI_FLOOR_PARTS];
-    /* Byte nanoseconds beside those between F and D: up to the end of D, and
+    /* Byte nanoseconds besides those between F and D: up to the end of D, and
      * up to the end of W. */
     double in_d[LHI_FLOOR_PARTS], in_w[LHI_FLOOR_PARTS];
-    double least_held[LHI_FLOOR_PARTS]; /* by D or W */
-    double state;                       /* of the model */
+    double least_held[LHI_FLOOR_PARTS]; /* under D or W */
+    double state;                       /* whole model */
 } leasts;
 
-/* With D and W apart, D starts by making room for what W needs, and that goes
- * with W, in shares if W is cut; a B of both has the activation until its end.
- */
+/* Computes a part's least values. With separate D and W, D starts by allocating
+ * the input of W, which W frees, in shares if W is split. A combined B keeps
+ * the activation until its end. */
 static void find_least(const lhi_floor_case *c, uint32_t part, leasts *out)
 {
     const lhi_floor_site *s = lhi_floor_site_of(c, 0);
@@ -55,6 +55,7 @@ static void find_least(const lhi_floor_case *c, uint32_t part, leasts *out)
     out->state += (double)held.state * c->n_of_part[part];
 }
 
+/* Computes all parts' least values. */
 static leasts find_leasts(const lhi_floor_case *c)
 {
     leasts out = {.state = 0};
@@ -67,7 +68,7 @@ static leasts find_leasts(const lhi_floor_case *c)
     return out;
 }
 
-/* There and back between a chunk and the next. */
+/* Returns the hops between a chunk and the next, forward and back. */
 static double hops_behind(const lhi_floor_case *c, uint32_t chunk)
 {
     uint32_t P = c->stages, k = chunk % P;
@@ -82,15 +83,16 @@ static double hops_behind(const lhi_floor_case *c, uint32_t chunk)
     return (double)(c->forth[k] + c->back[k]);
 }
 
-/* Pairs of layers that are in one chunk: fewest where chunks are even. */
+/* Returns the fewest pairs of layers within one chunk: even chunks have the
+ * fewest. */
 static double least_pairs(double layers, double chunks)
 {
     double each = floor(layers / chunks), more = layers - each * chunks;
     return (chunks * each * (each - 1) / 2) + more * each;
 }
 
-/* A layer's activation is there while the layers before it in its chunk
- * compute, too. */
+/* Adds the residency within chunks: a layer's activation is also resident while
+ * earlier layers of its chunk compute. */
 static double stay_in_chunks(const lhi_floor_case *c, const leasts *l)
 {
     double most = 0, chunks = (double)c->stages * c->chunks_per_device;
@@ -100,15 +102,15 @@ static double stay_in_chunks(const lhi_floor_case *c, const leasts *l)
     return most;
 }
 
-/* Byte nanoseconds that the activations of one microbatch stay: those of each
- * layer from its F to its D, with all F and D of later layers and their hops in
+/* Computes one microbatch's activation residency in byte nanoseconds: each
+ * layer from its F to its D, with all F and D of later layers and their hops
  * between. */
 static double stay_of_one(const lhi_floor_case *c, const leasts *l, bool with_w)
 {
     uint32_t e = c->n_kinds, h = e + 1;
     uint32_t chunks = c->stages * c->chunks_per_device;
     double after = l->f[h] + l->d[h], sum = l->activation[h] * after;
-    double before = l->activation[e]; /* activations of the layers up to here */
+    double before = l->activation[e]; /* activations of the layers so far */
     for (uint32_t p = c->layers; p-- > 0;) {
         uint32_t kind = c->kind_of[p];
         after += l->f[kind] + l->d[kind];
@@ -117,7 +119,7 @@ static double stay_of_one(const lhi_floor_case *c, const leasts *l, bool with_w)
     sum += l->activation[e] * (after + l->f[e] + l->d[e]);
     for (uint32_t i = 0; i <= h; i++)
         sum += (with_w ? l->in_w[i] : l->in_d[i]) * c->n_of_part[i];
-    /* Each chunk but the last has the fewest layers or more before its end. */
+    /* Each chunk but the last has at least the fewest layers before its end. */
     for (uint32_t i = 0, p = 0; i + 1 < chunks; i++) {
         uint32_t up_to = (i + 1) * c->least_layers;
         for (; p < up_to && p < c->layers; p++)
@@ -127,9 +129,9 @@ static double stay_of_one(const lhi_floor_case *c, const leasts *l, bool with_w)
     return sum + stay_in_chunks(c, l);
 }
 
-/* Byte nanoseconds in which no activation is there yet, or any more: before the
- * first F of each device can start and after its last D or B; *longest:
- * together, on one device. */
+/* Computes the byte nanoseconds without activations: before each device's
+ * earliest first F and after its last D or B. *longest: the largest such time
+ * on one device. */
 static double unused(const lhi_floor_case *c, bool with_w, double *longest)
 {
     lhi_floor_pass layer = lhi_floor_least_layer(c);
@@ -153,13 +155,14 @@ static double unused(const lhi_floor_case *c, bool with_w, double *longest)
     return sum;
 }
 
-/* Nanoseconds that it takes to fill a byte with activations, by F, or to empty
- * it, by D: the least of all chunks. */
+/* Returns the least time to fill a byte with activations, by F, or to free it,
+ * by D, over all chunks, in ns. */
 static double least_fill(const lhi_floor_case *c, const leasts *l,
                          const double *pass)
 {
     uint32_t e = c->n_kinds, h = e + 1;
-    bool alone = c->least_layers == 0; /* else a layer is with the embedding */
+    bool alone = c->least_layers == 0; /* otherwise a layer shares the
+                                        * embedding's chunk */
     double least = INFINITY;
     for (uint32_t i = 0; i <= h; i++) {
         double with = l->most_left[e] + l->most_left[i];
@@ -171,8 +174,8 @@ static double least_fill(const lhi_floor_case *c, const leasts *l,
     return least;
 }
 
-/* Byte nanoseconds of all devices that stay empty while the first F fill them
- * and the last D empty them, if nothing takes less than `ns`. */
+/* Computes the byte nanoseconds that stay empty on all devices while the first
+ * F fill them and the last D free them, at `ns` per byte at least. */
 static double empty_meanwhile(const lhi_floor_case *c, const leasts *l,
                               double room, double ns)
 {
@@ -191,16 +194,16 @@ static double empty_meanwhile(const lhi_floor_case *c, const leasts *l,
     return largest * fill > ns ? 0 : c->stages * most * most / 2 * fill;
 }
 
-/* What one microbatch has in memory before the first D begins, or behind it,
- * with nothing in its way: the parts up to some layer. */
+/* Residency of one microbatch before the first D begins, or after it, without
+ * waiting: the parts up to some layer. */
 typedef struct slope {
-    double held;  /* bytes of the parts passed so far */
+    double held;  /* bytes of the parts so far */
     double area;  /* byte nanoseconds from there to the first D */
     double whole; /* nanoseconds from the first part on */
-    double mean;  /* the most that area is times held, from any part on */
+    double mean;  /* largest area / held, from any part on */
 } slope;
 
-/* Or a hop, that leaves nothing. */
+/* Adds a part, or a hop, which retains nothing. */
 static void pass_part(slope *s, double bytes, double ns)
 {
     s->held += bytes;
@@ -210,7 +213,7 @@ static void pass_part(slope *s, double bytes, double ns)
         s->mean = fmax(s->mean, s->area / s->held);
 }
 
-/* Hops forth, or back, between a chunk and the next. */
+/* Returns the hops forward, or back, between a chunk and the next. */
 static double hop_of(const lhi_floor_case *c, uint32_t chunk, bool back)
 {
     uint32_t P = c->stages, k = chunk % P;
@@ -225,8 +228,8 @@ static double hop_of(const lhi_floor_case *c, uint32_t chunk, bool back)
     return (double)(back == home ? c->forth[k] : c->back[k]);
 }
 
-/* From the first F to the first D, or from there to the last D. A hop is behind
- * the fewest layers that can be before it. */
+/* Computes the slope from the first F to the first D, or from there to the last
+ * D. A hop comes after the fewest layers that can precede it. */
 static slope slope_of(const lhi_floor_case *c, const leasts *l, bool back)
 {
     const double *ns = back ? l->d : l->f;
@@ -244,9 +247,9 @@ static slope slope_of(const lhi_floor_case *c, const leasts *l, bool back)
     return s;
 }
 
-/* From the first microbatch's first D to the last one's, what each has in
- * memory at least is less than in all by what is before and behind that, and of
- * that only as much is there at these two times as there is room. */
+/* Bounds the time from the first microbatch's first D to the last one's.
+ * Residency outside this interval reduces each microbatch's total, but at both
+ * of its ends at most the memory capacity is resident. */
 static double from_first_to_last(const lhi_floor_case *c, const leasts *l,
                                  double room)
 {
@@ -272,7 +275,7 @@ int64_t lhi_floor_stay(const lhi_floor_case *c)
     double most = 0, longest, passing, room = lhi_floor_all_room(c, &passing);
     leasts l = find_leasts(c);
     if (!(room > l.state) || !(room < INFINITY))
-        return 0; /* the bound of memory has that */
+        return 0; /* covered by the memory bound */
     for (int with_w = 0; with_w <= 1; with_w++) {
         double all = stay_of_one(c, &l, with_w) * c->microbatches;
         double idle = unused(c, with_w, &longest);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the bounds are computed from: the cost model asked for single layers
- * and for the model as a whole, and where the stages are. */
+/* Bound inputs: cost-model results for single layers and for the whole model,
+ * and the placement of stages. */
 #include "plan/search/floors_own.h"
 
 #include "cost/shape.h"
@@ -20,6 +20,7 @@ typedef struct part {
 
 /* --- kinds of layers ------------------------------------------------------ */
 
+/* Groups the layers into equivalent kinds. */
 static void find_kinds(lhi_floors *f)
 {
     const lh_model *m = f->job->model;
@@ -38,7 +39,7 @@ static void find_kinds(lhi_floors *f)
 
 /* --- costs ---------------------------------------------------------------- */
 
-/* Wherever replicas are, of which nothing is known yet. */
+/* Computes the least cost over all datacenters; placement is still open. */
 static lh_status least_cost(lhi_floors *f, const lh_job *job,
                             const lh_layout *layout, const lh_cost_slice *slice,
                             lh_cost *cost, lh_error *err)
@@ -58,8 +59,8 @@ static lh_status cost_of(lhi_floors *f, const lh_job *job,
     return lhi_chunk_cost(job, layout, slice, &options, &f->busiest, cost, err);
 }
 
-/* ZeRO 2 and 3 add communication to passes, but some of it hides behind the
- * next layer, so times are of a layer without. */
+/* Computes a part's cost. Times are without the ZeRO 2 and 3 communication in
+ * passes, because some of it overlaps with the next layer. */
 static lh_status cost_part(lhi_floors *f, const lh_job *job,
                            const lh_layout *layout, const lh_cost_slice *slice,
                            part *out, lh_error *err)
@@ -77,8 +78,8 @@ static lh_status cost_part(lhi_floors *f, const lh_job *job,
     int64_t held = c.weight_bytes + c.gradient_bytes + c.optimizer_bytes +
                    c.activation_bytes - 4;
     out->hold = lhi_most(lhi_least(held, LHI_FLOOR_MOST_BYTES), 0);
-    /* Buffers are not known where it is open what is sharded; nor, of how many
-     * layers a chunk has, room for activations that leave. */
+    /* Buffers are unknown while the sharding is open; memory for offloaded
+     * activations is unknown while the layers per chunk are. */
     bool known = f->state_known && job->training.offload_share == 0;
     out->passing = lhi_least(c.workspace_bytes + (known ? c.buffer_bytes : 0),
                              LHI_FLOOR_MOST_BYTES);
@@ -90,7 +91,7 @@ static lh_status cost_part(lhi_floors *f, const lh_job *job,
     return LH_OK;
 }
 
-/* From the times of parts those of a layer and of the model. */
+/* Derives the times of a layer and of the model from those of parts. */
 static void add_parts(const lhi_floors *f, lhi_floor_site *s)
 {
     s->layer = s->parts[0];
@@ -113,7 +114,7 @@ static void add_parts(const lhi_floors *f, lhi_floor_site *s)
     }
 }
 
-/* Times of passes, and memory, at one datacenter. */
+/* Computes pass times and memory at one datacenter. */
 static lh_status cost_site(lhi_floors *f, const lh_job *job,
                            const lh_layout *layout, uint32_t datacenter,
                            lhi_floor_site *s, lh_error *err)
@@ -146,7 +147,7 @@ static lh_status cost_site(lhi_floors *f, const lh_job *job,
     if (!lhi_layers_least(f->job)) /* a chunk may be an end alone */
         passing =
             lhi_least(passing, lhi_least(embedding.passing, head.passing));
-    if (lhi_layers_none(f->job)) /* or nothing */
+    if (lhi_layers_none(f->job)) /* or empty */
         passing = 0;
     s->embedding_hold = embedding.hold;
     s->head_hold = head.hold;
@@ -171,7 +172,7 @@ static void pick_pass(lhi_floor_pass *a, const lhi_floor_pass *b, bool larger)
     a->w = pick(a->w, b->w, larger);
 }
 
-/* F and D of all parts, one after the other. */
+/* Sums F and D of all parts. */
 static int64_t way_of(const lhi_floors *f, const lhi_floor_site *s)
 {
     int64_t sum = 0;
@@ -180,7 +181,7 @@ static int64_t way_of(const lhi_floors *f, const lhi_floor_site *s)
     return sum;
 }
 
-/* Of the whole model. */
+/* Sums the memory of the whole model. */
 static lhi_floor_held all_held(const lhi_floors *f, const lhi_floor_site *s)
 {
     lhi_floor_held sum = {0};
@@ -192,8 +193,8 @@ static lhi_floor_held all_held(const lhi_floors *f, const lhi_floor_site *s)
     return sum;
 }
 
-/* A chunk holds as much as in the datacenter where that is most, in each
- * respect: at least what it does in any one of them. */
+/* Merges memory: a chunk's memory is the largest over its datacenters in each
+ * respect. */
 static void merge_held(const lhi_floors *f, lhi_floor_site *a,
                        const lhi_floor_site *b, bool worst)
 {
@@ -213,9 +214,9 @@ static void merge_held(const lhi_floors *f, lhi_floor_site *a,
     }
 }
 
-/* What is added up in a chunk: the slowest datacenter for one part need not be
- * the slowest for another, so all times of parts are of one of them, and ends
- * count as where they take least. */
+/* Merges the parts' times. The slowest datacenter may differ by part, so all
+ * times of summed parts come from a single one; ends count with their least
+ * times. */
 static void merge_parts(const lhi_floors *f, lhi_floor_site *a,
                         const lhi_floor_site *b, bool worst)
 {
@@ -229,8 +230,8 @@ static void merge_parts(const lhi_floors *f, lhi_floor_site *a,
     a->head_hold = lhi_least(a->head_hold, b->head_hold);
 }
 
-/* Where it is open which, the best in every respect; where each has a replica
- * and all wait for the last, the worst. */
+/* Merges two sites: the best in every respect while the datacenter is open; the
+ * worst if each has a replica and all wait for the last. */
 static void merge(const lhi_floors *f, lhi_floor_site *a,
                   const lhi_floor_site *b, bool worst)
 {
@@ -272,6 +273,7 @@ static void merge(const lhi_floors *f, lhi_floor_site *a,
         a->slowness = b->slowness;
 }
 
+/* Clears the values that the profile makes unknown. */
 static void forget(const lhi_floors *f, lhi_floor_site *s)
 {
     if (!f->memory_known) {
@@ -290,12 +292,12 @@ static int64_t sum_of(const lhi_floor_pass *p)
     return p->f + p->d + p->w;
 }
 
-/* Against the first datacenter. */
+/* Returns the slowdown relative to the first datacenter. */
 static double slowness_of(const lhi_floor_site *s, const lhi_floor_site *first)
 {
     double least_ratio = 0;
     for (int i = 0; i < LHI_FLOOR_PARTS; i++) {
-        /* What takes no time there adds no work. */
+        /* Parts without time there add no work. */
         int64_t there = sum_of(&first->parts[i]);
         if (there <= 0)
             continue;
@@ -308,7 +310,7 @@ static double slowness_of(const lhi_floor_site *s, const lhi_floor_site *first)
     return least_ratio;
 }
 
-/* On as many GPUs as all experts go evenly into. */
+/* Returns the most replicas over which all experts divide evenly. */
 static uint32_t most_replicas(const lh_job *job, const lh_layout *l)
 {
     uint64_t block = lh_layout_expert_block(l), group = lhi_group_size(l);
@@ -318,8 +320,8 @@ static uint32_t most_replicas(const lh_job *job, const lh_layout *l)
     return (uint32_t)n;
 }
 
-/* As `config` says; what is open is taken to be what costs least: nothing is
- * made again, and all state is divided among as many GPUs as there are. */
+/* Completes a configuration with the cheapest values: no recomputation, and
+ * state divided over as many GPUs as there are. */
 static void settle(const lhi_floors *f, lhi_level level,
                    const lhi_config *config, lh_job *job, lh_layout *layout)
 {
@@ -339,7 +341,7 @@ static void settle(const lhi_floors *f, lhi_level level,
     }
 }
 
-/* Whether that comes to the same as the last time. */
+/* Checks whether the sites of the previous call can be reused. */
 static bool is_known(const lhi_floors *f, lhi_level level, const lh_job *job,
                      const lh_layout *l)
 {
@@ -353,6 +355,7 @@ static bool is_known(const lhi_floors *f, lhi_level level, const lh_job *job,
     return known;
 }
 
+/* Computes all datacenters' sites. */
 static lh_status cost_sites(lhi_floors *f, const lh_job *job,
                             const lh_layout *layout, lh_error *err)
 {
@@ -373,7 +376,7 @@ static lh_status cost_sites(lhi_floors *f, const lh_job *job,
         else
             merge(f, &f->sites[0], s, false);
     }
-    /* Each part may be where it is fastest. */
+    /* Each part may be on its fastest site. */
     lhi_floor_site *any = &f->sites[0];
     any->f = any->d = any->w = 0;
     for (int i = 0; i < LHI_FLOOR_PARTS; i++) {
@@ -385,10 +388,10 @@ static lh_status cost_sites(lhi_floors *f, const lh_job *job,
     return LH_OK;
 }
 
-/* Data parallelism's share of a layer: where all have the same parts, so that
- * a chunk sends as many times what one of them does. Of layers with and without
- * experts one may wait for one link and the next for another, and both at once
- * for less than the sum. */
+/* Computes a layer's share of data-parallel communication, if all layers have
+ * the same parts; a chunk then sends a multiple of it. Layers with and without
+ * experts may wait for different links, and both at once take less than the
+ * sum. */
 static lh_status add_sending(lhi_floors *f, const lh_job *job,
                              const lh_layout *layout, lh_cost_slice slice,
                              const lh_cost *whole, lhi_floor_site *s,
@@ -404,13 +407,13 @@ static lh_status add_sending(lhi_floors *f, const lh_job *job,
     slice.embedding = slice.head = false;
     LHI_TRY(cost_of(f, job, layout, &slice, &layer, err));
     s->reduce = lhi_floor_rounded_down(layer.reduce_scatter_ns);
-    /* On the way most of it is hidden, and of which layers is not known. */
+    /* Most of it overlaps with passes, for unknown layers. */
     if (lhi_gathers_on_the_way(job, layout))
         return LH_OK;
     s->gather = lhi_floor_rounded_down(layer.all_gather_ns);
-    /* More bytes may take the longest elsewhere, at a lower rate; but not with
-     * more latency, or fewer would take the longest there, too. So a chunk has
-     * the model's latencies or more, and a layer's or less. */
+    /* More bytes may take longest elsewhere, at a lower rate; but not with more
+     * latency, or fewer bytes would take longest there too. A chunk's latency
+     * is therefore at least the model's and at most a layer's. */
     s->latency = lhi_floor_rounded_down(whole->data_latency_ns);
     s->late = lhi_most(whole->data_late_ns + whole->data_latency_ns -
                            layer.data_latency_ns - 2,
@@ -427,9 +430,9 @@ static lh_status add_sending(lhi_floors *f, const lh_job *job,
     return LH_OK;
 }
 
-/* With ZeRO 2 and 3 the first gather and the last reduction of each rank are no
- * part of its passes (build.c). Which layers begin a rank is not known: passes
- * are at least as long as if it were the one that is gathered longest. */
+/* Removes the first gather and last reduction of each rank from its passes,
+ * which ZeRO 2 and 3 run separately (build.c). The first layer of a rank is
+ * unknown, so passes count without the longest gather. */
 static lh_status take_ends(lhi_floors *f, const lh_job *job,
                            const lh_layout *layout, const lh_cost_slice *slice,
                            lh_cost *cost, lh_error *err)
@@ -450,8 +453,8 @@ static lh_status take_ends(lhi_floors *f, const lh_job *job,
     return LH_OK;
 }
 
-/* What depends on where all replicas of a stage are: of the model as one
- * piece. */
+/* Adds the costs that depend on all replicas' sites, for the model as a whole.
+ */
 static lh_status add_state(lhi_floors *f, const lh_job *job,
                            const lh_layout *layout, uint32_t microbatches,
                            const lhi_spread *spread, uint32_t datacenter,
@@ -467,8 +470,8 @@ static lh_status add_state(lhi_floors *f, const lh_job *job,
                            .sharing = spread->sharing};
     LHI_TRY(cost_of(f, job, layout, &slice, &whole, err));
     LHI_TRY(take_ends(f, job, layout, &slice, &whole, err));
-    /* With one pipeline rank a chunk may wait for less than it sends: some of
-     * it hides behind the chunk before. All of the model does not. */
+    /* With one pipeline rank a chunk may wait for less than it sends, because
+     * some of it overlaps with the previous chunk. The whole model does not. */
     if (job->training.zero > 1 && layout->pipeline > 1) {
         LHI_TRY(
             lhi_floors_take_sent(f, job, layout, microbatches, &slice, s, err));
@@ -485,6 +488,7 @@ static lh_status add_state(lhi_floors *f, const lh_job *job,
     return LH_OK;
 }
 
+/* Computes the site of one set of datacenters. */
 static lh_status cost_spread(lhi_floors *f, const lh_job *job,
                              const lh_layout *layout, uint32_t microbatches,
                              const lhi_spread *spread, lh_error *err)
@@ -509,8 +513,8 @@ static lh_status cost_spread(lhi_floors *f, const lh_job *job,
     return LH_OK;
 }
 
-/* Stages that are spread alike follow each other. Without `microbatches` it is
- * open what is sharded. */
+/* Computes all stages' sites; equally placed stages are contiguous.
+ * `microbatches` 0: the sharding is open. */
 static lh_status cost_stages(lhi_floors *f, const lh_job *job,
                              const lh_layout *layout, uint32_t microbatches,
                              const lhi_places *places, lh_error *err)
@@ -524,8 +528,9 @@ static lh_status cost_stages(lhi_floors *f, const lh_job *job,
     return LH_OK;
 }
 
-/* --- all of them ---------------------------------------------------------- */
+/* --- all bounds ----------------------------------------------------------- */
 
+/* Raises a bound and records its kind. */
 static void raise_floor(lhi_floor *out, int64_t ns, lhi_floor_kind which)
 {
     if (ns > out->ns || out->kind == LHI_FLOOR_NONE) {
@@ -534,7 +539,7 @@ static void raise_floor(lhi_floor *out, int64_t ns, lhi_floor_kind which)
     }
 }
 
-/* Nothing is known of the pipeline: all GPUs work all the time. */
+/* With an unknown pipeline, all GPUs work all the time. */
 static int64_t floor_of_group(const lhi_floors *f, const lh_layout *l)
 {
     const lhi_floor_site *s = &f->sites[0];
@@ -545,6 +550,7 @@ static int64_t floor_of_group(const lhi_floors *f, const lh_layout *l)
     return ns < 0x1p60 ? (int64_t)ns : INT64_C(1) << 60;
 }
 
+/* Takes all links' bounds. */
 static void take_links(const lhi_floors *f, const lhi_floor_case *c,
                        lhi_floor *out)
 {
@@ -557,8 +563,8 @@ static void take_links(const lhi_floors *f, const lhi_floor_case *c,
                         LHI_FLOOR_LINK);
 }
 
-/* The datacenter that a site stands for: with replicas in several the one with
- * the least memory. */
+/* Returns a site's datacenter; for replicas in several, the one with the least
+ * memory. */
 static uint32_t datacenter_of(const lhi_floors *f, uint32_t site)
 {
     uint32_t smallest = 0;
@@ -571,6 +577,7 @@ static uint32_t datacenter_of(const lhi_floors *f, uint32_t site)
     return smallest;
 }
 
+/* Takes the memory bound. */
 static void take_memory(const lhi_floors *f, const lhi_floor_case *c,
                         lhi_floor *out)
 {
@@ -587,7 +594,8 @@ static void take_memory(const lhi_floors *f, const lhi_floor_case *c,
     out->kind = LHI_FLOOR_MEMORY;
 }
 
-/* Splits are tried for what is below `below_ns`; 0: none are. */
+/* Takes the best of all bounds. Computes the partition bound below `below_ns`;
+ * 0: never. */
 static void take_all(const lhi_floors *f, lhi_level level, int64_t below_ns,
                      const lhi_floor_case *c, lhi_floor *out)
 {
@@ -614,6 +622,7 @@ static void take_all(const lhi_floors *f, lhi_level level, int64_t below_ns,
     take_memory(f, c, out);
 }
 
+/* Computes a configuration's bound. */
 static lh_status find_floor(lhi_floors *f, lhi_level level,
                             const lhi_config *config, int64_t below_ns,
                             lhi_floor *out, lh_error *err)
@@ -687,6 +696,7 @@ lh_status lhi_floors_find_closer(lhi_floors *f, const lhi_config *config,
     return find_floor(f, LHI_LEVEL_WHOLE, config, below_ns, out, err);
 }
 
+/* Checks what the profile makes unknown. */
 static void look_at_profile(lhi_floors *f)
 {
     const lh_profile *p = f->job->profile;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What messages between a configuration's stages take, for its bounds. */
+/* Message times between a configuration's stages, for its bounds. */
 #include "plan/search/floors_own.h"
 
 #include <string.h>
 
-/* Of the first group: the others wait for it, too. */
+/* Computes a hop of the first group; the others wait for it too. */
 static lh_status hop(lhi_floors *f, const lh_layout *layout,
                      const lhi_places *places, uint32_t from_stage,
                      uint32_t to_stage, lh_cost_message *out, lh_error *err)
@@ -22,8 +22,8 @@ static lh_status hop(lhi_floors *f, const lh_layout *layout,
     return LH_OK;
 }
 
-/* Counts `n` messages per microbatch on their link, if it is one between
- * datacenters. */
+/* Counts `n` messages per microbatch on their link, if it connects datacenters.
+ */
 static void count(lhi_floors *f, const lhi_rank_place *from,
                   const lhi_rank_place *to, const lh_cost_message *message,
                   uint32_t n)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What layers send in passes with ZeRO 2 and 3: docs/theory/plan-search.md. */
+/* Communication of layers in passes with ZeRO 2 and 3:
+ * docs/theory/plan-search.md. */
 #include "plan/search/floors_own.h"
 
 #include "cost/sharding.h"
 
 #include <math.h>
 
-/* What each part gathers and reduces with ZeRO 2 and 3; of an end that may have
- * its matrix from the other one, nothing. */
+/* Computes the gather and reduction of each part with ZeRO 2 and 3; none for an
+ * end that may share the other end's matrix. */
 static lh_status find_sent(lhi_floors *f, const lh_job *job,
                            const lh_layout *layout, lh_cost_slice slice,
                            lhi_sharded *sent, lh_error *err)
@@ -29,13 +30,14 @@ static lh_status find_sent(lhi_floors *f, const lh_job *job,
     return LH_OK;
 }
 
+/* Rounds a time down to integer ns. */
 static int64_t whole_ns(double ns)
 {
     return lhi_floor_rounded_down(
         ns < (double)LHI_FLOOR_MOST_NS ? (int64_t)ns : LHI_FLOOR_MOST_NS);
 }
 
-/* Of the layers of the model, as parts have it. */
+/* Sums over the model's layers, by parts. */
 static lhi_floor_pass all_layers(const lhi_floors *f,
                                  const lhi_floor_pass *parts)
 {
@@ -48,11 +50,11 @@ static lhi_floor_pass all_layers(const lhi_floors *f,
     return sum;
 }
 
-/* With ZeRO 2 and 3 a chunk takes as long as it computes, and as long as all of
- * its parts send: the longer of both, for each pass. What it computes last in F
- * and D, and first in W, comes on top. The first gather and the last reduction
- * of a rank are not in its passes, so each of n has 1/n of them less; a head
- * alone on a rank is gathered first, too. */
+/* With ZeRO 2 and 3 a pass takes the longer of its computation and its parts'
+ * communication. The last computation in F and D, and the first in W, adds to
+ * that. A rank's first gather and last reduction are outside its passes, so
+ * each of n passes has 1/n less; a head alone on a rank is also gathered first.
+ */
 lh_status lhi_floors_take_sent(lhi_floors *f, const lh_job *job,
                                const lh_layout *layout, uint32_t microbatches,
                                const lh_cost_slice *slice, lhi_floor_site *s,
@@ -62,7 +64,7 @@ lh_status lhi_floors_take_sent(lhi_floors *f, const lh_job *job,
     lhi_floor_pass passes[LHI_FLOOR_PARTS] = {{0, 0, 0}};
     double gather = 0, reduce = 0, n = microbatches;
     uint32_t embedding = f->n_kinds, head = embedding + 1;
-    /* Behind some layer of its rank, where every chunk has one. */
+    /* After some layer of its rank, if every chunk has one. */
     uint32_t later = lhi_layers_least(job) ? head : UINT32_MAX;
     LHI_TRY(find_sent(f, job, layout, *slice, sent, err));
     for (uint32_t i = 0; i < f->n_kinds; i++) {

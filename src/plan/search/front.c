@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The fastest's iteration, on a front. */
+/* Limit relative to the fastest iteration on a front. */
 static const double TIMES = 4;
 
 lhi_front_point lhi_point_of(const lh_choice *choice)
@@ -47,7 +47,7 @@ static lh_status grow(lhi_front *f, lh_error *err)
     return LH_OK;
 }
 
-/* Partitions that are tried one after the other share their place. */
+/* Copies the layers; successive partitions share their memory. */
 static lh_status keep_layers(lhi_front *f, lh_choice *choice, lh_error *err)
 {
     size_t n =
@@ -91,8 +91,8 @@ static int compare(const void *a, const void *b)
     return (x.usd > y.usd) - (x.usd < y.usd);
 }
 
-/* Of those in order of time. What takes many times as long is seldom what
- * somebody looks for who asks for a front, but there is much of it. */
+/* Drops slow entries from the list, which is sorted by time. Very slow choices
+ * are numerous and seldom useful on a front. */
 static void leave_slow(double times, lhi_front *f, lh_plan *plan)
 {
     double most = (times > 0 ? times : TIMES) * (double)f->all[0].iteration_ns;

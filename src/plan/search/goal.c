@@ -13,8 +13,8 @@
 #define HOUR_NS 3.6e12
 #define HURDLE 0.02
 
-/* Of numbers that are not negative the bits of IEEE 754 have the same order as
- * the numbers. */
+/* Returns the bits as an integer: for non-negative IEEE 754 numbers they have
+ * the same order as the numbers. */
 static int64_t order_of(double usd)
 {
     int64_t bits;
@@ -41,6 +41,7 @@ int64_t lhi_value_of(const lh_plan_options *options, const lh_choice *choice)
     return lhi_value_at(options, choice, choice->iteration_ns);
 }
 
+/* Returns the amount that the goal minimises. */
 static double amount(const lh_plan_options *options, const lh_choice *c)
 {
     double ns = (double)c->iteration_ns;
@@ -98,15 +99,15 @@ void lhi_sort_choices(const lh_plan_options *options, lh_choice *list,
 /* --- bounds ------------------------------------------------------------------
  */
 
-/* Of GPUs that it is not decided yet which, at the price of the cheapest. */
+/* Computes the least GPU cost; undecided GPUs count with the cheapest price. */
 static double floor_of_gpus(const lhi_goal *g, lhi_level level,
                             const lhi_config *config, const lhi_floor *floor)
 {
     const lh_layout *l = &config->layout;
     uint32_t group = lhi_group_size(l);
     uint64_t gpus = (uint64_t)group * l->pipeline * l->data;
-    /* As long as the degrees are open, the floor is all passes on all GPUs;
-     * fewer GPUs take longer, but no less together. */
+    /* While degrees are open, the bound covers all passes on all GPUs; fewer
+     * GPUs take longer, with the same total. */
     if (level < LHI_LEVEL_DEGREES)
         gpus = g->job->n_gpus / group * group;
     return (double)gpus * (double)floor->ns * g->usd_per_ns;
@@ -122,7 +123,7 @@ double lhi_goal_floor(lhi_goal *g, lhi_level level, const lhi_config *config,
     if (level < LHI_LEVEL_PLACED)
         return floor_of_gpus(g, level, config, floor);
     if (level < LHI_LEVEL_WHOLE) {
-        /* With more chunks more messages cross. */
+        /* More chunks send more messages. */
         least.layout.chunks_per_device = 1;
         least.placement = LH_PLACEMENT_UD;
         least.layers = NULL;
@@ -133,14 +134,14 @@ double lhi_goal_floor(lhi_goal *g, lhi_level level, const lhi_config *config,
         g->no_memory = true;
     if (status != LH_OK)
         return floor_of_gpus(g, level, config, floor);
-    /* Rounding must not put it above what it bounds. */
+    /* Keeps rounding below the exact bound. */
     return lhi_money_usd(&price, (double)floor->ns) * (1 - 1e-12);
 }
 
-/* Costs are bounded almost alike for few GPUs and for many, and few take so
- * many microbatches that to look at them takes long. They come later, by a
- * share of the cost for each doubling; what is ruled out does not depend on
- * it. */
+/* Returns the penalty of few GPUs in the exploration order. Cost bounds hardly
+ * differ between few and many GPUs, but few have many microbatches and take
+ * long to evaluate. They come later, by a share of the cost per doubling;
+ * pruning is unaffected. */
 static double hurdle(lhi_level level, const lhi_config *config)
 {
     if (level < LHI_LEVEL_DEGREES)
@@ -152,6 +153,7 @@ static double hurdle(lhi_level level, const lhi_config *config)
     return HURDLE * doublings;
 }
 
+/* Objective callback: bound by cost. */
 static int64_t bound(void *context, lhi_level level, const lhi_config *config,
                      const lhi_floor *floor)
 {
@@ -162,6 +164,7 @@ static int64_t bound(void *context, lhi_level level, const lhi_config *config,
     return order_of(usd * (1 + hurdle(level, config)));
 }
 
+/* Objective callback: prunes by cost or by the front. */
 static bool hopeless(void *context, int64_t least, lhi_level level,
                      const lhi_config *config, const lhi_floor *floor)
 {
@@ -175,6 +178,7 @@ static bool hopeless(void *context, int64_t least, lhi_level level,
     return lhi_front_covers(g->front, &point);
 }
 
+/* Objective callback: value of a candidate. */
 static int64_t value(void *context, const lhi_candidate *c)
 {
     const lhi_goal *g = context;
@@ -183,6 +187,7 @@ static int64_t value(void *context, const lhi_candidate *c)
     return lhi_value_of(&options, &c->choice);
 }
 
+/* Objective callback: takes a working candidate. */
 static lh_status offer(void *context, const lhi_candidate *c, lh_error *err)
 {
     lhi_goal *g = context;
@@ -192,6 +197,7 @@ static lh_status offer(void *context, const lhi_candidate *c, lh_error *err)
     return LH_OK;
 }
 
+/* Objective callback: records an unexplored layout. */
 static void left(void *context, lhi_level level, const lhi_config *config,
                  const lhi_floor *floor)
 {
@@ -201,14 +207,14 @@ static void left(void *context, lhi_level level, const lhi_config *config,
             fmin(g->left_usd, lhi_goal_floor(g, level, config, floor));
 }
 
-/* How long an iteration takes that costs so much. */
+/* Returns the iteration time at which the cost reaches `usd`. */
 static double time_of(double usd, double fixed_usd, double usd_per_ns)
 {
     return usd_per_ns > 0 ? fmax((usd - fixed_usd) / usd_per_ns, 0) : 0;
 }
 
-/* What takes as long and costs as much as something on the front does is of no
- * use; so is what costs as much as the cheapest. */
+/* Returns the time from which plans are useless: as slow and as expensive as an
+ * entry of the front, or as expensive as the cheapest. */
 static int64_t useless_ns(void *context, lhi_level level,
                           const lhi_config *config)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nodes are paid for by the hour, bytes between datacenters by the 10^9. */
+/* Prices nodes per hour and traffic between datacenters per 10^9 bytes. */
 #include "plan/search/money.h"
 
 #include "plan/layout/choice.h"
@@ -53,11 +53,11 @@ lh_status lhi_money_job(const lh_job *job, const lh_plan_options *options,
     return LH_OK;
 }
 
-/* --- a layout ----------------------------------------------------------------
+/* --- layout ------------------------------------------------------------------
  */
 
-/* Nodes are not shared with others: a datacenter's last one is paid for whole,
- * and those that the layout does not touch are not. */
+/* Computes the GPU price. Nodes are exclusive: a datacenter's last node counts
+ * in full, and unused nodes do not count. */
 static lh_status price_gpus(const lh_job *job, const lh_layout *layout,
                             lhi_arena *mem, lhi_price *out, lh_error *err)
 {
@@ -80,7 +80,8 @@ static lh_status price_gpus(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-/* `scale`: of what data and expert parallelism send, 0 or 1. */
+/* Computes the traffic price; `scale`: factor for data and expert parallelism,
+ * 0 or 1. */
 static lh_status price_bytes(const lh_job *job, const lhi_config *config,
                              double scale, lhi_arena *mem, lhi_price *out,
                              lh_error *err)
@@ -102,6 +103,7 @@ static lh_status price_bytes(const lh_job *job, const lhi_config *config,
     return LH_OK;
 }
 
+/* Computes a layout's price. */
 static lh_status price(const lh_job *job, const lhi_config *config,
                        double scale, lhi_price *out, lh_error *err)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers moved between the chunks of layouts: first of those that are fastest
- * as they are, then of the others that their bounds over all partitions leave
- * a chance, the least bound first, whether or not even chunks of them fit; then
- * layers of one are tried in all others. */
+/* Moves layers between chunks: first of the fastest ones, then of others whose
+ * bound over all partitions allows a win, least bound first, even if their even
+ * chunks do not fit. Finally each layout tries the layers of others. */
 #include "plan/layout/alike.h"
 #include "plan/layout/uneven.h"
 #include "plan/search/goal.h"
@@ -13,52 +12,55 @@
 enum {
     FASTEST = 12,               /* layouts */
     PASSES_OF_FASTEST = 100000, /* scheduled for each */
-    PASSES_OF_OTHERS = 30000,   /* or, if these are more, */
-    TIMED_OF_OTHERS = 10,       /* so many partitions */
+    PASSES_OF_OTHERS = 30000,   /* for the others; or, if more, */
+    TIMED_OF_OTHERS = 10,       /* this many partitions */
     PASSES = 3000000,           /* for all of these */
     MOST_KINDS = 64,
-    NEAR = 2, /* dimensions */
+    NEAR = 2, /* differing dimensions of a neighbour */
     PASSES_OF_NEAR = 2000000,
-    DONORS = 3,           /* partitions of as many chunks */
-    MOST_DONATED = 20000, /* pipelines that are built with these */
+    DONORS = 3,           /* partitions with as many chunks */
+    MOST_DONATED = 20000, /* pipelines built with these */
     PASSES_OF_DONATED = 1000000,
     SLOW_PARTITIONS = 48, /* under a slow method, */
-    SLOW_PASSES = 300000, /* but no more than this, */
-    LEAST_SLOW = 16,      /* and none where these are fewer partitions */
+    SLOW_PASSES = 300000, /* but at most this, */
+    LEAST_SLOW = 16,      /* and none if fewer partitions remain */
 };
 
-/* A layout is tried under every method if a quick one's time on its partition
- * comes so close to the best. */
+/* All methods are tried if a fast one's time on the partition is this close to
+ * the best. */
 static const double CLOSE = 1.02;
 
+/* Effort for moving one layout's layers. */
 typedef struct effort {
-    const uint32_t *given; /* layers to begin with */
+    const uint32_t *given; /* initial layers */
     uint64_t most;         /* passes */
     bool steepest;
-    bool climbed; /* from `given`, before */
-    bool any;     /* under every method, however close */
+    bool climbed; /* `given` is a result of hill climbing */
+    bool any;     /* every method, however far from the best */
 } effort;
 
+/* Layout class: pipeline degree and chunks per device. */
 typedef struct kind {
     uint32_t pipeline, chunks_per_device;
 } kind;
 
+/* Search state. */
 typedef struct mover {
     lhi_layout_search *s;
     uint64_t passes;
-    bool *done;             /* of each candidate */
-    bool *tried;            /* with as much effort as the fastest */
-    kind kinds[MOST_KINDS]; /* of what was moved */
+    bool *done;             /* per candidate */
+    bool *tried;            /* with the effort for the fastest */
+    kind kinds[MOST_KINDS]; /* kinds moved so far */
     int n_kinds;
 } mover;
 
-/* The caller wants what there is. */
+/* Checks whether the caller asks to stop. */
 static bool is_over(const mover *m)
 {
     return lhi_layout_search_stopped(m->s, m->s->n, true);
 }
 
-/* Where a slow method is best, the one that stands for all. */
+/* Returns the method for timing; the default one if a slow method is best. */
 static const char *quick_method(const mover *m, const lhi_candidate *c)
 {
     const lhi_method *want =
@@ -74,7 +76,8 @@ static int64_t value(const mover *m, const lhi_candidate *c)
     return lhi_value_of(&m->s->options, &c->choice);
 }
 
-/* The layers of the fastest layout of as many chunks that has its own. */
+/* Returns the layers of the fastest layout with as many chunks and its own
+ * partition. */
 static const uint32_t *sibling(const mover *m, const lhi_candidate *like)
 {
     const lhi_candidate *best = NULL;
@@ -91,11 +94,12 @@ static const uint32_t *sibling(const mover *m, const lhi_candidate *like)
     return best ? best->config.layers : NULL;
 }
 
+/* Evaluates the moved candidate. */
 static lh_status simulate(mover *m, lhi_candidate *c, lhi_candidate *moved,
                           lh_error *err)
 {
     lhi_layout_search *s = m->s;
-    moved->missing = 0; /* of even chunks */
+    moved->missing = 0; /* with even chunks */
     LHI_TRY(lhi_candidate_bound(s, moved, err));
     if (moved->bound_ns == INT64_MAX)
         return LH_OK;
@@ -108,8 +112,9 @@ static lh_status simulate(mover *m, lhi_candidate *c, lhi_candidate *moved,
     return LH_OK;
 }
 
-/* A new partition is a new pipeline: with its own bound, under every method. It
- * stays if the best of them is faster than before. */
+/* Moves a candidate's layers. A new partition is a new pipeline, with its own
+ * bound, evaluated under every method. It is kept if the best result is faster
+ * than before. */
 static lh_status move_layers(mover *m, lhi_candidate *c, const effort *how,
                              lh_error *err)
 {
@@ -137,8 +142,8 @@ static lh_status move_layers(mover *m, lhi_candidate *c, const effort *how,
     return simulate(m, c, &moved, err);
 }
 
-/* The same chunks: what differs are places, state and what is made again, which
- * changes less which layers suit whom. */
+/* Checks whether two candidates have the same chunks. Different placement,
+ * state and recomputation have little effect on the best layers. */
 static bool is_like(const lhi_candidate *a, const lhi_candidate *b)
 {
     const lh_layout *x = &a->config.layout, *y = &b->config.layout;
@@ -147,8 +152,8 @@ static bool is_like(const lhi_candidate *a, const lhi_candidate *b)
            a->config.placement == b->config.placement;
 }
 
-/* The fastest that is like none of those that are known; of these there are
- * often more than one can try. */
+/* Returns the fastest candidate unlike the known ones, which often outnumber
+ * the budget. */
 static lhi_candidate *next_fastest(const mover *m, lhi_candidate *const *known,
                                    int n)
 {
@@ -165,7 +170,7 @@ static lhi_candidate *next_fastest(const mover *m, lhi_candidate *const *known,
     return best;
 }
 
-/* No partition of it is better than the best. */
+/* Checks whether no partition of it can beat the best. */
 static bool is_hopeless(const mover *m, const lhi_candidate *c)
 {
     int64_t best = m->s->best_value, ns = c->floor.ns;
@@ -175,7 +180,7 @@ static bool is_hopeless(const mover *m, const lhi_candidate *c)
     return ns >= best;
 }
 
-/* What it takes with the layers that it has, as far as that is known. */
+/* Returns the known time with its current layers, or a bound. */
 static int64_t known_ns(const lhi_candidate *c)
 {
     return lhi_candidate_works(c) ? c->choice.iteration_ns : c->bound_ns;
@@ -198,7 +203,8 @@ static void note_kind(mover *m, const lhi_candidate *c)
         m->kinds[m->n_kinds++] = (kind){l->pipeline, l->chunks_per_device};
 }
 
-/* By its bound over all partitions, or by what is known of the one it has. */
+/* Returns the most promising candidate: by its bound over all partitions, or by
+ * the known value of its current one. */
 static lhi_candidate *next_promising(const mover *m, bool of_new_kind,
                                      bool by_floor)
 {
@@ -216,13 +222,14 @@ static lhi_candidate *next_promising(const mover *m, bool of_new_kind,
     return best;
 }
 
+/* Records a new best. */
 static void note_best(mover *m, const lhi_candidate *c)
 {
     if (lhi_candidate_works(c) && value(m, c) < m->s->best_value)
         m->s->best_value = value(m, c);
 }
 
-/* Those that are fastest as they are: by the best of all moves, then from other
+/* Moves the fastest candidates' layers: by steepest descent, then from other
  * starts too. */
 static lh_status move_fastest(mover *m, lh_error *err)
 {
@@ -239,7 +246,7 @@ static lh_status move_fastest(mover *m, lh_error *err)
         fastest[n++] = c;
         note_kind(m, c);
     }
-    /* So far slow methods were tried as if nothing had been moved. */
+    /* Slow methods were evaluated so far without moved layers. */
     for (int i = 0; i < n; i++)
         note_best(m, fastest[i]);
     for (int i = 0; i < n; i++) {
@@ -258,6 +265,7 @@ static uint64_t passes_of(const lhi_candidate *c)
            c->config.layout.chunks_per_device * c->config.microbatches;
 }
 
+/* Moves one further candidate's layers. */
 static lh_status move_other(mover *m, lhi_candidate *c, lh_error *err)
 {
     uint64_t each = passes_of(c);
@@ -271,8 +279,8 @@ static lh_status move_other(mover *m, lhi_candidate *c, lh_error *err)
     return LH_OK;
 }
 
-/* One of each kind, since none is like those of others, then by turns what its
- * bound and what its chunks so far make the most promising. */
+/* Moves the others' layers: one of each kind, because kinds differ, then
+ * alternately the best by bound and the best by known chunks. */
 static lh_status move_others(mover *m, lh_error *err)
 {
     lhi_candidate *c;
@@ -286,8 +294,8 @@ static lh_status move_others(mover *m, lh_error *err)
     return LH_OK;
 }
 
-/* How many dimensions a candidate has other values in. Degrees cannot change
- * one by one, as all together are the GPUs: they count once. */
+/* Counts the dimensions in which two candidates differ. Degrees count once,
+ * because their product is fixed by the GPUs. */
 static int distance(const lhi_candidate *a, const lhi_candidate *b)
 {
     bool degrees = false;
@@ -304,7 +312,7 @@ static int distance(const lhi_candidate *a, const lhi_candidate *b)
     return n + degrees;
 }
 
-/* The most promising of those near to the best so far. */
+/* Returns the most promising neighbour of the best. */
 static lhi_candidate *next_near(const mover *m, const lhi_candidate *best)
 {
     lhi_candidate *found = NULL;
@@ -318,8 +326,8 @@ static lhi_candidate *next_near(const mover *m, const lhi_candidate *best)
     return found;
 }
 
-/* With the layers of the best to begin with, and with more effort than before:
- * the search has seen them with even chunks, or under one method. */
+/* Moves the neighbours' layers, starting from the layers of the best and with
+ * more effort: they were evaluated with even chunks, or under one method. */
 static lh_status move_near(mover *m, lh_error *err)
 {
     m->passes = PASSES_OF_NEAR;
@@ -337,9 +345,10 @@ static lh_status move_near(mover *m, lh_error *err)
     return LH_OK;
 }
 
-/* --- layers of others -------------------------------------------------------
+/* --- partition transfer -----------------------------------------------------
  */
 
+/* Checks whether two candidates have the same chunk counts and placement. */
 static bool is_chunked_alike(const lhi_candidate *a, const lhi_candidate *b)
 {
     return a->config.layout.pipeline == b->config.layout.pipeline &&
@@ -356,8 +365,8 @@ static bool is_same_layers(const lhi_candidate *a, const lhi_candidate *b)
                   n * sizeof *a->config.layers) == 0;
 }
 
-/* Of those whose chunks are like `c`, the fastest with layers of their own;
- * each of these once. How many. */
+/* Finds the fastest candidates with the same chunks as `c` and their own
+ * partition, each partition once. Returns their number. */
 static int find_donors(const mover *m, const lhi_candidate *c,
                        const lhi_candidate *donors[DONORS])
 {
@@ -381,12 +390,14 @@ static int find_donors(const mover *m, const lhi_candidate *c,
     return n;
 }
 
+/* Checks whether another partition of a candidate may still win. */
 static bool is_left(const mover *m, const lhi_candidate *c)
 {
     return !is_hopeless(m, c) &&
            lhi_uneven_possible(m->s->job, &c->config, &m->s->options);
 }
 
+/* Evaluates a candidate with a donor's layers. */
 static lh_status try_donor(mover *m, lhi_candidate *c, const uint32_t *layers,
                            lh_error *err)
 {
@@ -394,7 +405,7 @@ static lh_status try_donor(mover *m, lhi_candidate *c, const uint32_t *layers,
     lhi_candidate moved = *c;
     const uint64_t n_memory = s->n_memory, n_unsupported = s->n_unsupported;
     moved.config.layers = layers;
-    moved.missing = 0; /* of its own */
+    moved.missing = 0; /* from its own pipeline */
     LHI_TRY(lhi_candidate_bound(s, &moved, err));
     s->n_memory = n_memory;
     s->n_unsupported = n_unsupported;
@@ -413,9 +424,9 @@ static lh_status try_donor(mover *m, lhi_candidate *c, const uint32_t *layers,
     return LH_OK;
 }
 
-/* What is left, with the layers that suit the fastest of as many chunks, is
- * often faster than with its own, which may not even fit; and to build it takes
- * little beside moving its layers one by one. */
+/* Tries the best partitions on the remaining candidates: often faster than
+ * their own, which may not even fit, and cheap compared with moving layers one
+ * by one. */
 static lh_status try_layers_of_others(mover *m, lh_error *err)
 {
     lhi_layout_search *s = m->s;
@@ -447,7 +458,7 @@ static lh_status try_layers_of_others(mover *m, lh_error *err)
     return status;
 }
 
-/* --- under a slow method ----------------------------------------------------
+/* --- slow methods -----------------------------------------------------------
  */
 
 static bool is_asked(void *context)
@@ -455,6 +466,7 @@ static bool is_asked(void *context)
     return is_over(context);
 }
 
+/* Returns the slow method to try. */
 static const char *slow_method(const mover *m, const lhi_candidate *c)
 {
     const lhi_layout_search *s = m->s;
@@ -466,7 +478,7 @@ static const char *slow_method(const mover *m, const lhi_candidate *c)
     return NULL;
 }
 
-/* The one with the least bound over all partitions. */
+/* Returns the candidate with the least bound over all partitions. */
 static lhi_candidate *least_bound(const mover *m)
 {
     lhi_candidate *best = NULL;
@@ -482,9 +494,9 @@ static lhi_candidate *least_bound(const mover *m)
     return best;
 }
 
-/* What is proven hangs on the layout with the least bound, and a slow method
- * can be far better there than those under which layers were moved so far: by
- * 6 % with eight chunks on a device. */
+/* Moves layers of the layout with the least bound under a slow method: it
+ * determines the proven bound, and a slow method can be far better there than
+ * those used so far: by 6 % with eight chunks on a device. */
 static lh_status move_slowly(mover *m, lh_error *err)
 {
     lhi_layout_search *s = m->s;

@@ -7,17 +7,19 @@
 
 #include <stdlib.h>
 
-/* --- bounds that are known ------------------------------------------------ */
+/* --- cached bounds -------------------------------------------------------- */
 
 enum { FIRST_ROOM = 1 << 10, MOST_ROOM = 1 << 17 };
 
+/* A cached bound. */
 typedef struct bound {
     lhi_config config;
-    lhi_level level; /* LHI_LEVEL_NONE: no entry */
-    bool refused;    /* there is no such layout */
+    lhi_level level; /* LHI_LEVEL_NONE: empty */
+    bool refused;    /* no such layout */
     lhi_floor floor;
 } bound;
 
+/* Cache of bounds: a hash table. */
 struct lhi_bounded {
     bound *all;
     uint32_t n, room;
@@ -46,6 +48,7 @@ void lhi_bounded_free(lhi_bounded *bounded)
     free(bounded);
 }
 
+/* Returns a configuration's cache entry. */
 static bound *bound_of(const lhi_bounded *b, lhi_level level,
                        const lhi_config *config)
 {
@@ -75,7 +78,8 @@ static bound *bound_of(const lhi_bounded *b, lhi_level level,
     return &b->all[at];
 }
 
-/* Without memory, and beyond the most, nothing more is remembered. */
+/* Ensures capacity; without memory, or at the maximum size, nothing more is
+ * cached. */
 static bool make_room(lhi_bounded *b)
 {
     if (2 * b->n < b->room)
@@ -93,6 +97,7 @@ static bool make_room(lhi_bounded *b)
     return true;
 }
 
+/* Computes a bound, or finds it in the cache. */
 static lh_status find_bound(lhi_nearby *n, lhi_level level,
                             const lhi_config *config, bound *out, lh_error *err)
 {
@@ -118,12 +123,12 @@ static lh_status find_bound(lhi_nearby *n, lhi_level level,
     return LH_OK;
 }
 
-/* --- the way there -------------------------------------------------------- */
+/* --- traversal ------------------------------------------------------------ */
 
-/* One node of the space on the way to layouts nearby. */
+/* A node of the space on the path to neighbours. */
 typedef struct step {
     lhi_nearby *nearby;
-    lhi_level level; /* of the children that are shown */
+    lhi_level level; /* level of the visited children */
     uint32_t changes;
 } step;
 
@@ -132,8 +137,8 @@ static bool is_same_group(const lh_layout *a, const lh_layout *b)
     return lhi_group_size(a) == lhi_group_size(b);
 }
 
-/* Where a stage has other GPUs, or each replica another batch, pipeline or data
- * follow. */
+/* Counts the changed degrees. If a stage has other GPUs, or each replica
+ * another batch, pipeline or data follow. */
 static uint32_t changes_of_degrees(const lh_layout *a, const lh_layout *b)
 {
     bool pipeline = a->pipeline != b->pipeline, data = a->data != b->data;
@@ -146,7 +151,7 @@ static uint32_t changes_of_places(const lh_layout *a, const lh_layout *b)
 {
     if (!is_same_group(a, b) || a->pipeline != b->pipeline ||
         a->data != b->data)
-        return 0; /* they have no places in common */
+        return 0; /* no placement in common */
     return a->outermost != b->outermost || !lhi_sites_same(a->sites, b->sites);
 }
 
@@ -159,7 +164,8 @@ static uint32_t changes_of_state(const lhi_config *a, const lhi_config *b)
            (x->sharding != y->sharding && !follows ? 1u : 0);
 }
 
-/* As many chunks on other stages are no change of their own. */
+/* Counts the changed chunks; the same number on other stages is no separate
+ * change. */
 static uint32_t changes_of_chunks(const lhi_config *a, const lhi_config *b)
 {
     const lh_layout *x = &a->layout, *y = &b->layout;
@@ -169,8 +175,8 @@ static uint32_t changes_of_chunks(const lhi_config *a, const lhi_config *b)
                                              y->pipeline * y->chunks_per_device;
 }
 
-/* Where a stage has more GPUs and each passes as many tokens as before, the
- * batch follows: there are as many microbatches as there were. */
+/* Counts the changed batch. If a stage has more GPUs with as many tokens each,
+ * the batch follows: the microbatch count is unchanged. */
 static uint32_t changes_of_batch(const lh_layout *a, const lh_layout *b)
 {
     return (uint64_t)a->micro_batch * lhi_group_size(b) !=
@@ -178,7 +184,7 @@ static uint32_t changes_of_batch(const lh_layout *a, const lh_layout *b)
            a->micro_batch != b->micro_batch;
 }
 
-/* What this level decides otherwise. */
+/* Counts the changes that this level decides. */
 static uint32_t changes_at(lhi_level level, const lhi_config *a,
                            const lhi_config *b)
 {
@@ -200,6 +206,7 @@ static uint32_t changes_at(lhi_level level, const lhi_config *a,
     }
 }
 
+/* Checks whether a configuration has the required value. */
 static bool has_value(const lhi_nearby *n, lhi_level level,
                       const lhi_config *config)
 {
@@ -208,7 +215,7 @@ static bool has_value(const lhi_nearby *n, lhi_level level,
            lhi_dimension_value(n->dimension, config) == n->value;
 }
 
-/* What is held need not be near. */
+/* Counts the changes for the required value, which is exempt. */
 static uint32_t changes_for_value(const lhi_nearby *n, lhi_level level,
                                   const lhi_config *config)
 {
@@ -218,6 +225,7 @@ static uint32_t changes_for_value(const lhi_nearby *n, lhi_level level,
                lhi_dimension_value(n->dimension, config);
 }
 
+/* Visits a child if it is near enough and its bound is low enough. */
 static lh_status go_on(void *context, const lhi_config *config, lh_error *err)
 {
     const step *s = context;

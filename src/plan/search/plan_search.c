@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search over layouts: branch and bound with even chunks, then layers are
- * moved between the chunks of those that may win, and elastic plans are made.
- */
+/* The search over layouts: branch and bound with even chunks, then moved layers
+ * for the promising ones, then elastic plans. */
 #include "plan/search/plan_search.h"
 
 #include "base/whole.h"
@@ -20,7 +19,7 @@
 #include <stdlib.h>
 
 enum {
-    FRONT_SEARCHES = 3 /* one of so many parts of the plan's work each */
+    FRONT_SEARCHES = 3 /* work each: the plan's divided by FRONT_SEARCHES */
 };
 
 /* --- elastic plans ---------------------------------------------------------
@@ -32,7 +31,7 @@ static bool is_stopped(void *context, bool works)
     return lhi_layout_search_stopped(s, s->n, works);
 }
 
-/* The best one, and what it would be without its parts. */
+/* Finds the best elastic plan and its ablations. */
 static lh_status search_elastic(lhi_layout_search *s, bool drawn, lh_error *err)
 {
     lhi_elastic_result best;
@@ -55,7 +54,8 @@ static lh_status search_elastic(lhi_layout_search *s, bool drawn, lh_error *err)
     return LH_OK;
 }
 
-/* Of what the search for the fastest has found, the cheapest to begin with. */
+/* Returns the cheapest candidate found while searching for the fastest, as a
+ * start. */
 static lh_status find_first(const lhi_layout_search *like, lhi_candidate *first,
                             lh_error *err)
 {
@@ -78,6 +78,7 @@ static lh_status find_first(const lhi_layout_search *like, lhi_candidate *first,
     return status;
 }
 
+/* Adds a copy of a candidate. */
 static lh_status add_candidate(lhi_layout_search *s, const lhi_candidate *c,
                                lh_error *err)
 {
@@ -92,10 +93,10 @@ static lh_status add_candidate(lhi_layout_search *s, const lhi_candidate *c,
     return LH_OK;
 }
 
-/* One of so many parts of the work for the cheapest goes to the fastest, from
- * which it begins. */
+/* Share of the work for the cheapest that first searches for the fastest. */
 enum { FIRST = 4 };
 
+/* Divides the work between the searches. */
 static void share_work(lh_plan_options *o, bool first)
 {
     uint64_t all = lhi_layout_effort(o), part = all / FIRST;
@@ -103,7 +104,7 @@ static void share_work(lh_plan_options *o, bool first)
     o->seconds *= (first ? 1.0 : FIRST - 1.0) / FIRST;
 }
 
-/* `goal`: what counts beside time; NULL: nothing does. */
+/* Runs the branch and bound. `goal`: objective besides time; NULL: none. */
 static lh_status branch(lhi_layout_search *s, lhi_goal *goal, lh_error *err)
 {
     const lh_plan_options whole = s->options;
@@ -128,7 +129,7 @@ static lh_status branch(lhi_layout_search *s, lhi_goal *goal, lh_error *err)
     return status == LH_OK && goal->no_memory ? lhi_fail_nomem(err) : status;
 }
 
-/* What the best so far costs, which elastic plans are measured against. */
+/* Sets the cost of the best so far as the limit for elastic plans. */
 static void set_goal(lhi_layout_search *s, lhi_goal *goal)
 {
     const lhi_candidate *best = lhi_layout_search_best(s);
@@ -137,8 +138,8 @@ static void set_goal(lhi_layout_search *s, lhi_goal *goal)
         goal->best_usd = best->choice.cost->usd;
 }
 
-/* The search for what the options of `like` want, with all its parts; `like`
- * has looked at nothing yet. */
+/* Runs all parts of the search for the options of `like`, which has not started
+ * yet. */
 static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
                             lh_error *err)
 {
@@ -155,7 +156,7 @@ static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
     lh_status status =
         drawn ? lhi_layout_search_draw(&s, err) : branch(&s, goal, err);
     if (status == LH_OK && !s.options.quick && !drawn &&
-        !s.exact) /* which has done so */
+        !s.exact) /* already tried all */
         status = lhi_layout_search_move(&s, err);
     if (status == LH_OK && !s.options.quick && !drawn)
         status = lhi_layout_search_dive(&s, err);
@@ -176,7 +177,7 @@ static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
     return status;
 }
 
-/* In the seconds that the search has left for it. */
+/* Optimises schedules within the seconds that the search has left. */
 static lh_status refine_in_time(const lh_job *job,
                                 const lh_plan_options *options,
                                 const lhi_heads *heads, lhi_arena *mem,
@@ -191,8 +192,8 @@ static lh_status refine_in_time(const lh_job *job,
     return lhi_plan_refine(job, &in_time, heads, mem, plan, err);
 }
 
-/* The cheapest, where the fastest is wanted, or the other way round, as it
- * would be by itself: nothing that is found so is better than the front. */
+/* Searches for the cheapest if the fastest is required, or the reverse, as an
+ * independent search; the front includes its results. */
 static lh_status search_other(const lhi_layout_search *like, lh_error *err)
 {
     lh_plan other = {0};
@@ -218,7 +219,7 @@ static lh_status search_other(const lhi_layout_search *like, lh_error *err)
     return status;
 }
 
-/* What these leave of the front, until it covers all that is left. */
+/* Continues the search for the front until it covers all unexplored layouts. */
 static lh_status search_rest(const lhi_layout_search *like, lh_plan *plan,
                              lh_error *err)
 {
@@ -243,10 +244,10 @@ static lh_status search_rest(const lhi_layout_search *like, lh_plan *plan,
     return status;
 }
 
-/* --- the best of the front --------------------------------------------------
+/* --- Pareto front -----------------------------------------------------------
  */
 
-/* What is on the front and better than the plan; NULL: nothing. */
+/* Returns the entry of the front that is better than the plan; NULL: none. */
 static const lh_choice *better_on_front(const lhi_layout_search *s,
                                         const lh_plan *plan)
 {
@@ -259,7 +260,7 @@ static const lh_choice *better_on_front(const lhi_layout_search *s,
     return best == &plan->best ? NULL : best;
 }
 
-/* A search that knows its layout alone. */
+/* Repeats the search with only this layout. */
 static lh_status find_again(const lhi_layout_search *like, const lh_choice *row,
                             lh_plan *found, lh_error *err)
 {
@@ -281,7 +282,7 @@ static lh_status find_again(const lhi_layout_search *like, const lh_choice *row,
     return status;
 }
 
-/* It is the plan now, which becomes the first of the others. */
+/* Makes it the plan; the previous plan becomes the first alternative. */
 static lh_status take_over(const lhi_layout_search *s, const lh_plan *found,
                            lh_plan *plan, lh_error *err)
 {
@@ -321,8 +322,8 @@ static lh_status take_over(const lhi_layout_search *s, const lh_plan *found,
     return LH_OK;
 }
 
-/* Searches for the front alone may find what the first, which was short, has
- * not. */
+/* Takes the best of the front: its searches may find more than the first one,
+ * which was short. */
 static lh_status take_best_of_front(const lhi_layout_search *like,
                                     lh_plan *plan, lh_error *err)
 {

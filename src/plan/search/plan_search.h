@@ -7,42 +7,41 @@
 
 #include <longhaul/plan.h>
 
-/* The bounds of what was not simulated go to `unseen` (NULL: nowhere), the
- * caller's to release, on failure too; where nothing is proven, none do.
- * Fills `plan` but for name, version, hash and job. What it lists lives in
- * `mem`; plan->pipeline and plan->schedule are the caller's to free, on failure
- * too. */
+/* Searches for a plan. Bounds on unsimulated layouts go to `unseen` (NULL:
+ * nowhere), which the caller releases, on failure too; without a proof there
+ * are none. Fills `plan` except for name, version, hash and job. Lists are in
+ * `mem`; the caller frees plan->pipeline and plan->schedule, on failure too. */
 lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lhi_unseen *unseen, lh_plan *plan,
                           lh_error *err);
 
-/* The same, and then the search for optimal schedules. */
+/* The same, followed by the search for optimal schedules. */
 lh_status lhi_plan_find(const lh_job *job, const lh_plan_options *options,
                         lhi_arena *mem, lhi_unseen *unseen, lh_plan *plan,
                         lh_error *err);
 
-/* How far a choice that works is behind the best, and by what, in `mem`. NULL:
+/* Formats how far a working choice is behind the best, and why, in `mem`. NULL:
  * no memory. */
 const char *lhi_why_behind(const lh_plan_options *options, const lh_choice *o,
                            const lh_choice *best, lhi_arena *mem);
 
 enum { LHI_STANDING_TEXT = 240 };
 
-/* What plan->best is among all layouts: "the fastest of 9 layouts ..." only
- * where all of them were closed and nothing faster is possible, else what may
- * be faster, and how many were not looked at. */
+/* Formats the rank of plan->best among all layouts: "the fastest of 9 layouts
+ * ..." only if all were closed and nothing faster is possible; otherwise the
+ * bound, and the number of unexplored layouts. */
 void lhi_plan_standing(const lh_plan *plan, const lh_plan_options *options,
                        char *text, size_t size);
 
 enum { LHI_SCHEDULE_TEXT = 80 };
 
-/* "no schedule of this layout is more than 2.5 % faster", where its bound is so
- * far below. */
+/* Formats "no schedule of this layout is more than 2.5 % faster" from the gap
+ * to its bound. */
 void lhi_schedule_standing(double gap, char *text, size_t size);
 
-/* A layout with that bound, built but not simulated when the search ended, was
- * simulated since. If it was left then, it still counts as left: so the plan
- * has said. */
+/* Counts a later simulation of a layout with that bound, which was built but
+ * not simulated when the search ended. A layout counted as unexplored stays so,
+ * because the plan has reported it. */
 void lhi_plan_count_simulated(lh_plan *plan, int64_t bound_ns);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search over layouts tries every method that makes a schedule at once.
- * Here the winner, and the layouts that could still beat it, get the time to
- * search for their optimal schedules: counted as work, so that the plan is the
- * same everywhere. */
+/* Optimises schedules. The search over layouts only uses methods that produce a
+ * schedule at once. Here the winner, and layouts that could still beat it, get
+ * time for the schedule solver; limits count work, so that plans are the same
+ * on every machine. */
 #include "plan/search/refine.h"
 
 #include "plan/layout/alike.h"
@@ -20,26 +20,27 @@
 #include <string.h>
 
 enum {
-    EFFORT = 400000, /* when the caller names none */
-    RUNNERS_UP = 3,  /* each with a share of it; the winner has the rest */
-    SHARE = 6,       /* a runner-up has one of so many */
+    EFFORT = 400000, /* default effort */
+    RUNNERS_UP = 3,  /* each with a share; the winner has the rest */
+    SHARE = 6,       /* an alternative's work: 1/WORK_DIVISOR */
     HEADS = 3,       /* times as much: the best with other values */
-    GLANCES = 48,    /* at others that are near, */
-    GLANCE = 20,     /* each with one of so many, */
-    CLOSER = 6,      /* and at these again, with a share */
+    GLANCES = 48,    /* other nearby results, */
+    GLANCE = 20,     /* each with 1/CLOSE_DIVISOR of the work, */
+    CLOSER = 6,      /* and the best of these again, with a share */
     LOOKED = 256,
-    MOST_OPS = 200000, /* passes: beyond this there are only the methods */
-    MEMORY = 256 << 20 /* bytes for the search's tables */
+    MOST_OPS = 200000, /* passes: beyond this only the methods run */
+    MEMORY = 256 << 20 /* bytes for the solver's tables */
 };
 
-/* What was searched: others that come to the same, such as the same stages with
- * other replicas, are not searched in vain again. */
+/* A searched pipeline; equal ones, such as the same stages with other replicas,
+ * are not searched again in vain. */
 typedef struct looked {
     int64_t iteration_ns, lower_bound_ns;
     uint64_t effort;
-    bool gained; /* so that it may pay for what comes to the same, too */
+    bool gained; /* improved, so equal ones may be searched too */
 } looked;
 
+/* Optimisation state. */
 typedef struct refiner {
     const lh_job *job;
     const lh_plan_options *options;
@@ -62,7 +63,7 @@ static bool watch(void *context, const lh_solve_progress *now)
     return r->stopped;
 }
 
-/* Its groups and its sharding belong together with its order. */
+/* Groups and sharding of an elastic plan depend on its order. */
 static bool is_elastic(const lh_choice *c)
 {
     return c->elastic != NULL; /* plain groups are an order like others */
@@ -76,7 +77,7 @@ static uint64_t passes_of(const lh_pipeline *p)
 
 /* --- one layout ---------------------------------------------------------- */
 
-/* Messages leave first in, first out: networks keep no other order. */
+/* Solves with FIFO messages: networks keep no other order. */
 static lh_status search(refiner *r, const lh_pipeline *p, uint64_t effort,
                         lh_solution *out, lh_error *err)
 {
@@ -107,7 +108,7 @@ static lh_status measure(const lh_pipeline *p, const lh_schedule *schedule,
     return LH_OK;
 }
 
-/* A faster schedule into *schedule (else left alone), what it comes to into
+/* Searches for a faster schedule: *schedule (unchanged if none), its result in
  * `c`, and the bound. */
 static lh_status improve(refiner *r, const lh_pipeline *p, uint64_t effort,
                          lh_choice *c, lh_schedule **schedule, char *why,
@@ -116,7 +117,7 @@ static lh_status improve(refiner *r, const lh_pipeline *p, uint64_t effort,
     lh_solution s = {0};
     int64_t after_ns = c->optimizer_ns + c->overhead_ns;
     if (c->iteration_ns <= c->lower_bound_ns || passes_of(p) > MOST_OPS ||
-        lh_pipeline_offloads(p) || /* which the search does not know */
+        lh_pipeline_offloads(p) || /* not supported by the solver */
         !lhi_target_takes_orders(r->job->target, c->layout.pipeline))
         return LH_OK;
     LHI_TRY(search(r, p, effort, &s, err));
@@ -129,7 +130,8 @@ static lh_status improve(refiner *r, const lh_pipeline *p, uint64_t effort,
     lh_choice found = *c;
     if (s.schedule && s.makespan_ns < c->makespan_ns)
         status = measure(p, s.schedule, &found, err);
-    /* The search takes receives as early; where they are not, it may lose. */
+    /* The solver assumes early receives; without them its schedule may be
+     * slower. */
     if (status == LH_OK && found.makespan_ns < c->makespan_ns) {
         *c = found;
         c->layout.schedule = LH_OPTIMAL;
@@ -142,6 +144,7 @@ static lh_status improve(refiner *r, const lh_pipeline *p, uint64_t effort,
     return status;
 }
 
+/* Returns the work limit of the solver. */
 static uint64_t effort_of(const refiner *r)
 {
     return r->options->effort ? r->options->effort : EFFORT;
@@ -149,7 +152,7 @@ static uint64_t effort_of(const refiner *r)
 
 /* --- the winner ---------------------------------------------------------- */
 
-/* The row stands before those that it beats. */
+/* Inserts the row before the first one that it beats. */
 static lh_status add_method(refiner *r, const lh_choice *row, lh_error *err)
 {
     lh_plan *p = r->plan;
@@ -168,6 +171,7 @@ static lh_status add_method(refiner *r, const lh_choice *row, lh_error *err)
     return LH_OK;
 }
 
+/* Optimises the plan's own schedule. */
 static lh_status improve_best(refiner *r, uint64_t effort, char *why,
                               size_t room, lh_error *err)
 {
@@ -183,9 +187,9 @@ static lh_status improve_best(refiner *r, uint64_t effort, char *why,
     return add_method(r, &p->best, err);
 }
 
-/* --- those behind it ----------------------------------------------------- */
+/* --- alternatives -------------------------------------------------------- */
 
-/* Every method on a pipeline that is now the plan's. */
+/* Lists every method on a pipeline that became the plan's. */
 static lh_status list_methods(refiner *r, const lh_choice *like, lh_error *err)
 {
     lh_plan *p = r->plan;
@@ -240,7 +244,7 @@ static const char *percent_behind(refiner *r, const lh_choice *c)
     return lhi_arena_strdup(r->mem, text);
 }
 
-/* Alternative i is faster than the best: they change places. */
+/* Alternative i is faster than the best: swaps them. */
 static lh_status take_over(refiner *r, lh_choice *list, uint32_t i,
                            lhi_built *built, lh_schedule *schedule,
                            lh_error *err)
@@ -258,6 +262,7 @@ static lh_status take_over(refiner *r, lh_choice *list, uint32_t i,
     return add_method(r, &won, err);
 }
 
+/* Optimises one alternative; *won: it became the plan. */
 static lh_status improve_other(refiner *r, lh_choice *list, uint32_t i,
                                uint64_t effort, bool *won, char *why,
                                size_t room, lh_error *err)
@@ -286,7 +291,7 @@ static lh_status improve_other(refiner *r, lh_choice *list, uint32_t i,
     return status;
 }
 
-/* What the best layout comes to on its other placement, if it has one. */
+/* Returns the best layout on its other placement; NULL: none. */
 static const lh_choice *other_placement(const lh_plan *p)
 {
     const lh_choice *best = &p->best;
@@ -301,7 +306,8 @@ static const lh_choice *other_placement(const lh_plan *p)
     return NULL;
 }
 
-/* Methods are listed there, too, and a search may find what none of them do. */
+/* Optimises the other placement: methods are listed there too, and the solver
+ * may beat all of them. */
 static lh_status improve_placement(refiner *r, char *why, size_t room,
                                    lh_error *err)
 {
@@ -322,6 +328,7 @@ static lh_status improve_placement(refiner *r, char *why, size_t room,
                                                     : LH_OK;
 }
 
+/* Checks whether an equal pipeline was searched. */
 static bool was_looked_at(const refiner *r, const lh_choice *c, uint64_t effort)
 {
     for (uint32_t i = 0; i < r->n_looked; i++)
@@ -332,6 +339,7 @@ static bool was_looked_at(const refiner *r, const lh_choice *c, uint64_t effort)
     return false;
 }
 
+/* Records a searched pipeline. */
 static void note_look(refiner *r, const lh_choice *before, const lh_choice *c,
                       uint64_t effort)
 {
@@ -354,7 +362,8 @@ static lh_status search_other(refiner *r, lh_choice *list, uint32_t i,
     return LH_OK;
 }
 
-/* Only what is simulated and whose bound is below the best can still win. */
+/* Optimises alternatives; only simulated ones with a bound below the best can
+ * still win. */
 static lh_status improve_others(refiner *r, char *why, size_t room,
                                 lh_error *err)
 {
@@ -379,17 +388,18 @@ static lh_status improve_others(refiner *r, char *why, size_t room,
     return LH_OK;
 }
 
-/* A method that is ahead on one layout need not be on another: how much a
- * search gains differs more than what methods come to. */
+/* Alternatives within 6 %: the gain by the solver varies more between layouts
+ * than the methods' times. */
 static const double NEAR = 1.06;
 
+/* Checks whether an alternative may still win. */
 static bool may_win(const refiner *r, const lh_choice *c)
 {
     return lhi_value_at(r->options, c, c->lower_bound_ns) <
            lhi_value_of(r->options, &r->plan->best);
 }
 
-/* Alternative i, unless it, or one that comes to the same, was searched. */
+/* Searches alternative i unless it, or an equal one, was searched. */
 static lh_status look_at(refiner *r, lh_choice *list, uint32_t i,
                          uint64_t effort, bool *done, char *why, size_t room,
                          lh_error *err)
@@ -402,11 +412,12 @@ static lh_status look_at(refiner *r, lh_choice *list, uint32_t i,
     return search_other(r, list, i, effort, why, room, err);
 }
 
+/* Searches the alternatives close to the best, first with little effort. */
 static lh_status look_at_near(refiner *r, uint32_t most, uint64_t effort,
                               char *why, size_t room, lh_error *err)
 {
     lh_plan *p = r->plan;
-    lh_choice *list = (lh_choice *)p->alternatives; /* improve_others()'s */
+    lh_choice *list = (lh_choice *)p->alternatives; /* in improve_others() */
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->n_alternatives && n < most; i++) {
         bool done = false;
@@ -420,9 +431,9 @@ static lh_status look_at_near(refiner *r, uint32_t most, uint64_t effort,
     return LH_OK;
 }
 
-/* --- the best with other values ------------------------------------------- */
+/* --- best with other values ----------------------------------------------- */
 
-/* Of the alternatives that differ there from the plan, the best. */
+/* Returns the best alternative that differs from the plan in dimension d. */
 static lh_choice *best_other(const refiner *r, lh_choice *list, lhi_dimension d)
 {
     const lh_plan *p = r->plan;
@@ -439,6 +450,7 @@ static lh_choice *best_other(const refiner *r, lh_choice *list, lhi_dimension d)
     return best;
 }
 
+/* Finds the alternative of a head. */
 static lh_choice *find_head(const refiner *r, lh_choice *list,
                             const lhi_head *head)
 {
@@ -448,13 +460,13 @@ static lh_choice *find_head(const refiner *r, lh_choice *list,
     return NULL;
 }
 
-/* What is listed as the best with another value, and then all such that may
- * yet win. */
+/* Optimises the best alternative with each other value, and then all that may
+ * still win. */
 static lh_status improve_heads(refiner *r, const lhi_heads *heads, char *why,
                                size_t room, lh_error *err)
 {
     lh_plan *p = r->plan;
-    lh_choice *list = (lh_choice *)p->alternatives; /* improve_others()'s */
+    lh_choice *list = (lh_choice *)p->alternatives; /* in improve_others() */
     uint64_t each = effort_of(r) / SHARE, left = HEADS * effort_of(r);
     for (uint32_t i = 0; i < LHI_N_DIMENSIONS + heads->n && left > each; i++) {
         bool first = i < LHI_N_DIMENSIONS;
@@ -471,6 +483,7 @@ static lh_status improve_heads(refiner *r, const lhi_heads *heads, char *why,
     return LH_OK;
 }
 
+/* Optimises the best with other values within its share. */
 static lh_status improve_with_heads(refiner *r, const lhi_heads *heads,
                                     char *why, size_t room, lh_error *err)
 {
@@ -495,7 +508,7 @@ lh_status lhi_refine_again(const lh_plan_options *options,
     return LH_OK;
 }
 
-/* --- the plan ------------------------------------------------------------ */
+/* --- plan ---------------------------------------------------------------- */
 
 static lh_status say_why(refiner *r, const char *limit, lh_error *err)
 {
@@ -511,7 +524,7 @@ static lh_status say_why(refiner *r, const char *limit, lh_error *err)
     return p->best.why ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* The plan may have become better since they were compared with it. */
+/* Updates comparisons, because the plan may have improved since. */
 static lh_status compare_again(refiner *r, lh_error *err)
 {
     lh_plan *p = r->plan;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Keys of a job that may prevent all layouts. */
 typedef enum key {
     SCHEDULE,
     TENSOR,
@@ -61,8 +62,8 @@ static const char *key_name(key which)
     return names[which];
 }
 
-/* Leaves one open, whose value goes to `value` ("": it is a list); false: it
- * was. */
+/* Clears one key of the job; its old value goes to `value` ("": a list).
+ * Returns false if it was not set. */
 static bool leave_open(lh_job *job, key which, char value[KEY_TEXT])
 {
     lh_layout *l = &job->layout;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the search came to: the best, those that lost and why. */
+/* Search result: the best layout, and why the others lost. */
 #include "base/amount.h"
 #include "base/whole.h"
 #include "plan/layout/alike.h"
@@ -14,13 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What would be printed as 0.0 % is not said. */
+/* Values printed as 0.0 % are omitted. */
 static const double LEAST_SAID = 0.0005;
 
-/* The bound of what was built, beside those of lhi_floor_name(). */
+/* The bound of built layouts, besides those of lhi_bound_kind_name(). */
 #define OWN_PIPELINE "pipeline"
 
-/* Of the layouts whose own pipeline does not fit. */
+/* Returns the layout closest to fitting, of those whose own pipeline does not.
+ */
 static const lhi_candidate *nearest_to_fit(const lhi_layout_search *s)
 {
     const lhi_candidate *nearest = NULL;
@@ -33,7 +34,7 @@ static const lhi_candidate *nearest_to_fit(const lhi_layout_search *s)
 
 enum { ADVICE_TEXT = 160 };
 
-/* What may help: only what the job leaves room for. */
+/* Formats remedies that the job allows. */
 static void memory_advice(const lh_job *job, char text[ADVICE_TEXT])
 {
     const lh_layout *l = &job->layout;
@@ -51,9 +52,9 @@ static void memory_advice(const lh_job *job, char text[ADVICE_TEXT])
              given ? ", or leave more of layout open" : "");
 }
 
-/* Of the layouts that were built, and the one that its bound makes the closest
- * where that is a whole one: what one lacks with these layers, which is often
- * many times its bound. */
+/* Reports missing memory: for the built layouts, and the closest one by its
+ * bound if that is complete. The missing bytes with these layers are often many
+ * times its bound. */
 static lh_status refuse_memory(lhi_layout_search *s, lh_error *err)
 {
     const lhi_candidate *c = nearest_to_fit(s);
@@ -104,8 +105,8 @@ static lh_status refuse_drawn(const lhi_layout_search *s, lh_error *err)
                     s->job->name, *why ? ", e.g.: " : "", why);
 }
 
-/* A layout under which schedules say what they lack: memory, if that is what
- * any of them lacks, for there the method applies. NULL: none. */
+/* Returns a layout with a reason from its schedules: missing memory if any has
+ * that, because the method applies there. NULL: none. */
 static const lhi_candidate *with_reason(const lhi_layout_search *s)
 {
     const lhi_candidate *first = NULL;
@@ -120,8 +121,8 @@ static const lhi_candidate *with_reason(const lhi_layout_search *s)
     return first;
 }
 
-/* Degrees that fit, and no places for them: layouts that memory ruled out
- * before they had any say nothing of that. */
+/* Checks whether degrees fit but no placement for them exists; memory may have
+ * pruned layouts before a placement was tried. */
 static bool is_nowhere_mixed(const lhi_layout_search *s)
 {
     const lh_layout *l = &s->job->layout;
@@ -141,8 +142,8 @@ static lh_status refuse_mixed(const lhi_layout_search *s, lh_error *err)
         s->job->n_datacenters == 1 ? "" : "s");
 }
 
-/* Whether a search of the same job works whose plan job->target need not take;
- * *at is then what it found. */
+/* Checks whether the job works without job->target; *at is then the best found.
+ */
 static lh_status find_untaken(const lhi_layout_search *s, lhi_config *at,
                               bool *found, lh_error *err)
 {
@@ -151,8 +152,8 @@ static lh_status find_untaken(const lhi_layout_search *s, lhi_config *at,
     return lhi_layout_search_any(s, &job, at, found, err);
 }
 
-/* Where something works and only the target does not take it, its rule is in
- * the way, whatever memory ruled out beside; LH_OK: it is not. */
+/* Reports the target's rule if something works without it, even if memory
+ * pruned other layouts; LH_OK: the target is not the reason. */
 static lh_status refuse_target(lhi_layout_search *s, lh_error *err)
 {
     const lh_target target = s->job->target;
@@ -182,8 +183,8 @@ static lh_status refuse_target(lhi_layout_search *s, lh_error *err)
                     why.text, *advice ? "; or " : "", advice);
 }
 
-/* More than layers, on the fewest stages that the job allows: what memory such
- * layouts lack says nothing. */
+/* Checks whether the chunks exceed the layers on the fewest stages allowed; the
+ * missing memory of these layouts is meaningless. */
 static bool has_too_many_chunks(const lh_job *job)
 {
     const lh_layout *l = &job->layout;
@@ -192,7 +193,7 @@ static bool has_too_many_chunks(const lh_job *job)
            stages * l->chunks_per_device > job->model->layers;
 }
 
-/* Nothing works: say what comes closest. */
+/* Nothing works: reports the layout that comes closest. */
 static lh_status refuse_all(lhi_layout_search *s, lh_error *err)
 {
     const lhi_candidate *c = with_reason(s);
@@ -233,7 +234,7 @@ static lh_status refuse_all(lhi_layout_search *s, lh_error *err)
                     s->job->name, s->first_refusal.text);
 }
 
-/* And, if that is one key of the job, what is in the way. */
+/* The same, with the one key of the job that prevents it. */
 static lh_status refuse(lhi_layout_search *s, lh_error *err)
 {
     char key[LHI_REFUSED_KEY_TEXT] = "";
@@ -244,16 +245,15 @@ static lh_status refuse(lhi_layout_search *s, lh_error *err)
     return lhi_fail(err, status, "%s%s", why.text, key);
 }
 
-/* Not ruled out, by time or by cost, and not tried under every method: one is
- * not all of them. What was found since may have ruled it out. */
+/* Checks whether a candidate is neither pruned, by time or by cost, nor
+ * evaluated under every method. Later results may have pruned it. */
 static bool is_open(const lhi_layout_search *s, const lhi_candidate *c)
 {
     bool cost = s->options.goal == LH_PLAN_CHEAPEST;
     return c->open && !c->thorough && (cost || c->bound_ns < s->best_ns);
 }
 
-/* The one method that it was looked at with has no schedule for it; others
- * were not tried. */
+/* Checks whether its only evaluated method failed; others were not tried. */
 static bool is_refused_once(const lhi_candidate *c)
 {
     return c->simulated && !c->thorough && c->choice.status != LH_CHOICE_OK;
@@ -282,7 +282,7 @@ const char *lhi_why_behind(const lh_plan_options *options, const lh_choice *o,
     return lhi_arena_strdup(mem, text);
 }
 
-/* Why a layout that was looked at is not the best one. */
+/* Formats why an evaluated layout is not the best. */
 static const char *why_lost(lhi_layout_search *s, const lhi_candidate *c,
                             const lh_choice *best)
 {
@@ -318,7 +318,8 @@ static const char *why_lost(lhi_layout_search *s, const lhi_candidate *c,
     return lhi_arena_strdup(s->mem, text);
 }
 
-/* The same on other sites, where it takes as long. */
+/* Checks whether the list has the same layout on other sites with the same
+ * time. */
 static bool is_twin(const lh_choice *list, uint32_t n, const lhi_candidate *c)
 {
     for (uint32_t i = 0; c->simulated && i < n; i++) {
@@ -333,7 +334,8 @@ static bool is_twin(const lh_choice *list, uint32_t n, const lhi_candidate *c)
     return false;
 }
 
-/* The best layout on another placement stands among its methods. */
+/* Checks whether it is the best layout on another placement, which is listed
+ * under methods. */
 static bool is_listed(const lhi_candidate *best, const lhi_candidate *c)
 {
     lhi_config there = best->config;
@@ -341,8 +343,8 @@ static bool is_listed(const lhi_candidate *best, const lhi_candidate *c)
     return c != best && lhi_config_same(&there, &c->config);
 }
 
-/* `first` is the plan's choice, and faster than `best` where it is not of it.
- */
+/* Lists the alternatives. `first` is the plan's choice, and faster than `best`
+ * if it is another layout. */
 static lh_status list_alternatives(lhi_layout_search *s,
                                    const lhi_candidate *best,
                                    const lh_choice *first, lh_plan *plan,
@@ -377,8 +379,8 @@ static lh_status list_alternatives(lhi_layout_search *s,
     return LH_OK;
 }
 
-/* What the plan has so far is as good as the best method of `again`. Where
- * both are as good, that on the placement `found` by the search is taken. */
+/* Checks whether the plan's current choice stays: as good as the best method of
+ * `again`. At equality the placement `found` by the search wins. */
 static bool stays(const lhi_layout_search *s, const lh_plan *plan,
                   const lhi_candidate *best, const lhi_candidate *again,
                   lh_placement found)
@@ -395,9 +397,9 @@ static bool stays(const lhi_layout_search *s, const lh_plan *plan,
     return again->config.placement == found ? gets > has : gets >= has;
 }
 
-/* Every method on the best layout, on each placement it can have. The search
- * leaves slow methods out where they are not worth it; one of them may yet be
- * the best of all on another placement, which is then the plan's. */
+/* Lists every method on the best layout, on each possible placement. The search
+ * skips slow methods without prospects; one of them may still be best on
+ * another placement, which then becomes the plan. */
 static lh_status list_methods(lhi_layout_search *s, lhi_candidate *best,
                               lh_plan *plan, lh_error *err)
 {
@@ -414,7 +416,7 @@ static lh_status list_methods(lhi_layout_search *s, lhi_candidate *best,
         if (other && found.config.layout.chunks_per_device != 2)
             continue;
         if (other && (p == LH_PLACEMENT_UD ||
-                      found.config.layout.pipeline == 1)) /* nothing else */
+                      found.config.layout.pipeline == 1)) /* no other method */
             continue;
         again.config.placement = (lh_placement)p;
         LHI_TRY(lhi_layout_build(s->job, &again.config, &built, err));
@@ -445,16 +447,16 @@ static lh_status list_methods(lhi_layout_search *s, lhi_candidate *best,
     return LH_OK;
 }
 
-/* A job that asks for elastic schedules with ZeRO 2 or 3 has elastic plans, and
- * so has one that is planned as published; the same order with communication in
- * every pass is not listed beside them. */
+/* Checks whether only elastic plans are listed: the job requires elastic
+ * schedules with ZeRO 2 or 3, or plans as published. The same order with
+ * communication in every pass is then not listed. */
 static bool is_elastic_alone(const lhi_layout_search *s)
 {
     return (lhi_elastic_alone(s->job) || s->elastic.published) &&
            s->elastic.n_rows && s->elastic.rows[0].status == LH_CHOICE_OK;
 }
 
-/* The elastic plan takes the place of the best of the others. */
+/* Makes the elastic plan the best in place of the others. */
 static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
                                 lh_error *err)
 {
@@ -530,7 +532,7 @@ static void count(const lhi_layout_search *s, lh_plan *plan)
 
 void lhi_plan_count_simulated(lh_plan *plan, int64_t bound_ns)
 {
-    /* A cheaper one may be slower: whether it was left is not known here. */
+    /* A cheaper plan may be slower: whether it was left is unknown here. */
     bool cost = plan->goal == LH_PLAN_CHEAPEST;
     if (plan->n_left > 0 && (cost || bound_ns < plan->best.iteration_ns))
         return;
@@ -545,8 +547,8 @@ void lhi_plan_count_simulated(lh_plan *plan, int64_t bound_ns)
     plan->n_simulated++;
 }
 
-/* Which bounds ruled out how many: all of them, the others by that of their own
- * pipeline. */
+/* Lists how many layouts each bound pruned; the remaining ones by the bound of
+ * their own pipeline. */
 static lh_status list_pruned(const lhi_layout_search *s, lh_plan *plan,
                              lh_error *err)
 {
@@ -587,7 +589,7 @@ void lhi_plan_standing(const lh_plan *plan, const lh_plan_options *options,
     if (options->seconds > 0)
         snprintf(in_time, sizeof in_time, " in %g s of processor time",
                  options->seconds);
-    /* What would be printed as 0.0 % is rounding. */
+    /* Values printed as 0.0 % are rounding. */
     double faster = bound > 0 ? (double)ns / (double)bound - 1 : 0;
     if (faster >= LEAST_SAID && !cost)
         snprintf(more, sizeof more, "; at most %.1f %% faster is possible",

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The choice under delays that vary. Every schedule meets the same samples, and
- * is given up as soon as the samples that are left cannot make it the best. A
- * lower bound of a layout's pipeline as one sample draws it bounds every
- * schedule's time in that sample, so that the same test, of bounds, gives up
- * whole layouts: what is left out could not have won on these samples. */
+/* Choice under jitter. Every schedule gets the same samples, and is abandoned
+ * once the remaining samples cannot make it the best. A lower bound of a
+ * layout's pipeline in one sample bounds every schedule in that sample. The
+ * same test on bounds therefore abandons whole layouts; none of them could have
+ * won on these samples. */
 #include "plan/search/robust.h"
 
 #include "base/amount.h"
@@ -44,28 +44,31 @@ lh_status lh_plan_jitter(const lh_job *job, const lh_choice *choice,
     return LH_OK;
 }
 
+/* Jitter evaluation state. */
 typedef struct robust {
     const lh_job *job;
     const lh_plan_options *options;
     lhi_arena *mem;
     lh_plan *plan;
     lh_plan_robust *about;
-    int64_t *ns;     /* of the samples of one schedule */
-    int64_t best_ns; /* what options->by says of the best so far */
-    bool moved;      /* another layout than the search's is the best */
+    int64_t *ns;     /* samples of one schedule */
+    int64_t best_ns; /* statistic options->by of the best so far */
+    bool moved;      /* the best has another layout than the search's */
 } robust;
 
-/* One layout while it is looked at. */
+/* State of one layout. */
 typedef struct drawn {
     lhi_built built;
     lhi_jitter_draws *draws;
-    int64_t least_ns; /* of the makespan, nominal */
+    int64_t least_ns; /* lower bound on the nominal makespan */
     uint32_t n_rows;  /* methods */
     lh_choice *rows;
-    lh_schedule *best; /* of the row that is the best of all so far, or NULL */
+    /* schedule of the row if it is the overall best, or NULL */
+    lh_schedule *best;
     uint32_t best_row;
 } drawn;
 
+/* Returns a choice's statistic. */
 static int64_t score_of(const lh_choice *c, lh_plan_by by)
 {
     if (!c->jitter)
@@ -77,14 +80,15 @@ static int64_t score_of(const lh_choice *c, lh_plan_by by)
 /* --- samples ---------------------------------------------------------------
  */
 
-/* Samples so far, against a time that is to be beaten. */
+/* Samples so far, compared with a time to beat. */
 typedef struct tally {
     lh_plan_by by;
-    uint32_t n, done, at_least; /* that are no shorter than the limit */
+    uint32_t n, done, at_least; /* samples at or above the limit */
     int64_t limit_ns;
-    double sum, least_ns; /* of each that is still to come */
+    double sum, least_ns; /* per remaining sample */
 } tally;
 
+/* Adds a sample; true: the schedule cannot win any more. */
 static bool cannot_win(tally *t, int64_t ns)
 {
     t->done++;
@@ -93,7 +97,7 @@ static bool cannot_win(tally *t, int64_t ns)
     if (t->by == LH_PLAN_BY_P95)
         return t->at_least >
                t->n - (uint32_t)(((uint64_t)t->n * 95 + 99) / 100);
-    /* half a nanosecond: means are rounded before they are compared */
+    /* half a nanosecond: means are rounded before the comparison */
     return (t->sum + (t->n - t->done) * t->least_ns) / t->n >=
            (double)t->limit_ns - 0.5;
 }
@@ -108,8 +112,8 @@ static tally start_tally(const robust *r, const drawn *d, int64_t limit_ns)
                    .least_ns = (double)d->least_ns};
 }
 
-/* Whether no schedule of the layout can beat the best: its bound in each
- * sample. */
+/* Checks by the bounds in each sample whether no schedule of the layout can
+ * beat the best. */
 static lh_status is_hopeless(const robust *r, drawn *d, bool *out,
                              lh_error *err)
 {
@@ -125,7 +129,7 @@ static lh_status is_hopeless(const robust *r, drawn *d, bool *out,
     return LH_OK;
 }
 
-/* Iterations of a schedule, into *out; NULL where they were given up. */
+/* Samples a schedule's iterations into *out; NULL if abandoned. */
 static lh_status draw(const robust *r, drawn *d, const lh_schedule *schedule,
                       int64_t limit_ns, const lh_jitter_result **out,
                       lh_error *err)
@@ -160,6 +164,7 @@ static lh_status draw(const robust *r, drawn *d, const lh_schedule *schedule,
 /* --- one layout ------------------------------------------------------------
  */
 
+/* Builds a layout and starts its samples. */
 static lh_status open_layout(const robust *r, const lh_choice *like, drawn *d,
                              lh_error *err)
 {
@@ -186,8 +191,7 @@ static void close_layout(drawn *d)
     lh_pipeline_free(d->built.pipeline);
 }
 
-/* What a method makes of the layout; *schedule is NULL where it does not
- * work. */
+/* Runs a method on the layout; *schedule is NULL on failure. */
 static lh_status try_method(const robust *r, const drawn *d, lh_choice *row,
                             lh_schedule **schedule, lh_error *err)
 {
@@ -195,7 +199,7 @@ static lh_status try_method(const robust *r, const drawn *d, lh_choice *row,
                           schedule, err);
 }
 
-/* Keeps the schedule if it is the best of all so far. */
+/* Keeps the schedule if it is the overall best so far. */
 static void compare(robust *r, drawn *d, uint32_t row, lh_schedule *schedule)
 {
     if (score_of(&d->rows[row], r->options->by) >= r->best_ns) {
@@ -208,7 +212,7 @@ static void compare(robust *r, drawn *d, uint32_t row, lh_schedule *schedule)
     d->best_row = row;
 }
 
-/* Draws for the schedule of d->rows[row], which is taken over. */
+/* Samples the schedule of d->rows[row]; takes ownership of it. */
 static lh_status try_schedule(robust *r, drawn *d, uint32_t row,
                               lh_schedule *schedule, int64_t limit_ns,
                               lh_error *err)
@@ -222,7 +226,7 @@ static lh_status try_schedule(robust *r, drawn *d, uint32_t row,
     return status;
 }
 
-/* The layout's schedule is not a method's: it is searched for again. */
+/* The layout's schedule is no method's: it is solved again. */
 static lh_status try_optimal(robust *r, const lh_choice *like, bool show,
                              drawn *d, lh_error *err)
 {
@@ -236,8 +240,8 @@ static lh_status try_optimal(robust *r, const lh_choice *like, bool show,
                         show ? INT64_MAX : r->best_ns, err);
 }
 
-/* A slow method: only where another method, without jitter, is
- * below what the best takes with it. */
+/* Skips a slow method unless another one, without jitter, beats the best's time
+ * with jitter. */
 static bool too_slow(const robust *r, const drawn *d, const lhi_method *method)
 {
     bool hope = d->n_rows == 0;
@@ -249,8 +253,8 @@ static bool too_slow(const robust *r, const drawn *d, const lhi_method *method)
     return !hope;
 }
 
-/* Every method on the layout. With `show`, the one that alternatives name is
- * drawn for to the end. */
+/* Samples every method on the layout. With `show`, the one named in the
+ * alternatives is sampled completely. */
 static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
                              bool show, drawn *d, lh_error *err)
 {
@@ -280,11 +284,11 @@ static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
     return LH_OK;
 }
 
-/* --- the plan's layout -----------------------------------------------------
+/* --- plan's layout ---------------------------------------------------------
  */
 
-/* The rows of one placement of it, from `from` on; one that is better than all
- * before becomes the plan. */
+/* Samples the rows of one placement, from `from` on; one that beats all
+ * previous ones becomes the plan. */
 static lh_status draw_rows(robust *r, lh_choice *rows, uint32_t n,
                            uint32_t from, bool *done, lh_error *err)
 {
@@ -319,8 +323,8 @@ static lh_status draw_rows(robust *r, lh_choice *rows, uint32_t n,
     return status;
 }
 
-/* All methods on the plan's layout, to the end. What other searches than
- * methods found is drawn for where the plan holds it. */
+/* Samples all methods on the plan's layout completely. A solver's schedule is
+ * sampled where the plan has it. */
 static lh_status draw_methods(robust *r, lh_error *err)
 {
     lh_plan *plan = r->plan;
@@ -351,6 +355,7 @@ static lh_status draw_methods(robust *r, lh_error *err)
     return LH_OK;
 }
 
+/* Samples the plan's own schedule. */
 static lh_status draw_best(robust *r, lh_error *err)
 {
     lh_plan *plan = r->plan;
@@ -373,7 +378,7 @@ static lh_status draw_best(robust *r, lh_error *err)
     return status;
 }
 
-/* --- the others ------------------------------------------------------------
+/* --- alternatives ----------------------------------------------------------
  */
 
 static bool row_is_better(const lh_choice *x, const lh_choice *y, lh_plan_by by)
@@ -384,7 +389,8 @@ static bool row_is_better(const lh_choice *x, const lh_choice *y, lh_plan_by by)
     return a != b ? a < b : x->iteration_ns < y->iteration_ns;
 }
 
-/* The layout is the plan's now, which takes its place in the list. */
+/* Makes the layout the plan's; the previous plan takes its place in the list.
+ */
 static void take_over(robust *r, drawn *d, lh_choice *slot)
 {
     lh_plan *plan = r->plan;
@@ -402,7 +408,7 @@ static void take_over(robust *r, drawn *d, lh_choice *slot)
     r->moved = true;
 }
 
-/* Of the methods that were tried, the one that stands for the layout. */
+/* Keeps the tried method that represents the layout. */
 static void keep_row(robust *r, const drawn *d, lh_choice *slot)
 {
     const lh_choice *best = NULL;
@@ -417,6 +423,7 @@ static void keep_row(robust *r, const drawn *d, lh_choice *slot)
     *slot = *best;
 }
 
+/* Samples one alternative. */
 static lh_status draw_other(robust *r, lh_choice *slot, bool show,
                             lh_error *err)
 {
@@ -474,13 +481,14 @@ static void sort(const robust *r, lh_choice *list, uint32_t n)
                  r->options->by == LH_PLAN_BY_P95 ? by_p95 : by_mean);
 }
 
-/* The plan's search left out what is no better than the best without jitter.
- * No delay that is drawn is shorter, so here the limit is what the best takes
- * with it. */
+/* The plan's search dropped layouts no better than the best without jitter.
+ * Sampled delays are never shorter than nominal, so here the limit is the
+ * best's time with jitter. */
 typedef struct widener {
     int64_t limit_ns;
 } widener;
 
+/* Objective callback: bound by time. */
 static int64_t wide_bound(void *context, lhi_level level,
                           const lhi_config *config, const lhi_floor *floor)
 {
@@ -488,6 +496,7 @@ static int64_t wide_bound(void *context, lhi_level level,
     return floor->ns;
 }
 
+/* Objective callback: prunes above the limit. */
 static bool wide_hopeless(void *context, int64_t bound, lhi_level level,
                           const lhi_config *config, const lhi_floor *floor)
 {
@@ -496,6 +505,7 @@ static bool wide_hopeless(void *context, int64_t bound, lhi_level level,
     return bound >= w->limit_ns;
 }
 
+/* Objective callback: takes no action. */
 static lh_status wide_offer(void *context, const lhi_candidate *c,
                             lh_error *err)
 {
@@ -503,6 +513,7 @@ static lh_status wide_offer(void *context, const lhi_candidate *c,
     return LH_OK;
 }
 
+/* Objective callback: the time. */
 static int64_t wide_value(void *context, const lhi_candidate *c)
 {
     (void)context;
@@ -518,7 +529,7 @@ static bool is_known(const robust *r, const lh_choice *list, uint32_t n,
     return known;
 }
 
-/* Puts them behind the n that are in the list. */
+/* Appends the candidates to the n entries of the list. */
 static lh_status add_found(robust *r, const lhi_layout_search *s,
                            lh_choice **list, uint32_t *n, lh_error *err)
 {
@@ -539,6 +550,7 @@ static lh_status add_found(robust *r, const lhi_layout_search *s,
     return LH_OK;
 }
 
+/* Repeats the layout search with the higher limit. */
 static lh_status widen(robust *r, lh_choice **list, uint32_t *n, lh_error *err)
 {
     widener w = {r->best_ns};
@@ -570,6 +582,7 @@ static bool is_stopped(const robust *r)
                                       r->plan->n_layouts, r->best_ns);
 }
 
+/* Samples the alternatives in order. */
 static lh_status draw_others(robust *r, lh_choice *list, uint32_t n,
                              uint32_t top, lh_error *err)
 {
@@ -582,9 +595,9 @@ static lh_status draw_others(robust *r, lh_choice *list, uint32_t n,
     return LH_OK;
 }
 
-/* --- the result ----------------------------------------------------------- */
+/* --- result --------------------------------------------------------------- */
 
-/* The plan's own row, also where others have the same score. */
+/* Moves the plan's own row to the front, even if others have the same score. */
 static void put_first(lh_choice *rows, uint32_t n, const lh_jitter_result *own)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -624,6 +637,7 @@ static lh_status say_why(robust *r, lh_choice *list, uint32_t n, lh_error *err)
     return LH_OK;
 }
 
+/* Formats why the plan is the best under jitter. */
 static lh_status say_why_best(robust *r, const lh_choice *nominal,
                               lh_error *err)
 {
@@ -648,6 +662,7 @@ static lh_status say_why_best(robust *r, const lh_choice *nominal,
     return best->why ? LH_OK : lhi_fail_nomem(err);
 }
 
+/* Lists the sampled choices in the plan. */
 static lh_status list_drawn(robust *r, lh_choice *list, uint32_t n,
                             const lh_choice *nominal, lh_error *err)
 {
@@ -688,7 +703,7 @@ lh_status lhi_plan_harden(const lh_job *job, const lh_plan_options *options,
     LHI_TRY(draw_methods(&r, err));
     LHI_TRY(widen(&r, &list, &n, err));
     LHI_TRY(draw_others(&r, list, n, top, err));
-    if (r.moved) /* its methods were given up when they had lost */
+    if (r.moved) /* its methods were abandoned after losing */
         LHI_TRY(draw_methods(&r, err));
     return list_drawn(&r, list, n, &nominal, err);
 }

@@ -4,10 +4,10 @@
 #include <time.h>
 
 enum {
-    EFFORT = 400000, /* where the options name none */
-    PER_EFFORT = 75, /* so much work for layouts: about 30 s */
-    QUICK = 15,      /* a quick plan has one of so many */
-    EVENED = 10,     /* times a pipeline is built while work is made even */
+    EFFORT = 400000, /* default */
+    PER_EFFORT = 75, /* work for layouts per effort: about 30 s */
+    QUICK = 15,      /* a quick plan has 1/QUICK_DIVISOR */
+    EVENED = 10,     /* pipeline builds per rebalancing */
 };
 
 double lhi_processor_s(void)
@@ -27,7 +27,7 @@ uint64_t lhi_layout_effort(const lh_plan_options *options)
 
 lhi_search_limits lhi_dive_limits_of(const lh_plan_options *options)
 {
-    enum { SHARE = 3 }; /* of the work for layouts, one of so many */
+    enum { SHARE = 3 }; /* local search: 1/SHARE of the work for layouts */
     lhi_search_limits limits = lhi_search_limits_of(options, SHARE);
     bool whole = lhi_layout_effort(options) >= LHI_LEAST_WORK;
     if (whole && limits.most_work < LHI_LEAST_DIVES)

@@ -1,70 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much a search over layouts may do. Work is counted in units of about a
- * microsecond, so that what comes out is the same on every machine; only where
- * the caller asks for it a clock is looked at. */
+/* Work budget for a layout search. Work is counted in units near a microsecond,
+ * so that results are the same on every machine; the clock is only read if the
+ * caller sets a time limit. */
 #ifndef LHI_SEARCH_LIMITS_H
 #define LHI_SEARCH_LIMITS_H
 
 #include "plan/layout/space.h"
 
-/* What is over of the seconds that a plan may take when a part of its search
- * ends: the layouts, layers moved between their chunks, elastic plans; the rest
- * is for optimal schedules. Quick plans are searches of layouts alone. */
+/* Share of a plan's time limit that is used when a part of the search ends:
+ * layouts, moved layers, elastic plans; the rest is for optimal schedules.
+ * Quick plans only search layouts. */
 #define LHI_SHARE_OF_LAYOUTS 0.6
 #define LHI_SHARE_WITH_LAYERS 0.8
 #define LHI_SHARE_WITH_ELASTIC 0.9
 
-/* With less work a search over layouts is hardly past the upper levels of its
- * tree, and what it has then is worse than what it finds where a dimension is
- * given. So effort below a thirtieth of the default does not take it away, and
- * a search with as much has so much for its dives, which find most of what
- * little work finds. */
+/* Minimum work. With less, a search over layouts hardly passes the upper levels
+ * of its tree, and its results are worse than those of searches with a fixed
+ * dimension. Effort below a thirtieth of the default therefore does not reduce
+ * it. A search with that effort has this much for local search, which finds
+ * most results at low effort. */
 #define LHI_LEAST_WORK UINT64_C(1000000)
 #define LHI_LEAST_DIVES UINT64_C(3000000)
 
+/* Work and time limits. */
 typedef struct lhi_search_limits {
     uint64_t most_work;
-    double from_s, seconds; /* of the process's time; 0: no such limit */
+    double from_s, seconds; /* process time; 0: no time limit */
 } lhi_search_limits;
 
-/* Of the process, all its threads together. */
+/* Returns the processor time of the process, over all threads. */
 double lhi_processor_s(void);
 
-/* Work for a search over layouts, but for that of a quick plan: what the
- * options say, or by their effort LHI_LEAST_WORK at least. */
+/* Returns the work for a search over layouts, unless it is a quick plan: from
+ * the options, or by their effort, at least LHI_MIN_SEARCH_WORK. */
 uint64_t lhi_layout_effort(const lh_plan_options *options);
 
-/* As the options have it, of which a quick plan gets a part, and each of
- * `sharing` searches (0: one). */
+/* Returns the options' limits; a quick plan gets a part of them, and so does
+ * each of `sharing` searches (0: one). */
 lhi_search_limits lhi_search_limits_of(const lh_plan_options *options,
                                        uint32_t sharing);
 
-/* Of the dives of a search that is no quick one. */
+/* Returns the limits of the local search in a full search. */
 lhi_search_limits lhi_dive_limits_of(const lh_plan_options *options);
 
-/* When so much of options->seconds is over, of which a quick plan gets a part;
- * 0: never. `from_s`: when the search began. */
+/* Returns the process time when this share of options->seconds is over; a quick
+ * plan gets a part; 0: never. `from_s`: search start. */
 double lhi_search_until(const lh_plan_options *options, double from_s,
                         double share);
 
-/* Whether the last of `parts` parts out of `of` has begun. */
+/* Checks whether the last of `parts` parts out of `of` has begun. */
 bool lhi_search_limits_reached(const lhi_search_limits *limits, uint64_t work,
                                uint32_t parts, uint32_t of);
 
-/* Options of what is to end at a time. */
+/* Options with a deadline. */
 typedef struct lhi_deadline {
     const lh_plan_options *given;
-    double until_s; /* of the process's time; 0: never */
+    double until_s; /* process time; 0: never */
 } lhi_deadline;
-/* As `options`, but `progress` says when it is over, too; they are good as long
- * as *out and `options` are. */
+/* Returns `options` with a `progress` callback that also stops at the deadline;
+ * valid as long as *out and `options`. */
 lh_plan_options lhi_options_until(const lh_plan_options *options,
                                   double until_s, lhi_deadline *out);
 
-/* What is done, as work. */
+/* Each returns one step's work. This one: a bound. */
 uint64_t lhi_work_of_bound(lhi_level level, uint32_t n_datacenters);
+/* Returns the work of building a pipeline. */
 uint64_t lhi_work_of_pipeline(const lhi_config *config);
-uint64_t lhi_work_of_evening(const lhi_config *config); /* building it, too */
+/* includes building the pipeline */
+uint64_t lhi_work_of_evening(const lhi_config *config);
+/* Returns the work of running one method, or every method. */
 uint64_t lhi_work_of_schedules(const lhi_config *config, bool every_method);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Least bound of one value. */
 struct lhi_unseen_least {
     uint64_t value;
     int64_t ns; /* 0: free */
@@ -14,7 +15,7 @@ struct lhi_unseen_least {
 
 static const struct {
     const char *name;
-    lhi_level level; /* from which on it is decided */
+    lhi_level level; /* level that decides it */
 } dimensions[LHI_N_DIMENSIONS] = {
     [LHI_DIMENSION_TENSOR] = {"tensor", LHI_LEVEL_GROUP},
     [LHI_DIMENSION_CONTEXT] = {"context", LHI_LEVEL_GROUP},
@@ -42,12 +43,13 @@ lhi_level lhi_dimension_level(lhi_dimension dimension)
     return dimensions[dimension].level;
 }
 
-/* Fowler, Noll and Vo's, over numbers. */
+/* Mixes a number into an FNV hash. */
 static uint64_t mix(uint64_t hash, uint64_t number)
 {
     return (hash ^ number) * UINT64_C(1099511628211);
 }
 
+/* Returns a hash of the placement. */
 static uint64_t sites_value(const lh_layout *l)
 {
     uint64_t hash = mix(UINT64_C(14695981039346656037), l->outermost);
@@ -124,7 +126,7 @@ void lhi_unseen_fini(lhi_unseen *unseen)
     *unseen = (lhi_unseen){0};
 }
 
-/* Where it stands, or may be put; there is room. */
+/* Returns a value's entry, or the free one for it; capacity must be ensured. */
 static lhi_unseen_least *place_of(const lhi_unseen *u, uint32_t dimension,
                                   uint64_t value)
 {
@@ -173,8 +175,8 @@ lh_status lhi_unseen_note(lhi_unseen *unseen, lhi_level level,
     return LH_OK;
 }
 
-/* No layout that was noted has the value, or with `other` any but that, and
- * takes less. */
+/* Returns the least recorded bound over layouts with the value, or with `other`
+ * over layouts with any other value. */
 static int64_t find_least(const lhi_unseen *u, lhi_dimension dimension,
                           uint64_t value, bool other)
 {
