@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Certificates as JSON: docs/formats/certificate.md. What they claim is for
- * lh_check_certificate(). */
+/* Reads and writes certificates as JSON: docs/formats/certificate.md. Checking
+ * their claims is left to lh_check_certificate(). */
 #include "pipe/file/pipe_file.h"
 #include "pipe/schedule_own.h"
 #include "proof/proof.h"
@@ -10,8 +10,9 @@
 
 #define MOST_NS (LHI_MAX_TIME_NS * 1024)
 
-/* --- the schedule -------------------------------------------------------- */
+/* --- schedule ------------------------------------------------------------ */
 
+/* Reads the schedule that the certificate embeds. */
 static lh_status read_schedule(const lhi_reading *r, const lhi_node *node,
                                void *owner, lh_error *err)
 {
@@ -45,6 +46,7 @@ static const lhi_table schedule_table = {
 
 /* --- closed forms -------------------------------------------------------- */
 
+/* Rejects a certificate that gives both a device and a link. */
 static lh_status check_place(const lhi_reading *r, const lhi_node *map,
                              void *it, lh_error *err)
 {
@@ -74,7 +76,7 @@ static const lhi_table term_table = {
 
 /* --- windows ------------------------------------------------------------- */
 
-/* "m0F" of messages or "0F" of passes. */
+/* Parses a window's key: "m0F" for messages, "0F" for passes. */
 static lh_status read_passes(const lhi_reading *r, const lhi_node *node,
                              void *owner, lh_error *err)
 {
@@ -99,7 +101,7 @@ static json_t *write_passes(const void *owner, const void *context)
                         "FIWB"[row->kind & 3]);
 }
 
-/* Both lists share a count. */
+/* Checks that both lists have the same length. */
 static lh_status check_row(const lhi_reading *r, const lhi_node *map, void *it,
                            lh_error *err)
 {
@@ -125,7 +127,8 @@ static const lhi_table window_table = {
 
 /* --- clauses ------------------------------------------------------------- */
 
-/* "0F3<0W1", or "m0F2<m1I0" of messages; what follows it, or NULL. */
+/* Parses one precedence: "0F3<0W1" for passes, "m0F2<m1I0" for messages.
+ * Returns the end of the parsed text, or NULL on error. */
 static const char *scan_order(const char *at, const char *end,
                               lh_proof_order *out)
 {
@@ -138,6 +141,7 @@ static const char *scan_order(const char *at, const char *end,
     return out->messages && weight ? NULL : at;
 }
 
+/* Parses one clause, a space-separated list of precedences. */
 static lh_status read_clause(const lhi_reading *r, const lhi_node *node,
                              void *owner, lh_error *err)
 {
@@ -221,7 +225,7 @@ static const lhi_field none_rows[] = {
     KIND_ROW,
     {"why", LHI_TEXT(lh_certificate, why)},
 };
-/* As lh_proof_kind numbers them. */
+/* Indexed by lh_proof_kind. */
 static const lhi_table proof_tables[] = {
     {LHI_ROWS("closed form", lh_certificate, closed_form_rows)},
     {LHI_ROWS("refutation by windows", lh_certificate, windows_rows)},
@@ -229,6 +233,7 @@ static const lhi_table proof_tables[] = {
     {LHI_ROWS("missing record", lh_certificate, none_rows)},
 };
 
+/* Reads a proof by the table for its `kind`. */
 static lh_status read_proof(const lhi_reading *r, const lhi_node *map,
                             void *owner, lh_error *err)
 {
@@ -247,7 +252,7 @@ static json_t *write_proof(const void *owner, const void *context)
     return lhi_fields_write(&proof_tables[kind], c, context);
 }
 
-/* All of them, for the list of keys. */
+/* All proof tables, for the list of keys in the documentation. */
 static const lhi_field any_proof_rows[] = {
     {NULL, LHI_SPREAD_PART(lh_certificate), .table = &proof_tables[0]},
     {NULL, LHI_SPREAD_PART(lh_certificate), .table = &proof_tables[1]},
@@ -257,7 +262,7 @@ static const lhi_field any_proof_rows[] = {
 static const lhi_table any_proof_table = {
     LHI_ROWS("proof", lh_certificate, any_proof_rows)};
 
-/* --- the whole ----------------------------------------------------------- */
+/* --- certificate --------------------------------------------------------- */
 
 static const lhi_field certificate_rows[] = {
     {"longhaul", LHI_OWN(lh_certificate), .form = "certificate/1"},
@@ -275,6 +280,7 @@ static const lhi_field certificate_rows[] = {
 const lhi_table lhi_certificate_table = {
     LHI_ROWS("certificate", lh_certificate, certificate_rows)};
 
+/* Reads all certificate keys from a parsed document. */
 static lh_status read_all(const lhi_doc *doc, lhi_certificate *whole,
                           lh_error *err)
 {
@@ -284,6 +290,7 @@ static lh_status read_all(const lhi_doc *doc, lhi_certificate *whole,
                            err);
 }
 
+/* Builds a certificate from `doc`, and frees `doc` in any case. */
 static lh_status from_doc(lhi_doc *doc, lh_certificate **out, lh_error *err)
 {
     lhi_certificate *whole;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records of why a schedule is optimal: docs/formats/certificate.md.
+/* Optimality certificates: records that prove why a schedule is optimal
+ * (docs/formats/certificate.md).
  *
- * In: what src/solve proves (certify.c there fills a record), or a file. Out:
- * an lh_certificate, or its file; src/verify judges it and uses no more than
- * that.
- * proof.c: what a certificate owns, names of its parts, the hash of the
- * pipeline that it is about. certificate_file.c: its keys, by tables
- * (doc/fields.h), reading and writing. */
+ * Input: a proof from src/solve (certify.c there fills the record), or a file.
+ * Output: an lh_certificate, or its file. src/verify checks it and depends on
+ * nothing else.
+ *
+ * - certificate.c: ownership, names, and the hash over the pipeline.
+ * - certificate_file.c: reads and writes it by field tables (doc/fields.h). */
 #ifndef LHI_PROOF_H
 #define LHI_PROOF_H
 
@@ -16,22 +17,25 @@
 
 #include <longhaul/certificate.h>
 
-/* The public part first: an lh_certificate is always one of these. */
+/* A certificate with the memory that it owns. The public part comes first, so
+ * every lh_certificate can be cast to this type. */
 typedef struct lhi_certificate {
     lh_certificate c;
     lhi_arena *mem;
     lh_schedule *schedule;
 } lhi_certificate;
 
-/* Empty: LH_PROOF_NONE, all texts "". */
+/* Allocates an empty certificate: kind LH_PROOF_NONE, all strings "". */
 lh_status lhi_certificate_make(lhi_certificate **out, lh_error *err);
 
-/* "fnv1a64:" and 16 digits, of the canonical text. */
+/* Buffer size for a hash: "fnv1a64:", 16 hex digits and a terminator fit. */
 enum { LHI_HASH_TEXT = 32 };
+/* Writes the FNV-1a hash over the pipeline's canonical text into `out`,
+ * LHI_HASH_TEXT bytes. */
 lh_status lhi_pipeline_hash(const lh_pipeline *pipeline, char *out,
                             lh_error *err);
 
-extern const lhi_table lhi_certificate_table; /* lh_certificate */
+extern const lhi_table lhi_certificate_table; /* fields of lh_certificate */
 extern const char *const lhi_proof_kinds[], *const lhi_bound_kinds[];
 
 #endif
