@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Iterations of a run one after the other: how many are done in a time, what
- * was slow meanwhile, where another schedule began (Adaptra, arXiv:2504.19232,
- * Fig. 21). */
+/* Draws a run's iterations over time: the rate, slowdowns, and starts of other
+ * schedules (Adaptra, arXiv:2504.19232, Fig. 21). */
 #include "report/parts.h"
 
 #include "base/take_options.h"
@@ -14,32 +13,33 @@
 enum {
     MARGIN_LEFT = 64,
     MARGIN_RIGHT = 16,
-    MARGIN_TOP = 62, /* names of series, events and schedules */
+    MARGIN_TOP = 62, /* series, event and schedule names */
     MARGIN_BOTTOM = 38,
     PLOT_HEIGHT = 220,
-    LETTER = 7, /* width */
+    LETTER = 7, /* character width, px */
     MOST_SERIES = 6,
     MOST_TICKS = 6,
-    MOST_POINTS = 4000 /* of a line that are drawn one by one */
+    MOST_POINTS = 4000 /* points per line drawn individually */
 };
 
 #define LINE "fill=\"none\" stroke=\"currentColor\""
 
-/* As report.css has them for light pages; in a page its own hold. */
+/* Colours in report.css for light pages; a page overrides them. */
 static const char *const colors[MOST_SERIES] = {
     "#0096f0", "#c38769", "#2d964b", "#781e69", "#96964b", "#d27896"};
 
+/* Drawing state. */
 typedef struct drawing {
     lhi_text out;
     const lh_report_course *c;
-    int32_t plot; /* its width */
+    int32_t plot; /* plot width */
     double most;  /* iterations per unit at the top */
     double unit_ns;
     const char *unit;
     bool in_page;
 } drawing;
 
-/* The colour of a series, which pages have for dark ones, too. */
+/* Adds a series' colour; pages also define it for dark mode. */
 static void add_stroke(drawing *d, uint32_t series)
 {
     lhi_text_printf(&d->out, "stroke=\"%s\"", colors[series]);
@@ -48,7 +48,7 @@ static void add_stroke(drawing *d, uint32_t series)
                         (unsigned)series);
 }
 
-/* In hundredths of a pixel; iteration `at` begins there. */
+/* Returns the x coordinate at which iteration `at` begins, in 1/100 px. */
 static int64_t x_at(const drawing *d, uint64_t at)
 {
     double share = ((double)at - (double)d->c->first) / d->c->n_iterations;
@@ -67,7 +67,7 @@ static int64_t time_at(const drawing *d, uint32_t series, uint32_t i)
     return d->c->ns[(size_t)series * d->c->n_iterations + i];
 }
 
-/* The unit in which the fastest iteration gives a number of one to three
+/* Chooses the time unit so that the fastest iteration's rate has one to three
  * digits. */
 static void find_scale(drawing *d)
 {
@@ -106,8 +106,8 @@ static void add_text(drawing *d, int64_t x, int64_t y, const char *anchor,
     lhi_text_puts(&d->out, "</text>\n");
 }
 
-/* 1, 2 or 5 times a power of ten, so that there are few of them up to `most`.
- */
+/* Returns a tick distance of 1, 2 or 5 times a power of ten, with few ticks up
+ * to `most`. */
 static double tick_of(double most)
 {
     double tick = 1;
@@ -145,7 +145,7 @@ static void add_axes(drawing *d)
              (MARGIN_TOP + PLOT_HEIGHT + 32) * 100, "middle", "iteration");
 }
 
-/* Whether the name has its place right of *free, which it then takes. */
+/* Checks whether a name fits right of *free; if so, advances *free past it. */
 static bool has_place(const char *name, int64_t from, int64_t *free)
 {
     if (from < *free)
@@ -199,7 +199,8 @@ static void add_point(drawing *d, bool *is_on, int64_t x, int64_t y)
     *is_on = true;
 }
 
-/* Of many iterations every few are one: their slowest, then their fastest. */
+/* Draws a series. Too many iterations are merged into groups: the slowest, then
+ * the fastest of each. */
 static void add_line(drawing *d, uint32_t s)
 {
     const lh_report_course *c = d->c;
@@ -217,7 +218,7 @@ static void add_line(drawing *d, uint32_t s)
             least = ns > 0 && ns < least ? ns : least;
             most = ns > most ? ns : most;
         }
-        if (most == 0) { /* there is none */
+        if (most == 0) { /* no iteration in this group */
             is_on = false;
             continue;
         }

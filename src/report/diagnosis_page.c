@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A diagnosis in the page's JSON: all that is told as JSON, and beside it what
- * is drawn. Of a large recording the page shows some of the steps and replicas,
- * and says how many it leaves out. */
+/* Writes a diagnosis into the page's JSON: all of the JSON output, and data for
+ * the drawings. For a large recording the page shows some of the steps and
+ * replicas and the number of omitted ones. */
 #include "report/parts.h"
 
 #include "base/sort.h"
@@ -15,28 +15,30 @@
 #include <stdlib.h>
 
 enum {
-    MOST_ROWS = 64,       /* devices of a timeline */
-    MOST_PASSES = 150000, /* of all timelines together */
-    MOST_CELLS = 4096,    /* of a heat map */
+    MOST_ROWS = 64,       /* devices per timeline */
+    MOST_PASSES = 150000, /* in all timelines together */
+    MOST_CELLS = 4096,    /* per heat map */
     MOST_STEPS = 64,
 };
 
+/* Page generator state. */
 typedef struct paging {
     lhi_text *out;
     lhi_arena *arena;
     const lh_recording *recording;
     const lhi_diagnosing *d;
-    uint32_t n_drawn, n_heat; /* replicas that timelines and maps show */
+    uint32_t n_drawn, n_heat; /* replicas in timelines and in heat maps */
     uint32_t *drawn, *heat;   /* by index */
-    uint32_t n_steps;         /* that are shown; 0: none fits */
+    uint32_t n_steps;         /* displayed steps; 0: none fits */
     uint32_t *steps;          /* by index */
-    uint32_t typical;         /* of `steps`: nearest to the mean */
-    int64_t longest_ns;       /* of all timelines */
+    uint32_t typical;         /* index in `steps`: nearest to the mean */
+    int64_t longest_ns;       /* over all timelines */
     lhi_scenario own, usual;
 } paging;
 
-/* --- what is shown -------------------------------------------------------- */
+/* --- selection ------------------------------------------------------------ */
 
+/* A replica with its slowdown, for sorting. */
 typedef struct ranked {
     double slowdown;
     uint32_t replica;
@@ -54,7 +56,8 @@ static int compare_indices(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* At most `most` replicas, by index: the slowest, and one from the middle. */
+/* Chooses at most `most` replicas, by index: the slowest ones and a median one.
+ */
 static uint32_t choose_replicas(const ranked *by, uint32_t n, uint32_t most,
                                 uint32_t *out)
 {
@@ -84,7 +87,7 @@ static lh_status choose_all_replicas(paging *p, lh_error *err)
     return LH_OK;
 }
 
-/* Passes of the replicas that are drawn, in the step with the most of them. */
+/* Counts the drawn replicas' passes in the step with the most. */
 static uint64_t passes_of_step(const paging *p)
 {
     uint64_t most = 1;
@@ -99,6 +102,7 @@ static uint64_t passes_of_step(const paging *p)
     return most;
 }
 
+/* Counts recommendations with a replay scenario. */
 static uint32_t n_scenarios(const paging *p)
 {
     uint32_t n = 0;
@@ -107,7 +111,8 @@ static uint32_t n_scenarios(const paging *p)
     return n;
 }
 
-/* All, or the most typical, the slowest, and others evenly between. */
+/* Chooses all steps, or the most typical one, the slowest, and evenly spaced
+ * others. */
 static lh_status choose_steps(paging *p, lh_error *err)
 {
     const lh_diagnosis *d = &p->d->out;
@@ -119,7 +124,7 @@ static lh_status choose_steps(paging *p, lh_error *err)
         return lhi_fail_nomem(err);
     fit = fit > rest ? fit - rest : 0;
     if (p->recording->n_graphs > 1)
-        fit /= 2; /* each has usual times of its own */
+        fit /= 2; /* each graph has an idealised timeline of its own */
     fit = fit < MOST_STEPS ? fit : MOST_STEPS;
     if (fit < 2 && fit < n)
         return LH_OK;
@@ -172,8 +177,8 @@ static lh_status add_played(paging *p, uint32_t step,
     return status;
 }
 
-/* Which of the shown steps first has the graph that this one has: usual times
- * are the same for both. */
+/* Returns the first displayed step with the same graph as step `i`; both have
+ * the same idealised timeline. */
 static uint32_t first_alike(const paging *p, uint32_t i)
 {
     uint32_t k = 0;
@@ -215,7 +220,7 @@ static lh_status add_helps(paging *p, lh_error *err)
     return LH_OK;
 }
 
-/* --- maps ----------------------------------------------------------------- */
+/* --- heat maps ------------------------------------------------------------ */
 
 static void add_ratio(lhi_text *out, bool first, double ratio)
 {
@@ -223,8 +228,8 @@ static void add_ratio(lhi_text *out, bool first, double ratio)
     lhi_json_add(out, json_real(ratio));
 }
 
-/* By stage, of the replicas that maps show: what a worker's passes took in a
- * step, over what they usually take. */
+/* Adds the ratio of each worker's pass time in a step to its typical time, by
+ * stage, for the replicas in heat maps. */
 static lh_status add_step_map(paging *p, uint32_t step, lh_error *err)
 {
     const lhi_recorded_step *s = &p->recording->steps[step];
@@ -243,7 +248,7 @@ static lh_status add_step_map(paging *p, uint32_t step, lh_error *err)
     for (uint32_t i = 0; i < S; i++)
         for (uint32_t k = 0; k < p->n_heat; k++) {
             uint32_t w = p->heat[k] * S + i;
-            /* Four digits are what a cell shows. */
+            /* A cell shows four digits. */
             lhi_text_printf(p->out, "%s%.0f", i || k ? "," : "",
                             usual[w] > 0 ? 1e4 * took[w] / usual[w] : 1e4);
         }
@@ -270,7 +275,7 @@ static void add_numbers(paging *p, const char *key, const uint32_t *replicas,
     lhi_text_puts(p->out, "]");
 }
 
-/* --- all of it ------------------------------------------------------------ */
+/* --- page ----------------------------------------------------------------- */
 
 static lh_status add_steps(paging *p, lh_error *err)
 {

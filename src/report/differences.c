@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What two of something have, in the page's JSON. */
+/* Writes a table that compares two configurations into the page's JSON. */
 #include "report/parts.h"
 
 #include "base/take_options.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an analysis says about a timeline, in terms of its trace. */
+/* Translates an analysis of a timeline into terms of its trace. */
 #include "report/page_json.h"
 
 #include "base/arena.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the caller holds, and the memory behind it. */
+/* The caller's analysis with its memory. */
 typedef struct owned_analysis {
     lh_report_analysis analysis;
     lhi_arena *mem;
@@ -67,6 +67,7 @@ lh_status lhi_take_analysis(const lh_trace *trace,
 
 /* --- from lh_analysis ---------------------------------------------------- */
 
+/* Translation state. */
 typedef struct translator {
     const lh_trace *t;
     const lhi_run_key *runs_by_pass;
@@ -102,7 +103,7 @@ static lh_report_segment translate(const translator *x, const lh_segment *s)
     case LH_SEGMENT_HEAD_OF_LINE:
         out.step = LH_STEP_BLOCKED;
         break;
-    case LH_SEGMENT_COPY: /* no slice of the page: the device waits */
+    case LH_SEGMENT_COPY: /* not on the page: the device waits */
         break;
     }
     return out;

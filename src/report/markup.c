@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What pictures and pages write alike. */
+/* Markup helpers common to pictures and pages. */
 #include "report/parts.h"
 
 #include "base/take_options.h"

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A ratio in parts of 10^9: the same in every locale. */
+/* Writes ratios as integers in units of 1e-9, in any locale. */
 void lhi_row_to_page(lhi_text *out, const lh_report_row *row)
 {
     lhi_text_puts(out, "{\"method\":");
@@ -39,7 +39,7 @@ void lhi_add_seen(lhi_text *out, const char *json, size_t len)
                 done = i;
             }
         }
-        i++; /* what is escaped begins nothing */
+        i++; /* an escaped character starts no escape */
     }
     lhi_text_add(out, json + done, len - done);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the page of a report reads, written without a library for JSON: in the
- * program, and in the page itself when it asks what would be. */
+/* Writers for the report page's input, independent of the JSON library. They
+ * run in the program, and in the page itself for what-if analysis. */
 #ifndef LHI_PAGE_JSON_H
 #define LHI_PAGE_JSON_H
 
@@ -9,26 +9,25 @@
 
 #include <longhaul/report.h>
 
-/* A trace as the page reads it: columns of whole numbers, times counted in
- * the largest tick that divides them all. The columns are described in
- * docs/report.md. */
+/* Adds a trace in the page's format: integer columns, with times counted in the
+ * largest tick that divides them all. docs/report.md describes the columns. */
 lh_status lhi_trace_to_page(lhi_text *out, const lh_trace *trace,
                             const char *label,
                             const lh_report_analysis *analysis, lh_error *err);
-/* What the caller knows of a trace; NULL: nothing, counts of 0. LH_EINVAL:
- * indices or times that the trace does not have. */
+/* Copies and validates a trace's analysis; NULL: empty. LH_EINVAL: indices or
+ * times are outside the trace. */
 lh_status lhi_take_analysis(const lh_trace *trace,
                             const lh_report_analysis *given,
                             lh_report_analysis *mine, lh_error *err);
-/* Its texts are UTF-8, its ratio is finite. */
+/* Adds a row. Its texts have to be UTF-8 and its ratio finite. */
 void lhi_row_to_page(lhi_text *out, const lh_report_row *row);
 
-/* The letter of a pass for people: F, D, W, B. */
+/* Returns a pass's letter: F, D, W, B. */
 char lhi_kind_letter(const lh_pass *pass);
 
-/* Adds JSON. What is not seen on a page stands there as its name: the
- * characters that JSON has as \u202e become the six of that. Halves are of
- * such characters alone. */
+/* Adds JSON in which invisible characters are displayed by code: an escape
+ * \u202e becomes the six characters of that text. Surrogate pairs occur only
+ * for invisible characters. */
 void lhi_add_seen(lhi_text *out, const char *json, size_t len);
 
 #endif

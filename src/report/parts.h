@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the report's files share.
+/* Shared report declarations.
  *
- * Pictures. In: traces, what an analysis says of them, rows, sweeps and tables.
- * Out: text (longhaul/report.h).
+ * Input: traces with their analysis, rows, sweeps and tables. Output: text
+ * (longhaul/report.h).
  *
- *   report.c         the HTML page, gathered as JSON; report.html, .css and .js
- *                    around it, decode.js, check.js and the rest draw from that
- *   what_if_json.c   what the page needs to simulate again
- *   page_json.c      what the page, too, writes as it simulates again
- *   trace_json.c     a trace in that JSON: columns of whole numbers
- *   diagnosis_page.c a diagnosis in it, with the steps that were played
- *   reasons.c        tables of text and bars of parts in it
- *   differences.c    what two of something have, as a table
- *   varied.c         iterations that differ, as a histogram
- *   explain.c        an analysis in terms of its trace
- *   markup.c         what pictures and the page write alike
- *   timeline_rows.c  which rows a timeline has, in which order, by which names
- *   svg.c            a timeline as a still picture
- *   course_svg.c     iterations one after the other, likewise
- *   text_timeline.c  the same as text; text_plot.c the curves of a sweep */
+ *     report.c         HTML page with its data as JSON; report.html, .css
+ *                      and .js, decode.js, check.js and others draw it
+ *     what_if_json.c   inputs for the page's own simulations
+ *     page_json.c      writers that the page uses as well
+ *     trace_json.c     a trace in the page's JSON: integer columns
+ *     diagnosis_page.c a diagnosis with its replayed steps
+ *     text_tables.c    text tables and breakdown bars
+ *     differences.c    a table that compares two configurations
+ *     distribution.c   a histogram for varying iterations
+ *     explain.c        an analysis in terms of its trace
+ *     markup.c         markup helpers for pictures and the page
+ *     timeline_rows.c  selection, order and names of a timeline's rows
+ *     svg.c            a timeline as a static picture
+ *     iterations_svg.c a run's iterations as a picture
+ *     text_timeline.c  a timeline as text; text_plot.c a sweep's curves */
 #ifndef LHI_PARTS_H
 #define LHI_PARTS_H
 
@@ -28,52 +28,55 @@
 
 #include <longhaul/report.h>
 
-/* The page around the data: report.html, report.css and report.js, embedded
- * by tools/embed.py. */
+/* Page templates report.html, report.css and report.js, embedded by
+ * tools/embed.py. */
 extern const char lhi_report_page_html[];
 extern const char lhi_report_page_css[];
 extern const char lhi_report_page_js[];
-/* wasm/, in base64 of its gzip; "" where the build had no tools for it. */
+/* The gzipped WebAssembly module as base64; "" if the build lacked its tools.
+ */
 extern const char lhi_report_page_wasm[];
 
+/* A report under construction. */
 struct lh_report {
     char *title;
-    lhi_text facts, traces, rows, sweeps, reasons; /* items of JSON lists */
-    lhi_text cards, memory, varied, differences;   /* the same */
-    lhi_text courses;                              /* sections of the page */
-    lhi_text diagnosis; /* JSON; empty: there is none */
-    lhi_text what_if; /* an object of JSON; empty: there is none */
-    uint32_t n_columns; /* of the last table; 0: there is none */
+    lhi_text facts, traces, rows, sweeps, reasons; /* JSON list items */
+    lhi_text cards, memory, varied, differences;   /* JSON list items */
+    lhi_text courses;                              /* page sections */
+    lhi_text diagnosis; /* JSON; empty: none */
+    lhi_text what_if; /* a JSON object; empty: none */
+    uint32_t n_columns; /* in the last table; 0: none yet */
 };
 
-/* Adds `item` to a list, whole or not at all; it is released. */
+/* Appends `item` to a list, completely or not at all; frees `item`. */
 lh_status lhi_report_add_item(lhi_text *list, lhi_text *item, lh_error *err);
 
-/* LH_EINVAL: xs do not rise, or a text is not UTF-8. */
+/* Copies and validates a sweep. LH_EINVAL: xs do not increase, or a text is not
+ * UTF-8. */
 lh_status lhi_take_sweep(const lh_report_sweep *given, lh_report_sweep *mine,
                          lh_error *err);
 
-/* With the width filled in. LH_EINVAL: it is out of range. */
+/* Copies the options and fills in the width. LH_EINVAL: it is out of range. */
 lh_status lhi_take_terminal(const lh_terminal_options *given,
                             lh_terminal_options *mine, lh_error *err);
 
-/* With the width filled in. LH_EINVAL: it is out of range. */
+/* Copies the options and fills in the width. LH_EINVAL: it is out of range. */
 lh_status lhi_take_svg(const lh_svg_options *given, lh_svg_options *mine,
                        lh_error *err);
-/* LH_EINVAL: counts or times are out of range. */
+/* Copies and validates a run. LH_EINVAL: counts or times are out of range. */
 lh_status lhi_take_course(const lh_report_course *given, lh_report_course *mine,
                           lh_error *err);
-/* Adds the picture of one that was taken, `width` units wide: pixels, or as
- * wide as there is room in a page. */
+/* Draws a validated run, `width` units wide: pixels, or scaled to the page's
+ * width. */
 lh_status lhi_course_picture(const lh_report_course *course, uint32_t width,
                              bool in_page, lhi_text *out, lh_error *err);
-/* "12.5": hundredths of a pixel, in every locale. */
+/* Adds 1/100 px as a decimal, "12.5", in any locale. */
 void lhi_add_hundredths(lhi_text *out, int64_t hundredths);
 
-/* The makespan that counts as slowdown 1. */
+/* Returns the makespan that corresponds to slowdown 1. */
 int64_t lhi_sweep_baseline(const lh_report_sweep *sweep);
 
-/* Adds the text, shown, as text between tags of HTML or XML. */
+/* Adds a formatted text as text content of HTML or XML. */
 void lhi_add_markup(lhi_text *out, const char *text);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of text and parts of a whole, for what a plan has to say. */
+/* Text tables and breakdown bars for a plan's explanation. */
 #include "report/parts.h"
 
 #include "base/take_options.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The HTML report. Everything added becomes the page's JSON at once, so that
- * a report holds text alone; report.js draws from it. */
+/* The HTML report. All additions are converted to the page's JSON at once, so a
+ * report holds only text; report.js draws it. */
 #include "report/parts.h"
 
 #include "base/take_options.h"
@@ -58,7 +58,7 @@ lh_status lhi_report_add_item(lhi_text *list, lhi_text *item, lh_error *err)
     if (!item->failed)
         lhi_text_add(list, item->data, item->len);
     bool failed = item->failed || list->failed;
-    list->failed = false; /* it holds what it held */
+    list->failed = false; /* the list is unchanged */
     lhi_text_fini(item);
     return failed ? lhi_fail_nomem(err) : LH_OK;
 }
@@ -186,13 +186,14 @@ lh_status lh_report_add_course(lh_report *report,
     return status;
 }
 
-/* --- the page ------------------------------------------------------------ */
+/* --- page ---------------------------------------------------------------- */
 
 static void add_list(lhi_text *out, const char *key, const lhi_text *items)
 {
     lhi_text_printf(out, ",\n\"%s\":[\n", key);
     if (items->len > 2)
-        lhi_text_add(out, items->data, items->len - 2); /* less the comma */
+        /* without the final comma */
+        lhi_text_add(out, items->data, items->len - 2);
     lhi_text_puts(out, "]");
 }
 
@@ -221,7 +222,7 @@ static void add_data(lhi_text *page, const lh_report *report)
     lhi_text_fini(&json);
 }
 
-/* report.html with what stands between @ and @ filled in. */
+/* Adds report.html with its @...@ placeholders filled in. */
 static void add_page(lhi_text *out, const lh_report *report)
 {
     const char *page = lhi_report_page_html;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The timeline as a still picture. Coordinates are written in hundredths of a
- * pixel, as integers, so that no locale can put a comma in them. */
+/* Draws a timeline as a static picture. Coordinates are integers in 1/100 px,
+ * so that no locale introduces a comma. */
 #include "report/parts.h"
 #include "report/timeline_rows.h"
 
@@ -21,9 +21,9 @@ enum {
     TOP = 84, /* title, legend and axis */
     HEAD = 22,
     MAX_LABELS = 20000,
-    MAX_FLIGHTS = 400, /* of one link that are drawn one by one */
-    N_KINDS = 5,       /* those of passes, then collectives */
-    N_SHADES = 8,      /* of a kind, for the chunks of a device */
+    MAX_FLIGHTS = 400, /* messages per link drawn individually */
+    N_KINDS = 5,       /* pass kinds, then collectives */
+    N_SHADES = 8,      /* per kind, for a device's chunks */
     N_FILLS = N_KINDS * N_SHADES,
 };
 
@@ -39,11 +39,13 @@ static const char *const kind_texts[N_KINDS] = {
     [LH_B] = "B backward",
     [4] = "data-parallel communication"};
 
+/* A link row's vertical layout. */
 typedef struct link_row {
-    int32_t y, send, fly; /* fly, send: heights, 0: nothing to show */
+    int32_t y, send, fly; /* fly, send: heights; 0: nothing to draw */
     uint32_t n_messages;
 } link_row;
 
+/* Picture state. */
 typedef struct picture {
     lhi_text out;
     const lh_trace *t;
@@ -52,15 +54,15 @@ typedef struct picture {
     int32_t width, height, plot, row_height;
     lhi_timeline_rows rows;
     int32_t *device_y, *dp_y; /* dp_y 0: none */
-    int32_t quiet_y;          /* of the line about quiet links; 0: none */
-    link_row *links;          /* the last is of messages without a link */
+    int32_t quiet_y;          /* the quiet links' label; 0: none */
+    link_row *links;          /* the last: messages without a link */
     uint32_t n_labels;
-    int n_digits; /* of the highest microbatch */
+    int n_digits; /* in the highest microbatch */
 } picture;
 
 /* --- numbers and boxes ---------------------------------------------------- */
 
-/* In hundredths of a pixel from the left edge. */
+/* Returns the x coordinate in 1/100 px. */
 static int64_t x_of(const picture *p, int64_t ns)
 {
     double span = p->t->makespan_ns > 0 ? (double)p->t->makespan_ns : 1;
@@ -68,7 +70,7 @@ static int64_t x_of(const picture *p, int64_t ns)
     return LEFT * 100 + llround(fmin(share, 1.5) * p->plot * 100);
 }
 
-/* A box as part of a path, corners in hundredths. */
+/* Adds a box to a path; corners in 1/100 px. */
 static void add_box(lhi_text *path, int64_t x, int64_t right, int64_t y,
                     int64_t height)
 {
@@ -85,16 +87,16 @@ static void add_box(lhi_text *path, int64_t x, int64_t right, int64_t y,
     lhi_text_puts(path, "z");
 }
 
-/* --- slices, merged where they are too narrow to see --------------------- */
+/* --- slices, merged if too narrow ----------------------------------------- */
 
-/* The boxes of one row, a path per kind, and the half pixel in which slices
- * narrower than that are being added up. */
+/* Boxes of one row, a path per kind. Slices narrower than half a pixel are
+ * summed per half-pixel column. */
 typedef struct row_boxes {
     lhi_text paths[N_FILLS]; /* [kind * N_SHADES + shade] */
-    int64_t y, height;       /* hundredths */
+    int64_t y, height;       /* 1/100 px */
     int64_t column;          /* -1: none */
-    double used[N_KINDS];    /* of the column, in hundredths of a pixel */
-    int open_fill;           /* -1, or the path of a box that may still grow */
+    double used[N_KINDS];    /* in the column, 1/100 px */
+    int open_fill;           /* growable box's path; -1: none */
     int64_t open_x, open_right;
 } row_boxes;
 
@@ -106,7 +108,7 @@ static void close_box(row_boxes *r)
     r->open_fill = -1;
 }
 
-/* A column is drawn in the kind that fills most of it, if it is half full. */
+/* Draws a column in its most frequent kind if it is at least half full. */
 static void close_column(row_boxes *r)
 {
     double sum = 0;
@@ -162,7 +164,8 @@ static bool has_light_label(int kind)
     return kind == LH_F || kind == LH_B;
 }
 
-/* How far a chunk's passes are shaded, of N_SHADES; a device's first: not. */
+/* Returns the shade for a chunk's passes, below N_SHADES; 0 for a device's
+ * first chunk. */
 static int shade_of(const picture *p, uint32_t chunk)
 {
     const uint32_t most = p->rows.most_chunks, turn = p->rows.turns[chunk];
@@ -171,8 +174,8 @@ static int shade_of(const picture *p, uint32_t chunk)
     return (int)((uint64_t)turn * (N_SHADES - 1) / (most - 1));
 }
 
-/* A kind's colour, shaded away from that of the label on it, as the page does:
- * the last by 45 %. */
+/* Adds a kind's colour, shaded away from its label's colour as on the page: by
+ * 45 % for the last shade. */
 static void add_fill(lhi_text *out, int kind, int shade)
 {
     const int to = has_light_label(kind) ? 0 : 255;
@@ -202,9 +205,9 @@ static void end_row(picture *p, row_boxes *r)
     }
 }
 
-/* --- shares, where slices are too many to see each ------------------------ */
+/* --- shares, if slices are too numerous ----------------------------------- */
 
-/* How much of each column, a pixel wide, every kind fills: [column][kind]. */
+/* Allocates each kind's share of each pixel-wide column: [column][kind]. */
 static double *begin_shares(picture *p)
 {
     double *used = calloc((size_t)p->plot * N_KINDS, sizeof *used);
@@ -222,7 +225,7 @@ static void add_share(const picture *p, double *used, int kind,
             fmin(to, floor(at) + 1) - at;
 }
 
-/* What kinds 0 to k fill, unless k itself fills nothing. */
+/* Draws the area that kinds 0 to k fill, unless the share of k is 0. */
 static void add_area(picture *p, int k, int32_t y, int32_t height,
                      const double *used)
 {
@@ -237,7 +240,7 @@ static void add_area(picture *p, int k, int32_t y, int32_t height,
                     LEFT, (int)(y + height));
     for (size_t c = 0; c <= (size_t)p->plot; c++) {
         double share = c < (size_t)p->plot ? used[c * N_KINDS + (size_t)k] : 0;
-        /* Half pixels are fine enough, and change seldom. */
+        /* Half-pixel resolution suffices and keeps the path short. */
         int64_t top = bottom - llround(fmin(share, 1) * height * 2) * 50;
         if (top == at)
             continue;
@@ -248,7 +251,7 @@ static void add_area(picture *p, int k, int32_t y, int32_t height,
     lhi_text_puts(&p->out, "z\"/>\n");
 }
 
-/* Draws kinds above each other, and releases what begin_shares() gave. */
+/* Draws the kinds stacked, and frees the shares from begin_shares(). */
 static void end_shares(picture *p, double *used, int32_t y, int32_t height)
 {
     for (size_t c = 0; c < (size_t)p->plot; c++)
@@ -259,7 +262,7 @@ static void end_shares(picture *p, double *used, int32_t y, int32_t height)
     free(used);
 }
 
-/* More slices than this in a row are drawn as shares. */
+/* Checks whether a row has too many slices to draw them individually. */
 static bool too_many(const picture *p, uint32_t n)
 {
     return n > (uint32_t)p->plot / 2;
@@ -295,7 +298,7 @@ static void lay_out_links(picture *p)
         if (p->rows.links[i].far && row->fly)
             row->fly = 20;
         if (row->send + row->fly == 0)
-            row->send = 9; /* it is waited for alone */
+            row->send = 9; /* only queueing takes time */
         row->y = p->height;
         p->height += row->send + row->fly + 4;
     }
@@ -305,7 +308,7 @@ static void lay_out_links(picture *p)
     }
 }
 
-/* Whether the i-th device in order is the first of its site. */
+/* Checks whether the i-th device in order is the first of its site. */
 static bool is_first(const picture *p, uint32_t i)
 {
     const uint32_t *devices = p->rows.devices;
@@ -403,7 +406,7 @@ static void add_title(picture *p)
     }
 }
 
-/* Ticks at 1, 2 or 5 times a power of ten nanoseconds. */
+/* Adds an axis with ticks at 1, 2 or 5 times a power of ten nanoseconds. */
 static void add_axis(picture *p)
 {
     static const int64_t factors[] = {1, 2, 5};
@@ -437,12 +440,13 @@ static void add_track(picture *p, int32_t y, int32_t height)
                     LEFT, (int)y, (int)p->plot, (int)height);
 }
 
-/* The pass, or where that is too wide its microbatch, if any would fit. */
+/* Adds the pass as a label, or only its microbatch if that is too wide; neither
+ * if no microbatch fits. */
 static void add_label(picture *p, const lh_trace_run *r, int32_t y)
 {
     char text[LH_PASS_TEXT];
     int64_t x = x_of(p, r->start_ns), right = x_of(p, r->end_ns);
-    int64_t room = (right - x) * 10 / 58; /* in hundredths of a digit */
+    int64_t room = (right - x) * 10 / 58; /* in 1/100 digit */
     if (r->pass.n_parts > 1 || p->n_labels >= MAX_LABELS)
         return;
     lh_pass_text(&r->pass, text);
@@ -573,7 +577,7 @@ static void add_links(picture *p)
                  lhi_quiet_label(rows->n_quiet, label));
 }
 
-/* Top and height of the row that a step is in; false: it has none. */
+/* Returns the top and height of a step's row; false if it has none. */
 static bool place_of(const picture *p, const lh_report_segment *s, int32_t *y,
                      int32_t *height)
 {
@@ -612,7 +616,7 @@ static void add_critical_path(picture *p)
         const lh_report_segment *s = &a->critical_path[i];
         int64_t x = x_of(p, s->start_ns), right = x_of(p, s->end_ns);
         if (!place_of(p, s, &y, &height) || right < last + 25)
-            continue; /* too close to tell apart */
+            continue; /* too close to distinguish */
         bool flies = s->step == LH_STEP_LATENCY;
         lhi_text_puts(&p->out, pen ? "L" : "M");
         lhi_add_hundredths(&p->out, x);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The curves of a sweep as text. */
+/* Draws the curves of a sweep as text. */
 #include "report/parts.h"
 
 #include <inttypes.h>
@@ -12,11 +12,12 @@ enum { HEIGHT = 16, LEFT = 9 };
 
 static const char marks[] = "o+x*#@%&$=abcdefghijklmnpqrstuvwyz";
 
+/* Plot state. */
 typedef struct plot {
     lhi_text out;
     const lh_report_sweep *sweep;
     uint32_t columns;
-    char *cells; /* [HEIGHT][columns], row 0 on top; 0: nothing */
+    char *cells; /* [HEIGHT][columns], row 0 at the top; 0: empty */
     double baseline, low, high;
 } plot;
 

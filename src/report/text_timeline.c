@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The timeline as text: a row per device and per link in use, a character per
- * stretch of time. */
+/* Draws a timeline as text: a row per device and per used link, a character per
+ * time interval. */
 #include "report/parts.h"
 #include "report/timeline_rows.h"
 
@@ -17,14 +17,14 @@ enum {
     LEAST_WIDTH = 40,
     MOST_WIDTH = 1000,
     RIGHT = 6,
-    MOST_LINKS = 8,  /* that have rows */
-    MOST_LABEL = 16, /* columns of a link's name */
-    IDLE = -1,       /* what a column shows other than a kind */
+    MOST_LINKS = 8,  /* with rows of their own */
+    MOST_LABEL = 16, /* columns for a link's name */
+    IDLE = -1,       /* column contents besides kinds */
     FLIGHT = -2,
 };
 
-/* What stands for a kind: without colour by its density, so that rows read as
- * shades; in ASCII by its letter. */
+/* Characters for the kinds: without colour by density, so that rows look
+ * shaded; in ASCII by letter. */
 static const char *const blocks[N_KINDS] = {
     [LH_F] = "\xe2\x96\x88", /* full block */
     [LH_D] = "\xe2\x96\x92", /* medium shade */
@@ -34,19 +34,20 @@ static const char *const blocks[N_KINDS] = {
 static const char letters[] = "FDWB";
 static const char *const names[N_KINDS] = {"forward", "input gradient",
                                            "weight gradient", "backward"};
-/* Background and text, of the 256 colours. */
+/* Background and text colours, out of 256. */
 static const int backgrounds[N_KINDS] = {25, 221, 72, 167};
 static const int inks[N_KINDS] = {231, 16, 16, 231};
 
+/* Drawing state. */
 typedef struct screen {
     lhi_text out;
     const lh_trace *t;
     lhi_timeline_rows rows;
     bool color, ascii;
     uint32_t width, left, columns;
-    double *used;   /* [column][kind]: of the row being drawn */
-    double *flight; /* [column]: how long something was on its way */
-    char *labels;   /* [column]: a digit of a microbatch, 0: none */
+    double *used;   /* [column][kind]: in the current row */
+    double *flight; /* [column]: time with a message in flight */
+    char *labels;   /* [column]: a microbatch's digit; 0: none */
 } screen;
 
 /* --- one row ------------------------------------------------------------- */
@@ -64,7 +65,8 @@ static uint32_t clamp_column(const screen *s, double column)
     return column >= s->columns ? s->columns - 1 : (uint32_t)column;
 }
 
-/* Adds to sums[column * each] the share of it that is within a time. */
+/* Adds to sums[column * each] the share of each column inside a time interval.
+ */
 static void add_time(const screen *s, double *sums, size_t each,
                      int64_t start_ns, int64_t end_ns)
 {
@@ -83,7 +85,8 @@ static void add_use(screen *s, lh_pass_kind kind, int64_t start_ns,
     add_time(s, s->used + kind, N_KINDS, start_ns, end_ns);
 }
 
-/* The kind that a column shows, or FLIGHT; IDLE: nothing for most of it. */
+/* Returns the kind that a column displays, or FLIGHT; IDLE if it is mostly
+ * empty. */
 static int shown_kind(const screen *s, uint32_t column)
 {
     const double *used = s->used + (size_t)column * N_KINDS;
@@ -97,7 +100,7 @@ static int shown_kind(const screen *s, uint32_t column)
     return sum >= 0.5 ? most : s->flight[column] >= 0.5 ? FLIGHT : IDLE;
 }
 
-/* Puts the microbatch at the beginning of a pass that leaves room for it. */
+/* Writes the microbatch at the beginning of a pass that is wide enough. */
 static void add_label(screen *s, const lh_trace_run *r)
 {
     char digits[16];
@@ -176,7 +179,7 @@ static void add_device(screen *s, uint32_t device)
     end_row(s, lhi_device_label(device, label), busy_ns);
 }
 
-/* The kinds of the passes whose messages are sent. */
+/* Adds a link's row with the pass kinds whose messages it transfers. */
 static void add_link(screen *s, uint32_t link)
 {
     double busy_ns = 0;
@@ -192,7 +195,7 @@ static void add_link(screen *s, uint32_t link)
     end_row(s, lhi_link_label(s->t, link), busy_ns);
 }
 
-/* --- around the rows ------------------------------------------------------ */
+/* --- axis and legend ----------------------------------------------------- */
 
 static void add_axis(screen *s)
 {
@@ -210,7 +213,7 @@ static void add_axis(screen *s)
         lhi_text_printf(&s->out, "|%s", text);
         used = at + 1 + (uint32_t)strlen(text);
     }
-    /* The end, flush right, where it does not touch the last label. */
+    /* The end time, right-aligned unless it would touch the last label. */
     lhi_time_text(s->t->makespan_ns, text);
     uint32_t len = (uint32_t)strlen(text) + 1;
     if (used + len < s->columns)
@@ -219,7 +222,7 @@ static void add_axis(screen *s)
     lhi_text_puts(&s->out, "\n");
 }
 
-/* Where `columns` more have no room in the legend's line, in the next one. */
+/* Starts a new legend line if `columns` more do not fit. */
 static void next_item(screen *s, uint32_t *at, uint32_t columns)
 {
     const bool first = *at == 0;
@@ -236,7 +239,7 @@ static void next_item(screen *s, uint32_t *at, uint32_t columns)
 static void add_legend(screen *s)
 {
     bool used[N_KINDS] = {false};
-    const bool marked = s->color || s->ascii; /* by its letter */
+    const bool marked = s->color || s->ascii; /* by letter */
     uint32_t at = 0;
     for (uint32_t i = 0; i < s->t->n_runs; i++)
         used[s->t->runs[i].pass.kind] = true;
@@ -276,7 +279,7 @@ static void add_devices(screen *s)
     }
 }
 
-/* Links that are in use: those that there is no room for, and quiet ones, are
+/* Adds the links in use; quiet links and those beyond the limit are only
  * counted. */
 static void add_links(screen *s)
 {
@@ -302,8 +305,8 @@ static void add_all(screen *s)
     add_legend(s);
 }
 
-/* Columns before a row: for every name of a device, and the beginning at least
- * of those of links. */
+/* Returns the label column's width: all device names, and at least the
+ * beginning of link names. */
 static uint32_t left_of(const screen *s)
 {
     char label[LHI_ROW_LABEL];

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Of a device while it is being put in order. */
+/* A device's sort keys. */
 typedef struct place {
-    uint32_t device, site, low; /* low: its lowest chunk, LH_NONE: none */
+    uint32_t device, site, low; /* low: its lowest chunk; LH_NONE: none */
     uint32_t site_low;
 } place;
 
@@ -24,8 +24,8 @@ static int before(const void *x, const void *y)
     return 0;
 }
 
-/* The first device that has each chunk; LH_NONE: none. False: some are on
- * several. */
+/* Finds the lowest device with each chunk; LH_NONE if there is none. Returns
+ * false if some chunk is on several devices. */
 static bool find_owners(const lh_trace *t, uint32_t n_chunks, uint32_t *owners)
 {
     bool alone = true;
@@ -87,7 +87,7 @@ static bool order_devices(const lh_trace *t, bool replicas, lhi_arena *mem,
     return true;
 }
 
-/* Which of its device's chunks each chunk is. */
+/* Computes each chunk's position among its device's chunks. */
 static bool count_turns(const lh_trace *t, const uint32_t *owners,
                         uint32_t n_chunks, lhi_arena *mem,
                         lhi_timeline_rows *out)
@@ -170,7 +170,7 @@ bool lhi_timeline_rows_make(const lh_trace *trace, lhi_arena *mem,
     return true;
 }
 
-/* The first run of `device` or a later one. */
+/* Returns the first run of `device` or of a later one. */
 static uint32_t first_run(const lh_trace *t, uint64_t device)
 {
     uint32_t lo = 0, hi = t->n_runs;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A trace in the page's JSON. */
+/* Writes a trace into the page's JSON. */
 #include "report/page_json.h"
 
 #include "base/whole.h"
@@ -10,15 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Conversion state. */
 typedef struct columns {
     lhi_text *out;
     const lh_trace *t;
     lhi_run_key *runs_by_pass;
-    int64_t *values; /* of the column being made */
+    int64_t *values; /* current column's values */
     int64_t tick_ns;
 } columns;
 
-/* The largest time that divides all times. */
+/* Returns the largest time that divides all times. */
 static int64_t tick_of(const lh_trace *t, const lh_report_analysis *a)
 {
     int64_t g = t->makespan_ns;
@@ -43,7 +44,7 @@ static int64_t tick_of(const lh_trace *t, const lh_report_analysis *a)
     return g ? g : 1;
 }
 
-/* A column; one number alone where all are alike. */
+/* Adds a column; a single number if all values are equal. */
 static void add_column(columns *c, const char *key, uint32_t n)
 {
     bool alike = true;
@@ -105,7 +106,7 @@ static void add_devices(columns *c)
     lhi_text_puts(c->out, "]");
 }
 
-/* From the end of the device's run before. */
+/* Returns a run's distance from the end of its device's previous run. */
 static int64_t gap(const lh_trace *t, uint32_t i)
 {
     const lh_trace_run *r = &t->runs[i];
@@ -181,7 +182,7 @@ static void add_collectives(columns *c)
 
 static void add_path(columns *c, const lh_report_analysis *a)
 {
-    static const char letters[] = "pqtlcbw"; /* in the order of the enum */
+    static const char letters[] = "pqtlcbw"; /* in the enum's order */
     const lh_report_segment *s = a->critical_path;
     lhi_text_printf(c->out, ",\"path\":{\"n\":%" PRIu32 ",\"step\":\"",
                     a->n_segments);
@@ -196,7 +197,7 @@ static void add_path(columns *c, const lh_report_analysis *a)
     lhi_text_puts(c->out, "}");
 }
 
-/* In nanoseconds: shares of idle time need not be whole ticks. */
+/* In nanoseconds: shares of idle time need not be multiples of the tick. */
 static void add_causes(columns *c, const lh_report_analysis *a)
 {
     lhi_text *out = c->out;
@@ -217,7 +218,7 @@ static void add_numbers(lhi_text *out, const char *key, const uint32_t *numbers,
     lhi_text_puts(out, "],");
 }
 
-/* Which rows there are, and what they are called. */
+/* Adds which rows exist, with their names. */
 static void add_rows(columns *c, const lhi_timeline_rows *rows)
 {
     const lh_trace *t = c->t;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Iterations that differ, as a histogram in the page's JSON. */
+/* Writes varying iterations as a histogram in the page's JSON. */
 #include "report/parts.h"
 
 #include "base/take_options.h"
@@ -13,8 +13,8 @@
 
 enum { MOST_TIMES = 1000000, MOST_BARS = 120 };
 
-/* 1, 2 or 5 times a power of ten nanoseconds, so that bars begin at round
- * numbers and are at most MOST_BARS. */
+/* Returns a bar width of 1, 2 or 5 times a power of ten nanoseconds: bars begin
+ * at round numbers, and there are at most MOST_BARS. */
 static int64_t bar_width(int64_t least_ns, int64_t most_ns)
 {
     static const int64_t factors[] = {1, 2, 5};
@@ -73,7 +73,7 @@ lh_status lh_report_add_varied(lh_report *report,
     if (!ns)
         return lhi_fail_nomem(err);
     memcpy(ns, v.ns, v.n * sizeof *ns);
-    lhi_jitter_sum_up(ns, v.n, &sum); /* sorts them */
+    lhi_jitter_sum_up(ns, v.n, &sum); /* sorts in place */
     lhi_text_puts(&item, "{\"title\":");
     lhi_json_add_string(&item, v.title);
     lhi_text_printf(&item,

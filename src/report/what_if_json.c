@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a page needs to simulate again: the pipeline for its simulator and as
- * the file that a person takes away, the schedule, the options. */
+/* Writes the inputs for the page's own simulations: the pipeline for its
+ * simulator and as a file for download, the schedule, and the options. */
 #include "report/parts.h"
 
 #include "base/take_options.h"
