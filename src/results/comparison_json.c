@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `longhaul compare` tells. */
+/* JSON output for `longhaul compare`. */
 #include "base/fail.h"
 #include "doc/fields.h"
 #include "results/result_parts.h"
@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* Of a contender that has not failed. */
+/* Adds the numbers for a contender that did not fail. */
 static bool add_numbers(json_t *row, const lh_comparison *x,
                         const lh_compare_base *base, const lh_outcome *o)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `longhaul diagnose` tells. */
+/* JSON output for `longhaul diagnose`. */
 #include "doc/fields.h"
 #include "results/result_parts.h"
 
@@ -14,7 +14,7 @@ static json_t *seconds_of(double ns)
     return json_real(ns / 1e9);
 }
 
-/* Numbers by the numbers of what they are of. */
+/* Builds an object of values, keyed by `numbers`. */
 static json_t *map_json(const double *values, const uint32_t *numbers,
                         uint32_t n)
 {
@@ -92,7 +92,8 @@ static json_t *helps_json(const lh_diagnosis *d)
     return list;
 }
 
-/* Texts have names of files and types in them, in any bytes. */
+/* Builds a string from a text that may contain any bytes, such as file names.
+ */
 static json_t *shown_json(const char *text)
 {
     char shown[1024];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `longhaul optical` tells. */
+/* JSON output for `longhaul optical`. */
 #include "doc/fields.h"
 #include "results/result_parts.h"
 
@@ -14,7 +14,7 @@ static json_t *ints(const int64_t *wide, const uint32_t *narrow, uint32_t n)
     return list;
 }
 
-/* Adds what one job of a run came to. */
+/* Builds one job's results in a run. */
 static json_t *job_json(const lh_topology *t, const lh_optical_job *job)
 {
     json_t *sites = json_array();
@@ -33,7 +33,8 @@ static json_t *job_json(const lh_topology *t, const lh_optical_job *job)
         "lower_bound_s", (double)job->bound_ns / 1e9, "placement", sites);
 }
 
-/* A run with one job is that job and its seed; with several they are listed. */
+/* Builds a run: with one job, the job and its seed; with several, a list of
+ * them. */
 static json_t *run_json(const lh_topology *t, const lh_optical_run *run)
 {
     json_t *object;

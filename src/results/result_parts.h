@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What several results have in their JSON. */
+/* JSON fragments that several outputs share. */
 #ifndef LHI_RESULT_PARTS_H
 #define LHI_RESULT_PARTS_H
 
@@ -9,15 +9,18 @@
 
 #include <jansson.h>
 
+/* Builds a number in seconds from a time. */
 json_t *lhi_seconds_json(int64_t ns);
+/* Builds the jitter statistics. */
 json_t *lhi_jitter_json(const lh_jitter_result *result);
-/* A number per device; NULL: no memory. */
+/* Builds a list of peak memory per device; NULL on allocation failure. */
 json_t *lhi_peaks_json(const lh_timeline *timeline);
-/* What rests in host memory of each device that holds so much at its fullest.
- */
+/* Builds a list of host memory per device: the part of the peak above the
+ * device's limit. */
 json_t *lhi_hosted_json(const lh_pipeline *pipeline, const json_t *peaks);
-/* All that lh_diagnosis_format() prints; NULL: no memory. */
+/* Builds the output of lh_diagnosis_format(); NULL on allocation failure. */
 json_t *lhi_diagnosis_json(const lh_diagnosis *diagnosis);
-/* Takes both references. NULL, which either may be: no memory. */
+/* Appends a value to a list and returns the list. Takes both references. Either
+ * may be NULL, and so is the result if out of memory. */
 json_t *lhi_json_append(json_t *list, json_t *value);
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `longhaul schedule` tells of a schedule that it made. */
+/* JSON output for `longhaul schedule` for a schedule that it made. */
 #include "base/fail.h"
 #include "base/take_options.h"
 #include "doc/fields.h"
@@ -7,7 +7,7 @@
 
 #include <longhaul/results.h>
 
-/* What each engine of the search did. */
+/* Builds each search engine's statistics. */
 static json_t *engines_json(const lh_scheduled *s)
 {
     json_t *all = json_array();
@@ -45,7 +45,7 @@ static bool add_memory(json_t *j, const lh_memory_point *p)
                         json_string(proven ? "optimal" : "feasible"));
 }
 
-/* What is there only sometimes, in the order in which it is printed. */
+/* Adds the optional members in their print order. */
 static bool add_rest(json_t *j, const lh_scheduled *s)
 {
     bool ok = j != NULL;

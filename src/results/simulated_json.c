@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `longhaul simulate` tells of one iteration. */
+/* JSON output for `longhaul simulate` for one iteration. */
 #include "base/fail.h"
 #include "base/take_options.h"
 #include "doc/fields.h"
@@ -72,8 +72,8 @@ static json_t *links_json(const lh_simulated *s)
     return list;
 }
 
-/* What the boundary tolerates: a number, or null where that is any delay, which
- * a key of its own says, or where it was not worked out. */
+/* Builds a boundary's delay tolerance: a number; or null if any delay is
+ * tolerated, with a separate key, or if it was not computed. */
 static json_t *boundary_json(const lh_slack *slack, uint32_t i)
 {
     const int64_t most = slack->tolerance_ns;
@@ -99,7 +99,7 @@ static json_t *slack_json(const lh_simulated *s)
     return list;
 }
 
-/* Of each device; null where it has no name. */
+/* Builds the list of data-parallel links per device; null if unnamed. */
 static json_t *dp_links_json(const lh_pipeline *p)
 {
     json_t *list = json_array();
@@ -130,7 +130,8 @@ static lh_status read_told(const lh_simulated *given, lh_simulated *s,
     return LH_OK;
 }
 
-/* A plan may know a higher bound, from searching. */
+/* Computes the lower bound; the planner's search may have found a higher one.
+ */
 static lh_status find_bound(const lh_simulated *s, lh_bound *out, lh_error *err)
 {
     LHI_TRY(lh_lower_bound(s->pipeline, out, err));
@@ -157,13 +158,14 @@ lh_status lh_simulated_bound(const lh_simulated *simulated, lh_bound *out,
     return LH_OK;
 }
 
-/* What follows the pipeline in an iteration of a plan. */
+/* Returns the time after the pipeline in an iteration of a plan. */
 static int64_t after_ns(const lh_simulated *s)
 {
     return s->plan ? s->plan->best.optimizer_ns + s->plan->best.overhead_ns : 0;
 }
 
-/* Of a plan whole iterations, as in the plan itself. */
+/* Builds the jitter statistics; for a plan they refer to whole iterations, as
+ * in the plan itself. */
 static json_t *varied_json(const lh_simulated *s)
 {
     const int64_t after = after_ns(s);
@@ -183,7 +185,7 @@ static json_t *varied_json(const lh_simulated *s)
     return j;
 }
 
-/* What is there only sometimes, in the order in which it is printed. */
+/* Adds the optional members in their print order. */
 static bool add_rest(json_t *j, const lh_simulated *s, const lh_bound *bound)
 {
     const int64_t ns = lh_timeline_makespan(s->timeline);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `longhaul check` tells. */
+/* JSON output for `longhaul check`. */
 #include "doc/fields.h"
 #include "results/result_parts.h"
 

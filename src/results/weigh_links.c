@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether the order in which messages leave gains anything. */
+/* Determines whether a schedule's order of messages on links improves on FIFO.
+ */
 #include "base/fail.h"
 #include "base/take_options.h"
 
