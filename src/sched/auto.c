@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every other method that suits the pipeline, simulated; the fastest stays. */
+/* Method "auto": simulates every other method that supports the pipeline and
+ * keeps the fastest. */
 #include "sched/sched.h"
 
+/* Comparison state: the fastest orders so far. */
 typedef struct contest {
     const lh_pipeline *pipeline;
     const lh_method_options *options;
     lh_evaluator *judge;
     lhi_orders best;
     int64_t best_ns;
-    lh_error reason; /* why the last one that was tried did not fit */
+    lh_error reason; /* why the last infeasible method failed */
 } contest;
 
+/* Simulates `orders` and returns their makespan in ns. */
 static lh_status makespan(contest *c, const lhi_orders *orders, int64_t *out,
                           lh_error *err)
 {
@@ -22,7 +25,8 @@ static lh_status makespan(contest *c, const lhi_orders *orders, int64_t *out,
     return status;
 }
 
-/* LH_OK also where the method does not suit the pipeline. */
+/* Tries one method. Returns LH_OK also if the method does not support the
+ * pipeline. */
 static lh_status try_method(contest *c, const lhi_method *method, lh_error *err)
 {
     lhi_orders orders;
@@ -53,8 +57,8 @@ static lh_status try_method(contest *c, const lhi_method *method, lh_error *err)
     return LH_OK;
 }
 
-/* What is given for one method has to be looked at by it, or a mistake in it
- * would be told of some pipelines only. */
+/* Checks for options that belong to one method. They must always reach that
+ * method, or an error in them would be reported for some pipelines only. */
 static bool has_own_options(const lh_method_options *o)
 {
     return o->n_warmup > 0 || o->group > 0 || o->n_enqueue > 0 ||

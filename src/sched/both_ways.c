@@ -7,60 +7,62 @@
 
 #define NEVER INT64_MAX
 
+/* The pass that a device runs next. */
 typedef struct pick {
-    int64_t start_ns; /* NEVER: nothing for now */
+    int64_t start_ns; /* NEVER: no candidate at present */
     uint32_t stream;
 } pick;
 
-/* The next pass of a stream. */
+/* The next pass in a stream. */
 typedef struct coming {
-    int64_t ready_ns; /* its inputs are there; NEVER: not known yet, or there
-                         is no next */
+    int64_t ready_ns; /* inputs available; NEVER: unknown, or no next pass */
     int64_t time_ns, due_ns;
     uint32_t stream;
-    uint32_t asked; /* how many passes had run on its device when .. */
-    bool fits;      /* .. this was so */
+    uint32_t asked; /* device's pass count when .. */
+    bool fits;      /* .. `fits` was evaluated */
 } coming;
 
-/* What a device could run next. */
+/* A pass that a device could run next. */
 typedef struct candidate {
     int64_t start_ns;
     coming *pass;
 } candidate;
 
-/* What a pass of a stream changes of its device's memory, and how many
- * microbatches have had theirs. */
+/* Memory change per pass in a stream, and the number of completed microbatches.
+ */
 typedef struct holding {
     int64_t memory;
     uint32_t done;
 } holding;
 
-/* Of the device in hand, at a place in the way of its microbatches. */
+/* Prefix and suffix sums for the current device, per position in its stream
+ * sequence. */
 typedef struct standing {
-    int64_t rise;   /* the highest of one that goes on from here */
-    int64_t taken;  /* by all that went on from here, as far as they are */
-    int64_t before; /* taken by one that came up to here */
-    uint32_t most;  /* microbatches that a stream from here on has done */
-    uint32_t least; /* that a stream before here has done */
+    int64_t rise;   /* max. rise for a microbatch from here on */
+    int64_t taken;  /* memory held by completed passes from here on */
+    int64_t before; /* held by one microbatch up to here */
+    uint32_t most;  /* max. completed in any stream from here on */
+    uint32_t least; /* min. completed in any stream before here */
 } standing;
 
+/* State for one run of the list scheduler. */
 typedef struct lhi_way_state {
     const lhi_way_rules *rules;
     bool backward;
     uint32_t n_parts;
-    int64_t *ready; /* per stream * n + microbatch: inputs so far are there */
-    uint32_t *next; /* per stream: passes run; of W: parts */
-    holding *now;   /* per slot of the way */
-    coming *coming; /* per slot forward in time, whatever the way */
+    int64_t *ready; /* [stream * n + microbatch]: inputs available so far */
+    uint32_t *next; /* per stream: passes run; W: parts */
+    holding *now;   /* per slot in this direction */
+    coming *coming; /* per forward slot, in both directions */
     int64_t *free;  /* per device */
-    int64_t *held;  /* per device: by whole passes */
+    int64_t *held;  /* per device: memory, complete passes only */
     uint8_t *turn;  /* per device: kind of its last F or D */
     bool *begun;    /* per device: a D has run */
-    int64_t *link;  /* per resource: free from then on */
+    int64_t *link;  /* per resource: free from this time */
     pick *picks;    /* per device */
     uint32_t *tree, leaves;
-    candidate *list;    /* of the device in hand */
-    standing *standing; /* likewise, and one more */
+    candidate *list;    /* candidates on the current device */
+    standing *standing; /* sums for the current device, one extra entry */
 } way_state;
 
 static bool is_w(const lhi_both_ways *b, uint32_t stream)
@@ -74,7 +76,7 @@ static holding *holding_of(const lhi_both_ways *b, uint32_t stream)
     return &s->now[b->lanes[stream].way[s->backward].slot];
 }
 
-/* How many microbatches a stream has run to the end. */
+/* Returns the number of microbatches that a stream has completed. */
 static uint32_t done(const lhi_both_ways *b, uint32_t stream)
 {
     return holding_of(b, stream)->done;
@@ -82,7 +84,7 @@ static uint32_t done(const lhi_both_ways *b, uint32_t stream)
 
 /* --- memory -------------------------------------------------------------- */
 
-/* Of all n places of a device, and behind the last. */
+/* Fills the sums for all n positions on a device, plus the one past the end. */
 static void stand(const way_state *s, const holding *now, uint32_t n)
 {
     standing *at = s->standing;
@@ -104,11 +106,14 @@ static void stand(const way_state *s, const holding *now, uint32_t n)
     }
 }
 
-/* Whether microbatch m can finish with that room and what those before it give
- * back: of the streams it has not passed yet, whether its memory ever rises
- * higher. Those are all from some place on, which is near i, and the few that
- * are behind others before it, as W may be. What is left over, by it or those
- * behind it up to the n-th with the same passes done, makes *spare less. */
+/* Checks whether microbatch m can finish with `room` bytes plus the memory that
+ * earlier microbatches release.
+ *
+ * The check covers the streams that m has not passed yet: its memory must never
+ * rise above the available amount. They are all streams from a position near i
+ * on, plus a few earlier ones that lag behind (W may). Lowers *spare to the
+ * memory left over, for m and for the following microbatches up to n with the
+ * same passes completed. */
 static bool can_finish(const way_state *s, const holding *now, uint32_t i,
                        uint32_t m, uint32_t n, int64_t room, int64_t *spare)
 {
@@ -128,21 +133,22 @@ static bool can_finish(const way_state *s, const holding *now, uint32_t i,
         room += h->memory * (int64_t)h->done;
         rise = lhi_most(rise + h->memory, 0);
     }
-    each += at[i].before; /* is held by one that is as far as m */
+    each += at[i].before; /* held by a microbatch as far as m */
     room += each * (int64_t)m - rise;
     *spare = lhi_least(*spare, each < 0 ? room + each * (n - 1 - m) : room);
     return room >= 0;
 }
 
-/* Whether the microbatches can finish one after the other, each with what is
- * free and what those before it give back (Dijkstra's banker, with the order
- * of microbatches for the order of customers). Those with the same passes
- * done differ only in how many are before them: the first has least.
+/* Checks with Dijkstra's banker's algorithm whether all microbatches can finish
+ * one after another, each with the free memory and the memory that earlier ones
+ * release. The customers' order is the microbatch order. Microbatches with the
+ * same completed passes differ only in the number before them, so the first has
+ * least memory.
  *
- * Then *spare is left over by each of them. A further pass of microbatch m
- * takes no more of what is left to it and those before it than it changes the
- * memory by, and nothing of what is left to others; so any that take no more
- * than *spare in all are safe too. */
+ * On success each microbatch leaves at least *spare. A further pass for
+ * microbatch m reduces the memory for m and those before it by at most its own
+ * change, and does not affect the others. Therefore passes that together take
+ * at most *spare are also safe. */
 static bool is_safe(const lhi_both_ways *b, uint32_t device, int64_t *spare)
 {
     const way_state *s = b->state;
@@ -170,13 +176,14 @@ static bool is_safe(const lhi_both_ways *b, uint32_t device, int64_t *spare)
     return true;
 }
 
-/* Counts a whole pass of a stream of the device, or takes it back. */
+/* Counts a complete pass in a stream, or undoes it. */
 static void count(const lhi_both_ways *b, uint32_t device, holding *h, bool on)
 {
     h->done += on ? 1 : UINT32_MAX;
     b->state->held[device] += on ? h->memory : -h->memory;
 }
 
+/* Checks whether the state is still safe after one more pass in a stream. */
 static bool is_safe_after(const lhi_both_ways *b, uint32_t device, holding *h,
                           int64_t *spare)
 {
@@ -186,8 +193,8 @@ static bool is_safe_after(const lhi_both_ways *b, uint32_t device, holding *h,
     return safe;
 }
 
-/* Whether those of the device's that are due before still fit as well behind
- * that pass, what takes no more than `spare` without asking. */
+/* Checks whether passes on the device with an earlier due date still fit after
+ * `pass`. Passes that take at most `spare` need no check. */
 static bool leaves_room(const lhi_both_ways *b, uint32_t device,
                         const coming *pass, holding *of, int64_t spare)
 {
@@ -208,6 +215,7 @@ static bool leaves_room(const lhi_both_ways *b, uint32_t device,
     return room;
 }
 
+/* Checks a pass against the chunk's cap, memory safety and reserved memory. */
 static bool finds_room(const lhi_both_ways *b, uint32_t device,
                        const coming *pass)
 {
@@ -231,6 +239,7 @@ static bool finds_room(const lhi_both_ways *b, uint32_t device,
     return leaves_room(b, device, pass, h, spare);
 }
 
+/* Caches has_memory() until the device runs another pass. */
 static bool fits(const lhi_both_ways *b, coming *c)
 {
     const uint32_t device = b->lanes[c->stream].device;
@@ -241,13 +250,15 @@ static bool fits(const lhi_both_ways *b, coming *c)
     return c->fits;
 }
 
-/* --- choosing ------------------------------------------------------------ */
+/* --- selection ----------------------------------------------------------- */
 
 static coming *coming_of(const lhi_both_ways *b, uint32_t stream)
 {
     return &b->state->coming[b->lanes[stream].way[0].slot];
 }
 
+/* Returns when the stream's next pass has its inputs; NEVER: unknown or none.
+ */
 static int64_t ready_at(const lhi_both_ways *b, uint32_t stream)
 {
     const way_state *s = b->state;
@@ -261,6 +272,7 @@ static int64_t ready_at(const lhi_both_ways *b, uint32_t stream)
     return s->ready[(size_t)stream * b->n + m];
 }
 
+/* Returns the duration of a stream's next pass, or W part. */
 static int64_t time_of(const lhi_both_ways *b, uint32_t stream)
 {
     int64_t time = b->lanes[stream].time_ns;
@@ -270,7 +282,7 @@ static int64_t time_of(const lhi_both_ways *b, uint32_t stream)
     return lhi_share(time, b->state->next[stream] % parts, parts);
 }
 
-/* What comes next of a stream that has run a pass. */
+/* Updates the stream's next pass after one has run. */
 static void go_on(const lhi_both_ways *b, uint32_t stream)
 {
     coming *c = coming_of(b, stream);
@@ -281,7 +293,7 @@ static void go_on(const lhi_both_ways *b, uint32_t stream)
         c->due_ns = b->due[(size_t)stream * b->n + m];
 }
 
-/* A pass is held back until its messages can leave. */
+/* Delays a pass until its messages can leave immediately. */
 static int64_t hold_back(const lhi_both_ways *b, uint32_t stream, int64_t at)
 {
     const way_state *s = b->state;
@@ -293,8 +305,9 @@ static int64_t hold_back(const lhi_both_ways *b, uint32_t stream, int64_t at)
     return at;
 }
 
-/* Greedy's rules: F until a D is ready, then in turn; W where there is nothing
- * else, or memory forbids what is wanted. Of several chunks the furthest. */
+/* Applies greedy's rules: F until a D is ready, then alternate; W if nothing
+ * else can start or memory blocks the preferred kind. Among several chunks
+ * takes the furthest along the path. */
 static uint32_t pick_in_turn(const lhi_both_ways *b, uint32_t device,
                              uint32_t n, int64_t at)
 {
@@ -328,6 +341,8 @@ static uint32_t pick_in_turn(const lhi_both_ways *b, uint32_t device,
     return c->stream;
 }
 
+/* Picks the pass with the earliest due date among those that can start by
+ * `until`. */
 static pick pick_due(const lhi_both_ways *b, uint32_t n, int64_t until)
 {
     const way_state *s = b->state;
@@ -348,8 +363,8 @@ static pick pick_due(const lhi_both_ways *b, uint32_t n, int64_t until)
     return best;
 }
 
-/* The first that fits of n starts, and of their ends, which few wait for: what
- * is later than one that fits is not asked. */
+/* Return the earliest start, and the earliest end, among n candidates that fit.
+ * The memory check is skipped for candidates later than one that fits. */
 static int64_t first_start(const lhi_both_ways *b, uint32_t n)
 {
     int64_t at = NEVER;
@@ -373,6 +388,7 @@ static int64_t first_end(const lhi_both_ways *b, uint32_t n)
     return end;
 }
 
+/* Picks a device's next pass into picks[device]. */
 static void choose(lhi_both_ways *b, uint32_t device)
 {
     way_state *s = b->state;
@@ -396,15 +412,17 @@ static void choose(lhi_both_ways *b, uint32_t device)
         s->picks[device] = (pick){at, pick_in_turn(b, device, n, at)};
         return;
     }
-    /* Later than at, but before that much of the way to the first end. */
+    /* Allows starts later than `at` by `patience` quarters of the time to the
+     * first possible end. */
     int64_t wait = 0;
     if (s->rules->patience)
         wait = (first_end(b, n) - at) / 4 * s->rules->patience;
     s->picks[device] = pick_due(b, n, at + (wait > 0 ? wait - 1 : 0));
 }
 
-/* --- the tournament of devices ------------------------------------------- */
+/* --- tournament tree over devices ---------------------------------------- */
 
+/* Returns the device whose pick starts first; ties: `a`. */
 static uint32_t sooner(const way_state *s, uint32_t a, uint32_t b)
 {
     if (a == LH_NONE || b == LH_NONE)
@@ -412,18 +430,21 @@ static uint32_t sooner(const way_state *s, uint32_t a, uint32_t b)
     return s->picks[b].start_ns < s->picks[a].start_ns ? b : a;
 }
 
+/* Updates the tree path above one device. */
 static void replay(way_state *s, uint32_t device)
 {
     for (uint32_t i = (s->leaves + device) / 2; i > 0; i /= 2)
         s->tree[i] = sooner(s, s->tree[2 * i], s->tree[2 * i + 1]);
 }
 
+/* Repeats the choice for a device and updates the tree. */
 static void renew(lhi_both_ways *b, uint32_t device)
 {
     choose(b, device);
     replay(b->state, device);
 }
 
+/* Builds the tree from scratch. */
 static void seat_all(lhi_both_ways *b)
 {
     way_state *s = b->state;
@@ -469,8 +490,9 @@ bool lhi_way_state_make(lhi_both_ways *b)
            s->standing;
 }
 
-/* --- a run --------------------------------------------------------------- */
+/* --- run ----------------------------------------------------------------- */
 
+/* Sends a pass's output to its consumers, over links where there are any. */
 static void hand_on(lhi_both_ways *b, uint32_t stream, uint32_t m,
                     int64_t end_ns)
 {
@@ -488,6 +510,7 @@ static void hand_on(lhi_both_ways *b, uint32_t stream, uint32_t m,
     }
 }
 
+/* Runs the device's pick, then updates the devices affected. */
 static void place(lhi_both_ways *b, uint32_t device)
 {
     way_state *s = b->state;
@@ -499,7 +522,7 @@ static void place(lhi_both_ways *b, uint32_t device)
     d->order[d->count++] = (uint32_t)number;
     s->free[device] = end;
     b->end_ns = lhi_most(b->end_ns, end);
-    /* Of a W in parts what counts is when the last ends. */
+    /* For a W in parts, the end of the last part determines the start. */
     b->start[number] = end - b->lanes[p.stream].time_ns;
     s->next[p.stream]++;
     if (s->n_parts == 1 || !is_w(b, p.stream) ||
@@ -516,13 +539,14 @@ static void place(lhi_both_ways *b, uint32_t device)
         int64_t *ready_ns = &coming_of(b, way->out[i].to)->ready_ns;
         int64_t before_ns = *ready_ns;
         *ready_ns = ready_at(b, way->out[i].to);
-        /* What waits behind others changes nothing yet. */
+        /* A pass that is not its stream's next one changes nothing yet. */
         if (to != device && (*ready_ns != before_ns || s->rules->hold_back))
             renew(b, to);
     }
     renew(b, device);
 }
 
+/* Resets all state before a run. */
 static void reset(lhi_both_ways *b)
 {
     way_state *s = b->state;
@@ -576,11 +600,11 @@ void lhi_both_ways_turn(lhi_both_ways *b)
     }
 }
 
-/* Each W was put as often as it has parts. */
+/* Numbers the parts: each W occurs once per part in the order. */
 static void number_parts(const lhi_both_ways *b, lhi_order *order,
                          uint32_t n_parts)
 {
-    uint32_t *next = b->state->next; /* of no use any more */
+    uint32_t *next = b->state->next; /* reused as scratch; the run is over */
     memset(next, 0, b->n_streams * sizeof *next);
     for (uint32_t i = 0; i < order->count; i++) {
         lh_pass *pass = &order->passes[i];
@@ -619,7 +643,7 @@ uint64_t lhi_both_ways_cost(const lhi_both_ways *b)
     uint64_t cost = 0;
     for (uint32_t i = 0; i < b->p->n_devices; i++) {
         const lhi_lane_device *d = &b->devices[i];
-        uint64_t each = d->n_streams; /* looked at for each pass */
+        uint64_t each = d->n_streams; /* streams scanned per pass */
         if (d->room != LH_NO_LIMIT && !(d->one_takes[0] && d->one_takes[1]))
             each *= (uint64_t)d->n_chunks * d->n_streams;
         cost += each * d->n_streams * b->n;

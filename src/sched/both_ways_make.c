@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What list scheduling needs to know of a pipeline, both ways in time. */
+/* Builds the list scheduler's tables for a pipeline, in both directions. */
 #include "sched/both_ways.h"
 
+/* Connects two streams in both directions; `route` NULL: no message. */
 static void link_streams(lhi_both_ways *b, uint32_t from, uint32_t to,
                          const lhi_route *route)
 {
@@ -20,6 +21,7 @@ static void link_streams(lhi_both_ways *b, uint32_t from, uint32_t to,
     maker->in[maker->n_in++] = to;
 }
 
+/* Fills durations, memory changes and dependencies. */
 static void fill_lanes(lhi_both_ways *b)
 {
     const lh_pipeline *p = b->p;
@@ -53,7 +55,8 @@ static void fill_lanes(lhi_both_ways *b)
     }
 }
 
-/* The streams of each device as one microbatch passes them. */
+/* Fills each device's streams in the order in which one microbatch passes them.
+ */
 static bool fill_sequences(lhi_both_ways *b)
 {
     const lh_pipeline *p = b->p;
@@ -88,7 +91,7 @@ static bool fill_sequences(lhi_both_ways *b)
     return true;
 }
 
-/* Whether no other stream than the first takes memory. */
+/* Checks whether only the first stream takes memory. */
 static bool one_takes(const lhi_both_ways *b, const lhi_lane_device *d,
                       uint32_t back)
 {
@@ -100,7 +103,7 @@ static bool one_takes(const lhi_both_ways *b, const lhi_lane_device *d,
     return true;
 }
 
-/* The highest rise over any stretch of a microbatch's way. */
+/* Returns the maximum rise over any interval on a microbatch's path. */
 static int64_t rise(const lhi_both_ways *b, const lhi_lane_device *d,
                     uint32_t back)
 {
@@ -114,6 +117,7 @@ static int64_t rise(const lhi_both_ways *b, const lhi_lane_device *d,
     return most;
 }
 
+/* Fills each device's memory limits; LH_NO_LIMIT if all microbatches fit. */
 static void fill_memory(lhi_both_ways *b)
 {
     const lh_pipeline *p = b->p;
@@ -135,7 +139,7 @@ static void fill_memory(lhi_both_ways *b)
         }
         b->balanced = b->balanced && sum == 0;
         d->room = LH_NO_LIMIT;
-        /* Amounts add up to less than 2^62 (lh_pipeline_make). */
+        /* All amounts add up to less than 2^62 (lh_pipeline_make). */
         if (limit < INT64_C(1) << 62 && taken * b->n > limit - fixed)
             d->room = limit - fixed;
     }
@@ -171,9 +175,10 @@ lh_status lhi_both_ways_make(const lh_pipeline *pipeline, uint32_t n_parts,
     return LH_OK;
 }
 
-/* --- shares of memory ---------------------------------------------------- */
+/* --- memory shares ------------------------------------------------------- */
 
-/* From the start of a chunk's F to the end of its W where nothing waits. */
+/* Computes activation lifetimes without waits: from the start of a chunk's F to
+ * the end of its W. */
 static void fill_lives(const lhi_both_ways *b, int64_t *lives)
 {
     const lh_pipeline *p = b->p;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PipeMesh's elastic schedule (Li et al., IEEE TPDS 2025): microbatches go
- * forward in groups, chunk by chunk, and backward in groups of their own. The
- * larger the first and last group, the more data-parallel communication of a
- * chunk hides behind the passes of another. */
+/* Method "elastic": PipeMesh's schedule (Li et al., IEEE TPDS 2025).
+ * Microbatches run forward in groups, chunk by chunk, and backward in separate
+ * groups. Larger first and last groups hide more data-parallel communication
+ * behind passes on another chunk. */
 #include "sched/sched.h"
 
 #include <inttypes.h>
 #include <longhaul/elastic.h>
 #include <stdlib.h>
 
-/* The pipeline as the closed forms see it: by its slowest communication, with
- * nothing sharded. */
+/* Describes the pipeline for the closed forms: slowest communication, nothing
+ * sharded. */
 static lh_elastic_case describe(const lh_pipeline *p)
 {
     const lh_chunk *c = &p->chunks[0];
@@ -30,6 +30,7 @@ static lh_elastic_case describe(const lh_pipeline *p)
     return g;
 }
 
+/* Writes the plan's order for every device. */
 static void put_orders(const lh_elastic_case *g, const lh_elastic_plan *plan,
                        lhi_orders *out)
 {
@@ -40,8 +41,8 @@ static void put_orders(const lh_elastic_case *g, const lh_elastic_plan *plan,
     }
 }
 
-/* The groups that the options give; without `dequeue`, as many as there are in
- * `enqueue`, of one size. */
+/* Builds a plan from the groups in the options. Without `dequeue`, uses as many
+ * equal groups as in `enqueue`. */
 static lh_status given_groups(const lh_elastic_case *g,
                               const lh_method_options *o, lhi_arena *mem,
                               lh_elastic_plan **out, lh_error *err)
@@ -63,20 +64,20 @@ static lh_status given_groups(const lh_elastic_case *g,
     return lh_elastic_plan_make(g, &wanted, out, err);
 }
 
-/* By the closed form the fastest queue whose order fits, the shorter of
- * equals. */
+/* Finds the queue that is fastest by the closed form among those that fit;
+ * ties: the shorter. */
 static lh_status best_queue(const lh_elastic_case *g, const lh_pipeline *p,
                             lhi_orders *orders, lh_elastic_plan **out,
                             lh_error *err)
 {
     lh_error why = {0};
     lh_elastic_plan *best = NULL;
-    int64_t too_many = INT64_MAX; /* passes that did not fit */
+    int64_t too_many = INT64_MAX; /* resident passes that did not fit */
     for (uint32_t q = g->stages; q <= g->microbatches; q++) {
         lh_elastic_plan *plan;
         lh_status status = lh_elastic_plan_queue(g, q, &plan, NULL);
         if (status == LH_EINFEASIBLE)
-            continue; /* the queue of all microbatches never is */
+            continue; /* the full queue is always feasible */
         if (status != LH_OK) {
             lh_elastic_plan_free(best);
             return lhi_fail_nomem(err);
@@ -109,6 +110,7 @@ static lh_status best_queue(const lh_elastic_case *g, const lh_pipeline *p,
     return LH_OK;
 }
 
+/* Builds the plan from the options, the pipeline's groups, or a search. */
 static lh_status make_plan(const lh_elastic_case *g, const lh_pipeline *p,
                            const lh_method_options *o, lhi_orders *orders,
                            lh_elastic_plan **out, lh_error *err)

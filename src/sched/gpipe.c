@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPipe (Huang et al., 2019): every device runs all its forwards, then all its
- * backwards. Chunk after chunk along the path, so that with several chunks on
- * a device no order can wait for another in a circle. */
+/* Method "gpipe" (Huang et al., 2019): every device runs all its forwards, then
+ * all its backwards. Chunk after chunk along the path, so orders with several
+ * chunks per device cannot deadlock. */
 #include "sched/sched.h"
 
 lh_status lhi_gpipe(const lh_pipeline *pipeline,

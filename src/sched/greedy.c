@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CrossPipe's greedy generator (§4.2, algorithm 1: CrossUDSub), with the same
- * rules for any placement: the passes of all chunks of a device compete. */
+/* Method "greedy": CrossPipe's generator (section 4.2, algorithm 1:
+ * CrossUDSub), with the same rules for any placement. Passes from all chunks on
+ * a device compete. */
 #include "sched/planner.h"
 
-/* What there is to choose from among the Fs, or Ds, of a device at a time. */
+/* The candidate among a device's Fs, or Ds, at a given time. */
 typedef struct menu {
-    uint32_t chunk; /* of the one to take; LH_NONE: none */
-    bool refused;   /* none, but memory forbids one that could start */
+    uint32_t chunk; /* selected chunk; LH_NONE: none */
+    bool refused;   /* memory blocks every startable pass */
 } menu;
 
-/* The earliest start of an F or D that memory allows. */
+/* Returns the earliest start for an F or D that fits into memory. */
 static int64_t earliest(const lhi_plan_device *d, int64_t room)
 {
     if (d->f.nodes[1].ready_need <= room || d->d.nodes[1].ready_need <= room)
@@ -19,7 +20,8 @@ static int64_t earliest(const lhi_plan_device *d, int64_t room)
     return f_ns < d_ns ? f_ns : d_ns;
 }
 
-/* Of several that can start by then, the chunk furthest along the path. */
+/* Selects a pass that can start by `by_ns`; among several chunks, the furthest
+ * along the path. */
 static menu list_menu(const lhi_plan_device *d, const lhi_offers *offers,
                       int64_t room, int64_t by_ns)
 {
@@ -35,8 +37,9 @@ static menu list_menu(const lhi_plan_device *d, const lhi_offers *offers,
     return m;
 }
 
-/* Warm-up lasts until the first D is ready: waiting until it has run would let
- * one more F in before it. No F left: tear-down. */
+/* Returns the preferred kind. Warm-up lasts until the first D is ready; waiting
+ * until it has run would admit one more F before it. Tear-down starts when no F
+ * is left. */
 static lh_pass_kind wanted(const lhi_planner *p, const lhi_plan_device *d,
                            const menu *back)
 {
@@ -49,6 +52,7 @@ static lh_pass_kind wanted(const lhi_planner *p, const lhi_plan_device *d,
     return d->last == LH_F ? LH_D : LH_F;
 }
 
+/* Dispatch policy: chooses F, D or a W part for a device. */
 static lhi_choice choose(const lhi_planner *p, uint32_t device,
                          const void *policy)
 {

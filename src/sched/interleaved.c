@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Interleaved 1F1B (Narayanan et al., 2021) in the order of Megatron-LM: the
- * microbatches go through in groups of P, each group through the device's
- * chunks one after the other. Where P does not divide them, groups are the next
- * larger ones of one size, which are also those of PyTorch where it takes that
- * number (torch/distributed/pipelining/schedules.py, ScheduleInterleaved1F1B:
- * n / P rounds, rounded down, that have to divide n). */
+/* Method "interleaved-1f1b" (Narayanan et al., 2021) in Megatron-LM's order:
+ * microbatches run in groups of P, each group through the device's chunks one
+ * after another.
+ *
+ * If P does not divide their number, groups have the next larger uniform size.
+ * PyTorch uses the same groups where it accepts that number
+ * (torch/distributed/pipelining/schedules.py, ScheduleInterleaved1F1B: n / P
+ * rounds, rounded down, that must divide n). */
 #include "sched/sched.h"
 
 #include "base/whole.h"
 
+/* Dimensions of the interleaved order. */
 typedef struct walk {
     uint32_t devices, legs, group; /* legs: chunks per device */
 } walk;
 
-/* The k-th forward or backward that `device` runs. */
+/* Adds the k-th forward or backward on `device`. */
 static void put_kth(const walk *w, lhi_order *order, uint32_t device,
                     uint32_t k, bool forward)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Greedy's schedule made better by scheduling backward and forward in turn
- * (forward-backward improvement, also justification: Li and Willis 1992,
- * Valls et al. 2005, for projects with scarce resources): a run in one
- * direction says what is due when in the other. Several ways of starting and
- * of choosing are tried; the best stays. docs/theory/schedules.md. */
+/* Method "look-ahead": improves greedy's schedule by alternating backward and
+ * forward list scheduling (forward-backward improvement, also called
+ * justification: Li and Willis 1992, Valls et al. 2005, for
+ * resource-constrained projects). Each run supplies due dates for the next run
+ * in the opposite direction. Tries several initial memory shares and selection
+ * rules and keeps the best result. See docs/theory/schedules.md. */
 #include "base/whole.h"
 #include "pipe/schedule_own.h"
 #include "sched/both_ways.h"
@@ -12,41 +13,43 @@
 #include <longhaul/simulate.h>
 #include <string.h>
 
-/* Work that is always allowed, in the unit of lhi_both_ways_cost(), about a
- * nanosecond; and what is allowed to finish RUNS runs, without end where a
- * pass costs no more than DEAREST. */
+/* Work limits in the unit of lhi_list_scheduler_estimate_cost(), about 1 ns.
+ * WORK is always allowed. RUNS runs are allowed up to WORK_FOR_RUNS; the cap
+ * does not apply where a pass costs at most DEAREST. */
 #define WORK UINT64_C(6000000)
 #define RUNS 8
 #define WORK_FOR_RUNS UINT64_C(100000000)
 #define DEAREST 1000
-#define QUARTERS 3 /* of a forward at most, of memory left unused */
-#define ROUNDS 6   /* backward and forward, for each way of starting */
+#define QUARTERS 3 /* max. quarters of a forward left unused */
+#define ROUNDS 6   /* backward-forward pairs per initial rule */
 
-/* Shares of memory that chunks have from the start. */
+/* Initial memory shares per chunk. */
 enum { SHARED, NEAREST, DOWN, ALL, WHOLE, N_SHARES };
 
+/* One combination of rules. */
 typedef struct attempt {
     uint8_t shares;
     bool hold_back;
     uint8_t patience;
     bool reserve;
-    bool at_first; /* shares hold for the first run only */
+    bool at_first; /* shares apply to the first run only */
 } attempt;
 
+/* Search state: scheduler, evaluator and the best orders so far. */
 typedef struct looker {
     const lh_pipeline *p;
     const lh_method_options *o;
     lhi_arena *mem;
     lhi_both_ways ways;
     lh_evaluator *judge;
-    lh_schedule view; /* of the orders that are judged */
+    lh_schedule view; /* view of the orders under evaluation */
     lhi_orders *best, trial;
     int64_t best_ns;
     uint32_t *caps[N_SHARES];
     uint64_t work, work_limit;
 } looker;
 
-/* How long the passes of `orders` take; they are not copied. */
+/* Computes the makespan for `orders` without copying them. */
 static lh_status judge(looker *l, const lhi_orders *orders, int64_t *out,
                        lh_error *err)
 {
@@ -57,9 +60,10 @@ static lh_status judge(looker *l, const lhi_orders *orders, int64_t *out,
     return lh_evaluator_run(l->judge, &l->view, out, err);
 }
 
-/* Judges what the last run made; keeps it if it is the best. Runs reckon with
- * less than the judge does, so one that is late by itself is not judged; but
- * what was packed toward the end may well begin earlier. */
+/* Evaluates the last run and keeps it if it is the best. The list scheduler
+ * models less than the simulator, so a run that is already too late is not
+ * simulated. A backward run packs passes toward the end and may start earlier
+ * when simulated, so it gets a margin of 1/64. */
 static lh_status judge_trial(looker *l, lh_error *err)
 {
     int64_t ns, late = l->ways.is_backward ? l->best_ns / 64 : 0;
@@ -87,13 +91,14 @@ static bool run_way(looker *l, bool backward, const lhi_way_rules *rules)
                              backward ? 1 : l->o->sub_blocks, rules);
 }
 
+/* Checks whether the work limit or the lower bound is reached. */
 static bool is_over(const looker *l)
 {
     return l->work >= l->work_limit || l->best_ns <= l->o->bound_ns;
 }
 
-/* From greedy's rules on, backward and forward as long as that changes
- * something. */
+/* Runs greedy's rules, then alternates backward and forward runs until nothing
+ * changes. */
 static lh_status try_one(looker *l, const attempt *by, lh_error *err)
 {
     lhi_way_rules rules = {.caps = l->caps[by->shares],
@@ -119,9 +124,8 @@ static lh_status try_one(looker *l, const attempt *by, lh_error *err)
     return LH_OK;
 }
 
-/* The most useful first, of all ways to combine these: what is too large for
- * all gets the first few. Where chunks do not share memory there is less to
- * try. */
+/* Rule combinations, most effective first, so large cases try the best few.
+ * Fewer are useful if chunks do not share memory. */
 static const attempt alone[] = {
     {SHARED, false, 3, false, false}, {SHARED, false, 2, false, false},
     {SHARED, false, 0, false, false}, {SHARED, false, 4, false, false},
@@ -140,6 +144,7 @@ static const attempt sharing[] = {
     {NEAREST, false, 3, false, false}, {SHARED, false, 4, false, false},
 };
 
+/* Computes the per-chunk caps for all share rules. */
 static lh_status share(looker *l, lh_error *err)
 {
     for (int i = NEAREST; i < N_SHARES; i++) {
@@ -155,8 +160,8 @@ static lh_status share(looker *l, lh_error *err)
     return LH_OK;
 }
 
-/* A quarter of a forward less memory on each device that can do without; false:
- * none has a limit. */
+/* Reduces each device's memory limit by a quarter of a forward, where feasible.
+ * Returns false if no device has a limit. */
 static bool leave_quarter(looker *l)
 {
     bool any = false;
@@ -175,6 +180,7 @@ static bool leave_quarter(looker *l)
     return any;
 }
 
+/* Tries all rule combinations, then the best one with reduced memory. */
 static lh_status try_rules(looker *l, lh_error *err)
 {
     bool shared = false, has_transfers = false;
@@ -198,14 +204,14 @@ static lh_status try_rules(looker *l, lh_error *err)
         if (l->best_ns < before_ns)
             best = &list[i];
     }
-    /* As greedy does where memory is tight. */
+    /* Same as greedy does with little memory. */
     for (uint32_t i = 0; i < QUARTERS && !is_over(l); i++)
         if (leave_quarter(l))
             LHI_TRY(try_one(l, best, err));
     return LH_OK;
 }
 
-/* Greedy's orders with some memory left unused. */
+/* Tries greedy with part of the memory left unused. */
 static lh_status try_sparing(looker *l, lh_error *err)
 {
     bool tight = l->best->tight;
@@ -227,6 +233,7 @@ static lh_status try_sparing(looker *l, lh_error *err)
     return LH_OK;
 }
 
+/* Improves greedy's orders within the work limit. */
 static lh_status improve(looker *l, lh_error *err)
 {
     uint32_t n_parts = l->p->joint ? 1 : l->o->sub_blocks;
@@ -238,7 +245,7 @@ static lh_status improve(looker *l, lh_error *err)
         return lhi_fail_nomem(err);
     LHI_TRY(lh_evaluator_make(l->p, l->o->sim, &l->judge, err));
     lh_status status = judge(l, l->best, &l->best_ns, err);
-    if (status == LH_EDEADLOCK) /* coupled queues can stop a schedule */
+    if (status == LH_EDEADLOCK) /* coupled queues can deadlock */
         l->best_ns = INT64_MAX / 2;
     else if (status != LH_OK)
         return status;

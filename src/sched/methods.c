@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* What a pipeline has to be like, for the line about a method. */
+/* Requirements on the pipeline, appended to a method's description. */
 #define NEEDS_ANY_ANY ""
 #define NEEDS_UD_ANY " (ud)"
 #define NEEDS_LOOP_ANY " (loop)"
@@ -61,6 +61,7 @@ const char *lh_method_about(uint32_t method)
     return method < lhi_n_methods ? lhi_methods[method].about : NULL;
 }
 
+/* Reports an unknown method with the list of names. */
 static lh_status refuse_name(const char *name, lh_error *err)
 {
     char names[256] = "";
@@ -95,9 +96,10 @@ bool lh_method_is_choice(const char *name)
     return method && method->kind == LHI_METHOD_CHOICE;
 }
 
-/* ---- what a pipeline has to be like ---- */
+/* ---- pipeline requirements ---- */
 
-/* With one device, chunks 0 and 1 on it are a V as well as a loop. */
+/* Checks the placement. On one device, chunks 0 and 1 form a V as well as a
+ * loop. */
 static bool lies_as(const lh_pipeline *p, lh_placement placement)
 {
     if (p->placement == placement)
@@ -116,6 +118,7 @@ static lh_status need_placement(const lh_pipeline *p, lh_placement placement,
         lh_placement_name(placement), lh_placement_name(p->placement));
 }
 
+/* Requires chunks that run down the devices and back again. */
 static lh_status need_waves(const lh_pipeline *p, lh_error *err)
 {
     uint32_t devices = p->n_devices;
@@ -173,8 +176,9 @@ bool lhi_method_refused(lh_status status)
            status == LH_EDEADLOCK;
 }
 
-/* ---- running one ---- */
+/* ---- running a method ---- */
 
+/* Fills in defaults and checks the options. */
 static lh_status complete_options(const lh_method_options *given,
                                   lh_method_options *out, lh_error *err)
 {
@@ -188,6 +192,7 @@ static lh_status complete_options(const lh_method_options *given,
     return LH_OK;
 }
 
+/* Runs a method, checks memory and builds the schedule. */
 static lh_status make_schedule(const lhi_method *method,
                                const lh_pipeline *pipeline,
                                const lh_method_options *options,

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Flexible pipeline parallelism (Meta, "The Llama 3 Herd of Models", 2024,
- * §3.3) and DoraPP (ScaleAcross Explorer, 2026, §4): the microbatches go
- * through a device's chunks in rounds of `group`, where interleaved 1F1B has
- * rounds of P. With more, a chunk's messages have longer to arrive. DoraPP has
- * the input gradient apart from the weight gradient and leaves weight gradients
- * for the end. */
+/* Methods "flexible" (Meta, "The Llama 3 Herd of Models", 2024, section 3.3)
+ * and "dorapp" (ScaleAcross Explorer, 2026, section 4).
+ *
+ * Microbatches run through a device's chunks in rounds of `group`, where
+ * interleaved 1F1B uses rounds of P. Larger rounds give a chunk's messages more
+ * time to arrive. DoraPP splits input and weight gradients and defers weight
+ * gradients to the end. */
 #include "sched/sched.h"
 
 #include <inttypes.h>
 #include <longhaul/simulate.h>
 
-/* The passes of one direction, one after the other. */
+/* Cursor over all passes in one direction. */
 typedef struct round_walk {
     uint32_t devices, legs, n, group; /* legs: chunks per device */
     uint32_t device;
@@ -24,6 +25,7 @@ static uint32_t round_size(const round_walk *w)
     return left < w->group ? left : w->group;
 }
 
+/* Returns the next pass and advances the cursor. */
 static lh_pass round_next(round_walk *w, lh_pass_kind kind)
 {
     assert(w->first < w->n);
@@ -47,6 +49,7 @@ static void put_pass(lhi_order *order, lh_pass pass)
     lhi_put(order, (lh_pass_kind)pass.kind, pass.chunk, pass.microbatch);
 }
 
+/* Returns the number of warm-up forwards. */
 static uint32_t warmup(const round_walk *w)
 {
     uint64_t group = w->group < w->n ? w->group : w->n;
@@ -56,6 +59,7 @@ static uint32_t warmup(const round_walk *w)
     return (uint32_t)(wanted < all ? wanted : all);
 }
 
+/* Writes the order for "flexible". */
 static void put_flexible(lhi_order *order, round_walk forward)
 {
     round_walk backward = forward;
@@ -75,11 +79,13 @@ static void put_split(lhi_order *order, round_walk *d, round_walk *w)
     put_pass(order, round_next(w, LH_W));
 }
 
+/* Writes the order for "dorapp": warm-up, steady state, then D with deferred W.
+ */
 static void put_dora(lhi_order *order, round_walk forward)
 {
     round_walk d = forward, w;
     uint32_t all = forward.n * forward.legs, ahead = warmup(&forward);
-    uint32_t waiting = 0; /* weight gradients */
+    uint32_t waiting = 0; /* deferred weight gradients */
     d.forward = false;
     w = d;
     for (uint32_t k = 0; k < all; k++) {
@@ -100,9 +106,10 @@ static void put_dora(lhi_order *order, round_walk forward)
 
 typedef void put_order(lhi_order *order, round_walk forward);
 
-/* A round of fewer microbatches than devices may have each device wait for a
- * backward that another one has put behind a forward that waits for the first;
- * Megatron-LM refuses such sizes. Some of them are fine, so try. */
+/* Checks for deadlock by simulation. A round with fewer microbatches than
+ * devices can create a cyclic wait: a backward is ordered behind a forward that
+ * depends on the first device. Megatron-LM rejects such sizes, although some
+ * work. */
 static lh_status need_progress(const lh_pipeline *p, const lhi_orders *orders,
                                uint32_t group, lh_error *err)
 {
@@ -133,6 +140,7 @@ static lh_status need_progress(const lh_pipeline *p, const lhi_orders *orders,
     return status;
 }
 
+/* Builds orders for all devices with the given round function. */
 static lh_status make_rounds(const lh_pipeline *p,
                              const lh_method_options *options, uint32_t passes,
                              put_order *put, lhi_orders *out, lh_error *err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 1F1B (PipeDream-flush, Narayanan et al., 2021): as many forwards as devices
- * follow, then a forward and a backward in turn, then the other backwards. */
+/* Method "1f1b" (PipeDream-flush, Narayanan et al., 2021): one warm-up forward
+ * per downstream device, then alternating forward and backward, then the
+ * remaining backwards. */
 #include "sched/sched.h"
 
 static lh_status put_orders(const lh_pipeline *pipeline, lhi_orders *out,
@@ -23,8 +24,9 @@ static lh_status put_orders(const lh_pipeline *pipeline, lhi_orders *out,
     return LH_OK;
 }
 
-/* A device holds most once its warm-up is over, which a microbatch for each
- * device shows: what does not fit there needs no order of thousands. */
+/* Checks memory with one microbatch per device, which reaches the peak after
+ * warm-up. This avoids building an order with thousands of passes that cannot
+ * fit. */
 static lh_status fit_first(const lh_pipeline *pipeline, lh_error *err)
 {
     lh_pipeline first = *pipeline;

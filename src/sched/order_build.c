@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+/* Allocates each device's order. */
 static lh_status give_room(lhi_orders *orders, const lh_pipeline *p,
                            uint32_t passes_per_microbatch, lh_error *err)
 {

@@ -5,17 +5,19 @@
 
 #include <string.h>
 
-/* When a link is taken: spans in order of time, apart from each other. Those
- * that ended before anything can still be sent are dropped. */
+/* A link's reserved time intervals, sorted and disjoint. Intervals that ended
+ * before any message can still be sent are dropped. */
 typedef struct span {
     int64_t from_ns, to_ns;
 } span;
 
+/* Reservations on one link. */
 typedef struct lhi_booking {
     span *spans;
     uint32_t first, count, room; /* spans[first .. first + count - 1] */
 } lhi_booking;
 
+/* Makes sure that one more interval fits. */
 static bool make_room(lhi_arena *mem, lhi_booking *b)
 {
     if (b->first + b->count < b->room)
@@ -36,8 +38,9 @@ static bool make_room(lhi_arena *mem, lhi_booking *b)
     return true;
 }
 
-/* Takes the earliest gap of `length_ns` from `ready_ns` on (CrossPipe §4.2.3)
- * and sets *end_ns to its end. Nothing is sent before now_ns any more. */
+/* Reserves the earliest gap of `length_ns` from `ready_ns` on (CrossPipe,
+ * section 4.2.3) and sets *end_ns to its end. No later message starts before
+ * now_ns. Returns false if out of memory. */
 static bool book(lhi_arena *mem, lhi_booking *b, int64_t now_ns,
                  int64_t ready_ns, int64_t length_ns, int64_t *end_ns)
 {
@@ -47,7 +50,7 @@ static bool book(lhi_arena *mem, lhi_booking *b, int64_t now_ns,
     }
     int64_t at = ready_ns;
     uint32_t i = b->count;
-    /* Most often the message goes to the end; walk back from there. */
+    /* Most messages go to the end, so search backward from there. */
     while (i > 0 && b->spans[b->first + i - 1].to_ns > ready_ns)
         i--;
     for (; i < b->count; i++) {
@@ -73,8 +76,9 @@ static bool book(lhi_arena *mem, lhi_booking *b, int64_t now_ns,
     return true;
 }
 
-/* --- the tournament ------------------------------------------------------ */
+/* --- tournament tree ----------------------------------------------------- */
 
+/* Returns the device whose choice starts first; ties: `a`. */
 static uint32_t earlier(const lhi_planner *p, uint32_t a, uint32_t b)
 {
     if (a == LH_NONE || b == LH_NONE)
@@ -82,12 +86,14 @@ static uint32_t earlier(const lhi_planner *p, uint32_t a, uint32_t b)
     return p->choices[b].start_ns < p->choices[a].start_ns ? b : a;
 }
 
+/* Updates the tree path above one device. */
 static void replay(lhi_planner *p, uint32_t device)
 {
     for (uint32_t i = (p->leaves + device) / 2; i > 0; i /= 2)
         p->tree[i] = earlier(p, p->tree[2 * i], p->tree[2 * i + 1]);
 }
 
+/* Builds the tree from scratch. */
 static void seat_all(lhi_planner *p)
 {
     for (uint32_t d = 0; d < p->leaves; d++)
@@ -96,7 +102,7 @@ static void seat_all(lhi_planner *p)
         p->tree[i] = earlier(p, p->tree[2 * i], p->tree[2 * i + 1]);
 }
 
-/* --- what may run -------------------------------------------------------- */
+/* --- admissible passes --------------------------------------------------- */
 
 int64_t lhi_plan_start(const lhi_planner *planner,
                        const lhi_plan_device *device, uint32_t chunk,
@@ -110,16 +116,16 @@ int64_t lhi_plan_start(const lhi_planner *planner,
     return at > device->free_ns ? at : device->free_ns;
 }
 
-/* Of those that are not through with a device, in their order. */
+/* Returns the oldest microbatch that is not finished on the device. */
 static uint32_t oldest_of(const lhi_planner *planner,
                           const lhi_plan_device *device)
 {
     return planner->chunks[device->chunks[0]].next_d;
 }
 
-/* What the next F or D of a chunk takes and keeps free; what takes nothing fits
- * always. The oldest microbatch has nothing to keep free: whatever came behind
- * it has. */
+/* Returns the memory that a chunk's next F or D takes plus the reserve it must
+ * leave free; INT64_MIN if it takes none. The oldest microbatch needs no
+ * reserve: every younger one was admitted with that reserve. */
 static int64_t need_of(const lhi_planner *planner, uint32_t chunk,
                        lh_pass_kind kind)
 {
@@ -136,8 +142,8 @@ static int64_t need_of(const lhi_planner *planner, uint32_t chunk,
 
 int64_t lhi_plan_room(const lhi_plan_device *device)
 {
-    /* Amounts add up to less than 2^62 (lh_pipeline_make), so this is as good
-     * as no limit, and no difference overflows. */
+    /* All amounts add up to less than 2^62 (lh_pipeline_make), so this equals
+     * no limit, and no difference overflows. */
     const int64_t most = INT64_C(1) << 62;
     return (device->limit < most ? device->limit : most) - device->memory;
 }
@@ -148,10 +154,11 @@ bool lhi_plan_fits(const lhi_planner *planner, const lhi_plan_device *device,
     return need_of(planner, chunk, kind) <= lhi_plan_room(device);
 }
 
-/* --- offers -------------------------------------------------------------- */
+/* --- ready queue --------------------------------------------------------- */
 
 static const lhi_pass_offer no_offer = {LHI_NEVER, LHI_NEVER, LHI_NEVER};
 
+/* Writes a leaf and updates its ancestors. */
 static void put_offer(lhi_offers *o, uint32_t nth, lhi_pass_offer leaf)
 {
     uint32_t i = o->leaves + nth;
@@ -164,7 +171,7 @@ static void put_offer(lhi_offers *o, uint32_t nth, lhi_pass_offer leaf)
     }
 }
 
-/* What a chunk has on offer now, after its next pass or that one's input has
+/* Updates a chunk's queue entry after its next pass, or that pass's input, has
  * changed. */
 static void offer(lhi_planner *p, uint32_t chunk, lh_pass_kind kind)
 {
@@ -182,7 +189,7 @@ static void offer(lhi_planner *p, uint32_t chunk, lh_pass_kind kind)
     put_offer(kind == LH_F ? &d->f : &d->d, c->nth, leaf);
 }
 
-/* Time has gone on: what was on its way is there. */
+/* Moves entries whose input has arrived by now_ns to ready. */
 static void arrive_by(lhi_offers *o, int64_t now_ns)
 {
     while (o->nodes[1].later_ns <= now_ns) {
@@ -205,6 +212,7 @@ uint32_t lhi_offers_ready(const lhi_offers *offers, int64_t room)
     return i - offers->leaves;
 }
 
+/* Finds the last chunk below node i that fits and has its input by by_ns. */
 static uint32_t find_later(const lhi_offers *o, uint32_t i, int64_t room,
                            int64_t by_ns)
 {
@@ -221,7 +229,7 @@ uint32_t lhi_offers_later(const lhi_offers *offers, int64_t room, int64_t by_ns)
     return by_ns == LHI_NEVER ? LH_NONE : find_later(offers, 1, room, by_ns);
 }
 
-/* The earliest below node i, if it comes before `best`. */
+/* Returns the earliest input below node i, if before `best`. */
 static int64_t find_next(const lhi_offers *o, uint32_t i, int64_t room,
                          int64_t best)
 {
@@ -243,8 +251,9 @@ int64_t lhi_offers_next(const lhi_offers *offers, int64_t room)
     return find_next(offers, 1, room, LHI_NEVER);
 }
 
-/* --- placing a pass ------------------------------------------------------ */
+/* --- dispatch ------------------------------------------------------------ */
 
+/* Raises *at_ns to the arrival of a message produced at made_ns. */
 static bool arrive(lhi_planner *p, const lhi_route *route, int64_t now_ns,
                    int64_t made_ns, int64_t *at_ns)
 {
@@ -259,8 +268,8 @@ static bool arrive(lhi_planner *p, const lhi_route *route, int64_t now_ns,
     return true;
 }
 
-/* Hands the result of an F or D to whoever needs it; *reader is the device
- * whose choice may change, LH_NONE: no other. */
+/* Sends the result of an F or D to its consumer. Sets *reader to the device
+ * whose choice may change; LH_NONE: none. */
 static bool hand_on(lhi_planner *p, const lh_pass *pass, int64_t start_ns,
                     int64_t end_ns, uint32_t *reader)
 {
@@ -289,7 +298,7 @@ static bool hand_on(lhi_planner *p, const lh_pass *pass, int64_t start_ns,
     return true;
 }
 
-/* The pass that a choice stands for, put into the order. */
+/* Adds the chosen pass to the order. */
 static lh_pass *put_choice(lhi_planner *p, uint32_t device,
                            const lhi_choice *choice)
 {
@@ -322,6 +331,7 @@ static lh_pass *put_choice(lhi_planner *p, uint32_t device,
     return &order->passes[order->count - 1];
 }
 
+/* Runs a device's choice and updates time, memory and queues. */
 static bool place(lhi_planner *p, uint32_t device, uint32_t *reader)
 {
     lhi_plan_device *d = &p->devices[device];
@@ -337,7 +347,7 @@ static bool place(lhi_planner *p, uint32_t device, uint32_t *reader)
     if (pass->kind == LH_W)
         return true;
     offer(p, pass->chunk, pass->kind == LH_F ? LH_F : LH_D);
-    /* Another is the oldest. */
+    /* The oldest microbatch has changed. */
     for (uint32_t k = 0; pass->kind != LH_F && pass->chunk == d->chunks[0] &&
                          k < 2 * d->n_chunks;
          k++)
@@ -345,19 +355,21 @@ static bool place(lhi_planner *p, uint32_t device, uint32_t *reader)
     return hand_on(p, pass, start, d->free_ns, reader);
 }
 
-/* --- preparation --------------------------------------------------------- */
+/* --- setup --------------------------------------------------------------- */
 
-/* The most that a device's running sum can rise over any stretch of what a
- * microbatch still has to do there after an F or D of each chunk. An F (or D)
- * is let in only if that much stays free, so the oldest microbatch under way
- * can always go on, if nothing has to stay free but for its own pass: those
- * behind it were let in with room for all the passes that it has before them.
- * Hence no order of these ends in a deadlock. */
+/* Computes the memory reserves, reserve_f and reserve_d: the maximum rise of a
+ * device's running sum over any interval in the remaining passes of a
+ * microbatch, after an F or D on each chunk.
+ *
+ * An F or D is admitted only if its reserve stays free. The oldest microbatch
+ * needs no reserve except for its own pass, because younger ones were admitted
+ * with capacity for all its earlier passes. So it can always continue, and no
+ * order deadlocks. */
 static void reckon_keeps(lhi_planner *p, const lhi_plan_device *d,
                          int64_t *whole)
 {
     const lh_chunk *chunks = p->pipeline->chunks;
-    int64_t rise = 0, most = 0; /* from here on; over any stretch from here */
+    int64_t rise = 0, most = 0; /* rise from here; maximum over any interval */
     for (uint32_t i = 0; i < d->n_chunks; i++) { /* backward in time: D0 .. */
         uint32_t c = d->chunks[i];
         int64_t change[2] = {chunks[c].mem_w, chunks[c].mem_d};
@@ -382,8 +394,8 @@ static void reckon_keeps(lhi_planner *p, const lhi_plan_device *d,
     *whole = most;
 }
 
-/* Takes what is not to be used off a device's memory, as far as it can do
- * without. */
+/* Subtracts the memory to leave unused from a device's limit, as far as
+ * feasible. */
 static void leave_out(const lhi_planner *p, lhi_plan_device *d, int64_t whole)
 {
     int64_t most_f = 0;
@@ -410,6 +422,7 @@ static bool make_offers(lhi_planner *p, lhi_offers *o, uint32_t n_chunks)
     return o->nodes != NULL;
 }
 
+/* Assigns chunks to devices and checks that one microbatch fits. */
 static lh_status share_chunks(lhi_planner *p, lh_error *err)
 {
     const lh_pipeline *pipe = p->pipeline;
@@ -448,8 +461,8 @@ static lh_status share_chunks(lhi_planner *p, lh_error *err)
     return LH_OK;
 }
 
-/* All-gathers run one after the other, in the order of the chunks' first
- * forwards, from the start on. */
+/* Computes the all-gather times: one after another from the start, in the order
+ * of the chunks' first forwards. */
 static void gather(lhi_planner *p)
 {
     for (uint32_t i = 0; i < p->pipeline->n_devices; i++) {
@@ -465,6 +478,7 @@ static void gather(lhi_planner *p)
     }
 }
 
+/* Allocates all state and computes the initial queues. */
 static lh_status init_planner(lhi_planner *p, lh_error *err)
 {
     const lh_pipeline *pipe = p->pipeline;
@@ -486,7 +500,7 @@ static lh_status init_planner(lhi_planner *p, lh_error *err)
     LHI_TRY(share_chunks(p, err));
     gather(p);
     for (size_t i = 0; i < n_inputs; i++)
-        inputs[i] = i < n ? 0 : LHI_NEVER; /* F of chunk 0 needs no input */
+        inputs[i] = i < n ? 0 : LHI_NEVER; /* F on chunk 0 needs no input */
     for (uint32_t c = 0; c < pipe->n_chunks; c++) {
         p->chunks[c].f_at = inputs + 2 * (size_t)c * n;
         p->chunks[c].d_at = p->chunks[c].f_at + n;
@@ -496,10 +510,10 @@ static lh_status init_planner(lhi_planner *p, lh_error *err)
     return LH_OK;
 }
 
-/* --- the run ------------------------------------------------------------- */
+/* --- run ----------------------------------------------------------------- */
 
-/* Nothing can start. With room kept as above that takes passes that never give
- * back what they took. */
+/* Reports that nothing can start. With the reserves above, this requires passes
+ * that never release their memory. */
 static lh_status refuse_stop(const lhi_planner *p, lh_error *err)
 {
     for (uint32_t i = 0; i < p->pipeline->n_devices; i++) {
@@ -520,6 +534,7 @@ static lh_status refuse_stop(const lhi_planner *p, lh_error *err)
     return lhi_fail(err, LH_EINFEASIBLE, "nothing more can start");
 }
 
+/* Dispatches all passes until none is left or nothing can start. */
 static lh_status place_all(lhi_planner *p, lhi_choose_fn *choose,
                            const void *policy, lh_error *err)
 {

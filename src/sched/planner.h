@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The performance model run forward while an order is being made: what each
- * device may run next and when, given all that was placed so far. `slack` and
- * `greedy` differ only in how a device chooses. */
+/* Dispatcher: builds an order by running the performance model forward. It
+ * tracks which pass each device may run next and when, given all passes placed
+ * so far. `slack` and `greedy` differ only in their dispatch policy. */
 #ifndef LHI_PLANNER_H
 #define LHI_PLANNER_H
 
@@ -9,106 +9,113 @@
 
 #define LHI_NEVER INT64_MAX
 
+/* Dispatch state per chunk. */
 typedef struct lhi_plan_chunk {
-    uint32_t next_f, next_d; /* microbatch of the next F, and of the next D (or
-                                B): in order, per chunk and kind */
-    int64_t *f_at, *d_at;    /* when the input of each is there; LHI_NEVER:
-                                not known yet */
-    /* Memory that must stay free after an F, or a D, of this chunk so that
-     * its microbatch can always go on to its end. */
+    uint32_t next_f, next_d; /* microbatch for the next F and the next D (or B),
+                              * per chunk and kind, in order */
+    /* input arrival per microbatch; LHI_NEVER: unknown */
+    int64_t *f_at, *d_at;
+    /* Memory that must stay free after an F, or D, on this chunk so that its
+     * microbatch can always finish. */
     int64_t keep_f, keep_d;
-    int64_t mem_d; /* of D, or of B */
-    uint32_t nth;  /* among its device's chunks */
+    int64_t mem_d; /* change by D, or B */
+    uint32_t nth;  /* index among its device's chunks */
 } lhi_plan_chunk;
 
-/* The best of some chunks; LHI_NEVER throughout: there is none. `need` is the
- * memory that an F or D takes and keeps free. */
+/* Minimum over several chunks; all fields LHI_NEVER: no entry. `need`: memory
+ * that an F or D takes plus its reserve. */
 typedef struct lhi_pass_offer {
-    int64_t ready_need; /* least, of those whose input is there already */
-    int64_t later_ns;   /* earliest input, of those on their way, ... */
-    int64_t later_need; /* ... and least need among these */
+    int64_t ready_need; /* min. need among passes with input available */
+    int64_t later_ns;   /* earliest input still in flight */
+    int64_t later_need; /* min. need among passes with input in flight */
 } lhi_pass_offer;
 
-/* The next Fs, or Ds, of a device's chunks whose input is known: a tournament
- * with a leaf per chunk, in model order. nodes[1] is the best of all. */
+/* Ready queue: the next Fs, or Ds, on a device's chunks whose input time is
+ * known. A tournament tree with one leaf per chunk, in model order; nodes[1] is
+ * the root. */
 typedef struct lhi_offers {
     lhi_pass_offer *nodes;
     uint32_t leaves;
 } lhi_offers;
 
+/* Dispatch state per device. */
 typedef struct lhi_plan_device {
     const uint32_t *chunks; /* in model order */
     uint32_t n_chunks;
-    lhi_offers f, d; /* D or B */
+    lhi_offers f, d; /* d: D or B */
     int64_t free_ns;
-    int64_t memory, limit;   /* static memory included */
-    int64_t most_need;       /* of any F or D: with so much room all fit */
-    uint64_t f_left, d_left; /* passes not placed yet */
+    int64_t memory, limit;   /* including static memory */
+    int64_t most_need;       /* max. need of any F or D */
+    uint64_t f_left, d_left; /* passes not yet placed */
     uint32_t w_pending;      /* Ws whose D is placed */
-    uint32_t w_at;           /* place in the order of the D whose W is next */
+    uint32_t w_at;           /* position of the D whose W is next */
     uint16_t w_part;
-    lh_pass_kind last; /* of F and D, whichever was placed last */
+    lh_pass_kind last; /* last placed kind, F or D */
 } lhi_plan_device;
 
-/* What a device would do next. */
+/* A device's next pass. */
 typedef struct lhi_choice {
-    int64_t start_ns;  /* LHI_NEVER: nothing for now */
-    lh_pass_kind kind; /* LH_D stands for D or B; LH_W for its next part */
-    uint32_t chunk;    /* of F and D */
+    int64_t start_ns;  /* LHI_NEVER: nothing at present */
+    lh_pass_kind kind; /* LH_D: D or B; LH_W: the next W part */
+    uint32_t chunk;    /* for F and D */
 } lhi_choice;
 
 typedef struct lhi_planner lhi_planner;
+/* Dispatch policy: chooses a device's next pass. `policy`: the caller's data.
+ */
 typedef lhi_choice lhi_choose_fn(const lhi_planner *planner, uint32_t device,
                                  const void *policy);
 
+/* The dispatcher's state for one run. */
 struct lhi_planner {
     const lh_pipeline *pipeline;
     lhi_arena *mem;
     lhi_plan_chunk *chunks;
     lhi_plan_device *devices;
-    uint32_t n_parts;              /* of each W */
-    uint32_t quarters;             /* of a forward: memory left unused */
+    uint32_t n_parts;              /* parts per W */
+    uint32_t quarters;             /* unused memory, quarters of a forward */
     struct lhi_booking *resources; /* per link resource */
-    int64_t *gathered_ns;          /* per chunk: its all-gather is there */
+    int64_t *gathered_ns;          /* per chunk: arrival of its all-gather */
     lhi_choice *choices;           /* per device */
-    uint32_t *tree, leaves;        /* tournament of devices */
-    lhi_orders *orders;            /* filled; not owned */
+    uint32_t *tree, leaves;        /* tournament tree over devices */
+    lhi_orders *orders;            /* output; not owned */
 };
 
-/* Places all passes: each time the device whose choice starts earliest (ties:
- * the lower device) runs it. `n_parts`: sub-blocks of each W. `quarters`: of
- * its memory each device leaves so many quarters of a forward unused, if it
- * can. Makes and fills `out`. Time O(passes * log(chunks * devices)). */
+/* Places all passes: repeatedly runs the choice that starts earliest (ties: the
+ * lower device). `n_parts`: parts per W. `quarters`: quarters of a forward's
+ * memory that each device leaves unused, if feasible. Allocates and fills
+ * `out`. Time O(passes * log(chunks * devices)). */
 lh_status lhi_planner_run(const lh_pipeline *pipeline, uint32_t n_parts,
                           uint32_t quarters, lhi_choose_fn *choose,
                           const void *policy, lhi_orders *out, lh_error *err);
 
-/* Greedy's orders with that much unused: where memory is tight less may be
- * better, as a forward that only just fits can take what others' turns then
+/* Runs greedy with that much memory left unused. With little memory this can be
+ * faster: a forward that barely fits may take memory that other passes then
  * wait for. */
 lh_status lhi_greedy_sparing(const lh_pipeline *pipeline,
                              const lh_method_options *options,
                              uint32_t quarters, lhi_orders *out, lh_error *err);
 
-/* When the next F, or D, of a chunk could start; LHI_NEVER: unknown, or none
+/* Returns when a chunk's next F, or D, could start; LHI_NEVER: unknown, or none
  * left. */
 int64_t lhi_plan_start(const lhi_planner *planner,
                        const lhi_plan_device *device, uint32_t chunk,
                        lh_pass_kind kind);
-/* Whether the next F, or D, of a chunk leaves what must stay free. */
+/* Checks whether a chunk's next F, or D, leaves the required reserve free. */
 bool lhi_plan_fits(const lhi_planner *planner, const lhi_plan_device *device,
                    uint32_t chunk, lh_pass_kind kind);
 
-/* How much memory the device may still take. */
+/* Returns the memory that the device may still take, in bytes. */
 int64_t lhi_plan_room(const lhi_plan_device *device);
 
-/* The last chunk, by its place among the device's, whose pass has its input
- * and fits into `room`; LH_NONE: none. */
+/* Returns the last chunk, by its index on the device, whose pass has its input
+ * and fits into `room` bytes; LH_NONE: none. */
 uint32_t lhi_offers_ready(const lhi_offers *offers, int64_t room);
-/* The same of those whose input comes later, but by `by_ns`. */
+/* The same for passes whose input arrives later, but by `by_ns`. */
 uint32_t lhi_offers_later(const lhi_offers *offers, int64_t room,
                           int64_t by_ns);
-/* When the first of those comes, if it fits; LHI_NEVER: none. */
+/* Returns when the first later input arrives, among passes that fit; LHI_NEVER:
+ * none. */
 int64_t lhi_offers_next(const lhi_offers *offers, int64_t room);
 
 #endif

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules by rule. In comes a pipeline and the name of a method, out goes the
- * order of the passes on each device; nothing is searched for here, but for
- * what look-ahead and auto try.
+/* Schedule methods. Input: a pipeline and a method's name; output: each
+ * device's pass order. No search happens here except in look-ahead and auto.
  *
- *   sched.h         the one list of methods with what is to be known of each,
- *                   and the orders that they fill
- *   methods.c       that list by name and number; runs a method
- *   order_build.c   room for orders, whether they fit, from orders to schedules
- *   planner.c       a clock that places passes one by one: greedy, slack
- *   both_ways*.c    the same from the end, which look-ahead compares with
- *   whole.c         parts of W put together again
+ *     sched.h                 list of all methods; the orders that they fill
+ *     methods.c               lookup by name and number; runs a method
+ *     orders.c                allocates orders, checks memory, builds schedules
+ *     dispatcher.c            places passes one by one: greedy, slack
+ *     list_scheduler*.c       the same in both directions, for look-ahead
+ *     merge_w_parts.c         joins the parts of each W
  *
- * Every other file is a method: gpipe.c, zb_v.c, ... */
+ * Every other file is one method: gpipe.c, zb_v.c, ... */
 #ifndef LHI_SCHED_H
 #define LHI_SCHED_H
 
@@ -22,12 +20,12 @@
 #include <assert.h>
 #include <longhaul/methods.h>
 
-/* X(name, function, chunks, backward, kind, what it does in one line): the
- * methods in the order that help shows and that `auto` prefers among equals.
- * Each function lives in a file of its own.
- *   chunks    where those of a pipeline lie that it makes orders for: lhi_lie
- *   backward  SPLIT: D and W have to be passes of their own
- *   kind      how it is used among others: lhi_method_kind */
+/* X(name, function, chunks, backward, kind, one-line description): all methods,
+ * in the order for help texts and for ties in `auto`. Each function has a file.
+ *
+ * - chunks: required chunk layout, lhi_chunk_layout
+ * - backward: SPLIT: D and W must be separate passes
+ * - kind: role among the methods, lhi_method_kind */
 #define LHI_METHOD_LIST(X)                                                     \
     X("gpipe", lhi_gpipe, ANY, ANY, QUICK, "all forwards, then all backwards") \
     X("1f1b", lhi_1f1b, UD, ANY, QUICK, "one forward, one backward")           \
@@ -61,44 +59,46 @@
       "greedy, then improved by what is due, seen from the end")               \
     X("auto", lhi_auto, ANY, ANY, CHOICE, "the fastest of all that fit")
 
-/* Where the chunks of a pipeline lie. */
+/* Chunk layouts that a method supports. */
 typedef enum lhi_lie {
     LHI_LIE_ANY,
     LHI_LIE_UD,
     LHI_LIE_LOOP,
     LHI_LIE_UD_LOOP, /* either */
     LHI_LIE_WAVE,
-    LHI_LIE_WAVES, /* down the devices and back again, any number of times */
+    LHI_LIE_WAVES, /* down the devices and back, repeated */
 } lhi_lie;
 
+/* A method's role and cost. */
 typedef enum lhi_method_kind {
     LHI_METHOD_QUICK,
-    LHI_METHOD_GLANCE, /* the quick one that comes closest to the best of all on
-                          most layouts: it stands for all at first sight */
-    LHI_METHOD_SLOW,   /* up to the square of the chunks on a device for every
-                          pass: tried where the others leave a hope */
-    LHI_METHOD_CHOICE, /* the best of the others, with no order of its own */
+    LHI_METHOD_GLANCE, /* the quick method that is closest to the best on most
+                        * layouts: used alone in quick evaluations */
+    LHI_METHOD_SLOW,   /* up to chunks^2 per device and pass: tried only if the
+                        * quick methods leave a gap to the bound */
+    LHI_METHOD_CHOICE, /* the best of the others, no order of its own */
 } lhi_method_kind;
 
-/* The order of one device while it is being made. */
+/* A device's order under construction. */
 typedef struct lhi_order {
     lh_pass *passes;
     uint32_t count, room;
 } lhi_order;
 
+/* Orders for all devices; release with lhi_orders_fini(). */
 typedef struct lhi_orders {
     lhi_arena *mem; /* owns everything below */
     uint32_t n_devices;
     lhi_order *devices;
-    const char *method; /* that made them; static storage */
-    /* slack and greedy: when the last pass ends by their own clock, messages
-     * in the gaps that they booked; others: 0. */
+    const char *method; /* method that produced them; static storage */
+    /* slack and greedy: end of the last pass by the dispatcher's clock, with
+     * messages in the reserved gaps; other methods: 0. */
     int64_t planned_ns;
-    bool tight; /* these again: memory may have kept a pass from its turn */
+    bool tight; /* slack and greedy: memory may have delayed a pass */
 } lhi_orders;
 
-/* Fills `out`, which it makes by lhi_orders_init(), for a pipeline that its row
- * says it suits. `options` are complete. On failure `out` holds nothing. */
+/* Fills `out`, calling lhi_orders_init(), for a pipeline that the method
+ * supports. `options` must be complete. On failure `out` owns nothing. */
 typedef lh_status lhi_method_fn(const lh_pipeline *pipeline,
                                 const lh_method_options *options,
                                 lhi_orders *out, lh_error *err);
@@ -107,9 +107,11 @@ typedef lh_status lhi_method_fn(const lh_pipeline *pipeline,
 LHI_METHOD_LIST(LHI_METHOD_DECLARE)
 #undef LHI_METHOD_DECLARE
 
+/* A row in the list of methods. */
 typedef struct lhi_method {
     const char *name;
-    lhi_method_fn *make; /* for what it suits: lhi_method_make() */
+    /* supported pipelines only: lhi_method_build_orders() */
+    lhi_method_fn *make;
     lhi_lie chunks;
     bool split;
     lhi_method_kind kind;
@@ -119,32 +121,35 @@ typedef struct lhi_method {
 extern const lhi_method lhi_methods[];
 extern const uint32_t lhi_n_methods;
 
-/* NULL: there is none of that name, or `name` is NULL. */
+/* Returns the method called `name`; NULL: unknown, or `name` is NULL. */
 const lhi_method *lhi_method_named(const char *name);
-/* The one that stands for all at first sight. */
+/* Returns the method that quick evaluations use for all. */
 const lhi_method *lhi_method_at_a_glance(void);
 
-/* LH_EUNSUPPORTED where the method does not make orders for the pipeline, else
- * as its function. */
+/* Runs a method. LH_EUNSUPPORTED: it does not support the pipeline; other
+ * errors come from its function. */
 lh_status lhi_method_make(const lhi_method *method, const lh_pipeline *pipeline,
                           const lh_method_options *options, lhi_orders *out,
                           lh_error *err);
 
-/* Whether making a schedule answers that the method has none for the pipeline;
- * another may have one. Any other failure is one of the whole. */
+/* Checks whether a status means that the method does not apply to this
+ * pipeline; another method may. All other failures are fatal. */
 bool lhi_method_refused(lh_status status);
 
-/* Room for `passes_per_microbatch` passes of each chunk and microbatch. */
+/* Allocates orders for `passes_per_microbatch` passes per chunk and microbatch.
+ */
 lh_status lhi_orders_init(lhi_orders *orders, const lh_pipeline *pipeline,
                           uint32_t passes_per_microbatch, lh_error *err);
+/* Releases all memory in `orders`. */
 void lhi_orders_fini(lhi_orders *orders);
+/* Builds a schedule that copies the orders. */
 lh_status lhi_orders_schedule(const lhi_orders *orders, lh_schedule **out,
                               lh_error *err);
-/* LH_EINFEASIBLE, naming device, need and limit, where an order takes more
- * memory than the device has. */
+/* Checks memory; LH_EINFEASIBLE names the device, its need and its limit. */
 lh_status lhi_orders_fit(const lhi_orders *orders, const lh_pipeline *pipeline,
                          lh_error *err);
 
+/* Appends an undivided pass to an order. */
 static inline void lhi_put(lhi_order *order, lh_pass_kind kind, uint32_t chunk,
                            uint32_t microbatch)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adaptra's schedules: warm-up forwards per device by its algorithm 1 or 2 or
- * as given, then the orders of its algorithms 3 and 4, with exact times of
- * events where the paper steps a clock. */
+/* Method "slack": Adaptra's schedules. Warm-up forwards per device come from
+ * its algorithm 1 or 2 or from the options; orders come from its algorithms 3
+ * and 4, with exact event times where the paper steps a clock. */
 #include "sched/slack.h"
 
 #include "base/whole.h"
@@ -9,8 +9,8 @@
 
 #include <inttypes.h>
 
-/* Algorithm 1: what memory allows on the first device, in steps down to 1 that
- * differ by one at most, the larger first. */
+/* Algorithm 1: starts with the count that fits on the first device and
+ * decreases to 1 in steps that differ by at most one, larger steps first. */
 static void warm_by_memory(const lh_pipeline *p, uint32_t *x)
 {
     const lh_chunk *first = &p->chunks[0];
@@ -24,9 +24,9 @@ static void warm_by_memory(const lh_pipeline *p, uint32_t *x)
         x[i] = x[i - 1] - (x[0] - 1) / steps - (i <= (x[0] - 1) % steps);
 }
 
-/* Algorithm 2: just enough slackness to absorb each link's delay there and
- * back, at least `least`, which is 2 in the paper. The paper's upper clip N -
- * 2S is negative for short batches; it is at least 2 here. */
+/* Algorithm 2: the minimum slackness that absorbs each link's round-trip delay,
+ * at least `least` (2 in the paper). The paper's upper clip N - 2S is negative
+ * for short batches; here it is at least 2. */
 static void warm_by_delay(const lh_pipeline *p, int64_t least, uint32_t *x)
 {
     int64_t n = p->n_microbatches, highest = n - 2 * (int64_t)p->n_devices;
@@ -43,7 +43,8 @@ static void warm_by_delay(const lh_pipeline *p, int64_t least, uint32_t *x)
     }
 }
 
-/* How many forwards a device holds with no W among them; 0 or less: not one. */
+/* Returns how many forwards fit on a device without any W between them; 0 or
+ * less: none. */
 static int64_t most_forwards(const lh_pipeline *p, uint32_t device)
 {
     const lh_chunk *c = &p->chunks[device];
@@ -54,9 +55,9 @@ static int64_t most_forwards(const lh_pipeline *p, uint32_t device)
     return (limit - c->mem_static - over) / c->mem_f;
 }
 
-/* As many forwards as each device holds, and none more than the one before it
- * (the paper's lemma in §4.1: else the later device waits for ever). Whether
- * anything had to be cut. */
+/* Clips the counts to each device's memory, and to the previous device's count
+ * (the paper's lemma in section 4.1: otherwise the later device waits forever).
+ * Returns whether any count was reduced. */
 static bool clip(const lh_pipeline *p, uint32_t *x)
 {
     bool cut = false;
@@ -70,15 +71,15 @@ static bool clip(const lh_pipeline *p, uint32_t *x)
     return cut;
 }
 
-/* Algorithm 2's slackness, each boundary's cut in proportion: what the first
- * device holds beyond one forward goes, one by one, to the boundary that has
- * the least of what its delay asks for. */
+/* Algorithm 2 with the slackness at all boundaries reduced in proportion. The
+ * first device's capacity beyond one forward is assigned one by one, each to
+ * the boundary with the smallest fraction of its delay's demand. */
 void lhi_slack_share(const lh_pipeline *p, uint32_t least, uint32_t *x)
 {
     uint32_t last = p->n_devices - 1;
     warm_by_delay(p, least, x);
     int64_t left = lhi_least(most_forwards(p, 0), x[0]) - 1;
-    for (uint32_t i = 0; i < last; i++) /* from here on: wanted */
+    for (uint32_t i = 0; i < last; i++) /* from here on: demand per boundary */
         x[i] -= x[i + 1];
     uint32_t *given = x + p->n_devices;
     for (uint32_t i = 0; i < last; i++)
@@ -100,6 +101,7 @@ void lhi_slack_share(const lh_pipeline *p, uint32_t least, uint32_t *x)
     clip(p, x);
 }
 
+/* Checks and copies the warm-up counts from the options. */
 static lh_status take_given(const lh_pipeline *p,
                             const lh_method_options *options, uint32_t *x,
                             lh_error *err)
@@ -151,9 +153,9 @@ lh_status lhi_slack_warmups(const lh_pipeline *pipeline,
     return LH_OK;
 }
 
-/* Algorithm 3: the warm-up, then B before F before W of what is ready. As
- * printed, x is only the least number of forwards under way; with a memory
- * limit it is also the most. */
+/* Dispatch policy, algorithm 3: warm-up, then B before F before W among ready
+ * passes. As printed, x is only the minimum number of forwards in flight; with
+ * a memory limit it is also the maximum. */
 static lhi_choice choose(const lhi_planner *p, uint32_t device,
                          const void *policy)
 {

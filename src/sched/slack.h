@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Warm-up counts of Adaptra's schedules: how much delay each boundary absorbs.
+/* Warm-up counts for Adaptra's schedules: the delay that each boundary absorbs.
  */
 #ifndef LHI_SLACK_H
 #define LHI_SLACK_H
 
 #include "sched/sched.h"
 
-/* The warm-up forwards of each device, x[0..n_devices-1], of a UD pipeline
- * with split backward: as given, else by Adaptra's algorithm 1 or 2, clipped to
- * what memory holds. *cut: the algorithm's counts were more than that. */
+/* Computes the warm-up forwards per device, x[0..n_devices-1], for a UD
+ * pipeline with split backward. They come from the options or from Adaptra's
+ * algorithm 1 or 2, clipped to memory. *cut: memory reduced the algorithm's
+ * counts. */
 lh_status lhi_slack_warmups(const lh_pipeline *pipeline,
                             const lh_method_options *options, uint32_t *x,
                             bool *cut, lh_error *err);
-/* The same by algorithm 2, with no less slackness than `least`, but with all
- * boundaries cut in proportion where memory does not hold what delays ask for.
- * `x` has room for twice as many; the second half is used up. */
+/* The same by algorithm 2 with slackness at least `least`, but reduced in
+ * proportion at all boundaries if memory cannot hold the demand. `x` has 2 *
+ * n_devices entries; the second half is scratch. */
 void lhi_slack_share(const lh_pipeline *pipeline, uint32_t least, uint32_t *x);
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One microbatch's passes are laid on a clock that goes round in as many slots
- * as the fullest device has passes for it, so that no two of a device meet;
- * every microbatch then does the same, a round later than the one before it
- * (modulo scheduling: Lam 1988, Rau 1994, for loops of programs). What a
- * microbatch waits for on its way is memory, so ways with less and less of it
- * are tried until one fits. docs/theory/schedules.md. */
+/* Method "steady": modulo scheduling (Lam 1988, Rau 1994, for program loops).
+ * One microbatch's passes are placed on a cyclic clock with as many slots as
+ * the fullest device has passes per microbatch, so no two passes on a device
+ * collide. Every microbatch repeats this pattern, one round later than its
+ * predecessor. Waiting time on a microbatch's path costs memory, so patterns
+ * with less and less waiting are tried until one fits. See
+ * docs/theory/schedules.md. */
 #include "base/whole.h"
 #include "pipe/schedule_own.h"
 #include "sched/sched.h"
@@ -12,30 +13,32 @@
 #include <longhaul/simulate.h>
 #include <math.h>
 
-/* By how much of a slot a pass may come before its input is there by this
- * clock, which counts passes as alike: the less, the more time there is for
- * those that take longer, and the more memory is held. */
+/* Fraction of a slot by which a pass may start before its input is available on
+ * this clock, which treats all passes as equally long. Smaller values leave
+ * more time for longer passes but use more memory. */
 static const double tolerances[] = {0,   0.05, 0.1, 0.15, 0.2,
                                     0.3, 0.4,  0.6, 0.8};
 enum {
     N_TOLERANCES = sizeof tolerances / sizeof *tolerances,
-    MORE = 3 /* tried behind the first that fits */
+    MORE = 3 /* trials after the first one that fits */
 };
 
+/* Search state: slot table, evaluator and the best orders so far. */
 typedef struct steady {
     const lh_pipeline *p;
     lhi_arena *mem;
-    uint32_t slots;  /* of a round */
-    double unit_ns;  /* of a slot */
-    uint32_t *taken; /* [device * slots + slot]: a pass; LH_NONE: free */
-    int64_t *at;     /* each pass's slot, of all rounds */
+    uint32_t slots;  /* per round */
+    double unit_ns;  /* per slot */
+    uint32_t *taken; /* [device * slots + slot]: pass; LH_NONE: free */
+    int64_t *at;     /* per pass: absolute slot */
     lh_evaluator *judge;
-    lh_schedule view; /* of the orders that are judged */
+    lh_schedule view; /* view of the orders under evaluation */
     lhi_orders *best, trial;
     int64_t best_ns;
 } steady;
 
-/* Passes of one microbatch by number: F, then D or B, then W. */
+/* Returns the number of a pass within one microbatch: F, then D or B, then W.
+ */
 static uint32_t pass_of(const lh_pipeline *p, lh_pass_kind kind, uint32_t chunk)
 {
     uint32_t nth = kind == LH_F ? 0 : kind == LH_W ? 2 : 1;
@@ -51,6 +54,7 @@ static lh_pass_kind kind_of(const lh_pipeline *p, uint32_t pass)
     return p->joint ? LH_B : LH_D;
 }
 
+/* Places a pass in the first free slot from `ready` on; returns the slot. */
 static int64_t lay(steady *s, uint32_t pass, int64_t ready)
 {
     uint32_t device = s->p->chunks[pass % s->p->n_chunks].device;
@@ -62,10 +66,9 @@ static int64_t lay(steady *s, uint32_t pass, int64_t ready)
     return ready;
 }
 
-/* All F and D in the order of the microbatch's way, each in the first slot of
- * its device that is free; then W, those first whose D are. A pass on another
- * device may be in the slot of the one that it waits for, as that comes before
- * it in every round. */
+/* Places all Fs and Ds in path order, each in its device's first free slot,
+ * then each W after its D. A pass may share the slot index of its predecessor
+ * on another device, because that one comes earlier in every round. */
 static void lay_all(steady *s, double tolerance)
 {
     const lh_pipeline *p = s->p;
@@ -95,8 +98,8 @@ static void lay_all(steady *s, double tolerance)
         lay(s, pass_of(p, LH_W, c), s->at[pass_of(p, LH_D, c)]);
 }
 
-/* The first round from `round` on in which a device has passes; INT64_MAX:
- * there is none. */
+/* Returns the first round from `round` on with passes on the device; INT64_MAX:
+ * none. */
 static int64_t next_round(const steady *s, const uint32_t *taken, int64_t round)
 {
     int64_t next = INT64_MAX;
@@ -110,7 +113,8 @@ static int64_t next_round(const steady *s, const uint32_t *taken, int64_t round)
     return next;
 }
 
-/* Every microbatch the same, a round later. */
+/* Writes a device's order: every microbatch repeats the pattern one round
+ * later. */
 static void put_order(const steady *s, uint32_t device, lhi_order *out)
 {
     uint32_t n = s->p->n_microbatches, C = s->p->n_chunks;
@@ -127,7 +131,8 @@ static void put_order(const steady *s, uint32_t device, lhi_order *out)
         }
 }
 
-/* Keeps what was laid if it is the best that fits, or if nothing has. */
+/* Tries one tolerance. Keeps the orders if they are the best that fit, or if
+ * none has fitted yet. */
 static lh_status try_tolerance(steady *s, double tolerance, lh_error *err)
 {
     int64_t ns = INT64_MAX;
@@ -140,7 +145,7 @@ static lh_status try_tolerance(steady *s, double tolerance, lh_error *err)
     lh_status status = lhi_orders_fit(&s->trial, s->p, err);
     if (status == LH_OK)
         status = lh_evaluator_run(s->judge, &s->view, &ns, err);
-    /* Coupled queues can stop a schedule. */
+    /* Coupled queues can deadlock. */
     if (status != LH_OK && status != LH_EINFEASIBLE && status != LH_EDEADLOCK)
         return status;
     if (ns < s->best_ns || s->best_ns == INT64_MAX) {
@@ -152,6 +157,7 @@ static lh_status try_tolerance(steady *s, double tolerance, lh_error *err)
     return LH_OK;
 }
 
+/* Allocates the tables and computes slot count and unit. */
 static lh_status make_room(steady *s, lh_error *err)
 {
     const lh_pipeline *p = s->p;
@@ -179,6 +185,8 @@ static lh_status make_room(steady *s, lh_error *err)
                : lhi_fail_nomem(err);
 }
 
+/* Tries tolerances until MORE beyond the first that fits, or the bound is
+ * reached. */
 static lh_status try_all(steady *s, const lh_method_options *o, lh_error *err)
 {
     LHI_TRY(make_room(s, err));

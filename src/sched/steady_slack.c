@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order that keeps its slackness: the warm-up, then one D and one F in turn
- * on every device, so that the lead of each over the next stays what it was
- * (Adaptra, theorem 1). W waits until memory needs it or no F is left. */
+/* Method "steady-slack": maintains its slackness. After the warm-up every
+ * device alternates one D and one F, so each device's lead over the next stays
+ * constant (Adaptra, theorem 1). W waits until memory requires it or no F is
+ * left. */
 #include "sched/slack.h"
 
 #include "pipe/schedule_own.h"
 
 #include <longhaul/simulate.h>
 
-/* One device's order while it is made. */
+/* A device's order under construction. */
 typedef struct row {
     const lh_chunk *chunk;
     lhi_order *order;
-    uint32_t device, f, d, w; /* passes of each kind so far */
+    uint32_t device, f, d, w; /* passes per kind so far */
     int64_t held, limit;
 } row;
 
@@ -25,15 +26,15 @@ static void put_next(row *r, lh_pass_kind kind)
                               : r->chunk->mem_w;
 }
 
-/* Runs Ws, the oldest first, until `more` fits or none is left. */
+/* Runs Ws, oldest first, until `more` bytes fit or no W is left. */
 static void make_way(row *r, int64_t more)
 {
     while (r->w < r->d && r->held > r->limit - more)
         put_next(r, LH_W);
 }
 
-/* x forwards; D and F in turn; D and W in turn; W. The Ws that memory demands
- * come before the F that needs the room. */
+/* Writes x forwards; D and F alternating; D and W alternating; W. Ws that
+ * memory requires come before the F that needs their memory. */
 static void put_row(row *r, uint32_t n, uint32_t x)
 {
     int64_t d_takes = r->chunk->mem_d > 0 ? r->chunk->mem_d : 0;
@@ -66,17 +67,19 @@ static void put_rows(const lh_pipeline *p, const uint32_t *x, lhi_orders *out)
     }
 }
 
-/* --- which warm-ups ------------------------------------------------------ */
+/* --- selection of warm-ups ----------------------------------------------- */
 
+/* Comparison state: the fastest orders so far. */
 typedef struct contest {
     const lh_pipeline *p;
     lh_evaluator *judge;
-    lh_schedule view; /* of `trial` */
+    lh_schedule view; /* view of `trial` */
     lhi_orders trial, *best;
     int64_t best_ns;
 } contest;
 
-/* Keeps the orders of these warm-ups if they are the fastest so far. */
+/* Tries one set of warm-ups; keeps its orders if they are the fastest so far.
+ */
 static lh_status try_warmups(contest *c, const uint32_t *x, lh_error *err)
 {
     int64_t ns = INT64_MAX;
@@ -99,8 +102,8 @@ static lh_status try_warmups(contest *c, const uint32_t *x, lh_error *err)
     return LH_OK;
 }
 
-/* Where memory does not hold what the delays ask for, there is no telling
- * which boundary can do with less: the fastest of four ways to cut. */
+/* Chooses the fastest of four reductions. If memory cannot hold the warm-ups
+ * that the delays demand, it is unknown which boundary tolerates less. */
 static lh_status choose_warmups(const lh_pipeline *p,
                                 const lh_method_options *options,
                                 lhi_arena *mem, uint32_t *x, lhi_orders *out,
@@ -110,7 +113,7 @@ static lh_status choose_warmups(const lh_pipeline *p,
     lh_method_options initial = *options;
     bool cut;
     initial.slack_initial = true;
-    put_rows(p, x, out); /* if none can run, these are the ones to say so of */
+    put_rows(p, x, out); /* fallback for the error if no order fits */
     c.view.n_devices = p->n_devices;
     c.view.orders = LHI_NEW(mem, const lh_pass *, p->n_devices);
     c.view.counts = LHI_NEW(mem, uint32_t, p->n_devices);

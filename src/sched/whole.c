@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules whose W passes are cut, made whole again for programs that know no
- * parts. Each W runs in the place of one of its parts; which one is chosen so
- * that memory still fits and the makespan suffers least: the best of all-first,
- * all-middle and all-last, then one W after the other moved while that helps,
- * as long as the effort allows. */
+/* Merges W parts into whole W passes, for runtimes without parts. Each W runs
+ * in the position of one of its parts. The position is chosen so that memory
+ * still fits and the makespan grows least: first the best of all-first,
+ * all-middle and all-last, then one W after another is moved while that helps
+ * and the work limit allows. */
 #include "base/arena.h"
 #include "base/fail.h"
 #include "pipe/pipeline_own.h"
@@ -12,22 +12,24 @@
 #include <longhaul/simulate.h>
 #include <stdbool.h>
 
-/* Passes evaluated by the search for better places, all moves together. */
+/* Work limit for local search: passes evaluated over all moves. */
 #define MOST_EFFORT UINT64_C(40000000)
 
+/* Search state for merging W parts. */
 typedef struct whole {
     const lh_pipeline *pipeline; /* may be NULL */
     const lh_schedule *cut;
     lhi_arena *mem;
     lh_evaluator *evaluator;
     uint32_t n_devices;
-    uint16_t **place; /* per device, pass: for a part, which part hosts W */
+    uint16_t **place; /* [device][pass]: part whose position W takes */
     lh_pass **orders;
     uint32_t *counts;
-    int64_t *fixed; /* per device: memory held all along */
+    int64_t *fixed; /* per device: static memory */
     uint64_t n_passes;
 } whole;
 
+/* Objective: memory feasibility first, then makespan. */
 typedef struct score {
     bool fits;
     int64_t makespan_ns;
@@ -40,6 +42,7 @@ static bool better(score a, score b)
     return a.makespan_ns < b.makespan_ns;
 }
 
+/* Builds the schedule for the current positions, W undivided. */
 static lh_status make_schedule(whole *w, lh_schedule **out, lh_error *err)
 {
     for (uint32_t d = 0; d < w->n_devices; d++) {
@@ -61,6 +64,7 @@ static lh_status make_schedule(whole *w, lh_schedule **out, lh_error *err)
         n_links ? lh_schedule_link_order(w->cut, 0) : NULL, out, err);
 }
 
+/* Checks every device's peak memory. */
 static bool fits(const whole *w)
 {
     for (uint32_t d = 0; d < w->n_devices; d++) {
@@ -77,7 +81,7 @@ static bool fits(const whole *w)
     return true;
 }
 
-/* Makes the schedule for the places as they are and judges it. */
+/* Builds the schedule for the current positions and evaluates it. */
 static lh_status judge(whole *w, lh_schedule **out, score *s, lh_error *err)
 {
     lh_schedule *made;
@@ -93,7 +97,7 @@ static lh_status judge(whole *w, lh_schedule **out, score *s, lh_error *err)
     return LH_OK;
 }
 
-/* All W in the place of the same part: 0 first, 1 middle, 2 last. */
+/* Puts every W at the same part: 0 first, 1 middle, 2 last. */
 static void place_all(whole *w, int which)
 {
     for (uint32_t d = 0; d < w->n_devices; d++) {
@@ -106,6 +110,7 @@ static void place_all(whole *w, int which)
     }
 }
 
+/* Sets the position for all parts of one W, whose first part is at `first`. */
 static void place_one(whole *w, uint32_t d, uint32_t first, uint16_t part)
 {
     uint32_t count;
@@ -119,7 +124,7 @@ static void place_one(whole *w, uint32_t d, uint32_t first, uint16_t part)
         }
 }
 
-/* Tries the other places of one W; keeps the best. */
+/* Tries the other positions for one W and keeps the best. */
 static lh_status improve_one(whole *w, uint32_t d, uint32_t first,
                              uint16_t n_parts, lh_schedule **best, score *s,
                              lh_error *err)
@@ -147,6 +152,7 @@ static lh_status improve_one(whole *w, uint32_t d, uint32_t first,
     return LH_OK;
 }
 
+/* Local search: moves one W after another within the work limit. */
 static lh_status improve(whole *w, lh_schedule **best, score *s, lh_error *err)
 {
     uint64_t effort = 0;
@@ -165,6 +171,7 @@ static lh_status improve(whole *w, lh_schedule **best, score *s, lh_error *err)
     return LH_OK;
 }
 
+/* Takes the best uniform choice, then improves it. */
 static lh_status search(whole *w, lh_schedule **out, lh_error *err)
 {
     lh_schedule *best = NULL;
@@ -220,6 +227,7 @@ static lh_status allocate(whole *w, lh_error *err)
     return LH_OK;
 }
 
+/* Merges parts; without a pipeline, each W takes its last part's position. */
 static lh_status join_parts(whole *w, lh_schedule **out, lh_error *err)
 {
     LHI_TRY(allocate(w, err));
@@ -233,7 +241,7 @@ static lh_status join_parts(whole *w, lh_schedule **out, lh_error *err)
         if (chunk->device < w->n_devices)
             w->fixed[chunk->device] += chunk->mem_static;
     }
-    int64_t ignored; /* also: is the schedule one of this pipeline? */
+    int64_t ignored; /* also checks schedule against pipeline */
     lh_status status = lh_evaluator_run(w->evaluator, w->cut, &ignored, err);
     if (status == LH_OK)
         status = search(w, out, err);

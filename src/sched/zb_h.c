@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ZB-H1 and ZB-H2 (Qi et al., 2024) by hand: D as 1F1B has its backwards, each
- * W so many microbatches behind its D that the last device never waits. */
+/* Methods "zb-h1" and "zb-h2" (Qi et al., 2024), handcrafted: D follows 1F1B's
+ * backwards, and each W lags its D by enough microbatches that the last device
+ * never waits. */
 #include "sched/sched.h"
 
-/* Device d runs warmup[d] forwards, then D, the W `lag` microbatches behind,
- * and the next F in turn. */
+/* Writes device d's order: `warmup` forwards, then D, the W `lag` microbatches
+ * behind, and the next F in turn. */
 static void put_passes(lhi_order *order, uint32_t d, uint32_t n,
                        uint32_t warmup, uint32_t lag)
 {

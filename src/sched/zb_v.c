@@ -1,37 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ZB-V (Qi et al., "Pipeline Parallelism with Controllable Memory", 2024) as
- * its authors construct it: every pass takes one unit of time, messages none,
- * and a device holds 2P chunks' activations.
+/* Method "zb-v" (Qi et al., "Pipeline Parallelism with Controllable Memory",
+ * 2024), constructed as its authors do: every pass takes one time unit,
+ * messages take none, and a device holds 2P chunks' activations.
  *
  * Forward and backward both walk the V in two legs: leg 0 visits devices
- * 0..P-1, leg 1 comes back. A forward's leg 0 is chunk d, its leg 1 chunk
- * 2P-1-d; a backward's the other way round. */
+ * 0..P-1, leg 1 returns. A forward's leg 0 is chunk d, its leg 1 chunk 2P-1-d;
+ * a backward uses them the other way round. */
 #include "sched/sched.h"
 
 #include <string.h>
 
 enum { FORWARD, BACKWARD };
 
+/* Progress per device. */
 typedef struct v_device {
     int64_t now, idle;        /* units; idle: waited since its first pass */
-    uint32_t held;            /* chunks' activations */
+    uint32_t held;            /* activations, in chunks */
     uint32_t done[2][2];      /* [FORWARD, BACKWARD][leg] */
-    uint32_t w_pending, w_at; /* w_at: place of the D whose W is next */
+    uint32_t w_pending, w_at; /* w_at: position of the D whose W is next */
 } v_device;
 
-/* Which Ws go into a wait that is shorter than they are. */
+/* Which Ws may fill a wait shorter than one W. */
 typedef struct fill_policy {
     bool before_f, before_d; /* before_d: on a backward's leg 0 */
 } fill_policy;
 
+/* State for one construction. */
 typedef struct v_plan {
     uint32_t n_devices, n; /* n: microbatches */
     fill_policy policy;
-    const struct v_plan *before; /* the run to better; NULL: none */
+    const struct v_plan *before; /* previous run to improve on; NULL: none */
     int64_t most_idle;
     v_device *devices;
-    int64_t *ends[2][2]; /* [kind][leg][device * n + microbatch]; < 0: open */
-    lhi_orders orders;   /* owns the above too */
+    /* [kind][leg][device * n + microbatch]; < 0: not run */
+    int64_t *ends[2][2];
+    lhi_orders orders;   /* also owns the arrays above */
 } v_plan;
 
 static int64_t *end_of(const v_plan *v, int kind, uint32_t leg, uint32_t d,
@@ -46,8 +49,8 @@ static uint32_t chunk_of(const v_plan *v, int kind, uint32_t leg, uint32_t d)
     return down ? d : 2 * v->n_devices - 1 - d;
 }
 
-/* When the next pass of that kind and leg gets its input from the neighbour
- * before it on the leg; < 0: not yet, or the leg starts here. */
+/* Returns when the next pass with that kind and leg receives its input from the
+ * leg's previous device; < 0: not yet, or the leg starts here. */
 static int64_t input_at(const v_plan *v, int kind, uint32_t leg, uint32_t d)
 {
     uint32_t m = v->devices[d].done[kind][leg];
@@ -56,6 +59,7 @@ static int64_t input_at(const v_plan *v, int kind, uint32_t leg, uint32_t d)
     return *end_of(v, kind, leg, leg == 0 ? d - 1 : d + 1, m);
 }
 
+/* Advances a device's time to `end` and accumulates idle time. */
 static void spend(v_plan *v, uint32_t d, int64_t end)
 {
     v_device *dev = &v->devices[d];
@@ -66,6 +70,7 @@ static void spend(v_plan *v, uint32_t d, int64_t end)
     dev->now = end;
 }
 
+/* Runs the device's next F or D on a leg. */
 static void put_pass(v_plan *v, int kind, uint32_t leg, uint32_t d)
 {
     v_device *dev = &v->devices[d];
@@ -84,6 +89,7 @@ static void put_pass(v_plan *v, int kind, uint32_t leg, uint32_t d)
             chunk_of(v, kind, leg, d), m);
 }
 
+/* Runs the device's oldest pending W. */
 static void put_w(v_plan *v, uint32_t d)
 {
     v_device *dev = &v->devices[d];
@@ -97,8 +103,9 @@ static void put_w(v_plan *v, uint32_t d)
     dev->held--;
 }
 
-/* Ws in the wait before a pass: as many as fit wholly, and one that does not
- * if the policy says so and the wait would be the device's longest yet. */
+/* Fills the wait before a pass with Ws: as many as fit completely, plus one
+ * that does not if the policy allows it and the wait would be the device's
+ * longest. */
 static void fill_wait(v_plan *v, int kind, uint32_t leg, uint32_t d)
 {
     v_device *dev = &v->devices[d];
@@ -118,9 +125,9 @@ static void fill_wait(v_plan *v, int kind, uint32_t leg, uint32_t d)
         put_w(v, d);
 }
 
-/* The first microbatch down and back up; meanwhile, while the first leg's
- * forwards fit into the time and the memory, more of them. Then forwards of
- * both legs in turn until no device has run fewer than the one before it. */
+/* Warm-up: runs the first microbatch down and back up. Meanwhile, more
+ * first-leg forwards run while time and memory allow. Then forwards on both
+ * legs alternate until no device has run fewer than its predecessor. */
 static void warm_up(v_plan *v)
 {
     uint32_t last = v->n_devices - 1, leg = 0;
@@ -148,7 +155,7 @@ static void warm_up(v_plan *v)
     }
 }
 
-/* The leg of the backward that a device runs in this round. */
+/* Returns the leg for the device's backward in this round. */
 static uint32_t backward_leg(const v_plan *v, uint32_t d)
 {
     const uint32_t *done = v->devices[d].done[BACKWARD];
@@ -159,6 +166,7 @@ static uint32_t backward_leg(const v_plan *v, uint32_t d)
     return input_at(v, BACKWARD, 1, d) >= 0;
 }
 
+/* Runs one backward per device, leg 1 first. */
 static void put_backwards(v_plan *v, unsigned char *legs)
 {
     for (uint32_t d = 0; d < v->n_devices; d++)
@@ -175,7 +183,7 @@ static void put_backwards(v_plan *v, unsigned char *legs)
         }
 }
 
-/* The leg of the forward that a device runs in this round; 2: none. */
+/* Returns the leg for the device's forward in this round; 2: none. */
 static uint32_t forward_leg(const v_plan *v, uint32_t d)
 {
     const uint32_t *done = v->devices[d].done[FORWARD];
@@ -190,6 +198,7 @@ static uint32_t forward_leg(const v_plan *v, uint32_t d)
     return 2;
 }
 
+/* Runs at most one forward per device, Ws first if memory is full. */
 static void put_forwards(v_plan *v)
 {
     for (uint32_t d = 0; d < v->n_devices; d++) {
@@ -203,6 +212,7 @@ static void put_forwards(v_plan *v)
     }
 }
 
+/* Constructs the orders for v->policy. */
 static lh_status construct(v_plan *v, const lh_pipeline *pipeline,
                            lh_error *err)
 {
@@ -230,8 +240,8 @@ static lh_status construct(v_plan *v, const lh_pipeline *pipeline,
     return LH_OK;
 }
 
-/* One policy, again and again as long as knowing which devices had time to
- * spare in the run before makes the longest idle time shorter. */
+/* Repeats one policy while knowing which devices had spare time in the previous
+ * run reduces the longest idle time. */
 static lh_status refine(const lh_pipeline *pipeline, fill_policy policy,
                         v_plan *out, lh_error *err)
 {

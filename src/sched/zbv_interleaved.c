@@ -1,30 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Zero bubble on a V folded as often as there are chunks (ScaleAcross Explorer,
- * 2026, §4): chunk c lies on device c mod P where floor(c/P) is even, and
- * counts from the other end where it is odd. The order comes from a run in
- * which every pass takes the same time and every device, when it is free, takes
- * the first that it can of: a weight gradient if more than P wait; an input
- * gradient, of the first chunk first; a forward, of the last chunk first, with
- * at most 2P microbatches under way; a weight gradient.
+/* Method "interleaved-zbv": zero bubble on a V folded as often as there are
+ * chunks (ScaleAcross Explorer, 2026, section 4). Chunk c is on device c mod P
+ * where floor(c/P) is even, and counts from the other end where it is odd.
  *
- * In that run messages take what they take on the pipeline's links, in units of
- * the mean forward, so that the order suits the network; or no time at all. */
+ * The order comes from a simulation in which all passes have equal duration. A
+ * free device runs the first available pass in this priority:
+ *
+ * 1. a weight gradient, if more than P are pending;
+ * 2. an input gradient, first chunk first;
+ * 3. a forward, last chunk first, with at most 2P microbatches in flight;
+ * 4. a weight gradient.
+ *
+ * Messages take their time on the pipeline's links, in units of the mean
+ * forward, so the order suits the network; optionally they take no time. */
 #include "base/heap.h"
 #include "sched/sched.h"
 
 #include <inttypes.h>
 
+/* A pending weight gradient. */
 typedef struct fold_pass {
     uint32_t chunk, microbatch;
 } fold_pass;
 
+/* Simulation state per device. */
 typedef struct fold_device {
-    int64_t free_ns;    /* has run what it took until then */
-    fold_pass *waiting; /* weight gradients, oldest first */
+    int64_t free_ns;    /* end of its last pass */
+    fold_pass *waiting; /* pending weight gradients, oldest first */
     uint32_t n_taken, n_waiting;
-    const uint32_t *chunks; /* of this device, in model order */
+    const uint32_t *chunks; /* this device's, in model order */
 } fold_device;
 
+/* Simulation state. */
 typedef struct fold {
     const lh_pipeline *p;
     const lh_method_options *options;
@@ -32,12 +39,12 @@ typedef struct fold {
     uint32_t legs;
     int64_t unit_ns;
     fold_device *devices;
-    int64_t *links;             /* per resource: free from then on */
-    int64_t *f_ready, *d_ready; /* [chunk * n + microbatch]; < 0: not known */
-    uint32_t *f_next, *d_next;  /* per chunk: the microbatch that is next */
+    int64_t *links;             /* per resource: free from this time */
+    int64_t *f_ready, *d_ready; /* [chunk * n + microbatch]; < 0: unknown */
+    uint32_t *f_next, *d_next;  /* per chunk: next microbatch */
     int64_t *f_end;             /* [chunk * n + microbatch] */
-    uint32_t n_entered;         /* microbatches */
-    uint32_t n_left;            /* of them: through at the present time */
+    uint32_t n_entered;         /* microbatches started */
+    uint32_t n_left;            /* microbatches finished by now */
     int64_t *left_ns;           /* [microbatch] */
     lhi_heap events;
 } fold;
@@ -47,6 +54,7 @@ static size_t cell(const fold *f, uint32_t chunk, uint32_t microbatch)
     return (size_t)chunk * f->p->n_microbatches + microbatch;
 }
 
+/* Schedules an event at which the device may start a pass. */
 static lh_status wake(fold *f, uint32_t device, int64_t at, lh_error *err)
 {
     if (lhi_heap_push(&f->events, (lhi_event){.time_ns = at, .rank = device}))
@@ -54,7 +62,7 @@ static lh_status wake(fold *f, uint32_t device, int64_t at, lh_error *err)
     return lhi_fail_nomem(err);
 }
 
-/* When what left at `at` is there. */
+/* Returns when a message sent at `at` arrives. */
 static int64_t arrival(fold *f, const lhi_route *route, int64_t at)
 {
     if (!route->message || route->link == LH_NONE || f->options->ignore_network)
@@ -64,7 +72,7 @@ static int64_t arrival(fold *f, const lhi_route *route, int64_t at)
     return *link + route->latency_ns;
 }
 
-/* A pass is taken now and ends a unit later; what it makes is on its way. */
+/* Runs a pass from `now` for one unit and sends its output. */
 static lh_status take_pass(fold *f, uint32_t device, lh_pass_kind kind,
                            uint32_t chunk, uint32_t m, int64_t now,
                            lh_error *err)
@@ -107,6 +115,7 @@ static bool is_there(int64_t ready_ns, int64_t now)
     return ready_ns >= 0 && ready_ns <= now;
 }
 
+/* Finds a chunk with a ready input gradient; LH_NONE: none. */
 static uint32_t find_d(const fold *f, const fold_device *dev, int64_t now)
 {
     for (uint32_t i = 0; i < f->legs; i++) {
@@ -120,6 +129,7 @@ static uint32_t find_d(const fold *f, const fold_device *dev, int64_t now)
     return LH_NONE;
 }
 
+/* Checks whether another microbatch may start: at most 2P in flight. */
 static bool may_enter(fold *f, int64_t now)
 {
     while (f->n_left < f->d_next[0] && f->left_ns[f->n_left] <= now)
@@ -127,6 +137,7 @@ static bool may_enter(fold *f, int64_t now)
     return f->n_entered - f->n_left < 2 * f->p->n_devices;
 }
 
+/* Finds a chunk with a ready forward; LH_NONE: none. */
 static uint32_t find_f(fold *f, const fold_device *dev, int64_t now)
 {
     for (uint32_t i = f->legs; i-- > 0;) {
@@ -140,6 +151,7 @@ static uint32_t find_f(fold *f, const fold_device *dev, int64_t now)
     return LH_NONE;
 }
 
+/* Starts the device's next pass, if any is ready. */
 static lh_status serve(fold *f, uint32_t device, int64_t now, lh_error *err)
 {
     fold_device *dev = &f->devices[device];
@@ -194,7 +206,7 @@ static lh_status give_room(fold *f, lh_error *err)
     return LH_OK;
 }
 
-/* The mean forward, or 1 where forwards take no time. */
+/* Returns the mean forward time in ns, or 1 if forwards take no time. */
 static int64_t mean_forward(const lh_pipeline *p)
 {
     int64_t mean = 0, rest = 0, n = p->n_chunks;
@@ -206,13 +218,14 @@ static int64_t mean_forward(const lh_pipeline *p)
     return mean > 0 ? mean : 1;
 }
 
+/* Runs the simulation until no event is left. */
 static lh_status serve_all(fold *f, lh_error *err)
 {
     lhi_event event;
     LHI_TRY(give_room(f, err));
     for (uint32_t d = 0; d < f->p->n_devices; d++)
         LHI_TRY(wake(f, d, 0, err));
-    /* By time, then by device: the order in which devices are served. */
+    /* By time, then by device: the service order. */
     while (lhi_heap_pop(&f->events, &event)) {
         uint32_t device = (uint32_t)event.rank;
         if (f->devices[device].free_ns <= event.time_ns)

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Zero bubble on a V by phases, as PyTorch's ScheduleZBVZeroBubble counts them
- * out (ScaleAcross Explorer uses this order for two chunks per device). Where
- * zb-v searches for the order with the least waiting, this one is a formula:
- * it is what runs where PyTorch is asked for its own. */
+/* Method "zbv-phases": zero bubble on a V with the phase counts from PyTorch's
+ * ScheduleZBVZeroBubble (ScaleAcross Explorer uses this order for two chunks
+ * per device). While zb-v searches for the order with the least waiting, this
+ * order is a formula. It matches PyTorch's own schedule. */
 #include "sched/sched.h"
 
+/* Per-device pass counters. */
 typedef struct v_counts {
     lhi_order *order;
-    uint32_t n;         /* microbatches there are */
-    uint32_t chunks[2]; /* of the way there, of the way back */
+    uint32_t n;         /* number of microbatches */
+    uint32_t chunks[2]; /* chunks for leg 0 and leg 1 */
     uint32_t f[2], d[2], w[2];
 } v_counts;
 
-/* The next pass of one kind and leg; microbatches past the last one are only
+/* Adds the next pass for one kind and leg; microbatches past the last are only
  * counted. */
 static void count_out(v_counts *v, lh_pass_kind kind, uint32_t leg)
 {
@@ -28,6 +29,7 @@ static void both(v_counts *v, uint32_t leg)
     count_out(v, LH_W, leg);
 }
 
+/* Writes one device's order, phase by phase. */
 static void put_device(v_counts *v, uint32_t device, uint32_t devices)
 {
     uint32_t after = devices - device, least = 2 * devices - 1;
