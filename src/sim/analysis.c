@@ -1,34 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why an iteration takes as long as it does. */
+/* Explains an iteration's duration: idle time by cause, critical path, link use
+ * and slackness. */
 #include "sim/timeline.h"
 
 #include <longhaul/analysis.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* The result of an analysis; all memory belongs to `mem`. */
 struct lh_analysis {
     lhi_arena *mem;
-    int64_t *idle; /* [(n_devices + 1) * LH_N_CAUSES], the last row: all */
+    int64_t *idle; /* [(n_devices + 1) * LH_N_CAUSES]; last row: total */
     uint32_t n_devices, n_segments, n_links, n_slacks;
     lh_segment *segments;
     lh_link_use *links;
     lh_slack *slacks;
 };
 
-/* Where to find things in the timeline. */
+/* Indices into the timeline. */
 typedef struct finder {
     const lh_pipeline *p;
     const lh_timeline *t;
-    uint32_t *forward_run, *backward_run; /* per chunk, microbatch: its F, and
-                                             its D or B, among the device's */
-    uint32_t *before_on_link; /* per message: the one before it on its link */
-    uint32_t *before_on_dp; /* per collective: the same on its device's link */
+    /* per chunk, microbatch: index of its F, and of its D or B, on the device
+     */
+    uint32_t *forward_run, *backward_run;
+    uint32_t *before_on_link; /* per message: the previous one on its link */
+    uint32_t *before_on_dp; /* per collective: the previous one on its device's
+                             * link */
     uint32_t *gathers;      /* per chunk: its all-gather, or LH_NONE */
-    uint32_t *awaited;      /* per lhi_point(): the last operation to arrive of
-                               those it waits for, LH_NONE; NULL: no operations */
-    uint32_t *copied;       /* per run: the last copy that it waits for, or
-                               LH_NONE; NULL: there are none */
-    uint32_t *before_on_copy; /* per copy: the one before it on its stream */
+    /* per lhi_point(): the last operation to arrive among its prerequisites;
+     * LH_NONE: none; NULL: no operations */
+    uint32_t *awaited;
+    uint32_t *copied;       /* per run: the last copy that it waits for;
+                             * LH_NONE: none; NULL: no copies */
+    uint32_t *before_on_copy; /* per copy: the previous one on its stream */
 } finder;
 
 static const char *const cause_names[] = {
@@ -87,13 +92,14 @@ static size_t cell(const finder *f, const lh_pass *pass)
     return (size_t)pass->chunk * f->p->n_microbatches + pass->microbatch;
 }
 
-/* The run of a pass that is no W. */
+/* Returns the run index for a pass other than W. */
 static uint32_t find_run(const finder *f, const lh_pass *pass)
 {
     return (pass->kind == LH_F ? f->forward_run
                                : f->backward_run)[cell(f, pass)];
 }
 
+/* Fills `awaited` from the operations that passes wait for. */
 static lh_status find_awaited(finder *f, lhi_arena *mem, lh_error *err)
 {
     const lh_pipeline *p = f->p;
@@ -118,7 +124,7 @@ static lh_status find_awaited(finder *f, lhi_arena *mem, lh_error *err)
     return LH_OK;
 }
 
-/* Those of one device take its link in the order of the array. */
+/* Collectives on one device occupy its link in array order. */
 static lh_status find_collectives(finder *f, lhi_arena *mem, lh_error *err)
 {
     const lh_timeline *t = f->t;
@@ -141,6 +147,7 @@ static lh_status find_collectives(finder *f, lhi_arena *mem, lh_error *err)
     return find_awaited(f, mem, err);
 }
 
+/* Fills `copied` and `before_on_copy`. */
 static lh_status find_copies(finder *f, lhi_arena *mem, lh_error *err)
 {
     const lh_timeline *t = f->t;
@@ -174,7 +181,7 @@ static lh_status make_finder(finder *f, lhi_arena *mem, lh_error *err)
         return lhi_fail_nomem(err);
     for (uint32_t r = 0; r < f->t->n_resources; r++)
         last[r] = LH_NONE;
-    /* Messages of one link leave it in the order of the array. */
+    /* Messages on one link leave it in array order. */
     for (uint32_t i = 0; i < f->t->n_messages; i++) {
         uint32_t r = f->t->messages[i].resource;
         f->before_on_link[i] = r == LH_NONE ? LH_NONE : last[r];
@@ -196,7 +203,7 @@ static lh_status make_finder(finder *f, lhi_arena *mem, lh_error *err)
 
 /* --- idle time by cause ------------------------------------------------- */
 
-/* Attributes what of [*from, until) is left to `cause`. */
+/* Attributes the rest of [*from, until) to `cause` and advances *from. */
 static void attribute(int64_t *idle, lh_cause cause, int64_t *from,
                       int64_t until)
 {
@@ -206,8 +213,8 @@ static void attribute(int64_t *idle, lh_cause cause, int64_t *from,
     }
 }
 
-/* When the device's next forward after run i had its input, if by running it
- * the device would have passed its limit; INT64_MAX otherwise. */
+/* Returns when the device's next forward after run i had its input, if running
+ * it would have exceeded the memory limit; otherwise INT64_MAX. */
 static int64_t memory_blocked_since(const finder *f, uint32_t d, uint32_t next,
                                     int64_t memory)
 {
@@ -229,14 +236,15 @@ static int64_t memory_blocked_since(const finder *f, uint32_t d, uint32_t next,
     return made->end_ns;
 }
 
-/* The last copy that the run waits for; NULL: there is none. */
+/* Returns the last copy that the run waits for; NULL: none. */
 static const lh_copy *copy_before(const finder *f, const lh_timeline_run *run)
 {
     uint32_t i = f->copied ? f->copied[run - f->t->runs] : LH_NONE;
     return i == LH_NONE ? NULL : &f->t->copies[i];
 }
 
-/* What the run waits for once its message is there, or where it has none. */
+/* Attributes the wait after the message's arrival, or the whole wait if the run
+ * has no message. */
 static void explain_rest(const finder *f, const lh_timeline_run *run,
                          int64_t from, int64_t *idle)
 {
@@ -247,8 +255,8 @@ static void explain_rest(const finder *f, const lh_timeline_run *run,
     attribute(idle, LH_CAUSE_DATA_PARALLEL, &from, until);
 }
 
-/* The gap before one run: from the end of the pass before it. `from` has gone
- * past any head-of-line stall already. */
+/* Attributes the gap before one run, from the end of the previous pass. `from`
+ * is already past any head-of-line stall. */
 static void explain_gap(const finder *f, const lh_timeline_run *run,
                         int64_t from, int64_t blocked_since, int64_t *idle)
 {
@@ -278,7 +286,7 @@ static void explain_gap(const finder *f, const lh_timeline_run *run,
     explain_rest(f, run, from, idle);
 }
 
-/* `memory`: what the device holds all along. */
+/* `memory`: the device's static memory. */
 static lh_status explain_device(const finder *f, lhi_arena *mem, uint32_t d,
                                 int64_t memory, int64_t *idle, lh_error *err)
 {
@@ -305,6 +313,7 @@ static lh_status explain_device(const finder *f, lhi_arena *mem, uint32_t d,
     return LH_OK;
 }
 
+/* Fills idle time per device and cause, plus the totals. */
 static lh_status explain_idle(lh_analysis *a, const finder *f,
                               lhi_arena *scratch, lh_error *err)
 {
@@ -326,21 +335,22 @@ static lh_status explain_idle(lh_analysis *a, const finder *f,
     return LH_OK;
 }
 
-/* --- the critical path -------------------------------------------------- */
+/* --- critical path ------------------------------------------------------ */
 
-/* The walk back from the end: what is being walked, and where the time is. */
+/* State for the backward walk: current time and the item reached. */
 typedef struct walker {
     const finder *f;
     lh_analysis *a;
     size_t room;
     int64_t at_ns;
-    const lh_timeline_run *run; /* the walk stands before this run, or ... */
+    const lh_timeline_run *run; /* current position: before this run, or ... */
     const lh_message *message;  /* ... before this message departs, or ... */
-    const lh_collective *collective; /* ... this collective, or ... */
-    const lh_copy *copy;             /* ... this copy */
+    const lh_collective *collective; /* ... before this collective, or ... */
+    const lh_copy *copy;             /* ... before this copy */
     bool no_memory;
 } walker;
 
+/* Appends a segment; skips empty ones except passes. */
 static void add_segment(walker *w, lh_segment segment)
 {
     if (segment.start_ns == segment.end_ns && segment.kind != LH_SEGMENT_PASS)
@@ -360,6 +370,7 @@ static void add_segment(walker *w, lh_segment segment)
     w->a->segments[w->a->n_segments++] = segment;
 }
 
+/* Adds a run's segments and moves to its start. */
 static void step_to_run(walker *w, uint32_t d, uint32_t i)
 {
     const lh_timeline_run *run = run_at(w->f->t, d, i);
@@ -384,6 +395,7 @@ static void step_to_run(walker *w, uint32_t d, uint32_t i)
                   .no_memory = w->no_memory};
 }
 
+/* Adds a message's segments and moves to its departure. */
 static void step_to_message(walker *w, const lh_message *m, bool with_latency)
 {
     uint32_t index = (uint32_t)(m - w->f->t->messages);
@@ -407,6 +419,7 @@ static void step_to_message(walker *w, const lh_message *m, bool with_latency)
                   .no_memory = w->no_memory};
 }
 
+/* Adds a collective's segment and moves to its departure. */
 static void step_to_collective(walker *w, const lh_collective *c)
 {
     add_segment(
@@ -424,6 +437,7 @@ static void step_to_collective(walker *w, const lh_collective *c)
                   .no_memory = w->no_memory};
 }
 
+/* Adds a copy's segment and moves to its departure. */
 static void step_to_copy(walker *w, const lh_copy *c)
 {
     add_segment(w, (lh_segment){.kind = LH_SEGMENT_COPY,
@@ -443,8 +457,8 @@ static void step_to_copy(walker *w, const lh_copy *c)
                   .no_memory = w->no_memory};
 }
 
-/* Before a run: the pass before it, its message, a copy, or its all-gather.
- * False at the beginning. */
+/* Steps from a run to its predecessor: the previous pass, its message, a copy
+ * or its all-gather. Returns false at the beginning. */
 static bool step_from_run(walker *w)
 {
     const lh_timeline *t = w->f->t;
@@ -482,8 +496,9 @@ static bool step_from_run(walker *w)
     return true;
 }
 
-/* Before a message departs: the one before it on its link, or what made it
- * ready, which is the pass that makes it or the one that posts its receive. */
+/* Steps from a message's departure to the previous message on its link, or to
+ * the pass that made it ready: its producer or the pass that posts its receive.
+ */
 static bool step_from_message(walker *w)
 {
     const lh_timeline *t = w->f->t;
@@ -510,7 +525,7 @@ static bool step_from_message(walker *w)
     return false;
 }
 
-/* Before the pass that launches an operation as it starts. */
+/* Steps to the start of the pass that launches an operation. */
 static void step_to_launch(walker *w, const lh_collective *c)
 {
     const lh_dp_point *at = &w->f->p->dp_ops[c->op].launch;
@@ -524,8 +539,8 @@ static void step_to_launch(walker *w, const lh_collective *c)
                   .no_memory = w->no_memory};
 }
 
-/* Before an all-gather: nothing, or the first forward of another chunk, which
- * issued it as it started. */
+/* Steps from an all-gather to the first forward on another chunk that issued it
+ * at its start. Returns false if there is none. */
 static bool step_to_first_forward(walker *w, const lh_collective *c)
 {
     if (c->ready_ns == 0)
@@ -545,6 +560,8 @@ static bool step_to_first_forward(walker *w, const lh_collective *c)
     return false;
 }
 
+/* Steps from a collective to the previous one on its link, its launching pass,
+ * or the pass that made it ready. */
 static bool step_from_collective(walker *w)
 {
     const lh_timeline *t = w->f->t;
@@ -570,8 +587,8 @@ static bool step_from_collective(walker *w)
     return false;
 }
 
-/* Before a copy: the one before it on its stream, or the pass that launches
- * it. */
+/* Steps from a copy to the previous copy on its stream, or to the pass that
+ * launches it. */
 static bool step_from_copy(walker *w)
 {
     const lh_timeline *t = w->f->t;
@@ -591,6 +608,7 @@ static bool step_from_copy(walker *w)
     return true;
 }
 
+/* Starts at the pass or collective that ends at the makespan. */
 static void start_walk(walker *w)
 {
     const lh_timeline *t = w->f->t;
@@ -608,6 +626,7 @@ static void start_walk(walker *w)
         }
 }
 
+/* Builds the critical path, walking from the end to the beginning. */
 static lh_status walk_critical_path(lh_analysis *a, const finder *f,
                                     lh_error *err)
 {
@@ -631,6 +650,7 @@ static lh_status walk_critical_path(lh_analysis *a, const finder *f,
 
 /* --- links and slackness ------------------------------------------------ */
 
+/* A change in a link's queue length. */
 typedef struct arrival {
     int64_t time_ns;
     uint32_t resource;
@@ -642,9 +662,10 @@ static int compare_arrivals(const void *a, const void *b)
     const arrival *x = a, *y = b;
     if (x->time_ns != y->time_ns)
         return x->time_ns < y->time_ns ? -1 : 1;
-    return x->change - y->change; /* leaving first: no queue at an instant */
+    return x->change - y->change; /* departures first: no queue at an instant */
 }
 
+/* Computes messages, busy time and queues per link. */
 static lh_status use_links(lh_analysis *a, const finder *f, lhi_arena *scratch,
                            lh_error *err)
 {
@@ -685,6 +706,7 @@ static lh_status use_links(lh_analysis *a, const finder *f, lhi_arena *scratch,
     return LH_OK;
 }
 
+/* Counts the forwards before a device's first other pass. */
 static uint32_t count_warmup(const lh_schedule *s, uint32_t d)
 {
     uint32_t n = 0;
@@ -693,6 +715,7 @@ static uint32_t count_warmup(const lh_schedule *s, uint32_t d)
     return n;
 }
 
+/* Computes slackness and delay tolerance per boundary; UD placement only. */
 static lh_status find_slack(lh_analysis *a, const finder *f,
                             const lh_schedule *s, lhi_arena *scratch,
                             lh_error *err)

@@ -42,6 +42,8 @@ void lhi_copies_ready(const lhi_copy_clock *c, uint32_t device, uint32_t i,
     *start = ready_ns > *start ? ready_ns : *start;
 }
 
+/* Queues one copy on the device's stream and updates the pass that waits for
+ * it. */
 static void launch(lhi_copy_clock *c, uint32_t device, const lhi_offload *what,
                    int64_t now)
 {
@@ -61,7 +63,8 @@ static void launch(lhi_copy_clock *c, uint32_t device, const lhi_offload *what,
                                      .end_ns = *free_ns};
 }
 
-/* Those of the stream that pass `i` launches, as it starts or has ended. */
+/* Launches the stream's copies that belong to pass `i`, at its start or after
+ * its end. */
 static void launch_all(lhi_copy_clock *c, uint32_t device, uint32_t i,
                        bool is_back, int64_t now)
 {

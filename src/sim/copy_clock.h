@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When activations leave their devices and come back: each device has a stream
- * for that, which carries one copy at a time, in the order of their launch
- * (pipe/offload.h). Whoever runs the passes tells when each starts and ends, in
- * the order of its device, and asks when one may start. */
+/* Models activation offloading: when activations leave their devices and
+ * return. Each device has one copy stream that carries one copy at a time, in
+ * launch order (pipe/offload.h). The simulator reports each pass's start and
+ * end, in the device's order, and queries when a pass may start. */
 #ifndef LHI_COPY_CLOCK_H
 #define LHI_COPY_CLOCK_H
 
@@ -11,28 +11,31 @@
 
 #include <longhaul/simulate.h>
 
+/* Copy streams for all devices. */
 typedef struct lhi_copy_clock {
-    const lh_pipeline *p;  /* NULL: nothing is copied */
-    lhi_offload *items;    /* device by device */
-    uint32_t *next, *end;  /* per device: of its items */
+    const lh_pipeline *p;  /* NULL: no copies */
+    lhi_offload *items;    /* by device */
+    uint32_t *next, *end;  /* per device: range in `items` */
     int64_t *free_ns;      /* per device */
-    const size_t *offsets; /* per device: of its passes */
-    int64_t *ready_ns;     /* per pass: its copies are done */
-    lh_copy *done;         /* as many as items */
+    const size_t *offsets; /* per device: first pass */
+    int64_t *ready_ns;     /* per pass: end of its copies */
+    lh_copy *done;         /* executed copies; capacity as `items` */
     uint32_t n_done;
 } lhi_copy_clock;
 
-/* Of one iteration from time 0 on. `offsets`: n_devices + 1, borrowed. In
- * `mem`, as is all that it points to. */
+/* Initialises the clock for one iteration from time 0. `offsets`: n_devices + 1
+ * entries, borrowed. All memory belongs to `mem`. */
 lh_status lhi_copies_make(const lh_pipeline *pipeline,
                           const lh_schedule *schedule, const size_t *offsets,
                           lhi_arena *mem, lhi_copy_clock *out, lh_error *err);
 
-/* Raises *start to when pass `i` of the device may start. */
+/* Raises *start to the time when the device's pass `i` may start. */
 void lhi_copies_ready(const lhi_copy_clock *c, uint32_t device, uint32_t i,
                       int64_t *start);
+/* Reports that the device's pass `i` starts. */
 void lhi_copies_started(lhi_copy_clock *c, uint32_t device, uint32_t i,
                         int64_t start);
+/* Reports that the device's pass `i` has ended. */
 void lhi_copies_ended(lhi_copy_clock *c, uint32_t device, uint32_t i,
                       int64_t now);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The delegated path in the performance model. Both copies of a message are
- * added to its latency: they take as long for each message of a link, so that
- * all of them only enter it later by the same time, in the same order. */
+/* The delegated data path in the performance model. Both staging copies are
+ * added to a message's latency: they take equally long for every message on a
+ * link, so all messages enter it later by the same time, in the same order. */
 #include "sim/timeline.h"
 
 #include "base/take_options.h"
@@ -30,6 +30,7 @@ uint32_t lh_delegated_queues(double made, double moved)
     return queues < 1 ? 1 : queues < UINT32_MAX ? (uint32_t)queues : UINT32_MAX;
 }
 
+/* Returns the time for one copy on a link, in ns. */
 static int64_t staging_of(const lh_delegation *o, uint32_t link)
 {
     return o->link_staging_ns ? o->link_staging_ns[link] : o->staging_ns;
@@ -40,9 +41,10 @@ static bool is_delegated(const lh_delegation *o, uint32_t link)
     return !o->links || o->links[link];
 }
 
-/* Of one copy; of two it is the longest latency that a link may have. */
+/* Maximum for one copy; two copies reach a link's maximum latency. */
 #define LONGEST_NS (INT64_C(1) << 51)
 
+/* Checks ranges, and that links with one name are all delegated or none. */
 static lh_status check_delegation(const lh_pipeline *p, const lh_delegation *o,
                                   lh_error *err)
 {
@@ -71,7 +73,7 @@ static lh_status check_delegation(const lh_pipeline *p, const lh_delegation *o,
     return LH_OK;
 }
 
-/* A message between two devices that have no link. */
+/* Adds links for messages between devices that have none. */
 static uint32_t add_missing(const lh_pipeline *p, int64_t ns, lh_link *links,
                             uint32_t n)
 {
@@ -93,6 +95,7 @@ static uint32_t add_missing(const lh_pipeline *p, int64_t ns, lh_link *links,
     return n;
 }
 
+/* Builds a pipeline with both copies added to the delegated links' latency. */
 static lh_status stage_links(const lh_pipeline *p, const lh_delegation *o,
                              lh_pipeline **out, lh_error *err)
 {
@@ -115,7 +118,7 @@ static lh_status stage_links(const lh_pipeline *p, const lh_delegation *o,
     return status;
 }
 
-/* Devices that leave activations in the host anyway do so as before. */
+/* Adds host memory; devices that already offload activations are unchanged. */
 static lh_status keep_host(const lh_pipeline *p, const lh_delegation *o,
                            lh_pipeline **staged, lh_error *err)
 {

@@ -46,7 +46,8 @@ void lhi_dp_clock_begin(lhi_dp_clock *c, int64_t now)
         c->ready_ns[i] = now;
 }
 
-/* Sends it as soon as the device's link is free; returns when it arrives. */
+/* Sends a collective as soon as the device's link is free; returns its arrival
+ * time. */
 static int64_t send(lhi_dp_clock *c, lh_collective what, int64_t transfer_ns,
                     int64_t now)
 {
@@ -63,6 +64,7 @@ static int64_t send(lhi_dp_clock *c, lh_collective what, int64_t transfer_ns,
     return what.arrive_ns;
 }
 
+/* Sends a chunk's all-gather or reduce-scatter as one collective. */
 static void send_whole(lhi_dp_clock *c, uint32_t chunk, bool is_scatter,
                        int64_t now)
 {
@@ -78,8 +80,8 @@ static void send_whole(lhi_dp_clock *c, uint32_t chunk, bool is_scatter,
         c->gathered_ns[chunk] = arrives;
 }
 
-/* The all-gather of the device's n-th chunk that has one: at the start, or, as
- * many chunks after another as are issued then, by that one's first forward. */
+/* Issues the all-gather for the device's n-th chunk that has one: at the start,
+ * or at the first forward of the chunk `first_gathers` positions earlier. */
 static void gather(lhi_dp_clock *c, uint32_t n, uint32_t chunk, int64_t now)
 {
     uint32_t first = c->p->first_gathers;
@@ -88,7 +90,7 @@ static void gather(lhi_dp_clock *c, uint32_t n, uint32_t chunk, int64_t now)
         send_whole(c, chunk, false, now);
         return;
     }
-    c->gathered_ns[chunk] = INT64_MAX; /* issued before it is asked for */
+    c->gathered_ns[chunk] = INT64_MAX; /* issued before the first query */
     c->next_gather[c->line[n - first]] = chunk;
 }
 
@@ -125,7 +127,7 @@ bool lhi_dp_clock_ready(const lhi_dp_clock *c, const lh_pass *pass,
     return c->left[point] == 0;
 }
 
-/* What the pass at `point` launches as it starts. */
+/* Launches the operations that the pass at `point` issues at its start. */
 static void launch(lhi_dp_clock *c, size_t point, int64_t now)
 {
     const lh_pipeline *p = c->p;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pipeline as each sample draws it, for those who stop early. */
+/* Monte Carlo samples of a pipeline, for callers that may stop early. */
 #ifndef LHI_DRAWS_H
 #define LHI_DRAWS_H
 
@@ -7,19 +7,20 @@
 
 typedef struct lhi_jitter_draws lhi_jitter_draws;
 
-/* `pipeline` outlives the draws. Errors as lh_jitter_run(). */
+/* Creates a sampler. `pipeline` must outlive it. Errors as lh_jitter_run(). */
 lh_status lhi_jitter_draws_make(const lh_pipeline *pipeline,
                                 const lh_jitter *jitter, lhi_jitter_draws **out,
                                 lh_error *err);
-void lhi_jitter_draws_free(lhi_jitter_draws *draws); /* NULL is fine */
+void lhi_jitter_draws_free(lhi_jitter_draws *draws); /* NULL is allowed */
+/* Returns the number of samples. */
 uint32_t lhi_jitter_draws_count(const lhi_jitter_draws *draws);
-/* The pipeline of the last sample drawn (at first, sample 0); its times change
- * with every draw. */
+/* Returns the pipeline for the current sample (initially sample 0); its times
+ * change with every draw. */
 const lh_pipeline *lhi_jitter_draws_pipeline(const lhi_jitter_draws *draws);
-/* What a sample draws depends on its number alone. */
+/* Draws a sample; it depends on its number and the seed only. */
 void lhi_jitter_draws_next(lhi_jitter_draws *draws, uint32_t sample);
 
-/* Of n times (1 or more), which are put in order. */
+/* Summarises n times (n >= 1); sorts them in place. */
 void lhi_jitter_sum_up(int64_t *ns, uint32_t n, lh_jitter_result *out);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makespans of many schedules of one pipeline, fast.
+/* Computes makespans of many schedules for one pipeline, fast.
  *
- * Where every link carries the messages of one device only, first in, first
- * out is that device's own order, so no clock is needed: devices run as far as
- * their inputs are known, in any order, and end at the same times. Shared
- * links, explicit message orders, activations that leave their device and the
- * less ideal data paths go through the event engine. */
+ * If every link carries only one device's messages, FIFO equals that device's
+ * own order, so no event queue is needed: devices run in any order as far as
+ * their inputs are known, with the same end times. Shared links, explicit
+ * message orders, activation offloading and non-ideal data paths use the event
+ * engine. */
 #include "sim/timeline.h"
 
 #include <inttypes.h>
@@ -22,23 +22,25 @@
 #define ALWAYS_INLINE inline
 #endif
 
+/* Reusable state for one pipeline. */
 struct lh_evaluator {
     const lh_pipeline *p;
     lh_sim_options options;
     lhi_arena *mem;
     bool private_links;
-    int64_t *arrive[2]; /* inputs of F, and of D or B, per chunk, microbatch */
+    int64_t *arrive[2]; /* input arrivals for F, and for D or B, per chunk,
+                         * microbatch */
     lhi_seen seen;
     int64_t *link_free, *device_free, *dp_free, *gathered;
     uint32_t *pos, *stack, *releases;
     uint32_t *dp_left; /* as in the event engine; NULL: no operations */
     int64_t *dp_ready;
-    int64_t dp_last;       /* when the last of those issued by passes arrives */
+    int64_t dp_last;       /* last arrival of operations issued by passes */
     uint32_t *next_gather; /* as in the event engine; NULL: all at the start */
     uint32_t *line;
 };
 
-/* Whether each link has one sending device. */
+/* Checks whether each link has one sending device. */
 static bool find_private(const lh_pipeline *p, uint32_t *sender)
 {
     for (uint32_t r = 0; r < p->n_resources; r++)
@@ -114,7 +116,7 @@ void lh_evaluator_free(lh_evaluator *evaluator)
         lhi_arena_free(evaluator->mem);
 }
 
-/* The collectives before the first forwards; returns when the last arrives. */
+/* Runs the collectives before the first forwards; returns the last arrival. */
 static int64_t gather(lh_evaluator *e, const lh_schedule *s)
 {
     const lh_pipeline *p = e->p;
@@ -147,7 +149,7 @@ static int64_t gather(lh_evaluator *e, const lh_schedule *s)
     return last;
 }
 
-/* The first forward of a chunk starts: the all-gather that it issues. */
+/* Issues the all-gather that belongs to a chunk's first forward. */
 static void fetch(lh_evaluator *e, uint32_t chunk, int64_t now)
 {
     uint32_t next = e->next_gather[chunk];
@@ -162,6 +164,7 @@ static void fetch(lh_evaluator *e, uint32_t chunk, int64_t now)
     e->next_gather[chunk] = LH_NONE;
 }
 
+/* Returns when a chunk's reduce-scatter, issued `now`, arrives. */
 static int64_t scatter(lh_evaluator *e, const lh_chunk *c, int64_t now)
 {
     int64_t *link_free = &e->dp_free[c->device];
@@ -169,7 +172,7 @@ static int64_t scatter(lh_evaluator *e, const lh_chunk *c, int64_t now)
     return *link_free + c->dp_latency_ns;
 }
 
-/* When the output of a pass that ends `now` arrives. */
+/* Returns when the output of a pass that ends `now` arrives. */
 static inline int64_t send(lh_evaluator *e, const lhi_route *route, int64_t now)
 {
     if (route->resource == LH_NONE)
@@ -179,14 +182,14 @@ static inline int64_t send(lh_evaluator *e, const lhi_route *route, int64_t now)
     return *link_free + route->latency_ns;
 }
 
-/* A pass that may start `now`: when it starts, after the operations it waits
- * for, and launches its own; UNKNOWN: it never does. */
+/* Returns the start of a pass that may start `now`, after its prerequisite
+ * operations, and launches its own. UNKNOWN: it never starts. */
 static int64_t communicate(lh_evaluator *e, uint32_t d, size_t point,
                            int64_t now)
 {
     const lh_pipeline *p = e->p;
     if (e->dp_left[point] > 0)
-        return UNKNOWN; /* only later passes of the device launch it */
+        return UNKNOWN; /* launched only by later passes on the device */
     if (e->dp_ready[point] > now)
         now = e->dp_ready[point];
     for (uint32_t i = p->dp_first[point]; i < p->dp_first[point + 1]; i++) {
@@ -206,8 +209,8 @@ static int64_t communicate(lh_evaluator *e, uint32_t d, size_t point,
     return now;
 }
 
-/* Runs device d until it needs an input that is not known yet; wakes devices
- * that stand before what it made. Returns the latest time reached. */
+/* Runs device d until an input is not known yet, and wakes devices that wait
+ * for its outputs. Returns the latest time reached. */
 static ALWAYS_INLINE int64_t run_as(lh_evaluator *e, const lh_schedule *s,
                                     uint32_t d, uint32_t *depth,
                                     bool operations)
@@ -272,7 +275,7 @@ static ALWAYS_INLINE int64_t run_as(lh_evaluator *e, const lh_schedule *s,
     return now > last ? now : last;
 }
 
-/* Two of them, since even a branch never taken costs a fifth of the time. */
+/* Two variants, since even an untaken branch costs a fifth of the run time. */
 static int64_t run_plain(lh_evaluator *e, const lh_schedule *s, uint32_t d,
                          uint32_t *depth)
 {
@@ -294,7 +297,7 @@ static void reset(lh_evaluator *e)
     memset(e->seen.parts, 0, n * sizeof *e->seen.parts);
     for (size_t i = 0; i < n; i++)
         e->arrive[0][i] = e->arrive[1][i] = UNKNOWN;
-    /* The first chunk's F and the last one's backward need no input. */
+    /* The first chunk's F and the last chunk's backward need no input. */
     memset(e->arrive[0], 0, row * sizeof *e->arrive[0]);
     memset(e->arrive[1] + (n - row), 0, row * sizeof *e->arrive[1]);
     if (p->held_ns)
@@ -315,6 +318,7 @@ static void reset(lh_evaluator *e)
     }
 }
 
+/* Computes the makespan with the event engine. */
 static lh_status run_events(lh_evaluator *e, const lh_schedule *schedule,
                             int64_t *makespan_ns, lh_error *err)
 {
@@ -339,8 +343,9 @@ lh_status lh_evaluator_run(lh_evaluator *evaluator, const lh_schedule *schedule,
     LHI_TRY(lhi_orders_check(p, schedule, &e->seen, err));
     int64_t last = p->has_collectives ? gather(e, schedule) : 0;
     uint32_t depth = 0;
-    /* A device is on the stack at most once: it is woken only by the input it
-     * stands before. Beginning with the last, none is woken before its turn. */
+    /* A device is on the stack at most once: only the input that it waits for
+     * wakes it. The stack pops the last device first, so none is woken before
+     * its turn. */
     for (uint32_t d = 0; d < p->n_devices; d++) {
         e->stack[depth++] = d;
         while (depth > 0) {
@@ -353,7 +358,8 @@ lh_status lh_evaluator_run(lh_evaluator *evaluator, const lh_schedule *schedule,
         }
     }
     for (uint32_t d = 0; d < p->n_devices; d++)
-        if (e->pos[d] < schedule->counts[d]) /* a deadlock: have it explained */
+        /* deadlock: the event engine explains it */
+        if (e->pos[d] < schedule->counts[d])
             return run_events(e, schedule, makespan_ns, err);
     *makespan_ns = last > e->dp_last ? last : e->dp_last;
     return LH_OK;

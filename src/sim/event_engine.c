@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The event engine. Three things happen, in order of time; at one time first
- * queue entries come free, then passes end, then messages enter their links,
- * each by device number:
+/* The event engine. It processes three kinds of events in time order; at equal
+ * times queue entries come free first, then passes end, then messages enter
+ * their links, each by device number:
  *
- *   FREE  a message arrived, and with it the sender's queue entry is free
- *         (coupled queues only; Adaptra §3.2)
- *   END   a pass ends; its output becomes a message
- *   ENTER a message, made and with its receive posted, enters its link
+ *     FREE  a message arrived, so the sender's queue entry is free
+ *           (coupled queues only; Adaptra, section 3.2)
+ *     END   a pass ends; its output becomes a message
+ *     ENTER a message with its receive posted enters its link
  *
- * Whether a message enters at time t is settled before any message does, so
- * first in, first out with ties to the lower sending device is exact even
- * where passes take no time. */
+ * All messages that enter at time t are determined before any enters, so FIFO
+ * with ties to the lower sending device is exact even if passes take no time.
+ */
 #include "sim/copy_clock.h"
 #include "sim/dp_clock.h"
 #include "sim/timeline.h"
@@ -21,38 +21,42 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Event kinds, in processing order at equal times. */
 enum event_kind { FREE, END, ENTER };
 
 #define UNKNOWN INT64_MIN
 
-/* The input of a pass: F(c, m) has number c * n + m, D or B(c, m) has
- * N + c * n + m, N = all chunks * microbatches. */
+/* The input of a pass: F(c, m) has number c * n + m, D or B(c, m) has N + c * n
+ * + m, N = all chunks * microbatches. */
 typedef struct input {
     int64_t produced_ns;
     int64_t ready_ns;  /* UNKNOWN until it enters its link */
-    int64_t arrive_ns; /* UNKNOWN until it left its link */
-    uint64_t nth;      /* messages issued before it, of all devices */
-    uint32_t message;  /* its index, once it left */
+    int64_t arrive_ns; /* UNKNOWN until it leaves its link */
+    uint64_t nth;      /* messages issued earlier, on all devices */
+    uint32_t message;  /* its index, once it has left */
     bool issued, posted;
-    bool joint; /* made by a B; set only where links have orders */
+    bool joint; /* produced by a B; only with link orders */
 } input;
 
+/* State per device. */
 typedef struct device_state {
     const lh_pass *order;
     lh_timeline_run *runs;
     uint32_t count, pos;
     int64_t free_ns; /* ready for the pass at `pos` since */
     bool running;
-    uint64_t stalled_on; /* input whose issue waits for a queue entry */
+    uint64_t stalled_on; /* input blocked by a full send queue */
     uint32_t in_flight;
 } device_state;
 
+/* State per link. */
 typedef struct link_state {
     int64_t free_ns;
-    const uint64_t *order; /* explicit: inputs in order of departure */
+    const uint64_t *order; /* explicit: inputs by departure */
     uint32_t n_order, next;
 } link_state;
 
+/* The engine's state for one run. */
 typedef struct engine {
     const lh_pipeline *p;
     const lh_schedule *s;
@@ -60,18 +64,19 @@ typedef struct engine {
     lhi_arena *mem;
     lh_timeline *t;
     lhi_heap heap;
-    uint64_t n_events, n_issued, n_half; /* N above */
+    uint64_t n_events, n_issued, n_half; /* n_half: N above */
     input *inputs;
     device_state *devices;
     link_state *links; /* by resource */
     lhi_dp_clock data;
     lhi_copy_clock offload;
-    int64_t *copies; /* per run: what it takes longer; NULL: none does */
+    int64_t *copies; /* per run: additional copy time; NULL: none */
     bool no_memory;
 } engine;
 
 #define NO_INPUT UINT64_MAX
 
+/* Returns the input of a pass, or NO_INPUT. */
 static uint64_t input_of(const engine *e, const lh_pass *pass)
 {
     uint64_t i =
@@ -83,7 +88,7 @@ static uint64_t input_of(const engine *e, const lh_pass *pass)
     return e->n_half + i;
 }
 
-/* The input that a pass makes, and over which route. */
+/* Returns the input that a pass produces, and its route. */
 static uint64_t output_of(const engine *e, const lh_pass *pass,
                           const lhi_route **route)
 {
@@ -98,13 +103,15 @@ static uint64_t output_of(const engine *e, const lh_pass *pass,
     return pass->kind != LH_W && pass->chunk > 0 ? e->n_half + i - n : NO_INPUT;
 }
 
-/* Whether a message takes the sender's queue and waits for its receive. */
+/* Checks whether a message occupies the sender's queue and waits for its
+ * receive. */
 static bool is_direct(const engine *e, const lhi_route *route)
 {
     return !e->options.delegated || route->link == LH_NONE ||
            !e->options.delegated[route->link];
 }
 
+/* Returns the route that delivers an input. */
 static const lhi_route *route_of(const engine *e, uint64_t in)
 {
     uint32_t c = (uint32_t)(in % e->n_half / e->p->n_microbatches);
@@ -114,14 +121,15 @@ static const lhi_route *route_of(const engine *e, uint64_t in)
 static void push(engine *e, int64_t time_ns, enum event_kind kind,
                  uint32_t device, uint64_t what)
 {
-    /* Messages of one device enter in the order in which they were made, also
-     * where late receives are posted in another. */
+    /* Messages from one device enter in production order, even if rendezvous
+     * receives are posted in a different order. */
     uint64_t seq = kind == ENTER ? e->inputs[what].nth : e->n_events++;
     lhi_event event = {time_ns, (uint64_t)kind << 32 | device, seq, what};
     if (!lhi_heap_push(&e->heap, event))
         e->no_memory = true;
 }
 
+/* Starts the device's next pass if all its prerequisites are known. */
 static void try_start(engine *e, uint32_t d)
 {
     device_state *dev = &e->devices[d];
@@ -140,8 +148,8 @@ static void try_start(engine *e, uint32_t d)
             start = in->arrive_ns;
         run->message = in->message;
     }
-    /* False for ever: only this device's later passes launch what is missing.
-     */
+    /* False forever: only this device's later passes launch the missing
+     * operation. */
     if (!lhi_dp_clock_ready(&e->data, pass, &start))
         return;
     lhi_copies_ready(&e->offload, d, dev->pos, &start);
@@ -163,7 +171,7 @@ static uint32_t sender_of(const engine *e, uint64_t in)
     return e->p->chunks[in < e->n_half ? c - 1 : c + 1].device;
 }
 
-/* The receive for the pass at dev->order[pos] is posted. */
+/* Posts the receive for the pass at dev->order[pos]. */
 static void post(engine *e, const device_state *dev, uint32_t pos, int64_t now)
 {
     if (pos >= dev->count)
@@ -177,8 +185,8 @@ static void post(engine *e, const device_state *dev, uint32_t pos, int64_t now)
         push(e, now, ENTER, sender_of(e, needs), needs);
 }
 
-/* Late receives: what the device posts on coming to dev->pos; `after_w`: from
- * a W pass. */
+/* Rendezvous receives: posts the receives due when the device reaches dev->pos.
+ * `after_w`: the previous pass was a W. */
 static void post_next(engine *e, const device_state *dev, int64_t now,
                       bool after_w)
 {
@@ -192,7 +200,7 @@ static void post_next(engine *e, const device_state *dev, int64_t now,
     }
 }
 
-/* The device goes on to its next pass. */
+/* Advances the device to its next pass. */
 static void release(engine *e, uint32_t d, int64_t now)
 {
     device_state *dev = &e->devices[d];
@@ -204,6 +212,8 @@ static void release(engine *e, uint32_t d, int64_t now)
     try_start(e, d);
 }
 
+/* Puts a message into the send queue; it enters its link once its receive is
+ * posted. */
 static void issue(engine *e, uint32_t d, uint64_t out, int64_t now)
 {
     input *in = &e->inputs[out];
@@ -215,6 +225,7 @@ static void issue(engine *e, uint32_t d, uint64_t out, int64_t now)
         push(e, now, ENTER, d, out);
 }
 
+/* Handles END: sends the output, or stalls on a full queue. */
 static void on_end(engine *e, uint32_t d, int64_t now)
 {
     device_state *dev = &e->devices[d];
@@ -240,6 +251,7 @@ static void on_end(engine *e, uint32_t d, int64_t now)
     release(e, d, now);
 }
 
+/* Handles FREE: releases a queue entry and any stalled message. */
 static void on_free(engine *e, uint32_t d, int64_t now)
 {
     device_state *dev = &e->devices[d];
@@ -252,7 +264,7 @@ static void on_free(engine *e, uint32_t d, int64_t now)
     release(e, d, now);
 }
 
-/* The message leaves: its link is free for it now or at a known time. */
+/* Departs a message: its link is free now or at a known time. */
 static void depart(engine *e, uint64_t i, const lhi_route *route)
 {
     input *in = &e->inputs[i];
@@ -277,7 +289,7 @@ static void depart(engine *e, uint64_t i, const lhi_route *route)
     }
     msg->sent_ns = msg->depart_ns + route->transfer_ns;
     msg->arrive_ns = in->arrive_ns = msg->sent_ns + route->latency_ns;
-    /* Which of D and B the ends are is known from their orders. */
+    /* The final kinds, D or B, are filled in later from the orders. */
     device_state *to = &e->devices[msg->to];
     uint8_t kind = is_f ? LH_F : LH_D;
     msg->consumer = (lh_pass){c, m, 0, 1, kind};
@@ -289,6 +301,7 @@ static void depart(engine *e, uint64_t i, const lhi_route *route)
         try_start(e, msg->to);
 }
 
+/* Handles ENTER: departs all messages that the link's order allows. */
 static void on_enter(engine *e, uint64_t in, int64_t now)
 {
     const lhi_route *route = route_of(e, in);
@@ -320,8 +333,8 @@ static void start_all(engine *e)
         try_start(e, d);
 }
 
-/* The operation that a pass waits for and that comes later in the order of its
- * own device. */
+/* Reports a pass that waits for an operation launched later in its own device's
+ * order. */
 static lh_status refuse_late_launch(const engine *e, uint32_t d, size_t point,
                                     const char *here, lh_error *err)
 {
@@ -346,7 +359,7 @@ static lh_status refuse_late_launch(const engine *e, uint32_t d, size_t point,
                     op->launch.backward ? 'B' : 'F', op->launch.microbatch);
 }
 
-/* Names the first device that stands still and what it waits for. */
+/* Reports a deadlock: the first blocked device and its cause. */
 static lh_status refuse_deadlock(const engine *e, uint32_t d, lh_error *err)
 {
     const device_state *dev = &e->devices[d];
@@ -380,6 +393,7 @@ static lh_status refuse_deadlock(const engine *e, uint32_t d, lh_error *err)
                     d, here, other, there);
 }
 
+/* Processes all events, then checks for deadlock. */
 static lh_status run_events(engine *e, lh_error *err)
 {
     lhi_event event;
@@ -406,7 +420,8 @@ static lh_status run_events(engine *e, lh_error *err)
     return LH_OK;
 }
 
-/* The number of the message that `pass` sends over `resource`, or NO_INPUT. */
+/* Returns the number of the message that `pass` sends over `resource`, or
+ * NO_INPUT. */
 static uint64_t message_on(const engine *e, const lh_pass *pass,
                            uint32_t resource)
 {
@@ -420,13 +435,14 @@ static uint64_t message_on(const engine *e, const lh_pass *pass,
     return out;
 }
 
-/* Whether the schedule runs D, or B, for the message that `pass` names. The
- * orders have one of the two for each chunk and microbatch. */
+/* Checks whether the schedule runs the named kind, D or B, for the message. The
+ * orders contain one of the two per chunk and microbatch. */
 static bool runs_as_named(const engine *e, const lh_pass *pass, uint64_t out)
 {
     return pass->kind == LH_F || e->inputs[out].joint == (pass->kind == LH_B);
 }
 
+/* Reads and checks one explicit link order. */
 static lh_status take_link_order(engine *e, const lh_link_order *order,
                                  lh_error *err)
 {
@@ -459,7 +475,7 @@ static lh_status take_link_order(engine *e, const lh_link_order *order,
             return lhi_fail(err, LH_EINFEASIBLE,
                             "link '%.60s': %s is there twice", order->link,
                             lh_pass_text(&order->passes[i], text));
-        in->ready_ns = 0; /* marks it for the moment */
+        in->ready_ns = 0; /* temporary mark for duplicates */
     }
     for (uint32_t i = 0; i < order->n_passes; i++)
         e->inputs[ids[i]].ready_ns = UNKNOWN;
@@ -505,6 +521,7 @@ static lh_status allocate(engine *e, lh_error *err)
     return LH_OK;
 }
 
+/* Reads and checks all explicit link orders. */
 static lh_status take_link_orders(engine *e, lh_error *err)
 {
     const lhi_route *route;
@@ -524,8 +541,8 @@ static lh_status take_link_orders(engine *e, lh_error *err)
     return LH_OK;
 }
 
-/* What of a device's activations rests in the host, and what copies that takes:
- * its order alone says so. */
+/* Determines which activations of a device are offloaded to host memory, and
+ * the resulting copy times. They depend on its order only. */
 static void count_copies(engine *e, uint32_t d, bool *rests)
 {
     const lh_pipeline *p = e->p;
@@ -552,6 +569,7 @@ static void count_copies(engine *e, uint32_t d, bool *rests)
     }
 }
 
+/* Computes the host copy times, if the pipeline has host memory. */
 static lh_status make_copies(engine *e, lh_error *err)
 {
     const lh_timeline *t = e->t;
@@ -597,7 +615,7 @@ static lh_status make_engine(engine *e, lh_error *err)
     return make_copies(e, err);
 }
 
-/* The ends of messages are D or B as the orders have them. */
+/* Sets each message's producer and consumer kind, D or B, from the orders. */
 static void name_message_ends(engine *e)
 {
     lh_timeline *t = e->t;
@@ -613,6 +631,7 @@ static void name_message_ends(engine *e)
         }
 }
 
+/* Computes the timeline's totals and peak memory. */
 static void add_up(engine *e)
 {
     const lh_pipeline *p = e->p;

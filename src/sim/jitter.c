@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Iterations under delays that vary: each sample draws the pipeline anew. */
+/* Simulates iterations with random delays: each sample draws new pipeline
+ * times. */
 #include "sim/draws.h"
 
 #include "base/fail.h"
@@ -13,26 +14,28 @@
 #include <string.h>
 
 enum { MOST_SAMPLES = 1000000, USUAL_SAMPLES = 1000 };
-static const int64_t most_ns = INT64_C(1) << 53; /* as everywhere */
+static const int64_t most_ns = INT64_C(1) << 53; /* limit on every duration */
 
-/* The pipeline with the delays of one sample: everything that no draw changes
- * is the original's. */
+/* The pipeline with one sample's delays; everything not drawn is shared with
+ * the original. */
 typedef struct jittery {
     const lh_pipeline *from;
     const lh_jitter *jitter;
     lhi_arena *mem;
     lh_pipeline now;
     double *latency, *transfer; /* per resource: factors */
-    double *work;               /* per device: of its passes */
-    double *far, *shared; /* latency and transfer of its data-parallel link */
+    double *work;               /* per device: factor on its passes */
+    double *far, *shared; /* data-parallel link: latency and transfer factor */
 } jittery;
 
+/* A sampler with its options. */
 struct lhi_jitter_draws {
     lh_jitter jitter;
     jittery x;
 };
 
-/* What is drawn for one thing in one sample depends on nothing else. */
+/* Returns the random source for one object in one sample; independent of all
+ * others. */
 static lhi_random source(const lh_jitter *j, uint32_t sample, uint32_t kind,
                          uint32_t number)
 {
@@ -44,17 +47,20 @@ static lhi_random source(const lh_jitter *j, uint32_t sample, uint32_t kind,
     return s;
 }
 
+/* Draws from the exponential distribution with mean 1. */
 static double exponential(lhi_random *r)
 {
     double unit = (double)(lhi_random_next(r) >> 11) * 0x1p-53;
     return -log(1 - unit);
 }
 
+/* Returns true with probability `rate`. */
 static bool happens(lhi_random *r, double rate)
 {
     return (double)(lhi_random_next(r) >> 11) * 0x1p-53 < rate;
 }
 
+/* Multiplies a duration by a factor, at most most_ns. */
 static int64_t times(int64_t ns, double factor)
 {
     double product = (double)ns * factor;
@@ -63,6 +69,7 @@ static int64_t times(int64_t ns, double factor)
     return product < (double)most_ns ? llround(product) : most_ns;
 }
 
+/* Draws all factors for one sample. */
 static void draw(jittery *x, uint32_t sample)
 {
     const lh_jitter *j = x->jitter;
@@ -93,6 +100,7 @@ static void vary_route(const jittery *x, const lhi_route *from, lhi_route *to)
     to->transfer_ns = times(from->transfer_ns, x->transfer[from->resource]);
 }
 
+/* Applies the factors to the pipeline copy. */
 static void apply(jittery *x)
 {
     const lh_pipeline *p = x->from;
@@ -125,6 +133,7 @@ static void apply(jittery *x)
     }
 }
 
+/* Allocates copies of the pipeline's variable parts. */
 static lh_status copy_what_varies(jittery *x, lh_error *err)
 {
     const lh_pipeline *p = x->from;
@@ -158,13 +167,14 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The smallest that so many percent do not exceed. */
+/* Returns the smallest value that `percent` % of all values do not exceed. */
 static int64_t percentile(const int64_t *sorted, uint32_t n, uint32_t percent)
 {
     uint64_t rank = ((uint64_t)n * percent + 99) / 100;
     return sorted[rank ? rank - 1 : 0];
 }
 
+/* Computes mean and percentiles; sorts `ns`. */
 static void sum_up(int64_t *ns, uint32_t n, lh_jitter_result *out)
 {
     double mean = 0;
@@ -192,6 +202,7 @@ static lh_status in_range(const char *what, double value, double least,
                     value, least, most);
 }
 
+/* Fills in defaults and checks ranges. */
 static lh_status complete(const lh_jitter *given, lh_jitter *out, lh_error *err)
 {
     LHI_TRY(LHI_OPTIONS_TAKE(lh_jitter, out, given, err));
@@ -230,7 +241,7 @@ lh_status lhi_jitter_draws_make(const lh_pipeline *pipeline,
         lhi_jitter_draws_free(d);
         return status;
     }
-    /* An evaluator looks at routes when it is made. */
+    /* Evaluators read routes on creation. */
     lhi_jitter_draws_next(d, 0);
     *out = d;
     return LH_OK;
@@ -265,7 +276,8 @@ void lhi_jitter_sum_up(int64_t *ns, uint32_t n, lh_jitter_result *out)
     sum_up(ns, n, out);
 }
 
-/* One evaluator for all: it reads the pipeline's times anew in every run. */
+/* Simulates all samples with one evaluator, which rereads the pipeline's times
+ * in every run. */
 static lh_status run_all(lhi_jitter_draws *draws, const lh_schedule *schedule,
                          const lh_sim_options *options, int64_t *ns,
                          lh_error *err)
@@ -283,7 +295,7 @@ static lh_status run_all(lhi_jitter_draws *draws, const lh_schedule *schedule,
     return status;
 }
 
-/* *out: as many as *n, to be freed. */
+/* Simulates all samples. *out: *n times in ns; the caller frees it. */
 static lh_status draw_all(const lh_pipeline *pipeline,
                           const lh_schedule *schedule,
                           const lh_sim_options *options,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Longest paths through a list of kernels, in topological order (Kahn, CACM
- * 5(11), 1962). */
+/* Computes longest paths through a list of kernels, in topological order (Kahn,
+ * CACM 5(11), 1962). */
 #include "base/arena.h"
 #include "base/fail.h"
 
@@ -10,17 +10,19 @@
 #define LONGEST_NS (INT64_C(1) << 53)
 #define NONE UINT32_MAX
 
+/* Dependency graph with path state. */
 typedef struct graph {
     const lh_kernel *kernels;
     uint32_t n;
-    size_t *first; /* [kernel]: its successors are after[first[k]].. */
+    size_t *first; /* [kernel]: its successors start at after[first[k]] */
     uint32_t *after;
-    uint32_t *waits; /* [kernel]: predecessors that have no end yet */
-    uint32_t *queue; /* kernels whose predecessors all have */
+    uint32_t *waits; /* [kernel]: predecessors without an end time */
+    uint32_t *queue; /* kernels with all predecessors finished */
     int64_t *end_ns;
-    uint32_t *last; /* [kernel]: the predecessor it starts after, or NONE */
+    uint32_t *last; /* [kernel]: critical predecessor, or NONE */
 } graph;
 
+/* Checks kinds, durations and dependency indices; counts the arcs. */
 static lh_status check_kernels(const graph *g, size_t *n_arcs, lh_error *err)
 {
     int64_t sum[LH_N_KERNEL_PLACEMENTS] = {0};
@@ -53,6 +55,7 @@ static lh_status check_kernels(const graph *g, size_t *n_arcs, lh_error *err)
     return LH_OK;
 }
 
+/* Builds the successor lists. */
 static lh_status make_graph(graph *g, size_t n_arcs, lhi_arena *mem,
                             lh_error *err)
 {
@@ -65,7 +68,7 @@ static lh_status make_graph(graph *g, size_t n_arcs, lhi_arena *mem,
     if (!g->first || !g->after || !g->waits || !g->queue || !g->end_ns ||
         !g->last)
         return lhi_fail_nomem(err);
-    /* A counting sort, as in pipe/dp.c. */
+    /* Counting sort, as in pipe/dp.c. */
     for (uint32_t k = 0; k < g->n; k++)
         for (uint32_t i = 0; i < g->kernels[k].n_before; i++)
             g->first[g->kernels[k].before[i] + (size_t)2]++;
@@ -77,7 +80,7 @@ static lh_status make_graph(graph *g, size_t n_arcs, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Of a kernel that waits, the first of those it waits for. */
+/* Returns the first unfinished predecessor of a waiting kernel. */
 static uint32_t awaited(const graph *g, uint32_t k)
 {
     const uint32_t *before = g->kernels[k].before;
@@ -86,7 +89,8 @@ static uint32_t awaited(const graph *g, uint32_t k)
     return *before;
 }
 
-/* Going back n times ends on a circle, wherever it began. */
+/* Reports a cycle. Following predecessors n times ends on the cycle from any
+ * start. */
 static lh_status refuse_circle(const graph *g, lh_error *err)
 {
     uint32_t k = 0, length = 0;
@@ -105,6 +109,7 @@ static lh_status refuse_circle(const graph *g, lh_error *err)
                     k, length);
 }
 
+/* Computes the longest path for one placement, by kernel kind. */
 static lh_status find_longest(graph *g, lh_kernel_placement placed,
                               lh_reconstruction *out, lh_error *err)
 {

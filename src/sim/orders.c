@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a schedule's orders are complete, before they are run. */
+/* Checks that a schedule's orders are complete before simulation. */
 #include "sim/timeline.h"
 
 #include <inttypes.h>
 
-/* One pass in its place; NULL: fine, otherwise what is wrong with it. */
+/* Checks one pass at its position. Returns NULL if valid, otherwise an error
+ * text. */
 static const char *see(const lh_pipeline *p, uint32_t device,
                        const lh_pass *pass, lhi_seen *seen)
 {
@@ -53,6 +54,7 @@ static const char *see(const lh_pipeline *p, uint32_t device,
     }
 }
 
+/* Reports the first missing pass. */
 static lh_status refuse_missing(const lh_pipeline *p, const lhi_seen *seen,
                                 lh_error *err)
 {
@@ -74,7 +76,8 @@ static lh_status refuse_missing(const lh_pipeline *p, const lhi_seen *seen,
     return LH_OK;
 }
 
-/* "S.csv:2: cell 3 (0F1): ..."; both count from 1. */
+/* Reports an invalid cell: "S.csv:2: cell 3 (0F1): ..."; row and cell count
+ * from 1. */
 static lh_status refuse_cell(const lh_schedule *schedule, uint32_t device,
                              uint32_t i, const char *wrong, lh_error *err)
 {
@@ -90,6 +93,7 @@ static lh_status refuse_cell(const lh_schedule *schedule, uint32_t device,
                     cell, text, wrong);
 }
 
+/* Prefixes the error with the schedule's name. */
 static lh_status with_name(const lh_schedule *schedule, lh_status status,
                            lh_error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Simulating, and looking into the timeline that comes of it. */
+/* Runs the simulator and reads the resulting timeline. */
 #include "sim/timeline.h"
 
 #include "base/take_options.h"

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What delay each boundary between devices absorbs, found by simulating.
+/* Computes the delay that each boundary between devices absorbs, by simulation.
  *
- * With the orders of all devices given, an iteration is a longest path, and
- * makespan(c), c being added to both ways of a boundary, is the most of lines
- * whose slopes say how often a path crosses it: convex. A delay has to be paid
- * once there and once back; bubbles cascade where it is paid more often. So
- * what is looked for is the last ns that costs 2 ns or less: the right end of
- * the bottom of makespan(c) - 2c, found by lines drawn from both sides (Kelley
- * 1960).
+ * With fixed device orders, an iteration is a longest path. If c is added in
+ * both directions at a boundary, makespan(c) is the maximum over lines whose
+ * slopes are the number of crossings, so it is convex. A delay must be paid
+ * once forward and once backward; bubbles cascade where it is paid more often.
+ * The search therefore finds the last ns that costs at most 2 ns. That is the
+ * right end of the minimum of makespan(c) - 2c, found by cutting lines from
+ * both sides (Kelley 1960).
  *
- * Where several devices share a link, or a coupled queue has two places or
- * more, of which the message that arrives first frees one, a longer delay may
- * be cheaper again. There are several such ends then, and one is found.
- */
+ * If several devices share a link, or a coupled queue has two or more entries
+ * (the first message to arrive frees one), a longer delay may become cheaper
+ * again. Then several such ends exist, and one of them is found. */
 #include "sim/timeline.h"
 
 #include "base/whole.h"
@@ -20,9 +19,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of one boundary; `extra` is added to the latency of both its ways. */
+/* State for one boundary; `extra` is added to the latency in both directions.
+ */
 typedef struct search {
-    lh_pipeline *now; /* with routes of its own */
+    lh_pipeline *now; /* with its own routes */
     const lh_pipeline *p;
     const lh_schedule *schedule;
     lh_evaluator *evaluator;
@@ -31,9 +31,10 @@ typedef struct search {
     lh_error *err;
 } search;
 
-/* What stops counts as endless. */
+/* Makespan that stands for a deadlock. */
 #define ENDLESS (INT64_MAX / 8)
 
+/* Returns the makespan with `extra` ns on the boundary, or DEADLOCK_NS. */
 static int64_t makespan(search *s, int64_t extra)
 {
     lh_error why;
@@ -51,14 +52,15 @@ static int64_t makespan(search *s, int64_t extra)
     return ns;
 }
 
-/* What one more ns costs, beyond 2; *ns: the makespan before it. */
+/* Returns the cost of one more ns, minus 2; *ns: the makespan before it. */
 static int64_t steepness(search *s, int64_t extra, int64_t *ns)
 {
     *ns = makespan(s, extra);
     return *ns == ENDLESS ? ENDLESS : makespan(s, extra + 1) - *ns - 2;
 }
 
-/* Where the lines through the two points meet, strictly between them. */
+/* Returns the intersection of the lines through both points, strictly between
+ * them. */
 static int64_t meeting(int64_t low, double low_at, double low_slope,
                        int64_t high, double high_at, double high_slope)
 {
@@ -69,20 +71,20 @@ static int64_t meeting(int64_t low, double low_at, double low_slope,
     return lhi_least(ns, high - 1);
 }
 
-/* The most extra, from `least` on, whose last ns costs 2 ns or less; `least`:
- * there is none; LH_NO_LIMIT: any. */
+/* Returns the largest extra, from `least` on, whose last ns costs at most 2 ns.
+ * `least`: none; LH_NO_LIMIT: any. */
 static int64_t find_extra(search *s, int64_t least)
 {
     int64_t low = least, high, low_ns, high_ns;
     int64_t low_steep = steepness(s, low, &low_ns);
     if (low_steep > 0)
         return least;
-    /* Where it is paid more than twice, it is from here on. */
+    /* If the delay is ever paid more than twice, it is from here on. */
     high = makespan(s, 0) + 1;
     int64_t high_steep = steepness(s, high, &high_ns);
     if (high_steep <= 0)
         return LH_NO_LIMIT;
-    /* The ns after `low` costs 2 or less, that after `high` more. */
+    /* Invariant: one ns after `low` costs at most 2, after `high` more. */
     for (uint32_t turn = 1; high - low > 1 && s->status == LH_OK; turn++) {
         int64_t at = low + (high - low) / 2, ns;
         if (turn % 3 != 0)
@@ -120,8 +122,9 @@ static void find_all(search *s, uint32_t n, int64_t *tolerances)
     }
 }
 
-/* The pipeline with a link both ways between all neighbours: what is not there
- * takes no time, and has no place for a delay. Links keep their numbers. */
+/* Builds the pipeline with links in both directions between all neighbours. A
+ * missing link takes no time and has no place for a delay. Existing links keep
+ * their numbers. */
 static lh_status make_linked(const lh_pipeline *p, lhi_arena *mem,
                              lh_pipeline **out, lh_error *err)
 {
@@ -142,7 +145,7 @@ static lh_status make_linked(const lh_pipeline *p, lhi_arena *mem,
     return lhi_pipeline_remake(p, &desc, out, err);
 }
 
-/* `options` with a word for each link of `linked`. */
+/* Copies `options` with an entry for each link in `linked`. */
 static lh_status fit_options(const lh_pipeline *p, const lh_pipeline *linked,
                              const lh_sim_options *options, lhi_arena *mem,
                              lh_sim_options *out, lh_error *err)
@@ -159,6 +162,7 @@ static lh_status fit_options(const lh_pipeline *p, const lh_pipeline *linked,
     return LH_OK;
 }
 
+/* Computes all tolerances on the linked pipeline. */
 static lh_status find_on(const lh_pipeline *p, const lh_pipeline *linked,
                          const lh_schedule *schedule,
                          const lh_sim_options *options, lhi_arena *mem,
@@ -181,7 +185,8 @@ static lh_status find_on(const lh_pipeline *p, const lh_pipeline *linked,
     return s.status;
 }
 
-/* Whether so many simulations are worth it: a tenth of a second or two. */
+/* Checks whether the number of simulations is acceptable: one or two tenths of
+ * a second. */
 static bool is_small(const lh_pipeline *p, const lh_schedule *schedule,
                      const lh_sim_options *options)
 {
