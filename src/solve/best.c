@@ -18,7 +18,7 @@ uint32_t lh_n_best(void)
     return lh_n_methods() + 1;
 }
 
-/* Before "auto", which comes last. */
+/* "optimal" comes before "auto", which is last. */
 const char *lh_best_name(uint32_t i)
 {
     uint32_t last = lh_n_methods() - 1;
@@ -52,14 +52,16 @@ lh_status lh_best_find(const char *name, lh_error *err)
     return status;
 }
 
+/* State for choosing a schedule. */
 typedef struct chooser {
     const lh_pipeline *p;
     lh_best_options o;
-    lh_method_options method; /* those of `o` */
-    lh_sim_options sim;       /* those of `method` */
+    lh_method_options method; /* copied from `o` */
+    lh_sim_options sim;       /* copied from `method` */
     lh_best *out;
 } chooser;
 
+/* Returns a schedule's makespan under the given options, in ns. */
 static lh_status time_of(const chooser *k, const lh_schedule *schedule,
                          int64_t *out, lh_error *err)
 {
@@ -89,6 +91,7 @@ static void take_bound(chooser *k, const lh_solution *s)
     snprintf(k->out->why, sizeof k->out->why, "%s", s->why);
 }
 
+/* Runs the exact search only. */
 static lh_status take_optimal(chooser *k, lh_error *err)
 {
     lh_solution s = {0};
@@ -108,7 +111,8 @@ static lh_status take_optimal(chooser *k, lh_error *err)
     return status;
 }
 
-/* The methods first: a search judges schedules by the plain model. */
+/* Runs all methods first, then the search, which evaluates schedules by the
+ * plain model. */
 static lh_status take_best(chooser *k, lh_error *err)
 {
     lh_solution s = {0};
@@ -128,7 +132,7 @@ static lh_status take_best(chooser *k, lh_error *err)
     if (by_method <= k->out->bound_ns)
         return LH_OK;
     status = search(k, AUTO_EFFORT, &s, err);
-    if (status == LH_EUNSUPPORTED) { /* then the methods have the last word */
+    if (status == LH_EUNSUPPORTED) { /* fall back to the methods' result */
         if (none && err)
             *err = why;
         return none ? LH_EINFEASIBLE : LH_OK;
@@ -139,7 +143,7 @@ static lh_status take_best(chooser *k, lh_error *err)
     lh_error stop = {0};
     status = s.schedule ? time_of(k, s.schedule, &by_search, &stop) : LH_OK;
     if (status == LH_EDEADLOCK && k->out->schedule)
-        status = LH_OK; /* coupled queues are unknown to the search */
+        status = LH_OK; /* the search does not model coupled queues */
     else if (status != LH_OK && err)
         *err = stop;
     if (status == LH_OK && by_search < by_method) {
@@ -157,6 +161,7 @@ static lh_status take_best(chooser *k, lh_error *err)
     return status;
 }
 
+/* Dispatches to the search, to "auto" plus search, or to one method. */
 static lh_status choose(chooser *k, const char *name, lh_error *err)
 {
     lh_bound bound;
@@ -173,6 +178,7 @@ static lh_status choose(chooser *k, const char *name, lh_error *err)
                          &k->out->method, err);
 }
 
+/* Copies and completes the options. */
 static lh_status take_options(chooser *k, const lh_best_options *given,
                               lh_error *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Proving once more that a schedule is optimal, and writing down how: by a
- * closed form, by windows, or by what a search learns. */
+/* Proves again that a schedule is optimal and records the proof: by a closed
+ * form, by windows, or by the clauses that a search learns. */
 #include "base/take_options.h"
 #include "pipe/pipeline_own.h"
 #include "pipe/schedule_own.h"
@@ -14,8 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WORDS = 1 << 26 }; /* of clauses: 256 MiB */
+enum { MOST_WORDS = 1 << 26 }; /* clause log limit: 256 MiB */
 
+/* State for one proof. */
 typedef struct prover {
     const lh_pipeline *p;
     lh_solve_options o;
@@ -26,11 +27,12 @@ typedef struct prover {
     lhi_words *words;
     lhi_clause_log log;
     lhi_certificate *out;
-    const char *why; /* why there is no record */
+    const char *why; /* reason for a missing proof */
 } prover;
 
 /* --- closed forms --------------------------------------------------------- */
 
+/* Tries the closed-form bounds. */
 static lh_status by_form(prover *r, bool *done, lh_error *err)
 {
     lh_certificate *c = &r->out->c;
@@ -74,7 +76,8 @@ static bool is_message(const lhi_stream *t)
     return t->kind == LHI_MESSAGE_F || t->kind == LHI_MESSAGE_D;
 }
 
-/* Whether the machine's operations have no order within their windows. */
+/* Checks whether the machine's operations have no order within their windows.
+ */
 static bool is_empty(lhi_windows *w, uint32_t m, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
@@ -96,13 +99,14 @@ static bool is_empty(lhi_windows *w, uint32_t m, lhi_budget *budget)
     return !lhi_lattice_tighten(l, w, budget);
 }
 
+/* Converts job-shop units to ns, clipped to [0, refuted_ns]. */
 static int64_t clip(const prover *r, int64_t units)
 {
     int64_t ns = units * r->shop->unit_ns, most = r->out->c.refuted_ns;
     return units < 0 ? 0 : ns > most ? most : ns;
 }
 
-/* The machine on which the windows ended empty, as they were. */
+/* Records the windows of the machine that became infeasible. */
 static lh_status record_machine(prover *r, uint32_t m, lh_error *err)
 {
     const lhi_shop *s = r->shop;
@@ -137,6 +141,7 @@ static lh_status record_machine(prover *r, uint32_t m, lh_error *err)
     return c->link ? LH_OK : lhi_fail_nomem(err);
 }
 
+/* Tries to refute the deadline by windows. */
 static lh_status by_windows(prover *r, bool *done, lh_error *err)
 {
     int64_t units = r->out->c.refuted_ns / r->shop->unit_ns;
@@ -144,7 +149,8 @@ static lh_status by_windows(prover *r, bool *done, lh_error *err)
                              &r->budget);
     if (!*done)
         return LH_OK;
-    /* With passes that take no time, times are not those of the pipeline. */
+    /* If some passes take no time, job-shop times differ from the pipeline's.
+     */
     for (uint32_t m = 0; r->shop->scale == 1 && m < r->shop->n_machines; m++) {
         const lhi_machine *k = &r->shop->machines[m];
         if (k->n_streams > 0 &&
@@ -154,14 +160,14 @@ static lh_status by_windows(prover *r, bool *done, lh_error *err)
             return record_machine(r, m, err);
         }
     }
-    /* Which machine it is must not depend on the time. */
+    /* The recorded machine must not depend on the clock. */
     *done = !r->budget.late;
     if (*done)
         r->out->c.kind = LH_PROOF_WINDOWS;
     return LH_OK;
 }
 
-/* --- searching ------------------------------------------------------------ */
+/* --- search --------------------------------------------------------------- */
 
 static lh_pass pass_of(const lhi_shop *s, uint32_t op)
 {
@@ -174,6 +180,7 @@ static lh_pass pass_of(const lhi_shop *s, uint32_t op)
                      .kind = kind_of(s, t)};
 }
 
+/* Converts the clause log to the certificate's clauses. */
 static lh_status take_log(prover *r, lh_error *err)
 {
     const lhi_shop *s = r->shop;
@@ -204,7 +211,7 @@ static lh_status take_log(prover *r, lh_error *err)
     return LH_OK;
 }
 
-/* Of operations that share a machine whose order is open. */
+/* Counts the pairs of operations that share a machine with an open order. */
 static uint64_t count_pairs(const lhi_shop *s)
 {
     uint64_t n = 0;
@@ -218,6 +225,7 @@ static uint64_t count_pairs(const lhi_shop *s)
     return n;
 }
 
+/* Tries to refute the deadline by clause learning. */
 static lh_status by_search(prover *r, lh_error *err)
 {
     int64_t units = r->out->c.refuted_ns / r->shop->unit_ns;
@@ -246,8 +254,9 @@ static lh_status by_search(prover *r, lh_error *err)
     return LH_OK;
 }
 
-/* --- all of it ------------------------------------------------------------ */
+/* --- driver --------------------------------------------------------------- */
 
+/* Refutes makespan - 1 by windows, then by search. */
 static lh_status refute(prover *r, lh_error *err)
 {
     lh_error why = {0};
@@ -280,6 +289,7 @@ static lh_status refute(prover *r, lh_error *err)
     return by_search(r, err);
 }
 
+/* Fills in the claims: schedule, hash, version and options. */
 static lh_status put_claims(prover *r, const lh_solution *solution,
                             lh_error *err)
 {
@@ -297,6 +307,7 @@ static lh_status put_claims(prover *r, const lh_solution *solution,
     return c->pipeline_hash && c->version ? LH_OK : lhi_fail_nomem(err);
 }
 
+/* Proves the solution, or sets the reason why not. */
 static lh_status prove(prover *r, const lh_solution *solution, lh_error *err)
 {
     bool done = false;

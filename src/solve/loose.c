@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a W does not divide evenly, its parts differ by a unit of time or of
- * memory, and which of them comes when is open: a search that takes them in
- * order proves nothing of schedules that do not. If every part takes as long as
- * the shortest and frees as much as any, they are alike, no schedule gets
- * slower or larger, and the windows of that shop are bounds again. */
+/* Relaxation for unequal W parts. If a W does not divide evenly, its parts
+ * differ by one unit of time or memory, and their order is open. A search that
+ * takes them in order proves nothing about other orders. If every part takes as
+ * long as the shortest and frees as much as the largest, all parts are
+ * equivalent and no schedule becomes slower or larger. The windows of this
+ * relaxed job shop are valid bounds. */
 #include "solve/loose.h"
 
 #include "base/fail.h"
 
+/* Raises the bound by the relaxed job shop's windows. */
 static lh_status bound(lhi_solver *r, lh_error *err)
 {
     uint32_t impossible;
@@ -18,6 +20,7 @@ static lh_status bound(lhi_solver *r, lh_error *err)
     return impossible == NONE ? lhi_bound_by_windows(r, err) : LH_OK;
 }
 
+/* Builds the relaxed job shop and restores the original afterwards. */
 static lh_status bound_loosely(lhi_solver *r, lh_error *err)
 {
     lhi_shop *own = r->shop, *loose = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The least memory limit by halves, each step a question to lh_solve(): is
- * there a schedule of at most so long within this limit? */
+/* Finds the smallest memory limit by bisection. Each step asks lh_solve() for a
+ * schedule within the limit and a given makespan. */
 #include "base/fail.h"
 #include "base/take_options.h"
 #include "base/whole.h"
@@ -14,18 +14,20 @@
 
 enum { EFFORT = 2000000, POINTS = 64 };
 
+/* State for one trade-off. */
 typedef struct trader {
     const lh_pipeline *p;
     lh_tradeoff_options o;
-    lh_solve_options each; /* those of `o` */
+    lh_solve_options each; /* copied from `o` */
     double begin_s;
     bool stopped; /* by the caller, or out of time */
-    /* Per device: what it holds all along, and the step in which the memory of
-     * its passes changes. Limits between two steps are alike. */
+    /* Per device: static memory, and the granularity in which its passes change
+     * memory. Limits between two multiples are equivalent. */
     int64_t *held, *step;
-    int64_t least; /* no limit below this is worth a question */
+    int64_t least; /* smallest limit worth testing */
 } trader;
 
+/* Forwards progress to the caller and records a stop. */
 static bool watch(void *context, const lh_solve_progress *now)
 {
     trader *t = context;
@@ -36,6 +38,7 @@ static bool watch(void *context, const lh_solve_progress *now)
 
 /* --- limits -------------------------------------------------------------- */
 
+/* Computes each device's static memory and granularity. */
 static lh_status find_steps(trader *t, lh_error *err)
 {
     const lh_pipeline *p = t->p;
@@ -59,8 +62,8 @@ static lh_status find_steps(trader *t, lh_error *err)
     return LH_OK;
 }
 
-/* The largest limit up to `limit` at which some device has just room for one
- * step more. All limits from there to the next such one are alike. */
+/* Returns the largest limit up to `limit` at which some device fits exactly one
+ * more step. All limits up to the next level are equivalent. */
 static int64_t level_at(const trader *t, int64_t limit)
 {
     int64_t best = t->least;
@@ -73,7 +76,7 @@ static int64_t level_at(const trader *t, int64_t limit)
     return best < limit ? best : limit;
 }
 
-/* The next level above; INT64_MAX: there is none. */
+/* Returns the next higher level; INT64_MAX: none. */
 static int64_t level_above(const trader *t, int64_t limit)
 {
     int64_t best = INT64_MAX;
@@ -89,6 +92,7 @@ static int64_t level_above(const trader *t, int64_t limit)
     return best;
 }
 
+/* Copies the pipeline with all memory limits capped. */
 static lh_status limited(const lh_pipeline *p, int64_t limit, lh_pipeline **out,
                          lh_error *err)
 {
@@ -105,7 +109,7 @@ static lh_status limited(const lh_pipeline *p, int64_t limit, lh_pipeline **out,
     return status;
 }
 
-/* The limit that a schedule needs. */
+/* Returns the limit that a schedule requires. */
 static lh_status need_of(const trader *t, const lh_schedule *schedule,
                          int64_t *out, lh_error *err)
 {
@@ -130,8 +134,8 @@ static bool is_late(trader *t)
     return t->stopped;
 }
 
-/* The fastest within `limit`; with `target_ns` above 0 one that takes at most
- * so long. */
+/* Finds the fastest schedule within `limit`; with `target_ns` > 0, any schedule
+ * within that makespan. */
 static lh_status step(trader *t, int64_t limit, int64_t target_ns,
                       lh_solution *out, lh_error *err)
 {
@@ -141,7 +145,7 @@ static lh_status step(trader *t, int64_t limit, int64_t target_ns,
     o.context = t;
     o.target_ns = target_ns;
     if (limit != LH_NO_LIMIT)
-        o.start = NULL; /* it may need more */
+        o.start = NULL; /* may exceed the limit */
     if (o.time_limit_s > 0) {
         double left = o.time_limit_s - (lhi_seconds() - t->begin_s);
         o.time_limit_s = left > 1e-3 ? left : 1e-3;
@@ -166,8 +170,8 @@ static bool refutes(const lh_solution *s, int64_t target_ns)
     return s->status == LH_SOLVE_INFEASIBLE || s->bound_ns > target_ns;
 }
 
-/* Lowers point->limit and raises its bound: by halves between what is refuted,
- * or was given up, and what is known to do. */
+/* Lowers point->limit and raises its bound by bisection between refuted (or
+ * abandoned) limits and feasible ones. */
 static lh_status lower(trader *t, lh_memory_point *point, lh_error *err)
 {
     int64_t from = point->limit_bound;
@@ -199,6 +203,7 @@ static lh_status lower(trader *t, lh_memory_point *point, lh_error *err)
     return LH_OK;
 }
 
+/* Reports why no schedule meets the requested makespan. */
 static lh_status refuse(const trader *t, const lh_solution *s, lh_error *err)
 {
     int64_t asked = t->o.makespan_ns;
@@ -221,6 +226,7 @@ static lh_status refuse(const trader *t, const lh_solution *s, lh_error *err)
                     (double)s->bound_ns / 1e9);
 }
 
+/* Computes the smallest limit for one makespan. */
 static lh_status least_memory(trader *t, lh_memory_point *out, lh_error *err)
 {
     lh_solution s = {0};
@@ -241,9 +247,10 @@ static lh_status least_memory(trader *t, lh_memory_point *out, lh_error *err)
     return status;
 }
 
-/* --- the curve ----------------------------------------------------------- */
+/* --- curve --------------------------------------------------------------- */
 
-/* Points that a lower limit does not make slower are not on the curve. */
+/* Removes points that are no faster than a new point, which has a lower limit.
+ */
 static void drop_dominated(lh_memory_curve *curve, int64_t makespan_ns)
 {
     while (curve->n_points > 0 &&
@@ -251,7 +258,7 @@ static void drop_dominated(lh_memory_curve *curve, int64_t makespan_ns)
         lh_memory_point_fini(&curve->points[--curve->n_points]);
 }
 
-/* One point from the fastest within `limit`, which `s` is. */
+/* Adds one point, starting from `s`, the fastest within `limit`. */
 static lh_status add_point(trader *t, lh_memory_curve *curve, lh_solution *s,
                            lh_error *err)
 {
@@ -272,6 +279,7 @@ static lh_status add_point(trader *t, lh_memory_curve *curve, lh_solution *s,
     return LH_OK;
 }
 
+/* Computes the curve from no limit downward. */
 static lh_status trace_curve(trader *t, lh_memory_curve *curve, lh_error *err)
 {
     int64_t limit = LH_NO_LIMIT;
@@ -299,7 +307,7 @@ static lh_status trace_curve(trader *t, lh_memory_curve *curve, lh_error *err)
         lh_solution_fini(&s);
         LHI_TRY(status);
         int64_t now = curve->points[curve->n_points - 1].limit;
-        /* Where there are more levels than points, in even steps. */
+        /* If there are more levels than points, use equal steps. */
         int64_t stride = (now - t->least) / (most - asked);
         limit = level_at(t, now - (stride > 1 ? stride : 1));
         if (limit >= now || now <= t->least) {
@@ -311,7 +319,7 @@ static lh_status trace_curve(trader *t, lh_memory_curve *curve, lh_error *err)
     return LH_OK;
 }
 
-/* --- all of it ----------------------------------------------------------- */
+/* --- driver -------------------------------------------------------------- */
 
 static lh_status begin_trade(trader *t, const lh_pipeline *pipeline,
                              const lh_tradeoff_options *options, lh_error *err)

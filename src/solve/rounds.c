@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rounds of tasks that know nothing of each other: searches for schedules that
- * are done by a deadline, and improvements of the best one. What a round does
- * depends only on what the rounds before it brought, and its results are taken
- * in order, as far as they are of use: so it does not matter how many threads
- * there are (docs/theory/optimal.md, "Threads"). */
+/* The portfolio loop: rounds of independent tasks, namely searches for
+ * schedules within a deadline and improvements of the incumbent. A round
+ * depends only on the previous rounds' results, which are merged in task order
+ * as far as they are useful. So results do not depend on the number of threads
+ * (docs/theory/optimal.md, "Threads"). */
 #include "solve/rounds.h"
 
 #include "solve/improve/anneal.h"
@@ -18,24 +18,25 @@
 #include "base/fail.h"
 
 enum {
-    CLIMB_AFTER = 3000000,  /* ticks: most searches have ended then */
-    MOST_ALLOWED = 4000000, /* ticks of a task, but for what is beside */
-    REFUTATION = 600000,    /* ticks: most that come take less */
+    CLIMB_AFTER = 3000000,  /* ticks: most searches have ended by then */
+    MOST_ALLOWED = 4000000, /* max. ticks per task, without the extra share */
+    REFUTATION = 600000,    /* ticks: most successful refutations take less */
     IDLE_ROUNDS = 1000,
     MOST_WIDTH = 1536 /* of beams */
 };
 
-/* Searches by what they ask for. */
+/* Searches by deadline. */
 enum {
-    NEAREST, /* the bound, or as far above it as the last refutations allow */
-    BETWEEN, /* the bound and the best schedule, in turn */
-    LONGEST_OF_USE, /* a little sooner than the best schedule */
+    NEAREST, /* the bound, or above it by the last refutations */
+    BETWEEN, /* between bound and incumbent, varying */
+    LONGEST_OF_USE, /* slightly below the incumbent */
     MOST_SEARCHES
 };
 
 static const lhi_engine search_engines[MOST_SEARCHES] = {
     LHI_ENGINE_SEARCH, LHI_ENGINE_BETWEEN, LHI_ENGINE_SHORTENED};
 
+/* Kinds of tasks. */
 typedef enum task_kind {
     TASK_NOTHING,
     TASK_SEARCH,
@@ -45,53 +46,55 @@ typedef enum task_kind {
     N_TASKS
 } task_kind;
 
-/* A search has its own. */
+/* Searches use search_engines. */
 static const lhi_engine task_engines[N_TASKS] = {
     [TASK_JUSTIFY] = LHI_ENGINE_JUSTIFICATION,
     [TASK_ANNEAL] = LHI_ENGINE_ANNEALING,
     [TASK_TUNE] = LHI_ENGINE_TUNING};
 
+/* One task with its state. */
 typedef struct task {
     task_kind kind;
-    lhi_engine engine; /* that does it */
+    lhi_engine engine; /* engine that runs it */
     lhi_arena *mem;
     lhi_words *words, *found;
     lhi_justifier *justifier;
     lhi_search *search;           /* kept between rounds */
     int64_t units;                /* its deadline */
     uint64_t spent;               /* ticks of this search */
-    int64_t time, before, target; /* shop time */
+    int64_t time, before, target; /* job-shop time */
     uint64_t seed;
     size_t room;
     lhi_answer answer;
 } task;
 
+/* Portfolio state. */
 typedef struct rounds {
     lhi_solver *r;
     task *tasks;
-    lhi_batch batch; /* of these */
+    lhi_batch batch; /* the tasks */
     uint32_t n, n_searches, number, n_idle;
-    uint32_t n_vain;   /* rounds since an improvement came */
+    uint32_t n_vain;   /* rounds since an improvement */
     uint32_t width;    /* of the next beams */
-    uint64_t beams_at; /* and the effort after which it is their turn */
+    uint64_t beams_at; /* effort at which they run next */
     uint64_t allow;
-    uint64_t round_end; /* effort when the last round ended */
-    int64_t low, high;  /* units, when the round began */
+    uint64_t round_end; /* effort at the end of the last round */
+    int64_t low, high;  /* units, at the start of the round */
     bool gained, improved;
-    bool refuted; /* what is near the bound */
+    bool refuted; /* deadlines near the bound were tried */
     lh_error *err;
-    uint64_t climb;    /* ticks after which fewer microbatches are tried */
-    int64_t leap;      /* of the first search above the bound: units */
-    uint64_t near_at;  /* ticks after which neighbourhoods are searched */
-    uint64_t near_end; /* ticks when they last were */
+    uint64_t climb;    /* ticks at which the reduction runs next */
+    int64_t leap;      /* first search's distance above the bound, units */
+    uint64_t near_at;  /* ticks at which neighbourhood search starts */
+    uint64_t near_end; /* ticks at its last end */
     uint32_t n_near_vain;
-    bool insert_vain; /* the last time */
+    bool insert_vain; /* no improvement last time */
     uint64_t insert_end;
     lhi_near near;
 } rounds;
 
-/* --- one task
- * ------------------------------------------------------------------ */
+/* --- tasks
+ * ---------------------------------------------------------------------- */
 
 static int64_t mean_time(const lhi_shop *s)
 {
@@ -101,6 +104,7 @@ static int64_t mean_time(const lhi_shop *s)
     return mean;
 }
 
+/* Runs one improvement task. */
 static lh_status improve(task *t, lhi_piece *k)
 {
     const int64_t mean = mean_time(t->words->shop);
@@ -131,7 +135,7 @@ static lh_status improve(task *t, lhi_piece *k)
     return LH_OK;
 }
 
-/* After this nothing is left to do: the gap is closed. */
+/* Checks whether a task's result closes the gap. */
 static bool concludes(const rounds *x, const task *t)
 {
     if (x->r->shop->relaxed)
@@ -157,9 +161,10 @@ static lh_status do_task(void *context, uint32_t i, lhi_piece *k)
     return LH_OK;
 }
 
-/* --- what tasks brought
- * ------------------------------------------------------------------ */
+/* --- merging results
+ * ------------------------------------------------------------ */
 
+/* Merges a search's answer and keeps or frees the search. */
 static lh_status merge_search(rounds *x, task *t, uint64_t used, lh_error *err)
 {
     lhi_solver *r = x->r;
@@ -172,9 +177,9 @@ static lh_status merge_search(rounds *x, task *t, uint64_t used, lh_error *err)
     if (t == &x->tasks[NEAREST] && t->answer != LHI_FOUND)
         x->leap = t->answer == LHI_REFUTED ? 2 * x->leap + 1 : x->leap / 2;
     x->gained = x->gained || t->answer != LHI_GAVE_UP;
-    /* What was found says what is the longest of use. Other deadlines are not:
-     * in a relaxed shop the schedule may take longer, and would be found again.
-     * A search without room learns nothing more. */
+    /* A found schedule determines the next longest useful deadline. Other
+     * deadlines end here: with relaxed FIFO, the real schedule may take longer
+     * and would be found again. A search without memory learns nothing more. */
     const bool goes_on =
         t->answer == LHI_GAVE_UP || (found && t == &x->tasks[LONGEST_OF_USE]);
     if (!goes_on || lhi_search_bytes(t->search) > t->room) {
@@ -189,7 +194,7 @@ static lh_status merge(void *context, uint32_t i, const lhi_piece *k,
 {
     rounds *x = context;
     task *t = &x->tasks[i];
-    (void)last; /* its work knows */
+    (void)last; /* set by the task itself */
     if (t->kind == TASK_SEARCH)
         return merge_search(x, t, k->budget.used, err);
     if (t->time < 0 || t->time >= t->before)
@@ -199,13 +204,14 @@ static lh_status merge(void *context, uint32_t i, const lhi_piece *k,
     return lhi_solver_offer(x->r, t->words, t->engine, err);
 }
 
-/* --- what a round is made of
- * ------------------------------------------------------------------ */
+/* --- planning a round
+ * ----------------------------------------------------------- */
 
 lh_status lhi_count_searches(const lhi_solver *r, uint32_t most, uint32_t *out,
                              lh_error *err)
 {
-    const size_t largest = (size_t)1 << 28; /* more takes too long to begin */
+    /* larger searches take too long to start */
+    const size_t largest = (size_t)1 << 28;
     size_t size, fit;
     LHI_TRY(lhi_search_size(r->windows, false, &size, err));
     fit = size <= largest ? r->o.memory / 2 / size : 0;
@@ -213,7 +219,7 @@ lh_status lhi_count_searches(const lhi_solver *r, uint32_t most, uint32_t *out,
     return LH_OK;
 }
 
-/* The best schedule, timed; or NULL. */
+/* Returns the incumbent, evaluated; or NULL. */
 static const lhi_words *hint_of(lhi_solver *r)
 {
     if (!r->has_words)
@@ -243,7 +249,8 @@ lh_status lhi_begin_search(lhi_solver *r, int64_t units, lhi_search **out,
     return LH_OK;
 }
 
-/* Deadlines near the bound are the most likely; which of them takes turns. */
+/* Returns a deadline between bound and incumbent. Deadlines near the bound are
+ * the most likely; the choice varies by round. */
 static int64_t second_deadline(const rounds *x, int64_t first)
 {
     static const int64_t parts[] = {6, 3, 2};
@@ -251,7 +258,7 @@ static int64_t second_deadline(const rounds *x, int64_t first)
     return from + (x->high - 1 - from) / parts[x->number % 3];
 }
 
-/* What lattices leave, which may be less than half. */
+/* Returns the memory that lattices leave, at most half. */
 static size_t room_for_searches(const lhi_solver *r)
 {
     const size_t room = r->o.memory / 2, taken = r->windows->used;
@@ -259,7 +266,7 @@ static size_t room_for_searches(const lhi_solver *r)
     return room < left ? room : left;
 }
 
-/* A search for task i, or another kind of task where there is none to do. */
+/* Plans a search for task i; otherwise the task remains an improvement. */
 static lh_status plan_search(rounds *x, uint32_t i, bool *refuted)
 {
     lhi_solver *r = x->r;
@@ -284,7 +291,7 @@ static lh_status plan_search(rounds *x, uint32_t i, bool *refuted)
             t->units = units;
         }
     }
-    /* Nor is there anything to do where another asks for the same. */
+    /* Nothing to do either if another task has the same deadline. */
     if (units >= x->high || (i != LONGEST_OF_USE && units == x->high - 1 &&
                              x->n_searches > LONGEST_OF_USE &&
                              lhi_is_on(&r->budget, LHI_ENGINE_SHORTENED))) {
@@ -316,16 +323,18 @@ static lh_status plan_search(rounds *x, uint32_t i, bool *refuted)
     return LH_OK;
 }
 
-/* Few searches end in thousands of operations, and where insertion is for them
- * nothing else finds as much in the same time, as long as it finds anything. */
+/* Checks whether insertion should get most of the effort. With thousands of
+ * operations few searches end, and insertion improves fastest as long as it
+ * applies. */
 static bool inserts_most(const lhi_solver *r)
 {
     return r->shop->n_ops > LHI_LARGE && r->n_regrowers > 0;
 }
 
-/* Beside what all searches have, as much as all else since the last round took:
- * of all searches the one for the longest deadline of use is the hardest, but
- * the only one that proves everything, and it learns for all shorter ones. */
+/* Returns extra ticks for the search with the longest useful deadline: as many
+ * as all other work since the last round. That search is the hardest, but the
+ * only one that proves everything, and its clauses hold for all shorter
+ * deadlines. */
 static uint64_t allow_more(const rounds *x, uint64_t given)
 {
     const lhi_budget *budget = &x->r->budget;
@@ -335,7 +344,8 @@ static uint64_t allow_more(const rounds *x, uint64_t given)
     return lhi_budget_left(budget, given + rest) - given;
 }
 
-/* Takes turns; others where an engine is left out. */
+/* Selects the improvement for task i, alternating; falls back if its engine is
+ * disabled. */
 static task_kind improvement(const rounds *x, uint32_t i)
 {
     static const task_kind others[] = {TASK_JUSTIFY, TASK_TUNE, TASK_ANNEAL};
@@ -354,7 +364,7 @@ static task_kind improvement(const rounds *x, uint32_t i)
     return TASK_NOTHING;
 }
 
-/* *refuted: the bound rose by planning alone, so plan again. */
+/* Plans all tasks. *refuted: planning raised the bound, so plan again. */
 static lh_status plan(rounds *x, bool *refuted)
 {
     lhi_solver *r = x->r;
@@ -387,6 +397,7 @@ static lh_status plan(rounds *x, bool *refuted)
     return LH_OK;
 }
 
+/* Runs the planned tasks and updates the limits. */
 static lh_status run_round(rounds *x)
 {
     lhi_solver *r = x->r;
@@ -403,8 +414,8 @@ static lh_status run_round(rounds *x)
     return LH_OK;
 }
 
-/* A search for a schedule of so many units, as long as a refutation is likely
- * to take if there is one. */
+/* Searches for a schedule within `units`, limited to the typical duration of a
+ * refutation. */
 static lh_status try_refuting(rounds *x, int64_t units, lhi_answer *answer)
 {
     lhi_solver *r = x->r;
@@ -423,7 +434,7 @@ static lh_status try_refuting(rounds *x, int64_t units, lhi_answer *answer)
     return status;
 }
 
-/* Each step is twice as far as the last, until one fails, and then half as far.
+/* Galloping search: doubles the step until a refutation fails, then halves it.
  */
 static lh_status refute_once(rounds *x)
 {
@@ -441,7 +452,7 @@ static lh_status refute_once(rounds *x)
     return LH_OK;
 }
 
-/* Where searches are too large to end they still refute what is near the bound.
+/* Refutes deadlines near the bound where full searches are too large to finish.
  */
 static lh_status refute(rounds *x)
 {
@@ -485,8 +496,8 @@ static lh_status make_tasks(rounds *x, lh_error *err)
     return LH_OK;
 }
 
-/* Beams that bring nothing wait until eight times their effort has gone into
- * something else: they must not keep a search from its proof. */
+/* Runs beam searches. After a failure they wait until eight times their effort
+ * has gone elsewhere, so they do not delay a search's proof. */
 static lh_status run_beams(rounds *x)
 {
     lhi_solver *r = x->r;
@@ -501,8 +512,8 @@ static lh_status run_beams(rounds *x)
     return LH_OK;
 }
 
-/* Twice as long as all the rest of a round, or a quarter of that where searches
- * end, and then less after rounds that brought nothing. */
+/* Runs insertion for twice the rest of a round. Where searches finish, a
+ * quarter of the rest, and less after rounds without improvement. */
 static lh_status run_insertion(rounds *x)
 {
     lhi_solver *r = x->r;
@@ -518,8 +529,8 @@ static lh_status run_insertion(rounds *x)
     return LH_OK;
 }
 
-/* As long as all the rest of a round, and shorter after some that brought
- * nothing: searches have a proof to find as well. */
+/* Runs large-neighbourhood search as long as the rest of a round, and shorter
+ * after failures: searches also need time for a proof. */
 static lh_status run_near(rounds *x)
 {
     lhi_solver *r = x->r;
@@ -542,6 +553,7 @@ static lh_status run_near(rounds *x)
     return LH_OK;
 }
 
+/* Main loop: reduction, refutation, tasks, bounds and improvements. */
 static lh_status run_rounds(rounds *x)
 {
     lhi_solver *r = x->r;
@@ -586,15 +598,15 @@ static lh_status run_rounds(rounds *x)
 lh_status lhi_close_gap(lhi_solver *r, lh_error *err)
 {
     rounds x = {.r = r, .width = 48, .err = err};
-    /* Where passes, or states of a machine, are very many, no search for so
-     * long a deadline ends. */
+    /* With very many passes or machine states, no search with a deadline this
+     * long finishes. */
     const bool all =
         r->shop->n_ops <= LHI_LARGE && !r->shop->relaxed && r->windows->whole;
     const uint32_t n = all ? MOST_SEARCHES : LONGEST_OF_USE;
     if (lhi_is_done(r))
         return LH_OK;
-    /* More than that on few threads would only keep searches waiting; limited
-     * by effort, all numbers of threads have to do the same. */
+    /* More tasks on few threads would only delay searches. With an effort
+     * limit, every number of threads must do the same work. */
     x.n = r->at_once > n + 2 ? r->at_once : n + 2;
     x.allow = 100000 + (uint64_t)r->shop->n_ops * 100;
     LHI_TRY(lhi_count_searches(r, n, &x.n_searches, err));

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rounds of searches and improvements at the same time. */
+/* Portfolio loop: rounds of parallel searches and improvements. */
 #ifndef LHI_ROUNDS_H
 #define LHI_ROUNDS_H
 
 #include "solve/state/solver.h"
 
-/* Until the gap is closed or the budget spent. Needs a schedule. */
+/* Runs until the gap is closed or the budget is spent. Requires a schedule. */
 lh_status lhi_close_gap(lhi_solver *r, lh_error *err);
-/* A search has a Boolean for every pair of passes that is open; for thousands
- * of microbatches that can be more than there is room for. How many searches
- * there is room for, but no more than `most`. */
+/* Computes how many searches fit into memory, at most `most`. A search has one
+ * Boolean per open pair of passes, which can exceed memory for thousands of
+ * microbatches. */
 lh_status lhi_count_searches(const lhi_solver *r, uint32_t most, uint32_t *out,
                              lh_error *err);
-/* A search for a schedule of at most so many units, or an answer at once. */
+/* Starts a search for a schedule of at most `units`, or answers immediately. */
 lh_status lhi_begin_search(lhi_solver *r, int64_t units, lhi_search **out,
                            lhi_answer *answer, lh_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What leads to an optimum: the best generated schedule, bounds, dispatching,
- * and rounds of searches and improvements. */
+/* Runs lh_solve(): the best generated schedule, bounds, dispatching, and the
+ * portfolio loop. */
 #include "base/fail.h"
 #include "base/take_options.h"
 #include "pipe/pipeline_own.h"
@@ -18,10 +18,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- schedules at once
- * ------------------------------------------------------ */
+/* --- constructive heuristics
+ * ---------------------------------------------------- */
 
-/* r->found, which is feasible, improved from both ends, and offered. */
+/* Improves r->found, which is feasible, from both ends and offers it. */
 static lh_status justify(lhi_solver *r, lhi_engine by, lh_error *err)
 {
     int64_t time = lhi_words_time(r->found), before = time;
@@ -34,7 +34,7 @@ static lh_status justify(lhi_solver *r, lhi_engine by, lh_error *err)
                             time < before ? LHI_ENGINE_JUSTIFICATION : by, err);
 }
 
-/* The best schedule from elsewhere, for a little. */
+/* Improves the best external schedule for a short time. */
 static lh_status justify_best(lhi_solver *r, lh_error *err)
 {
     if (!r->has_words || !r->justifier || lhi_is_done(r))
@@ -53,16 +53,16 @@ static lh_status justify_best(lhi_solver *r, lh_error *err)
                : LH_OK;
 }
 
-/* Lattices of a chunk and of few passes take no longer than to improve a
- * schedule, and often prove that there is nothing to improve. */
+/* Checks whether bounds should come first. Lattices for one chunk and few
+ * passes take no longer than improving a schedule, and often prove that nothing
+ * can be improved. */
 static bool bounds_first(const lhi_solver *r)
 {
     return !r->is_part && r->shop->n_ops <= LHI_LARGE &&
            lhi_shop_is_single(r->shop);
 }
 
-/* Schedules made by dispatching what is due first, for deadlines from the bound
- * up. */
+/* Builds schedules by due-date dispatching, for deadlines from the bound up. */
 static lh_status dispatch(lhi_solver *r, lh_error *err)
 {
     if (!lhi_is_on(&r->budget, LHI_ENGINE_DISPATCHING))
@@ -91,7 +91,7 @@ static lh_status dispatch(lhi_solver *r, lh_error *err)
     return LH_OK;
 }
 
-/* Machines of many streams: rules that a few numbers steer. */
+/* Tunes parametrised dispatching rules, for machines with many streams. */
 static lh_status tune(lhi_solver *r, uint64_t ticks, lh_error *err)
 {
     lhi_tune how = {.seed = r->o.seed,
@@ -107,7 +107,7 @@ static lh_status tune(lhi_solver *r, uint64_t ticks, lh_error *err)
     return time >= 0 ? justify(r, LHI_ENGINE_TUNING, err) : LH_OK;
 }
 
-/* No generator found a schedule: is there one at all? */
+/* Decides whether any schedule exists, if no generator found one. */
 static lh_status find_any(lhi_solver *r, lh_error *err)
 {
     int64_t units = r->shop->horizon / r->shop->scale + 1;
@@ -139,9 +139,10 @@ static lh_status find_any(lhi_solver *r, lh_error *err)
     return LH_OK;
 }
 
-/* --- all of it
- * -------------------------------------------------------------------------- */
+/* --- driver
+ * --------------------------------------------------------------------- */
 
+/* Builds the job shop and its orders; r->shop stays NULL if unsupported. */
 static lh_status make_shop(lhi_solver *r, lh_error *err)
 {
     lh_error why = {0};
@@ -149,7 +150,7 @@ static lh_status make_shop(lhi_solver *r, lh_error *err)
     lh_status status = lhi_shop_make(r->p, r->o.sub_blocks, r->o.fifo,
                                      r->o.objective, r->mem, &shop, &why);
     if (status == LH_EUNSUPPORTED)
-        return LH_OK; /* the generators and the closed forms are left */
+        return LH_OK; /* generators and closed forms remain */
     if (status != LH_OK) {
         if (err)
             *err = why;
@@ -184,6 +185,7 @@ static bool static_memory_fits(lhi_solver *r)
     return true;
 }
 
+/* Runs all engines on the job shop, in order. */
 static lh_status search_shop(lhi_solver *r, lh_error *err)
 {
     uint32_t impossible;
@@ -211,7 +213,7 @@ static lh_status search_shop(lhi_solver *r, lh_error *err)
     LHI_TRY(lhi_bound_by_windows(r, err));
     if (bounds_first(r))
         LHI_TRY(justify_best(r, err));
-    /* Dispatching takes less than shaving, and meets the bound often enough. */
+    /* Dispatching is cheaper than shaving and often meets the bound. */
     LHI_TRY(dispatch(r, err));
     const int64_t low = r->low;
     LHI_TRY(lhi_bound_by_shaving(r, err));
@@ -219,11 +221,11 @@ static lh_status search_shop(lhi_solver *r, lh_error *err)
         LHI_TRY(lhi_fewer_stretch(r, r->budget.most / 3, err));
     if (r->low > low)
         LHI_TRY(dispatch(r, err));
-    /* Fewer microbatches are solved for their bounds and patterns. */
+    /* Reduced problems are solved for their bounds and patterns. */
     LHI_TRY(lhi_try_insertion(
         r, (r->is_part ? 80 : 120) * (uint64_t)r->shop->n_ops, err));
-    /* Long enough for a good start where there are many passes, and short
-     * beside what a search takes where there are few. */
+    /* Long enough for a good start with many passes, and short compared with a
+     * search for few. */
     uint64_t begin = r->budget.used, n = r->shop->n_ops, most = n * n / 4;
     for (uint32_t w = 16; w <= 128 && r->budget.used - begin < most; w *= 2)
         if (!r->is_part || w * n * r->shop->n_machines < r->budget.most)
@@ -231,6 +233,7 @@ static lh_status search_shop(lhi_solver *r, lh_error *err)
     return lhi_close_gap(r, err);
 }
 
+/* Solves r->p with r's options, budget and arena. */
 static lh_status solve_within(lhi_solver *r, lh_error *err)
 {
     lh_bound bound = {0};
@@ -246,8 +249,8 @@ static lh_status solve_within(lhi_solver *r, lh_error *err)
     LHI_TRY(make_shop(r, err));
     if (r->o.start)
         LHI_TRY(lhi_copy_start(r, err));
-    /* First where there are many passes: all generators take longer then. Where
-     * there are few they are often enough. */
+    /* With many passes, insertion runs first, since all generators take longer;
+     * with few passes the generators often suffice. */
     if (r->shop && r->shop->n_ops > LHI_LARGE)
         LHI_TRY(lhi_try_insertion(r, 4 * (uint64_t)r->shop->n_ops, err));
     LHI_TRY(lhi_generate(r, err));
@@ -260,6 +263,7 @@ static lh_status solve_within(lhi_solver *r, lh_error *err)
     return lhi_is_done(r) ? LH_OK : search_shop(r, err);
 }
 
+/* Completes and checks the options. */
 static lh_status take_options(const lh_solve_options *given,
                               lh_solve_options *out, lh_error *err)
 {
@@ -294,6 +298,7 @@ static void put_engines(const lhi_solver *r, lh_solution *out)
     }
 }
 
+/* Fills the solution from the solver's state. */
 static void conclude(lhi_solver *r, lh_solution *out)
 {
     *out = (lh_solution){.schedule = r->schedule,
@@ -322,6 +327,7 @@ static void conclude(lhi_solver *r, lh_solution *out)
                  "every shorter schedule leaves some pass no time");
 }
 
+/* Solves a pipeline with early receives; rejects unsupported features. */
 static lh_status solve_early(const lh_pipeline *pipeline,
                              const lh_solve_options *options, lh_solution *out,
                              lh_error *err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Closed-form lower bounds; docs/theory/bounds.md has the proofs. */
+/* Closed-form lower bounds; proofs are in docs/theory/bounds.md. */
 #include "base/arena.h"
 #include "base/fail.h"
 #include "base/whole.h"
@@ -10,15 +10,16 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* Per chunk, without any waiting: `head_f` the earliest start of its first F,
- * `head_d` of its first D (both with the all-gathers before them); `round` from
- * the end of any F to the start of its D; `tail_f`, `tail_d` from the end of an
- * F or D to the end of what must follow. With a joint backward D stands for B,
- * W is 0. */
+/* Per-chunk times without any waiting. `head_f`, `head_d`: earliest start of
+ * its first F or D, including preceding all-gathers; `round`: from the end of
+ * any F to the start of its D; `tail_f`, `tail_d`: from the end of an F or D to
+ * the end of all work that must follow. With a joint backward, D stands for B
+ * and W is 0. */
 typedef struct ways {
     int64_t *head_f, *head_d, *round, *tail_f, *tail_d;
 } ways;
 
+/* Durations of one chunk's passes, in ns. */
 typedef struct times {
     int64_t f, d, w;
 } times;
@@ -36,7 +37,7 @@ static int64_t hop(const lhi_route *route)
     return route->transfer_ns + route->latency_ns;
 }
 
-/* The reduce-scatter that follows the last W of a chunk. */
+/* Returns the time for the reduce-scatter that follows a chunk's last W. */
 static int64_t scatter_time(const lh_chunk *c)
 {
     return c->reduce_scatter_ns > 0 ? c->reduce_scatter_ns + c->dp_latency_ns
@@ -48,6 +49,7 @@ static int64_t gather_time(const lh_chunk *c)
     return c->all_gather_ns > 0 ? c->all_gather_ns + c->dp_latency_ns : 0;
 }
 
+/* Computes all path times. */
 static void measure_ways(const lh_pipeline *p, ways *w)
 {
     uint32_t n = p->n_chunks;
@@ -80,7 +82,7 @@ static void measure_ways(const lh_pipeline *p, ways *w)
     }
 }
 
-/* A sum; a term of which there is none is left out by giving it no name. */
+/* A sum of terms; terms without a name are skipped. */
 typedef struct sum {
     lh_bound_term terms[LH_BOUND_TERMS];
 } sum;
@@ -89,6 +91,7 @@ static void raise_to(lh_bound *best, lh_bound_kind kind, sum s, uint32_t device,
                      uint32_t resource, const char *format, ...)
     LHI_PRINTF(6, 7);
 
+/* Replaces the best bound if the sum is larger. */
 static void raise_to(lh_bound *best, lh_bound_kind kind, sum s, uint32_t device,
                      uint32_t resource, const char *format, ...)
 {
@@ -108,6 +111,7 @@ static void raise_to(lh_bound *best, lh_bound_kind kind, sum s, uint32_t device,
     va_end(args);
 }
 
+/* Path bound: one microbatch, forward and backward. */
 static void bound_path(const lh_pipeline *p, const ways *w, lh_bound *best)
 {
     for (uint32_t c = 0; c < p->n_chunks; c++)
@@ -118,9 +122,9 @@ static void bound_path(const lh_pipeline *p, const ways *w, lh_bound *best)
                  LH_NONE, LH_NONE, "the way of one microbatch there and back");
 }
 
-/* How many activations of chunk c its device can hold, rounded up because part
- * of a W may be enough for one more; *whole says whether it never is. 0: no
- * such limit, or passes that release other than by W. */
+/* Returns how many activations on chunk c fit into its device, rounded up
+ * because part of a W may suffice for one more. *whole: no rounding was needed.
+ * 0: no limit, or memory is released by passes other than W. */
 static int64_t capacity(const lh_pipeline *p, uint32_t c, const bool *plain,
                         const int64_t *held, bool *whole)
 {
@@ -135,9 +139,9 @@ static int64_t capacity(const lh_pipeline *p, uint32_t c, const bool *plain,
     return room / each + !*whole;
 }
 
-/* The chunk is alone on its device: from the F that has to wait for memory,
- * one can count what lies before and behind it (A), and what the last D of the
- * device must have behind it (B). */
+/* Raises the memory bounds. If the chunk is alone on its device, two more
+ * bounds apply: the work before and after the F that waits for memory (A), and
+ * the work that must follow the device's last D (B). */
 static void bound_memory(const lh_pipeline *p, const ways *w, uint32_t c,
                          int64_t k, bool whole, bool alone, lh_bound *best)
 {
@@ -179,11 +183,13 @@ static void bound_memory(const lh_pipeline *p, const ways *w, uint32_t c,
              d, n - k);
 }
 
+/* Totals per device for the device bounds. */
 typedef struct device_sum {
     int64_t head, work, forth_and_back, tail, scatter;
     uint32_t n_chunks;
 } device_sum;
 
+/* Device bounds: all work, and work up to the last D. */
 static void bound_devices(const lh_pipeline *p, const device_sum *sums,
                           lh_bound *best)
 {
@@ -221,6 +227,7 @@ static void add_to_sum(const lh_pipeline *p, const ways *w, uint32_t c,
     s->n_chunks++;
 }
 
+/* Totals per link for the link bounds. */
 typedef struct link_sum {
     int64_t head, tail, busy;
     bool used;
@@ -238,6 +245,7 @@ static void add_message(link_sum *sums, const lhi_route *route, int64_t head,
     s->used = true;
 }
 
+/* Link bounds: all messages on a link. */
 static void bound_links(const lh_pipeline *p, const ways *w, link_sum *sums,
                         lh_bound *best)
 {
@@ -262,6 +270,7 @@ static void bound_links(const lh_pipeline *p, const ways *w, link_sum *sums,
                      p->resource_names[r]);
 }
 
+/* Computes all bounds and returns the largest. */
 static lh_status find_largest(const lh_pipeline *p, lhi_arena *mem,
                               lh_bound *best, lh_error *err)
 {

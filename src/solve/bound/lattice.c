@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one-machine problem solved exactly, as shortest and longest ways through
- * the states of one machine. */
+/* Solves the one-machine problem exactly, by shortest and longest paths through
+ * the machine's states. */
 #include "solve/bound/lattice.h"
 #include "pipe/pipeline_own.h"
 
@@ -9,29 +9,30 @@
 
 enum {
     MAX_STREAMS = 8,
-    LOOK_STATES = 1 << 14 /* states from one look at the time to the next */
+    LOOK_STATES = 1 << 14 /* states between two time checks */
 };
 
+/* State while building a lattice. */
 typedef struct builder {
     const lhi_shop *s;
     const lhi_machine *m;
     lhi_lattice *l;
-    uint32_t room; /* states */
-    /* A step makes one count larger by one, so equal states come from states
-     * with as many operations done, which are next to each other; they are
-     * numbered from `first` on. What the table has of others is out of date. */
+    uint32_t room; /* capacity in states */
+    /* A step increases one count by one, so equal states come from states with
+     * the same number of completed operations. Those are adjacent and numbered
+     * from `first` on. Older table entries are stale. */
     uint32_t first, *table;
     uint32_t n_table; /* a power of two */
-    int64_t *held;    /* per state */
-    /* Of a live lattice: its windows, and when a state can be complete. */
+    int64_t *held;    /* memory per state */
+    /* For a deadline lattice: its windows, and the earliest time per state. */
     const lhi_windows *w;
     int64_t *time;
     uint32_t first_op[MAX_STREAMS];
     lhi_budget *budget;
 } builder;
 
-/* What goes through millions of states looks at the time now and then. What is
- * stopped by effort ends what it does, which does not depend on the time. */
+/* Checks the time limit now and then in loops over millions of states. An
+ * effort limit does not stop here, so results do not depend on the clock. */
 static bool is_late(lhi_budget *budget, uint32_t state)
 {
     if (state % LOOK_STATES == LOOK_STATES - 1)
@@ -47,11 +48,13 @@ static uint64_t hash(const uint16_t *counts, uint32_t n)
     return h ^ h >> 29;
 }
 
+/* Checks whether a table entry is current. */
 static bool is_here(const builder *b, uint32_t at)
 {
     return b->table[at] != NONE && b->table[at] >= b->first;
 }
 
+/* Doubles the hash table and drops stale entries. */
 static bool grow_table(builder *b)
 {
     uint32_t n = b->n_table ? 2 * b->n_table : 1024;
@@ -76,6 +79,7 @@ static bool grow_table(builder *b)
     return true;
 }
 
+/* Doubles the state arrays. */
 static bool grow_states(builder *b)
 {
     lhi_lattice *l = b->l;
@@ -107,8 +111,8 @@ static bool is_same(const uint16_t *a, const uint16_t *b, uint32_t n)
     return true;
 }
 
-/* The number of the state with these counts, made if new; NONE: no memory, or
- * stopped. */
+/* Returns the number of the state with these counts, adding it if new. NONE:
+ * out of memory, or stopped. */
 static uint32_t state_of(builder *b, const uint16_t *counts, int64_t held)
 {
     lhi_lattice *l = b->l;
@@ -132,6 +136,7 @@ static uint32_t state_of(builder *b, const uint16_t *counts, int64_t held)
     return l->n_states++;
 }
 
+/* Checks memory and precedence rules for a stream's next operation. */
 static bool may_step(const builder *b, const uint16_t *counts, uint32_t slot,
                      int64_t held)
 {
@@ -152,9 +157,10 @@ static bool may_step(const builder *b, const uint16_t *counts, uint32_t slot,
     return true;
 }
 
-/* What a machine of a loose shop holds at least. Parts of a W differ by one at
- * most: each frees the smaller share, and so many of every microbatch that has
- * had its D one more, which at best come first. */
+/* Returns a lower bound on a machine's memory in a relaxed job shop. W parts
+ * differ by at most one unit: each frees the smaller share. Per microbatch with
+ * completed D, total mod q parts free one unit more; they are assumed to come
+ * first. */
 static int64_t least_held(const builder *b, const uint16_t *counts)
 {
     const lhi_shop *s = b->s;
@@ -174,8 +180,8 @@ static int64_t least_held(const builder *b, const uint16_t *counts)
     return held;
 }
 
-/* Whether what is left after `counts` could still be in time from `now` on:
- * the next operation of each stream, by itself. */
+/* Checks whether the operations after `counts` could still meet their deadlines
+ * from `now` on, considering each stream's next operation alone. */
 static bool is_live(const builder *b, const uint16_t *counts, int64_t now)
 {
     const lhi_shop *s = b->s;
@@ -188,7 +194,7 @@ static bool is_live(const builder *b, const uint16_t *counts, int64_t now)
     return true;
 }
 
-/* The end of the next operation of a stream after state x, or FAR: too late. */
+/* Returns the end of a stream's next operation after state x; FAR: too late. */
 static int64_t live_end(const builder *b, uint16_t *counts, uint32_t x,
                         uint32_t slot)
 {
@@ -203,8 +209,8 @@ static int64_t live_end(const builder *b, uint16_t *counts, uint32_t x,
     return live ? now : FAR;
 }
 
-/* Breadth first, so that every step leads to a later number; and so that, when
- * a state's turn comes, all ways to it have been seen. */
+/* Builds the states breadth first: every step leads to a higher number, and all
+ * paths to a state are known before it is expanded. */
 static bool build(builder *b, size_t room, bool *no_memory)
 {
     lhi_lattice *l = b->l;
@@ -258,6 +264,7 @@ void lhi_lattice_free(lhi_lattice *lattice)
     free(lattice);
 }
 
+/* Builds a lattice; `w` NULL: all states. */
 static lhi_lattice *make_lattice(const lhi_shop *shop, uint32_t machine,
                                  const lhi_windows *w, size_t room,
                                  lhi_budget *budget, bool *no_memory)
@@ -302,9 +309,10 @@ lhi_lattice *lhi_lattice_make_live(const lhi_windows *windows, uint32_t machine,
                         no_memory);
 }
 
-/* --- ways through it ---------------------------------------------------------
+/* --- paths through the lattice -----------------------------------------------
  */
 
+/* Context for paths through a lattice. */
 typedef struct way {
     const lhi_lattice *l;
     const lhi_windows *w;
@@ -322,7 +330,7 @@ static way look_at(const lhi_lattice *l, const lhi_windows *w,
     return y;
 }
 
-/* Whether shaving has left the step's operation after these counts. */
+/* Checks whether shaving still allows operation o after these counts. */
 static inline bool is_left(const way *y, uint32_t o, const uint16_t *counts)
 {
     const lhi_windows *w = y->w;
@@ -335,7 +343,7 @@ static inline bool is_left(const way *y, uint32_t o, const uint16_t *counts)
     return true;
 }
 
-/* When the step's operation can end after its state, or FAR. */
+/* Returns the operation's earliest end after `now`; FAR: too late. */
 static inline int64_t step_end(const way *y, uint32_t o, int64_t now)
 {
     const lhi_windows *w = y->w;
@@ -344,6 +352,7 @@ static inline int64_t step_end(const way *y, uint32_t o, int64_t now)
     return end <= w->e[o] ? end : FAR;
 }
 
+/* Forward pass: computes the earliest time for each state. */
 static void go_forward(const way *y)
 {
     const lhi_lattice *l = y->l;
@@ -373,8 +382,9 @@ static void go_forward(const way *y)
 typedef void use_step(const way *, lhi_windows *, uint32_t state, uint32_t slot,
                       uint32_t op, int64_t end);
 
-/* `use` is called for every usable step: an earliest way to its state and a
- * latest way on from it fit together. Stopped, it means nothing. */
+/* Backward pass. Calls `use` for every usable step: an earliest path to its
+ * state and a latest path from it are compatible. The result is undefined if
+ * stopped. */
 static bool go_back(const way *y, lhi_windows *w, use_step *use)
 {
     const lhi_lattice *l = y->l;
@@ -385,7 +395,7 @@ static bool go_back(const way *y, lhi_windows *w, use_step *use)
         if (y->l->counts[(size_t) final * n + i] !=
             w->shop->streams[w->shop->machines[l->machine].first_stream + i]
                 .count)
-            return false; /* the end is not among the states */
+            return false; /* the final state was not reached */
     if (first[final] == FAR)
         return false;
     for (uint32_t x = l->n_states; x-- > 0 && !is_late(y->budget, x);) {
@@ -409,6 +419,7 @@ static bool go_back(const way *y, lhi_windows *w, use_step *use)
     return last[0] >= 0;
 }
 
+/* Widens the operation's new window by one usable step. */
 static void use_time(const way *y, lhi_windows *w, uint32_t state,
                      uint32_t slot, uint32_t op, int64_t end)
 {
@@ -421,6 +432,7 @@ static void use_time(const way *y, lhi_windows *w, uint32_t state,
         w->new_e[op] = end;
 }
 
+/* Updates the operation's count ranges by one usable step. */
 static void use_counts(const way *y, lhi_windows *w, uint32_t state,
                        uint32_t slot, uint32_t op, int64_t end)
 {
@@ -437,7 +449,7 @@ static void use_counts(const way *y, lhi_windows *w, uint32_t state,
     }
 }
 
-/* Both ways; false: no order, or stopped. */
+/* Runs both passes. Returns false if no order exists, or if stopped. */
 static bool go(const way *y, lhi_windows *w, use_step *use)
 {
     go_forward(y);
@@ -469,6 +481,7 @@ static void use_nothing(const way *y, lhi_windows *w, uint32_t state,
     (void)end;
 }
 
+/* Copies the states that have a number. */
 static lhi_lattice *copy_live(const lhi_lattice *from, const uint32_t *number,
                               uint32_t n_live, lhi_budget *budget)
 {

@@ -4,33 +4,34 @@
 
 #include "solve/bound/windows.h"
 
-/* NULL: more than `room` bytes, stopped, or no memory (then *no_memory). Free
- * with free() after free(counts) and free(step). */
+/* Builds a machine's lattice. NULL: larger than `room` bytes, stopped, or out
+ * of memory (then *no_memory is set). Release with lhi_lattice_free(). */
 lhi_lattice *lhi_lattice_make(const lhi_shop *shop, uint32_t machine,
                               size_t room, lhi_budget *budget, bool *no_memory);
-/* The same without states that no order in these windows passes through. Where
- * none leads to the end, the end is not among them. */
+/* The same without states that no order within these windows reaches. If no
+ * order exists, the final state is missing. */
 lhi_lattice *lhi_lattice_make_live(const lhi_windows *windows, uint32_t machine,
                                    size_t room, lhi_budget *budget,
                                    bool *no_memory);
+/* Frees a lattice; NULL is allowed. */
 void lhi_lattice_free(lhi_lattice *lattice);
 
-/* These look at the time, but spend nothing. */
+/* The following functions check the time limit but spend no budget. */
 
-/* Tightens new_r and new_e of the machine's operations; false: no order. Out of
- * time it gives true, and they are of no use. */
+/* Computes new_r and new_e for the machine's operations; false: no order
+ * exists. If stopped by time it returns true and the results are undefined. */
 bool lhi_lattice_tighten(const lhi_lattice *lattice, lhi_windows *windows,
                          lhi_budget *budget);
-/* A copy with the states on usable steps alone; NULL: no memory, or out
- * of time. */
+/* Copies the lattice, keeping only states on usable steps; NULL: out of memory
+ * or time. */
 lhi_lattice *lhi_lattice_narrow(const lhi_lattice *lattice,
                                 lhi_windows *windows, lhi_budget *budget);
-/* When each state may be left at the latest; below 0: it is dead. false: no
- * order, or out of time. */
+/* Computes each state's latest departure time; below 0: unreachable. false: no
+ * order exists, or out of time. */
 bool lhi_lattice_last(const lhi_lattice *lattice, lhi_windows *windows,
                       int64_t *last, lhi_budget *budget);
-/* least and most from the steps that are still usable; out of time they are of
- * no use. */
+/* Computes `least` and `most` from the usable steps; undefined if out of time.
+ */
 void lhi_lattice_counts(const lhi_lattice *lattice, lhi_windows *windows,
                         lhi_budget *budget);
 

@@ -5,12 +5,13 @@
 
 #include <string.h>
 
+/* State for shaving. */
 typedef struct shaver {
     lhi_windows *w;
     lhi_budget *budget;
-    uint64_t end;         /* ticks */
-    uint32_t *low, *high; /* what is left of least and most */
-    int64_t *r, *e;       /* windows to go back to */
+    uint64_t end;         /* work limit, ticks */
+    uint32_t *low, *high; /* shaved limits on least and most */
+    int64_t *r, *e;       /* saved windows */
     bool changed;
 } shaver;
 
@@ -19,8 +20,8 @@ static bool is_over(const shaver *a)
     return a->budget->stop || a->budget->used >= a->end;
 }
 
-/* Whether windows are left if a limit of that machine is this. They, and the
- * limit, are what they were. */
+/* Checks whether the windows stay non-empty with a machine's limit set to
+ * `value`. Restores the windows and the limit. */
 static bool may_be(shaver *a, uint32_t m, uint32_t *limit, uint32_t value)
 {
     lhi_windows *w = a->w;
@@ -36,7 +37,8 @@ static bool may_be(shaver *a, uint32_t m, uint32_t *limit, uint32_t value)
     return open;
 }
 
-/* Now that a limit of a machine is a narrower one. false: no schedule. */
+/* Propagates a narrower limit on a machine. Returns false if no schedule
+ * exists. */
 static bool take_off(shaver *a, uint32_t m)
 {
     a->changed = true;
@@ -46,7 +48,7 @@ static bool take_off(shaver *a, uint32_t m)
     return true;
 }
 
-/* Both ends of one count. false: no schedule. */
+/* Shaves both ends of one count. Returns false if no schedule exists. */
 static bool shave_count(shaver *a, uint32_t m, size_t at)
 {
     const uint32_t *least = &a->w->least[at], *most = &a->w->most[at];
@@ -64,7 +66,8 @@ static bool shave_count(shaver *a, uint32_t m, size_t at)
     return true;
 }
 
-/* What one stream says of another, the other says of it. */
+/* Shaves all counts on a machine. Counts between two streams are symmetric, so
+ * one direction suffices. */
 static bool shave_machine(shaver *a, uint32_t m)
 {
     const lhi_shop *s = a->w->shop;
@@ -81,7 +84,7 @@ static bool shave_machine(shaver *a, uint32_t m)
     return true;
 }
 
-/* Until nothing changes any more. */
+/* Repeats until nothing changes. */
 static bool shave(shaver *a)
 {
     const lhi_shop *s = a->w->shop;

@@ -40,8 +40,8 @@ static lh_status allocate(lhi_windows *w, lh_error *err)
     return LH_OK;
 }
 
-/* What must come before an operation on its machine by the rules and the arcs
- * there, as counts per stream. */
+/* Computes the operations that must precede each operation on its machine by
+ * rules and arcs, as counts per stream. */
 static void fix_counts(lhi_windows *w)
 {
     const lhi_shop *s = w->shop;
@@ -71,8 +71,8 @@ static void fix_counts(lhi_windows *w)
     }
 }
 
-/* Where streams and arcs have a cycle there is no order of what follows it. The
- * queue serves as the number of inputs to come. */
+/* Sorts the operations topologically; operations behind a cycle have no order.
+ * The queue temporarily holds the number of pending inputs. */
 static void sort_operations(lhi_windows *w)
 {
     const lhi_shop *s = w->shop;
@@ -108,6 +108,7 @@ static size_t lattice_bytes(const lhi_lattice *l)
     return l ? (size_t)l->n_states * l->n_streams * 6 : 0;
 }
 
+/* Grows the per-state scratch arrays. */
 static bool make_scratch(lhi_windows *w, uint32_t n)
 {
     if (n <= w->scratch)
@@ -123,8 +124,8 @@ static bool make_scratch(lhi_windows *w, uint32_t n)
     return first && last;
 }
 
-/* Bytes for a lattice that is worth its time: some streams make far more states
- * than others. 0: one no larger did not fit. */
+/* Returns the bytes that a lattice may use; some machines produce far more
+ * states than others. 0: a lattice no larger has failed already. */
 static size_t worth(const lhi_shop *shop, uint32_t m, size_t fair,
                     const size_t *failed)
 {
@@ -238,6 +239,7 @@ static void drop_narrow(lhi_windows *w, uint32_t m)
     w->narrow[m] = NULL;
 }
 
+/* Drops pruned lattices that do not cover the deadline. */
 static void widen(lhi_windows *w, int64_t deadline)
 {
     for (uint32_t m = 0; m < w->shop->n_machines; m++) {
@@ -266,6 +268,7 @@ void lhi_windows_free(lhi_windows *windows)
 /* --- precedence
  * ---------------------------------------------------------------- */
 
+/* Marks an operation and its machine for propagation. */
 static void enqueue(lhi_windows *w, uint32_t o)
 {
     const lhi_shop *s = w->shop;
@@ -276,6 +279,7 @@ static void enqueue(lhi_windows *w, uint32_t o)
     w->queue[(w->front + w->n_queue++) % s->n_ops] = o;
 }
 
+/* Raises the earliest start; false: the window is empty. */
 static bool raise(lhi_windows *w, uint32_t o, int64_t r)
 {
     if (r <= w->r[o])
@@ -285,6 +289,7 @@ static bool raise(lhi_windows *w, uint32_t o, int64_t r)
     return r + w->shop->time[o] <= w->e[o];
 }
 
+/* Lowers the latest end; false: the window is empty. */
 static bool lower(lhi_windows *w, uint32_t o, int64_t e)
 {
     if (e >= w->e[o])
@@ -294,6 +299,7 @@ static bool lower(lhi_windows *w, uint32_t o, int64_t e)
     return w->r[o] + w->shop->time[o] <= e;
 }
 
+/* Propagates an operation's window along its stream and arcs. */
 static bool relax(lhi_windows *w, uint32_t o)
 {
     const lhi_shop *s = w->shop;
@@ -335,8 +341,8 @@ static void push_back(lhi_windows *w, uint32_t o)
             w->e[s->pred[i]] = begin - s->pred_lag[i];
 }
 
-/* What streams and arcs say about a deadline: each is looked at once from the
- * beginning and once from the end. */
+/* Initialises the windows for a deadline and propagates streams and arcs, once
+ * forward and once backward. */
 static bool begin_with(lhi_windows *w, int64_t deadline, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
@@ -361,7 +367,8 @@ static bool begin_with(lhi_windows *w, int64_t deadline, lhi_budget *budget)
     return ok;
 }
 
-/* Stopped by the budget it leaves the queue as it is. */
+/* Propagates until the queue is empty. If stopped by the budget, leaves the
+ * queue unchanged. */
 static bool settle(lhi_windows *w, lhi_budget *budget)
 {
     bool ok = true;
@@ -378,11 +385,11 @@ static bool settle(lhi_windows *w, lhi_budget *budget)
 }
 
 /* --- machines too large for a lattice
- * -------------------------------------------- */
+ * ------------------------------------------ */
 
-/* Operations that must come before o: no order ends them sooner than that of
- * their heads. They are the first fixed[i] of each stream, whose heads rise, so
- * the order is a merge. */
+/* Returns the earliest end of the operations that must precede an operation.
+ * Scheduling them by rising head is optimal. They are the first fixed[i] of
+ * each stream, whose heads increase, so this is a merge. */
 static int64_t end_of_before(const lhi_windows *w, const lhi_machine *k,
                              const uint32_t *fixed)
 {
@@ -403,9 +410,9 @@ static int64_t end_of_before(const lhi_windows *w, const lhi_machine *k,
     }
 }
 
-/* Preemptive earliest deadline first misses a deadline only if all orders do
- * (Jackson). Only the front of a stream competes: it has the least head and the
- * least deadline of what is left. */
+/* Jackson's preemptive schedule: preemptive earliest deadline first misses a
+ * deadline only if every order does. Only the front of each stream competes,
+ * since it has the stream's smallest head and deadline. */
 static bool jackson(const lhi_windows *w, const lhi_machine *k)
 {
     const lhi_shop *s = w->shop;
@@ -447,6 +454,7 @@ static bool jackson(const lhi_windows *w, const lhi_machine *k)
     }
 }
 
+/* Tightens a machine without a lattice: Jackson's test and predecessor sets. */
 static bool tighten_plainly(lhi_windows *w, uint32_t m)
 {
     const lhi_shop *s = w->shop;
@@ -464,15 +472,15 @@ static bool tighten_plainly(lhi_windows *w, uint32_t m)
     return true;
 }
 
-/* --- all together
- * -------------------------------------------------------------- */
+/* --- combination
+ * --------------------------------------------------------------- */
 
 const lhi_lattice *lhi_windows_lattice(const lhi_windows *w, uint32_t m)
 {
     return w->narrow[m] ? w->narrow[m] : w->lattices[m];
 }
 
-/* Stopped, it changes nothing. */
+/* Tightens one machine's windows; changes nothing if stopped. */
 static bool tighten(lhi_windows *w, uint32_t m, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
@@ -495,6 +503,7 @@ static bool tighten(lhi_windows *w, uint32_t m, lhi_budget *budget)
     return true;
 }
 
+/* Estimates one tightening's cost, in ticks. */
 static uint64_t cost(const lhi_windows *w, uint32_t m)
 {
     const lhi_lattice *l = lhi_windows_lattice(w, m);
@@ -502,6 +511,7 @@ static uint64_t cost(const lhi_windows *w, uint32_t m)
              : lhi_machine_ops(w->shop, m);
 }
 
+/* Propagates precedence and machines to a fixpoint. */
 static bool settle_machines(lhi_windows *w, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
@@ -520,7 +530,7 @@ static bool settle_machines(lhi_windows *w, lhi_budget *budget)
                 return false;
             if (budget->stop)
                 return true;
-            /* What the machine itself tightens leaves it as it is. */
+            /* The machine's own tightening does not make it dirty again. */
             if (lhi_windows_lattice(w, m))
                 w->dirty[m] = false;
             if (!settle(w, budget))
@@ -532,8 +542,8 @@ static bool settle_machines(lhi_windows *w, lhi_budget *budget)
     return true;
 }
 
-/* A lattice of what the windows leave, for a machine that is too large for one
- * of all its states. true: there is one now. */
+/* Builds a deadline lattice for a machine whose full lattice is too large.
+ * Returns true on success. */
 static bool make_live(lhi_windows *w, uint32_t m, int64_t deadline,
                       lhi_budget *budget)
 {
@@ -544,7 +554,7 @@ static bool make_live(lhi_windows *w, uint32_t m, int64_t deadline,
         !lhi_is_on(budget, LHI_ENGINE_LIVE))
         return false;
     const lhi_engine before = lhi_call_engine(budget, LHI_ENGINE_LIVE);
-    /* Much of it is given back when it is narrowed. */
+    /* Pruning releases most of it. */
     size_t used = w->used + w->scratch * 2 * sizeof *w->first;
     size_t all = w->room + w->room / 2;
     size_t room = all > used ? (all - used) / 3 * 2 : 0;
@@ -567,7 +577,7 @@ static bool make_live(lhi_windows *w, uint32_t m, int64_t deadline,
     return false;
 }
 
-/* false: no memory, or stopped. */
+/* Prunes one lattice. Returns false if out of memory, or stopped. */
 static bool narrow_one(lhi_windows *w, uint32_t m, int64_t deadline,
                        bool for_good, lhi_budget *budget)
 {
@@ -601,7 +611,7 @@ bool lhi_windows_set(lhi_windows *w, int64_t deadline, lhi_budget *budget)
             continue;
         }
         ok = tighten(w, m, budget) && settle_machines(w, budget);
-        /* Without memory for a copy it stays as it is. */
+        /* Without memory for a copy the lattice stays unpruned. */
         if (ok && !budget->stop)
             (void)narrow_one(w, m, deadline, false, budget);
     }
@@ -640,7 +650,7 @@ bool lhi_windows_settle(lhi_windows *w, uint32_t m, lhi_budget *budget)
     w->dirty[m] = true;
     if (settle_machines(w, budget) && !budget->stop)
         return true;
-    /* Nothing is left to do for the next. */
+    /* Leave no pending work for the next call. */
     memset(w->queued, 0, s->n_ops * sizeof *w->queued);
     memset(w->dirty, 0, s->n_machines * sizeof *w->dirty);
     w->n_queue = 0;

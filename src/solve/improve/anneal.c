@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Simulated annealing on the orders. A move takes a place on a critical path
- * where a machine, not an input, made an operation wait, and shifts one of the
+/* Simulated annealing on the orders. A move picks a position on a critical path
+ * where the machine, not an input, delayed an operation. It shifts one of the
  * two operations past the other and further. All arithmetic is in integers, so
- * that a seed gives the same result everywhere. */
+ * a seed gives the same result on every platform. */
 #include "solve/improve/anneal.h"
 
 #include "pipe/pipeline_own.h"
 
 #include <string.h>
 
+/* Annealing state. */
 typedef struct annealer {
     lhi_words *w;
     uint64_t rng;
-    uint32_t *before; /* the segment that a move changed, as it was */
+    uint32_t *before; /* segment before the move */
     uint32_t *count;  /* per slot */
-    uint32_t *arcs;   /* critical: the second operation of each */
+    uint32_t *arcs;   /* critical: second operation of each */
     uint32_t n_arcs;
 } annealer;
 
+/* A changed segment in one machine's order. */
 typedef struct move {
     uint32_t machine, from, to; /* positions */
 } move;
@@ -35,8 +37,8 @@ static uint32_t below(annealer *a, uint32_t n)
     return (uint32_t)((draw(a) >> 32) * n >> 32);
 }
 
-/* -ln(u) for a uniform u, in 1/1024: the logarithm to base 2 by its integer
- * part and a straight line, which is within 0.06 of it. */
+/* Returns -ln(u) for a uniform u, in 1/1024. Approximates the logarithm to base
+ * 2 by its integer part and a straight line, with an error below 0.06. */
 static int64_t draw_exponential(annealer *a)
 {
     uint64_t u = draw(a) | 1;
@@ -49,7 +51,8 @@ static int64_t draw_exponential(annealer *a)
     return (zeros * 1024 + part) * 710 / 1024;
 }
 
-/* The machine's order up to `upto` keeps its rules and its memory. */
+/* Checks rules and memory for positions `from` to `upto` in the machine's
+ * order. */
 static bool is_valid(annealer *a, uint32_t m, uint32_t from, uint32_t upto)
 {
     const lhi_shop *s = a->w->shop;
@@ -73,7 +76,7 @@ static bool is_valid(annealer *a, uint32_t m, uint32_t from, uint32_t upto)
     return true;
 }
 
-/* Operations of one stream stay in index order whatever their places. */
+/* Restores index order among operations of the same stream after a move. */
 static void renumber(annealer *a, uint32_t m, uint32_t lo, uint32_t hi)
 {
     const lhi_shop *s = a->w->shop;
@@ -93,6 +96,7 @@ static void renumber(annealer *a, uint32_t m, uint32_t lo, uint32_t hi)
     }
 }
 
+/* Moves one element from position `from` to position `to`. */
 static void shift(uint32_t *order, uint32_t from, uint32_t to)
 {
     uint32_t o = order[from];
@@ -103,6 +107,7 @@ static void shift(uint32_t *order, uint32_t from, uint32_t to)
     order[to] = o;
 }
 
+/* Collects the machine arcs on one random critical path. */
 static void find_arcs(annealer *a)
 {
     lhi_words *w = a->w;
@@ -138,6 +143,7 @@ static void find_arcs(annealer *a)
     }
 }
 
+/* Applies a random valid move; false: none found. */
 static bool propose(annealer *a, move *out)
 {
     lhi_words *w = a->w;
@@ -165,6 +171,7 @@ static bool propose(annealer *a, move *out)
     return false;
 }
 
+/* Undoes a move. */
 static void take_back(annealer *a, const move *mv)
 {
     memcpy(a->w->order[mv->machine] + mv->from, a->before,
@@ -172,6 +179,7 @@ static void take_back(annealer *a, const move *mv)
     lhi_words_follow(a->w, mv->machine);
 }
 
+/* Runs the annealing loop with a geometric cooling schedule. */
 static void cool(annealer *a, lhi_words *best, int64_t *best_time,
                  const lhi_anneal *how, lhi_budget *budget)
 {

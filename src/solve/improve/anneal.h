@@ -5,15 +5,17 @@
 
 #include "solve/model/words.h"
 
+/* Annealing options. */
 typedef struct lhi_anneal {
     uint64_t seed;
     uint64_t ticks;    /* to spend */
     int64_t target;    /* stop at this objective */
-    int64_t hot, cold; /* temperatures, shop time */
+    int64_t hot, cold; /* temperatures, job-shop time */
 } lhi_anneal;
 
-/* Changes `words` (which must be feasible) and leaves the best orders found in
- * `best`, if they beat *best_time. `words` ends wherever it is. */
+/* Anneals from `words`, which must be feasible, and leaves it at the last
+ * state. If a better objective than *best_time is found, stores the orders in
+ * `best` and updates *best_time. */
 lh_status lhi_words_anneal(lhi_words *words, lhi_words *best,
                            int64_t *best_time, const lhi_anneal *how,
                            lhi_budget *budget, lhi_arena *mem, lh_error *err);

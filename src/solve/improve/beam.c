@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Beam search over active schedules (Giffler and Thompson). A lattice knows
- * from every state of its machine how late it may be left, with all that memory
- * and the other machines' windows demand of what is to come: what a partial
- * schedule has left of that, machine by machine, says how good it is. */
+/* Beam search over active schedules (Giffler and Thompson). A lattice provides,
+ * for each state of its machine, the latest departure time, given memory and
+ * the other machines' windows. The remaining slack per machine rates a partial
+ * schedule. */
 #include "solve/improve/beam.h"
 
 #include "base/whole.h"
@@ -11,20 +11,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A partial schedule. */
 typedef struct partial {
-    int64_t *ready;   /* per operation: its inputs */
-    uint16_t *waits;  /* per operation: inputs to come */
+    int64_t *ready;   /* per operation: arrival of its inputs */
+    uint16_t *waits;  /* per operation: pending inputs */
     int64_t *free_at; /* per machine */
     uint32_t *state;  /* per machine */
     uint32_t past;    /* its last step; NONE: none */
 } partial;
 
+/* A candidate step with its rating. */
 typedef struct child {
     int64_t score, end;
     uint64_t hash;
     uint32_t parent, op, to;
 } child;
 
+/* Beam search state. */
 typedef struct beam {
     const lhi_shop *s;
     lhi_windows *w;
@@ -36,14 +39,15 @@ typedef struct beam {
     child *children;
     uint32_t *past_op, *past_parent;
     int64_t mean;
-    uint32_t most_children; /* of a partial schedule */
-    uint64_t *put_off;      /* per machine: streams, a bit each */
+    uint32_t most_children; /* per partial schedule */
+    uint64_t *put_off;      /* per machine: bit mask of streams */
 } beam;
 
-/* Machines that may put off what takes memory, per partial schedule. */
+/* Maximum number of machines, per partial schedule, that may postpone
+ * memory-allocating operations. */
 enum { MOST_PUT_OFF = 12, MOST_NEXT = 16 };
 
-/* Little left costs much. */
+/* Returns the penalty for a slack: small slacks cost most. */
 static int64_t penalty(const beam *b, int64_t slack)
 {
     int64_t share = b->mean * 4096 / (lhi_most(slack, 0) + b->mean);
@@ -55,7 +59,7 @@ static uint32_t machine_of(const beam *b, uint32_t op)
     return b->s->streams[b->s->stream_of[op]].machine;
 }
 
-/* When an operation would end if it ran next, or FAR: it cannot. */
+/* Returns an operation's end if it ran next; FAR: it cannot. */
 static int64_t end_of(const beam *b, const partial *p, uint32_t m,
                       uint32_t slot, uint32_t *op, uint32_t *to)
 {
@@ -73,7 +77,8 @@ static int64_t end_of(const beam *b, const partial *p, uint32_t m,
     return end <= b->last[m][*to] && end <= b->w->e[*op] ? end : FAR;
 }
 
-/* The machine on which an operation could end first, and when; false: none. */
+/* Finds the machine on which an operation could end first, and when; false:
+ * none. */
 static bool next_machine(const beam *b, const partial *p, uint32_t *machine,
                          int64_t *first)
 {
@@ -101,8 +106,8 @@ static bool is_done(const beam *b, const partial *p, uint32_t op)
            l->counts[(size_t)p->state[t->machine] * l->n_streams + t->slot];
 }
 
-/* No sooner can an operation start: what has to run before it, none of it
- * waiting for more than its own machine. */
+/* Returns a lower bound on an operation's start: all its predecessors run as
+ * soon as their own machine is free. */
 static int64_t start_of(const beam *b, const partial *p, uint32_t op)
 {
     const lhi_shop *s = b->s;
@@ -118,7 +123,7 @@ static int64_t start_of(const beam *b, const partial *p, uint32_t op)
     return start;
 }
 
-/* How much later than that the best next step of a machine may be. */
+/* Returns the slack of a machine's best next step. */
 static int64_t slack_of(const beam *b, const partial *p, uint32_t m)
 {
     const lhi_lattice *l = b->lattice[m];
@@ -141,7 +146,7 @@ static int64_t slack_of(const beam *b, const partial *p, uint32_t m)
     return most;
 }
 
-/* What would be left on every machine after the step, as one number. */
+/* Rates a step by the remaining slack on all machines; FAR: infeasible. */
 static int64_t judge(const beam *b, partial *p, const child *c)
 {
     const lhi_shop *s = b->s;
@@ -182,8 +187,8 @@ static uint64_t mix(uint64_t h, uint64_t x)
     return h ^ h >> 29;
 }
 
-/* Every operation that could run next on m before any could end there. Returns
- * the streams of those that take memory. */
+/* Adds a child for every operation on machine m that could start before any
+ * operation there could end. Returns the streams that allocate memory. */
 static uint64_t branch_on(beam *b, uint32_t parent, uint32_t m, int64_t first)
 {
     partial *p = &b->now[parent];
@@ -209,8 +214,8 @@ static uint64_t branch_on(beam *b, uint32_t parent, uint32_t m, int64_t first)
     return taking;
 }
 
-/* To run what can run is not always right where it takes memory: then what
- * other machines could do is looked at too. */
+/* Expands a partial schedule. Running a memory-allocating operation as early as
+ * possible is not always best, so other machines are expanded too. */
 static void branch(beam *b, uint32_t parent)
 {
     uint32_t m = 0;
@@ -245,6 +250,7 @@ static void copy_partial(const beam *b, partial *to, const partial *from)
     memcpy(to->state, from->state, s->n_machines * sizeof *to->state);
 }
 
+/* Copies a child's parent and applies the step. */
 static void take_step(beam *b, const child *c, partial *to)
 {
     const lhi_shop *s = b->s;
@@ -263,7 +269,7 @@ static void take_step(beam *b, const child *c, partial *to)
     to->past = b->n_past++;
 }
 
-/* The best children, but of those that are alike only one. */
+/* Keeps the best children, one per group of equivalent ones. */
 static void select_best(beam *b)
 {
     uint32_t n = 0;
@@ -321,6 +327,7 @@ static bool allocate(beam *b)
     return true;
 }
 
+/* Initialises the empty schedule and the latest departure times. */
 static bool put_first_partial(beam *b, lhi_budget *budget)
 {
     const lhi_shop *s = b->s;
@@ -341,6 +348,7 @@ static bool put_first_partial(beam *b, lhi_budget *budget)
     return true;
 }
 
+/* Runs one step per operation; false: no schedule, or stopped. */
 static bool run_all(beam *b, lhi_budget *budget)
 {
     for (uint32_t k = 0; k < b->s->n_ops; k++) {
@@ -356,6 +364,7 @@ static bool run_all(beam *b, lhi_budget *budget)
     return true;
 }
 
+/* Writes the best schedule's orders, from its last step backward. */
 static void take_orders(const beam *b, lhi_words *out)
 {
     const lhi_shop *s = b->s;
@@ -366,6 +375,7 @@ static void take_orders(const beam *b, lhi_words *out)
     }
 }
 
+/* Checks that every machine has a lattice and none follows another. */
 static bool is_fit(const lhi_windows *w)
 {
     const lhi_shop *s = w->shop;
@@ -376,7 +386,7 @@ static bool is_fit(const lhi_windows *w)
     return true;
 }
 
-/* The width that fits in `room` bytes. */
+/* Returns the beam width that fits into `room` bytes. */
 static uint32_t width_for(const beam *b, size_t room)
 {
     const lhi_shop *s = b->s;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Beam searches for deadlines between the bound and the best schedule, several
- * at the same time where lattices serve all deadlines. */
+/* Beam searches for deadlines between the bound and the incumbent, several in
+ * parallel if full lattices serve all deadlines. */
 #include "solve/improve/beams.h"
 
 #include "solve/improve/beam.h"
@@ -11,23 +11,26 @@
 
 enum { DEADLINES = 5 };
 
+/* One beam search. */
 typedef struct one_beam {
     lhi_arena *mem;
-    lhi_windows *windows; /* r's, or beside them */
+    lhi_windows *windows; /* r's windows, or a copy sharing its lattices */
     lhi_words *found;
     lhi_justifier *justifier; /* may be NULL */
-    int64_t units, target;    /* the deadline; shop time of the bound */
+    int64_t units, target;    /* deadline; job-shop time of the bound */
     bool refuted, ok, justified;
 } one_beam;
 
+/* A batch of beam searches. */
 typedef struct beams {
     lhi_solver *r;
     lhi_batch batch;
     one_beam one[DEADLINES];
     uint32_t n, width;
-    size_t room; /* bytes, for each */
+    size_t room; /* bytes per beam */
 } beams;
 
+/* Task: searches one deadline and improves the result by justification. */
 static lh_status search(void *context, uint32_t i, lhi_piece *piece)
 {
     beams *b = context;
@@ -51,13 +54,14 @@ static lh_status search(void *context, uint32_t i, lhi_piece *piece)
     return LH_OK;
 }
 
+/* Merges one result: raises the bound or offers the schedule. */
 static lh_status take_beam(void *context, uint32_t i, const lhi_piece *piece,
                            bool *last, lh_error *err)
 {
     beams *b = context;
     const one_beam *k = &b->one[i];
     (void)piece;
-    (void)last; /* its work knows */
+    (void)last; /* set by the task itself */
     if (k->refuted)
         lhi_raise_bound(b->r, k->units + 1, lhi_windows_name(b->r));
     return k->ok ? lhi_solver_offer(b->r, k->found,
@@ -89,7 +93,7 @@ static lh_status make_beams(beams *b, lhi_piece *pieces, lh_error *err)
     return LH_OK;
 }
 
-/* The shortest deadlines first; of what is found only the first counts. */
+/* Runs all deadlines, shortest first; only the first schedule found counts. */
 static lh_status search_all(beams *b, lh_error *err)
 {
     lhi_solver *r = b->r;
@@ -103,7 +107,7 @@ static lh_status search_all(beams *b, lh_error *err)
             k->units = r->low + ((high - r->low) >> (left - 1 - i));
             k->target = lhi_shop_deadline(r->shop, r->low);
             k->refuted = k->ok = k->justified = false;
-            /* One that was ended may have begun or not. */
+            /* A terminated search may or may not have started. */
             if (k->windows != r->windows)
                 lhi_windows_look_again(k->windows, r->windows);
             b->batch.pieces[i].ticks =
@@ -120,7 +124,7 @@ lh_status lhi_try_beams(lhi_solver *r, uint32_t width, lh_error *err)
 {
     lhi_piece pieces[DEADLINES] = {0};
     beams b = {.r = r, .width = width, .n = 1};
-    /* A partial schedule is copied for every operation: too slow for many. */
+    /* Each operation copies a partial schedule: too slow for large problems. */
     if (r->shop->n_ops > LHI_LARGE || !lhi_is_on(&r->budget, LHI_ENGINE_BEAMS))
         return LH_OK;
     const lhi_engine before = lhi_call_engine(&r->budget, LHI_ENGINE_BEAMS);

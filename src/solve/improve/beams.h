@@ -4,7 +4,8 @@
 
 #include "solve/state/solver.h"
 
-/* Beam searches of this width for deadlines between the bound and the best. */
+/* Runs beam searches with this width for deadlines between the bound and the
+ * incumbent. */
 lh_status lhi_try_beams(lhi_solver *r, uint32_t width, lh_error *err);
 
 #endif

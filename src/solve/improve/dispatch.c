@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A schedule from the windows of a deadline, by the active schedules of Giffler
- * and Thompson: always on the machine where an operation could end first, and
- * of those that could start before that end the one that is due first. */
+/* Builds an active schedule (Giffler and Thompson) from the windows of a
+ * deadline: always on the machine where an operation could end first, selecting
+ * the operation with the earliest due date among those that could start before
+ * that end. */
 #include "solve/improve/dispatch.h"
 
 #include "base/whole.h"
@@ -9,17 +10,19 @@
 
 #include <string.h>
 
+/* Dispatching state. */
 typedef struct dispatcher {
     const lhi_shop *s;
     lhi_words *w;
     const int64_t *due; /* per operation */
-    uint32_t *next;     /* per stream: operations done */
+    uint32_t *next;     /* per stream: completed operations */
     int64_t *free_at;   /* per machine */
     int64_t *held;      /* per machine */
-    uint32_t *pick;     /* per machine: the operation to run, or NONE */
-    lhi_first first;    /* machines by the first end there */
+    uint32_t *pick;     /* per machine: next operation, or NONE */
+    lhi_first first;    /* machines by earliest end */
 } dispatcher;
 
+/* Checks inputs, memory and rules for a stream's next operation. */
 static bool can_run(const dispatcher *d, const lhi_machine *m, uint32_t stream)
 {
     const lhi_shop *s = d->s;
@@ -38,6 +41,7 @@ static bool can_run(const dispatcher *d, const lhi_machine *m, uint32_t stream)
     return true;
 }
 
+/* Selects a machine's next operation. */
 static void choose(dispatcher *d, uint32_t machine)
 {
     const lhi_shop *s = d->s;
@@ -61,6 +65,7 @@ static void choose(dispatcher *d, uint32_t machine)
     lhi_first_set(&d->first, machine, best == NONE ? FAR : end);
 }
 
+/* Runs an operation and updates its successors. */
 static void run_op(dispatcher *d, uint32_t o)
 {
     const lhi_shop *s = d->s;
@@ -77,12 +82,13 @@ static void run_op(dispatcher *d, uint32_t o)
         lhi_first_stale(&d->first, other);
         if (w->waits[to] > 0)
             w->waits[to]--;
-        /* Machines that follow take what their leader makes, in turn. */
+        /* Followers run their leader's outputs in order. */
         if (s->machines[other].leader != NONE && w->waits[to] == 0)
             run_op(d, to);
     }
 }
 
+/* Runs all operations; false: blocked. */
 static bool run_all(dispatcher *d)
 {
     const lhi_shop *s = d->s;
@@ -103,7 +109,7 @@ static bool run_all(dispatcher *d)
     return true;
 }
 
-/* Arcs within a machine count here too. */
+/* Counts pending inputs, including arcs within a machine. */
 static void count_waits(dispatcher *d)
 {
     const lhi_shop *s = d->s;

@@ -4,8 +4,8 @@
 
 #include "solve/model/words.h"
 
-/* Makes orders by dispatching what is due first; *ok is false where memory
- * then stood in the way. */
+/* Builds orders by dispatching the operation with the earliest due date. *ok is
+ * false if memory blocked it. */
 lh_status lhi_words_dispatch(lhi_words *words, const int64_t *due, bool *ok,
                              lhi_arena *mem, lh_error *err);
 

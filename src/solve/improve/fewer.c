@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Microbatches are alike, so what is left of a schedule when the first k are
- * taken out is one of n - k of them: it takes no less than theirs, from the
- * k-th first forward on. And a good schedule of some microbatches has a middle
- * that can be repeated. So pipelines of n/4, 3n/8, .. microbatches are solved
- * first, as far as a little effort goes, each with what smaller ones brought.
- */
+/* Reduction to fewer microbatches. Microbatches are interchangeable, so
+ * removing the first k from a schedule leaves a schedule with n - k. From the
+ * k-th first forward on, the schedule takes at least as long as the optimum for
+ * n - k. Conversely, the steady state in a good schedule with fewer
+ * microbatches can be repeated. So pipelines with n/4, 3n/8, .. microbatches
+ * are solved first with little effort, each starting from the results for
+ * smaller ones. */
 #include "solve/improve/fewer.h"
 
 #include "solve/improve/dispatch.h"
@@ -20,17 +21,17 @@
 
 enum {
     RUNGS = 8,
-    TRIER_BYTES = 300, /* for an operation, about */
+    TRIER_BYTES = 300, /* per operation, approximate */
     FIRST_RUNG = 2,
     LEAST = 8,
-    LONGEST = 4000000, /* ticks for each the first time */
-    RUN = 4 /* first microbatches that one piece of work tries to repeat */
+    LONGEST = 4000000, /* initial limit per problem, ticks */
+    RUN = 4 /* first microbatches tried per task */
 };
 
 /* --- tails
- * ------------------------------------------------------------------------ */
+ * ---------------------------------------------------------------------- */
 
-/* Taking a microbatch out never adds to what is held. */
+/* Checks that removing a microbatch never increases memory. */
 static bool only_holds(const lh_pipeline *p)
 {
     for (uint32_t c = 0; c < p->n_chunks; c++) {
@@ -47,8 +48,8 @@ lh_status lhi_fewer_make(lhi_solver *r, lhi_fewer **out, lh_error *err)
     const lh_pipeline *p = r->p;
     uint32_t n = p->n_microbatches;
     *out = NULL;
-    /* Devices with several chunks gain nothing: few microbatches interleave
-     * there in another way than many do. */
+    /* Devices with several chunks do not benefit: with few microbatches the
+     * chunks interleave differently than with many. */
     if (!lhi_is_on(&r->budget, LHI_ENGINE_FEWER) || r->fewer ||
         !r->windows->whole || !lhi_shop_is_single(r->shop) || n < LEAST ||
         r->o.fifo || p->has_collectives ||
@@ -99,17 +100,18 @@ void lhi_fewer_tails(lhi_solver *r)
     }
 }
 
-/* --- stretching
- * ------------------------------------------------------------------------ */
+/* --- extension
+ * ------------------------------------------------------------------ */
 
-/* A schedule of m microbatches; from..from + period - 1 are repeated, each
- * time `shift` later. */
+/* A schedule with m microbatches. Microbatches from..from + period - 1 are
+ * repeated, each time `shift` later. */
 typedef struct stretch {
     const lhi_rung *rung;
     uint32_t m, from, period;
     int64_t shift;
 } stretch;
 
+/* Returns an operation's start in the extended schedule. */
 static int64_t start_at(const lhi_shop *s, const stretch *k, uint32_t stream,
                         uint32_t x)
 {
@@ -119,7 +121,8 @@ static int64_t start_at(const lhi_shop *s, const stretch *k, uint32_t stream,
         turns = extra / k->period;
     else if (j >= k->from)
         turns = (j - k->from) / k->period;
-    /* Streams of the smaller shop begin at the same share of its passes. */
+    /* Streams in the smaller job shop begin at the same fraction of its
+     * operations. */
     uint32_t first = t->first / s->n_microbatches * k->m;
     return k->rung->start[first + x - turns * k->period * t->per] +
            turns * k->shift;
@@ -132,7 +135,8 @@ static void make_due(const lhi_shop *s, const stretch *k, int64_t *due)
             due[s->streams[i].first + x] = start_at(s, k, i, x);
 }
 
-/* Orders by what is due; false: memory or the model's rules forbid them. */
+/* Orders operations by due date; false: memory or the model's rules forbid it.
+ */
 static bool merge(const lhi_words *w, const int64_t *due)
 {
     const lhi_shop *s = w->shop;
@@ -161,25 +165,28 @@ static bool merge(const lhi_words *w, const int64_t *due)
     return true;
 }
 
-/* One who tries: a run of first microbatches to repeat. */
+/* One task: tries a range of first microbatches to repeat. */
 typedef struct trier {
     stretch at;
-    uint32_t end; /* of `from` */
+    uint32_t end; /* end of the range for `from` */
     lhi_arena *mem;
     lhi_words *words, *best_words;
     lhi_justifier *justifier; /* may be NULL */
-    int64_t *due, best, now;  /* best: shop time of any; now: of its words */
+    /* best: job-shop time of any; now: of best_words */
+    int64_t *due, best, now;
 } trier;
 
+/* State for extending schedules. */
 typedef struct stretcher {
     lhi_solver *r;
     lhi_batch batch;
     trier *triers;
     uint32_t n;
-    int64_t best; /* of all that was tried; -1: nothing yet */
+    int64_t best; /* best so far; -1: none */
     uint64_t end; /* ticks */
 } stretcher;
 
+/* Improves the task's orders by justification and keeps the best. */
 static lh_status keep_best(const stretcher *a, trier *k, lhi_piece *piece)
 {
     const lhi_solver *r = a->r;
@@ -200,6 +207,7 @@ static lh_status keep_best(const stretcher *a, trier *k, lhi_piece *piece)
     return LH_OK;
 }
 
+/* Builds orders for one extension, by due date and by dispatching. */
 static lh_status try_stretch(const stretcher *a, trier *k, lhi_piece *piece)
 {
     const lhi_shop *s = a->r->shop;
@@ -212,7 +220,7 @@ static lh_status try_stretch(const stretcher *a, trier *k, lhi_piece *piece)
     return ok ? keep_best(a, k, piece) : LH_OK;
 }
 
-/* The least, the middle and the largest step of a stream over the period. */
+/* Computes a low, the median and a high step per period over all streams. */
 static void shifts_of(const lhi_shop *s, const stretch *k, int64_t *out)
 {
     int64_t all[256];
@@ -233,6 +241,7 @@ static void shifts_of(const lhi_shop *s, const stretch *k, int64_t *out)
         out[i] = n ? all[i == 0 ? n / 8 : i == 1 ? n / 2 : n - 1 - n / 8] : 0;
 }
 
+/* Task: tries all shifts for a range of first microbatches. */
 static lh_status try_all(void *context, uint32_t i, lhi_piece *piece)
 {
     const stretcher *a = context;
@@ -251,6 +260,7 @@ static lh_status try_all(void *context, uint32_t i, lhi_piece *piece)
     return LH_OK;
 }
 
+/* Merges one task's result. */
 static lh_status take_stretched(void *context, uint32_t i,
                                 const lhi_piece *piece, bool *last,
                                 lh_error *err)
@@ -267,7 +277,7 @@ static lh_status take_stretched(void *context, uint32_t i,
     return lhi_solver_offer(a->r, k->best_words, LHI_ENGINE_STRETCHING, err);
 }
 
-/* Several runs at the same time. */
+/* Tries all first microbatches for one period, several ranges in parallel. */
 static lh_status stretch_period(stretcher *a, const stretch *rung,
                                 lh_error *err)
 {
@@ -293,6 +303,7 @@ static lh_status stretch_period(stretcher *a, const stretch *rung,
     return LH_OK;
 }
 
+/* Tries all periods for one reduced schedule. */
 static lh_status stretch_rung(stretcher *a, uint32_t m, lh_error *err)
 {
     uint32_t extra = a->r->shop->n_microbatches - m;
@@ -330,8 +341,8 @@ static lh_status make_triers(stretcher *a, lhi_arena *mem, lh_error *err)
     return LH_OK;
 }
 
-/* Two for each that can run, as no two take equally long, but no more than an
- * eighth of the memory has room for. */
+/* Returns the number of tasks: two per thread, since their durations differ,
+ * but at most an eighth of the memory. */
 static uint32_t triers_for(const lhi_solver *r)
 {
     const size_t each = (size_t)r->shop->n_ops * TRIER_BYTES;
@@ -364,10 +375,10 @@ lh_status lhi_fewer_stretch(lhi_solver *r, uint64_t ticks, lh_error *err)
     return status;
 }
 
-/* --- climbing
- * ------------------------------------------------------------------------ */
+/* --- solving reduced problems
+ * --------------------------------------------------- */
 
-/* Takes over what the solver of a rung brought. */
+/* Stores the bound and schedule from a reduced problem's solver. */
 static lh_status keep_rung(lhi_solver *r, lhi_solver *part, lhi_rung *g,
                            lh_error *err)
 {
@@ -391,6 +402,7 @@ static lh_status keep_rung(lhi_solver *r, lhi_solver *part, lhi_rung *g,
     return LH_OK;
 }
 
+/* Solves the pipeline with m microbatches within the remaining budget. */
 static lh_status solve_rung(lhi_solver *r, uint32_t m, lh_error *err)
 {
     lhi_rung *g = &r->fewer->rung[m];
@@ -426,6 +438,8 @@ static lh_status solve_rung(lhi_solver *r, uint32_t m, lh_error *err)
     return status;
 }
 
+/* Solves the reduced problems in increasing size, then raises the bound and
+ * extends their schedules. */
 static lh_status climb(lhi_solver *r, lh_error *err)
 {
     lhi_fewer *f = r->fewer;

@@ -1,36 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What pipelines of fewer microbatches tell of one: bounds, and schedules to
- * stretch (docs/theory/optimal.md, "Fewer microbatches"). */
+/* Bounds, and schedules to extend, from pipelines with fewer microbatches
+ * (docs/theory/optimal.md, "Fewer microbatches"). */
 #ifndef LHI_FEWER_H
 #define LHI_FEWER_H
 
 #include "solve/state/solver.h"
 
+/* Results for one reduced number of microbatches. */
 typedef struct lhi_rung {
-    int64_t bound_ns; /* no schedule of so many microbatches is shorter */
+    int64_t bound_ns; /* lower bound on the makespan */
     int64_t best_ns;  /* -1: none known */
     lh_schedule *best;
-    int64_t *start; /* per operation of its shop; NULL: not known */
+    int64_t *start; /* per operation of its job shop; NULL: unknown */
 } lhi_rung;
 
+/* The reduction's results and limits. */
 struct lhi_fewer {
-    uint32_t n;     /* of the whole pipeline */
+    uint32_t n;     /* microbatches in the full pipeline */
     lhi_rung *rung; /* [microbatches], 0 .. n - 1 */
-    uint64_t ticks; /* for each the next time */
+    uint64_t ticks; /* limit per problem in the next round */
 };
 
-/* *out is NULL where nothing can be learnt. Its schedules are not the arena's:
- * free it with lhi_fewer_free(). */
+/* Creates the reduction; *out is NULL where it cannot help. Its schedules are
+ * not in the arena: release with lhi_reduction_free(). */
 lh_status lhi_fewer_make(lhi_solver *r, lhi_fewer **out, lh_error *err);
+/* Frees the schedules; NULL is allowed. */
 void lhi_fewer_free(lhi_fewer *fewer);
 
-/* Solves pipelines of fewer microbatches for a while, each from what is known
- * of smaller ones, and then raises r's bound and stretches what was found. */
+/* Solves pipelines with fewer microbatches for a while, each starting from
+ * smaller ones. Then raises r's bound and extends the schedules found. */
 lh_status lhi_fewer_climb(lhi_solver *r, lh_error *err);
 
-/* Tails of the first forwards of r's shop. */
+/* Raises the tails of the first forwards in r's job shop. */
 void lhi_fewer_tails(lhi_solver *r);
-/* Offers the best known schedules of fewer microbatches with their middle
+/* Offers the best known schedules with fewer microbatches, their steady state
  * repeated. */
 lh_status lhi_fewer_stretch(lhi_solver *r, uint64_t ticks, lh_error *err);
 

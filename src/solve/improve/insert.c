@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trains on a single track: microbatches go up the pipeline and come back, and
- * on every device those that go meet those that come. Dispatching by time sees
- * a meeting when it is too late to step aside for it. Here a microbatch gets
- * all its way at once, through gaps between what is there already, each pass as
- * early as it can, and W where a forward pass needs its memory. Who follows
- * whom how closely decides what meetings cost: that is steered by a few
- * numbers, and those are annealed. */
+/* Insertion heuristic, analogous to trains on a single track: microbatches
+ * travel up the pipeline and return, and on every device the two directions
+ * meet. Dispatching by time detects a meeting too late to avoid it.
+ *
+ * Here each microbatch receives its complete path at once, in gaps between
+ * existing operations: each pass as early as possible, plus W where a forward
+ * needs its memory. The spacing between microbatches determines the cost of
+ * meetings. A few parameters control it, and they are annealed. */
 #include "solve/improve/insert.h"
 
 #include "base/random.h"
@@ -15,27 +16,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CYCLE = 200 }; /* schedules from hot to cold, at most */
+enum { CYCLE = 200 }; /* max. schedules per annealing cycle */
 
+/* An occupied interval on a machine. */
 typedef struct slot {
     int64_t start, end;
     uint32_t op;
 } slot;
 
+/* The heuristic's parameters. */
 typedef struct knobs {
-    int64_t *space; /* per stream: from start to start, at least */
-    int64_t *dwell; /* per stream: a message is left lying so long */
-    int64_t *enter; /* per microbatch: added to its space on the first */
-    bool shift;     /* on the way up, wait before a pass and not after it */
+    int64_t *space; /* per stream: min. distance between starts */
+    int64_t *dwell; /* per stream: delay before an operation */
+    int64_t *enter; /* per microbatch: added to its first space */
+    bool shift;     /* going up: wait before a pass, not after it */
 } knobs;
 
-/* An operation of a known schedule: the next of its stream. */
+/* An operation in a known schedule: the next one in its stream. */
 typedef struct visit {
     int64_t at;
     uint32_t stream;
 } visit;
 
-/* What all schedules of a cycle of annealing begin with. */
+/* The common prefix of all schedules in an annealing cycle. */
 typedef struct kept {
     uint32_t n_microbatches;
     slot *slots;    /* as in `line`, machine by machine */
@@ -44,34 +47,35 @@ typedef struct kept {
     int64_t *end;   /* per operation */
 } kept;
 
+/* State of the insertion heuristic. */
 struct lhi_inserter {
-    const lhi_shop *s;  /* the shop or its mirror */
+    const lhi_shop *s;  /* the job shop or its mirror */
     lhi_words *words;   /* its orders */
-    lhi_words *forward; /* those of the shop, if s is the mirror */
-    uint32_t *way;      /* streams that a microbatch goes through */
+    lhi_words *forward; /* the original's orders, if s is the mirror */
+    uint32_t *way;      /* streams on a microbatch's path */
     uint32_t n_way, turn;
     const uint32_t *up, *down; /* streams per chunk before and after the turn */
     slot **line;               /* per machine, by time */
     uint32_t *n;
-    uint32_t *next; /* per stream: operations that have a slot */
-    int64_t *end;   /* per operation; -1: it has none yet */
-    int64_t *trip;  /* per chunk: to the next one and back */
+    uint32_t *next; /* per stream: operations with a slot */
+    int64_t *end;   /* per operation; -1: no slot yet */
+    int64_t *trip;  /* per chunk: round trip to the next one */
     uint32_t *far;  /* chunks with a message over a long link */
     uint32_t n_far;
     knobs now, old;
     lhi_random random;
     kept kept;
     visit *visits;
-    uint32_t *needed; /* per stream: operations that what is kept waits for */
-    int64_t time;     /* that the knobs make */
-    int64_t heat;     /* when a cycle begins */
+    uint32_t *needed; /* per stream: operations that the prefix requires */
+    int64_t time;     /* objective for the current parameters */
+    int64_t heat;     /* initial temperature */
     uint32_t n_cycles;
 };
 
 /* --- slots
- * ------------------------------------------------------------------------ */
+ * ---------------------------------------------------------------------- */
 
-/* The first slot that ends after `ready`, which is often one of the last. */
+/* Returns the first slot that ends after `ready`; often one of the last. */
 static uint32_t first_after(const lhi_inserter *a, uint32_t m, int64_t ready)
 {
     const slot *line = a->line[m];
@@ -91,7 +95,7 @@ static uint32_t first_after(const lhi_inserter *a, uint32_t m, int64_t ready)
     return low;
 }
 
-/* The first gap that is long enough. */
+/* Finds the first gap that is long enough. */
 static uint32_t find_gap(const lhi_inserter *a, uint32_t m, int64_t time,
                          int64_t *start)
 {
@@ -102,6 +106,7 @@ static uint32_t find_gap(const lhi_inserter *a, uint32_t m, int64_t time,
     return i;
 }
 
+/* Inserts an operation into the first gap from `ready` on. */
 static void put_in_gap(lhi_inserter *a, uint32_t m, uint32_t o, int64_t ready)
 {
     slot *line = a->line[m];
@@ -114,12 +119,12 @@ static void put_in_gap(lhi_inserter *a, uint32_t m, uint32_t o, int64_t ready)
 }
 
 /* --- one microbatch
- * ------------------------------------------------------------------- */
+ * ------------------------------------------------------------- */
 
 static void place_through(lhi_inserter *a, uint32_t o);
 
-/* Gives the next operation of a stream a slot, and before it all that it needs:
- * a forward pass that waits for memory needs a W. */
+/* Places a stream's next operation after placing all its predecessors; a
+ * forward pass that waits for memory requires a W. */
 static void place(lhi_inserter *a, uint32_t stream, int64_t ready)
 {
     const lhi_shop *s = a->s;
@@ -143,13 +148,15 @@ static void place(lhi_inserter *a, uint32_t stream, int64_t ready)
     a->next[stream]++;
 }
 
+/* Places operations in a stream up to and including o. */
 static void place_through(lhi_inserter *a, uint32_t o)
 {
     while (a->end[o] < 0)
         place(a, a->s->stream_of[o], 0);
 }
 
-/* Later, within its gap, as long as nothing has to wait for it. */
+/* Moves an operation later within its gap as long as no successor is delayed.
+ */
 static void shift(lhi_inserter *a, uint32_t o)
 {
     const lhi_shop *s = a->s;
@@ -171,6 +178,7 @@ static void shift(lhi_inserter *a, uint32_t o)
     line[x].start = until - s->time[o];
 }
 
+/* Inserts microbatch j on its complete path. */
 static void insert(lhi_inserter *a, uint32_t j)
 {
     const lhi_shop *s = a->s;
@@ -187,7 +195,7 @@ static void insert(lhi_inserter *a, uint32_t j)
         shift(a, s->streams[a->way[i]].first + j);
 }
 
-/* The objective of the schedule that the knobs make, or FAR. */
+/* Returns the objective for the current parameters, or FAR. */
 static int64_t evaluate(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
@@ -209,8 +217,8 @@ static int64_t evaluate(lhi_inserter *a)
     return time < 0 ? FAR : time;
 }
 
-/* --- what is kept
- * ------------------------------------------------------------------------ */
+/* --- prefix
+ * --------------------------------------------------------------------- */
 
 static int by_time(const void *x, const void *y)
 {
@@ -220,9 +228,9 @@ static int by_time(const void *x, const void *y)
                                     : 0;
 }
 
-/* All operations of a schedule of m microbatches, in order: against time too,
- * that of their starts, as a shop of another size may count time in another
- * scale and so have other ends. */
+/* Lists all operations in a schedule with m microbatches, sorted by start
+ * (mirrored: descending). Starts are used because a job shop of different size
+ * may use a different time scale, and so have different ends. */
 static uint32_t list_visits(lhi_inserter *a, const int64_t *start, uint32_t m)
 {
     const lhi_shop *s = a->s;
@@ -243,8 +251,8 @@ static uint32_t list_visits(lhi_inserter *a, const int64_t *start, uint32_t m)
     return n;
 }
 
-/* Operations of the first microbatches are kept; W only if others wait for it.
- */
+/* Checks whether an operation belongs to the prefix. A W does only if other
+ * operations in the prefix require it. */
 static bool is_kept(const lhi_inserter *a, uint32_t o, uint32_t n_microbatches)
 {
     const uint32_t stream = a->s->stream_of[o];
@@ -253,6 +261,7 @@ static bool is_kept(const lhi_inserter *a, uint32_t o, uint32_t n_microbatches)
                             : (o - t->first) / t->per < n_microbatches;
 }
 
+/* Counts the Ws that the prefix requires. */
 static void find_needed(lhi_inserter *a, uint32_t n_microbatches)
 {
     const lhi_shop *s = a->s;
@@ -270,8 +279,8 @@ static void find_needed(lhi_inserter *a, uint32_t n_microbatches)
     }
 }
 
-/* Behind what its machine has; false: something that it waits for is not
- * there. */
+/* Appends a stream's next operation to its machine; false: a predecessor has no
+ * slot. */
 static bool append(lhi_inserter *a, uint32_t stream)
 {
     const lhi_shop *s = a->s;
@@ -300,7 +309,7 @@ static void clear(lhi_inserter *a)
     memset(a->end, 0xff, s->n_ops * sizeof *a->end);
 }
 
-/* All of that schedule, each operation as early as its order lets it start. */
+/* Rebuilds a schedule, each operation as early as its order allows. */
 static bool replay(lhi_inserter *a, const int64_t *start, uint32_t m)
 {
     const uint32_t n = list_visits(a, start, m);
@@ -311,8 +320,8 @@ static bool replay(lhi_inserter *a, const int64_t *start, uint32_t m)
     return true;
 }
 
-/* What is kept stays where it was, so that those who come later find the room
- * that was left for them. */
+/* Builds the prefix. Its operations keep their times, so later microbatches
+ * find the gaps that were left for them. */
 static void keep_part(lhi_inserter *a, const lhi_insert *how)
 {
     const lhi_shop *s = a->s;
@@ -340,8 +349,8 @@ static void keep_part(lhi_inserter *a, const lhi_insert *how)
     }
 }
 
-/* --- knobs
- * ------------------------------------------------------------------------ */
+/* --- parameters
+ * ----------------------------------------------------------------- */
 
 static uint32_t below(lhi_inserter *a, uint32_t n)
 {
@@ -353,7 +362,7 @@ static bool coin(lhi_inserter *a)
     return lhi_random_next(&a->random) & 1;
 }
 
-/* 0..most */
+/* Returns a random number in 0..most. */
 static int64_t upto(lhi_inserter *a, int64_t most)
 {
     return (int64_t)(lhi_random_next(&a->random) % ((uint64_t)most + 1));
@@ -366,8 +375,8 @@ static int64_t time_of(const lhi_inserter *a, const uint32_t *streams,
     return stream == NONE ? 0 : a->s->time[a->s->streams[stream].first];
 }
 
-/* Two that follow each other at a multiple of F + D meet those that come the
- * other way without waiting; room for W is between them or now and then. */
+/* Draws a spacing. Two microbatches spaced at a multiple of F + D meet opposite
+ * traffic without waiting; W fits between them or occasionally. */
 static int64_t draw_space(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
@@ -390,6 +399,7 @@ static int64_t draw_space(lhi_inserter *a)
     }
 }
 
+/* Draws a random range of chunks. */
 static void draw_range(lhi_inserter *a, uint32_t *from, uint32_t *to)
 {
     uint32_t n = a->s->p->n_chunks, x = coin(a) ? 0 : below(a, n),
@@ -398,6 +408,7 @@ static void draw_range(lhi_inserter *a, uint32_t *from, uint32_t *to)
     *to = x < y ? y : x;
 }
 
+/* Perturbs the spacing on a range of chunks. */
 static void turn_space(lhi_inserter *a)
 {
     const uint32_t *streams = below(a, 5) < 2 ? a->s->f : a->s->d;
@@ -408,8 +419,9 @@ static void turn_space(lhi_inserter *a)
         a->now.space[streams[c]] = space;
 }
 
-/* Over a link both ways, those that met without waiting before do so behind it
- * if the trip takes a multiple of F + D. */
+/* Perturbs the delays at a link. If a round trip takes a multiple of F + D,
+ * microbatches that met without waiting before the link also do so behind it.
+ */
 static void turn_dwell(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
@@ -445,7 +457,8 @@ static void turn_dwell(lhi_inserter *a)
     }
 }
 
-/* One microbatch, or every so manieth from one on. */
+/* Perturbs the entry delay for one microbatch, or for every k-th from one on.
+ */
 static void turn_enter(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
@@ -462,6 +475,7 @@ static void turn_enter(lhi_inserter *a)
         a->now.enter[j] = value;
 }
 
+/* Perturbs one parameter. */
 static void turn(lhi_inserter *a)
 {
     uint32_t what = below(a, 12);
@@ -483,10 +497,10 @@ static void copy_knobs(const lhi_shop *s, knobs *to, const knobs *from)
     to->shift = from->shift;
 }
 
-/* --- all together
- * -------------------------------------------------------------------- */
+/* --- annealing
+ * ------------------------------------------------------------------ */
 
-/* `time`: of the schedule that was just made. */
+/* Keeps the last schedule, with objective `time`, if it is the best. */
 static void take_better(lhi_inserter *a, int64_t time, lhi_words *best,
                         int64_t *best_time)
 {
@@ -504,6 +518,7 @@ static void take_better(lhi_inserter *a, int64_t time, lhi_words *best,
     lhi_words_copy(best, words);
 }
 
+/* Resets the parameters and evaluates them. */
 static int64_t begin_cycle(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
@@ -515,8 +530,8 @@ static int64_t begin_cycle(lhi_inserter *a)
     return a->time;
 }
 
-/* The share of the heat that is left is one that no product of the two goes
- * beyond. */
+/* Performs one annealing step. The remaining share of the temperature is
+ * computed without overflow. */
 static int64_t anneal(lhi_inserter *a, uint32_t left, uint32_t cycle)
 {
     copy_knobs(a->s, &a->old, &a->now);
@@ -541,7 +556,8 @@ void lhi_inserter_run(lhi_inserter *a, const lhi_insert *how, lhi_words *best,
     if (how->start && lhi_spend(budget, s->n_ops / 8 + 1))
         return;
     keep_part(a, how);
-    /* All operations are copied and timed, and the others inserted. */
+    /* All operations are copied and timed; those outside the prefix are
+     * inserted. */
     const uint64_t left = s->n_ops * (uint64_t)(n - a->kept.n_microbatches) / n;
     const uint64_t each = (s->n_ops + 3 * left) / 48 + 1;
     const uint64_t fit = (how->ticks + each - 1) / each;
@@ -560,9 +576,10 @@ const int64_t *lhi_inserter_ends(const lhi_inserter *a)
     return a->end;
 }
 
-/* --- making it
- * ----------------------------------------------------------------------- */
+/* --- construction
+ * --------------------------------------------------------------- */
 
+/* Lists the streams on a microbatch's path. */
 static void find_way(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
@@ -587,6 +604,7 @@ static void find_way(lhi_inserter *a)
     }
 }
 
+/* Computes round trips and the initial temperature. */
 static void measure_trips(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
@@ -640,8 +658,8 @@ static bool allocate(lhi_inserter *a, lhi_arena *mem)
     return a->way && a->n && a->next && a->end && a->trip && a->far;
 }
 
-/* One chunk per device, what memory asks for is in the arcs, and times are far
- * from what numbers can hold, whatever the knobs add. */
+/* Checks the requirements: one chunk per device, memory expressed by arcs, and
+ * times far from overflow with any parameters. */
 static bool is_one_way(const lhi_shop *s)
 {
     const int64_t waits = (int64_t)s->n_streams + s->n_microbatches;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules made microbatch by microbatch: each goes all its way through the
- * gaps that those before it left (docs/theory/optimal.md, "Insertion"). */
+/* Insertion heuristic: builds schedules microbatch by microbatch, each on its
+ * complete path through the gaps that earlier ones left
+ * (docs/theory/optimal.md, "Insertion"). */
 #ifndef LHI_INSERT_H
 #define LHI_INSERT_H
 
@@ -8,31 +9,32 @@
 
 typedef struct lhi_inserter lhi_inserter;
 
-/* `mirrored`: from the last microbatch to the first, against time. *out is NULL
- * for a shop with several chunks on a device, where a machine follows another,
- * where memory is more than a matter of W before F, or whose times are near
- * what 64 bits can hold. Lives in `mem`. */
+/* Creates an inserter in `mem`. `mirrored`: from the last microbatch to the
+ * first, time reversed. *out is NULL if a device has several chunks, a machine
+ * follows another, memory is more than W before F, or times are close to the
+ * 64-bit limit. */
 lh_status lhi_inserter_make(const lhi_shop *shop, bool mirrored, uint64_t seed,
                             lhi_arena *mem, lhi_inserter **out, lh_error *err);
 
+/* Options for one annealing cycle. */
 typedef struct lhi_insert {
-    /* All schedules begin with the first (mirrored: the last) n_kept of a
-     * schedule of n_microbatches, as it has them: start[] of the operations of
-     * its shop, which is this one but for the number of microbatches. NULL:
-     * with nothing. */
+    /* All schedules begin with the first (mirrored: the last) n_kept
+     * microbatches of a schedule with n_microbatches. start[]: starts of the
+     * operations in its job shop, which differs only in the number of
+     * microbatches. NULL: empty prefix. */
     const int64_t *start;
     uint32_t n_microbatches, n_kept;
-    uint64_t ticks; /* to spend, about */
+    uint64_t ticks; /* to spend, approximate */
     int64_t target; /* stop at this objective */
 } lhi_insert;
 
-/* Anneals once, from hot to cold: one schedule at least unless the budget is
- * spent, and 200 at most. Leaves the best orders found in `best` if they beat
- * *best_time (below 0: any do), which is then theirs. */
+/* Runs one annealing cycle: at least one schedule unless the budget is spent,
+ * at most 200. If better than *best_time (< 0: any), stores the orders in
+ * `best` and updates *best_time. */
 void lhi_inserter_run(lhi_inserter *inserter, const lhi_insert *how,
                       lhi_words *best, int64_t *best_time, lhi_budget *budget);
-/* By operation, when it ends by the slots of the last schedule that was made,
- * which is no earlier than its orders let it end; `mirrored`: against time. */
+/* Returns each operation's end by the slots of the last schedule, which is no
+ * earlier than its orders allow; mirrored: reversed time. */
 const int64_t *lhi_inserter_ends(const lhi_inserter *inserter);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Microbatches inserted one after another, on all threads. */
+/* Runs insertion on all threads. */
 #include "solve/improve/inserts.h"
 
 #include "solve/improve/regrow.h"
@@ -8,16 +8,18 @@
 #include "base/fail.h"
 
 enum {
-    REGROWER_BYTES = 800, /* for an operation, about */
-    ENDS = 2              /* insertion begins at the first or the last */
+    REGROWER_BYTES = 800, /* per operation, approximate */
+    ENDS = 2              /* insertion from the first or the last */
 };
 
+/* One task's result. */
 typedef struct one {
-    lhi_words *words; /* the best that it has */
+    lhi_words *words; /* best orders of this task */
     int64_t time, before;
     lhi_engine by;
 } one;
 
+/* A batch of insertion tasks. */
 typedef struct inserts {
     lhi_solver *r;
     one *all;
@@ -34,6 +36,7 @@ static lh_status insert(void *context, uint32_t i, lhi_piece *piece)
                           &k->by, &how, &piece->budget, &piece->err);
 }
 
+/* Offers a task's schedule if it improved. */
 static lh_status take_schedule(void *context, uint32_t i,
                                const lhi_piece *piece, bool *last,
                                lh_error *err)
@@ -41,14 +44,14 @@ static lh_status take_schedule(void *context, uint32_t i,
     inserts *a = context;
     const one *k = &a->all[i];
     (void)piece;
-    (void)last; /* nothing is left to do where one meets the bound */
+    (void)last; /* nothing remains once a task meets the bound */
     return k->time >= 0 && (k->before < 0 || k->time < k->before)
                ? lhi_solver_offer(a->r, k->words, k->by, err)
                : LH_OK;
 }
 
-/* One from either end at least, and no more than an eighth of the memory has
- * room for. None where the shop is not for insertion. */
+/* Creates the workers: at least one per direction, at most an eighth of the
+ * memory. None if insertion does not apply to the job shop. */
 static lh_status make_regrowers(lhi_solver *r, lh_error *err)
 {
     if (r->regrowers)

@@ -4,9 +4,10 @@
 
 #include "solve/state/solver.h"
 
-/* Microbatches inserted one after another, for so many ticks on all threads
- * together. Makes r's regrowers the first time. */
+/* Runs insertion for `ticks` in total on all threads. Creates r's workers on
+ * the first call. */
 lh_status lhi_try_insertion(lhi_solver *r, uint64_t ticks, lh_error *err);
+/* Frees r's insertion workers. */
 void lhi_free_regrowers(lhi_solver *r);
 
 #endif

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Forward-backward improvement (Valls, Ballestin and Quintanilla,
- * "Justification and RCPSP: a technique that pays", 2005) with active schedules
- * in place of serial ones. What starts late in a schedule goes first in one
- * that is made from the end; what starts early in that goes first in one that
- * is made from the beginning. Each time what is due is disturbed a little:
- * everywhere or in a stretch of time, each operation for itself or whole
- * streams. */
+ * "Justification and RCPSP: a technique that pays", 2005) with active instead
+ * of serial schedules. Operations that start late in a schedule go first in one
+ * built from the end; operations that start early in that one go first in one
+ * built from the beginning. Each time the due dates are perturbed slightly:
+ * everywhere or in a time interval, per operation or per stream. */
 #include "solve/improve/justify.h"
 
 #include "solve/improve/dispatch.h"
@@ -15,14 +14,16 @@
 
 enum { N_KINDS = LHI_SCATTER + 1, WALK = 8 };
 
+/* State for forward-backward improvement. */
 struct lhi_justifier {
     lhi_arena *mem;
     const lhi_shop *shop;
-    lhi_words *words, *back; /* of the shop and of its mirror */
+    lhi_words *words, *back; /* for the job shop and its mirror */
     int64_t *due, mean;
     uint64_t rng;
 };
 
+/* Scopes of a perturbation. */
 typedef enum shake_kind {
     SHAKE_OPERATIONS,
     SHAKE_KINDS, /* all F, all D, ... */
@@ -31,10 +32,11 @@ typedef enum shake_kind {
     SHAKE_NOTHING
 } shake_kind;
 
+/* A perturbation of the due dates. */
 typedef struct shake {
     shake_kind kind;
-    int64_t most;     /* change */
-    int64_t from, to; /* of operations that end in this time */
+    int64_t most;     /* maximum change */
+    int64_t from, to; /* operations that end in this interval */
 } shake;
 
 static uint64_t draw(lhi_justifier *j) /* splitmix64 */
@@ -50,7 +52,7 @@ static int64_t below(lhi_justifier *j, int64_t n)
     return n > 0 ? (int64_t)(draw(j) % (uint64_t)n) : 0;
 }
 
-/* Between -most and most. */
+/* Returns a random number in -most..most. */
 static int64_t change(lhi_justifier *j, int64_t most)
 {
     return below(j, 2 * most + 1) - most;
@@ -81,9 +83,10 @@ lh_status lhi_justifier_make(const lhi_shop *shop, lhi_arena *mem,
     return LH_OK;
 }
 
-/* --- what is due
- * ----------------------------------------------------------------- */
+/* --- due dates
+ * ------------------------------------------------------------------ */
 
+/* Draws a random perturbation. */
 static shake draw_shake(lhi_justifier *j, int64_t span)
 {
     shake k = {.kind = (shake_kind)below(j, N_SHAKES),
@@ -97,8 +100,8 @@ static shake draw_shake(lhi_justifier *j, int64_t span)
     return k;
 }
 
-/* From the other side, operations are due in the order in which they start on
- * this one, the last first. */
+/* Computes due dates for the opposite direction: operations in order of their
+ * starts here, last first. */
 static void make_due(lhi_justifier *j, const lhi_words *from, int64_t span,
                      const shake *k)
 {
@@ -122,8 +125,8 @@ static void make_due(lhi_justifier *j, const lhi_words *from, int64_t span,
     }
 }
 
-/* A schedule of `to` by what is due after `from`, which takes `span`; its time,
- * or -1. */
+/* Dispatches `to` by due dates from `from`, whose makespan is `span`. *time:
+ * the objective, or -1. */
 static lh_status dispatch_from(lhi_justifier *j, const lhi_words *from,
                                int64_t span, const shake *k, lhi_words *to,
                                int64_t *time, lh_error *err)
@@ -146,6 +149,7 @@ static bool take_better(lhi_words *best, int64_t *best_time,
     return true;
 }
 
+/* Alternates backward and forward dispatching until the limit. */
 static lh_status justify(lhi_justifier *j, lhi_words *best, int64_t *best_time,
                          const lhi_justify *how, lhi_budget *budget,
                          lh_error *err)
@@ -175,7 +179,7 @@ static lh_status justify(lhi_justifier *j, lhi_words *best, int64_t *best_time,
         if (lhi_spend(budget, each) || budget->used >= end ||
             (how->calm && !better))
             break;
-        /* A walk of a few steps from the best. */
+        /* Walk a few steps away from the best. */
         bool home = better || since % WALK == 0 || time < 0;
         now = home ? best : j->words;
         span = home ? *best_time : time;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules dispatched from both ends in turn, each by what the one before
- * says is due (docs/theory/optimal.md, "Both ends"). */
+/* Forward-backward improvement: schedules dispatched alternately from both
+ * ends, each by due dates from the previous one (docs/theory/optimal.md, "Both
+ * ends"). */
 #ifndef LHI_JUSTIFY_H
 #define LHI_JUSTIFY_H
 
@@ -8,26 +9,27 @@
 
 typedef struct lhi_justifier lhi_justifier;
 
-/* *out is NULL for a shop with machines that follow others: from the end it is
- * not known what they follow. Lives in `mem`. */
+/* Creates a justifier in `mem`. *out is NULL if machines follow others: built
+ * from the end, the leader's order is unknown. */
 lh_status lhi_justifier_make(const lhi_shop *shop, lhi_arena *mem,
                              lhi_justifier **out, lh_error *err);
 
+/* Options for one run. */
 typedef struct lhi_justify {
     uint64_t seed;
     uint64_t ticks; /* to spend */
     int64_t target; /* stop at this objective */
-    bool calm;      /* stop when a round gains nothing; disturbs nothing */
+    bool calm;      /* no perturbation; stop without improvement */
 } lhi_justify;
 
-/* Leaves the best orders found in `best`, which must be feasible and timed (and
- * then is again), if they beat *best_time. */
+/* Improves `best`, which must be feasible and evaluated, and is again on
+ * return. Updates *best_time on improvement. */
 lh_status lhi_justify_run(lhi_justifier *j, lhi_words *best, int64_t *best_time,
                           const lhi_justify *how, lhi_budget *budget,
                           lh_error *err);
 
-/* The same until a round gains nothing, disturbing nothing. A justifier that is
- * NULL leaves all as it is. */
+/* The same without perturbation, until a round does not improve. A NULL
+ * justifier does nothing. */
 lh_status lhi_justify_calmly(lhi_justifier *j, lhi_words *best,
                              int64_t *best_time, uint64_t seed, int64_t target,
                              lhi_budget *budget, lh_error *err);

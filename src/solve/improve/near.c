@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large neighbourhoods (Shaw 1998): all orders stay as they are but for those
- * of passes in a stretch of time, on all devices or on some that are next to
- * each other, and clause learning asks whether some order of these is shorter.
- * Every critical path goes through every stretch of time; where some devices
- * keep their orders the stretch can be much longer. When nothing is shorter,
- * another schedule that is hardly longer is asked for, and it goes on there. */
+/* Large-neighbourhood search (Shaw 1998): all orders stay fixed except for
+ * passes in a time interval, on all devices or on some adjacent ones. Clause
+ * learning then decides whether a shorter order exists. Every critical path
+ * crosses every time interval; where some devices keep their orders, the
+ * interval can be much longer. If nothing is shorter, the search accepts
+ * another schedule that is slightly longer and continues from it. */
 #include "solve/improve/near.h"
 
 #include "solve/state/batch.h"
@@ -15,52 +15,54 @@
 #include <string.h>
 
 enum {
-    EACH = 150000, /* ticks of a question */
-    PATIENCE = 8,  /* questions in vain after which to go elsewhere */
-    LONGER = 1000, /* by a so manieth of the best at most */
-    FAR_OFF = 5    /* how many a device's operations change places then */
+    EACH = 150000, /* ticks per subproblem */
+    PATIENCE = 8,  /* failures before diversification */
+    LONGER = 1000, /* max. extra length: best / LONGER */
+    FAR_OFF = 5    /* then positions moved, in operations per device */
 };
 
-/* A question: what may change, and what came of it. */
+/* A subproblem: its neighbourhood and its result. */
 typedef struct question {
     uint32_t kind;
-    int64_t from, to;           /* the stretch of time */
-    uint32_t device, n_devices; /* whose orders may change */
-    lhi_windows windows;        /* with orders of its own */
+    int64_t from, to;           /* time interval */
+    uint32_t device, n_devices; /* devices whose orders may change */
+    lhi_windows windows;        /* with its own counts */
     lhi_words *found;
     lhi_answer answer;
 } question;
 
+/* State for one call of the large-neighbourhood search. */
 typedef struct near {
     lhi_solver *r;
     lhi_near *state;
     lhi_batch batch;
     question *questions;
-    uint32_t n;     /* asked at the same time */
-    size_t room;    /* bytes, for each */
-    int64_t units;  /* what is asked for */
-    bool elsewhere; /* no matter where, as long as it is elsewhere */
-    int64_t span;   /* of r->scratch, which is asked about: shop time */
-    const uint32_t *least, *most; /* of the windows */
-    int64_t set_at;    /* the deadline they were made for, in units; -1: none */
-    int64_t set_for;   /* what they are now, shifted */
-    uint64_t again_at; /* ticks after which new ones are worth it */
+    uint32_t n;     /* subproblems solved in parallel */
+    size_t room;    /* bytes per subproblem */
+    int64_t units;  /* target makespan */
+    bool elsewhere; /* diversifying: any different schedule */
+    int64_t span;   /* makespan of r->scratch, job-shop time */
+    const uint32_t *least, *most; /* borrowed from the windows */
+    int64_t set_at;    /* deadline of the windows, units; -1: none */
+    int64_t set_for;   /* deadline after shifting */
+    uint64_t again_at; /* recompute windows after this many ticks */
 } near;
 
+/* Checks whether an operation overlaps the interval. */
 static bool is_free(const question *k, const lhi_words *w, uint32_t o)
 {
     return w->end[o] > k->from && w->end[o] - w->shop->time[o] < k->to;
 }
 
-/* Orders of links are always. */
+/* Checks whether a machine's order may change; link orders always may. */
 static bool may_change(const question *k, const lhi_machine *m)
 {
     return m->kind != LHI_DEVICE ||
            (m->index >= k->device && m->index < k->device + k->n_devices);
 }
 
-/* Of a stream: the operations that are over when the stretch begins, and those
- * that begin before its end. */
+/* Counts a stream's operations that end before the interval, and those that
+ * begin before its end. */
 static void count_around(const question *k, const lhi_words *w,
                          const lhi_stream *t, uint32_t *done, uint32_t *begun)
 {
@@ -76,6 +78,7 @@ static uint32_t clamp(uint32_t x, uint32_t low, uint32_t high)
     return x < low ? low : x > high ? high : x;
 }
 
+/* Fixes the counts of all operations outside the neighbourhood. */
 static void restrict_machine(const near *all, question *k, uint32_t m)
 {
     const lhi_words *now = all->r->scratch;
@@ -105,17 +108,17 @@ static void restrict_machine(const near *all, question *k, uint32_t m)
     }
 }
 
-/* What lattices say of deadlines beyond the best says nothing of schedules that
- * are no use: those states may have been left out. */
+/* Raises the bound. Lattices for deadlines beyond the best prove nothing about
+ * useless schedules: those states may have been pruned. */
 static void refute(lhi_solver *r, int64_t units)
 {
     if (units < lhi_first_enough(r))
         lhi_raise_bound(r, units + 1, lhi_windows_name(r));
 }
 
-/* A schedule that is done sooner by so much can be delayed by as much: so it
- * ends before all its windows' ends by as much. What is longer again, but no
- * longer than what they were made for, has them back. */
+/* Shifts the windows to a shorter deadline: a schedule that ends earlier by
+ * some amount can be delayed by as much, so all its windows' ends move by that
+ * amount. A longer deadline, up to the original one, shifts them back. */
 static bool shift_windows(near *k, int64_t units)
 {
     lhi_solver *r = k->r;
@@ -133,15 +136,16 @@ static bool shift_windows(near *k, int64_t units)
     return true;
 }
 
-/* Units: what is asked for elsewhere. */
+/* Returns the target for diversification, in units. */
 static int64_t longest(const lhi_solver *r)
 {
     const int64_t best = lhi_first_enough(r);
     return best + best / LONGER;
 }
 
-/* Windows of the longest deadline that is of use; false: there is none. Large
- * lattices take much longer than a question, so they are asked now and then. */
+/* Sets windows for the longest useful deadline; false: there is none. Large
+ * lattices take much longer than a subproblem, so they are recomputed only
+ * occasionally. */
 static bool set_windows(near *k, int64_t units)
 {
     lhi_solver *r = k->r;
@@ -164,6 +168,7 @@ static bool set_windows(near *k, int64_t units)
     return shift_windows(k, units);
 }
 
+/* Task: solves one subproblem. */
 static lh_status ask(void *context, uint32_t i, lhi_piece *piece)
 {
     near *all = context;
@@ -188,8 +193,8 @@ static lh_status ask(void *context, uint32_t i, lhi_piece *piece)
     return status;
 }
 
-/* Questions that take neither too long nor no time, and steps that succeed now
- * and then. */
+/* Adapts interval length and step: subproblems should be neither trivial nor
+ * hopeless, and steps should succeed occasionally. */
 static void adapt(lhi_near *state, const question *k, uint64_t spent)
 {
     int64_t *share = &state->share[k->kind];
@@ -206,12 +211,13 @@ static void adapt(lhi_near *state, const question *k, uint64_t spent)
         state->step /= 2;
 }
 
+/* Merges one result. */
 static lh_status take_answer(void *context, uint32_t i, const lhi_piece *piece,
                              bool *last, lh_error *err)
 {
     near *all = context;
     question *k = &all->questions[i];
-    (void)last; /* its work knows */
+    (void)last; /* set by the task itself */
     if (!all->elsewhere)
         adapt(all->state, k, piece->budget.used);
     if (k->answer != LHI_FOUND)
@@ -220,12 +226,13 @@ static lh_status take_answer(void *context, uint32_t i, const lhi_piece *piece,
     return lhi_solver_offer(all->r, k->found, all->r->budget.engine, err);
 }
 
-/* So many 1024th, of any time. */
+/* Returns share / 1024 of a time, without overflow. */
 static int64_t part_of(int64_t time, int64_t share)
 {
     return time / 1024 * share + time % 1024 * share / 1024;
 }
 
+/* Selects the next neighbourhood. */
 static void pose(near *all, question *k)
 {
     lhi_solver *r = all->r;
@@ -246,8 +253,7 @@ static void pose(near *all, question *k)
     k->windows.near = true;
 }
 
-/* As many questions as are asked at the same time, of stretches side by side.
- */
+/* Solves one batch of subproblems on adjacent intervals in parallel. */
 static lh_status ask_all(near *all, lh_error *err)
 {
     lhi_solver *r = all->r;
@@ -259,7 +265,7 @@ static lh_status ask_all(near *all, lh_error *err)
     return lhi_batch_run(&all->batch, r->o.threads, err);
 }
 
-/* The schedule to ask about; a new best one is where to go on. */
+/* Selects the current schedule; a new incumbent replaces it. */
 static lh_status go_on_from(near *all, lh_error *err)
 {
     lhi_solver *r = all->r;
@@ -278,7 +284,7 @@ static lh_status go_on_from(near *all, lh_error *err)
     return LH_OK;
 }
 
-/* Something shorter than what there is, by a step. */
+/* Targets a makespan shorter by one step; false: the bound is reached. */
 static bool ask_for_shorter(near *all)
 {
     const lhi_solver *r = all->r;
@@ -295,8 +301,8 @@ static bool ask_for_shorter(near *all)
     return true;
 }
 
-/* Something that is hardly longer than the best, of which searches try orders
- * by times that are not quite those of now. */
+/* Targets any schedule slightly longer than the best. Searches try orders by
+ * perturbed times. */
 static void ask_for_other(near *all)
 {
     const lhi_solver *r = all->r;
@@ -315,6 +321,7 @@ static void ask_for_other(near *all)
     state->n_vain = 0;
 }
 
+/* Main loop of the large-neighbourhood search. */
 static lh_status look_around(near *all, uint64_t ticks, lh_error *err)
 {
     lhi_solver *r = all->r;
@@ -325,7 +332,7 @@ static lh_status look_around(near *all, uint64_t ticks, lh_error *err)
          (r->budget.used < end || k < PATIENCE) && !lhi_is_done(r); k++) {
         LHI_TRY(go_on_from(all, err));
         lhi_go_back_to(&r->budget, LHI_ENGINE_NEAR);
-        /* Lattices of a deadline would have to be made again, and longer. */
+        /* Deadline lattices would have to be rebuilt, for a longer deadline. */
         if (state->n_vain >= PATIENCE &&
             (!r->windows->whole ||
              !lhi_is_on(&r->budget, LHI_ENGINE_ELSEWHERE)))
@@ -342,7 +349,7 @@ static lh_status look_around(near *all, uint64_t ticks, lh_error *err)
     return LH_OK;
 }
 
-/* Every search takes what it takes before it has learnt anything. */
+/* Computes the number of subproblems from each search's initial memory. */
 static lh_status count_questions(near *all, size_t room, lh_error *err)
 {
     const lhi_solver *r = all->r;

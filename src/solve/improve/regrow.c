@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who sets out when decides what meetings cost for the rest of a schedule, and
- * a schedule that is good up to its middle is worth another end. So most cycles
- * of insertion keep the first microbatches of the best schedule, or of one of
- * fewer microbatches that searches have improved, and what comes out is
+/* Destroy and repair. Departure order determines the meeting costs in the rest
+ * of a schedule, and a schedule with a good first half deserves a different
+ * end. Therefore most insertion cycles keep the first microbatches of the
+ * incumbent, or of an improved schedule with fewer microbatches. The result is
  * improved from both ends. */
 #include "solve/improve/regrow.h"
 
@@ -12,21 +12,22 @@
 #include "solve/improve/justify.h"
 
 enum {
-    CLOSE = 200, /* within a so manieth of the best: worth justification */
-    OF_BEST = 4, /* of eight cycles: so many keep some of the best, */
-    OF_FEWER = 3 /* so many of fewer microbatches, the others nothing */
+    CLOSE = 200, /* justify results within best / CLOSE */
+    OF_BEST = 4, /* of 8 cycles: keep part of the best */
+    OF_FEWER = 3 /* of 8: part of a reduced schedule; else nothing */
 };
 
+/* State for destroy and repair. */
 struct lhi_regrower {
     lhi_inserter *inserters[2]; /* from the first microbatch, or the last */
-    uint32_t turn;              /* whose it is */
+    uint32_t turn;              /* inserter to use next */
     lhi_justifier *justifier;
     lhi_words *found;
-    int64_t *start; /* of the best, per operation */
+    int64_t *start; /* starts in the best, per operation */
     lhi_random random;
 };
 
-/* One of those that are known, of fewer microbatches than n; NULL: none is. */
+/* Draws a known schedule with fewer than n microbatches; NULL: none. */
 static const lhi_rung *draw_rung(lhi_regrower *a, const lhi_fewer *fewer,
                                  uint32_t n, uint32_t *m)
 {
@@ -41,7 +42,8 @@ static const lhi_rung *draw_rung(lhi_regrower *a, const lhi_fewer *fewer,
     return &fewer->rung[*m];
 }
 
-/* Some of the best, of fewer microbatches, or nothing. */
+/* Draws the prefix to keep: part of the best, part of a reduced schedule, or
+ * nothing. */
 static void draw_kept(lhi_regrower *a, const lhi_words *words, int64_t time,
                       const lhi_fewer *fewer, lhi_insert *out)
 {
@@ -66,7 +68,7 @@ static void draw_kept(lhi_regrower *a, const lhi_words *words, int64_t time,
     out->n_kept = 1 + lhi_random_below(&a->random, m - 1);
 }
 
-/* Anneals, and improves what that found from both ends. */
+/* Anneals once and improves the result by justification. */
 static lh_status regrow(lhi_regrower *a, lhi_words *words, int64_t *time,
                         lhi_engine *by, const lhi_regrow *how,
                         lhi_budget *budget, lh_error *err)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dispatching under a few parameters, and a search over those. Steady schedules
- * of many microbatches have few: every stream has an offset to its due dates,
- * every chunk a number of activations that it holds at most. A schedule costs a
- * pass over all operations, but one step changes all of it. */
+/* Dispatching rules with a few parameters, and a search over those. Steady
+ * schedules with many microbatches need few: an offset per stream added to its
+ * due dates, and a maximum number of activations per chunk. One evaluation is a
+ * pass over all operations, but one step changes the whole schedule. */
 #include "solve/improve/tune.h"
 
 #include "pipe/pipeline_own.h"
@@ -13,29 +13,31 @@
 
 enum { PATIENCE = 4 };
 
+/* The tunable parameters. */
 typedef struct knobs {
     int64_t *offset;   /* per stream: added to its due dates */
-    uint32_t *cap;     /* per chunk: activations held */
-    uint32_t patience; /* in quarters: 0 runs whatever can start first, 4 waits
-                          for what could start before that would end */
+    uint32_t *cap;     /* per chunk: max. activations */
+    uint32_t patience; /* in quarters: 0 runs the first startable operation, 4
+                        * waits for all that could start before it would end */
 } knobs;
 
+/* Tuning state. */
 typedef struct tuner {
     const lhi_shop *s;
-    lhi_words *w; /* orders being made */
+    lhi_words *w; /* orders under construction */
     const int64_t *due;
     knobs now, old;
     uint64_t rng;
-    uint32_t *next;  /* per stream: operations done */
-    uint32_t *waits; /* per operation: arcs to come */
+    uint32_t *next;  /* per stream: completed operations */
+    uint32_t *waits; /* per operation: pending arcs */
     uint32_t *waits0;
     int64_t *free_at, *held; /* per machine */
     uint32_t *pick;
-    lhi_first first;  /* machines by the first end there */
-    int64_t *reserve; /* per stream: memory to leave to others */
-    uint32_t *give;   /* per stream of F: the one that gives back, or NONE */
-    uint32_t *rule_at, *rule; /* per stream: streams that go before */
-    int64_t scale;            /* of offsets */
+    lhi_first first;  /* machines by earliest end */
+    int64_t *reserve; /* per stream: memory reserved for others */
+    uint32_t *give;   /* per F stream: the stream that releases, or NONE */
+    uint32_t *rule_at, *rule; /* per stream: streams that precede it */
+    int64_t scale;            /* scale of the offsets */
 } tuner;
 
 static uint64_t draw(tuner *a) /* splitmix64 */
@@ -51,6 +53,7 @@ static uint32_t below(tuner *a, uint32_t n)
     return (uint32_t)((draw(a) >> 32) * n >> 32);
 }
 
+/* Checks inputs, memory, caps and rules for a stream's next operation. */
 static bool can_run(const tuner *a, const lhi_machine *m, uint32_t stream)
 {
     const lhi_shop *s = a->s;
@@ -71,6 +74,7 @@ static bool can_run(const tuner *a, const lhi_machine *m, uint32_t stream)
     return true;
 }
 
+/* Selects a machine's next operation. */
 static void choose(tuner *a, uint32_t machine)
 {
     const lhi_shop *s = a->s;
@@ -104,6 +108,7 @@ static void choose(tuner *a, uint32_t machine)
     lhi_first_set(&a->first, machine, best == NONE ? FAR : end);
 }
 
+/* Runs an operation and updates its successors. */
 static void run_op(tuner *a, uint32_t o)
 {
     const lhi_shop *s = a->s;
@@ -123,12 +128,13 @@ static void run_op(tuner *a, uint32_t o)
         lhi_first_stale(&a->first, other);
         if (a->waits[to] > 0)
             a->waits[to]--;
-        /* Machines that follow take what their leader makes, in turn. */
+        /* Followers run their leader's outputs in order. */
         if (s->machines[other].leader != NONE && a->waits[to] == 0)
             run_op(a, to);
     }
 }
 
+/* Runs all operations; false: blocked. */
 static bool run_all(tuner *a)
 {
     const lhi_shop *s = a->s;
@@ -148,7 +154,7 @@ static bool run_all(tuner *a)
     return true;
 }
 
-/* The objective of the schedule that the knobs make, or FAR. */
+/* Returns the objective for the current parameters, or FAR. */
 static int64_t evaluate(tuner *a)
 {
     const lhi_shop *s = a->s;
@@ -168,7 +174,7 @@ static int64_t evaluate(tuner *a)
     return time < 0 ? FAR : time;
 }
 
-/* --- the knobs -------------------------------------------------------------
+/* --- parameters --------------------------------------------------------------
  */
 
 static void copy_knobs(const lhi_shop *s, knobs *to, const knobs *from)
@@ -185,6 +191,7 @@ static int64_t draw_offset(tuner *a)
     return draw(a) & 1 ? by : -by;
 }
 
+/* Perturbs one parameter. */
 static void turn(tuner *a)
 {
     const lhi_shop *s = a->s;
@@ -201,7 +208,7 @@ static void turn(tuner *a)
         uint32_t by = 1 + below(a, 1u << below(a, 4));
         *cap = draw(a) & 1 ? (*cap > by ? *cap - by : 1)
                            : (*cap + by < n ? *cap + by : n);
-        /* Often its neighbours as well. */
+        /* Often change adjacent chunks as well. */
         for (uint32_t d = c; draw(a) & 1 && d + 1 < s->p->n_chunks; d++)
             a->now.cap[d + 1] = *cap;
         return;
@@ -213,7 +220,7 @@ static void turn(tuner *a)
         a->now.offset[stream] += by;
         return;
     }
-    /* All streams of a kind on a run of chunks. */
+    /* All streams of one kind on a range of chunks. */
     uint32_t first = below(a, s->p->n_chunks),
              last = first + below(a, s->p->n_chunks - first);
     for (uint32_t i = 0; i < s->n_streams; i++)
@@ -222,6 +229,7 @@ static void turn(tuner *a)
             a->now.offset[i] += by;
 }
 
+/* Searches the parameters by simulated annealing. */
 static void search_knobs(tuner *a, lhi_words *best, int64_t *best_time,
                          const lhi_tune *how, lhi_budget *budget)
 {
@@ -240,7 +248,7 @@ static void search_knobs(tuner *a, lhi_words *best, int64_t *best_time,
         for (uint32_t k = 0; k == 0 || draw(a) % 4 == 0; k++)
             turn(a);
         int64_t time = evaluate(a);
-        /* Uphill by up to a few percent of a pass at first. */
+        /* Accept up to a few percent of a pass uphill at first. */
         int64_t heat =
             a->scale * 2 * (int64_t)((steps - i) * 1024 / steps) / 1024;
         int64_t allow = heat > 0 ? (int64_t)(draw(a) >> 1) % (heat + 1) : 0;
@@ -252,9 +260,10 @@ static void search_knobs(tuner *a, lhi_words *best, int64_t *best_time,
     }
 }
 
-/* --- all together
- * -------------------------------------------------------------- */
+/* --- driver
+ * --------------------------------------------------------------------- */
 
+/* Derives rules, releases, reserves and initial parameters. */
 static void read_rules(tuner *a)
 {
     const lhi_shop *s = a->s;
@@ -331,7 +340,7 @@ lh_status lhi_words_tune(lhi_words *best, int64_t *best_time,
         status = lhi_first_make(&a.first, best->shop->n_machines, mem, err);
     if (status == LH_OK && !allocate(&a, mem))
         status = lhi_fail_nomem(err);
-    /* Deadlines by what must follow, whatever the orders. */
+    /* Due dates from the required successors, for any orders. */
     if (status == LH_OK)
         status = lhi_windows_make(best->shop, 0, budget, mem, &windows,
                                   &impossible, err);

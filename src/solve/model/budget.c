@@ -54,7 +54,7 @@ bool lhi_look(lhi_budget *b)
         b->stop = b->late = true;
     if (o->time_limit_s > 0 && now >= o->time_limit_s)
         b->stop = b->late = true;
-    /* Who has asked for the end is not asked again. */
+    /* A caller who has requested a stop is not called again. */
     if (b->late || !b->calls || !o->progress || now - b->last_call_s < 0.1)
         return b->stop;
     b->last_call_s = now;

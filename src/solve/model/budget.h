@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much work a solver may still do, counted in ticks of about 1 us so that
- * a run limited by them alone is the same everywhere; and which engine spent
- * and gained how much. */
+/* Work budget for the solver, in ticks of about 1 us, so that a run limited by
+ * ticks alone is reproducible. Also counts each engine's work and improvements.
+ */
 #ifndef LHI_BUDGET_H
 #define LHI_BUDGET_H
 
@@ -11,13 +11,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What an engine did. */
+/* Statistics per engine. */
 typedef struct lhi_use {
     uint64_t effort; /* ticks */
     uint32_t calls, improved;
     int64_t gained_ns;
 } lhi_use;
 
+/* A work budget with time limit, stop flag and statistics. */
 typedef struct lhi_budget {
     const lh_solve_options *options;
     double begin_s, last_call_s;
@@ -25,34 +26,37 @@ typedef struct lhi_budget {
     uint64_t most;          /* ticks; 0: no limit */
     lh_solve_progress now;  /* for the caller's progress */
     bool calls;             /* may call it: on the caller's thread */
-    const atomic_bool *end; /* of a part: set by others; may be NULL */
+    /* part only: stop flag set by others; may be NULL */
+    const atomic_bool *end;
     bool stop;
-    bool late;         /* by the clock or the caller's wish, not by effort */
-    uint64_t off;      /* engines that are left out: 1 << lhi_engine */
-    lhi_engine engine; /* which is at work */
+    bool late;         /* stopped by clock or caller, not by effort */
+    uint64_t off;      /* disabled engines: 1 << lhi_engine */
+    lhi_engine engine; /* engine currently running */
     lhi_use use[LHI_N_ENGINES];
 } lhi_budget;
 
-double lhi_seconds(void); /* a steady clock */
+double lhi_seconds(void); /* monotonic clock */
+/* Starts a budget from the solver options. */
 void lhi_budget_begin(lhi_budget *budget, const lh_solve_options *options);
-/* A budget of at most `most` ticks for a part of the work that may be done on
- * another thread; it also stops when *end is set. */
+/* Returns a budget of at most `most` ticks for work that may run on another
+ * thread; it also stops when *end is set. */
 lhi_budget lhi_budget_part(const lhi_budget *budget, uint64_t most,
                            const atomic_bool *end);
-/* Ticks that are left, but no more than `most`. */
+/* Returns the remaining ticks, at most `most`. */
 uint64_t lhi_budget_left(const lhi_budget *budget, uint64_t most);
-/* true: stop, now and from now on. */
+/* Spends ticks; true: stop now and from now on. */
 bool lhi_spend(lhi_budget *budget, uint64_t ticks);
-/* What a part spent and used. */
+/* Adds the work and statistics of a part. */
 bool lhi_spend_part(lhi_budget *budget, const lhi_budget *part);
-/* The same without work, for one that waits. */
+/* Checks the time limit without spending ticks. */
 bool lhi_look(lhi_budget *budget);
 
-/* Whether an engine is not left out. */
+/* Checks whether an engine is enabled. */
 bool lhi_is_on(const lhi_budget *budget, lhi_engine engine);
-/* From now on this one is at work, called once more; returns which was before,
- * for lhi_go_back_to(). */
+/* Makes an engine current and counts the call; returns the previous one for
+ * lhi_budget_restore_engine(). */
 lhi_engine lhi_call_engine(lhi_budget *budget, lhi_engine engine);
+/* Makes the previous engine current again. */
 void lhi_go_back_to(lhi_budget *budget, lhi_engine engine);
 
 #endif

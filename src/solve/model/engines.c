@@ -9,6 +9,7 @@
 _Static_assert(LHI_N_ENGINES - 1 <= LH_MOST_SOLVE_ENGINES,
                "a solution has a row for each");
 
+/* Texts for one engine. */
 typedef struct row {
     const char *name, *says, *about;
 } row;
@@ -39,6 +40,7 @@ const char *lhi_engine_says(lhi_engine engine)
     return engine == LHI_ENGINE_NONE ? "" : rows[engine].says;
 }
 
+/* Reports an unknown engine with the list of names. */
 static lh_status no_such_engine(const char *name, size_t len, lh_error *err)
 {
     char known[400] = "";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What lh_solve() is made of. Each engine is a row here: from it follow its
+/* The engines in lh_solve(). Each engine is one row. The row provides its
  * switch (lh_solve_options.without), its statistics (lh_solution.engines), the
  * program's help and completion, and bench/bench_ablation.c. */
 #ifndef LHI_ENGINES_H
@@ -7,7 +7,7 @@
 
 #include <longhaul/solve.h>
 
-/* X(identifier, name, what it calls its results, one line of help) */
+/* X(identifier, name, label for its results, one-line help) */
 #define LHI_ENGINE_LIST(X)                                                     \
     X(METHODS, "methods", "", "schedules of all other methods to begin with")  \
     X(LOOSE, "loose", "", "bounds where the parts of a W are not alike")       \
@@ -43,19 +43,20 @@
     X(STRETCHING, "stretching", "stretching",                                  \
       "their schedules, with a middle that is repeated")
 
+/* The solver's engines. */
 typedef enum lhi_engine {
-    LHI_ENGINE_NONE, /* what all of them need */
+    LHI_ENGINE_NONE, /* work shared by all engines */
 #define LHI_ENGINE_ID(id, name, says, about) LHI_ENGINE_##id,
     LHI_ENGINE_LIST(LHI_ENGINE_ID)
 #undef LHI_ENGINE_ID
         LHI_N_ENGINES
 } lhi_engine;
 
-/* "beam search"; static storage. */
+/* Returns an engine's label, such as "beam search"; static storage. */
 const char *lhi_engine_says(lhi_engine engine);
 
-/* *off: a bit, 1 << lhi_engine, for each name in `without` (commas between
- * them; NULL: none). */
+/* Parses a list of engine names. *off: bit 1 << lhi_engine per name in
+ * `without` (comma-separated; NULL: none). */
 lh_status lhi_engines_without(const char *without, uint64_t *off,
                               lh_error *err);
 

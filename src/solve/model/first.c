@@ -62,7 +62,7 @@ void lhi_first_set(lhi_first *f, uint32_t machine, int64_t end)
     for (uint32_t i = (f->n_leaves + machine) / 2; i > 0; i /= 2) {
         uint32_t winner = winner_of(f, i);
         if (winner == f->winner[i] && winner != machine)
-            return; /* above, nothing has changed */
+            return; /* ancestors are unchanged */
         f->winner[i] = winner;
     }
 }

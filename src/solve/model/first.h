@@ -1,29 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which machine could end an operation first: a tournament, so that only what
- * has changed is looked at again. */
+/* Finds the machine that could end an operation first: a tournament tree that
+ * reevaluates only changed machines. */
 #ifndef LHI_FIRST_H
 #define LHI_FIRST_H
 
 #include "solve/model/shop.h"
 
+/* The tournament tree. */
 typedef struct lhi_first {
     uint32_t n, n_leaves; /* machines; a power of two */
-    int64_t *end;         /* per machine; FAR: it has nothing to run */
-    uint32_t *winner; /* [1] of all, [2 i], [2 i + 1] of the halves of i's */
-    bool *stale;      /* per machine: to be looked at again */
-    uint32_t *list;   /* of those */
+    int64_t *end;         /* per machine; FAR: nothing to run */
+    uint32_t *winner; /* [1]: root; node i has children 2i and 2i + 1 */
+    bool *stale;      /* per machine: to be reevaluated */
+    uint32_t *list;   /* stale machines */
     uint32_t n_stale;
 } lhi_first;
 
+/* Allocates the tree in `mem`. */
 lh_status lhi_first_make(lhi_first *first, uint32_t n_machines, lhi_arena *mem,
                          lh_error *err);
-/* Nobody has anything to run, and all are to be looked at. */
+/* Resets: no machine has anything to run, and all are stale. */
 void lhi_first_begin(lhi_first *first);
+/* Marks a machine for reevaluation. */
 void lhi_first_stale(lhi_first *first, uint32_t machine);
-/* A machine to be looked at, or NONE. */
+/* Returns and removes a stale machine; NONE: none. */
 uint32_t lhi_first_next(lhi_first *first);
+/* Sets a machine's earliest end. */
 void lhi_first_set(lhi_first *first, uint32_t machine, int64_t end);
-/* Of those with the least end the one that comes first, or NONE. */
+/* Returns the machine with the smallest end (ties: the first); NONE: none. */
 uint32_t lhi_first_get(const lhi_first *first);
 
 #endif

@@ -7,6 +7,7 @@ uint32_t lhi_mirror_op(const lhi_shop *s, uint32_t o)
     return 2 * t->first + t->count - 1 - o;
 }
 
+/* Reverses all arcs. */
 static void turn_arcs(const lhi_shop *s, lhi_shop *t)
 {
     uint32_t n_succ = 0, n_pred = 0;
@@ -44,8 +45,8 @@ static bool allocate(const lhi_shop *s, lhi_arena *mem, lhi_shop *t)
            t->machines;
 }
 
-/* What is held after an operation from one side is what is held before it from
- * the other. Rules follow from arcs through other machines. */
+/* Memory after an operation in one direction equals memory before it in the
+ * other. Rules follow from arcs through other machines. */
 lh_status lhi_mirror_make(const lhi_shop *s, lhi_arena *mem, lhi_shop **out,
                           lh_error *err)
 {

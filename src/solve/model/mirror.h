@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A shop with time running backwards: arcs the other way, tails for heads, and
- * what gives memory back takes it. */
+/* A job shop with time reversed: arcs are reversed, heads and tails are
+ * swapped, and operations that release memory allocate it. */
 #ifndef LHI_MIRROR_H
 #define LHI_MIRROR_H
 
 #include "solve/model/words.h"
 
-/* Lives in `mem`, and is good as long as `shop`. */
+/* Builds the reversed job shop in `mem`; valid as long as `shop`. */
 lh_status lhi_mirror_make(const lhi_shop *shop, lhi_arena *mem, lhi_shop **out,
                           lh_error *err);
-/* The operation's number in the mirror, and back. */
+/* Maps an operation's number to the mirror and back. */
 uint32_t lhi_mirror_op(const lhi_shop *shop, uint32_t op);
-/* The orders of `from` as the other of the two shops has them. */
+/* Converts orders between a job shop and its mirror, in either direction. */
 void lhi_mirror_words(lhi_words *to, const lhi_words *from);
 
 #endif

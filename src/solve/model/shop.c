@@ -6,11 +6,13 @@
 
 #include <string.h>
 
+/* A precedence with a minimum delay. */
 typedef struct arc {
     uint32_t from, to;
     int64_t lag;
 } arc;
 
+/* State while building a job shop. */
 typedef struct maker {
     lhi_shop *s;
     const lh_pipeline *p;
@@ -33,7 +35,7 @@ static uint32_t add_machine(maker *m, lhi_machine_kind kind, uint32_t index)
     return s->n_machines++;
 }
 
-/* The stream belongs to the machine that was added last. */
+/* Adds a stream to the machine added last. */
 static uint32_t add_stream(maker *m, lhi_kind kind, uint32_t chunk,
                            uint32_t per, uint32_t count)
 {
@@ -51,6 +53,7 @@ static uint32_t add_stream(maker *m, lhi_kind kind, uint32_t chunk,
     return s->n_streams++;
 }
 
+/* Groups the chunks by device. */
 static void sort_chunks(maker *m)
 {
     const lh_pipeline *p = m->p;
@@ -73,6 +76,8 @@ static void sort_chunks(maker *m)
     }
 }
 
+/* Adds devices with their pass streams, and data-parallel links for devices
+ * with several chunks. */
 static void add_devices(maker *m)
 {
     lhi_shop *s = m->s;
@@ -114,7 +119,7 @@ static void add_devices(maker *m)
     }
 }
 
-/* Routes of one resource: messages of chunk i/2, forward if i is even. */
+/* Returns route i: messages of chunk i/2, forward if i is even. */
 static const lhi_route *route_at(const lh_pipeline *p, uint32_t i)
 {
     return i % 2 ? &p->backward[i / 2] : &p->forward[i / 2];
@@ -126,8 +131,8 @@ static int64_t pass_ns(const lh_pipeline *p, uint32_t c, bool forward)
     return forward ? k->f_ns : k->d_ns + (p->joint ? k->w_ns : 0);
 }
 
-/* A link is a machine where messages can wait for each other: several streams
- * share it, or one sends faster than the link carries. */
+/* Adds a link as a machine if its messages can wait for each other: several
+ * streams share it, or one sender is faster than the link. */
 static void add_link(maker *m, uint32_t r, const uint32_t *routes, uint32_t n)
 {
     lhi_shop *s = m->s;
@@ -158,6 +163,7 @@ static void add_link(maker *m, uint32_t r, const uint32_t *routes, uint32_t n)
     }
 }
 
+/* Groups routes by resource and adds the links. */
 static lh_status add_links(maker *m, lh_error *err)
 {
     const lh_pipeline *p = m->p;
@@ -184,7 +190,7 @@ static lh_status add_links(maker *m, lh_error *err)
 
 /* --- operations ---------------------------------------------------------- */
 
-/* The least of a part's time or memory. */
+/* Returns the smallest part of a time or memory amount. */
 static int64_t least_share(int64_t total, uint32_t parts)
 {
     int64_t least = total;
@@ -195,6 +201,7 @@ static int64_t least_share(int64_t total, uint32_t parts)
     return least;
 }
 
+/* Returns the duration of operation x in a stream, in ns. */
 static int64_t op_ns(const maker *m, const lhi_stream *t, uint32_t x)
 {
     const lh_chunk *c = &m->p->chunks[t->chunk];
@@ -219,6 +226,7 @@ static int64_t op_ns(const maker *m, const lhi_stream *t, uint32_t x)
     }
 }
 
+/* Returns the memory change of operation x in a stream. */
 static int64_t op_memory(const maker *m, const lhi_stream *t, uint32_t x)
 {
     const lh_chunk *c = &m->p->chunks[t->chunk];
@@ -238,6 +246,7 @@ static int64_t op_memory(const maker *m, const lhi_stream *t, uint32_t x)
     }
 }
 
+/* Fills durations and memory changes. */
 static lh_status fill_ops(maker *m, lh_error *err)
 {
     lhi_shop *s = m->s;
@@ -254,7 +263,7 @@ static lh_status fill_ops(maker *m, lh_error *err)
             s->stream_of[t->first + x] = i;
             s->time[t->first + x] = op_ns(m, t, x);
             s->memory[t->first + x] = op_memory(m, t, x);
-            /* Parts that differ could gain by another order among them. */
+            /* Unequal parts could gain from another order among them. */
             if (s->time[t->first + x] != s->time[t->first] ||
                 s->memory[t->first + x] != s->memory[t->first])
                 s->restricted = true;
@@ -263,7 +272,7 @@ static lh_status fill_ops(maker *m, lh_error *err)
     return LH_OK;
 }
 
-/* Every arc is added twice: to count, then to fill. */
+/* Adds an arc; called twice, first to count, then to fill. */
 static void add_arc(maker *m, uint32_t from, uint32_t to, int64_t lag)
 {
     if (m->arcs)
@@ -271,6 +280,8 @@ static void add_arc(maker *m, uint32_t from, uint32_t to, int64_t lag)
     m->n_arcs++;
 }
 
+/* Adds arcs between two pass streams, through a message stream if there is one.
+ */
 static void add_flow(maker *m, uint32_t from, uint32_t message, uint32_t to,
                      const lhi_route *route)
 {
@@ -287,8 +298,8 @@ static void add_flow(maker *m, uint32_t from, uint32_t message, uint32_t to,
     }
 }
 
-/* Where F alone takes memory and one stream alone gives it back, memory is
- * precedence: F i starts after as many releases as make room for it. */
+/* Converts memory to precedence if only F allocates and only one stream
+ * releases: F i starts after enough releases to make it fit. */
 static void add_memory(maker *m, uint32_t c)
 {
     const lhi_shop *s = m->s;
@@ -311,8 +322,8 @@ static void add_memory(maker *m, uint32_t c)
             held += s->memory[w->first + released++];
         if (released > 0)
             add_arc(m, w->first + released - 1, f->first + i, 0);
-        /* However much its parts free, a microbatch gives back no more than a
-         * W: so many of them have had their D. */
+        /* However much its parts free, one microbatch releases at most a whole
+         * W, so this many must have had their D. */
         held_whole += m->loose ? k->mem_f : 0;
         for (; m->loose && held_whole > room && whole < i; whole++)
             held_whole += k->mem_w;
@@ -321,6 +332,7 @@ static void add_memory(maker *m, uint32_t c)
     }
 }
 
+/* Adds arcs for separate data-parallel links. */
 static void add_collectives(maker *m)
 {
     lhi_shop *s = m->s;
@@ -337,7 +349,7 @@ static void add_collectives(maker *m)
             &s->streams[p->joint ? s->d[t->chunk] : s->w[t->chunk]];
         add_arc(m, last->first + last->count - 1, t->first, 0);
         s->tail[t->first] = c->dp_latency_ns;
-        /* Whatever their order, the gathers are over by then. */
+        /* All gathers have finished by then, in any order. */
         s->head[t->first] = m->gather_sum[c->device];
     }
 }
@@ -382,6 +394,7 @@ static lh_status collect_arcs(maker *m, lh_error *err)
     return LH_OK;
 }
 
+/* Sorts arcs by source and by target. */
 static void index_arcs(maker *m)
 {
     lhi_shop *s = m->s;
@@ -404,10 +417,10 @@ static void index_arcs(maker *m)
     }
 }
 
-/* --- rules on one machine --------------------------------------------------
+/* --- rules on one machine ----------------------------------------------------
  */
 
-/* Where a stream lies on a microbatch's way; W lies aside. */
+/* Returns a stream's position on a microbatch's path; NONE for W. */
 static uint32_t place(const lhi_shop *s, const lhi_stream *t)
 {
     uint32_t n = s->p->n_chunks;
@@ -425,6 +438,7 @@ static uint32_t place(const lhi_shop *s, const lhi_stream *t)
     }
 }
 
+/* Checks whether stream a always precedes stream b for a microbatch. */
 static bool goes_before(const lhi_shop *s, const lhi_stream *a,
                         const lhi_stream *b)
 {
@@ -434,6 +448,7 @@ static bool goes_before(const lhi_shop *s, const lhi_stream *a,
     return b->kind == LHI_W && a->kind == LHI_D && a->chunk >= b->chunk;
 }
 
+/* Builds the precedence rules within each machine. */
 static lh_status make_rules(lhi_shop *s, lh_error *err)
 {
     for (int fill = 0; fill < 2; fill++) {
@@ -465,7 +480,8 @@ static lh_status make_rules(lhi_shop *s, lh_error *err)
 /* --- time ------------------------------------------------------------------
  */
 
-/* Data-parallel communication of a device's only chunk. */
+/* Sets heads and tails for data-parallel communication on devices with one
+ * chunk. */
 static void set_ends(maker *m, lh_solve_objective objective)
 {
     lhi_shop *s = m->s;
@@ -489,6 +505,8 @@ static void set_ends(maker *m, lh_solve_objective objective)
         s->tail[o] = s->streams[s->stream_of[o]].machine == asked ? 0 : -1;
 }
 
+/* Divides times by their greatest common divisor and scales so that every
+ * duration is positive. */
 static lh_status scale_times(maker *m, lh_error *err)
 {
     lhi_shop *s = m->s;
@@ -549,7 +567,7 @@ int64_t lhi_shop_deadline(const lhi_shop *shop, int64_t units)
     return units * shop->scale + shop->scale - 1;
 }
 
-/* --- making it --------------------------------------------------------------
+/* --- construction ------------------------------------------------------------
  */
 
 static lh_status make_all(maker *m, lh_solve_objective objective, lh_error *err)
@@ -565,7 +583,7 @@ static lh_status make_all(maker *m, lh_solve_objective objective, lh_error *err)
     return scale_times(m, err);
 }
 
-/* m.p, m.fifo and m.loose are given. */
+/* Builds a job shop; m.p, m.fifo and m.loose are set by the caller. */
 static lh_status make_shop(maker m, uint32_t parts,
                            lh_solve_objective objective, lhi_arena *mem,
                            lhi_shop **out, lh_error *err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between orders of a shop's operations and schedules. */
+/* Converts between a job shop's orders and schedules. */
 #include "pipe/pipeline_own.h"
 #include "sim/timeline.h"
 #include "solve/model/shop.h"
@@ -38,6 +38,7 @@ static lh_pass *passes_of(const lhi_shop *s, lhi_arena *mem,
     return passes;
 }
 
+/* Builds a schedule, allocating scratch from `mem`. */
 static lh_status schedule(const lhi_shop *s, const uint32_t *const *orders,
                           bool links, lhi_arena *mem, lh_schedule **out,
                           lh_error *err)
@@ -81,6 +82,7 @@ lh_status lhi_shop_schedule(const lhi_shop *shop, const uint32_t *const *orders,
     return status;
 }
 
+/* State while reading orders from a schedule. */
 typedef struct filler {
     const lhi_shop *s;
     uint32_t *const *orders;
@@ -88,6 +90,7 @@ typedef struct filler {
     uint32_t *next;   /* per stream */
 } filler;
 
+/* Appends the next `times` operations in a stream. */
 static bool put_next(filler *f, uint32_t stream, uint32_t times)
 {
     if (stream == NONE)
@@ -102,6 +105,7 @@ static bool put_next(filler *f, uint32_t stream, uint32_t times)
     return true;
 }
 
+/* Appends a device's passes; false: they do not match. */
 static bool put_device(filler *f, const lh_schedule *schedule, uint32_t d)
 {
     const lhi_shop *s = f->s;
@@ -123,8 +127,8 @@ static bool put_device(filler *f, const lh_schedule *schedule, uint32_t d)
     return true;
 }
 
-/* The streams of a data-parallel link in the order in which the first, or the
- * last, passes of their chunks run. */
+/* Orders the streams on a data-parallel link by the first, or last, passes of
+ * their chunks. */
 static void put_collectives(filler *f, uint32_t machine)
 {
     const lhi_shop *s = f->s;
@@ -145,6 +149,7 @@ static void put_collectives(filler *f, uint32_t machine)
     }
 }
 
+/* Appends messages in departure order. */
 static bool put_messages(filler *f, const lh_timeline *timeline)
 {
     const lhi_shop *s = f->s;

@@ -11,6 +11,7 @@ static bool between(const lhi_shop *s, uint32_t a, uint32_t b)
            s->streams[s->stream_of[b]].machine;
 }
 
+/* Copies the arcs between different machines. */
 static lh_status index_arcs(lhi_words *w, lhi_arena *mem, lh_error *err)
 {
     const lhi_shop *s = w->shop;
@@ -90,7 +91,7 @@ void lhi_words_copy(lhi_words *to, const lhi_words *from)
         memcpy(to->order[m], from->order[m], from->n[m] * sizeof(uint32_t));
 }
 
-/* Runs a machine as far as it can; returns the new top of the stack. */
+/* Runs a machine as far as possible; returns the new stack top. */
 static uint32_t run_machine(lhi_words *w, uint32_t m, uint32_t top)
 {
     const lhi_shop *s = w->shop;

@@ -8,17 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Often enough for schedules far below the hint; found by trying 30 to 400 and
- * 0.9 to 0.98 on waves and loops of 8 devices x 16 microbatches. */
+/* Frequent restarts suit schedules far below the hint. Chosen by trying 30 to
+ * 400 and 0.9 to 0.98 on waves and loops with 8 devices x 16 microbatches. */
 enum { RESTART = 30 };
 #define DECAY 0.9
 
 static const why decision = {WHY_NOT, 0, 0};
 
-/* --- propagation -------------------------------------------------------------
- */
+/* --- propagation
+ * --------------------------------------------------------------- */
 
-/* Operations of a stream keep their order, and "before" is transitive. */
+/* Propagates a literal: stream operations keep their order, and "before" is
+ * transitive. */
 static bool follow_orders(lhi_search *s, lit l)
 {
     uint32_t a = lhi_from(s, l), b = lhi_to(s, l);
@@ -71,7 +72,7 @@ static bool add_watch(lhi_search *s, lit l, uint32_t clause, lit other)
     return true;
 }
 
-/* Looks for another literal to watch in place of the false one at c[1]. */
+/* Finds another literal to watch instead of the false one at c[1]. */
 static bool move_watch(lhi_search *s, uint32_t clause, lit first)
 {
     lit *c = &s->clauses[clause + 2];
@@ -86,7 +87,7 @@ static bool move_watch(lhi_search *s, uint32_t clause, lit first)
     return false;
 }
 
-/* Clauses in which `l`, now false, is watched. */
+/* Visits the clauses that watch `l`, now false. */
 static bool look_at_clauses(lhi_search *s, lit l)
 {
     watches *w = &s->watch[l];
@@ -121,6 +122,7 @@ static bool look_at_clauses(lhi_search *s, lit l)
     return ok;
 }
 
+/* Propagates to a fixpoint; false: conflict. */
 static bool propagate(lhi_search *s)
 {
     for (;;) {
@@ -141,8 +143,8 @@ static bool propagate(lhi_search *s)
     }
 }
 
-/* --- the heap of open variables
- * ------------------------------------------------ */
+/* --- heap of open variables
+ * ---------------------------------------------------- */
 
 static void sift_up(lhi_search *s, uint32_t at)
 {
@@ -167,6 +169,7 @@ static void add_to_heap(lhi_search *s, uint32_t v)
     sift_up(s, s->n_heap++);
 }
 
+/* Removes and returns the most active variable. */
 static uint32_t take_from_heap(lhi_search *s)
 {
     uint32_t v = s->heap[0];
@@ -178,6 +181,7 @@ static uint32_t take_from_heap(lhi_search *s)
     return v;
 }
 
+/* Raises a variable's activity; rescales all on overflow. */
 static void bump(lhi_search *s, uint32_t v)
 {
     s->activity[v] += s->gain;
@@ -190,8 +194,8 @@ static void bump(lhi_search *s, uint32_t v)
         sift_up(s, s->heap_at[v]);
 }
 
-/* --- levels
- * ---------------------------------------------------------------------- */
+/* --- decision levels
+ * ----------------------------------------------------------- */
 
 static bool open_level(lhi_search *s)
 {
@@ -203,6 +207,7 @@ static bool open_level(lhi_search *s)
     return true;
 }
 
+/* Backtracks to `n_levels` decision levels. */
 static void back_to(lhi_search *s, uint32_t n_levels)
 {
     lhi_forget_queues(s);
@@ -226,7 +231,7 @@ static void back_to(lhi_search *s, uint32_t n_levels)
     s->n_levels = n_levels;
 }
 
-/* What holds at the root needs no reasons. */
+/* Makes the root state permanent; facts at the root need no reasons. */
 static void settle_root(lhi_search *s)
 {
     history *both[2] = {&s->head, &s->tail};
@@ -242,10 +247,10 @@ static void settle_root(lhi_search *s)
 }
 
 /* --- conflicts
- * --------------------------------------------------------------------- */
+ * ----------------------------------------------------------------- */
 
-/* Marks the conflict's literals; those of the highest level are counted, the
- * others go into the learnt clause. */
+/* Marks the conflict's literals: counts those at the highest level and adds the
+ * others to the learnt clause. */
 static uint32_t take_conflict(lhi_search *s)
 {
     uint32_t n = 0;
@@ -263,7 +268,8 @@ static uint32_t take_conflict(lhi_search *s)
     return n;
 }
 
-/* A literal goes when its reason's literals are all in the clause. */
+/* Checks whether a literal is redundant: all literals in its reason are in the
+ * clause. */
 static bool is_implied(lhi_search *s, lit l)
 {
     why w = s->reason[l >> 1];
@@ -277,8 +283,8 @@ static bool is_implied(lhi_search *s, lit l)
     return true;
 }
 
-/* The first unique implication point; learnt[0] is its negation. Returns the
- * level to go back to. */
+/* Finds the first unique implication point; learnt[0] is its negation. Returns
+ * the backjump level. */
 static uint32_t analyze(lhi_search *s)
 {
     uint32_t highest = 0;
@@ -332,6 +338,7 @@ static uint32_t analyze(lhi_search *s)
     return back;
 }
 
+/* Counts the distinct levels in the learnt clause (glue, LBD). */
 static uint32_t glue(lhi_search *s)
 {
     uint32_t n = 0;
@@ -346,6 +353,7 @@ static uint32_t glue(lhi_search *s)
     return n;
 }
 
+/* Appends the learnt clause to the log. */
 static void log_learnt(const lhi_search *s)
 {
     lhi_clause_log *log = s->log;
@@ -368,7 +376,7 @@ static void log_learnt(const lhi_search *s)
     }
 }
 
-/* Learns from the conflict and goes back; false: refuted. */
+/* Learns a clause from the conflict and backjumps; false: refuted. */
 static bool learn(lhi_search *s)
 {
     s->n_conflicts++;
@@ -396,7 +404,7 @@ static bool learn(lhi_search *s)
            lhi_enqueue(s, s->learnt[0], (why){WHY_CLAUSE, at, 0});
 }
 
-/* At the root: drops the half of the clauses that join the most levels. */
+/* At the root: deletes the half of the clauses with the highest glue. */
 static bool reduce(lhi_search *s)
 {
     uint32_t counts[256] = {0}, kept = 0, limit = 0, sum = 0;
@@ -436,9 +444,10 @@ static bool reduce(lhi_search *s)
     return true;
 }
 
-/* --- the search
- * --------------------------------------------------------------------- */
+/* --- main loop
+ * ----------------------------------------------------------------- */
 
+/* Returns element i of the Luby sequence. */
 static uint64_t luby(uint64_t i)
 {
     uint64_t size = 1, power = 0;
@@ -454,6 +463,7 @@ static uint64_t luby(uint64_t i)
     return UINT64_C(1) << power;
 }
 
+/* Restarts, and reduces the clause database when due. */
 static bool restart(lhi_search *s)
 {
     back_to(s, 0);
@@ -465,6 +475,7 @@ static bool restart(lhi_search *s)
     return ok;
 }
 
+/* Writes the orders, by head. */
 static void take_orders(const lhi_search *s, lhi_words *out)
 {
     const lhi_shop *shop = s->s;
@@ -486,7 +497,7 @@ static void take_orders(const lhi_search *s, lhi_words *out)
     }
 }
 
-/* false: nothing is open. */
+/* Decides the next variable; false: none is open. */
 static bool decide(lhi_search *s)
 {
     while (s->n_heap > 0) {
@@ -501,6 +512,7 @@ static bool decide(lhi_search *s)
     return false;
 }
 
+/* Runs the CDCL loop within the limits. */
 static lhi_answer search(lhi_search *s, uint64_t ticks, size_t room,
                          lhi_budget *budget)
 {
@@ -564,8 +576,8 @@ void lhi_search_set_log(lhi_search *s, lhi_clause_log *log)
     s->log = log;
 }
 
-/* Mostly for new pages: a tick for 512 bytes, counted in things that are as
- * many in every build. */
+/* Mostly page faults: one tick per 512 bytes, computed from counts that are
+ * equal in every build. */
 uint64_t lhi_search_ticks(const lhi_search *s)
 {
     const uint64_t n = s->s->n_ops, slots = s->slot_at[n];

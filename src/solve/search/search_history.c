@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How heads and tails rose, and which orders made them: enough to say later
- * why something would take too long. */
+/* Histories of heads and tails, with the orders that raised them: enough to
+ * explain later why something takes too long. */
 #include "solve/search/search_own.h"
 
 #include "base/whole.h"
@@ -91,7 +91,7 @@ void lhi_explain_path(lhi_search *s, const history *h, uint32_t op,
     }
 }
 
-/* The value when the history had n steps. */
+/* Returns an operation's value when the history had n steps. */
 static int64_t value_at(const history *h, uint32_t op, uint32_t n)
 {
     uint32_t e = h->last[op];
@@ -108,7 +108,7 @@ void lhi_explain_both(lhi_search *s, uint32_t a, int64_t head, uint32_t b,
     lhi_explain_path(s, &s->tail, b, tail - (spare - less));
 }
 
-/* `l` says b before a, because a before b would take too long. */
+/* Explains `l` (b before a) by times: a before b would take too long. */
 void lhi_explain_time(lhi_search *s, lit l)
 {
     uint32_t b = lhi_from(s, l), a = lhi_to(s, l);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A variable for every pair whose order is open. */
+/* Assigns a variable to every pair with an open order. */
 static lh_status number_pairs(lhi_search *s, lh_error *err)
 {
     const lhi_shop *shop = s->s;
@@ -36,6 +36,7 @@ static lh_status number_pairs(lhi_search *s, lh_error *err)
     return LH_OK;
 }
 
+/* Fills the producers of operations on following machines. */
 static void find_producers(lhi_search *s)
 {
     const lhi_shop *shop = s->s;
@@ -118,6 +119,7 @@ static lh_status allocate_vars(lhi_search *s, lh_error *err)
     return LH_OK;
 }
 
+/* Initialises memory sums, heads and tails, and queues everything. */
 static void set_ops(lhi_search *s, const lhi_windows *w)
 {
     const lhi_shop *shop = s->s;
@@ -136,7 +138,8 @@ static void set_ops(lhi_search *s, const lhi_windows *w)
     }
 }
 
-/* Start near the hint, with the pairs that are close in time. */
+/* Initialises phases near the hint, and activities: pairs close in time first.
+ */
 static void set_vars(lhi_search *s, const lhi_words *hint)
 {
     const lhi_shop *shop = s->s;
@@ -158,7 +161,7 @@ static void set_vars(lhi_search *s, const lhi_words *hint)
     s->gain = 1;
 }
 
-/* Most activity first; equal ones in order, so that runs repeat. */
+/* Most active first; ties in variable order, so runs are reproducible. */
 static void build_heap(lhi_search *s)
 {
     for (uint32_t i = s->n_heap; i-- > 0;)
@@ -186,7 +189,7 @@ lh_status lhi_search_make(const lhi_shop *shop, int64_t deadline,
     s->restart_at = 100;
     s->reduce_at = 4000;
     lh_status status = allocate_ops(s, windows, err);
-    /* The queue for memory serves as room for a list. */
+    /* The memory queue serves as scratch for a list. */
     if (status == LH_OK &&
         !lhi_root_orders(windows, true, s->memory_queue, s->before, s->after)) {
         s->refuted = true;

@@ -1,88 +1,96 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of the search share. */
+/* Internal interface between the parts of the search. */
 #ifndef LHI_SEARCH_OWN_H
 #define LHI_SEARCH_OWN_H
 
 #include "solve/search/search.h"
 
-/* Literal 2v: var_a[v] before var_b[v]; 2v + 1: the other way round. Variable 0
- * stands for all pairs whose order holds from the beginning. */
+/* Literal 2v: var_a[v] before var_b[v]; 2v + 1: the reverse. Variable 0 stands
+ * for all pairs whose order is fixed from the start. */
 typedef uint32_t lit;
 enum { HOLDS = 0, HOLDS_NOT = 1 };
-enum { MOST_SLOTS = 64 }; /* of a machine */
+enum { MOST_SLOTS = 64 }; /* per machine */
 
+/* Kinds of reasons for a literal. */
 typedef enum why_kind {
     WHY_NOT,    /* a decision, or true at the root */
-    WHY_CLAUSE, /* x: its place */
+    WHY_CLAUSE, /* x: its position */
     WHY_ONE,    /* literal x */
     WHY_TWO,    /* literals x and y */
-    WHY_TIME, /* heads and tails as they were: x, y steps of their histories */
-    WHY_SET,  /* y literals from place x of the sets */
+    WHY_TIME, /* heads and tails at history steps x, y */
+    WHY_SET,  /* y literals from position x in the sets */
 } why_kind;
 
+/* The reason for a literal. */
 typedef struct why {
     uint32_t kind, x, y;
 } why;
 
-/* A head or tail that rose, and from where: enough to say later why. */
+/* A head or tail increase with its source: enough to explain it later. */
 typedef struct step {
     int64_t value, weight;
     uint32_t op, from;
-    lit by;        /* NONE: an arc of the shop */
-    uint32_t prev; /* the step before, of the same operation; NONE: the root */
+    lit by;        /* NONE: an arc of the job shop */
+    uint32_t prev; /* previous step of this operation; NONE: the root */
 } step;
 
+/* Values per operation with all increases, for undo and explanation. */
 typedef struct history {
     int64_t *now, *root; /* per operation */
     uint32_t *last;      /* step, or NONE */
     step *steps;
     uint32_t n, room;
-    uint32_t *queue; /* operations that changed, a ring */
+    uint32_t *queue; /* changed operations, a ring buffer */
     bool *queued;
     uint32_t front, n_queue;
 } history;
 
+/* A count to restore on backtracking. */
 typedef struct undo {
     uint32_t *where, old;
 } undo;
 
+/* A watched clause and another literal in it. */
 typedef struct watch {
     uint32_t clause;
     lit other;
 } watch;
 
+/* The watches of one literal. */
 typedef struct watches {
     watch *at;
     uint32_t n, room;
 } watches;
 
+/* Array sizes at the start of a decision level. */
 typedef struct level {
     uint32_t trail, heads, tails, undos, sets;
 } level;
 
-/* Of an operation and a later stream of its machine: operations of that stream
- * before number `low` come before it, those from `high` on after it, and those
+/* For an operation and a later stream on its machine: that stream's operations
+ * below number `low` precede it, those from `high` on follow it, and those
  * between have variables from `var` on. */
 typedef struct open_pairs {
     uint32_t low, high, var;
 } open_pairs;
 
+/* The search's state. */
 struct lhi_search {
     const lhi_shop *s;
     int64_t deadline;
     lhi_arena *mem;
     bool no_memory;
-    size_t bytes; /* of what grows */
+    size_t bytes; /* growing arrays only */
     uint64_t work, n_conflicts;
 
     uint32_t n_vars;
     uint32_t *var_a, *var_b;
     open_pairs *pairs;        /* [slot_at[op] + slot], for later slots */
-    const size_t *slot_at;    /* of the windows */
-    uint32_t *before, *after; /* counts known to be before; first known after */
-    uint32_t *producer;  /* of an operation whose machine follows; or NONE */
-    int64_t *memory_sum; /* per stream: net change of its first x operations,
-                            at [first + stream + x] */
+    const size_t *slot_at;    /* borrowed from the windows */
+    uint32_t *before, *after; /* counts known before; first known after */
+    uint32_t *producer;  /* for operations on following machines; or NONE */
+    int64_t *memory_sum; /* per stream: net memory change of its first x
+                          * operations, at [first + stream + x] */
 
     int8_t *value; /* per literal: 1 true, -1 false, 0 open */
     uint32_t *level_of;
@@ -101,14 +109,14 @@ struct lhi_search {
     uint32_t *memory_queue, n_memory_queue;
     bool *memory_queued;
 
-    /* Literals that are true and cannot all be. */
+    /* True literals that contradict each other. */
     lit *conflict;
     uint32_t n_conflict, room_conflict;
 
     uint32_t *clauses; /* size, glue, literals ... */
     uint32_t n_clauses, room_clauses;
     uint32_t n_learnt;
-    watches *watch; /* per literal: clauses to look at when it is false */
+    watches *watch; /* per literal: clauses to visit when it is false */
 
     double *activity, gain;
     uint32_t *heap, *heap_at, n_heap;
@@ -123,57 +131,64 @@ struct lhi_search {
     lhi_clause_log *log; /* or NULL */
 };
 
-/* --- the root: search_root.c */
+/* --- root state: root.c */
 
-/* false: a machine has too many streams. */
+/* Checks the number of streams per machine; false: too many. */
 bool lhi_is_for_search(const lhi_shop *shop);
 
-/* Per operation and stream of its machine, how many operations come before it
- * whatever happens, and which is the first that comes after it; with_counts: by
- * the windows' counts too. `list` has room for the operations of a machine.
- * false: there is no order. */
+/* Computes, per operation and stream on its machine, how many operations always
+ * precede it, and the first that always follows. with_counts: includes the
+ * windows' counts. `list`: scratch for one machine's operations. Returns false
+ * if no order exists. */
 bool lhi_root_orders(const lhi_windows *w, bool with_counts, uint32_t *list,
                      uint32_t *before, uint32_t *after);
-/* The pairs that leaves open. */
+/* Counts the pairs that remain open. */
 uint64_t lhi_open_pairs(const lhi_shop *shop, const size_t *slot_at,
                         const uint32_t *before, const uint32_t *after);
 
-/* --- how heads and tails rose: search_history.c */
+/* --- histories of heads and tails: history.c */
 
+/* Returns the operation that literal l puts first. */
 static inline uint32_t lhi_from(const lhi_search *s, lit l)
 {
     return l & 1 ? s->var_b[l >> 1] : s->var_a[l >> 1];
 }
 
+/* Returns the operation that literal l puts second. */
 static inline uint32_t lhi_to(const lhi_search *s, lit l)
 {
     return l & 1 ? s->var_a[l >> 1] : s->var_b[l >> 1];
 }
 
+/* Returns an operation's stream. */
 static inline const lhi_stream *lhi_stream_at(const lhi_search *s, uint32_t op)
 {
     return &s->s->streams[s->s->stream_of[op]];
 }
 
-/* Room for one more element. */
+/* Grows an array to at least `need` elements; false: out of memory. */
 bool lhi_grow(lhi_search *s, void **array, uint32_t *room, size_t each,
               uint32_t need);
 void lhi_note_conflict(lhi_search *s, lit l); /* adds a true literal */
-/* The operation's value changed: who depends on it is to be told. */
+/* Queues an operation whose value changed, for propagation. */
 void lhi_queue_op(history *h, uint32_t n_ops, uint32_t op);
+/* Removes and returns the first queued operation. */
 uint32_t lhi_take_op(history *h, uint32_t n_ops);
+/* Undoes the history's steps down to n. */
 void lhi_take_back_steps(history *h, uint32_t n);
 
+/* Checks whether op's value would rise. */
 static inline bool lhi_rises(const history *h, uint32_t op, uint32_t from,
                              int64_t weight)
 {
     return h->now[from] + weight > h->now[op];
 }
 
+/* Appends a step that raises op's value; false: out of memory. */
 bool lhi_add_step(lhi_search *s, history *h, uint32_t op, uint32_t from,
                   int64_t weight, lit by);
-/* op's value is at least that of `from` and the weight, because of `by` (NONE:
- * an arc). false: no memory. */
+/* Raises op's value to at least that of `from` plus the weight, with reason
+ * `by` (NONE: an arc). false: out of memory. */
 static inline bool lhi_raise_time(lhi_search *s, history *h, uint32_t op,
                                   uint32_t from, int64_t weight, lit by)
 {
@@ -181,20 +196,21 @@ static inline bool lhi_raise_time(lhi_search *s, history *h, uint32_t op,
            lhi_add_step(s, h, op, from, weight, by);
 }
 
-/* Notes the literals by which op's value is at least `need`: of each value on
- * the path the first that was enough. */
+/* Adds the literals that explain why op's value is at least `need`. At each
+ * operation on the path, uses the first value that sufficed. */
 void lhi_explain_path(lhi_search *s, const history *h, uint32_t op,
                       int64_t need);
-/* Heads and tails that together need more than the deadline leaves: `spare` is
- * how much less would do. */
+/* Explains a head and a tail that together exceed the deadline; `spare`: amount
+ * by which the explanation may be weakened. */
 void lhi_explain_both(lhi_search *s, uint32_t a, int64_t head, uint32_t b,
                       int64_t tail, int64_t spare);
-/* Why `l` holds, which times decided. */
+/* Explains `l`, which times implied. */
 void lhi_explain_time(lhi_search *s, lit l);
 
-/* --- orders: search_trail.c */
+/* --- orders: trail.c */
 
-/* The literal "a before b" for operations of two streams of one machine. */
+/* Returns the literal "a before b" for operations in two streams on one
+ * machine. */
 static inline lit lhi_before(const lhi_search *s, uint32_t a, uint32_t b)
 {
     const lhi_stream *x = lhi_stream_at(s, a), *y = lhi_stream_at(s, b);
@@ -208,18 +224,19 @@ static inline lit lhi_before(const lhi_search *s, uint32_t a, uint32_t b)
     return l ^ turned;
 }
 
-/* Makes an open literal true. false: no memory. */
+/* Makes an open literal true. false: out of memory. */
 bool lhi_assign(lhi_search *s, lit l, why w);
+/* Like lhi_search_enqueue(), for a literal that is not true. */
 bool lhi_enqueue_open(lhi_search *s, lit l, why w);
-/* Makes a literal true because of `w`; false: it is false, the conflict is
- * noted. */
+/* Makes a literal true with reason `w`. false: it is already false; the
+ * conflict is recorded. */
 static inline bool lhi_enqueue(lhi_search *s, lit l, why w)
 {
     return s->value[l] > 0 || lhi_enqueue_open(s, l, w);
 }
 
-/* The heap of variables, most activity first: what stands at `at` goes down to
- * its place. */
+/* Restores the variable heap, most active first, by moving the entry at `at`
+ * down. */
 static inline void lhi_sift_down(lhi_search *s, uint32_t at)
 {
     uint32_t v = s->heap[at];
@@ -240,16 +257,22 @@ static inline void lhi_sift_down(lhi_search *s, uint32_t at)
     s->heap_at[v] = at;
 }
 
-/* Adds to s->conflict the true literals that made `l` true. */
+/* Adds the true literals that implied `l` to s->conflict. */
 void lhi_explain(lhi_search *s, lit l);
 
-/* --- what follows from an order besides other orders: search_time.c */
+/* --- consequences in time and memory: propagators.c */
 
+/* Raises head and tail along a new order; false: out of memory. */
 bool lhi_relax_literal(lhi_search *s, lit l);
+/* Propagates one changed head or tail; false: conflict. */
 bool lhi_settle_times(lhi_search *s);
+/* Checks memory at one queued operation; false: conflict. */
 bool lhi_settle_memory(lhi_search *s);
+/* Checks one-machine bounds on changed machines; false: conflict. */
 bool lhi_one_machine(lhi_search *s);
+/* Queues an operation for the memory check, if it allocates. */
 void lhi_touch_memory(lhi_search *s, uint32_t op);
+/* Empties all propagation queues. */
 void lhi_forget_queues(lhi_search *s);
 
 #endif

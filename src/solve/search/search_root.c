@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What holds before a search has decided anything: rules, arcs on one machine
- * and the windows' counts, and what follows from those because "before" is
- * transitive and streams keep their order. */
+/* Facts that hold before any decision: rules, arcs within one machine and the
+ * windows' counts, closed under transitivity and stream order. */
 #include "solve/search/search_own.h"
 
 #include <stdlib.h>
 
+/* State while computing the closure. */
 typedef struct root {
     const lhi_shop *s;
     const size_t *slot_at;
@@ -27,7 +27,7 @@ static const lhi_stream *stream_at(const root *a, uint32_t o)
     return &a->s->streams[a->s->stream_of[o]];
 }
 
-/* Its own stream counts as well. */
+/* Initialises an operation's counts, including its own stream. */
 static void look_up(root *a, const lhi_windows *w, bool with_counts, uint32_t o)
 {
     const lhi_stream *t = stream_at(a, o);
@@ -49,7 +49,8 @@ static void look_up(root *a, const lhi_windows *w, bool with_counts, uint32_t o)
     }
 }
 
-/* By earliest start, with which most of what holds agrees. */
+/* Lists a machine's operations by earliest start, which agrees with most known
+ * orders. */
 static void list_machine(root *a, const lhi_windows *w, const lhi_machine *m)
 {
     uint32_t at[MOST_SLOTS] = {0};
@@ -71,7 +72,7 @@ static void list_machine(root *a, const lhi_windows *w, const lhi_machine *m)
     }
 }
 
-/* What comes before q comes before o. false: o does. */
+/* Extends o's predecessors by those of q, which precedes o. false: a cycle. */
 static bool inherit_before(root *a, uint32_t o, uint32_t q)
 {
     const lhi_stream *t = stream_at(a, o), *u = stream_at(a, q);
@@ -93,7 +94,7 @@ static bool inherit_before(root *a, uint32_t o, uint32_t q)
     return true;
 }
 
-/* What comes after q comes after o. */
+/* Extends o's successors by those of q, which follows o. false: a cycle. */
 static bool inherit_after(root *a, uint32_t o, uint32_t q)
 {
     const lhi_stream *t = stream_at(a, o), *u = stream_at(a, q);
@@ -143,6 +144,7 @@ static bool pass_back(root *a, const lhi_machine *m)
     return true;
 }
 
+/* Checks that all count ranges are non-empty. */
 static bool is_possible(const root *a, const lhi_machine *m)
 {
     for (uint32_t x = 0; x < a->n; x++)
@@ -154,7 +156,7 @@ static bool is_possible(const root *a, const lhi_machine *m)
     return true;
 }
 
-/* false: there is no order. */
+/* Computes the closure on one machine; false: no order exists. */
 static bool close_machine(root *a, const lhi_windows *w, const lhi_machine *m)
 {
     list_machine(a, w, m);

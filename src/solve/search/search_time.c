@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heads, tails, one-machine bounds and memory: what orders imply in time. */
+/* Consequences of orders in time and memory: heads, tails, one-machine bounds
+ * and memory. */
 #include "solve/search/search_own.h"
 
 #include "base/whole.h"
 
 #include <string.h>
 
-/* --- heads and tails --------------------------------------------------------
+/* --- heads and tails ---------------------------------------------------------
  */
 
-/* Operations of machines that follow: messages after this producer, those
- * before it. */
+/* Propagates on following machines: messages behind this producer's message, or
+ * those before it. */
 static bool push_follower(lhi_search *s, uint32_t o, bool heads)
 {
     const lhi_shop *shop = s->s;
@@ -44,6 +45,7 @@ static bool push_follower(lhi_search *s, uint32_t o, bool heads)
     return true;
 }
 
+/* Propagates to other streams on the same machine. */
 static bool push_machine(lhi_search *s, uint32_t o, bool heads)
 {
     const lhi_shop *shop = s->s;
@@ -104,8 +106,8 @@ static bool push_tail(lhi_search *s, uint32_t o)
     return push_machine(s, o, false);
 }
 
-/* o before which open operations would now take too long? Tails of a stream
- * fall along it, so it is the first of the open ones. */
+/* Orders open operations before o if o before them would take too long. Tails
+ * fall along a stream, so this affects the first open ones. */
 static bool order_by_head(lhi_search *s, uint32_t o)
 {
     const lhi_shop *shop = s->s;
@@ -130,7 +132,8 @@ static bool order_by_head(lhi_search *s, uint32_t o)
     return true;
 }
 
-/* The mirror: which open operations are too late to go before o? */
+/* The mirror: orders open operations after o if they are too late to precede
+ * it. */
 static bool order_by_tail(lhi_search *s, uint32_t o)
 {
     const lhi_shop *shop = s->s;
@@ -154,6 +157,7 @@ static bool order_by_tail(lhi_search *s, uint32_t o)
     return true;
 }
 
+/* Checks an operation's window; explains a violation. */
 static bool check_window(lhi_search *s, uint32_t o)
 {
     int64_t spare =
@@ -165,8 +169,8 @@ static bool check_window(lhi_search *s, uint32_t o)
     return false;
 }
 
-/* One changed operation at a time, so that orders that follow are known to the
- * next. */
+/* Processes one changed operation per call, so that implied orders are known to
+ * the next. */
 bool lhi_settle_times(lhi_search *s)
 {
     const lhi_shop *shop = s->s;
@@ -185,7 +189,8 @@ bool lhi_settle_times(lhi_search *s)
     return push_tail(s, o) && (s->producer[o] != NONE || order_by_tail(s, o));
 }
 
-/* The machines that follow have arcs between the messages of a and b. */
+/* Queues the messages of `op` on following machines, which have arcs between
+ * them. */
 static void wake_followers(lhi_search *s, uint32_t op, history *h)
 {
     const lhi_shop *shop = s->s;
@@ -207,15 +212,17 @@ bool lhi_relax_literal(lhi_search *s, lit l)
 }
 
 /* --- one machine
- * -------------------------------------------------------------- */
+ * --------------------------------------------------------------- */
 
+/* Operations that run on a machine without idle time. */
 typedef struct block {
-    uint32_t first[MOST_SLOTS], n[MOST_SLOTS]; /* per slot: a run of a stream */
+    /* per slot: a range of a stream */
+    uint32_t first[MOST_SLOTS], n[MOST_SLOTS];
     int64_t begin, end;
 } block;
 
-/* Whether the operations due by `due` alone, in order of their heads, end too
- * late; `out` is then the run without idle time that does. */
+/* Checks whether the operations due by `due` alone, ordered by head, end too
+ * late; `out`: the late block without idle time. */
 static bool too_late(lhi_search *s, const lhi_machine *m, int64_t due,
                      block *out)
 {
@@ -251,6 +258,7 @@ static bool too_late(lhi_search *s, const lhi_machine *m, int64_t due,
     }
 }
 
+/* Explains a late block, splitting the slack between heads and tails. */
 static void explain_block(lhi_search *s, const lhi_machine *m, int64_t due,
                           const block *b)
 {
@@ -266,8 +274,8 @@ static void explain_block(lhi_search *s, const lhi_machine *m, int64_t due,
     }
 }
 
-/* Preemptive earliest deadline first (Jackson); *due is set to the first
- * deadline that it misses. */
+/* Checks Jackson's preemptive schedule (earliest deadline first); *due: the
+ * first missed deadline. */
 static bool meets_deadlines(lhi_search *s, const lhi_machine *m, int64_t *due)
 {
     const lhi_shop *shop = s->s;
@@ -350,19 +358,20 @@ void lhi_touch_memory(lhi_search *s, uint32_t op)
     s->memory_queue[s->n_memory_queue++] = op;
 }
 
-/* The net change of the first x operations of a stream. */
+/* Returns the net memory change of the first x operations in a stream. */
 static int64_t sum(const lhi_search *s, uint32_t stream, uint32_t x)
 {
     return s->memory_sum[s->s->streams[stream].first + stream + x];
 }
 
+/* Checks whether a stream allocates memory in total. */
 static bool takes(const lhi_search *s, uint32_t stream)
 {
     return sum(s, stream, s->s->streams[stream].count) > 0;
 }
 
-/* The literal by which a stream's share of what is held at o is no less, or
- * NONE where that is so anyway. */
+/* Returns the literal that explains a stream's minimum memory share at o; NONE:
+ * it needs no explanation. */
 static lit share_reason(const lhi_search *s, uint32_t o, uint32_t stream)
 {
     const lhi_stream *u = &s->s->streams[stream];
@@ -374,13 +383,15 @@ static lit share_reason(const lhi_search *s, uint32_t o, uint32_t stream)
                                    : NONE;
 }
 
+/* Returns a stream's minimum share of resident memory at o. */
 static int64_t share(const lhi_search *s, uint32_t o, uint32_t stream)
 {
     size_t at = s->slot_at[o] + s->s->streams[stream].slot;
     return sum(s, stream, takes(s, stream) ? s->before[at] : s->after[at]);
 }
 
-/* The shares of all streams but its own and `except` as a reason. */
+/* Stores the reasons for the shares of all streams except its own and `except`.
+ */
 static bool shares_as_reason(lhi_search *s, uint32_t o, uint32_t except,
                              why *out)
 {
@@ -401,6 +412,7 @@ static bool shares_as_reason(lhi_search *s, uint32_t o, uint32_t except,
     return true;
 }
 
+/* Derives orders between o and one stream from the remaining memory. */
 static bool hold_stream(lhi_search *s, uint32_t o, uint32_t stream,
                         int64_t spare)
 {
@@ -428,7 +440,8 @@ static bool hold_stream(lhi_search *s, uint32_t o, uint32_t stream,
     return shares_as_reason(s, o, stream, &w) && lhi_enqueue(s, l, w);
 }
 
-/* What is held when o runs is at least the sum of the streams' least shares. */
+/* Checks memory at o: resident memory is at least the sum over the streams'
+ * minimum shares. Derives orders from the remaining memory. */
 static bool hold(lhi_search *s, uint32_t o)
 {
     const lhi_stream *t = lhi_stream_at(s, o);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which orders are set, in turn, and what set them. */
+/* The trail: orders in the sequence in which they were set, with their reasons.
+ */
 #include "solve/search/search_own.h"
 
 void lhi_explain(lhi_search *s, lit l)
@@ -30,6 +31,7 @@ void lhi_explain(lhi_search *s, lit l)
     }
 }
 
+/* Sets a count and records it for undo. */
 static bool set_count(lhi_search *s, uint32_t *where, uint32_t value)
 {
     if (!lhi_grow(s, (void **)&s->undos, &s->room_undos, sizeof *s->undos,
@@ -61,7 +63,7 @@ bool lhi_enqueue_open(lhi_search *s, lit l, why w)
 {
     if (s->value[l] == 0)
         return lhi_assign(s, l, w);
-    /* What makes l true, and that it is false. */
+    /* The conflict: the reasons for l, and l being false. */
     why kept = s->reason[l >> 1];
     s->n_conflict = 0;
     lhi_note_conflict(s, l ^ 1);

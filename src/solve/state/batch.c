@@ -3,18 +3,20 @@
 
 #include "base/team.h"
 
+/* Signals tasks i and later to stop. */
 static void end_after(lhi_batch *b, uint32_t i)
 {
     for (uint32_t k = i; k < b->n; k++)
         atomic_store(&b->pieces[k].end, true);
 }
 
+/* Runs one task on any thread; thread 0 is the caller's. */
 static void do_piece(void *context, uint32_t i, uint32_t who)
 {
     lhi_batch *b = context;
     lhi_piece *k = &b->pieces[i];
     const bool here = who == 0;
-    /* A batch may be part of a piece of another one. */
+    /* A batch may be part of another batch's task. */
     k->budget.calls = here && b->r->budget.calls;
     if (here) {
         k->budget.now = b->r->budget.now;
@@ -31,6 +33,7 @@ static void do_piece(void *context, uint32_t i, uint32_t who)
         end_after(b, i + 1);
 }
 
+/* Merges finished tasks in order, on the caller's thread. */
 static void take_done(void *context, uint32_t n_done)
 {
     lhi_batch *b = context;
@@ -50,8 +53,8 @@ static void take_done(void *context, uint32_t n_done)
         if (b->over)
             end_after(b, 0);
     }
-    /* Not where effort alone is spent: the others have had their share of it,
-     * and must do with it what they would have done on one thread. */
+    /* Effort limits do not stop other tasks: they have their share and must use
+     * it exactly as on one thread. */
     lhi_look(&b->r->budget);
     if (b->r->budget.late)
         end_after(b, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The best schedule so far, where schedules come from, and the bound. */
+/* The incumbent, external schedules, and the bound. */
 #include "base/fail.h"
 #include "pipe/pipeline_own.h"
 #include "solve/state/solver.h"
@@ -33,7 +33,7 @@ void lhi_report(lhi_solver *r, const char *phase)
     r->budget.now.phase = phase;
 }
 
-/* The objective of a schedule that fits, or -1. */
+/* Returns a schedule's objective; -1: exceeds memory. */
 static lh_status judge(const lhi_solver *r, const lh_schedule *schedule,
                        bool fifo, int64_t *out, lh_error *err)
 {
@@ -49,7 +49,7 @@ static lh_status judge(const lhi_solver *r, const lh_schedule *schedule,
     return LH_OK;
 }
 
-/* Takes the schedule over if it is better, else frees it. */
+/* Takes ownership: keeps the schedule if it is better, otherwise frees it. */
 static void keep_better(lhi_solver *r, lh_schedule *schedule, int64_t ns,
                         lhi_engine engine, const char *by, bool *kept)
 {
@@ -70,10 +70,10 @@ static void keep_better(lhi_solver *r, lh_schedule *schedule, int64_t ns,
         r->budget.now.best_ns = ns;
 }
 
-/* --- schedules from elsewhere
- * ------------------------------------------------- */
+/* --- external schedules
+ * --------------------------------------------------------- */
 
-/* Every W whole, or in as many parts as asked for. */
+/* Checks that every W is undivided, or in the requested number of parts. */
 static bool has_parts(const lhi_solver *r, const lh_schedule *schedule)
 {
     uint32_t parts = r->p->joint ? 1 : r->o.sub_blocks;
@@ -110,6 +110,7 @@ lh_status lhi_enter(lhi_solver *r, lh_schedule *schedule, const char *by,
     return status;
 }
 
+/* Runs all schedule methods and enters their results. */
 static lh_status generate(lhi_solver *r, lh_error *err)
 {
     for (uint32_t i = 0; i < lh_n_methods(); i++) {
@@ -122,7 +123,7 @@ static lh_status generate(lhi_solver *r, lh_error *err)
         if (lh_method_is_choice(name))
             continue;
         if (r->best_ns >= 0 && r->best_ns <= r->bound_ns)
-            break; /* even where a gap is allowed, no generator is better */
+            break; /* at the bound, even if a gap is allowed */
         lh_status status = lh_method_run(name, r->p, &o, &schedule, NULL, &why);
         if (status == LH_ENOMEM) {
             if (err)
@@ -148,8 +149,8 @@ lh_status lhi_generate(lhi_solver *r, lh_error *err)
     return status;
 }
 
-/* Judged is the schedule itself: the copy does not know of its file, which
- * messages name. */
+/* Evaluates the caller's schedule itself: its copy would lose the file name for
+ * error messages. */
 static lh_status judge_start(const lhi_solver *r, lh_error *err)
 {
     int64_t ns;
@@ -185,11 +186,11 @@ lh_status lhi_copy_start(lhi_solver *r, lh_error *err)
     return lhi_enter(r, copy, "start", err);
 }
 
-/* --- schedules of the shop
- * ------------------------------------------------------ */
+/* --- job-shop schedules
+ * --------------------------------------------------------- */
 
-/* Orders of all machines as a schedule; message orders stay only where first
- * in, first out is worse. */
+/* Converts orders to a schedule; keeps message orders only where FIFO is worse.
+ */
 lh_status lhi_solver_offer(lhi_solver *r, const lhi_words *words, lhi_engine by,
                            lh_error *err)
 {
@@ -244,7 +245,7 @@ void lhi_raise_bound(lhi_solver *r, int64_t units, const char *by)
     r->proven_by = by;
 }
 
-/* What is asked for, or the bound, which is so often the optimum. */
+/* Returns the requested target, or the bound, which is often the optimum. */
 int64_t lhi_first_deadline(const lhi_solver *r)
 {
     int64_t target = r->o.target_ns > 0 ? lhi_units_of(r, r->o.target_ns) : -1;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bound raised: by windows under trial deadlines, and by shaving them. */
+/* Raises the bound by windows under trial deadlines, and by shaving. */
 #include "solve/bound/shave.h"
 #include "solve/state/solver.h"
 
 #include "base/fail.h"
 
-enum { SHAVING = 60 /* ticks per operation */ };
+enum { SHAVING = 60 /* Work limit for shaving, in ticks per operation. */ };
 
 const char *lhi_windows_name(const lhi_solver *r)
 {
     return r->windows->complete ? "lattice" : "windows";
 }
 
-/* The least deadline that the windows do not refute: farther and farther up
- * from what is known, then by halves. */
+/* Finds the smallest deadline that windows do not refute: growing steps from
+ * the known bound, then bisection. */
 static lh_status bound_by_windows(lhi_solver *r, lh_error *err)
 {
     const bool whole = r->windows->whole;
@@ -22,7 +22,7 @@ static lh_status bound_by_windows(lhi_solver *r, lh_error *err)
     int64_t step = 0, last = lhi_shop_deadline(r->shop, high - 1);
     if (r->low >= high)
         return LH_OK;
-    /* Lattices of the longest deadline are good for all shorter ones. */
+    /* Lattices for the longest deadline serve all shorter ones. */
     bool any = whole ? lhi_windows_set(r->windows, last, &r->budget)
                      : lhi_windows_set_strictly(r->windows, last, &r->budget);
     if (!any)
@@ -32,8 +32,8 @@ static lh_status bound_by_windows(lhi_solver *r, lh_error *err)
     if (r->windows->complete &&
         !lhi_windows_narrow(r->windows, last, true, &r->budget))
         return lhi_fail_nomem(err);
-    /* With a little more room they may fit, which gives more than windows of
-     * short deadlines do. */
+    /* With slightly more memory the lattices may fit, which is stronger than
+     * windows for short deadlines. */
     if (!r->windows->complete && r->windows->tries++ > 0 &&
         !r->windows->out_of_room)
         return LH_OK;
@@ -68,8 +68,8 @@ lh_status lhi_bound_by_windows(lhi_solver *r, lh_error *err)
     return status;
 }
 
-/* What lattices leave open shaving may refute: farther and farther up, and
- * nearer and nearer when it does not. */
+/* Refutes deadlines by shaving that lattices leave open: doubles the step until
+ * it fails, then halves it. */
 lh_status lhi_bound_by_shaving(lhi_solver *r, lh_error *err)
 {
     const lhi_engine before = r->budget.engine;

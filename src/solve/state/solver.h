@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of lh_solve() share: what is known of a pipeline, the best
- * schedule and the bound, which all rooms of src/solve raise and lower.
+/* Shared state for lh_solve(): the pipeline, the incumbent and the bound, which
+ * all parts of src/solve improve.
  *
- *     model/    in: a pipeline. The job shop it is, orders of its machines
- *               ("words") and their times, budgets, the list of engines
- *     bound/    what no schedule is below: closed forms, windows, lattices,
- *               shaving
- *     search/   clause learning: is there a schedule done by a deadline?
- *     state/    this; the bound raised; pieces of work on several threads
- *     improve/  schedules made and made better, one idea a file
- *     .         solve.c: what comes after what; rounds.c: searches and
- *               improvements in turn, to the end. Out: a solution (solve.h)
- *               certify.c, best.c, memory_tradeoff.c, which ask lh_solve() */
+ *     model/      input: a pipeline. Its job shop, machine orders and their
+ *                 evaluation, budgets, the list of engines
+ *     bound/      lower bounds: closed forms, windows, lattices, shaving
+ *     search/     clause learning: does a schedule meet a deadline?
+ *     state/      this file; raising the bound; tasks on several threads
+ *     improve/    constructive and improvement heuristics, one per file
+ *     .           solve.c: sequence of engines; portfolio.c: searches and
+ *                 improvements in turn until the end. Output: a solution
+ *                 (solve.h). certify.c, best.c and memory_tradeoff.c call
+ *                 lh_solve() */
 #ifndef LHI_SOLVER_H
 #define LHI_SOLVER_H
 
@@ -20,16 +20,15 @@
 #include "solve/model/words.h"
 #include "solve/search/search.h"
 
-/* Operations: too many to anneal on their orders, and for beams. */
+/* Operations above which annealing on orders and beam search are too slow. */
 enum { LHI_LARGE = 4096 };
-enum { LHI_LEAST_TASKS = 4, LHI_MOST_TASKS = 64 }; /* of a round */
+enum { LHI_LEAST_TASKS = 4, LHI_MOST_TASKS = 64 }; /* tasks per round */
 
 typedef struct lhi_fewer lhi_fewer;
 typedef struct lhi_justifier lhi_justifier;
 typedef struct lhi_regrower lhi_regrower;
 
-/* Works in memory of its own, as it runs beside others, and goes on where it
- * ended. */
+/* A parallel worker with its own arena; its state persists between calls. */
 typedef struct lhi_worker {
     lhi_arena *mem;
     lhi_regrower *regrower;
@@ -37,62 +36,69 @@ typedef struct lhi_worker {
 
 typedef struct lhi_solver lhi_solver;
 
+/* The solver's state. */
 struct lhi_solver {
     const lh_pipeline *p;
     lh_solve_options o;
-    uint32_t at_once; /* pieces to cut work into: as many as threads, but
-                         limited by effort the same for any number of them */
+    uint32_t at_once; /* number of parallel tasks: the threads, or a constant if
+                       * limited by effort */
     lhi_budget budget;
     lhi_arena *mem;
     lhi_shop *shop;
     lhi_windows *windows;
-    lhi_words *best, *scratch, *found; /* best: orders of the best schedule */
+    lhi_words *best, *scratch, *found; /* best: the incumbent's orders */
     lhi_justifier *justifier;          /* may be NULL */
-    lhi_worker *regrowers; /* none: not made yet, or not for this shop */
+    lhi_worker *regrowers; /* NULL: not created, or not applicable */
     uint32_t n_regrowers;
     bool has_words;
     lh_schedule *schedule;
     int64_t best_ns, bound_ns;
-    int64_t low; /* units: no schedule of the shop takes fewer */
+    int64_t low; /* lower bound for the job shop, units */
     const char *found_by, *proven_by;
     char why[160];
     bool infeasible;
     lhi_fewer *fewer; /* may be NULL */
-    bool is_part;     /* it solves one of those, and tells nobody */
-    /* All of it, from p, options, budget and arena: how parts are solved. */
+    bool is_part;     /* solves a reduced problem; no progress reports */
+    /* Runs the complete solver given p, options, budget and arena; used for
+     * reduced problems. */
     lh_status (*solve)(lhi_solver *r, lh_error *err);
 };
 
-/* --- what is known: incumbent.c */
+/* --- incumbent and bound: incumbent.c */
 
 bool lhi_is_done(const lhi_solver *r);   /* closed, or stopped */
-bool lhi_is_closed(const lhi_solver *r); /* nothing is left to do */
+bool lhi_is_closed(const lhi_solver *r); /* nothing remains to be done */
+/* Updates the progress report. */
 void lhi_report(lhi_solver *r, const char *phase);
+/* Converts ns to job-shop units, rounded down. */
 int64_t lhi_units_of(const lhi_solver *r, int64_t ns);
-/* No schedule of the shop takes fewer units; the engine at work gained that. */
+/* Raises the job shop's bound to `units` and credits the running engine. */
 void lhi_raise_bound(lhi_solver *r, int64_t units, const char *by);
-/* What is asked for, or the bound, which is so often the optimum. */
+/* Returns the requested target, or the bound, which is often the optimum, in
+ * units. */
 int64_t lhi_first_deadline(const lhi_solver *r);
-/* Units: as long as this or longer is of no use. */
+/* Returns the smallest useless makespan, in units. */
 int64_t lhi_first_enough(const lhi_solver *r);
-/* Takes a schedule over and keeps it if it is valid and better. */
+/* Takes ownership of a schedule; keeps it if valid and better. */
 lh_status lhi_enter(lhi_solver *r, lh_schedule *schedule, const char *by,
                     lh_error *err);
-/* The schedules of all generators, and a copy of the one to start from. */
+/* Runs all schedule generators. */
 lh_status lhi_generate(lhi_solver *r, lh_error *err);
+/* Enters a copy of the caller's initial schedule. */
 lh_status lhi_copy_start(lhi_solver *r, lh_error *err);
-/* Orders of all machines as a schedule, which that engine made; message orders
- * stay only where first in, first out is worse. */
+/* Offers orders found by engine `by` as a schedule; keeps message orders only
+ * where FIFO is worse. */
 lh_status lhi_solver_offer(lhi_solver *r, const lhi_words *words, lhi_engine by,
                            lh_error *err);
 
 /* --- bounds by trial deadlines: raise_bound.c */
 
-/* By windows, as far up as they refute; again after lhi_windows_allow(). */
+/* Raises the bound by windows as far as possible; call again after
+ * lhi_windows_set_max_states(). */
 lh_status lhi_bound_by_windows(lhi_solver *r, lh_error *err);
-/* Who refuted what windows refute, for lhi_raise_bound(). */
+/* Returns the name of the refuting engine, for lhi_solver_raise_bound(). */
 const char *lhi_windows_name(const lhi_solver *r);
-/* What windows leave open shaving may refute. */
+/* Raises the bound by shaving deadlines that windows leave open. */
 lh_status lhi_bound_by_shaving(lhi_solver *r, lh_error *err);
 
 #endif
