@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `cluster` of a job file: datacenters, their GPUs and networks, and the links
+/* `cluster` in a job file: datacenters, their GPUs and networks, and the links
  * between them. */
 #include "spec/spec.h"
 
@@ -7,17 +7,18 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The reader's state. */
 typedef struct reader {
     const lhi_doc *doc;
     const lhi_node *map;
     lhi_arena *mem;
     lh_precision precision;
     lhi_listed_site *sites;
-    lh_wan *wans; /* between them */
-    bool *linked; /* as wans: there is a link already */
-    bool zoned;   /* some have zones */
+    lh_wan *wans; /* between the sites */
+    bool *linked; /* indexed like wans: link already defined */
+    bool zoned;   /* some datacenter has zones */
     uint32_t n_sites;
-    double usd_per_gb; /* of links without a price of their own */
+    double usd_per_gb; /* default price for links */
 } reader;
 
 static lh_status read_number(const lhi_doc *doc, const lhi_node *map,
@@ -29,7 +30,7 @@ static lh_status read_number(const lhi_doc *doc, const lhi_node *map,
     return lhi_get_number15(doc, node, min, max, out, err);
 }
 
-/* Like read_number(), but *out stays where the key is absent. */
+/* Reads an optional number; *out is unchanged if the key is absent. */
 static lh_status read_optional(const lhi_doc *doc, const lhi_node *map,
                                const char *key, double min, double max,
                                double *out, lh_error *err)
@@ -72,10 +73,10 @@ static lh_status read_preset(reader *r, const lhi_node *node, bool has_peak,
     return LH_OK;
 }
 
-/* Parts of the memory that may be kept free. */
+/* Maximum fraction of the memory that can be reserved. */
 #define MOST_RESERVE 0.9
 
-/* "6%" of the memory, or a number of GiB. */
+/* Reads the reserve: "6%" of the memory, or a number of GiB. */
 static lh_status read_reserve(const reader *r, const lhi_node *node,
                               lh_gpu *gpu, lh_error *err)
 {
@@ -166,7 +167,7 @@ static lh_status read_network(const lhi_doc *doc, const lhi_node *map,
     return lhi_get_short_time(doc, node, 1000, &out->latency_ns, err);
 }
 
-/* The key of a datacenter, or, where it has none, of the cluster. */
+/* Finds a key in a datacenter, with the cluster as fallback. */
 static const lhi_node *find_for_site(const reader *r, const lhi_node *site,
                                      const char *key)
 {
@@ -231,7 +232,8 @@ static lh_status read_site(reader *r, const lhi_node *map,
     LHI_TRY(read_nodes(r, map, listed, err));
     LHI_TRY(need_for_site(r, map, "gpu", &node, err));
     LHI_TRY(read_gpu(r, node, &site->gpu, err));
-    /* The GPU's own, the datacenter's, the cluster's, the usual one. */
+    /* In order of precedence: the GPU's, the datacenter's, the cluster's, the
+     * default. */
     const lhi_node *own =
         node->kind == LHI_MAP ? lhi_find(node, "memory_reserve") : NULL;
     site->gpu.reserve_percent = LH_MEMORY_RESERVE_PERCENT;
@@ -244,7 +246,7 @@ static lh_status read_site(reader *r, const lhi_node *map,
                             &site->usd_per_gpu_hour, err);
 }
 
-/* Networks, once it is known what there is to connect. */
+/* Reads the networks; requires the numbers of GPUs, nodes and zones. */
 static lh_status read_site_networks(reader *r, const lhi_node *map,
                                     uint32_t n_nodes, lhi_listed_site *listed,
                                     lh_error *err)
@@ -271,8 +273,8 @@ static lh_status read_site_networks(reader *r, const lhi_node *map,
     return read_network(r->doc, node, true, &site->zone_link, err);
 }
 
-/* What the cluster says of a network has to hold somewhere: whoever changes it
- * there would else wonder why nothing follows. */
+/* Checks that each network defined at cluster level applies to some datacenter.
+ * Otherwise a user could change it there without any effect. */
 static lh_status check_common(const reader *r, const lhi_node *list,
                               lh_error *err)
 {
@@ -343,7 +345,7 @@ static lh_status find_site(const reader *r, const lhi_node *node, uint32_t *out,
                         "no datacenter '%.60s' is listed", name);
 }
 
-/* `between: [a, b]` (both directions) or `from: a` and `to: b` (one). */
+/* Reads `between: [a, b]` (both directions) or `from: a` and `to: b` (one). */
 static lh_status read_ends(reader *r, const lhi_node *map, uint32_t *from,
                            uint32_t *to, bool *both, lh_error *err)
 {
@@ -393,7 +395,8 @@ static lh_status add_link(reader *r, const lhi_node *map, uint32_t from,
 }
 
 static const lhi_field link_rows[] = {
-    {"between", LHI_OWN(lhi_job_link), .when = LHI_LEFT_OUT}, /* read_ends() */
+    /* by read_ends() */
+    {"between", LHI_OWN(lhi_job_link), .when = LHI_LEFT_OUT},
     {"from", LHI_TEXT(lhi_job_link, from), .least = 1, .when = LHI_LEFT_OUT},
     {"to", LHI_TEXT(lhi_job_link, to), .least = 1, .when = LHI_LEFT_OUT},
     {"latency_ms", LHI_SPAN(lhi_job_link, wan.latency_ns), .scale = 1e6},
@@ -463,7 +466,8 @@ static lh_status read_links(reader *r, lh_error *err)
     return LH_OK;
 }
 
-/* All or none: half a price is none. */
+/* Checks that either all datacenters have prices or none; partial prices are
+ * useless. */
 static lh_status check_prices(const reader *r, const lhi_node *list,
                               lh_error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events: from their text and back. */
+/* Parsing and formatting event files. */
 #include "spec/spec.h"
 
 #include <longhaul/events.h>
@@ -7,8 +7,7 @@
 #define MOST_STEP INT64_C(1000000000000)
 #define MOST_TIMES 1e6
 
-/* --- amounts: a time more, or "x4" ----------------------------------------
- */
+/* --- amounts: an added time, or "x4" -------------------------------------- */
 
 static lh_status read_factor(const lhi_reading *r, const lhi_node *node,
                              double *times, lh_error *err)
@@ -102,9 +101,10 @@ static void start_event(const lhi_reading *r, void *it)
     e->latency_times = e->transfer_times = e->slower = 1;
 }
 
+/* The keys that a kind of event requires and rejects. */
 typedef struct wants {
     const char *what;
-    const char *needs[3], *refuses[7]; /* keys; NULL: no more */
+    const char *needs[3], *refuses[7]; /* keys; NULL-terminated if shorter */
 } wants;
 
 static const wants of_links = {
@@ -188,7 +188,7 @@ static const lhi_field event_rows[] = {
      .when = LHI_LEFT_OUT},
     {"to", LHI_WHOLE(lh_event, to), .most = MOST_STEP, .when = LHI_LEFT_OUT,
      .absent = -1},
-    /* by `check`, into `from` */
+    /* read by `check`, into `from` */
     {"at", LHI_OWN(lh_event), .write = write_at, .when = LHI_LEFT_OUT},
     {"links", LHI_LIST(lh_event, links, n_links), .of = LHI_F_TEXT, .least = 1,
      .fewest = 1, .longest = LH_MAX_EVENT_LINKS, .when = LHI_LEFT_OUT},
@@ -209,7 +209,7 @@ static const lhi_table event_table = {LHI_ROWS("event", lh_event, event_rows),
                                       .start = start_event,
                                       .check = check_event};
 
-/* --- the file ---------------------------------------------------------------
+/* --- file -------------------------------------------------------------------
  */
 
 static lh_status check_events(const lhi_reading *r, const lhi_node *map,

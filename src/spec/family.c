@@ -3,7 +3,7 @@
 
 #include "base/fail.h"
 
-/* What no family has, or NULL. */
+/* Returns a component that no family supports, or NULL. */
 static const char *unknown_part(const lh_model *m, uint32_t sequence)
 {
     if (m->attention_sinks)
@@ -15,7 +15,7 @@ static const char *unknown_part(const lh_model *m, uint32_t sequence)
     return NULL;
 }
 
-/* --- experts, whatever attention is --- */
+/* --- experts, independent of the attention --- */
 
 uint32_t lhi_first_moe_layer(const lh_model *m)
 {
@@ -43,7 +43,8 @@ static const char *not_counted(const lh_model *m)
     return NULL;
 }
 
-/* Why experts that are chosen by probabilities are not as others have them. */
+/* Returns why softmax-routed experts differ from the supported families, or
+ * NULL. */
 static const char *not_by_softmax(const lh_model *m)
 {
     if (m->expert_groups)
@@ -53,7 +54,7 @@ static const char *not_by_softmax(const lh_model *m)
     return NULL;
 }
 
-/* Why experts are not DeepSeek-V3's. */
+/* Returns why experts differ from DeepSeek-V3's, or NULL. */
 static const char *not_by_sigmoid(const lh_model *m)
 {
     if (m->router != LH_ROUTER_SIGMOID)
@@ -74,9 +75,10 @@ static bool is_qwen2_moe(const lh_model *m)
            has_dense_layers(m);
 }
 
-/* --- what attention is like --- */
+/* --- attention --- */
 
-/* Why a model whose attention and MLP are beside each other is not Falcon's. */
+/* Returns why a model with parallel attention and MLP differs from Falcon, or
+ * NULL. */
 static const char *not_falcon(const lh_model *m)
 {
     if (m->norm != LH_NORM_LAYER || m->gated || m->positions)
@@ -94,7 +96,7 @@ static const char *not_falcon(const lh_model *m)
     return NULL;
 }
 
-/* Why a model with latent attention is not DeepSeek's. */
+/* Returns why a model with latent attention differs from DeepSeek, or NULL. */
 static const char *not_deepseek(const lh_model *m)
 {
     if (m->norm != LH_NORM_RMS || m->positions || !m->gated)
@@ -109,7 +111,7 @@ static const char *not_deepseek(const lh_model *m)
     return what ? what : not_by_sigmoid(m);
 }
 
-/* Why a model with norms of queries and keys is not Qwen3's. */
+/* Returns why a model with query and key norms differs from Qwen3, or NULL. */
 static const char *not_qwen3(const lh_model *m)
 {
     if (m->norm != LH_NORM_RMS || m->positions || !m->gated)
@@ -121,7 +123,7 @@ static const char *not_qwen3(const lh_model *m)
     return NULL;
 }
 
-/* Why a model with layer norms is not GPT-2's. */
+/* Returns why a model with layer norms differs from GPT-2, or NULL. */
 static const char *not_gpt2(const lh_model *m)
 {
     if (m->gated)
@@ -137,7 +139,8 @@ static const char *not_gpt2(const lh_model *m)
     return NULL;
 }
 
-/* Why a model with RMS norms is neither Llama's nor Qwen2's. */
+/* Returns why a model with RMS norms differs from both Llama and Qwen2, or
+ * NULL. */
 static const char *not_llama(const lh_model *m)
 {
     if (!m->gated)
@@ -151,7 +154,8 @@ static const char *not_llama(const lh_model *m)
     return NULL;
 }
 
-/* Why a model with experts and without latents is none that is known. */
+/* Returns why a model with experts, but without latent attention, matches no
+ * supported family, or NULL. */
 static const char *not_experts(const lh_model *m)
 {
     const char *what = not_counted(m);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `framework` of a job: how the program that trains behaves.
- * docs/formats/job.md has the sources of the presets. */
+/* `framework` in a job: behaviour of the training program. docs/formats/job.md
+ * lists the presets' sources. */
 #include "spec/spec.h"
 
 static const char *const preset_names[] = {"none", "megatron", "torchtitan",
@@ -9,7 +9,7 @@ static const char *const attention_names[] = {"fused", "unfused", NULL};
 static const char *const gradient_names[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const fp8_names[] = {"none", "matmul", "dispatch", NULL};
 static const char *const expert_names[] = {"grouped", "fused", NULL};
-/* In the order of lh_receives. */
+/* Indexed by lh_receives. */
 static const char *const receive_names[] = {"early", "late", "late-fd", NULL};
 
 const char *lh_framework_preset_name(lh_framework_preset preset)
@@ -38,7 +38,7 @@ lh_receives lh_framework_receives(const lh_framework *framework,
     if (framework->receives_given)
         return framework->receives;
     switch (framework->preset) {
-    case LH_FRAMEWORK_MEGATRON: /* overlaps them where chunks are interleaved */
+    case LH_FRAMEWORK_MEGATRON: /* overlaps them with interleaved chunks */
         return chunks_per_device > 1 ? LH_RECEIVES_EARLY : LH_RECEIVES_LATE;
     case LH_FRAMEWORK_DEEPSPEED:
         return LH_RECEIVES_LATE;
@@ -49,7 +49,7 @@ lh_receives lh_framework_receives(const lh_framework *framework,
     return LH_RECEIVES_EARLY;
 }
 
-/* As gradients come out of passes in this precision. */
+/* Returns the gradient precision that passes with this precision produce. */
 static lh_gradient gradient_of(lh_precision precision)
 {
     switch (precision) {
@@ -63,7 +63,7 @@ static lh_gradient gradient_of(lh_precision precision)
     return LH_GRADIENT_FP32;
 }
 
-/* What reading has besides the map: the preset, read before all else, and the
+/* The read context besides the map: the preset, which is read first, and the
  * job. */
 typedef struct around {
     uint32_t preset;
@@ -111,8 +111,8 @@ static lh_framework_preset preset_of(lh_target target)
     return LH_FRAMEWORK_NONE;
 }
 
-/* Targets' presets say nothing of attention and sequence parallelism that no
- * preset at all does not say. */
+/* Applies the target's preset. For attention and sequence parallelism, the
+ * targets' presets equal the defaults without a preset. */
 void lhi_framework_of_target(lh_job *job)
 {
     lh_framework *f = &job->framework, usual = {0};
@@ -184,7 +184,7 @@ static lh_status check_gradients(const lhi_reading *r, const lhi_node *map,
                         lh_precision_name(job->training.precision));
 }
 
-/* What could not have an effect. */
+/* Rejects settings without any effect. */
 static lh_status check_overlap(const lhi_reading *r, const lhi_node *map,
                                const lh_framework *f, const lh_job *job,
                                lh_error *err)

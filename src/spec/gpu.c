@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUs by name: all that is known of each stands in its row. Dense (without
- * sparsity) tensor-core rate in 16 bit, memory and memory bandwidth are
- * NVIDIA's datasheets'; docs/formats/job.md names them. */
+/* The GPU presets, one row each. The dense (no sparsity) 16-bit tensor-core
+ * rate, memory and memory bandwidth are from NVIDIA's datasheets, which
+ * docs/formats/job.md lists. */
 #include "spec/spec.h"
 
 #include <math.h>
 #include <string.h>
 
+/* A GPU preset. */
 typedef struct row {
     lh_gpu gpu;
     double sustained, fp8_sustained, host_gbps;
-    bool fp16_only; /* Volta's tensor cores know nothing else */
+    bool fp16_only; /* Volta's tensor cores support FP16 only */
     lhi_server server;
 } row;
 
@@ -25,16 +26,19 @@ typedef struct row {
             .memory_bytes_per_s = gbytes * 1e9,                                \
             .fp8_tflops = fp8}
 
-/* `fp8_sustained` is fitted: docs/validation.md has the runs. `sustained`: see
- * lhi_gpu_sustained(). 720 of 989 TFLOP/s on H100 and H200 (SemiAnalysis,
- * MI300X vs H100 vs H200 Benchmark Part 1, 2024), about 1500 of 2250 on B200
- * (arXiv:2604.23466, tables III and IV), each over A100's share; the others of
- * a generation are taken to be like it. `host_gbps`: PCIe 3.0 to 6.0, and
- * NVLink-C2C between a Grace processor and its GPUs. `server`: DGX-1, DGX A100
- * to B300 and NVL72, of whose 72 GPUs degrees of powers of two take 64;
- * docs/formats/job.md. GH200: nodes of four as Alps has them, six NVLinks of
- * 200 Gb/s to each of the others. A10: PipeMesh's nodes of four with 50 Gb/s
- * (IEEE TPDS 2025, section VI), between which is PCIe 4.0. */
+/* The columns and their sources:
+ * - `fp8_sustained`: fitted; docs/validation.md lists the runs
+ * - `sustained`: see lhi_gpu_sustained(). 720 of 989 TFLOP/s on H100 and H200
+ *   (SemiAnalysis, MI300X vs H100 vs H200 Benchmark Part 1, 2024), about 1500
+ *   of 2250 on B200 (arXiv:2604.23466, tables III and IV), each relative to
+ *   A100's fraction. Other GPUs of a generation use the same value.
+ * - `host_gbps`: PCIe 3.0 to 6.0, and NVLink-C2C between a Grace processor and
+ *   its GPUs
+ * - `server`: DGX-1, DGX A100 to B300 and NVL72, of whose 72 GPUs power-of-two
+ *   degrees use 64; docs/formats/job.md. GH200: Alps nodes with four GPUs, with
+ *   six NVLinks of 200 Gb/s to each of the others. A10: PipeMesh's nodes with
+ *   four GPUs over PCIe 4.0, and 50 Gb/s between nodes (IEEE TPDS 2025, section
+ *   VI). */
 static const row rows[] = {
     {GPU("v100-32g", 125, 0, 32, 900), 1, 1, 32, true, {8, 1200, 50}},
     {GPU("a100-40g", 312, 0, 40, 1555), 1, 1, 64, false, {8, 2400, 200}},
@@ -70,7 +74,7 @@ static const row rows[] = {
      256,
      false,
      {8, 7200, 800}},
-    /* A Grace has 900 GB/s for its two GPUs. */
+    /* A Grace processor has 900 GB/s for its two GPUs. */
     {GPU("gb200", 2500, 5000, 186, 8000),
      0.80,
      0.62,
@@ -182,8 +186,8 @@ double lhi_gpu_host_bytes_per_s(const lh_gpu *gpu)
 
 uint32_t lhi_offload_layers(const lh_job *job, uint32_t n_layers)
 {
-    /* As written in decimals: 0.28 of 25 are 7, of which the product in binary
-     * is a little more. */
+    /* Compensates for binary rounding: 0.28 x 25 is 7, but the binary product
+     * is slightly larger. */
     return (uint32_t)ceil(job->training.offload_share * (1 - 1e-12) *
                           n_layers);
 }

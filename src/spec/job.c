@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the text of a job to lh_job. */
+/* Parsing a job's text into lh_job. */
 #include "spec/spec.h"
 
 #include "base/text.h"
@@ -13,23 +13,24 @@ uint32_t lh_precision_bytes(lh_precision precision)
     return precision == LH_PRECISION_FP32 ? 4 : 2;
 }
 
-/* A job lives in one arena with itself. */
+/* A job and the arena that contains it and its data. */
 typedef struct held_job {
-    lh_job job; /* first: lh_job_free() finds the rest by it */
+    lh_job job; /* first member, so lh_job_free() can find the arena */
     lhi_arena *mem;
-    const char *files[2]; /* of the model and the profile */
+    const char *files[2]; /* files of the model and the profile */
 } held_job;
 
+/* The reader's state. */
 typedef struct reader {
     const lhi_doc *doc;
     const lhi_node *map;
-    const char *folder; /* where named files lie; NULL: none may be named */
+    const char *folder; /* base for named files; NULL: not allowed */
     lhi_arena *mem;
     lh_job *job;
     const char **files; /* the job's */
 } reader;
 
-/* The path of a file that the job names. */
+/* Resolves the path of a file named in the job. */
 static lh_status resolve(reader *r, const lhi_node *node, const char *name,
                          const char **out, lh_error *err)
 {
@@ -53,7 +54,7 @@ static lh_status resolve(reader *r, const lhi_node *node, const char *name,
     return LH_OK;
 }
 
-/* "file:line: key: " before a message about another file. */
+/* Prepends "file:line: key: " to a message about another file. */
 static lh_status wrap_at(reader *r, const lhi_node *node, lh_status status,
                          lh_error *err)
 {
@@ -123,7 +124,8 @@ static lh_status read_choice(reader *r, const lhi_node *map, const char *key,
     return node ? lhi_get_choice(r->doc, node, names, out, err) : LH_OK;
 }
 
-/* What a module's name asks for that the model has not; NULL: nothing. */
+/* Returns the model component that a module name requires and the model lacks,
+ * or NULL. */
 static const char *lacks_module(const lh_model *m, uint32_t module)
 {
     switch ((lh_module)module) {
@@ -143,7 +145,7 @@ static const char *lacks_module(const lh_model *m, uint32_t module)
     }
 }
 
-/* One word, or a list of modules. */
+/* Reads `recompute`: one word, or a list of modules. */
 static lh_status read_recompute(reader *r, const lhi_node *map, lh_error *err)
 {
     lh_training *t = &r->job->training;
@@ -174,7 +176,7 @@ static lh_status read_recompute(reader *r, const lhi_node *map, lh_error *err)
                               "must name a module, or be 'none'");
 }
 
-/* Whether, or how much. */
+/* Reads `dropout`: a boolean, or the rate. */
 static lh_status read_dropout(reader *r, const lhi_node *map, lh_error *err)
 {
     lh_training *t = &r->job->training;
@@ -191,7 +193,7 @@ static lh_status read_dropout(reader *r, const lhi_node *map, lh_error *err)
     return LH_OK;
 }
 
-/* A number that says nothing unless `why_not` is NULL. */
+/* Reads a number that is only valid if `why_not` is NULL. */
 static lh_status read_of_experts(reader *r, const lhi_node *map,
                                  const char *key, double least, double most,
                                  const char *why_not, bool *given, double *out,
@@ -222,8 +224,8 @@ static lh_status read_balance(reader *r, const lhi_node *map, lh_error *err)
                            &t->balance_bias_given, &t->balance_bias, err);
 }
 
-/* A share of layers; or a map with that and the storage's bandwidth, in GB/s.
- */
+/* Reads `offload`: a fraction of the layers, or a map with that and the
+ * storage's bandwidth in GB/s. */
 static lh_status read_offload(reader *r, const lhi_node *map, lh_error *err)
 {
     lh_training *t = &r->job->training;
@@ -306,8 +308,8 @@ static uint64_t at_least_one(uint32_t degree)
     return degree ? degree : 1;
 }
 
-/* Experts are spread over the ranks of one pipeline stage, of which there are
- * tensor x context x data. */
+/* Checks that experts are spread over the ranks of one pipeline stage, which
+ * has tensor x context x data ranks. */
 static lh_status check_block(reader *r, const lhi_node *map, lh_error *err)
 {
     const lh_layout *l = &r->job->layout;
@@ -355,7 +357,7 @@ static lh_status check_experts(reader *r, const lhi_node *map, lh_error *err)
     return check_block(r, map, err);
 }
 
-/* How many layers each chunk has. */
+/* Reads the number of layers per chunk. */
 static lh_status read_layers(reader *r, const lhi_node *list, lh_error *err)
 {
     lh_layout *l = &r->job->layout;
@@ -372,8 +374,9 @@ static lh_status read_layers(reader *r, const lhi_node *list, lh_error *err)
     if (!out)
         return lhi_fail_nomem(err);
     for (const lhi_node *node = list->first; node; node = node->next) {
-        /* The ends have the embedding or the head all the same; without a
-         * pipeline chunks between them are for overlap alone. */
+        /* The first and last chunk may have no layers, as they hold the
+         * embedding or the head. Without a pipeline, the chunks between them
+         * serve only overlap, so they need layers. */
         bool at_end = node->index == 0 || node->index + 1 == list->n_items;
         LHI_TRY(lhi_get_u32(r->doc, node, at_end || l->pipeline > 1 ? 0 : 1,
                             layers, &out[node->index], err));
@@ -389,8 +392,8 @@ static lh_status read_layers(reader *r, const lhi_node *list, lh_error *err)
     return LH_OK;
 }
 
-/* Which chunk has the multi-token prediction modules: none of the model's
- * layers may come after it. */
+/* Reads the chunk with the multi-token prediction modules; no later chunk may
+ * have layers of the model. */
 static lh_status read_mtp_chunk(reader *r, const lhi_node *node, lh_error *err)
 {
     lh_layout *l = &r->job->layout;
@@ -412,18 +415,19 @@ static lh_status read_mtp_chunk(reader *r, const lhi_node *node, lh_error *err)
                                 "prediction comes behind all of them",
                                 l->mtp_chunk, i);
     if (l->mtp_chunk + 1 == l->n_chunk_layers)
-        l->mtp_chunk = 0; /* with the head, as without the key */
+        l->mtp_chunk = 0; /* with the head, the default */
     return LH_OK;
 }
 
-/* What no search over the degrees left open could mend. */
+/* Rejects layouts that no choice of the unspecified degrees could make valid.
+ */
 static lh_status check_layout(reader *r, const lhi_node *map, lh_error *err)
 {
     const lh_job *job = r->job;
     const lh_layout *l = &job->layout;
     const lhi_node *node;
-    /* Each factor is at most 2^20: compare before the product can overflow.
-     * Experts are spread over these GPUs. */
+    /* Each factor is at most 2^20, so comparing after each step avoids an
+     * overflow. Experts are spread over the same GPUs. */
     const uint32_t degrees[] = {l->tensor, l->context, l->pipeline, l->data};
     uint64_t gpus = 1;
     for (size_t i = 0; i < 4; i++) {
@@ -532,7 +536,7 @@ static bool is_site(const lh_job *job, const char *name)
     return false;
 }
 
-/* Some entry is for the job's model, or there is none at all. */
+/* Checks that some entry is for the job's model, unless there are none. */
 static lh_status check_models(reader *r, const lhi_node *node,
                               const lh_profile *p, lh_error *err)
 {
@@ -555,7 +559,7 @@ static lh_status check_models(reader *r, const lhi_node *node,
                         own);
 }
 
-/* That a profile is about this job. */
+/* Checks that a profile applies to this job. */
 static lh_status check_profile(reader *r, const lhi_node *node,
                                const lh_profile *p, lh_error *err)
 {
@@ -586,8 +590,8 @@ static lh_status check_profile(reader *r, const lhi_node *node,
     return LH_OK;
 }
 
-/* Whole chunks were measured with the layers that they had: these are the
- * layout's, where it has as many chunks and says nothing else. */
+/* Adopts the layers per chunk from the profile's chunk measurements, if the
+ * layout has as many chunks and does not specify its layers. */
 static lh_status take_measured_layers(reader *r, lh_error *err)
 {
     lh_layout *l = &r->job->layout;
@@ -654,8 +658,8 @@ static lh_status read_all(reader *r, lh_error *err)
     return read_profile(r, err);
 }
 
-/* GPT-2 and GPT-3, and who else has layer norm, trained with dropout, but not
- * Falcon. */
+/* Returns the default for dropout: true for GPT-2 and GPT-3, and for other
+ * models with layer norm, except Falcon. */
 bool lhi_model_drops(const lh_model *model)
 {
     return model->norm == LH_NORM_LAYER && !model->parallel_block;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text of a job to begin with. What a key takes is said by the tables and
- * lists that read it, and the text is read before it is handed out: no rule of
- * the format stands here a second time. */
+/* Writing a commented template of a job. The values listed for a key come from
+ * the tables that parse it, and the text is parsed before it is returned, so
+ * that no rule of the format is duplicated here. */
 #include <longhaul/draft.h>
 
 #include "base/take_options.h"
@@ -14,17 +14,19 @@
 
 enum { REMARKS_AT = 44, WIDTH = 100 };
 
-/* A node's link is waited for so long, and that between nodes, one way. */
+/* Default one-way latencies of the node's link and of the fabric, in
+ * microseconds. */
 #define NODE_US 3
 #define FABRIC_US 8
 
+/* The template under construction. */
 typedef struct draft {
     lhi_text text;
     lh_draft_options o;
     const lh_model *model;
-    lh_model *loaded; /* of a config.json; NULL: a preset */
+    lh_model *loaded; /* from a config.json; NULL: a preset */
     lh_precision precision;
-    const lhi_draft_given *given; /* NULL: nothing of it is */
+    const lhi_draft_given *given; /* NULL: no part is given */
 } draft;
 
 /* --- lines ---------------------------------------------------------------- */
@@ -63,7 +65,7 @@ void lhi_draft_line(lhi_text *text, const char *left, const char *remark)
     }
 }
 
-/* The words of a list, with commas, after `before`. */
+/* Appends a comma-separated list after `before`. */
 static void join_words(lhi_text *out, const char *before,
                        const char *const *words)
 {
@@ -79,7 +81,7 @@ static void add_line_of(lhi_text *text, const char *left, lhi_text *remark)
     lhi_text_fini(remark);
 }
 
-/* A line whose remark ends with the words that there are. */
+/* Adds a line whose comment ends with the list of valid words. */
 static void add_choice(lhi_text *text, const char *left, const char *remark,
                        const char *const *words, const char *after)
 {
@@ -100,11 +102,11 @@ void lhi_draft_value(lhi_text *text, const char *remark, const char *format,
     lhi_draft_line(text, left, remark);
 }
 
-/* Keys of a table that is no part of another: of one row each. */
+/* Collects a table's keys, without those of nested tables. */
 typedef struct key_list {
     const lhi_table *table, *setting;
     lhi_text text;
-    const char *const *but; /* which are written already */
+    const char *const *but; /* keys to skip: already written */
 } key_list;
 
 static void list_key(const lhi_table *table, const lhi_field *row, void *list)
@@ -126,7 +128,7 @@ static lhi_text keys_of(const lhi_table *table, const lhi_table *setting,
     return all.text;
 }
 
-/* --- parts ------------------------------------------------------------------
+/* --- sections ---------------------------------------------------------------
  */
 
 static void add_head(draft *d)
@@ -231,7 +233,8 @@ static void add_framework(draft *d)
     add_line_of(t, "# framework: {preset: megatron}", &all);
 }
 
-/* What a site has in its GPUs, where the caller does not say. */
+/* Returns the usual server for a site's GPU, with the caller's GPUs per node if
+ * given. */
 static lhi_server server_of(const lh_draft_site *site)
 {
     lhi_server server = lhi_gpu_server(lh_gpu_preset(site->gpu));
@@ -270,7 +273,7 @@ static void add_machine(draft *d)
                    "any one currency; a plan then says what training costs");
 }
 
-/* Names that links can be called by. */
+/* Returns a name that is valid in link names. */
 static const char *name_of_site(uint32_t i, char text[16])
 {
     static const char *const names[] = {"west", "east", "north", "south"};
@@ -280,7 +283,8 @@ static const char *name_of_site(uint32_t i, char text[16])
     return text;
 }
 
-/* What of a site differs from the first, of which the cluster's keys are. */
+/* Writes a site's differences from the first site, whose values are the
+ * cluster's keys. */
 static void add_site(draft *d, uint32_t i)
 {
     lhi_text *t = &d->text;
@@ -358,7 +362,7 @@ static void add_layout(draft *d)
                lhi_layout_keys, "");
 }
 
-/* --- what was not said ------------------------------------------------------
+/* --- defaults ---------------------------------------------------------------
  */
 
 static lh_status find_model(draft *d, lh_error *err)
@@ -368,8 +372,8 @@ static lh_status find_model(draft *d, lh_error *err)
     d->model = lh_model_preset(name);
     if (d->model)
         return LH_OK;
-    /* The job that is read at the end says where it looks, and what is wrong
-     * with other names; its size is to be known before. */
+    /* Loads the model early, because its size is needed here. Parsing the
+     * finished job reports invalid names and the search path. */
     lhi_text path = {0};
     if (d->o.folder && *d->o.folder && name[0] != '/')
         lhi_text_printf(&path, "%s/", d->o.folder);
@@ -381,9 +385,9 @@ static lh_status find_model(draft *d, lh_error *err)
     return status;
 }
 
-/* The least power of two of nodes that are a site's part of what the training
- * state takes four times: 16-bit weights and gradients or more, and 12 bytes
- * of the optimizer, of each parameter. */
+/* Returns the smallest power of two of nodes whose memory holds the site's part
+ * of four times the training state. The state per parameter is 16-bit weights
+ * and gradients or larger, and 12 bytes for the optimizer. */
 static uint32_t enough_nodes(const draft *d, const lh_draft_site *site)
 {
     const double bytes =
@@ -440,7 +444,8 @@ static void choose_rest(draft *d, lh_draft_site *sites)
         o->gbps = LH_DRAFT_GBPS;
 }
 
-/* All but the cluster may be given. */
+/* Writes the sections. A caller with its own sections supplies all except the
+ * cluster, and optionally the cluster too. */
 static void add_parts(draft *d)
 {
     const lhi_draft_given *g = d->given;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How keys of a job, and the values of its enums, are called in its file. */
+/* Names of a job's keys and enum values in its file. */
 #include "spec/spec.h"
 
 #include "base/fail.h"

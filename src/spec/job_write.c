@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The canonical text of a job. */
+/* Writing a job's canonical text. */
 #include "spec/spec.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ static bool set_time(json_t *map, const char *key, int64_t ns, double unit_ns)
     return set_number(map, key, lhi_round15((double)ns / unit_ns));
 }
 
-/* Left out where it was not given. */
+/* Writes a count, unless it was not given. */
 static bool set_given(json_t *map, const char *key, uint32_t count)
 {
     return count == 0 || lhi_json_set(map, key, json_integer(count));
@@ -89,7 +89,7 @@ static bool same_number(double a, double b)
     return !(a < b) && !(a > b);
 }
 
-/* Whether the preset's name alone reads back to this GPU. */
+/* Checks whether parsing the preset's name alone yields this GPU. */
 static bool is_preset(const lh_gpu *gpu, lh_precision precision)
 {
     if (!gpu->preset || !lhi_gpu_preset_has(gpu->preset, precision))
@@ -121,7 +121,7 @@ static json_t *gpu_to_json(const lh_gpu *gpu, lh_precision precision)
     return lhi_json_done(map, ok);
 }
 
-/* In the datacenter, where it is not the usual one. */
+/* Writes the datacenter's reserve if it is not the default. */
 static bool set_reserve(json_t *map, const lh_gpu *gpu)
 {
     char share[48];
@@ -151,13 +151,14 @@ static bool set_price(json_t *map, const char *key, double usd)
     return same_number(usd, 0) || set_number(map, key, usd);
 }
 
-/* Zones of one datacenter follow each other. */
+/* Checks whether two zones belong to the same datacenter; zones of one
+ * datacenter are consecutive. */
 static bool same_site(const lh_datacenter *a, const lh_datacenter *b)
 {
     return a == b || (a->zone_of && b->zone_of && a->zone_of == b->zone_of);
 }
 
-/* The first of its datacenter is the job's i-th. */
+/* Writes the zones of a datacenter, the first of which is the job's i-th. */
 static json_t *zones_to_json(const lh_job *job, uint32_t i)
 {
     const lh_datacenter *first = &job->datacenters[i];
@@ -217,7 +218,7 @@ static json_t *link_to_json(const lh_job *job, uint32_t from, uint32_t to)
     return lhi_fields_write(&lhi_job_link_table, &link, NULL);
 }
 
-/* Not a further zone of the datacenter before it. */
+/* Checks whether i is not a further zone of the preceding datacenter. */
 static bool begins_site(const lh_job *job, uint32_t i)
 {
     const lh_datacenter *dcs = job->datacenters;

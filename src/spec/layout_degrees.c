@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the degrees of a layout go together. */
+/* Relations between the degrees of a layout. */
 #include "spec/spec.h"
 
 uint32_t lh_layout_expert_tensor(const lh_layout *layout)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the ends of a link between datacenters are set to: keys of
+/* The settings at the ends of a link between datacenters: keys of
  * `cluster.links[]`, and of a plan's advice. */
 #include "spec/spec.h"
 
-/* By value of the enums, less "not given". */
+/* Indexed by enum value, without "not given". */
 static const char *const balancings[] = {"ecmp", "spray", NULL};
 static const char *const recoveries[] = {"go-back-n", "selective-repeat", NULL};
 static const char *const congestions[] = {"off", "on", NULL};
@@ -37,7 +37,7 @@ static const lhi_field setting_rows[] = {
      LHI_UNLESS(lh_link_setting, fec_data, 0)},
 };
 
-/* A key that has no meaning without another. */
+/* Rejects a key that has no meaning without another. */
 static lh_status check_company(const lhi_reading *r, const lhi_node *map,
                                void *it, lh_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many parameters a model has. Every term is a weight matrix or vector of
- * the model's published reference code; tests/unit/test_spec_model.c compares
- * the sums with the published totals. */
+/* Counting a model's parameters. Every term is a weight matrix or vector of the
+ * model's published reference code; tests/unit/test_spec_model.c compares the
+ * sums with the published totals. */
 #include "spec/spec.h"
 
 #include <stdlib.h>
@@ -45,9 +45,9 @@ uint32_t lh_model_moe_layers(const lh_model *model, uint32_t first,
     return n;
 }
 
-/* Vaswani et al. (arXiv:1706.03762), with grouped-query attention (Ainslie et
- * al., arXiv:2305.13245): queries and output for `heads`, keys and values for
- * `kv_heads`. */
+/* Attention by Vaswani et al. (arXiv:1706.03762), with grouped-query attention
+ * (Ainslie et al., arXiv:2305.13245): queries and output for `heads`, keys and
+ * values for `kv_heads`. */
 static uint64_t plain_attention(const lh_model *m)
 {
     uint64_t h = m->hidden;
@@ -66,8 +66,8 @@ static uint64_t plain_attention(const lh_model *m)
 }
 
 /* Multi-head latent attention, DeepSeek-V2 (arXiv:2405.04434) equations 9-19:
- * down-projections to the latents (with the shared rotary key beside that of
- * keys and values), a norm on each latent, up-projections, output. */
+ * down-projections to the latents (with the shared rotary key beside the latent
+ * of keys and values), a norm on each latent, up-projections, output. */
 static uint64_t latent_attention(const lh_model *m)
 {
     uint64_t h = m->hidden, heads = m->heads;
@@ -102,7 +102,7 @@ static uint64_t mlp_params(const lh_model *m, uint64_t width)
 lh_layer_params lh_model_layer_params(const lh_model *m, uint32_t layer)
 {
     lh_layer_params p = {0};
-    uint64_t idle = 0; /* of the experts: those that one token does not pass */
+    uint64_t idle = 0; /* parameters of experts that one token does not use */
     p.attention = m->kv_lora_rank ? latent_attention(m) : plain_attention(m);
     p.norms = (m->parallel_block ? 1 : 2) * norm_params(m);
     if (lh_model_layer_is_moe(m, layer)) {
@@ -150,9 +150,9 @@ uint64_t lh_model_head_params(const lh_model *model)
     return norm_params(model) + (uint64_t)model->hidden * model->vocab;
 }
 
-/* DeepSeek-V3 (arXiv:2412.19437) equation 21: a module norms the running state
- * and the next token's embedding, joins them with a 2h x h matrix, and passes
- * them through one layer like the model's last, and a norm. */
+/* DeepSeek-V3 (arXiv:2412.19437) equation 21: a module normalises the hidden
+ * state and the next token's embedding, combines them with a 2h x h matrix, and
+ * passes them through one layer like the model's last, and a norm. */
 uint64_t lh_model_mtp_params(const lh_model *m)
 {
     uint64_t h = m->hidden;
@@ -181,7 +181,8 @@ uint64_t lh_model_active_params(const lh_model *model)
            lh_model_range_params(model, 0, model->layers).active;
 }
 
-/* No more than this many parameters: then no sum above, in bytes, overflows. */
+/* Returns an upper bound on the number of parameters, small enough that no sum
+ * above overflows in bytes. */
 static double most_params(const lh_model *m)
 {
     double h = m->hidden, heads = m->heads;
@@ -194,7 +195,7 @@ static double most_params(const lh_model *m)
                     h * m->qk_rope_head_dim + heads * m->v_head_dim * h;
     double widths = (double)m->ffn + m->shared_expert_ffn +
                     (double)m->experts * ((double)m->expert_ffn + 1);
-    /* Vectors: biases and norms, each no longer than a matrix is wide. */
+    /* Vectors: biases and norms, each no longer than a matrix's width. */
     double layer = 2 * (attention + 3 * h * widths) + 16 * h + 2 * h * h;
     return layer * ((double)m->layers + m->mtp_layers) +
            h * (2 * (double)m->vocab + m->positions);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models from Hugging Face config.json files.
  *
- * What a key means, and what its absence means, is what the family's
- * configuration class in transformers says (configuration_*.py, version 4.57).
- * A multimodal file nests the language model under text_config, written as a
- * difference from the class: there, absent sizes take the class's. A file of
- * its own must give its sizes. */
+ * The meaning of a key, and of its absence, follows the family's configuration
+ * class in transformers (configuration_*.py, version 4.57). A multimodal file
+ * nests the language model under text_config, written as a difference from the
+ * class: there, absent sizes default to the class's. A file for a single model
+ * must specify its sizes. */
 #include "spec/spec.h"
 
 #include <math.h>
 #include <string.h>
 
+/* The families with different keys. */
 typedef enum style {
     LLAMA,
     MISTRAL,
@@ -26,7 +27,7 @@ typedef enum style {
     FALCON,
 } style;
 
-/* A class's sizes. */
+/* The sizes of a configuration class. */
 typedef struct family {
     const char *type; /* model_type */
     style style;
@@ -60,19 +61,20 @@ static const char *const family_names =
     "llama, mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, deepseek_v2, "
     "deepseek_v3, glm4_moe, gpt_oss, gpt2, falcon";
 
+/* The reader's state. */
 typedef struct reader {
     const lhi_doc *doc;
-    const lhi_node *map;   /* of the language model */
-    const lhi_node *outer; /* the file's root: `map`, unless it is nested */
+    const lhi_node *map;   /* the language model's map */
+    const lhi_node *outer; /* the file's root; equals `map` unless nested */
     const family *family;
     lhi_arena *mem;
     lh_model model;
 } reader;
 
-/* A key that must be there. */
+/* Marks a mandatory key. */
 #define NEEDED UINT32_MAX
 
-/* The number of `key`, or `absent` where it is not there or null. */
+/* Reads the number `key`; uses `absent` if it is missing or null. */
 static lh_status read_number(const reader *r, const char *key, uint32_t most,
                              uint32_t absent, uint32_t *out, lh_error *err)
 {
@@ -87,7 +89,7 @@ static lh_status read_number(const reader *r, const char *key, uint32_t most,
     return LH_OK;
 }
 
-/* A size: not 0, and absent only where the class fills it in. */
+/* Reads a size: not 0, and optional only where the class provides a default. */
 static lh_status take_size(const reader *r, const char *key, uint32_t most,
                            uint32_t class_has, uint32_t *out, lh_error *err)
 {
@@ -132,9 +134,9 @@ static lh_status find_family(reader *r, lh_error *err)
                         type, family_names);
 }
 
-/* "rope_theta", or in "rope_parameters", as transformers 5 writes it; "10000.0"
- * is a whole number there. Absent, it is 10000, which is meant where a model does
- * not say it, but in two classes. */
+/* Reads "rope_theta", or its value in "rope_parameters", as transformers 5
+ * writes it, where "10000.0" counts as an integer. The default is 10000, in
+ * lh_model expressed as unspecified; two classes differ. */
 static lh_status read_rope_theta(reader *r, lh_error *err)
 {
     const lhi_node *node = lhi_find(r->map, "rope_theta");
@@ -157,8 +159,8 @@ static lh_status read_rope_theta(reader *r, lh_error *err)
     return LH_OK;
 }
 
-/* What norms add. 1e-5, which is meant where a model does not say it, is not
- * said. */
+/* Reads the norms' epsilon. 1e-5 is the default of lh_model and is not stored.
+ */
 static lh_status read_epsilon(reader *r, lh_error *err)
 {
     const style s = r->family->style;
@@ -175,7 +177,8 @@ static lh_status read_epsilon(reader *r, lh_error *err)
     return LH_OK;
 }
 
-/* GeLUs are costed alike, whichever kind it is. */
+/* Reads keys that lh_model does not represent; all kinds of GeLU cost the same.
+ */
 static lh_status read_uncomputed(reader *r, lh_error *err)
 {
     const style s = r->family->style;
@@ -253,10 +256,10 @@ static lh_status read_biases(reader *r, lh_error *err)
     case QWEN3_MOE:
         m->qk_norm = true;
         break;
-    case GLM4_MOE: /* of queries, keys and values alone */
+    case GLM4_MOE: /* queries, keys and values only */
         LHI_TRY(take_flag(r, r->map, "use_qk_norm", &m->qk_norm, err));
         return take_flag(r, r->map, "attention_bias", &m->qkv_bias, err);
-    case GPT_OSS: /* its experts and router always have them */
+    case GPT_OSS: /* its experts and router always have biases */
         m->mlp_bias = m->router_bias = m->attention_sinks = true;
         bias = true;
         break;
@@ -270,15 +273,16 @@ static lh_status read_biases(reader *r, lh_error *err)
     return LH_OK;
 }
 
-/* How tokens are routed, by the keys of classes that have a choice there; what
- * their absence means. One group is none. */
+/* Token routing, by the keys of classes with a choice, or their defaults if
+ * absent. One group means no grouping. */
 typedef struct routing {
     bool normalized;
     double scale;
     uint32_t groups, chosen;
 } routing;
 
-/* DeepSeek-V2-Lite has groups and says that they are not looked at. */
+/* Checks for greedy routing: DeepSeek-V2-Lite defines groups, but disables
+ * them. */
 static bool is_greedy(const reader *r)
 {
     const lhi_node *node = lhi_find(r->map, "topk_method");
@@ -310,7 +314,8 @@ static lh_status read_routing(reader *r, const routing *absent, lh_error *err)
     return LH_OK;
 }
 
-/* layer_types: which layers see all tokens. Absent: every second one. */
+/* Reads layer_types, the layers that attend to all tokens; by default every
+ * second one. */
 static lh_status read_layer_types(reader *r, lh_error *err)
 {
     const lhi_node *list = lhi_find(r->map, "layer_types"), *node;
@@ -349,7 +354,7 @@ static lh_status read_window(reader *r, lh_error *err)
     bool used = false;
     switch (r->family->style) {
     case MISTRAL: {
-        /* Here null is not absent: it says that there is no window. */
+        /* Here null differs from absent: it disables the window. */
         const lhi_node *node = lhi_find(r->map, "sliding_window");
         if (node && lhi_is_null(node))
             return LH_OK;
@@ -369,7 +374,7 @@ static lh_status read_window(reader *r, lh_error *err)
                             &m->sliding_window, err));
         return read_number(r, "max_window_layers", LHI_MAX_LAYERS, 28,
                            &m->window_first_layer, err);
-    case QWEN3_MOE: /* from the first layer on, whatever max_window_layers */
+    case QWEN3_MOE: /* from the first layer, ignoring max_window_layers */
         LHI_TRY(take_flag(r, r->map, "use_sliding_window", &used, err));
         return used ? read_number(r, "sliding_window", LHI_MAX_VOCAB, 4096,
                                   &m->sliding_window, err)
@@ -388,7 +393,7 @@ static lh_status read_window(reader *r, lh_error *err)
     return LH_OK;
 }
 
-/* Mixtral's keys, and gpt-oss's. */
+/* Reads the keys of Mixtral and gpt-oss. */
 static lh_status read_mixtral(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
@@ -408,8 +413,8 @@ static lh_status read_mixtral(reader *r, lh_error *err)
                      &m->experts_per_token, err);
 }
 
-/* mlp_only_layers: the layers that are dense though decoder_sparse_step would
- * give them experts. */
+/* Reads mlp_only_layers: layers that are dense although decoder_sparse_step
+ * would give them experts. */
 static lh_status read_dense_list(reader *r, lh_error *err)
 {
     const lhi_node *list = lhi_find(r->map, "mlp_only_layers");
@@ -465,7 +470,8 @@ static lh_status read_qwen_moe(reader *r, lh_error *err)
     return read_dense_list(r, err);
 }
 
-/* What the class says of experts; a file of its own must give its sizes. */
+/* A class's defaults for experts; a file for a single model must specify its
+ * sizes. */
 typedef struct expert_class {
     lh_router router;
     uint32_t experts, chosen, width, shared, dense;
@@ -518,7 +524,7 @@ static lh_status read_deepseek(reader *r, lh_error *err)
     lh_model *m = &r->model;
     const lhi_node *q = lhi_find(r->map, "q_lora_rank");
     m->kv_heads = m->heads;
-    /* null says that queries are not compressed; absence is the class's. */
+    /* null means uncompressed queries; absent means the class's default. */
     if (!q || !lhi_is_null(q))
         LHI_TRY(take_size(r, "q_lora_rank", LHI_MAX_WIDTH, 1536,
                           &m->q_lora_rank, err));
@@ -537,7 +543,7 @@ static lh_status read_deepseek(reader *r, lh_error *err)
                         err);
 }
 
-/* That the activation function, if it is named, is a GeLU. */
+/* Checks that the activation function, if given, is a GeLU. */
 static lh_status need_gelu(const reader *r, const char *key, lh_error *err)
 {
     const lhi_node *node = lhi_find(r->map, key);
@@ -550,8 +556,8 @@ static lh_status need_gelu(const reader *r, const char *key, lh_error *err)
     return LH_OK;
 }
 
-/* Its sizes have other names, embeddings are tied unless it says otherwise, and
- * the MLP is four times as wide. */
+/* Reads GPT-2: its size keys have other names, embeddings are tied by default,
+ * and the MLP is four times as wide. */
 static lh_status read_gpt2(reader *r, lh_error *err)
 {
     const family *f = r->family;
@@ -583,7 +589,7 @@ static lh_status read_gpt2(reader *r, lh_error *err)
     return LH_OK;
 }
 
-/* A flag that must be `must`, which is also what holds where it is absent. */
+/* Reads a flag that must equal `must`, which is also its default. */
 static lh_status need_flag(const reader *r, const char *key, bool must,
                            const char *why, lh_error *err)
 {
@@ -595,8 +601,8 @@ static lh_status need_flag(const reader *r, const char *key, bool must,
                         "%s", why);
 }
 
-/* Falcon 7B's: one norm per layer. What 40B and 180B have, two norms and heads
- * that share keys in groups, is another layer. */
+/* Reads Falcon 7B: one norm per layer. 40B and 180B have a different layer,
+ * with two norms and keys shared by groups of heads. */
 static lh_status read_falcon(reader *r, lh_error *err)
 {
     const family *f = r->family;
@@ -669,8 +675,8 @@ static lh_status read_all(reader *r, lh_error *err)
     return read_head_dim(r, err);
 }
 
-/* "models/Qwen2.5-32B/config.json" is called Qwen2.5-32B, and "mine.json" is
- * called mine. */
+/* Derives the model's name from the path: "models/Qwen2.5-32B/config.json"
+ * yields Qwen2.5-32B, and "mine.json" yields mine. */
 static char *name_of(lhi_arena *mem, const char *file)
 {
     size_t end = strlen(file), start;

@@ -4,7 +4,7 @@
 
 static const char *const norm_names[] = {"rms", "layer", NULL};
 
-/* Keys are named as the members are. */
+/* Keys have the names of their members. */
 #define COUNT(member) #member, LHI_WHOLE(lh_model, member)
 #define FLAG(member) #member, LHI_BOOL(lh_model, member)
 
@@ -87,7 +87,7 @@ static lh_status check_dense_list(const lhi_doc *doc, const lhi_node *map,
     return LH_OK;
 }
 
-/* What is absent and not simply 0. */
+/* Fills in defaults other than 0. */
 static lh_status fill_in(const lhi_doc *doc, const lhi_node *map, lh_model *m,
                          lh_error *err)
 {
@@ -125,8 +125,7 @@ static lh_status fill_in(const lhi_doc *doc, const lhi_node *map, lh_model *m,
     return LH_OK;
 }
 
-/* Keys that say nothing without the one of experts, of windows, or of latents.
- */
+/* Keys that have no meaning without experts, windows, or latents. */
 static const char *const expert_keys[] = {
     "experts_per_token",  "expert_ffn",   "shared_expert_ffn",
     "shared_expert_gate", "router_bias",  "router",
@@ -169,7 +168,7 @@ static lh_status check_idle(const lhi_doc *doc, const lhi_node *map,
                              "sliding_window", err);
 }
 
-/* What experts need, by the keys of this map. */
+/* Checks the keys that experts require. */
 static lh_status check_expert_keys(const lhi_doc *doc, const lhi_node *map,
                                    const lh_model *m, lh_error *err)
 {
@@ -220,9 +219,9 @@ lh_status lhi_model_from_map(const lhi_doc *doc, const lhi_node *map,
 json_t *lhi_model_to_json(const lh_model *model)
 {
     lh_model copy = *model;
-    if (model->kv_lora_rank) /* they follow from latent attention */
+    if (model->kv_lora_rank) /* derived from latent attention */
         copy.kv_heads = copy.head_dim = 0;
-    /* A config.json may say more than its model uses. */
+    /* A config.json may contain values that its model does not use. */
     if (!model->experts) {
         copy.experts_per_token = copy.expert_ffn = copy.shared_expert_ffn = 0;
         copy.shared_expert_gate = copy.router_bias = copy.raw_shares = false;

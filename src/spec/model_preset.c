@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models by name. docs/models.md names the source of each. */
+/* Model presets. docs/models.md lists the source of each. */
 #include "spec/spec.h"
 
 #include <string.h>
 
-/* The parts that all layers of a family have in common. */
+/* Settings common to all layers of a family. */
 #define LLAMA_STYLE                                                            \
     .head_dim = 128, .gated = true, .norm = LH_NORM_RMS, .moe_interval = 1
 
@@ -196,7 +196,7 @@ static const char *const preset_names[] = {
     "crosspipe-m8",  "crosspipe-m70",   NULL,
 };
 
-/* The same shapes, trained further. */
+/* Same shapes, further trained. */
 static const lhi_alias aliases[] = {
     {"llama3.1-8b", "llama3-8b"},   {"llama3.1-70b", "llama3-70b"},
     {"llama3.3-70b", "llama3-70b"}, {"llama3.1-405b", "llama3-405b"},

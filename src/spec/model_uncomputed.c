@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a config.json says that no member of lh_model does: planning takes no
- * notice, since no time depends on it, but another program that computed
- * without it would train another model. The keys and what their absence means
- * are as in model_config.c. */
+/* Keys of a config.json that lh_model does not represent. Planning ignores
+ * them, since no time depends on them, but another program that ignored them
+ * would train a different model. The keys and their defaults are as in
+ * model_config.c. */
 #include "spec/spec.h"
 
 #include <stdio.h>
 #include <string.h>
 
+/* The search's state and its findings. */
 typedef struct finding {
     const lhi_doc *doc;
     const lhi_node *map;
-    char keys[256]; /* with commas between */
+    char keys[256]; /* comma-separated */
 } finding;
 
 void lhi_make_plain(char *text)
@@ -28,14 +29,14 @@ static void add_key(finding *f, const char *key)
              key);
 }
 
-/* NULL where it is not there or null. */
+/* Returns a key's value, or NULL if it is missing or null. */
 static const lhi_node *value_of(const lhi_node *map, const char *key)
 {
     const lhi_node *node = lhi_find(map, key);
     return node && !lhi_is_null(node) ? node : NULL;
 }
 
-/* Flags, and what they are where nothing is beyond lh_model. */
+/* Finds flags that differ from the values lh_model implies. */
 static lh_status find_flags(finding *f, lh_error *err)
 {
     static const struct {
@@ -66,7 +67,8 @@ static bool is_one_of(const char *name, const char *const *names)
     return *names != NULL;
 }
 
-/* SiLU by its names, or the GeLU that is made of a hyperbolic tangent. */
+/* Finds activation functions other than SiLU (under all its names) and the
+ * tanh-approximated GeLU. */
 static lh_status find_activation(finding *f, const lhi_config_class *class_has,
                                  lh_error *err)
 {
@@ -82,8 +84,8 @@ static lh_status find_activation(finding *f, const lhi_config_class *class_has,
     return LH_OK;
 }
 
-/* "rope_scaling", or "rope_parameters", as transformers 5 writes it, which is
- * always there, and may be a map for each kind of layers. */
+/* Finds "rope_scaling", or "rope_parameters" as transformers 5 writes it, which
+ * is always present and may be a map per kind of layer. */
 static lh_status find_scaling(finding *f, const char *key, bool always,
                               lh_error *err)
 {

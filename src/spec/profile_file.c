@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Profiles: from their text to their entries and back. */
+/* Parsing and formatting profiles. */
 #include "spec/spec.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@ const char *const lhi_profile_kinds[] = {"layer", "moe_layer", "embedding",
                                          "head",  "chunk",     NULL};
 const char *const lhi_profile_paths[] = {"node", "fabric", "wan", NULL};
 
-/* Of the whole file, or NULL: what its entries are of that do not say. */
+/* File-level defaults for entries, or NULL. */
 typedef struct profile_origin {
     const char *gpu;
 } profile_origin;
@@ -49,7 +49,7 @@ static lh_status check_entry(const lhi_reading *r, const lhi_node *map,
 {
     lh_profile_entry *entry = it;
     const lh_gpu *preset = entry->gpu ? lh_gpu_preset(entry->gpu) : NULL;
-    if (preset) /* a job's GPU has its own name, whatever alias named it */
+    if (preset) /* canonical name, as in a job, for any alias */
         entry->gpu = preset->name;
     const lh_model *model = entry->model ? lh_model_preset(entry->model) : NULL;
     if (model)
@@ -126,7 +126,7 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* All conditions but GPU, model and which of the chunks it is. */
+/* Compares all conditions except GPU, model and chunk index. */
 static bool same_conditions(const lh_profile_entry *a,
                             const lh_profile_entry *b)
 {
@@ -137,8 +137,7 @@ static bool same_conditions(const lh_profile_entry *a,
            a->recompute == b->recompute && a->of == b->of;
 }
 
-/* Two entries for the same, or chunks of which some are missing, would leave
- * open what was meant. */
+/* Rejects duplicate entries, and incomplete sets of chunks, as ambiguous. */
 static lh_status check_entries(const lhi_reading *r, const lhi_node *list,
                                const lh_profile_entry *entries, lh_error *err)
 {
@@ -213,7 +212,7 @@ static lh_status check_links(const lhi_reading *r, const lhi_node *list,
     return LH_OK;
 }
 
-/* --- the profile ------------------------------------------------------------
+/* --- profile ----------------------------------------------------------------
  */
 
 static lh_status read_gpu(const lhi_reading *r, const lhi_node *node,

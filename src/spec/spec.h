@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From files to jobs. In: the text of a job, a model or a profile. Out: lh_job,
+/* Parsing jobs, models and profiles. Input: their text. Output: lh_job,
  * lh_model, lh_profile, with every number checked, and their text again.
  *
- *   job.c, job_write.c   a job, but for its parts; job_names.c: its words;
- *                        job_draft.c: one to begin with
- *   cluster.c            its datacenters and the links between them;
- *                        link_setting.c: what their ends are set to;
- *                        zones.c: datacenters become their zones
- *   framework.c          how the program that trains behaves
- *   spec_sites.c         which datacenters have which stages of a layout
- *   model_map.c          its model; model_config.c: as config.json;
- *                        model.c: how many parameters, and what has to divide
- *   profile_file.c       what was measured
- *   whole_file.c         models and profiles that are a file of their own
- *   gpu.c, model_preset.c             GPUs and models by name
+ *     job.c, job_write.c   a job without its parts; job_names.c: its words;
+ *                          job_draft.c: a template
+ *     cluster.c            its datacenters and the links between them;
+ *                          link_setting.c: settings at a link's ends;
+ *                          zones.c: datacenters split into their zones
+ *     framework.c          behaviour of the training program
+ *     layout_sites.c       the datacenters of a layout's stages
+ *     model_map.c          its model; model_config.c: as config.json;
+ *                          model.c: parameter counts and divisibility
+ *     profile_file.c       measurements
+ *     standalone_file.c    models and profiles in their own files
+ *     gpu.c, model_preset.c             GPU and model presets
  *
- * This header is what these files share. */
+ * This header declares the interface between these files. */
 #ifndef LHI_SPEC_H
 #define LHI_SPEC_H
 
@@ -32,116 +32,124 @@
 enum {
     LHI_MAX_LAYERS = 16384,
     LHI_MAX_WIDTH = 1 << 22, /* hidden, heads, head_dim, experts, ranks */
-    LHI_MAX_VOCAB = 1 << 26, /* and of MLPs, and tokens in a sequence */
+    LHI_MAX_VOCAB = 1 << 26, /* also MLP width and sequence length */
     LHI_MAX_DEGREE = 1 << 20,
-    LHI_MAX_ENTRIES = 4096, /* of a profile */
-    LHI_MAX_PARTS = 128,    /* of pipelines in datacenters, of one layout */
+    LHI_MAX_ENTRIES = 4096, /* per profile */
+    LHI_MAX_PARTS = 128,    /* pipeline segments per layout */
 };
 
 #define LHI_MAX_PRICE 1e9
 
-/* --- values that are a file of their own --- */
+/* --- values in their own files --- */
 
-/* Fills `value`, which is zeroed; what it points to is in `mem`. */
+/* Fills the zeroed `value`; allocates its data in `mem`. */
 typedef lh_status lhi_fill_fn(const lhi_doc *doc, lhi_arena *mem, void *value,
                               lh_error *err);
-/* A value of `size` bytes from a text that messages call `name`, or from a
- * file. Release *out with lhi_value_free(). */
+/* Parses a value of `size` bytes from a text, called `name` in messages.
+ * Release *out with lhi_value_free(). */
 lh_status lhi_value_parse(const char *text, size_t len, const char *name,
                           lhi_input kind, size_t size, lhi_fill_fn *fill,
                           void **out, lh_error *err);
+/* Reads a value from a file. */
 lh_status lhi_value_read(const char *path, lhi_input kind, size_t size,
                          lhi_fill_fn *fill, void **out, lh_error *err);
-void lhi_value_free(void *value); /* NULL is fine */
+void lhi_value_free(void *value); /* accepts NULL */
 
 /* --- models --- */
 
-/* The keys of a model as a map in a job file. */
+/* The keys of a model's map in a job file. */
 extern const lhi_table lhi_model_table;
-/* From such a map; what the model points to is in `mem`. */
+/* Reads a model from such a map; allocates its data in `mem`. */
 lh_status lhi_model_from_map(const lhi_doc *doc, const lhi_node *map,
                              lhi_arena *mem, lh_model *out, lh_error *err);
-/* Replaces what is no printable ASCII by '?': names go into JSON, and a path need
- * not be UTF-8. */
+/* Replaces everything except printable ASCII by '?': names are written to JSON,
+ * and a path need not be valid UTF-8. */
 void lhi_make_plain(char *text);
 
-/* What norms may add to the mean square. */
+/* Range of the norms' epsilon, added to the mean square. */
 #define LHI_LEAST_EPSILON 1e-20
 #define LHI_MOST_EPSILON 1.0
 
-/* What a class of config.json files computes where they do not say. */
+/* The defaults of a config.json class for keys that lh_model does not
+ * represent. */
 typedef struct lhi_config_class {
-    const char *activation;  /* the key of it */
-    const char *function;    /* which one; NULL: SiLU */
-    bool rotary;             /* positions are */
-    double turned;           /* the part of a head that they turn */
+    const char *activation;  /* its key */
+    const char *function;    /* its value; NULL: SiLU */
+    bool rotary;             /* uses rotary positions */
+    double turned;           /* rotated fraction of a head */
 } lhi_config_class;
 
-/* Sets *out to the file and those of `map`'s keys that make another model of it
- * than an lh_model says, in `mem`; NULL: there are none. */
+/* Sets *out to a text with the file and those keys of `map` for which the model
+ * differs from lh_model, allocated in `mem`; NULL: there are none. */
 lh_status lhi_config_uncomputed(const lhi_doc *doc, const lhi_node *map,
                                 const lhi_config_class *class_has,
                                 lhi_arena *mem, const char **out,
                                 lh_error *err);
 
-/* Reads a Hugging Face config.json into `mem`. */
+/* Reads a Hugging Face config.json; allocates in `mem`. */
 lh_status lhi_model_load(const char *path, lhi_arena *mem, lh_model *out,
                          lh_error *err);
+/* Returns the model as JSON; NULL if allocation fails. */
 json_t *lhi_model_to_json(const lh_model *model);
-/* What no single key shows: divisibility, and that all parameters together
- * can be counted. `at` is what messages point to. */
+/* Checks rules across keys: divisibility, and that the total parameter count
+ * cannot overflow. Messages refer to `at`. */
 lh_status lhi_model_check(const lhi_doc *doc, const lhi_node *at,
                           const lh_model *model, lh_error *err);
 
 /* --- GPUs and clusters --- */
 
-/* Other names of presets; a list ends with a NULL. */
+/* An alias for a preset; lists end with NULL. */
 typedef struct lhi_alias {
     const char *name, *stands_for;
 } lhi_alias;
 
-/* What `name` stands for; itself where it is no alias. */
+/* Returns the preset that `name` stands for; `name` itself if it is no alias.
+ */
 const char *lhi_alias_of(const lhi_alias *list, const char *name);
 
-/* What a preset is usually sold in: GPUs of a node, and the networks of each,
- * 10^9 bits per second and direction. */
+/* The typical server for a GPU preset: GPUs per node, and the networks' rates
+ * per GPU, in 10^9 bits per second and direction. */
 typedef struct lhi_server {
     uint32_t gpus_per_node;
     double node_gbps, fabric_gbps;
 } lhi_server;
+/* Returns the preset's server. */
 lhi_server lhi_gpu_server(const lh_gpu *preset);
 
-/* False: the preset's peak is not of this precision. */
+/* Checks whether the preset's peak rate applies to this precision. */
 bool lhi_gpu_preset_has(const char *preset, lh_precision precision);
-/* The share of the peak that large products reach, over A100's, on which the
- * cost model's matmul_efficiency is fitted: later GPUs cannot hold their
- * highest clock while all their matrix units work. 1 without preset. */
+/* Returns the sustained fraction of the peak for large products, relative to
+ * A100's, for which the cost model's matmul_efficiency is fitted. Later GPUs
+ * cannot sustain their highest clock while all matrix units are busy. Returns 1
+ * without a preset. */
 double lhi_gpu_sustained(const lh_gpu *gpu);
-/* The same of fp8_tflops. */
+/* Returns the same fraction for fp8_tflops. */
 double lhi_gpu_fp8_sustained(const lh_gpu *gpu);
-/* Whether experts' products reach less than others on it, as runs tell of
- * presets with products in 8 bits; of others none does. */
+/* Checks whether experts' products reach a lower rate than others on this GPU.
+ * Published runs show it for presets with FP8 products, and for no other GPU.
+ */
 bool lhi_gpu_slows_experts(const lh_gpu *gpu);
-/* What no product of the job can be faster than on it. */
+/* Returns an upper bound on the rate of any product in the job. */
 double lhi_gpu_most_flops_per_s(const lh_gpu *gpu, lh_fp8 fp8);
-/* From a GPU to its host, one way: what NVIDIA's datasheets give for both ways
- * halved, of which long copies reach about four fifths. GPUs without preset are
- * taken to have PCIe 4.0. */
+/* Returns the bandwidth from a GPU to its host, one way: half of the
+ * bidirectional rate in NVIDIA's datasheets, times the 4/5 that long copies
+ * reach. Assumes PCIe 4.0 without a preset. */
 double lhi_gpu_host_bytes_per_s(const lh_gpu *gpu);
-/* How many of a chunk's layers, its first ones, have activations that go to the
- * host's storage. */
+/* Returns how many of a chunk's layers, counted from its first, offload their
+ * activations to host storage. */
 uint32_t lhi_offload_layers(const lh_job *job, uint32_t n_layers);
-/* Fills n_datacenters, datacenters, wans, n_gpus and n_nodes; the precision is
- * known already. */
+/* Fills n_datacenters, datacenters, wans, n_gpus and n_nodes; the precision
+ * must be known. */
 lh_status lhi_cluster_from_node(const lhi_doc *doc, const lhi_node *map,
                                 lhi_arena *mem, lh_job *job, lh_error *err);
 
-/* Whether links can be called by it: LH_EINPUT says why not. */
+/* Checks whether a name is valid within link names; LH_EINPUT with the reason.
+ */
 lh_status lhi_check_site_name(const lhi_doc *doc, const lhi_node *node,
                               const char *name, lh_error *err);
 
-/* A datacenter as the job lists it, with the zones that it has: n_zones 0 or at
- * least 2. */
+/* A datacenter as listed in the job, with its zones: n_zones is 0 or at least
+ * 2. */
 typedef struct lhi_listed_site {
     lh_datacenter site;
     uint32_t n_zones;
@@ -149,124 +157,138 @@ typedef struct lhi_listed_site {
     uint32_t *nodes;
 } lhi_listed_site;
 
-/* `zones` of a datacenter whose name is known; its nodes are then theirs. */
+/* Reads the `zones` of a datacenter whose name is known; sums their nodes. */
 lh_status lhi_zones_from_node(const lhi_doc *doc, const lhi_node *map,
                               lhi_arena *mem, lhi_listed_site *out,
                               lh_error *err);
-/* Fills in the job's datacenters, n_datacenters and wans from those listed and
- * the links between them, wans[from * n + to]. `at` is what messages point to.
- */
+/* Fills the job's datacenters, n_datacenters and wans by splitting the listed
+ * datacenters into zones. Input links: wans[from * n + to]. Messages refer to
+ * `at`. */
 lh_status lhi_zones_spread(const lhi_doc *doc, const lhi_node *at,
                            const lhi_listed_site *listed, uint32_t n,
                            const lh_wan *wans, lhi_arena *mem, lh_job *job,
                            lh_error *err);
 
-/* What the ends of a link are set to, and the link from one datacenter to
- * another as a job has it. */
+/* The keys of the settings at a link's ends. */
 extern const lhi_table lhi_link_setting_table;
+/* A link from one datacenter to another, as in a job file. */
 typedef struct lhi_job_link {
     const char *from, *to;
     lh_wan wan;
 } lhi_job_link;
-/* Its context is the price of a GB where the link has none: a double. */
+/* The keys of a link. Its context is a double, the default price per GB. */
 extern const lhi_table lhi_job_link_table;
 
-/* What the program that runs the plan does by itself; not where the job says
- * how its own behaves. */
+/* Applies the default behaviour of the target program, unless the job specifies
+ * a framework. */
 void lhi_framework_of_target(lh_job *job);
 
-/* Parameters of a GPU that has these layers: tensor parallelism cuts all but
- * experts, which their own group shares. */
+/* Returns the parameters on a GPU with these layers: tensor parallelism divides
+ * everything except experts, which their own group divides. */
 double lhi_layout_params(const lh_model *model, const lh_layout *layout,
                          uint32_t first, uint32_t n_layers);
-/* And of one that has the whole model, multi-token prediction too. */
+/* Returns the parameters on a GPU with the whole model, including multi-token
+ * prediction. */
 double lhi_layout_all_params(const lh_model *model, const lh_layout *layout);
 
-/* How many words Megatron-LM makes of `vocab`: a multiple of *multiple for each
- * GPU that shares them, which is as many as products of matrices want, up to
- * its default of 128, that add no word. Fewer than 8 would slow the head. */
+/* Returns Megatron-LM's padded vocabulary size. Each tensor-parallel GPU's part
+ * is a multiple of *multiple: the largest one useful for matrix products, up to
+ * Megatron's default of 128, that adds no padding. Multiples below 8 would slow
+ * the head. */
 uint32_t lhi_megatron_words(uint32_t vocab, uint32_t tensor,
                             uint32_t *multiple);
 
-/* Words that there are where `tensor` GPUs share them: Megatron-LM's own, in a
- * job for it. */
+/* Returns the vocabulary size with `tensor`-way tensor parallelism:
+ * Megatron-LM's padded size if the job targets it. */
 uint32_t lhi_job_words(const lh_job *job, uint32_t tensor);
 
-/* Whether layers drop activations and keep the masks. */
+/* Checks whether the layers use dropout and retain its masks. */
 bool lhi_job_drops(const lh_job *job);
-/* Where the job does not say. */
+/* Returns the default if the job does not specify it. */
 bool lhi_model_drops(const lh_model *model);
-/* How many of them: a share; 0: none. */
+/* Returns the dropout rate; 0: none. */
 double lhi_job_dropout(const lh_job *job);
-/* What balances experts: see lh_training. 0 without experts. */
+/* Returns the coefficient of the experts' balance loss, see lh_training; 0
+ * without experts. */
 double lhi_job_balance_loss(const lh_job *job);
+/* Returns the update rate of the router bias that balances experts, see
+ * lh_training; 0 without experts. */
 double lhi_job_balance_bias(const lh_job *job);
-/* `framework` of a job whose model, training and layout are read already. */
+/* The keys of `framework`, for a job whose model, training and layout are
+ * already read. */
 extern const lhi_table lhi_framework_table;
+/* Reads `framework`. */
 lh_status lhi_framework_from_node(const lhi_doc *doc, const lhi_node *map,
                                   lhi_arena *mem, lh_job *job, lh_error *err);
 
 /* --- profiles --- */
 
-extern const lhi_table lhi_events_table; /* lh_events */
+extern const lhi_table lhi_events_table; /* for lh_events */
 extern const lhi_table lhi_profile_table;
+/* Reads a profile from a map. */
 lh_status lhi_profile_from_node(const lhi_doc *doc, const lhi_node *map,
                                 lhi_arena *mem, lh_profile *out, lh_error *err);
+/* Returns the profile as JSON; NULL if allocation fails. */
 json_t *lhi_profile_to_json(const lh_profile *profile);
 
 /* --- jobs --- */
 
-/* The value of lh_job_format(), for a plan to embed. NULL: no memory. */
+/* Returns lh_job_format()'s value for embedding in a plan; NULL if allocation
+ * fails. */
 json_t *lhi_job_to_json(const lh_job *job);
-/* A job that stands in another document (it names no files). */
+/* Reads a job embedded in another document; it cannot refer to files. */
 lh_status lhi_job_from_node(const lhi_doc *doc, const lhi_node *map,
                             const char *folder, lh_job **out, lh_error *err);
 
-/* `sites` of a layout whose other keys are read already: fills in
- * layout->sites, which is in `mem`, and pipeline and data where these follow
- * from it. `complete`: every number has to be there. */
+/* Reads `sites` of a layout whose other keys are already read. Fills
+ * layout->sites, allocated in `mem`, and derives pipeline and data where
+ * possible. `complete`: no number may be missing. */
 lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
                               const lh_job *job, bool complete, lhi_arena *mem,
                               lh_layout *layout, lh_error *err);
+/* Returns the sites as JSON; NULL if allocation fails. */
 json_t *lhi_sites_to_json(const lh_job *job, const lh_sites *sites);
 
 /* --- drafts --- */
 
-/* What another file says of a job to begin with. */
+/* Sections of a job template supplied by another file. */
 typedef struct lhi_draft_given {
-    const char *name;      /* as messages call the job */
-    const lh_model *model; /* which `before` has: sites are to hold it */
-    const char *before;    /* the text down to the cluster */
-    const char *cluster;   /* its section; NULL: of the options' sites */
-    const char *behind;    /* the text from there on */
+    const char *name;      /* the job's name in messages */
+    const lh_model *model; /* the model in `before`, to size the sites */
+    const char *before;    /* the text before the cluster */
+    const char *cluster;   /* its section; NULL: from the options' sites */
+    const char *behind;    /* the text after the cluster */
 } lhi_draft_given;
 
-/* As lh_job_draft(), but for what is given. */
+/* Writes a template like lh_job_draft(), with the given sections. */
 lh_status lhi_job_draft_given(const lh_draft_options *options,
                               const lhi_draft_given *given, char **text,
                               size_t *len, lh_error *err);
-/* LH_EINPUT: too many, or a GPU that nobody knows. */
+/* Checks the sites. LH_EINPUT: too many, or an unknown GPU. */
 lh_status lhi_draft_check_sites(const lh_draft_options *options, lh_error *err);
-/* GPUs of a node of it; its GPU is known. */
+/* Returns the GPUs per node of a site whose GPU is valid. */
 uint32_t lhi_draft_node_gpus(const lh_draft_site *site);
+/* Returns the i-th default site name, stored in `text` if necessary. */
 const char *lhi_draft_site_name(uint32_t i, char text[16]);
-/* "key: value", which `left` is, and what is to be known of it. */
+/* Adds the line `left`, "key: value", with a comment. */
 void lhi_draft_line(lhi_text *text, const char *left, const char *remark);
 LHI_PRINTF(3, 4)
+/* Adds a formatted "key: value" line with a comment. */
 void lhi_draft_value(lhi_text *text, const char *remark, const char *format,
                      ...);
-/* `words` behind "# ", from column `at`, further lines below it. */
+/* Adds `words` after "# ", starting at column `at`, with continuation lines
+ * aligned below. */
 void lhi_draft_remark(lhi_text *text, size_t at, const char *words);
 
 /* The keys of `training` and `layout`; NULL-terminated. */
 extern const char *const lhi_training_keys[];
 extern const char *const lhi_offload_keys[];
 extern const char *const lhi_layout_keys[];
-/* NULL-terminated names, by value of the enum. */
+/* Names indexed by enum value; NULL-terminated. */
 extern const char *const lhi_precision_names[];
 extern const char *const lhi_optimizer_names[];
 extern const char *const lhi_recompute_names[];
-/* Of a plan's choice: where the job names modules, "modules". */
+/* For a plan's choice: "modules" if the job lists modules. */
 extern const char *const lhi_chosen_recompute_names[];
 extern const char *const lhi_module_names[];
 extern const char *const lhi_outermost_names[]; /* without "any" */
@@ -275,7 +297,8 @@ extern const char *const lhi_target_names[];    /* without "any" */
 extern const char *const lhi_dispatcher_names[];
 extern const char *const lhi_profile_kinds[];
 extern const char *const lhi_profile_paths[];
-/* An entry's GPU and model are those of `like`, where both are named. */
+/* Checks whether an entry's GPU and model equal those in `like`, wherever both
+ * specify them. */
 bool lhi_profile_suits(const lh_profile_entry *e, const lh_profile_entry *like);
 
 #endif

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `sites` of a layout: which datacenters have which replicas and stages. */
+/* `sites` of a layout: the datacenters of its replicas and stages. */
 #include "spec/spec.h"
 
 #include <string.h>
 
+/* The reader's state. */
 typedef struct reader {
     const lhi_doc *doc;
     const lh_job *job;
     lhi_arena *mem;
-    bool complete; /* every number has to be there */
+    bool complete; /* no number may be missing */
     uint32_t n_parts;
     lh_layout *layout;
 } reader;
@@ -37,7 +38,8 @@ static lh_status read_count(const reader *r, const lhi_node *map,
     return lhi_get_u32(r->doc, node, 1, LHI_MAX_DEGREE, out, err);
 }
 
-/* A datacenter's name, or a map of that and how many stages. */
+/* Reads a datacenter's name, or a map with the name and the number of stages.
+ */
 static lh_status read_part(const reader *r, const lhi_node *node,
                            lh_site_stages *out, lh_error *err)
 {
@@ -86,10 +88,11 @@ static lh_status read_group(reader *r, const lhi_node *map, lh_site_group *out,
     return LH_OK;
 }
 
-/* ---- what numbers say together ---- */
+/* ---- consistency of the numbers ---- */
 
-/* `sum` of those given, `open` that are not, of `all`, which is 0 while
- * nothing says what it is. */
+/* Checks that `sum`, plus at least 1 for each of `open` missing numbers, fits
+ * the total `all`, which is 0 if unspecified. Derives `all` if nothing is
+ * missing. */
 static lh_status add_up(const reader *r, const lhi_node *node, const char *what,
                         uint64_t sum, uint32_t open, const char *key,
                         uint32_t *all, lh_error *err)
@@ -149,7 +152,8 @@ static bool is_open(const lh_sites *sites)
     return false;
 }
 
-/* Room that several groups share is not shared out by the search. */
+/* Rejects missing numbers where groups share a datacenter: the search does not
+ * divide it between groups. */
 static lh_status check_shared(const reader *r, const lhi_node *list,
                               const lh_sites *sites, lh_error *err)
 {
@@ -167,7 +171,7 @@ static lh_status check_shared(const reader *r, const lhi_node *list,
     return LH_OK;
 }
 
-/* Where it is not given it follows. */
+/* Derives the outermost dimension if it is not given. */
 static lh_status check_outermost(reader *r, const lhi_node *list,
                                  const lh_sites *sites, lh_error *err)
 {
@@ -230,7 +234,7 @@ lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
     return LH_OK;
 }
 
-/* ---- written ---- */
+/* ---- writing ---- */
 
 static json_t *part_to_json(const lh_job *job, const lh_site_stages *part)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values that are a file of their own live in one arena with themselves. */
+/* Values with their own files; each is allocated in the arena that it owns. */
 #include "spec/spec.h"
 
 #include <stddef.h>
 
-/* Before the value: lhi_value_free() finds the arena by it. */
+/* Precedes the value, so that lhi_value_free() can find the arena. */
 typedef union owner {
     lhi_arena *mem;
     max_align_t aligned;

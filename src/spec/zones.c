@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Zones of datacenters: buildings, halls, pods that a slower network connects.
- * Everything behind the job's text sees each zone as a datacenter of its own,
- * whose links to its neighbours are short. */
+/* Zones of datacenters: buildings, halls or pods connected by a slower network.
+ * After parsing, each zone is a datacenter of its own with short links to its
+ * neighbours. */
 #include "spec/spec.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Names become those of links, "west>east", and so cells of CSV files. */
+/* Names become parts of link names, "west>east", and hence cells in CSV files.
+ */
 lh_status lhi_check_site_name(const lhi_doc *doc, const lhi_node *node,
                               const char *name, lh_error *err)
 {
@@ -90,7 +91,7 @@ lh_status lhi_zones_from_node(const lhi_doc *doc, const lhi_node *map,
     return LH_OK;
 }
 
-/* ---- datacenters become zones ---- */
+/* ---- splitting datacenters into zones ---- */
 
 static uint32_t count_parts(const lhi_listed_site *s)
 {
@@ -110,7 +111,8 @@ static lh_datacenter zone_of(const lhi_listed_site *s, uint32_t i)
     return zone;
 }
 
-/* All GPUs of the smaller zone at once. */
+/* Returns the link between two zones, at the combined rate of all GPUs in the
+ * smaller zone. */
 static lh_wan link_of(const lh_datacenter *from, const lh_datacenter *to)
 {
     uint32_t gpus = from->gpus < to->gpus ? from->gpus : to->gpus;
@@ -122,7 +124,7 @@ static lh_wan link_of(const lh_datacenter *from, const lh_datacenter *to)
                     .oversubscription = fmax(1, net->oversubscription)};
 }
 
-/* The same name for a zone and for a datacenter without zones. */
+/* Rejects a zone with the name of a datacenter without zones. */
 static lh_status check_names(const lhi_doc *doc, const lhi_node *at,
                              const lh_datacenter *dcs, uint32_t n,
                              lh_error *err)
