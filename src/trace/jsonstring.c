@@ -8,7 +8,7 @@ bool lhi_json_must_escape(uint32_t c)
     return c == '<' || lhi_is_unseen(c);
 }
 
-/* What has an escape of its own: the letter of it, else 0. */
+/* Returns the letter of a character's short escape, or 0. */
 static char escape_letter(uint32_t c)
 {
     static const char of[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Such characters stand in strings only, so the text need not be parsed. */
+/* These characters occur only in strings, so the text need not be parsed. */
 static void add_escaped(lhi_text *text, const char *json)
 {
     const char *p = json, *run = p, *end = json + strlen(json);
@@ -12,7 +12,7 @@ static void add_escaped(lhi_text *text, const char *json)
         char one[LHI_SHOWN_CHARACTER];
         size_t len = lhi_utf8_decode(p, (size_t)(end - p), &c);
         if (len == 0) {
-            text->failed = true; /* jansson lets only UTF-8 through */
+            text->failed = true; /* jansson accepts UTF-8 only */
             return;
         }
         if (lhi_json_must_escape(c)) {
@@ -31,8 +31,8 @@ static int add_to_text(const char *bytes, size_t len, void *text)
     return 0;
 }
 
-/* Not json_dumps(): it goes on when there is no memory for an object's key
- * (jansson 2.14), and the key is lost. */
+/* Adds a value as compact JSON. json_dumps() is unsuitable: if memory for an
+ * object's key runs out, it continues without the key (jansson 2.14). */
 static void add_compact(lhi_text *text, json_t *value, size_t skip)
 {
     lhi_text json = {0};

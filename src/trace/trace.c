@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traces checked, put in order and copied. */
+/* Validates, sorts and copies traces. */
 #include "trace/trace_own.h"
 
 #include "base/arena.h"
@@ -14,14 +14,16 @@
 
 enum { MAX_LINKS = 1 << 24 };
 
-/* What the caller holds, and the memory behind it. */
+/* The caller's trace with its memory. */
 typedef struct owned_trace {
     lh_trace trace;
     lhi_arena *mem;
 } owned_trace;
 
+/* A trace's parts. */
 typedef enum part { RUN, MESSAGE, COLLECTIVE, COPY } part;
 
+/* Validation state. */
 typedef struct checker {
     const lh_trace *t;
     const lhi_trace_origin *origin;
@@ -31,6 +33,7 @@ typedef struct checker {
 static lh_status refuse(const checker *c, part p, uint32_t i,
                         const char *format, ...) LHI_PRINTF(4, 5);
 
+/* Fails with a message about element `i` of a part, with its line if known. */
 static lh_status refuse(const checker *c, part p, uint32_t i,
                         const char *format, ...)
 {
@@ -51,7 +54,7 @@ static lh_status refuse(const checker *c, part p, uint32_t i,
                     lines[p][i], text);
 }
 
-/* About the trace as a whole. */
+/* Fails with a message about the whole trace. */
 static lh_status refuse_all(const checker *c, const char *why)
 {
     if (!c->origin)
@@ -59,7 +62,7 @@ static lh_status refuse_all(const checker *c, const char *why)
     return lhi_fail(c->err, LH_EINPUT, "%s:1: %s", c->origin->file, why);
 }
 
-/* --- finding runs by pass ------------------------------------------------ */
+/* --- runs by pass ------------------------------------------------------- */
 
 static uint64_t pass_key(const lh_pass *pass)
 {
@@ -245,7 +248,7 @@ static lh_status check_parts(const checker *c)
     return LH_OK;
 }
 
-/* A pass runs once; messages go from and to passes that ran. */
+/* Checks that a pass runs once, and that messages connect passes that ran. */
 static lh_status check_passes(const checker *c, const lhi_run_key *index)
 {
     char text[LH_PASS_TEXT];
@@ -280,10 +283,11 @@ static lh_status check_passes(const checker *c, const lhi_run_key *index)
 
 /* --- order --------------------------------------------------------------- */
 
+/* An element's sort keys. */
 typedef struct sort_item {
     uint32_t group;
     int64_t first_ns, second_ns;
-    uint32_t index; /* in the order given */
+    uint32_t index; /* in the input order */
 } sort_item;
 
 static int compare_items(const void *a, const void *b)
@@ -361,7 +365,7 @@ static void order_copies(const lh_trace *from, sort_item *items,
         to[i] = from->copies[items[i].index];
 }
 
-/* --- putting it together ------------------------------------------------- */
+/* --- assembly ------------------------------------------------------------ */
 
 static const char *const *copy_names(lhi_arena *mem, const char *const *names,
                                      uint32_t n)

@@ -4,7 +4,7 @@
 #include "pipe/pipeline_own.h"
 #include "pipe/schedule_own.h"
 
-/* --- the heading ---------------------------------------------------------- */
+/* --- header --------------------------------------------------------------- */
 
 static const lhi_field device_rows[] = {
     {"site", LHI_WHOLE(lh_trace_device, site), .most = LH_MAX_DEVICES - 1},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keys of a trace's file: docs/formats/trace.md. */
+/* Trace file format keys: docs/formats/trace.md. */
 #ifndef LHI_TRACE_KEYS_H
 #define LHI_TRACE_KEYS_H
 
@@ -9,15 +9,15 @@
 
 #define LHI_TRACE_MOST_NS (INT64_C(1) << 53)
 
-/* What slices say in "ts" and "dur", for viewers. */
+/* Fields "ts" and "dur" of slices, for viewers. */
 typedef struct lhi_trace_slice {
     double start_us, length_us;
 } lhi_trace_slice;
 
-/* What stands before the events, in order. The last key is "traceEvents". */
+/* Keys before the events, in order. The last key is "traceEvents". */
 extern const lhi_table lhi_trace_table; /* lh_trace */
 extern const lhi_table lhi_trace_slice_table;
-/* The args of slices. */
+/* Slice args. */
 extern const lhi_table lhi_trace_run_table;        /* lh_trace_run */
 extern const lhi_table lhi_trace_message_table;    /* lh_trace_message */
 extern const lhi_table lhi_trace_collective_table; /* lh_trace_collective */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a simulated timeline to its trace. */
+/* Converts a simulated timeline into a trace. */
 #include "base/arena.h"
 #include "pipe/pipeline_own.h"
 #include "trace/trace_own.h"
 
-/* Sums beyond int64_t stay at its ends: they are only drawn. */
+/* Adds with saturation: the sums are only drawn. */
 static int64_t capped_sum(int64_t a, int64_t b)
 {
     if (b > 0 && a > INT64_MAX - b)
@@ -31,8 +31,8 @@ static void fill_devices(const lh_pipeline *pipeline, lh_trace_device *devices,
     }
 }
 
-/* Memory that a pass takes counts from its start, memory that it gives back
- * from its end (CrossPipe §4.1). */
+/* Fills in the runs. Memory that a pass allocates counts from its start; memory
+ * that it frees counts from its end (CrossPipe §4.1). */
 static void fill_runs(const lh_pipeline *pipeline, const lh_timeline *timeline,
                       const lh_trace_device *devices, lh_trace_run *runs)
 {

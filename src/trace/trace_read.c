@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traces read back. Slices of the categories "pass", "message", "collective"
- * and "copy" are the trace; metadata, flows and counters follow from them and
- * are passed over, as are events that others added. */
+/* Reads traces. Slices in the categories "pass", "message", "collective" and
+ * "copy" form the trace. Metadata, flows and counters are derived from them and
+ * are skipped, as are events that other programs added. */
 #include "trace/trace_own.h"
 
 #include "pipe/schedule_own.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A growing array of what was read, and the lines it stood on. */
+/* A growing array of elements with their source lines. */
 typedef struct list {
     void *items;
     uint32_t *lines;
@@ -20,6 +20,7 @@ typedef struct list {
     size_t item_size;
 } list;
 
+/* Reader state. */
 typedef struct reader {
     const lhi_doc *doc;
     lh_error *err;
@@ -63,7 +64,7 @@ static lh_status check_us(const reader *r, const lhi_node *event,
                         "is not the %" PRId64 " ns that args give", ns);
 }
 
-/* What viewers draw must be what the exact numbers say. */
+/* Checks that the viewers' times agree with the exact numbers. */
 static lh_status check_slice(const reader *r, const lhi_node *event,
                              const lhi_trace_slice *slice, int64_t start_ns,
                              int64_t end_ns)
@@ -72,7 +73,7 @@ static lh_status check_slice(const reader *r, const lhi_node *event,
     return check_us(r, event, "dur", slice->length_us, end_ns - start_ns);
 }
 
-/* A slice and its args. */
+/* Reads a slice and its args. */
 static lh_status read_slice(const reader *r, const lhi_node *event,
                             const lhi_table *table, lhi_trace_slice *slice,
                             void *args)
@@ -84,7 +85,7 @@ static lh_status read_slice(const reader *r, const lhi_node *event,
                            r->err);
 }
 
-/* The name of a pass's slice is the pass, its thread the device. */
+/* Reads a run's pass from the slice's name and its device from the thread. */
 static lh_status read_identity(const reader *r, const lhi_node *event,
                                lh_trace_run *run)
 {
@@ -175,7 +176,7 @@ static lh_status read_event(reader *r, const lhi_node *event)
     return LH_OK;
 }
 
-/* --- the whole ----------------------------------------------------------- */
+/* --- file ---------------------------------------------------------------- */
 
 static lh_status read_heading(reader *r)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traces as Chrome trace events, the JSON form that Perfetto and
- * chrome://tracing open ("Trace Event Format", Google, 2016). Slices of one
- * thread nest, flows start and end inside slices, counters are numbers. */
+/* Writes traces as Chrome trace events, the JSON format of Perfetto and
+ * chrome://tracing ("Trace Event Format", Google, 2016). Slices of a thread
+ * nest, flows start and end inside slices, and counters are numbers. */
 #include "trace/trace_own.h"
 
 #include "base/arena.h"
@@ -15,18 +15,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Process and thread numbers; 0 means "idle" to some viewers, so they begin
- * at 1. Processes: a site each, then one for all links. Threads: a device
- * each, the data-parallel link of a device each, a link each, one for messages
- * without a link; then, where there are copies, a stream for them of a device
- * each; then the second and further lanes, where slices overlap. */
+/* Writer state. Process and thread numbers begin at 1, because 0 means "idle"
+ * to some viewers.
+ *
+ * - processes: one per site, then one for all links
+ * - threads: one per device, per device's data-parallel link, per link, and one
+ *   for messages without a link; with copies, a stream per device
+ * - then further lanes, where slices overlap */
 typedef struct writer {
     const lh_trace *t;
     lhi_arena *mem;
     lhi_text out;
-    bool first; /* no event yet */
+    bool first; /* no event written yet */
     uint32_t *message_tids, *collective_tids, *copy_tids;
-    uint32_t next_tid; /* of further lanes */
+    uint32_t next_tid; /* for further lanes */
     lhi_run_key *runs_by_pass;
 } writer;
 
@@ -57,7 +59,7 @@ static const char *link_name(const writer *w, uint32_t link)
 
 /* --- single events ------------------------------------------------------- */
 
-/* Nanoseconds as microseconds, exactly: whole, or with up to 3 decimals. */
+/* Adds nanoseconds as exact microseconds, with up to 3 decimals. */
 static void add_us(lhi_text *out, int64_t ns)
 {
     lhi_text_printf(out, "%" PRId64, ns / 1000);
@@ -78,7 +80,8 @@ static void begin_event(writer *w, const char *ph)
     w->first = false;
 }
 
-/* Up to its args, which the caller adds. Pass names need no escapes. */
+/* Begins a slice up to its args, which the caller adds. Pass names need no
+ * escapes. */
 static void begin_slice(writer *w, int64_t start_ns, int64_t end_ns,
                         const char *name, const char *cat, uint32_t pid,
                         uint32_t tid)
@@ -102,7 +105,7 @@ static void begin_instant(writer *w, const char *ph, int64_t ns)
     lhi_text_puts(&w->out, ",");
 }
 
-/* process_name and the like: `value` names or numbers the pid or tid. */
+/* Adds a name's metadata event, such as process_name, for a pid or tid. */
 static void add_name(writer *w, const char *what, uint32_t pid, uint32_t tid,
                      const char *name)
 {
@@ -129,8 +132,9 @@ static void add_thread(writer *w, uint32_t pid, uint32_t tid, const char *name)
     add_place(w, "thread_sort_index", pid, tid, tid);
 }
 
-/* --- lanes: no two slices of one thread may overlap ----------------------- */
+/* --- lanes: slices of a thread must not overlap --------------------------- */
 
+/* A slice to place in a lane. */
 typedef struct lane_item {
     uint32_t group, item;
     int64_t start_ns, end_ns;
@@ -148,8 +152,8 @@ static int compare_lane_items(const void *a, const void *b)
     return (x->item > y->item) - (x->item < y->item);
 }
 
-/* Gives each item a lane of its group, 0 where it can: the lane that is free
- * for the longest. */
+/* Assigns each item a lane within its group: the lane that has been free for
+ * the longest, else a new one. */
 static bool assign_lanes(lane_item *items, uint32_t n, uint32_t *lanes)
 {
     lhi_heap busy = {0};
@@ -177,6 +181,7 @@ static bool assign_lanes(lane_item *items, uint32_t n, uint32_t *lanes)
     return ok;
 }
 
+/* Lane kinds. */
 typedef enum lane_kind { OF_MESSAGES, OF_COLLECTIVES, OF_COPIES } lane_kind;
 
 static uint32_t first_lane(const writer *w, uint32_t group, lane_kind kind)
@@ -186,7 +191,7 @@ static uint32_t first_lane(const writer *w, uint32_t group, lane_kind kind)
                                     : stream_tid(w, group);
 }
 
-/* From lanes to thread numbers; names the threads of lanes beyond the first.
+/* Converts lanes to thread numbers and names the threads of further lanes.
  * `items` are sorted by group. */
 static void name_lanes(writer *w, const lane_item *items, uint32_t n,
                        uint32_t *lanes, lane_kind kind)
@@ -249,9 +254,9 @@ static bool lay_out(writer *w)
     return true;
 }
 
-/* --- the heading --------------------------------------------------------- */
+/* --- header -------------------------------------------------------------- */
 
-/* A line for each key, and for each item of a list. */
+/* Adds the header: a line per key and per list item. */
 static void add_heading(writer *w)
 {
     const char *key, *sep = "{";
@@ -293,7 +298,7 @@ static void add_dp_thread(writer *w, uint32_t device)
     lhi_text_fini(&name);
 }
 
-/* Processes and the first lane of every thread. */
+/* Adds the processes and the first lane of every thread. */
 static void add_tracks(writer *w)
 {
     const lh_trace *t = w->t;
@@ -337,9 +342,9 @@ static void add_tracks(writer *w)
         add_thread(w, links_pid(w), link_tid(w, LH_NONE), "no link");
 }
 
-/* --- what happened ------------------------------------------------------- */
+/* --- events -------------------------------------------------------------- */
 
-/* The args of a slice, by their table. */
+/* Adds a slice's args from their table. */
 static void end_slice(writer *w, const lhi_table *table, const void *it)
 {
     lhi_fields_add_text(&w->out, table, it);
@@ -411,8 +416,8 @@ static void add_flow(writer *w, const char *ph, int64_t ns, uint32_t message,
                     ph[0] == 'f' ? ",\"bp\":\"e\"" : "");
 }
 
-/* From the producer's last nanosecond, since a slice does not reach its end,
- * by way of the link to the consumer's start. */
+/* Adds flows from the producer's last nanosecond, because a slice excludes its
+ * end, over the link to the consumer's start. */
 static void add_flows(writer *w)
 {
     const lh_trace *t = w->t;
@@ -433,7 +438,7 @@ static void add_flows(writer *w)
 
 /* --- counters ------------------------------------------------------------ */
 
-/* `unit` is JSON. */
+/* Adds a memory counter; `unit` is JSON. */
 static void add_memory_at(writer *w, const char *unit, uint32_t device,
                           int64_t ns, int64_t value)
 {
@@ -444,7 +449,7 @@ static void add_memory_at(writer *w, const char *unit, uint32_t device,
                     device, device_pid(w, device), unit, value);
 }
 
-/* A device's memory wherever it changes; nothing where it is always 0. */
+/* Adds a device's memory at each change; nothing if it is always 0. */
 static void add_memory(writer *w, const char *unit, uint32_t device,
                        const lh_trace_run *runs, uint32_t n)
 {
@@ -469,6 +474,7 @@ static void add_memory(writer *w, const char *unit, uint32_t device,
     }
 }
 
+/* A change in a link's counters. */
 typedef struct change {
     uint32_t link;
     int64_t ns;
@@ -483,7 +489,7 @@ static int compare_changes(const void *a, const void *b)
     return (x->ns > y->ns) - (x->ns < y->ns);
 }
 
-/* `name` is JSON. */
+/* Adds a link's counter; `name` is JSON. */
 static void add_link_at(writer *w, const char *name, int64_t ns,
                         const int64_t counts[3])
 {
@@ -495,7 +501,7 @@ static void add_link_at(writer *w, const char *name, int64_t ns,
                     name, links_pid(w), counts[0], counts[1], counts[2]);
 }
 
-/* How many messages wait for each link, are on it, and are in flight. */
+/* Adds how many messages are queued, in transfer and in flight per link. */
 static void add_link_use(writer *w)
 {
     const lh_trace *t = w->t;
