@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of a rank's part goes to another one where layers, or ranks, change
- * their places: all that the next step depends on. Gradients and the arrays
- * that are exchanged in a step are made anew in each. */
+/* Exports the part of a rank's training state that migrates with layers or
+ * ranks: everything that the next step depends on. Gradients and exchange
+ * arrays are recreated in each step. */
 #include "train/train_own.h"
 
 #include <string.h>

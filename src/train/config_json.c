@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.json of a checkpoint: the model as the transformers library is told
- * about it. */
+/* Writes a checkpoint's config.json: the model for the transformers library. */
 #include "base/fail.h"
 #include "base/text.h"
 #include "train/train_own.h"
@@ -27,11 +26,11 @@ static uint32_t sequence_of(const lhi_checkpoint_options *o)
     return o->sequence ? o->sequence : 2048;
 }
 
-/* What Llama, Qwen2, Qwen3, DeepSeek and Mixtral call alike. */
+/* Adds the fields shared by Llama, Qwen2, Qwen3, DeepSeek and Mixtral. */
 static void add_llama(lhi_text *text, const lh_model *m,
                       const lhi_checkpoint_options *o)
 {
-    /* To DeepSeek's it is the part that is turned. */
+    /* DeepSeek's is the rotary part. */
     lhi_text_printf(
         text,
         "  \"head_dim\": %u,\n  \"hidden_act\": \"silu\",\n"
@@ -49,7 +48,7 @@ static void add_llama(lhi_text *text, const lh_model *m,
         m->heads, m->layers, m->kv_heads, epsilon_of(o), theta_of(o));
 }
 
-/* transformers takes no whole number for the scale. */
+/* transformers rejects an integer scale. */
 static void add_sigmoid_experts(lhi_text *text, const lh_model *m)
 {
     double scale = m->routed_scale > 0 ? m->routed_scale : 1;
@@ -127,7 +126,7 @@ static void add_mixtral(lhi_text *text, const lh_model *m,
                     m->experts_per_token, m->experts, o->balance);
 }
 
-/* Which layers are dense, by the numbers that Qwen2-MoE has for that. */
+/* Adds the dense layers in Qwen2-MoE's fields. */
 static void add_dense_layers(lhi_text *text, const lh_model *m)
 {
     uint32_t step = m->moe_interval, n = 0;
@@ -236,7 +235,7 @@ static void add_all(lhi_text *text, const lh_model *m,
         add_falcon(text, m, o);
     else
         add_llama(text, m, o);
-    /* To most kinds it says nothing. */
+    /* Most families ignore it. */
     if (m->mtp_layers && !(m->experts && m->router == LH_ROUTER_SIGMOID))
         lhi_text_printf(text, "  \"num_nextn_predict_layers\": %u,\n",
                         m->mtp_layers);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Folders of checkpoints, and what killed runs have left in them. Only what has
- * a checkpoint's names is ever removed. */
+/* Checkpoint folders, and stale files of killed runs. Removes only files with
+ * checkpoint names. */
 #define _GNU_SOURCE /* renameat2 */
 #include "base/fail.h"
 #include "base/text.h"
@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Of the folder that another has replaced, where they cannot change places. */
+/* Suffix for a replaced folder on file systems without an atomic exchange. */
 #define OLD ".old"
 
 lh_status lhi_folder_path(char *buffer, lh_error *err, const char *format, ...)
@@ -31,7 +31,8 @@ lh_status lhi_folder_path(char *buffer, lh_error *err, const char *format, ...)
     return LH_OK;
 }
 
-/* One of a checkpoint's files, or a temporary one beside it. */
+/* Checks whether a file belongs to a checkpoint or is a temporary file beside
+ * one. */
 static bool is_of_checkpoint(const char *name)
 {
     static const char *const files[] = {LHI_STATE_FILE, LHI_WEIGHTS_FILE,
@@ -58,7 +59,7 @@ void lhi_remove_folder(const char *path)
             close(fd);
         return;
     }
-    unlinkat(fd, LHI_STATE_FILE, 0); /* no checkpoint from here on */
+    unlinkat(fd, LHI_STATE_FILE, 0); /* no longer a checkpoint from here on */
     while ((entry = readdir(folder)))
         if (is_of_checkpoint(entry->d_name))
             unlinkat(fd, entry->d_name, 0);
@@ -66,7 +67,7 @@ void lhi_remove_folder(const char *path)
     rmdir(path);
 }
 
-/* The folder that has this one, so that it is found after a loss of power. */
+/* Syncs the parent folder, so that the folder survives a power loss. */
 static lh_status sync_parent(const char *path, lh_error *err)
 {
     char parent[LHI_PATH];
@@ -75,7 +76,7 @@ static lh_status sync_parent(const char *path, lh_error *err)
     if (slash)
         slash[slash == parent] = '\0';
     if (access(slash ? parent : ".", R_OK) != 0 && errno == EACCES)
-        return LH_OK; /* may be written but not opened */
+        return LH_OK; /* writable but not readable */
     return lhi_sync_folder(slash ? parent : ".", err);
 }
 
@@ -139,10 +140,11 @@ lh_status lhi_replace_folder(const char *from, const char *to, char *gone,
         return LH_OK;
     if (errno != EEXIST && errno != ENOTEMPTY)
         return lhi_fail(err, LH_EIO, "%s: %s", to, strerror(errno));
-    /* The two change places at once, so that one of them is always there. */
+    /* Exchanges the two atomically, so that one of them always exists. */
     if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) == 0)
         return lhi_folder_path(gone, err, "%s", from);
-    /* Between these two lhi_tidy_folder() puts back what was there. */
+    /* After a crash between these two calls, lhi_checkpoint_remove_stale()
+     * restores the old folder. */
     LHI_TRY(lhi_folder_path(old, err, "%s" OLD, from));
     lhi_remove_folder(old);
     if (rename(to, old) != 0)
@@ -155,7 +157,7 @@ lh_status lhi_replace_folder(const char *from, const char *to, char *gone,
     return lhi_folder_path(gone, err, "%s", old);
 }
 
-/* "step-00000020" and nothing else. */
+/* Parses "step-00000020" and nothing else. */
 static bool step_of(const char *name, uint64_t *step)
 {
     char again[64];
@@ -227,10 +229,9 @@ lh_status lhi_side_sum(const char *folder, int side, double *sum, lh_error *err)
     return LH_OK;
 }
 
-/* --- what killed runs have left --------------------------------------------
- */
+/* --- stale folders of killed runs --- */
 
-/* "step-00000020.old": the step without the ending. */
+/* Parses "step-00000020.old": the step before the suffix. */
 static bool replaced_step_of(const char *name, uint64_t *step)
 {
     char plain[64];
@@ -243,7 +244,7 @@ static bool replaced_step_of(const char *name, uint64_t *step)
     return step_of(plain, step);
 }
 
-/* What is removed loses this first. */
+/* Checks for the state file, which is removed first. */
 static bool is_whole(const char *path)
 {
     char state[LHI_PATH];
@@ -251,7 +252,7 @@ static bool is_whole(const char *path)
            access(state, F_OK) == 0;
 }
 
-/* One entry; *moved: a folder has got its name back. */
+/* Cleans up one entry; *moved: a folder was renamed back. */
 static lh_status tidy_entry(const char *path, const char *name, bool *moved,
                             lh_error *err)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lock of a folder of checkpoints: a file that says who has it, made whole
- * before it gets its name, which it gets only where there is none yet. While
- * the process lives it also holds flock(2) on the file, where the file system
- * has that: what other hosts or containers of the same kernel cannot know by
- * the process's number, they learn from there. */
+/* Lock for a checkpoint folder: a file that names its owner. It is written
+ * completely, then gets the lock's name only if none exists. While the process
+ * lives it also holds flock(2) on the file, if the file system supports it.
+ * Other hosts, or containers on the same kernel, detect the owner through flock
+ * where its process number is meaningless. */
 #define _GNU_SOURCE /* flock, renameat2 */
 #include "base/fail.h"
 #include "base/leftovers.h"
@@ -28,18 +28,19 @@
 
 enum { ATTEMPTS = 1000, TOKEN = 96 };
 
-/* Whoever may write into the folder can put anything there under the lock's
- * name: a link is not followed, the other end of a FIFO not waited for. */
+/* Anyone with write permission may place a file under the lock's name: do not
+ * follow a link or block on a FIFO. */
 #define OTHERS_FILE (O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
 
-/* Who has a lock. */
+/* Owner of a lock. */
 typedef struct owner {
     lhi_process process;
-    char token[TOKEN]; /* another one for each lock ever made */
+    char token[TOKEN]; /* unique per lock ever taken */
     char since[40];
     bool flocked;
 } owner;
 
+/* A held lock. */
 struct lhi_folder_lock {
     int fd; /* holds flock */
     bool made_folder;
@@ -48,8 +49,7 @@ struct lhi_folder_lock {
     char folder[LHI_PATH], path[LHI_PATH];
 };
 
-/* --- what the file says ----------------------------------------------------
- */
+/* --- lock file format --- */
 
 static char *format_owner(const owner *o)
 {
@@ -66,7 +66,8 @@ static char *format_owner(const owner *o)
     return text;
 }
 
-/* Words alone: they are shown, and stand in names of files. */
+/* Accepts only these characters, since the texts are printed and used in file
+ * names. */
 static bool copy_text(const json_t *root, const char *key, char *out,
                       size_t room)
 {
@@ -110,7 +111,8 @@ static bool read_owner(int fd, owner *out)
     return len > 0 && parse_owner(text, (size_t)len, out);
 }
 
-/* Whether the file of this name says this token; *missing: there is none. */
+/* Checks whether the lock file at `path` has this token; *missing: no file
+ * exists. */
 static bool has_token(const char *path, const char *token, bool *missing)
 {
     owner o;
@@ -122,8 +124,7 @@ static bool has_token(const char *path, const char *token, bool *missing)
     return same;
 }
 
-/* --- one's own -------------------------------------------------------------
- */
+/* --- own lock --- */
 
 /* A file that is to become the lock. */
 typedef struct claim {
@@ -148,7 +149,8 @@ static lh_status write_claim(claim *c, lh_error *err)
     gmtime_r(&now.tv_sec, &utc);
     strftime(self.since, sizeof self.since, "%Y-%m-%dT%H:%M:%SZ", &utc);
     lhi_process_self(&self.process);
-    /* No two at one moment: each has its own file beside the lock. */
+    /* Unique even at the same moment: each claim has its own file beside the
+     * lock. */
     snprintf(self.token, sizeof self.token,
              "%08" PRIx32 "-%" PRId64 "-%" PRId64 ".%09ld-%d",
              lhi_process_place(&self.process), self.process.number,
@@ -179,7 +181,8 @@ static lh_status open_claim(const char *path, claim *c, lh_error *err)
     return status;
 }
 
-/* Gives the claim the lock's name where there is none; else errno is EEXIST. */
+/* Renames the claim to the lock's name if that is free; else errno is EEXIST.
+ */
 static bool publish(const claim *c, const char *path)
 {
     if (link(c->path, path) == 0) {
@@ -188,20 +191,20 @@ static bool publish(const claim *c, const char *path)
     }
     if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS)
         return false;
-    /* No hard links there. */
+    /* No hard links on this file system. */
     return renameat2(AT_FDCWD, c->path, AT_FDCWD, path, RENAME_NOREPLACE) == 0;
 }
 
-/* --- somebody else's -------------------------------------------------------
- */
+/* --- existing lock --- */
 
+/* State of an existing lock's owner. */
 typedef enum verdict { FREE, RUNS, GONE, ELSEWHERE, UNKNOWN } verdict;
 
-/* A lock that is there: whose, and whether they still have it. */
+/* An existing lock: its owner, and whether that is still alive. */
 typedef struct found {
     verdict verdict;
     int fd;
-    bool has_flock; /* we have, until fd is closed */
+    bool has_flock; /* by this process, until fd is closed */
     owner owner;
 } found;
 
@@ -216,7 +219,7 @@ static verdict judge_owner(const found *f)
     case LHI_PROCESS_ELSEWHERE:
         break;
     }
-    /* In another container: the kernel is the same, and so are its locks. */
+    /* In another container on the same kernel, flock is authoritative. */
     lhi_process_self(&self);
     return f->has_flock && f->owner.flocked &&
                    strcmp(f->owner.process.boot, self.boot) == 0
@@ -263,8 +266,8 @@ static lh_status refuse(const char *path, const found *f, lh_error *err)
                     path, o->process.number, o->process.host, o->since);
 }
 
-/* Without flock: of all that want to take the place of this lock, the one that
- * makes a folder named after it may. */
+/* Without flock: among all that want to replace this lock, the one that creates
+ * a folder named after it wins. */
 static bool replace_by_folder(const char *path, const found *f, const claim *c)
 {
     char gone[LHI_PATH];
@@ -279,8 +282,8 @@ static bool replace_by_folder(const char *path, const found *f, const claim *c)
     return ok;
 }
 
-/* The claim takes the place of a lock that nobody has any more; false: perhaps
- * somebody else's has. */
+/* Replaces a stale lock by the claim; false: another process may have replaced
+ * it. */
 static bool replace_gone(const char *path, const found *f, const claim *c)
 {
     bool missing;
@@ -301,10 +304,9 @@ static void remark_taken(const lhi_folder_lock *lock, const owner *o)
         lock->remarks.say(lock->remarks.context, text);
 }
 
-/* --- taking and releasing --------------------------------------------------
- */
+/* --- acquire and release --- */
 
-/* One attempt; *taken: it is ours. */
+/* Makes one attempt; *taken: the lock is acquired. */
 static lh_status try_lock(lhi_folder_lock *lock, const claim *c, bool *taken,
                           lh_error *err)
 {
@@ -318,7 +320,7 @@ static lh_status try_lock(lhi_folder_lock *lock, const claim *c, bool *taken,
     lh_status status = LH_OK;
     if (f.verdict != FREE && f.verdict != UNKNOWN &&
         strcmp(f.owner.token, c->token) == 0) {
-        *taken = true; /* a network's file system has done it twice */
+        *taken = true; /* a network file system has repeated the call */
         close(f.fd);
         return LH_OK;
     }
@@ -333,7 +335,7 @@ static lh_status try_lock(lhi_folder_lock *lock, const claim *c, bool *taken,
     return status;
 }
 
-/* The lock's file; a lock that is lost may be taken again. */
+/* Acquires the lock file; also reacquires a lost lock. */
 static lh_status lock_folder(lhi_folder_lock *lock, lh_error *err)
 {
     claim c;
@@ -342,7 +344,7 @@ static lh_status lock_folder(lhi_folder_lock *lock, lh_error *err)
     lh_status status = LH_OK;
     for (int i = 0; i < ATTEMPTS && status == LH_OK && !taken; i++) {
         if (i > 0)
-            lhi_sleep_for(1000000); /* somebody is about it */
+            lhi_sleep_for(1000000); /* another process is at it */
         status = try_lock(lock, &c, &taken, err);
     }
     if (status == LH_OK && !taken)
@@ -412,6 +414,6 @@ void lhi_folder_lock_release(lhi_folder_lock *lock)
         unlink(lock->path);
     close(lock->fd);
     if (lock->made_folder)
-        rmdir(lock->folder); /* unless there is something in it */
+        rmdir(lock->folder); /* unless it is not empty */
     free(lock);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading what a checkpoint has for this rank. */
+/* Reads this rank's part of a checkpoint. */
 #define _POSIX_C_SOURCE 200809L /* stat */
 #include "base/fail.h"
 #include "base/input.h"
@@ -52,11 +52,12 @@ lh_status lhi_train_find(const char *path, uint64_t **steps, size_t *n,
     return LH_OK;
 }
 
+/* An open checkpoint. */
 typedef struct reader {
     lhi_safetensors *weights, *moments;
     lhi_state state;
-    float *piece; /* room for the largest */
-    bool differs; /* whole, but of another model or recipe */
+    float *piece; /* fits the largest tensor */
+    bool differs; /* intact, but another model or recipe */
     char weights_path[LHI_PATH], moments_path[LHI_PATH];
 } reader;
 
@@ -68,14 +69,14 @@ static lh_status damaged(const char *path, const char *tensor, lh_error *err)
                     path, tensor);
 }
 
-/* A tied head has the embedding's. */
+/* A tied head uses the embedding's tensor. */
 static uint32_t index_of(const lhi_tensor *tensor)
 {
     return tensor->is_head && tensor->tied_chunk != LH_NONE ? 0 : tensor->index;
 }
 
-/* `whole`: room for all of a tensor that is cut, which is there then; of others
- * the tensor's own place is. */
+/* Reads a tensor's weights. `whole`: buffer for the full tensor, used if this
+ * rank holds a slice; otherwise reads in place. */
 static lh_status read_weights(const lhi_safetensors *file,
                               const lhi_tensor *tensor, float *whole,
                               lh_error *err)
@@ -90,7 +91,8 @@ static lh_status read_weights(const lhi_safetensors *file,
     return LH_OK;
 }
 
-/* Of a tensor that is cut: all pieces, then what is owned of the slice. */
+/* Reads a sliced tensor's moments: all pieces, then the owned part of the
+ * slice. */
 static lh_status take_moments(const reader *r, const lhi_owned *own,
                               const lhi_st_tensor *found, const double *sums,
                               float *out, const char *name, lh_error *err)
@@ -109,7 +111,8 @@ static lh_status take_moments(const reader *r, const lhi_owned *own,
     return LH_OK;
 }
 
-/* The writer's pieces that overlap what is owned here, each checked whole. */
+/* Reads the stored pieces that overlap the owned values; verifies each piece's
+ * checksum. */
 static lh_status read_moments(const reader *r, const lhi_owned *own,
                               const char *suffix, const double *sums,
                               float *out, lh_error *err)
@@ -157,8 +160,8 @@ static lh_status read_owned(const lhi_train *train, const reader *r,
     return LH_OK;
 }
 
-/* A header and a size as they are written: then no byte of the file is without
- * a check. */
+/* Verifies the exact header and file size, so that every byte of the file is
+ * checked. */
 static lh_status check_header(const char *path, const lh_model *model,
                               const char *const *suffixes, lh_error *err)
 {
@@ -192,7 +195,7 @@ static lh_status check_header(const char *path, const lh_model *model,
     return status;
 }
 
-/* Values of the largest, whole. */
+/* Returns the size of the largest full tensor, in values. */
 static size_t largest_tensor(const lhi_train *train)
 {
     size_t most = 0;
@@ -243,7 +246,7 @@ static lh_status load_folder(lhi_train *train, reader *r, const char *folder,
     return LH_OK;
 }
 
-/* Whether a file that every checkpoint has is not there. */
+/* Checks whether a mandatory file is missing. */
 static bool lacks_files(const char *folder)
 {
     static const char *const files[] = {LHI_STATE_FILE, LHI_WEIGHTS_FILE,
@@ -256,7 +259,7 @@ static bool lacks_files(const char *folder)
     return false;
 }
 
-/* Files that no run reads may have been changed on purpose. */
+/* Reports changed files that no run reads, since users may edit them. */
 static void compare_sides(const char *folder, const lhi_state *state,
                           const lhi_remarks *remarks)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tensors that are kept of a model, in its order, and the checksum of
- * values. */
+/* The tensors stored in a checkpoint, in the model's order, and the checksum.
+ */
 #include "train/train_own.h"
 
 #include <string.h>
@@ -17,9 +17,9 @@ bool lhi_kept_tensor_of(const lh_model *model, uint32_t index,
     return !out->copies;
 }
 
-/* Each step is a bijection of the state for a given word and of the word for a
- * given state, so one wrong word is always found before the final cut, and two
- * or more with all but certainty. */
+/* Each step is a bijection of the state for a given word, and of the word for a
+ * given state. One wrong word is therefore always detected before the final
+ * truncation, and several with near certainty. */
 double lhi_checksum(const void *data, size_t bytes)
 {
     const char *from = data;

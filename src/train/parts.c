@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values and gradients of chunks that are sharded, a part at a time. */
+/* Packs and unpacks values and gradients of sharded chunks, one part at a time.
+ */
 #include "base/fail.h"
 #include "train/train_own.h"
 
 #include <string.h>
 
-/* Where the lot's values of the chunk's tensors from `first` on begin in a
- * piece. */
+/* Returns the offset, in a piece, of the bucket's first tensor from `first` on.
+ */
 static size_t begin_of(const lhi_train *train, const lhi_train_chunk *c,
                        lhi_train_lot_kind lot, uint32_t first)
 {
@@ -44,8 +45,9 @@ lhi_train_part lhi_train_part_of(const lhi_train *train, uint32_t chunk,
     return part;
 }
 
-/* Of one tensor and one replica: `n` values from `first` of the tensor on are
- * in the part, at `at` of its array; then there is filling, up to `room`. */
+/* Overlap of a part with one replica's piece of one tensor: `n` values from
+ * `first` in the tensor, at `at` in the part's array, followed by padding up to
+ * `room`. */
 typedef struct overlap {
     size_t at, first, n, room;
 } overlap;
@@ -144,7 +146,7 @@ void lhi_train_take_sums(lhi_train *train, uint32_t chunk,
         memcpy(c->lots[lot].sums + range.from, sums, n * sizeof *sums);
 }
 
-/* The lot's pieces of values that are sharded, from now on where they are kept. */
+/* Moves the bucket's sharded pieces to their permanent storage. */
 static bool keep_lot(lhi_train *train, lhi_train_chunk *c,
                      lhi_train_lot_kind lot)
 {

@@ -17,18 +17,19 @@
 #include <unistd.h>
 
 enum {
-    MAX_HEADER = 100000000, /* as the format says */
+    MAX_HEADER = 100000000, /* limit in the format */
     MAX_TENSORS = 1 << 20,
     LENGTH = 8,
     CHUNK = 4096,
 };
 
+/* An open safetensors file. */
 struct lhi_safetensors {
     lhi_arena *mem;
     const char *name;
     int fd;
     uint32_t n;
-    lhi_st_tensor *tensors; /* by name */
+    lhi_st_tensor *tensors; /* sorted by name */
 };
 
 static lh_status bad(const lhi_safetensors *f, const char *tensor,
@@ -41,7 +42,7 @@ static lh_status bad(const lhi_safetensors *f, const char *tensor,
 static const struct {
     const char *name;
     uint64_t bytes;
-    int dtype; /* -1: not known here; size alone is checked */
+    int dtype; /* -1: unsupported; only its size is checked */
 } dtypes[] = {{"F32", 4, LHI_F32}, {"F16", 2, LHI_F16}, {"BF16", 2, LHI_BF16},
               {"F64", 8, -1},      {"I64", 8, -1},      {"I32", 4, -1},
               {"I16", 2, -1},      {"I8", 1, -1},       {"U8", 1, -1},
@@ -67,7 +68,7 @@ static lh_status read_shape(const lhi_safetensors *f, const char *key,
     return LH_OK;
 }
 
-/* *known is false for a type that is not read here. */
+/* Parses a tensor entry; *known: its type is supported. */
 static lh_status read_tensor(const lhi_safetensors *f, const char *key,
                              const json_t *node, uint64_t values_at,
                              uint64_t file_bytes, lhi_st_tensor *t, bool *known,
@@ -168,7 +169,7 @@ static lh_status read_at(int fd, const char *name, void *to, size_t size,
         ssize_t got = pread(fd, out, size, (off_t)at);
         if (got < 0 && errno == EINTR)
             continue;
-        if (got < 0) /* EIO: what the disk has cannot be read any more */
+        if (got < 0) /* EIO: unreadable disk blocks */
             return lhi_fail(err, errno == EIO ? LH_EINPUT : LH_EIO, "%s: %s",
                             name, strerror(errno));
         if (got == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing a checkpoint. All ranks write into one folder that no reader looks
- * at, each its own ranges of the same files; when everything is on the disk,
- * the folder gets its name. */
+/* Writes a checkpoint. All ranks write their ranges of the same files in a
+ * temporary folder that readers ignore. Once everything is on disk, the folder
+ * gets its final name. */
 #define _GNU_SOURCE /* posix_fallocate, pwrite */
 #include "base/fail.h"
 #include "base/input.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where it is made, and what it will be called. */
+/* Returns the temporary and the final folder name. */
 static lh_status names(const lhi_train *train,
                        const lhi_checkpoint_options *options, char *temporary,
                        char *final, lh_error *err)
@@ -63,8 +63,8 @@ static lh_status sync_and_close(int fd, const char *path, lh_status status,
     return status;
 }
 
-/* The header, and room on the disk for all the rest: better to learn now that
- * there is none. */
+/* Writes the header and reserves disk space for the entire file, so that a full
+ * disk is detected at once. */
 static lh_status make_file(const char *path, const lh_model *model,
                            const char *const *suffixes, lh_error *err)
 {
@@ -102,7 +102,7 @@ static lh_status begin_folder(const lhi_train *train,
 {
     char path[LHI_PATH];
     LHI_TRY(lhi_make_folder(options->folder, err));
-    lhi_remove_folder(folder); /* of a run that was killed */
+    lhi_remove_folder(folder); /* left by a killed run */
     LHI_TRY(lhi_make_own_folder(folder, err));
     LHI_TRY(lhi_folder_path(path, err, "%s/" LHI_WEIGHTS_FILE, folder));
     LHI_TRY(make_file(path, train->o.model, lhi_weight_suffixes, err));
@@ -135,6 +135,7 @@ void lhi_train_save_cancel(lhi_train *train,
         lhi_remove_folder(folder);
 }
 
+/* An open checkpoint file. */
 typedef struct writer {
     int fd;
     char path[LHI_PATH];
@@ -151,14 +152,14 @@ static lh_status write_values(const writer *w, uint32_t index, uint32_t suffix,
     return write_at(w->fd, w->path, values, n * sizeof *values, at, err);
 }
 
-/* Whether ranks that have slices of a tensor's lot bring it together. */
+/* Checks whether the slices of a tensor are gathered at one rank. */
 static bool comes_together(const lhi_train *train, const lhi_tensor *t)
 {
     return lhi_slicers_of(train, lhi_lot_of(train, t)) > 1;
 }
 
-/* As write_owned() of a tensor that is cut; by the first of the ranks that have
- * slices of it, as if it had it whole. */
+/* Writes a sliced tensor, on the first of the ranks that hold its slices, in
+ * the format of an unsliced one. */
 static lh_status write_slices(const lhi_train *train, const lhi_owned *own,
                               float *whole, const writer *weights,
                               const writer *moments, double *sum, lh_error *err)
@@ -187,7 +188,8 @@ static lh_status write_slices(const lhi_train *train, const lhi_owned *own,
     return LH_OK;
 }
 
-/* What is owned of a moment, so many pieces, each with a sum of its own. */
+/* Writes the owned part of a moment, in `pieces` pieces with a checksum each.
+ */
 static lh_status write_pieces(const lhi_owned *own, uint32_t pieces,
                               const writer *moments, uint32_t which,
                               const float *values, double *sums, lh_error *err)
@@ -202,7 +204,7 @@ static lh_status write_pieces(const lhi_owned *own, uint32_t pieces,
     return LH_OK;
 }
 
-/* Of a tensor that does not come together. */
+/* Writes a tensor that is not gathered. */
 static lh_status write_owned(const lhi_train *train, const lhi_owned *own,
                              const writer *weights, const writer *moments,
                              double *sum, lh_error *err)
@@ -223,7 +225,7 @@ static lh_status write_owned(const lhi_train *train, const lhi_owned *own,
     return LH_OK;
 }
 
-/* Values of the largest tensor of a chunk that comes together; 0: none does. */
+/* Returns the size of a chunk's largest gathered tensor, in values; 0: none. */
 static size_t most_together(const lhi_train *train, const lhi_train_chunk *c)
 {
     size_t most = 0;
@@ -235,7 +237,7 @@ static size_t most_together(const lhi_train *train, const lhi_train_chunk *c)
     return most;
 }
 
-/* Tensor by tensor, since they are shown in this order. */
+/* Writes tensor by tensor, in the order in which they are gathered. */
 static lh_status write_chunk(const lhi_train *train, const lhi_train_chunk *c,
                              const writer *weights, const writer *moments,
                              double *sums, lh_error *err)
@@ -310,8 +312,8 @@ static lh_status path_of_step(const lhi_checkpoint_options *options,
                            before, step);
 }
 
-/* A folder that is going away is renamed first, so that nobody takes what is
- * left of it for a checkpoint. */
+/* Renames a folder before its removal, so that a partly removed one is never
+ * taken for a checkpoint. */
 static lh_status rename_old(const lhi_checkpoint_options *options,
                             uint64_t step, lh_error *err)
 {
@@ -320,11 +322,12 @@ static lh_status rename_old(const lhi_checkpoint_options *options,
     LHI_TRY(path_of_step(options, ".old-", step, gone, err));
     lhi_remove_folder(gone);
     if (rename(path, gone) != 0)
-        lhi_remove_folder(path); /* somebody's files are in the way */
+        lhi_remove_folder(path); /* files with that name block the rename */
     return LH_OK;
 }
 
-/* Not the one that was just written, even where later ones are there. */
+/* Removes the oldest checkpoints, but never the one just written, even if later
+ * ones exist. */
 static lh_status prune(const lhi_train *train,
                        const lhi_checkpoint_options *options, lh_error *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the tensors lie in a checkpoint's files: in the model's order, whatever
- * the pipeline's degree, so that the same weights are the same file. */
+/* Layout of tensors in a checkpoint's files: in the model's order, independent
+ * of the pipeline's degree, so that equal weights give equal files. */
 #include "base/bytes.h"
 #include "base/fail.h"
 #include "base/text.h"

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors that several ranks have slices of come together at one rank, so that
- * a checkpoint does not depend on how they were cut. */
+/* Gathers tensor slices from several ranks at one rank, so that a checkpoint is
+ * independent of the slicing. */
 #include "base/fail.h"
 #include "train/train_own.h"
 
 #include <stdlib.h>
 
-/* Who has slices of a tensor: so many ranks, as many times as it has replicas.
- */
+/* The ranks that hold a tensor's slices, for each of its replicas. */
 typedef struct holders {
     lhi_train_lot_kind lot;
     uint32_t ranks, replicas;
-    const uint32_t *shard_of; /* each replica's; NULL: as they come */
+    const uint32_t *shard_of; /* per replica; NULL: in order */
 } holders;
 
 static holders holders_of(const lhi_train *train, const lhi_tensor *t)
@@ -29,7 +28,7 @@ static uint32_t members_of(const holders *h)
     return h->ranks * h->replicas;
 }
 
-/* Of a slice with n values, what one of its shards has. */
+/* Returns one shard's range of a slice with n values. */
 static void find_share(size_t n, size_t share, uint32_t shard, size_t *first,
                        size_t *count)
 {
@@ -37,7 +36,8 @@ static void find_share(size_t n, size_t share, uint32_t shard, size_t *first,
     *count = n - *first < share ? n - *first : share;
 }
 
-/* What member `i` has to give: what no rank of its replica before it has. */
+/* Returns the values that member `i` provides: those that no earlier rank of
+ * its replica holds. */
 static lhi_slice share_of(const lhi_train *train, const lhi_tensor *t,
                           const holders *h, uint32_t shards, uint32_t i,
                           size_t *first, size_t *n)

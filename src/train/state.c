@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state.json: what a checkpoint is of, and the checksums of all it holds. */
+/* state.json: describes a checkpoint and holds the checksums of all its
+ * content. */
 #include "base/fail.h"
 #include "base/json_input.h"
 #include "train/train_own.h"
@@ -66,7 +67,7 @@ static json_t *no_shape(json_t *shape)
     return NULL;
 }
 
-/* What Llama has not: absent is as it is there. */
+/* Adds fields that Llama lacks; absent means Llama's value. */
 static json_t *add_family(json_t *shape, const lh_model *m)
 {
     const struct {
@@ -122,7 +123,8 @@ static json_t *shape_of(const lh_model *model,
     return add_family(shape, model);
 }
 
-/* Of all but "check" itself; negative: no memory. */
+/* Computes the checksum over all fields except "check"; negative: out of
+ * memory. */
 static double check_of(json_t *root)
 {
     double sum = -1;

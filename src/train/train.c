@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who owns which values, and the arrays that ranks exchange. */
+/* Ownership of values, and the arrays that ranks exchange. */
 #include "train/train.h"
 
 #include "base/fail.h"
@@ -133,15 +133,15 @@ static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
     return LH_OK;
 }
 
-/* Places in a tally that are those of a slice. */
+/* Returns the number of tally entries per slice. */
 static uint32_t places_of(const lhi_train *train, lhi_train_lot_kind lot)
 {
     const lhi_train_options *o = &train->o;
     return o->n_replicas * o->n_tensor / lhi_slicers_of(train, lot);
 }
 
-/* An expert's are whole pieces, as checkpoints have them; where it is cut,
- * whole places in a tally. */
+/* An expert's shard consists of full checkpoint pieces or, if the expert is
+ * sliced, of full tally entries. */
 size_t lhi_share_of(const lhi_train *train, lhi_train_lot_kind lot, size_t n)
 {
     uint32_t shards = lhi_shards_of(train, lot), pieces = shards;
@@ -277,7 +277,7 @@ lhi_train_chunk *lhi_train_find_chunk(const lhi_train *train, uint32_t chunk)
     return NULL;
 }
 
-/* Copies a tensor's values to their places in the array, or back. */
+/* Copies a tensor's values into the exchange array, or back. */
 static void move(const lhi_train *train, const lhi_train_chunk *chunk,
                  const lhi_owned *own, float *values, bool back)
 {
@@ -349,7 +349,7 @@ void lhi_train_gradients(lhi_train *train, uint32_t chunk,
     *n = 0;
     if (!c || !c->lots[lot].sums)
         return;
-    if (!c->lots[lot].array) { /* all of it is owned here */
+    if (!c->lots[lot].array) { /* all values are owned here */
         copy_gradients(train, c, lot);
         return;
     }
@@ -376,8 +376,8 @@ lhi_train_pair lhi_train_tied(lhi_train *train)
     };
 }
 
-/* Both ends get the sum. Adding is commutative, so the embedding's gradient
- * need not be known from the head's. */
+/* Both ends get the sum. Addition is commutative, so embedding and head need
+ * not be distinguished. */
 static void add_tied(lhi_train *train)
 {
     lhi_owned *a = train->embedding, *b = train->head;
@@ -390,8 +390,8 @@ static void add_tied(lhi_train *train)
     }
 }
 
-/* Per tensor of the model, rank that has a slice of it, and replica the sum of
- * squares; per replica the loss, its tokens and the modules' loss. */
+/* Layout: per model tensor, tensor-parallel rank and replica the sum of
+ * squares; then per replica the loss, its tokens and the MTP modules' loss. */
 size_t lhi_train_tally_size(const lhi_train *train)
 {
     const lhi_train_options *o = &train->o;
@@ -404,7 +404,8 @@ static double *losses_of(const lhi_train *train, double *tally)
     return tally + (size_t)train->n_tensors * o->n_tensor * o->n_replicas;
 }
 
-/* How many values of this rank's slice are its to say. */
+/* Returns the number of values in this rank's slice that it contributes to the
+ * norm. */
 static size_t count_told(const lhi_train *train, const lhi_owned *own)
 {
     lhi_train_lot_kind lot = lhi_lot_of(train, own->tensor);
@@ -433,9 +434,9 @@ lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
     return LH_OK;
 }
 
-/* `tally`: the tensor's, of each rank that has a slice the replicas. What nobody
- * shares is added up as if all did, so that the norm is the same to the last
- * bit. */
+/* Fills in a tensor's sums of squares; `tally`: its entries, by tensor-parallel
+ * rank and replica. Unsharded values are summed as if sharded, so that the norm
+ * is equal to the last bit. */
 static void tally_squares(const lhi_train *train, const lhi_owned *own,
                           double *tally)
 {
@@ -446,7 +447,7 @@ static void tally_squares(const lhi_train *train, const lhi_owned *own,
     uint32_t replicas = train->o.n_replicas;
     size_t n = own->n, share = n / replicas + (n % replicas != 0);
     if (lhi_lot_of(train, own->tensor) == LHI_LOT_EXPERTS) {
-        /* As many of the slice's places as shards are of them. */
+        /* As many entries of the slice as belong to each shard. */
         uint32_t all = places_of(train, LHI_LOT_EXPERTS);
         share = own->tensor->n / all + (own->tensor->n % all != 0);
         replicas = all / train->o.n_expert_shards;

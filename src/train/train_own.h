@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside src/train: an lhi_train's parts.
+/* Internals of src/train: the parts of an lhi_train.
  *
- * Pieces: of a tensor of n values, shard r owns those from r * c on, c the
- * number of shards' share of n rounded up. A chunk's array is, shard by shard,
- * its pieces of all tensors, each filled up to c with zeros. */
+ * Pieces: for a tensor with n values, shard r owns the values from r * c on; c
+ * is n divided by the number of shards, rounded up. A chunk's array is, shard
+ * by shard, its pieces of all tensors, each padded to c with zeros. */
 #ifndef LHI_TRAIN_OWN_H
 #define LHI_TRAIN_OWN_H
 
@@ -15,220 +15,232 @@
 /* This rank's part of one tensor. */
 typedef struct lhi_owned {
     lhi_tensor *tensor;
-    size_t share;    /* c, of experts lhi_pieces_in() times that */
-    size_t at;       /* in a replica's part of the array */
-    size_t offset;   /* of the tensor, in the chunk's values */
-    size_t first, n; /* values that are owned */
-    float *value;    /* n of these, wherever they are */
+    size_t share;    /* c; for experts times lhi_pieces_per_shard() */
+    size_t at;       /* offset in a replica's part of the array */
+    size_t offset;   /* tensor offset in the chunk's values */
+    size_t first, n; /* owned values */
+    float *value;    /* n values, wherever stored */
     float *gradient; /* n, summed over the replicas */
-    /* n each: both means of AdamW; and the gradients that the next step updates
-     * with, clipped. NULL: it has its own. */
+    /* n each: both means of AdamW; and the clipped gradients for the next step.
+     * NULL: the next step uses its own. */
     float *moments[LHI_MOST_MOMENTS];
 } lhi_owned;
 
-/* Tensors whose pieces are exchanged together. */
+/* A bucket: tensors whose pieces are exchanged together. */
 typedef struct lhi_train_lot {
-    size_t piece; /* values of a shard's part of the array */
-    float *array; /* shards * piece; NULL with one shard, or staged */
-    float *sums;  /* piece: what reduce-scatter gives; NULL: own gradients */
+    size_t piece; /* size of a shard's part of the array */
+    float *array; /* shards * piece; NULL: one shard, or staged */
+    float *sums;  /* piece: reduced; NULL: own gradients */
 } lhi_train_lot;
 
+/* A chunk's part. */
 typedef struct lhi_train_chunk {
     uint32_t chunk, n_tensors;
     lhi_owned *owned;
     lhi_train_lot lots[LHI_N_TRAIN_LOTS];
 } lhi_train_chunk;
 
+/* One rank's training. */
 struct lhi_train {
     lhi_arena *mem, *moments, *gradients, *buffers, *parameters;
     lhi_device *device;
     const lhi_kernels *k;
     lhi_train_options o;
     uint64_t step;
-    uint32_t n_tensors;          /* of the model, the head of a tied pair too */
+    uint32_t n_tensors;          /* in the model, with a tied pair's head */
     lhi_train_chunk *chunks;     /* o.n_mine */
-    lhi_owned *embedding, *head; /* of a tied pair; NULL: not here */
+    lhi_owned *embedding, *head; /* tied pair; NULL: on another rank */
     uint32_t embedding_chunk, head_chunk;
     float *theirs; /* the other end's gradient */
 };
 
-/* Values of the whole tensor, of which this rank may have a slice. */
+/* Returns the size of the full tensor, of which this rank may hold a slice. */
 static inline size_t lhi_whole_values(const lhi_tensor *t)
 {
     return (size_t)t->rows * (t->columns ? t->columns : 1);
 }
 
-/* Which lot a tensor is in; of how many shards. */
+/* Returns the bucket of a tensor. */
 static inline lhi_train_lot_kind lhi_lot_of(const lhi_train *train,
                                             const lhi_tensor *t)
 {
     return t->is_expert && train->o.n_expert_replicas ? LHI_LOT_EXPERTS
                                                       : LHI_LOT_MOST;
 }
+/* Returns the number of shards in a bucket. */
 static inline uint32_t lhi_shards_of(const lhi_train *train,
                                      lhi_train_lot_kind lot)
 {
     return lot == LHI_LOT_EXPERTS ? train->o.n_expert_shards
                                   : train->o.n_shards;
 }
-/* Ranks that have slices of the same tensors of a lot. */
+/* Returns the number of ranks with slices of the same tensors. */
 static inline uint32_t lhi_slicers_of(const lhi_train *train,
                                       lhi_train_lot_kind lot)
 {
     return lot == LHI_LOT_EXPERTS ? train->o.n_expert_tensor
                                   : train->o.n_tensor;
 }
-/* Which of them this rank is. */
+/* Returns this rank's shard. */
 static inline uint32_t lhi_shard_of(const lhi_train *train,
                                     lhi_train_lot_kind lot)
 {
     return lot == LHI_LOT_EXPERTS ? train->o.expert_shard : train->o.shard;
 }
-/* Whether another rank with the same ones says what all have to know. */
+/* Checks whether another rank contributes this rank's shard to collective
+ * results. */
 static inline bool lhi_follows(const lhi_train *train, lhi_train_lot_kind lot)
 {
     return lot == LHI_LOT_EXPERTS ? train->o.expert_follows
                                   : train->o.follows;
 }
 
-/* Pieces of a tensor in a checkpoint, each with a checksum; how many of them lie
- * one after the other in what a shard has: of experts of a lot of their own
- * several, since fewer ranks have the same ones. */
+/* Returns the number of pieces per tensor in a checkpoint, each with a
+ * checksum. */
 static inline uint32_t lhi_n_pieces(const lhi_train *train)
 {
     return train->o.n_expert_replicas ? train->o.n_shards * train->o.n_tensor
                                       : train->o.n_shards;
 }
+/* Returns the number of consecutive pieces in a shard: several for experts in
+ * their own bucket, since fewer ranks hold the same ones. */
 static inline uint32_t lhi_pieces_in(const lhi_train *train,
                                      lhi_train_lot_kind lot)
 {
     return lhi_n_pieces(train) / lhi_shards_of(train, lot);
 }
 
-/* Of each tensor. */
+/* Returns the number of moments per tensor. */
 static inline uint32_t lhi_n_moments(const lhi_train *train)
 {
     return train->o.delayed ? LHI_MOST_MOMENTS : LHI_MOST_MOMENTS - 1;
 }
 
-/* Whether this rank has no more than a slice of it. */
+/* Checks whether this rank holds only a slice. */
 static inline bool lhi_is_cut(const lhi_tensor *t)
 {
     return t->slice.cut != LHI_CUT_NOT && t->slice.ranks > 1;
 }
 
-/* Values of a slice of n that each of its shards has, but for the last. */
+/* Returns the values per shard for a slice with n values; the last shard may
+ * have fewer. */
 size_t lhi_share_of(const lhi_train *train, lhi_train_lot_kind lot, size_t n);
 
-/* Of a tensor's values, or one of its moments, of which each rank has a part
- * (`mine`, `n`; `shards` of each slice, as lhi_owned has them): the first rank gets
- * all in `whole`; at the others it is not looked at. */
+/* Gathers a tensor's values, or a moment, from ranks that each have a part
+ * (`mine`, `n`; `shards` per slice, as in lhi_owned_tensor). The first rank
+ * gets everything in `whole`, which other ranks ignore. */
 lh_status lhi_collect_slices(const lhi_train *train, const lhi_tensor *tensor,
                              uint32_t shards, const float *mine, size_t n,
                              float *whole, lh_error *err);
 
-/* NULL: it is another rank's. */
+/* NULL: another rank has the chunk. */
 lhi_train_chunk *lhi_train_find_chunk(const lhi_train *train, uint32_t chunk);
 
-/* Folders: src/train/folder.c. Names are made in `buffer`. */
+/* Folders: src/train/folder.c. Paths are formatted into `buffer`. */
 enum { LHI_PATH = 4096 };
+/* Formats a path; LH_EIO: too long. */
 lh_status lhi_folder_path(char *buffer, lh_error *err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* A checkpoint's; files that are not of it stay, and the folder with them.
- * Errors don't matter. */
+/* Removes a checkpoint's folder; keeps other files, and then the folder.
+ * Ignores errors. */
 void lhi_remove_folder(const char *path);
 lh_status lhi_make_folder(const char *path, lh_error *err); /* with parents */
-/* Of this user alone: a link that somebody left there is not followed. */
+/* Creates a folder owned by this user; does not follow a link there. */
 lh_status lhi_make_own_folder(const char *path, lh_error *err);
+/* Syncs a folder to disk. */
 lh_status lhi_sync_folder(const char *path, lh_error *err);
-/* `from` becomes `to`, whether or not that is there. *gone (room for a path)
- * names what `to` was, "" nothing: to be removed once the folder that has both
- * is synced. */
+/* Renames `from` to `to`, replacing an existing folder. *gone (LHI_PATH bytes)
+ * names the replaced folder, "" if none: remove it once the parent folder is
+ * synced. */
 lh_status lhi_replace_folder(const char *from, const char *to, char *gone,
                              lh_error *err);
-/* The steps of the checkpoints in a folder, ascending; release with free(). */
+/* Lists the steps of the checkpoints in a folder, ascending; release with
+ * free(). */
 lh_status lhi_list_steps(const char *folder, uint64_t **steps, size_t *n,
                          lh_error *err);
 
-/* What a checkpoint holds of a tensor of the model: name and shape. */
+/* A stored tensor: name and shape. */
 typedef lhi_model_tensor lhi_kept_tensor;
-/* Tensor `index` in the model's order; false: the second of a tied pair, which
- * is kept as the embedding. */
+/* Returns tensor `index` in the model's order; false: the second one in a tied
+ * pair, which is stored as the embedding. */
 bool lhi_kept_tensor_of(const lh_model *model, uint32_t index,
                         lhi_kept_tensor *out);
+/* Returns the number of tensors. */
 uint32_t lhi_n_kept_tensors(const lh_model *model);
 
-/* config.json, for transformers. */
+/* Writes config.json for transformers. */
 lh_status lhi_write_config(const lh_model *model,
                            const lhi_checkpoint_options *options,
                            const char *folder, lh_error *err);
 
 #define LHI_STEP_FOLDER "step-%08" PRIu64
 
-/* A checksum as docs/formats/checkpoint.md defines it: a whole number below
- * 2^52, so that a double holds it. */
+/* Computes the checksum defined in docs/formats/checkpoint.md: an integer below
+ * 2^52, exact in a double. */
 double lhi_checksum(const void *data, size_t bytes);
 
-/* A safetensors file as it is written: header, and where each tensor of the
- * model lies; `suffixes` of its name make several of each. */
+/* Layout of a safetensors file: its header and tensor offsets; `suffixes` make
+ * several stored tensors per model tensor. */
 typedef struct lhi_shard_layout {
-    char *header; /* with its length before it */
+    char *header; /* preceded by its length */
     size_t len;
-    uint64_t bytes; /* of the file */
-    uint64_t *at;   /* [tensor of the model][suffix] */
+    uint64_t bytes; /* in the file */
+    uint64_t *at;   /* [model tensor][suffix] */
     uint32_t n_suffixes;
 } lhi_shard_layout;
 extern const char *const lhi_weight_suffixes[]; /* NULL-terminated */
-extern const char *const lhi_moment_suffixes[]; /* without late ones */
-extern const char *const lhi_late_suffixes[];   /* with them */
+extern const char *const lhi_moment_suffixes[]; /* without delayed gradients */
+extern const char *const lhi_late_suffixes[];   /* with delayed gradients */
 static inline const char *const *lhi_suffixes_of(const lhi_train *train)
 {
     return train->o.delayed ? lhi_late_suffixes : lhi_moment_suffixes;
 }
+/* Makes the layout of a file. */
 lh_status lhi_shard_layout_make(const lh_model *model,
                                 const char *const *suffixes,
                                 lhi_shard_layout *out, lh_error *err);
+/* Frees a layout. */
 void lhi_shard_layout_fini(lhi_shard_layout *layout);
 
 #define LHI_WEIGHTS_FILE "model.safetensors"
 #define LHI_MOMENTS_FILE "optimizer.safetensors"
 #define LHI_STATE_FILE "state.json"
 #define LHI_LOCK_FILE ".longhaul-lock"
-#define LHI_LOCK_GONE ".gone-" /* ends the name of one that is replaced */
+#define LHI_LOCK_GONE ".gone-" /* suffix of a lock that is being replaced */
 #define LHI_CONFIG_FILE "config.json"
 #define LHI_TOKENIZER_FILE "tokenizer.json"
 #define LHI_CHECKPOINT_FORMAT "checkpoint/1"
 
-/* Files of a checkpoint that no run reads: for other programs. */
+/* Auxiliary files in a checkpoint, for other programs only. */
 enum { LHI_SIDE_CONFIG, LHI_SIDE_TOKENIZER, LHI_N_SIDES };
 extern const char *const lhi_side_files[LHI_N_SIDES];
 enum { LHI_MAX_SIDE = 1 << 27 }; /* bytes */
-/* The checksum of a checkpoint's file; -1: there is none. */
+/* Computes an auxiliary file's checksum; -1: no such file. */
 lh_status lhi_side_sum(const char *folder, int side, double *sum,
                        lh_error *err);
 
-/* What a checkpoint says of itself: src/train/state.c. `sums` is of
- * lhi_train_sums_size() numbers for `replicas`. */
+/* A checkpoint's description: src/train/state.c. `sums` has
+ * lhi_train_count_checksums() numbers for `replicas`. */
 typedef struct lhi_state {
     uint64_t step;
     uint32_t replicas, n_moments;
     double *sums;              /* release with free() */
     double sides[LHI_N_SIDES]; /* checksums; negative: none */
 } lhi_state;
-/* `sides` as in lhi_state. */
+/* Formats the description; `sides` as in lhi_checkpoint_state. */
 lh_status lhi_state_format(const lhi_train *train,
                            const lhi_checkpoint_options *options,
                            const double *sums, const double *sides, char **text,
                            lh_error *err);
-/* `n_moments`: what the run keeps of each tensor.
- * *differs (may be NULL): it is whole, and of another model, recipe or format
- * than this run's; false: it is damaged. */
+/* Parses the description. `n_moments`: moments per tensor in this run. *differs
+ * (may be NULL): intact, but another model, recipe or format than this run's;
+ * false: damaged. */
 lh_status lhi_state_parse(const char *text, size_t len, const char *name,
                           const lh_model *model, uint32_t n_moments,
                           const lhi_checkpoint_options *options, lhi_state *out,
                           bool *differs, lh_error *err);
-/* Where in the sums tensor `index` has its weights', and behind them, moment
- * by moment, one per replica. */
+/* Returns the index, in the sums, of a tensor's weight checksum; its moments'
+ * follow, one per replica each. */
 size_t lhi_sums_at(uint32_t index, uint32_t replicas, uint32_t n_moments);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The step itself: clipping, the rate, AdamW on what this rank owns. */
+/* The optimizer step: clipping, learning rate, AdamW on the owned values. */
 #include "base/fail.h"
 #include "train/train_own.h"
 
 #include <inttypes.h>
 #include <math.h>
 
-/* Linear up to `rate`, then half a cosine down to `min_rate`
- * (arXiv:1608.03983, equation 5, without restarts). */
+/* Linear up to `rate`, then half a cosine down to `min_rate` (arXiv:1608.03983,
+ * equation 5, without restarts). */
 static double rate_at(const lhi_train_options *o, uint64_t step)
 {
     if (step < o->warmup)
@@ -19,6 +19,7 @@ static double rate_at(const lhi_train_options *o, uint64_t step)
                              (1 + cos(3.14159265358979323846 * done)) / 2;
 }
 
+/* Sums the squares over ranks, then over tensors. */
 static double sum_squares(const lhi_train *train, const double *tally)
 {
     double all = 0;
@@ -32,7 +33,7 @@ static double sum_squares(const lhi_train *train, const double *tally)
     return all;
 }
 
-/* Means over tokens; *modules is NAN where there are none. */
+/* Computes means over tokens; *modules is NAN without MTP modules. */
 static double sum_losses(const lhi_train *train, const double *tally,
                          uint64_t *tokens, double *modules)
 {
@@ -51,7 +52,7 @@ static double sum_losses(const lhi_train *train, const double *tally,
     return count > 0 ? sum / count : 0;
 }
 
-/* What balances experts: towards those that were chosen less than others
+/* Moves balancing biases towards experts that were chosen less often
  * (arXiv:2408.15664, algorithm 1). */
 static void move(const lhi_train *train, const lhi_owned *own,
                  const float *gradient)
@@ -75,9 +76,8 @@ static void update(const lhi_train *train, const lhi_owned *own,
                     gradient, own->n);
 }
 
-/* What the step before left is used, as clipped there, and what this one made
- * is left for the next. The first has nothing to use: not even weights
- * decay. */
+/* Applies the gradients stored by the previous step, clipped there, and stores
+ * this step's. The first step applies nothing, not even weight decay. */
 static void update_late(const lhi_train *train, const lhi_owned *own,
                         lhi_adamw how)
 {
@@ -105,7 +105,7 @@ lh_status lhi_train_update(lhi_train *train, const double *tally,
                         "step %" PRIu64 ": the %s is not finite; the rate is "
                         "too high for this model, or its weights are damaged",
                         r.step, is_lost ? "loss" : "gradient");
-    /* How many updates there are with this one. */
+    /* Number of updates including this one. */
     double t = (double)(train->step + 1 - (o->delayed && train->step > 0));
     lhi_adamw how = {
         .rate = (float)r.rate,
