@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a certificate says, statement by statement. */
+/* Checks a certificate, statement by statement. */
 #include "verify/claim.h"
 
 #include <inttypes.h>
@@ -10,11 +10,13 @@
 
 enum { MOST_CLAIMS = 12 };
 
+/* One checked statement with its text. */
 typedef struct statement {
     lh_claim_status status;
     const char *text;
 } statement;
 
+/* The results; all memory belongs to `mem`. */
 struct lh_claims {
     lhi_arena *mem;
     uint32_t n;
@@ -22,6 +24,7 @@ struct lh_claims {
     bool no_memory;
 };
 
+/* State while checking. */
 typedef struct court {
     const lh_pipeline *p;
     const lh_schedule *schedule; /* or NULL */
@@ -32,6 +35,7 @@ typedef struct court {
 static void say(court *k, lh_claim_status status, const char *format, ...)
     LHI_PRINTF(3, 4);
 
+/* Appends a formatted statement. */
 static void say(court *k, lh_claim_status status, const char *format, ...)
 {
     char text[400];
@@ -46,8 +50,9 @@ static void say(court *k, lh_claim_status status, const char *format, ...)
         k->out->no_memory = true;
 }
 
-/* --- what it is about ----------------------------------------------------- */
+/* --- pipeline and schedule ------------------------------------------------ */
 
+/* Checks the pipeline's hash. */
 static lh_status judge_pipeline(court *k, lh_error *err)
 {
     char *text, hash[32];
@@ -69,7 +74,8 @@ static lh_status judge_pipeline(court *k, lh_error *err)
     return LH_OK;
 }
 
-/* Whole W passes, or as many parts as the bound holds for. */
+/* Checks that W passes are undivided, or in the number of parts that the bound
+ * covers. */
 static bool has_parts(const court *k, const lh_schedule *s)
 {
     for (uint32_t d = 0; d < lh_schedule_n_devices(s); d++) {
@@ -82,6 +88,7 @@ static bool has_parts(const court *k, const lh_schedule *s)
     return true;
 }
 
+/* Checks a schedule's validity and makespan. */
 static lh_status judge_schedule(court *k, const lh_schedule *s,
                                 const char *name, int64_t claimed_ns,
                                 lh_error *err)
@@ -110,6 +117,7 @@ static lh_status judge_schedule(court *k, const lh_schedule *s,
 
 /* --- closed forms --------------------------------------------------------- */
 
+/* Recomputes a closed form and compares its terms. */
 static lh_status judge_form(court *k, lh_error *err)
 {
     const lh_certificate *c = k->c;
@@ -150,6 +158,7 @@ static lh_status judge_form(court *k, lh_error *err)
 
 /* --- refutations ---------------------------------------------------------- */
 
+/* Finds the machine that the certificate names; LH_NONE: none. */
 static uint32_t find_machine(const lhi_claim *claim, const lh_certificate *c)
 {
     for (uint32_t m = 0; m < claim->n_machines; m++) {
@@ -162,9 +171,9 @@ static uint32_t find_machine(const lhi_claim *claim, const lh_certificate *c)
     return LH_NONE;
 }
 
-/* The windows on record, in the place of those found: does the machine fail
- * within them? They are only put where they say no less than what was found,
- * so this is about what is on record, not about the bound. */
+/* Checks whether the recorded windows refute the machine by themselves,
+ * replacing the computed ones. The bound is verified independently; this only
+ * checks the record. */
 static bool record_fails(lhi_claim *claim, const lh_certificate *c)
 {
     uint32_t m = find_machine(claim, c);
@@ -189,6 +198,7 @@ static bool record_fails(lhi_claim *claim, const lh_certificate *c)
     return lhi_claim_machine_fails(claim, m);
 }
 
+/* Adds the statements about windows. */
 static void say_windows(court *k, lhi_claim *claim, bool refuted)
 {
     const lh_certificate *c = k->c;
@@ -218,6 +228,7 @@ static void say_windows(court *k, lhi_claim *claim, bool refuted)
             where);
 }
 
+/* Adds the statement about clauses. */
 static void say_clauses(court *k, uint32_t bad, bool refuted)
 {
     const lh_certificate *c = k->c;
@@ -237,6 +248,7 @@ static void say_clauses(court *k, uint32_t bad, bool refuted)
             c->n_clauses, c->refuted_ns);
 }
 
+/* Checks a refutation by windows or clauses. */
 static lh_status refute(court *k, lhi_claim *claim, lh_error *err)
 {
     const lh_certificate *c = k->c;
@@ -264,6 +276,7 @@ static lh_status refute(court *k, lhi_claim *claim, lh_error *err)
     return LH_OK;
 }
 
+/* Builds the model and checks the refutation. */
 static lh_status judge_refutation(court *k, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
@@ -282,7 +295,7 @@ static lh_status judge_refutation(court *k, lh_error *err)
     return status;
 }
 
-/* --- all of it ------------------------------------------------------------ */
+/* --- driver --------------------------------------------------------------- */
 
 static lh_status judge_proof(court *k, lh_error *err)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The judge of schedules: its questions, one after the other. */
+/* The schedule verifier: runs all checks in sequence. */
 #include "verify/judge.h"
 
 #include <inttypes.h>
 
-/* Lays the orders end to end. */
+/* Concatenates the orders of all devices. */
 static lh_status flatten(lhi_judge *judge, lh_error *err)
 {
     const lh_schedule *s = judge->schedule;
@@ -38,6 +38,7 @@ static lh_status flatten(lhi_judge *judge, lh_error *err)
     return LH_OK;
 }
 
+/* Runs all checks; timing only if no violation was found before. */
 static lh_status judge_all(lhi_judge *judge, lh_error *err)
 {
     lh_verdict *v = judge->verdict;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A refutation, clause by clause. A clause follows if denying all its orders
- * leads to a contradiction by what is plain: rows keep their order, "before" is
- * transitive, times add up along orders, one machine runs one thing at a time,
- * memory, and the clauses that were shown before. */
+/* Checks a refutation clause by clause. A clause follows if negating all its
+ * orders leads to a contradiction by simple propagation: rows keep their order,
+ * "before" is transitive, times add up along orders, a machine runs one
+ * operation at a time, memory, and the previously verified clauses. */
 #include "verify/claim.h"
 
 #include "base/whole.h"
@@ -12,9 +12,11 @@
 
 enum { MOST_ROWS = 64 };
 
-/* Literal 2v: the pair's operation of the lower row first; 2v + 1: last. */
+/* Literal 2v: the pair's operation in the lower row comes first; 2v + 1: last.
+ */
 typedef uint32_t lit;
 
+/* State for checking a refutation. */
 typedef struct refuter {
     lhi_claim *c;
     const lh_certificate *cert;
@@ -27,17 +29,17 @@ typedef struct refuter {
     lit *trail;
     uint32_t n_trail, n_done;
     uint32_t *before, *after; /* [slot_at]: known counts, first known after */
-    /* As it is with nothing assumed. */
+    /* Root state, without assumptions. */
     int64_t *root_start, *root_finish;
     uint32_t *root_before, *root_after;
-    uint32_t n_root; /* of the trail */
+    uint32_t n_root; /* trail length at the root */
     uint32_t *queue; /* operations whose times changed */
     bool *queued;
     uint32_t front, n_queue;
-    uint32_t *held; /* operations whose memory is to be looked at */
+    uint32_t *held; /* operations queued for the memory check */
     bool *holding;
     uint32_t n_held;
-    /* Clauses shown so far: their literals, and who watches which. */
+    /* Verified clauses: literals and watches. */
     lit *lits;
     size_t n_lits, *clause_at;
     uint32_t n_clauses;
@@ -51,6 +53,7 @@ static const lhi_claim_row *row_of(const refuter *r, uint32_t o)
     return &r->c->rows[r->c->row_of[o]];
 }
 
+/* Returns the literal "a before b". */
 static lit before(const refuter *r, uint32_t a, uint32_t b)
 {
     const lhi_claim_row *x = row_of(r, a), *y = row_of(r, b);
@@ -80,7 +83,7 @@ static uint32_t second_of(const refuter *r, lit l)
     return l & 1 ? r->pair_a[l / 2] : r->pair_b[l / 2];
 }
 
-/* --- what is known ------------------------------------------------------- */
+/* --- known facts --------------------------------------------------------- */
 
 static void wake(refuter *r, uint32_t o)
 {
@@ -90,6 +93,7 @@ static void wake(refuter *r, uint32_t o)
     r->queue[(r->front + r->n_queue++) % r->c->n_ops] = o;
 }
 
+/* Queues an operation for the memory check, if it allocates. */
 static void look_at_memory(refuter *r, uint32_t o)
 {
     const lhi_claim_row *row = row_of(r, o);
@@ -100,7 +104,7 @@ static void look_at_memory(refuter *r, uint32_t o)
     r->held[r->n_held++] = o;
 }
 
-/* false: it is known to be the other way round. */
+/* Makes a literal true; false: it is already false. */
 static bool learn(refuter *r, lit l)
 {
     int value = value_of(r, l);
@@ -123,7 +127,7 @@ static bool learn(refuter *r, lit l)
     return true;
 }
 
-/* Rows keep their order; "before" is transitive. */
+/* Propagates a literal: rows keep their order; "before" is transitive. */
 static bool follow(refuter *r, lit l)
 {
     uint32_t a = first_of(r, l), b = second_of(r, l);
@@ -161,7 +165,7 @@ static void watch(refuter *r, uint32_t k, uint32_t side)
     r->watching[l] = 2 * k + side;
 }
 
-/* The clauses in which `l`, now known to be false, is watched. */
+/* Visits the clauses that watch `l`, now known to be false. */
 static bool visit(refuter *r, lit l)
 {
     uint32_t w = r->watching[l];
@@ -183,7 +187,7 @@ static bool visit(refuter *r, lit l)
         } else {
             watch(r, k, side);
             if (!learn(r, other)) {
-                while (rest != LH_NONE) { /* keep what is left */
+                while (rest != LH_NONE) { /* keep the remaining watches */
                     uint32_t after = r->next[rest];
                     watch(r, rest / 2, rest % 2);
                     rest = after;
@@ -198,6 +202,7 @@ static bool visit(refuter *r, lit l)
 
 /* --- times --------------------------------------------------------------- */
 
+/* Raises the earliest start; false: the window is empty. */
 static bool starts_at(refuter *r, uint32_t o, int64_t start)
 {
     if (start <= r->c->start[o])
@@ -207,6 +212,7 @@ static bool starts_at(refuter *r, uint32_t o, int64_t start)
     return start + row_of(r, o)->time <= r->c->finish[o];
 }
 
+/* Lowers the latest end; false: the window is empty. */
 static bool ends_by(refuter *r, uint32_t o, int64_t finish)
 {
     if (finish >= r->c->finish[o])
@@ -216,6 +222,7 @@ static bool ends_by(refuter *r, uint32_t o, int64_t finish)
     return r->c->start[o] + row_of(r, o)->time <= finish;
 }
 
+/* Propagates an operation's window along its row and arcs. */
 static bool tell_neighbours(refuter *r, uint32_t o)
 {
     lhi_claim *c = r->c;
@@ -234,9 +241,9 @@ static bool tell_neighbours(refuter *r, uint32_t o)
     return true;
 }
 
-/* The orders of o and the row u that are known, and those that its times leave
- * no choice about: starts and ends rise along a row, so the first ones that
- * could still be either way tell. */
+/* Propagates the known orders between o and row u, and derives the orders that
+ * its times force. Starts and ends increase along a row, so only the first
+ * undecided ones matter. */
 static bool tell_row(refuter *r, uint32_t o, const lhi_claim_row *u)
 {
     lhi_claim *c = r->c;
@@ -258,6 +265,7 @@ static bool tell_row(refuter *r, uint32_t o, const lhi_claim_row *u)
     return true;
 }
 
+/* Propagates an operation's window to all its neighbours. */
 static bool tell_times(refuter *r, uint32_t o)
 {
     lhi_claim *c = r->c;
@@ -272,7 +280,7 @@ static bool tell_times(refuter *r, uint32_t o)
     return true;
 }
 
-/* Preemptive, earliest deadline first. */
+/* Checks the preemptive schedule, earliest deadline first. */
 static bool machine_meets(const refuter *r, const lhi_claim_machine *m)
 {
     const lhi_claim *c = r->c;
@@ -329,7 +337,8 @@ static bool machines_meet(refuter *r)
 
 /* --- memory -------------------------------------------------------------- */
 
-/* What is held once o runs is no less than with every row's least share. */
+/* Checks memory once o runs: it is at least the sum over every row's minimum
+ * share. */
 static bool keep_memory(refuter *r, uint32_t o)
 {
     const lhi_claim *c = r->c;
@@ -361,8 +370,9 @@ static bool keep_memory(refuter *r, uint32_t o)
     return true;
 }
 
-/* --- all that follows ----------------------------------------------------- */
+/* --- propagation ---------------------------------------------------------- */
 
+/* Propagates to a fixpoint; false: contradiction. */
 static bool follow_all(refuter *r)
 {
     for (;;) {
@@ -425,9 +435,9 @@ static void back_to_root(refuter *r)
     memcpy(r->after, r->root_after, slots * sizeof *r->after);
 }
 
-/* --- showing clauses ------------------------------------------------------ */
+/* --- checking clauses ----------------------------------------------------- */
 
-/* A clause of which only one literal is left open at the root, or none. */
+/* Adds a unit clause at the root and propagates it. */
 static void settle_unit(refuter *r, lit l)
 {
     if (!learn(r, l) || !follow_all(r))
@@ -436,8 +446,7 @@ static void settle_unit(refuter *r, lit l)
         save_root(r);
 }
 
-/* The clause behind the last one, n literals from r->n_lits on, is now known.
- */
+/* Stores the verified clause with n literals from r->n_lits on. */
 static void keep_clause(refuter *r, size_t n)
 {
     lit *c = r->lits + r->n_lits;
@@ -445,7 +454,7 @@ static void keep_clause(refuter *r, size_t n)
     for (size_t i = 0; i < n; i++) {
         int value = value_of(r, c[i]);
         if (value > 0)
-            return; /* known without it */
+            return; /* true already */
         if (value == 0) {
             lit l = c[open];
             c[open++] = c[i];
@@ -466,7 +475,7 @@ static void keep_clause(refuter *r, size_t n)
     }
 }
 
-/* Whether denying every literal contradicts what is known. */
+/* Checks whether negating every literal contradicts the known facts. */
 static bool is_shown(refuter *r, size_t n)
 {
     const lit *c = r->lits + r->n_lits;
@@ -478,7 +487,7 @@ static bool is_shown(refuter *r, size_t n)
     return !open;
 }
 
-/* The literals of clause k; false: it names what the pipeline has not. */
+/* Reads the literals of clause k; false: it names unknown operations. */
 static bool take_clause(refuter *r, const lh_proof_clause *k)
 {
     for (uint32_t i = 0; i < k->n_orders; i++) {
@@ -493,7 +502,7 @@ static bool take_clause(refuter *r, const lh_proof_clause *k)
     return true;
 }
 
-/* A microbatch's own way, and arcs on one machine. */
+/* Adds orders on a microbatch's own path, and arcs within one machine. */
 static bool begin_operation(refuter *r, uint32_t o)
 {
     const lhi_claim *c = r->c;
@@ -515,7 +524,7 @@ static bool begin_operation(refuter *r, uint32_t o)
     return true;
 }
 
-/* The orders that the windows' states leave no choice about. */
+/* Adds the orders that the windows' states force. */
 static bool begin_root(refuter *r)
 {
     const lhi_claim *c = r->c;
@@ -542,6 +551,7 @@ static bool begin_root(refuter *r)
     return follow_all(r);
 }
 
+/* Checks all clauses in order; *bad: the first that does not follow. */
 static void show_all(refuter *r, uint32_t *bad)
 {
     if (!begin_root(r)) {
@@ -559,8 +569,9 @@ static void show_all(refuter *r, uint32_t *bad)
     }
 }
 
-/* --- memory -------------------------------------------------------------- */
+/* --- allocation ---------------------------------------------------------- */
 
+/* Numbers all pairs of operations on shared machines. */
 static lh_status number_pairs(refuter *r, lhi_arena *mem, lh_error *err)
 {
     const lhi_claim *c = r->c;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The closed forms of docs/theory/bounds.md, from the pipeline alone. */
+/* Closed-form bounds (docs/theory/bounds.md), from the pipeline alone. */
 #include "verify/claim.h"
 
 #include "base/whole.h"
@@ -7,13 +7,14 @@
 
 #include <string.h>
 
+/* State for one closed form. */
 typedef struct former {
     const lh_pipeline *p;
     lhi_judge links;
     uint32_t n_chunks, n;
     bool joint;
-    /* Per chunk, nothing waiting: the start of the first F and D, the way from
-     * the end of an F to its D, what must follow an F or D. */
+    /* Per-chunk times without waiting: start of the first F and D, time from
+     * the end of an F to its D, and time that must follow an F or D. */
     int64_t *first_f, *first_d, *round, *after_f, *after_d;
     lh_bound_term *terms;
     uint32_t n_terms;
@@ -34,7 +35,8 @@ static int64_t w_of(const former *f, uint32_t c)
     return f->joint ? 0 : at(f, c)->w_ns;
 }
 
-/* From the end of a pass of chunk c to the start of the next on its way. */
+/* Returns the time from the end of a pass on chunk c to the start of the next
+ * on its path. */
 static int64_t hop(const former *f, uint32_t c, bool back)
 {
     uint32_t link = back ? f->links.backward[c] : f->links.forward[c];
@@ -49,6 +51,7 @@ static int64_t scatter(const lh_chunk *c)
     return c->reduce_scatter_ns ? c->reduce_scatter_ns + c->dp_latency_ns : 0;
 }
 
+/* Computes the per-chunk times. */
 static void time_ways(former *f)
 {
     uint32_t last = f->n_chunks - 1;
@@ -111,8 +114,8 @@ static void form_path(former *f)
     term(f, "after a D", 1, f->after_d[best]);
 }
 
-/* How many activations of the device's chunks fit, rounded up where a part of a
- * W could make room; 0: no such limit, or other passes change memory. */
+/* Returns how many activations on the device's chunks fit, rounded up where
+ * part of a W could suffice; 0: no limit, or other passes change memory. */
 static int64_t capacity(const former *f, uint32_t device, uint32_t chunk,
                         bool *whole)
 {
@@ -134,6 +137,7 @@ static int64_t capacity(const former *f, uint32_t device, uint32_t chunk,
     return room / each + !*whole;
 }
 
+/* Totals over a device's chunks. */
 typedef struct sums {
     uint32_t n_chunks, chunk;
     int64_t first, work, forth, after, scatter;
@@ -181,7 +185,7 @@ static void form_drain(former *f, uint32_t device)
     term(f, "after the last D", 1, s.after);
 }
 
-/* Of the device's chunks the one that gives most. */
+/* Computes the bound for each of the device's chunks and keeps the largest. */
 static void form_round_trips(former *f, uint32_t device)
 {
     int64_t most = -1;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pipeline as operations in rows on machines, and the arcs between them. */
+/* Builds the model: a pipeline as operations in rows on machines, with arcs
+ * between them. */
 #include "verify/claim.h"
 #include "verify/judge.h"
 
@@ -8,22 +9,25 @@
 
 enum { MOST_OPS = 1 << 22, MOST_SLOTS = 1 << 26 };
 
+/* A precedence with a minimum delay. */
 typedef struct arc {
     uint32_t from, to;
     int64_t lag;
 } arc;
 
+/* State while building the model. */
 typedef struct builder {
     lhi_claim *c;
     const lh_pipeline *p;
-    lhi_judge links; /* for who talks over which link */
+    lhi_judge links; /* link assignment */
     uint32_t n_chunks, n_devices, n, parts;
     bool joint;
     uint32_t *f, *d, *w, *mf, *md; /* rows by chunk; LH_NONE */
-    uint32_t *gather, *scatter;    /* the same; alone: LH_NONE */
-    uint32_t *alone;               /* per device: how many chunks */
+    /* the same; LH_NONE if alone on its device */
+    uint32_t *gather, *scatter;
+    uint32_t *alone;               /* per device: number of chunks */
     int64_t *held;                 /* per device: static memory, */
-    int64_t *gathered;             /* ... all-gathers */
+    int64_t *gathered;             /* ... total all-gather time */
     arc *arcs;
     size_t n_arcs;
 } builder;
@@ -38,6 +42,7 @@ static int64_t back_ns(const builder *b, uint32_t c)
     return chunk_at(b, c)->d_ns + (b->joint ? chunk_at(b, c)->w_ns : 0);
 }
 
+/* Adds a row with `count` operations to the last machine. */
 static uint32_t add_row_of(builder *b, lhi_claim_row row, uint32_t count)
 {
     lhi_claim *c = b->c;
@@ -52,6 +57,7 @@ static uint32_t add_row_of(builder *b, lhi_claim_row row, uint32_t count)
     return c->n_rows++;
 }
 
+/* Adds a row with `per` operations per microbatch. */
 static uint32_t add_row(builder *b, lhi_claim_row row, uint32_t per)
 {
     row.per = per;
@@ -68,6 +74,7 @@ static void add_machine(builder *b, uint32_t device, const char *link)
                                                        .room = INT64_MAX};
 }
 
+/* Adds a device with rows for its chunks' passes. */
 static void add_device(builder *b, uint32_t device)
 {
     uint32_t last = b->n_chunks - 1;
@@ -108,8 +115,9 @@ static void add_device(builder *b, uint32_t device)
     }
 }
 
-/* Chunks of one device take turns on its data-parallel link, all gathers before
- * all scatters. That turns follow the passes' order is left out. */
+/* Adds a device's data-parallel links: its chunks take turns, all gathers
+ * before all scatters. The model omits that their order follows the passes'
+ * order. */
 static void add_collectives(builder *b, uint32_t device)
 {
     for (int after = 0; after < 2 && b->alone[device] > 1; after++) {
@@ -133,9 +141,9 @@ static void add_collectives(builder *b, uint32_t device)
     }
 }
 
-/* Messages of chunk c over the resource, forward or backward. Those that have a
- * link to themselves, and are made no faster than it carries them, never wait
- * for each other: they take time, and that is all. */
+/* Adds chunk c's messages over the resource, forward or backward. If they have
+ * a link alone, and are produced no faster than it carries them, they never
+ * wait for each other and are modelled as a delay. */
 static void add_messages(builder *b, uint32_t resource, uint32_t c, bool back,
                          bool only)
 {
@@ -166,9 +174,10 @@ static void add_messages(builder *b, uint32_t resource, uint32_t c, bool back,
     *(back ? &b->md[c] : &b->mf[c]) = row;
 }
 
+/* Adds all links that need a machine. */
 static lh_status add_links(builder *b, lh_error *err)
 {
-    /* Routes by resource, so that this takes time in proportion to them. */
+    /* Routes sorted by resource, for linear time. */
     uint32_t n = b->links.n_resources;
     uint32_t *at = LHI_NEW(b->c->mem, uint32_t, (size_t)n + 2);
     uint32_t *sorted = LHI_NEW(b->c->mem, uint32_t, 2 * (size_t)b->n_chunks);
@@ -201,6 +210,7 @@ static lh_status add_links(builder *b, lh_error *err)
 
 /* --- arcs ---------------------------------------------------------------- */
 
+/* Adds an arc; called twice, first to count, then to fill. */
 static void add_arc(builder *b, uint32_t from, uint32_t to, int64_t lag)
 {
     if (b->arcs)
@@ -208,6 +218,7 @@ static void add_arc(builder *b, uint32_t from, uint32_t to, int64_t lag)
     b->n_arcs++;
 }
 
+/* Adds arcs between two rows, through a message row if there is one. */
 static void add_way(builder *b, uint32_t from, uint32_t message, uint32_t to,
                     uint32_t link)
 {
@@ -227,8 +238,8 @@ static void add_way(builder *b, uint32_t from, uint32_t message, uint32_t to,
     }
 }
 
-/* The chunk is alone, only F takes memory and one row gives it back: F number i
- * follows as many releases as make room for i + 1. */
+/* Adds memory as arcs if the chunk is alone, only F allocates and one row
+ * releases: F number i follows enough releases to fit i + 1 activations. */
 static void add_memory_arcs(builder *b, uint32_t c)
 {
     const lhi_claim_row *f = &b->c->rows[b->f[c]];
@@ -275,6 +286,7 @@ static void add_arcs(builder *b)
     }
 }
 
+/* Builds the successor and predecessor lists. */
 static lh_status connect(builder *b, lh_error *err)
 {
     lhi_claim *c = b->c;
@@ -313,6 +325,7 @@ static lh_status connect(builder *b, lh_error *err)
 
 /* --- time ---------------------------------------------------------------- */
 
+/* Returns the greatest common divisor. */
 static int64_t divisor(int64_t a, int64_t b)
 {
     while (b) {
@@ -323,9 +336,9 @@ static int64_t divisor(int64_t a, int64_t b)
     return a;
 }
 
-/* Data-parallel communication lies before a chunk's first F and after its last
- * W or B. Gathers are booked from the start, so they are over, one after the
- * other, before any scatter. */
+/* Sets heads and tails for data-parallel communication before a chunk's first F
+ * and after its last W or B. Gathers are issued from the start, so all have
+ * finished, one after another, before any scatter. */
 static void add_ends(builder *b)
 {
     lhi_claim *c = b->c;
@@ -347,6 +360,7 @@ static void add_ends(builder *b)
     }
 }
 
+/* Scales times to units; false: too large. */
 static bool scale_times(builder *b)
 {
     lhi_claim *c = b->c;
@@ -398,7 +412,7 @@ int64_t lhi_claim_above(const lhi_claim *claim, int64_t ns)
     return (ns / claim->unit_ns + 1) * claim->unit_ns;
 }
 
-/* --- all of it ----------------------------------------------------------- */
+/* --- construction -------------------------------------------------------- */
 
 static lh_status allocate_ops(builder *b, const char **why, lh_error *err)
 {

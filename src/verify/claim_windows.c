@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much time a deadline leaves to every operation: what its neighbours leave
- * to it, and what its machine does, all of whose orders are gone through as
- * counts of what is done. */
+/* Computes the time window of every operation under a deadline: from its
+ * neighbours, and from its machine, whose orders are enumerated as counts of
+ * completed operations. */
 #include "verify/claim.h"
 
 #include "base/whole.h"
@@ -13,18 +13,20 @@ enum { MOST_STATES = 3000000, MOST_ROWS = 16 };
 
 /* --- states of one machine ------------------------------------------------ */
 
+/* Hash table from counts to state numbers. */
 typedef struct table {
     uint64_t *keys; /* ~0: free */
     uint32_t *ids;
     size_t room; /* a power of two */
 } table;
 
+/* State while enumerating one machine. */
 typedef struct counter {
     const lhi_claim *c;
     const lhi_claim_machine *m;
     lhi_claim_states *s;
-    uint32_t room;  /* states */
-    int64_t *early; /* [state]: not before, by the windows so far */
+    uint32_t room;  /* capacity in states */
+    int64_t *early; /* [state]: earliest time by the current windows */
     uint32_t shift[MOST_ROWS];
     table seen;
 } counter;
@@ -79,8 +81,8 @@ static bool enlarge_states(counter *k)
     return true;
 }
 
-/* Whether the next operation of row i may come after x: a microbatch's own way,
- * and memory. */
+/* Checks whether row i's next operation may follow state x: a microbatch's own
+ * path, and memory. */
 static bool may_step(const counter *k, const uint16_t *x, uint32_t i)
 {
     const lhi_claim_row *rows = &k->c->rows[k->m->first_row];
@@ -100,8 +102,8 @@ static bool may_step(const counter *k, const uint16_t *x, uint32_t i)
     return held <= k->m->room;
 }
 
-/* The state after `from` with one more of row i, which is there at `time`;
- * LH_NONE: too many states, or no memory. */
+/* Returns the state after `from` with one more operation in row i, reached at
+ * `time`. LH_NONE: too many states, or out of memory. */
 static uint32_t enter_state(counter *k, uint64_t key, const uint16_t *from,
                             uint32_t i, int64_t time, bool *no_memory)
 {
@@ -134,6 +136,7 @@ static uint32_t enter_state(counter *k, uint64_t key, const uint16_t *from,
     return k->s->n++;
 }
 
+/* Packs counts into a hash key. */
 static uint64_t key_of(const counter *k, const uint16_t *counts)
 {
     uint64_t key = 0;
@@ -142,9 +145,9 @@ static uint64_t key_of(const counter *k, const uint16_t *counts)
     return key;
 }
 
-/* States that the windows so far let one pass through; what comes before a
- * state has a smaller number, so its time is known when it is its turn. false:
- * too many, or no memory. */
+/* Enumerates the states that the current windows allow. Predecessors have
+ * smaller numbers, so a state's time is final when it is expanded. false: too
+ * many, or out of memory. */
 static bool count_states(counter *k, bool *no_memory)
 {
     const lhi_claim *c = k->c;
@@ -182,6 +185,7 @@ static void free_states(lhi_claim_states *s)
     s->next = NULL;
 }
 
+/* Enumerates a machine's states; `states` stays NULL if there are too many. */
 static lh_status make_states(lhi_claim *c, lhi_claim_machine *m, lh_error *err)
 {
     counter k = {.c = c, .m = m};
@@ -240,6 +244,7 @@ void lhi_claim_fini(lhi_claim *claim)
 
 /* --- windows ------------------------------------------------------------- */
 
+/* Queues an operation and marks its machine. */
 static void wake(lhi_claim *c, uint32_t o)
 {
     c->dirty[c->rows[c->row_of[o]].machine] = true;
@@ -254,6 +259,7 @@ static bool fits(const lhi_claim *c, uint32_t o)
     return c->start[o] + c->rows[c->row_of[o]].time <= c->finish[o];
 }
 
+/* Raises the earliest start; false: the window is empty. */
 static bool not_before(lhi_claim *c, uint32_t o, int64_t start)
 {
     if (start <= c->start[o])
@@ -263,6 +269,7 @@ static bool not_before(lhi_claim *c, uint32_t o, int64_t start)
     return fits(c, o);
 }
 
+/* Lowers the latest end; false: the window is empty. */
 static bool not_after(lhi_claim *c, uint32_t o, int64_t finish)
 {
     if (finish >= c->finish[o])
@@ -272,6 +279,7 @@ static bool not_after(lhi_claim *c, uint32_t o, int64_t finish)
     return fits(c, o);
 }
 
+/* Propagates an operation's window along its row and arcs. */
 static bool tell_neighbours(lhi_claim *c, uint32_t o)
 {
     const lhi_claim_row *row = &c->rows[c->row_of[o]];
@@ -289,6 +297,7 @@ static bool tell_neighbours(lhi_claim *c, uint32_t o)
     return true;
 }
 
+/* Propagates until the queue is empty; false: refuted. */
 static bool settle(lhi_claim *c)
 {
     while (c->n_queue) {
@@ -304,8 +313,8 @@ static bool settle(lhi_claim *c)
 
 /* --- one machine --------------------------------------------------------- */
 
-/* early[x]: when x can be reached; late[x]: by when it must be. false: the end
- * cannot be reached. */
+/* Computes early[x], the earliest time at state x, and late[x], the latest.
+ * false: the final state is unreachable. */
 static bool walk_states(lhi_claim *c, const lhi_claim_machine *m)
 {
     const lhi_claim_states *s = m->states;
@@ -325,7 +334,7 @@ static bool walk_states(lhi_claim *c, const lhi_claim_machine *m)
             if (end <= c->finish[o] && (c->early[y] < 0 || end < c->early[y]))
                 c->early[y] = end;
         }
-    uint32_t end = s->n - 1; /* the last one found has the most done */
+    uint32_t end = s->n - 1; /* last state found: most completed operations */
     for (uint32_t i = 0; i < n; i++)
         all += s->counts[(size_t)end * n + i];
     if (all < m->n_ops || c->early[end] < 0)
@@ -345,7 +354,7 @@ static bool walk_states(lhi_claim *c, const lhi_claim_machine *m)
     return true;
 }
 
-/* What the steps that can still be taken leave to each operation. */
+/* Tightens windows and counts to the steps that remain possible. */
 static bool use_states(lhi_claim *c, const lhi_claim_machine *m)
 {
     const lhi_claim_states *s = m->states;
@@ -388,8 +397,8 @@ static bool use_states(lhi_claim *c, const lhi_claim_machine *m)
     return ok;
 }
 
-/* Preemptive, earliest deadline first: if that is late, so is every order. Only
- * the front of a row competes. */
+/* Checks the preemptive schedule, earliest deadline first: if it is late, every
+ * order is. Only the front of a row competes. */
 static bool meets_deadlines(const lhi_claim *c, const lhi_claim_machine *m)
 {
     enum { MOST = 64 };
@@ -442,7 +451,7 @@ bool lhi_claim_machine_fails(lhi_claim *claim, uint32_t m)
                            : !meets_deadlines(claim, machine);
 }
 
-/* --- the fixpoint -------------------------------------------------------- */
+/* --- fixpoint ------------------------------------------------------------ */
 
 static void reset_windows(lhi_claim *c, int64_t deadline)
 {
@@ -462,6 +471,7 @@ static void reset_windows(lhi_claim *c, int64_t deadline)
         wake(c, o);
 }
 
+/* Tightens all machines to a fixpoint; false: refuted. */
 static bool tighten(lhi_claim *c)
 {
     for (bool changed = true; changed;) {
@@ -477,7 +487,7 @@ static bool tighten(lhi_claim *c)
             if (!ok)
                 return false;
             if (machine->states)
-                c->dirty[m] = false; /* it is as tight as it gets */
+                c->dirty[m] = false; /* already as tight as possible */
             if (!settle(c))
                 return false;
         }
@@ -495,7 +505,7 @@ lh_status lhi_claim_windows(lhi_claim *claim, int64_t deadline, bool *refuted,
             return LH_OK;
     if (!settle(claim))
         return LH_OK;
-    lhi_claim_fini(claim); /* states of another deadline */
+    lhi_claim_fini(claim); /* discard states from another deadline */
     LHI_TRY(make_all_states(claim, err));
     *refuted = !tighten(claim);
     return LH_OK;

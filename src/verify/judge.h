@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of the judge. It sees pipelines and schedules through their public
- * functions alone, so that a mistake made elsewhere is not made here again.
+/* Internal interface of the verifier. It accesses pipelines and schedules only
+ * through their public functions, so it does not repeat errors made elsewhere.
  *
- * In: a pipeline and a schedule, or a certificate. Out: what is wrong with them
- * (longhaul/check.h).
+ * Input: a pipeline and a schedule, or a certificate. Output: a list of
+ * violations (longhaul/check.h).
  *
- *   check.c          all questions to a schedule, one after the other
- *   judge_passes.c   is every pass there, once, in its place?
- *   judge_links.c    which messages does a link carry, and are all ordered?
- *   judge_memory.c   does it fit?
- *   judge_clock.c    does it run, and how long?
- *   verdict.c        what they find goes here
- *   certificate.c    all statements of a certificate
- *   claim.h          why no schedule is faster: closed forms claim_form.c,
- *                    windows claim_windows.c, clauses claim_clauses.c, over the
- *                    operations and machines of claim_model.c */
+ *     check.c          all checks of a schedule, in sequence
+ *     passes.c         every pass exists once, at a valid position
+ *     links.c          messages per link; explicit orders are complete
+ *     memory.c         memory limits
+ *     timing.c         execution, deadlock and makespan
+ *     verdict.c        collects the violations
+ *     certificate.c    all statements of a certificate
+ *     model.h          lower bounds: closed_forms.c, windows.c and clauses.c,
+ *                      over the operations and machines in model.c */
 #ifndef LHI_JUDGE_H
 #define LHI_JUDGE_H
 
@@ -27,6 +26,7 @@
 
 enum { LHI_MAX_VIOLATIONS = 100 };
 
+/* A verdict: violations, makespan and peak memory. */
 struct lh_verdict {
     lhi_arena *mem;
     uint32_t n_kept;
@@ -37,67 +37,69 @@ struct lh_verdict {
     int64_t *peaks; /* per device */
 };
 
-/* One pass of the schedule. Nodes are numbered device by device, in order. */
+/* A pass in the schedule. Nodes are numbered device by device, in order. */
 typedef struct lhi_node_key {
     lh_pass pass;
     uint32_t node;
 } lhi_node_key;
 
+/* State while verifying one schedule. */
 typedef struct lhi_judge {
     const lh_pipeline *pipeline;
     const lh_schedule *schedule;
     lh_verdict *verdict;
     lhi_arena *mem; /* scratch */
-    bool no_memory; /* an allocation failed: the verdict is worthless */
+    bool no_memory; /* an allocation failed: verdict invalid */
     uint32_t n_devices, n_chunks, n_microbatches;
     uint32_t n_rows;
-    uint32_t *first;      /* [row]: its first node; [n_rows]: their number */
+    uint32_t *first;      /* [row]: first node; [n_rows]: number of nodes */
     lh_pass *passes;      /* [node] */
     uint32_t *rows;       /* [node] */
-    uint32_t n_sorted;    /* nodes that can be of this pipeline, ... */
+    uint32_t n_sorted;    /* nodes with valid passes, ... */
     lhi_node_key *sorted; /* ... by chunk, microbatch, kind, part */
-    uint32_t n_resources; /* links named alike are one */
+    uint32_t n_resources; /* links with equal names are one resource */
     const char **resource_names;
     uint32_t *link_resources; /* [link] */
     uint32_t *forward;        /* [c]: link from chunk c to c + 1, or ... */
     uint32_t *backward;       /* [c]: link from chunk c to c - 1, or ... */
 } lhi_judge;
 
-/* ... there is no link: LHI_AT_ONCE between devices, LHI_IN_PLACE on one. */
+/* ... without a link: LHI_NO_LINK between devices, LHI_SAME_DEVICE on one
+ * device. */
 #define LHI_AT_ONCE (UINT32_MAX - 1)
 #define LHI_IN_PLACE UINT32_MAX
 
-/* verdict.c: adds a violation. */
+/* Adds a violation (verdict.c). */
 void lhi_violation(lhi_judge *judge, const char *format, ...) LHI_PRINTF(2, 3);
-/* Adds `count` violations that nobody will read. */
+/* Counts `count` violations without a text. */
 void lhi_violations(lhi_judge *judge, uint64_t count);
+/* Checks whether the list of violation texts is full. */
 bool lhi_verdict_full(const lhi_judge *judge);
 
-/* The cell of a node in its row, counted from 1. */
+/* Returns a node's cell in its row, counted from 1. */
 uint32_t lhi_position(const lhi_judge *judge, uint32_t node);
-/* The node of a pass, LH_NONE where the schedule has none. */
+/* Returns the node for a pass; LH_NONE: not in the schedule. */
 uint32_t lhi_find_pass(const lhi_judge *judge, const lh_pass *pass);
-/* The node of D or B, LH_NONE where the schedule has neither. */
+/* Returns the node for D or B; LH_NONE: neither is in the schedule. */
 uint32_t lhi_find_gradient(const lhi_judge *judge, uint32_t chunk,
                            uint32_t microbatch);
-/* The link that what the node makes travels on; see LHI_AT_ONCE. *consumer
- * (may be NULL) is set to the chunk that needs it. */
+/* Returns the link for the node's output; see LHI_NO_LINK. *consumer (may be
+ * NULL): the chunk that receives it. */
 uint32_t lhi_link_of(const lhi_judge *judge, uint32_t node, uint32_t *consumer);
 
-/* The part of `total` that falls to a pass that is W, by whole numbers that
- * add up to `total`. */
+/* Returns a W part's share of `total`; integer shares add up to `total`. */
 int64_t lhi_portion(int64_t total, const lh_pass *pass);
 
-/* judge_passes.c: every pass exactly once, on its device, after what it needs
- * there. Fills `sorted`. */
+/* Checks that every pass runs exactly once, on its device, after its
+ * prerequisites there (passes.c). Fills `sorted`. */
 lh_status lhi_judge_passes(lhi_judge *judge, lh_error *err);
-/* judge_links.c: fills in resources and routes. */
+/* Fills resources and routes (links.c). */
 lh_status lhi_find_links(lhi_judge *judge, lh_error *err);
-/* judge_links.c: the explicit message orders. */
+/* Checks the explicit message orders (links.c). */
 lh_status lhi_judge_links(lhi_judge *judge, lh_error *err);
-/* judge_memory.c */
+/* Checks all memory limits (memory.c). */
 void lhi_judge_memory(lhi_judge *judge);
-/* judge_clock.c: runs a schedule that has no violation so far. */
+/* Simulates a schedule that has no violation so far (timing.c). */
 lh_status lhi_judge_clock(lhi_judge *judge, lh_error *err);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When everything happens, message by message. Times within a device follow
- * from its order alone, so every device is run as far as the values it has
- * take it; what is then on its way is put on the links in order of time, one
- * message after the other, since nothing still unknown can be earlier than the
- * earliest of them. Where no message is left, the rest waits in a circle. */
+/* Computes the time of every pass and message. Times within a device follow
+ * from its order alone, so every device runs as far as its known inputs allow.
+ * Pending messages then enter the links one by one in time order, since nothing
+ * still unknown can be earlier than the earliest of them. If no message is
+ * left, the remaining passes wait in a cycle. */
 #include "verify/judge.h"
 
 #include "base/heap.h"
@@ -14,47 +14,49 @@
 
 #define UNKNOWN (-1)
 
+/* A link's message order. */
 typedef struct ordered_link {
-    uint32_t *nodes; /* in the order given; NULL: first in, first out */
+    uint32_t *nodes; /* in explicit order; NULL: FIFO */
     uint32_t count, next;
 } ordered_link;
 
+/* Simulation state. */
 typedef struct run {
     lhi_judge *judge;
-    uint32_t *consumers;  /* [node]: that waits for what this one makes */
-    uint32_t *sources;    /* [node]: whose output it waits for */
-    int64_t *inputs;      /* [node]: when that is there, or UNKNOWN */
+    uint32_t *consumers;  /* [node]: receives this node's output */
+    uint32_t *sources;    /* [node]: provides this node's input */
+    int64_t *inputs;      /* [node]: input arrival, or UNKNOWN */
     int64_t *ends;        /* [node]: or UNKNOWN */
-    bool *entering;       /* [node]: its message waits for its link's order */
-    int64_t *posted_ns;   /* [node]: its message may go, or UNKNOWN; NULL: as
-                             soon as it is made */
+    bool *entering;       /* [node]: message waits for the link's order */
+    int64_t *posted_ns;   /* [node]: earliest departure by its receive, or
+                           * UNKNOWN; NULL: immediately */
     uint32_t *next;       /* [device]: its next node */
     int64_t *free_ns;     /* [device] */
     int64_t *dp_free_ns;  /* [device]: its data-parallel link */
-    int64_t *gathered_ns; /* [chunk]: its weights are there */
-    uint32_t *fetches;    /* chunks whose weights are not asked for yet, device
-                             by device in the order of first use */
-    uint32_t *fetch, *fetch_end; /* [device]: its part of these */
+    int64_t *gathered_ns; /* [chunk]: arrival of its weights */
+    uint32_t *fetches;    /* chunks whose gather is not issued, by device in
+                           * order of first use */
+    uint32_t *fetch, *fetch_end; /* [device]: its range in `fetches` */
     bool *begun;                 /* [chunk]: its first F has started */
-    uint64_t *left;              /* [chunk]: W and B passes still to run */
+    uint64_t *left;              /* [chunk]: remaining W and B passes */
     int64_t *link_free_ns;       /* [resource] */
     ordered_link *orders;        /* [resource] */
     uint32_t *launches;  /* [node]: first operation that starts with it, or
-                            LH_NONE; NULL: there are no operations */
-    uint32_t *next_op;   /* [operation]: another of the same node */
-    uint32_t *starters;  /* [operation]: the node it starts with */
-    uint32_t *waiters;   /* [operation]: the node that needs it, or LH_NONE */
-    uint32_t *missing;   /* [node]: operations it needs that did not start */
-    int64_t *fetched_ns; /* [node]: when the last of the others is there */
-    uint32_t *gradients; /* [node]: of an F whose activations leave, the node
-                            that needs them back; of that one, the F; LH_NONE:
-                            they stay. NULL: no chunk's leave */
-    int64_t *stream_ns;  /* [device]: its stream for these is free */
-    int64_t *copied_ns;  /* [node]: when the copies it waits for are done */
-    uint32_t *stack;     /* devices that may have something to do */
+                          * LH_NONE; NULL: no operations */
+    uint32_t *next_op;   /* [operation]: next one on the same node */
+    uint32_t *starters;  /* [operation]: the node that starts it */
+    uint32_t *waiters;   /* [operation]: the node that waits, or LH_NONE */
+    uint32_t *missing;   /* [node]: prerequisite operations not started */
+    int64_t *fetched_ns; /* [node]: latest arrival of the started ones */
+    /* [node]: for an F with offloaded activations, the node that needs them;
+     * for that node, the F; LH_NONE: not offloaded. NULL: no chunk offloads */
+    uint32_t *gradients;
+    int64_t *stream_ns;  /* [device]: copy stream free from */
+    int64_t *copied_ns;  /* [node]: end of the copies that it waits for */
+    uint32_t *stack;     /* devices that may be able to continue */
     bool *stacked;       /* [device] */
     uint32_t n_stacked;
-    lhi_heap heap; /* messages made */
+    lhi_heap heap; /* produced messages */
     uint64_t n_messages;
     uint32_t n_done;
     int64_t makespan_ns;
@@ -68,6 +70,7 @@ static void stack(run *r, uint32_t device)
     }
 }
 
+/* Raises the makespan to at least time_ns. */
 static void reach(run *r, int64_t time_ns)
 {
     if (time_ns > r->makespan_ns)
@@ -89,7 +92,7 @@ static int64_t duration(const lhi_judge *judge, const lh_pass *pass)
     }
 }
 
-/* One communication on the device's own data-parallel link; its end. */
+/* Runs one collective on the device's data-parallel link; returns its end. */
 static int64_t collective(run *r, const lh_chunk *chunk, int64_t ready_ns,
                           int64_t transfer_ns)
 {
@@ -100,7 +103,7 @@ static int64_t collective(run *r, const lh_chunk *chunk, int64_t ready_ns,
     return end_ns;
 }
 
-/* Asks for the weights of the device's next chunk; false: it has them all. */
+/* Issues the gather for the device's next chunk; false: all are issued. */
 static bool fetch(run *r, uint32_t device, int64_t now_ns)
 {
     if (r->fetch[device] == r->fetch_end[device])
@@ -111,6 +114,7 @@ static bool fetch(run *r, uint32_t device, int64_t now_ns)
     return true;
 }
 
+/* Collects each device's gathers and issues the first ones. */
 static void gather(run *r)
 {
     const lhi_judge *judge = r->judge;
@@ -133,7 +137,8 @@ static void gather(run *r)
     }
 }
 
-/* Chunks that need no weights ask for none. */
+/* Issues the next gather at a chunk's first F; chunks without a gather issue
+ * none. */
 static void begin_chunk(run *r, uint32_t device, uint32_t chunk,
                         int64_t start_ns)
 {
@@ -144,7 +149,7 @@ static void begin_chunk(run *r, uint32_t device, uint32_t chunk,
         fetch(r, device, start_ns);
 }
 
-/* What `node` made is with its consumer. */
+/* Delivers the output of `node` to its consumer. */
 static void deliver(run *r, uint32_t node, int64_t time_ns)
 {
     uint32_t consumer = r->consumers[node];
@@ -152,7 +157,7 @@ static void deliver(run *r, uint32_t node, int64_t time_ns)
     stack(r, r->judge->rows[consumer]);
 }
 
-/* Puts one message on its link at `now_ns` or when that is free. */
+/* Puts a message on its link at `now_ns`, or when the link is free. */
 static void depart(run *r, uint32_t node, int64_t now_ns)
 {
     const lhi_judge *judge = r->judge;
@@ -163,6 +168,7 @@ static void depart(run *r, uint32_t node, int64_t now_ns)
     deliver(r, node, *free_ns + l->latency_ns);
 }
 
+/* Departs a message, or all that an explicit order now allows. */
 static void enter_link(run *r, uint32_t node, int64_t now_ns)
 {
     const lhi_judge *judge = r->judge;
@@ -181,8 +187,8 @@ static void enter_link(run *r, uint32_t node, int64_t now_ns)
         depart(r, order->nodes[order->next++], now_ns);
 }
 
-/* Runs the operations that go with the start of a pass, one behind the other
- * on the device's link, and tells those that wait for them. */
+/* Runs the operations that a pass launches at its start, in sequence on the
+ * device's link, and updates the passes that wait for them. */
 static void launch_operations(run *r, uint32_t node, int64_t start_ns)
 {
     const lhi_judge *judge = r->judge;
@@ -199,7 +205,8 @@ static void launch_operations(run *r, uint32_t node, int64_t start_ns)
     }
 }
 
-/* Made, and, where receives are late, asked for. */
+/* Queues a message that is produced and, with rendezvous receives, has its
+ * receive posted. */
 static void offer(run *r, uint32_t node)
 {
     int64_t time_ns = r->ends[node];
@@ -213,7 +220,7 @@ static void offer(run *r, uint32_t node)
         r->judge->no_memory = true;
 }
 
-/* The device is ready to receive what the pass at `node` needs. */
+/* Posts the receive for the input of `node`. */
 static void post_receive(run *r, uint32_t node, int64_t now_ns)
 {
     uint32_t source = r->sources[node];
@@ -225,8 +232,8 @@ static void post_receive(run *r, uint32_t node, int64_t now_ns)
         offer(r, source);
 }
 
-/* On coming to `node`: late receives are for that pass, or, without waiting
- * for W passes, for the next one that is none. */
+/* Posts receives when the device reaches `node`: for that pass, or with
+ * LH_RECEIVES_LATE_FD for the next pass other than W. */
 static void come_to(run *r, uint32_t device, uint32_t node)
 {
     const lhi_judge *judge = r->judge;
@@ -238,7 +245,7 @@ static void come_to(run *r, uint32_t device, uint32_t node)
         post_receive(r, node, r->free_ns[device]);
 }
 
-/* What follows from the end of a pass. */
+/* Handles the end of a pass. */
 static void end_pass(run *r, uint32_t node, int64_t end_ns)
 {
     lhi_judge *judge = r->judge;
@@ -261,8 +268,8 @@ static void end_pass(run *r, uint32_t node, int64_t end_ns)
         offer(r, node);
 }
 
-/* One more copy on the device's stream; `waiter` does not start before it is
- * done. */
+/* Adds a copy on the device's stream; `waiter` does not start before its end.
+ */
 static void copy(run *r, uint32_t node, uint32_t waiter, int64_t now_ns)
 {
     const lhi_judge *judge = r->judge;
@@ -274,7 +281,8 @@ static void copy(run *r, uint32_t node, uint32_t waiter, int64_t now_ns)
         r->copied_ns[waiter] = *stream;
 }
 
-/* As the pass at `node` starts, what the next one needs begins to come back. */
+/* Starts fetching the next pass's activations when the pass at `node` starts.
+ */
 static void fetch_activations(run *r, uint32_t node, uint32_t end,
                               int64_t start_ns)
 {
@@ -285,7 +293,8 @@ static void fetch_activations(run *r, uint32_t node, uint32_t end,
         copy(r, node + 1, node + 1, start_ns);
 }
 
-/* As an F has ended, what it has left goes; the pass after the next waits. */
+/* Offloads an F's activations after its end; the pass after the next waits for
+ * the copy. */
 static void store_activations(run *r, uint32_t node, int64_t end_ns)
 {
     if (r->gradients && r->gradients[node] != LH_NONE &&
@@ -293,7 +302,7 @@ static void store_activations(run *r, uint32_t node, int64_t end_ns)
         copy(r, node, node + 2, end_ns);
 }
 
-/* Runs a device as far as it can go. */
+/* Runs a device as far as possible. */
 static void advance(run *r, uint32_t device)
 {
     const lhi_judge *judge = r->judge;
@@ -328,6 +337,7 @@ static void advance(run *r, uint32_t device)
     }
 }
 
+/* Advances devices until none can continue. */
 static void drain(run *r)
 {
     while (r->n_stacked) {
@@ -337,9 +347,9 @@ static void drain(run *r)
     }
 }
 
-/* --- who waits for whom --------------------------------------------------- */
+/* --- dependencies --------------------------------------------------------- */
 
-/* Finds the consumer of every node through tables of F and D or B. */
+/* Finds every node's consumer through tables for F and for D or B. */
 static lh_status connect(run *r, lh_error *err)
 {
     lhi_judge *judge = r->judge;
@@ -376,8 +386,8 @@ static lh_status connect(run *r, lh_error *err)
     return LH_OK;
 }
 
-/* Whose activations leave, and who needs them: those with two passes or more
- * of their device between. */
+/* Finds the offloaded activations and their users: those with at least two
+ * passes on their device in between. */
 static lh_status take_copies(run *r, lh_error *err)
 {
     lhi_judge *judge = r->judge;
@@ -412,7 +422,7 @@ static uint32_t node_at(const lhi_judge *judge, const lh_dp_point *at)
                         : lhi_find_pass(judge, &forward);
 }
 
-/* Which node starts each operation and which waits for it. */
+/* Finds the node that starts each operation and the node that waits for it. */
 static lh_status take_operations(run *r, lh_error *err)
 {
     lhi_judge *judge = r->judge;
@@ -431,7 +441,7 @@ static lh_status take_operations(run *r, lh_error *err)
         return lhi_fail_nomem(err);
     for (uint32_t node = 0; node < total; node++)
         r->launches[node] = LH_NONE;
-    for (uint32_t i = n; i-- > 0;) { /* so that lists keep their order */
+    for (uint32_t i = n; i-- > 0;) { /* reversed, so lists keep their order */
         const lh_dp_op *op = lh_pipeline_dp_op(judge->pipeline, i);
         uint32_t starter = r->starters[i] = node_at(judge, &op->launch);
         r->next_op[i] = r->launches[starter];
@@ -444,6 +454,7 @@ static lh_status take_operations(run *r, lh_error *err)
     return LH_OK;
 }
 
+/* Reads the explicit message orders. */
 static lh_status take_orders(run *r, lh_error *err)
 {
     lhi_judge *judge = r->judge;
@@ -508,8 +519,8 @@ static lh_status make_run(run *r, lh_error *err)
 
 /* --- deadlock ------------------------------------------------------------- */
 
-/* The pass that the next one of `device` waits for, which has not run; `why`
- * (256 bytes) says so. */
+/* Returns the pass, not yet run, that the device's next pass waits for;
+ * describes it in `why` (256 bytes). */
 static uint32_t blocker(const run *r, uint32_t device, char *why)
 {
     const lhi_judge *judge = r->judge;
@@ -543,12 +554,13 @@ static uint32_t blocker(const run *r, uint32_t device, char *why)
              "link %s sends after that of %s of device %" PRIu32,
              device, text, needs, judge->resource_names[resource],
              lh_pass_text(&judge->passes[head], first), judge->rows[head]);
-    /* Made, but not asked for yet: whoever needs it has not come so far. */
+    /* Produced, but its receive is not posted: the consumer has not reached it.
+     */
     return r->ends[head] == UNKNOWN ? head : r->consumers[head];
 }
 
-/* Follows the waiting from any device that is stuck until it comes back to
- * one it has seen, then says that circle. */
+/* Follows the wait-for relation from a blocked device until it closes a cycle,
+ * then reports that cycle. */
 static void say_deadlock(run *r)
 {
     lhi_judge *judge = r->judge;

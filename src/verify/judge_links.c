@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which messages travel on which link, and the explicit message orders. */
+/* Assigns messages to links and checks the explicit message orders. */
 #include "verify/judge.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* A link with its end points, for sorting. */
 typedef struct ends {
     uint32_t from, to, link;
 } ends;
 
+/* A link with its name, for sorting. */
 typedef struct named {
     const char *name;
     uint32_t link;
@@ -30,6 +32,7 @@ static int compare_named(const void *a, const void *b)
     return order ? order : (x->link > y->link) - (x->link < y->link);
 }
 
+/* Returns the link between two chunks, or LHI_SAME_DEVICE or LHI_NO_LINK. */
 static uint32_t link_between(const lhi_judge *judge, const ends *sorted,
                              uint32_t n, uint32_t from_chunk, uint32_t to_chunk)
 {
@@ -44,7 +47,7 @@ static uint32_t link_between(const lhi_judge *judge, const ends *sorted,
     return found ? found->link : LHI_AT_ONCE;
 }
 
-/* Numbers the distinct names of links in alphabetical order. */
+/* Numbers the distinct link names in alphabetical order. */
 static void number_names(lhi_judge *judge, named *names, uint32_t n)
 {
     if (n)
@@ -116,8 +119,8 @@ static uint32_t find_resource(const lhi_judge *judge, const char *name)
     return found ? (uint32_t)(found - judge->resource_names) : LH_NONE;
 }
 
-/* Resource of the message that a node makes, LH_NONE where it makes none that
- * takes a link. */
+/* Returns the resource for a node's message; LH_NONE: no message over a link.
+ */
 static uint32_t resource_of(const lhi_judge *judge, uint32_t node)
 {
     uint32_t link = lhi_link_of(judge, node, NULL);
@@ -126,7 +129,7 @@ static uint32_t resource_of(const lhi_judge *judge, uint32_t node)
     return judge->link_resources[link];
 }
 
-/* One order; marks the nodes that it lists. */
+/* Checks one order and marks the nodes that it lists. */
 static void judge_order(lhi_judge *judge, const lh_link_order *order,
                         uint32_t resource, bool *listed)
 {

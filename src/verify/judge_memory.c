@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory: the running sum of the passes' net changes, in the device's order.
- * The peak is the largest prefix sum, plus what is there all along. */
+/* Checks memory: the running sum over the passes' net changes in device order.
+ * The peak is the largest prefix sum plus static memory. */
 #include "verify/judge.h"
 
 #include <inttypes.h>
 
-/* Sums of a schedule that has passes twice may be out of range. */
+/* Adds with saturation: schedules with duplicate passes may exceed the range.
+ */
 static int64_t add_clamped(int64_t a, int64_t b)
 {
     if (b > 0 && a > INT64_MAX - b)
@@ -15,6 +16,7 @@ static int64_t add_clamped(int64_t a, int64_t b)
     return a + b;
 }
 
+/* Returns a pass's net memory change. */
 static int64_t change(const lhi_judge *judge, const lh_pass *pass)
 {
     if (pass->chunk >= judge->n_chunks)
@@ -32,6 +34,7 @@ static int64_t change(const lhi_judge *judge, const lh_pass *pass)
     }
 }
 
+/* Computes a device's peak and reports a violation. */
 static void judge_device(lhi_judge *judge, uint32_t device)
 {
     int64_t *peak = &judge->verdict->peaks[device];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every pass exactly once, on its device, after what it needs there. The
- * passes are sorted, so the cost is that of the schedule's size even where the
- * pipeline asks for far more than is there. */
+/* Checks that every pass runs exactly once, on its device, after its
+ * prerequisites there. Passes are sorted, so the cost depends on the schedule's
+ * size even if the pipeline has far more passes. */
 #include "verify/judge.h"
 
 #include <inttypes.h>
@@ -33,7 +33,7 @@ static int compare_keys(const void *a, const void *b)
     return order ? order : compare_u32(x->node, y->node);
 }
 
-/* The first sorted key that is not before `pass`. */
+/* Returns the first sorted key that is not before `pass`. */
 static uint32_t lower_bound(const lhi_judge *judge, const lh_pass *pass)
 {
     uint32_t lo = 0, hi = judge->n_sorted;
@@ -67,7 +67,7 @@ uint32_t lhi_find_gradient(const lhi_judge *judge, uint32_t chunk,
     return lhi_find_pass(judge, &pass);
 }
 
-/* Whether a pass can be of this pipeline at all. */
+/* Checks whether a pass can belong to this pipeline. */
 static bool known(lhi_judge *judge, uint32_t node)
 {
     const lh_pass *pass = &judge->passes[node];
@@ -152,7 +152,7 @@ static void say_no_backward(lhi_judge *judge, const lh_pass *pass)
                       pass->microbatch);
 }
 
-/* Says that `node` comes too early where `needed` is later on its device. */
+/* Reports `node` as too early if `needed` comes later on its device. */
 static void want_after(lhi_judge *judge, uint32_t node, uint32_t needed)
 {
     char text[LH_PASS_TEXT], before[LH_PASS_TEXT];
@@ -167,7 +167,7 @@ static void want_after(lhi_judge *judge, uint32_t node, uint32_t needed)
                   lhi_position(judge, needed));
 }
 
-/* Says `node` is there again. */
+/* Reports `node` as a duplicate. */
 static void say_again(lhi_judge *judge, uint32_t node, uint32_t earlier)
 {
     char text[LH_PASS_TEXT];
@@ -179,8 +179,8 @@ static void say_again(lhi_judge *judge, uint32_t node, uint32_t earlier)
         lhi_position(judge, earlier), judge->rows[earlier]);
 }
 
-/* The W passes keys[0..n-1] of one chunk and microbatch: all parts of one
- * cut, each once, after the input gradient `d`. */
+/* Checks the W passes keys[0..n-1] for one chunk and microbatch: all parts of
+ * one division, each once, after the input gradient `d`. */
 static void judge_weights(lhi_judge *judge, const lhi_node_key *keys,
                           uint32_t n, uint32_t d)
 {
@@ -204,7 +204,7 @@ static void judge_weights(lhi_judge *judge, const lhi_node_key *keys,
             say_again(judge, keys[i].node, keys[i - 1].node);
             continue;
         }
-        if (i > 0) /* parts run in their order */
+        if (i > 0) /* parts run in order */
             want_after(judge, keys[i].node, keys[i - 1].node);
         for (; expected < pass->part; expected++) {
             lh_pass gone = *first;
@@ -220,8 +220,8 @@ static void judge_weights(lhi_judge *judge, const lhi_node_key *keys,
     }
 }
 
-/* A run of equal keys that should be one; says what is doubled and returns the
- * first, LH_NONE where there is none. */
+/* Checks a group of equal keys that should have one element: reports duplicates
+ * and returns the first; LH_NONE: empty. */
 static uint32_t only(lhi_judge *judge, const lhi_node_key *keys, uint32_t n)
 {
     for (uint32_t i = 1; i < n; i++)
@@ -229,7 +229,7 @@ static uint32_t only(lhi_judge *judge, const lhi_node_key *keys, uint32_t n)
     return n ? keys[0].node : LH_NONE;
 }
 
-/* All passes of one chunk and microbatch. */
+/* Checks all passes with one chunk and microbatch. */
 static void judge_group(lhi_judge *judge, const lhi_node_key *keys, uint32_t n)
 {
     uint32_t begin[5] = {0};
@@ -279,8 +279,8 @@ static void judge_group(lhi_judge *judge, const lhi_node_key *keys, uint32_t n)
     }
 }
 
-/* Nothing at all of the chunks and microbatches numbered from..to-1, of which
- * number i is microbatch i % n of chunk i / n. */
+/* Reports all passes missing for numbers from..to-1, where number i is
+ * microbatch i % n on chunk i / n. */
 static void say_gap(lhi_judge *judge, uint64_t from, uint64_t to)
 {
     for (; from < to && !lhi_verdict_full(judge); from++) {
@@ -296,7 +296,8 @@ static void say_gap(lhi_judge *judge, uint64_t from, uint64_t to)
     lhi_violations(judge, 2 * (to - from));
 }
 
-/* What F and D need from a chunk on the same device has to be earlier there. */
+/* Checks F and D against their prerequisite on another chunk of the same
+ * device. */
 static void judge_neighbours(lhi_judge *judge, uint32_t node)
 {
     const lh_pass *pass = &judge->passes[node];
@@ -319,7 +320,7 @@ static void judge_neighbours(lhi_judge *judge, uint32_t node)
 lh_status lhi_judge_passes(lhi_judge *judge, lh_error *err)
 {
     LHI_TRY(sort_passes(judge, err));
-    uint64_t next = 0; /* chunk * n + microbatch that is due */
+    uint64_t next = 0; /* next expected chunk * n + microbatch */
     uint32_t i = 0;
     while (i < judge->n_sorted) {
         const lh_pass *pass = &judge->sorted[i].pass;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of the judge write their findings into, and what all of them
- * ask of a pass. */
+/* Collects violations, and provides helpers shared by all checks. */
 #include "verify/judge.h"
 
 #include <stdarg.h>
