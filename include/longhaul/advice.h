@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the ends of the links between datacenters should be set to for a plan,
- * and why: docs/theory/network-advice.md. */
+/* Recommends network settings at the endpoints of inter-datacenter links for a
+ * plan, with reasons: docs/theory/network-advice.md. */
 #ifndef LONGHAUL_ADVICE_H
 #define LONGHAUL_ADVICE_H
 
@@ -15,79 +15,86 @@
 extern "C" {
 #endif
 
+/* Topics of recommendations, one per link setting. */
 typedef enum lh_advice_topic {
-    LH_ADVICE_BALANCING,   /* ECMP or spraying */
-    LH_ADVICE_QUEUE_PAIRS, /* how many between two GPUs */
-    LH_ADVICE_CONGESTION,  /* control on or off */
+    LH_ADVICE_BALANCING,   /* ECMP or packet spraying */
+    LH_ADVICE_QUEUE_PAIRS, /* queue pairs between two GPUs */
+    LH_ADVICE_CONGESTION,  /* congestion control on or off */
     LH_ADVICE_RECOVERY,    /* go-back-N or selective repeat */
-    LH_ADVICE_FEC,         /* a block code, or none */
+    LH_ADVICE_FEC,         /* forward error correction: a block code, or none */
     LH_N_ADVICE_TOPICS
 } lh_advice_topic;
 
+/* Returns the topic's name; static storage. */
 LH_API const char *lh_advice_topic_name(lh_advice_topic topic);
 
-/* One setting of a link, and what comes of it. Rates are of one GPU that sends,
- * of the bytes that it means to send. */
+/* One setting of a link with its predicted effect. Rates are goodput per
+ * sending GPU. */
 typedef struct lh_advice_option {
-    lh_link_setting setting;    /* complete, as a job may have it */
-    double message_bytes_per_s; /* pipeline messages; 0: there are none */
-    int64_t message_ns;         /* one of them, latency included; -1: none */
-    double data_bytes_per_s;    /* data-parallel rings; 0: there are none */
-    int64_t iteration_ns; /* the plan's schedule with this on this link and
-                             all else as it is; -1: not simulated */
+    lh_link_setting setting;    /* complete; can be used in a job as is */
+    double message_bytes_per_s; /* pipeline messages; 0: none */
+    int64_t message_ns;         /* one message with latency; -1: none */
+    double data_bytes_per_s;    /* data-parallel rings; 0: none */
+    int64_t iteration_ns; /* the plan's iteration with this setting on this
+                           * link, all else unchanged; -1: not simulated */
     bool advised;
 } lh_advice_option;
 
-/* What it answers to the question: "spray, 4 queue pairs", "go-back-n". */
+/* Writes the option's value for a topic into `text` (at most `room` bytes):
+ * "spray, 4 queue pairs", "go-back-n". */
 LH_API void lh_advice_option_text(const lh_advice_option *option,
                                   lh_advice_topic topic, char *text,
                                   size_t room);
 
-/* What simulations of packets that were published found that the wrong answer
- * costs, as a share of an iteration; and where. */
+/* Published packet-level results for the cost of the wrong choice, as a
+ * fraction of an iteration, and their source. */
 typedef struct lh_advice_published {
     double low, high;
     const char *where;
 } lh_advice_published;
 
-/* Rates come in closed form; what they are worth is said beside them. Shares
- * are of an iteration's time. */
+/* One topic for one link, with all options and the recommended one. Rates are
+ * closed forms; `confidence` gives their reliability. Fractions refer to the
+ * iteration time. */
 typedef struct lh_advice_question {
     lh_advice_topic topic;
-    bool matters;    /* another answer than what holds now is advised: with it
-                        an iteration takes at least 1 % less */
-    const char *why; /* the numbers, in words */
+    /* true if another value than the current one is recommended: it shortens
+     * the iteration by at least 1 % */
+    bool matters;
+    const char *why; /* explanation with the numbers */
     uint32_t n_options;
-    const lh_advice_option *options; /* all else as advised */
-    double gain; /* what holds now takes so much longer than the advised answer,
-                    or, if that is the same, than the fastest */
-    double differs; /* the most between an option and the advised one */
-    const lh_advice_published *published; /* NULL: none of such a link is */
-    const char *sure; /* how far to trust it, in words; NULL: a file without */
+    const lh_advice_option *options; /* other topics as recommended */
+    double gain; /* extra time with the current value against the recommended
+                  * one, or, if equal, against the fastest */
+    double differs; /* largest difference from the recommended option */
+    const lh_advice_published *published; /* NULL: no result for such a link */
+    const char *sure; /* confidence in words; NULL: absent from the file */
 } lh_advice_question;
 
-/* One direction between two datacenters that the plan uses; where they have
- * zones, what all of these send each other. */
+/* Recommendations for one direction between two datacenters that the plan uses.
+ * Datacenters with zones are aggregated. */
 typedef struct lh_link_advice {
-    const char *from, *to; /* names of datacenters */
-    /* Per iteration: messages of the pipeline, of so many bytes from all GPUs
-     * of a pipeline rank together, from so many GPUs at once; and what
-     * data-parallel rings send, so many at once, in steps of so many bytes. */
+    const char *from, *to; /* datacenter names */
+    /* Traffic per iteration. Pipeline: `messages` messages, each with
+     * `message_bytes` summed over all GPUs of a pipeline rank, from
+     * `message_flows` GPUs at once. Data-parallel rings: `data_bytes` in total,
+     * in `data_flows` concurrent flows with steps of `data_step_bytes`. */
     int64_t message_bytes, data_bytes, data_step_bytes;
     uint64_t messages, message_flows, data_flows;
-    uint32_t paths;   /* that ECMP chooses from */
-    bool paths_given; /* by the job; else one for each 400 Gb/s */
-    bool measured;    /* by the job's profile, which no setting changes: then
-                         there are no questions, nor where there are
-                         expert_bytes alone */
-    /* `advised` is what holds now, with the answers of questions that matter:
-     * the job's, and where it says nothing ECMP with one queue pair, go-back-n,
-     * no congestion control and no code. */
+    uint32_t paths;   /* paths available to ECMP */
+    bool paths_given; /* true: from the job; false: one per 400 Gb/s */
+    /* rates come from the job's profile, which no setting changes. Then there
+     * are no questions, and neither if the link carries expert_bytes alone */
+    bool measured;
+    /* `advised` is the current setting with the recommended values of all
+     * topics that matter. The current setting is the job's; its defaults are
+     * ECMP with one queue pair, go-back-n, no congestion control and no code.
+     */
     lh_advice_option planned, advised;
     uint32_t n_questions;
     const lh_advice_question *questions;
-    int64_t expert_bytes; /* per iteration: tokens on their way to experts in
-                             the other datacenter and back; part of passes */
+    int64_t expert_bytes; /* per iteration: tokens sent to experts in the other
+                           * datacenter and back, within passes */
 } lh_link_advice;
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The record of why a schedule is optimal, for others to check. Text form:
- * docs/formats/certificate.md. */
+/* Optimality certificate: a record that lets a third party check that a
+ * schedule is optimal. Text form: docs/formats/certificate.md. */
 #ifndef LONGHAUL_CERTIFICATE_H
 #define LONGHAUL_CERTIFICATE_H
 
@@ -14,89 +14,106 @@
 extern "C" {
 #endif
 
+/* Kinds of optimality proofs. */
 typedef enum lh_proof_kind {
-    LH_PROOF_CLOSED_FORM, /* a sum of works, named */
-    LH_PROOF_WINDOWS,     /* a shorter schedule leaves some pass no time, by
-                             reasoning about one device or link at a time */
-    LH_PROOF_SEARCH,      /* clauses, each from those before it, down to none */
-    LH_PROOF_NONE,        /* not recorded; `why` says why not */
+    LH_PROOF_CLOSED_FORM, /* sum of named durations */
+    /* a shorter schedule gives some pass an empty time window, derived from one
+     * device or link at a time */
+    LH_PROOF_WINDOWS,
+    LH_PROOF_SEARCH,      /* refutation: each clause follows from earlier ones,
+                           * down to the empty clause */
+    LH_PROOF_NONE,        /* not recorded; see `why` */
 } lh_proof_kind;
 
-/* LH_PROOF_SEARCH: passes and messages that share a device or link, in pairs of
- * different kinds or chunks; with more of them none is recorded or judged. */
+/* LH_PROOF_SEARCH: maximum number of pass or message pairs that share a device
+ * or link and differ in kind or chunk. Larger proofs are neither recorded nor
+ * checked. */
 enum { LH_PROOF_MOST_PAIRS = 1 << 27 };
 
-/* The passes of one chunk and kind, or their messages, and the time that is
- * left to each where the refutation ended. */
+/* Time windows at the end of the refutation, for the passes of one chunk and
+ * kind or for their messages. */
 typedef struct lh_proof_row {
     uint32_t chunk;
-    uint8_t kind; /* lh_pass_kind; of messages that of their producers */
+    uint8_t kind; /* lh_pass_kind; messages: of the producer */
     bool message;
-    uint32_t n_passes;        /* W in parts: every part */
+    uint32_t n_passes;        /* split W: counts every part */
     const int64_t *start_ns;  /* earliest start */
     const int64_t *finish_ns; /* latest end */
 } lh_proof_row;
 
-/* One pass (or its message) before another on the device or link that they
- * share. */
+/* States that one pass (or its message) precedes another on the shared device
+ * or link. */
 typedef struct lh_proof_order {
     lh_pass first, second;
     bool messages;
 } lh_proof_order;
 
+/* A disjunction: at least one order holds in every schedule that ends by
+ * lh_certificate.refuted_ns. */
 typedef struct lh_proof_clause {
-    uint32_t n_orders; /* of these at least one holds in every schedule that is
-                          done */
-    const lh_proof_order *orders; /* by refuted_ns */
+    uint32_t n_orders; /* at least one order holds in every feasible schedule */
+    const lh_proof_order *orders; /* in schedules that end by refuted_ns */
 } lh_proof_clause;
 
+/* An optimality certificate. Owns its arrays and strings; release with
+ * lh_certificate_free(). */
 typedef struct lh_certificate {
-    const char *version;           /* of longhaul that made it */
-    const char *pipeline_hash;     /* "fnv1a64:..." of its canonical text */
-    bool fifo;                     /* the schedule ran first in, first out */
-    uint32_t sub_blocks;           /* W whole, or in so many parts */
+    const char *version;           /* longhaul version that wrote it */
+    /* "fnv1a64:..." hash of the canonical text */
+    const char *pipeline_hash;
+    /* schedule restricted to first in, first out */
+    bool fifo;
+    uint32_t sub_blocks;           /* number of W parts; 1: W is whole */
     int64_t makespan_ns, bound_ns; /* equal: optimal */
     const lh_schedule *schedule;
     lh_proof_kind kind;
-    const char *why; /* LH_PROOF_NONE; else "" */
+    const char *why; /* LH_PROOF_NONE: the reason; else "" */
     /* LH_PROOF_CLOSED_FORM: the bound is the sum of the terms. */
     lh_bound_kind form;
-    uint32_t device;  /* LH_NONE where the form is of no device */
-    const char *link; /* LH_BOUND_LINK, and windows on a link; else "" */
+    uint32_t device;  /* LH_NONE if the form involves no device */
+    const char *link; /* LH_BOUND_LINK, or windows on a link; else "" */
     uint32_t n_terms;
     const lh_bound_term *terms;
-    /* LH_PROOF_WINDOWS, LH_PROOF_SEARCH: no schedule is done by then. */
+    /* LH_PROOF_WINDOWS, LH_PROOF_SEARCH: no schedule ends by this time. */
     int64_t refuted_ns;
-    /* LH_PROOF_WINDOWS: the windows of `device` or `link`, which its passes do
-     * not fit into; none (n_rows 0) where a window was empty before. */
+    /* LH_PROOF_WINDOWS: windows for `device` or `link` that its passes cannot
+     * fit. Empty (n_rows 0) if a window was already empty. */
     uint32_t n_rows;
     const lh_proof_row *rows;
     uint32_t n_clauses;
     const lh_proof_clause *clauses;
 } lh_certificate;
 
-/* Proves once more, with a record, that the optimal schedule of `solution` is
- * so. `options` are those it was found with; effort and time limit hold for the
- * proof. Where there is no record (not optimal, another objective, too long,
- * stopped) the kind is LH_PROOF_NONE. Release with lh_certificate_free(). */
+/* Repeats the optimality proof for `solution` and records it. `options` are
+ * those of the original search; effort and time limit apply to the proof.
+ *
+ * The kind is LH_PROOF_NONE if no record exists: not optimal, another
+ * objective, too long, or cancelled. Release with lh_certificate_free(). */
 LH_API lh_status lh_certify(const lh_pipeline *pipeline,
                             const lh_solve_options *options,
                             const lh_solution *solution, lh_certificate **out,
                             lh_error *err);
+/* Frees the certificate; NULL is a no-op. */
 LH_API void lh_certificate_free(lh_certificate *certificate);
 
-/* JSON; reads back to the same certificate and the same text. Release *text
- * with lh_text_free(); `len` may be NULL. */
+/* Formats the certificate as JSON. Parsing the text gives an equal certificate,
+ * which formats to the same text. Release *text with lh_text_free(); `len` may
+ * be NULL. */
 LH_API lh_status lh_certificate_format(const lh_certificate *certificate,
                                        char **text, size_t *len, lh_error *err);
+/* Parses the JSON form; `name` appears in error messages. LH_EINPUT: the text
+ * is not a valid certificate. Release *out with lh_certificate_free(). */
 LH_API lh_status lh_certificate_parse(const char *text, size_t len,
                                       const char *name, lh_certificate **out,
                                       lh_error *err);
+/* Reads and parses a certificate file. LH_EIO: the file cannot be read;
+ * otherwise as lh_certificate_parse(). */
 LH_API lh_status lh_certificate_read(const char *path, lh_certificate **out,
                                      lh_error *err);
 
 LH_API const char *lh_proof_kind_name(lh_proof_kind kind); /* "windows" */
-/* "path", "device", "drain", "round-trips", "memory", "link" */
+/* Returns "path", "device", "drain", "round-trips", "memory" or "link"; static
+ * storage. */
 LH_API const char *lh_bound_kind_name(lh_bound_kind kind);
 
 #ifdef __cplusplus

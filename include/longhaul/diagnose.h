@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why a running job is slow, from what was recorded of it, and what would help
- * (Lin et al., "Understanding Stragglers in Large Model Training Using What-if
+/* Explains why a recorded job is slow and predicts the effect of remedies (Lin
+ * et al., "Understanding Stragglers in Large Model Training Using What-if
  * Analysis", OSDI 2025, arXiv:2505.05713).
  *
- * In: the operations of some steps, when each began and how long it took. A
- * step is played again from their times by what depends on what; then with the
- * times that they would have if all were alike, and with some of both. What is
- * known, and what is assumed: docs/diagnose.md.
+ * Input: the operations of some steps with start and duration. Each step is
+ * replayed from these times along its dependencies, then with idealised times
+ * (as if all were equal), then with mixtures of both. Measurements and
+ * assumptions: docs/diagnose.md.
  *
  * Times are nanoseconds. */
 #ifndef LONGHAUL_DIAGNOSE_H
@@ -24,8 +24,8 @@
 extern "C" {
 #endif
 
-/* Kinds of operations that are told apart; sends and receives of a direction
- * are one. X(name, text). */
+/* Kinds of operations. Send and receive in one direction form one kind. X(name,
+ * text). */
 #define LH_OPERATION_LIST(X)                                                   \
     X(FORWARD_COMPUTE, "forward-compute")                                      \
     X(BACKWARD_COMPUTE, "backward-compute")                                    \
@@ -42,6 +42,7 @@ extern "C" {
     X(OPTIMIZER, "optimizer")                                                  \
     X(GC, "gc")
 
+/* Kinds of operations, see LH_OPERATION_LIST. */
 typedef enum lh_operation {
 #define LH_OPERATION_ENUM(name, text) LH_OPERATION_##name,
     LH_OPERATION_LIST(LH_OPERATION_ENUM)
@@ -49,158 +50,180 @@ typedef enum lh_operation {
         LH_N_OPERATIONS
 } lh_operation;
 
+/* Returns the operation's name, such as "forward-compute"; static storage. */
 LH_API const char *lh_operation_name(lh_operation operation);
 
-/* --- in ------------------------------------------------------------------- */
+/* --- input ---------------------------------------------------------------- */
 
-/* The operations of steps of a job: immutable, and what is damaged left out. */
+/* Recorded operations of a job's steps. Immutable; damaged records are skipped.
+ */
 typedef struct lh_recording lh_recording;
 
-/* What traces of PyTorch's profiler do not say themselves: which rank is which
- * stage and replica, which range is which operation; docs/formats/ranks.md.
- * Immutable. Release with lh_rank_map_free(), texts with lh_text_free().
- * LH_EINPUT: the text is no such map; `err` names file, line and key. LH_EIO:
- * the file cannot be read. */
+/* Rank map for PyTorch profiler traces: assigns ranks to stages and replicas,
+ * and ranges to operations (docs/formats/ranks.md). Immutable. Release with
+ * lh_rank_map_free(), texts with lh_text_free().
+ *
+ * LH_EINPUT: the text is not a valid map; `err` names file, line and key.
+ * LH_EIO: the file cannot be read. */
 typedef struct lh_rank_map lh_rank_map;
 
 enum { LH_MAX_MAP_RANKS = 65536, LH_MAX_MAP_NAMES = 1024 };
 
+/* Reads a rank map from a file. */
 LH_API lh_status lh_rank_map_read(const char *path, lh_rank_map **out,
                                   lh_error *err);
+/* Parses a rank map; `name` appears in error messages. */
 LH_API lh_status lh_rank_map_parse(const char *text, size_t len,
                                    const char *name, lh_rank_map **out,
                                    lh_error *err);
+/* Formats a rank map as text. Release *text with lh_text_free(); `len` may be
+ * NULL. */
 LH_API lh_status lh_rank_map_format(const lh_rank_map *map, char **text,
                                     size_t *len, lh_error *err);
-LH_API void lh_rank_map_free(lh_rank_map *map); /* NULL is fine */
+LH_API void lh_rank_map_free(lh_rank_map *map); /* frees; NULL is a no-op */
 
-/* Reads files of one recording, as they are or compressed by gzip: tables
- * (docs/formats/recording.md); traces of longhaul, each of which is a step, the
- * first of them step 0; or traces of PyTorch's profiler, one or several of a
- * rank. "-" is not special. Rows of a step may lie in several tables. What is
- * damaged is left out and remarked upon (lh_diagnosis has the remarks). Release
- * with lh_recording_free().
- * LH_EINPUT: a file is of another kind than the first or of none of these, has
- * no heading, or nothing whole is left; where a rank belongs is not known.
+/* Reads the files of one recording, plain or gzip-compressed. Accepted kinds:
+ *
+ * - tables (docs/formats/recording.md); rows of a step may be spread over
+ *   several tables
+ * - longhaul traces, one per step, the first being step 0
+ * - PyTorch profiler traces, one or several per rank
+ *
+ * "-" has no special meaning. Damaged records are skipped and listed in
+ * lh_diagnosis.defects. Release with lh_recording_free().
+ *
+ * LH_EINPUT: a file has a different kind than the first or an unknown kind, has
+ * no heading, contains no intact record, or a rank's position is unknown.
  * LH_EUNSUPPORTED: a trace has data-parallel communication in parts. */
 LH_API lh_status lh_recording_read(const char *const *paths, uint32_t n_paths,
                                    lh_recording **out, lh_error *err);
-/* The same of one text, or what gzip made of it. */
+/* Parses one recording from memory, plain or gzip-compressed; `name` appears in
+ * error messages. Otherwise as lh_recording_read(). */
 LH_API lh_status lh_recording_parse(const char *text, size_t len,
                                     const char *name, lh_recording **out,
                                     lh_error *err);
-/* Both with a map, which may go afterwards; NULL: none. LH_EINPUT: there is a
- * map, and the files are no traces of PyTorch's profiler, or it has names that
- * no range has. */
+/* Reads a recording with a rank map (may be NULL; not retained). LH_EINPUT: a
+ * map was given and the files are not PyTorch profiler traces, or the map names
+ * ranges that do not occur. Otherwise as lh_recording_read(). */
 LH_API lh_status lh_recording_read_mapped(const char *const *paths,
                                           uint32_t n_paths,
                                           const lh_rank_map *map,
                                           lh_recording **out, lh_error *err);
+/* Parses a recording with a rank map, see lh_recording_read_mapped(). */
 LH_API lh_status lh_recording_parse_mapped(const char *text, size_t len,
                                            const char *name,
                                            const lh_rank_map *map,
                                            lh_recording **out, lh_error *err);
-LH_API void lh_recording_free(lh_recording *recording); /* NULL is fine */
+/* frees; NULL is a no-op */
+LH_API void lh_recording_free(lh_recording *recording);
 
+/* Returns the number of recorded steps. */
 LH_API uint32_t lh_recording_n_steps(const lh_recording *recording);
+/* Returns the number of pipeline stages. */
 LH_API uint32_t lh_recording_n_stages(const lh_recording *recording);
+/* Returns the number of replicas. */
 LH_API uint32_t lh_recording_n_replicas(const lh_recording *recording);
 
-/* One replica as a scheduling problem, and the order in which it ran, NULL if
- * not wanted: chunks with the mean times of its passes, messages that take no
- * time. A chunk's F adds 1 to the memory and what ends it takes 1 away, so that
- * memory counts activations of microbatches. Release both.
- * LH_EINVAL: there is no such replica. LH_EUNSUPPORTED: not every chunk does
- * every microbatch once, as a pipeline's do. */
+/* Builds a scheduling problem from one replica, and its recorded order if
+ * `schedule` is not NULL. Chunks have the mean pass times; messages take no
+ * time. A chunk's F adds 1 unit of memory and its last pass frees 1, so that
+ * memory counts resident microbatches. Release both.
+ *
+ * LH_EINVAL: no such replica. LH_EUNSUPPORTED: some chunk does not process
+ * every microbatch exactly once, as a pipeline must. */
 LH_API lh_status lh_recording_pipeline(const lh_recording *recording,
                                        uint32_t replica, lh_pipeline **pipeline,
                                        lh_schedule **schedule, lh_error *err);
-/* The same with messages that take what they took on the mean, on links between
- * its stages: latency alone, as one that was recorded does not say how much of
- * it was transfer. */
+/* As lh_recording_pipeline(), with mean message times on links between the
+ * stages. They are modelled as latency alone because a recording does not
+ * separate latency from transfer. */
 LH_API lh_status lh_recording_linked_pipeline(const lh_recording *recording,
                                               uint32_t replica,
                                               lh_pipeline **out, lh_error *err);
-/* From the first to the last pass of that replica, as measured: the mean over
- * all steps. 0: there is no such replica. */
+/* Returns the measured time from the replica's first to its last pass, averaged
+ * over steps. 0: no such replica. */
 LH_API int64_t lh_recording_passes_ns(const lh_recording *recording,
                                       uint32_t replica);
 
-/* --- out ------------------------------------------------------------------ */
+/* --- output --------------------------------------------------------------- */
 
+/* Measured, replayed and idealised duration of one step. */
 typedef struct lh_diagnosed_step {
     uint64_t step;
     int64_t measured_ns, t_ns, ideal_ns;
 } lh_diagnosed_step;
 
-/* Something that was slower than others of its kind. */
+/* Kind of slow component. */
 typedef enum lh_slow_what {
-    LH_SLOW_WORKER, /* its passes, against those of the stage's others */
-    LH_SLOW_STAGE,  /* its passes, against those of the other stages */
-    LH_SLOW_LINK,   /* messages from stage `stage` to stage `to` of a replica */
-    LH_SLOW_MICROBATCHES, /* they take differently long, on all ranks alike: the
-                             longest of each against their mean */
+    LH_SLOW_WORKER, /* slower than the same stage on other replicas */
+    LH_SLOW_STAGE,  /* slower than other stages */
+    LH_SLOW_LINK,   /* messages from `stage` to `to_stage` in a replica */
+    LH_SLOW_MICROBATCHES, /* microbatches of unequal duration, the same on all
+                           * ranks: longest of each against their mean */
 } lh_slow_what;
 
+/* A component that was slower than its peers, and when. */
 typedef struct lh_slow_thing {
     lh_slow_what what;
-    uint32_t stage, to; /* `to`: of links; LH_NONE: of microbatches */
-    uint32_t replica;   /* LH_NONE: of stages and microbatches */
-    double ratio;       /* of its times to the others', over its slow steps */
-    uint32_t n_steps;   /* in which it was slow */
-    uint64_t from;      /* the first of these */
-    uint64_t until;     /* the last */
-    bool to_the_end;    /* it was so in the last step that was recorded */
-    /* How much sooner a step would end, played again, with usual times in
-     * place of its own; the mean over all steps. `hidden`: next to nothing, as
-     * long as others are slow, and this much once all of these are as usual:
-     * of two links that replicas wait for alike, each hides the other. */
+    uint32_t stage, to; /* `to_stage`: links only; LH_NONE: microbatches */
+    uint32_t replica;   /* LH_NONE for stages and microbatches */
+    double ratio;       /* its time / the others', over its slow steps */
+    uint32_t n_steps;   /* number of slow steps */
+    uint64_t from;      /* first slow step */
+    uint64_t until;     /* last slow step */
+    bool to_the_end;    /* still slow in the last recorded step */
+    /* Predicted saving per step if this component had typical times, by replay,
+     * averaged over steps. `hidden`: the saving is negligible while other
+     * components are slow; cost_ns is then the saving once all others are
+     * typical. Example: if replicas wait for two equally slow links, each hides
+     * the other. */
     int64_t cost_ns;
     bool hidden;
 } lh_slow_thing;
 
-/* What may be done, and what it is predicted to come to. */
+/* A possible remedy with its predicted effect. */
 typedef struct lh_help {
     const char *what;    /* one sentence */
-    const char *assumes; /* what is assumed; "" where all was measured */
+    const char *assumes; /* assumptions; "" if everything was measured */
     int64_t predicted_ns;
-    double gain; /* of t_ns, 0..1 */
+    double gain; /* fraction of t_ns, 0..1 */
 } lh_help;
 
-/* A kind of damage, and how much of it there was. */
+/* A kind of recording defect and its frequency. */
 typedef struct lh_remark {
     const char *kind; /* "doubled-rows" */
     uint64_t n;
     const char *text; /* one sentence */
 } lh_remark;
 
-/* Plain arrays, immutable; all is the diagnosis's own. Times of steps are
- * means over the steps. */
+/* Result of lh_diagnose(): plain arrays, immutable, owned by the diagnosis.
+ * Step times are means over the steps. */
 typedef struct lh_diagnosis {
     uint32_t n_steps, n_stages, n_replicas, n_chunks, n_microbatches;
-    const uint32_t *replicas;       /* their numbers in the recording */
-    const lh_diagnosed_step *steps; /* by number */
-    double measured_ns;    /* from the step's start to the end of all of it */
-    double t_ns;           /* played again with its own times */
-    double ideal_ns;       /* and with usual ones everywhere */
+    const uint32_t *replicas;       /* replica numbers in the recording */
+    const lh_diagnosed_step *steps; /* sorted by step number */
+    double measured_ns;    /* from step start to the end of all operations */
+    double t_ns;           /* replayed with recorded times */
+    double ideal_ns;       /* replayed with typical times everywhere */
     double slowdown;       /* t_ns / ideal_ns */
     double slowdown_error; /* standard error over the steps; 0: one step */
-    /* What the slowdown would be if only that had its own times. */
+    /* Slowdown if only this stage, replica or worker kept its recorded times.
+     */
     const double *by_stage, *by_replica;
-    const double *by_worker; /* stage * n_replicas + replica: the lesser of its
-                                replica's and its stage's */
-    /* Of kinds that were not recorded: 0. */
+    const double *by_worker; /* index stage * n_replicas + replica; the smaller
+                              * of its replica's and its stage's value */
+    /* 0 for kinds that were not recorded. */
     double by_operation[LH_N_OPERATIONS];
-    /* How much of t_ns - ideal_ns goes away when the slowest workers, 3 % of
-     * all, have usual times, and when the last stage has. 0 where there is
-     * nothing to go away. */
+    /* Fraction of t_ns - ideal_ns removed by giving typical times to the
+     * slowest 3 % of workers, and to the last stage. 0 if there is no
+     * difference. */
     double worker_share, last_stage_share;
-    uint32_t n_slow_workers; /* those 3 %, rounded up, slowest first */
+    uint32_t n_slow_workers; /* that 3 %, rounded up, slowest first */
     const uint32_t *slow_workers;
-    uint32_t n_slow_things; /* dearest first */
+    uint32_t n_slow_things; /* highest cost first */
     const lh_slow_thing *slow_things;
-    /* How much sooner a step would end with all of them as usual, where some
-     * are hidden; else 0. */
+    /* Predicted saving per step if all of them had typical times, when some are
+     * hidden; else 0. */
     int64_t together_ns;
     uint32_t n_helps; /* best first */
     const lh_help *helps;
@@ -208,17 +231,19 @@ typedef struct lh_diagnosis {
     const lh_remark *remarks;
 } lh_diagnosis;
 
+/* Options of lh_diagnose(). */
 typedef struct lh_diagnose_options {
     size_t size;      /* sizeof(lh_diagnose_options) */
-    uint32_t threads; /* 0: one per processor. The result is the same. */
+    uint32_t threads; /* 0: one per processor; does not affect the result */
 } lh_diagnose_options;
 
-/* `options` may be NULL. The recording may go afterwards. Release with
- * lh_diagnosis_free(). */
+/* Diagnoses a recording. `options` may be NULL. The recording may be freed
+ * afterwards. Release with lh_diagnosis_free(). */
 LH_API lh_status lh_diagnose(const lh_recording *recording,
                              const lh_diagnose_options *options,
                              lh_diagnosis **out, lh_error *err);
-LH_API void lh_diagnosis_free(lh_diagnosis *diagnosis); /* NULL is fine */
+/* frees; NULL is a no-op */
+LH_API void lh_diagnosis_free(lh_diagnosis *diagnosis);
 
 #ifdef __cplusplus
 }

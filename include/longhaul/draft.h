@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job file to begin with: commented text, of which the owner changes what is
- * different. Text form: docs/formats/job.md. */
+/* Generates a commented job file as a starting point; the user edits the values
+ * that differ. Text form: docs/formats/job.md. */
 #ifndef LONGHAUL_DRAFT_H
 #define LONGHAUL_DRAFT_H
 
@@ -10,28 +10,29 @@
 extern "C" {
 #endif
 
-/* A datacenter of it. */
+/* One datacenter in the job draft. */
 typedef struct lh_draft_site {
-    const char *gpu;        /* a preset's name, or what stands for it */
+    const char *gpu;        /* preset name or alias */
     uint32_t nodes;         /* 0: enough for the model, see below */
-    uint32_t gpus_per_node; /* 0: as this GPU is sold */
+    uint32_t gpus_per_node; /* 0: the usual number for this GPU */
 } lh_draft_site;
 
+/* Options of lh_job_draft(). */
 typedef struct lh_draft_options {
     size_t size;
-    /* A preset's name, or what stands for it, or the path of a config.json;
-     * NULL: the first preset. */
+    /* Preset name or alias, or path of a config.json; NULL: the first preset.
+     */
     const char *model;
-    uint32_t n_sites; /* 0: one, of h100-sxm */
+    uint32_t n_sites; /* 0: one, with h100-sxm */
     const lh_draft_site *sites;
-    /* Of the link between each two sites. */
+    /* Link between each pair of sites. */
     int64_t latency_ns; /* one way; 0: LH_DRAFT_LATENCY_NS */
-    double gbps; /* 10^9 bits per second, all traffic of one direction; 0:
-                    LH_DRAFT_GBPS */
-    uint32_t global_batch; /* sequences; 0: LH_DRAFT_TOKENS in an iteration */
-    uint32_t sequence; /* tokens; 0: LH_DRAFT_SEQUENCE, or as many positions as
-                          the model has learned */
-    /* Where a config.json's path begins; NULL: such paths are refused. */
+    double gbps; /* 10^9 bits per second, all traffic in one direction; 0:
+                  * LH_DRAFT_GBPS */
+    uint32_t global_batch; /* sequences; 0: LH_DRAFT_TOKENS per iteration */
+    uint32_t sequence; /* tokens; 0: LH_DRAFT_SEQUENCE, or the model's number of
+                        * learned positions */
+    /* Base folder for config.json paths; NULL: rejects such paths. */
     const char *folder;
 } lh_draft_options;
 
@@ -40,16 +41,17 @@ typedef struct lh_draft_options {
 #define LH_DRAFT_TOKENS (UINT32_C(1) << 22)
 #define LH_DRAFT_SEQUENCE UINT32_C(4096)
 
-/* The text of a job, which lh_job_parse() has read: every key that such a job
- * needs, what it means and takes, and, as comments that may be uncovered, some
- * of those it may have. Where `nodes` is 0, a site has as many, a power of two,
- * that the sites together hold four times the training state of 18 bytes for
- * each parameter. Nodes and their networks are those that the GPU is usually
- * sold with (docs/formats/job.md); training is in bf16, or in fp16 where a GPU
- * knows no other.
+/* Generates the text of a valid job (checked with lh_job_parse()): every
+ * required key with its meaning and values, plus optional keys as comments that
+ * can be enabled.
  *
- * Release *text with lh_text_free(); `len` may be NULL. LH_EINPUT: no such
- * model or GPU, or a number that no job may have; `err` says which. */
+ * If `nodes` is 0, each site gets the same power of two, such that all sites
+ * together hold four times the training state (18 bytes per parameter). Nodes
+ * and networks follow common configurations for the GPU (docs/formats/job.md).
+ * Precision is bf16, or fp16 where the GPU supports no other.
+ *
+ * Release *text with lh_text_free(); `len` may be NULL. LH_EINPUT: unknown
+ * model or GPU, or a number out of range; `err` says which. */
 LH_API lh_status lh_job_draft(const lh_draft_options *options, char **text,
                               size_t *len, lh_error *err);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running schedules. A schedule is lowered to an execution plan: for every
- * rank the passes in their order, and apart from them the receives, sends and
- * data-parallel communications, each in its own stream (CrossPipe §6.3). The
- * plan is proven free of deadlock before anything starts. See docs/engine.md.
+/* Runs schedules. A schedule is lowered to an execution plan: each rank's
+ * passes in order, and separate streams for receives, sends and data-parallel
+ * communication (CrossPipe section 6.3). The plan is proven deadlock-free
+ * before the run starts. See docs/engine.md.
  *
  * Rank d runs device d of the pipeline. Times are nanoseconds. */
 #ifndef LONGHAUL_ENGINE_H
@@ -31,96 +31,106 @@ extern "C" {
 
 /* --- execution plans ------------------------------------------------------ */
 
-typedef struct lh_exec lh_exec; /* immutable once made */
+typedef struct lh_exec lh_exec; /* immutable after creation */
 
-/* What a rank does at once: each stream in its own order. */
+/* Streams of a rank. Streams run concurrently; each executes its instructions
+ * in order. */
 typedef enum lh_stream {
     LH_STREAM_COMPUTE,
-    LH_STREAM_RECEIVE_PREV, /* outputs of F from the chunk before */
-    LH_STREAM_RECEIVE_NEXT, /* gradients from the chunk behind */
-    LH_STREAM_SEND_NEXT,    /* outputs of F to the chunk behind */
-    LH_STREAM_SEND_PREV,    /* gradients to the chunk before */
+    LH_STREAM_RECEIVE_PREV, /* outputs of F from the previous chunk */
+    LH_STREAM_RECEIVE_NEXT, /* gradients from the next chunk */
+    LH_STREAM_SEND_NEXT,    /* outputs of F to the next chunk */
+    LH_STREAM_SEND_PREV,    /* gradients to the previous chunk */
     LH_STREAM_DATA,         /* data-parallel communication */
-    LH_STREAM_OFFLOAD,      /* activations that leave, or come back */
+    LH_STREAM_OFFLOAD,      /* activations offloaded and reloaded */
     LH_N_STREAMS
 } lh_stream;
 
 LH_API const char *lh_stream_name(lh_stream stream); /* "receive-prev" */
 
+/* One instruction of a rank's execution plan. */
 typedef struct lh_instruction {
     lh_stream stream;
-    /* compute: that runs; receive: that needs the message; send: that makes
-     * it; data: its chunk, F an all-gather, W a reduce-scatter; offload: whose
-     * activations, F: they leave, B: they come back. */
+    /* The related pass, by stream. compute: the pass that runs; receive: its
+     * consumer; send: its producer; data: the chunk, with F for an all-gather
+     * and W for a reduce-scatter; offload: the pass whose activations are
+     * offloaded (F) or reloaded (B). */
     lh_pass pass;
-    uint32_t op; /* data: lh_pipeline_dp_op() that it is; LH_NONE: the chunk's
-                    own, or no communication */
-    /* data, offload: the pass that waits for it, and for all before it in the
-     * stream, counted from 0 in the rank's order; LH_NONE: none. */
+    uint32_t op; /* data: index for lh_pipeline_dp_op(); LH_NONE: the chunk's
+                  * own operation, or not a communication */
+    /* data, offload: the pass that waits for this and all earlier instructions
+     * of the stream, as an index from 0 in the rank's order; LH_NONE: none. */
     uint32_t before;
-    /* Issued once so many of the rank's passes have ended. */
+    /* Number of the rank's passes that must end before this instruction is
+     * issued. */
     uint32_t after;
-    uint32_t peer; /* the rank at the other end, LH_NONE */
-    uint32_t link; /* resource that the message takes, LH_NONE: no link */
-    uint32_t slot; /* receive: its buffer; else LH_NONE */
-    /* The message's place in the link's explicit order; UINT64_MAX: first in,
-     * first out. */
+    uint32_t peer; /* remote rank, or LH_NONE */
+    uint32_t link; /* resource that the message uses; LH_NONE: no link */
+    uint32_t slot; /* receive: buffer index; else LH_NONE */
+    /* Position in the link's explicit order; UINT64_MAX: first in, first out.
+     */
     uint64_t turn;
-    int64_t predicted_ns; /* when it is issued */
-    /* Send, receive: of the queues between the two ranks the one that moves
-     * the message on the delegated path; LH_NONE: it takes the direct one. */
+    int64_t predicted_ns; /* issue time */
+    /* Send, receive: index of the delegated-path queue between the two ranks;
+     * LH_NONE: direct path. */
     uint32_t queue;
 } lh_instruction;
 
+/* Options of lh_exec_make(). */
 typedef struct lh_exec_options {
     size_t size;          /* sizeof(lh_exec_options) */
-    lh_receives receives; /* LH_RECEIVES_EARLY (0): as the pipeline has it */
+    lh_receives receives; /* LH_RECEIVES_EARLY (0): as in the pipeline */
     bool fifo;            /* ignore the schedule's link orders */
-    /* Receives posted ahead of need per rank, at most; 0: as many as the
-     * prediction needs. Messages are not lost where there are fewer, their
-     * transfers may only start later. */
+    /* Maximum number of pre-posted receives per rank; 0: as many as the
+     * prediction needs. With fewer, no message is lost, but transfers may start
+     * later. */
     uint32_t receive_slots;
-    bool own_receives; /* `receives` counts, even where it is early */
-    /* Head-of-line blocking: a rank's sends share a queue of so many messages
-     * with its passes, which stop while it is full; a message is in it until it
-     * has arrived. 0: sends never block. */
+    bool own_receives; /* use `receives` even if it is LH_RECEIVES_EARLY */
+    /* Head-of-line blocking: size, in messages, of the queue that a rank's
+     * sends share with its passes. Passes stop while it is full; a message
+     * occupies it until arrival. 0: sends never block. */
     uint32_t coupled_queue;
-    /* Which messages take the delegated path (longhaul/delegate.h): none, all,
-     * or those of delegation->links. They wait for neither `coupled_queue` nor
-     * `receives`. Between two ranks there are as many queues, each way, as the
-     * prediction needs for no copy to wait for another; LH_EUNSUPPORTED: that
-     * is more than LH_MOST_QUEUES. */
+    /* Messages on the delegated path (longhaul/delegate.h): none, all, or those
+     * on delegation->links. They wait for neither `coupled_queue` nor
+     * `receives`. Each direction between two ranks has as many queues as the
+     * prediction needs so that no copy waits for another. LH_EUNSUPPORTED: more
+     * than LH_MAX_QUEUES are needed. */
     lh_data_path path;
-    /* What that costs; NULL: copies take no time. Copied. The timed device
-     * takes these times; on the cpu device copies are real and these the
-     * prediction's. */
+    /* Cost of the delegated path; NULL: copies take no time. Copied. The timed
+     * device uses these times; on the cpu device copies are real and these
+     * times only enter the prediction. */
     const lh_delegation *delegation;
-    /* Where the pipeline has host memory: as of lh_sim_options. */
+    /* For pipelines with host memory: as in lh_sim_options. */
     int64_t host_copy_ns;
 } lh_exec_options;
 
-/* From one rank to another, one way. */
+/* Maximum number of delegated queues from one rank to another, per direction.
+ */
 enum { LH_MOST_QUEUES = 64 };
 
-/* Lowers a schedule. `options` may be NULL. LH_EINFEASIBLE: the schedule does
- * not suit the pipeline. LH_EDEADLOCK: ranks would wait for each other for
- * ever; `err` names them and the passes. Release with lh_exec_free(). */
+/* Lowers a schedule to an execution plan. `options` may be NULL. Release with
+ * lh_exec_free().
+ *
+ * LH_EINFEASIBLE: the schedule does not match the pipeline. LH_EDEADLOCK: ranks
+ * would wait for each other; `err` names them and the passes. */
 LH_API lh_status lh_exec_make(const lh_pipeline *pipeline,
                               const lh_schedule *schedule,
                               const lh_exec_options *options, lh_exec **out,
                               lh_error *err);
-LH_API void lh_exec_free(lh_exec *exec); /* NULL is fine */
+LH_API void lh_exec_free(lh_exec *exec); /* frees; NULL is a no-op */
 
+/* Returns the number of ranks. */
 LH_API uint32_t lh_exec_n_ranks(const lh_exec *exec);
-/* The makespan that the simulator predicts, under the same options. */
+/* Returns the simulator's predicted makespan under the same options. */
 LH_API int64_t lh_exec_predicted_ns(const lh_exec *exec);
-/* Receive buffers of a rank. */
+/* Returns the rank's number of receive buffers. */
 LH_API uint32_t lh_exec_receive_slots(const lh_exec *exec, uint32_t rank);
-/* Messages of a rank that are under way at once, by the prediction. */
+/* Returns the rank's maximum number of messages in flight, as predicted. */
 LH_API uint32_t lh_exec_sends_under_way(const lh_exec *exec, uint32_t rank);
+/* Returns the link's name; borrowed. */
 LH_API const char *lh_exec_link_name(const lh_exec *exec, uint32_t link);
-/* All instructions of a rank in the order of issue; of one stream, in its
- * order. Borrowed. */
+/* Returns the rank's instructions in issue order (or one stream's, in its
+ * order). Borrowed. */
 LH_API const lh_instruction *lh_exec_instructions(const lh_exec *exec,
                                                   uint32_t rank,
                                                   uint32_t *n_instructions);
@@ -128,235 +138,241 @@ LH_API const lh_instruction *lh_exec_instructions(const lh_exec *exec,
 /* --- running ---------------------------------------------------------------
  */
 
+/* Result of one iteration. */
 typedef struct lh_iteration {
     uint64_t step;          /* from 0 */
-    int64_t ns;             /* from its start to the end of the last pass or
-                               data-parallel communication on any rank */
-    double loss;            /* nats per token; NAN: nothing is trained */
-    double validation_loss; /* NAN: not looked at after this step */
-    /* Of multi-token prediction modules, their mean, unweighted and in no other
-     * loss; NAN: there are none. */
+    int64_t ns;             /* from its start to the last pass or data-parallel
+                             * communication on any rank */
+    double loss;            /* nats per token; NAN: no training */
+    double validation_loss; /* NAN: not computed after this step */
+    /* Unweighted mean loss of the multi-token prediction modules, part of no
+     * other loss; NAN: no such modules. */
     double mtp_loss;
-    double norm, rate;      /* of the gradients, before clipping; of learning */
+    double norm, rate;      /* gradient norm before clipping; learning rate */
     uint64_t tokens;
-    /* Timed passes that began so late that their deadlines could not follow
-     * the ones before, and the latest beginning of all. */
+    /* Timed passes that started too late to meet their deadlines, and the
+     * largest lateness of any pass. */
     uint64_t slips;
     int64_t worst_late_ns;
 } lh_iteration;
 
 enum {
     LH_STOP_NO,
-    LH_STOP_AFTER, /* when the iteration is done */
+    LH_STOP_AFTER, /* after the current iteration */
     LH_STOP_NOW
 };
 
-/* Of a message where neither a plan nor the caller says. */
+/* Default message size if neither a plan nor the caller sets one. */
 enum { LH_TRAIN_MESSAGE_BYTES = 65536 };
 
-/* A schedule that a run is to follow from an iteration on. */
+/* A schedule that a run adopts at an iteration boundary. */
 typedef struct lh_reschedule {
     size_t size;                 /* sizeof(lh_reschedule) */
-    const lh_schedule *schedule; /* borrowed until the next call, or the end of
-                                    the run */
-    const char *name, *why;      /* to be shown; NULL: "". Copied, the longer
-                                    part of long ones left out */
-    int64_t predicted_ns; /* of an iteration, to be shown; 0: the simulator's,
-                             of the run's pipeline */
-    /* How messages go then, where own_path says so; else as the run began.
-     * Mixed: `delegated` says it per lh_pipeline_link(), borrowed like
-     * `schedule`. What copies take is what the run's first execution plan says,
-     * or, of a run that adapts, its `decides`. */
+    const lh_schedule *schedule; /* borrowed until the next call or the end of
+                                  * the run */
+    const char *name, *why;      /* for display; NULL: "". Copied; long texts
+                                  * are truncated */
+    int64_t predicted_ns; /* iteration time, for display; 0: the simulator's,
+                           * for the run's pipeline */
+    /* Data path from then on, if override_path; else the initial path. Mixed:
+     * `delegated` per lh_pipeline_link(), borrowed like `schedule`. Copy times
+     * come from the run's first execution plan or, in adaptive runs, from
+     * `decision_options`. */
     bool own_path;
     lh_data_path path;
     const bool *delegated;
-    /* Who has which part then; NULL: as the iteration before. Layers of each
-     * chunk, as many as before together; the rank in each place, of all
-     * replicas one after the other. What was trained is sent there between the
-     * two iterations. Timed devices, which have nothing to send, take move_ns
-     * for it. Borrowed like `schedule`. */
+    /* New assignment; NULL: unchanged. `layers`: layers per chunk, with the
+     * same total. `hosts`: the rank at each placement, replica by replica.
+     * Training state is migrated between the two iterations. Timed devices,
+     * which have no state, wait for move_ns instead. Borrowed like `schedule`.
+     */
     const uint32_t *layers, *hosts;
-    int64_t move_ns; /* by who proposes it */
-    /* With `hosts`: of each place, the rank that passes on what goes there,
-     * having received it, as lh_move has it; LH_NONE: it goes straight. NULL:
-     * all does. Borrowed likewise. */
+    int64_t move_ns; /* from the proposer */
+    /* With `hosts`: per placement, the rank that relays the state migrated
+     * there, as in lh_host_move; LH_NONE: sent directly. NULL: all sent
+     * directly. Borrowed like `schedule`. */
     const uint32_t *vias;
 } lh_reschedule;
 
-/* What became of it. */
+/* Outcome of an lh_reschedule. */
 typedef struct lh_switch {
-    uint64_t step; /* the first iteration that was to follow it */
+    uint64_t step; /* first iteration meant to use it */
     const char *to, *why;
-    const char *refused;  /* NULL: all ranks follow it; else why none does */
-    int64_t predicted_ns; /* of an iteration, by who proposed it, or else by the
-                             simulator; 0: it could not be lowered */
-    lh_data_path path;    /* of its messages */
+    const char *refused;  /* NULL: adopted by all ranks; else the reason for
+                           * rejection */
+    int64_t predicted_ns; /* iteration time from the proposer, else from the
+                           * simulator; 0: lowering failed */
+    lh_data_path path;    /* path of its messages */
 } lh_switch;
 
-/* What of a job moved with it, to other ranks or chunks. */
+/* State migrated with a switch, to other ranks or chunks. */
 typedef struct lh_moved {
-    uint32_t n_chunks; /* 0: chunks have the layers that they began with */
-    uint32_t n_places; /* 0: ranks have the places that they began with */
-    const uint32_t *layers; /* of each chunk, from then on */
-    const uint32_t *hosts;  /* the rank in each place, likewise */
-    const uint32_t *vias;   /* the rank that has passed on what went to each;
-                               LH_NONE: none has. NULL: none has anything */
-    uint64_t bytes;         /* that went from one rank to another */
-    int64_t ns;             /* what it took between the two iterations */
-    int64_t predicted_ns;   /* by who proposed it; 0: that was not said */
+    uint32_t n_chunks; /* 0: chunks have their initial layers */
+    uint32_t n_places; /* 0: ranks have their initial placement */
+    const uint32_t *layers; /* layers per chunk, from then on */
+    const uint32_t *hosts;  /* rank at each placement, from then on */
+    const uint32_t *vias;   /* per placement, the rank that relayed its state;
+                             * LH_NONE: none. NULL: no relays */
+    uint64_t bytes;         /* bytes sent between ranks */
+    int64_t ns;             /* time taken between the two iterations */
+    int64_t predicted_ns;   /* from the proposer; 0: not given */
 } lh_moved;
 
-/* What a run that adapts has noticed or decided. */
+/* Event detected or decision made by an adaptive run. */
 typedef struct lh_notice {
-    uint64_t step; /* the iteration that brought it */
+    uint64_t step; /* iteration after which it occurred */
     bool is_decision;
-    lh_monitor_event event; /* unless it is one */
-    /* Of a decision, as lh_decision has them. */
+    lh_monitor_event event; /* valid unless is_decision */
+    /* Decisions only, see lh_decision. */
     bool is_switch;
     const char *name;
     lh_data_path path;
     int64_t now_ns, predicted_ns, bound_ns;
-    const char *text; /* a sentence or two: what has changed, or why */
+    const char *text; /* explanation in one or two sentences */
 } lh_notice;
 
-/* A run that watches its links and devices, and goes on by another schedule
- * where that is faster. All ranks keep what each of their passes and messages
- * took; after an iteration it goes to rank 0, where a thread of its own has a
- * monitor learn from it (longhaul/monitor.h) and decides (longhaul/adapt.h),
- * while the next iterations run. What it proposes is voted on like what
- * `reschedule` gives. Iterations are left out of that where taking them in
- * would cost more than 0.25 % of the time that the run takes. */
+/* Options for adaptive runs, which monitor links and devices and switch to a
+ * faster schedule when conditions change.
+ *
+ * All ranks record the time of their passes and messages. After an iteration
+ * the records go to rank 0. There a thread updates a monitor
+ * (longhaul/monitor.h) and decides (longhaul/adapt.h) while the next iterations
+ * run. Ranks vote on proposals as for `reschedule`. Iterations are skipped if
+ * recording them would cost more than 0.25 % of the run time. */
 typedef struct lh_train_adapt {
     size_t size; /* sizeof(lh_train_adapt) */
-    /* NULL: as for lh_adapt_make(). `sim` is not looked at: messages go as the
-     * run's do, which has to begin on the direct path. With a `delegation` they
-     * may be switched to the delegated one, and back. Borrowed until the run
-     * has ended. */
+    /* NULL: defaults of lh_adapt_make(). `sim` is ignored: message timing
+     * follows the run, which must start on the direct path. With a
+     * `delegation`, messages may switch to the delegated path and back.
+     * Borrowed until the run ends. */
     const lh_adapt_options *decides;
-    /* On rank 0, between iterations; what it points to is borrowed for the
+    /* Called on rank 0 between iterations; its argument is borrowed for the
      * call. May be NULL. */
     void (*noticed)(void *context, const lh_notice *what);
-    /* Parts of the job may move where that is better than any schedule, as
-     * lh_adapt_play_options have it: hosts exchange their places, where the
-     * course has some; layers go to other chunks, where it is known how many
-     * each has. A layer takes layer_ns from one host to
-     * another, by the prediction. */
+    /* Allow migration if it beats any schedule change, as in
+     * lh_adapt_emulate_options. Hosts may exchange placements if the event
+     * timeline defines them. Layers may move to other chunks if the layer
+     * counts are known; a layer takes layer_ns between hosts, by prediction. */
     bool moves_hosts, moves_layers;
     int64_t layer_ns;
 } lh_train_adapt;
 
-/* What bytes that a rank holds are for. */
+/* Kinds of memory on a rank. */
 typedef enum lh_memory_kind {
     LH_MEMORY_PARAMETERS,
-    LH_MEMORY_GRADIENTS,   /* and their sums over replicas */
-    LH_MEMORY_MOMENTS,     /* of the optimizer */
-    LH_MEMORY_ACTIVATIONS, /* of microbatches between F and W */
-    LH_MEMORY_BUFFERS,     /* of messages and data-parallel communication */
-    LH_MEMORY_SCRATCH,     /* to compute in, what is made again included */
-    LH_MEMORY_STORAGE,     /* of activations, in a file: in no sum of kinds */
+    LH_MEMORY_GRADIENTS,   /* with their sums over replicas */
+    LH_MEMORY_MOMENTS,     /* optimizer state */
+    LH_MEMORY_ACTIVATIONS, /* microbatches between F and W */
+    LH_MEMORY_BUFFERS,     /* messages and data-parallel communication */
+    LH_MEMORY_SCRATCH,     /* workspace, including recomputed activations */
+    LH_MEMORY_STORAGE,     /* offloaded activations in a file; in no total */
     LH_N_MEMORY_KINDS
 } lh_memory_kind;
-/* "parameters", ...; NULL: there is no such kind. */
+/* Returns the kind's name, such as "parameters"; NULL: no such kind. */
 LH_API const char *lh_memory_kind_name(lh_memory_kind kind);
 
-/* What a rank that trains holds at most at a time. Not in it: the program, the
- * data, OpenBLAS's buffers, what a transport has under way. */
+/* Peak memory of a training rank. Excludes the program, the training data,
+ * OpenBLAS buffers and messages in flight in the transport. */
 typedef struct lh_train_memory {
-    /* By kind: predicted before the run began, of the schedule that it began
-     * with; and allocated. */
+    /* Bytes by kind: predicted before the run, for its initial schedule, and
+     * actually allocated. */
     int64_t predicted[LH_N_MEMORY_KINDS], measured[LH_N_MEMORY_KINDS];
-    int64_t predicted_bytes, measured_bytes; /* all kinds but storage */
-    int64_t limit_bytes; /* the pipeline's; LH_NO_LIMIT: none */
+    int64_t predicted_bytes, measured_bytes; /* all kinds except storage */
+    int64_t limit_bytes; /* the pipeline's limit; LH_NO_LIMIT: none */
 } lh_train_memory;
 
+/* Options of lh_train_timed() and lh_train_cpu(). A member that is 0 or NULL
+ * has its default. */
 typedef struct lh_train_options {
     size_t size; /* sizeof(lh_train_options) */
-    /* NULL: "inproc", ranks as threads; "local": as processes of this machine;
-     * "ucx", "tcp": this process is one rank of those that mpirun or srun
-     * started. */
+    /* NULL or "inproc": ranks are threads. "local": ranks are processes on this
+     * machine. "ucx", "tcp": this process is one rank started by mpirun or
+     * srun. */
     const char *transport;
     uint64_t steps;         /* 0: 1 */
-    uint64_t message_bytes; /* of a timed rank's messages; 0:
-                               LH_TRAIN_MESSAGE_BYTES */
-    /* A timed pass that begins at most so late still ends by its deadline;
-     * 0: 20 ms. */
+    uint64_t message_bytes; /* timed ranks; 0: LH_TRAIN_MESSAGE_BYTES */
+    /* Tolerated lateness: a timed pass that starts at most this late still ends
+     * by its deadline; 0: 20 ms. */
     int64_t slip_ns;
-    bool real_links; /* timed: messages take the network as it is, which is not
-                        made slower */
-    bool realtime; /* ranks run under SCHED_FIFO; fails without the right to */
-    /* After each iteration, on rank 0. */
+    bool real_links; /* timed: uses the real network without emulated delays */
+    bool realtime; /* run ranks under SCHED_FIFO; fails without the privilege */
+    /* Called on rank 0 after each iteration. */
     void (*progress)(void *context, const lh_iteration *iteration);
-    /* LH_STOP_...; asked often, on rank 0, and where ranks are processes of
-     * this machine in the calling one too: what asks for more counts. On other
-     * ranks that mpirun or srun started, once per iteration, for a remark that
-     * rank 0 is the one to ask. May be called by several threads. Ranks that
-     * have not ended 3 s after the calling process was told LH_STOP_NOW are
+    /* Stop request: returns LH_STOP_...; polled often on rank 0. If ranks are
+     * processes on this machine, the calling process is polled too, and the
+     * stronger request wins.
+     *
+     * On other ranks started by mpirun or srun it is polled once per iteration,
+     * only to warn that rank 0 decides. May be called from several threads.
+     * Ranks still alive 3 s after the calling process received LH_STOP_NOW are
      * killed. */
     int (*stop)(void *context);
-    /* A run that mpirun or srun started has failed: called before this rank
-     * leaves it, which takes a moment. `why` is NULL on all ranks but the one
-     * that is to tell people. May be NULL. */
+    /* Called when a run started by mpirun or srun has failed, before this rank
+     * leaves it, which takes a moment. `why` is NULL on all ranks except the
+     * one that should report the error. May be NULL. */
     void (*failed)(void *context, const char *why);
     void *context;
-    /* What there is to say that does not end the run, as of a damaged
-     * checkpoint that was passed over, or that it stops: a sentence, on rank 0
-     * but for what `stop` says of others. May be NULL. */
+    /* Called with a one-sentence warning that does not end the run, for example
+     * about a damaged checkpoint that was skipped, or with the notice that the
+     * run stops. Called on rank 0; for warnings about `stop`, also on others.
+     * May be NULL. */
     void (*remark)(void *context, const char *text);
-    /* "ucx": may listen beyond this host, where UCX takes messages from anyone
-     * who reaches it (docs/engine-transports.md). */
+    /* "ucx": permits listening beyond this host, although UCX accepts messages
+     * from any peer that can reach it (docs/engine-transports.md). */
     bool insecure;
-    /* cpu, of a plan: the result has a profile of what was run. Adds to the end
-     * of the run messages of several sizes between the stages. */
+    /* cpu, with a plan: the result contains a profile of the run. Adds messages
+     * of several sizes between the stages at the end of the run. */
     bool profiles;
-    /* Asked on rank 0 which schedule the iterations from `step` on are to
-     * follow: as the iteration before it begins, and once before the first one
-     * of the run. NULL: as before. Else all ranks get it while the iteration
-     * before runs, lower it under the options of the run's first execution plan
-     * and prove it; at the boundary all go on with it, or, where one of them
-     * cannot, none does. What it returns is looked at before it is called
-     * again. Not together with `profiles`. May be NULL; then a run
-     * keeps to its schedule. On other ranks it is not looked at. */
+    /* Returns the schedule for iterations from `step` on, or NULL for no
+     * change. Called on rank 0 when the previous iteration starts, and once
+     * before the first iteration. Ignored on other ranks.
+     *
+     * All ranks receive a new schedule during the previous iteration, lower it
+     * under the options of the run's first execution plan and prove it
+     * deadlock-free. At the boundary all adopt it, or none if any rank cannot.
+     * The returned value is read before the next call. Cannot be combined with
+     * `profiles`. NULL: the run keeps its schedule. */
     const lh_reschedule *(*reschedule)(void *context, uint64_t step);
-    /* On rank 0, at the boundary; strings are borrowed for the call. May be
-     * NULL. */
+    /* Called on rank 0 at the boundary; strings are borrowed for the call. May
+     * be NULL. */
     void (*switched)(void *context, const lh_switch *what);
-    /* Links and devices become slow while the run goes on; NULL: they do not.
-     * What is run is the pipeline that the course has in state 0. Messages
-     * under way keep what they left with. LH_EUNSUPPORTED: slow links where
-     * none are emulated, slow devices where passes are computed. Borrowed until
-     * the run has ended. */
+    /* Slowdowns of links and devices during the run; NULL: none. The run uses
+     * the timeline's pipeline in state 0. Messages in flight keep the delay
+     * with which they were sent. LH_EUNSUPPORTED: slow links without link
+     * emulation, or slow devices with computed passes. Borrowed until the run
+     * ends. */
     const lh_course *course;
-    /* NULL: a run does not adapt by itself. Not together with `reschedule`, nor
-     * with `profiles`. Borrowed until the run has ended. */
+    /* Adaptive run; NULL: none. Cannot be combined with `reschedule` or
+     * `profiles`. Borrowed until the run ends. */
     const lh_train_adapt *adapt;
-    /* cpu: no rank may hold more than the pipeline's memory limits. A run that
-     * is predicted to is refused with LH_ENOMEM before it starts, other
-     * schedules are when they are proposed; one that comes to all the same ends
-     * with LH_ENOMEM after that iteration, and a checkpoint if there are any.
-     * LH_EINVAL: the pipeline has no limits, or not in bytes. */
+    /* cpu: enforces the pipeline's memory limits on every rank. If the
+     * prediction exceeds them, the run fails with LH_ENOMEM before it starts,
+     * and a proposed schedule is rejected. A run that exceeds them anyway ends
+     * with LH_ENOMEM after that iteration, with a checkpoint if checkpoints are
+     * enabled. LH_EINVAL: the pipeline has no limits, or not in bytes. */
     bool enforces_memory;
-    /* "tcp": messages between two ranks take several ways, each from one of
-     * these to that of the same number there, and go on over the others where
-     * one fails: of this rank, each an interface's name, an address, or a
-     * network that the host has an address in ("10.1.0.0/24"). As many at each
-     * rank; 0: one way, by which the ranks find each other. Borrowed until the
-     * run has ended. */
+    /* "tcp": rails. Messages between two ranks are spread over several paths,
+     * each between the rails with the same index; if one fails, the others
+     * carry its messages. Each entry is an interface name, an address, or a
+     * network in which the host has an address ("10.1.0.0/24"). All ranks need
+     * the same number. 0: one path, the one used for rendezvous. Borrowed until
+     * the run ends. */
     uint32_t n_rails;
     const char *const *rails;
-    /* On rank 0, before `switched` is told of the schedule that it came with;
-     * borrowed for the call. May be NULL. */
+    /* Called on rank 0 before `switched` for the schedule that included the
+     * migration; its argument is borrowed for the call. May be NULL. */
     void (*moved)(void *context, const lh_moved *what);
-    /* timed: layers of each chunk of the pipeline, so that they may move; cpu:
-     * they are the model's. NULL: they stay. Borrowed until the run has
-     * ended. */
+    /* timed: layers per chunk of the pipeline, required for layer migration;
+     * cpu: taken from the model. NULL: no layer migration. Borrowed until the
+     * run ends. */
     const uint32_t *layers;
-    /* What `reschedule` will move: LH_EUNSUPPORTED, before the run starts,
-     * where it has to stay. Without them such a switch is refused when it is
-     * proposed. */
+    /* Announces the migrations that `reschedule` will request. LH_EUNSUPPORTED,
+     * before the run starts, if they are impossible. Without the announcement
+     * such a switch is rejected when proposed. */
     bool moves_layers, moves_places;
 } lh_train_options;
 
-/* Ranks that compute passes together. */
+/* Kinds of groups of ranks that compute passes together. */
 typedef enum lh_train_group_kind {
     LH_TRAIN_GROUP_TENSOR,
     LH_TRAIN_GROUP_CONTEXT,
@@ -365,191 +381,200 @@ typedef enum lh_train_group_kind {
     LH_N_TRAIN_GROUPS
 } lh_train_group_kind;
 
+/* Result of a run. Owns its contents; release with lh_train_result_free(). */
 typedef struct lh_train_result {
     uint32_t n_iterations;
     const lh_iteration *iterations;
-    bool elsewhere;        /* another process was rank 0 and has all below */
-    bool interrupted;      /* fewer steps than asked for, by `stop` */
-    const lh_trace *trace; /* of the last iteration; NULL: there was none */
-    uint32_t n_grown; /* message buffers beyond those that were predicted */
-    /* Of one iteration: what the simulator predicts, and what was measured; 0
-     * where there was none. Where schedules were switched, of the one that the
-     * last iteration followed. The prediction is without the events of a
-     * course: with them it is lh_course_play()'s. */
+    /* rank 0 was another process and has the data below */
+    bool elsewhere;
+    bool interrupted;      /* ended early because of `stop` */
+    const lh_trace *trace; /* last iteration; NULL: there was none */
+    uint32_t n_grown; /* message buffers allocated beyond the prediction */
+    /* Iteration time: predicted by the simulator and measured; 0 if there was
+     * none. After switches, of the last iteration's schedule. The prediction
+     * excludes timeline events; lh_event_timeline_simulate() includes them. */
     int64_t predicted_ns, median_ns, least_ns, most_ns;
-    double error;   /* median_ns / predicted_ns - 1; 0: nothing was predicted */
-    uint64_t slips; /* of all iterations together */
-    int64_t worst_late_ns; /* of all */
-    /* Share of the peak FLOPs of the GPUs that a plan counts on; negative: not
-     * known, or no plan was run. */
+    double error;   /* median_ns / predicted_ns - 1; 0: no prediction */
+    uint64_t slips; /* sum over all iterations */
+    int64_t worst_late_ns; /* maximum over all iterations */
+    /* Fraction of the peak FLOPs of the plan's GPUs; negative: unknown, or no
+     * plan was run. */
     double utilisation;
     uint32_t n_ranks,
-        n_replicas; /* that ran, those of all replicas; of these */
-    uint32_t tensor, context, expert; /* of each of them */
-    /* cpu: what an iteration's exchanges within passes took a rank, by
-     * lh_train_group_kind: the mean of ranks and iterations, with waits for the
-     * others, without validation. Of a plan also what it expects of all of them
-     * together; 0: of none, or of what is no plan. */
+        n_replicas; /* ranks including all replicas; replicas */
+    uint32_t tensor, context, expert; /* group sizes within each replica */
+    /* cpu: time per iteration that a rank spends on exchanges within passes, by
+     * lh_train_group_kind: mean over ranks and iterations, with waiting,
+     * without validation. planned_exchange_ns is the plan's estimate of their
+     * sum; 0: none, or no plan. */
     int64_t exchange_ns[LH_N_TRAIN_GROUPS];
     int64_t planned_exchange_ns;
-    /* What copies of activations from and to the device took of an iteration,
-     * predicted by the pipeline and measured, and how long passes waited for
-     * them: the mean of ranks and iterations. cpu; 0: there were none. */
+    /* cpu: time per iteration for activation copies to and from the device,
+     * predicted and measured, and the time that passes waited for them: mean
+     * over ranks and iterations. 0: none. */
     int64_t predicted_copy_ns, copy_ns, copy_wait_ns;
-    /* cpu: processors that the ranks share, where they are fewer than these and
-     * predicted_ns counts on that: passes of all ranks share them. 0: each has
-     * its own, or it is not known. */
+    /* cpu: number of processors, if fewer than ranks and taken into account in
+     * predicted_ns: passes of all ranks then share them. 0: one per rank, or
+     * unknown. */
     uint32_t n_processors;
-    int64_t unshared_ns; /* predicted, if each rank had its own */
-    /* The plan's chunks as they ran, what followed the pipeline, and the links,
-     * unless they were emulated: means over iterations that took neither
-     * longest nor shortest. NULL: not asked for, or there was no iteration. */
+    int64_t unshared_ns; /* prediction with one processor per rank */
+    /* Measured profile: the plan's chunks as they ran, the work after the
+     * pipeline, and the links unless they were emulated. Means over iterations
+     * excluding the longest and the shortest. NULL: not requested, or no
+     * iteration ran. */
     const lh_profile *profile;
 } lh_train_result;
 
-/* Plays the plan in real time on this machine: passes take their time, messages
- * theirs, on links as the pipeline has them. LH_EUNSUPPORTED: links that share
- * a name are not alike. LH_EIO: a rank has failed; `err` says which and why.
- * Release with lh_train_result_free(). */
+/* Runs the plan in real time on this machine with emulated durations: passes
+ * take their given time, and messages theirs on links as described in the
+ * pipeline. Release with lh_train_result_free().
+ *
+ * LH_EUNSUPPORTED: links that share a name differ. LH_EIO: a rank failed; `err`
+ * names it and the reason. */
 LH_API lh_status lh_train_timed(const lh_pipeline *pipeline,
                                 const lh_exec *exec,
                                 const lh_train_options *options,
                                 lh_train_result **out, lh_error *err);
-/* The link that they share: each of their exchanges takes the latency, and so
- * long for each byte that one of them sends or receives. */
+/* Emulated link shared by a group: each exchange takes the latency plus
+ * ns_per_byte for each byte that one rank sends or receives. */
 typedef struct lh_train_group {
     int64_t latency_ns;
     double ns_per_byte;
 } lh_train_group;
-/* The same of ranks that share state: for each of their collectives. */
+/* Emulated links for the collectives of ranks that share state. */
 typedef struct lh_train_sharing {
     lh_train_group gathers, reductions;
 } lh_train_sharing;
 
-/* What is trained on the cpu device: a model in float32, of a kind that
- * docs/training.md lists. Texts are borrowed while the call lasts. */
+/* Model and training options for the cpu device: float32, of a kind listed in
+ * docs/training.md. Strings are borrowed for the call. */
 typedef struct lh_train_model {
     size_t size; /* sizeof(lh_train_model) */
     const lh_model *model;
-    /* Chunk c of the pipeline has layers first_layers[c] to
-     * first_layers[c + 1] - 1; the first one the embedding too, the last one
-     * the head and modules that predict further tokens. */
+    /* Chunk c of the pipeline has layers first_layers[c] to first_layers[c + 1]
+     * - 1. The first chunk also has the embedding; the last one has the head
+     * and the multi-token prediction modules. */
     const uint32_t *first_layers;
-    /* By layer, then by multi-token prediction module (lh_model's mtp_layers):
-     * what the backward makes again and the forward does not keep, bits
-     * 1 << lh_layer_part. Not a bit of any result depends on it. NULL:
-     * nothing. */
+    /* Recomputed parts per layer, then per multi-token prediction module
+     * (lh_model.mtp_layers): bits 1 << lh_layer_part. The forward frees these
+     * parts and the backward recomputes them. Results are bit-identical. NULL:
+     * none. */
     const uint32_t *again;
-    uint32_t micro_batch, sequence; /* sequences; tokens of one */
-    uint32_t replicas;              /* of data parallelism; 0: 1 */
+    uint32_t micro_batch, sequence; /* sequences; tokens per sequence */
+    uint32_t replicas;              /* data-parallel replicas; 0: 1 */
     uint64_t seed;
 
-    const char *data;        /* a file of text, or of tokens */
+    const char *data;        /* file with text or tokens */
     uint32_t token_bytes;    /* 0: text; 2, 4: little-endian tokens */
-    const char *tokenizer;   /* tokenizer.json for a text; NULL: bytes */
-    double validation;       /* share of the data, 0 <= share < 1 */
+    const char *tokenizer;   /* tokenizer.json for text; NULL: bytes */
+    double validation;       /* fraction of the data, 0 <= f < 1 */
     uint32_t validate_every; /* steps; 0: never */
 
-    double rate, min_rate; /* the highest, and at the end; NAN: defaults */
+    double rate, min_rate; /* peak and final learning rate; NAN: defaults */
     double weight_decay, clip;
     uint64_t warmup; /* steps; UINT64_MAX: the default */
 
-    /* Folder for checkpoints; NULL: none. One run at a time has it: LH_EIO says
-     * which. What killed runs have left there is removed. */
+    /* Checkpoint folder; NULL: none. A folder serves one run at a time: LH_EIO
+     * names the other. Stale temporary files from killed runs are removed. */
     const char *checkpoint;
-    uint32_t checkpoint_every, keep; /* steps, 0: at the end alone; 0: all */
-    /* A checkpoint, or the folder of several, of which the newest that is whole
-     * is taken; NULL. */
+    uint32_t checkpoint_every, keep; /* interval in steps, 0: only at the end;
+                                      * checkpoints kept, 0: all */
+    /* Checkpoint to resume from, or a folder, whose newest intact checkpoint is
+     * used; NULL: none. */
     const char *resume;
-    const char *weights; /* safetensors to begin with; NULL: by the seed */
-    bool emulate_links;  /* as the pipeline has them; else none is */
-    /* Share of attention's scores, of what attention and MLPs add, and of the
-     * embedding that training drops, 0 <= share < 1. What is dropped follows
-     * from the seed alone. Of a plan it is what the job says, where its layers
-     * drop without a number LH_TRAIN_DROPOUT, whatever is said here. */
+    /* initial weights (safetensors); NULL: random by seed */
+    const char *weights;
+    bool emulate_links;  /* emulate the pipeline's links; false: none */
+    /* Dropout rate, 0 <= rate < 1, for attention scores, the outputs of
+     * attention and MLP, and the embedding. The dropout masks depend on the
+     * seed alone. For a plan the job decides, regardless of this value:
+     * LH_TRAIN_DROPOUT if its layers use dropout without a number. */
     double dropout;
-    /* Of each chunk's parameters, where passes of the pipeline launch
-     * data-parallel operations and there are several replicas: the share whose
-     * gradients are scattered group by group and freed (ZeRO-2 and 3), and the
-     * share that is gathered before use and freed (ZeRO-3), at most the other.
-     * As many of the weights' products, the first ones of the chunk, as come
-     * nearest to it. */
+    /* Partial sharding, for pipelines whose passes launch data-parallel
+     * operations and several replicas. Fractions of each chunk's parameters:
+     * gradients scattered group by group and freed (ZeRO-2 and 3), and
+     * parameters gathered before use and freed (ZeRO-3), the latter at most the
+     * former. They are rounded to whole weight matrices, taken from the start
+     * of the chunk. */
     double sharded_gradients, sharded_parameters;
-    /* No operations are launched: passes gather and scatter layer by layer.
-     * Gradients are then sharded whole, parameters whole or not. */
+    /* FSDP: no operations are launched; passes gather and scatter layer by
+     * layer. Gradients are then fully sharded, parameters fully or not at all.
+     */
     bool by_layer;
-    /* By stage and replica, stages * replicas: which site it is at. Replicas of
-     * a site share the optimizer, and what else is sharded; gradients are then
-     * summed with the other sites', which have as many: by each replica with
-     * those that have its share, or by one of a site for all (leaders). NULL:
-     * all share. */
+    /* Hybrid sharding: site per stage and replica, stages * replicas entries.
+     * Replicas of a site share the optimizer state and other shards. Gradients
+     * are then summed with the other sites, which have equally many replicas:
+     * by each replica with its peers or, with `reduce_by_leaders`, by one
+     * replica per site. NULL: all replicas share. */
     const uint32_t *sites;
     bool leaders;
-    /* With experts: what the part of the loss that keeps them in use is times
-     * (docs/training.md). 0: there is none. Of a plan it is what the job says,
-     * as are balance_bias and expert_capacity. */
+    /* Mixture of experts: coefficient of the load-balancing loss
+     * (docs/training.md). 0: none. For a plan, the job decides this value,
+     * balance_bias and expert_capacity. */
     double balance;
-    /* Of each replica, how many ranks divide layers, sequences, experts and an
-     * expert's matrices among them, as Megatron-LM counts these: the ranks of a
-     * device of the pipeline are replicas * context * tensor, in groups of
-     * tensor, then context; the same ranks are in groups of expert_tensor, then
-     * expert. 0: 1; expert_tensor 0: 1 where expert is above 1, else tensor, as
-     * lh_layout_expert_tensor() has it. */
+    /* Parallel sizes per replica as in Megatron-LM: ranks that share layers
+     * (tensor), sequences (context), experts (expert) and an expert's matrices
+     * (expert_tensor). A pipeline device has replicas * context * tensor ranks,
+     * grouped by tensor, then context. The same ranks are grouped by
+     * expert_tensor, then expert. 0: 1. expert_tensor 0: 1 if expert > 1, else
+     * tensor, see lh_layout_expert_tensor(). */
     uint32_t tensor, context, expert, expert_tensor;
-    /* What their messages take with emulate_links, by lh_train_group_kind; all
-     * zero: what they do take. */
+    /* Emulated links of these groups with emulate_links, by
+     * lh_train_group_kind; all zero: real time. */
     lh_train_group groups[LH_N_TRAIN_GROUPS];
-    /* By how much a step moves the bias of a sigmoid router (LH_ROUTER_SIGMOID)
-     * to keep experts in use. */
+    /* Bias update per step for a sigmoid router (LH_ROUTER_SIGMOID), for load
+     * balancing. */
     double balance_bias;
-    /* What an expert takes of a sequence's choices, in times of what each would
-     * have if all had the same; the rest is dropped. 0: all. */
+    /* Capacity factor: choices per sequence that an expert accepts, relative to
+     * an even distribution; the excess is dropped. 0: unlimited. */
     double expert_capacity;
-    /* ZeRO 0: each rank has the optimizer of all that it has; `sites` is not
-     * looked at. */
+    /* ZeRO 0: each rank keeps the optimizer state for all its parameters;
+     * `sites` is ignored. */
     bool whole_optimizer;
-    /* By layer: what F leaves of it and `again` does not make goes to a file,
-     * and is back before B (lh_chunk.offload_ns of its chunk says how long that
-     * takes). Not a bit of any result depends on it. NULL: nothing. */
+    /* Per layer: offloads the activations that F stores and that are not
+     * recomputed to a file, and reloads them before B. lh_chunk.offload_ns of
+     * the layer's chunk gives the duration. Results are bit-identical. NULL:
+     * none. */
     const bool *offload;
-    /* The folder for that file, which has no name there. */
+    /* Folder for that file, which is unnamed. */
     const char *offload_to;
-    /* A step updates weights with the gradients of the step before, as where
-     * these are sent while the next one computes (one-step delayed update).
-     * Nothing is sent otherwise for it, nor is any step faster. */
+    /* One-step delayed update: a step applies the gradients of the previous
+     * step, as if they were communicated while the next step computes.
+     * Communication and speed of the emulation are unchanged. */
     bool delayed_update;
-    /* by_layer: what collectives of a layer, the embedding or the head take
-     * with emulate_links, and, where several ranks have experts together, those
-     * of a layer's experts beside it. Those that the pipeline has times for
-     * (lh_chunk.all_gather_ns, reduce_scatter_ns) take these. */
+    /* With per_layer_sharding and emulate_links: emulated links for the
+     * collectives of a layer, the embedding or the head and, if several ranks
+     * share experts, of a layer's experts. Collectives with times in the
+     * pipeline (lh_chunk.all_gather_ns, reduce_scatter_ns) use those times. */
     lh_train_sharing parts, expert_parts;
-    /* How long the pipeline's passes wait for these, those of one microbatch on
-     * all chunks: what they take no processor for. */
+    /* Time that the pipeline's passes wait for these collectives, for one
+     * microbatch on all chunks; it uses no processor. */
     int64_t part_waits_ns;
-    /* By stage and rank of it, stages * replicas * context * tensor, in the order
-     * of copies: which node it is on. With expert above 1 a token goes once to
-     * each node that has some of its experts, and is handed on there: between
-     * nodes by groups[LH_TRAIN_GROUP_EXPERT], within one by near_experts, whose
-     * bytes are under way at the same time. expert_tensor has to be 1. NULL: a
-     * copy goes to each expert. */
+    /* Node per stage and rank in the stage, stages * replicas * context *
+     * tensor entries, in copy order. Node-aware dispatch: with expert > 1, a
+     * token is sent once to each node that has some of its experts and is
+     * forwarded there. Traffic between nodes uses
+     * groups[LH_TRAIN_GROUP_EXPERT]; traffic within a node uses
+     * intra_node_experts, concurrently. Requires expert_tensor 1. NULL: one
+     * copy per expert. */
     const uint32_t *nodes;
     lh_train_group near_experts;
-    /* tensor above 1: ranks that share layers have all rows between products,
-     * each the same, and sums come to all of them. Else each has its own rows
-     * there. Experts then have to be cut as layers are. */
+    /* tensor > 1: ranks that share layers all hold every row between products,
+     * and all receive the sums. Otherwise each holds its own rows (sequence
+     * parallelism). Experts must then be split as layers are. */
     bool no_sequence_parallel;
 } lh_train_model;
 
-/* GPT-2's. */
+/* GPT-2's dropout rate. */
 #define LH_TRAIN_DROPOUT 0.1
 
-/* Fills in what need not be said. */
+/* Returns the default values. */
 LH_API lh_train_model lh_train_model_defaults(void);
 
-/* Trains for options->steps steps altogether, those of a resumed run included.
- * There are replicas * context * tensor copies of the pipeline, of which copy c
- * is tensor rank c % tensor: rank r has device r % devices of copy
- * r / devices. */
+/* Trains until options->steps steps are done, including those before a resume.
+ * There are replicas * context * tensor copies of the pipeline; copy c has
+ * tensor rank c % tensor, and rank r runs device r % devices of copy r /
+ * devices. Release *out with lh_train_result_free(). */
 LH_API lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
                               const lh_train_model *model,
                               const lh_train_options *options,
@@ -558,82 +583,88 @@ LH_API lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
 /* --- training a plan -------------------------------------------------------
  */
 
+/* Devices that execute passes. */
 typedef enum lh_train_device {
-    LH_TRAIN_TIMED, /* passes take the time that the pipeline gives them */
+    LH_TRAIN_TIMED, /* passes take the pipeline's time */
     LH_TRAIN_CPU    /* this machine's processors train the plan's model */
 } lh_train_device;
 
+/* Options of lh_train_plan(). */
 typedef struct lh_train_plan_options {
     size_t size; /* sizeof(lh_train_plan_options) */
     lh_train_device device;
-    /* What is run in the place of the plan's own, NULL: nothing; a pipeline has
-     * to have the plan's chunks. */
+    /* Replacements for the plan's own; NULL: none. The pipeline must have the
+     * plan's chunks. */
     const lh_pipeline *pipeline;
     const lh_schedule *schedule;
-    const lh_exec_options *exec; /* NULL: as for lh_exec_make() */
-    /* NULL: as for lh_train_timed(). message_bytes 0: as the plan has it. */
+    const lh_exec_options *exec; /* NULL: defaults of lh_exec_make() */
+    /* NULL: defaults of lh_train_timed(). message_bytes 0: as in the plan. */
     const lh_train_options *run;
-    /* cpu: the data and the way of training; model, first_layers, micro_batch,
-     * sequence and replicas are the plan's. timed: not looked at. */
+    /* cpu: data and training options; model, first_layers, micro_batch,
+     * sequence and replicas come from the plan. timed: ignored. */
     const lh_train_model *model;
 } lh_train_plan_options;
 
-/* Lowers the plan's schedule and runs it. `options` may be NULL: one iteration
- * on the timed device. Errors as of lh_exec_make(), lh_train_timed() and
- * lh_train_cpu(); LH_EUNSUPPORTED also: the cpu device does not run layers that
- * the plan divides among GPUs. Release with lh_train_result_free(). */
+/* Lowers the plan's schedule and runs it. `options` NULL: one iteration on the
+ * timed device. Release with lh_train_result_free().
+ *
+ * Errors as in lh_exec_make(), lh_train_timed() and lh_train_cpu(); also
+ * LH_EUNSUPPORTED: the cpu device cannot run layers that the plan splits
+ * between GPUs. */
 LH_API lh_status lh_train_plan(const lh_plan *plan,
                                const lh_train_plan_options *options,
                                lh_train_result **out, lh_error *err);
-/* Bytes of a message between the plan's stages: a GPU's share. */
+/* Returns the bytes per message between the plan's stages: one GPU's share. */
 LH_API uint64_t lh_train_message_bytes(const lh_plan *plan);
 
 /* --- measuring -------------------------------------------------------------
  */
 
+/* Options of lh_profile_measure(). */
 typedef struct lh_measure_options {
     size_t size;      /* sizeof(lh_measure_options) */
-    uint32_t repeats; /* of every pass; 0: 9. The median counts. */
-    bool links;       /* also between two processes of this machine */
+    uint32_t repeats; /* repetitions per pass; 0: 9. The median is used. */
+    bool links;       /* measure links between two local processes */
 } lh_measure_options;
 
-/* What the job's model takes on the cpu device: F, D and W of a layer, the
- * embedding and the head, what they keep, and a link's alpha and beta. Release
- * with lh_profile_free(). LH_EUNSUPPORTED: the cpu device does not run such a
- * model. The caller must have no other threads if `links`. */
+/* Measures the job's model on the cpu device: time and stored bytes of F, D and
+ * W for a layer, the embedding and the head, plus alpha and beta of a link.
+ * Release with lh_profile_free(). LH_EUNSUPPORTED: the cpu device does not
+ * support the model. With `links`, the caller must have no other threads. */
 LH_API lh_status lh_profile_measure(const lh_job *job,
                                     const lh_measure_options *options,
                                     lh_profile **out, lh_error *err);
 
-/* All schedules that `reschedule` gave, also those that were refused. Borrowed
+/* Returns all schedules from `reschedule`, including rejected ones. Borrowed
  * from the result. */
 LH_API const lh_switch *lh_train_switches(const lh_train_result *result,
                                           uint32_t *n_switches);
 
-/* What moved with the i-th of them; NULL: nothing did. Borrowed from the
+/* Returns the migration that belongs to switch i; NULL: none. Borrowed from the
  * result. */
 LH_API const lh_moved *lh_train_moved(const lh_train_result *result,
                                       uint32_t i);
 
-/* All that a run that adapts has noticed and decided. Borrowed from the
+/* Returns all events and decisions of an adaptive run. Borrowed from the
  * result. */
 LH_API const lh_notice *lh_train_notices(const lh_train_result *result,
                                          uint32_t *n_notices);
-/* What the last iteration followed; NULL: what the run began with. Borrowed
- * from the result. */
+/* Returns the last iteration's schedule; NULL: the initial one. Borrowed from
+ * the result. */
 LH_API const lh_schedule *lh_train_schedule(const lh_train_result *result);
-/* How messages went in the last iteration. `delegated` may be NULL; mixed:
- * *delegated is, per lh_pipeline_link(), whether by the delegated path,
- * borrowed from the result; else it is NULL. */
+/* Returns the data path of the last iteration. `delegated` may be NULL. Mixed
+ * path: *delegated is an array per lh_pipeline_link(), true for the delegated
+ * path, borrowed from the result; else *delegated is NULL. */
 LH_API lh_data_path lh_train_path(const lh_train_result *result,
                                   const bool **delegated);
 
-/* cpu: per rank, of all replicas; NULL, *n_ranks 0: not known, on the timed
- * device, or of a run without an iteration. Borrowed from the result. */
+/* Returns peak memory per rank, over all replicas; cpu only. NULL with *n_ranks
+ * 0: unknown (timed device, or no iteration ran). Borrowed from the result. */
 LH_API const lh_train_memory *
 lh_train_memory_held(const lh_train_result *result, uint32_t *n_ranks);
 
-LH_API void lh_train_result_free(lh_train_result *result); /* NULL is fine */
+/* frees; NULL is a no-op */
+LH_API void lh_train_result_free(lh_train_result *result);
 
 #ifdef __cplusplus
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A schedule under links and devices that are not always as the file says: how
- * long iterations take on average, and how long the unlucky ones do. Each
- * sample draws a delay for every link and a speed for every device, keeps them
- * for one iteration, and runs the schedule as it is. See docs/theory/jitter.md.
- */
+/* Monte Carlo simulation of a schedule under varying link and device speeds:
+ * mean and tail iteration times. Each sample draws a delay per link and a speed
+ * per device, keeps them for one iteration, and simulates the unchanged
+ * schedule. See docs/theory/jitter.md. */
 #ifndef LONGHAUL_JITTER_H
 #define LONGHAUL_JITTER_H
 
@@ -18,49 +17,54 @@
 extern "C" {
 #endif
 
+/* Distribution of link and device speeds. */
 typedef struct lh_jitter {
     size_t size; /* sizeof(lh_jitter) */
-    /* A link's latency is multiplied by 1 + latency * E, its transfer by 1 +
-     * transfer * E, E exponentially distributed with mean 1: long tails, never
-     * faster than the file. 0: as the file says. At most 1000. A device's
-     * data-parallel communication has a link of its own, drawn likewise. */
+    /* Link latency is multiplied by 1 + latency * E and transfer time by 1 +
+     * transfer * E, with E exponentially distributed, mean 1: a long tail,
+     * never faster than nominal. 0: nominal. At most 1000. A device's
+     * data-parallel communication has its own link, sampled the same way. */
     double latency, transfer;
-    /* With this probability a link is degraded for the iteration: latency and
-     * transfer are multiplied by `degraded_factor` (1 or more, at most 1e6). */
+    /* Probability that a link is degraded for the iteration: latency and
+     * transfer time are multiplied by `degraded_factor` (1 to 1e6). */
     double degraded_rate, degraded_factor;
-    /* The same for a device and its passes (Adaptra's and others' compute
-     * stragglers). */
+    /* The same for a device and its passes (compute stragglers, as in Adaptra).
+     */
     double straggler_rate, straggler_factor;
     uint32_t samples; /* 1..1000000; 0: 1000 */
-    /* Samples are numbered; with one seed, sample i draws the same for every
-     * schedule and every pipeline of the same links and devices, so that their
-     * difference is theirs. */
+    /* Seed. For equal seeds, sample i has the same random values for every
+     * schedule and every pipeline with the same links and devices, so that
+     * differences between results come from the schedules (common random
+     * numbers). */
     uint64_t seed;
-    /* All devices' data-parallel communication crosses the same links, so that
-     * these draw once for all. */
+    /* All devices' data-parallel communication uses the same links, with one
+     * common sample. */
     bool one_data_link;
 } lh_jitter;
 
+/* Statistics over all samples. */
 typedef struct lh_jitter_result {
     uint32_t samples;
     double mean_ns;
-    /* The makespan that so many percent of the iterations keep. */
+    /* Makespan percentiles, ns. */
     int64_t least_ns, p50_ns, p95_ns, p99_ns, most_ns;
 } lh_jitter_result;
 
-/* LH_EINVAL: a value is out of range, which `err` says. */
+/* Checks the values' ranges. LH_EINVAL: a value is out of range; `err` names
+ * it. */
 LH_API lh_status lh_jitter_check(const lh_jitter *jitter, lh_error *err);
 
-/* `options` as for lh_simulate(), may be NULL. LH_EINVAL: a value is out of
- * range; else as lh_simulate(). */
+/* Simulates all samples and computes statistics. `options` as in lh_simulate();
+ * may be NULL. LH_EINVAL: a value is out of range; otherwise as lh_simulate().
+ */
 LH_API lh_status lh_jitter_run(const lh_pipeline *pipeline,
                                const lh_schedule *schedule,
                                const lh_sim_options *options,
                                const lh_jitter *jitter, lh_jitter_result *out,
                                lh_error *err);
 
-/* The same drawn one by one: ns[i] is the makespan of sample i, of
- * jitter->samples, which is not 0 here. */
+/* Writes the individual makespans: ns[i] belongs to sample i, for
+ * jitter->samples samples, which must not be 0 here. */
 LH_API lh_status lh_jitter_times(const lh_pipeline *pipeline,
                                  const lh_schedule *schedule,
                                  const lh_sim_options *options,

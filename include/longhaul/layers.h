@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers that move from a device that has become slow to others, and back once
- * it is well again. Chunks keep their devices and their order; how many layers
- * each has changes. The rules: docs/theory/places.md.
+/* Migration of layers from a slow device to others, and back after recovery.
+ * Chunks keep their devices and order; their layer counts change. Rules:
+ * docs/theory/places.md.
  *
- * No threads, no files, no clock. Times are nanoseconds. */
+ * No threads, files or clock. Times are nanoseconds. */
 #ifndef LONGHAUL_LAYERS_H
 #define LONGHAUL_LAYERS_H
 
@@ -19,66 +19,73 @@
 extern "C" {
 #endif
 
-typedef struct lh_layers lh_layers; /* immutable once made */
+typedef struct lh_layers lh_layers; /* immutable after creation */
 
-/* `pipeline`: while nothing is slow; `layers`: of each of its chunks, at least
- * 1. Layers are alike: a pass of one takes what it does in the chunk where that
- * is least, and what a chunk takes beside its layers stays with it; memory and
- * data-parallel times are in proportion. Both are copied. LH_EINVAL: a chunk
- * has no layer. Release with lh_layers_free(). */
+/* Creates the migration model. `pipeline` is the pipeline without slowdowns;
+ * `layers` gives the layers per chunk, at least 1. Both are copied. Release
+ * with lh_layers_free(). LH_EINVAL: a chunk has no layer.
+ *
+ * Layers are assumed equal: a layer's pass takes its time in the chunk where it
+ * is fastest, and the remaining time of a chunk stays with it. Memory and
+ * data-parallel times are proportional to the layers. */
 LH_API lh_status lh_layers_make(const lh_pipeline *pipeline,
                                 const uint32_t *layers, lh_layers **out,
                                 lh_error *err);
-LH_API void lh_layers_free(lh_layers *layers); /* NULL is fine */
+LH_API void lh_layers_free(lh_layers *layers); /* frees; NULL is a no-op */
 
-/* `pipeline`, which has each chunk's first number of layers and may be slow,
- * with other numbers, that add up to as many. LH_EINVAL: it has another shape
- * than the first one, or they do not. Release with lh_pipeline_free(). */
+/* Builds a pipeline with other layer counts from `pipeline`, which has the
+ * initial counts and may be slow. Release with lh_pipeline_free(). LH_EINVAL:
+ * `pipeline` has another shape than the first one, or the counts' sum differs.
+ */
 LH_API lh_status lh_layers_pipeline(const lh_layers *layers,
                                     const lh_pipeline *pipeline,
                                     const uint32_t *numbers, lh_pipeline **out,
                                     lh_error *err);
 
-/* What it takes that chunks with `from` layers come to have `to`, where sending
- * what a host keeps of one layer takes layer_ns: layers go from chunk to chunk,
- * each host sends one at a time, and receives one. LH_EINVAL: these are not as
- * many, or a chunk has none. */
+/* Computes the migration time from layer counts `from` to `to`, given layer_ns
+ * to send one layer's state. Layers move from chunk to chunk; each host sends
+ * one layer at a time and receives one. LH_EINVAL: the sums differ, or a chunk
+ * has no layer. */
 LH_API lh_status lh_layers_moving(const lh_layers *layers, const uint32_t *from,
                                   const uint32_t *to, int64_t layer_ns,
                                   int64_t *out_ns, lh_error *err);
 
+/* Options of lh_layers_find_partition(). */
 typedef struct lh_layers_options {
     size_t size;               /* sizeof(lh_layers_options) */
-    const uint32_t *numbers;   /* of each chunk, now; NULL: as at first */
-    const lh_sim_options *sim; /* how messages go; NULL: as usual */
-    int64_t layer_ns; /* sending what a host keeps of one layer to another */
-    double lasts; /* iterations for which it counts; 0: as many as it takes */
+    const uint32_t *numbers;   /* current layers per chunk; NULL: initial */
+    const lh_sim_options *sim; /* message options; NULL: defaults */
+    int64_t layer_ns; /* time to send one layer's state to another host */
+    double lasts; /* iterations that benefit; 0: 10^6 */
 } lh_layers_options;
 
+/* A proposed layer migration with its predicted effect. */
 typedef struct lh_layer_move {
-    bool is_move; /* layers are to move: it saves more than it costs */
+    bool is_move; /* true if migration saves more than it costs */
     uint32_t n_chunks;
-    const uint32_t *numbers; /* of each chunk, then; as now if none moves */
-    int64_t now_ns, predicted_ns; /* an iteration of the schedule */
-    int64_t move_ns;  /* what moving takes; each host sends one at a time, and
-                         receives one */
-    uint32_t n_moves; /* layers that another device has then */
-    uint64_t n_tried; /* numbers that were simulated */
-    const char *why;  /* a sentence or two, for people */
+    const uint32_t *numbers; /* layers per chunk afterwards; unchanged if no
+                              * move */
+    int64_t now_ns, predicted_ns; /* iteration time, before and after */
+    int64_t move_ns;  /* migration time; each host sends one at a time and
+                       * receives one */
+    uint32_t n_moves; /* layers that change device */
+    uint64_t n_tried; /* partitions simulated */
+    const char *why;  /* explanation in one or two sentences */
 } lh_layer_move;
 
-/* Numbers of layers with which the coming iterations, and moving to them, take
- * less: one layer at a time, from the chunk to the chunk where that gains most,
- * as long as it gains, from those of now and from the first ones. Numbers with
- * which the schedule has no room in memory are left out. `pipeline` as above.
- * Errors as of lh_layers_pipeline() and lh_simulate(). Release with
- * lh_layer_move_free(). */
+/* Searches layer counts that shorten the coming iterations, migration time
+ * included. Hill climbing: moves one layer at a time, from and to the chunks
+ * with the largest gain, starting from the current and from the initial counts.
+ * Rejects counts that exceed a memory limit. `pipeline` as in
+ * lh_layers_pipeline(). Release with lh_layer_migration_free(). Errors as in
+ * lh_layers_pipeline() and lh_simulate(). */
 LH_API lh_status lh_layers_find(const lh_layers *layers,
                                 const lh_pipeline *pipeline,
                                 const lh_schedule *schedule,
                                 const lh_layers_options *options,
                                 lh_layer_move **out, lh_error *err);
-LH_API void lh_layer_move_free(lh_layer_move *move); /* NULL is fine */
+/* frees; NULL is a no-op */
+LH_API void lh_layer_move_free(lh_layer_move *move);
 
 #ifdef __cplusplus
 }

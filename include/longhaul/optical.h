@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pipeline-parallel training over an elastic optical network: topologies,
- * scenarios, and the simulation that compares ways to assign routes and
- * frequency slots. docs/optical.md says what is simulated; the files are in
- * docs/formats/topology.md and docs/formats/scenario.md. */
+/* Simulates pipeline-parallel training over an elastic optical network:
+ * topologies, scenarios, and the comparison of policies for routing and
+ * spectrum assignment. Model: docs/optical.md. File formats:
+ * docs/formats/topology.md, docs/formats/scenario.md. */
 #ifndef LONGHAUL_OPTICAL_H
 #define LONGHAUL_OPTICAL_H
 
@@ -18,32 +18,42 @@ extern "C" {
 
 /* --- topologies ---------------------------------------------------------- */
 
-/* Nodes and cables. Nodes are numbered from 0 in the order of their ids;
- * a cable is two opposite fibres. Immutable once made. */
+/* Network nodes and cables. Nodes are numbered from 0 in the order of their
+ * ids; a cable is two opposite fibres. Immutable after creation. */
 typedef struct lh_topology lh_topology;
 
+/* Parses a topology; `name` appears in error messages. LH_EINPUT: invalid text.
+ * Release with lh_topology_free(). */
 LH_API lh_status lh_topology_parse(const char *text, size_t len,
                                    const char *name, lh_topology **out,
                                    lh_error *err);
+/* Reads and parses a topology file. LH_EIO: it cannot be read. */
 LH_API lh_status lh_topology_read(const char *path, lh_topology **out,
                                   lh_error *err);
-LH_API void lh_topology_free(lh_topology *topology); /* NULL is fine */
+/* frees; NULL is a no-op */
+LH_API void lh_topology_free(lh_topology *topology);
 
+/* Returns the topology's name; borrowed. */
 LH_API const char *lh_topology_name(const lh_topology *topology);
+/* Returns the number of nodes. */
 LH_API uint32_t lh_topology_n_nodes(const lh_topology *topology);
+/* Returns the node's id in the file. */
 LH_API int64_t lh_topology_node_id(const lh_topology *topology, uint32_t node);
-/* "" where the file has none. */
+/* Returns the node's name; "" if the file gives none. */
 LH_API const char *lh_topology_node_name(const lh_topology *topology,
                                          uint32_t node);
-/* LH_NONE: no node has this id. */
+/* Returns the node with that id; LH_NONE: no such node. */
 LH_API uint32_t lh_topology_find(const lh_topology *topology, int64_t id);
 
+/* A cable between two nodes. */
 typedef struct lh_cable {
     uint32_t a, b; /* nodes */
     int64_t km;
 } lh_cable;
 
+/* Returns the number of cables. */
 LH_API uint32_t lh_topology_n_cables(const lh_topology *topology);
+/* Returns a cable; borrowed. */
 LH_API const lh_cable *lh_topology_cable(const lh_topology *topology,
                                          uint32_t cable);
 
@@ -54,70 +64,76 @@ typedef struct lh_route {
     const uint32_t *nodes;
 } lh_route;
 
-/* Up to `k` routes between two different nodes: least km first, then fewer
- * hops, then the lower node where they part. Release *out, one block with all
- * that it points to, with lh_routes_free(). */
+/* Finds up to `k` routes between two different nodes, ordered by km, then hops,
+ * then the lower node where they diverge. *out is one block including its
+ * arrays; release it with lh_routes_free(). */
 LH_API lh_status lh_topology_routes(const lh_topology *topology, uint32_t from,
                                     uint32_t to, uint32_t k, lh_route **out,
                                     uint32_t *n_routes, lh_error *err);
-LH_API void lh_routes_free(lh_route *routes); /* NULL is fine */
+LH_API void lh_routes_free(lh_route *routes); /* frees; NULL is a no-op */
 
 /* --- scenarios ------------------------------------------------------------ */
 
+/* Policies for routing and spectrum assignment. */
 typedef enum lh_assignment {
     LH_SD_FF,    /* shortest route, first fit */
     LH_KSP_FF,   /* candidate routes in order, first fit */
-    LH_CBA,      /* labels of communication-bound passes, fitness of routes */
-    LH_SLACK,    /* deadlines in place of labels */
-    LH_CRITICAL, /* slack by the critical path, routes by what they cost */
+    /* labels communication-bound passes, ranks routes by fitness */
+    LH_CBA,
+    LH_SLACK,    /* deadlines instead of labels */
+    LH_CRITICAL, /* slack from the critical path, routes by cost */
 } lh_assignment;
 
 LH_API const char *lh_assignment_name(lh_assignment assignment); /* "sd-ff" */
 
-/* What a scenario names: a network, traffic, policies. Immutable once made. */
+/* A scenario: network, traffic and policies. Immutable after creation. */
 typedef struct lh_scenario lh_scenario;
 
-/* `name` is what messages call the text; files it names are looked for in the
- * folder of `name`. */
+/* Parses a scenario. `name` appears in error messages; referenced files are
+ * searched in its folder. Release with lh_scenario_free(). */
 LH_API lh_status lh_scenario_parse(const char *text, size_t len,
                                    const char *name, lh_scenario **out,
                                    lh_error *err);
+/* Reads and parses a scenario file. LH_EIO: it cannot be read. */
 LH_API lh_status lh_scenario_read(const char *path, lh_scenario **out,
                                   lh_error *err);
-LH_API void lh_scenario_free(lh_scenario *scenario); /* NULL is fine */
+/* frees; NULL is a no-op */
+LH_API void lh_scenario_free(lh_scenario *scenario);
 
+/* Returns the scenario's topology; borrowed. */
 LH_API const lh_topology *lh_scenario_topology(const lh_scenario *scenario);
+/* Returns the number of jobs. */
 LH_API uint32_t lh_scenario_n_jobs(const lh_scenario *scenario);
-/* The path, as it was opened, of the i-th file that it names; NULL: there are
- * no more. */
+/* Returns the path of referenced file i, as opened; NULL past the end. */
 LH_API const char *lh_scenario_file(const lh_scenario *scenario, uint32_t i);
 
 /* --- results -------------------------------------------------------------- */
 
-/* One job under one policy with one seed. Rates are ratios, not per cent; all
- * but the arrays leave the warm-up iteration out. */
+/* Result of one job under one policy with one seed. Rates are ratios, not per
+ * cent. All values except the arrays exclude the warm-up iteration. */
 typedef struct lh_optical_job {
     uint32_t n_devices;
-    const uint32_t *sites;       /* node of each device */
-    uint32_t n_iterations;       /* with the warm-up, which is the first */
+    const uint32_t *sites;       /* node per device */
+    uint32_t n_iterations;       /* including the warm-up, which is the first */
     const int64_t *iteration_ns; /* [n_iterations] */
-    const uint32_t *labels;      /* communication-bound passes in each */
-    const uint32_t *requested;   /* requests in each */
-    const uint32_t *refused;     /* blocked requests in each */
-    int64_t bound_ns;            /* iteration with no time for messages */
-    uint64_t blocked;            /* blocked requests, warm-up included */
+    const uint32_t *labels;      /* communication-bound passes per iteration */
+    const uint32_t *requested;   /* requests per iteration */
+    const uint32_t *refused;     /* blocked requests per iteration */
+    int64_t bound_ns;            /* iteration with zero-time messages */
+    uint64_t blocked;            /* blocked requests, including warm-up */
     double iteration_s, bubble_ratio, blocking_probability;
-    double slots_held; /* slots x fibres held, averaged over time */
+    double slots_held; /* time average of occupied slots x fibres */
 } lh_optical_job;
 
+/* Result of one policy with one seed. */
 typedef struct lh_optical_run {
     uint64_t seed;
     uint32_t n_jobs;
     const lh_optical_job *jobs;
-    uint64_t background, background_refused; /* while job 0 was counted */
+    uint64_t background, background_refused; /* while job 0 was measured */
 } lh_optical_run;
 
-/* Means over jobs and seeds; the deviations over seeds (divisor n). */
+/* Means over jobs and seeds; standard deviations over seeds (divisor n). */
 typedef struct lh_optical_policy {
     const char *name;
     lh_assignment assignment;
@@ -125,23 +141,25 @@ typedef struct lh_optical_policy {
     double bubble_ratio, bubble_ratio_sd;
     double blocking_probability, blocking_probability_sd;
     double slots_held, collateral;
-    double bound_s; /* iteration with no time for communication */
+    double bound_s; /* iteration with zero-time communication */
     uint32_t n_runs;
     const lh_optical_run *runs; /* one per seed */
 } lh_optical_policy;
 
+/* Results of all policies. Release with lh_optical_free(). */
 typedef struct lh_optical {
     uint32_t n_policies;
     const lh_optical_policy *policies;
 } lh_optical;
 
+/* Options of lh_optical_run_all(). */
 typedef struct lh_optical_options {
     size_t size;      /* sizeof(lh_optical_options) */
     uint32_t threads; /* 0: one per processor */
-    uint32_t n_seeds; /* 0: the scenario's */
+    uint32_t n_seeds; /* 0: the scenario's number */
     const uint64_t *seeds;
-    /* Called after every run, by one thread at a time; true: stop, and the
-     * result is LH_ECANCELED. May be NULL. */
+    /* Called after every run, by one thread at a time; returning true stops
+     * with LH_ECANCELED. May be NULL. */
     bool (*progress)(void *context, uint32_t done, uint32_t total);
     void *context;
 } lh_optical_options;
@@ -151,37 +169,39 @@ typedef struct lh_optical_options {
 LH_API lh_status lh_optical_run_all(const lh_scenario *scenario,
                                     const lh_optical_options *options,
                                     lh_optical **out, lh_error *err);
-LH_API void lh_optical_free(lh_optical *optical); /* NULL is fine */
+LH_API void lh_optical_free(lh_optical *optical); /* frees; NULL is a no-op */
 
-/* One HTML file that loads nothing: the policies with their spread, the
- * topology with the stages and routes of the first seed, spectrum over time
- * per fibre, and one iteration with communication-bound passes marked.
- * Release *text with lh_text_free(); `len` may be NULL. */
+/* Formats a self-contained HTML page: policies with their spread, the topology
+ * with the stages and routes of the first seed, spectrum over time per fibre,
+ * and one iteration with communication-bound passes marked. Release *text with
+ * lh_text_free(); `len` may be NULL. */
 LH_API lh_status lh_optical_html(const lh_scenario *scenario,
                                  const lh_optical *optical, char **text,
                                  size_t *len, lh_error *err);
 
 /* --- background traffic alone --------------------------------------------- */
 
+/* Parameters of background traffic. */
 typedef struct lh_traffic {
     size_t size;      /* sizeof(lh_traffic) */
-    double erlang;    /* offered load over the whole network, > 0 */
+    double erlang;    /* offered load on the whole network, > 0 */
     double holding_s; /* mean, > 0 */
     uint32_t slots_min, slots_max;
     uint32_t slots;    /* per fibre */
     uint32_t k;        /* candidate routes */
     bool shared_fibre; /* both directions share one spectrum */
-    /* Every request is between these two nodes; both 0: any pair. */
+    /* All requests connect these two nodes; both 0: random pairs. */
     uint32_t from, to;
 } lh_traffic;
 
+/* Result of lh_traffic_run(). */
 typedef struct lh_traffic_result {
     uint64_t requests, refused;
-    double carried_slots; /* slots x fibres held, averaged over time */
+    double carried_slots; /* time average of occupied slots x fibres */
 } lh_traffic_result;
 
-/* `requests` Poisson arrivals after `warm_up` others, first fit on the
- * candidate routes. */
+/* Simulates `requests` Poisson arrivals after `warm_up` others, with first fit
+ * on the candidate routes. */
 LH_API lh_status lh_traffic_run(const lh_topology *topology,
                                 const lh_traffic *traffic, uint64_t seed,
                                 uint64_t warm_up, uint64_t requests,

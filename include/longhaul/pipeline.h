@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scheduling problem alone: chunks of a model on devices, links between
- * the devices, microbatches, memory. Text form: docs/formats/pipeline.md.
+/* The scheduling problem: chunks of a model on devices, links between the
+ * devices, microbatches and memory. Text form: docs/formats/pipeline.md.
  *
- * Times are nanoseconds, memory is in whatever unit the file uses. A pipeline
- * never changes once made and may be shared between threads. */
+ * Times are nanoseconds; memory has the unit of the file. Pipelines are
+ * immutable and may be shared between threads. */
 #ifndef LONGHAUL_PIPELINE_H
 #define LONGHAUL_PIPELINE_H
 
@@ -16,99 +16,101 @@
 extern "C" {
 #endif
 
-/* What fits: beyond these a pipeline is refused. */
+/* Size limits; larger pipelines are rejected. */
 #define LH_MAX_DEVICES 65536u
 #define LH_MAX_CHUNKS 65536u
 #define LH_MAX_MICROBATCHES 1048576u
 #define LH_MAX_PASSES (UINT64_C(1) << 26) /* chunks x microbatches */
 #define LH_MAX_DP_OPS (1u << 24)
-#define LH_NO_LIMIT INT64_MAX /* memory limit: none */
+#define LH_NO_LIMIT INT64_MAX /* no memory limit */
 #define LH_NONE UINT32_MAX    /* "no such index" */
 
 typedef struct lh_pipeline lh_pipeline;
 
-/* Consecutive layers on one device. B = D then W takes d_ns + w_ns and
+/* Consecutive layers on one device. B = D then W: it takes d_ns + w_ns and
  * changes memory by mem_d + mem_w. */
 typedef struct lh_chunk {
     uint32_t device;
     int64_t f_ns, d_ns, w_ns;
-    int64_t mem_f, mem_d, mem_w; /* net change by one pass */
-    int64_t mem_static;          /* held from beginning to end */
-    /* Data parallelism, on the device's own data-parallel link: before the
-     * first F, after the last W or B. All 0: none. */
+    int64_t mem_f, mem_d, mem_w; /* net change per pass */
+    int64_t mem_static;          /* resident for the whole iteration */
+    /* Data parallelism on the device's own data-parallel link: before the first
+     * F, after the last W or B. All 0: none. */
     int64_t all_gather_ns, reduce_scatter_ns, dp_latency_ns;
-    /* Of a joint backward: what part of what F leaves goes to storage of the
-     * host and is back before B, and how long that takes, each way. Not in
-     * mem_f and mem_d; mem_static has room for what three passes leave. 0:
-     * nothing goes (docs/theory/performance-model.md). */
+    /* Joint backward only: part of F's activations is offloaded to host storage
+     * and reloaded before B; this is the copy time per direction. The offloaded
+     * bytes are not in mem_f and mem_d; mem_static includes space for three
+     * passes' worth. 0: no offloading (docs/theory/performance-model.md). */
     int64_t offload_ns;
 } lh_chunk;
 
-/* A forward, or the backward (D or B, whichever a schedule runs), of one chunk
- * on one microbatch. */
+/* Identifies a forward, or a backward (D or B, depending on the schedule), of
+ * one chunk on one microbatch. */
 typedef struct lh_dp_point {
     uint32_t chunk; /* LH_NONE: no pass */
     uint32_t microbatch;
     bool backward;
 } lh_dp_point;
 
-/* What a data-parallel communication of an elastic schedule is for
+/* Purpose of a data-parallel communication in an elastic schedule
  * (docs/theory/elastic.md). */
 typedef enum lh_dp_kind {
-    LH_DP_ANY, /* not said */
-    LH_DP_AGO, /* all-gather of what the optimizer has updated */
+    LH_DP_ANY, /* not given */
+    LH_DP_AGO, /* all-gather of updated parameters */
     LH_DP_AGF, /* all-gather for the forward of a later group */
     LH_DP_AGB, /* all-gather for the backward */
     LH_DP_RSG, /* reduce-scatter of a group's gradients */
-    LH_DP_RSO, /* the last reduce-scatter, before the optimizer */
+    LH_DP_RSO, /* final reduce-scatter, before the optimizer */
 } lh_dp_kind;
 
 LH_API const char *lh_dp_kind_name(lh_dp_kind kind); /* "AGO"; "" of ANY */
 
-/* A data-parallel communication in the middle of the iteration, as sharded
- * parameters and gradients need them: it is launched when a pass starts, takes
- * the device's own data-parallel link behind what was launched before, and a
- * pass may wait for it. All on one device; arrives the chunk's dp_latency_ns
- * after its transfer. */
+/* A data-parallel communication within the iteration, for sharded parameters
+ * and gradients. It is launched when a pass starts, queues on the device's
+ * data-parallel link, and a pass may wait for it. All passes are on one device.
+ * It arrives dp_latency_ns (the chunk's) after its transfer. */
 typedef struct lh_dp_op {
-    uint32_t chunk; /* whose parameters, or gradients */
+    uint32_t chunk; /* owner of the parameters or gradients */
     bool is_reduce_scatter;
-    uint32_t bucket, n_buckets; /* part 0..n_buckets-1 of it */
-    /* The share of the chunk's parameters that all of its buckets together
-     * carry, 0 < share <= 1; 0 where the kind is not said. */
+    uint32_t bucket, n_buckets; /* part 0..n_buckets-1 */
+    /* Fraction of the chunk's parameters carried by all buckets together, 0 <
+     * share <= 1; 0 if the kind is not given. */
     lh_dp_kind kind;
     double share;
     int64_t transfer_ns;
     lh_dp_point launch;
-    lh_dp_point before; /* waits until it has arrived */
+    lh_dp_point before; /* pass that waits for its arrival */
 } lh_dp_op;
 
-/* Messages from device `from` to device `to`. */
+/* A link that carries messages from device `from` to device `to`. */
 typedef struct lh_link {
     uint32_t from, to;
-    int64_t latency_ns;  /* one way, after the transfer */
-    int64_t transfer_ns; /* how long one message occupies the link */
-    const char *name;    /* links named alike are one; NULL: "from-to" */
+    int64_t latency_ns;  /* one-way, after the transfer */
+    int64_t transfer_ns; /* link occupancy per message */
+    const char *name;    /* links with equal names are one resource; NULL:
+                          * "from-to" */
 } lh_link;
 
-/* When a receive is posted, and so when a rendezvous transfer may start. */
+/* Time at which a receive is posted; a rendezvous transfer cannot start
+ * earlier. */
 typedef enum lh_receives {
-    LH_RECEIVES_EARLY,   /* ahead of need: a message is ready when made */
-    LH_RECEIVES_LATE,    /* when the receiver gets to the pass in need */
-    LH_RECEIVES_LATE_FD, /* the same, W passes before it do not delay */
+    LH_RECEIVES_EARLY,   /* pre-posted: a message is ready when produced */
+    /* posted when the receiver reaches the consuming pass */
+    LH_RECEIVES_LATE,
+    LH_RECEIVES_LATE_FD, /* the same, but not delayed by preceding W passes */
 } lh_receives;
 
-/* Devices that are close together, for pictures: usually a datacenter. */
+/* A group of nearby devices, usually a datacenter, for display. */
 typedef struct lh_site {
     const char *name;
 } lh_site;
 
-/* What lh_pipeline_make() copies. Option-like fields that are NULL or 0 are
+/* Input of lh_pipeline_make(), which copies it. NULL or 0 in optional members:
  * absent. */
 typedef struct lh_pipeline_desc {
     size_t size; /* sizeof(lh_pipeline_desc) */
     uint32_t n_devices, n_microbatches;
-    bool joint; /* backward is B only; else D and W are separate passes */
+    bool joint; /* backward is one pass B; else separate D and W */
     uint32_t n_chunks;
     const lh_chunk *chunks; /* in model order */
     uint32_t n_links;
@@ -117,128 +119,149 @@ typedef struct lh_pipeline_desc {
     const char *memory_unit;      /* e.g. "bytes"; may be NULL */
     uint32_t n_sites;
     const lh_site *sites;
-    const uint32_t *device_sites; /* site of each device; NULL: none */
-    /* Those launched with the same pass go in this order. */
+    const uint32_t *device_sites; /* site per device; NULL: none */
+    /* Operations launched with the same pass are queued in this order. */
     uint32_t n_dp_ops;
     const lh_dp_op *dp_ops;
-    /* How many all-gathers of a device are issued at the start, in the order of
-     * the chunks' first forwards; each such forward issues the next as it
-     * starts. One more than the prefetch depth; 0: all of them. */
+    /* Number of all-gathers per device issued at the start, in the order of the
+     * chunks' first forwards. Each such forward issues the next one when it
+     * starts. Equals the prefetch depth plus one; 0: all. */
     uint32_t first_gathers;
-    /* Microbatches that go forward, and backward, together, where the
-     * operations belong to such groups: those of the method "elastic". Each
-     * adds up to n_microbatches; both or neither. */
+    /* Sizes of the microbatch groups in forward and backward, for operations
+     * that belong to such groups (method "elastic"). Each array adds up to
+     * n_microbatches; both or neither. */
     uint32_t n_enqueue, n_dequeue;
     const uint32_t *enqueue, *dequeue;
-    /* When receives are posted, where simulations and runs do not say. */
+    /* Default receive mode for simulations and runs. */
     lh_receives receives;
-    /* What each device's own data-parallel link stands for: the name of the
-     * network that its communications cross, as a link's name, for people; NULL
-     * where it has none. NULL: nowhere. Dropped where a device has no
-     * data-parallel communication. */
+    /* Per device, for display: name of the network behind its data-parallel
+     * link, as a link name; NULL entry: none. NULL: no names. Ignored for
+     * devices without data-parallel communication. */
     const char *const *dp_links;
 } lh_pipeline_desc;
 
-/* LH_EINPUT: a value is out of range or contradicts another; `err` says
- * which. Release with lh_pipeline_free(). */
+/* Creates a pipeline. LH_EINPUT: a value is out of range or contradicts
+ * another; `err` names it. Release with lh_pipeline_free(). */
 LH_API lh_status lh_pipeline_make(const lh_pipeline_desc *desc,
                                   lh_pipeline **out, lh_error *err);
 
-/* Reads text in the pipeline format; `name` is what messages call it. */
+/* Parses a pipeline; `name` appears in error messages. */
 LH_API lh_status lh_pipeline_parse(const char *text, size_t len,
                                    const char *name, lh_pipeline **out,
                                    lh_error *err);
+/* Reads and parses a pipeline file. LH_EIO: it cannot be read. */
 LH_API lh_status lh_pipeline_read(const char *path, lh_pipeline **out,
                                   lh_error *err);
-LH_API void lh_pipeline_free(lh_pipeline *pipeline); /* NULL is fine */
+/* frees; NULL is a no-op */
+LH_API void lh_pipeline_free(lh_pipeline *pipeline);
 
-/* What lh_pipeline_make() makes the same pipeline of. To change a pipeline,
- * describe it, let the description point to changed copies of its arrays, and
- * make another. `out->size` says how large the caller's struct is. All that
- * *out points to is the pipeline's own and lives as long as that.
- * LH_EUNSUPPORTED: the pipeline has something that a smaller struct, of an
- * older header, has no field for. */
+/* Returns a description from which lh_pipeline_make() creates the same
+ * pipeline. To modify a pipeline, describe it, replace arrays by modified
+ * copies, and make a new one. `out->size` must be the size of the caller's
+ * struct. Pointers in *out are owned by the pipeline and valid for its
+ * lifetime.
+ *
+ * LH_EUNSUPPORTED: the struct, from an older header, lacks a member that the
+ * pipeline needs. */
 LH_API lh_status lh_pipeline_describe(const lh_pipeline *pipeline,
                                       lh_pipeline_desc *out, lh_error *err);
 
-/* The same pipeline on devices that leave activations in host memory until they
- * need them: each memory limit is higher by `host_memory`, in the pipeline's
- * unit; LH_NO_LIMIT: there is none any more. What a device then holds beyond
- * its own limit rests in the host. What copies between the two take is a matter
- * of lh_sim_options.host_copy_ns. The description and the text of such a
- * pipeline have the raised limits alone.
- * LH_EINVAL: host_memory is 0 or less, or the pipeline has no limits.
- * LH_EINFEASIBLE: a device has no room for what its chunks hold throughout and
- * for what one pass takes, which have to be on the device. */
+/* Builds the same pipeline with host memory for activations. Each memory limit
+ * is raised by `host_memory`, in the pipeline's unit; LH_NO_LIMIT removes the
+ * limit. Activations above the device's own limit are held by the host.
+ * lh_sim_options.host_copy_ns gives the copy time. The description and the text
+ * form contain only the raised limits.
+ *
+ * LH_EINVAL: host_memory <= 0, or the pipeline has no limits. LH_EINFEASIBLE: a
+ * device cannot hold the static memory of its chunks plus one pass, which must
+ * be on the device. */
 LH_API lh_status lh_pipeline_with_host(const lh_pipeline *pipeline,
                                        int64_t host_memory, lh_pipeline **out,
                                        lh_error *err);
 
-/* The same pipeline with other delays on the links that `link` names: a name
- * that the pipeline gives to links; `a-b` for those called `a>b` and `b>a`; or
- * two devices, `0-1` or `0>1`, whose link is added where there is none. A delay
- * below 0 stays as it is. Release *out with lh_pipeline_free().
- * LH_EINPUT: there is no such link, the name may be several, or no messages go
- * there; `err` says which links there are. Else as lh_pipeline_make(). */
+/* Builds the same pipeline with other delays on the links named `link`: a link
+ * name; `a-b` for the links `a>b` and `b>a`; or two devices, `0-1` or `0>1`,
+ * whose link is added if missing. Negative delays are left unchanged. Release
+ * *out with lh_pipeline_free().
+ *
+ * LH_EINPUT: no such link, an ambiguous name, or no messages between the
+ * devices; `err` lists the links. Otherwise as lh_pipeline_make(). */
 LH_API lh_status lh_pipeline_inject(const lh_pipeline *pipeline,
                                     const char *link, int64_t latency_ns,
                                     int64_t transfer_ns, lh_pipeline **out,
                                     lh_error *err);
 
-/* The pipeline in its canonical text form (JSON, nanoseconds, shorthands
- * written out), which reads back to the same pipeline and the same text.
- * Release *text with lh_text_free(); `len` may be NULL. */
+/* Formats the canonical text (JSON, nanoseconds, shorthands expanded). Parsing
+ * it gives the same pipeline, which formats to the same text. Release *text
+ * with lh_text_free(); `len` may be NULL. */
 LH_API lh_status lh_pipeline_format(const lh_pipeline *pipeline, char **text,
                                     size_t *len, lh_error *err);
 
+/* Returns the number of devices. */
 LH_API uint32_t lh_pipeline_n_devices(const lh_pipeline *pipeline);
+/* Returns the number of chunks. */
 LH_API uint32_t lh_pipeline_n_chunks(const lh_pipeline *pipeline);
+/* Returns the number of microbatches per iteration. */
 LH_API uint32_t lh_pipeline_n_microbatches(const lh_pipeline *pipeline);
+/* Returns true if backward is one pass B. */
 LH_API bool lh_pipeline_is_joint(const lh_pipeline *pipeline);
+/* Returns a chunk; borrowed. */
 LH_API const lh_chunk *lh_pipeline_chunk(const lh_pipeline *pipeline,
                                          uint32_t chunk);
+/* Returns the number of links. */
 LH_API uint32_t lh_pipeline_n_links(const lh_pipeline *pipeline);
+/* Returns a link; borrowed. */
 LH_API const lh_link *lh_pipeline_link(const lh_pipeline *pipeline,
                                        uint32_t link);
+/* Returns the number of data-parallel operations within the iteration. */
 LH_API uint32_t lh_pipeline_n_dp_ops(const lh_pipeline *pipeline);
-/* In the order of their launching passes: by chunk, microbatch, forward before
- * backward. All of them lie in one array, from number 0 on. */
+/* Returns an operation; borrowed. Operations are sorted by launching pass
+ * (chunk, microbatch, forward before backward) and form one contiguous array
+ * from index 0. */
 LH_API const lh_dp_op *lh_pipeline_dp_op(const lh_pipeline *pipeline,
                                          uint32_t op);
-/* The description's; 0: all. */
+/* Returns lh_pipeline_desc.n_initial_gathers; 0: all. */
 LH_API uint32_t lh_pipeline_first_gathers(const lh_pipeline *pipeline);
+/* Returns the default receive mode. */
 LH_API lh_receives lh_pipeline_receives(const lh_pipeline *pipeline);
 LH_API const char *lh_receives_name(lh_receives receives); /* "late-fd" */
-/* The description's, of the device's data-parallel link; NULL: no name. */
+/* Returns the name of the device's data-parallel network; NULL: none. */
 LH_API const char *lh_pipeline_dp_link(const lh_pipeline *pipeline,
                                        uint32_t device);
-/* LH_NO_LIMIT where there is none. */
+/* Returns the device's memory limit, host memory included; LH_NO_LIMIT: none.
+ */
 LH_API int64_t lh_pipeline_memory_limit(const lh_pipeline *pipeline,
                                         uint32_t device);
-/* Whether some chunk's activations leave their device. */
+/* Returns true if a chunk offloads activations. */
 LH_API bool lh_pipeline_offloads(const lh_pipeline *pipeline);
-/* What of that is on the device itself: less with host memory only. */
+/* Returns the part of the limit on the device itself; lower than the memory
+ * limit only with host memory. */
 LH_API int64_t lh_pipeline_device_limit(const lh_pipeline *pipeline,
                                         uint32_t device);
+/* Returns true if lh_pipeline_with_host() added host memory. */
 LH_API bool lh_pipeline_has_host(const lh_pipeline *pipeline);
-/* "" where the file names none. */
+/* Returns the memory unit; "" if not given. */
 LH_API const char *lh_pipeline_memory_unit(const lh_pipeline *pipeline);
+/* Returns the number of sites. */
 LH_API uint32_t lh_pipeline_n_sites(const lh_pipeline *pipeline);
+/* Returns the site's name; borrowed. */
 LH_API const char *lh_pipeline_site_name(const lh_pipeline *pipeline,
                                          uint32_t site);
-/* LH_NONE where the pipeline has no sites. */
+/* Returns the device's site; LH_NONE: the pipeline has no sites. */
 LH_API uint32_t lh_pipeline_device_site(const lh_pipeline *pipeline,
                                         uint32_t device);
 
-/* How chunks lie on devices (DESIGN: UD, Loop, Wave). */
+/* Placement of chunks on devices (DESIGN: UD, Loop, Wave). */
 typedef enum lh_placement {
     LH_PLACEMENT_OTHER,
     LH_PLACEMENT_UD,   /* chunk c on device c */
     LH_PLACEMENT_LOOP, /* chunk c on device c mod P, at least 2P chunks */
-    LH_PLACEMENT_WAVE, /* 2P chunks: there and back */
+    LH_PLACEMENT_WAVE, /* 2P chunks: forth and back */
 } lh_placement;
 
+/* Returns the placement, LH_PLACEMENT_OTHER if it is none of the named ones. */
 LH_API lh_placement lh_pipeline_placement(const lh_pipeline *pipeline);
+/* Returns the placement's name; static storage. */
 LH_API const char *lh_placement_name(lh_placement placement);
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Results as JSON: what the program prints with --json, for whoever asks the
- * library. Every text is made whole or not at all; release it with
- * lh_text_free(); `len`, its bytes, may be NULL. Times are in seconds, memory
- * in the pipeline's unit. */
+/* JSON output: the results that the program prints with --json, for library
+ * users. A failed call produces no partial text. Release texts with
+ * lh_text_free(); `len` receives the size in bytes and may be NULL. Times are
+ * seconds; memory has the pipeline's unit. */
 #ifndef LONGHAUL_RESULTS_H
 #define LONGHAUL_RESULTS_H
 
@@ -21,80 +21,84 @@
 extern "C" {
 #endif
 
-/* A simulated iteration with all that is told of it: `longhaul simulate`. */
+/* Input for `longhaul simulate`: a simulated iteration with its analysis. */
 typedef struct lh_simulated {
     size_t size;      /* sizeof(lh_simulated) */
-    const char *name; /* of the schedule: its method, or its file */
+    const char *name; /* schedule name: method or file */
     const lh_pipeline *pipeline;
     const lh_schedule *schedule;
-    const lh_timeline *timeline; /* of these two, */
-    const lh_analysis *analysis; /* and of all three */
-    const lh_plan *plan; /* whose pipeline it is; NULL: of none. What follows
-                            the pipeline is told too */
-    const lh_jitter_result *jitter; /* of the pipeline; NULL: not drawn. With a
-                                       plan, what follows is told with it */
+    const lh_timeline *timeline; /* result for the two above */
+    const lh_analysis *analysis; /* result for the three above */
+    const lh_plan *plan; /* owner of the pipeline; NULL: none. Adds the time
+                          * after the pipeline */
+    /* statistics for the pipeline; NULL: not sampled. With a plan, includes the
+     * time after the pipeline */
+    const lh_jitter_result *jitter;
     lh_solve_objective objective;
 } lh_simulated;
 
-/* What no makespan of the pipeline is below: the closed form, or, where the
- * schedule is the plan's own, what the search for the plan proved. */
+/* Computes the lower bound on the makespan: the closed form or, for the plan's
+ * own schedule, the bound proven by the plan's search. */
 LH_API lh_status lh_simulated_bound(const lh_simulated *simulated,
                                     lh_bound *out, lh_error *err);
-/* LH_EINVAL: a pointer that has to be there is NULL. */
+/* Formats the simulation result as JSON. LH_EINVAL: a required pointer is NULL.
+ */
 LH_API lh_status lh_simulated_format(const lh_simulated *simulated, char **text,
                                      size_t *len, lh_error *err);
 
-/* A schedule that was made, and how: `longhaul schedule`. */
+/* Input for `longhaul schedule`: a schedule and its origin. */
 typedef struct lh_scheduled {
     size_t size;           /* sizeof(lh_scheduled) */
-    const char *requested; /* a name of <longhaul/best.h> */
-    const char *method;    /* that made it */
+    const char *requested; /* scheduler name, <longhaul/scheduler.h> */
+    const char *method;    /* method that made it */
     const lh_pipeline *pipeline;
-    const lh_timeline *timeline; /* NULL: proven that there is no schedule */
+    const lh_timeline *timeline; /* NULL: proven infeasible */
     lh_solve_objective objective;
-    int64_t bound_ns;       /* of the objective */
-    const char *limited_by; /* what limits, in words */
-    double seconds;         /* that it took */
-    int64_t fifo_ns;  /* what first in, first out would take; 0: no matter */
-    int64_t parts_ns; /* before W passes were made whole; 0: they were */
-    const char *certificate, *proof; /* its file and kind; NULL: none */
+    int64_t bound_ns;       /* lower bound on the objective */
+    const char *limited_by; /* bottleneck in words */
+    double seconds;         /* computation time */
+    int64_t fifo_ns;  /* objective with first in, first out; 0: not relevant */
+    int64_t parts_ns; /* objective with split W passes; 0: not merged */
+    const char *certificate, *proof; /* file and kind; NULL: none */
     uint32_t n_engines;
     const lh_solve_engine *engines;
-    const lh_memory_point *memory; /* where the least memory was asked for */
+    const lh_memory_point *memory; /* minimum-memory result, if requested */
 } lh_scheduled;
 
-/* LH_EINVAL: a pointer that has to be there is NULL. */
+/* Formats the schedule result as JSON. LH_EINVAL: a required pointer is NULL.
+ */
 LH_API lh_status lh_scheduled_format(const lh_scheduled *scheduled, char **text,
                                      size_t *len, lh_error *err);
 
-/* Orders of links stay only where they gain something under `options` (may be
- * NULL): *plain is the same schedule without them, or NULL where it is to stay;
- * *fifo_ns what first in, first out would take where that is more, else 0.
- * Errors as of lh_simulate(). Release *plain with lh_schedule_free(). */
+/* Removes link orders that gain nothing under `options` (may be NULL). *plain
+ * receives the schedule without link orders, or NULL if they are useful.
+ * *fifo_ns receives the makespan with first in, first out if it is longer, else
+ * 0. Release *plain with lh_schedule_free(). Errors as in lh_simulate(). */
 LH_API lh_status lh_weigh_links(const lh_pipeline *pipeline,
                                 const lh_schedule *schedule,
                                 const lh_sim_options *options,
                                 lh_schedule **plain, int64_t *fifo_ns,
                                 lh_error *err);
 
-/* What the judge found: `longhaul check`. `certificate` and `claims`: NULL
- * where no proof was gone through. */
+/* Formats the verdict as JSON: `longhaul check`. `certificate` and `claims`:
+ * NULL if no proof was checked. */
 LH_API lh_status lh_verdict_format(const lh_verdict *verdict,
                                    const lh_pipeline *pipeline,
                                    const lh_certificate *certificate,
                                    const lh_claims *claims, char **text,
                                    size_t *len, lh_error *err);
 
-/* Every contender at every point, ranked at each: `longhaul compare`. */
+/* Formats every contender at every point, with ranks, as JSON: `longhaul
+ * compare`. */
 LH_API lh_status lh_comparison_format(const lh_comparison *comparison,
                                       char **text, size_t *len, lh_error *err);
 
-/* Every policy with its seeds: `longhaul optical`. */
+/* Formats every policy with its seeds as JSON: `longhaul optical`. */
 LH_API lh_status lh_optical_format(const lh_scenario *scenario,
                                    const lh_optical *optical, char **text,
                                    size_t *len, lh_error *err);
 
-/* Why a job is slow, and what would help: `longhaul diagnose`. */
+/* Formats the diagnosis with its remedies as JSON: `longhaul diagnose`. */
 LH_API lh_status lh_diagnosis_format(const lh_diagnosis *diagnosis, char **text,
                                      size_t *len, lh_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A schedule: for every device the order of its passes, and where messages
- * leave in another order than first in, first out, that order too. Text form:
- * docs/formats/schedule.md. Immutable once made. */
+/* A schedule: the pass order of every device, and the message order of links
+ * that deviate from first in, first out. Text form: docs/formats/schedule.md.
+ * Immutable after creation. */
 #ifndef LONGHAUL_SCHEDULE_H
 #define LONGHAUL_SCHEDULE_H
 
@@ -12,92 +12,100 @@
 extern "C" {
 #endif
 
+/* Kinds of passes. */
 typedef enum lh_pass_kind {
     LH_F, /* forward */
-    LH_D, /* input gradient; PyTorch's I */
-    LH_W, /* weight gradient */
+    LH_D, /* input gradient (dgrad); PyTorch's I */
+    LH_W, /* weight gradient (wgrad) */
     LH_B, /* D then W as one pass */
 } lh_pass_kind;
 
 #define LH_MAX_PARTS 4096u
 
+/* A pass of one chunk on one microbatch. */
 typedef struct lh_pass {
     uint32_t chunk, microbatch;
-    uint16_t part;    /* of a W that is cut: 0..n_parts-1; else 0 */
-    uint16_t n_parts; /* 1: whole */
+    uint16_t part;    /* split W: 0..n_parts-1; else 0 */
+    uint16_t n_parts; /* 1: not split */
     uint8_t kind;     /* lh_pass_kind */
 } lh_pass;
 
 typedef struct lh_schedule lh_schedule;
 
-/* The order in which messages leave on one link, by the passes that make
- * them. */
+/* Message order on one link, given by the producing passes. */
 typedef struct lh_link_order {
-    const char *link; /* its name, "from-to" for unnamed ones */
+    const char *link; /* link name; "from-to" if unnamed */
     uint32_t n_passes;
     const lh_pass *passes;
 } lh_link_order;
 
-/* Copies `orders[d][0..n_passes[d]-1]` for every device d, and the link orders
- * (may be none). Only the form of each pass is checked; whether the schedule
- * suits a pipeline is for lh_check(). */
+/* Creates a schedule from copies of `orders[d][0..n_passes[d]-1]` for every
+ * device d and the link orders (may be none). Validates only the form of each
+ * pass; lh_check() verifies a schedule against a pipeline. Release with
+ * lh_schedule_free(). */
 LH_API lh_status lh_schedule_make(uint32_t n_devices,
                                   const lh_pass *const *orders,
                                   const uint32_t *n_passes,
                                   uint32_t n_link_orders,
                                   const lh_link_order *link_orders,
                                   lh_schedule **out, lh_error *err);
-LH_API void lh_schedule_free(lh_schedule *schedule); /* NULL is fine */
+/* frees; NULL is a no-op */
+LH_API void lh_schedule_free(lh_schedule *schedule);
 
-/* The same schedule again, with its orders of links or without. Cells of a
- * file and what was skipped there stay behind. */
+/* Copies the schedule, with or without its link orders. The file's cell
+ * positions and skipped-cell count are not copied. */
 LH_API lh_status lh_schedule_copy(const lh_schedule *schedule, bool links,
                                   lh_schedule **out, lh_error *err);
 
-/* Reads a schedule CSV, PyTorch's included: cells of its communication
- * actions (SEND_F, RECV_B, UNSHARD, ...) are skipped and counted, overlapped
- * pairs are taken apart. */
+/* Parses a schedule CSV, including PyTorch's: cells with communication actions
+ * (SEND_F, RECV_B, UNSHARD, ...) are skipped and counted; overlapped pairs are
+ * separated. */
 LH_API lh_status lh_schedule_parse(const char *text, size_t len,
                                    const char *name, lh_schedule **out,
                                    lh_error *err);
-/* Reads S.csv and, unless `fifo`, the link orders of S.links.csv if there. */
+/* Reads S.csv and, unless `fifo`, the link orders in S.links.csv if it exists.
+ */
 LH_API lh_status lh_schedule_read(const char *path, bool fifo,
                                   lh_schedule **out, lh_error *err);
-/* How many communication cells the reader skipped. */
+/* Returns the number of communication cells that the reader skipped. */
 LH_API uint32_t lh_schedule_n_skipped(const lh_schedule *schedule);
 
-/* The CSV; release with lh_text_free(). */
+/* Formats the schedule as CSV; release *text with lh_text_free(). */
 LH_API lh_status lh_schedule_format(const lh_schedule *schedule, char **text,
                                     size_t *len, lh_error *err);
-/* The link orders' CSV; *text = NULL where there are none. */
+/* Formats the link orders as CSV; *text = NULL if there are none. */
 LH_API lh_status lh_schedule_format_links(const lh_schedule *schedule,
                                           char **text, size_t *len,
                                           lh_error *err);
-/* Writes `path`, and beside it the link orders where there are any; an old
- * links file that no longer applies is removed. */
+/* Writes `path` and, beside it, the link orders if any. Removes an old links
+ * file that no longer applies. */
 LH_API lh_status lh_schedule_write(const lh_schedule *schedule,
                                    const char *path, lh_error *err);
 
+/* Returns the number of devices. */
 LH_API uint32_t lh_schedule_n_devices(const lh_schedule *schedule);
-/* The passes of one device in order; *n_passes is set. Borrowed. */
+/* Returns one device's passes in order and sets *n_passes. Borrowed. */
 LH_API const lh_pass *lh_schedule_order(const lh_schedule *schedule,
                                         uint32_t device, uint32_t *n_passes);
-/* Where the reader found a pass in its row, counted from 1: idle cells and
- * skipped ones count too. */
+/* Returns the column of a pass in its row of the file, counted from 1,
+ * including idle and skipped cells. */
 LH_API uint32_t lh_schedule_cell(const lh_schedule *schedule, uint32_t device,
                                  uint32_t pass);
+/* Returns the number of link orders. */
 LH_API uint32_t lh_schedule_n_link_orders(const lh_schedule *schedule);
+/* Returns a link order; borrowed. */
 LH_API const lh_link_order *lh_schedule_link_order(const lh_schedule *schedule,
                                                    uint32_t i);
 
-/* Writes a pass as a cell ("3F0", "0W3:2/8") into `buffer` of at least
- * LH_PASS_TEXT bytes and returns it. */
+/* Formats a pass as a cell ("3F0", "0W3:2/8") into `buffer`, which must hold
+ * LH_PASS_TEXT_SIZE bytes, and returns `buffer`. */
 #define LH_PASS_TEXT 48
+/* Formats a pass, see above. */
 LH_API char *lh_pass_text(const lh_pass *pass, char *buffer);
 
-/* Makes every W whole, and has it run where its last part was, or where its
- * first part was, or in between: wherever the makespan suffers least. With
- * `pipeline` NULL the last part's place is taken. */
+/* Merges the parts of every split W. The merged pass runs at the position of
+ * its first or last part, or between them: wherever the makespan increases
+ * least. `pipeline` NULL: at the last part's position. */
 LH_API lh_status lh_schedule_whole(const lh_pipeline *pipeline,
                                    const lh_schedule *schedule,
                                    lh_schedule **out, lh_error *err);

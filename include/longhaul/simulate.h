@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The performance model (DESIGN §3; CrossPipe §4.1) run forward: when every
- * pass and message of a schedule starts and ends. */
+/* Simulates schedules with the performance model (DESIGN section 3; CrossPipe
+ * section 4.1): start and end of every pass and message. */
 #ifndef LONGHAUL_SIMULATE_H
 #define LONGHAUL_SIMULATE_H
 
@@ -12,32 +12,33 @@
 extern "C" {
 #endif
 
+/* Options of lh_simulate(). 0 or NULL: the default. */
 typedef struct lh_sim_options {
     size_t size;            /* sizeof(lh_sim_options) */
-    lh_receives receives;   /* LH_RECEIVES_EARLY (0): as the pipeline has it */
-    uint32_t coupled_queue; /* head-of-line blocking with a queue of so many
-                               messages per device; 0: uncoupled */
+    lh_receives receives;   /* LH_RECEIVES_EARLY (0): as in the pipeline */
+    uint32_t coupled_queue; /* head-of-line blocking: queue size in messages per
+                             * device; 0: sends never block */
     bool fifo;              /* ignore the schedule's link orders */
-    bool own_receives;      /* `receives` counts, even where it is early */
-    /* Per lh_pipeline_link(): its messages take the delegated path, and wait
-     * for neither `coupled_queue` nor `receives`. NULL: none does. Borrowed as
-     * long as what the options were given to. */
+    bool own_receives;      /* use `receives` even if it is LH_RECEIVES_EARLY */
+    /* Per lh_pipeline_link(): true if its messages take the delegated path and
+     * wait for neither `coupled_queue` nor `receives`. NULL: none. Must remain
+     * valid as long as the object created with these options. */
     const bool *delegated;
-    /* Where the pipeline has host memory (lh_pipeline_with_host()): what a copy
-     * of all that a forward leaves takes, to the host or back. What a device
-     * has no room of its own for when its forward ends rests in the host until
-     * its D or B; both passes take a copy longer. 0: copies take no time. */
+    /* Pipelines with host memory (lh_pipeline_with_host()): time to copy all
+     * activations of one forward to the host or back. Activations that do not
+     * fit on the device at the end of the forward are held by the host until D
+     * or B; both passes are then one copy longer. 0: copies take no time. */
     int64_t host_copy_ns;
 } lh_sim_options;
 
-/* One pass, as it ran. Times from the start of the iteration. */
+/* One executed pass. Times are relative to the start of the iteration. */
 typedef struct lh_timeline_run {
     lh_pass pass;
     uint32_t device;
     int64_t start_ns, end_ns;
-    /* The device may go on; later than end_ns only under coupled queues. */
+    /* The device continues; later than end_ns only with blocking sends. */
     int64_t issued_ns;
-    uint32_t message; /* that it waited for, LH_NONE: none or local */
+    uint32_t message; /* message that it waited for; LH_NONE: none or local */
 } lh_timeline_run;
 
 /* One message between two devices. */
@@ -45,11 +46,12 @@ typedef struct lh_message {
     lh_pass producer, consumer;
     uint32_t from, to;   /* devices */
     uint32_t link;       /* lh_pipeline_link() index; LH_NONE: no link */
-    uint32_t resource;   /* links named alike share one; LH_NONE: no link */
-    int64_t produced_ns; /* the producer ended */
-    int64_t ready_ns;    /* issued and its receive posted: enters the link */
+    /* links with equal names share one; LH_NONE: no link */
+    uint32_t resource;
+    int64_t produced_ns; /* end of the producer */
+    int64_t ready_ns;    /* issued and receive posted: enters the link queue */
     int64_t depart_ns;   /* transfer begins */
-    int64_t sent_ns;     /* transfer ended */
+    int64_t sent_ns;     /* transfer ends */
     int64_t arrive_ns;
 } lh_message;
 
@@ -58,77 +60,89 @@ typedef struct lh_collective {
     uint32_t chunk, device;
     bool is_reduce_scatter; /* else all-gather */
     int64_t ready_ns, depart_ns, sent_ns, arrive_ns;
-    uint32_t op; /* lh_pipeline_dp_op() index; LH_NONE: the chunk's own, at
-                    the beginning or end of the iteration */
+    uint32_t op; /* lh_pipeline_dp_op() index; LH_NONE: the chunk's own at the
+                  * start or end of the iteration */
 } lh_collective;
 
-/* Activations that leave their device, or come back (lh_chunk.offload_ns), on a
- * stream of the device's own that carries one copy at a time. */
+/* One copy of offloaded activations (lh_chunk.offload_ns), to or from the host,
+ * on a device stream that carries one copy at a time. */
 typedef struct lh_copy {
     uint32_t chunk, microbatch, device;
     bool is_back;
-    /* The device's runs: launched as this one starts (back) or has ended; and
-     * the one that waits until it is done. */
+    /* Indices of the device's runs: the copy is launched when the first starts
+     * (reload) or ends (offload); the second waits for the copy. */
     uint32_t at, before;
     int64_t ready_ns, depart_ns, end_ns;
 } lh_copy;
 
 typedef struct lh_timeline lh_timeline;
 
-/* Runs the schedule. LH_EINFEASIBLE: passes are missing, doubled or on the
- * wrong device; LH_EDEADLOCK: the orders wait for each other. Memory over the
- * limit is not an error here: see lh_timeline_fits(). `options` may be NULL.
- * Release with lh_timeline_free(). Time O(passes * log passes). */
+/* Simulates the schedule. `options` may be NULL. Release with
+ * lh_timeline_free(). Time O(passes * log passes).
+ *
+ * LH_EINFEASIBLE: passes are missing, duplicated or on the wrong device.
+ * LH_EDEADLOCK: the orders wait for each other. Exceeding a memory limit is not
+ * an error here: see lh_timeline_fits(). */
 LH_API lh_status lh_simulate(const lh_pipeline *pipeline,
                              const lh_schedule *schedule,
                              const lh_sim_options *options, lh_timeline **out,
                              lh_error *err);
-LH_API void lh_timeline_free(lh_timeline *timeline); /* NULL is fine */
+/* frees; NULL is a no-op */
+LH_API void lh_timeline_free(lh_timeline *timeline);
 
-/* From time 0, when the first data-parallel all-gather or the first pass
- * starts, to the end of the last pass or data-parallel communication. */
+/* Returns the makespan: from time 0, when the first data-parallel all-gather or
+ * the first pass starts, to the end of the last pass or data-parallel
+ * communication. */
 LH_API int64_t lh_timeline_makespan(const lh_timeline *timeline);
-/* End of the last pass on the device of chunk 0 (CrossPipe §4.1). */
+/* Returns the end of the last pass on chunk 0's device (CrossPipe section 4.1).
+ */
 LH_API int64_t lh_timeline_first_device_end(const lh_timeline *timeline);
-/* Idle time / makespan over all devices, 0..1. */
+/* Returns idle time / makespan over all devices, 0..1. */
 LH_API double lh_timeline_bubble_ratio(const lh_timeline *timeline);
+/* Returns the device's peak memory in the pipeline's unit. */
 LH_API int64_t lh_timeline_peak_memory(const lh_timeline *timeline,
                                        uint32_t device);
-/* Whether every device stays within its limit; else *device (may be NULL) is
- * the first that does not. */
+/* Checks whether every device respects its memory limit; else *device (may be
+ * NULL) receives the first that does not. */
 LH_API bool lh_timeline_fits(const lh_timeline *timeline, uint32_t *device);
 
+/* Returns the number of devices. */
 LH_API uint32_t lh_timeline_n_devices(const lh_timeline *timeline);
-/* The runs of one device in order; borrowed. */
+/* Returns one device's runs in order; borrowed. */
 LH_API const lh_timeline_run *lh_timeline_runs(const lh_timeline *timeline,
                                                uint32_t device,
                                                uint32_t *n_runs);
-/* All messages between devices; those of one link in the order in which they
- * leave. Borrowed. */
+/* Returns all messages between devices; those on one link in departure order.
+ * Borrowed. */
 LH_API const lh_message *lh_timeline_messages(const lh_timeline *timeline,
                                               uint32_t *n_messages);
+/* Returns all data-parallel communication; borrowed. */
 LH_API const lh_collective *lh_timeline_collectives(const lh_timeline *timeline,
                                                     uint32_t *n_collectives);
-/* Those of one device in the order of its stream. */
+/* Returns all offload copies; those on one device in stream order. Borrowed. */
 LH_API const lh_copy *lh_timeline_copies(const lh_timeline *timeline,
                                          uint32_t *n_copies);
-/* Distinct links (named ones once): the resources of lh_message. */
+/* Returns the number of distinct links (equal names count once): the resources
+ * in lh_message. */
 LH_API uint32_t lh_timeline_n_resources(const lh_timeline *timeline);
+/* Returns the resource's name; borrowed. */
 LH_API const char *lh_timeline_resource_name(const lh_timeline *timeline,
                                              uint32_t resource);
 
 /* --- evaluating many orders of one pipeline ----------------------------- */
 
-/* Works out makespans only, without allocating per call: for searches. Not
- * for use by two threads at once. */
+/* Computes makespans only, without allocation per call; for searches. Not
+ * thread-safe. */
 typedef struct lh_evaluator lh_evaluator;
 
+/* Creates an evaluator. `options` may be NULL. Release with
+ * lh_evaluator_free(). */
 LH_API lh_status lh_evaluator_make(const lh_pipeline *pipeline,
                                    const lh_sim_options *options,
                                    lh_evaluator **out, lh_error *err);
-LH_API void lh_evaluator_free(lh_evaluator *evaluator); /* NULL is fine */
-/* The makespan of a schedule; the same number, and the same errors, as
- * lh_simulate(). */
+/* frees; NULL is a no-op */
+LH_API void lh_evaluator_free(lh_evaluator *evaluator);
+/* Computes a schedule's makespan; same result and errors as lh_simulate(). */
 LH_API lh_status lh_evaluator_run(lh_evaluator *evaluator,
                                   const lh_schedule *schedule,
                                   int64_t *makespan_ns, lh_error *err);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fastest schedule of a pipeline, with a proof where there is time for one
- * (DESIGN §5.1; CrossPipe §4.1). In goes a pipeline, and how long to look; out
- * come a schedule, a bound that none is below, and what each engine of the
- * search did for them. How, and why it is right: docs/theory/optimal.md; which
- * part is where: src/solve/state/solver.h. */
+/* Searches the fastest schedule of a pipeline and proves optimality if effort
+ * permits (DESIGN section 5.1; CrossPipe section 4.1). Input: a pipeline and a
+ * limit. Output: a schedule, a lower bound, and statistics per search engine.
+ * Algorithms and proofs: docs/theory/optimal.md. Source overview:
+ * src/solve/state/solver.h. */
 #ifndef LONGHAUL_SOLVE_H
 #define LONGHAUL_SOLVE_H
 
@@ -15,99 +15,105 @@
 extern "C" {
 #endif
 
-/* What is to be as early as possible. */
+/* Objective to minimise. */
 typedef enum lh_solve_objective {
     LH_SOLVE_OBJECTIVE_MAKESPAN,
     LH_SOLVE_OBJECTIVE_FIRST_DEVICE, /* end of the last pass on chunk 0's device
                                       */
 } lh_solve_objective;
 
+/* Outcome of a search. */
 typedef enum lh_solve_status {
-    LH_SOLVE_OPTIMAL,    /* the bound is met */
-    LH_SOLVE_FEASIBLE,   /* stopped before: there is a gap */
-    LH_SOLVE_INFEASIBLE, /* proven: there is no schedule */
-    LH_SOLVE_UNKNOWN,    /* stopped before one was found */
+    LH_SOLVE_OPTIMAL,    /* objective equals the bound */
+    LH_SOLVE_FEASIBLE,   /* stopped early: a gap remains */
+    LH_SOLVE_INFEASIBLE, /* proven: no schedule exists */
+    LH_SOLVE_UNKNOWN,    /* stopped before a schedule was found */
 } lh_solve_status;
 
-/* Where a search stands. */
+/* Progress of a search. */
 typedef struct lh_solve_progress {
     double seconds;
     uint64_t effort;
     int64_t best_ns;   /* -1: no schedule yet */
-    int64_t bound_ns;  /* proven */
+    int64_t bound_ns;  /* proven lower bound */
     const char *phase; /* "annealing", ...; static storage */
 } lh_solve_progress;
 
+/* Options of lh_solve(). 0 or NULL: the default. */
 typedef struct lh_solve_options {
     size_t size;         /* sizeof(lh_solve_options) */
-    double time_limit_s; /* 0: none; held within 0.1 s */
-    /* Units of work, about a million a second; 0: no limit. Limited by effort
-     * alone, the result is the same on every machine and with any number of
-     * threads. */
+    double time_limit_s; /* 0: none; met within 0.1 s */
+    /* Effort limit, about a million units per second; 0: no limit. If limited
+     * by effort alone, the result is the same on every machine and for any
+     * number of threads. */
     uint64_t effort;
     double gap;          /* stop at makespan <= bound * (1 + gap) */
-    uint32_t threads;    /* at most so many; 0: one */
-    size_t memory;       /* bytes for tables, at most; 0: 1 GiB */
-    uint32_t sub_blocks; /* W in so many parts; 0: whole */
-    bool fifo; /* messages leave first in, first out, whatever it costs */
+    uint32_t threads;    /* maximum number; 0: one */
+    size_t memory;       /* maximum bytes for tables; 0: 1 GiB */
+    uint32_t sub_blocks; /* parts per W; 0: not split */
+    bool fifo; /* restrict messages to first in, first out */
     lh_solve_objective objective;
-    uint64_t seed;            /* of annealing and the like */
-    const lh_schedule *start; /* a schedule to improve on; may be NULL */
-    /* Called a few times a second, by the thread that called lh_solve(); true:
-     * stop and return what there is. */
+    uint64_t seed;            /* for randomised engines such as annealing */
+    const lh_schedule *start; /* initial schedule to improve; may be NULL */
+    /* Called a few times per second from the thread that called lh_solve().
+     * Returning true stops the search, which then returns its best result. */
     bool (*progress)(void *context, const lh_solve_progress *now);
     void *context;
-    /* Above 0: is there a schedule whose objective is at most this? Stops once
-     * one is found, or it is proven that there is none. */
+    /* If > 0: decision problem. The search stops once a schedule with an
+     * objective of at most target_ns is found, or proven not to exist. */
     int64_t target_ns;
-    /* Engines to do without, by name and with commas between them: for finding
-     * out what each is worth. NULL: none. What comes out is as valid. */
+    /* Comma-separated names of engines to disable, to measure their
+     * contribution. NULL: none. Results remain valid. */
     const char *without;
 } lh_solve_options;
 
-/* What a search is made of. */
+/* Returns the number of search engines. */
 LH_API uint32_t lh_n_solve_engines(void);
-/* NULL: there is no such engine. */
+/* Returns the engine's name or one-line description; NULL: no such engine.
+ * Static storage. */
 LH_API const char *lh_solve_engine_name(uint32_t i);  /* "beams" */
 LH_API const char *lh_solve_engine_about(uint32_t i); /* one line */
 enum { LH_MOST_SOLVE_ENGINES = 32 };
 
-/* What an engine did. */
+/* Statistics of one engine. */
 typedef struct lh_solve_engine {
     const char *name; /* static storage */
     bool on;
-    uint64_t effort;   /* a part of the solution's */
-    uint32_t calls;    /* how often it was begun */
-    uint32_t improved; /* how often it made the best schedule so far, or raised
-                          the bound */
-    int64_t gained_ns; /* by how much both, together, narrowed the gap */
+    uint64_t effort;   /* included in the solution's effort */
+    uint32_t calls;    /* number of invocations */
+    uint32_t improved; /* how often it found a new best schedule or raised the
+                        * bound */
+    int64_t gained_ns; /* total reduction of the gap by both */
 } lh_solve_engine;
 
+/* Result of lh_solve(). Release with lh_solution_fini(). */
 typedef struct lh_solution {
     lh_solve_status status;
     lh_schedule *schedule; /* NULL: infeasible or unknown */
     int64_t makespan_ns;   /* of the objective; -1: no schedule */
-    int64_t bound_ns;      /* no schedule is faster */
+    int64_t bound_ns;      /* lower bound */
     uint64_t effort;
     double seconds;
-    const char *found_by;  /* what made the schedule: a method's name,
-                              "annealing", "search"; "" if none */
+    const char *found_by;  /* origin of the schedule: a method's name,
+                            * "annealing", "search"; "" if none */
     const char *proven_by; /* "closed form", "lattice", "search", ... */
-    char why[160];         /* what limits, or why there is no schedule */
+    char why[160];         /* bottleneck, or reason for infeasibility */
     uint32_t n_engines;
     lh_solve_engine engines[LH_MOST_SOLVE_ENGINES];
 } lh_solution;
 
-/* Looks for the fastest schedule. `options` may be NULL: no limits. A solver
- * that was stopped early has not failed. Receives are taken as posted early,
- * whatever the pipeline says: later ones only delay, so bounds hold. Release
- * with lh_solution_fini(). LH_EINVAL: options out of range, or no engine has a
- * name of `without`. */
+/* Searches the fastest schedule. `options` may be NULL: no limits. Stopping
+ * early is not an error. Receives are assumed pre-posted, whatever the
+ * pipeline's mode: later receives only delay, so bounds remain valid. Release
+ * with lh_solution_fini(). LH_EINVAL: options out of range, or an unknown
+ * engine in `disabled_engines`. */
 LH_API lh_status lh_solve(const lh_pipeline *pipeline,
                           const lh_solve_options *options, lh_solution *out,
                           lh_error *err);
-LH_API void lh_solution_fini(lh_solution *solution); /* NULL is fine */
+/* frees; NULL is a no-op */
+LH_API void lh_solution_fini(lh_solution *solution);
 
+/* Returns the status name; static storage. */
 LH_API const char *lh_solve_status_name(lh_solve_status status);
 
 #ifdef __cplusplus

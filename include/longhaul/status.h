@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How every longhaul call reports success or failure.
+/* Error reporting of all longhaul calls.
  *
- * A call that can fail returns lh_status and takes a last parameter
- * `lh_error *err`, which may be NULL. On LH_OK `err` is untouched. On anything
- * else the call's outputs are untouched and `err` holds one sentence for a
- * person: what is wrong, where (file:line and key for input files), and what
- * to do about it. */
+ * A call that can fail returns lh_status and has a last parameter `lh_error
+ * *err`, which may be NULL. On LH_OK, `err` is unchanged. On failure the call's
+ * outputs are unchanged, and `err` holds one sentence for the user: the
+ * problem, its location (file:line and key for input files), and the remedy. */
 #ifndef LONGHAUL_STATUS_H
 #define LONGHAUL_STATUS_H
 
@@ -21,7 +20,7 @@ extern "C" {
 #define LH_API
 #endif
 
-/* X(name, text): every status there is. */
+/* X(name, text): all status codes. */
 #define LH_STATUS_LIST(X)                                                      \
     X(LH_OK, "ok")                                                             \
     X(LH_EINVAL, "invalid argument")                                           \
@@ -33,70 +32,77 @@ extern "C" {
     X(LH_EUNSUPPORTED, "unsupported")                                          \
     X(LH_ECANCELED, "canceled")
 
+/* Status codes, see LH_STATUS_LIST. */
 typedef enum lh_status {
 #define LH_STATUS_ENUM(name, text) name,
     LH_STATUS_LIST(LH_STATUS_ENUM)
 #undef LH_STATUS_ENUM
 } lh_status;
 
+/* An error message. */
 typedef struct lh_error {
     lh_status code;
-    char text[512]; /* NUL-terminated UTF-8, cut with "..." if too long */
+    char text[512]; /* NUL-terminated UTF-8, truncated with "..." */
 } lh_error;
 
-/* The short name of a status, e.g. "infeasible". Never NULL. */
+/* Returns the short name of a status, e.g. "infeasible". Never NULL. */
 LH_API const char *lh_status_name(lh_status status);
 
-/* The library's version, e.g. "0.1.0". */
+/* Returns the library's version, e.g. "0.1.0". */
 LH_API const char *lh_version(void);
 
-/* Text that somebody else wrote (names in files, names of files, messages with
- * such in them) as it may go to a terminal: valid UTF-8 without characters that
- * act there in place of being seen. Control characters, those that turn the
- * direction of writing or are not seen at all, ends of lines and bytes that are
- * no UTF-8 become \n, \t, \x1b, \u202e and \U000e0041; a backslash stays one,
- * since this is for the eye and not to be read back. Returns how long all of it
- * is; into `buffer`, of `room` bytes, goes as much as fits in whole characters,
- * and a NUL (nothing if `room` is 0). Error texts are as the library made them:
- * whoever prints one passes it through here. */
+/* Escapes untrusted text (names in files, file names, messages that contain
+ * them) for display on a terminal. The result is valid UTF-8 without control
+ * effects.
+ *
+ * Control characters, bidirectional and invisible characters, line ends and
+ * invalid UTF-8 become \n, \t, \x1b, \u202e or \U000e0041. A backslash is not
+ * escaped: the output is for display and cannot be parsed back.
+ *
+ * Returns the length of the complete result. Writes as many whole characters as
+ * fit into `buffer` (`room` bytes), and a NUL (nothing if `room` is 0). Error
+ * texts are unescaped; the caller that prints them must use this function. */
 LH_API size_t lh_text_show(const char *text, size_t len, char *buffer,
                            size_t room);
-/* The same for a text that is JSON, whose meaning stays: such characters become
- * \u001b or \u202e, and only bytes that are no UTF-8, of which JSON has none,
- * change into \ufffd. Ends of lines between values stay. */
+/* Escapes JSON text without changing its meaning: these characters become
+ * \u001b or \u202e. Only bytes that are not valid UTF-8, which JSON excludes,
+ * are replaced by \ufffd. Line ends between values are preserved. Return value
+ * and `buffer` as in lh_text_escape(). */
 LH_API size_t lh_json_show(const char *text, size_t len, char *buffer,
                            size_t room);
 
-/* What a file's text says it is in its key `longhaul`: "pipeline", "job",
- * "plan", ...; "trace" for Chrome trace events; "" for anything else. Only the
- * word after that key, at the beginning of a line or in a JSON map, is looked
- * for, so that the head of a file is enough; the reader proper checks. Written
- * to `kind` of at least LH_KIND_TEXT bytes, and returned. */
+/* Detects the file kind from its key `longhaul`: "pipeline", "job", "plan",
+ * ...; "trace" for Chrome trace events; "" for anything else. Searches only for
+ * the word after that key, at the beginning of a line or in a JSON map, so the
+ * start of a file is sufficient; the actual parser validates. Writes to `kind`,
+ * which must hold LH_KIND_TEXT_SIZE bytes, and returns it. */
 #define LH_KIND_TEXT 24
+/* Detects the file kind, see above. */
 LH_API char *lh_text_kind(const char *text, char *kind);
 
-/* Releases text that a longhaul call handed out. NULL is fine. */
+/* Frees text returned by a longhaul call. NULL is a no-op. */
 LH_API void lh_text_free(char *text);
 
-/* Reads a whole text, a file, pipe or FIFO, of at most `max_bytes`; a NUL that
- * `len` does not count follows. Release *text with lh_text_free(). LH_EIO: it
- * cannot be read, is a directory, or a FIFO that nobody has begun to write
- * within five seconds; LH_EINPUT: it is larger. */
+/* Reads a file, pipe or FIFO of at most `max_bytes`; a NUL follows that `len`
+ * does not count. Release *text with lh_text_free(). LH_EIO: it cannot be read,
+ * is a directory, or is a FIFO without a writer for five seconds. LH_EINPUT: it
+ * is larger. */
 LH_API lh_status lh_file_read(const char *path, size_t max_bytes, char **text,
                               size_t *len, lh_error *err);
 
-/* Writes `len` bytes to `path` so that a reader sees the old file or the whole
- * new one: a temporary file in the same folder, synced, then renamed. "-" is
- * not special. A FIFO is written as it is, and refused if nobody reads it
- * within five seconds. LH_EIO: the old file is untouched. Temporary files
- * beside it whose process was killed are removed. Where the size of files is
- * limited
- * (`ulimit -f`), SIGXFSZ has to be ignored for that to be an LH_EIO. */
+/* Writes `len` bytes to `path` atomically: a temporary file in the same folder
+ * is synced, then renamed, so that readers see either the old or the complete
+ * new file. "-" has no special meaning. A FIFO is written directly and rejected
+ * if it has no reader for five seconds. Stale temporary files from killed
+ * processes are removed.
+ *
+ * LH_EIO: the old file is unchanged. If the file size is limited (`ulimit -f`),
+ * SIGXFSZ must be ignored for this error to be returned. */
 LH_API lh_status lh_file_write(const char *path, const char *text, size_t len,
                                lh_error *err);
 
-/* Whether lh_file_write() could begin now: the same LH_EIO if not. Nothing is
- * left behind, and what is there stays. */
+/* Checks whether lh_file_write() could begin now: returns the same LH_EIO if
+ * not. Existing files are unchanged and no new ones remain. */
 LH_API lh_status lh_file_writable(const char *path, lh_error *err);
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time against memory: the least memory limit that keeps a makespan, and the
- * curve of the least makespan over the limit. A limit is one number for every
- * device, as `memory_limit` in a pipeline file; where the pipeline has lower
- * ones of its own, these hold. docs/theory/optimal.md, "Memory". */
+/* Trade-off between time and memory: the minimum memory limit for a given
+ * makespan, and the curve of minimum makespan over the limit. A limit is one
+ * number for all devices, like `memory_limit` in a pipeline file; lower limits
+ * in the pipeline take precedence. docs/theory/optimal.md, "Memory". */
 #ifndef LONGHAUL_TRADEOFF_H
 #define LONGHAUL_TRADEOFF_H
 
@@ -12,52 +12,61 @@
 extern "C" {
 #endif
 
+/* Options of lh_minimise_memory() and lh_memory_curve_make(). */
 typedef struct lh_tradeoff_options {
     size_t size; /* sizeof(lh_tradeoff_options) */
-    /* How each step is solved, the objective being the makespan. Its effort is
-     * that of one step (0: 2 million), its time limit that of all steps
-     * together; its target is not looked at. NULL: the defaults. */
+    /* Solver options per step, with the makespan as objective. The effort
+     * applies to one step (0: 2 million), the time limit to all steps together;
+     * target_ns is ignored. NULL: defaults. */
     const lh_solve_options *each;
-    int64_t makespan_ns; /* to keep; 0: the least within the own limits */
-    uint32_t points;     /* of a curve, at most; 0: 64 */
+    int64_t makespan_ns; /* target makespan; 0: minimum within the pipeline's
+                          * limits */
+    uint32_t points;     /* maximum points of a curve; 0: 64 */
 } lh_tradeoff_options;
 
-/* A schedule, and what is proven about its neighbours. */
+/* A schedule with proven bounds on memory and time. */
 typedef struct lh_memory_point {
-    int64_t limit;       /* no device holds more */
-    int64_t limit_bound; /* with less than this no schedule takes at most
-                            `kept_ns` */
-    int64_t kept_ns;     /* the makespan that was asked for */
-    int64_t makespan_ns; /* of the schedule, at most kept_ns */
-    int64_t bound_ns;    /* within `limit` no schedule is faster */
-    /* Whether makespan_ns is the least within `limit`: OPTIMAL or FEASIBLE. */
+    int64_t limit;       /* maximum memory on any device */
+    int64_t limit_bound; /* proven: below this limit no schedule ends within
+                          * `target_ns` */
+    int64_t kept_ns;     /* requested makespan */
+    int64_t makespan_ns; /* schedule's makespan, <= target_ns */
+    int64_t bound_ns;    /* lower bound on the makespan within `limit` */
+    /* OPTIMAL if makespan_ns is proven minimal within `limit`, else FEASIBLE.
+     */
     lh_solve_status status;
     lh_schedule *schedule;
 } lh_memory_point;
 
-/* The least limit within which a schedule takes at most options->makespan_ns.
- * limit == limit_bound: proven. `options` may be NULL. LH_EINFEASIBLE: there is
- * no such schedule, or none was found; `err` says which. Release with
- * lh_memory_point_fini(). */
+/* Minimises the memory limit for a makespan of at most options->makespan_ns.
+ * limit == limit_bound: proven minimal. `options` may be NULL. Release with
+ * lh_memory_point_fini(). LH_EINFEASIBLE: no such schedule exists, or none was
+ * found; `err` says which. */
 LH_API lh_status lh_least_memory(const lh_pipeline *pipeline,
                                  const lh_tradeoff_options *options,
                                  lh_memory_point *out, lh_error *err);
-LH_API void lh_memory_point_fini(lh_memory_point *point); /* NULL is fine */
+/* frees; NULL is a no-op */
+LH_API void lh_memory_point_fini(lh_memory_point *point);
 
+/* Pareto curve of makespan over memory limit. Release with
+ * lh_memory_curve_fini(). */
 typedef struct lh_memory_curve {
     uint32_t n_points;
-    /* Falling limits, rising makespans. Between the limits of one point and the
-     * next, the former's makespan is the best known. */
+    /* Points by decreasing limit and increasing makespan. Between two limits,
+     * the makespan of the point with the higher limit is the best known. */
     lh_memory_point *points;
-    /* Below this limit there is no schedule at all (proven); -1: not known. */
+    /* Proven: no schedule exists below this limit; -1: unknown. */
     int64_t infeasible_below;
-    bool complete; /* false: stopped, or more points than were asked for */
+    bool complete; /* false: stopped early, or too many points */
 } lh_memory_curve;
 
+/* Computes the curve. `options` may be NULL. Release with
+ * lh_memory_curve_fini(). */
 LH_API lh_status lh_memory_curve_make(const lh_pipeline *pipeline,
                                       const lh_tradeoff_options *options,
                                       lh_memory_curve *out, lh_error *err);
-LH_API void lh_memory_curve_fini(lh_memory_curve *curve); /* NULL is fine */
+/* frees; NULL is a no-op */
+LH_API void lh_memory_curve_fini(lh_memory_curve *curve);
 
 #ifdef __cplusplus
 }

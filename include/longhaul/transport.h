@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a long, fast or lossy network does to one message or one collective, in
- * closed form. Pure functions; docs/theory/transport.md derives them.
+/* Closed forms for one message or collective on a long, fast or lossy network.
+ * Pure functions; docs/theory/transport.md derives them.
  *
- *   [SX]  ScaleAcross Explorer: Exploring Communication Optimization for
- *         Scale-Across AI Model Training, 2026, sections 3 to 5
- *   [Tha] Thakur, Rabenseifner, Gropp, Optimization of Collective
- *         Communication Operations in MPICH, IJHPCA 19(1), 2005
- *   [Lev] Levin, A Representation for Multinomial Cumulative Distribution
- *         Functions, Annals of Statistics 9(5), 1981
- *   [App] Appenzeller, Keslassy, McKeown, Sizing Router Buffers, SIGCOMM 2004
- *   [SDR] Khalilov et al., SDR-RDMA: Software-Defined Reliability Architecture
- *         for Planetary Scale RDMA Communication, SC 2025
+ *     [SX]  ScaleAcross Explorer: Exploring Communication Optimization for
+ *           Scale-Across AI Model Training, 2026, sections 3 to 5
+ *     [Tha] Thakur, Rabenseifner, Gropp, Optimization of Collective
+ *           Communication Operations in MPICH, IJHPCA 19(1), 2005
+ *     [Lev] Levin, A Representation for Multinomial Cumulative Distribution
+ *           Functions, Annals of Statistics 9(5), 1981
+ *     [App] Appenzeller, Keslassy, McKeown, Sizing Router Buffers, SIGCOMM 2004
+ *     [SDR] Khalilov et al., SDR-RDMA: Software-Defined Reliability
+ *           Architecture for Planetary Scale RDMA Communication, SC 2025
  *
- * Rates are bytes per second, times nanoseconds, latencies one-way. Arguments
- * that make no sense (a rate of 0, a loss of 1) give INFINITY. */
+ * Rates are bytes per second, times nanoseconds, latencies one-way. Invalid
+ * arguments (a rate of 0, a loss of 1) give INFINITY. */
 #ifndef LONGHAUL_TRANSPORT_H
 #define LONGHAUL_TRANSPORT_H
 
@@ -26,170 +26,182 @@
 extern "C" {
 #endif
 
-#define LH_PACKET_BYTES 4096.0         /* of RDMA over Ethernet */
+#define LH_PACKET_BYTES 4096.0         /* RDMA over Ethernet */
 #define LH_WINDOW_BYTES (512 * 4096.0) /* unacknowledged, per queue pair */
 
+/* A flow's rate, latency and loss. */
 typedef struct lh_flow {
-    double bytes_per_s; /* while it sends */
+    double bytes_per_s; /* while sending */
     double latency_ns;
-    double loss; /* of packets, 0..1 */
+    double loss; /* packet loss, 0..1 */
 } lh_flow;
 
-/* How the steps of a ring follow one another. */
+/* Pipelining between the steps of a ring collective. */
 typedef enum lh_ring {
-    LH_RING_LOCKSTEP,  /* each step waits for the slowest:
-                          (n-1)/n S/b + (n-1) a   [Tha section 4.1] */
-    LH_RING_PIPELINED, /* pieces of the buffer go round at the same time, so
-                          the long way is waited for twice, not n-1 times:
-                          (n-1)/n S/b + min(2, n-1) a + max(0, n-3) a_in */
+    LH_RING_LOCKSTEP,  /* each step waits for the slowest: (n-1)/n S/b + (n-1) a
+                        * [Tha section 4.1] */
+    /* pieces of the buffer circulate concurrently, so the long hop's latency
+     * counts twice, not n-1 times: (n-1)/n S/b + min(2, n-1) a + max(0, n-3)
+     * a_in */
+    LH_RING_PIPELINED,
 } lh_ring;
 
-/* All-gather or reduce-scatter of a buffer of `bytes` over `n` GPUs, on the
- * slowest flow of the ring; `inside_ns`: latency of the hops that do not cross.
- * [SX section 3.2]; loss is not looked at. */
+/* Computes the time for an all-gather or reduce-scatter of `bytes` over `n`
+ * GPUs, limited by the ring's slowest flow. `inside_ns`: latency of hops within
+ * a site. Loss is ignored. [SX section 3.2] */
 LH_API double lh_ring_ns(lh_ring kind, uint32_t n, double bytes,
                          const lh_flow *slowest, double inside_ns);
 
-/* Data parallelism over two groups of n/2 GPUs that are far apart: gather and
- * reduce inside each, and an all-reduce of the gradient between two GPUs that
- * stand for their groups (leaders), or between each GPU and its peer for its
- * share (sharded) [SX section 4.1]. Of one buffer of `bytes`: */
+/* Cost of hierarchical data parallelism over two distant groups with n/2 GPUs
+ * each: gather and reduce within a group, then all-reduce of the gradient
+ * between groups. The latter runs between two leader GPUs, or between each GPU
+ * and its peer for its shard (`sharded`) [SX section 4.1]. For one buffer of
+ * `bytes`: */
 typedef struct lh_hybrid {
     double all_gather_ns, reduce_ns;
 } lh_hybrid;
+/* Computes that cost, with flows within a group (`inside`) and between the
+ * groups (`across`). */
 LH_API lh_hybrid lh_hybrid_ns(lh_ring kind, uint32_t n, double bytes,
                               const lh_flow *inside, const lh_flow *across,
                               bool sharded);
 
-/* Packets of one flow spread over all paths: the sender stops when a window is
- * not acknowledged on each of its queue pairs, so it reaches
- * min(line, Q * window / (2 * latency)) [SX section 5.3, with the round trip
- * in place of the one-way latency]. */
+/* Computes the rate of a flow whose packets are sprayed over all paths. The
+ * sender stops when each queue pair has a full unacknowledged window, so the
+ * rate is min(line, Q * window / (2 * latency)) [SX section 5.3, with the round
+ * trip instead of the one-way latency]. */
 LH_API double lh_spray_rate(double line_bytes_per_s, uint32_t queue_pairs,
                             double latency_ns);
-/* The fewest queue pairs that reach the line's rate. */
+/* Returns the minimum number of queue pairs that reach the line rate. */
 LH_API uint32_t lh_spray_queue_pairs(double line_bytes_per_s,
                                      double latency_ns);
 
-/* How what is lost is sent again. */
+/* Loss recovery methods. */
 typedef enum lh_recovery {
-    LH_RECOVERY_ANY,       /* not given: counted as the lost packet alone */
-    LH_RECOVERY_GO_BACK_N, /* everything from the lost packet on */
-    LH_RECOVERY_SELECTIVE_REPEAT, /* the lost packet */
+    LH_RECOVERY_ANY,       /* not given: modelled as selective repeat */
+    LH_RECOVERY_GO_BACK_N, /* resend everything from the lost packet on */
+    LH_RECOVERY_SELECTIVE_REPEAT, /* resend the lost packet */
 } lh_recovery;
 
-/* A message of `bytes` in packets, the last of them full: k packets of time t
- * each; a lost one costs its own time again, and under go-back-N a round trip
- * more:  latency + k t + k p/(1-p) (2 latency + t)  [SX section 5.2]. */
+/* Computes the time for a message of `bytes` in k full packets with time t
+ * each. A lost packet costs its own time again and, with go-back-N, another
+ * round trip: latency + k t + k p/(1-p) (2 latency + t) [SX section 5.2]. */
 LH_API double lh_message_ns(lh_recovery recovery, double bytes,
                             const lh_flow *flow);
-/* Share of the rate that is left to a flow without end. Go-back-N:
- * (1-p) / (1-p + p (W+1)) with W the packets of a round trip; selective
- * repeat: 1-p. */
+/* Returns the fraction of the rate available to an endless flow. Go-back-N:
+ * (1-p) / (1-p + p (W+1)) with W packets per round trip; selective repeat: 1-p.
+ */
 LH_API double lh_flow_efficiency(lh_recovery recovery, const lh_flow *flow);
 
-/* `flows` equal flows, each hashed onto one of `paths` equal paths, any as
- * likely: how many the busiest path is expected to have. The distribution of
- * the largest multinomial count [Lev], its sum of truncated Poisson variables
- * by saddle point; above 64 flows per path the largest of as many normal
+/* Returns the expected number of flows on the busiest path when `flows` equal
+ * flows are hashed uniformly onto `paths` equal paths. Distribution of the
+ * largest multinomial count [Lev], with the sum of truncated Poisson variables
+ * by saddle point. Above 64 flows per path: the largest of as many normal
  * variables. 0 flows or paths: 0. */
 LH_API double lh_ecmp_busiest(double flows, double paths);
 
-/* Share of packets that a block code cannot restore: of `data` packets with
- * `parity` more, any `data` restore all (Reed-Solomon, or any code that is
- * maximum distance separable, as in [SDR]); losses are independent. */
+/* Returns the fraction of packets that a block code cannot restore. Any `data`
+ * packets out of data + parity restore all (Reed-Solomon, or any maximum
+ * distance separable code, as in [SDR]); losses are independent. */
 LH_API double lh_fec_residual(uint32_t data, uint32_t parity, double loss);
 
-/* Share of a link that is used by `flows` that halve their rate when a queue
- * of `queue_bytes` signals congestion, and then add a packet per round trip:
- * a saw-tooth over the bandwidth-delay product D = bytes_per_s x round trip.
- * With b = min(1, queue x sqrt(flows) / D),
- *   ((1-b)(3+b)/8 + b + b^2/2) / ((1-b)/2 + b + b^2/2),
- * 3/4 without a queue and 1 from a whole D on, which is the rule of [App] for
- * one flow and for many that take turns; docs/theory/transport.md derives what
- * is between. */
+/* Returns the utilisation of a link by `flows` that halve their rate when a
+ * queue of `queue_bytes` signals congestion, and then add one packet per round
+ * trip: a saw-tooth over the bandwidth-delay product D = bytes_per_s x round
+ * trip. With b = min(1, queue x sqrt(flows) / D),
+ *
+ *     ((1-b)(3+b)/8 + b + b^2/2) / ((1-b)/2 + b + b^2/2),
+ *
+ * 3/4 without a queue, and 1 from a full D on. This is the rule of [App] for
+ * one flow and for many desynchronised flows; docs/theory/transport.md derives
+ * the values between. */
 LH_API double lh_congestion_share(double bytes_per_s, double latency_ns,
                                   double queue_bytes, double flows);
 
-/* ---- What the ends of a link between sites are set to ---- */
+/* ---- Endpoint settings of a link between sites ---- */
 
-/* Every field at 0: not given. A setting of which nothing is given loses
- * what is lost, shares evenly what there is, and has no other limit. */
+/* Load balancing over a link's paths, one of several endpoint settings in
+ * lh_link_setting. In all settings, 0: not given. An empty setting means:
+ * losses are not recovered, capacity is shared evenly, no other limit applies.
+ */
 typedef enum lh_balancing {
-    LH_BALANCING_ANY,   /* not given: as if all paths were one */
+    LH_BALANCING_ANY,   /* not given: as a single path */
     LH_BALANCING_ECMP,  /* each queue pair is hashed onto one path */
     LH_BALANCING_SPRAY, /* packets go over all paths */
 } lh_balancing;
 
+/* Congestion control settings. */
 typedef enum lh_congestion {
-    LH_CONGESTION_ANY, /* not given: counted as off */
-    LH_CONGESTION_OFF, /* senders do not slow down; nothing says that the
-                          queues hold what that brings */
+    LH_CONGESTION_ANY, /* not given: treated as off */
+    LH_CONGESTION_OFF, /* senders do not slow down; queue overflow is not
+                        * modelled */
     LH_CONGESTION_ON,  /* senders halve their rate on a signal (ECN) */
 } lh_congestion;
 
+/* Endpoint settings of a link. */
 typedef struct lh_link_setting {
     lh_balancing balancing;
     lh_congestion congestion;
     lh_recovery recovery;
     uint32_t queue_pairs; /* between two GPUs; 0: 1 */
-    uint32_t paths;       /* equal ones that the link consists of; 0: 1 */
-    uint32_t fec_data, fec_parity; /* packets of a block; 0: none */
-    double window_bytes; /* unacknowledged per queue pair; 0: LH_WINDOW_BYTES
-                            where packets are sprayed, else no limit */
-    double queue_bytes;  /* queue at which congestion is signalled; 0: 2 MiB,
-                            an assumption */
+    uint32_t paths;       /* number of equal paths; 0: 1 */
+    uint32_t fec_data, fec_parity; /* packets per block; 0: none */
+    /* unacknowledged bytes per queue pair; 0: LH_WINDOW_BYTES if packets are
+     * sprayed, else unlimited */
+    double window_bytes;
+    double queue_bytes;  /* queue size that signals congestion; 0: 2 MiB, an
+                          * assumption */
 } lh_link_setting;
 
 #define LH_QUEUE_BYTES (512 * 4096.0)
 
-/* True where nothing is given. */
+/* Returns true if all fields are 0. */
 LH_API bool lh_link_setting_is_default(const lh_link_setting *setting);
 
-/* A link in one direction, and what goes over it. */
+/* A link in one direction and its load. */
 typedef struct lh_link_load {
-    double line_bytes_per_s; /* of all its paths together */
+    double line_bytes_per_s; /* all paths together */
     double latency_ns;       /* one way */
-    double return_ns;        /* the way back; 0: as long */
-    double loss;             /* of packets, 0..1 */
-    double oversubscription; /* >= 1: others' demand */
-    double senders;          /* GPUs that send at once, equal amounts */
-    double own_bytes_per_s;  /* of a sender's interface; 0: no limit */
-    double message_bytes;    /* that one sender sends in one piece; 0: none */
+    double return_ns;        /* reverse direction; 0: the same */
+    double loss;             /* packet loss, 0..1 */
+    double oversubscription; /* >= 1: competing demand */
+    double senders;          /* GPUs that send concurrently, equal amounts */
+    double own_bytes_per_s;  /* sender's network interface; 0: no limit */
+    double message_bytes;    /* bytes per message from one sender; 0: none */
 } lh_link_load;
 
-/* Which of the numbers below is the rate's bound. */
+/* Limiting factor of the rate. */
 typedef enum lh_link_limit {
-    LH_LIMIT_SHARE,  /* the sender's share of the link, or of its path */
-    LH_LIMIT_OWN,    /* its interface */
-    LH_LIMIT_WINDOW, /* what may be unacknowledged */
+    LH_LIMIT_SHARE,  /* sender's share of the link or of its path */
+    LH_LIMIT_OWN,    /* its network interface */
+    LH_LIMIT_WINDOW, /* unacknowledged window */
 } lh_link_limit;
 
-/* Of each sender. Rates before what redundancy and repeating take. */
+/* Predicted effect per sender. Rates are before redundancy and retransmission.
+ */
 typedef struct lh_link_effect {
     double share_bytes_per_s;  /* line / oversubscription / senders */
-    double busiest_flows;      /* on the busiest path; spread evenly there
-                                  would be senders x queue_pairs / paths */
-    double balance_share;      /* even / busiest: what hashing leaves */
+    double busiest_flows;      /* flows on the busiest path; if spread evenly:
+                                * senders x queue_pairs / paths */
+    double balance_share;      /* even / busiest: efficiency of hashing */
     double window_bytes_per_s; /* queue_pairs x window / round trip; INFINITY */
-    double congestion_share;   /* 1 where the link is not the bottleneck */
+    double congestion_share;   /* 1 if the link is not the bottleneck */
     lh_link_limit limit;
-    double wire_bytes_per_s; /* least of the above, in packets of any kind */
-    double fec_share;        /* data among data and parity */
-    double loss;             /* of packets, after the code */
-    double recovery_share;   /* what repeating leaves */
-    double bytes_per_s;      /* of the message's own bytes: wire x fec x
-                                recovery */
-    /* Bytes on the way at that rate, one way: a message of n times as many
-     * reaches n/(n+1) of it [SX section 5.1]. */
+    double wire_bytes_per_s; /* minimum of the above, counting all packets */
+    double fec_share;        /* data / (data + parity) */
+    double loss;             /* packet loss after decoding */
+    double recovery_share;   /* fraction left after retransmission */
+    double bytes_per_s;      /* goodput: wire x fec x recovery */
+    /* Bytes in flight at that rate, one way. A message n times as large reaches
+     * n/(n+1) of the rate [SX section 5.1]. */
     double in_flight_bytes;
     double message_ns;          /* latency included; 0 without a message */
-    double message_bytes_per_s; /* message / time */
+    double message_bytes_per_s; /* message bytes / time */
 } lh_link_effect;
 
-/* What a setting comes to. A sender's queue pairs share its rate evenly, and
- * each repeats only its own losses; that the slowest of them is later than
- * their mean is left out. LH_EINVAL: numbers that make no sense. */
+/* Computes the effect of a setting. A sender's queue pairs share its rate
+ * evenly, and each retransmits only its own losses; the delay of the slowest
+ * one over their mean is neglected. LH_EINVAL: invalid numbers. */
 LH_API lh_status lh_cost_link_setting(const lh_link_load *use,
                                       const lh_link_setting *setting,
                                       lh_link_effect *out, lh_error *err);
