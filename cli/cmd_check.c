@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* longhaul check: an independent judge of a schedule. */
+/* Implements longhaul check: verifies a schedule independently. */
 #include "commands.h"
 #include "problem.h"
 
@@ -39,9 +39,10 @@ static const cli_example examples[] = {
      "Check the proof that s.csv is optimal, statement by statement."},
 };
 
+/* Inputs and verification results. */
 typedef struct work {
     cli_problem problem;
-    const lh_pipeline *pipeline; /* the problem's */
+    const lh_pipeline *pipeline; /* owned by the problem */
     lh_schedule *schedule;
     lh_verdict *verdict;
     lh_certificate *certificate;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* longhaul compare: all methods side by side, also over a range of delays. */
+/* Implements longhaul compare: all methods side by side, also over a range of
+ * delays. */
 #include "commands.h"
 #include "comparison_view.h"
 
@@ -77,13 +78,13 @@ static const cli_example examples[] = {
      "Which method suits links that vary, by its unlucky iterations."},
 };
 
-/* All that a comparison is made of. */
+/* Inputs and results of a comparison. */
 typedef struct work {
     cli_problem problems[MOST_PIPELINES];
     uint32_t n;
     char names[MOST_PIPELINES][64];
     char *methods;            /* the words of --methods */
-    const char **method_list; /* into these; NULL: all */
+    const char **method_list; /* points into `methods`; NULL: all */
     uint32_t n_methods;
     lh_jitter jitter;
     cli_comparison x;
@@ -99,10 +100,9 @@ static void work_fini(work *w)
     free(w->method_list);
 }
 
-/* --- what is compared
- * ---------------------------------------------------------- */
+/* --- inputs ------------------------------------------------------------- */
 
-/* "wave" of "some/wave.yaml". */
+/* Extracts "wave" from "some/wave.yaml". */
 static void name_base(char *out, size_t room, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -125,7 +125,7 @@ static lh_status read_problems(cli *c, work *w)
     return LH_OK;
 }
 
-/* The words of --methods. */
+/* Parses the words of --methods. */
 static lh_status read_methods(cli *c, work *w)
 {
     const settings *s = c->settings;
@@ -151,7 +151,7 @@ static lh_status read_methods(cli *c, work *w)
     return cli_check_sub_blocks(c, w->method_list[0], s->sub_blocks);
 }
 
-/* --by says what of --jitter, which is read before anything is worked out. */
+/* Parses --jitter before any computation, and checks that --by has it. */
 static lh_status read_jitter(cli *c, work *w)
 {
     const settings *s = c->settings;
@@ -219,10 +219,9 @@ static lh_status work_out(cli *c, work *w)
     return LH_OK;
 }
 
-/* --- the report
- * ----------------------------------------------------------------------- */
+/* --- report ------------------------------------------------------------- */
 
-/* More passes than this make the report slow to open. */
+/* More passes make the report slow to open. */
 enum { MOST_PASSES_SHOWN = 60000 };
 
 static lh_status add_timeline(cli *c, const cli_comparison *x, uint32_t i,

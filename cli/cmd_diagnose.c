@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* longhaul diagnose: why a running job is slow, and what would help. */
+/* Implements longhaul diagnose: finds why a running job is slow and which fixes
+ * would help. */
 #include "commands.h"
 #include "inputs.h"
 #include "measured_files.h"
@@ -71,11 +72,11 @@ static const cli_example examples[] = {
      "Traces of PyTorch's profiler, one of each rank."},
 };
 
-enum { MOST_SHOWN = 4 }; /* stages, replicas, kinds, slow things, helps */
+enum { MOST_SHOWN = 4 }; /* stages, replicas, kinds, slow elements, fixes */
 
-/* --- how slow ------------------------------------------------------------- */
+/* --- slowdown ----------------------------------------------------------- */
 
-enum { SENTENCE = 400 }; /* bytes of one */
+enum { SENTENCE = 400 }; /* bytes per sentence */
 
 static char *recording_text(const lh_diagnosis *d, char text[SENTENCE])
 {
@@ -111,8 +112,9 @@ static void print_heading(cli *c, const lh_diagnosis *d)
         cli_wrap(c, "slowdown", 0, "%.3f, in one step", d->slowdown);
 }
 
-/* --- because of whom ------------------------------------------------------ */
+/* --- causes ------------------------------------------------------------- */
 
+/* Formats the stage, replica or rank that a slow element belongs to. */
 static const char *whose(const lh_diagnosis *d, const lh_slow_thing *t,
                          char *text, size_t room)
 {
@@ -184,8 +186,7 @@ static void print_slow(cli *c, const lh_diagnosis *d)
         cli_wrap(c, "slow", 0, "%s", nothing_slow);
 }
 
-/* The largest of n values, the next of them each time: those that `shown` has
- * not. */
+/* Returns the index of the largest of n values not yet in `shown`. */
 static uint32_t next_largest(const double *values, uint32_t n,
                              const uint32_t *shown, uint32_t n_shown)
 {
@@ -200,7 +201,7 @@ static uint32_t next_largest(const double *values, uint32_t n,
     return best;
 }
 
-/* The worst of them by their slowdowns. */
+/* Prints the worst entries by slowdown. */
 static void print_worst(cli *c, const char *label, const double *values,
                         uint32_t n, const char *(*name)(const void *, uint32_t),
                         const void *of)
@@ -221,8 +222,9 @@ static void print_worst(cli *c, const char *label, const double *values,
              k < n && k == MOST_SHOWN ? ", ..." : "");
 }
 
+/* Numbering of stages or replicas, with a text buffer. */
 typedef struct numbered {
-    const uint32_t *numbers; /* NULL: as they are */
+    const uint32_t *numbers; /* NULL: identity */
     char text[16];
 } numbered;
 
@@ -258,7 +260,7 @@ static void print_parts(cli *c, const lh_diagnosis *d)
              100 * d->last_stage_share);
 }
 
-/* --- what would help ------------------------------------------------------ */
+/* --- fixes -------------------------------------------------------------- */
 
 static void print_helps(cli *c, const lh_diagnosis *d)
 {
@@ -302,7 +304,7 @@ static void print_text(cli *c, const lh_diagnosis *d)
     print_helps(c, d);
 }
 
-/* --- the page ------------------------------------------------------------- */
+/* --- report page -------------------------------------------------------- */
 
 static lh_status fill_page(cli *c, const lh_recording *recording,
                            const lh_diagnosis *d, lh_report *report)
@@ -344,7 +346,7 @@ static lh_status write_page(cli *c, const lh_recording *recording,
     return status;
 }
 
-/* --- the command ---------------------------------------------------------- */
+/* --- command ------------------------------------------------------------ */
 
 static lh_status tell(cli *c, const lh_diagnosis *d)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* longhaul explain: what each rank of a run does, before it runs. */
+/* Implements longhaul explain: lists each rank's instructions before a run. */
 #include "commands.h"
 #include "paths.h"
 #include "view.h"
@@ -49,7 +49,8 @@ static const cli_example examples[] = {
      "Which queue moves a message where they are sent from host memory."},
 };
 
-/* NULL: it is no operation that a pass launches. */
+/* Returns the data-parallel operation of an instruction; NULL: none that a pass
+ * launches. */
 static const lh_dp_op *operation_of(const cli_view *v, const lh_instruction *in)
 {
     return in->op == LH_NONE ? NULL : lh_pipeline_dp_op(v->pipeline, in->op);
@@ -60,7 +61,8 @@ static const char *collective_name(const lh_instruction *in)
     return in->pass.kind == LH_F ? "all-gather" : "reduce-scatter";
 }
 
-/* "AGF, all-gather of 84.4 % of chunk 0, bucket 0/2", or the pass. */
+/* Formats the instruction: "AGF, all-gather of 84.4 % of chunk 0, bucket 0/2",
+ * or the pass. */
 static const char *what_text(const cli_view *v, const lh_instruction *in,
                              char *buffer, size_t room)
 {
@@ -86,7 +88,7 @@ static const char *what_text(const cli_view *v, const lh_instruction *in,
     return buffer;
 }
 
-/* Pass `at` of a rank's order; NULL: none. */
+/* Returns pass `at` in a rank's order; NULL: none. */
 static const lh_pass *pass_at(const lh_exec *exec, uint32_t rank, uint32_t at)
 {
     uint32_t n;
@@ -97,7 +99,8 @@ static const lh_pass *pass_at(const lh_exec *exec, uint32_t rank, uint32_t at)
     return NULL;
 }
 
-/* What a data-parallel communication crosses; NULL: is none, or unknown. */
+/* Returns the link that a data-parallel communication crosses; NULL: no
+ * communication, or unknown. */
 static const char *data_link(const cli_view *v, const lh_instruction *in)
 {
     if (in->stream != LH_STREAM_DATA)
@@ -142,8 +145,8 @@ static bool is_at(const lh_site_group *group, uint32_t stage,
     return group->parts[i].datacenter == datacenter;
 }
 
-/* How many ranks of a stage share what ZeRO shards: with hybrid sharding those
- * of one datacenter, the most of any. */
+/* Counts the ranks of a stage that share ZeRO shards. With hybrid sharding it
+ * counts those within one datacenter, and takes the maximum. */
 static uint32_t count_sharers(const lh_plan *plan, uint32_t stage)
 {
     const lh_layout *l = &plan->best.layout;
@@ -160,8 +163,8 @@ static uint32_t count_sharers(const lh_plan *plan, uint32_t stage)
     return most * l->context;
 }
 
-/* What ZeRO 2 and 3 have a stage's passes send layer by layer, where they
- * launch no operations; 0: nothing. */
+/* Returns the ZeRO level (2 or 3) whose communication a stage's passes issue
+ * layer by layer, without separate operations; 0: none. */
 static uint32_t level_in_passes(const lh_plan *plan, uint32_t stage)
 {
     return plan && !plan->best.elastic && plan->best.zero >= 2 &&
@@ -214,7 +217,7 @@ static lh_status print_text(cli *c, const cli_view *v, const lh_plan *plan,
     return LH_OK;
 }
 
-/* What an operation of the pipeline says beyond its chunk. */
+/* Adds the JSON fields of a pipeline operation beyond its chunk. */
 static void set_operation(json_t *j, const lh_dp_op *op)
 {
     if (op->kind != LH_DP_ANY) {

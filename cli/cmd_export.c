@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* longhaul export: files for other programs. */
+/* Implements longhaul export: writes files for other programs. */
 #include "commands.h"
 #include "view.h"
 
@@ -104,7 +104,8 @@ static lh_status export_pytorch(cli *c, const cli_view *v, char **text,
     return LH_OK;
 }
 
-/* Has the plan's own schedule, and says what a pipeline does not know. */
+/* Checks whether a target requires a plan: its own schedule, and settings that
+ * a pipeline lacks. */
 static bool takes_plan(uint32_t to)
 {
     return to == LH_EXPORT_MEGATRON || to == LH_EXPORT_MEGATRON_BRIDGE ||
@@ -129,6 +130,7 @@ static lh_status find_schedule(cli *c, const cli_problem *problem, cli_view *v)
                                   s->sub_blocks);
 }
 
+/* Inputs and results of an export. */
 typedef struct work {
     cli_problem problem;
     cli_view view;
@@ -184,7 +186,8 @@ static lh_status deliver(cli *c, const char *text, int64_t cost_ns)
                      path ? cli_name(c, path) : text));
 }
 
-/* What would change nothing: only PyTorch's schedule has forms. */
+/* Rejects options without effect: only PyTorch's schedule has forms, and a plan
+ * has its own schedule. */
 static lh_status check_effects(cli *c)
 {
     const settings *s = c->settings;
@@ -201,7 +204,7 @@ static lh_status check_effects(cli *c)
     return LH_OK;
 }
 
-/* What is made by a bundle itself. */
+/* Rejects -o and --stages with --bundle, which writes these files itself. */
 static lh_status check_bundle(cli *c)
 {
     const settings *s = c->settings;

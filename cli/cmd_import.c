@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* longhaul import: what another program runs today, as a job. */
+/* Implements longhaul import: converts another program's configuration to a
+ * job. */
 #include "commands.h"
 #include "imported.h"
 #include "inputs.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* longhaul init: a job file to begin with. */
+/* Implements longhaul init: writes a starting job file. */
 #include "commands.h"
 #include "inputs.h"
 #include "machines.h"
@@ -61,7 +61,7 @@ static const cli_example examples[] = {
      "Two unequal datacenters, 5 ms apart."},
 };
 
-/* A preset, or a file of the job's folder. */
+/* Checks that --model is a preset or a file relative to the job's folder. */
 static lh_status check_model(cli *c, const char *folder)
 {
     const settings *s = c->settings;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* longhaul optical: pipeline traffic over an elastic optical network. */
+/* Implements longhaul optical: simulates pipeline traffic over an elastic
+ * optical network. */
 #include "commands.h"
 #include "inputs.h"
 
@@ -78,7 +79,7 @@ static void print_text(cli *c, const lh_scenario *s, const lh_optical *o)
                   100 * p->bubble_ratio, 100 * p->blocking_probability,
                   p->slots_held, 100 * p->collateral);
     }
-    /* Policies may have schedules of their own. */
+    /* Policies may have different schedules. */
     double least = o->policies[0].bound_s, most = least;
     for (uint32_t i = 1; i < o->n_policies; i++) {
         double bound = o->policies[i].bound_s;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* longhaul plan: the fastest layout and schedule of a job that fits. */
+/* Implements longhaul plan: finds the fastest layout and schedule that fits the
+ * memory. */
 #include "commands.h"
 #include "imported.h"
 #include "jitter_view.h"
@@ -36,19 +37,19 @@ typedef struct settings {
     cli_machines machines;
 } settings;
 
-/* As lh_partition_search numbers them. */
+/* In the order of lh_partition_search. */
 static const char *const searches[] = {"climb", "exact", "monte-carlo", "even",
                                        NULL};
 
-/* As lh_plan_by numbers them. */
+/* In the order of lh_plan_by. */
 static const char *const numbers[] = {"mean", "p95", NULL};
 
-/* As lh_plan_goal numbers them. */
+/* In the order of lh_plan_goal. */
 static const char *const objectives[] = {"time", "cost", NULL};
 
 static const char *const elastic_planners[] = {"searched", "published", NULL};
 
-/* As lh_target numbers them, from 1 on. */
+/* In the order of lh_target, from 1 on. */
 static const char *const targets[] = {"longhaul", "megatron", "torchtitan",
                                       "pytorch", NULL};
 
@@ -260,8 +261,7 @@ static const cli_example examples[] = {
      "The plan whose unlucky iterations are the shortest."},
 };
 
-/* --- the report
- * ------------------------------------------------------------------ */
+/* --- report ------------------------------------------------------------- */
 
 static lh_status fill_report(cli *c, const lh_plan *p, lh_report *report)
 {
@@ -292,8 +292,7 @@ static lh_status write_html(cli *c, const lh_plan *p, const char *path)
     return status;
 }
 
-/* --- the command
- * ------------------------------------------------------------------- */
+/* --- command ------------------------------------------------------------ */
 
 static lh_status plan_it(cli *c, const lh_job *job, lh_plan_options *how,
                          lh_plan **plan)
@@ -318,15 +317,16 @@ static lh_status plan_it(cli *c, const lh_job *job, lh_plan_options *how,
     return status;
 }
 
-/* --- what runs today -------------------------------------------------------
- */
+/* --- current configuration ---------------------------------------------- */
 
+/* Resulting plan and, with --from, the plan of the current configuration. */
 typedef struct made {
-    lh_plan *plan, *today; /* today: with --from, unless `why` says why not */
+    lh_plan *plan, *today; /* today: with --from, unless `why` has the reason */
     char why[512];
 } made;
 
-/* The job of what is told to another program, and what a plan of it is for. */
+/* Imports the configuration given to another program as a job, and returns the
+ * target of its plan. */
 static lh_status import_job(cli *c, lh_job **out, lh_target *plan_for)
 {
     const settings *s = c->settings;
@@ -339,7 +339,8 @@ static lh_status import_job(cli *c, lh_job **out, lh_target *plan_for)
     return status;
 }
 
-/* As it is told. What cannot run is said, and no error. */
+/* Plans the current configuration unchanged. A configuration that cannot run is
+ * reported in `why`, not as an error. */
 static lh_status plan_today(cli *c, const lh_job *job,
                             const lh_plan_options *how, lh_plan **today,
                             char why[512])
@@ -357,8 +358,8 @@ static lh_status plan_today(cli *c, const lh_job *job,
     return LH_OK;
 }
 
-/* The same job with all open that a plan decides; when torchtitan posts its
- * receives goes with the schedule. */
+/* Returns the job with all planner decisions open. torchtitan's receive posting
+ * follows the schedule. */
 static lh_job open_job(const lh_job *today)
 {
     lh_job job = *today;
@@ -372,7 +373,7 @@ static lh_job open_job(const lh_job *today)
     return job;
 }
 
-/* "100,100,1000,100": what is left out stays. */
+/* Parses "100,100,1000,100"; missing values are unchanged. */
 static bool parse_draws(const char *text, lh_plan_sampling *out)
 {
     uint32_t *const to[] = {&out->layouts, &out->partitions, &out->keep,
@@ -392,7 +393,9 @@ static bool parse_draws(const char *text, lh_plan_sampling *out)
     return false;
 }
 
-/* Monte Carlo draws what is fastest; these look at all that bounds leave. */
+/* Checks the sampling options. Monte Carlo searches for the fastest plan only,
+ * while jitter, --pareto and cost objectives need all layouts that the bounds
+ * admit. */
 static lh_status check_drawn(cli *c)
 {
     const settings *s = c->settings;
@@ -411,8 +414,8 @@ static lh_status check_drawn(cli *c)
     return LH_OK;
 }
 
-/* The search over layouts has work or time, that for optimal schedules work
- * alone; draws have neither. */
+/* Rejects limits without effect: the layout search is limited by work or time,
+ * the optimal-schedule search by work only, sampling by neither. */
 static lh_status check_limits(cli *c)
 {
     const settings *s = c->settings;
@@ -430,7 +433,8 @@ static lh_status check_limits(cli *c)
     return LH_OK;
 }
 
-/* The published planner knows the fastest alone. */
+/* Rejects options that the published planner lacks: it searches for the fastest
+ * plan only. */
 static lh_status check_published(cli *c)
 {
     static const char *const others[] = {
@@ -451,7 +455,7 @@ static lh_status check_published(cli *c)
     return LH_OK;
 }
 
-/* What would have no effect is not taken. */
+/* Rejects options without effect. */
 static lh_status check_options(cli *c)
 {
     const settings *s = c->settings;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* longhaul profile: what passes and messages take on this machine. */
+/* Implements longhaul profile: measures pass and message durations on this
+ * machine. */
 #include "commands.h"
 #include "problem.h"
 #include "profile_torch.h"

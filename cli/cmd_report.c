@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* longhaul report: HTML from plans and traces; predicted against measured. */
+/* Implements longhaul report: HTML from plans and traces; predicted against
+ * measured. */
 #include "commands.h"
 #include "difference_view.h"
 #include "plan_pair.h"
@@ -53,18 +54,18 @@ static const cli_example examples[] = {
      "Compare a run with its prediction, pass by pass."},
 };
 
-/* What --predicted and --measured come to. */
+/* Comparison between --predicted and --measured. */
 typedef struct comparison {
     lh_trace_difference difference;
-    char how[160];   /* it was measured, by the trace's own title */
-    lh_run_log *log; /* NULL: none was given */
+    char how[160];   /* measurement method, from the trace's title */
+    lh_run_log *log; /* NULL: not given */
 } comparison;
 
-/* One file: a trace as it is, or a plan with what follows from it. */
+/* One input file: a trace, or a plan with its simulation. */
 typedef struct source {
     cli_problem problem;
     cli_view view;
-    lh_trace *trace; /* of a trace file */
+    lh_trace *trace; /* from a trace file */
 } source;
 
 static void source_fini(source *s)
@@ -132,7 +133,7 @@ static lh_status add_named(cli *c, const source *s, const char *name,
     return add_source(c, s, name, report);
 }
 
-/* A plan that is the first can be asked "what if?". */
+/* Adds a file. The first one, if a plan, supports what-if queries. */
 static lh_status add_file(cli *c, const char *path, bool first,
                           lh_report *report)
 {
@@ -148,7 +149,7 @@ static lh_status add_file(cli *c, const char *path, bool first,
     return status;
 }
 
-/* Two plans stand beside each other; anything else one after the other. */
+/* Adds two files: two plans side by side, anything else in sequence. */
 static lh_status add_two(cli *c, lh_report *report)
 {
     static const source none;

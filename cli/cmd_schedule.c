@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* longhaul schedule: an order for every device, by a named method. */
+/* Implements longhaul schedule: orders the passes of every device with a named
+ * method. */
 #include "commands.h"
 #include "problem.h"
 #include "tradeoff_view.h"
@@ -122,22 +123,23 @@ static const cli_example examples[] = {
      "What every memory limit costs in time."},
 };
 
+/* Inputs, schedule and results. */
 typedef struct work {
     cli_problem problem;
-    const lh_pipeline *pipeline; /* the problem's */
+    const lh_pipeline *pipeline; /* owned by the problem */
     lh_schedule *schedule;
     lh_timeline *timeline;
     uint32_t *warmup, *enqueue, *dequeue;
     const char *chosen;
     double seconds;
-    int64_t fifo_ns;  /* what first in, first out would take; 0: no matter */
-    int64_t parts_ns; /* before W passes were made whole; 0: they were */
+    int64_t fifo_ns;  /* makespan with first in, first out; 0: irrelevant */
+    int64_t parts_ns; /* makespan before W passes were merged; 0: not merged */
     int64_t objective_ns;
     lh_bound bound;
-    bool infeasible;       /* proven; then there is no schedule */
-    const char *proof;     /* kind of the certificate that was written; NULL */
-    lh_memory_point point; /* --objective memory; its schedule is `schedule` */
-    uint32_t n_engines;    /* of a search for the makespan */
+    bool infeasible;       /* proven; there is no schedule */
+    const char *proof;     /* kind of the written certificate; NULL: none */
+    lh_memory_point point; /* --objective memory; owns `schedule` */
+    uint32_t n_engines;    /* from a makespan search */
     lh_solve_engine engines[LH_MOST_SOLVE_ENGINES];
 } work;
 
@@ -151,7 +153,7 @@ static void work_fini(work *w)
     free(w->dequeue);
 }
 
-/* "auto", "initial" or a number for every device. */
+/* Parses "auto", "initial" or a number per device. */
 static lh_status read_warmup(cli *c, const char *text, work *w,
                              lh_method_options *o)
 {
@@ -190,7 +192,7 @@ static lh_status read_warmup(cli *c, const char *text, work *w,
     return LH_OK;
 }
 
-/* A list of group sizes; nothing where the option was not given. */
+/* Parses a list of group sizes; sets nothing if the option was not given. */
 static lh_status read_groups(cli *c, const char *name, const char *text,
                              uint32_t **groups, uint32_t *n)
 {
@@ -229,6 +231,7 @@ static lh_status makespan(cli *c, const work *w, const lh_schedule *schedule,
     return LH_OK;
 }
 
+/* Merges split W passes into whole ones; stores the makespan before. */
 static lh_status make_whole(cli *c, work *w, lh_sim_options sim)
 {
     lh_schedule *whole = NULL;
@@ -239,7 +242,7 @@ static lh_status make_whole(cli *c, work *w, lh_sim_options sim)
     return LH_OK;
 }
 
-/* Link orders stay only where they gain something. */
+/* Keeps the link orders only if they reduce the makespan. */
 static lh_status weigh_links(cli *c, work *w, const lh_sim_options *sim)
 {
     lh_schedule *plain = NULL;
@@ -302,7 +305,7 @@ static lh_status order(cli *c, work *w, const settings *s)
     return status;
 }
 
-/* Options that would be of no effect with the method are refused. */
+/* Rejects options without effect for the method. */
 static lh_status check_effects(cli *c, const settings *s)
 {
     static const struct {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* longhaul simulate: what one iteration takes, and why. */
+/* Implements longhaul simulate: computes the duration of an iteration and its
+ * critical path. */
 #include "commands.h"
 #include "course_view.h"
 #include "jitter_view.h"
@@ -120,21 +121,21 @@ static const cli_example examples[] = {
      "The same where the run goes on with other schedules when that pays."},
 };
 
-/* What the command works on and finds. */
+/* Inputs and results of the command. */
 typedef struct work {
     cli_problem problem;
     cli_paths paths;
     cli_view view;
     lh_bound bound;
-    lh_jitter_result jitter; /* samples 0: not asked for */
-    lh_jitter drawn;         /* then */
-    double straggler_rate;   /* as given: of a plan's, for each GPU */
+    lh_jitter_result jitter; /* samples 0: not requested */
+    lh_jitter drawn;         /* jitter model that was sampled */
+    double straggler_rate;   /* as given; for a plan: per GPU */
 } work;
 
-/* --- numbers ----------------------------------------------------------------
- */
+/* --- numbers ------------------------------------------------------------ */
 
-/* Of a plan: what follows the pipeline, too. */
+/* Returns the iteration time; for a plan it includes the steps after the
+ * pipeline. */
 static int64_t iteration_ns(const work *w)
 {
     if (!w->problem.plan)
@@ -144,7 +145,7 @@ static int64_t iteration_ns(const work *w)
            best->overhead_ns;
 }
 
-/* How far the makespan is above the bound, as a share of that. */
+/* Returns the makespan's relative excess over the bound. */
 static double gap_of(const work *w)
 {
     int64_t ns = lh_timeline_makespan(w->view.timeline), bound = w->bound.ns;
@@ -175,10 +176,9 @@ static lh_status print_json(cli *c, const work *w)
     return LH_OK;
 }
 
-/* --- text --------------------------------------------------------------------
- */
+/* --- text --------------------------------------------------------------- */
 
-enum { MOST_ROWS = 16 }; /* of a table; the JSON has them all */
+enum { MOST_ROWS = 16 }; /* rows per table; JSON lists all */
 
 static void more_rows(cli *c, uint32_t count)
 {
@@ -287,7 +287,8 @@ static bool same_dp_link(const lh_pipeline *p, uint32_t a, uint32_t b)
     return x && y ? strcmp(x, y) == 0 : x == y;
 }
 
-/* Devices one after another whose data-parallel links have one name, a row. */
+/* Prints one row per run of consecutive devices whose data-parallel links share
+ * a name. */
 static void print_dp_links(cli *c, const cli_view *v)
 {
     const lh_pipeline *p = v->pipeline;
@@ -385,10 +386,9 @@ static lh_status print_text(cli *c, const work *w)
     return LH_OK;
 }
 
-/* --- the command
- * --------------------------------------------------------------- */
+/* --- command ------------------------------------------------------------ */
 
-/* The histogram of --jitter. */
+/* Adds the histogram of --jitter. */
 static lh_status report_jitter(cli *c, const work *w, lh_report *report)
 {
     const settings *s = c->settings;
@@ -445,7 +445,7 @@ static lh_status write_files(cli *c, const work *w)
     return LH_OK;
 }
 
-/* --jitter, for the devices of a plan. */
+/* Reads --jitter for the devices of a plan. */
 static lh_status read_varying(cli *c, work *w, lh_jitter *out)
 {
     const settings *s = c->settings;
@@ -467,7 +467,8 @@ static lh_status vary(cli *c, work *w)
                          &w->jitter, &c->err);
 }
 
-/* What shows one iteration, of which there are several. */
+/* Rejects options for a single iteration with --events, which simulates
+ * several; and options that require --events. */
 static lh_status check_events(cli *c)
 {
     const settings *s = c->settings;
@@ -528,7 +529,8 @@ static lh_status play_events(cli *c, work *w)
     play.html = s->html;
     play.svg = s->svg;
     if (w->paths.pipeline) {
-        /* Events are of the links alone, without copies. */
+        /* Events refer to network links only: use the pipeline without copies.
+         */
         v->pipeline = cli_problem_pipeline(&w->problem);
         play.path = &w->paths.delegation;
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* longhaul train: runs a plan, and says how its prediction held. */
+/* Implements longhaul train: runs a plan and compares it with the prediction.
+ */
 #include "commands.h"
 #include "train_parts.h"
 

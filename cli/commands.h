@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands there are: each one a file and a row here. */
+/* Lists the commands: each is a file and a row here. */
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
 
 #include "cli.h"
 
-/* In the order that help shows. */
+/* In the order of the help. */
 #define CLI_COMMAND_LIST(X)                                                    \
     X(cmd_init)                                                                \
     X(cmd_import)                                                              \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables and curves of a comparison. */
+/* Prints tables and curves of a comparison. */
 #include "comparison_view.h"
 
 #include <inttypes.h>
@@ -12,8 +12,7 @@ bool cli_comparison_swept(const cli_comparison *x)
            x->sweep.axes[CLI_TRANSFER].delays.n_values;
 }
 
-/* --- one point
- * ------------------------------------------------------------------ */
+/* --- one point ---------------------------------------------------------- */
 
 static int label_width(const cli_comparison *x)
 {
@@ -44,7 +43,7 @@ static void print_row(cli *c, const cli_comparison *x, uint32_t i, int width,
               o->fits ? "" : "  over the limit");
 }
 
-/* Of each pipeline its own: all of its schedules have the same. */
+/* Prints one bound per pipeline: it holds for all its schedules. */
 static void print_bounds(cli *c, const cli_comparison *x, int width)
 {
     const lh_comparison *all = x->all;
@@ -85,10 +84,9 @@ static lh_status print_table(cli *c, const cli_comparison *x)
     return LH_OK;
 }
 
-/* --- sweeps
- * ------------------------------------------------------------------------ */
+/* --- sweeps ------------------------------------------------------------- */
 
-/* What the curves run along: latency, or transfer where latency stays. */
+/* Returns the curves' x axis: latency, or transfer if latency is constant. */
 static cli_axis_kind x_axis(const cli_comparison *x)
 {
     return x->sweep.axes[CLI_LATENCY].delays.n_values ? CLI_LATENCY
@@ -146,7 +144,7 @@ lh_status cli_curves_make(cli *c, const cli_comparison *x, uint32_t which,
             any = any || ns >= 0;
         }
         out->series[n] = x->all->contenders[i].label;
-        n += any; /* what never works is no curve */
+        n += any; /* omit curves without any valid point */
     }
     name_curves(x, which, out);
     out->sweep = (lh_report_sweep){
@@ -170,10 +168,10 @@ void cli_curves_fini(cli_curves *curves)
     *curves = (cli_curves){0};
 }
 
-enum { COLUMN = 14 }; /* "9999.123 ms" and what stands before it */
+enum { COLUMN = 14 }; /* "9999.123 ms" and its separator */
 
-/* Columns of labels; values that have no unit of time are in forward times,
- * which *along says. */
+/* Computes the label columns. Values without a time unit are multiples of the
+ * forward time, as *along states. */
 static int sheet_width(const cli_comparison *x, char *along, size_t room)
 {
     const int width = label_width(x);
@@ -183,7 +181,8 @@ static int sheet_width(const cli_comparison *x, char *along, size_t room)
     return len > width ? len : width;
 }
 
-/* Points first..first+count-1 of one curve sheet, a row per contender. */
+/* Prints points first..first+count-1 of one curve sheet, a row per contender.
+ */
 static void print_points(cli *c, const cli_comparison *x, uint32_t which,
                          uint32_t first, uint32_t count)
 {

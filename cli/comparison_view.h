@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `longhaul compare` shows. */
+/* Prints the results of `longhaul compare`. */
 #ifndef CLI_COMPARISON_VIEW_H
 #define CLI_COMPARISON_VIEW_H
 
@@ -9,18 +9,22 @@
 
 #include <longhaul/results.h>
 
+/* Comparison and its presentation settings. */
 typedef struct cli_comparison {
     lh_comparison *all;
-    cli_sweep sweep;    /* no values: the pipelines as they are */
-    const char *number; /* what is compared, for the table's head */
-    bool first_device;  /* its end counts, and bounds are of makespans */
+    cli_sweep sweep;    /* no values: the pipelines unchanged */
+    const char *number; /* compared quantity, for the table heading */
+    bool first_device;  /* compare the first device's end; bounds are for
+                         * makespans */
 } cli_comparison;
 
+/* Checks whether the comparison is a sweep. */
 bool cli_comparison_swept(const cli_comparison *x);
 
+/* Prints the comparison as text. */
 lh_status cli_comparison_text(cli *c, const cli_comparison *x);
-/* The curves over latency at one transfer (or over transfer where latency
- * stays). Points to the comparison and to `room`; free with
+/* Curves over latency at one transfer value (or over transfer if latency is
+ * constant). Points into the comparison and to `room`; free with
  * cli_curves_fini(). */
 typedef struct cli_curves {
     lh_report_sweep sweep;
@@ -29,9 +33,12 @@ typedef struct cli_curves {
     const char **series;
     int64_t *makespan_ns;
 } cli_curves;
+/* Counts the curve sheets. */
 uint32_t cli_comparison_n_curves(const cli_comparison *x);
+/* Builds curve sheet `which`. */
 lh_status cli_curves_make(cli *c, const cli_comparison *x, uint32_t which,
                           cli_curves *out);
+/* Releases the curves. */
 void cli_curves_fini(cli_curves *curves);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Completion for bash, zsh and fish, from the tables. */
+/* Generates completion for bash, zsh and fish from the tables. */
 #include "cli.h"
 
 #include <string.h>
@@ -92,8 +92,8 @@ static void put_bash(FILE *out)
           out);
 }
 
-/* Help up to its first sentence's end, without what the shells' quotes or
- * brackets would trip over. */
+/* Prints the help's first sentence without characters that are special within
+ * the shells' quotes or brackets. */
 static void put_short_help(FILE *out, const char *help)
 {
     for (const char *p = help; *p && !(p[0] == '.' && (!p[1] || p[1] == ' '));

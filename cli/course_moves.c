@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* simulate --moving: hosts that exchange their places, layers that move. */
+/* Implements simulate --moving: hosts that swap placements, and layers that
+ * migrate. */
 #include "course_view.h"
 #include "values.h"
 #include "wrap.h"
@@ -58,9 +59,9 @@ lh_status cli_layers_make(cli *c, const cli_play *play,
     return status;
 }
 
-/* --- what moved ----------------------------------------------------------- */
+/* --- migrations --------------------------------------------------------- */
 
-/* Of hosts or of layers. */
+/* Migration of hosts or of layers. */
 typedef struct moved {
     uint64_t step;
     uint32_t n, n_moves;

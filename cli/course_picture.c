@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Iterations of a run as a picture, with what was slow in them. */
+/* Builds the chart of a run's iterations with their slow elements. */
 #include "course_view.h"
 
 #include <stdlib.h>
@@ -24,8 +24,8 @@ char *cli_slow_text(const lh_course *course, uint32_t state, char *text)
     return text;
 }
 
-/* Those of `first` to first + n - 1 in which the same is slow: where they end.
- */
+/* Returns the end of the span, up to `end`, whose iterations have the same slow
+ * elements as `from`. */
 static uint64_t end_of_state(const lh_course *course, uint64_t from,
                              uint64_t end)
 {

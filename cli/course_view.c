@@ -46,9 +46,9 @@ const char *cli_path_of(const cli_model *model)
                                             : LH_DATA_PATH_DELEGATED);
 }
 
-/* --- iterations ------------------------------------------------------------
- */
+/* --- iterations --------------------------------------------------------- */
 
+/* State of a simulated run with events. */
 typedef struct playing {
     const cli_play *play;
     const cli_view *view;
@@ -59,10 +59,11 @@ typedef struct playing {
     lh_course *course;
     int64_t *ns; /* per step */
     int64_t total_ns, after_ns;
-    lh_played *played; /* NULL: it keeps to its schedule */
+    lh_played *played; /* NULL: the schedule is fixed */
 } playing;
 
-/* What the library calls the schedule that all began with. */
+/* Returns the display name of a schedule: the library refers to the initial one
+ * by a fixed name. */
 static const char *name_of(const playing *p, const char *name)
 {
     return strcmp(name, lh_adapt_candidate(0)) == 0 ? p->view->method : name;
@@ -111,7 +112,7 @@ static const lh_played_switch *switches_of(const playing *p, uint32_t *n)
     return p->played ? lh_played_switches(p->played, n) : NULL;
 }
 
-/* The same run without --adapt: each iteration, in `ns`. */
+/* Simulates the same run without --adapt: each iteration's time in `ns`. */
 static lh_status play_kept(cli *c, const playing *p, int64_t *ns)
 {
     lh_sim_options sim = cli_sim_options(p->model);
@@ -122,8 +123,8 @@ static lh_status play_kept(cli *c, const playing *p, int64_t *ns)
     return LH_OK;
 }
 
-/* The sum of these; negative: there is none, as nothing adapts or all varies.
- */
+/* Sums the iteration times without --adapt; negative: not available (no
+ * adaptation, or jitter). */
 static lh_status kept_total(cli *c, const playing *p, int64_t *total_ns)
 {
     uint32_t n = p->play->steps;
@@ -178,6 +179,7 @@ static lh_status print_json(cli *c, const playing *p)
                   "layer_moves", moved[CLI_MOVED_LAYERS]));
 }
 
+/* Growing text buffer. */
 typedef struct gathered {
     char *text;
     size_t len, room;
@@ -217,7 +219,7 @@ static lh_status write_log(cli *c, const playing *p)
     return status;
 }
 
-/* Steps from `from` on that are in its state. */
+/* Returns the end of the span that starts at `from` and has its state. */
 static uint32_t end_of_span(const playing *p, uint32_t from)
 {
     uint32_t end = from, state = lh_course_state(p->course, from);
@@ -263,7 +265,8 @@ static void print_spans(cli *c, const playing *p, int64_t quiet_ns)
                   n - MOST_ROWS);
 }
 
-/* What was decided, and why: the first `most` of it; how many there are. */
+/* Adds the decisions and their reasons to the table, at most `most` rows;
+ * returns their number. */
 static uint32_t fill_switches(const playing *p, uint32_t most, cli_table *t)
 {
     static const char *const head[] = {"from step", "schedule", "path",
@@ -325,8 +328,7 @@ static lh_status print_text(cli *c, const playing *p, int64_t quiet_ns)
     return LH_OK;
 }
 
-/* --- pictures --------------------------------------------------------------
- */
+/* --- charts ------------------------------------------------------------- */
 
 static lh_status write_page(cli *c, const playing *p,
                             const lh_report_course *drawn)
@@ -370,7 +372,7 @@ static lh_status write_page(cli *c, const playing *p,
     return status;
 }
 
-/* All iterations; with --adapt beside those of the run that keeps to its
+/* Draws all iterations; with --adapt beside those of the run with a fixed
  * schedule. */
 static lh_status draw_steps(cli *c, const playing *p)
 {
@@ -419,7 +421,7 @@ static lh_status draw_steps(cli *c, const playing *p)
     return status;
 }
 
-/* --path: an iteration in a state. */
+/* Simulates an iteration in a state under --path. */
 static lh_status play_state(cli *c, const playing *p,
                             const lh_delegation *delegation, uint32_t state,
                             int64_t *ns)
@@ -441,7 +443,8 @@ static lh_status play_state(cli *c, const playing *p,
     return status;
 }
 
-/* Events may have added links, which are not delegated. */
+/* Extends the set of delegated links: links added by events are not delegated.
+ */
 static lh_status take_links(cli *c, const playing *p, lh_delegation *d,
                             bool **links)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --events: iterations under what becomes slow, as simulate and train have
- * them. */
+/* Implements --events for simulate and train: iterations with elements that
+ * become slow. */
 #ifndef CLI_COURSE_VIEW_H
 #define CLI_COURSE_VIEW_H
 
@@ -15,14 +15,14 @@
 #include <longhaul/places.h>
 #include <longhaul/plan.h>
 
-/* A row of an option table; `member` of the settings is a const char *. */
+/* Option row; `member` of the settings is a const char *. */
 #define CLI_EVENTS_ROW(settings, member, says)                                 \
     {                                                                          \
         .name = "events", .type = CLI_TEXT, .at = offsetof(settings, member),  \
         .arg = "FILE", .help = says, .words = CLI_WORDS_FILES                  \
     }
 
-/* The same; uint32_t. */
+/* Option row for --replicas; uint32_t. */
 #define CLI_REPLICAS_ROW(settings, member, says)                               \
     {                                                                          \
         .name = "replicas", .type = CLI_COUNT,                                 \
@@ -35,22 +35,23 @@
                  "makes that slow."                                            \
     }
 
-/* Reads the events of the file at `path` for a pipeline that is played `speed`
- * times as fast; `places` NULL: of devices, not of hosts. */
+/* Reads the events from `path` for a pipeline that runs `speed` times faster.
+ * `places` NULL: events refer to devices, not hosts. */
 lh_status cli_course_read(cli *c, const char *path, const lh_pipeline *pipeline,
                           uint32_t speed, uint32_t restart,
                           const lh_places *places, lh_course **out);
 
-/* ["2-3", "device 1"]: what is slow in a step; NULL: no memory. `course` NULL:
- * nothing is. */
+/* Returns the slow elements in a step, ["2-3", "device 1"]; NULL: no memory.
+ * `course` NULL: none. */
 json_t *cli_slow_json(const lh_course *course, uint64_t step);
-/* The same for people: "2-3, device 1"; "nothing". */
+/* Formats the same for people: "2-3, device 1"; "nothing". */
 #define CLI_SLOW_TEXT 48
+/* Formats the slow elements of a state. */
 char *cli_slow_text(const lh_course *course, uint32_t state, char *text);
 
-/* What is slow in iterations first to first + n - 1, one span after the other,
- * as a picture of them takes it (course_picture.c). Zero-initialise;
- * cli_spans_fini() at any stage. */
+/* Spans of iterations first to first + n - 1 with equal slow elements, for the
+ * chart (event_timeline_chart.c). Zero-initialise; cli_slow_spans_fini() is
+ * valid at any time. */
 typedef struct cli_spans {
     uint32_t n;
     lh_report_span *all;
@@ -58,66 +59,75 @@ typedef struct cli_spans {
         char text[CLI_SLOW_TEXT];
     } * names;
 } cli_spans;
+/* Finds the spans. */
 lh_status cli_spans_find(cli *c, const lh_course *course, uint64_t first,
                          uint64_t n, cli_spans *out);
+/* Releases the spans. */
 void cli_spans_fini(cli_spans *spans);
-/* Writes the picture. */
+/* Writes the chart. */
 lh_status cli_write_course(cli *c, const lh_report_course *course,
                            const char *path);
 
-/* What sends do: "direct", they share a queue with a device's passes;
- * "delegated", passes never wait for them. */
+/* Returns the data path: "direct" (sends share a queue with a device's passes)
+ * or "delegated" (passes never wait for sends). */
 const char *cli_path_of(const cli_model *model);
 
-/* --- simulate ---------------------------------------------------------------
- */
+/* --- simulate ----------------------------------------------------------- */
 
+/* Options of simulate --events. */
 typedef struct cli_play {
     const char *events, *log, *html, *svg;
     uint32_t steps;
     bool adapt, same_sums;
-    uint32_t replicas;         /* events are of their hosts; 0: of devices */
-    const char *layers;        /* of each chunk; NULL: they stay */
-    int64_t moving_ns;         /* of what a host keeps; 0: hosts stay */
-    uint32_t restart;          /* lh_course_options.restart_steps */
-    int64_t staging_ns;        /* a message's copy on the delegated path */
-    const lh_delegation *path; /* that of the run; NULL: none is given */
+    uint32_t replicas;         /* hosts that events refer to; 0: devices */
+    const char *layers;        /* per chunk; NULL: layers stay */
+    int64_t moving_ns;         /* sending a host's state; 0: hosts stay */
+    uint32_t restart;          /* lh_event_timeline_options.restart_steps */
+    int64_t staging_ns;        /* copying a message on the delegated path */
+    const lh_delegation *path; /* the run's path; NULL: not given */
     const lh_jitter *jitter;   /* NULL: none */
 } cli_play;
 
-/* Iterations 0 to steps - 1 of the view's schedule, as text or JSON. `after_ns`
- * follows the pipeline in each. */
+/* Simulates iterations 0 to steps - 1 of the view's schedule; prints text or
+ * JSON. `after_ns` is added to each iteration after the pipeline. */
 lh_status cli_play_run(cli *c, const cli_play *play, const cli_view *view,
                        const cli_model *model, int64_t after_ns);
 
-/* What moves (course_moves.c). */
+/* Migrated objects (event_timeline_migrations.c). */
 typedef enum cli_moved {
     CLI_MOVED_HOSTS,
     CLI_MOVED_LAYERS,
     CLI_N_MOVED
 } cli_moved;
 
-/* Of --replicas, 0: without; a plan, NULL: none, has some of its own. */
+/* Checks --replicas (0: not given). A plan (NULL: none) has its own replicas.
+ */
 lh_status cli_check_replicas(cli *c, uint32_t replicas, const lh_plan *plan);
+/* Builds the placement of hosts from --replicas. */
 lh_status cli_places_make(cli *c, const cli_play *play,
                           const lh_pipeline *pipeline, lh_places **out);
-/* Of --layers; *layer_ns: what moving one takes. */
+/* Builds the layer partition from --layers; *layer_ns: duration of migrating
+ * one layer. */
 lh_status cli_layers_make(cli *c, const cli_play *play,
                           const lh_pipeline *pipeline, lh_layers **out,
                           int64_t *layer_ns);
-/* All that moved in a run, NULL: no memory; what did before a step, NULL:
- * nothing. `played` may be NULL. */
+/* Return all migrations in a run (NULL: no memory), or those before a step
+ * (NULL: none). `played` may be NULL. */
 json_t *cli_moved_json(const lh_played *played, cli_moved what,
                        int64_t after_ns);
+/* Returns the migrations before a step. */
 json_t *cli_moved_at_json(const lh_played *played, cli_moved what,
                           uint64_t step, int64_t after_ns);
-/* The first `most` as rows of a table, and how many there are; as marks, which
- * may be NULL; to the terminal. */
+/* Present migrations: as table rows (at most `most`; returns their number), as
+ * chart marks (may be NULL), or on the terminal. */
 uint32_t cli_moved_fill(const lh_played *played, cli_moved what,
                         int64_t after_ns, uint32_t most, cli_table *t);
+/* Adds migrations as chart marks; returns their number. */
 uint32_t cli_moved_mark(const lh_played *played, cli_moved what,
                         lh_report_mark *marks);
+/* Returns the title of a kind of migration. */
 const char *cli_moved_title(cli_moved what);
+/* Prints migrations on the terminal. */
 void cli_moved_print(cli *c, const lh_played *played, cli_moved what,
                      int64_t after_ns);
 

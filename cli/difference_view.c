@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a measured iteration differs in from its prediction, shown. */
+/* Prints the differences between a measured iteration and its prediction. */
 #include "difference_view.h"
 #include "inputs.h"
 #include "view.h"
@@ -31,7 +31,8 @@ static void print_kind(cli *c, const char *name, const lh_trace_share *k)
                   shown(k->predicted_ns, k->measured_ns));
 }
 
-/* The median, and those that differ most from the prediction. */
+/* Prints the median iteration and those that differ most from the prediction.
+ */
 static void print_iterations(cli *c, const lh_trace_difference *d,
                              const lh_run_log *log)
 {

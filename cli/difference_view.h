@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A measured iteration held against its prediction, shown. */
+/* Prints a measured iteration in comparison with its prediction. */
 #ifndef CLI_DIFFERENCE_VIEW_H
 #define CLI_DIFFERENCE_VIEW_H
 
@@ -8,13 +8,14 @@
 #include <longhaul/report.h>
 #include <longhaul/trace_compare.h>
 
-/* `how`: it was measured, "" if that is not known. `log`, the run's iterations,
- * may be NULL. */
+/* Prints text. `how` is the measurement method, "" if unknown. `log`, the run's
+ * iterations, may be NULL. */
 void cli_difference_text(cli *c, const lh_trace_difference *d, const char *how,
                          const lh_run_log *log);
-/* `d` may be NULL: nothing was compared. */
+/* Returns JSON. `d` may be NULL: nothing was compared. */
 json_t *cli_difference_json(const lh_trace_difference *d, const lh_run_log *log,
                             const char *how, const char *report);
+/* Adds the comparison to a report. */
 lh_status cli_difference_facts(cli *c, const lh_trace_difference *d,
                                const char *how, const lh_run_log *log,
                                lh_report *report);

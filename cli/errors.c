@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saying what is wrong. */
+/* Formats error messages. */
 #include "cli.h"
 
 #include <stdarg.h>
@@ -39,7 +39,7 @@ lh_status cli_range_refuse(cli *c, const char *option, const char *text)
                      option, text);
 }
 
-/* Edit distance where swapping neighbours counts as one. */
+/* Computes the edit distance, with a swap of neighbours as one edit. */
 static size_t distance(const char *a, const char *b)
 {
     enum { MAX = 40 };
@@ -73,7 +73,7 @@ const char *cli_nearest(const char *typed, const char *const *words)
     size_t least = strlen(typed) / 3 + 1;
     for (; *words; words++) {
         size_t far = distance(typed, *words);
-        /* What was begun but not ended is near, too. */
+        /* A prefix counts as similar, too. */
         if (strlen(typed) >= 3 && strncmp(typed, *words, strlen(typed)) == 0)
             far = 1;
         if (far <= least && (!nearest || far < least)) {

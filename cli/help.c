@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --help, from the tables. */
+/* Generates --help from the tables. */
 #include "cli.h"
 
 #include <string.h>
 
 enum { HELP_COLUMN = 26 };
 
-/* Bytes that do not begin a character take no column. */
+/* Counts columns: continuation bytes of a character take none. */
 static uint32_t columns(const char *text, size_t len)
 {
     uint32_t count = 0;
@@ -15,8 +15,8 @@ static uint32_t columns(const char *text, size_t len)
     return count;
 }
 
-/* Prints words from column `at` on, broken before `width`, later lines
- * indented. "\n\n" in the text begins a paragraph; "\n " keeps the line. */
+/* Prints words from column `at` on, wrapped before `width`, with later lines
+ * indented. "\n\n" begins a paragraph; "\n " preserves the line. */
 static void wrap(FILE *out, const char *text, uint32_t at, uint32_t indent,
                  uint32_t width)
 {

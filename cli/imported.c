@@ -17,7 +17,7 @@ const char *cli_source_name(uint32_t i)
     return lh_import_source_name((lh_import_source)i);
 }
 
-/* Of --cluster's machines nothing else is said. */
+/* Options that --cluster replaces. */
 static const char *const machine_options[] = {
     "gpu", "sites", "nodes", "gpus-per-node", "link-gbps", "latency-ms", NULL};
 static const char *const source_options[] = {"cluster", "model", "schedule",
@@ -52,9 +52,9 @@ static lh_status read_cluster(cli *c, const char *path, lh_job **out)
     return status;
 }
 
-/* A model of its own, or that of a job. */
+/* Model read from a file or preset, or taken from a job. */
 typedef struct named_model {
-    const lh_model *model; /* NULL: none is named */
+    const lh_model *model; /* NULL: not given */
     lh_model *own;
     lh_job *job;
 } named_model;
@@ -65,7 +65,7 @@ static void forget_model(named_model *m)
     lh_job_free(m->job);
 }
 
-/* A preset, or a file. */
+/* Reads a preset or a file. */
 static lh_status read_model(cli *c, const char *name, named_model *m)
 {
     cli_input input;
@@ -90,7 +90,8 @@ static lh_status read_model(cli *c, const char *name, named_model *m)
     return status;
 }
 
-/* A list of arguments has spaces, or begins with one of them. */
+/* Checks whether the operand is an argument list: it contains spaces or begins
+ * with a dash. */
 static bool is_list(const char *operand)
 {
     struct stat info;
@@ -98,8 +99,8 @@ static bool is_list(const char *operand)
            (strncmp(operand, "--", 2) == 0 || strpbrk(operand, " \t\n"));
 }
 
-/* The text and what messages call it; release *own with free(), *read with
- * lh_text_free(). */
+/* Reads the text and its name for messages; release *own with free(), *read
+ * with lh_text_free(). */
 static lh_status read_text(cli *c, const char *operand, cli_input *piped,
                            char **read, const char **text, size_t *len,
                            const char **name)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is run by another program today, as a job: import, plan --from. */
+/* Imports another program's configuration as a job, for import and plan --from.
+ */
 #ifndef CLI_IMPORTED_H
 #define CLI_IMPORTED_H
 
@@ -7,13 +8,14 @@
 
 #include <longhaul/import.h>
 
+/* Source of an import. */
 typedef struct cli_source {
     uint32_t from; /* lh_import_source */
     const char *cluster, *model, *schedule;
 } cli_source;
 
-/* Rows of an option table; `settings` has a cli_source called `source`, and a
- * cli_machines. */
+/* Option rows; `settings` has a cli_import_options named `source`, and a
+ * cli_cluster_options. */
 #define CLI_SOURCE_ROWS(settings, says)                                        \
     {.name = "from",                                                           \
      .type = CLI_CHOICE,                                                       \
@@ -50,12 +52,13 @@ typedef struct cli_source {
          .words = CLI_WORDS_METHODS},                                          \
         CLI_MACHINE_ROWS(settings)
 
+/* Returns the name of the i-th lh_import_source; NULL after the last. */
 const char *cli_source_name(uint32_t i);
-/* An option that is given and for imports alone, without its dashes; NULL. */
+/* Returns a given option that applies only to imports, without dashes; NULL:
+ * none. */
 const char *cli_source_given(const cli *c);
-/* Imports what the operand is: a file, "-", or the arguments themselves. What
- * is costed otherwise than asked for is said on standard error. Release with
- * lh_import_free(). */
+/* Imports the operand: a file, "-", or an argument list. Prints deviations in
+ * the costing to standard error. Release with lh_import_free(). */
 lh_status cli_import(cli *c, const char *operand, const cli_source *source,
                      const cli_machines *machines, const char *folder,
                      lh_import **out);

@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* One link override of --inject. */
 typedef struct injection {
-    char *name;                      /* in the copied text */
-    int64_t latency_ns, transfer_ns; /* -1: as it is */
+    char *name;                      /* points into the copied text */
+    int64_t latency_ns, transfer_ns; /* -1: unchanged */
 } injection;
 
 static lh_status take_value(cli *c, const char *pair, uint64_t message_bytes,
@@ -110,7 +111,8 @@ lh_status cli_faster(cli *c, const lh_pipeline *p, uint32_t speed,
         k->all_gather_ns /= speed;
         k->reduce_scatter_ns /= speed;
         k->dp_latency_ns /= speed;
-        k->offload_ns = (k->offload_ns + speed - 1) / speed; /* it stays one */
+        /* remains an offload */
+        k->offload_ns = (k->offload_ns + speed - 1) / speed;
     }
     for (uint32_t i = 0; copied && i < desc.n_links; i++) {
         links[i].latency_ns /= speed;

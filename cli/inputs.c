@@ -11,10 +11,10 @@
 #include <sys/stat.h>
 #include <time.h>
 
-/* --- files -----------------------------------------------------------------
- */
+/* --- files -------------------------------------------------------------- */
 
-/* Several in a row, which no text has: what they come from may never end. */
+/* Checks for consecutive NUL bytes, which no text contains: the source may be
+ * endless. */
 static bool has_nuls(const char *bytes, size_t n)
 {
     static const char nuls[4];
@@ -30,7 +30,7 @@ static bool has_nuls(const char *bytes, size_t n)
 
 static lh_status read_standard_input(cli *c, cli_input *input)
 {
-    enum { MOST = 512 << 20 }; /* twice the largest kind: room doubles */
+    enum { MOST = 512 << 20 }; /* twice the largest kind: capacity doubles */
     size_t room = 0;
     for (;;) {
         if (input->len + 1 >= room) {
@@ -76,7 +76,7 @@ static lh_status read_head(cli *c, const char *path, char *head, size_t room)
         return cli_error(c, LH_EIO, "%s: %s", path, strerror(cause));
     for (size_t i = 0; i < len; i++)
         if (!head[i])
-            head[i] = ' '; /* the reader proper will refuse it */
+            head[i] = ' '; /* the actual parser rejects it */
     head[len] = '\0';
     return LH_OK;
 }
@@ -92,7 +92,7 @@ lh_status cli_input_open(cli *c, const char *path, cli_input *out)
     }
     struct stat info;
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
-        /* A pipe is read once: the reader proper takes the text. */
+        /* A pipe can be read only once: pass the text on to the parser. */
         CLI_TRY(lh_file_read(path, MOST_PIPED, &out->text, &out->len, &c->err));
         lh_text_kind(out->text, out->kind);
         return LH_OK;
@@ -188,10 +188,10 @@ lh_status cli_check_sub_blocks(cli *c, const char *method, uint32_t sub_blocks)
         method, CLI_CUTTERS);
 }
 
-/* --- the performance model ---------------------------------------------------
- */
+/* --- performance model -------------------------------------------------- */
 
-/* The first, or in the order of lh_receives. */
+/* The first entry keeps the pipeline's mode; the others are in the order of
+ * lh_receives. */
 const char *const cli_receives[] = {"pipeline", "early", "late", "late-fd",
                                     NULL};
 const char *const cli_objectives[] = {"makespan", "first-device", NULL};
@@ -229,8 +229,7 @@ int64_t cli_objective_ns(const cli_model *model, const lh_timeline *timeline)
                : lh_timeline_makespan(timeline);
 }
 
-/* --- numbers -----------------------------------------------------------------
- */
+/* --- numbers ------------------------------------------------------------ */
 
 json_t *cli_seconds(int64_t ns)
 {
@@ -244,7 +243,8 @@ char *cli_time_text(int64_t ns, char *buffer)
         const char *name;
     } units[] = {{1e9, "s"}, {1e6, "ms"}, {1e3, "us"}, {1, "ns"}};
     uint32_t i = 0;
-    /* Seconds from 10 s on: 312 ms and 2158 ms compare better than 2.158 s. */
+    /* Use seconds from 10 s on: 312 ms and 2158 ms are easier to compare than
+     * 2.158 s. */
     double at_least[] = {1e10, 1e6, 1e3, 0};
     while (i < 3 && fabs((double)ns) < at_least[i])
         i++;

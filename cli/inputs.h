@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What several commands read, and the settings of the performance model that
- * they share. */
+/* Reads the inputs of several commands, and defines their shared
+ * performance-model settings. */
 #ifndef CLI_INPUTS_H
 #define CLI_INPUTS_H
 
@@ -11,56 +11,60 @@
 #include <longhaul/schedule.h>
 #include <longhaul/simulate.h>
 
-/* --- files -----------------------------------------------------------------
- */
+/* --- files -------------------------------------------------------------- */
 
-/* The kind that a file says it is in its key `longhaul`: "pipeline", "job",
+/* An input file and its kind, from the key `longhaul`: "pipeline", "job",
  * "plan", ...; "trace" for Chrome trace events; "" for anything else. `path`
- * "-" is standard input. Of that, and of pipes, which are read but once, the
- * text stays in *text for the reader (release with free(); NULL for files). */
+ * "-" is standard input. Standard input and pipes can be read only once, so
+ * their text is in *text (release with free(); NULL for files). */
 typedef struct cli_input {
     const char *path;
     char kind[LH_KIND_TEXT];
-    char *text; /* of standard input and of pipes */
+    char *text; /* from standard input and pipes */
     size_t len;
 } cli_input;
 
+/* Opens an input and detects its kind. */
 lh_status cli_input_open(cli *c, const char *path, cli_input *out);
+/* Releases an input. */
 void cli_input_close(cli_input *input);
+/* Reads an input as a pipeline. */
 lh_status cli_input_pipeline(cli *c, const cli_input *input, lh_pipeline **out);
-/* The file says that it is something else than `kind`. What says nothing, or
- * something unknown, is for the reader to refuse. */
+/* Checks whether the file declares a kind other than `kind`. Files of
+ * undeclared or unknown kind are left to the parser. */
 bool cli_input_is_other(const cli_input *input, const char *kind);
-/* `wants` says what the command can work on: "a pipeline or a plan". */
+/* Rejects the input; `wants` names the accepted kinds: "a pipeline or a plan".
+ */
 lh_status cli_input_refuse(cli *c, const cli_input *input, const char *wants);
 
+/* Checks whether a scheduling method with that name exists. */
 bool cli_is_method(const char *name);
-/* Refuses a name as wrong usage, with the nearest that there is. */
+/* Rejects an unknown name as a usage error, with the most similar name. */
 lh_status cli_check_method(cli *c, const char *option, const char *name);
 
-/* Methods that cut weight-gradient passes. */
+/* Methods that split weight-gradient passes. */
 #define CLI_CUTTERS "greedy look-ahead auto optimal"
-/* Whether `words`, with spaces between them, have that word. */
+/* Checks whether the space-separated `words` contain the word. */
 bool cli_is_among(const char *words, const char *word);
-/* Refuses a --sub-blocks that would be of no effect: of a schedule that is
- * there (`method` NULL) or by a method that leaves passes whole. */
+/* Rejects a --sub-blocks without effect: for an existing schedule (`method`
+ * NULL) or a method that does not split passes. */
 lh_status cli_check_sub_blocks(cli *c, const char *method, uint32_t sub_blocks);
 
-/* --- the performance model ---------------------------------------------------
- */
+/* --- performance model -------------------------------------------------- */
 
 enum { CLI_MAKESPAN, CLI_FIRST_DEVICE };
 
+/* Settings of the performance model. */
 typedef struct cli_model {
     uint32_t receives, coupled, objective;
     bool fifo;
-    const bool *delegated; /* per link; NULL: none apart from others */
+    const bool *delegated; /* per link; NULL: all alike */
     int64_t host_copy_ns;
 } cli_model;
 
 extern const char *const cli_receives[], *const cli_objectives[];
 
-/* Rows of an option table; `settings` has what they store under their name. */
+/* Option rows; `settings` has members of the same names. */
 #define CLI_SCHEDULE_ROW(settings)                                             \
     {                                                                          \
         .name = "schedule", .letter = 's', .type = CLI_TEXT,                   \
@@ -97,14 +101,14 @@ extern const char *const cli_receives[], *const cli_objectives[];
         .most = 256, .help = says                                              \
     }
 
-/* A file to write, said by `says`. */
+/* Row for an output file with help text `says`. */
 #define CLI_OUTPUT_ROW(settings, option, says)                                 \
     {                                                                          \
         .name = #option, .type = CLI_OUTPUT, .at = offsetof(settings, option), \
         .arg = "FILE", .help = says, .words = CLI_WORDS_FILES                  \
     }
 
-/* Rows of an option table; `settings` has a cli_model called `model`. */
+/* Option rows; `settings` has a cli_model named `model`. */
 #define CLI_RECEIVES_ROW(settings, says)                                       \
     {                                                                          \
         .name = "receives", .type = CLI_CHOICE,                                \
@@ -155,29 +159,37 @@ extern const char *const cli_receives[], *const cli_objectives[];
                 "anywhere, or of the last pass on the first chunk's device."   \
     }
 
+/* Returns the simulation options of the settings. */
 lh_sim_options cli_sim_options(const cli_model *model);
-/* What receives are under these options: "late". */
+/* Returns the receive mode under these options: "late". */
 const char *cli_receives_of(const cli_model *model,
                             const lh_pipeline *pipeline);
-/* Into the options of a simulation or a run. */
+/* Copies the receive mode to the options of a simulation or run. */
 void cli_set_receives(const cli_model *model, lh_receives *receives, bool *own);
+/* Returns the objective's value for a timeline, in ns. */
 int64_t cli_objective_ns(const cli_model *model, const lh_timeline *timeline);
 
-/* --- numbers -----------------------------------------------------------------
- */
+/* --- numbers ------------------------------------------------------------ */
 
+/* Returns ns as a JSON number in seconds. */
 json_t *cli_seconds(int64_t ns);
-/* "312.000 ms", in the unit that suits. */
+/* Formats "312.000 ms", in a suitable unit. */
 #define CLI_TIME_TEXT 32
+/* Formats a time into `buffer` (CLI_TIME_TEXT bytes) and returns it. */
 char *cli_time_text(int64_t ns, char *buffer);
-/* "12.5 GiB" or "31.0 MiB" where the unit is bytes, else number and unit. */
+/* Formats "12.5 GiB" or "31.0 MiB" if the unit is bytes, else number and unit.
+ */
 #define CLI_MEMORY_TEXT 64
+/* Formats an amount of memory into `buffer` (CLI_MEMORY_TEXT bytes) and returns
+ * it. */
 char *cli_memory_text(int64_t amount, const char *unit, char *buffer);
-/* "289,423" */
+/* Formats "289,423". */
 #define CLI_GROUPED_TEXT 64
+/* Formats a number with thousands separators into `buffer` (CLI_GROUPED_TEXT
+ * bytes). */
 char *cli_grouped_text(double number, char *buffer);
-/* The highest peak and (may be NULL) its device. */
+/* Returns the highest peak and (may be NULL) its device. */
 int64_t cli_highest_peak(const lh_timeline *timeline, uint32_t *device);
-double cli_now(void); /* seconds of a clock that only goes forward */
+double cli_now(void); /* monotonic clock, seconds */
 
 #endif

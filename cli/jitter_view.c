@@ -21,7 +21,7 @@ static lh_status refuse(cli *c, const char *text)
                      len < 60 ? len : 60, text);
 }
 
-/* "0.05x3": a probability and a factor. */
+/* Parses "0.05x3": a probability and a factor. */
 static bool read_event(const char *text, double *rate, double *factor,
                        const char **rest)
 {

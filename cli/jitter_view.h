@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --jitter: how commands take delays that vary, and show what they do. */
+/* Implements --jitter: parses varying delays and prints their effect. */
 #ifndef CLI_JITTER_VIEW_H
 #define CLI_JITTER_VIEW_H
 
@@ -8,12 +8,13 @@
 #include <longhaul/jitter.h>
 #include <longhaul/report.h>
 
+/* Settings of --jitter. */
 typedef struct cli_jitter {
     const char *spec; /* NULL: none */
     uint32_t samples;
 } cli_jitter;
 
-/* Rows of an option table; `settings` has a cli_jitter called `jitter`. */
+/* Option rows; `settings` has a cli_jitter named `jitter`. */
 #define CLI_JITTER_ROWS(settings)                                              \
     {.name = "jitter",                                                         \
      .type = CLI_TEXT,                                                         \
@@ -32,26 +33,27 @@ typedef struct cli_jitter {
         .help = "Iterations drawn for --jitter."                               \
     }
 
-/* Wrong usage where --samples is given and --jitter is not. */
+/* Reports a usage error if --samples is given without --jitter. */
 lh_status cli_check_jitter(cli *c, const cli_jitter *given);
-/* Reads the option into *out, with --seed. Wrong usage where it says what there
- * is not. */
+/* Parses the option into *out, with --seed. Reports a usage error for unknown
+ * elements. */
 lh_status cli_read_jitter(cli *c, const cli_jitter *given, lh_jitter *out);
-/* What a rate of stragglers, of each of so many GPUs, comes to for all of them:
- * at most CLI_STRAGGLER_TEXT bytes; "" where there are none. */
+/* Formats the combined effect of a per-GPU straggler rate over n_gpus GPUs, in
+ * at most CLI_STRAGGLER_TEXT bytes; "" without stragglers. */
 enum { CLI_STRAGGLER_TEXT = 160 };
+/* Formats the stragglers' effect into `text` and returns it. */
 char *cli_straggler_text(double rate, uint32_t n_gpus, char *text);
 
-/* What the iterations of a report vary by. */
+/* Inputs for a report on varying iterations. */
 typedef struct cli_varied {
     const lh_pipeline *pipeline;
     const lh_schedule *schedule;
     const lh_sim_options *sim; /* NULL: the defaults */
     const lh_jitter *jitter;   /* its samples are not 0 */
-    int64_t after_ns;          /* of each iteration, which does not vary */
-    int64_t usual_ns;          /* of an iteration without jitter */
+    int64_t after_ns;          /* constant part of each iteration */
+    int64_t usual_ns;          /* iteration time without jitter */
 } cli_varied;
-/* Draws all of them again, and adds their histogram. */
+/* Samples all iterations again and adds their histogram. */
 lh_status cli_jitter_report(cli *c, const cli_varied *varied,
                             lh_report *report);
 

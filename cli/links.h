@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links as they are typed: by their ends. */
+/* Parses links given by their end points. */
 #ifndef CLI_LINKS_H
 #define CLI_LINKS_H
 
@@ -7,19 +7,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A link between two end points. */
 typedef struct cli_link {
     uint32_t from, to; /* differ */
     bool one_way;      /* "a>b" */
 } cli_link;
 
-/* What the first `len` letters of a name stand for; false: nothing. */
+/* Resolves the first `len` characters of a name; false: unknown. */
 typedef bool (*cli_find_end)(const void *context, const char *name, size_t len,
                              uint32_t *out);
 
-/* "west-east" or "west>east" in the first `len` letters of `text`; names may
- * have dashes in them, so that each is tried. Returns how many of them divide
- * it into two ends, so that above 1 nobody knows which are meant; *out is the
- * first. */
+/* Parses "west-east" or "west>east" in the first `len` characters of `text`.
+ * Names may contain dashes, so every split is tried. Returns the number of
+ * valid splits (above 1: ambiguous); *out is the first. */
 uint32_t cli_find_link(const char *text, size_t len, cli_find_end find,
                        const void *context, cli_link *out);
 

@@ -30,7 +30,7 @@ lh_status cli_check_preset(cli *c, const char *option, const char *name,
                      all);
 }
 
-/* The i-th part between commas, into `part`; false: there is none. */
+/* Copies the i-th comma-separated part into `part`; false: none. */
 static bool find_part(const char *list, uint32_t i, char part[64])
 {
     for (; i > 0; i--) {
@@ -44,7 +44,8 @@ static bool find_part(const char *list, uint32_t i, char part[64])
     return true;
 }
 
-/* Of a list with one part for all sites, or one for each. */
+/* Returns site i's part of a list with one part for all sites, or one per site.
+ */
 static lh_status part_of(cli *c, uint32_t sites, const char *option,
                          const char *list, uint32_t i, char part[64])
 {

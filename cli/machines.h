@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs that are made: their machines as options say them (GPUs, datacenters and
- * the links between), and where they are written. */
+/* Builds jobs from cluster options (GPUs, datacenters and the links between
+ * them) and checks their output file. */
 #ifndef CLI_MACHINES_H
 #define CLI_MACHINES_H
 
@@ -8,13 +8,14 @@
 
 #include <longhaul/draft.h>
 
+/* Settings of the cluster options. */
 typedef struct cli_machines {
     const char *gpu, *nodes, *gpus_per_node;
     uint32_t sites;
     double link_gbps, latency_ms;
 } cli_machines;
 
-/* Rows of an option table; `settings` has a cli_machines called `machines`. */
+/* Option rows; `settings` has a cli_cluster_options named `machines`. */
 #define CLI_MACHINE_ROWS(settings)                                             \
     {.name = "gpu",                                                            \
      .letter = 'g',                                                            \
@@ -67,7 +68,7 @@ typedef struct cli_machines {
         .help = "Between two datacenters, one way, in milliseconds."           \
     }
 
-/* The same of `force`. */
+/* Option row; `settings` has a `force`. */
 #define CLI_FORCE_ROW(settings)                                                \
     {                                                                          \
         .name = "force", .letter = 'f', .type = CLI_FLAG,                      \
@@ -75,19 +76,19 @@ typedef struct cli_machines {
         .help = "Write over the FILE of -o where there is one."                \
     }
 
-/* Refuses a name that is none of `names`, with the nearest. */
+/* Rejects a name that is not in `names`, with the most similar one. */
 lh_status cli_check_preset(cli *c, const char *option, const char *name,
                            bool is_known, const char *const *names);
-/* Options of links need two sites. */
+/* Checks that link options come with at least two sites. */
 lh_status cli_check_links(cli *c, const cli_machines *machines);
-/* Fills in the options' sites, which are zeroed, and their links. */
+/* Fills in the sites (zeroed before) and their links from the options. */
 lh_status cli_find_machines(cli *c, const cli_machines *machines,
                             lh_draft_site sites[LH_MAX_DATACENTERS],
                             lh_draft_options *out);
 
-/* Where the job will lie, and look for a config.json. */
+/* Returns the folder of the job file, in which config.json is searched. */
 const char *cli_output_folder(const cli *c, char *folder, size_t room);
-/* Refuses to write over the file of -o without --force. */
+/* Rejects an existing -o file without --force. */
 lh_status cli_check_absent(cli *c, bool force);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* longhaul: finds the command, parses its arguments, runs it, reports. */
+/* Finds the command, parses its arguments, runs it and reports errors. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
@@ -51,7 +51,8 @@ static lh_status run_command(cli *c, int argc, char **argv)
     return c->command->run(c);
 }
 
-/* `longhaul help [COMMAND]` and `longhaul COMMAND --help` say the same. */
+/* Prints the help: `longhaul help [COMMAND]` equals `longhaul COMMAND --help`.
+ */
 static lh_status show_help(cli *c, const char *name)
 {
     const cli_command *command = name ? find_command(name) : NULL;
@@ -78,7 +79,8 @@ static lh_status unknown_command(cli *c, const char *name)
     return cli_usage(c, "there is no command '%.60s'", name);
 }
 
-/* For the build: `__generate man [COMMAND]`, `__generate bash` and so on. */
+/* Generates pages for the build: `__generate man [COMMAND]`, `__generate bash`
+ * and so on. */
 static lh_status generate(cli *c, int argc, char **argv)
 {
     const char *what = argc > 0 ? argv[0] : "";
@@ -122,8 +124,8 @@ static lh_status dispatch(cli *c, int argc, char **argv)
     return run_command(c, argc, argv);
 }
 
-/* A file that is opened must not become standard output because that was
- * closed. Writing to what stands in for it fails, as it should. */
+/* Opens closed standard descriptors, so that no opened file becomes standard
+ * output. Writes to the replacement fail, as they should. */
 static bool fill_standard_files(void)
 {
     for (int fd = 0; fd <= 2; fd++)

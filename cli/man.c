@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Man pages (mdoc), from the tables. */
+/* Generates man pages (mdoc) from the tables. */
 #include "cli.h"
 
 #include <ctype.h>
 #include <string.h>
 
-/* One word in which roff sees nothing special. */
+/* Prints one word with roff's special characters escaped. */
 static void put_roff_word(FILE *out, const char *word, size_t len,
                           bool line_start)
 {
@@ -21,7 +21,7 @@ static void put_roff_word(FILE *out, const char *word, size_t len,
     }
 }
 
-/* Text in short lines, a sentence beginning a new one. */
+/* Prints text in short lines; each sentence begins a new line. */
 static void put_roff(FILE *out, const char *text)
 {
     size_t column = 0;
@@ -57,7 +57,7 @@ static void put_man_head(FILE *out, const char *title, const char *name,
     for (const char *p = title; *p; p++)
         fputc(toupper((unsigned char)*p), out);
     fprintf(out, " 1\n.Os\n.Sh NAME\n.Nm %s\n.Nd ", name);
-    /* A description begins with a small letter by custom. */
+    /* By convention a description begins in lower case. */
     fputc(tolower((unsigned char)about[0]), out);
     fprintf(out, "%s\n", about + 1);
 }
@@ -109,7 +109,7 @@ static void put_man_status(FILE *out)
           out);
 }
 
-/* In alphabetical order, as the custom is. */
+/* Prints the commands in alphabetical order, by convention. */
 static void put_man_commands(FILE *out)
 {
     const char *last = "";
@@ -142,7 +142,7 @@ static void put_man_words(FILE *out, cli_words words)
     fputs(".El\n", out);
 }
 
-/* "PIPELINE|PLAN [SCHEDULE]" becomes ".Ar PIPELINE | PLAN" and ".Op Ar
+/* Converts "PIPELINE|PLAN [SCHEDULE]" to ".Ar PIPELINE | PLAN" and ".Op Ar
  * SCHEDULE". */
 static void put_man_operands(FILE *out, const char *operands)
 {

@@ -26,9 +26,9 @@ static lh_status write_pipeline(cli *c, const lh_pipeline *p, const char *path)
     return cli_write_text(c, path, text, len);
 }
 
-/* --- the profile ---------------------------------------------------------- */
+/* --- profile ------------------------------------------------------------ */
 
-/* A job that says all under which its passes take what they take. */
+/* Checks that the job fixes the layout that the pass durations depend on. */
 static lh_status check_job(cli *c, const lh_job *job, const lh_pipeline *p)
 {
     const lh_layout *l = &job->layout;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --method optimal: its settings, and running it. */
+/* Implements --method optimal: settings and search. */
 #ifndef CLI_OPTIMAL_H
 #define CLI_OPTIMAL_H
 
@@ -7,6 +7,7 @@
 
 #include <longhaul/solve.h>
 
+/* Settings of the optimal-schedule search. */
 typedef struct cli_search {
     double time_limit_s, gap_percent;
     uint64_t effort;
@@ -14,7 +15,7 @@ typedef struct cli_search {
     const char *start, *certificate, *without;
 } cli_search;
 
-/* Rows of an option table; `settings` has a cli_search called `search`. */
+/* Option rows; `settings` has a cli_search named `search`. */
 #define CLI_SEARCH_ROWS(settings)                                              \
     {.name = "time-limit",                                                     \
      .type = CLI_REAL,                                                         \
@@ -81,24 +82,27 @@ typedef struct cli_search {
         .words = CLI_WORDS_FILES                                               \
     }
 
-/* Refuses names in --without that no engine has. */
+/* Rejects unknown engine names in --without. */
 lh_status cli_check_engines(cli *c, const cli_search *search);
-/* What a search has to know; *start (release with lh_schedule_free()) is what
- * out->start points to. */
+/* Converts the settings to solver options. *start (release with
+ * lh_schedule_free()) is the schedule that out->start points to. */
 lh_status cli_search_options(cli *c, const cli_search *search,
                              const cli_model *model, uint32_t sub_blocks,
                              lh_solve_options *out, lh_schedule **start);
-/* Shows where a search stands; `context` is the cli. */
+/* Shows the search progress; `context` is the cli. */
 bool cli_search_show(void *context, const lh_solve_progress *now);
-/* Between these Ctrl-C stops the search, and only another one the program. */
+/* Begins a section in which the first Ctrl-C stops the search and a second one
+ * the program. */
 void cli_search_begin(const cli *c);
+/* Ends the section. */
 void cli_search_end(void);
-/* A progress line on a terminal; the first Ctrl-C stops the search. */
+/* Solves with a progress line on a terminal; the first Ctrl-C stops the search.
+ */
 lh_status cli_solve(cli *c, const cli_search *search, const cli_model *model,
                     uint32_t sub_blocks, const lh_pipeline *pipeline,
                     lh_solution *out);
-/* Writes search->certificate of a solution of cli_solve(). *kind (may be NULL)
- * is set to the proof's; static storage. */
+/* Writes search->certificate for a solution from cli_solve(). *kind (may be
+ * NULL) is set to the proof's kind; static storage. */
 lh_status cli_certify(cli *c, const cli_search *search, const cli_model *model,
                       uint32_t sub_blocks, const lh_pipeline *pipeline,
                       const lh_solution *solution, const char **kind);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options that every command has, and questions to tables of options. */
+/* Defines the options common to all commands and looks up options in tables. */
 #include "cli.h"
 
 #include <longhaul/best.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where output goes. */
+/* Writes a command's output. */
 #include "cli.h"
 
 #include <errno.h>
@@ -25,8 +25,7 @@ lh_status cli_put_json(cli *c, json_t *object)
 {
     if (!object)
         return cli_no_memory(c);
-    /* 15 digits: every time below 11 days to the nanosecond, and 0.1 stays
-     * 0.1. */
+    /* 15 digits: exact to the nanosecond below 11 days, and 0.1 remains 0.1. */
     char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     json_decref(object);
     if (!text)

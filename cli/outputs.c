@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that a command is to write, looked at before it begins: whether they
- * can be written, and are not what it reads, nor one another. */
+/* Checks output files before a command runs: each must be writable and differ
+ * from all inputs and other outputs. */
 #define _XOPEN_SOURCE 700
 #include "inputs.h"
 
@@ -10,18 +10,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A file that the command line names. */
+/* File that the command line names. */
 typedef struct named_file {
     char what[40]; /* "--html", "PIPELINE" */
     const char *typed;
-    char *place; /* own; of a file that is not there, where it would be */
-    char *links; /* own: `typed`, where that is made up */
+    char *place; /* own; for a missing file, its future path */
+    char *links; /* own: `typed`, if derived */
     struct stat info;
     bool exists, is_written, is_special;
 } named_file;
 
-/* Where a file that is not there would be: its folder without links, and its
- * name. NULL: there is no such folder, or no memory. */
+/* Resolves the path of a missing file: its folder without symbolic links, plus
+ * its name. NULL: no such folder, or no memory. */
 static char *place_of(const char *path, unsigned links)
 {
     char next[4096];
@@ -36,7 +36,7 @@ static char *place_of(const char *path, unsigned links)
     const ssize_t n = readlink(path, next, sizeof next - 1);
     next[n < 0 ? 0 : n] = '\0';
     if (n > 0)
-        name = next; /* a link that leads nowhere */
+        name = next; /* dangling symbolic link */
     if (n > 0 && next[0] == '/') {
         free(real);
         return links > 0 ? place_of(next, links - 1) : NULL;
@@ -98,7 +98,7 @@ static uint32_t name_options(const cli_option *options, uint32_t n,
     return count;
 }
 
-/* S.csv -> S.links.csv. */
+/* Converts S.csv to S.links.csv. */
 static char *links_beside(const char *path)
 {
     size_t len = strlen(path);
@@ -111,7 +111,7 @@ static char *links_beside(const char *path)
     return links;
 }
 
-/* All that the command line names, and what the command names by itself. */
+/* Lists all files from the command line and the command's default ones. */
 static uint32_t name_all(const cli *c, named_file *out)
 {
     const cli_command *k = c->command;
@@ -161,7 +161,8 @@ static lh_status refuse_same(cli *c, const named_file *a, const named_file *b)
                      written->typed);
 }
 
-/* All that the command line names; *n of them. NULL: no memory. */
+/* Lists and resolves all files from the command line; *n is their number. NULL:
+ * no memory. */
 static named_file *open_names(cli *c, uint32_t *n)
 {
     const cli_command *k = c->command;
@@ -214,8 +215,7 @@ lh_status cli_check_named_file(cli *c, const char *path)
     return status;
 }
 
-/* --- whether they can be written -------------------------------------------
- */
+/* --- writability -------------------------------------------------------- */
 
 const char *cli_default_output(const cli *c)
 {
@@ -226,8 +226,8 @@ const char *cli_default_output(const cli *c)
     return k->default_output;
 }
 
-/* Nobody has named this file: what is there and is not the command's own stays.
- */
+/* Checks the default output: an existing file is overwritten only if the
+ * command wrote it. */
 static lh_status check_default(cli *c, const char *path)
 {
     enum { HEAD = 4096 };

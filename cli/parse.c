@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arguments by the tables. */
+/* Parses arguments by the tables. */
 #include "cli.h"
 #include "values.h"
 
@@ -84,7 +84,8 @@ static lh_status read_time(cli *c, const cli_option *o, const char *text,
                      o->name, text);
 }
 
-/* The places are the settings', of which the table knows the types alone. */
+/* Stores a value; the table gives only the type and the offset in the settings.
+ */
 static lh_status store(cli *c, const cli_option *o, const char *text)
 {
     char *at =
@@ -150,7 +151,7 @@ static lh_status store_presets(cli *c, const cli_option *options,
     return LH_OK;
 }
 
-/* What was typed, unlike a preset. */
+/* Stores a value from the command line, unlike a preset. */
 static lh_status take_typed(cli *c, const cli_option *o, const char *text)
 {
     assert(c->command->n_options <= 64); /* bits of c->given */
@@ -165,7 +166,7 @@ bool cli_given(const cli *c, const char *name)
     return o && !is_common(o) && (c->given >> (o - c->command->options) & 1);
 }
 
-/* `--name`, `--name=value` or `--name value`. */
+/* Parses `--name`, `--name=value` or `--name value`. */
 static lh_status parse_long(cli *c, int argc, char **argv, int *i)
 {
     const char *name = argv[*i] + 2;
@@ -187,7 +188,7 @@ static lh_status parse_long(cli *c, int argc, char **argv, int *i)
     return take_typed(c, o, value);
 }
 
-/* `-q`, `-o value`, `-ovalue`, `-qo value`. */
+/* Parses `-q`, `-o value`, `-ovalue`, `-qo value`. */
 static lh_status parse_short(cli *c, int argc, char **argv, int *i)
 {
     for (const char *p = argv[*i] + 1; *p; p++) {
@@ -222,8 +223,9 @@ static lh_status count_operands(cli *c)
     return LH_OK;
 }
 
-/* Of more words than one, as a list of another program's arguments is: no long
- * name of an option has a space. Values behind a letter may, as "-omy plan". */
+/* Checks for a list of another program's arguments, which has several words:
+ * long option names contain no space. Values after a letter may, e.g. "-omy
+ * plan". */
 static bool is_list(const char *arg)
 {
     return arg[1] == '-' && strcspn(arg, " \t\n") < strcspn(arg, "=");

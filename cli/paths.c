@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One "LINK=delegated" of the list. */
+/* Parses one "LINK=delegated" in the list. */
 static lh_status read_link(cli *c, const lh_pipeline *p, const char *text,
                            size_t len, bool *links)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --path: which messages are delegated. */
+/* Implements --path: selects the delegated messages. */
 #ifndef CLI_PATHS_H
 #define CLI_PATHS_H
 
@@ -7,8 +7,7 @@
 
 #include <longhaul/delegate.h>
 
-/* Rows of an option table; `settings` has a const char *path, and an int64_t
- * where `staging` is. */
+/* Option rows; `settings` has a const char *path, and an int64_t `staging`. */
 #define CLI_PATH_ROWS(settings, staging_member, says)                          \
     {.name = "path",                                                           \
      .type = CLI_TEXT,                                                         \
@@ -24,27 +23,30 @@
         .like = "1ms", .help = says                                            \
     }
 
+/* Data paths of a run. */
 typedef struct cli_paths {
     lh_delegation delegation;
-    bool *links;           /* of it; NULL: all messages */
-    lh_pipeline *pipeline; /* as it is with these paths; NULL: none is given */
+    /* delegated links of `pipeline`; NULL: all messages */
+    bool *links;
+    lh_pipeline *pipeline; /* pipeline with these paths; NULL: not given */
 } cli_paths;
 
-/* Whether sends or receives block. Else all paths are one where copies take no
- * time. */
+/* Checks whether sends or receives block. Otherwise all paths are equivalent as
+ * long as copies take no time. */
 bool cli_paths_differ(const cli_model *model, const lh_pipeline *pipeline);
-/* Wrong usage where --path (`text`; NULL: it is not given) would change nothing
- * of a pipeline, on a device where copies take what --staging says. */
+/* Reports a usage error if --path (`text`; NULL: not given) would not change
+ * the pipeline, with copies as long as --staging. */
 lh_status cli_paths_check(cli *c, const char *text, int64_t staging_ns,
                           const lh_pipeline *pipeline, const cli_model *model);
-/* Reads the option (NULL: none) for a pipeline, and has `model` say how
- * messages go then. Release with cli_paths_fini(), also after a failure. */
+/* Parses the option (NULL: none) for a pipeline and sets the messages' paths in
+ * `model`. Release with cli_paths_fini(), also after a failure. */
 lh_status cli_paths_read(cli *c, const char *text, int64_t staging_ns,
                          const lh_pipeline *pipeline, cli_model *model,
                          cli_paths *out);
-/* Likewise with out->delegation, which is there. */
+/* Sets the paths from the existing out->delegation. */
 lh_status cli_paths_take(cli *c, const lh_pipeline *pipeline, cli_model *model,
                          cli_paths *out);
+/* Releases the paths. */
 void cli_paths_fini(cli_paths *paths);
 
 #endif

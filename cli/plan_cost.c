@@ -8,7 +8,7 @@
 
 enum { AMOUNT = 40 };
 
-/* Four digits, and all of those before the point. */
+/* Formats four digits, or all digits before the point. */
 static const char *amount(double x, char *text)
 {
     snprintf(text, AMOUNT, x >= 1000 ? "%.0f" : "%.4g", x);

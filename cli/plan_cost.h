@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What plans cost, in words. */
+/* Prints plan costs. */
 #ifndef CLI_PLAN_COST_H
 #define CLI_PLAN_COST_H
 
@@ -8,13 +8,14 @@
 #include <longhaul/plan.h>
 #include <longhaul/report.h>
 
-/* A line of the plan's heading; nothing where the job has no prices. */
+/* Prints a line for the plan's heading; nothing if the job has no prices. */
 void cli_print_cost(cli *c, const lh_choice *choice);
-/* A line where the fastest was wanted and far cheaper plans exist. */
+/* Prints a line if the objective is time and much cheaper plans exist. */
 void cli_print_cheaper(cli *c, const lh_plan *plan);
-/* What is best in time, memory or cost; nothing where it
- * was not asked for. */
+/* Prints the Pareto front over time, memory and cost; nothing unless requested.
+ */
 void cli_print_front(cli *c, const lh_plan *plan);
+/* Adds the Pareto front to a report. */
 lh_status cli_report_front(cli *c, const lh_plan *plan, lh_report *report);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What becomes of a plan where the links are others, in words. */
+/* Prints a plan's what-if results and sensitivity to the links. */
 #include "plan_links.h"
 #include "view.h"
 
@@ -9,7 +9,7 @@
 
 enum { LAYOUT_TEXT = 240 };
 
-/* "" where they are the same as those of `than`. */
+/* Formats the sites, or "" if equal to those of `than`. */
 static const char *other_sites(const lh_plan *plan, const lh_choice *choice,
                                const lh_choice *than, char *text)
 {
@@ -33,7 +33,7 @@ void cli_note_sites(cli_table *table, const lh_plan *plan,
         cli_table_note(table, text);
 }
 
-/* Of two choices with the same degrees. */
+/* Checks whether two choices with equal degrees have equal layers. */
 static bool same_layers(const lh_plan *plan, const lh_choice *x,
                         const lh_choice *y)
 {
@@ -50,7 +50,7 @@ static bool same_layers(const lh_plan *plan, const lh_choice *x,
     return true;
 }
 
-/* A layout and its placement, with its sites where they differ. */
+/* Formats a layout and its placement, with its sites if they differ. */
 static const char *layout_of(const lh_plan *plan, const lh_choice *x,
                              const lh_choice *than, char *text, size_t room)
 {
@@ -70,8 +70,7 @@ static const char *layout_of(const lh_plan *plan, const lh_choice *x,
 
 enum { CHOICE_TEXT = LAYOUT_TEXT + CLI_SITES_TEXT + 100 };
 
-/* --- what if ----------------------------------------------------------------
- */
+/* --- what-if ------------------------------------------------------------ */
 
 static void add_answer(cli_table *t, const lh_plan *p, const lh_plan_answer *a)
 {
@@ -119,10 +118,9 @@ void cli_print_answers(cli *c, const lh_plan *plan)
     cli_table_print(c, "", &t);
 }
 
-/* --- sensitivity ------------------------------------------------------------
- */
+/* --- sensitivity -------------------------------------------------------- */
 
-/* What a factor stands for: "43.1 ms", or "x2.16" where links differ. */
+/* Formats a factor: "43.1 ms", or "x2.16" if the links differ. */
 static const char *show(const lh_plan_range *r, double job, double factor,
                         char *text, size_t room)
 {
@@ -135,7 +133,7 @@ static const char *show(const lh_plan_range *r, double job, double factor,
     return text;
 }
 
-/* The job's value of a range's links; 0: they have several. */
+/* Returns the job's value for a range's links; 0: several values. */
 static double value_of(const lh_job *job, const lh_plan_range *r)
 {
     uint32_t n = job->n_datacenters;
@@ -155,8 +153,8 @@ static double value_of(const lh_job *job, const lh_plan_range *r)
     return least < most ? 0 : most;
 }
 
-/* How far the plan's layout stays the best; where nothing was better, how far
- * that was looked at. */
+/* End of the range in which the plan's layout remains the best: the break-even
+ * value, or the limit of the search. */
 typedef struct end {
     double factor;
     bool flips;

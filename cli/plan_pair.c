@@ -12,7 +12,7 @@
 
 enum { ROWS = 96, TEXT = 200, MEMORY_KINDS = 6, HEAD = CLI_SITES_TEXT + TEXT };
 
-/* Rows, with room for their texts. */
+/* Rows of the comparison and storage for their texts. */
 typedef struct pair {
     const lh_plan *plans[2];
     uint32_t n;
@@ -21,7 +21,7 @@ typedef struct pair {
     char changes[ROWS][40];
 } pair;
 
-/* Which is better. */
+/* Direction that counts as better. */
 typedef enum wish {
     NEITHER,
     LESS,
@@ -41,8 +41,8 @@ static lh_report_difference *add_row(pair *p, const char *group,
     return row;
 }
 
-/* "+2.1 %" of the first, and whether that is better; nothing where the first is
- * 0 or they do not differ. */
+/* Adds "+2.1 %" relative to the first plan, and whether that is better; nothing
+ * if the first is 0 or both are equal. */
 static void add_change(pair *p, const double values[2], wish wanted)
 {
     lh_report_difference *row = &p->rows[p->n - 1];
@@ -70,7 +70,7 @@ static void add_count(pair *p, const char *group, const char *name,
     snprintf(p->texts[p->n - 1][1], TEXT, "%" PRIu64, second);
 }
 
-/* `digits` behind the point, with a unit; below 0 there is none. */
+/* Adds a row with `digits` decimals and a unit; values below 0 are absent. */
 static void add_real(pair *p, const char *group, const char *name,
                      const double values[2], int digits, const char *unit,
                      wish wanted)
@@ -86,7 +86,7 @@ static void add_real(pair *p, const char *group, const char *name,
         add_change(p, values, wanted);
 }
 
-/* Both in the unit of the first plan. */
+/* Adds a row with both times in the first plan's unit. */
 static void add_time(pair *p, const char *group, const char *name,
                      const double ns[2], wish wanted)
 {
@@ -107,10 +107,10 @@ static void add_bytes(pair *p, const char *group, const char *name,
     add_change(p, values, wanted);
 }
 
-/* --- groups --------------------------------------------------------------- */
+/* --- groups ------------------------------------------------------------- */
 
-/* What was to be trained, on what, and where the times come from: plans of
- * different jobs differ for that alone. */
+/* Adds the model, cluster and source of times: plans of different jobs may
+ * differ for these reasons alone. */
 static void add_job(pair *p)
 {
     static const char *const group = "job";
@@ -254,7 +254,7 @@ static void add_memory(pair *p)
                   NEITHER);
 }
 
-/* What an iteration sends between datacenters, in GB. */
+/* Computes the data sent between datacenters per iteration, in GB. */
 static void count_sent(const lh_plan *plan, double *messages, double *data,
                        double *experts)
 {
@@ -277,7 +277,7 @@ static void add_communication(pair *p)
     add_real(p, group, "tokens for experts", experts, 2, " GB", NEITHER);
 }
 
-/* --- the heading ---------------------------------------------------------- */
+/* --- heading ------------------------------------------------------------ */
 
 static lh_status add_heads(cli *c, const pair *p, const char *const names[2],
                            lh_report *report)
@@ -295,8 +295,8 @@ static lh_status add_heads(cli *c, const pair *p, const char *const names[2],
     return LH_OK;
 }
 
-/* "iteration": the first plan's, as the makespan beside it is, and below it the
- * second's. */
+/* Adds a card with the first plan's value, and below it the second's with the
+ * change. */
 static lh_status add_card(cli *c, const pair *p, const char *title,
                           const char *row, const char *const names[2],
                           lh_report *report)

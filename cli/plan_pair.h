@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two plans beside each other. */
+/* Compares two plans side by side. */
 #ifndef CLI_PLAN_PAIR_H
 #define CLI_PLAN_PAIR_H
 
@@ -8,9 +8,8 @@
 #include <longhaul/plan.h>
 #include <longhaul/report.h>
 
-/* Of the report of two: what each is, in a line of the heading; the numbers
- * that readers look for first; a table of all in which they differ. `names` are
- * what the report calls them. */
+/* Fills a report on two plans: a heading line for each, the key numbers, and a
+ * table of all differences. `names` are their labels in the report. */
 lh_status cli_plan_pair(cli *c, const lh_plan *const plans[2],
                         const char *const names[2], lh_report *report);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plan was compared with, and how the search went. */
+/* Prints the compared plans and the search statistics. */
 #include "plan_links.h"
 #include "plan_screen.h"
 #include "view.h"
@@ -10,7 +10,7 @@
 
 enum { LAYOUT = 240, METHOD = 64 };
 
-/* Why it lost stands below. */
+/* Adds a row for a choice, and a note with its reason for losing. */
 static void add_choice(cli_table *t, const lh_plan *p, const lh_choice *x,
                        bool with_layout, const char *why)
 {
@@ -44,15 +44,15 @@ static void add_heading(cli_table *t, bool drawn)
     cli_table_row(t, drawn ? 5 : 3, drawn ? varied : plain);
 }
 
-/* Whether a method was looked at with other chunks than the plan has. */
+/* Checks whether a method was evaluated with other chunks than the plan's. */
 static bool differs(const lh_choice *x, const lh_choice *best)
 {
     return x->layout.chunks_per_device != best->layout.chunks_per_device ||
            x->recompute != best->recompute;
 }
 
-/* Those that do not fit, each method once, in one line; by how much is in the
- * plan. */
+/* Lists the methods that do not fit, once each, in one line; the plan file has
+ * the excess. */
 static void print_too_large(cli *c, const lh_plan *p)
 {
     char names[1000] = "";
@@ -71,8 +71,8 @@ static void print_too_large(cli *c, const lh_plan *p)
         cli_wrap(c, "  too large", 0, "%s", names);
 }
 
-/* Which of the schedules is the plan's: the first, but where the plan is made
- * as published and others are faster. */
+/* Returns the index of the plan's schedule: the first, unless the plan follows
+ * the published method and others are faster. */
 static uint32_t chosen_of(const lh_plan *p)
 {
     for (uint32_t i = 0; i < p->n_methods; i++)
@@ -95,7 +95,7 @@ void cli_plan_schedules(cli *c, const lh_plan *p)
     print_too_large(c, p);
 }
 
-/* The layers of each chunk, where they are not as even as it goes. */
+/* Prints the layers per chunk if they are not as even as possible. */
 static void print_layers(cli *c, const lh_choice *b)
 {
     enum { MOST = 4096 };
@@ -130,7 +130,7 @@ void cli_plan_layouts(cli *c, const lh_plan *p)
     cli_table_print(c, "", &t);
 }
 
-/* "109382 by work, 48195 by layers" */
+/* Formats "109382 by work, 48195 by layers". */
 static void print_pruned(cli *c, const lh_plan *p)
 {
     char text[600];
@@ -162,7 +162,7 @@ void cli_plan_search(cli *c, const lh_plan *p)
         return;
     print_pruned(c, p);
     if (p->goal == LH_PLAN_CHEAPEST && lh_plan_cheaper(p) < 0)
-        return; /* what is proven is about time, and cheap plans take long */
+        return; /* the bound refers to time, and cheap plans are slow */
     if (p->goal == LH_PLAN_CHEAPEST)
         cli_wrap(c, "  proven", 0,
                  "no layout and schedule is more than %.1f %% cheaper",

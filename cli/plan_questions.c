@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _POSIX_C_SOURCE 200809L
-/* `--what-if` as it is typed. */
+/* Parses `--what-if`. */
 #include "links.h"
 #include "plan_links.h"
 #include "values.h"
@@ -9,38 +9,39 @@
 #include <string.h>
 
 enum {
-    MOST_ITEMS = 32,         /* quantities of links */
-    MOST_VALUES = 64,        /* of one */
-    TEXT = MOST_ITEMS * 200, /* of one question */
+    MOST_ITEMS = 32,         /* link quantities */
+    MOST_VALUES = 64,        /* per quantity */
+    TEXT = MOST_ITEMS * 200, /* per question */
 };
 
+/* A value, absolute or relative. */
 typedef struct value {
     double number;
     bool relative;
     char text[32]; /* as typed */
 } value;
 
-/* A quantity of a link, or of all, and the values it is to have. */
+/* A quantity of one link, or all links, and its values. */
 typedef struct item {
     char name[160]; /* as typed, without '=' */
     uint32_t from, to;
-    bool both; /* directions */
+    bool both; /* both directions */
     lh_link_quantity quantity;
     value *values;
     uint32_t n_values;
 } item;
 
+/* Parser state. */
 typedef struct parser {
     cli *c;
     const lh_job *job;
     item items[MOST_ITEMS];
-    /* Lists with ';' between them have cases of their own: list g is items
-     * begin[g] to begin[g + 1]. */
+    /* Lists separated by ';' have separate cases: list g is items begin[g] to
+     * begin[g + 1]. */
     uint32_t n, n_lists, begin[MOST_ITEMS + 1];
 } parser;
 
-/* --- names -----------------------------------------------------------------
- */
+/* --- names -------------------------------------------------------------- */
 
 static bool find_quantity(const char *name, size_t len, lh_link_quantity *out)
 {
@@ -54,7 +55,7 @@ static bool find_quantity(const char *name, size_t len, lh_link_quantity *out)
     return false;
 }
 
-/* A datacenter of the job. */
+/* Finds a datacenter of the job. */
 static bool find_datacenter(const void *context, const char *name, size_t len,
                             uint32_t *out)
 {
@@ -68,9 +69,9 @@ static bool find_datacenter(const void *context, const char *name, size_t len,
     return false;
 }
 
-/* The letters of `west-east.` or `west>east.` before a quantity; datacenters
- * may have dots and '=' in their names. 0: there is no link. *n: how many links
- * it may be. */
+/* Returns the length of `west-east.` or `west>east.` before a quantity;
+ * datacenter names may contain dots and '='. 0: no link. *n: number of matching
+ * links. */
 static size_t find_link(const lh_job *job, const char *text, item *out,
                         uint32_t *n)
 {
@@ -89,7 +90,7 @@ static size_t find_link(const lh_job *job, const char *text, item *out,
     return 0;
 }
 
-/* `name=`; *text is then behind it. */
+/* Parses `name=` and advances *text past it. */
 static lh_status parse_name(parser *p, const char **text, item *out)
 {
     *out = (item){.from = LH_ALL_LINKS, .to = LH_ALL_LINKS};
@@ -124,8 +125,7 @@ static lh_status parse_name(parser *p, const char **text, item *out)
     return LH_OK;
 }
 
-/* --- values ----------------------------------------------------------------
- */
+/* --- values ------------------------------------------------------------- */
 
 static lh_status add_value(parser *p, item *to, double number, bool relative)
 {
@@ -147,7 +147,7 @@ static lh_status bad_value(parser *p, const item *of, const char *text)
                      of->name, (int)strcspn(text, ","), text);
 }
 
-/* `40`, `x2`, `/2` or `first:last:step`. */
+/* Parses `40`, `x2`, `/2` or `first:last:step`. */
 static lh_status parse_value(parser *p, const char **text, item *to)
 {
     const char *whole = *text;
@@ -177,7 +177,7 @@ static lh_status parse_list(parser *p, const char *text)
 {
     p->begin[p->n_lists++] = p->n;
     for (;; text++) {
-        /* A value more, or the next quantity. */
+        /* Another value, or the next quantity. */
         const char *equals = strchr(text, '='), *comma = strchr(text, ',');
         if (p->n == p->begin[p->n_lists - 1] ||
             (equals && (!comma || equals < comma))) {
@@ -215,8 +215,7 @@ static lh_status parse_lists(parser *p, const char *text)
     return status;
 }
 
-/* --- questions -------------------------------------------------------------
- */
+/* --- questions ---------------------------------------------------------- */
 
 static uint32_t add_changes(const item *i, const value *v, lh_link_change *out)
 {
@@ -228,7 +227,7 @@ static uint32_t add_changes(const item *i, const value *v, lh_link_change *out)
     return i->both ? 2 : 1;
 }
 
-/* Every combination of the values of a list is a case. */
+/* Counts the cases: every combination of the list's values. */
 static uint64_t cases_of(const parser *p, uint32_t list)
 {
     uint64_t n = 1;
@@ -238,7 +237,7 @@ static uint64_t cases_of(const parser *p, uint32_t list)
     return n;
 }
 
-/* The values of case q of a list: the last item's change fastest. */
+/* Fills in case q of a list: the last item's values vary fastest. */
 static void fill_question(const parser *p, uint32_t list, uint64_t q,
                           lh_link_change *changes, char *text,
                           lh_plan_question *out)

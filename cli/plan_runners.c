@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The best plan with another value of each dimension: what was found, what is
- * proven, and which dimensions have no other. */
+/* Prints the best alternative per dimension: results, proven bounds, and the
+ * dimensions without an alternative. */
 #include "plan_screen.h"
 #include "plan_why.h"
 #include "view.h"
@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a job may give, in the order of the plan's rows. */
+/* Dimension that a job may fix, in the order of the plan's rows. */
 typedef struct dimension {
     const char *name;
-    bool given, open; /* open: the job has others */
+    bool given, open; /* open: the job permits other values */
 } dimension;
 
 enum { DIMENSIONS = 13, LAYOUT = 240 };
@@ -40,7 +40,7 @@ static void list_dimensions(const lh_plan *p, dimension *all)
     memcpy(all, list, sizeof list);
 }
 
-/* Of a dimension that is a number, the number; NULL: it is none. */
+/* Returns the value of a numeric dimension; NULL: not numeric. */
 static const uint32_t *degree_of(const lh_plan_runner *r)
 {
     const lh_layout *l = &r->choice.layout;
@@ -61,7 +61,7 @@ static const uint32_t *degree_of(const lh_plan_runner *r)
     return NULL;
 }
 
-/* "tensor 8" */
+/* Formats "tensor 8". */
 static void name_runner(const lh_plan_runner *r, char *name, size_t room)
 {
     const uint32_t *degree = degree_of(r);
@@ -71,14 +71,14 @@ static void name_runner(const lh_plan_runner *r, char *name, size_t room)
         snprintf(name, room, "%s", r->dimension);
 }
 
-/* What is known of the rows of a group. */
+/* Rows that describe the same plan, and their status. */
 typedef struct group {
     char names[200];
     bool first_sight, bounded, known;
-    int64_t least_ns; /* where it is known: none is below */
+    int64_t least_ns; /* if known: lower bound */
 } group;
 
-/* Both rows are the same plan. */
+/* Checks whether both rows describe the same plan. */
 static bool is_alike(const lh_choice *a, const lh_choice *b)
 {
     char x[LAYOUT], y[LAYOUT];
@@ -106,7 +106,7 @@ static void join(group *g, const lh_plan_runner *r)
     g->known |= r->least_ns >= 0;
 }
 
-/* How far a choice that works is behind the plan: in time, or in cost. */
+/* Returns a feasible choice's gap to the plan: in time, or in cost. */
 static double behind(const lh_plan *p, const lh_choice *x)
 {
     if (p->goal == LH_PLAN_CHEAPEST && x->cost && p->best.cost)
@@ -142,7 +142,7 @@ static void add_group(cli_table *t, const lh_plan *p, const group *g,
     cli_table_row(t, 5, cells);
 }
 
-/* Those without another value, and why. */
+/* Prints the dimensions without an alternative, and the reasons. */
 static void print_missing(cli *c, const lh_plan *p)
 {
     dimension all[DIMENSIONS];
@@ -182,7 +182,7 @@ void cli_plan_runners(cli *c, const lh_plan *p)
         while (!is_alike(&p->runners[k].choice, own))
             k++;
         if (k < i)
-            continue; /* with the first of them */
+            continue; /* merged with the first of the group */
         for (k = i; k < p->n_runners; k++)
             if (is_alike(&p->runners[k].choice, own))
                 join(&g, &p->runners[k]);
@@ -197,8 +197,7 @@ void cli_plan_runners(cli *c, const lh_plan *p)
     print_missing(c, p);
 }
 
-/* --- in a report -----------------------------------------------------------
- */
+/* --- report ------------------------------------------------------------- */
 
 lh_status cli_report_runners(cli *c, const lh_plan *p, lh_report *report)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One screen of a plan. What options ask for has the lines that the rest of the
- * screen leaves; all of it is in the parts, in JSON and in the report. */
+/* Prints a plan on one screen. Requested parts get the lines that the rest
+ * leaves free; the full data is in the parts, in JSON and in the report. */
 #define _XOPEN_SOURCE 700
 #include "plan_screen.h"
 #include "jitter_view.h"
@@ -25,8 +25,7 @@ static const struct {
 #undef ROW
 };
 
-/* --- --show ---------------------------------------------------------------
- */
+/* --- --show ------------------------------------------------------------- */
 
 static uint32_t find_part(const char *name, size_t len)
 {
@@ -55,10 +54,9 @@ lh_status cli_show_parse(cli *c, const char *text, uint32_t *out)
     return LH_OK;
 }
 
-/* --- the result -----------------------------------------------------------
- */
+/* --- result ------------------------------------------------------------- */
 
-/* "of the 16-bit peak, 989.4 TFLOP/s a GPU" */
+/* Formats "of the 16-bit peak, 989.4 TFLOP/s a GPU". */
 static const char *peak_text(const lh_plan *p, char *text, size_t room)
 {
     const lh_job *job = p->job;
@@ -110,7 +108,7 @@ static void print_jitter(cli *c, const lh_plan *p)
              how->n_layouts == 1 ? "" : "s", untried);
 }
 
-/* For what it was searched, and what else there is. */
+/* Prints the target framework, and the best plan without that restriction. */
 static void print_target(cli *c, const lh_plan *p)
 {
     const lh_target target = p->job->target;
@@ -162,18 +160,19 @@ static void print_result(cli *c, const lh_plan *p)
                  p->beyond);
 }
 
-/* What to set links to is long, and seldom what was looked for. */
+/* Checks whether a part is printed only on request: the link settings are long
+ * and rarely needed. */
 static bool is_on_request(uint32_t part)
 {
     return parts[part].print == cli_plan_network;
 }
 
-/* --- the screen ----------------------------------------------------------- */
+/* --- screen ------------------------------------------------------------- */
 
-/* `most`: rows, of what is cut by rows. */
+/* Prints a piece with at most `most` rows, if it consists of rows. */
 typedef void print_piece(cli *c, const lh_plan *plan, uint32_t most);
 
-/* What a piece prints, as text; NULL: no memory. */
+/* Returns the output of a piece as text; NULL: no memory. */
 static char *captured(cli *c, print_piece *print, const lh_plan *p,
                       uint32_t most)
 {
@@ -199,7 +198,7 @@ static uint32_t count_lines(const char *text)
     return n;
 }
 
-/* So many lines of it; the last of them says what is missing. */
+/* Prints the first `most` lines; the last one states how many are missing. */
 static void print_first(cli *c, const char *text, uint32_t most)
 {
     const uint32_t n = count_lines(text), shown = n <= most ? n : most - 1;
@@ -213,7 +212,7 @@ static void print_first(cli *c, const char *text, uint32_t most)
                   n - shown);
 }
 
-/* What every plan has. */
+/* Prints the part common to all plans. */
 static void print_plan(cli *c, const lh_plan *p, uint32_t most)
 {
     char name[400];
@@ -228,7 +227,8 @@ static void print_plan(cli *c, const lh_plan *p, uint32_t most)
     cli_plan_memory(c, p);
 }
 
-/* A row may be several lines, of which one alone says nothing. */
+/* Prints the other layouts. A row may span several lines, so it is never cut.
+ */
 static void print_others(cli *c, const lh_plan *p, uint32_t most)
 {
     if (most > 0)
@@ -243,8 +243,8 @@ static void print_gain(cli *c, const lh_plan *p, uint32_t most)
     cli_plan_gain(c, p);
 }
 
-/* A piece of the screen, in so many lines: with as many of its rows as have
- * room, and none of them in part. How many lines it took. */
+/* Prints a piece within `most` lines: as many complete rows as fit. Returns the
+ * number of lines. */
 static uint32_t print_piece_in(cli *c, const lh_plan *p, print_piece *print,
                                uint32_t rows, uint32_t most)
 {
@@ -263,7 +263,7 @@ static uint32_t print_piece_in(cli *c, const lh_plan *p, print_piece *print,
     return room;
 }
 
-/* What options ask for is shown whole, below the screen. */
+/* Prints the requested parts in full, below the screen. */
 static void print_asked(cli *c, const lh_plan *p, const cli_plan_shown *shown)
 {
     cli_plan_curves(c, p);

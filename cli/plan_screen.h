@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `longhaul plan` prints: one screen, and what --show asks for. */
+/* Prints the output of `longhaul plan`: one screen, and the parts requested
+ * with --show. */
 #ifndef CLI_PLAN_SCREEN_H
 #define CLI_PLAN_SCREEN_H
 
@@ -8,7 +9,7 @@
 #include <longhaul/plan.h>
 #include <longhaul/report.h>
 
-/* Parts of a plan beyond the screen: name, what prints it, what it has. */
+/* Parts of a plan beyond the screen: name, print function, contents. */
 #define CLI_PART_LIST(X)                                                       \
     X(NETWORK, "network", cli_plan_network)                                    \
     X(LAYOUTS, "layouts", cli_plan_layouts)                                    \
@@ -19,48 +20,57 @@
 #define CLI_SHOW_NAMES "network, layouts, schedules, dimensions, search"
 
 enum {
-    CLI_SCREEN_LINES = 40, /* at most, at CLI_SCREEN_COLUMNS or more */
+    CLI_SCREEN_LINES = 40, /* maximum, at CLI_SCREEN_COLUMNS or more */
     CLI_SCREEN_COLUMNS = 100,
-    CLI_SCREEN_OTHERS = 3, /* alternatives, where there is room */
-    CLI_SHOW_NETWORK = 1 << 0, /* the first of the list */
-    CLI_SHOW_ALL = 1 << 30,    /* but the network, which is asked for */
+    CLI_SCREEN_OTHERS = 3, /* alternatives, if they fit */
+    CLI_SHOW_NETWORK = 1 << 0, /* first of the list */
+    CLI_SHOW_ALL = 1 << 30,    /* all but the network, printed on request */
 };
 
+/* Options of the plan output. */
 typedef struct cli_plan_shown {
-    uint32_t parts;          /* bits of the list's, in its order; or all */
+    uint32_t parts;          /* bits in list order, or all */
     const char *plan, *html; /* files written; NULL: none */
-    bool sensitivity, curves; /* were asked for */
+    bool sensitivity, curves; /* requested */
 } cli_plan_shown;
 
-/* "network,search", "all"; NULL is nothing. Wrong usage where it names what
- * there is not. */
+/* Parses "network,search" or "all"; NULL: nothing. Reports a usage error for
+ * unknown parts. */
 lh_status cli_show_parse(cli *c, const char *text, uint32_t *parts);
 
+/* Prints the screen. */
 void cli_plan_screen(cli *c, const lh_plan *plan, const cli_plan_shown *shown);
 
-/* What the model is, as the job was read, and how much of the cluster is used:
- * the lines after the iteration. */
+/* Prints the lines after the iteration: the model as read from the job, and the
+ * cluster usage. */
 void cli_plan_model(cli *c, const lh_plan *plan);
-/* Their parts: "70.6 B" parameters; "bf16, products in FP8"; "384 of 512: 256
- * h100-sxm, 128 a100-80g". Each returns `text`, of `room` bytes, cut to them. */
+/* Formats "70.6 B" parameters; "bf16, products in FP8"; "384 of 512: 256
+ * h100-sxm, 128 a100-80g". Each returns `text`, truncated to `room` bytes. */
 const char *cli_params_text(uint64_t n, char *text, size_t room);
+/* Formats the precision. */
 const char *cli_precision_text(const lh_job *job, char *text, size_t room);
+/* Formats the GPUs in use. */
 const char *cli_plan_gpus_text(const lh_plan *plan, char *text, size_t room);
-/* The layout in letters and in words; where it lies. */
+/* Prints the layout in abbreviations and in words. */
 void cli_plan_layout(cli *c, const lh_plan *plan);
+/* Prints the placement over the datacenters. */
 void cli_plan_sites(cli *c, const lh_plan *plan);
-/* The `most` best that differ from the plan and from each other. */
+/* Prints the `most` best layouts that differ from the plan and from each other.
+ */
 void cli_plan_others(cli *c, const lh_plan *plan, uint32_t most);
-/* What to set the links to, where that gains more than 1 %. */
+/* Prints the link settings that gain more than 1 %. */
 void cli_plan_gain(cli *c, const lh_plan *plan);
 
-/* The same in a report, with how the search went. */
+/* Adds the same to a report, with the search statistics. */
 lh_status cli_plan_summary(cli *c, const lh_plan *plan, lh_report *report);
 
-/* --- parts ---------------------------------------------------------------- */
+/* --- parts -------------------------------------------------------------- */
 
+/* Prints the evaluated layouts. */
 void cli_plan_layouts(cli *c, const lh_plan *plan);
+/* Prints the evaluated schedules. */
 void cli_plan_schedules(cli *c, const lh_plan *plan);
+/* Prints the search statistics. */
 void cli_plan_search(cli *c, const lh_plan *plan);
 
 #endif

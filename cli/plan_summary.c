@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is planned, in words: the model, the GPUs, the layout, where it lies,
- * what comes after it. */
+/* Describes a plan in words: model, GPUs, layout, placement, runners-up. */
 #include "jitter_view.h"
 #include "plan_links.h"
 #include "plan_screen.h"
@@ -12,12 +11,12 @@
 #include <string.h>
 
 enum {
-    NAME = 24,  /* columns of a name in a list */
-    SITES = 5,  /* datacenters that are shown */
-    LINKS = 2,  /* links that are shown */
+    NAME = 24,  /* name columns in a list */
+    SITES = 5,  /* datacenters shown */
+    LINKS = 2,  /* links shown */
 };
 
-/* Words with what stands between them. */
+/* Text with separators between its parts. */
 typedef struct words {
     char text[1200];
     size_t len;
@@ -42,8 +41,7 @@ static void add_words(words *w, const char *between, const char *format, ...)
         w->len = sizeof w->text - 1;
 }
 
-/* --- model and GPUs -------------------------------------------------------
- */
+/* --- model and GPUs ----------------------------------------------------- */
 
 const char *cli_params_text(uint64_t n, char *text, size_t room)
 {
@@ -88,7 +86,7 @@ static words describe_model(const lh_plan *p)
     return w;
 }
 
-/* Used in each datacenter; false: the plan does not say. */
+/* Counts the GPUs used per datacenter; false: not in the plan. */
 static bool count_gpus(const lh_plan *p, uint32_t *used)
 {
     const lh_layout *l = &p->best.layout;
@@ -104,7 +102,7 @@ static bool count_gpus(const lh_plan *p, uint32_t *used)
     return l->sites || p->job->n_datacenters == 1;
 }
 
-/* "256 h100-sxm, 128 a100-80g": of the GPUs in use, each kind once. */
+/* Adds "256 h100-sxm, 128 a100-80g": the GPUs in use, each type once. */
 static void add_kinds(words *w, const lh_plan *p, const uint32_t *used)
 {
     const lh_datacenter *all = p->job->datacenters;
@@ -148,8 +146,7 @@ void cli_plan_model(cli *c, const lh_plan *p)
     cli_wrap(c, "GPUs", 2, "%s", describe_gpus(p).text);
 }
 
-/* --- layout ---------------------------------------------------------------
- */
+/* --- layout ------------------------------------------------------------- */
 
 static void add_degree(words *w, const char *name, uint32_t degree)
 {
@@ -189,7 +186,7 @@ static bool is_in_one(const lh_sites *sites)
     return sites != NULL;
 }
 
-/* The letters of cli_layout_text(), said. */
+/* Explains the abbreviations of cli_layout_text(). */
 static void add_legend(words *w, const lh_plan *p)
 {
     const lh_choice *b = &p->best;
@@ -239,10 +236,9 @@ void cli_plan_layout(cli *c, const lh_plan *p)
              100 * b->bubble_ratio);
 }
 
-/* --- where it lies --------------------------------------------------------
- */
+/* --- placement ---------------------------------------------------------- */
 
-/* Layers of the model on these devices: "40 layers, 0-19 and 60-79". */
+/* Adds the model layers on these devices: "40 layers, 0-19 and 60-79". */
 static void add_layers(words *w, const lh_plan *p, uint32_t first_device,
                        uint32_t n_devices)
 {
@@ -270,7 +266,7 @@ static void add_layers(words *w, const lh_plan *p, uint32_t first_device,
     }
 }
 
-/* "stages 0-3 of 8 replicas: 40 layers (0-19, 60-79)" */
+/* Adds "stages 0-3 of 8 replicas: 40 layers (0-19, 60-79)". */
 static void add_part(words *w, const lh_plan *p, uint32_t first,
                      uint32_t stages, uint32_t replicas)
 {
@@ -339,10 +335,9 @@ void cli_plan_sites(cli *c, const lh_plan *p)
         cli_wrap(c, "", 1, "and %" PRIu32 " more: --show layouts", n - SITES);
 }
 
-/* --- what lost ------------------------------------------------------------
- */
+/* --- other layouts ------------------------------------------------------ */
 
-/* What the plan was chosen by; below 0: not known. */
+/* Returns the objective's value; below 0: unknown. */
 static double value_of(const lh_plan *p, const lh_choice *x)
 {
     if (x->status != LH_CHOICE_OK)
@@ -370,7 +365,7 @@ static void add_other(cli_table *t, const lh_plan *p, const lh_choice *x,
              cli_layout_text(x, layout, sizeof layout));
     const char *cells[] = {more, value, what};
     cli_table_row(t, 3, cells);
-    /* What differs is not in the name. */
+    /* The name does not show the difference. */
     if (strcmp(layout, cli_layout_text(&p->best, own, sizeof own)) == 0)
         cli_note_sites(t, p, x, &p->best);
 }
@@ -384,8 +379,8 @@ static const char *value_name(const lh_plan *p)
     return "#iteration";
 }
 
-/* Others that work, but without iterations drawn under jitter, which is what
- * the plan was chosen by. */
+/* Counts the feasible layouts without samples under jitter, which is the plan's
+ * objective. */
 static uint32_t n_undrawn(const lh_plan *p)
 {
     uint32_t n = 0;
@@ -395,7 +390,7 @@ static uint32_t n_undrawn(const lh_plan *p)
     return n;
 }
 
-/* None in the table. */
+/* Explains why the table has no other layout. */
 static void say_no_other(cli *c, const lh_plan *p)
 {
     const uint32_t n = n_undrawn(p);
@@ -406,8 +401,8 @@ static void say_no_other(cli *c, const lh_plan *p)
         cli_wrap(c, "alternatives", 1, "none takes another time");
 }
 
-/* Those that take as long as the plan, or as one above them, are ties and not
- * other alternatives. */
+/* Prints the other layouts. Those as fast as the plan, or as a layout above
+ * them, are ties and are omitted. */
 void cli_plan_others(cli *c, const lh_plan *p, uint32_t most)
 {
     const double best = value_of(p, &p->best);
@@ -442,8 +437,7 @@ void cli_plan_others(cli *c, const lh_plan *p, uint32_t most)
                  ties, ties > 1 ? "s are" : " is");
 }
 
-/* --- the network ----------------------------------------------------------
- */
+/* --- network ------------------------------------------------------------ */
 
 static double gain_of(const lh_link_advice *a)
 {
@@ -503,8 +497,7 @@ void cli_plan_gain(cli *c, const lh_plan *p)
                  100 * as_advised);
 }
 
-/* --- in a report ----------------------------------------------------------
- */
+/* --- report ------------------------------------------------------------- */
 
 static lh_status add_fact(cli *c, lh_report *report, const char *name,
                           const char *text)
@@ -532,7 +525,7 @@ static lh_status report_sites(cli *c, const lh_plan *p, lh_report *report)
     return cli_table_report(c, "Where the layers are", &t, report);
 }
 
-/* Where links vary: what most iterations keep. */
+/* Adds the iteration time that most samples meet if links vary. */
 static lh_status add_jitter_card(cli *c, const lh_plan *p, lh_report *report)
 {
     const lh_jitter_result *r = p->best.jitter;
@@ -548,7 +541,7 @@ static lh_status add_jitter_card(cli *c, const lh_plan *p, lh_report *report)
                               more.text, &c->err);
 }
 
-/* And all iterations that were drawn. */
+/* Adds the histogram of all sampled iterations. */
 static lh_status add_varied(cli *c, const lh_plan *p, lh_report *report)
 {
     const lh_choice *b = &p->best;

@@ -69,7 +69,7 @@ const lh_plan_memory *cli_plan_fullest(const lh_plan *p)
 
 enum { MEMORY_PARTS = 6 };
 
-/* " (80 GiB less 6 % reserve)" of the GPU whose limit is the plan's. */
+/* Formats " (80 GiB less 6 % reserve)" for the GPU whose limit binds. */
 static const char *reserve_text(const lh_plan *p, char *text, size_t size)
 {
     const lh_gpu *gpu = NULL;
@@ -87,7 +87,7 @@ static const char *reserve_text(const lh_plan *p, char *text, size_t size)
     return text;
 }
 
-/* "parameters 8.8, gradients 17.5 GiB"; parts that would be 0.0 are left out.
+/* Formats "parameters 8.8, gradients 17.5 GiB"; omits parts that round to 0.0.
  */
 static void memory_parts(const lh_plan *p, char *text, size_t room)
 {
@@ -127,7 +127,7 @@ void cli_plan_memory(cli *c, const lh_plan *p)
         cli_wrap(c, "", 2, "%s", text);
 }
 
-/* "a; b; c", a line each. */
+/* Adds "a; b; c", one per line. */
 static void add_why(cli_table *t, const char *name, const char *why)
 {
     while (*why) {
@@ -181,7 +181,8 @@ static void print_link(cli *c, const lh_link_advice *a)
     cli_table_print(c, "", &t);
 }
 
-/* Links are planned as if their ends lost nothing. */
+/* Checks whether a link is planned with its default setting, i.e. lossless end
+ * points. */
 static bool says_nothing(const lh_plan *p)
 {
     for (uint32_t i = 0; i < p->n_network; i++)
@@ -230,7 +231,7 @@ void cli_plan_network(cli *c, const lh_plan *p)
         print_network_times(c, p);
 }
 
-/* "PP-out up to 6.31, then DP-out" */
+/* Formats "PP-out up to 6.31, then DP-out". */
 static void curve_text(const lh_plan_curve *curve, char *text, size_t room)
 {
     const int64_t *ns = curve->iteration_ns;
@@ -294,8 +295,7 @@ void cli_plan_curves(cli *c, const lh_plan *p)
                  cli_plan_time(p, (double)p->best.iteration_ns, text));
 }
 
-/* --- in a report -----------------------------------------------------------
- */
+/* --- report ------------------------------------------------------------- */
 
 static lh_status add_account(cli *c, const lh_plan *p, lh_report *report)
 {
@@ -344,7 +344,7 @@ static lh_status add_link(cli *c, const lh_link_advice *a, lh_report *report)
     CLI_TRY(lh_report_add_table(report, &table, &c->err));
     for (uint32_t k = 0; k < a->n_questions; k++) {
         const lh_advice_question *q = &a->questions[k];
-        for (int other = 0; other < 2; other++) /* the advised one first */
+        for (int other = 0; other < 2; other++) /* the advised option first */
             for (uint32_t i = 0; i < q->n_options; i++)
                 if (q->options[i].advised == !other)
                     CLI_TRY(add_option(c, q, &q->options[i], report));
@@ -374,7 +374,7 @@ static lh_status add_curve(cli *c, const lh_plan *p, const lh_plan_curve *curve,
     return lh_report_add_sweep(report, &sweep, &c->err);
 }
 
-/* What a device of each pipeline rank holds when it holds most. */
+/* Adds the peak memory of a device per pipeline rank. */
 static lh_status add_memory(cli *c, const lh_plan *p, lh_report *report)
 {
     for (uint32_t i = 0; i < p->n_ranks; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan's reasons in words. */
+/* Explains a plan. */
 #ifndef CLI_PLAN_WHY_H
 #define CLI_PLAN_WHY_H
 
@@ -8,25 +8,31 @@
 #include <longhaul/plan.h>
 #include <longhaul/report.h>
 
-/* What an iteration consists of, the optimizer and what is after it last. */
+/* Splits an iteration into its parts; the optimizer and later steps come last.
+ */
 enum { CLI_ACCOUNT_PARTS = 10 };
+/* Fills in the breakdown's parts. */
 void cli_account_parts(const lh_plan_account *account,
                        lh_report_part parts[CLI_ACCOUNT_PARTS]);
 
-/* What the iteration consists of; what is next in each dimension; what the
- * links should be set to. Nothing where the plan does not say. */
+/* Prints the breakdown of the iteration; nothing if the plan has none. */
 void cli_plan_account(cli *c, const lh_plan *p);
-/* What the fullest device holds, in parts; nothing where the plan has none. */
+/* Prints the memory breakdown of the fullest device; nothing if the plan has
+ * none. */
 void cli_plan_memory(cli *c, const lh_plan *p);
-/* Of the device with the least room left, whose peak and limit the plan has;
- * NULL: the plan does not say. */
+/* Returns the memory of the device with the least free memory, whose peak and
+ * limit the plan reports; NULL: not in the plan. */
 const lh_plan_memory *cli_plan_fullest(const lh_plan *p);
+/* Prints the best alternative per dimension. */
 void cli_plan_runners(cli *c, const lh_plan *p);
+/* Adds the alternatives to a report. */
 lh_status cli_report_runners(cli *c, const lh_plan *p, lh_report *report);
+/* Prints the advised link settings. */
 void cli_plan_network(cli *c, const lh_plan *p);
+/* Prints the iteration time over link values. */
 void cli_plan_curves(cli *c, const lh_plan *p);
 
-/* The same in a report. */
+/* Adds the same to a report. */
 lh_status cli_plan_reasons(cli *c, const lh_plan *p, lh_report *report);
 
 #endif

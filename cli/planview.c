@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans in words and tables. */
+/* Formats plans as text and tables. */
 #include "view.h"
 
 #include <inttypes.h>
@@ -65,11 +65,11 @@ double cli_percent_behind(double value, double than)
     return cli_shown(100 * (value / than - 1), 1);
 }
 
-/* --- how sure its time is ---------------------------------------------------
- */
+/* --- source of the times ------------------------------------------------ */
 
-/* Whether the job's profile is of whole chunks, as runs of plans leave it:
- * formulas that promise less for another layout were not held against them. */
+/* Checks whether the job's profile covers whole chunks, as written by runs of
+ * plans. Formulas that predict less for another layout were not compared with
+ * it. */
 static bool has_run(const lh_job *job)
 {
     for (uint32_t i = 0; job->profile && i < job->profile->n_entries; i++)
@@ -131,8 +131,7 @@ const char *cli_unmeasured_text(const lh_plan *p, char *text, size_t room)
     return text;
 }
 
-/* --- in a report -------------------------------------------------------------
- */
+/* --- report ------------------------------------------------------------- */
 
 static lh_status add_choice(cli *c, const lh_choice *x, bool with_layout,
                             lh_report *report)

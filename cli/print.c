@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The only way of text to people. A %s is what somebody else may have written:
- * it is printed as lh_text_show() has it, whatever it says, and filled up to
- * its width by what a terminal makes of it. Lines and colours are ours, and
- * stand in formats. */
+/* Prints all text for people. A %s argument may be untrusted: it is printed as
+ * lh_text_show() escapes it, and padded by its width on the terminal. Newlines
+ * and colours are trusted and belong in the format. */
 #define _XOPEN_SOURCE 700
 #include "cli.h"
 
@@ -21,7 +20,7 @@ typedef struct conversion {
     char kind;
 } conversion;
 
-/* Columns of shown text in this locale. */
+/* Counts the columns of escaped text in this locale. */
 static size_t columns_of(const char *shown)
 {
     size_t columns = 0, left = strlen(shown);
@@ -30,7 +29,7 @@ static size_t columns_of(const char *shown)
         wchar_t one;
         const size_t n = mbrtowc(&one, shown, left, &state);
         if (n == 0 || n > left)
-            return columns + left; /* a locale without these characters */
+            return columns + left; /* the locale lacks these characters */
         const int wide = wcwidth(one);
         columns += wide < 0 ? 1 : (size_t)wide;
         shown += n;
@@ -39,7 +38,7 @@ static size_t columns_of(const char *shown)
     return columns;
 }
 
-/* The text as it is shown: `small`, or memory to be released. NULL: none. */
+/* Returns the escaped text: `small`, or memory to free. NULL: no memory. */
 static char *show(const char *text, size_t len, char *small, size_t room)
 {
     const size_t needed = lh_text_show(text, len, small, room);
@@ -49,6 +48,7 @@ static char *show(const char *text, size_t len, char *small, size_t room)
     return shown;
 }
 
+/* List of texts that live as long as the cli. */
 struct cli_kept {
     struct cli_kept *next;
     char text[];
@@ -109,7 +109,7 @@ size_t cli_columns(const char *text)
     return columns;
 }
 
-/* A precision counts bytes; a character that it would cut is left out. */
+/* Truncates at a precision in bytes; drops a character that it would split. */
 static size_t cut(const char *text, int precision)
 {
     if (precision < 0)
@@ -127,6 +127,7 @@ static size_t cut(const char *text, int precision)
     return len == (size_t)precision && wants > len - at + 1 ? at - 1 : len;
 }
 
+/* Prints untrusted text. */
 static void print_foreign(FILE *out, const conversion *x, const char *text)
 {
     char small[256];
@@ -154,7 +155,7 @@ static const char *read_number(const char *at, va_list *args, int *out)
     return at;
 }
 
-/* What follows a '%'; returns what comes behind. */
+/* Parses a conversion after '%'; returns the position behind it. */
 static const char *read_conversion(const char *at, va_list *args,
                                    conversion *out)
 {
@@ -177,7 +178,7 @@ static const char *read_conversion(const char *at, va_list *args,
     return at + n + 1;
 }
 
-/* Numbers and characters, which are ours. */
+/* Prints numbers and characters, which are trusted. */
 static void print_own(FILE *out, const conversion *x, va_list *args)
 {
     char format[32];
@@ -229,7 +230,7 @@ void cli_print(cli *c, const char *format, ...)
     va_end(args);
 }
 
-/* In one piece: other processes may write there, too. */
+/* Writes in one piece, since other processes may write to the same terminal. */
 static void say(const char *format, va_list *args)
 {
     char *text = NULL;

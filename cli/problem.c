@@ -8,15 +8,15 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Seconds: often enough to be live, and seldom enough to be read in a log. */
+/* Seconds between updates: live on a terminal, and rare enough for a log. */
 #define SHOWN_EVERY_S 0.1
 #define SAID_EVERY_S 10
 
-/* What is on its way: the context of what is shown. */
+/* State of the progress display. */
 typedef struct planning {
     const cli *c;
-    double shown_at; /* on the terminal, by cli_now() */
-    double said_at;  /* in a line, in seconds of the processor's time */
+    double shown_at; /* on the terminal, by cli_monotonic_seconds() */
+    double said_at;  /* in a line, in seconds of processor time */
 } planning;
 
 static bool show_progress(void *context, uint32_t done, uint32_t total,
@@ -37,7 +37,7 @@ static bool show_progress(void *context, uint32_t done, uint32_t total,
     return cli_interrupts() > 0;
 }
 
-/* "best 16.1 s, bound 10.2 s, 45.0 % of 4145931 layouts closed" */
+/* Formats "best 16.1 s, bound 10.2 s, 45.0 % of 4145931 layouts closed". */
 static void describe(const lh_plan_progress *now, char *text, size_t size)
 {
     char best[CLI_TIME_TEXT], bound[CLI_TIME_TEXT];
@@ -53,7 +53,7 @@ static void describe(const lh_plan_progress *now, char *text, size_t size)
              all ? 100 * (double)now->n_closed / (double)all : 0.0, all);
 }
 
-/* Live on a terminal; where there is none, a line now and then. */
+/* Shows progress live on a terminal; otherwise prints a line now and then. */
 static bool show_search(void *context, const lh_plan_progress *now)
 {
     planning *p = context;
@@ -206,9 +206,9 @@ const lh_pipeline *cli_problem_pipeline(const cli_problem *problem)
     return problem->hosted ? problem->hosted : own_pipeline(problem);
 }
 
-/* --- host memory ---------------------------------------------------------- */
+/* --- host memory -------------------------------------------------------- */
 
-/* A number in the pipeline's unit; of bytes also with KiB, MiB, GiB, TiB. */
+/* Parses a number in the pipeline's unit; for bytes also KiB, MiB, GiB, TiB. */
 static bool parse_memory(const char *text, bool bytes, int64_t *out)
 {
     static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB"};

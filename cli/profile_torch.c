@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Python that runs the layers gets the job on its standard input and prints
- * a profile, or why there is none; what else it says goes to standard error. */
+/* Runs the layers in Python. The process gets the job on standard input and
+ * prints a profile or an error; its other messages go to standard error. */
 #define _POSIX_C_SOURCE 200809L
 #include "profile_torch.h"
 
@@ -23,7 +23,7 @@ static const char *python_of(const torch_profile *how)
     return named && *named ? named : "python3";
 }
 
-/* A file without a name that holds the job, read from its beginning. */
+/* Creates an unnamed file with the job, positioned at its start. */
 static lh_status job_file(cli *c, const lh_job *job, FILE **out)
 {
     char *text = NULL;
@@ -73,7 +73,7 @@ static lh_status start(cli *c, char *const *arguments, int in, const int out[2],
     return LH_OK;
 }
 
-/* All that it prints, ending with NUL; *text is own. */
+/* Reads all output, NUL-terminated; *text is owned by the caller. */
 static lh_status read_all(cli *c, int from, char **text, size_t *len)
 {
     size_t room = 1 << 16;
@@ -100,7 +100,7 @@ static lh_status read_all(cli *c, int from, char **text, size_t *len)
     return LH_OK;
 }
 
-/* What was printed: a profile, an error, or nothing of use. */
+/* Parses the output: a profile, an error, or neither. */
 static lh_status parse_printed(cli *c, const char *python, int status,
                                const char *text, size_t len, lh_profile **out)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Passes measured by PyTorch, in a Python of its own. */
+/* Measures passes with PyTorch in a separate Python process. */
 #ifndef CLI_PROFILE_TORCH_H
 #define CLI_PROFILE_TORCH_H
 
@@ -8,13 +8,13 @@
 #include <longhaul/job.h>
 #include <longhaul/profile.h>
 
-/* What `python -m longhaul.torch` is told; lists are NULL where not given. */
+/* Arguments of `python -m longhaul.torch`; lists are NULL if not given. */
 typedef struct torch_profile {
     const char *python, *modules, *tensor, *micro_batch;
     uint32_t repeats;
 } torch_profile;
 
-/* Runs it over the job; *out is the caller's. */
+/* Profiles the job; the caller owns *out. */
 lh_status cli_profile_torch(cli *c, const lh_job *job, const torch_profile *how,
                             lh_profile **out);
 

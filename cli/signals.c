@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ends the program from outside. Handlers run in whichever thread the
- * system picks, several at once: what they share with the rest is atomic and
- * without locks, and they leave errno as it was. */
+/* Handles signals that end the program. Handlers run in any thread, several at
+ * once: shared state is atomic and lock-free, and handlers preserve errno. */
 #define _XOPEN_SOURCE 700 /* SIGXFSZ */
 #include "cli.h"
 
@@ -17,23 +16,25 @@ _Static_assert(ATOMIC_BOOL_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2 &&
 
 enum { N_ENDING = 3 };
 static const int ending_signals[N_ENDING] = {SIGINT, SIGTERM, SIGHUP};
-/* The first of them ask a search to stop; that a terminal is gone ends it. */
+/* The first two ask a search to stop; SIGHUP ends it. */
 enum { N_STOPPING = 2 };
 
 static atomic_bool is_held;
-static atomic_int held_signal; /* 0: none came */
+static atomic_int held_signal; /* 0: none pending */
 
-/* Whether the signal is left to cli_release_signals(). */
+/* Checks whether the signal is deferred to cli_release_signals(). */
 static bool is_put_off(int number)
 {
     if (!atomic_load(&is_held))
         return false;
     atomic_store(&held_signal, number);
-    /* Released meanwhile: whoever takes it ends the program. */
+    /* Released concurrently: the thread that takes the signal ends the program.
+     */
     return atomic_load(&is_held) || atomic_exchange(&held_signal, 0) == 0;
 }
 
-/* Leaves no half-drawn line behind, then ends as the signal would have. */
+/* Erases a partial progress line, then ends the program by the signal's default
+ * action. */
 static void end_by_signal(int number)
 {
     if (is_put_off(number))
@@ -47,7 +48,7 @@ static void end_by_signal(int number)
     sigaction(number, &plain, NULL);
     pthread_sigmask(SIG_UNBLOCK, &own, NULL);
     raise(number);
-    /* Still there: process 1 of a container, which no default action ends. */
+    /* Reached in process 1 of a container, which no default action ends. */
     _exit(128 + number);
 }
 
@@ -57,16 +58,16 @@ static void set_handler(int number, void (*handler)(int))
     new.sa_flags = (int)SA_RESTART;
     sigemptyset(&new.sa_mask);
     if (sigaction(number, NULL, &old) == 0 &&
-        old.sa_handler != SIG_IGN) /* as nohup wants it */
+        old.sa_handler != SIG_IGN) /* required for nohup */
         sigaction(number, &new, NULL);
 }
 
 void cli_catch_signals(void)
 {
-    /* Writing beyond `ulimit -f` is an error like a full disk. */
+    /* Writing beyond `ulimit -f` becomes an error like a full disk. */
     signal(SIGXFSZ, SIG_IGN);
-    /* Who starts a program may have it begin with signals blocked, or with
-     * children that nobody can wait for. */
+    /* The parent process may have blocked signals, or set SIGCHLD to ignored,
+     * which prevents waiting for children. */
     struct sigaction plain = {.sa_handler = SIG_DFL};
     sigset_t ending;
     sigemptyset(&plain.sa_mask);
@@ -79,19 +80,19 @@ void cli_catch_signals(void)
     pthread_sigmask(SIG_UNBLOCK, &ending, NULL);
 }
 
-/* --- work that is asked to stop ------------------------------------------ */
+/* --- graceful stop ------------------------------------------------------ */
 
-/* Who ends a job may signal its launcher as well as each of its processes, and
- * a launcher passes it on: what comes twice within this time was meant once.
- * Not so an interrupt, which comes from a hand. */
+/* A job manager may signal the launcher and each process, and the launcher
+ * forwards the signal: repeats within this time count once. SIGINT is exempt,
+ * as it comes from the keyboard. */
 #define SAME_NS INT64_C(200000000)
 
 static atomic_uint interrupts;
 static atomic_uint most_interrupts; /* one more ends the program */
-static atomic_llong signalled_ns;   /* when the last one was counted */
+static atomic_llong signalled_ns;   /* time of the last counted signal */
 static atomic_bool is_said;
 static struct sigaction before_interrupts[N_ENDING];
-static int n_interrupting; /* the first of ending_signals */
+static int n_interrupting; /* prefix of ending_signals */
 
 static bool comes_again(int number)
 {
@@ -101,7 +102,7 @@ static bool comes_again(int number)
     long long last_ns = atomic_load(&signalled_ns);
     if (number != SIGINT && last_ns > 0 && now_ns - last_ns < SAME_NS)
         return true;
-    /* Else another thread has counted it at the same moment. */
+    /* Otherwise another thread counted it at the same moment. */
     bool counts =
         atomic_compare_exchange_strong(&signalled_ns, &last_ns, now_ns);
     return number != SIGINT && !counts;
@@ -134,12 +135,13 @@ void cli_interrupts_begin(const cli *c, cli_interrupt how)
     n_interrupting = once ? N_STOPPING : N_ENDING;
     for (int i = 0; i < n_interrupting; i++) {
         struct sigaction new = {.sa_handler = on_interrupt};
-        new.sa_flags = (int)SA_RESTART; /* no file fails with EINTR */
+        new.sa_flags = (int)SA_RESTART; /* file operations do not fail with
+                                         * EINTR */
         sigemptyset(&new.sa_mask);
         struct sigaction *old = &before_interrupts[i];
         sigaction(ending_signals[i], NULL, old);
-        /* A shell has what runs in its background ignore SIGINT, and yet who
-         * sends it one by name means it. */
+        /* Shells set SIGINT to ignored for background jobs; a SIGINT sent
+         * explicitly must still work. */
         if (old->sa_handler != SIG_IGN || ending_signals[i] == SIGINT)
             sigaction(ending_signals[i], &new, NULL);
     }
@@ -157,9 +159,10 @@ uint32_t cli_interrupts_end(void)
     return atomic_exchange(&interrupts, 0);
 }
 
-/* --- work that is not to be stopped -------------------------------------- */
+/* --- deferred signals --------------------------------------------------- */
 
-/* A mask would be this thread's alone. */
+/* Uses a flag instead of a signal mask, which would apply to this thread only.
+ */
 void cli_hold_signals(void)
 {
     atomic_store(&is_held, true);

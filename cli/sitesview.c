@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In words, which datacenters have what. */
+/* Describes in words which datacenters run which ranks. */
 #include "view.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
 
+/* Text buffer of limited capacity. */
 typedef struct text {
     char *buffer;
     size_t room, len;
@@ -26,7 +27,7 @@ static void append(text *t, const char *format, ...)
     memcpy(t->buffer + t->room - 4, "...", 4); /* too long */
 }
 
-/* "west>mid>east (4, 2, 2 stages)" */
+/* Adds "west>mid>east (4, 2, 2 stages)". */
 static void add_pipeline(text *t, const lh_job *job, const lh_site_group *group)
 {
     for (uint32_t i = 0; i < group->n_parts; i++)

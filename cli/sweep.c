@@ -9,8 +9,7 @@
 
 const char *const cli_axis_names[] = {"latency", "transfer", NULL};
 
-/* --- parsing
- * ------------------------------------------------------------------ */
+/* --- parsing ------------------------------------------------------------ */
 
 static lh_status bad_value(cli *c, const char *text)
 {
@@ -32,7 +31,7 @@ static lh_status add_value(cli *c, cli_axis *axis, double value)
 static lh_status note_unit(cli *c, cli_axis *axis, cli_number n)
 {
     if (n.value == 0)
-        return LH_OK; /* with every unit the same */
+        return LH_OK; /* 0 has every unit */
     if (axis->typed && axis->delays.relative == n.timed)
         return cli_usage(c, "--sweep: values with and without a unit are "
                             "mixed; give all of a quantity the same form");
@@ -57,7 +56,7 @@ static lh_status add_values(cli *c, const char **text, cli_axis *axis)
     return LH_OK;
 }
 
-/* `name=`; leaves the text where it is if there is none. */
+/* Parses `name=`; leaves the text unchanged if there is none. */
 static bool parse_name(const char **text, cli_axis_kind *out)
 {
     for (uint32_t i = 0; i < CLI_N_AXES; i++) {
@@ -117,8 +116,7 @@ void cli_sweep_fini(cli_sweep *sweep)
     *sweep = (cli_sweep){0};
 }
 
-/* --- values
- * --------------------------------------------------------------------- */
+/* --- values ------------------------------------------------------------- */
 
 char *cli_axis_text(const cli_axis *axis, uint32_t i, char *buffer)
 {

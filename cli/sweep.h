@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `--sweep latency=0:2:0.25,transfer=0,1ms`: the same pipeline under other
- * delays. */
+/* Parses `--sweep latency=0:2:0.25,transfer=0,1ms`: the same pipeline under
+ * other delays. */
 #ifndef CLI_SWEEP_H
 #define CLI_SWEEP_H
 
@@ -8,6 +8,7 @@
 
 #include <longhaul/compare.h>
 
+/* Swept quantity. */
 typedef enum cli_axis_kind {
     CLI_LATENCY,
     CLI_TRANSFER,
@@ -16,23 +17,25 @@ typedef enum cli_axis_kind {
 
 enum { CLI_MOST_VALUES = 1000, CLI_MOST_POINTS = 10000 };
 
-/* The values of one quantity, rising or as they were listed. */
+/* Values of one quantity, ascending or as listed. */
 typedef struct cli_axis {
     lh_compare_delays delays; /* plain numbers are relative */
-    double *values;           /* the delays' */
-    bool typed; /* a value other than 0, which needs no unit, said so */
+    double *values;           /* owned, used by `delays` */
+    bool typed; /* a non-zero value has fixed the unit */
 } cli_axis;
 
+/* All axes of a sweep. */
 typedef struct cli_sweep {
     cli_axis axes[CLI_N_AXES];
 } cli_sweep;
 
-/* Release with cli_sweep_fini(), also after a failure. */
+/* Parses the option. Release with cli_sweep_fini(), also after a failure. */
 lh_status cli_sweep_parse(cli *c, const char *text, cli_sweep *out);
+/* Releases a sweep. */
 void cli_sweep_fini(cli_sweep *sweep);
 extern const char *const cli_axis_names[]; /* "latency", "transfer" */
 
-/* "0.25" (of the forward time) or "5 ms". */
+/* Formats "0.25" (relative to the forward time) or "5 ms". */
 char *cli_axis_text(const cli_axis *axis, uint32_t i, char *buffer);
 
 #endif

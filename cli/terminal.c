@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the terminal can show. */
+/* Detects the terminal's capabilities and prints progress. */
 #define _DEFAULT_SOURCE
 #include "cli.h"
 #include "values.h"
@@ -37,9 +37,9 @@ bool cli_unicode(void)
     return strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 }
 
-/* --- standard error ------------------------------------------------------- */
+/* --- standard error ----------------------------------------------------- */
 
-static atomic_bool progress_shown; /* looked at by handlers of signals */
+static atomic_bool progress_shown; /* read by signal handlers */
 
 void cli_progress(const cli *c, const char *format, ...)
 {

@@ -13,9 +13,9 @@
 
 enum { VALUE_TEXT = 600, TODAY_COLUMNS = 24 };
 
-/* --- dimensions ------------------------------------------------------------
- */
+/* --- dimensions --------------------------------------------------------- */
 
+/* Dimension of a layout. */
 typedef enum dimension {
     TENSOR,
     CONTEXT,
@@ -34,7 +34,7 @@ typedef enum dimension {
     N_DIMENSIONS
 } dimension;
 
-/* As runners have them, and JSON. */
+/* Names as in the plan's alternatives and in JSON. */
 static const char *const dimension_names[N_DIMENSIONS] = {
     "tensor",   "context",   "expert",      "expert_tensor",
     "pipeline", "data",      "micro_batch", "chunks_per_device",
@@ -66,7 +66,7 @@ static uint32_t number_of(dimension d, const lh_choice *x)
     }
 }
 
-/* "2, 3 x 6, 2" */
+/* Formats "2, 3 x 6, 2". */
 static void put_layers(const lh_plan *p, char *text)
 {
     const uint32_t n = lh_pipeline_n_chunks(p->pipeline);
@@ -87,7 +87,7 @@ static void put_layers(const lh_plan *p, char *text)
     }
 }
 
-/* What is outermost where it does not say where it lies. */
+/* Formats the sites, or the outermost parallelism if the layout has none. */
 static void put_sites(const lh_plan *p, char *text)
 {
     const lh_layout *l = &p->best.layout;
@@ -141,8 +141,8 @@ static void put_value(dimension d, const lh_plan *p, char *text)
     }
 }
 
-/* The best iteration with today's value of it, as the search knows; 0: it does
- * not. */
+/* Returns the best known iteration time with the current value in this
+ * dimension; 0: unknown. */
 static int64_t keeping_ns(dimension d, const lh_plan *today,
                           const lh_plan *plan)
 {
@@ -158,10 +158,9 @@ static int64_t keeping_ns(dimension d, const lh_plan *today,
     return 0;
 }
 
-/* --- shown ------------------------------------------------------------------
- */
+/* --- output ------------------------------------------------------------- */
 
-/* Which dimensions differ, of N_DIMENSIONS; with a value for each plan. */
+/* A dimension in which the plans differ, with both values. */
 typedef struct change {
     dimension d;
     char today[VALUE_TEXT], plan[VALUE_TEXT];
@@ -176,7 +175,7 @@ static uint32_t find_changes(const lh_plan *today, const lh_plan *plan,
         change *x = &out[n];
         put_value(d, today, x->today);
         put_value(d, plan, x->plan);
-        /* Without experts there is nothing to spread. */
+        /* Expert degrees are irrelevant without experts. */
         if ((d == EXPERT || d == EXPERT_TENSOR) && !plan->job->model->experts)
             continue;
         if (strcmp(x->today, x->plan) == 0)
@@ -188,7 +187,7 @@ static uint32_t find_changes(const lh_plan *today, const lh_plan *plan,
     return n;
 }
 
-/* Of iterations: below 0 is faster. */
+/* Returns the change of the iteration time; below 0: faster. */
 static double percent(int64_t ns, int64_t than_ns)
 {
     return cli_percent_behind((double)ns, (double)than_ns);

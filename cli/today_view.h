@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan --from: what runs today beside what longhaul would run. */
+/* Implements plan --from: compares the current configuration with longhaul's
+ * plan. */
 #ifndef CLI_TODAY_VIEW_H
 #define CLI_TODAY_VIEW_H
 
@@ -7,14 +8,15 @@
 
 #include <longhaul/plan.h>
 
+/* The current configuration's plan. */
 typedef struct cli_today {
-    const lh_plan *plan; /* of what runs today; NULL: there is none */
-    const char *why;     /* then */
+    const lh_plan *plan; /* plan of the current configuration; NULL: none */
+    const char *why;     /* reason if `plan` is NULL */
 } cli_today;
 
-/* Lines before the plan's own. */
+/* Prints the lines before the plan's own. */
 void cli_today_text(cli *c, const cli_today *today, const lh_plan *plan);
-/* `text` is the plan's. NULL: no memory. */
+/* Returns JSON; `text` is the plan's. NULL: no memory. */
 json_t *cli_today_json(const cli_today *today, const lh_plan *plan,
                        const char *text);
 

@@ -37,7 +37,7 @@ lh_status cli_least_memory(cli *c, const cli_search *search,
     return status;
 }
 
-/* --- the curve ----------------------------------------------------------- */
+/* --- curve -------------------------------------------------------------- */
 
 static double gap_of(const lh_memory_point *point)
 {
@@ -70,7 +70,7 @@ static lh_status print_json(cli *c, const lh_pipeline *pipeline,
                      "memory_unit", lh_pipeline_memory_unit(pipeline)));
 }
 
-/* The curve from the least memory to the most, as plots take it. */
+/* The curve in ascending memory, in plot format. */
 typedef struct sheet {
     lh_report_sweep sweep;
     double *xs;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* schedule --objective memory and --pareto: time against memory. */
+/* Implements schedule --objective memory and --pareto: time against memory. */
 #ifndef CLI_TRADEOFF_VIEW_H
 #define CLI_TRADEOFF_VIEW_H
 
@@ -7,6 +7,7 @@
 
 #include <longhaul/tradeoff.h>
 
+/* Settings of the trade-off options. */
 typedef struct cli_tradeoff {
     int64_t makespan_ns;
     const char *html;
@@ -14,7 +15,7 @@ typedef struct cli_tradeoff {
     bool pareto;
 } cli_tradeoff;
 
-/* Rows of an option table; `settings` has a cli_tradeoff called `tradeoff`. */
+/* Option rows; `settings` has a cli_tradeoff named `tradeoff`. */
 #define CLI_TRADEOFF_ROWS(settings)                                            \
     {.name = "makespan",                                                       \
      .type = CLI_TIME,                                                         \
@@ -45,12 +46,12 @@ typedef struct cli_tradeoff {
         .words = CLI_WORDS_FILES                                               \
     }
 
-/* The least memory within which a schedule takes at most --makespan. */
+/* Finds the minimum memory for which a schedule takes at most --makespan. */
 lh_status cli_least_memory(cli *c, const cli_search *search,
                            const cli_model *model, uint32_t sub_blocks,
                            const cli_tradeoff *how, const lh_pipeline *pipeline,
                            lh_memory_point *out);
-/* Makes the curve and prints it. */
+/* Computes the Pareto curve and prints it. */
 lh_status cli_pareto(cli *c, const cli_search *search, const cli_model *model,
                      uint32_t sub_blocks, const cli_tradeoff *how,
                      const lh_pipeline *pipeline);

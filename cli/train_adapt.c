@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --adapt: what a run notices and decides while it goes on. */
+/* Implements --adapt: reports the events and decisions of a run. */
 #include "train_parts.h"
 #include "wrap.h"
 
@@ -74,7 +74,7 @@ lh_status train_notices_json(cli *c, const cli_view *began,
     bool ok = noticed && decisions;
     for (uint32_t i = 0; ok && i < n; i++)
         ok = train_notice_add(c, began, &all[i], noticed, decisions);
-    if (ok) /* they are taken over */
+    if (ok) /* ownership moves to the array */
         ok = json_object_set_new(to, "noticed", noticed) == 0 &&
              json_object_set_new(to, "decisions", decisions) == 0;
     return ok ? LH_OK : cli_no_memory(c);
@@ -120,10 +120,9 @@ lh_status train_notices_report(cli *c, const lh_train_result *r,
     return cli_table_report(c, "What was noticed, and decided", &t, report);
 }
 
-/* --- the prediction --------------------------------------------------------
- */
+/* --- prediction --------------------------------------------------------- */
 
-/* With what has moved by the last iteration. */
+/* Computes the makespan with the migrations up to the last iteration. */
 static lh_status find_makespan(cli *c, const train_changes *changes,
                                const lh_train_result *r, uint32_t state,
                                const lh_schedule *schedule, int64_t *out)
@@ -136,7 +135,8 @@ static lh_status find_makespan(cli *c, const train_changes *changes,
     return status;
 }
 
-/* The last iteration and those before it under the same schedule and events. */
+/* Returns the first of the final iterations with the same schedule and events.
+ */
 static uint32_t first_alike(const train_changes *changes,
                             const lh_train_result *r)
 {
@@ -174,7 +174,7 @@ lh_status train_adapt_predict(cli *c, const cli_view *v,
         ns[i] = r->iterations[first + i].ns;
     r->median_ns = train_median(ns, n);
     free(ns);
-    /* What all passes take on the processors that there are. */
+    /* Lower bound: total pass time over the available processors. */
     int64_t least = r->predicted_ns > r->unshared_ns ? r->predicted_ns : 0;
     r->unshared_ns += now - quiet;
     r->predicted_ns = r->unshared_ns > least ? r->unshared_ns : least;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --schedule-at: schedules that a run goes on with. All are read, lowered and
- * proven before the run starts, so that what is wrong with the last one is not
- * found after days. */
+/* Implements --schedule-at: schedule switches during a run. All schedules are
+ * read, lowered and verified before the run starts, so that errors do not
+ * appear days later. */
 #define _POSIX_C_SOURCE 200809L
 #include "train_parts.h"
 #include "values.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One "STEP=NAME" of the list, whose copy is cut up: the name stays in it. */
+/* Parses one "STEP=NAME" in place: the name points into the text. */
 static lh_status read_change(cli *c, const cli_view *v, char *text,
                              train_change *out)
 {
@@ -120,7 +120,8 @@ lh_status train_changes_check(cli *c, const cli_view *v,
 
 const lh_reschedule *train_changes_at(train_changes *changes, uint64_t step)
 {
-    /* A run that goes on from a checkpoint begins with the last one before. */
+    /* A run resumed from a checkpoint starts with the last schedule before it.
+     */
     uint32_t n = 0;
     while (n < changes->n && changes->all[n].step <= step)
         n++;

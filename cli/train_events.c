@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --events: what becomes slow while a run goes on, and what the simulator says
- * of each of its iterations. */
+/* Implements --events: elements that become slow during a run, and the
+ * simulated time of each iteration. */
 #include "train_parts.h"
 
 #include <stdlib.h>
@@ -22,15 +22,14 @@ lh_status train_events_read(cli *c, cli_view *v, train_changes *changes,
     return LH_OK;
 }
 
-/* Makespans by what ranks went on with and state, worked out where they are
- * asked for. */
+/* Cache of makespans by schedule switch and state, computed on demand. */
 typedef struct makespans {
     cli *c;
     const cli_view *v;
     const train_changes *changes;
     const lh_train_result *r;
     uint32_t n_states;
-    int64_t *ns; /* [switches so far * n_states + state]; -1: not yet */
+    int64_t *ns; /* [switches so far * n_states + state]; -1: not computed */
 } makespans;
 
 static uint32_t switches_until(const lh_train_result *r, uint64_t step)
@@ -42,7 +41,7 @@ static uint32_t switches_until(const lh_train_result *r, uint64_t step)
     return i;
 }
 
-/* Of an iteration as `step`, if it were in `state`. */
+/* Computes the makespan of iteration `step` as if it were in `state`. */
 static lh_status find_makespan(makespans *m, uint64_t step, uint32_t state,
                                int64_t *out)
 {
@@ -77,7 +76,8 @@ int64_t train_median(int64_t *ns, uint32_t n)
     return ns[(n - 1) / 2] + (ns[n / 2] - ns[(n - 1) / 2]) / 2;
 }
 
-/* Of the iterations that the result's median is of; `some`: room for all. */
+/* Returns the median over the iterations that the result's median covers;
+ * `some`: buffer for all. */
 static int64_t median_at_end(const int64_t *ns, const lh_train_result *r,
                              int64_t *some)
 {
@@ -88,14 +88,14 @@ static int64_t median_at_end(const int64_t *ns, const lh_train_result *r,
     return train_median(some, n);
 }
 
-/* What follows the pipeline in an iteration is in the result's prediction.
- * `alone`: if each rank had a processor; `some`: room. */
+/* Predicts all iterations. The result's prediction already includes the time
+ * after the pipeline. `alone`: with one processor per rank; `some`: buffer. */
 static lh_status predict_all(makespans *m, lh_train_result *r, int64_t *ns,
                              int64_t *alone, int64_t *some)
 {
     const train_changes *changes = m->changes;
     int64_t quiet;
-    /* What all passes take on the processors that there are. */
+    /* Lower bound: total pass time over the available processors. */
     int64_t least = r->predicted_ns > r->unshared_ns ? r->predicted_ns : 0;
     CLI_TRY(find_makespan(m, train_last_step(r), 0, &quiet));
     for (uint32_t i = 0; i < r->n_iterations; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The log of a run: a line for each iteration, there as soon as it is done. A
- * log that cannot be written is said once and does not end the training, which
- * may be worth days; the exit status tells. */
+/* Writes the log of a run: one line per iteration, as soon as it is complete. A
+ * failed write is reported once and does not end the training, which may have
+ * run for days; the exit status is non-zero. */
 #define _DEFAULT_SOURCE
 #include "train_parts.h"
 
@@ -36,7 +36,7 @@ lh_status train_log_open(cli *c, const char *path, train_log *out)
         return cli_no_memory(c);
     }
     *out = (train_log){.fd = fd, .path = path, .failed = failed};
-    /* A reader that is gone is a log that cannot be written. */
+    /* A closed reader counts as a failed write. */
     out->old_pipe = signal(SIGPIPE, SIG_IGN);
     return LH_OK;
 }
@@ -49,7 +49,8 @@ static void fail_log(train_log *log, int cause)
             log->path, strerror(cause));
 }
 
-/* Nothing of a line that does not fit is left, where the file lets us. */
+/* Appends a line; removes a partially written line where the file permits it.
+ */
 static bool append_line(int fd, const char *line, size_t len)
 {
     struct stat before;
@@ -63,7 +64,7 @@ static bool append_line(int fd, const char *line, size_t len)
             const int cause = errno;
             const int cut =
                 cuts && done > 0 ? ftruncate(fd, before.st_size) : 0;
-            (void)cut; /* without that a part of the line stays */
+            (void)cut; /* otherwise a partial line remains */
             errno = cause;
             return false;
         }
@@ -93,7 +94,7 @@ void train_log_add(train_log *log, const lh_iteration *it,
         fail_log(log, ENOMEM);
     } else {
         const size_t len = strlen(text);
-        text[len] = '\n'; /* in place of its end, which is not needed */
+        text[len] = '\n'; /* replaces the terminating NUL */
         if (!append_line(log->fd, text, len + 1))
             fail_log(log, errno);
     }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train --memory: what ranks were predicted to hold, and held. */
+/* Implements train --memory: predicted and actual memory per rank. */
 #include "train_parts.h"
 #include "wrap.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* What the plan says of the rank's device, if it does. */
+/* Returns the plan's memory for the rank's device, if known. */
 static int64_t of_plan(const lh_plan *plan, uint32_t rank)
 {
     if (!plan || plan->n_ranks == 0)
@@ -67,7 +67,7 @@ static void put_mib(char cell[CELL], int64_t bytes)
         snprintf(cell, CELL, "%.2f", (double)bytes / (1 << 20));
 }
 
-/* "parameters 0.88, gradients 0.88, ..." */
+/* Formats "parameters 0.88, gradients 0.88, ...". */
 static void put_kinds(char cell[CELL], const int64_t bytes[LH_N_MEMORY_KINDS])
 {
     size_t at = 0;
@@ -79,7 +79,8 @@ static void put_kinds(char cell[CELL], const int64_t bytes[LH_N_MEMORY_KINDS])
                                    (double)bytes[i] / (1 << 20));
 }
 
-/* Ranks share tensors, or else experts. */
+/* Checks whether ranks split the model by tensor parallelism, or else by expert
+ * parallelism. */
 static bool divides(const lh_plan *plan, bool tensors)
 {
     const lh_layout *l = plan ? &plan->best.layout : NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --layers-at, --places-at: layers that go to other chunks, and ranks that
- * change their places, while a run goes on. */
+/* Implements --layers-at and --places-at: layer migration between chunks and
+ * rank migration during a run. */
 #define _POSIX_C_SOURCE 200809L
 #include "train_parts.h"
 #include "values.h"
@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- reading
- * --------------------------------------------------------------------- */
+/* --- parsing ------------------------------------------------------------ */
 
 static lh_status fail_numbers(cli *c, const char *option, uint32_t least,
                               const char *text)
@@ -24,7 +23,7 @@ static lh_status fail_numbers(cli *c, const char *option, uint32_t least,
                            : "");
 }
 
-/* "STEP=N,N,..." */
+/* Parses "STEP=N,N,...". */
 static lh_status read_move(cli *c, const char *option, uint32_t least,
                            const char *text, train_move *out)
 {
@@ -133,7 +132,7 @@ static lh_status check_places(cli *c, const train_changes *changes, uint32_t n)
     return LH_OK;
 }
 
-/* Of each chunk, as the run begins. */
+/* Finds the initial layers of each chunk. */
 static lh_status find_layers(cli *c, const cli_view *v, const lh_plan *plan,
                              train_changes *changes)
 {
@@ -162,12 +161,12 @@ static lh_status find_layers(cli *c, const cli_view *v, const lh_plan *plan,
     }
     if (all)
         return LH_OK;
-    free(changes->first_layers); /* none of it moves */
+    free(changes->first_layers); /* no layer moves */
     changes->first_layers = NULL;
     return LH_OK;
 }
 
-/* Of the pipeline: as many have ranks. */
+/* Returns the number of pipeline replicas with ranks. */
 static uint32_t copies_of(const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
@@ -227,10 +226,9 @@ void train_moves_fini(train_changes *changes)
     json_decref(changes->moved);
 }
 
-/* --- while it runs
- * --------------------------------------------------------------- */
+/* --- during the run ----------------------------------------------------- */
 
-/* The last one that counts from a step up to `step` on; NULL: it was given. */
+/* Returns the last entry effective at `step`; NULL: already passed on. */
 static const uint32_t *numbers_at(train_moves *moves, uint64_t step)
 {
     uint32_t n = 0;
@@ -242,14 +240,14 @@ static const uint32_t *numbers_at(train_moves *moves, uint64_t step)
     return moves->all[n - 1].numbers;
 }
 
-/* As it is; NULL: as the run began. */
+/* Returns the current numbers; NULL: the initial ones. */
 static const uint32_t *taken(const train_moves *moves)
 {
     return moves->n_taken ? moves->all[moves->n_taken - 1].numbers : NULL;
 }
 
-/* How, and how long: by links as they are in that step. What cannot be said
- * takes no time. */
+/* Finds the transfer method and its duration over the links at that step.
+ * Unknown durations count as zero. */
 static void find_ways(train_changes *changes, uint64_t step, lh_reschedule *to)
 {
     int64_t layers = 0, hosts = 0;
@@ -289,10 +287,9 @@ void train_moves_taken(train_changes *changes)
         changes->hosts.n_taken = changes->hosts.n_given;
 }
 
-/* --- what came of it
- * ------------------------------------------------------------- */
+/* --- results ------------------------------------------------------------ */
 
-/* LH_NONE is null. */
+/* Converts numbers to JSON; LH_NONE becomes null. */
 static json_t *numbers_json(const uint32_t *numbers, uint32_t n)
 {
     json_t *list = n ? json_array() : json_null();
@@ -327,7 +324,7 @@ json_t *train_moved_json(const lh_moved *m)
         m->predicted_ns > 0 ? cli_seconds(m->predicted_ns) : json_null());
 }
 
-/* "2,1,-": LH_NONE is a line. */
+/* Formats "2,1,-"; LH_NONE becomes a dash. */
 static const char *numbers_text(const uint32_t *numbers, uint32_t n, char *text,
                                 size_t room)
 {
@@ -404,7 +401,7 @@ lh_status train_moved_report(cli *c, const lh_train_result *r,
     return cli_table_report(c, "Parts of the job that moved", &t, report);
 }
 
-/* What moved last before an iteration, or with it. */
+/* Returns the last migration before an iteration, or at it. */
 static const lh_moved *moved_last(const lh_train_result *r, uint64_t step)
 {
     uint32_t n;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- iterations ----------------------------------------------------------- */
+/* --- iterations --------------------------------------------------------- */
 
 static json_t *number_or_null(double value)
 {
@@ -47,7 +47,7 @@ json_t *train_iteration_json(const lh_iteration *it, const train_moment *at)
     return j;
 }
 
-/* --- schedules that it went on with --------------------------------------- */
+/* --- schedule switches -------------------------------------------------- */
 
 json_t *train_switch_json(const lh_switch *what, const char *from,
                           const char *path, json_t *moved)
@@ -61,8 +61,8 @@ json_t *train_switch_json(const lh_switch *what, const char *from,
         what->refused ? json_string(what->refused) : json_null());
 }
 
-/* The name of the schedule that iteration `step` followed; `before`: or would
- * have, had nothing been proposed for it. */
+/* Returns the name of the schedule in iteration `step`; `before`: without the
+ * switch proposed for it. */
 static const char *schedule_of(const cli_view *v, const lh_train_result *r,
                                uint64_t step, bool before)
 {
@@ -80,8 +80,8 @@ const char *train_last_name(const cli_view *began, const lh_train_result *r)
     return schedule_of(began, r, train_last_step(r), false);
 }
 
-/* How messages went in iteration `step`, as the run began where no other
- * schedule came with a path. */
+/* Returns the data path in iteration `step`: the initial one, unless a schedule
+ * switch changed it. */
 static const char *path_of(cli *c, const lh_train_result *r, uint64_t step)
 {
     uint32_t n;
@@ -114,7 +114,8 @@ static json_t *switches_json(cli *c, const cli_view *v,
     return list;
 }
 
-/* Whether times are of a part of the run alone. */
+/* Prints the switches. Returns whether any was applied, so that times cover
+ * only a part of the run. */
 static bool print_switches(cli *c, const cli_view *v, const lh_train_result *r)
 {
     static const char *const path_words[] = {
@@ -143,7 +144,7 @@ static bool print_switches(cli *c, const cli_view *v, const lh_train_result *r)
     return any;
 }
 
-/* --- the run -------------------------------------------------------------- */
+/* --- run ---------------------------------------------------------------- */
 
 static json_t *iterations_json(cli *c, const cli_view *v,
                                const train_changes *changes,
@@ -182,8 +183,8 @@ static const char *const exchanges[LH_N_TRAIN_GROUPS] = {
     [LH_TRAIN_GROUP_EXPERT_TENSOR] = "expert_tensor",
 };
 
-/* Ranks of a run that was broken off do not tell each other what they have
- * held, sent and copied. */
+/* Checks for an aborted run, whose ranks do not exchange their memory, sent and
+ * copied statistics. */
 static bool was_broken_off(const lh_train_result *r)
 {
     uint32_t n;
@@ -191,7 +192,8 @@ static bool was_broken_off(const lh_train_result *r)
     return n == 0;
 }
 
-/* What ranks that compute together have sent each other within passes. */
+/* Prints the data sent between tensor- or expert-parallel ranks within passes.
+ */
 static void print_exchanges(cli *c, const lh_train_result *r)
 {
     char a[CLI_TIME_TEXT], text[300];
@@ -218,7 +220,7 @@ static void print_exchanges(cli *c, const lh_train_result *r)
              "of a rank in an iteration, with waits for the others: %s", text);
 }
 
-/* What activations that leave their ranks have taken. */
+/* Prints the cost of activations that leave their ranks. */
 static void print_copies(cli *c, const lh_train_result *r)
 {
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT], w[CLI_TIME_TEXT];
@@ -413,8 +415,9 @@ static void print_ranks(cli *c, const cli_view *v, const lh_plan *plan,
         cli_print(c, ", expert %" PRIu32, l->expert);
 }
 
-/* How long the iterations with events, and all, took beside the simulator's,
- * which a run that adapts has not got (`predicted_ns` is NULL). */
+/* Prints the mean time of iterations with events, and of all, against the
+ * simulation. An adaptive run has no such prediction (`predicted_ns` is NULL).
+ */
 static void print_events(cli *c, const lh_course *course,
                          const int64_t *predicted_ns, const lh_train_result *r)
 {
@@ -486,7 +489,7 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
         train_memory_print(c, plan, r);
 }
 
-/* Of the last iteration, which is the one that is shown. */
+/* Adds facts on the last iteration, which is the displayed one. */
 static lh_status add_last_facts(cli *c, const cli_view *began,
                                 const lh_course *course,
                                 const lh_train_result *r, lh_report *report)
@@ -508,8 +511,8 @@ static uint32_t state_at(const lh_course *course, uint64_t step)
     return course ? lh_course_state(course, step) : 0;
 }
 
-/* "slack, delegated": what iteration `step` followed, with the path where that
- * was switched, too. */
+/* Formats "slack, delegated": the schedule of iteration `step`, with the data
+ * path if it was switched, too. */
 #define FOLLOWED_TEXT 160
 static const char *followed(cli *c, const cli_view *began,
                             const lh_train_result *r, uint64_t step,
@@ -528,8 +531,8 @@ static const char *followed(cli *c, const cli_view *began,
     return text;
 }
 
-/* The iterations from `first` on that have the same events and the same
- * schedule: where they end, and what they took on an average. */
+/* Returns the end of the span from `first` with the same events and schedule;
+ * *mean_ns is its mean iteration time. */
 static uint32_t end_of_alike(cli *c, const cli_view *began,
                              const lh_course *course, const lh_train_result *r,
                              uint32_t first, int64_t *mean_ns)
@@ -546,7 +549,7 @@ static uint32_t end_of_alike(cli *c, const cli_view *began,
     return end;
 }
 
-/* Where events or schedules made a difference. */
+/* Adds the spans of iterations that events or schedules distinguish. */
 static lh_status add_iterations(cli *c, const cli_view *began,
                                 const lh_course *course,
                                 const int64_t *predicted_ns,
@@ -601,7 +604,7 @@ static const char *moved_mark(const lh_moved *m)
     return m->n_chunks ? "layers move" : "places change";
 }
 
-/* How long iterations took: into the report, or as a picture of its own. */
+/* Draws the iteration times: into the report, or as a separate chart. */
 static lh_status draw_iterations(cli *c, const cli_view *began,
                                  const lh_course *course,
                                  const int64_t *predicted_ns,

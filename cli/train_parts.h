@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The train command's parts: cmd_train.c has what can be asked for, train_run.c
- * runs it, train_changes.c has the schedules that it goes on with,
- * train_moves.c what moves to other ranks or chunks, train_paths.c how messages
- * go, train_events.c what is slow meanwhile,
- * train_adapt.c what it notices of that, train_output.c says what came out,
- * train_memory.c what ranks held. */
+/* Declares the parts of the train command:
+ *
+ * - cmd_train.c: options
+ * - train_run.c: the run
+ * - train_switches.c: schedule switches
+ * - train_migrations.c: migration to other ranks or chunks
+ * - train_data_paths.c: data paths of messages
+ * - train_events.c: events that make elements slow
+ * - train_adapt.c: reports of the adaptive run
+ * - train_output.c: results
+ * - train_memory.c: memory per rank */
 #ifndef CLI_TRAIN_PARTS_H
 #define CLI_TRAIN_PARTS_H
 
@@ -21,6 +26,7 @@ enum { TRAIN_MOST_RAILS = 8 };
 
 extern const char *const train_devices[], *const train_transports[];
 
+/* Settings of the train command. */
 typedef struct train_settings {
     const char *schedule, *schedule_at, *events, *inject, *trace, *html, *svg,
         *log, *profile_out, *path, *host_memory, *rails, *layers, *layers_at,
@@ -37,218 +43,237 @@ typedef struct train_settings {
     uint32_t format, checkpoint_every, keep, validate_every;
 } train_settings;
 
+/* Runs the command. */
 lh_status train_run(cli *c);
 
-/* --rails: its parts, and the text that they are in, released with free(). */
+/* --rails: its parts, and the text that contains them, released with free(). */
 typedef struct train_rails {
     char *text;
     const char *parts[TRAIN_MOST_RAILS];
     uint32_t n;
 } train_rails;
 
-/* --schedule-at */
+/* Schedule switch of --schedule-at. */
 typedef struct train_change {
     uint64_t step;
     cli_view view; /* its schedule and method */
 } train_change;
 
-/* --layers-at, --places-at: one, and all by step. */
+/* Migrations of --layers-at and --places-at: one entry, and all by step. */
 typedef struct train_move {
     uint64_t step;
-    uint32_t n, *numbers; /* of chunks, or of places */
+    uint32_t n, *numbers; /* chunks, or places */
 } train_move;
 
+/* All migrations of one kind, by step. */
 typedef struct train_moves {
     train_move *all;
-    uint32_t n, n_given; /* all; that were given so far */
-    uint32_t n_taken;    /* the last one that the run went on with; 0: none */
+    uint32_t n, n_given; /* all; passed on so far */
+    uint32_t n_taken;    /* last one applied by the run; 0: none */
 } train_moves;
 
+/* All schedule switches, events and migrations of a run. */
 typedef struct train_changes {
     train_change *all; /* by step */
     uint32_t n;
-    char *text; /* that names are in */
-    /* While the run goes on, where rank 0 is. */
+    char *text; /* text that contains the names */
+    /* State during the run, on rank 0. */
     uint32_t n_given;
     lh_reschedule given;
-    const char *current; /* name of what iterations follow */
-    json_t *told;        /* what is still to be said in the log, or NULL */
-    lh_course *course;   /* --events; NULL: nothing becomes slow */
-    lh_places *places;   /* --replicas, of the course; else NULL */
-    const char *path;    /* of messages: cli_path_of() */
-    cli_paths paths;     /* of the run, or at its end */
-    cli_model end;       /* how messages go then */
+    const char *current; /* name of the current schedule */
+    json_t *told;        /* to be written to the log, or NULL */
+    lh_course *course;   /* --events; NULL: none */
+    lh_places *places;   /* --replicas, for the events; else NULL */
+    const char *path;    /* data path: cli_data_path_name() */
+    cli_paths paths;     /* during the run, or at its end */
+    cli_model end;       /* data paths at the end */
     train_rails rails;
-    /* What moves. */
+    /* Migrations. */
     train_moves layers, hosts;
-    uint32_t *first_layers; /* of each chunk; NULL: not known, or not each has
-                               one */
+    uint32_t *first_layers; /* per chunk; NULL: unknown, or a chunk has none */
     uint64_t n_layers;
-    uint32_t *vias;   /* of what is given: as lh_reschedule has them */
-    lh_layers *rules; /* of these; else NULL */
-    int64_t host_ns;  /* sending what a host keeps; 0: not said */
-    int64_t layer_ns; /* likewise, of a layer */
-    char why[64];     /* of what is given */
-    json_t *moved;    /* still to be said in the log, or NULL */
+    uint32_t *vias;   /* of `given`, as in lh_reschedule */
+    lh_layers *rules; /* for layer migration; else NULL */
+    int64_t host_ns;  /* sending a host's state; 0: unknown */
+    int64_t layer_ns; /* sending a layer; 0: unknown */
+    char why[64];     /* reason for `given` */
+    json_t *moved;    /* to be written to the log, or NULL */
     /* --adapt */
-    const cli_view *began;       /* what the run began with */
-    char name[256];              /* that `current` is in */
-    json_t *noticed, *decisions; /* still to be said in the log, or NULL */
+    const cli_view *began;       /* initial schedule */
+    char name[256];              /* storage of `current` */
+    json_t *noticed, *decisions; /* to be written to the log, or NULL */
 } train_changes;
 
-/* Zero-initialised; train_changes_fini() at any stage. Made for the view's
- * pipeline; then checked on what is run. */
+/* Reads the changes for the view's pipeline and checks them on the executed
+ * one. Zero-initialise; train_changes_fini() is valid at any time. */
 lh_status train_changes_read(cli *c, const cli_view *v, train_changes *out);
+/* Checks the changes on the executed pipeline. */
 lh_status train_changes_check(cli *c, const cli_view *v,
                               const lh_exec_options *exec,
                               const train_changes *changes);
-/* Of --sub-blocks, what the run's first schedule takes: all of it, unless that
- * is cut by none and a later one is. */
+/* Returns the --sub-blocks of the run's first schedule: all, unless its method
+ * does not split passes and a later schedule's does. */
 uint32_t train_first_sub_blocks(const train_settings *s);
-/* What is new from `step` on; NULL: nothing. */
+/* Returns the changes effective from `step`; NULL: none. */
 const lh_reschedule *train_changes_at(train_changes *changes, uint64_t step);
-/* That the last iteration followed; NULL: the one that the run began with. */
+/* Returns the schedule of the last iteration; NULL: the initial one. */
 const train_change *train_changes_last(const train_changes *changes,
                                        const lh_train_result *r);
+/* Releases the changes. */
 void train_changes_fini(train_changes *changes);
 
 /* --- --layers-at, --places-at ------------------------------------------- */
 
-/* Of the view's pipeline, for which `changes` was made. */
+/* Reads the migrations for the view's pipeline, for which `changes` was read.
+ */
 lh_status train_moves_read(cli *c, const cli_view *v, const lh_plan *plan,
                            train_changes *changes);
+/* Releases the migrations. */
 void train_moves_fini(train_changes *changes);
-/* Who is to have what else from `step` on, into *out, with what moving takes;
- * whether anything is. What was refused is not given again. */
+/* Sets the migrations effective from `step` in *out, with their durations;
+ * returns whether there are any. A rejected migration is not proposed again. */
 bool train_moves_at(train_changes *changes, uint64_t step, lh_reschedule *out);
-/* What was given last is so from now on. */
+/* Marks the last proposed migration as applied. */
 void train_moves_taken(train_changes *changes);
-/* NULL is null; NULL: no memory. */
+/* Returns JSON null for NULL; NULL: no memory. */
 json_t *train_moved_json(const lh_moved *moved);
+/* Prints a migration. */
 void train_moved_print(cli *c, uint64_t step, const lh_moved *moved);
-/* What moved, and how long that took: a table, where anything did. */
+/* Adds a table of the migrations and their durations, if any. */
 lh_status train_moved_report(cli *c, const lh_train_result *r,
                              lh_report *report);
-/* The pipeline of a step, in a state of the course, with what has moved by
- * then: *out, to be released; NULL: it is `quiet`, that of the run. */
+/* Builds the pipeline at a step, in a state of the event timeline, with the
+ * migrations so far: *out, to be released; NULL: equal to `quiet`, the run's.
+ */
 lh_status train_pipeline_at(cli *c, const train_changes *changes,
                             const lh_pipeline *quiet, const lh_train_result *r,
                             uint64_t step, uint32_t state, lh_pipeline **out);
 
-/* How far in `changes` the run had come with iteration `step`: so many of its
- * schedules, of which the last one counts. */
+/* Returns the number of schedules in `changes` that the run had switched to by
+ * iteration `step`; the last one was active. */
 uint32_t train_changes_followed(const train_changes *changes,
                                 const lh_train_result *r, uint64_t step);
-/* The same of the last iteration: a run may end within the first one of the
- * next schedule, of which it then says nothing. */
+/* Returns the same for the last iteration. A run may end within the first
+ * iteration of a new schedule, which it then does not report. */
 uint32_t train_changes_at_end(const train_changes *changes,
                               const lh_train_result *r);
 uint64_t train_last_step(const lh_train_result *r); /* none: UINT64_MAX */
 
-/* --events: reads the file, for the pipeline that is run; *own is it then. */
+/* Reads the file of --events for the executed pipeline, then stored in *own. */
 lh_status train_events_read(cli *c, cli_view *v, train_changes *changes,
                             lh_pipeline **own);
-/* What the simulator says of each iteration under its events, in *out, to be
- * released with free(); the result's predictions become medians of that. NULL
- * where there are no events. */
+/* Simulates each iteration under its events into *out (free with free()) and
+ * sets the result's predictions to their medians. NULL if there are no events.
+ */
 lh_status train_events_predict(cli *c, const cli_view *v,
                                const train_changes *changes, lh_train_result *r,
                                int64_t **out);
 
 /* --- --memory --- */
 
-/* Of each rank what it was predicted to hold and held; an array, empty where
+/* Returns the predicted and actual memory per rank as an array, empty if
  * nothing is trained. NULL: no memory. */
 json_t *train_memory_json(const lh_plan *plan, const lh_train_result *r);
+/* Prints the memory per rank. */
 void train_memory_print(cli *c, const lh_plan *plan, const lh_train_result *r);
 
 /* --- --path --- */
 
-/* How messages go, into `model`, before a schedule is made for the view's
- * pipeline, which becomes the one with their copies; then for the pipeline that
- * is run, where `model` is how they would go otherwise. */
+/* Set the data paths in `model`: first before a schedule is built for the
+ * view's pipeline, which is replaced by the one with message copies; then for
+ * the executed pipeline, where `model` has the default paths. */
 lh_status train_paths_begin(cli *c, cli_view *v, cli_paths *out);
+/* Sets the data paths of the executed pipeline. */
 lh_status train_paths_read(cli *c, const cli_view *v, const cli_model *model,
                            train_changes *changes);
-/* What a run that adapts has come to; links are the result's. */
+/* Sets the final paths of an adaptive run; links are the result's. */
 lh_status train_paths_end(cli *c, const cli_view *v, const lh_train_result *r,
                           train_changes *changes);
-/* As people call it: direct where sends share a queue with the passes. */
+/* Returns the path's display name: direct if sends share a queue with the
+ * passes. */
 const char *train_path_name(cli *c, lh_data_path path);
-/* Into the options of a run. */
+/* Copies the paths to the options of a run. */
 void train_paths_set(cli *c, const train_changes *changes,
                      lh_exec_options *exec);
-/* The pipeline with the copies of messages: *out, to be released, or NULL where
+/* Builds the pipeline with message copies: *out, to be released, or NULL if
  * there are none. */
 lh_status train_paths_stage(cli *c, const train_changes *changes,
                             const lh_pipeline *pipeline, lh_pipeline **out);
-/* An iteration, simulated as its messages go. */
+/* Simulates an iteration with its data paths. */
 lh_status train_makespan(cli *c, const train_changes *changes,
                          const lh_pipeline *pipeline,
                          const lh_schedule *schedule, int64_t *out);
+/* Simulates the view's schedule with its data paths. */
 lh_status train_simulate(cli *c, const train_changes *changes, cli_view *view);
 
 /* --- --adapt --- */
 
-/* As people call the schedule of that name that a run has switched to. */
+/* Returns the display name of a schedule that a run has switched to. */
 const char *train_name(const cli_view *began, const char *to);
-/* Of the schedule that the last iteration followed. */
+/* Returns the display name of the last iteration's schedule. */
 const char *train_last_name(const cli_view *began, const lh_train_result *r);
 /* Adds a notice to one of two arrays. */
 bool train_notice_add(cli *c, const cli_view *began, const lh_notice *n,
                       json_t *noticed, json_t *decisions);
-/* Keeps it for the log; the line of which gets what was kept. */
+/* Stores a notice for the log; train_notices_log() adds the stored ones to a
+ * line. */
 void train_changes_notice(cli *c, train_changes *changes, const lh_notice *n);
+/* Adds the stored notices to a log line. */
 void train_notices_log(train_changes *changes, json_t *line);
-/* All of a run, as keys of its JSON; as lines. */
+/* Output all notices of a run: as JSON keys, as lines, or into a report. */
 lh_status train_notices_json(cli *c, const cli_view *began,
                              const lh_train_result *r, json_t *to);
+/* Prints all notices. */
 void train_notices_print(cli *c, const lh_train_result *r);
+/* Adds all notices to a report. */
 lh_status train_notices_report(cli *c, const lh_train_result *r,
                                lh_report *report);
-/* With events: the result's prediction, and its times, become those of the
- * iterations at its end that had the same schedule and events. */
+/* With events: restricts the result's prediction and times to the final
+ * iterations with the same schedule and events. */
 lh_status train_adapt_predict(cli *c, const cli_view *v,
                               const train_changes *changes, lh_train_result *r);
 
-/* Sorts them; n > 0. */
+/* Returns the median; sorts `ns` in place; n > 0. */
 int64_t train_median(int64_t *ns, uint32_t n);
 
-/* Of one iteration, as --log and --json have it. */
+/* Properties of one iteration for --log and --json. */
 typedef struct train_moment {
-    const char *schedule; /* that it followed */
+    const char *schedule; /* active schedule */
     const char *path;
     const lh_course *course;
-    int64_t predicted_ns; /* under its events; 0: not said */
+    int64_t predicted_ns; /* under its events; 0: unknown */
 } train_moment;
 
+/* Returns the tokens per second of an iteration. */
 double train_tokens_per_s(const lh_iteration *it);
+/* Returns an iteration as JSON. */
 json_t *train_iteration_json(const lh_iteration *it, const train_moment *at);
-/* `from`: the schedule before; `path`: of messages, cli_path_of(); `moved` is
- * taken over. */
+/* Returns JSON. `from`: the previous schedule; `path`: data path,
+ * cli_data_path_name(); takes ownership of `moved`. */
 json_t *train_switch_json(const lh_switch *what, const char *from,
                           const char *path, json_t *moved);
 
-/* --log, open for the length of a run. */
+/* --log, open during the run. */
 typedef struct train_log {
     int fd;
     const char *path;
-    bool *failed; /* of all processes: the first rank, which writes, may be
-                     another one. NULL: there is no log */
-    void (*old_pipe)(int); /* what SIGPIPE did before */
+    bool *failed; /* shared by all processes, as the first rank, which writes,
+                   * may be another one. NULL: no log */
+    void (*old_pipe)(int); /* previous SIGPIPE handler */
 } train_log;
 
+/* Opens the log. */
 lh_status train_log_open(cli *c, const char *path, train_log *out);
-/* What cannot be written is said once, and then no more is tried. */
+/* Appends an iteration. After a failed write, reports the error once and stops
+ * writing. */
 void train_log_add(train_log *log, const lh_iteration *it,
                    train_changes *changes);
-/* False: not all of it was written, which has been said. */
+/* Closes the log. Returns false after a failed write, which was reported. */
 bool train_log_close(train_log *log);
 
-/* Writes and prints what was asked for; nothing where another process does.
- * `plan`: NULL of a pipeline. `last`: simulated, of the schedule and the events
- * that the run ended with. `predicted_ns`: per iteration, NULL without events.
- */
+/* Writes and prints the requested output; does nothing if another process does.
+ * `plan`: NULL for a pipeline. `last`: the final schedule and events,
+ * simulated. `predicted_ns`: per iteration, NULL without events. */
 lh_status train_put_results(cli *c, const cli_view *v, const cli_view *last,
                             const lh_plan *plan, const train_changes *changes,
                             const int64_t *predicted_ns,

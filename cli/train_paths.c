@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --path: messages that are copied to host memory, and sent from there. The run
- * has the pipeline as it is, what is simulated the one with their copies. */
+/* Implements --path: messages copied to host memory and sent from there. The
+ * run uses the pipeline unchanged; the simulation uses the one with message
+ * copies. */
 #include "train_parts.h"
 
 lh_status train_paths_begin(cli *c, cli_view *v, cli_paths *out)

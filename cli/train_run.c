@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running a plan: what it is to be, and while it runs. */
+/* Runs a plan: builds the options and handles the callbacks during the run. */
 #define _POSIX_C_SOURCE 200809L
 #include "inject.h"
 #include "train_parts.h"
@@ -10,22 +10,22 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- while it runs
- * -------------------------------------------------------------- */
+/* --- during the run ----------------------------------------------------- */
 
+/* Context of the run's callbacks. */
 typedef struct watch {
     cli *c;
     train_log log;
     uint32_t steps;
     train_changes *changes;
-    pid_t process; /* the one that signals are for */
+    pid_t process; /* the process that handles signals */
 } watch;
 
 static int asked_to_stop(void *of)
 {
     watch *w = of;
-    /* What asks a group of processes to stop asks each of them; the ranks that
-     * this one has started hear it from here. */
+    /* A process-group signal reaches every process; ranks started by this
+     * process get the stop request from here. */
     if (cli_interrupts() == 0 || getpid() != w->process)
         return LH_STOP_NO;
     return cli_interrupts() > 1 ? LH_STOP_NOW : LH_STOP_AFTER;
@@ -87,7 +87,7 @@ static void show_notice(void *of, const lh_notice *what)
     train_changes_notice(w->c, w->changes, what);
 }
 
-/* At once: mpirun leaves a second to those that it ends. */
+/* Flush immediately: mpirun gives processes that it ends one second. */
 static void show_failure(void *of, const char *why)
 {
     watch *w = of;
@@ -133,7 +133,7 @@ static lh_status take_model(cli *c, lh_train_model *m)
                : cli_usage(c, "--validation: at least 0 and less than 1");
 }
 
-/* What --device cpu needs, before a schedule is made. */
+/* Checks the requirements of --device cpu before a schedule is built. */
 static lh_status check_cpu(cli *c, const lh_plan *plan)
 {
     const train_settings *s = c->settings;
@@ -265,10 +265,9 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
     return status;
 }
 
-/* --- the command
- * ------------------------------------------------------------------ */
+/* --- command ------------------------------------------------------------ */
 
-/* What the run ended with, simulated. */
+/* Simulates the final state of the run and prints the results. */
 static lh_status put_last(cli *c, const cli_view *v, const lh_plan *plan,
                           const train_changes *changes,
                           const int64_t *predicted_ns, const lh_train_result *r)
@@ -326,7 +325,7 @@ static lh_status run_view(cli *c, cli_view *v, const lh_plan *plan,
     return status;
 }
 
-/* What --inject's gigabits are counted for. */
+/* Returns the message size that --inject's gigabits refer to. */
 static uint64_t message_bytes_of(cli *c, const lh_plan *plan)
 {
     const train_settings *s = c->settings;
@@ -335,8 +334,8 @@ static uint64_t message_bytes_of(cli *c, const lh_plan *plan)
     return plan ? lh_train_message_bytes(plan) : LH_TRAIN_MESSAGE_BYTES;
 }
 
-/* The pipeline as it is played: with other delays, faster. Each copy replaces
- * the one before in *own. */
+/* Modifies the pipeline for execution: other delays, higher speed. Each copy
+ * replaces the previous one in *own. */
 static lh_status change_pipeline(cli *c, cli_view *v, const lh_plan *plan,
                                  train_changes *changes, lh_pipeline **own)
 {
@@ -356,7 +355,7 @@ static lh_status change_pipeline(cli *c, cli_view *v, const lh_plan *plan,
     return s->events ? train_events_read(c, v, changes, own) : LH_OK;
 }
 
-/* Options that would be of no effect are refused. */
+/* Rejects options without effect. */
 static lh_status check_options(cli *c)
 {
     train_settings *s = c->settings;
@@ -456,7 +455,8 @@ static lh_status check_options(cli *c)
     return s->transport <= TRAIN_LOCAL ? cli_check_outputs(c) : LH_OK;
 }
 
-/* Schedules are made for the pipeline as messages go: with `first`. */
+/* Runs the problem. Schedules are built for the pipeline with the data paths in
+ * `first`. */
 static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
                              cli_paths *first, train_changes *changes,
                              lh_pipeline **own)

@@ -107,7 +107,7 @@ double cli_range_n(const cli_range *range)
         return 1;
     if (n[2].value <= 0 || n[1].value < n[0].value)
         return 0;
-    /* Counted, not summed, so that steps of 0.1 end where they should. */
+    /* Counted rather than summed, so that steps of 0.1 end exactly. */
     return floor((n[1].value - n[0].value) / n[2].value + 1e-9) + 1;
 }
 

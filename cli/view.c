@@ -30,7 +30,7 @@ lh_status cli_view_schedule(cli *c, cli_view *view, const char *name,
     view->method = cli_name(c, name);
     if (cli_is_method(name))
         CLI_TRY(make_schedule(c, view, name, model, sub_blocks));
-    else if (!strpbrk(name, "./")) /* it was meant to be a method */
+    else if (!strpbrk(name, "./")) /* probably meant as a method name */
         return cli_check_method(c, "--schedule", name);
     else
         CLI_TRY(cli_read_schedule(c, name, model->fifo, &view->own_schedule));

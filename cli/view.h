@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A simulated schedule with all that pictures and tables of it need. */
+/* Provides a simulated schedule with the data for its charts and tables. */
 #ifndef CLI_VIEW_H
 #define CLI_VIEW_H
 
@@ -8,72 +8,77 @@
 #include <longhaul/analysis.h>
 #include <longhaul/report.h>
 
-/* Owns what it points to but the pipeline. Zero-initialise; cli_view_fini()
- * at any stage. */
+/* A simulated schedule. Owns everything except the pipeline. Zero-initialise;
+ * cli_view_fini() is valid at any time. */
 typedef struct cli_view {
     const lh_pipeline *pipeline;
-    const char *method; /* that made the schedule, or the schedule's file */
+    const char *method; /* scheduling method, or the schedule's file */
     const lh_schedule *schedule;
     lh_schedule *own_schedule; /* or NULL */
     lh_timeline *timeline;
     lh_analysis *analysis;
     lh_trace *trace;
-    lh_report_analysis *shown; /* the analysis as pictures take it */
+    lh_report_analysis *shown; /* the analysis in chart format */
 } cli_view;
 
-/* What `--schedule` names: a method, by which a schedule is made, or
- * the file of one. */
+/* Sets the schedule of `--schedule`: builds it with a method, or reads it from
+ * a file. */
 lh_status cli_view_schedule(cli *c, cli_view *view, const char *name,
                             const cli_model *model, uint32_t sub_blocks);
-/* The schedule that --schedule gives; NULL: the plan's own, or of a pipeline
- * the best of all methods. */
+/* Sets the schedule of --schedule; NULL: the plan's own, or for a pipeline the
+ * best over all methods. */
 lh_status cli_view_find_schedule(cli *c, cli_view *view,
                                  const cli_problem *problem, const char *given,
                                  const cli_model *model, uint32_t sub_blocks);
-/* Simulates view->schedule and works out the rest. */
+/* Simulates view->schedule and computes the analysis. */
 lh_status cli_view_simulate(cli *c, cli_view *view, const cli_model *model,
                             const char *title);
+/* Releases the view. */
 void cli_view_fini(cli_view *view);
 
-/* Adds the view to a report, its numbers as a row of the table too. */
+/* Adds the view to a report, and its numbers as a table row. */
 lh_status cli_view_report(cli *c, const cli_view *view, lh_report *report,
                           const char *label);
-/* Has the page ask "what if?" of the view, the report's first; `plan`: whose
- * cards the report has, which then follow the changes; NULL: none. */
+/* Adds what-if queries on the view, the first in the report, to the page.
+ * `plan`: plan whose cards follow the changes; NULL: none. */
 lh_status cli_view_ask(cli *c, const cli_view *view, const cli_model *model,
                        const lh_plan *plan, lh_report *report);
 /* Writes the report to `path`. */
 lh_status cli_write_html(cli *c, const lh_report *report, const char *path);
+/* Writes the view's chart as SVG. */
 lh_status cli_write_svg(cli *c, const cli_view *view, const char *path);
+/* Writes the trace as JSON. */
 lh_status cli_write_trace(cli *c, const lh_trace *trace, const char *path);
-/* "TP 4 PP 4x2 DP 16 mb 1 PP-out": PIPELINExCHUNKS, the microbatch, what is
- * outermost. */
+/* Formats "TP 4 PP 4x2 DP 16 mb 1 PP-out": PIPELINExCHUNKS, the microbatch, the
+ * outermost parallelism. */
 char *cli_layout_text(const lh_choice *choice, char *buffer, size_t room);
 enum { CLI_SITES_TEXT = 600 };
-/* "pipeline west>mid>east (4, 2, 2 stages)", "replicas west 3, east 1",
+/* Formats "pipeline west>mid>east (4, 2, 2 stages)", "replicas west 3, east 1",
  * "2 groups: 1 x a>c (2, 2 stages); 1 x b>d (2, 2 stages)". */
 char *cli_sites_text(const lh_job *job, const lh_sites *sites, char *buffer,
                      size_t room);
-/* A plan's heading, and all that it compared. */
+/* Adds a plan's heading, and all compared layouts, to a report. */
 lh_status cli_plan_facts(cli *c, const lh_plan *plan, lh_report *report);
+/* Adds the compared layouts as table rows. */
 lh_status cli_plan_rows(cli *c, const lh_plan *plan, lh_report *report);
 
-/* "14.492 s", "63.504 ms", "-" below 0: all times of a plan in one unit, ms
- * where its iteration takes less than a second. `text`: CLI_TIME_TEXT. */
+/* Formats "14.492 s", "63.504 ms", "-" below 0. All times of a plan use one
+ * unit: ms if its iteration takes less than a second. `text`: CLI_TIME_TEXT
+ * bytes. */
 char *cli_plan_time(const lh_plan *plan, double ns, char *text);
-/* How sure a plan's time is: "from measured passes", "modelled". */
+/* Returns the source of a plan's times: "from measured passes", "modelled". */
 const char *cli_source_text(const lh_plan *plan);
 enum { CLI_UNMEASURED_TEXT = 800 };
-/* What the job's profile has beside a plan that it says nothing of; "" where it
- * does, or there is none. */
+/* Formats the job's profile data that do not apply to the plan; "" if all
+ * apply, or without a profile. */
 const char *cli_unmeasured_text(const lh_plan *plan, char *text, size_t room);
-/* A number for a text that has so many of its decimals: nothing is -0.0. */
+/* Rounds a number to the decimals shown and avoids -0.0. */
 double cli_shown(double value, int decimals);
-/* How much more that is than `than`, in percent, for a text that has a tenth of
- * one. */
+/* Returns the excess over `than` in percent, rounded to the tenth that texts
+ * show. */
 double cli_percent_behind(double value, double than);
 
-/* As standard output is: its width, colours, characters. */
+/* Returns the properties of standard output: width, colours, characters. */
 lh_terminal_options cli_terminal(const cli *c);
 
 #endif

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Columns of the first `len` bytes, which end where a character does. */
+/* Counts the columns of the first `len` bytes, which end at a character
+ * boundary. */
 static size_t columns_to(const char *text, size_t len)
 {
     char small[256];
@@ -29,11 +30,11 @@ static size_t next_character(const char *text, size_t at)
     return at;
 }
 
-/* The bytes that have room in so many columns. */
+/* Returns the bytes that fit into `columns`. */
 static size_t fitting(const char *text, size_t columns)
 {
     size_t at = 0;
-    /* Most characters take a column: begin there, and be exact behind it. */
+    /* Most characters take one column: start there, then correct exactly. */
     while (text[at]) {
         const size_t next = next_character(text, at);
         if (columns_to(text, next) > columns)
@@ -43,8 +44,8 @@ static size_t fitting(const char *text, size_t columns)
     return at;
 }
 
-/* A number stays with its unit, and a short name with its number: "0.3 s",
- * "TP 8". */
+/* Checks for a permitted break. A number stays with its unit, and a short name
+ * with its number: "0.3 s", "TP 8". */
 static bool may_break(const char *text, size_t at)
 {
     size_t word = 0;
@@ -58,7 +59,7 @@ static bool may_break(const char *text, size_t at)
     return !(isdigit(after) && word > 0 && word <= 4);
 }
 
-/* The bytes of the next line. */
+/* Returns the length of the next line in bytes. */
 static size_t line_of(const char *text, size_t columns)
 {
     const size_t len = fitting(text, columns);
@@ -70,10 +71,12 @@ static size_t line_of(const char *text, size_t columns)
     for (size_t at = len; at > 0; at--)
         if (text[at] == ' ')
             return at;
-    return len > 0 ? len : next_character(text, 0); /* a word without room */
+    /* a word longer than the line */
+    return len > 0 ? len : next_character(text, 0);
 }
 
-/* From column `at` on, where the cursor is; lines after it from `below` on. */
+/* Prints lines: the first from column `at`, the cursor's position, later ones
+ * from `below`. */
 static void print_lines(cli *c, size_t at, size_t below, uint32_t most,
                         const char *text)
 {
@@ -128,10 +131,9 @@ const char *cli_shorten(const char *text, size_t columns, char *buffer,
     return buffer;
 }
 
-/* --- tables ---------------------------------------------------------------
- */
+/* --- tables ------------------------------------------------------------- */
 
-/* Room for a row more; false: none. */
+/* Grows the table by one row; false: no memory. */
 static bool make_room(cli_table *t)
 {
     if (t->n_cells + t->n_columns > t->room) {
@@ -175,7 +177,7 @@ void cli_table_note(cli_table *t, const char *text)
         t->cells[t->n_cells++] = NULL;
 }
 
-/* Of headings: a '#' before them. */
+/* Checks whether a heading requests right alignment: a leading '#'. */
 static bool is_right(const char *heading)
 {
     return heading[0] == '#';
@@ -195,8 +197,8 @@ static void measure(const cli_table *t, size_t *widths)
     }
 }
 
-/* Behind column `at`: in the rest of the line, or below where that is too
- * little. */
+/* Prints the last cell after column `at`: in the rest of the line, or below if
+ * that is too narrow. */
 static void print_last(cli *c, size_t at, size_t below, uint32_t most,
                        const char *text)
 {
@@ -205,7 +207,7 @@ static void print_last(cli *c, size_t at, size_t below, uint32_t most,
     if (at + 2 + LEAST <= width)
         below = at + 2;
     else if (at + 2 + cli_columns(text) > width)
-        at = width; /* no room here */
+        at = width; /* does not fit here */
     if (at == width)
         cli_print(c, "\n%*s", (int)below, "");
     else
@@ -234,7 +236,7 @@ static void print_row(cli *c, const char *label, const cli_table *t,
         return;
     }
     while (n > 1 && !*cells[n - 1])
-        n--; /* no blanks at the end of a line */
+        n--; /* no trailing blanks */
     for (uint32_t i = 0; i < n; i++) {
         const bool right = is_right(t->cells[i]);
         const char *cell = cells[i] + (heading && is_right(cells[i]));
