@@ -1,78 +1,85 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ScaleAcross Explorer (2026): its workloads and topologies as jobs, and what
- * its figures say, computed from them. */
+/* Builds the workloads and topologies of ScaleAcross Explorer (2026) as jobs
+ * and computes the paper's figures from them. */
 #ifndef ACROSS_H
 #define ACROSS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* --- jobs ----------------------------------------------------------------- */
+/* --- jobs --------------------------------------------------------------- */
 
+/* Outermost parallelism: the dimension that crosses buildings. */
 typedef enum outer { DATA_OUT, PIPELINE_OUT } outer;
 
-/* A model and how it is trained. Degrees of table 2 or of the figure. */
+/* Model and training configuration. The degrees come from table 2 or from the
+ * figure that uses them. */
 typedef struct workload {
     const char *name, *model, *training, *framework, *gpu;
     uint32_t layers, tensor, context, expert, pipeline, data, chunks;
-    uint32_t micro, microbatches; /* of each replica */
-    uint32_t doubled;             /* first chunks with two layers */
+    uint32_t micro, microbatches; /* per replica */
+    uint32_t doubled;             /* leading chunks with two layers */
 } workload;
 
-/* Buildings of zones: table 3. */
+/* Topology of buildings and zones (table 3). */
 typedef struct topology {
     const char *name;
-    uint32_t buildings, zones;   /* zones in each; 1: none */
-    double inside;               /* 1:inside between zones */
-    uint32_t pipeline, replicas; /* of the job that fills it */
+    uint32_t buildings, zones;   /* zones per building; 1: no zones */
+    double inside;               /* oversubscription 1:inside between zones */
+    uint32_t pipeline, replicas; /* layout of the job that fills the topology */
 } topology;
 
-/* What a figure varies. */
+/* Parameters that a figure varies: network between buildings and layout. */
 typedef struct crossing {
     outer outermost;
-    double over; /* 1:over between buildings */
+    double over; /* oversubscription 1:over between buildings */
     double latency_us;
-    double far_us;    /* of the last building; 0: latency_us */
-    const char *ends; /* further keys of links, as "loss: 0.1"; NULL: none */
-    const char *sharding; /* NULL: full */
-    bool flat_rings; /* through all GPUs, each step as long as the longest hop,
-                        as section 3.2 argues; else as the library has them */
-    bool open;       /* no layout: the planner's */
-    const char *layout; /* in place of all of it; NULL: the workload's */
+    double far_us;    /* latency to the last building; 0: latency_us */
+    const char *ends; /* extra link keys, e.g. "loss: 0.1"; NULL: none */
+    const char *sharding; /* NULL: full sharding */
+    bool flat_rings; /* ring over all GPUs, each step as long as its slowest hop
+                      * (section 3.2); else the library's default */
+    bool open;       /* no layout: the planner chooses it */
+    const char *layout; /* replaces the whole layout; NULL: the workload's */
 } crossing;
 
-/* The testbeds: 64 and 128 GPUs in two buildings, no zones. */
+/* Returns the testbed workload: 64 or 128 GPUs in two buildings without zones.
+ */
 workload across_dense_17b(uint32_t microbatches);
+/* Returns the mixture-of-experts testbed workload. */
 workload across_moe_40b(uint32_t experts, uint32_t microbatches);
-/* The same, gradients summed in 16 bits. */
+/* Returns the mixture-of-experts workload with 16-bit gradient reduction. */
 workload across_moe_40b_narrow(uint32_t experts, uint32_t microbatches);
-/* Section 3.2's 8192 GPUs, with 16 or 2 pipeline ranks; 0 experts: dense. */
+/* Returns the workload for the 8192 GPUs of section 3.2, with 16 or 2 pipeline
+ * ranks; 0 experts: dense model. */
 workload across_8k(uint32_t experts, uint32_t pipeline);
-/* The dense model on 100,000 GPUs, filling a topology. */
+/* Returns the dense workload on 100,000 GPUs that fills topology `on`. */
 workload across_100k(const topology *on);
 
-/* "A1" to "A4", "B1" to "B4". */
+/* Returns the topology by name, "A1" to "A4" or "B1" to "B4". */
 const topology *across_topology(const char *name);
 
-/* The job as text, to be freed. `on` may be NULL: two buildings. */
+/* Returns the job as text; free with free(). `on` may be NULL: two buildings.
+ */
 char *across_job(const workload *w, const topology *on, const crossing *c);
 
-/* --- what comes of them --------------------------------------------------- */
+/* --- iteration times ---------------------------------------------------- */
 
-/* Seconds of an iteration of the job's layout with a method. On trouble the
- * program ends with a message. */
+/* Returns the seconds per iteration of the job's layout under a scheduling
+ * method. Exits with a message on error. */
 double across_seconds(const workload *w, const topology *on, const crossing *c,
                       const char *method);
-/* Of what the planner finds where `layout` (of a job file) is given; NULL:
- * nothing is. */
+/* Returns the seconds per iteration of the planner's best plan. `layout` fixes
+ * parts of the layout, in job-file syntax; NULL: all free. */
 double across_best_seconds(const workload *w, const topology *on,
                            const crossing *c, const char *layout);
 
-/* A number for a row of bench/data/scaleacross/findings.csv. */
+/* Callback that receives one value for a row of
+ * bench/data/scaleacross/findings.csv. */
 typedef void (*across_add)(void *to, const char *key, double value);
-/* Figures of layouts that the paper names. */
+/* Computes the figures whose layouts the paper states. */
 void across_figures(across_add add, void *to);
-/* Figures of layouts that a search finds. */
+/* Computes the figures whose layouts come from a search. */
 void across_searches(across_add add, void *to);
 
 #endif

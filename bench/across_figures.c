@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Figures of ScaleAcross Explorer (2026) from jobs. Ratios of iteration times;
- * keys are those of bench/data/scaleacross/findings.csv. */
+/* Computes figures of ScaleAcross Explorer (2026) from jobs. Values are ratios
+ * of iteration times; keys match bench/data/scaleacross/findings.csv. */
 #include "across.h"
 
 #include <longhaul/transport.h>
@@ -9,10 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Section 2.1: "in the range of ~1:3 to 1:8", at the lower end. */
+/* Default oversubscription and latency. Section 2.1: "in the range of ~1:3 to
+ * 1:8", at the lower end. */
 static const double usual = 3;
 static const double usual_us = 50;
 
+/* Output callback and its context. */
 typedef struct adder {
     across_add add;
     void *to;
@@ -39,7 +41,7 @@ static double seconds(const workload *w, const topology *on, outer outermost,
     return across_seconds(w, on, &c, "dorapp");
 }
 
-/* What 1000 us make of an iteration whose rings go through all GPUs. */
+/* Returns the slowdown from 1000 us latency when rings span all GPUs. */
 static double flat_growth(const workload *w, const topology *on,
                           outer outermost)
 {
@@ -53,7 +55,8 @@ static double flat_growth(const workload *w, const topology *on,
     return across_seconds(w, on, &c, "dorapp") / near;
 }
 
-/* Of PP-out in times of DP-out. */
+/* Returns the iteration time with pipeline outermost divided by the time with
+ * data outermost. */
 static double pipeline_by_data(const workload *w, const topology *on,
                                double over, double latency_us)
 {
@@ -79,7 +82,7 @@ static void add_dense(const adder *a)
     }
 }
 
-/* Table 2's mixture of experts. */
+/* Adds table 2's mixture-of-experts rows. */
 static void add_experts(const adder *a)
 {
     static const double overs[] = {4.0 / 3, 8, 16};
@@ -134,11 +137,13 @@ static void add_schedules(const adder *a)
 
 /* ---- 8192 GPUs: figures 9 and 10 ---- */
 
-/* What four times the oversubscription, or 1000 us, makes of an iteration. */
+/* Iteration-time growth from fourfold oversubscription and from 1000 us
+ * latency. */
 typedef struct growth {
-    double over[2], latency[2]; /* by `outer` */
+    double over[2], latency[2]; /* indexed by `outer` */
 } growth;
 
+/* Computes the growth of an iteration under both outermost parallelisms. */
 static growth growth_of(const workload *w, const topology *on)
 {
     growth g;
@@ -187,7 +192,7 @@ static void add_8k(const adder *a, const char *figure, uint32_t pipeline)
 static void add_100k(const adder *a)
 {
     static const char *const compared[][3] = {
-        /* whose growth, beside whose, figures */
+        /* topology, reference topology, figure */
         {"A2", "A1", "11"},
         {"A3", "A1", "11"},
         {"B3", "B2", "11"},
@@ -241,8 +246,8 @@ static void add_loss(const adder *a)
     }
 }
 
-/* Chunks of one layer, and a sixth fewer of which one on each device has
- * two. */
+/* Compares chunks of one layer with a partition of one chunk less per device (a
+ * sixth fewer), where one chunk per device has two layers. */
 static void add_uneven(const adder *a)
 {
     const topology *on = across_topology("A1");
@@ -275,7 +280,8 @@ static double with_ends(const char *ends, double over, double latency_us)
     return across_seconds(&w, on, &c, "dorapp");
 }
 
-/* The links of a building have a path for each 400 Gb/s. */
+/* Returns the iteration time where links of a building have one path per 400
+ * Gb/s (packet spraying). */
 static void add_spraying(const adder *a)
 {
     static const char *const ecmp[] = {
@@ -313,7 +319,8 @@ static void add_congestion(const adder *a)
 
 /* ---- collectives alone: figure 17 ---- */
 
-/* Sixteen GPUs of two clusters, so many km apart, at 400 Gb/s each. */
+/* Returns the duration of a collective over sixteen GPUs in two clusters at
+ * distance `km`, 400 Gb/s per GPU. */
 static double collective_ns(bool all_reduce, double bytes, double km)
 {
     lh_flow flow = {50e9, 5000 * km, 0};

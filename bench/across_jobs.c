@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Workloads and topologies of ScaleAcross Explorer (2026) as job files. What
- * the paper withholds is taken from what is published elsewhere, and was not
- * changed after looking at what comes out; docs/papers/scaleacross-figures.md
- * lists it. */
+/* Builds workloads and topologies of ScaleAcross Explorer (2026) as job files.
+ * Parameters that the paper withholds come from other publications and were not
+ * tuned to the results; docs/papers/scaleacross-figures.md lists them. */
 #define _POSIX_C_SOURCE 200809L
 #include "across.h"
 
@@ -17,8 +16,8 @@
 
 /* ---- workloads ---- */
 
-/* Shapes and shares of the peak as on the page before
- * (docs/papers/scaleacross.md), table 2's degrees. */
+/* Shapes and fractions of peak follow docs/papers/scaleacross.md; the degrees
+ * follow table 2. */
 workload across_dense_17b(uint32_t microbatches)
 {
     return (workload){
@@ -81,9 +80,9 @@ workload across_moe_40b_narrow(uint32_t experts, uint32_t microbatches)
     return w;
 }
 
-/* "31 chunks" of one layer on each of two stages make 62 layers. Their shape is
- * Llama 4's (Meta, 2025: Scout has 16 experts, Maverick 128), and so is that of
- * the dense layer. */
+/* "31 chunks" with one layer on each of two stages make 62 layers. The layer
+ * shape is Llama 4's (Meta, 2025: Scout has 16 experts, Maverick 128), for the
+ * dense layer too. */
 workload across_8k(uint32_t experts, uint32_t pipeline)
 {
     static const char dense[] =
@@ -116,10 +115,9 @@ workload across_8k(uint32_t experts, uint32_t pipeline)
                       .microbatches = 2 * pipeline};
 }
 
-/* Llama 3 405B's layers (arXiv:2407.21783), 120 of 126 so that stages are
- * alike, its longest sequences with TP 8 and CP 16 as there; as many
- * microbatches as stages, which is the least that section 3.1 names. Twelve
- * stages do not fit into an H100's memory. */
+/* Llama 3 405B's layers (arXiv:2407.21783), 120 instead of 126 for equal
+ * stages; its longest sequences with TP 8 and CP 16. Microbatches equal stages,
+ * the minimum in section 3.1. Twelve stages exceed an H100's memory. */
 workload across_100k(const topology *on)
 {
     return (workload){.name = on->name,
@@ -143,9 +141,10 @@ workload across_100k(const topology *on)
 
 /* ---- topologies ---- */
 
-/* Table 3 names what differs. Four buildings become five where one has 0.8 of
- * the GPUs, three become four where one has 0.75; zones are four each. Series A
- * has no oversubscription inside, series B has 1:2 (the least of table 1). */
+/* Table 3 lists the differences. Four buildings become five where one has 0.8
+ * of the GPUs; three become four where one has 0.75. Each building has four
+ * zones. Series A has no oversubscription inside a building, series B has 1:2
+ * (the minimum in table 1). */
 const topology *across_topology(const char *name)
 {
     static const topology all[] = {
@@ -168,7 +167,7 @@ static uint32_t gpus_of(const workload *w)
     return w->tensor * w->context * w->pipeline * w->data;
 }
 
-/* ---- as text ---- */
+/* ---- job text ---- */
 
 static void say_buildings(FILE *to, const workload *w, const topology *on)
 {
@@ -212,8 +211,8 @@ static void say_links(FILE *to, const workload *w, const topology *on,
         }
 }
 
-/* Replicas within buildings, each of whose pipelines goes through the zones;
- * or pipelines through the buildings, replicas within the zones. */
+/* Prints the sites: replicas within buildings, each with its pipeline across
+ * the zones; or pipelines across buildings, with replicas inside the zones. */
 static void say_sites(FILE *to, const workload *w, const topology *on,
                       outer outermost)
 {
@@ -235,8 +234,8 @@ static void say_sites(FILE *to, const workload *w, const topology *on,
     }
 }
 
-/* Where chunks are more than layers the ends have none, where they are fewer
- * the first have two. */
+/* Prints the layers per chunk. With more chunks than layers the end chunks are
+ * empty; with fewer, the first ones have two layers. */
 static void say_layers(FILE *to, const workload *w)
 {
     uint32_t n = w->pipeline * w->chunks;
@@ -327,8 +326,8 @@ static lh_job *read_job(const workload *w, const topology *on,
     return job;
 }
 
-/* The same pipeline with other chunks, in which memory is not looked at; lets
- * go of it. */
+/* Rebuilds a pipeline with changed chunks and without memory limits. Frees the
+ * old pipeline. */
 static lh_pipeline *
 rebuild(lh_pipeline *old,
         void (*change)(lh_chunk *all, const lh_pipeline_desc *d, double by),
@@ -355,10 +354,10 @@ rebuild(lh_pipeline *old,
     return made;
 }
 
-/* ScaleAcross's interleaved ZBV has chunks there and back more than once, and
- * its finer split takes 4 % longer, which the paper does not say. Both of a
- * pipeline's ranks are alike, so what chunks take stays. How much it may hold,
- * the paper does not say either. */
+/* Emulates ScaleAcross's interleaved ZBV. Its chunks run up and down the
+ * devices more than once, and its finer split takes 4 % longer; the paper gives
+ * neither the durations nor a memory limit. Both pipeline ranks are equal, so
+ * chunk durations are unchanged. */
 static void fold_chunks(lh_chunk *all, const lh_pipeline_desc *d, double split)
 {
     for (uint32_t i = 0; i < d->n_chunks; i++) {
@@ -369,7 +368,8 @@ static void fold_chunks(lh_chunk *all, const lh_pipeline_desc *d, double split)
     }
 }
 
-/* Collectives are one after the other, and each waits as long in all. */
+/* Adds ring latency to the collectives: they run one after the other, each with
+ * the same total wait. */
 static void flatten_rings(lh_chunk *all, const lh_pipeline_desc *d, double ns)
 {
     for (uint32_t i = 0; i < d->n_chunks; i++) {
@@ -379,6 +379,7 @@ static void flatten_rings(lh_chunk *all, const lh_pipeline_desc *d, double ns)
     }
 }
 
+/* Returns the makespan in ns; exits with a message on error. */
 static int64_t makespan_of(const char *name, const lh_pipeline *p,
                            const char *method)
 {

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Figures 5 and 23 to 26 of ScaleAcross Explorer (2026): what a search finds
- * beside what production ran and what Sailor's planner may choose from. */
+/* Computes figures 5 and 23 to 26 of ScaleAcross Explorer (2026): the best plan
+ * of a search compared with the production layout and with the layouts
+ * available to Sailor's planner. */
 #include "across.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/* Section 6.3: pipelines cross, one chunk per stage, 1F1B. */
+/* Sailor's search space in section 6.3: pipelines cross buildings, one chunk
+ * per stage, 1F1B. */
 static const char sailor[] =
     "outermost: pipeline, chunks_per_device: 1, schedule: 1f1b";
-/* On 100,000 GPUs it lacks context parallelism besides. */
+/* On 100,000 GPUs it also lacks context parallelism. */
 static const char sailor_long[] =
     "outermost: pipeline, chunks_per_device: 1, schedule: 1f1b, context: 1";
 
+/* Iteration times of the three planners. */
 typedef struct found {
     double production, best, sailor; /* seconds */
 } found;
@@ -37,7 +40,7 @@ static void add(across_add how, void *to, const char *figure, const char *what,
     how(to, key, value);
 }
 
-/* 64 GPUs in each building. */
+/* Adds the rows for 64 GPUs per building. */
 static void add_testbed(across_add how, void *to, const char *figure,
                         const workload *w, double least)
 {
@@ -54,8 +57,8 @@ static void add_testbed(across_add how, void *to, const char *figure,
     }
 }
 
-/* Figure 5 with the best of either placement, each with its own degrees, chunks
- * and schedule. */
+/* Adds figure 5 with the best plan under either placement, each with its own
+ * degrees, chunks and schedule. */
 static void add_batches(across_add how, void *to)
 {
     static const uint32_t batches[] = {2, 11, 44};
@@ -75,7 +78,7 @@ static void add_100k(across_add how, void *to)
     topology whole = *across_topology("A1");
     workload w = across_100k(&whole);
 
-    whole.zones = 1; /* what is between them has no part in this */
+    whole.zones = 1; /* links between zones play no role here */
     for (int far = 0; far < 2; far++) {
         double us = far ? 1000 : 50;
         found f = find(&w, &whole, 3, us, sailor_long);

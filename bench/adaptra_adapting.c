@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adaptra's figure 21 by a run that notices and adapts by itself. */
+/* Reproduces Adaptra's figure 21 with a run that detects slow links and adapts
+ * online. */
 #include "adaptra.h"
 
 #include <longhaul/adapt.h>
@@ -7,11 +8,11 @@
 
 enum { STEPS = 1200 };
 
-/* What a run begins with, and what it may change. */
+/* Initial configuration of a run and the adaptations allowed. */
 typedef struct start {
     const char *title;
     bool direct, may_delegate;
-    double staging_ms; /* a copy at either end of a delegated message */
+    double staging_ms; /* copy at either end of a delegated message */
     bool quick;
 } start;
 

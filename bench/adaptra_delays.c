@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adaptra's figures 1, 15, 16 and 17: iterations while links are slow. */
+/* Computes Adaptra's figures 1, 15, 16 and 17: iteration times with slow links.
+ */
 #include "adaptra.h"
 
 #include <string.h>
 
-/* 8 stages as the 14B model has them; n and t are ours. */
+/* Eight stages like the 14B model's; n and t are our choice. */
 static const adaptra_setting middle = {8, 16, 9};
-static const adaptra_setting small = {4, 8, 12.4}; /* the 7B model's stages */
+static const adaptra_setting small = {4, 8, 12.4}; /* stages of the 7B model */
 
 static unsigned last_link(const adaptra_setting *s)
 {
     return 1u << (s->stages - 2);
 }
 
+/* Returns the relative saving of `ms` against `of_ms`. */
 static double saving(double ms, double of_ms)
 {
     return 100 * (1 - ms / of_ms);
 }
 
-/* --- figure 1 ------------------------------------------------------------- */
+/* --- figure 1 ----------------------------------------------------------- */
 
-/* What a schedule takes where its passes never wait for a send. */
+/* Returns a schedule's makespan when passes never wait for a send. */
 static double uncoupled_ms(unsigned links, double delay_ms, const char *method)
 {
     double delays[ADAPTRA_MOST_STAGES];
@@ -44,7 +46,7 @@ static void print_causes(FILE *to, double delay_ms, adaptra_system system)
 
 void adaptra_causes(FILE *to, const page_how *how)
 {
-    (void)how; /* all of it is quick */
+    (void)how; /* --quick has no effect: this part is fast */
     fputs("| delay, ms | 1F1B | dependency bubbles | blocking | ZB | "
           "dependency bubbles | blocking |\n"
           "| --- | --- | --- | --- | --- | --- | --- |\n",
@@ -57,7 +59,7 @@ void adaptra_causes(FILE *to, const page_how *how)
     }
 }
 
-/* --- figure 15 ------------------------------------------------------------ */
+/* --- figure 15 ---------------------------------------------------------- */
 
 static paper_best fastest(const adaptra_setting *s, unsigned links,
                           double delay_ms)
@@ -89,7 +91,7 @@ void adaptra_growth(FILE *to, const page_how *how)
 {
     unsigned link = last_link(&middle);
 
-    (void)how; /* all of it is quick */
+    (void)how; /* --quick has no effect: this part is fast */
     print_heads(to, "delay, ms");
     for (int ms = 0; ms <= 60; ms += 10) {
         paper_best best = fastest(&middle, link, ms);
@@ -108,10 +110,11 @@ void adaptra_growth(FILE *to, const page_how *how)
     fputs(" |\n| the paper | 2.70 | 4.24 | 2.15 | 1.13 | |\n", to);
 }
 
-/* --- figure 16 ------------------------------------------------------------ */
+/* --- figure 16 ---------------------------------------------------------- */
 
+/* Makespans for figure 16. */
 typedef struct single {
-    double ms[2][2][2][ADAPTRA_SYSTEMS]; /* [model][last?][60 ms?] */
+    double ms[2][2][2][ADAPTRA_SYSTEMS]; /* [model][last link?][60 ms?] */
 } single;
 
 static void compute_single(single *r)
@@ -128,7 +131,7 @@ static void compute_single(single *r)
                 }
 }
 
-/* Of the four settings, the sum. */
+/* Sums the makespans over the four settings. */
 static double single_sum(const single *r, int far, int k)
 {
     return r->ms[0][0][far][k] + r->ms[0][1][far][k] + r->ms[1][0][far][k] +
@@ -177,7 +180,7 @@ void adaptra_single(FILE *to, const page_how *how)
 {
     single r;
 
-    (void)how; /* all of it is quick */
+    (void)how; /* --quick has no effect: this part is fast */
     compute_single(&r);
     print_heads(to, "model, link, delay");
     for (int model = 0; model < 2; model++)
@@ -196,7 +199,7 @@ void adaptra_single(FILE *to, const page_how *how)
     print_single_claims(to, &r);
 }
 
-/* --- figure 17 ------------------------------------------------------------ */
+/* --- figure 17 ---------------------------------------------------------- */
 
 void adaptra_several(FILE *to, const page_how *how)
 {
@@ -209,7 +212,7 @@ void adaptra_several(FILE *to, const page_how *how)
                 {"0-1, 3-4, 6-7", 1 | 1 << 3 | 1 << 6}};
     double sum[ADAPTRA_SYSTEMS] = {0};
 
-    (void)how; /* all of it is quick */
+    (void)how; /* --quick has no effect: this part is fast */
     print_heads(to, "links with 30 ms");
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         paper_best best = fastest(&middle, sets[i].links, 30);

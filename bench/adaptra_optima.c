@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adaptra's figure 19: how far its schedules are from the fastest, on random
+/* Computes Adaptra's figure 19: optimality gaps of its schedules on random
  * profiles. */
 #include "adaptra.h"
 
@@ -16,14 +16,15 @@ static uint64_t draw(uint64_t *state) /* splitmix64 */
     return z ^ z >> 31;
 }
 
-/* Whole milliseconds. */
+/* Draws a whole number of milliseconds, in ns. */
 static int64_t draw_ns(uint64_t *state, uint64_t least_ms, uint64_t most_ms)
 {
     return (int64_t)((least_ms + draw(state) % (most_ms - least_ms + 1)) *
                      1000000);
 }
 
-/* F, B and W of 5 to 15 ms, delays up to so many ms. */
+/* Builds a pipeline with F, B and W between 5 and 15 ms and delays up to
+ * `most_delay_ms`. */
 static lh_pipeline *random_pipeline(unsigned stages, unsigned microbatches,
                                     unsigned most_delay_ms, uint64_t seed)
 {
@@ -56,6 +57,7 @@ static lh_pipeline *random_pipeline(unsigned stages, unsigned microbatches,
     return p;
 }
 
+/* Sum and maximum of the optimality gaps. */
 typedef struct gaps {
     double sum, worst; /* percent */
     unsigned within, proven;

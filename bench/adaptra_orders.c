@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adaptra's figures 4, 5 and 14: schedules of 4 stages. And its systems. */
+/* Computes Adaptra's figures 4, 5, 8 and 14 (schedules of 4 stages) and
+ * simulates the compared systems. */
 #include "adaptra.h"
 
 const char *const adaptra_names[ADAPTRA_SYSTEMS] = {"1F1B", "ZB", "Adaptra-CPU",
@@ -42,19 +43,20 @@ double adaptra_ms(const adaptra_setting *s, unsigned links, double delay_ms,
     return adaptra_result(s, links, delay_ms, system).ms;
 }
 
-/* --- figures 4 and 5 ------------------------------------------------------ */
+/* --- figures 4 and 5 ---------------------------------------------------- */
 
 static const adaptra_setting small = {4, 12, 10};
 static const double delays_ms[] = {0, 10, 20};
 enum { N_DELAYS = 3, FIRST_LINK = 1 };
 
-/* Algorithm 1 with memory for 7. */
+/* Algorithm 1 with memory for 7 activations. */
 static const uint32_t initial[] = {7, 5, 3, 1};
 
+/* A printed schedule: its setting and method. */
 typedef struct order {
     const char *title;
     paper_run how;
-    bool replayed; /* made without the delay */
+    bool replayed; /* schedule built without the delay */
     const char *paper, *sure;
 } order;
 
@@ -119,7 +121,7 @@ void adaptra_orders(FILE *to, const page_how *how)
     paper_pipe quiet = adaptra_pipe(&small, 0, 0, none);
     paper_pipe slow = adaptra_pipe(&small, FIRST_LINK, 20, delays);
 
-    (void)how; /* all of it is quick */
+    (void)how; /* --quick has no effect: this part is fast */
     fputs("| order | c = 0 | 10 ms | 20 ms | paper | how sure |\n"
           "| --- | --- | --- | --- | --- | --- |\n",
           to);
@@ -132,12 +134,13 @@ void adaptra_orders(FILE *to, const page_how *how)
             paper_pipe_replay(&quiet, &slow, &orders[0].how).first_backward_ms);
 }
 
-/* --- figure 8 ------------------------------------------------------------- */
+/* --- figure 8 ----------------------------------------------------------- */
 
 static const adaptra_setting longer = {4, 30, 10};
 enum { LAST_OF_4 = 1 << 2, LEAST_SLACKNESS = 2, MOST_SLACKNESS = 4 };
 
-/* Made without delay, on the last link with one. */
+/* Returns the makespan of a schedule built without delay and run with a delay
+ * on the last link. */
 static double slackness_ms(unsigned slackness, const char *method,
                            double delay_ms)
 {
@@ -154,7 +157,7 @@ static double slackness_ms(unsigned slackness, const char *method,
 
 void adaptra_slackness(FILE *to, const page_how *how)
 {
-    (void)how; /* all of it is quick */
+    (void)how; /* --quick has no effect: this part is fast */
     fputs("| delay, ms |", to);
     for (unsigned k = LEAST_SLACKNESS; k <= MOST_SLACKNESS; k++)
         fprintf(to, " slackness %u, absorbs %u ms | algorithm 3 |", k,
@@ -169,10 +172,10 @@ void adaptra_slackness(FILE *to, const page_how *how)
     }
 }
 
-/* --- figure 14 ------------------------------------------------------------ */
+/* --- figure 14 ---------------------------------------------------------- */
 
-/* Work of a device: 42.6 % of 703 ms, 51.2 % of 579, 74.7 % of 398, or about
- * 298 ms each, which are 3 n t. */
+/* Busy time per device: 42.6 % of 703 ms, 51.2 % of 579, 74.7 % of 398: about
+ * 298 ms each, which equals 3 n t. */
 static const adaptra_setting examples[] = {{4, 8, 12.4}, {4, 4, 24.8}};
 
 void adaptra_example(FILE *to, const page_how *how)
@@ -180,7 +183,7 @@ void adaptra_example(FILE *to, const page_how *how)
     static const char *const papers[ADAPTRA_SYSTEMS] = {
         "", "703 ms, 57.4 %", "579 ms, 48.8 %", "398 ms, 25.3 %"};
 
-    (void)how; /* all of it is quick */
+    (void)how; /* --quick has no effect: this part is fast */
     fputs("| system |", to);
     for (int i = 0; i < 2; i++)
         fprintf(to, " n = %u, t = %g: quiet | 30 ms, bubbles |",

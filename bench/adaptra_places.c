@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adaptra's figures 3 and 18: a slow link between replicas, and hosts that
- * exchange their places. */
+/* Computes Adaptra's figures 3 and 18: a slow link between replicas, and hosts
+ * that swap their stages. */
 #include "adaptra.h"
 
 #include <longhaul/methods.h>
@@ -8,15 +8,16 @@
 
 #include <stdlib.h>
 
-/* 7B on two replicas of four stages: n and t as in figure 14. A message is that
- * of 4096 tokens of 4096 numbers, a stage's data a quarter of the weights, in
- * two bytes each; a link carries 400 Gb/s. */
+/* The 7B model on two replicas with four stages; n and t as in figure 14. A
+ * message has 4096 tokens with 4096 values, a stage's gradients a quarter of
+ * the weights, two bytes each; a link carries 400 Gb/s. */
 static const adaptra_setting seven = {4, 8, 12.4};
-enum { REPLICAS = 2, HOSTS = 8, PACKETS = 80 /* a message: 10 ms of 0.125 */ };
+enum { REPLICAS = 2, HOSTS = 8, PACKETS = 80 /* per message: 10 / 0.125 ms */ };
 static const double message_bytes = 4096.0 * 4096 * 2;
 static const double data_bytes = 7e9 / 4 * 2;
 static const double bytes_per_ns = 50;
 
+/* Pipeline, replicas and hosts of the experiment. */
 typedef struct cluster {
     lh_pipeline *pipeline;
     lh_places *places;
@@ -43,7 +44,7 @@ static cluster make_cluster(void)
     paper_must(lh_pipeline_describe(plain, &d, &err), &err);
     for (uint32_t i = 0; i < d.n_chunks; i++) {
         chunks[i] = d.chunks[i];
-        /* Of a ring of two each link carries half of it. */
+        /* In a ring over two hosts each link carries half the data. */
         chunks[i].all_gather_ns = to_ns(data_bytes / 2 / bytes_per_ns);
         chunks[i].reduce_scatter_ns = chunks[i].all_gather_ns;
     }
@@ -68,7 +69,8 @@ static void free_cluster(cluster *c)
     lh_pipeline_free(c->pipeline);
 }
 
-/* Every link of a message more between the hosts of two sets, both ways. */
+/* Adds a delay per message to every link between the hosts of two sets, in both
+ * directions. */
 static uint32_t slow_links(unsigned some, unsigned others, double ms,
                            lh_host_link *links)
 {
@@ -83,6 +85,7 @@ static uint32_t slow_links(unsigned some, unsigned others, double ms,
     return n;
 }
 
+/* Returns the makespan in ms for a placement of hosts on stages. */
 static double places_ms(const cluster *c, const lh_hosts_now *now,
                         const uint32_t *hosts, adaptra_system system)
 {
@@ -95,6 +98,7 @@ static double places_ms(const cluster *c, const lh_hosts_now *now,
     return ms;
 }
 
+/* Searches for the best exchange of hosts. */
 static lh_exchange *find_exchange(const cluster *c, const lh_hosts_now *now)
 {
     const paper_run *zb = &adaptra_runs[ADAPTRA_ZB];
@@ -109,10 +113,11 @@ static lh_exchange *find_exchange(const cluster *c, const lh_hosts_now *now)
     return x;
 }
 
-/* --- one link ------------------------------------------------------------- */
+/* --- one slow link ------------------------------------------------------ */
 
-/* The link between hosts 0 and 4 carries the data of device 0 at first; with
- * host 4 in the place of another of replica 0, messages there. */
+/* Initially the link between hosts 0 and 4 carries the gradients of device 0.
+ * If host 4 swaps with another host of replica 0, the link carries activations
+ * instead. */
 typedef struct one_link {
     double data, messages, adapted, best; /* ms */
 } one_link;
@@ -125,7 +130,8 @@ static one_link link_ms(const cluster *c, double delay_ms)
                               .links = links};
     one_link r = {.data = places_ms(c, &now, NULL, ADAPTRA_ZB)};
 
-    /* Hosts 0 and 4 in each pair of neighbouring stages; the longest. */
+    /* Put hosts 0 and 4 on each pair of neighbouring stages; take the longest.
+     */
     for (uint32_t d = 0; d + 1 < seven.stages; d++) {
         uint32_t hosts[HOSTS] = {0, 1, 2, 3, 4, 5, 6, 7};
 
@@ -168,7 +174,7 @@ static void print_links(FILE *to, const cluster *c)
           to);
 }
 
-/* --- between two switches ------------------------------------------------- */
+/* --- between two switches ----------------------------------------------- */
 
 static void print_switches(FILE *to, const cluster *c)
 {
@@ -196,7 +202,7 @@ void adaptra_places(FILE *to, const page_how *how)
 {
     cluster c = make_cluster();
 
-    (void)how; /* all of it is quick */
+    (void)how; /* --quick has no effect: this part is fast */
     print_links(to, &c);
     print_switches(to, &c);
     free_cluster(&c);

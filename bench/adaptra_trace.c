@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adaptra's figure 21: 1,200 iterations while links become slow. */
+/* Computes Adaptra's figure 21: 1,200 iterations with links that become slow.
+ */
 #include "adaptra.h"
 
 #include <stdio.h>
 
 enum { STEPS = 1200, SAMPLES = 32, MOST_STATES = 64 };
 
-/* Two replicas of 16 microbatches of one sample: SAMPLES. */
+/* Two replicas with 16 microbatches of one sample each: SAMPLES. */
 
+/* Timelines, events and simulated states of the trace. */
 typedef struct trace {
-    lh_course *course[2]; /* of the pipeline, with B split and whole */
+    lh_course *course[2]; /* event timelines with B split and joint */
     const lh_events *events;
-    double s[MOST_STATES][ADAPTRA_SYSTEMS]; /* of an iteration in a state */
+    /* iteration time per state and system */
+    double s[MOST_STATES][ADAPTRA_SYSTEMS];
     paper_best best[MOST_STATES];
 } trace;
 

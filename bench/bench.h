@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What benchmark programs share: a clock, medians, a JSON line. */
+/* Provides the helpers of the benchmark programs: clock, median, JSON header.
+ */
 #ifndef BENCH_H
 #define BENCH_H
 
@@ -9,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+/* Returns the monotonic clock in seconds. */
 static inline double bench_now(void)
 {
     struct timespec t;
@@ -16,13 +18,14 @@ static inline double bench_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+/* qsort() comparison for doubles. */
 static inline int bench_compare(const void *a, const void *b)
 {
     const double *x = a, *y = b;
     return (*x > *y) - (*x < *y);
 }
 
-/* Sorts `seconds`. */
+/* Returns the median; sorts `seconds` in place. */
 static inline double bench_median(double *seconds, int n)
 {
     qsort(seconds, (size_t)n, sizeof *seconds, bench_compare);
@@ -30,13 +33,14 @@ static inline double bench_median(double *seconds, int n)
                  : (seconds[n / 2 - 1] + seconds[n / 2]) / 2;
 }
 
+/* Prints the error and exits. */
 static inline void bench_die(const lh_error *err)
 {
     fprintf(stderr, "bench: %s\n", err->text);
     exit(1);
 }
 
-/* The processor's name as Linux gives it, or "unknown". */
+/* Returns the processor's name from Linux's /proc, or "unknown". */
 static inline const char *bench_machine(char *buffer, size_t size)
 {
     FILE *file = fopen("/proc/cpuinfo", "r");
@@ -55,7 +59,8 @@ static inline const char *bench_machine(char *buffer, size_t size)
     return buffer;
 }
 
-/* Opens the JSON object that a program prints; it closes it with "}\n". */
+/* Prints the start of the program's JSON object; the caller closes it with
+ * "}\n". */
 static inline void bench_begin(const char *name)
 {
     char machine[128];

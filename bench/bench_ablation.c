@@ -1,31 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each engine of the search for optimal schedules is worth: the same
- * pipelines with all of them and with all but one.
+/* Measures the contribution of each engine in the search for optimal schedules:
+ * solves the same pipelines with all engines and with all but one.
  *
  *     bench-ablation [SMALL [LARGE [ENGINES [ROWS [SEED]]]]]
  *
- * Limited by effort alone, so nothing depends on the machine or on what else
- * runs on it: SMALL million units (default 6) for irregular pipelines, one of
- * each family of pipelines.h, for CrossPipe's settings with two datacenters,
- * and for irregular ones whose messages leave first in, first out; LARGE for
- * some larger ones (default 16), a third of it for such with W in parts. An
- * engine that was not begun for a pipeline is not left out there. ENGINES: only
- * these, commas between them, and with "a+b" both of them at once; "" for each
- * of all. ROWS: only pipelines with this in their name. SEED: of all runs.
+ * Only effort limits the search, so results do not depend on the machine or its
+ * load.
  *
- * The engines called "(seed 1)" and "(seed 2)" are none: everything is on, and
- * chance has other numbers; what they change, chance alone changes.
+ * - SMALL: million effort units (default 6) for irregular pipelines, one per
+ *   family in pipelines.h; for CrossPipe's settings with two datacenters; and
+ *   for irregular ones with first-in, first-out messages.
+ * - LARGE: the same for some larger pipelines (default 16), a third of it for
+ *   those with W in parts.
+ * - ENGINES: only these, separated by commas; "a+b" disables both at once; ""
+ *   means each engine in turn.
+ * - ROWS: only pipelines whose name contains this text.
+ * - SEED: seed for all runs.
  *
- * Prints one JSON object. Per pipeline what each engine did when all were on:
- * [effort, calls, improved, gained in seconds]. Per engine and group of
- * pipelines: `rows` on which it was left out; how many of these were proven
- * optimal `with` and `without` it; the change of the gap in percent of the
- * bound (above 0: worse without it), `mean` of the rows, `worst` and `best`;
- * how many rows `changed` their gap; `effort`, the factor by which the effort
- * of those rows changed that were proven both times (above 1: longer without
- * it). And with all engines on: for how many pipelines it was `called`, how
- * often it `improved` the best schedule or the bound, and its `share` of all
- * effort in percent. */
+ * An engine that never started on a pipeline is not disabled there. The
+ * variants "(seed 1)" and "(seed 2)" are controls: all engines run with
+ * different random numbers, so they show the variation due to chance.
+ *
+ * Prints one JSON object. Per pipeline it lists each engine's [effort, calls,
+ * improved, gained in seconds] when all were on. Per engine and pipeline group
+ * it lists:
+ *
+ * - `rows`: pipelines on which the engine was disabled
+ * - `with`, `without`: pipelines proven optimal with and without it
+ * - `mean`, `worst`, `best`: change in the gap in percent of the bound (above
+ *   0: worse without the engine)
+ * - `changed`: rows whose gap changed
+ * - `effort`: factor by which the effort changed on rows proven both times
+ *   (above 1: longer without the engine)
+ * - `called`, `improved`, `share`, with all engines on: pipelines that called
+ *   the engine, improvements to the best schedule or the bound, and its share
+ *   of all effort in percent. */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "bench.h"
 #include "pipelines.h"
@@ -39,6 +48,7 @@ enum { GROUPS = 4, CHANCES = 2 };
 static const char *const groups[GROUPS] = {"irregular", "crosspipe", "larger",
                                            "fifo"};
 
+/* Pipeline to solve, its group and effort limit. */
 typedef struct row {
     uint32_t group;
     char name[96];
@@ -46,21 +56,22 @@ typedef struct row {
     lh_solve_options options;
 } row;
 
-/* What came out: in percent of the bound, or -1: no schedule. */
+/* Result of one run. The gap is in percent of the bound; -1: no schedule. */
 typedef struct outcome {
     bool proven;
     double gap, effort;
 } outcome;
 
+/* Sums over one group of pipelines. */
 typedef struct sums {
     uint32_t rows, with, without, changed, both;
     double gap, worst, best, log_effort;
-    /* Of the runs with all engines. */
+    /* from runs with all engines */
     uint32_t called, improved;
     double effort, all_effort;
 } sums;
 
-/* What is left out of a run: engines, or none but with other numbers. */
+/* Variant of a run: disabled engines, or a control with another seed. */
 typedef struct variant {
     char name[96], without[96];
     uint64_t seed;
@@ -69,8 +80,9 @@ typedef struct variant {
 
 enum { MOST_VARIANTS = LH_MOST_SOLVE_ENGINES + CHANCES };
 
+/* Rows, variants and sums of the whole benchmark. */
 typedef struct table {
-    const char *which; /* rows */
+    const char *which; /* selected rows */
     uint64_t seed;
     uint32_t n_variants;
     variant variants[MOST_VARIANTS];
@@ -122,7 +134,7 @@ static void compare(table *t, const row *k, variant *v, const outcome *with,
     fflush(stdout);
 }
 
-/* Whether one of `list`, commas between them, was begun. */
+/* Checks whether any engine in `list` (comma separated) started. */
 static bool was_begun(const lh_solution *all, const char *list)
 {
     bool begun = false;
@@ -135,7 +147,7 @@ static bool was_begun(const lh_solution *all, const char *list)
     return begun;
 }
 
-/* Of what is left out alone; NULL: never alone. */
+/* Returns the sums for an engine disabled alone; NULL if it never is. */
 static sums *sums_of(table *t, const char *engine, uint32_t group)
 {
     for (uint32_t i = 0; i < t->n_variants; i++)
@@ -144,7 +156,7 @@ static sums *sums_of(table *t, const char *engine, uint32_t group)
     return NULL;
 }
 
-/* What the engines did with all of them on. */
+/* Accumulates the engines' statistics from runs with all engines on. */
 static void tally(table *t, const row *k, const lh_solution *all)
 {
     for (uint32_t i = 0; i < all->n_engines; i++) {
@@ -195,8 +207,7 @@ static void measure(table *t, row *k)
     lh_pipeline_free(k->pipeline);
 }
 
-/* --- the pipelines
- * ------------------------------------------------------------------------ */
+/* --- pipelines ---------------------------------------------------------- */
 
 static row make_row(uint32_t group, lh_pipeline *pipeline, double millions)
 {
@@ -216,8 +227,8 @@ static void measure_irregular(table *t, double millions)
     }
 }
 
-/* Tables 5 and 6 of Chen et al., arXiv:2507.00217, as in
- * examples/papers/crosspipe_optimal.c. */
+/* Measures the settings of tables 5 and 6 of Chen et al., arXiv:2507.00217, as
+ * in examples/papers/crosspipe_optimal.c. */
 static void measure_crosspipe(table *t, double millions)
 {
     static const double delays[5][2] = {
@@ -254,7 +265,7 @@ static void measure_larger(table *t, double millions)
                  q->devices, q->microbatches, q->memory);
         measure(t, &k);
     }
-    /* W in parts, and messages in the order in which they were made. */
+    /* W in parts, and messages in production order. */
     for (uint32_t i = 0; i < 8; i++) {
         const bench_family *f = &bench_families[i < 4 ? 4 : 13];
         row k = make_row(2, bench_irregular(f, 7000 + i), millions / 3);
@@ -267,8 +278,8 @@ static void measure_larger(table *t, double millions)
     }
 }
 
-/* With messages first in, first out links follow devices, and schedules cannot
- * be made from the end. */
+/* With first-in, first-out messages each link follows its devices, and
+ * schedules cannot be built backward from the end. */
 static void measure_fifo(table *t, double millions)
 {
     for (size_t i = 0; i < bench_n_families; i++) {
@@ -282,8 +293,7 @@ static void measure_fifo(table *t, double millions)
     }
 }
 
-/* --- all of it
- * ------------------------------------------------------------------------ */
+/* --- program ------------------------------------------------------------ */
 
 static void print_sums(const table *t)
 {

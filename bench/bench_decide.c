@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long a run that adapts makes up its mind.
+/* Measures the decision latency of an adaptive run.
  *
  *     bench-decide [--json] [--seeds N]
  *
- * Seeded pipelines whose passes take 8 to 12 ms, one to three links of which
- * become slow by 10 to 60 ms. Per size, memory and path the processor time of
- * the decision that follows, on one thread. On the direct path each order is
- * weighed with all, no or slow messages delegated, copies of 2 ms. */
+ * Draws seeded pipelines whose passes take 8 to 12 ms; one to three links
+ * become slow by 10 to 60 ms. Reports, per size, memory limit and data path,
+ * the processor time of the resulting decision on one thread. On the direct
+ * path each order is evaluated with all, no or only slow messages delegated;
+ * copies take 2 ms. */
 #define _DEFAULT_SOURCE
 #include "bench.h"
 
@@ -18,6 +19,7 @@
 
 enum { MOST_DEVICES = 16, MOST_SEEDS = 1000, MS = 1000000 };
 
+/* Pipeline size and memory limit. */
 typedef struct setting {
     uint32_t devices, microbatches, memory; /* activations; 0: no limit */
     bool direct;
@@ -41,7 +43,8 @@ static double processor_time(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Links k and devices - 1 + k lead from device k to the next and back. */
+/* Builds a pipeline. Links k and devices - 1 + k connect device k to the next
+ * one and back. */
 static lh_pipeline *make_pipeline(const setting *s, uint64_t seed,
                                   const int64_t *extra_ns)
 {
@@ -95,7 +98,7 @@ static uint32_t make_slow(const setting *s, uint64_t seed, int64_t *extra_ns,
     return n_events;
 }
 
-/* Returns its processor time; *effort is the work. */
+/* Returns the decision's processor time; *effort is its effort. */
 static double decide(const setting *s, uint64_t seed, uint64_t *effort)
 {
     int64_t extra_ns[MOST_DEVICES] = {0};
@@ -143,7 +146,7 @@ static void tell(const setting *s, int n_seeds, bool json, bool first)
         seconds[i] = decide(s, (uint64_t)i + 1, &effort);
         most = effort > most ? effort : most;
     }
-    const double median = bench_median(seconds, n_seeds); /* sorts them */
+    const double median = bench_median(seconds, n_seeds); /* sorts `seconds` */
     const double worst = seconds[n_seeds - 1];
     if (json)
         printf("%s{\"devices\": %" PRIu32 ", \"microbatches\": %" PRIu32

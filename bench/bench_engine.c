@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine against the simulator, and what the engine itself costs.
+/* Compares the engine with the simulator and measures the engine's own
+ * overhead.
  *
  *     bench-engine [--json] [--case 1..3] [--steps N] [--scale X] [--table]
  *                  [--strict] [--overhead]
  *
- * The table: M70 of CrossPipe (arXiv:2507.00217, Table 5) on 8 ranks in two
- * datacenters, timed passes, emulated links; every cell is played in real time
- * and its median iteration held against lh_simulate() under the same options.
- * --scale 0.1 plays ten times as fast; --strict counts every lateness of this
- * machine where otherwise deadlines are chained. The overhead: passes that take
- * no time, so that what is left is the engine's own. */
+ * --table: M70 of CrossPipe (arXiv:2507.00217, Table 5) on 8 ranks in two
+ * datacenters, with timed passes and emulated links. Every cell runs in real
+ * time; its median iteration is compared with lh_simulate() under the same
+ * options. --scale 0.1 runs ten times faster. --strict counts every delay
+ * caused by this machine; otherwise deadlines are chained. --overhead: passes
+ * have zero duration, so the remaining time is the engine's. */
 #define _DEFAULT_SOURCE
 #include "bench.h"
 #include "commit.h"
@@ -30,11 +31,12 @@ typedef struct config {
     double scale;
 } config;
 
+/* A table column: method and engine options. */
 typedef struct column {
     const char *method, *placement;
     lh_receives receives;
     unsigned sub_blocks;
-    double limit; /* what the median may differ by */
+    double limit; /* accepted deviation of the median */
 } column;
 
 static const column columns[] = {
@@ -61,8 +63,8 @@ static lh_pipeline *parse(const char *text)
     return p;
 }
 
-/* F 38, D 48, W 20 ms; case 1: 16 microbatches, memory of 8 activations; 2: 32,
- * 8, F recomputed in D; 3: 32, 16. */
+/* Builds a table cell. F 38, D 48, W 20 ms. Case 1: 16 microbatches, memory for
+ * 8 activations; case 2: 32 and 8, F recomputed in D; case 3: 32 and 16. */
 static lh_pipeline *make_cell(const config *how, int which, int delay,
                               const column *col)
 {
@@ -83,6 +85,7 @@ static lh_pipeline *make_cell(const config *how, int which, int delay,
     return parse(text);
 }
 
+/* Measured iteration times of one run. */
 typedef struct outcome {
     double predicted, median, worst_late;
     unsigned long slips;
@@ -183,7 +186,7 @@ static bool print_table(const config *how)
             continue;
         for (int delay = 0; delay < 5; delay++)
             for (int k = 0; k < N_COLUMNS; k++) {
-                /* As published: the static schedules in cases 1 and 2. */
+                /* As published: static schedules only in cases 1 and 2. */
                 if (which == 3 && strcmp(columns[k].method, "greedy") != 0)
                     continue;
                 all &= print_cell(how, which, delay, &columns[k], first);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far schedules by name are from the fastest there is, over a grid of
+/* Measures the optimality gaps of named scheduling methods over a grid of
  * delays and memory limits: docs/theory/gaps.md.
  *
  *     bench-gaps ud|wave|loop DEVICES MICROBATCHES [LIMIT]
  *
- * Prints one JSON object. `bound` is a proven
- * lower bound; where "status" is "optimal" it is the least makespan. A method
- * that does not fit the memory, or the placement, is null. LIMIT: seconds for
- * the proof of each point (default 10). */
+ * Prints one JSON object. `bound` is a proven lower bound; where "status" is
+ * "optimal" it equals the minimum makespan. A method that violates the memory
+ * limit or does not support the placement is null. LIMIT: seconds for the proof
+ * of each point (default 10). */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "bench.h"
 #include "pipelines.h"
@@ -23,7 +23,7 @@ static const char *const ud_methods[] = {
 static const char *const chunk_methods[] = {
     "gpipe", "interleaved-1f1b", "zb-v", "slack", "greedy", "look-ahead"};
 
-/* -1: the method does not fit the pipeline. */
+/* Returns the makespan, or -1 if the method does not support the pipeline. */
 static int64_t makespan_by(const lh_pipeline *p, const char *method)
 {
     lh_error err = {0};
@@ -87,8 +87,8 @@ int main(int argc, char **argv)
                      .datacenters = 2};
     double limit_s = argc > 4 ? strtod(argv[4], NULL) : 10;
     unsigned each = strcmp(q.placement, "ud") == 0 ? 1 : 2;
-    /* In activations of a chunk: half, all, and one and a half of what 1F1B
-     * holds, and no limit. */
+    /* In activations per chunk: half, all, and one and a half times 1F1B's
+     * peak, and no limit. */
     unsigned limits[] = {q.devices * each / 2, q.devices * each,
                          q.devices * each * 3 / 2, 0};
     bench_begin("gaps");

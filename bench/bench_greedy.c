@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long making a schedule takes, as a whole process: read the pipeline, make
- * the schedule, write its CSV. Prints one JSON object.
+/* Measures schedule generation as a whole process: reads the pipeline, builds
+ * the schedule, writes its CSV. Prints one JSON object.
  *
- *     greedy [RUNS]                    the series that the project holds itself
- *                                      to: greedy, 64 devices, 4 sub-blocks
+ *     greedy [RUNS]                    the project's reference series:
+ *                                      greedy, 64 devices, 4 sub-blocks
  *     greedy RUNS METHOD PLACEMENT DEVICES MICROBATCHES SUB_BLOCKS
  *                                      one case
  *
- * Each run is a fresh process of this program; times and memory are the
- * kernel's account of it. */
+ * Each run is a fresh process; times and memory come from the kernel's
+ * accounting. */
 #define _GNU_SOURCE /* wait4 */
 #include "commit.h"
 
@@ -25,14 +25,16 @@
 
 enum { MAX_RUNS = 1000 };
 
+/* Benchmark case: method, placement and size. */
 typedef struct setup {
     const char *method, *placement;
     unsigned devices, microbatches, sub_blocks;
 } setup;
 
+/* Times and peak memory of the runs. */
 typedef struct outcome {
     double best_s, median_s; /* wall clock */
-    double cpu_s;            /* least of user and system time */
+    double cpu_s;            /* minimum user plus system time */
     double peak_mb;
 } outcome;
 
@@ -48,7 +50,7 @@ static void must(lh_status status, const lh_error *err)
         stop(err->text);
 }
 
-/* The process that is measured. */
+/* Runs the measured process. */
 static int child(char **args)
 {
     lh_error err = {0};
@@ -186,8 +188,8 @@ static void print_head(unsigned runs)
            lh_version(), BENCH_COMMIT, name, runs);
 }
 
-/* Twice the microbatches should take twice the time: of the processor, since
- * wall clocks also show how busy the disk is. */
+/* Doubling the microbatches should double the processor time. Wall-clock time
+ * also depends on disk load. */
 static void series(unsigned runs, const char *folder)
 {
     static const unsigned microbatches[] = {256, 512, 1024, 2048};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How fast the performance model is: evaluating one order in memory, running
- * the event engine over a long schedule, planning a job.
+/* Measures the performance model's speed: evaluates one order in memory, runs
+ * the event engine over a long schedule, plans a job.
  *
  *     bench-model [job.yaml] */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
@@ -36,7 +36,7 @@ static lh_schedule *zb_h1(const lh_pipeline *p)
     return s;
 }
 
-/* Microseconds per evaluation of an 8 x 16 order. */
+/* Returns microseconds per evaluation of an 8 x 16 order. */
 static double evaluate(void)
 {
     enum { EACH = 20000 };
@@ -61,7 +61,7 @@ static double evaluate(void)
     return bench_median(seconds, RUNS) / EACH * 1e6;
 }
 
-/* Seconds for 64 devices x 1024 microbatches: 196,608 passes. */
+/* Returns seconds for 64 devices x 1024 microbatches: 196,608 passes. */
 static double simulate(void)
 {
     lh_pipeline *p = pipeline(64, 1024);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How fast optical networks are simulated.
+/* Measures the speed of the optical network simulation.
  *
  *     optical TOPOLOGY.yaml [RUNS]
  *
- * traffic: plain background traffic, 150 Erlang, 1 to 8 slots of 80, first fit
- * on 5 candidate routes, on one core. Beside it what other simulators publish
- * for one core (requests per second, in their own papers, on their authors'
- * machines): Flex Net Sim 20,000, XLRON 15,000, FUSION 100.
+ * traffic: plain background traffic, 150 Erlang, 1 to 8 of 80 slots, first fit
+ * on 5 candidate routes, on one core. For comparison, the requests per second
+ * that other simulators publish for one core (their papers, their machines):
+ * Flex Net Sim 20,000, XLRON 15,000, FUSION 100.
  *
  * study: 2 jobs x 2 schedules x 4 micro-batch counts x 4 policies x 5 seeds x
  * 11 iterations with that traffic, on all cores. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Solves one pipeline and says when it stood where, for bench/optimal.py.
+/* Solves one pipeline and records its convergence, for bench/optimal.py.
  *
  *     bench-optimal PIPELINE [LIMIT [THREADS [SCHEDULE.csv [MIB]]]]
  *
  * LIMIT is in seconds of processor time per thread (default 60), so that a busy
- * machine does not change what is found; MIB is for tables (default 1024).
- * Prints one JSON object; "progress" is a list of [processor seconds, makespan
- * in ns, bound in ns], looked at ten times a second. */
+ * machine does not change the result. MIB is the memory for tables (default
+ * 1024). Prints one JSON object; "progress" is a list with [processor seconds,
+ * makespan in ns, bound in ns], sampled ten times a second. */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "bench.h"
 
@@ -14,6 +14,7 @@
 
 #include <inttypes.h>
 
+/* Progress samples recorded so far. */
 typedef struct watch {
     double begin_cpu_s, limit_s;
     int64_t best_ns, bound_ns;

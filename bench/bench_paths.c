@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the delegated path costs where no link is slow, and how what is measured
- * lies to what is predicted.
+/* Measures the delegated path's cost when no link is slow, and compares
+ * measured with predicted times.
  *
  *     bench-paths [--json] [--realtime] [--steps N] [--hidden N] DATA
  *
- * First two ranks train a small model on the text DATA on the cpu device, in
- * one run whose messages take the direct and the delegated path in turn, an
- * iteration each: the peer is the same work in the same minute. Then eight
- * timed ranks play the published case, 60 ms on the last link, where sends stop
- * the passes behind them, on the direct path and with messages delegated, for
- * several times of a copy; --realtime: under SCHED_FIFO, so that other work on
- * the machine does not count. */
+ * First, two ranks train a small model on the text DATA on the cpu device.
+ * Messages alternate between the direct and the delegated path, one iteration
+ * each, so both are measured under equal load. Then eight timed ranks run the
+ * published case: 60 ms on the last link, where sends block the passes behind
+ * them. It runs on the direct path and with delegated messages, for several
+ * copy durations. --realtime uses SCHED_FIFO, which excludes other work on the
+ * machine. */
 #define _DEFAULT_SOURCE
 #include "bench.h"
 
@@ -46,12 +46,13 @@ static lh_schedule *make_schedule(const lh_pipeline *p, const char *method)
     return s;
 }
 
-/* --- training ------------------------------------------------------------- */
+/* --- training ----------------------------------------------------------- */
 
+/* Schedule and iteration times of the training run. */
 typedef struct run {
     const lh_schedule *schedule;
     lh_reschedule given;
-    double s[2][MOST_STEPS]; /* of iterations, direct and delegated */
+    double s[2][MOST_STEPS]; /* iteration times, direct and delegated */
     int n[2];
 } run;
 
@@ -70,7 +71,7 @@ static void note_iteration(void *of, const lh_iteration *it)
 {
     run *r = of;
     const int path = it->step % 2;
-    if (it->step > 3) /* the first ones touch memory for the first time */
+    if (it->step > 3) /* warm-up: first iterations fault in memory */
         r->s[path][r->n[path]++] = (double)it->ns / 1e9;
 }
 
@@ -131,7 +132,7 @@ static void overhead(const config *how, run *r)
                median[1] * 1e3, 100 * (median[1] / median[0] - 1), r->n[0]);
 }
 
-/* --- the published case --------------------------------------------------- */
+/* --- the published case ------------------------------------------------- */
 
 /* 8 stages, n = 16, F = D = W = 9 ms, 60 ms on the last link. */
 static const char eight[] =
@@ -140,6 +141,7 @@ static const char eight[] =
     "links: [{from: 6, to: 7, latency: 60, transfer: 0}, "
     "{from: 7, to: 6, latency: 60, transfer: 0}]\n";
 
+/* One variant of the published case. */
 typedef struct published {
     const char *method;
     lh_data_path path;

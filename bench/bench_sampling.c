@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The planner's search beside Monte Carlo and beside trying everything.
+/* Compares the planner's search with Monte Carlo and with exhaustive
+ * enumeration.
  *
  *     bench-sampling SEEDS [JOB...]
  *
- * For each seed a small job on two sites, drawn at random, whose layouts are
- * all tried: every degree, also of fewer GPUs than there are, microbatch,
- * chunks per device, recomputation, placement of the outermost parallelism and
- * method, and for each every division of the layers over its chunks. For these
- * and for every JOB the planner runs by its own search, with that and optimal
- * schedules, and by Monte Carlo with ScaleAcross Explorer's budget (2026,
- * section 5); for the small jobs also with `--search exact`. Prints one JSON
- * object; gaps are against the fastest plan that any of them found without
- * optimal schedules, times are processor time. */
+ * Each seed draws a small job on two sites and enumerates all its layouts:
+ * every degree (also with fewer GPUs than available), microbatch, chunks per
+ * device, recomputation, outermost placement and method, and for each every
+ * partition of the layers over its chunks. For these jobs and for every JOB the
+ * planner runs three times: with its own search, with that and optimal
+ * schedules, and with Monte Carlo under ScaleAcross Explorer's budget (2026,
+ * section 5). Small jobs also run `--search exact`. Prints one JSON object;
+ * gaps refer to the fastest plan found by any of them without optimal
+ * schedules, times are processor time. */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "bench.h"
 
@@ -20,14 +21,16 @@
 
 enum { GPUS_PER_NODE = 2, LARGEST_RATIO = 3 };
 
+/* Best plan found by one search. */
 typedef struct found {
-    double iteration_s; /* 0: nothing fits */
+    double iteration_s; /* 0: no layout fits */
     double cpu_s;
-    uint32_t n_plans; /* made for it */
-    char layout[128]; /* of the fastest */
+    uint32_t n_plans; /* plans evaluated */
+    char layout[128]; /* layout of the fastest plan */
     lh_error why;
 } found;
 
+/* Results of all searches on one job. */
 typedef struct row {
     char name[64];
     uint32_t gpus;
@@ -64,7 +67,7 @@ static void plan(const lh_job *job, const lh_plan_options *options, found *out)
     if (status == LH_ENOMEM)
         bench_die(&out->why);
     if (status != LH_OK)
-        return; /* nothing of it fits, or divides */
+        return; /* no layout fits or divides evenly */
     double s = (double)made->best.iteration_ns / 1e9;
     if (out->iteration_s <= 0 || s < out->iteration_s) {
         out->iteration_s = s;
@@ -73,9 +76,9 @@ static void plan(const lh_job *job, const lh_plan_options *options, found *out)
     lh_plan_free(made);
 }
 
-/* --- everything ----------------------------------------------------------- */
+/* --- enumeration -------------------------------------------------------- */
 
-/* All methods, and so all partitions under each, of a layout. */
+/* Evaluates all methods, and thus all partitions under each, for a layout. */
 static void try_methods(const lh_job *job, found *out)
 {
     lh_plan_options o = {.size = sizeof o,
@@ -124,7 +127,7 @@ static void try_all(const lh_job *job, found *out)
                 }
 }
 
-/* --- jobs ----------------------------------------------------------------- */
+/* --- jobs --------------------------------------------------------------- */
 
 static uint32_t draw(uint64_t *state, uint32_t from, uint32_t to)
 {
@@ -143,8 +146,8 @@ static lh_job *small_job(uint64_t seed)
     uint32_t layers = draw(&r, 4, 7), batch = 4 * draw(&r, 1, 3);
     uint32_t hidden = 1024 * draw(&r, 2, 6);
     uint32_t latency = draw(&r, 1, 60), gbps = draw(&r, 4, 60);
-    /* 1.2 to 3 times what training state needs if it is spread evenly, 16
-     * bytes for each of 16 h^2 parameters per layer, and room to work. */
+    /* 1.2 to 3 times the evenly spread training state, with 16 bytes for each
+     * of the 16 h^2 parameters per layer, plus working memory. */
     double state = 256.0 * hidden * hidden * layers / 4;
     double memory = 3 + state / (1 << 30) * draw(&r, 12, 30) / 10;
     int n = snprintf(
@@ -182,7 +185,7 @@ static void measure(const lh_job *job, row *r)
     try_all(job, &r->all);
 }
 
-/* --- results -------------------------------------------------------------- */
+/* --- results ------------------------------------------------------------ */
 
 static void print_found(const char *name, const found *f, double best)
 {

@@ -4,12 +4,12 @@
  *     bench-space REPEATS [KEY=VALUE,VALUE...]... JOB...
  *
  * Keys are tensor, micro_batch, chunks and zero. Each value fixes that part of
- * a job for one call of the planner; 0 leaves it to the planner, and what has
- * no key is as the job says. Every combination is planned for every job, under
- * 1F1B or, with several chunks, interleaved 1F1B, with even chunks and no
- * search for optimal schedules. Prints one JSON object: the fastest of all, how
- * many layouts are neither ruled out nor simulated, and the median of REPEATS
- * times, jobs read included, in seconds of processor time. */
+ * a job for one planner call; 0 leaves it to the planner; parts without a key
+ * keep the job's value. Plans every combination for every job under 1F1B or,
+ * with several chunks, interleaved 1F1B, with even chunks and no search for
+ * optimal schedules. Prints one JSON object: the fastest plan, the number of
+ * layouts that were neither ruled out nor simulated, and the median of REPEATS
+ * times in seconds of processor time, including reading the jobs. */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "bench.h"
 
@@ -20,17 +20,19 @@ enum { MOST = 32 };
 
 static const char *const names[] = {"tensor", "micro_batch", "chunks", "zero"};
 
+/* Values of each key. */
 typedef struct grid {
-    uint32_t n[KEYS]; /* 0: as the job says */
+    uint32_t n[KEYS]; /* 0: the job's value */
     uint32_t values[KEYS][MOST];
 } grid;
 
+/* Best plan and layout counts. */
 typedef struct outcome {
     uint32_t n_calls, n_layouts, n_simulated, n_bounded, n_memory, n_left;
     lh_plan *best;
-    const char *job; /* of the best: its file and ZeRO stage */
+    const char *job; /* best plan: job file and ZeRO stage */
     uint32_t zero;
-    lh_error last; /* of a call that found nothing */
+    lh_error last; /* last error of a planner call */
 } outcome;
 
 static double cpu_now(void)
@@ -47,7 +49,7 @@ static void usage(void)
     exit(2);
 }
 
-/* False: this is no key. */
+/* Parses a KEY=VALUES argument. Returns false if it is none. */
 static bool take(grid *g, const char *arg)
 {
     for (int k = 0; k < KEYS; k++) {
@@ -79,7 +81,7 @@ static void plan_one(const lh_job *job, outcome *o)
     lh_status status = lh_plan_make(&now, &options, &plan, &err);
     if (status == LH_ENOMEM)
         bench_die(&err);
-    if (status != LH_OK) { /* nothing of it fits, or divides */
+    if (status != LH_OK) { /* no layout fits or divides evenly */
         o->last = err;
         return;
     }

@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ways of adding gradients, and whether the order shows in the sum.
+/* Compares summation methods for gradients and tests whether the sum depends on
+ * the order.
  *
  *     bench-sums [OPTIMIZER.SAFETENSORS ...]
  *
- * Each file is of a checkpoint after one step without clipping, so that its
- * running means are a tenth of one microbatch's gradients; all are of the same
- * model. Without files terms are log-uniform over the normal floats. Ways:
+ * Each file is a checkpoint after one step without clipping, so its running
+ * means are a tenth of one microbatch's gradients; all files are from the same
+ * model. Without files, terms are log-uniform over the normal floats. Methods:
  *
- *   float32   4 bytes a sum, what training does
- *   fixed     8 bytes, a 64-bit integer in units of a power of two that is the
- *             same for all sums; terms are cut to units
- *   bins      8 bytes, two digits of 20 bits with room for 511 terms, and the
- *             place of the first; terms are cut to the digits that the largest
- *             of them has (Demmel and Nguyen, doi:10.1109/TC.2014.2345391)
+ *     float32   4 bytes per sum, as in training
+ *     fixed     8 bytes, a 64-bit integer in units of a power of two that is
+ *               equal for all sums; terms are truncated to units
+ *     bins      8 bytes: two digits of 20 bits with capacity for 511 terms,
+ *               and the first digit's position; terms are truncated to the
+ *               digits of the largest term (Demmel and Nguyen,
+ *               doi:10.1109/TC.2014.2345391)
  *
- * Prints what an addition takes (processor time, medians of rounds in turn, in
- * plain instructions and with AVX-512), how many sums are other bits in other
- * orders and groups, how far sums are from exact ones, and what fixed point
- * covers with different units. Fails where orders show in sums that are free of
- * them. */
+ * Prints four results: the time of an addition (processor time, medians of
+ * alternating rounds, in plain instructions and with AVX-512); the number of
+ * sums whose bits differ between orders and groupings; the error against exact
+ * sums; and the range covered by fixed point with different units. Fails if an
+ * order-independent method depends on the order. */
 #define _DEFAULT_SOURCE
 #include "bench.h"
 
@@ -32,25 +34,26 @@ enum {
     MOST_TERMS = 64,
     DRAWN_TERMS = 16,
     DRAWN_VALUES = 1 << 16,
-    SMALL = 4096, /* values that stay in a cache */
+    SMALL = 4096, /* fits into a cache */
     ROUNDS = 21,
     SHUFFLES = 8,
-    DIGIT = 20, /* bits of a bin */
+    DIGIT = 20, /* bits per bin */
     N_BINS = 14,
     N_WAYS = 3,
 };
 
+/* Terms to be summed: one array per microbatch. */
 typedef struct terms {
     float *of[MOST_TERMS];
-    size_t n; /* values of each */
+    size_t n; /* values per term */
     uint32_t n_terms;
 } terms;
 
-/* What fixed point counts in. */
+/* Fixed-point format. */
 typedef struct grid {
     int top; /* sums are below 2^top */
     double units, unit;
-    float limit; /* of one term, so that MOST_TERMS of them fit */
+    float limit; /* largest term, so that MOST_TERMS fit */
 } grid;
 
 static grid make_grid(int top)
@@ -61,8 +64,7 @@ static grid make_grid(int top)
                   .limit = ldexpf(1, top) / MOST_TERMS};
 }
 
-/* --- the ways --------------------------------------------------------------
- */
+/* --- methods ------------------------------------------------------------ */
 
 #if defined __x86_64__ && defined __GNUC__
 #define WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
@@ -76,7 +78,7 @@ static grid make_grid(int top)
 
 typedef uint64_t (*adder)(void *sums, const float *x, size_t n, const grid *g);
 
-/* Each returns how many terms did not fit. */
+/* Adds terms to sums. Each variant returns the number of terms out of range. */
 ALWAYS uint64_t add_float(float *sums, const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -84,7 +86,7 @@ ALWAYS uint64_t add_float(float *sums, const float *x, size_t n)
     return 0;
 }
 
-/* Magnitudes are compared as integers, of which vectors are made. */
+/* Compares magnitudes as integers, which vectorises. */
 ALWAYS uint64_t add_fixed(int64_t *sums, const float *x, size_t n,
                           const grid *g)
 {
@@ -104,7 +106,7 @@ ALWAYS uint64_t add_fixed(int64_t *sums, const float *x, size_t n,
     return outside;
 }
 
-/* A bin's sum: 30 bits for each digit, 4 for the first's place. */
+/* Sum in bins: 30 bits per digit, 4 for the first digit's position. */
 typedef struct digits {
     int64_t first, second;
     uint32_t place;
@@ -129,7 +131,7 @@ ALWAYS digits raise_to(digits d, uint32_t place)
     return d;
 }
 
-/* The lowest place whose first digit a float can have. */
+/* Returns the lowest position whose first digit a float can have. */
 ALWAYS uint32_t place_of(uint32_t bits)
 {
     return ((bits >> 23 & 255) + 24 + DIGIT - 1) / DIGIT - 1;
@@ -151,8 +153,8 @@ ALWAYS uint64_t add_bins(uint64_t *sums, const float *x, size_t n,
     return 0;
 }
 
-/* Units of each place that are 1: the first is 2^-150, what comes next 2^20 of
- * it, so that all floats have a place. */
+/* Reciprocal unit per position: the first unit is 2^-150, each next one 2^20
+ * times larger, so that all floats have a position. */
 static const double bin_units[N_BINS] = {
     0x1p150, 0x1p130, 0x1p110, 0x1p90,  0x1p70,  0x1p50,  0x1p30,
     0x1p10,  0x1p-10, 0x1p-30, 0x1p-50, 0x1p-70, 0x1p-90, 0x1p-110};
@@ -193,7 +195,7 @@ WIDE static uint64_t bins_wide(void *s, const float *x, size_t n, const grid *g)
     return add_bins(s, x, n, bin_units);
 }
 
-/* Sums of two groups become one. */
+/* Merges the sums of two groups. */
 static void join_float(void *sums, const void *others, size_t n)
 {
     add_float(sums, others, n);
@@ -239,6 +241,7 @@ static double bins_value(const void *sums, size_t i, const grid *g)
            bin_units[d.place];
 }
 
+/* One summation method with its functions. */
 typedef struct way {
     const char *name;
     size_t bytes;
@@ -253,8 +256,7 @@ static const way ways[N_WAYS] = {
     {"bins", 8, bins_plain, bins_wide, join_bins, bins_value},
 };
 
-/* --- terms -----------------------------------------------------------------
- */
+/* --- terms -------------------------------------------------------------- */
 
 static void fail(const char *file, const char *what)
 {
@@ -285,13 +287,13 @@ static void draw_terms(terms *t)
         t->of[k] = room(t->n, sizeof(float));
         for (size_t i = 0; i < t->n; i++) {
             double m = 1 + (double)draw(&state) / 0x1p31;
-            int e = (int)(draw(&state) % 250) - 126; /* sums stay finite */
+            int e = (int)(draw(&state) % 250) - 126; /* keeps sums finite */
             t->of[k][i] = (float)ldexp(draw(&state) & 1 ? m : -m, e);
         }
     }
 }
 
-/* The header of a safetensors file, and where its data begin. */
+/* Reads a safetensors header and returns the offset of the data. */
 static json_t *read_header(const char *name, FILE *file, uint64_t *data)
 {
     unsigned char size[8];
@@ -352,16 +354,15 @@ static void read_term(terms *t, const char *name)
             fail(name, "ends too early");
         to += size;
     }
-    for (size_t i = 0; i < n; i++) /* of 1 - beta1 */
+    for (size_t i = 0; i < n; i++) /* divides by 1 - beta1 */
         t->of[t->n_terms - 1][i] *= 10;
     json_decref(header);
     fclose(file);
 }
 
-/* --- sums in different orders ----------------------------------------------
- */
+/* --- order dependence --------------------------------------------------- */
 
-/* Terms `order[from]` to `order[to - 1]`, one after the other. */
+/* Adds terms `order[from]` to `order[to - 1]` sequentially. */
 static uint64_t add_some(const way *w, const terms *t, const grid *g,
                          const uint32_t *order, uint32_t from, uint32_t to,
                          void *sums)
@@ -373,7 +374,7 @@ static uint64_t add_some(const way *w, const terms *t, const grid *g,
     return outside;
 }
 
-/* In groups of `size`, each added by itself, then one after the other. */
+/* Adds groups of `size` terms separately, then merges them in order. */
 static void add_groups(const way *w, const terms *t, const grid *g,
                        const uint32_t *order, uint32_t size, void *sums)
 {
@@ -396,8 +397,8 @@ static void shuffle(uint32_t *order, uint32_t n, uint64_t *state)
     }
 }
 
-/* Sums that are exact but for doubles' last bits (Neumaier), and the sums of
- * magnitudes. */
+/* Computes sums that are exact except for the last bits of doubles (Neumaier),
+ * and the sums of magnitudes. */
 static void add_exactly(const terms *t, double *sums, double *sizes)
 {
     for (size_t i = 0; i < t->n; i++) {
@@ -413,9 +414,10 @@ static void add_exactly(const terms *t, double *sums, double *sizes)
     }
 }
 
-/* Prints how many sums differ between orders, and by how much of their terms'
- * magnitudes, and how far those in order are from exact ones: at worst of
- * that, and all together of the exact ones' norm. Returns how many differ. */
+/* Prints the number of sums that differ between orders, relative to their
+ * terms' magnitudes, and the error of in-order sums against exact ones: the
+ * worst relative error, and the error norm relative to the exact norm. Returns
+ * the number that differ. */
 static size_t compare_orders(const way *w, const terms *t, const grid *g,
                              const double *exact, const double *sizes)
 {
@@ -461,8 +463,7 @@ static size_t compare_orders(const way *w, const terms *t, const grid *g,
     return n;
 }
 
-/* --- time ------------------------------------------------------------------
- */
+/* --- time --------------------------------------------------------------- */
 
 static double processor_time(void)
 {
@@ -471,7 +472,7 @@ static double processor_time(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Nanoseconds for one value of each way, the ways in turn. */
+/* Measures nanoseconds per value for each method, in alternating rounds. */
 static void measure(const terms *t, const grid *g, size_t n, bool wide,
                     double ns[N_WAYS])
 {
@@ -496,7 +497,7 @@ static void measure(const terms *t, const grid *g, size_t n, bool wide,
         ns[w] = bench_median(rounds[w], ROUNDS);
         free(sums[w]);
     }
-    if (outside == UINT64_MAX) /* so that nothing is left out */
+    if (outside == UINT64_MAX) /* keeps the result observable */
         printf(" ");
 }
 
@@ -513,8 +514,7 @@ static void print_times(const terms *t, const grid *g, size_t n)
     }
 }
 
-/* --- range -----------------------------------------------------------------
- */
+/* --- range -------------------------------------------------------------- */
 
 static int compare_floats(const void *a, const void *b)
 {
@@ -522,7 +522,7 @@ static int compare_floats(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Magnitudes of all terms that are not 0. */
+/* Prints the distribution of non-zero magnitudes. */
 static void print_magnitudes(const terms *t)
 {
     static const double shares[] = {0, .001, .01, .5, .99, 1};
@@ -541,7 +541,8 @@ static void print_magnitudes(const terms *t)
     free(all);
 }
 
-/* Sums below 2^top in fixed point: which are worse than a float can be. */
+/* Prints the fixed-point sums below 2^top that are less accurate than a float.
+ */
 static void print_range(const terms *t, int top, const double *exact,
                         const double *sizes)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a switch of schedules costs at the boundary of two iterations.
+/* Measures the cost of a schedule switch at an iteration boundary.
  *
  *     bench-switch [--json] [--stages N] [--microbatches N] [--steps N]
  *                  [--pass-us N] [--apart]
  *
- * Timed ranks play 1f1b and zb-h1 in turn. A gap is what lies between two
- * iterations: from the end of the last pass anywhere to the moment from which
- * the next iteration counts, with all that ranks tell each other then; every
- * second one has a switch in it (--apart: none has, so that two rows of chance
- * are seen). The next schedule is sent, lowered, proven and voted on while an
- * iteration runs, which is to last longer than that. */
+ * Timed ranks alternate between 1f1b and zb-h1. A gap is the time between two
+ * iterations: from the end of the last pass on any rank to the start of the
+ * next iteration, including all control messages in between. Every second gap
+ * contains a switch; with --apart none does, which yields two control rows. The
+ * next schedule is sent, lowered, verified and voted on during an iteration,
+ * which must last longer than that. */
 #define _DEFAULT_SOURCE
 #include "bench.h"
 
@@ -25,12 +25,13 @@ typedef struct config {
     int stages, microbatches, steps, pass_us;
 } config;
 
+/* Schedules and measured gaps of one run. */
 typedef struct run {
     const config *how;
     lh_schedule *schedules[2];
     lh_reschedule given;
-    double last; /* when the last iteration was told */
-    /* Seconds between iterations, without a switch and with one. */
+    double last; /* time of the last iteration report */
+    /* Seconds between iterations, without and with a switch. */
     double gaps[2][MOST_STEPS];
     int n[2];
 } run;
@@ -54,7 +55,7 @@ static void note_iteration(void *of, const lh_iteration *it)
     run *r = of;
     const double now = bench_now();
     const bool even = it->step % 2 == 0;
-    if (it->step > 1) /* the first ones touch memory for the first time */
+    if (it->step > 1) /* warm-up: first iterations fault in memory */
         r->gaps[even][r->n[even]++] = now - r->last - (double)it->ns / 1e9;
     r->last = now;
 }

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far the search gets with pipelines whose stages and links differ.
+/* Measures the solver's progress on pipelines with unequal stages and links.
  *
  *     bench-uneven [LIMIT [CASES [FAMILIES]]]
  *
- * For every family of pipelines.h CASES pipelines (default 3) are drawn, the
- * same every time. Each is given LIMIT seconds of processor time (default 20)
- * on one thread. FAMILIES: only those with this in their name, such as "8 x
- * 64". Prints one JSON object: per family how many were proven optimal, the
- * largest gap that was left, and the processor seconds, of all together and of
- * the longest proof. */
+ * Draws CASES pipelines (default 3) per family in pipelines.h, reproducibly.
+ * Each gets LIMIT seconds of processor time (default 20) on one thread.
+ * FAMILIES: only those whose name contains this text, e.g. "8 x 64". Prints one
+ * JSON object per family: the number proven optimal, the largest remaining gap,
+ * and the processor seconds in total and of the longest proof. */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "bench.h"
 #include "pipelines.h"
@@ -19,6 +18,7 @@
 #include <math.h>
 #include <string.h>
 
+/* Results of one family. */
 typedef struct result {
     uint32_t proven;
     double worst_gap, cpu_s, longest_proof_s;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What it costs a run to watch itself, where passes take no time.
+/* Measures the monitoring overhead of a run whose passes have zero duration.
  *
  *     bench-watch [--json] [--microbatches N] [--steps N] [--rounds N]
  *
- * 8 timed ranks as threads play zb-h1, in turn as they are and with `adapt`, by
- * which each iteration is recorded, collected and looked at. The first half of
- * each run is left out: what a run may begin with is spent then, if it has 6000
- * iterations or more. Per round the medians of both halves' iterations, from
- * one end to the next, and their means; then the median of the differences.
- * At last what the monitor alone takes for an iteration with as many messages
- * and passes, in processor time. */
+ * Eight timed ranks (threads) run zb-h1, alternating between no monitoring and
+ * `adapt`, which records, collects and analyses each iteration. The first half
+ * of each run is discarded: by then the start-up budget is spent, given at
+ * least 6000 iterations. Prints per round the medians of iterations (end to
+ * end) in both halves and their means, then the median of the differences.
+ * Finally prints the monitor's processor time alone for an iteration with as
+ * many messages and passes. */
 #define _DEFAULT_SOURCE
 #include "bench.h"
 
@@ -27,18 +27,20 @@ enum {
     MONITORED = 2000
 };
 
+/* Command-line settings. */
 typedef struct config {
     bool json;
     int microbatches, steps, rounds;
 } config;
 
+/* Iteration times of one run. */
 typedef struct run {
     double last, mean, median, processor;
     double seconds[MOST_STEPS];
     int n, steps;
 } run;
 
-/* Of this process, in seconds. */
+/* Returns this process's processor time in seconds. */
 static double processor_time(void)
 {
     struct timespec t;
@@ -95,14 +97,14 @@ static lh_pipeline *make_pipeline(const config *how)
     return p;
 }
 
-/* Some 5 % more or less. */
+/* Returns `ns` varied by about 5 %. */
 static int64_t about(uint64_t *state, int64_t ns)
 {
     *state = *state * UINT64_C(6364136223846793005) + 1442695040888963407U;
     return ns + ns * ((int64_t)(*state >> 54) - 512) / 8192;
 }
 
-/* An iteration of 8 stages, as it might have been measured. */
+/* Builds a synthetic observation of an iteration with 8 stages. */
 static lh_seen make_seen(const config *how, uint64_t step,
                          lh_seen_message *messages, lh_seen_pass *passes)
 {
@@ -158,7 +160,7 @@ static double monitor_alone(const config *how)
         const double from = processor_time();
         if (lh_monitor_add(monitor, &seen, &err) != LH_OK)
             bench_die(&err);
-        if (i >= MONITORED) /* what scatter is usual is learned before */
+        if (i >= MONITORED) /* earlier iterations train the noise model */
             seconds += processor_time() - from;
     }
     lh_monitor_free(monitor);
@@ -211,7 +213,7 @@ int main(int argc, char **argv)
         lh_exec_make(p, s, NULL, &x, &err) != LH_OK)
         bench_die(&err);
     for (int i = 0; i < how.rounds; i++) {
-        /* Who goes first has the better of it now and then: in turn. */
+        /* Alternate the order: the first run is sometimes faster. */
         for (int k = 0; k < 2; k++)
             play(&how, p, x, k ^ (i & 1), &runs[k ^ (i & 1)]);
         medians[i] = runs[1].median / runs[0].median - 1;

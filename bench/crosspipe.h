@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CrossPipe (Chen et al., arXiv:2507.00217): parts of docs/papers/crosspipe.md,
- * each of its published settings. As page_table has them. */
+/* Prints the parts of docs/papers/crosspipe.md, which reproduce CrossPipe (Chen
+ * et al., arXiv:2507.00217), each in its published settings. The functions are
+ * page_section callbacks. */
 #ifndef CROSSPIPE_H
 #define CROSSPIPE_H
 
@@ -9,18 +10,20 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Tables 5 and 6, static rows and greedy's; case 2's memory. */
+/* Prints tables 5 and 6: static rows and greedy. */
 void crosspipe_tables(FILE *to, const page_how *how);
+/* Prints the memory of case 2. */
 void crosspipe_memory(FILE *to, const page_how *how);
 
-/* Figures. */
-void crosspipe_slowdowns(FILE *to, const page_how *how);   /* 8 */
-void crosspipe_datacenters(FILE *to, const page_how *how); /* 9 */
-void crosspipe_delays(FILE *to, const page_how *how);      /* 11 */
-void crosspipe_degrees(FILE *to, const page_how *how);     /* 12 */
-void crosspipe_strides(FILE *to, const page_how *how);     /* 15 */
+/* Figures; the number is the paper's. */
+void crosspipe_slowdowns(FILE *to, const page_how *how);   /* figure 8 */
+void crosspipe_datacenters(FILE *to, const page_how *how); /* figure 9 */
+void crosspipe_delays(FILE *to, const page_how *how);      /* figure 11 */
+void crosspipe_degrees(FILE *to, const page_how *how);     /* figure 12 */
+void crosspipe_strides(FILE *to, const page_how *how);     /* figure 15 */
 
-/* Figure 8's curves as a report. false: a message is on stderr. */
+/* Writes figure 8's curves as a report. Returns false after printing an error.
+ */
 bool crosspipe_write_html(const char *path);
 
 #endif

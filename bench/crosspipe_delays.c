@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CrossPipe's figures 11, 12 and 15: schedules while delays grow, degrees of
- * parallelism, bubble strides. */
+/* Computes CrossPipe's figures 11, 12 and 15: schedules under growing delays,
+ * degrees of parallelism, bubble strides. */
 #include "crosspipe.h"
 #include "paper_pipe.h"
 
@@ -15,25 +15,27 @@ static const char *how_sure(bool proven, char *text, size_t room, double gap)
     return text;
 }
 
-/* --- figure 11 ------------------------------------------------------------ */
+/* --- figure 11 ---------------------------------------------------------- */
 
+/* A model with its pass durations. */
 typedef struct model {
     const char *title;
     unsigned devices, microbatches;
     double f_ms, d_ms, w_ms;
-    double unit_ms; /* of times in its table */
-    int digits;     /* after the point */
+    double unit_ms; /* time unit of its table */
+    int digits;     /* decimals */
 } model;
 
-/* Of M8 no time is published: F : D : W as of M70, in units of F. */
+/* No times are published for M8: F : D : W as in M70, in units of F. */
 static const model models[] = {
     {"M70: 8 stages, 16 microbatches, seconds", 8, 16, 38, 48, 20, 1e3, 3},
     {"M8: 4 stages, 8 microbatches, in units of F", 4, 8, 38, 48, 20, 38, 1},
 };
 
+/* A static schedule and its receive mode. */
 typedef struct static_schedule {
     const char *title, *placement, *method;
-    lh_receives receives; /* where communication is not arranged */
+    lh_receives receives; /* without communication arrangement */
     bool unlimited;
 } static_schedule;
 
@@ -131,7 +133,7 @@ static void print_saving(FILE *to, const static_schedule *s, const char *title,
             100 * (1 - ms / plain), 100 * (1 - ms / arranged));
 }
 
-/* What the text says of M70 at a transfer of 2 F. */
+/* Prints the paper's claims about M70 at a transfer of 2 F. */
 static void print_savings(FILE *to, bool quick)
 {
     paper_run sub = {.method = "greedy", .sub_blocks = 8};
@@ -163,19 +165,20 @@ void crosspipe_delays(FILE *to, const page_how *how)
     print_savings(to, how->quick);
 }
 
-/* --- figure 12 ------------------------------------------------------------ */
+/* --- figure 12 ---------------------------------------------------------- */
 
 enum { NODES = 16, LAYERS = 64, EACH = 4 /* microbatches per stage */ };
 
-/* Bytes that a stage holds of a microbatch: 34 bytes per token and hidden
- * unit of a layer, attention scores not kept, shared by 4 GPUs. */
+/* Returns the bytes of one microbatch's activations on a stage: 34 bytes per
+ * token and hidden unit of a layer, attention scores not stored, shared by 4
+ * GPUs. */
 static double activation_bytes(unsigned stages)
 {
     return 34. * 4096 * 8192 / 4 * LAYERS / stages;
 }
 
-/* How many fit beside parameters and the like, which are that share of a GPU
- * with 4 stages. */
+/* Returns the number of activations that fit beside the static memory, which is
+ * `share` of a GPU with 4 stages. */
 static unsigned activations(unsigned stages, double share)
 {
     double room = 96e9 * (1 - share * 4 / stages);
@@ -183,15 +186,16 @@ static unsigned activations(unsigned stages, double share)
     return (unsigned)fmin(EACH * stages, room / activation_bytes(stages));
 }
 
+/* A setting of figure 12. */
 typedef struct tradeoff {
-    double latency, transfer; /* / F of 4 stages */
-    double share;             /* of static memory; 0: 1F1B's memory */
+    double latency, transfer; /* relative to F of 4 stages */
+    double share;             /* static memory share; 0: 1F1B's memory */
 } tradeoff;
 
-/* Seconds of the faster placement. */
+/* Returns the seconds of the faster placement. */
 static double print_degrees(FILE *to, const tradeoff *t, unsigned stages)
 {
-    double scale = 8. / stages; /* times are those of 8 stages */
+    double scale = 8. / stages; /* times are given for 8 stages */
     unsigned memory = t->share > 0 ? activations(stages, t->share) : stages;
     paper_pipe q = {.placement = "ud",
                     .devices = stages,
@@ -257,7 +261,7 @@ void crosspipe_degrees(FILE *to, const page_how *how)
             100 * spread[4], 100 * spread[5]);
 }
 
-/* --- figure 15 ------------------------------------------------------------ */
+/* --- figure 15 ---------------------------------------------------------- */
 
 static const double stride_ms = 15; /* 1.5 F */
 

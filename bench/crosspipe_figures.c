@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CrossPipe's figures 8 and 9, which the paper simulates. */
+/* Computes CrossPipe's figures 8 and 9, which the paper simulates. */
 #include "crosspipe.h"
 #include "paper_pipe.h"
 
@@ -8,16 +8,17 @@
 #include <math.h>
 #include <string.h>
 
-/* --- figure 8 ------------------------------------------------------------- */
+/* --- figure 8 ----------------------------------------------------------- */
 
+/* One curve of figure 8. */
 typedef struct curve {
     const char *name, *placement;
     paper_run how; /* no method: the solver */
     unsigned memory;
 } curve;
 
-/* Memory for 4 activations, as 1F1B on 4 stages has it; interleaved 1F1B holds
- * what its order holds. */
+/* Memory for 4 activations, as 1F1B needs on 4 stages; interleaved 1F1B is
+ * unlimited and uses its order's peak. */
 static const curve curves[] = {
     {"1F1B", "ud", {.method = "1f1b"}, 4},
     {"IV1F1B", "loop", {.method = "interleaved-1f1b"}, 0},
@@ -41,6 +42,7 @@ enum {
     LOOP
 };
 
+/* One panel of figure 8: latency or transfer. */
 typedef struct panel {
     bool transfers;
     double ms[N_CURVES][N_POINTS];
@@ -76,7 +78,7 @@ static void compute_point(panel *p, int i, int point)
     p->proven[i][point] = best.proven;
 }
 
-/* Of quickly made ones only the ends. */
+/* Checks whether --quick skips a point: it computes only the end points. */
 static bool is_left_out(bool quick, int point)
 {
     return quick && point > 0 && point < N_POINTS - 1;
@@ -116,7 +118,7 @@ static void print_panel(FILE *to, const panel *p, bool quick, double base)
     fputc('\n', to);
 }
 
-/* The largest of a curve in times of another. */
+/* Returns the largest ratio between two curves. */
 static double worst_ratio(const panel p[2], int of, int by)
 {
     double worst = 0;
@@ -127,7 +129,8 @@ static double worst_ratio(const panel p[2], int of, int by)
     return worst;
 }
 
-/* The first point from which UD stays the fastest placement; N_POINTS: none. */
+/* Returns the first point from which UD remains the fastest placement;
+ * N_POINTS: none. */
 static int ud_wins_from(const panel *p)
 {
     int from = N_POINTS;
@@ -143,7 +146,8 @@ static double growth(const panel *p, int of)
     return p->ms[of][N_POINTS - 1] / p->ms[of][0];
 }
 
-/* The first point where a transfer costs more than a latency as long. */
+/* Returns the first point where a transfer costs more than an equally long
+ * latency. */
 static int queues_from(const panel p[2], int of)
 {
     int point = 0;
@@ -153,14 +157,15 @@ static int queues_from(const panel p[2], int of)
     return point;
 }
 
-/* Nothing where it is beyond the last point. */
+/* Prints the point, or nothing beyond the last point. */
 static void print_from(FILE *to, const char *text, int point)
 {
     if (point < N_POINTS)
         fprintf(to, text, .25 * point);
 }
 
-/* Wave by greedy in the solver's place, at a transfer of 2 F. */
+/* Computes the Wave placement with greedy in place of the solver, at a transfer
+ * of 2 F. */
 static double greedy_wave(double base)
 {
     paper_pipe q = point_setting(&curves[WAVE], true, N_POINTS - 1);
@@ -278,20 +283,21 @@ bool crosspipe_write_html(const char *path)
     return status == LH_OK;
 }
 
-/* --- figure 9 ------------------------------------------------------------- */
+/* --- figure 9 ----------------------------------------------------------- */
 
-/* Llama 3 405B: 126 layers and two for embedding and head, 16 stages of 8. */
+/* Returns a stage's F in ms for Llama 3 405B: 126 layers and two for embedding
+ * and head, 16 stages with 8 each. */
 static double forward_ms(void)
 {
     const double h = 16384, f = 53248, heads = 128, kv = 8, head = 128;
     const double s = 8192, gpus = 8, flops_per_s = 500e12;
     double weights = h * heads * head * 2 + h * kv * head * 2 + 3 * h * f;
-    double attention = 4 * s * (s + 1) / 2 * heads * head; /* causal */
+    double attention = 4 * s * (s + 1) / 2 * heads * head; /* causal mask */
 
     return 8 * (2 * weights * s + attention) / (gpus * flops_per_s) * 1e3;
 }
 
-/* The best schedule over datacenters for one link. */
+/* Returns the best schedule's time over the datacenters for one link. */
 static double best_of(double f_ms, double latency_ms, double transfer_ms,
                       unsigned datacenters, const char **which)
 {
@@ -354,7 +360,7 @@ void crosspipe_datacenters(FILE *to, const page_how *how)
     double f = forward_ms();
     double single = best_of(f, 0, 0, 1, &which);
 
-    (void)how; /* all of it is quick */
+    (void)how; /* --quick has no effect: this part is fast */
     fprintf(to,
             "F = %.1f ms per stage, a message of all replicas %.2f GB, one "
             "datacenter's schedule %.2f s.\n\n"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CrossPipe's tables 5 and 6: M70 on 8 stages. */
+/* Computes CrossPipe's tables 5 and 6: M70 on 8 stages. */
 #include "crosspipe.h"
 #include "paper_pipe.h"
 
@@ -9,8 +9,8 @@
 static const double delays[5][2] = {
     {0, 0}, {.25, .25}, {.25, 2}, {2, .25}, {2, 2}};
 
-/* The published seconds per microbatch, [delay][case][column]; columns 1F1B,
- * ZB-H1, ZB-V, CrossUDSub; 0: not published. Case 3 has no static rows. */
+/* Published seconds per microbatch, [delay][case][column]; columns 1F1B, ZB-H1,
+ * ZB-V, CrossUDSub; 0: not published. Case 3 has no static rows. */
 static const double table5[5][3][4] = {
     {{.151, .133, .118, .137}, {.174, .168, .161, 0}, {0, 0, 0, .121}},
     {{.168, .150, .148, .149}, {.193, .187, .177, 0}, {0, 0, 0, .123}},
@@ -26,6 +26,7 @@ static const double table6[5][3][4] = {
     {{.359, .338, .512, .268}, {.349, .346, .479, 0}, {0, 0, 0, .178}},
 };
 
+/* A table column: placement and method. */
 typedef struct column {
     const char *title, *placement;
     paper_run how;
@@ -40,7 +41,8 @@ static const column columns[4] = {
     {"UDSub (greedy, 8)", "ud", {.method = "greedy", .sub_blocks = 8}},
 };
 
-/* Times fitted on the six zero-delay static cells. */
+/* Builds a table cell. The durations were fitted to the six zero-delay static
+ * cells. */
 static paper_pipe case_setting(int which, int delay, unsigned datacenters,
                                const char *placement)
 {
@@ -57,6 +59,7 @@ static paper_pipe case_setting(int which, int delay, unsigned datacenters,
     return q;
 }
 
+/* Error sums of a column. */
 typedef struct sums {
     double square, worst;
     int n;
@@ -114,7 +117,7 @@ void crosspipe_tables(FILE *to, const page_how *how)
 {
     sums total[4] = {{0}};
 
-    (void)how; /* all of it is quick */
+    (void)how; /* --quick has no effect: this part is fast */
     print_table(to, "Table 5", 2, table5, total);
     print_table(to, "Table 6", 4, table6, total);
     fputs("| column | cells | rms error | worst |\n"
@@ -126,17 +129,18 @@ void crosspipe_tables(FILE *to, const page_how *how)
                 100 * total[k].worst);
 }
 
-/* --- case 2: how much memory? -------------------------------------------- */
+/* --- case 2: memory ----------------------------------------------------- */
 
 enum { RECOMPUTED = 1, N_MEMORIES = 4 };
 
 static const unsigned memories[N_MEMORIES] = {8, 10, 12, 16};
 
-/* CrossUD, measured, in seconds per microbatch, [datacenters][delay]. */
+/* Measured seconds per microbatch of CrossUD, [datacenters][delay]. */
 static const double measured[2][5] = {{.165, .170, .185, .173, .196},
                                       {.167, .173, .198, .184, .213}};
 
-/* Returns whether memory 8 contradicts the measurement: by more than 3 %. */
+/* Prints a row. Returns whether memory 8 deviates from the measurement by more
+ * than 3 %. */
 static bool print_memories(FILE *to, unsigned datacenters, int delay,
                            sums total[N_MEMORIES])
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes a recording for longhaul diagnose, as large as wanted, to standard
- * output: a job under 1F1B whose passes vary from rank to rank and step to
- * step, and of which one worker is slow.
+/* Writes a synthetic recording for longhaul diagnose to standard output: a job
+ * under 1F1B whose pass durations vary between ranks and steps, with one slow
+ * worker.
  *
  *     make_recording STAGES REPLICAS MICROBATCHES STEPS */
 #include <inttypes.h>
@@ -11,21 +11,23 @@
 
 enum { F_US = 10000, B_US = 20000, MESSAGE_US = 500, GATHER_US = 3000 };
 
+/* Size of the job. */
 typedef struct shape {
     uint32_t stages, replicas, microbatches, steps;
 } shape;
 
+/* Output state of one rank. */
 typedef struct rank {
     uint32_t step, replica, stage, number;
-    uint32_t seq[6]; /* of each kind of row */
-    bool quiet;      /* only the times are worked out */
+    uint32_t seq[6]; /* per kind of row */
+    bool quiet;      /* compute times only, print nothing */
 } rank;
 
-/* Ends of passes of one replica, in microseconds: stage * microbatches + mb. */
+/* Pass end times of one replica, in microseconds: stage * microbatches + mb. */
 typedef struct replica {
     int64_t *forward, *backward;
-    int64_t *free_at; /* of each stage */
-    uint32_t *done;   /* passes of each stage */
+    int64_t *free_at; /* per stage */
+    uint32_t *done;   /* passes per stage */
 } replica;
 
 static const char *const kinds[] = {"forward-compute", "backward-compute",
@@ -49,7 +51,7 @@ static void write_message(rank *r, uint32_t kind, int64_t from, int64_t to)
     write_row(r, kinds[kind], r->seq[kind]++, -1, -1, -1, from, to);
 }
 
-/* A number that differs from pass to pass and is the same in every run. */
+/* Returns a duration that varies between passes, reproducibly. */
 static int64_t varied(int64_t us, const rank *r, uint32_t mb)
 {
     uint64_t x = ((uint64_t)r->step << 40) ^ ((uint64_t)r->number << 20) ^ mb;
@@ -59,7 +61,7 @@ static int64_t varied(int64_t us, const rank *r, uint32_t mb)
     return (us + (int64_t)(x >> 40) % (us / 20)) * (slow ? 3 : 2) / 2;
 }
 
-/* The i-th pass of a stage under 1F1B: which microbatch, and which way. */
+/* Returns the microbatch and direction of a stage's i-th pass under 1F1B. */
 static bool pass_is_backward(const shape *s, uint32_t stage, uint32_t i,
                              uint32_t *mb)
 {
@@ -77,7 +79,7 @@ static bool pass_is_backward(const shape *s, uint32_t stage, uint32_t i,
     return backward;
 }
 
-/* Runs the next pass of a stage if its input is there. */
+/* Runs the next pass of a stage if its input is available. */
 static bool next_pass(const shape *s, replica *p, rank *r)
 {
     uint32_t mb, M = s->microbatches, stage = r->stage;
@@ -130,7 +132,8 @@ static void run_passes(const shape *s, replica *p, uint32_t step,
     }
 }
 
-/* What comes behind the passes, `together` of all replicas of a stage. */
+/* Writes the gradient reduction and the optimizer after the passes; `together`
+ * is the time when all replicas of a stage are ready. */
 static void write_end(const shape *s, const replica *p, const rank *ranks,
                       const int64_t *together)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of a page that a program writes. */
+/* Updates or checks the generated part of a page. */
 #define _POSIX_C_SOURCE 200809L
 #include "page_part.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The text between the two lines that begin with the marker. */
+/* Finds the text between the two lines that begin with the marker. */
 static bool find_part(const char *page, const char *marker, const char **from,
                       const char **to)
 {
@@ -34,7 +34,7 @@ static bool begins_number(const char *at)
            ((*at == '+' || *at == '-') && isdigit((unsigned char)at[1]));
 }
 
-/* Equal but for numbers that are near each other. */
+/* Checks whether two texts are equal except for nearly equal numbers. */
 static bool texts_agree(const char *a, const char *a_end, const char *b,
                         double give)
 {
@@ -107,7 +107,7 @@ bool page_argument(int argc, char **argv, int *i, page_arguments *a)
     return word[0] != '-';
 }
 
-/* --- parts by tables ----------------------------------------------------- */
+/* --- page tables -------------------------------------------------------- */
 
 static char *print_table(const page_table *part, const page_how *how)
 {
@@ -124,8 +124,8 @@ static char *print_table(const page_table *part, const page_how *how)
     return NULL;
 }
 
-/* The first line of `made` that the text has not, after those before it; NULL:
- * it has all. */
+/* Returns the first line of `made` that the text lacks, in order; NULL: the
+ * text has all. */
 static const char *missing_line(const char *made, const char *from,
                                 const char *to)
 {

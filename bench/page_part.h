@@ -1,49 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of a page that a program writes. */
+/* Updates or checks the generated part of a page. */
 #ifndef PAGE_PART_H
 #define PAGE_PART_H
 
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Whether the part of a page between two lines that begin with "<!-- " and
- * `program` is `made`, give or take 2 % or `give` of each number; or writes
- * it there. false: a message is on stderr. */
+/* Checks whether the page's part between two lines that begin with "<!-- " and
+ * `program` equals `made`, within 2 % or `give` of each number; or writes it
+ * there. Returns false after printing an error. */
 bool page_part(const char *program, const char *path, bool write, double give,
                const char *made);
 
+/* Options passed to the part's print callback. */
 typedef struct page_how {
-    bool quick; /* only lines that take no more than seconds together */
+    bool quick; /* only lines computed within seconds */
     const char *folder;
 } page_how;
 
-/* A part of a page that a program writes, between two lines that begin with
- * "<!-- PROGRAM NAME:". */
+/* Generated part of a page, between two lines that begin with "<!-- PROGRAM
+ * NAME:". */
 typedef struct page_table {
     const char *name;
     void (*print)(FILE *to, const page_how *how);
 } page_table;
 
-/* A program that writes such parts, each the same on every machine:
+/* Runs a program that generates such parts, which are equal on every machine:
  *
  *     PROGRAM [--check PAGE [--quick] | --write PAGE] [FOLDER]
  *
- * --check fails where PAGE has not exactly these lines; with --quick, where
- * lines that are quickly made do not stand in their part in that order. Without
- * arguments the parts are printed. `folder` where no other is given. Returns
- * the exit status. */
+ * --check fails if PAGE does not contain exactly these lines; with --quick, if
+ * the quickly computed lines are not in their part in that order. Without
+ * arguments the parts are printed. `folder` is the default FOLDER. Returns the
+ * exit status. */
 int page_program(const char *program, const page_table *tables, size_t n,
                  const char *folder, int argc, char **argv);
 
-/* What programs with such a part are told. */
+/* Arguments of a program with generated parts. */
 typedef struct page_arguments {
-    const char *folder; /* of their data */
+    const char *folder; /* data folder */
     const char *page;   /* NULL: none */
     bool write;
 } page_arguments;
 
-/* Reads `--check PAGE`, `--write PAGE` or FOLDER at argv[*i], and leaves *i at
- * its last word. false: it is none of these. */
+/* Parses `--check PAGE`, `--write PAGE` or FOLDER at argv[*i] and advances *i
+ * to its last word. Returns false for any other argument. */
 bool page_argument(int argc, char **argv, int *i, page_arguments *a);
 
 #endif

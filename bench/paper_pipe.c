@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pipelines of papers' settings, and what schedules of them take. */
+/* Builds pipelines in papers' settings and measures their schedules. */
 #include "paper_pipe.h"
 
 #include <longhaul/methods.h>
@@ -69,7 +69,7 @@ lh_pipeline *paper_pipe_make(const paper_pipe *q)
     return p;
 }
 
-/* NULL: the method does not fit. */
+/* Returns NULL if the method does not support the pipeline. */
 static lh_schedule *make_schedule(const lh_pipeline *p, const paper_run *how)
 {
     lh_method_options o = {.size = sizeof o,

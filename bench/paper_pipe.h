@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pipelines of papers' settings, and what schedules of them take. A program
- * ends with a message where one cannot be made. */
+/* Builds pipelines in papers' settings and measures their schedules. Functions
+ * exit with a message if a pipeline cannot be built. */
 #ifndef PAPER_PIPE_H
 #define PAPER_PIPE_H
 
@@ -11,63 +11,67 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Devices alike; chunks as the placement has them, a device's time shared among
- * its own. */
+/* Pipeline with equal devices. The placement determines the chunks; a device's
+ * time is shared among its chunks. */
 typedef struct paper_pipe {
-    const char *placement; /* "ud", "wave", "loop" */
+    const char *placement; /* "ud", "wave" or "loop" */
     unsigned devices, microbatches;
     double f_ms, d_ms, w_ms;        /* per device */
-    unsigned datacenters;           /* devices next to each other; 0: one */
-    double latency_ms, transfer_ms; /* between these */
-    /* Of what a device's F of one microbatch holds; 0: no limit. A chunk of
-     * half the layers holds half of it. */
+    unsigned datacenters;           /* groups of adjacent devices; 0: one */
+    double latency_ms, transfer_ms; /* between datacenters */
+    /* Memory in units of a device's F activations for one microbatch; 0: no
+     * limit. A chunk with half the layers stores half of it. */
     unsigned memory;
     bool joint; /* B in place of D and W */
-    /* Latency of links between neighbours, both ways, devices - 1 of them;
+    /* Latency of the devices - 1 links between neighbours, both directions;
      * NULL: none. Only without datacenters. */
     const double *delays_ms;
 } paper_pipe;
 
-/* Release with lh_pipeline_free(). */
+/* Builds the pipeline. Release with lh_pipeline_free(). */
 lh_pipeline *paper_pipe_make(const paper_pipe *q);
 
-/* How a schedule is made and run. */
+/* Scheduling method and simulation options. */
 typedef struct paper_run {
     const char *method;
     unsigned sub_blocks;    /* greedy: parts of a W; 0: whole */
-    lh_receives receives;   /* with LH_RECEIVES_LATE: unposted */
-    unsigned coupled;       /* queue of a device's sends; 0: none */
-    const uint32_t *warmup; /* slack: forwards first, per device; NULL */
+    lh_receives receives;   /* LH_RECEIVES_LATE: not preposted */
+    unsigned coupled;       /* queue length of a device's sends; 0: none */
+    const uint32_t *warmup; /* slackness: leading forwards per device; NULL */
 } paper_run;
 
+/* Makespan and idle time of one simulated schedule. */
 typedef struct paper_result {
-    double ms;      /* negative: the method does not fit */
+    double ms;      /* negative: the method is not applicable */
     double bubbles; /* idle time / makespan, 0..1 */
-    /* When the first device's first backward begins. */
+    /* Start of the first backward on the first device. */
     double first_backward_ms;
 } paper_result;
 
+/* Builds and simulates the schedule of a method. */
 paper_result paper_pipe_run(const paper_pipe *q, const paper_run *how);
-/* Its makespan alone. */
+/* Returns the makespan alone, in ms. */
 double paper_pipe_ms(const paper_pipe *q, const paper_run *how);
-/* A schedule made for one pipeline, run on another: the order stays. */
+/* Runs a schedule built for one pipeline on another one, in the same order. */
 paper_result paper_pipe_replay(const paper_pipe *made_for, const paper_pipe *q,
                                const paper_run *how);
 
-/* What a search found, and what it proved. */
+/* Solver result: best makespan and proven bound. */
 typedef struct paper_best {
     double ms, bound_ms;
-    bool proven; /* none is shorter */
+    bool proven; /* proven optimal */
 } paper_best;
 
-/* The same of any pipeline. */
+/* Runs a method on any pipeline. */
 paper_result paper_run_on(const lh_pipeline *p, const paper_run *how);
+/* Solves any pipeline under an effort limit. */
 paper_best paper_solve(const lh_pipeline *p, uint64_t effort);
 
-/* Ends by effort, so that the result is the same everywhere. */
+/* Solves a paper's pipeline. The limit is effort, so the result is equal on
+ * every machine. */
 paper_best paper_pipe_solve(const paper_pipe *q, uint64_t effort);
 
-/* Ends the program with the message if `status` is an error. */
+/* Exits with the message if `status` is an error. */
 void paper_must(lh_status status, const lh_error *err);
 
 #endif

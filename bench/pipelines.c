@@ -63,7 +63,7 @@ static uint64_t draw(uint64_t *state) /* splitmix64 */
     return z ^ z >> 31;
 }
 
-/* Around `ms` per device, for one of its chunks. */
+/* Draws a duration around `ms` per device, for one of its chunks. */
 static int64_t draw_time(uint64_t *state, int64_t ms, uint32_t chunks)
 {
     int64_t least = ms * 3 / 4, most = ms * 5 / 4;
@@ -78,7 +78,8 @@ static int64_t draw_delay(uint64_t *state)
     return delays[draw(state) % 3];
 }
 
-/* Devices next to each other, as many in each or one more. */
+/* Returns the site of a device: adjacent devices, equally many per site or one
+ * more. */
 static uint32_t site_of(const bench_family *k, uint32_t sites, uint32_t device)
 {
     return device * sites / k->devices;

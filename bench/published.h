@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training runs that others published with their layouts, and the jobs that
- * say them. */
+/* Reads published training runs with their layouts and builds the matching
+ * jobs. */
 #ifndef PUBLISHED_H
 #define PUBLISHED_H
 
@@ -12,12 +12,14 @@
 
 enum { MAX_PUBLISHED = 256, JOB_TEXT = 4096 };
 
-/* What a run's recipe does beyond its layout, as a job can say it. */
+/* Features of a run's recipe beyond its layout, as far as a job can express
+ * them. */
 typedef struct recipe {
     char recompute[48], graphs[8];
     bool expert_overlap, tensor_overlap, fused_experts;
 } recipe;
 
+/* One published training run. */
 typedef struct published {
     char release[12], model[40], system[16], precision[12];
     uint32_t gpus, batch, micro, sequence, tensor, pipeline, context, chunks;
@@ -25,65 +27,71 @@ typedef struct published {
     double measured_s;
     recipe how;
     bool held_out, moe;
-    const char *left_out; /* why no job can say it; NULL: one can */
+    const char *left_out; /* reason the run has no job; NULL: it has one */
 } published;
 
+/* All published runs of a folder. */
 typedef struct published_set {
     uint32_t n;
     published runs[MAX_PUBLISHED];
 } published_set;
 
-/* From FOLDER/megatron-bridge and FOLDER/meta; false: a message is on stderr.
- * What was measured is held out by model and system: published_runs.c. */
+/* Reads FOLDER/megatron-bridge and FOLDER/meta. Returns false after printing an
+ * error. Runs are held out by model and system: published_runs.c. */
 bool published_read(const char *folder, published_set *out);
 
-/* The preset that has the model's shape; NULL: none has. */
+/* Returns the preset with the model's shape; NULL: none. */
 const char *published_model(const published *run);
 
-/* What was fitted to the runs that are not held out. */
+/* Constants fitted to the runs that are not held out. */
 typedef struct fitted {
-    /* What is hidden of what runs beside other work. */
+    /* hidden fraction of overlapped communication */
     double tensor_overlap, expert_overlap;
-    double experts, fused_experts; /* lh_cost_constants */
-    double fp8[3]; /* of Hopper, B200, B300: the rate over what presets say */
+    double experts, fused_experts; /* see lh_cost_constants */
+    double fp8[3]; /* Hopper, B200, B300: rate relative to presets */
 } fitted;
 
-/* As the library, and published_job.c, have them. */
+/* Returns the constants that the library and published_job.c use. */
 fitted published_fitted(void);
 
-/* Lowers the sum of the mean errors of dense models and of those with experts,
- * over the fitted half. false: a message is on stderr. */
+/* Fits the constants: minimises the sum of the mean errors of dense and
+ * mixture-of-experts models over the fitted half. Returns false after printing
+ * an error. */
 bool published_fit(const published_set *set, uint32_t iterations, fitted *by);
 
-/* The job as text; `lifted`: with more memory than any run needs. */
+/* Writes the job as text; `lifted`: with more memory than any run needs. */
 void published_job(const published *run, const fitted *by, bool lifted,
                    char text[JOB_TEXT]);
 
-/* What a plan of the job says. */
+/* Prediction from a plan of the job. */
 typedef struct prediction {
     double seconds, peak_bytes, usable_bytes;
-    bool refused; /* the published GPUs have too little memory by our count */
+    bool refused; /* exceeds the published GPUs' memory by our estimate */
 } prediction;
 
+/* Predicts time and memory by planning the run's job. Returns false after
+ * printing an error. */
 bool published_predict(const published *run, const fitted *by, prediction *out);
-/* The time alone. */
+/* Predicts the time alone, in seconds. */
 bool published_seconds(const published *run, const fitted *by, double *out);
 
+/* A run with its prediction. */
 typedef struct predicted {
     const published *run;
     prediction by_us;
     double error; /* predicted / measured - 1 */
 } predicted;
 
-/* "TP 4 PP 8x4 DP 8 mb 1" */
+/* Formats the layout: "TP 4 PP 8x4 DP 8 mb 1". */
 void published_layout(const published *run, char *text, size_t room);
 
-/* By how much predictions are off, of each model in 16 bits and in 8. */
+/* Prints the prediction errors per model, for 16-bit and 8-bit runs. */
 void published_models(const predicted *rows, uint32_t n, bool markdown,
                       FILE *to);
 
-/* Of models, systems and batches with several layouts: by how much the one
- * that is predicted to be the fastest is slower than the fastest measured. */
+/* Prints the layout choices: for each model, system and batch with several
+ * layouts, the slowdown of the layout predicted fastest against the fastest
+ * measured. */
 void published_choices(const predicted *rows, uint32_t n, bool markdown,
                        FILE *to);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Of several layouts that ran on the same GPUs: which is named the fastest. */
+/* Evaluates the choice among layouts that ran on the same GPUs. */
 #include "published.h"
 
 #include <math.h>
@@ -37,12 +37,13 @@ static bool same_layout(const published *a, const published *b)
     return strcmp(x, y) == 0;
 }
 
+/* Result of the choice within one group. */
 typedef struct choice {
     const predicted *fastest, *chosen;
     uint32_t n_layouts;
 } choice;
 
-/* Of each layout the release that was fastest. */
+/* Checks whether a row is the fastest release of its layout. */
 static bool is_best_release(const predicted *rows, uint32_t n, uint32_t i,
                             bool *seen)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The constants that published runs tell of, fitted to half of them. */
+/* Fits constants to half of the published runs. */
 #include "published.h"
 #include "simplex.h"
 
@@ -8,20 +8,20 @@
 
 enum { N_FITTED = 7 };
 
-/* What keeps gpt-oss is not known (docs/validation.md): nothing that is fitted
- * here, and it is not to be bent to that. */
+/* Excludes gpt-oss: the cause of its slowdown is unknown (docs/validation.md),
+ * so the constants must not absorb it. */
 static bool tells(const published *run)
 {
     return !run->left_out && !run->held_out &&
            strcmp(published_model(run), "gpt-oss-120b") != 0;
 }
 
-/* Equal jobs of several releases are planned once. */
+/* Fitting problem. Equal jobs of several releases are planned once. */
 typedef struct problem {
     uint32_t n_jobs, n_runs;
     const published *jobs[MAX_PUBLISHED], *runs[MAX_PUBLISHED];
-    uint32_t job_of[MAX_PUBLISHED]; /* of a run */
-    uint32_t n_of[2];               /* runs of dense models, of others */
+    uint32_t job_of[MAX_PUBLISHED]; /* per run */
+    uint32_t n_of[2];               /* number of dense and other runs */
 } problem;
 
 static void from_numbers(const double *x, fitted *out)
@@ -79,7 +79,7 @@ static bool value_at(void *context, const double *x, double *value)
 
     for (uint32_t i = 0; i < 4; i++)
         if (x[i] > 1) {
-            *value = 10 + log(x[i]); /* more than all of it */
+            *value = 10 + log(x[i]); /* penalty above every valid value */
             return true;
         }
     from_numbers(x, &by);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A published run as a job: nothing that a job file cannot say. */
+/* Converts a published run to a job, using only features of job files. */
 #include "published.h"
 
 #include <longhaul/plan.h>
@@ -19,6 +19,7 @@ fitted published_fitted(void)
                     .fp8 = {1, 1, 1}};
 }
 
+/* Output buffer of the job text. */
 typedef struct writer {
     char *text;
     size_t used;
@@ -46,8 +47,8 @@ static const char *const without_mtp =
     "q_lora_rank: 1536, kv_lora_rank: 512, qk_nope_head_dim: 128, "
     "qk_rope_head_dim: 64, v_head_dim: 128}";
 
-/* Data sheets: NVLink 4 and 5, and what a GPU has of the network between nodes
- * (ConnectX-7, and ConnectX-8 with B300 and GB300), one way. */
+/* Machine from data sheets: NVLink 4 and 5, and the network bandwidth per GPU
+ * between nodes (ConnectX-7; ConnectX-8 with B300 and GB300), one way. */
 typedef struct machine {
     const char *system, *gpu;
     uint32_t node, link_gbps, fabric_gbps;
@@ -85,8 +86,9 @@ static void append_cluster(const published *run, bool lifted, writer *w)
            node, m->link_gbps, m->fabric_gbps, run->gpus / node);
 }
 
-/* Where chunks are more than layers the ends have none, as Megatron counts
- * with --account-for-embedding-in-pipeline-split and -for-loss-. */
+/* Appends the layers. With more chunks than layers the end chunks are empty, as
+ * Megatron counts with --account-for-embedding-in-pipeline-split and
+ * -for-loss-. */
 static void append_layers(const published *run, writer *w)
 {
     uint32_t n = run->pipeline * run->chunks;
@@ -102,9 +104,9 @@ static void append_layers(const published *run, writer *w)
     append(w, "]");
 }
 
-/* Meta's interleaved schedule takes as many microbatches ahead as memory and
- * messages allow (arXiv:2407.21783, section 3.3.2), not as many as Megatron's.
- * Which, is not published: it is left to the planner. */
+/* Meta's interleaved schedule runs as many warm-up microbatches as memory and
+ * messages allow (arXiv:2407.21783, section 3.3.2), unlike Megatron's. The
+ * number is unpublished and left to the planner. */
 static bool has_own_schedule(const published *run)
 {
     return strcmp(run->release, "Meta") == 0;
@@ -126,7 +128,7 @@ static void append_layout(const published *run, writer *w)
     append(w, "}\n");
 }
 
-/* "none", or modules joined by "+". */
+/* Appends the recomputation: "none", or modules joined by "+". */
 static void append_recompute(const published *run, writer *w)
 {
     const char *modules = run->how.recompute;
@@ -141,8 +143,8 @@ static void append_recompute(const published *run, writer *w)
     append(w, "]}\n");
 }
 
-/* Megatron-Bridge's recipes reduce gradients as they come, Meta in fp32
- * (arXiv:2407.21783, section 3.3.2). */
+/* Appends the framework. Megatron-Bridge's recipes reduce gradients as they
+ * arrive, Meta in fp32 (arXiv:2407.21783, section 3.3.2). */
 static void append_framework(const published *run, const fitted *by, writer *w)
 {
     bool bridge = strcmp(run->release, "Meta") != 0;
@@ -189,7 +191,7 @@ static lh_status plan_with(lh_job *job, const published *run, const fitted *by,
                            lh_plan **plan, lh_error *err)
 {
     const lh_datacenter *as_parsed = job->datacenters;
-    lh_datacenter site = as_parsed[0]; /* there is one */
+    lh_datacenter site = as_parsed[0]; /* the job has exactly one */
     lh_cost_constants constants = *lh_cost_defaults();
     lh_status status;
 
@@ -242,10 +244,10 @@ bool published_seconds(const published *run, const fitted *by, double *out)
     return true;
 }
 
-/* Memory, or rather the want of it, does not change what a run took: where our
- * count says that it does not fit, or only with layers moved from one chunk to
- * another, time and peak are those of the job on GPUs that have more. Where the
- * schedule is the planner's, memory decides on it. */
+/* Memory limits do not change a run's measured time. If our estimate exceeds
+ * the memory, or fits only after layers move between chunks, time and peak come
+ * from the same job on GPUs with more memory. If the planner chooses the
+ * schedule, the memory limit applies. */
 bool published_predict(const published *run, const fitted *by, prediction *out)
 {
     lh_plan *as_it_is = NULL, *lifted = NULL, *used;

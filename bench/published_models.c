@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far predictions are off for each model, in 16 bits and in 8. */
+/* Prints the prediction errors per model, for 16-bit and 8-bit runs. */
 #include "published.h"
 
 #include <math.h>
 #include <string.h>
 
+/* Error statistics of one model. */
 typedef struct off {
     uint32_t n;
-    double sum, least, most; /* of |error|; of the error */
+    double sum, least, most; /* sum of |error|; extremes of the error */
 } off;
 
 static bool in_16_bits(const published *run)

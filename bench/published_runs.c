@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In the order that decides which half a run is of: with it, each GPU that two
- * dense models ran on has one of them in either half. */
+/* The order determines each run's half: it places, for each GPU that two dense
+ * models ran on, one model in either half. */
 static const struct {
     const char *name, *preset;
 } models[] = {
@@ -23,7 +23,8 @@ static const struct {
 };
 static const char *const systems[] = {"H100", "B200", "B300", "GB200", "GB300"};
 
-/* Names are followed by remarks, as "DeepSeekV3 (w/o MTP)". */
+/* Checks for a prefix: names are followed by remarks, e.g. "DeepSeekV3 (w/o
+ * MTP)". */
 static bool begins(const char *text, const char *name)
 {
     size_t n = strlen(name);
@@ -112,9 +113,9 @@ static void find_recipe(const table *t, published *run)
     }
 }
 
-/* Models and systems in their order, every second pair is held out, as the
- * squares of a chessboard: both halves have each GPU, and no row tells of
- * another one of its model and system. */
+/* Decides the half of a run. Every second (model, system) pair is held out in a
+ * chessboard pattern: both halves contain each GPU, and no held-out pair
+ * appears in the fitted half. */
 static void decide_half(published *run)
 {
     run->held_out = (model_index(run) + system_index(run)) % 2 != 0 ||
@@ -189,7 +190,7 @@ static void read_meta(const table *t, uint32_t row, published *run)
     copy_text(run->how.graphs, sizeof run->how.graphs, "none");
 }
 
-/* TFLOP/s per GPU become a time by the operations that we count. */
+/* Converts TFLOP/s per GPU to a time with our operation count. */
 static bool time_meta(published *run, double tflops)
 {
     const fitted by = published_fitted();

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Function to minimise and its context. */
 typedef struct problem {
     simplex_value *value;
     void *context;
@@ -11,6 +12,7 @@ typedef struct problem {
     bool failed;
 } problem;
 
+/* Vertex of the simplex and its value. */
 typedef struct vertex {
     double x[SIMPLEX_MOST]; /* logarithms */
     double value;

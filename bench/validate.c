@@ -4,13 +4,18 @@
  *     validate [--json] [--rows] [--fit] [--swap] [--check] [--iterations N]
  *              [--job RUN] [FOLDER]
  *
- * FOLDER holds vtrain/ and sailor/ (default bench/data). Every second run is
- * held out: no constant was fitted to it. --fit fits the constants again to the
- * other half and prints them; --swap exchanges the halves; --rows lists every
- * run, --job prints the job file of one; --check fails where a held-out mean error is not below the one that the
- * data's authors report for their own predictor, or where the layouts that the
- * model would choose among the measured ones are on average more than 3 %
- * slower than the fastest measured. docs/validation.md explains the numbers. */
+ * FOLDER contains vtrain/ and sailor/ (default bench/data). Every second run is
+ * held out: no constant was fitted to it.
+ *
+ * - --fit refits the constants to the other half and prints them.
+ * - --swap exchanges the halves.
+ * - --rows lists every run; --job prints the job file of one.
+ * - --check fails in two cases. First, if a held-out mean error is not below
+ *   the error that the data's authors report for their own predictor. Second,
+ *   if the model's choices among the measured layouts are on average more than
+ *   3 % slower than the fastest measured.
+ *
+ * docs/validation.md explains the numbers. */
 #include "validate.h"
 
 #include <jansson.h>
@@ -21,13 +26,14 @@
 
 enum { N_SETS = 7 };
 
+/* Parsed command line. */
 typedef struct arguments {
     bool json, rows, fit, swap, check;
     uint32_t iterations;
     const char *folder, *job;
 } arguments;
 
-/* Which sets share constants. The defaults of the library are group 0's. */
+/* Sets that share constants. Group 0 has the library's defaults. */
 typedef struct group {
     const char *name;
     uint32_t n_sets, sets[3];
@@ -46,8 +52,8 @@ static const group groups[] = {
      {"matmul_efficiency", "memory_efficiency", "kernel_ns", "layer_host_ns",
       "fabric_efficiency", "iteration_ns"}},
 };
-/* Sailor's clusters are others: the share of what was measured between two GPUs
- * that each one's jobs give their network is fitted to it. */
+/* Sailor's clusters have their own constant: the fraction of the measured
+ * GPU-to-GPU bandwidth that its jobs assign to the network. */
 static const group gh200_group = {
     "clariden", 1, {GH200}, 1, {"fabric_efficiency"}};
 static const group rtx_group = {"mit", 1, {RTX}, 1, {"wan_efficiency"}};
@@ -130,6 +136,7 @@ static bool list_runs(const dataset *set, const lh_cost_constants *constants,
     return true;
 }
 
+/* Errors of the fitted and the held-out half. */
 typedef struct halves {
     errors fitted, held, all;
 } halves;
@@ -181,8 +188,8 @@ static json_t *choices_json(const choices *c)
                      "worst_group", c->worst_group, "worst_run", c->worst_run);
 }
 
-/* Of the sets that count once: all training runs, each under the costs that
- * its own layer times, or else the estimate, give. */
+/* Reports the choices over all training runs of the sets counted once, each
+ * under costs from its own layer times or, without them, from the estimate. */
 static bool report_choices(const arguments *a, const dataset *sets,
                            const lh_cost_constants c[3], json_t *into,
                            choices *all)
@@ -232,7 +239,7 @@ static bool report(const arguments *a, const dataset *set,
     return true;
 }
 
-/* Constants of the library (0), of clariden (1) and of mit (2). */
+/* Chooses constants for the library (0), clariden (1) and mit (2). */
 static bool choose_constants(const arguments *a, dataset *sets,
                              lh_cost_constants c[3])
 {
@@ -266,8 +273,8 @@ static bool below(const char *what, double mean, double published)
     return false;
 }
 
-/* The figures are those of arXiv:2312.12391 (vTrain) and arXiv:2504.17096
- * (Sailor). */
+/* Checks against the errors published in arXiv:2312.12391 (vTrain) and
+ * arXiv:2504.17096 (Sailor). */
 static bool check(const halves *h, const halves *sailor, const choices *all)
 {
     bool near = below("layouts chosen, slower than the fastest measured",

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adaptra (Wu et al., arXiv:2504.19232) reproduced: figures of slow links from
- * the published settings, beside what the paper says.
+/* Reproduces Adaptra (Wu et al., arXiv:2504.19232): slow-link figures from the
+ * published settings, compared with the paper's claims.
  *
  *     validate-adaptra [--check PAGE [--quick] | --write PAGE] [FOLDER]
  *
- * PAGE is docs/papers/adaptra.md; FOLDER has adaptra-8-stages.yaml and
- * adaptra-trace.yaml (default examples). All of it takes seconds, --quick
- * a second. */
+ * PAGE is docs/papers/adaptra.md; FOLDER contains adaptra-8-stages.yaml and
+ * adaptra-trace.yaml (default examples). A full run takes seconds, --quick one
+ * second. */
 #include "adaptra.h"
 
 int main(int argc, char **argv)

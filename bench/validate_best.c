@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the model would choose among the layouts that were measured. */
+/* Finds the layouts that the model would choose among the measured ones. */
 #include "validate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* By group, then in the order of the file. */
+/* Sorts by group, then in file order. */
 static int compare(const void *a, const void *b)
 {
     const run *x = *(const run *const *)a, *y = *(const run *const *)b;
@@ -15,7 +15,7 @@ static int compare(const void *a, const void *b)
     return order ? order : x < y ? -1 : x > y;
 }
 
-/* The runs of one group. */
+/* Chooses within one group. */
 static bool choose(const run *const *runs, uint32_t n,
                    const lh_cost_constants *constants, choices *out)
 {
@@ -38,7 +38,7 @@ static bool choose(const run *const *runs, uint32_t n,
     slower = chosen->measured_s / best->measured_s - 1;
     out->n_groups++;
     out->n_right += slower <= 0;
-    out->mean += slower; /* the sums for now */
+    out->mean += slower; /* sum for now; divided later */
     out->any += sum_s / n / best->measured_s - 1;
     if (slower > out->worst) {
         out->worst = slower;

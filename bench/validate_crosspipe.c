@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CrossPipe (Chen et al., arXiv:2507.00217) reproduced: its figures and tables
- * from the published settings, beside what the paper says.
+/* Reproduces CrossPipe (Chen et al., arXiv:2507.00217): figures and tables from
+ * the published settings, compared with the paper's claims.
  *
  *     validate-crosspipe [--check PAGE [--quick] | --write PAGE]
  *     validate-crosspipe --html REPORT
  *
- * PAGE is docs/papers/crosspipe.md. All of it takes a minute or two, --quick
+ * PAGE is docs/papers/crosspipe.md. A full run takes a minute or two, --quick
  * seconds. --html writes figure 8's curves. */
 #include "crosspipe.h"
 #include "page_part.h"

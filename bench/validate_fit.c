@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Constants that make the mean error of the fitted halves least. */
+/* Fits constants that minimise the mean error of the fitted halves. */
 #include "simplex.h"
 #include "validate.h"
 
 #include <math.h>
 #include <string.h>
 
+/* Fitting problem: data sets and named constants. */
 typedef struct problem {
     const dataset *const *sets;
     uint32_t n_sets;
@@ -56,7 +57,7 @@ static bool value_at(void *context, const double *x, double *value)
 
     for (uint32_t i = 0; i < p->n; i++)
         if (is_share(p->names[i]) && x[i] > 1) {
-            *value = 10 + log(x[i]); /* more than all of it */
+            *value = 10 + log(x[i]); /* penalty above every valid value */
             return true;
         }
     constants_at(p, x, &c);

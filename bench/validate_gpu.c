@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers that were measured on a GPU beside what the cost model takes them for.
+/* Compares layers measured on a GPU with the cost model.
  *
  *     validate-gpu [--check PAGE [--quick] | --write PAGE] [FOLDER]
  *
- * FOLDER holds profiles of several models (default data/profiles). Compared are
- * the times of the arithmetic alone: what is measured has neither communication
- * nor the host's time in it. Without arguments the parts are printed. */
+ * FOLDER contains profiles of several models (default data/profiles). The
+ * comparison covers arithmetic only: the measurements include neither
+ * communication nor host time. Without arguments the parts are printed. */
 #include "page_part.h"
 
 #include <longhaul/cost.h>
@@ -16,12 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one microbatch takes. */
+/* Cost of one microbatch. */
 typedef struct triple {
     double f, d, w; /* ms */
     double kept;    /* bytes, from F to W */
 } triple;
 
+/* Measured and predicted cost of an entry. */
 typedef struct compared {
     const lh_profile_entry *entry;
     triple measured, predicted;

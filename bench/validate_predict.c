@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the job of a run to its pipeline to its iteration, by the function that
- * plans of jobs whose layout is given rest on. */
+/* Predicts a run: job to pipeline to iteration, with the function that planning
+ * with a fixed layout uses. */
 #include "validate.h"
 
 #include <longhaul/methods.h>
@@ -75,8 +75,8 @@ static bool all_reduce(const run *r, const lh_job *job, double *seconds)
     return true;
 }
 
-/* What was measured is all that the driver counts as used, with contexts,
- * libraries and what the allocator keeps: what a job sets aside. */
+/* Returns the reserved memory. The measurement is the driver's total: contexts,
+ * libraries and the allocator's cache, which a job reserves. */
 static double set_aside(const lh_job *job, const lh_pipeline *pipeline,
                         uint32_t device)
 {

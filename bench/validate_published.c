@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans of jobs that others ran and published, beside what they measured.
+/* Plans jobs of published runs and compares the predictions with the
+ * measurements.
  *
  *     validate-published [--check PAGE | --write PAGE | --job N |
  *                         --fit [--iterations N]] [FOLDER]
  *
- * FOLDER holds megatron-bridge/ and meta/ (default bench/data). Each run
- * becomes a job file whose layout is given, which is planned as `longhaul plan`
- * does; --job prints that of row N, counted from 0. Runs that no job can say
- * are listed with the reason. --write puts all of it into PAGE
- * (docs/validation.md), between the two lines that begin with
- * "<!-- validate-published"; --check fails where what PAGE has there is not
- * what comes out now. --fit fits the constants again to the runs that are not
- * held out, from what they are, and prints them with the means of both halves;
- * after 80 steps unless --iterations says otherwise. */
+ * FOLDER contains megatron-bridge/ and meta/ (default bench/data). Each run
+ * becomes a job file with a fixed layout, planned as by `longhaul plan`; --job
+ * prints the job of row N, counted from 0. Runs that a job cannot express are
+ * listed with the reason. --write writes the results to PAGE
+ * (docs/validation.md), between the two lines that begin with "<!--
+ * validate-published"; --check fails if PAGE differs from the current results.
+ * --fit refits the constants to the runs not held out, starting at the current
+ * values, and prints them with the means of both halves; it stops after 80
+ * steps unless --iterations is given. */
 #define _POSIX_C_SOURCE 200809L
 #include "page_part.h"
 #include "published.h"
@@ -21,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Equal jobs of several releases are planned once. */
+/* Predicts the rows. Equal jobs of several releases are planned once. */
 static bool predict_rows(const published_set *set, const fitted *by,
                          predicted *rows, uint32_t *n)
 {
@@ -50,7 +51,8 @@ static bool predict_rows(const published_set *set, const fitted *by,
 
 static const char *precision_of(const published *run)
 {
-    return run->precision[0] ? run->precision : "FP8"; /* 25.09 has no word */
+    /* release 25.09 lacks a precision */
+    return run->precision[0] ? run->precision : "FP8";
 }
 
 static void print_row(const predicted *r, bool markdown, FILE *to)
@@ -71,6 +73,7 @@ static void print_row(const predicted *r, bool markdown, FILE *to)
             run->held_out ? "held out" : "fitted");
 }
 
+/* Mean errors of a group of rows. */
 typedef struct mean {
     uint32_t n;
     double percent, worst;
@@ -112,7 +115,7 @@ static void print_means(const predicted *rows, uint32_t n, bool markdown,
     }
 }
 
-/* All of one reason and model, with the first. */
+/* Prints the excluded runs of one reason and model, together with the first. */
 static void print_alike(const published_set *set, uint32_t first, bool *printed,
                         FILE *to)
 {
@@ -200,6 +203,7 @@ static bool keep_in_step(const published_set *set, const predicted *rows,
     return ok;
 }
 
+/* Parsed command line. */
 typedef struct arguments {
     page_arguments on;
     bool fit;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _POSIX_C_SOURCE 200809L
-/* Sailor's runs: Megatron-DeepSpeed in fp32 on nodes of four GH200 (clariden)
- * and on nodes with RTX 3090, RTX 2080 and Titan RTX (mit). */
+/* Loads Sailor's runs: Megatron-DeepSpeed in fp32 on nodes with four GH200
+ * (clariden) and on nodes with RTX 3090, RTX 2080 and Titan RTX (mit). */
 #include "validate.h"
 
 #include <jansson.h>
@@ -13,6 +13,7 @@ enum { SEQUENCE = 2048, MAX_NODES = 64 };
 
 const double sailor_gh200_share = 0.2162, sailor_mit_share = 0.791;
 
+/* Model shape. */
 typedef struct shape {
     const char *name;
     uint32_t layers, hidden, heads;
@@ -21,9 +22,10 @@ typedef struct shape {
 static const shape opt = {"OPT-350", 24, 1024, 16};
 static const shape neo = {"GPT-Neo-2.7", 32, 2560, 32};
 
-/* How a job calls a GPU of the data, and what it says of it. GH200: the preset
- * has 16-bit tensor operations; fp32 training there runs in TF32, half as fast
- * (NVIDIA H100 data sheet: 494 dense). The others' passes are all measured. */
+/* GPU of the data: its name and description in a job. GH200: the preset has
+ * 16-bit tensor operations, while fp32 training runs in TF32 at half the speed
+ * (NVIDIA H100 data sheet: 494 dense). The other GPUs' passes are all measured.
+ */
 typedef struct gpu {
     const char *name, *job_name, *text;
 } gpu;
@@ -47,7 +49,8 @@ static const gpu *find_gpu(const char *name)
     return NULL;
 }
 
-/* Their own count of parameters has the embedding's matrix at both ends. */
+/* Appends the model. The authors' parameter count includes the embedding matrix
+ * at both ends. */
 static void append_model(writer *w, const shape *m)
 {
     append(w,
@@ -59,8 +62,9 @@ static void append_model(writer *w, const shape *m)
            m->name, m->layers, m->hidden, 4 * m->hidden, m->heads, SEQUENCE);
 }
 
-/* Of one microbatch: embedding, a layer (the mean of all), head. Upstream's
- * backward is one number; a joint backward needs no more. */
+/* Appends profile entries for one microbatch: embedding, a layer (the mean of
+ * all), head. Upstream gives the backward pass as one number, which suffices
+ * for a joint backward. */
 static bool append_entries(writer *w, const json_t *layers, uint32_t micro,
                            uint32_t tensor, const shape *m, const gpu *g)
 {
@@ -92,7 +96,7 @@ static bool append_entries(writer *w, const json_t *layers, uint32_t micro,
     return true;
 }
 
-/* What was measured on one kind of GPU, at the run's tensor degree. */
+/* Appends the profile measured on one GPU type, at the run's tensor degree. */
 static bool append_profile(writer *w, const char *folder, const char *prefix,
                            const shape *m, const gpu *g, const char *tensor)
 {
@@ -125,7 +129,7 @@ static bool append_profile(writer *w, const char *folder, const char *prefix,
     return ok;
 }
 
-/* Measured bytes per second of a GPU to another node. */
+/* Returns the measured bytes per second between GPUs on different nodes. */
 static double measured_rate(const char *folder, const char *kind,
                             const char *per_node)
 {
@@ -154,14 +158,15 @@ static const char *reason_to_exclude(const char *file)
     return NULL;
 }
 
-/* The GPUs of a run: of the replicas of each stage, in their order. */
+/* GPUs of a run: for each stage its replicas in order. */
 typedef struct nodes {
     uint32_t stages, replicas, n;
     const gpu *at[MAX_NODES]; /* [stage * replicas + replica] */
     bool used[sizeof gpus / sizeof *gpus];
 } nodes;
 
-/* "A+B|C": of each stage; replicas beyond those named are as the last. */
+/* Parses "A+B|C": replicas per stage; replicas beyond those listed repeat the
+ * last. */
 static bool read_nodes(const table *t, uint32_t row, nodes *out)
 {
     char text[256], *save = NULL, *stage;
@@ -190,7 +195,7 @@ static bool read_nodes(const table *t, uint32_t row, nodes *out)
     return out->n > 0;
 }
 
-/* Nodes of four, 150 GB/s to each of the others over NVLink 4. */
+/* Appends nodes with four GPUs, 150 GB/s between each pair over NVLink 4. */
 static void append_clariden(writer *w, const char *folder, const table *t,
                             uint32_t row)
 {
@@ -208,9 +213,9 @@ static void append_clariden(writer *w, const char *folder, const table *t,
            count);
 }
 
-/* A node for each replica of each stage, each a place of its own with its own
- * GPUs. Pairs of different ones are joined by one gigabit interface, which the
- * GPUs of a node share; measured with the RTX 3090. */
+/* Appends one node per replica and stage, each a separate site with its own
+ * GPUs. A gigabit interface shared by the node's GPUs connects each pair;
+ * measured with the RTX 3090. */
 static void append_mit(writer *w, const char *folder, const table *t,
                        uint32_t row, const nodes *n)
 {
@@ -237,7 +242,8 @@ static void append_mit(writer *w, const char *folder, const table *t,
                    i, k, gbps);
 }
 
-/* "12|14": layers of each stage, embedding and head counted as layers. */
+/* Appends the layout: "12|14" gives the layers per stage, with embedding and
+ * head counted as layers. */
 static void append_layout(writer *w, const table *t, uint32_t row,
                           const nodes *n, bool mit)
 {
@@ -273,8 +279,8 @@ static void append_layout(writer *w, const table *t, uint32_t row,
     }
 }
 
-/* DeepSpeed's engine, gradients in fp32, and no masks of dropout in their count
- * of what a layer keeps (llm_info.json). */
+/* Builds a run: DeepSpeed's engine, gradients in fp32, and no dropout masks in
+ * the authors' activation size per layer (llm_info.json). */
 static bool make_run(const char *folder, const char *prefix, const table *t,
                      uint32_t row, run *r)
 {

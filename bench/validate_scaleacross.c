@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Figures of ScaleAcross Explorer (2026) from jobs, beside what the paper says.
+/* Computes figures of ScaleAcross Explorer (2026) from jobs and compares them
+ * with the paper.
  *
  *     validate-scaleacross [--check PAGE | --write PAGE | --job TOPOLOGY]
  *                          [--pipeline-out] [--quick] [FOLDER]
  *
- * FOLDER holds scaleacross/findings.csv (default bench/data). Every figure is a
- * ratio of iteration times of job files that the planner or the simulator
- * reads; --job prints the one of a topology of table 3, A1 to B4, with data
- * parallelism between the buildings or, with --pipeline-out, pipelines. --quick
- * leaves out the figures that search for layouts, minutes. --write puts
- * all of it into PAGE (docs/papers/scaleacross-figures.md), between lines that
- * begin with "<!-- validate-scaleacross"; --check fails where PAGE has other
- * numbers. */
+ * FOLDER contains scaleacross/findings.csv (default bench/data). Every figure
+ * is a ratio between iteration times of job files that the planner or the
+ * simulator reads. --job prints the job of a topology in table 3, A1 to B4,
+ * with data parallelism between the buildings or, with --pipeline-out,
+ * pipelines. --quick skips the figures that search for layouts, which take
+ * minutes. --write writes the results to PAGE
+ * (docs/papers/scaleacross-figures.md), between lines that begin with "<!--
+ * validate-scaleacross"; --check fails if the numbers in PAGE differ. */
 #define _POSIX_C_SOURCE 200809L
 #include "across.h"
 #include "page_part.h"
@@ -24,12 +25,13 @@
 
 enum { MOST_VALUES = 128, FIRST_SEARCHED = 23 };
 
-/* Whether a search finds what the row is about. */
+/* Checks whether a row's value comes from a search. */
 static bool is_searched(const char *key)
 {
     return atoi(key) >= FIRST_SEARCHED || strstr(key, " best microbatches");
 }
 
+/* Computed values by key. */
 typedef struct computed {
     uint32_t n;
     char keys[MOST_VALUES][64];
@@ -57,7 +59,7 @@ static bool find_value(const computed *all, const char *key, double *out)
     return false;
 }
 
-/* What the paper says: a number, a range, or which of two is larger. */
+/* The paper's finding: a number, a range, or the larger of two. */
 typedef struct finding {
     bool has_low, has_high;
     double low, high;
@@ -71,7 +73,7 @@ static finding finding_of(const table *t, uint32_t row)
                      .high = table_number(t, row, "high")};
 }
 
-/* Ratios of three digits after the point tell nothing smaller apart. */
+/* Tolerance: ratios with three decimals resolve no smaller difference. */
 static const double as_good = 0.0005;
 
 static bool agrees(const finding *f, double value)
@@ -92,7 +94,8 @@ static void say_paper(const finding *f, char *text, size_t room)
                  f->has_low ? f->low : f->high);
 }
 
-/* Off the nearest that the paper says; of a direction whether it is right. */
+/* Formats the error against the nearest published value; for a direction,
+ * whether it matches. */
 static void say_error(const finding *f, double value, char *text, size_t room)
 {
     double nearest = value;
@@ -105,8 +108,8 @@ static void say_error(const finding *f, double value, char *text, size_t room)
     }
 }
 
-/* How many of a kind there are, and how many agree; of numbers, the mean of
- * what they are off. */
+/* Counts of findings by kind and of matches; for numbers also the mean error.
+ */
 typedef struct tally {
     uint32_t directions, right, numbers, within;
     double off;
@@ -126,7 +129,7 @@ static void count(const finding *f, double value, tally *t)
     t->within += fabs(value / nearest - 1) <= 0.05;
 }
 
-/* Rows of figures that are searched for, or of the others. */
+/* Prints the rows whose figures come from a search, or the others. */
 static bool print_part(const table *t, const computed *all, bool searched,
                        FILE *to)
 {
@@ -176,7 +179,7 @@ static bool keep_part(const table *t, const computed *all, bool searched,
         return ok;
     if (to && fclose(to) != 0)
         ok = false;
-    /* A better search moves ratios a little: 2 points of the errors. */
+    /* A better search changes ratios slightly: tolerate 2 points. */
     ok = ok && page_part(searched ? "validate-scaleacross searches"
                                   : "validate-scaleacross figures",
                          page, write, searched ? 2 : 0.005, made);
@@ -184,6 +187,7 @@ static bool keep_part(const table *t, const computed *all, bool searched,
     return ok;
 }
 
+/* Parsed command line. */
 typedef struct arguments {
     page_arguments on;
     const char *job;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vTrain's runs: Megatron-DeepSpeed GPT in fp16 on nodes of eight A100. */
+/* Loads vTrain's runs: Megatron-DeepSpeed GPT in fp16 on nodes with eight A100.
+ */
 #include "validate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* 800 Gbit/s per node (the authors' configuration files), eight GPUs; NVLink 3
- * has 300 GB/s per GPU and direction. Latencies: of the ring steps in the
- * all-reduce tables, and the usual one of InfiniBand. */
+/* Appends the cluster: 800 Gbit/s per node (the authors' configuration files),
+ * eight GPUs; NVLink 3 has 300 GB/s per GPU and direction. Latencies come from
+ * the ring steps in the all-reduce tables and from typical InfiniBand. */
 static void append_cluster(writer *w, uint32_t gpus)
 {
     append(w,
@@ -21,8 +22,8 @@ static void append_cluster(writer *w, uint32_t gpus)
            (gpus + 7) / 8);
 }
 
-/* Megatron-DeepSpeed's GPT-3, its vocabulary of 50257 padded to a multiple of
- * 128; all activations recomputed, no ZeRO. */
+/* Appends the model: Megatron-DeepSpeed's GPT-3 with its vocabulary of 50257
+ * padded to a multiple of 128; all activations recomputed, no ZeRO. */
 static void append_model(writer *w, uint32_t hidden, uint32_t heads,
                          uint32_t layers, uint32_t sequence)
 {
