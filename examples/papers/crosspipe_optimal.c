@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The settings of CrossPipe's tables 5 and 6 (Chen et al., arXiv:2507.00217),
- * solved: makespan, proven bound and time beside the paper's dynamic rows,
- * which a solver with 256 threads and up to two hours was behind.
+/* Solves the settings of CrossPipe's tables 5 and 6 (Chen et al.,
+ * arXiv:2507.00217): makespan, proven bound and time, compared with the paper's
+ * dynamic rows, which used a solver with 256 threads and up to two hours.
  *
  *     crosspipe-optimal [SECONDS] > crosspipe-optimal.md
  *     crosspipe-optimal --check crosspipe-optimal.md
  *
- * SECONDS: the limit of each of the 60 settings, in processor time, so that a
- * busy machine does not change what is found (default 60). --check solves the
- * settings with one chunk per device and looks their rows up in the page.
- */
+ * SECONDS: limit for each of the 60 settings, in processor time, so that a busy
+ * machine does not change the result (default 60). --check solves the settings
+ * with one chunk per device and compares their rows with the page. */
 #include <longhaul/methods.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/simulate.h>
@@ -22,6 +21,7 @@
 
 #define MS 1e6 /* ns */
 
+/* One setting of the tables. */
 typedef struct setting {
     bool wave;
     unsigned datacenters;
@@ -59,9 +59,9 @@ static unsigned microbatches(const setting *s)
     return s->which == 1 ? 16 : 32;
 }
 
-/* M70 on 8 stages; the times were fitted on the static rows without delay.
- * Case 1: 16 microbatches, memory for 8. Case 2: 32, 8, F again before D.
- * Case 3: 32, 16. A chunk of half the layers holds half an activation. */
+/* Builds M70 on 8 stages; the durations were fitted to the static rows without
+ * delay. Case 1: 16 microbatches, memory for 8. Case 2: 32, 8, F again before
+ * D. Case 3: 32, 16. A chunk with half the layers stores half an activation. */
 static lh_pipeline *make(const setting *s)
 {
     char text[1024];
@@ -93,6 +93,7 @@ static double makespan_by(const lh_pipeline *p, const char *method)
     return ms;
 }
 
+/* Solver result of one setting. */
 typedef struct outcome {
     lh_solve_status status;
     double best_ms, bound_ms, cpu_s, ahead_ms;
@@ -133,7 +134,8 @@ static outcome solve(const setting *s, double limit_s)
     return r;
 }
 
-/* What no later run can change where the optimum is proven. */
+/* Formats the start of a row, which later runs cannot change once the optimum
+ * is proven. */
 static void format_start(const setting *s, const outcome *r, char *line,
                          size_t size)
 {
@@ -142,13 +144,14 @@ static void format_start(const setting *s, const outcome *r, char *line,
              r->best_ms, r->bound_ms, 100 * (r->best_ms / r->bound_ms - 1));
 }
 
-/* --- the page ------------------------------------------------------------ */
+/* --- page --------------------------------------------------------------- */
 
+/* Sums over a table. */
 typedef struct sums {
     int n, proven;
     double worst_gap, cpu_s, most_s;
-    double ahead, worst_ahead; /* percent above the best known, added up */
-    int below[3];              /* per case: measured less than the bound */
+    double ahead, worst_ahead; /* percent above the best known, summed */
+    int below[3];              /* per case: measured below the bound */
 } sums;
 
 static void print_row(const setting *s, double limit_s, sums *sum)
@@ -239,7 +242,7 @@ static void print_page(double limit_s)
     print_table(true, limit_s);
 }
 
-/* --- the check ----------------------------------------------------------- */
+/* --- check -------------------------------------------------------------- */
 
 static bool on_page(const setting *s, const char *page, const char *path)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PipeMesh (Li et al., IEEE TPDS 2025) reproduced: table IV cell by cell,
- * tables V and VI with Figs. 11 and 12, and Figs. 13 to 15, from the published
- * settings.
+/* Reproduces PipeMesh (Li et al., IEEE TPDS 2025) from the published settings:
+ * table IV cell by cell, tables V and VI with Figs. 11 and 12, and Figs. 13 to
+ * 15.
  *
  *     pipemesh [report.html] > pipemesh.md
  *
@@ -20,10 +20,11 @@
 #define GIB 1073741824.0
 #define HIDDEN 8192.0
 #define TENSOR 8.0
-/* One number for the whole page: what of a node's link collectives reach. Each
- * row of table IV alone would need 0.680 to 0.701. */
+/* Fraction of a node's link bandwidth that collectives reach, one value for the
+ * whole page. Each row of table IV alone would need 0.680 to 0.701. */
 #define LINK_EFFICIENCY 0.68
 
+/* Published row of table IV: times in ms, memory in GiB. */
 typedef struct published {
     const char *system;
     uint32_t M;
@@ -32,13 +33,14 @@ typedef struct published {
     double tflops, mfu;
 } published;
 
+/* A model with its cluster, layout and published rows. */
 typedef struct model {
     const char *name;
     lh_family family;
     uint32_t layers, sequence, batch, P, D, devices, q;
     double gbps, peak_tflops;
-    double stored;       /* sbh of a layer with what PipeMesh recomputes */
-    const char *dropped; /* what that is */
+    double stored;       /* sbh per layer under PipeMesh's recomputation */
+    const char *dropped; /* recomputed tensors */
     published rows[4];   /* PipeMesh, Megatron, MegaScale, Fold3D */
 } model;
 
@@ -92,7 +94,7 @@ static void die(const lh_error *err)
     exit(1);
 }
 
-/* --- what follows from a setting -------------------------------------------- */
+/* --- derived quantities ------------------------------------------------- */
 
 static uint32_t microbatches(const model *m)
 {
@@ -105,7 +107,7 @@ static double params(const model *m)
            TENSOR;
 }
 
-/* Bytes of one sbh on a device. */
+/* Returns the bytes of one sbh on a device. */
 static double sbh(const model *m)
 {
     return m->sequence * HIDDEN / TENSOR;
@@ -128,21 +130,22 @@ static double layer_flops(const model *m)
     return sum;
 }
 
-/* A whole chunk's gather or scatter: 2 bytes per parameter over the device's
- * eighth of its node's link. */
+/* Returns the duration of a whole chunk's gather or scatter: 2 bytes per
+ * parameter over the device's eighth of its node's link. */
 static double chunk_comm_ns(const model *m, uint32_t M)
 {
     double rate = LINK_EFFICIENCY * m->gbps / 8 / 8; /* bytes per ns */
     return 2 * params(m) / M * (m->D - 1) / m->D / rate;
 }
 
-/* An activation between stages: every device sends its share. */
+/* Returns the duration of an activation transfer between stages: every device
+ * sends its part. */
 static double hop_ns(const model *m)
 {
     return 2 * sbh(m) / (LINK_EFFICIENCY * m->gbps / 8 / 8);
 }
 
-/* Times from a row's published columns. */
+/* Builds a case from a row's published durations. */
 static lh_elastic_case case_of(const model *m, const published *row)
 {
     double passes = (double)row->M * microbatches(m);
@@ -165,9 +168,9 @@ static lh_elastic_plan *plan_for(const lh_elastic_case *g, uint32_t q)
     return plan;
 }
 
-/* --- table IV --------------------------------------------------------------- */
+/* --- table IV ----------------------------------------------------------- */
 
-/* " derived / published (error)" */
+/* Prints " derived / published (error)". */
 static void cell(int digits, double got, double want)
 {
     printf(" %.*f / %.1f (%+.1f %%) |", digits, got, want,
@@ -180,6 +183,7 @@ static double bubble_ms(const model *m, const published *row)
            ((double)row->M * microbatches(m));
 }
 
+/* Derived columns of table IV. */
 typedef struct columns {
     double dp_ms, a, g, p, tflops;
 } columns;
@@ -194,7 +198,7 @@ static columns derive(const model *m, uint32_t system)
     uint32_t q = elastic ? m->q : breadth ? g.microbatches : m->P;
     g.as_published = elastic;
     lh_elastic_plan *plan = plan_for(&g, q);
-    /* Depth-first hides behind the first and last P microbatches. */
+    /* Depth-first overlaps with the first and last P microbatches. */
     lh_elastic_plan depth = *plan;
     uint32_t P[1] = {m->P};
     if (!elastic && !breadth) {
@@ -218,7 +222,7 @@ static columns derive(const model *m, uint32_t system)
     shares.params_p = elastic ? plan->params_p : 0;
     lh_elastic_memory mem = lh_elastic_memory_of(&g, &shares, 0);
     d.g = (double)mem.gradients / GIB;
-    /* Breadth-first has one buffer beside the chunk in use. */
+    /* Breadth-first has one buffer in addition to the chunk in use. */
     d.p = breadth ? d.g : (double)mem.parameters / GIB;
     double time = row->fwd + row->bwd + row->bubble + row->dp + row->pp;
     d.tflops = 3 * layer_flops(m) * m->layers * m->batch / m->devices /
@@ -266,7 +270,7 @@ static void print_table4(void)
     }
 }
 
-/* --- what the columns say together ------------------------------------------ */
+/* --- consistency of the columns ----------------------------------------- */
 
 static void print_columns(void)
 {
@@ -303,10 +307,11 @@ static void print_columns(void)
     }
 }
 
-/* --- planning --------------------------------------------------------------- */
+/* --- planning ----------------------------------------------------------- */
 
 enum { MOST_OPS = LH_COST_MAX_OPS * 32 };
 
+/* A planning problem and its storage. */
 typedef struct problem {
     lh_elastic_case given;
     lh_elastic_op ops[MOST_OPS];
@@ -315,9 +320,9 @@ typedef struct problem {
     int64_t budget;
 } problem;
 
-/* The published pipeline with `M` chunks: pass times of the PipeMesh row less
- * what it recomputes (its share of the forward by FLOPs); the budget is what
- * the depth-first row takes by the same formulas. */
+/* Fills in the published pipeline with `M` chunks. Pass durations are the
+ * PipeMesh row's minus its recomputation (its fraction of the forward by
+ * FLOPs); the budget is the depth-first row's memory by the same formulas. */
 static void fill_problem(const model *m, uint32_t M, problem *p)
 {
     lh_published_op ops[LH_COST_MAX_OPS];
@@ -346,7 +351,8 @@ static void fill_problem(const model *m, uint32_t M, problem *p)
     p->budget = llround(held + params(m) * (12.0 / m->D + 4)) + 1;
 }
 
-/* How many layers of a chunk recompute what; "gelu 3, query 1". */
+/* Prints the number of layers per chunk that recompute each tensor: "gelu 3,
+ * query 1". */
 static void say_recomputed(const problem *p, const bool *recomputed)
 {
     const char *last = "";
@@ -439,7 +445,7 @@ static void print_planner(void)
     }
 }
 
-/* --- Figs. 13 to 15 ---------------------------------------------------------- */
+/* --- Figs. 13 to 15 ----------------------------------------------------- */
 
 static double tflops_of(const model *m, double ms)
 {
@@ -447,7 +453,7 @@ static double tflops_of(const model *m, double ms)
            1e-3;
 }
 
-/* The best that fits with one queue; negative: none. */
+/* Returns the time of the best feasible plan with one queue; negative: none. */
 static double best_ms(const problem *p, uint32_t q, lh_elastic_sharding how,
                       problem *scratch, lh_elastic_choice **out)
 {
@@ -456,11 +462,11 @@ static double best_ms(const problem *p, uint32_t q, lh_elastic_sharding how,
     *scratch = *p;
     scratch->given.sharding = how;
     plan = plan_for(&scratch->given, q);
-    /* All bytes that this queue leaves, less one. */
+    /* All bytes that this queue leaves free, minus one. */
     lh_elastic_memory states = lh_elastic_memory_of(&scratch->given, plan, 0);
     int64_t room = (p->budget - 1 - states.sum) /
                    lh_elastic_passes(&scratch->given, plan, 1);
-    /* The same sums as the planner's, with a queue that costs nothing. */
+    /* The planner's sums, with a queue of zero cost. */
     lh_elastic_case one = scratch->given;
     one.stages = one.microbatches = one.chunks = one.replicas = 1;
     one.params = one.dp_ns = one.pp_ns = 0;
@@ -493,8 +499,9 @@ static void add_sweep(lh_report *report, const char *title, const char *x,
         die(&err);
 }
 
-/* C_PP is not published. Eight chunks are the planner's choice only if it is
- * above a forward of 12 chunks and not above one of 8; this is the most. */
+/* Returns the implied C_PP, which is not published. The planner chooses eight
+ * chunks only if C_PP is above a forward of 12 chunks and not above one of 8;
+ * this is the maximum. */
 static double implied_hop_ns(const model *m)
 {
     return m->rows[1].fwd * MS / microbatches(m) / 8;
@@ -562,7 +569,7 @@ static void print_fig15(lh_report *report)
         const char *name;
         uint32_t q;
         lh_elastic_sharding sharding;
-        double published; /* throughput against PipeMesh, % */
+        double published; /* throughput relative to PipeMesh, % */
     } rows[] = {{"mixed", 12, LH_ELASTIC_MIXED, 0},
                 {"all ZeRO-3", 12, LH_ELASTIC_ZERO3, -2.7},
                 {"all ZeRO-2", 12, LH_ELASTIC_ZERO2, -4.2},
@@ -605,10 +612,11 @@ static void print_fig15(lh_report *report)
               "variant", 7, xs, ns);
 }
 
-/* --- order and what cannot be derived ----------------------------------------- */
+/* --- order, and underivable quantities ---------------------------------- */
 
-/* Breadth-first stores what fits and offloads the rest over a node's PCIe, as
- * Fold3D does: its published compute times include the slowdown. */
+/* Prints the order. Breadth-first stores activations as far as they fit and
+ * offloads the rest over a node's PCIe, as Fold3D does: its published compute
+ * times include the slowdown. */
 static void print_order(void)
 {
     printf("\n## Order at equal memory\n\n"
@@ -646,7 +654,7 @@ static void print_order(void)
     }
 }
 
-/* Megatron's row of table IV. */
+/* Returns Megatron's row of table IV. */
 static pipemesh_row megatron_row(const model *m)
 {
     const published *r = &m->rows[1];
@@ -659,7 +667,7 @@ static void print_more(void)
     const pipemesh_row a100 = megatron_row(&models[0]);
     const pipemesh_row v100 = megatron_row(&models[1]);
     const model *m = &models[1];
-    /* Of a device's layers, over all microbatches. */
+    /* For a device's layers, over all microbatches. */
     double flops = layer_flops(m) / TENSOR * m->layers / m->P * microbatches(m);
     pipemesh_print_table5(&a100, &v100);
     pipemesh_print_table6(flops / v100.fwd, v100.bwd / v100.fwd,

@@ -7,11 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* --- table V: larger batches and updates that are delayed by a step ----------
- */
+/* --- table V: larger batches and updates delayed by a step -------------- */
 
-/* Of an iteration with `times` the batch, in which the bubble and what data and
- * pipeline parallelism do not hide stay as they are. */
+/* Returns the duration of an iteration with `times` the batch. The bubble and
+ * the exposed data- and pipeline-parallel communication stay constant. */
 static double iteration_ms(const pipemesh_row *r, double times, int delayed)
 {
     return times * (r->fwd + r->bwd) + r->bubble + r->pp +
@@ -80,9 +79,9 @@ void pipemesh_print_table5(const pipemesh_row *a100, const pipemesh_row *v100)
         "near its start is no GPT-3 at 2.8.\n");
 }
 
-/* --- table VI and Fig. 12: weak scaling on A10s ------------------------------
- */
+/* --- table VI and Fig. 12: weak scaling on A10s ------------------------- */
 
+/* A row of table VI. */
 typedef struct setting {
     const char *model;
     uint32_t gpus, batch, layers;
@@ -99,9 +98,10 @@ static const setting settings[N_SETTINGS] = {
 
 static const double sequence = 3072, node_gbps = 50, gpus_per_node = 4;
 
+/* Derived values of a row. */
 typedef struct outcome {
-    double params, f_ms, dp_ms; /* of a device; of one of PipeMesh's chunks */
-    double elastic_ms, depth_ms, exposed_ms; /* the last: of depth-first */
+    double params, f_ms, dp_ms; /* per device; per PipeMesh chunk */
+    double elastic_ms, depth_ms, exposed_ms; /* the last: for depth-first */
 } outcome;
 
 static double exposed_ms(const lh_elastic_case *g, const lh_elastic_plan *p)
@@ -136,7 +136,7 @@ static lh_elastic_case case_of(const setting *s, uint32_t M, double rate,
                              .params = llround(params)};
 }
 
-/* Compute, bubble and what is not hidden of data parallelism. */
+/* Returns compute, bubble and exposed data-parallel communication. */
 static double whole_ms(const lh_elastic_case *g, double exposed)
 {
     double passes = (double)g->chunks * g->microbatches + g->stages - 1;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ScaleAcross Explorer (2026) reproduced: placement of parallelism, schedules
- * and network settings for a dense model of 17e9 parameters and a mixture of
- * experts of 40e9, over two buildings.
+/* Reproduces ScaleAcross Explorer (2026): placement of parallelism, schedules
+ * and network settings for a dense model with 17e9 parameters and a mixture of
+ * experts with 40e9, over two buildings.
  *
  *     scaleacross > scaleacross.md
  *
- * The paper withholds most of its constants. What was chosen here, and which of
- * it after looking at the paper's results, the page says. */
+ * The paper withholds most of its constants. The page lists our choices, and
+ * those made with knowledge of the paper's results. */
 #include <longhaul/cost.h>
 #include <longhaul/job.h>
 #include <longhaul/methods.h>
@@ -24,13 +24,14 @@
 static const double line = 50e9; /* bytes/s per GPU at 1:1 */
 static const double inside_ns = 10e3, across_ns = 50e3;
 static const double peak = 989e12;      /* FLOP/s */
-static const double finer_split = 1.04; /* of I and W in interleaved ZBV */
+static const double finer_split = 1.04; /* for I and W in interleaved ZBV */
 
+/* Model shape and degrees. */
 typedef struct model {
     const char *name;
-    double layers, width, ffn;             /* ffn: of one expert */
+    double layers, width, ffn;             /* ffn: per expert */
     double experts, active;                /* 0: dense */
-    double tensor, expert_parallel, share; /* share: of peak reached */
+    double tensor, expert_parallel, share; /* share: fraction of peak reached */
     unsigned data, sequences;
 } model;
 
@@ -42,7 +43,7 @@ static model mixture(double experts)
     return (model){"MoE 40B", 48, 2048, 1024, experts, 8, 4, 16, .25, 16, 1};
 }
 
-/* Parameters of a layer on one device. */
+/* Returns the parameters per layer on one device. */
 static double elements(const model *m)
 {
     double per_expert = 3 * m->width * m->ffn;
@@ -65,8 +66,10 @@ static double message_bytes(const model *m, double sequences)
     return 2 * m->width / m->tensor * 8192 * sequences;
 }
 
+/* Data-parallel sharding whose traffic is simulated. */
 typedef enum sharing { FSDP, HSDP_SHARDED, HSDP_LEADERS } sharing;
 
+/* One configuration. */
 typedef struct setting {
     const model *m;
     double over;           /* oversubscription between the buildings, 1:over */
@@ -79,7 +82,7 @@ typedef struct setting {
     bool any_network;
     sharing sharing;
     double latency_ns; /* between the buildings; 0: 50 us */
-    double loss;       /* go-back-N on what crosses */
+    double loss;       /* go-back-N on links between buildings */
     bool regather;     /* gather again for the backward, 32-bit gradients */
 } setting;
 
@@ -89,7 +92,8 @@ static void die(const char *what, const lh_error *err)
     exit(1);
 }
 
-/* Makespan of a pipeline by a method, in seconds; lets go of it. */
+/* Returns a pipeline's makespan under a method, in seconds; frees the pipeline.
+ */
 static double run_pipeline(lh_pipeline *p, const char *method,
                            const lh_method_options *how)
 {
@@ -123,7 +127,7 @@ static bool is_folded(const char *method)
     return strcmp(method, "interleaved-zbv") == 0;
 }
 
-/* One data-parallel gather and reduction of a chunk. */
+/* Computes one data-parallel gather and reduction of a chunk. */
 static void data_parallel(const setting *s, double layers, int64_t *gather,
                           int64_t *reduce)
 {
@@ -138,7 +142,7 @@ static void data_parallel(const setting *s, double layers, int64_t *gather,
         a = lh_ring_ns(LH_RING_PIPELINED, d, bytes, &inside, inside_ns);
         r = lh_ring_ns(LH_RING_PIPELINED, d, bytes * wide, &inside, inside_ns);
     } else if (s->loss > 0) {
-        /* Three hops of a quarter each, at go-back-N. */
+        /* Three hops with a quarter of the data each, under go-back-N. */
         lh_flow lossy = {across.bytes_per_s, across.latency_ns, s->loss};
         double hop = lh_message_ns(LH_RECOVERY_GO_BACK_N, bytes / 4, &lossy) -
                      across.latency_ns;
@@ -156,7 +160,7 @@ static void data_parallel(const setting *s, double layers, int64_t *gather,
     *reduce = llround(r);
 }
 
-/* Seconds of an iteration on two ranks. */
+/* Returns the seconds per iteration on two ranks. */
 static double iteration(const setting *s)
 {
     unsigned sequences = s->sequences ? s->sequences : s->m->sequences;
@@ -213,11 +217,11 @@ static double placement_ratio(setting s)
     return pipeline / iteration(&s);
 }
 
-/* --- as jobs ------------------------------------------------------------- */
+/* --- jobs --------------------------------------------------------------- */
 
-/* A model as a job, 1:over between its two buildings. With `hidden` what is
- * sent within passes is in the share of the peak that they reach, as in
- * layer_ns(); else it comes on top. */
+/* Builds a job for the model, 1:over between its two buildings. With `hidden`,
+ * intra-layer communication is part of the fraction of peak, as in layer_ns();
+ * otherwise it is added. */
 static lh_job *make_job(const model *m, double over, unsigned n, bool hidden)
 {
     unsigned gpus = (unsigned)m->tensor * 2 * m->data;
@@ -252,7 +256,7 @@ static lh_job *make_job(const model *m, double over, unsigned n, bool hidden)
     return job;
 }
 
-/* Seconds of an iteration of a layout. */
+/* Returns the seconds per iteration of a layout. */
 static double layout_s(const lh_job *job, lh_layout layout)
 {
     lh_method_options how = {.size = sizeof how};
@@ -265,7 +269,7 @@ static double layout_s(const lh_job *job, lh_layout layout)
     return run_pipeline(p, "dorapp", &how) + (double)after / 1e9;
 }
 
-/* Seconds of the layout of the paper's table 2. */
+/* Returns the seconds of the layout in the paper's table 2. */
 static double job_s(const model *m, double over, unsigned n,
                     unsigned chunk_layers, bool hidden, bool pipeline_out)
 {
@@ -285,7 +289,7 @@ static double job_s(const model *m, double over, unsigned n,
     return seconds;
 }
 
-/* --- the findings -------------------------------------------------------- */
+/* --- findings ----------------------------------------------------------- */
 
 static void print_placement(void)
 {
@@ -326,7 +330,8 @@ static void print_placement(void)
            1.5 * f * line / bytes);
 }
 
-/* The best over chunk size, rounds of 2 to `most` microbatches, schedule. */
+/* Returns the best time over chunk size, rounds of 2 to `most` microbatches,
+ * and schedule. */
 static double best_of(setting s, unsigned most)
 {
     static const unsigned sizes[] = {1, 2, 3, 4, 6, 8, 12};
@@ -433,7 +438,7 @@ static void print_layout(const char *name, lh_layout l)
     putchar('\n');
 }
 
-/* With the library's own cost model and the layouts as they are counted. */
+/* Uses the library's cost model and its layouts. */
 static void print_layouts(void)
 {
     lh_layout l = {.tensor = 4,
@@ -544,7 +549,7 @@ static void print_latency(void)
          "the four is the same.\n");
 }
 
-/* Four ranks, one of them far away. */
+/* Simulates four ranks, one of them in a distant building. */
 static double far_building(double latency_ns, bool uneven)
 {
     lh_chunk chunks[MAX_CHUNKS] = {{0}};
