@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The page reads no YAML: no pipeline there comes from a document, and what
- * would say where in it is not called. */
+/* Stub without YAML: no pipeline in the page comes from a document, so error
+ * locations in documents are never requested. */
 #include "doc/doc.h"
 
 #include <stdarg.h>

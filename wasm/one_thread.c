@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In place of base/team.c where there are no threads: the caller does it all,
- * as base/team.h says of places where others cannot be had. */
+/* Replaces base/team.c on platforms without threads: the caller runs all tasks,
+ * as base/team.h specifies if no threads are available. */
 #include "base/team.h"
 
 #include <stdlib.h>
 
+/* Team without threads; C requires one member. */
 struct lhi_crew {
     char none;
 };

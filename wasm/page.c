@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the page of a report calls, as WebAssembly (src/report/whatif.js). Each
- * function gives a text that is the page's until page_free(): JSON, of what
- * was asked for or {"error": why not}. */
+/* Exports the functions that a report page calls as WebAssembly
+ * (src/report/whatif.js). Each returns a text owned by the page until
+ * page_free(): the requested JSON, or {"error": reason}. */
 #include "ask/ask.h"
 #include "pipe/file/numbers.h"
 #include "pipe/file/schedule_csv.h"
@@ -12,6 +12,7 @@
 
 #define EXPORT(name) __attribute__((export_name(name)))
 
+/* State of an open page. */
 typedef struct page {
     lh_pipeline *pipeline;
     lh_schedule *schedule;
@@ -29,7 +30,7 @@ EXPORT("page_free") void page_free(void *memory)
     free(memory);
 }
 
-/* What was written, or the error. NULL: no memory for either. */
+/* Returns the written text, or the error. NULL: no memory for either. */
 static char *finish(lhi_text *out, lh_status status, const lh_error *err)
 {
     lhi_text seen = {0};
@@ -47,10 +48,9 @@ static char *finish(lhi_text *out, lh_status status, const lh_error *err)
     return lhi_text_take(&seen, &text, NULL, &none) == LH_OK ? text : NULL;
 }
 
-/* The iteration that the page has: a pipeline in numbers, a schedule's CSVs
- * (links: "" without), what the page calls the schedule, and the options of
- * the simulation; receives -1: as the pipeline says. NULL: no memory, or no
- * such iteration. */
+/* Opens the page's iteration: a pipeline in numbers, a schedule's CSVs (links:
+ * "" if none), the schedule's name on the page, and the simulation options;
+ * receives -1: the pipeline's mode. NULL: no memory, or invalid input. */
 EXPORT("page_open")
 page *page_open(const char *pipeline, const char *rows, const char *links,
                 const char *method, int receives, unsigned coupled, int fifo)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether clang links for WebAssembly here: see meson.build. */
+/* Tests whether clang links for WebAssembly: see meson.build. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

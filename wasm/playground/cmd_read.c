@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read JOB: what the playground's editor has to know of a text. JSON: where
- * each value stands in it, as libyaml tells, in characters from its beginning;
- * what the job comes to, or why it is none; and the words that values can be. */
+/* Implements `read JOB` for the playground's editor. Returns JSON: the position
+ * of each value (from libyaml, in characters from the start), the job's
+ * description or its error, and the words permitted as values. */
 #include "commands.h"
 #include "inputs.h"
 
@@ -12,14 +12,15 @@
 
 enum { MOST_DEPTH = 64, PATH_ROOM = 1024, MOST_BYTES = 1 << 24 };
 
-/* A map or list that is being read. */
+/* A map or list being parsed. */
 typedef struct level {
     bool is_map, wants_key;
     size_t path_len, n_items;
-    size_t key_at; /* where the key of the value that follows stands */
-    json_t *told;  /* borrowed: what is told of it, which lacks its end */
+    size_t key_at; /* position of the next value's key */
+    json_t *told;  /* borrowed: its JSON entry, without the end */
 } level;
 
+/* Parser state. */
 typedef struct walk {
     char path[PATH_ROOM];
     level levels[MOST_DEPTH];
@@ -27,7 +28,7 @@ typedef struct walk {
     json_t *out;
 } walk;
 
-/* Begins the path of the next value of the innermost level. */
+/* Begins the path of the next value at the innermost level. */
 static void name_value(walk *w)
 {
     if (w->depth < 0)
@@ -39,7 +40,7 @@ static void name_value(walk *w)
     in->wants_key = true;
 }
 
-/* What is told of a value, borrowed; NULL: no memory. */
+/* Adds a value's JSON entry and returns it, borrowed; NULL: no memory. */
 static json_t *put(walk *w, const yaml_event_t *event, const char *kind,
                    const char *value, bool flow)
 {
@@ -72,7 +73,7 @@ static void take_scalar(walk *w, const yaml_event_t *event)
         event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE);
 }
 
-/* False: too deep. */
+/* Begins a level; false: too deep. */
 static bool begin_level(walk *w, const yaml_event_t *event)
 {
     const bool is_map = event->type == YAML_MAPPING_START_EVENT;
@@ -100,7 +101,7 @@ static void end_level(walk *w, const yaml_event_t *event)
         w->path[w->levels[w->depth].path_len] = '\0';
 }
 
-/* False: no more that can be told. */
+/* Handles an event; false: stop. */
 static bool take_event(walk *w, const yaml_event_t *event)
 {
     switch (event->type) {
@@ -119,7 +120,7 @@ static bool take_event(walk *w, const yaml_event_t *event)
     }
 }
 
-/* Up to the first thing that is no YAML, of which the job's reader says all. */
+/* Lists values up to the first invalid YAML, which the job parser reports. */
 static json_t *list_values(const char *text, size_t len)
 {
     yaml_parser_t parser;

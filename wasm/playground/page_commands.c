@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands that the playground runs. */
+/* Lists the commands of the playground. */
 #include "commands.h"
 
 extern const cli_command cmd_read;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stands in for cli/signals.c and cli/terminal.c, and for what the libc of
- * WebAssembly lacks. The page is the terminal: it shows what is written to
- * standard error, and ends the program by ending its worker. */
+/* Replaces cli/signals.c and cli/terminal.c, and functions missing from
+ * WebAssembly's libc. The page acts as the terminal: it shows standard error,
+ * and ends the program by terminating its worker. */
 #include "cli.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ bool cli_unicode(void)
     return true;
 }
 
-/* A line that begins so replaces the one before: wasi.js knows it. */
+/* A line with this prefix replaces the previous one: wasi.js recognises it. */
 void cli_progress(const cli *c, const char *format, ...)
 {
     char line[72];
@@ -77,9 +77,9 @@ void cli_release_signals(void)
 {
 }
 
-/* --- of the libc ---------------------------------------------------------- */
+/* --- libc --------------------------------------------------------------- */
 
-/* There are no links. */
+/* There are no symbolic links. */
 char *realpath(const char *path, char *resolved)
 {
     return resolved ? strcpy(resolved, path) : strdup(path);

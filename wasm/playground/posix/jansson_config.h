@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What jansson's own configuration would find of this compiler and libc. */
+/* Configuration that jansson's build would detect for this compiler and libc.
+ */
 #ifndef JANSSON_CONFIG_H
 #define JANSSON_CONFIG_H
 

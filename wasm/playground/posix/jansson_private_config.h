@@ -1,3 +1,3 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* jansson asks for it by name; jansson_config.h says all. */
+/* Included by jansson by name; jansson_config.h has the settings. */
 #define HAVE_STDINT_H 1

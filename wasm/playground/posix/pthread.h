@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* There is one thread here: nobody waits for a lock. */
+/* Stubs for a single thread: locks never block. */
 #ifndef PLAYGROUND_PTHREAD_H
 #define PLAYGROUND_PTHREAD_H
 
