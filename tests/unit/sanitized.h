@@ -1,16 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sanitizers make what runs several times as slow, and look at each line, not
- * at results: of many alike cases, or steps of a run, they get the first fifth.
- * A build without them, which `./test.sh` makes too, goes through all. */
+/* The number of cases. Builds with -Dall_cases=true check all cases, except
+ * those with sanitizers, which are several times slower. Other builds check the
+ * first fifth of similar cases, or of the steps of a run. */
 #ifndef SANITIZED_H
 #define SANITIZED_H
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
-#else
+#endif
+#ifndef SANITIZED
 #define SANITIZED 0
 #endif
 
-#define OF_CASES(n) (SANITIZED ? ((n) + 4) / 5 : (n))
+#if defined(TEST_ALL_CASES) && !SANITIZED
+#define FEW_CASES 0
+#else
+#define FEW_CASES 1
+#endif
+#define OF_CASES(n) (FEW_CASES ? ((n) + 4) / 5 : (n))
 
 #endif

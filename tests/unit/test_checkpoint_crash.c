@@ -292,7 +292,7 @@ static void survives(fail_how how, size_t n_scenarios)
         /* With sanitizers, which a process takes long to begin with, every
          * third. */
         while (strike(&scenarios[i], how, at) && !test_state.bad)
-            at += SANITIZED ? 3 : 1;
+            at += FEW_CASES ? 3 : 1;
         CHECK_MSG(at > 20, "%s: only %ld calls", scenarios[i].name, at);
         n_all += at;
     }

@@ -4,6 +4,7 @@
  * monitor sees the same however busy the machine is; when a decision comes,
  * and so from which iteration on it counts, is not the same each time. */
 #define _GNU_SOURCE
+#include "virtual_time.h"
 #include "scheduled.h"
 #include "test.h"
 #include "uniform.h"
@@ -290,9 +291,9 @@ static void adapting_is_refused_beside_other_wills(void)
 
 int main(void)
 {
-    RUN(a_slow_link_is_answered);
-    RUN(what_goes_by_is_told_to_be_over);
-    RUN(a_slow_link_is_delegated);
-    RUN(adapting_is_refused_beside_other_wills);
+    RUN_VIRTUAL(a_slow_link_is_answered);
+    RUN_VIRTUAL(what_goes_by_is_told_to_be_over);
+    RUN_VIRTUAL(a_slow_link_is_delegated);
+    RUN_VIRTUAL(adapting_is_refused_beside_other_wills);
     return test_summary();
 }

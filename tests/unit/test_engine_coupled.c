@@ -3,6 +3,7 @@
  * the nanosecond, however busy the machine is; plans that stop under it are
  * refused; and weights do not notice. Passes take nanoseconds here, and may
  * begin late by any time, so that dates follow from each other alone. */
+#include "virtual_time.h"
 #include "dated_messages.h"
 #include "engine/exec.h"
 #include "random_pipeline.h"
@@ -278,10 +279,10 @@ static void stops_in_a_full_queue(void)
 
 int main(void)
 {
-    RUN(the_proof_knows_the_queue);
-    RUN(one_entry_is_the_simulators);
-    RUN(eight_stages);
-    RUN(longer_queues_hold_what_they_can);
-    RUN(stops_in_a_full_queue);
+    RUN_VIRTUAL(the_proof_knows_the_queue);
+    RUN_VIRTUAL(one_entry_is_the_simulators);
+    RUN_VIRTUAL(eight_stages);
+    RUN_VIRTUAL(longer_queues_hold_what_they_can);
+    RUN_VIRTUAL(stops_in_a_full_queue);
     return test_summary();
 }

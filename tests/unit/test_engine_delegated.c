@@ -2,6 +2,7 @@
 /* Messages that are copied to host memory and sent from there, run: dates are
  * the simulator's, to the nanosecond; there are as many queues as the rule
  * says; plans that would stop are refused. */
+#include "virtual_time.h"
 #include "dated_messages.h"
 #include "engine/exec.h"
 #include "random_pipeline.h"
@@ -342,12 +343,12 @@ static void stops_while_one_is_on_its_way(void)
 
 int main(void)
 {
-    RUN(as_many_as_the_rule_says);
-    RUN(too_many_are_refused);
-    RUN(dates_are_the_simulators);
-    RUN(the_proof_knows_the_queues);
-    RUN(few_buffers_are_enough);
-    RUN(what_rests_in_the_host_is_copied);
-    RUN(stops_while_one_is_on_its_way);
+    RUN_VIRTUAL(as_many_as_the_rule_says);
+    RUN_VIRTUAL(too_many_are_refused);
+    RUN_VIRTUAL(dates_are_the_simulators);
+    RUN_VIRTUAL(the_proof_knows_the_queues);
+    RUN_VIRTUAL(few_buffers_are_enough);
+    RUN_VIRTUAL(what_rests_in_the_host_is_copied);
+    RUN_VIRTUAL(stops_while_one_is_on_its_way);
     return test_summary();
 }

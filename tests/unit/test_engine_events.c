@@ -3,6 +3,7 @@
  * are by the devices' deadlines and the links' emulation, so that with a slip
  * that is never reached they are the simulator's to the nanosecond, however
  * busy the machine is. */
+#include "virtual_time.h"
 #include "test.h"
 #include "uniform.h"
 
@@ -180,8 +181,8 @@ static void what_cannot_be_slow_is_refused(void)
 
 int main(void)
 {
-    RUN(each_step_is_as_simulated);
-    RUN(predictions_differ);
-    RUN(what_cannot_be_slow_is_refused);
+    RUN_VIRTUAL(each_step_is_as_simulated);
+    RUN_VIRTUAL(predictions_differ);
+    RUN_VIRTUAL(what_cannot_be_slow_is_refused);
     return test_summary();
 }

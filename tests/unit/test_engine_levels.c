@@ -4,6 +4,7 @@
  * those of replicas that share the optimizer alone, memory beside what was
  * predicted. */
 #define _GNU_SOURCE
+#include "virtual_time.h"
 #include "scripted_switches.h"
 #include "sharded_runs.h"
 
@@ -411,16 +412,16 @@ int main(void)
 {
     if (!folder_begin("sharded", 9000))
         return 1;
-    RUN(nothing_is_shared);
-    RUN(layers);
-    RUN(links_are_emulated);
-    RUN(families);
-    RUN(sites);
-    RUN(levels_change);
-    RUN(holds_less);
-    RUN(moves);
-    RUN(refuses);
-    RUN(killed);
+    RUN_VIRTUAL(nothing_is_shared);
+    RUN_VIRTUAL(layers);
+    RUN_VIRTUAL(links_are_emulated);
+    RUN_VIRTUAL(families);
+    RUN_VIRTUAL(sites);
+    RUN_VIRTUAL(levels_change);
+    RUN_VIRTUAL(holds_less);
+    RUN_VIRTUAL(moves);
+    RUN_VIRTUAL(refuses);
+    RUN_VIRTUAL(killed);
     folder_end();
     return test_summary();
 }

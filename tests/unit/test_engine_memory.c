@@ -2,6 +2,7 @@
 /* Memory limits that are enforced: what is predicted not to keep them does not
  * begin, and what comes to hold more ends with a checkpoint. */
 #define _GNU_SOURCE
+#include "virtual_time.h"
 #include "test.h"
 #include "tiny_model.h"
 
@@ -237,11 +238,11 @@ int main(void)
     if (file)
         fclose(file);
     most = most_predicted();
-    RUN(refused_before_it_starts);
-    RUN(schedules_are_refused);
-    RUN(ends_after_the_step);
-    RUN(limits_in_bytes_alone);
-    RUN(timed_devices_hold_nothing);
+    RUN_VIRTUAL(refused_before_it_starts);
+    RUN_VIRTUAL(schedules_are_refused);
+    RUN_VIRTUAL(ends_after_the_step);
+    RUN_VIRTUAL(limits_in_bytes_alone);
+    RUN_VIRTUAL(timed_devices_hold_nothing);
     snprintf(command, sizeof command, "rm -rf '%s'", folder);
     CHECK_INT(system(command), 0);
     return test_summary();

@@ -2,6 +2,7 @@
 /* Layers that go to other chunks, and ranks that change their places, while a
  * run goes on: weights and moments go with them, and do not notice. */
 #define _GNU_SOURCE
+#include "virtual_time.h"
 #include "scripted_switches.h"
 #include "test.h"
 #include "tiny_model.h"
@@ -530,12 +531,12 @@ int main(void)
 {
     if (!folder_begin("moves", 4000))
         return 1;
-    RUN(weights_do_not_notice);
-    RUN(checkpoints_do_not_notice);
-    RUN(one_against_it);
-    RUN(what_has_to_stay);
-    RUN(killed_in_between);
-    RUN(timed_layers);
+    RUN_VIRTUAL(weights_do_not_notice);
+    RUN_VIRTUAL(checkpoints_do_not_notice);
+    RUN_VIRTUAL(one_against_it);
+    RUN_VIRTUAL(what_has_to_stay);
+    RUN_VIRTUAL(killed_in_between);
+    RUN_VIRTUAL(timed_layers);
     folder_end();
     return test_summary();
 }

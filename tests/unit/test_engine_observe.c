@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a run is profiled by, without a clock: ranks "run" what the simulator
  * says, and from their records the pipeline's times come out again. */
+#include "virtual_time.h"
 #include "test.h"
 
 #include "engine/observe.h"
@@ -219,6 +220,6 @@ static void times_come_out_again(void)
 
 int main(void)
 {
-    RUN(times_come_out_again);
+    RUN_VIRTUAL(times_come_out_again);
     return test_summary();
 }

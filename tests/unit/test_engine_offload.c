@@ -3,6 +3,7 @@
  * changes, ranks hold what was predicted and less than without, and what goes
  * wrong with the file ends the run with one reason. */
 #define _GNU_SOURCE
+#include "virtual_time.h"
 #include "kill_sibling.h"
 #include "scheduled.h"
 #include "tiny_model.h"
@@ -414,14 +415,14 @@ int main(void)
     snprintf(files, sizeof files, "%s/files", folder);
     CHECK_INT(mkdir(files, 0700), 0);
     training_text(text_path, 6000);
-    RUN(not_a_bit_changes);
-    RUN(nor_with_ranks_that_share);
-    RUN(copies_take_the_pipelines_time);
-    RUN(interruptions_do_not_wait_for_copies);
-    RUN(nor_do_ranks_whose_others_are_killed);
-    RUN(a_folder_that_is_none_is_refused);
-    RUN(a_full_disk_ends_the_run);
-    RUN(what_does_not_agree_is_refused);
+    RUN_VIRTUAL(not_a_bit_changes);
+    RUN_VIRTUAL(nor_with_ranks_that_share);
+    RUN_VIRTUAL(copies_take_the_pipelines_time);
+    RUN_VIRTUAL(interruptions_do_not_wait_for_copies);
+    RUN_VIRTUAL(nor_do_ranks_whose_others_are_killed);
+    RUN_VIRTUAL(a_folder_that_is_none_is_refused);
+    RUN_VIRTUAL(a_full_disk_ends_the_run);
+    RUN_VIRTUAL(what_does_not_agree_is_refused);
     snprintf(command, sizeof command, "rm -rf '%s'", folder);
     CHECK_INT(system(command), 0);
     return test_summary();

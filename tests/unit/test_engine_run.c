@@ -2,6 +2,7 @@
 /* Running execution plans in real time: what was measured against what the
  * simulator says, for random pipelines too, and how runs end. */
 #define _GNU_SOURCE
+#include "virtual_time.h"
 #include "dated_messages.h"
 #include "engine/exec.h"
 #include "random_pipeline.h"
@@ -406,14 +407,14 @@ static void refusals(void)
 
 int main(void)
 {
-    RUN(every_placement);
-    RUN(random_schedules);
-    RUN(data_parallel);
-    RUN(data_streams_are_played_in_time);
+    RUN_VIRTUAL(every_placement);
+    RUN_VIRTUAL(random_schedules);
+    RUN_VIRTUAL(data_parallel);
+    RUN_VIRTUAL(data_streams_are_played_in_time);
     RUN(interrupted);
     RUN(interrupted_in_the_middle);
     RUN(interrupted_after_the_last);
     RUN(processes_stop_where_they_were_called);
-    RUN(refusals);
+    RUN_VIRTUAL(refusals);
     return test_summary();
 }

@@ -4,6 +4,7 @@
  * beside those of replicas that shard the optimizer alone, and memory beside
  * what was predicted. */
 #define _GNU_SOURCE
+#include "virtual_time.h"
 #include "sanitized.h"
 #include "scripted_switches.h"
 #include "sharded_runs.h"
@@ -500,16 +501,16 @@ int main(void)
 {
     if (!folder_begin("sharded", 9000))
         return 1;
-    RUN(all_at_once_is_as_before);
-    RUN(groups);
-    RUN(experts);
-    RUN(levels_change_at_checkpoints);
-    RUN(other_orders);
-    RUN(any_of_them);
-    RUN(with_other_degrees);
-    RUN(holds_less);
-    RUN(refuses);
-    RUN(killed);
+    RUN_VIRTUAL(all_at_once_is_as_before);
+    RUN_VIRTUAL(groups);
+    RUN_VIRTUAL(experts);
+    RUN_VIRTUAL(levels_change_at_checkpoints);
+    RUN_VIRTUAL(other_orders);
+    RUN_VIRTUAL(any_of_them);
+    RUN_VIRTUAL(with_other_degrees);
+    RUN_VIRTUAL(holds_less);
+    RUN_VIRTUAL(refuses);
+    RUN_VIRTUAL(killed);
     free(plain.weights);
     folder_end();
     return test_summary();

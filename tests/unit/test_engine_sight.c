@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What ranks have seen of an iteration, put together for a monitor. What they
  * would see is taken from the simulator. */
+#include "virtual_time.h"
 #include "engine/sight.h"
 #include "scheduled.h"
 #include "test.h"
@@ -241,9 +242,9 @@ static void what_is_gathered_is_told_but_parts(void)
 
 int main(void)
 {
-    RUN(messages_are_as_simulated);
-    RUN(the_slowest_replica_counts);
-    RUN(clocks_that_differ_change_no_entry);
-    RUN(what_is_gathered_is_told_but_parts);
+    RUN_VIRTUAL(messages_are_as_simulated);
+    RUN_VIRTUAL(the_slowest_replica_counts);
+    RUN_VIRTUAL(clocks_that_differ_change_no_entry);
+    RUN_VIRTUAL(what_is_gathered_is_told_but_parts);
     return test_summary();
 }

@@ -2,6 +2,7 @@
 /* Schedules that are switched while a run goes on: weights do not notice, what
  * cannot be followed is refused by all, and nothing waits for ever. */
 #define _GNU_SOURCE
+#include "virtual_time.h"
 #include "scripted_switches.h"
 #include "test.h"
 #include "tiny_model.h"
@@ -337,12 +338,12 @@ int main(void)
 {
     if (!folder_begin("switch", 4000))
         return 1;
-    RUN(weights_do_not_notice);
-    RUN(all_stay_with_what_is);
-    RUN(coupled_ranks);
-    RUN(stopped_and_killed);
-    RUN(stopped_as_it_begins);
-    RUN(wrong_calls);
+    RUN_VIRTUAL(weights_do_not_notice);
+    RUN_VIRTUAL(all_stay_with_what_is);
+    RUN_VIRTUAL(coupled_ranks);
+    RUN_VIRTUAL(stopped_and_killed);
+    RUN_VIRTUAL(stopped_as_it_begins);
+    RUN_VIRTUAL(wrong_calls);
     folder_end();
     return test_summary();
 }

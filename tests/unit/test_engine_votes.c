@@ -2,6 +2,7 @@
 /* Schedules that are proposed and voted on, one rank played by the test: votes
  * against, broken messages, commands out of order. */
 #define _GNU_SOURCE
+#include "virtual_time.h"
 #include "engine/steps.h"
 #include "scripted_switches.h"
 
@@ -356,9 +357,9 @@ static void commands_out_of_order(void)
 
 int main(void)
 {
-    RUN(one_vote_against);
-    RUN(rank_1_breaks_off);
-    RUN(bad_schedules_from_rank_0);
-    RUN(commands_out_of_order);
+    RUN_VIRTUAL(one_vote_against);
+    RUN_VIRTUAL(rank_1_breaks_off);
+    RUN_VIRTUAL(bad_schedules_from_rank_0);
+    RUN_VIRTUAL(commands_out_of_order);
     return test_summary();
 }

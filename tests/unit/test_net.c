@@ -2,6 +2,7 @@
 /* The conformance suite over the transports that need nothing but the program,
  * and what is particular to each. */
 #define _GNU_SOURCE
+#include "virtual_time.h"
 #include "net_conform.h"
 
 #include "base/fail.h"
@@ -466,16 +467,16 @@ static void kills_who_takes_no_notice(void)
 
 int main(void)
 {
-    RUN(conforms);
-    RUN(keeps_what_failed);
-    RUN(waits_for_the_reason);
-    RUN(refuses);
-    RUN(sleeps);
-    RUN(links_follow_the_model);
-    RUN(links_fill_up);
-    RUN(survives_deaths);
-    RUN(dies_anywhere);
-    RUN(dies_with_launcher);
-    RUN(kills_who_takes_no_notice);
+    RUN_VIRTUAL(conforms);
+    RUN_VIRTUAL(keeps_what_failed);
+    RUN_VIRTUAL(waits_for_the_reason);
+    RUN_VIRTUAL(refuses);
+    RUN_VIRTUAL(sleeps);
+    RUN_VIRTUAL(links_follow_the_model);
+    RUN_VIRTUAL(links_fill_up);
+    RUN_VIRTUAL(survives_deaths);
+    RUN_VIRTUAL(dies_anywhere);
+    RUN_VIRTUAL(dies_with_launcher);
+    RUN_VIRTUAL(kills_who_takes_no_notice);
     return test_summary();
 }

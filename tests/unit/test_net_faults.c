@@ -8,6 +8,7 @@
  *     TEST_NET_VERBOSE=1               says what each of them does
  */
 #define _GNU_SOURCE
+#include "virtual_time.h"
 #include "faulty_wire.h"
 #include "late_net.h"
 #include "net_conform.h"
@@ -612,12 +613,12 @@ int main(int argc, char **argv)
         return 1;
     look_for_device();
     signal(SIGALRM, hangs);
-    RUN(undisturbed);
-    RUN(ends_with_the_same_or_a_reason);
-    RUN(sharding_ends_so_too);
-    RUN(found_before);
-    RUN(rails_lose_nothing);
-    RUN(rails_cut_often);
+    RUN_VIRTUAL(undisturbed);
+    RUN_VIRTUAL(ends_with_the_same_or_a_reason);
+    RUN_VIRTUAL(sharding_ends_so_too);
+    RUN_VIRTUAL(found_before);
+    RUN_VIRTUAL(rails_lose_nothing);
+    RUN_VIRTUAL(rails_cut_often);
     for (uint32_t i = 0; i < N_TRAININGS + N_SHARDED; i++) {
         training *t =
             i < N_TRAININGS ? &trainings[i] : &sharded[i - N_TRAININGS];

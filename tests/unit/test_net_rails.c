@@ -3,6 +3,7 @@
  * be a rail, and what ends the run. What happens to bytes on a rail is in
  * test_net_faults.c, to interfaces in tests/net/rails.sh. */
 #define _GNU_SOURCE
+#include "virtual_time.h"
 #include "base/realtime.h"
 #include "net/hello.h"
 #include "net/rails.h"
@@ -549,20 +550,20 @@ static void heads(void)
 
 int main(void)
 {
-    RUN(heads);
+    RUN_VIRTUAL(heads);
     if (!lhi_hello_can_prove()) {
         printf("SKIPPED: this build has no OpenSSL, so no tcp transport\n");
         return 77;
     }
-    RUN(conforms);
-    RUN(which_addresses);
-    RUN(other_counts);
-    RUN(strangers);
-    RUN(killed);
-    RUN(killed_last);
-    RUN(silent);
-    RUN(come_back);
-    RUN(segments);
-    RUN(leaves_in_the_middle);
+    RUN_VIRTUAL(conforms);
+    RUN_VIRTUAL(which_addresses);
+    RUN_VIRTUAL(other_counts);
+    RUN_VIRTUAL(strangers);
+    RUN_VIRTUAL(killed);
+    RUN_VIRTUAL(killed_last);
+    RUN_VIRTUAL(silent);
+    RUN_VIRTUAL(come_back);
+    RUN_VIRTUAL(segments);
+    RUN_VIRTUAL(leaves_in_the_middle);
     return test_summary();
 }

@@ -2,6 +2,7 @@
 /* What a rank over stream connections does, seen from the other end of them:
  * the test is its peers, frame by frame. */
 #define _GNU_SOURCE
+#include "virtual_time.h"
 #include "test.h"
 
 #include "base/realtime.h"
@@ -296,11 +297,11 @@ static void withdraws_what_is_empty(void)
 
 int main(void)
 {
-    RUN(gets_what_is_coming);
-    RUN(nothing_after_goodbye);
-    RUN(passes_the_reason_on);
-    RUN(is_not_fed_by_pings);
-    RUN(breaks_off);
-    RUN(withdraws_what_is_empty);
+    RUN_VIRTUAL(gets_what_is_coming);
+    RUN_VIRTUAL(nothing_after_goodbye);
+    RUN_VIRTUAL(passes_the_reason_on);
+    RUN_VIRTUAL(is_not_fed_by_pings);
+    RUN_VIRTUAL(breaks_off);
+    RUN_VIRTUAL(withdraws_what_is_empty);
     return test_summary();
 }

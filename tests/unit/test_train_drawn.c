@@ -7,6 +7,7 @@
  *     test_train_drawn [SEED COUNT [show]]
  */
 #define _POSIX_C_SOURCE 200809L
+#include "virtual_time.h"
 #include "sharded_runs.h"
 
 #include <longhaul/plan.h>
@@ -273,7 +274,7 @@ int main(int argc, char **argv)
         count = (uint32_t)strtoul(argv[2], NULL, 10);
     }
     shows = argc > 3;
-    RUN(drawn);
+    RUN_VIRTUAL(drawn);
     folder_end();
     return test_summary();
 }
