@@ -6,51 +6,71 @@ cd "$(dirname "$0")" || exit 1
 
 usage() {
     cat <<'EOT'
-Builds longhaul in every way that matters and tests all of it. On a bare Debian
-12 machine it first installs what the tests need, as root or with sudo. The
-last line is "N passed, N failed", with ", N skipped" where something that a
-test needs is not to be had.
+Builds longhaul and tests it. On a bare Debian 12 machine it first installs the
+packages that the tests need, as root or with sudo. Near the end it prints the
+stages with their times and the twenty slowest tests; the last line is
+"N passed, N failed", with ", N skipped" where a test lacks something it needs.
 
-    ./test.sh            all: with sanitizers, by clang, by ThreadSanitizer, by
-                         a plain compiler, and fuzzing
-    ./test.sh --quick    what a change usually needs, in minutes: one optimised
-                         build with its assertions, and the suites house, unit,
-                         property, fuzz (each parser over its corpus) and cli
+    ./test.sh            under 20 minutes on two cores: all suites by gcc with
+                         the first fifth of the random cases, unit tests with
+                         AddressSanitizer and UndefinedBehaviorSanitizer, the
+                         library by a plain compiler, 10 s for each fuzzer
+    ./test.sh --quick    under 4 minutes: one optimised build, and the suites
+                         house, unit, property, fuzz
+    ./test.sh --all      hours: all random cases by clang and with sanitizers,
+                         threads with ThreadSanitizer, suite slow, 60 s for each
+                         fuzzer
     ./test.sh --help     this
 
 Environment:
     LONGHAUL_NO_INSTALL=1     install nothing; tests that lack something skip
-    LONGHAUL_TORCH=PYTHON     a Python with torch, in place of getting torch
+    LONGHAUL_TORCH=PYTHON     a Python with torch, in place of installing torch
     LONGHAUL_PYTHON=PYTHON    a Python with longhaul, in place of installing it
-    LONGHAUL_FUZZ_SECONDS=N   for each fuzz target (default 60; 0: none)
+    LONGHAUL_FUZZ_SECONDS=N   for each fuzz target (0: none)
 EOT
 }
 
-quick=
+mode=usual
 for option; do
     case $option in
-    --quick) quick=yes ;;
+    --quick) mode=quick ;;
+    --all) mode=all ;;
     -h | --help)
         usage
         exit 0
         ;;
     *)
-        echo "test.sh: there is no '$option'; try --help" >&2
+        echo "test.sh: unknown option '$option'; try --help" >&2
         exit 2
         ;;
     esac
 done
-seconds=${LONGHAUL_FUZZ_SECONDS:-60}
+if [ "$mode" = all ]; then
+    seconds=${LONGHAUL_FUZZ_SECONDS:-60}
+    export LONGHAUL_ALL_CASES=1
+else
+    seconds=${LONGHAUL_FUZZ_SECONDS:-10}
+    unset LONGHAUL_ALL_CASES
+fi
 passed=0 failed=0 skipped=0
 begin=$(date +%s)
+mkdir -p build-logs
+rm -f build-logs/*.testlog build-logs/stages
 
-say() { printf '\n== %s (after %s s)\n' "$*" $(($(date +%s) - begin)); }
+# stage TITLE: begins a stage, and ends the one before it.
+stage() {
+    now=$(date +%s)
+    [ -z "${stage_title:-}" ] ||
+        printf '%5d s  %s\n' $((now - stage_begin)) "$stage_title" \
+            >>build-logs/stages
+    stage_title=$1 stage_begin=$now
+    printf '\n== %s (after %s s)\n' "$1" $((now - begin))
+}
 
-# step NAME COMMAND...: one check; what it prints is shown if it fails.
+# step NAME COMMAND...: one check; its output is shown if it fails.
 step() {
     name=$1
     shift
-    mkdir -p build-logs
     if "$@" >build-logs/step.log 2>&1 </dev/null; then
         passed=$((passed + 1))
         echo "ok: $name"
@@ -72,8 +92,8 @@ suite() {
     build=$1
     shift
     rm -f "$build/meson-logs/testlog.json"
-    # Two more at a time than there are processors: some tests mostly wait. What
-    # hangs is ended; what is slow on a busy machine is not.
+    # Two tests more at a time than there are processors: some tests wait. Only a
+    # test that hangs reaches its limit.
     meson test -C "$build" --no-rebuild --print-errorlogs --quiet \
         --timeout-multiplier 4 --num-processes $(($(nproc) + 2)) "$@" \
         >build-logs/suite.log 2>&1 </dev/null
@@ -82,42 +102,37 @@ suite() {
         failed=$((failed + 1))
         return
     fi
+    cp "$build/meson-logs/testlog.json" "build-logs/$build-$(date +%s).testlog"
     # shellcheck disable=SC2086 # three numbers
     set -- $numbers
     echo "$1 passed, $2 failed, $3 skipped"
     passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
 }
 
-# get SCRIPT FOLDER: what the script of tools/ puts there, for tests that skip
-# without it.
+# get SCRIPT FOLDER: runs a script of tools/ that fills the folder. Tests that
+# need the folder skip without it.
 get() {
-    mkdir -p build-logs
     if sh "tools/$1" "$2" >"build-logs/$2.log" 2>&1 </dev/null; then
-        echo 'there'
+        echo "$2: installed"
     else
         tail -n 5 "build-logs/$2.log"
-        echo "$2 IS NOT TO BE HAD: the tests that need it will be skipped"
+        echo "$2 IS NOT AVAILABLE: the tests that need it will be skipped"
         return 1
     fi
 }
 
-# configure FOLDER OPTIONS...: sets up, if need be.
-configure() {
-    [ -f "$1/build.ninja" ] || step "configure $1" meson setup "$@"
-}
-
-# build FOLDER OPTIONS...: sets up, if need be, and builds.
+# build FOLDER OPTIONS...: configures if need be, and builds.
 build() {
-    configure "$@" && step "build $1" ninja -C "$1"
+    [ -f "$1/build.ninja" ] || step "configure $1" meson setup "$@" || return
+    step "build $1" ninja -C "$1"
 }
 
-# suites FOLDER NAMES...: builds what the tests of these suites run, and runs
-# them.
+# suites FOLDER NAMES...: builds the programs that these suites run, and runs
+# the suites, without the long searches.
 suites() {
     folder=$1
     shift
-    # What meson.build files came to say since the last time is in the list.
-    ninja -C "$folder" build.ninja >/dev/null
+    ninja -C "$folder" build.ninja >/dev/null # meson.build may be newer
     # shellcheck disable=SC2046 # a list
     step "build $folder" ninja -C "$folder" \
         $(python3 tools/suite-targets.py "$folder" "$@") || return
@@ -125,12 +140,31 @@ suites() {
         shift
         set -- "$@" --suite "$name"
     done
-    suite "$folder" "$@"
+    suite "$folder" "$@" --no-suite searches
 }
 
-# The last line, and whether all is well.
-sum() {
-    say 'Sum'
+# fuzz: runs every fuzzer in build-fuzz.
+fuzz() {
+    targets=$(sed -n "s/^  '\(.*\)': \[.*/\1/p" tests/fuzz/meson.build | wc -l)
+    targets=$((targets + 1)) # damaged files for the program, beside them
+    if JOBS=$((3 * $(nproc))) sh tests/fuzz/run.sh "$seconds" \
+        </dev/null >build-logs/fuzz.log 2>&1; then
+        passed=$((passed + targets))
+        grep '^fuzz ' build-logs/fuzz.log
+    else
+        tail -n 40 build-logs/fuzz.log
+        found=$(grep -c '^fuzz .*no finding' build-logs/fuzz.log)
+        passed=$((passed + found)) failed=$((failed + targets - found))
+    fi
+}
+
+# finish: prints the times and the last line; its status is the run's.
+finish() {
+    stage 'Times'
+    cat build-logs/stages
+    echo 'The slowest tests:'
+    python3 tools/count-tests.py --slowest 20 build-logs/*.testlog
+    echo
     if [ "$skipped" -gt 0 ]; then
         echo "$passed passed, $failed failed, $skipped skipped"
     else
@@ -146,77 +180,92 @@ packages='gcc g++ libc6-dev meson ninja-build pkg-config libyaml-dev
     nodejs python3 python3-dev python3-venv mandoc chromium
     zsh fish binutils'
 if [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
-    say 'Packages'
+    stage 'Packages'
     # shellcheck disable=SC2086 # words
     step packages sh tools/need-packages.sh $packages ||
-        echo 'going on with what there is'
+        echo 'continuing with the packages that are installed'
 fi
 
-if [ -n "$quick" ]; then
-    say 'gcc, optimised, with assertions: what a change usually needs'
-    # Without debug information, which takes longer to write than to read.
-    configure build-quick -Doptimization=2 -Ddebug=false &&
-        suites build-quick house unit property fuzz cli
-    sum
+if [ "$mode" = quick ]; then
+    stage 'gcc, optimised: suites house, unit, property, fuzz'
+    # Writing debug information takes longer than it saves.
+    [ -f build-quick/build.ninja ] ||
+        step 'configure build-quick' meson setup build-quick \
+            -Doptimization=1 -Ddebug=false -Dplayground=disabled \
+            -Dpage=disabled
+    suites build-quick house unit property fuzz
+    finish
     exit
 fi
 
-if [ -z "${LONGHAUL_TORCH:-}" ] && [ -z "${LONGHAUL_NO_INSTALL:-}" ] &&
-    ! python3 -c 'import torch' 2>/dev/null; then
-    say 'PyTorch, for the tests that exchange schedules with it'
-    get get-torch.sh build-torch &&
-        export LONGHAUL_TORCH="$PWD/build-torch/bin/python"
-fi
-
+# Downloads, mostly: they run beside the first builds.
+torch_job='' wheel_job=''
 if [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
-    say 'What the playground is compiled with'
+    stage 'Sources of the playground'
     get get-wasm.sh build-wasm
+    if [ -z "${LONGHAUL_TORCH:-}" ] && ! python3 -c 'import torch' 2>/dev/null; then
+        get get-torch.sh build-torch >build-logs/torch.said 2>&1 &
+        torch_job=$!
+    fi
 fi
 
-if [ -z "${LONGHAUL_PYTHON:-}" ] && [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
-    say 'The Python package, installed as a user would'
-    get get-wheel.sh build-wheel &&
-        export LONGHAUL_PYTHON="$PWD/build-wheel/bin/python"
-fi
-
-# With -g1 a report has file and line, which is all that is needed of it.
-say 'gcc, AddressSanitizer, UndefinedBehaviorSanitizer: all but what searches find'
-if build build-asan -Dbuildtype=debugoptimized -Dc_args=-g1 \
-    -Db_sanitize=address,undefined -Db_lundef=false; then
-    # What searches find, and what other programs make of it, is not theirs.
-    suite build-asan --no-suite searches --no-suite peers
+if [ "$mode" = all ]; then
+    stage 'gcc, AddressSanitizer, UndefinedBehaviorSanitizer: all suites'
+    # With -g1 a report has file and line.
+    if build build-asan -Dbuildtype=debugoptimized -Dc_args=-g1 \
+        -Db_sanitize=address,undefined -Db_lundef=false -Dall_cases=true; then
+        suite build-asan --no-suite searches --no-suite peers
+    fi
 fi
 
 if command -v clang >/dev/null; then
-    say 'clang, optimised, without sanitizers: all tests but slow and browser'
-    if CC=clang build build-clang -Dbuildtype=release -Dplayground=disabled; then
-        suite build-clang --no-suite browser
+    stage 'clang, AddressSanitizer, UndefinedBehaviorSanitizer: unit, fuzz'
+    [ -f build-fuzz/build.ninja ] ||
+        CC=clang step 'configure build-fuzz' meson setup build-fuzz \
+            -Dfuzz=true -Doptimization=1 -Dc_args=-g1 \
+            -Db_sanitize=address,undefined -Db_lundef=false \
+            -Dplayground=disabled -Dpage=disabled
+    suites build-fuzz unit fuzz
+    if [ "$seconds" -gt 0 ]; then
+        stage "Fuzzers: $seconds s each"
+        fuzz
     fi
 else
-    skip 'clang is not installed: no build with it, no fuzzing'
+    skip 'clang is not installed: no sanitizers, no fuzzing'
 fi
 
-say 'ThreadSanitizer: what runs on several threads'
-configure build-tsan -Dbuildtype=debugoptimized -Dc_args=-g1 \
-    -Dplayground=disabled -Db_sanitize=thread -Db_lundef=false && suites build-tsan threads
+if [ "$mode" = all ]; then
+    stage 'ThreadSanitizer: suite threads'
+    [ -f build-tsan/build.ninja ] ||
+        step 'configure build-tsan' meson setup build-tsan \
+            -Dbuildtype=debugoptimized -Dc_args=-g1 -Dplayground=disabled \
+            -Db_sanitize=thread -Db_lundef=false
+    suites build-tsan threads
+fi
 
-say 'The library by a plain compiler, without configuring'
+stage 'The library by a plain compiler, without configuring'
 step 'cc -std=c11' sh tools/plain-cc.sh
 
-if [ "$seconds" -gt 0 ] && command -v clang >/dev/null; then
-    say "Fuzzing every parser for $seconds s, and the program beside them"
-    targets=$(sed -n "s/^  '\(.*\)': \[.*/\1/p" tests/fuzz/meson.build | wc -l)
-    targets=$((targets + 1)) # damaged files for the program, beside them
-    # Six at a time on two processors: each has its minute, and all are done
-    # sooner.
-    if JOBS=$((3 * $(nproc))) sh tests/fuzz/run.sh "$seconds" </dev/null >build-logs/fuzz.log 2>&1; then
-        passed=$((passed + targets))
-        grep '^fuzz ' build-logs/fuzz.log
-    else
-        tail -n 40 build-logs/fuzz.log
-        found=$(grep -c '^fuzz .*no finding' build-logs/fuzz.log)
-        passed=$((passed + found)) failed=$((failed + targets - found))
-    fi
+if [ "$mode" = all ]; then
+    stage 'clang, optimised: all suites'
+    main=build-clang
+    CC=clang build $main -Dbuildtype=release -Dall_cases=true
+else
+    stage 'gcc, optimised: all suites'
+    main=build-gcc
+    build $main -Doptimization=2 -Ddebug=false
 fi
-
-sum
+if [ -z "${LONGHAUL_PYTHON:-}" ] && [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
+    get get-wheel.sh build-wheel &&
+        export LONGHAUL_PYTHON="$PWD/build-wheel/bin/python"
+fi
+if [ -n "$torch_job" ]; then
+    wait "$torch_job" && export LONGHAUL_TORCH="$PWD/build-torch/bin/python"
+    cat build-logs/torch.said
+fi
+suite $main
+if [ "$mode" = all ]; then
+    stage 'Suite slow'
+    suite $main --setup slow --suite slow
+fi
+finish

@@ -3,12 +3,15 @@
 """Adds up what the tests of a build say.
 
     count-tests.py TESTLOG.json...
+    count-tests.py --slowest N TESTLOG.json...
 
 Programs that end with "N passed, N failed" count as so many checks, others as
 one. Shows the end of what failing and skipped ones print, then one line
-"PASSED FAILED SKIPPED" of numbers.
+"PASSED FAILED SKIPPED" of numbers. With --slowest it prints the N slowest tests
+instead, with their seconds by the clock.
 """
 import json
+import os
 import re
 import sys
 
@@ -31,6 +34,21 @@ def show(test):
             print("   ", line, file=sys.stderr)
 
 
+def show_slowest(n, paths):
+    rows = []
+    for path in paths:
+        build = os.path.basename(path).rsplit("-", 1)[0]
+        with open(path, encoding="utf-8") as log:
+            for line in log:
+                test = json.loads(line)
+                rows.append((test["duration"], build, test["name"]))
+    for seconds, build, name in sorted(rows, reverse=True)[:n]:
+        print(f"{seconds:7.1f} s  {build}  {name}")
+
+
+if sys.argv[1:2] == ["--slowest"]:
+    show_slowest(int(sys.argv[2]), sys.argv[3:])
+    sys.exit()
 total = [0, 0, 0]
 for path in sys.argv[1:]:
     with open(path, encoding="utf-8") as log:

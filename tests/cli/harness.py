@@ -111,9 +111,9 @@ def read(name):
 
 @functools.cache
 def effort():
-    """Of plans that do not say how much they may search: a twentieth of the
-    default, or a fifth of that where sanitizers look at each step."""
-    return ["--effort", "4000" if is_sanitized() else "20000"]
+    """The search budget of plans that do not set one: a twentieth of the
+    default, or a fifth of that in runs with few cases."""
+    return ["--effort", "4000" if has_few_cases() else "20000"]
 
 
 def with_effort(args):
@@ -138,6 +138,13 @@ def until(condition, process):
             return condition()
         time.sleep(0.02)
     return True
+
+
+@functools.cache
+def has_few_cases():
+    """Whether this run checks a part of all cases: the default. `test.sh --all`
+    sets LONGHAUL_ALL_CASES; sanitizers are too slow for all cases."""
+    return not os.environ.get("LONGHAUL_ALL_CASES") or is_sanitized()
 
 
 def is_sanitized():

@@ -16,14 +16,14 @@ import random_jobs
 from bridge_recipes import differences
 from example_jobs import example_jobs, plan_example
 from harness import (ANY, ENVIRONMENT, PROGRAM, ROOT, WORK, case, check, finish,
-                     is_sanitized, json_case, run, test, write)
+                     has_few_cases, json_case, run, test, write)
 from megatron_rules import complaints
 
 CHEAP = "--no-optimal", "--effort", "50", "-q"
 # On so many launch.sh is run; on others nodes.txt is read. Sanitizers see
 # nothing of scripts.
-MOST_HOSTS = 4 if is_sanitized() else 12
-JOBS = 3 if is_sanitized() else 12
+MOST_HOSTS = 4 if has_few_cases() else 12
+JOBS = 3 if has_few_cases() else 12
 
 TORCHRUN = """\
 #!/bin/sh
@@ -315,14 +315,14 @@ def every_example_starts_where_it_was_planned():
         made = 0
         for j, (path, text) in enumerate(example_jobs(ROOT, target)):
             # Sanitizers see each example once.
-            if is_sanitized() and j % 3 != i:
+            if has_few_cases() and j % 3 != i:
                 continue
             done = plan_example(PROGRAM, path, text, target, WORK)
             if check(done.returncode == 0,
                      f"{path.name} for {target}: {done.stderr}"):
                 check_bundle(f"{path.stem}-{target}", target, "plan.json")
                 made += 1
-        check(made >= (3 if is_sanitized() else 10),
+        check(made >= (3 if has_few_cases() else 10),
               f"{made} examples for {target}")
 
 
@@ -339,7 +339,7 @@ def every_random_job_starts_where_it_was_planned():
             seen.add((plan["layout"]["outermost"],
                       len(plan["job"]["cluster"]["datacenters"])))
             made += 1
-    if is_sanitized():  # too few to have all kinds
+    if has_few_cases():  # too few to have all kinds
         return
     check({n for _, n in seen} == {1, 2, 3}, f"sites: {seen}")
     check({o for o, _ in seen} >= {"pipeline", "data"}, f"outermost: {seen}")

@@ -5,7 +5,7 @@ import json
 import random
 import re
 
-from harness import (ANY, case, check, finish, is_sanitized, json_case, read,
+from harness import (ANY, case, check, finish, has_few_cases, json_case, read,
                      run, test, write)
 from made import MEGATRON as SMALL
 from megatron_rules import complaints
@@ -39,7 +39,7 @@ def has(text, *lines):
 def what_was_exported_comes_back_and_costs_the_same():
     """Seeds of plans; those that nothing can run say nothing."""
     back = 0
-    seeds = 6 if is_sanitized() else 24
+    seeds = 6 if has_few_cases() else 24
     for seed in range(seeds):
         write("job.yaml", job(random.Random(seed)))
         done = run("plan", "job.yaml", "-q", "-o", "plan.json", "--no-optimal",
@@ -77,7 +77,7 @@ def what_was_exported_comes_back_and_costs_the_same():
 
 @test
 def published_models_are_known_by_their_shape():
-    for model in ("deepseek-v3", "gpt-oss-120b")[is_sanitized():]:
+    for model in ("deepseek-v3", "gpt-oss-120b")[has_few_cases():]:
         write("big.yaml", run("init", "-m", model, "-n", "64").stdout +
               "layout: {framework: megatron, pipeline: 8, tensor: 1, "
               "context: 1, micro_batch: 1, expert: 64, schedule: 1f1b}\n")
@@ -122,7 +122,7 @@ def deepseeks_stages_come_back_wherever_its_module_is():
             ("Et*3|(tt|)*28t|tm|L", [3, *[2] * 28, 1, 1, 0], 30),
             ("Et*3|(tt|)*28|ttm|L", [3, *[2] * 28, 0, 2, 0], 30),
             ("Et*3|(tt|)*29|mL", [3, *[2] * 29, 0, 0], None)):
-        if is_sanitized() and split != "Et*3|(tt|)*29m|L":
+        if has_few_cases() and split != "Et*3|(tt|)*29m|L":
             continue
         text = imported(own % split, "--nodes", "128", "-o", "d.yaml",
                         "--force")["job"]
@@ -136,7 +136,7 @@ def deepseeks_stages_come_back_wherever_its_module_is():
                     out=ANY).stdout
         check(stages_of(back) == stages_of(own % split), back)
         check(not complaints(back, 1024), str(complaints(back, 1024)))
-    if not is_sanitized():
+    if not has_few_cases():
         check(seconds["Et*3|(tt|)*29m|L"] < seconds["Et*3|(tt|)*29|mL"],
               f"the head's stage is the slower one with the module: {seconds}")
     for split, why in (

@@ -7,11 +7,11 @@ import functools
 import json
 import random
 
-from harness import (ANY, WORK, case, check, finish, is_sanitized,
+from harness import (ANY, WORK, case, check, finish, has_few_cases,
                      json_case, read, run, test)
 
-SANITIZED = is_sanitized()
-JOBS = range(24 if SANITIZED else 60)
+FEW = has_few_cases()
+JOBS = range(24 if FEW else 60)
 
 
 def ns(seconds):
@@ -242,7 +242,7 @@ def a_layout_that_is_given_to_the_last_layer_takes_the_same_time():
     which a job does not say: there it may be less."""
     n = 0
     for seed, job, plan in plans():
-        for choice in [plan, *plan["alternatives"][:1 if SANITIZED else 2]]:
+        for choice in [plan, *plan["alternatives"][:1 if FEW else 2]]:
             layout = choice["layout"]
             if choice["status"] != "ok" or layout["schedule"] in (
                     "optimal", "elastic"):

@@ -15,8 +15,9 @@ seconds=${1:-60}
 [ $# -gt 0 ] && shift
 build=${BUILD:-build-fuzz}
 [ -f "$build/build.ninja" ] ||
-    CC=clang meson setup "$build" -Dfuzz=true -Dbuildtype=debugoptimized \
-        -Dc_args=-g1 -Db_lundef=false >/dev/null
+    CC=clang meson setup "$build" -Dfuzz=true -Doptimization=1 \
+        -Dc_args=-g1 -Db_sanitize=address,undefined -Db_lundef=false \
+        -Dplayground=disabled -Dpage=disabled >/dev/null
 ninja -C "$build" fuzzers
 mutants=
 [ $# -gt 0 ] || mutants=yes

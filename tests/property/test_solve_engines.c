@@ -238,7 +238,7 @@ int main(int argc, char **argv)
 {
     cases_from(argc, argv, &n_cases, &first_case);
     RUN(results_are_valid_without_them);
-    if (!SANITIZED) /* millions of steps; test_solve_batches has such searches
+    if (!FEW_CASES) /* millions of steps; test_solve_batches has such searches
                      */
         RUN(late_ones_begin);
     RUN(statistics_do_not_depend_on_threads);
